@@ -1,0 +1,2 @@
+//! The `bypath` command.
+fn main() {}

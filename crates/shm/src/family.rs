@@ -1,0 +1,224 @@
+//! The family region: what a process and its fork descendants share about their own sockets, and what
+//! `bypath ss` and `bypath why` read from outside (through /proc/PID/fd, so also while a program is stopped).
+//!
+//! It is one memfd named [`VIEW_NAME`], mapped before any fork. Peers never map it. Everything is an atomic:
+//! the region is shared, and type-stable for the life of the process.
+
+use crate::reason::Reason;
+use crate::stats::{RECORD_SIZE, StatsRecord};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+
+/// Name of the memfd; it shows as `/memfd:bypath-view (deleted)` in /proc/PID/fd.
+pub const VIEW_NAME: &str = "bypath-view";
+/// `BYPVIEW1`, little endian.
+pub const VIEW_MAGIC: u64 = u64::from_le_bytes(*b"BYPVIEW1");
+/// Processes a family can have at a time (one bit each in [`End::holders`]).
+pub const PROCESSES: usize = 64;
+/// Sockets a family can follow at a time.
+pub const ENDS: usize = 1 << 16;
+/// Writer-path values of [`End::wpath`].
+pub mod wpath {
+    /// Bytes go through the carrier.
+    pub const KERNEL: u32 = 0;
+    /// Bytes go through the ring.
+    pub const RING: u32 = 1;
+    /// A claim was made; ring bytes are being re-sent through the carrier.
+    pub const FLUSH: u32 = 2;
+}
+/// Life of an end record, [`End::state`].
+pub mod end_state {
+    /// Not in use.
+    pub const FREE: u32 = 0;
+    /// A followed socket on the kernel path, no partner in shared memory.
+    pub const COLD: u32 = 1;
+    /// Both ends have mapped a common control block; each direction has its own path.
+    pub const WARM: u32 = 2;
+}
+
+/// One process of the family.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Process {
+    /// Process id, 0 = slot free.
+    pub pid: AtomicU32,
+    /// 1 once the slot is complete.
+    pub ready: AtomicU32,
+    /// Start time in clock ticks since boot: pid and start time together name a process.
+    pub start_time: AtomicU64,
+    /// Command name, NUL padded.
+    pub command: [AtomicU64; 2],
+}
+
+/// First page of the region.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Header {
+    /// [`VIEW_MAGIC`], stored last.
+    pub magic: AtomicU64,
+    /// Highest end number ever used, plus one: readers stop there.
+    pub ends_used: AtomicU32,
+    /// Next bell number (bells are numbered per family, from 1).
+    pub next_bell: AtomicU32,
+    /// The processes.
+    pub processes: [Process; PROCESSES],
+}
+
+/// An address as stored for the view: family (AF_INET, AF_INET6 or 0), port in host byte order, 16 address
+/// bytes in network order (IPv4 in the first four).
+#[repr(C)]
+#[derive(Debug)]
+pub struct Addr {
+    /// AF_INET, AF_INET6, or 0 = unknown.
+    pub family: AtomicU16,
+    /// Port, host byte order.
+    pub port: AtomicU16,
+    _pad: AtomicU32,
+    /// Address bytes as two words in memory order.
+    pub bytes: [AtomicU64; 2],
+}
+
+/// One socket (open file description) of the family. 512 bytes; writer state, reader state and rare state
+/// stand on cache lines of their own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct End {
+    // -- identity and rare state
+    /// One of [`end_state`].
+    pub state: AtomicU32,
+    /// Raised at each reuse of the record.
+    pub generation: AtomicU32,
+    /// Descriptor number in the process that created or accepted it.
+    pub fd: AtomicI32,
+    /// Reason (value) of the outgoing direction's path, else of the whole connection.
+    pub reason: AtomicU16,
+    /// Reason (value) of the incoming direction's path.
+    pub rx_reason: AtomicU16,
+    /// One bit per process of the family that holds a descriptor.
+    pub holders: AtomicU64,
+    /// SO_COOKIE of this socket, 0 = not read yet.
+    pub cookie: AtomicU64,
+    /// SO_COOKIE of the other end, 0 = unknown.
+    pub peer_cookie: AtomicU64,
+    /// Local address.
+    pub local: Addr,
+    /// Remote address.
+    pub remote: Addr,
+    /// Bytes of one ring, 0 while cold.
+    pub ring_size: AtomicU32,
+    /// Error to be reported by the next call (an errno that a flush received), 0 = none.
+    pub pending_error: AtomicI32,
+    /// Bits: see `sockets` (never upgrade, non-blocking, was upgraded once, ...).
+    pub flags: AtomicU32,
+    /// SO_RCVLOWAT.
+    pub rcvlowat: AtomicU32,
+    /// SO_RCVTIMEO and SO_SNDTIMEO in nanoseconds, 0 = none.
+    pub rcvtimeo: AtomicU64,
+    /// See `rcvtimeo`.
+    pub sndtimeo: AtomicU64,
+
+    // -- outgoing direction, under `wlock`
+    /// Line of the writer's lock: {family process index + 1, thread id}, 0 = free.
+    pub w: WriterLine,
+    // -- incoming direction
+    /// Line of the reader.
+    pub r: ReaderLine,
+    _tail: AtomicU8,
+}
+
+/// The outgoing direction as its own family sees it.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct WriterLine {
+    /// Owner of the writer's lock: {process index + 1} << 32 | thread id; 0 = free.
+    pub lock: AtomicU64,
+    /// Bytes ever offered on this stream, ring or carrier: the true tail.
+    pub tail: AtomicU64,
+    /// Last head position seen.
+    pub head_cache: AtomicU64,
+    /// One of [`wpath`].
+    pub path: AtomicU32,
+    /// Times this direction was taken back: back-off.
+    pub claims: AtomicU32,
+    /// In state FLUSH: next ring position to re-send.
+    pub flush: AtomicU64,
+    /// Ring bytes whose pages are known to be backed by memory, from the ring's start.
+    pub backed: AtomicU64,
+    /// Threads inside a blocking kernel call that may write this direction.
+    pub in_kernel: AtomicU32,
+    /// Pad.
+    pub spare: AtomicU32,
+    /// Bytes sent through rings.
+    pub ring_bytes: AtomicU64,
+    /// Bytes sent through the carrier by hooked calls (recalled bytes are counted as ring bytes).
+    pub kernel_bytes: AtomicU64,
+    /// Upgrades of this direction are refused before this many bytes are sent.
+    pub not_before: AtomicU64,
+}
+
+/// The incoming direction as its own family sees it.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct ReaderLine {
+    /// Last tail position seen.
+    pub tail_cache: AtomicU64,
+    /// Threads inside a blocking kernel call that may read this direction.
+    pub in_kernel: AtomicU32,
+    /// Calls made on this end while cold, both directions: the upgrade threshold.
+    pub calls: AtomicU32,
+    /// Bytes received through rings.
+    pub ring_bytes: AtomicU64,
+    /// Bytes received through the carrier.
+    pub kernel_bytes: AtomicU64,
+}
+
+const _: () = assert!(size_of::<End>() == 640 || size_of::<End>() == 512);
+const _: () = assert!(size_of::<Header>() == 4096);
+
+/// Offset of the statistics records (one per process slot) in the region.
+pub const STATS_OFFSET: usize = size_of::<Header>();
+/// Offset of the end records in the region.
+pub const ENDS_OFFSET: usize = STATS_OFFSET + PROCESSES * RECORD_SIZE;
+/// Size of the region in bytes; it is sparse.
+pub const REGION_SIZE: usize = ENDS_OFFSET + ENDS * size_of::<End>();
+
+impl Addr {
+    /// Stores an address: `family` AF_INET or AF_INET6, `port` in host order, `bytes` in network order.
+    pub fn set(&self, family: u16, port: u16, bytes: [u8; 16]) {
+        self.bytes[0].store(u64::from_ne_bytes(bytes[..8].try_into().expect("8")), Relaxed);
+        self.bytes[1].store(u64::from_ne_bytes(bytes[8..].try_into().expect("8")), Relaxed);
+        self.port.store(port, Relaxed);
+        self.family.store(family, Relaxed);
+    }
+}
+
+impl End {
+    /// The reason of the outgoing direction (or of the whole connection while cold).
+    pub fn reason(&self) -> Reason {
+        Reason::from_value(self.reason.load(Relaxed)).unwrap_or(Reason::None)
+    }
+}
+
+/// The whole region; only ever used behind a mapping of [`REGION_SIZE`] bytes.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Family {
+    /// First page.
+    pub header: Header,
+    /// Statistics of each process slot, unless they live in a file.
+    pub stats: [StatsSlot; PROCESSES],
+    /// The ends.
+    pub ends: [End; ENDS],
+}
+
+/// A statistics record padded to [`RECORD_SIZE`].
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct StatsSlot {
+    /// The record.
+    pub record: StatsRecord,
+}
+
+const _: () = assert!(size_of::<StatsSlot>() == RECORD_SIZE);
+const _: () = assert!(std::mem::offset_of!(Family, stats) == STATS_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Family, ends) == ENDS_OFFSET);
+const _: () = assert!(size_of::<Family>() <= REGION_SIZE.next_multiple_of(4096));

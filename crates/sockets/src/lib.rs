@@ -1,0 +1,3 @@
+//! BSD socket semantics over rings: which path a byte takes, and the switch between paths.
+
+pub mod config;

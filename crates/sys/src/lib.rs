@@ -1,0 +1,1 @@
+//! Every system call and every mapping of Bypath.
