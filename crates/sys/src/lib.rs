@@ -1,1 +1,5 @@
-//! Every system call and every mapping of Bypath.
+//! Every system call and every mapping of Bypath, one file per kernel object.
+
+pub mod user;
+
+pub use rustix::io::Errno;

@@ -1,0 +1,260 @@
+//! What the interposed calls ask: for each socket call one question before the real call, sometimes one report
+//! after it. Descriptors that are not followed cost one table look-up.
+//!
+//! Conventions: `*_begin` is called before the real function, `*_done` after it with its result. A
+//! [`Verdict::Kernel`] answer means: call the real libc function with the program's own arguments, then hand
+//! its result to [`Cold::finish`].
+
+use crate::config::{Config, OnUnsupported};
+use bypath_shm::reason::Reason;
+use bypath_sys::Errno;
+use bypath_sys::user::UserVec;
+
+/// The answer to "who moves these bytes?".
+#[derive(Debug)]
+pub enum Verdict {
+    /// Not a followed socket: call the real function, nothing to report.
+    NotOurs,
+    /// Call the real function, then report through the token.
+    Kernel(Cold),
+    /// Done here: bytes moved (or ready descriptors), or the errno to set.
+    Done(Result<usize, Errno>),
+}
+
+/// A call that went to the kernel on a followed socket.
+#[derive(Debug)]
+#[must_use = "report the result with finish()"]
+pub struct Cold(());
+
+impl Cold {
+    /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
+    pub fn finish(self, ret: isize) {
+        let _ = ret;
+    }
+}
+
+/// Called once by the library's constructor, before the program's own code and before any fork.
+/// Nothing is followed until then, and nothing at all if it fails.
+pub fn init(config: Config) {
+    let _ = config;
+}
+
+/// Whether `fd` is one of the library's own descriptors (they live above the program's limit). The program
+/// may not close or replace it: answer EBADF as for a descriptor that is not open.
+pub fn is_own_fd(fd: i32) -> bool {
+    let _ = fd;
+    false
+}
+
+/// Lowest and highest number of the library's own descriptors now, for `close_range` and `closefrom`
+/// (which must leave them open); `None` if there is none.
+pub fn own_fd_range() -> Option<(i32, i32)> {
+    None
+}
+
+/// `socket()` returned `fd`.
+pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
+    let _ = (fd, domain, kind, protocol);
+}
+
+/// `accept()`/`accept4()` returned `fd`; `flags` are accept4's.
+pub fn accept_done(fd: i32, flags: i32) {
+    let _ = (fd, flags);
+}
+
+/// Before `connect()` on `fd`.
+pub fn connect_begin(fd: i32) {
+    let _ = fd;
+}
+
+/// Receive: read, readv, recv, recvfrom, recvmsg (data part). `flags` are MSG_*.
+pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
+    let _ = (fd, buf, flags);
+    Verdict::NotOurs
+}
+
+/// Send: write, writev, send, sendto, sendmsg (without control data). `flags` are MSG_*.
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
+    let _ = (fd, buf, flags);
+    Verdict::NotOurs
+}
+
+/// Makes the kernel path hold for `fd` before a call that needs it (SCM_RIGHTS, fdopen, splice, MSG_OOB ...).
+/// With `forever` the socket is never upgraded again.
+pub fn recall(fd: i32, reason: Reason, forever: bool) {
+    let _ = (fd, reason, forever);
+}
+
+/// Before `shutdown(fd, how)`.
+pub fn shutdown_begin(fd: i32, how: i32) {
+    let _ = (fd, how);
+}
+
+/// A close in progress.
+#[derive(Debug)]
+#[must_use]
+pub struct Closing(());
+
+/// Before the real close of `fd` (also fclose of a wrapped socket): flushes if it is the last descriptor.
+pub fn close_begin(fd: i32) -> Closing {
+    let _ = fd;
+    Closing(())
+}
+
+/// Before the real close of every followed descriptor in `first..=last`.
+pub fn close_range_begin(first: u32, last: u32) {
+    let _ = (first, last);
+}
+
+impl Closing {
+    /// After the real close; `ret` as returned.
+    pub fn finish(self, ret: i32) {
+        let _ = ret;
+    }
+}
+
+/// `dup`, `F_DUPFD` or `F_DUPFD_CLOEXEC` of `old` returned `new`.
+pub fn dup_done(old: i32, new: i32) {
+    let _ = (old, new);
+}
+
+/// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
+pub fn dup2_begin(old: i32, new: i32) -> Closing {
+    let _ = old;
+    close_begin(new)
+}
+
+/// After dup2/dup3; `ret` as returned.
+pub fn dup2_done(token: Closing, old: i32, ret: i32) {
+    token.finish(0);
+    if ret >= 0 {
+        dup_done(old, ret);
+    }
+}
+
+/// After a successful F_SETFL: the program's new file status flags.
+pub fn status_flags_done(fd: i32, flags: i32) {
+    let _ = (fd, flags);
+}
+
+/// Before F_SETFL, F_SETOWN, F_SETSIG: O_ASYNC needs the kernel path.
+pub fn status_flags_begin(fd: i32, flags: i32) {
+    let _ = (fd, flags);
+}
+
+/// After a successful ioctl(FIONBIO).
+pub fn nonblocking_done(fd: i32, on: bool) {
+    let _ = (fd, on);
+}
+
+/// Bytes in the ring that FIONREAD (SIOCINQ) must add to the kernel's number.
+pub fn unread_ring_bytes(fd: i32) -> usize {
+    let _ = fd;
+    0
+}
+
+/// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.
+pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
+    let _ = (fd, level, name);
+}
+
+/// After a successful setsockopt.
+pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
+    let _ = (fd, level, name);
+}
+
+/// One entry of a poll set, laid out as `struct pollfd`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct PollFd {
+    /// Descriptor, negative = ignored.
+    pub fd: i32,
+    /// Requested events.
+    pub events: i16,
+    /// Returned events.
+    pub revents: i16,
+}
+
+/// poll and ppoll. `timeout_ns` `None` waits for ever; `sigmask` is the address of a kernel sigset (8 bytes)
+/// or 0. On `Done`, `fds[..].revents` are set.
+pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    let _ = (fds, timeout_ns, sigmask);
+    Verdict::NotOurs
+}
+
+/// Whether `fd` is followed at all: select() is turned into poll() only if one of its descriptors is.
+pub fn is_followed(fd: i32) -> bool {
+    let _ = fd;
+    false
+}
+
+/// One event, laid out as `struct epoll_event`.
+#[cfg_attr(target_arch = "x86_64", repr(C, packed))]
+#[cfg_attr(not(target_arch = "x86_64"), repr(C))]
+#[derive(Clone, Copy, Debug)]
+pub struct EpollEvent {
+    /// EPOLL* bits.
+    pub events: u32,
+    /// The program's word.
+    pub data: u64,
+}
+
+/// `epoll_create` or `epoll_create1` returned `epfd`.
+pub fn epoll_created(epfd: i32) {
+    let _ = epfd;
+}
+
+/// epoll_ctl; `event` is `None` where the program passed NULL.
+pub fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
+    let _ = (epfd, op, fd, event);
+    Verdict::NotOurs
+}
+
+/// epoll_wait, epoll_pwait, epoll_pwait2 into `out`.
+pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    let _ = (epfd, out, timeout_ns, sigmask);
+    Verdict::NotOurs
+}
+
+/// A fork in progress.
+#[derive(Debug)]
+#[must_use]
+pub struct Forking(());
+
+/// Before fork().
+pub fn fork_begin() -> Forking {
+    Forking(())
+}
+
+impl Forking {
+    /// In the parent: `child` is the pid, or -1.
+    pub fn parent(self, child: i32) {
+        let _ = child;
+    }
+    /// In the child, before fork() returns to the program.
+    pub fn child(self) {}
+}
+
+/// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
+/// without CLOEXEC are recalled; the library's changes to limits are undone.
+pub fn exec_begin() {}
+
+/// exec* failed and returned.
+pub fn exec_failed() {}
+
+/// Before posix_spawn, system, popen: descriptors without CLOEXEC are recalled for good.
+pub fn spawn_begin() {}
+
+/// Before `_exit`, `_Exit`, `quick_exit`, and at the end of `exit`: everything is flushed to the kernel, and
+/// nothing is upgraded any more.
+pub fn exiting() {}
+
+/// Whether `io_uring_setup` may go through; when it may, connections stay on the kernel from then on.
+pub fn io_uring_setup_begin() -> bool {
+    true
+}
+
+/// What to do about something that cannot be served.
+pub fn on_unsupported() -> OnUnsupported {
+    OnUnsupported::Fallback
+}
