@@ -1,5 +1,25 @@
 //! Every system call and every mapping of Bypath, one file per kernel object.
+//!
+//! Calls go to the kernel by inline assembly or through rustix's `linux_raw` backend, never through libc symbols:
+//! inside the preload library those would be our own interposed functions. The only libc functions used are
+//! `dlsym` and `getauxval`-like look-ups at start-up.
 
+pub mod clock;
+pub mod epoll;
+pub mod eventfd;
+pub mod fd;
+pub mod futex;
+pub mod mem;
+pub mod poll;
+pub mod process;
+pub mod sock;
+pub mod sockdiag;
+mod syscall;
+pub mod thread;
+pub mod unix;
 pub mod user;
 
 pub use rustix::io::Errno;
+
+/// Result of a system call.
+pub type Result<T> = std::result::Result<T, Errno>;

@@ -1,0 +1,171 @@
+//! Descriptors: numbers, flags and limits.
+
+use crate::Result;
+use crate::syscall::{check, syscall};
+
+fn fcntl(fd: i32, cmd: i32, arg: usize) -> Result<usize> {
+    // SAFETY: only commands with an integer argument are used in this file.
+    check(unsafe { syscall(libc::SYS_fcntl, [fd as usize, cmd as usize, arg, 0, 0, 0]) })
+}
+
+/// Moves `fd` to the lowest free number at or above `floor`, close-on-exec; closes it on failure.
+///
+/// # Errors
+/// EMFILE (EINVAL where `floor` is beyond the limit).
+pub fn move_high(fd: i32, floor: i32) -> Result<i32> {
+    if fd >= floor {
+        return Ok(fd);
+    }
+    let moved = fcntl(fd, libc::F_DUPFD_CLOEXEC, floor as usize);
+    close(fd);
+    moved.map(|n| n as i32)
+}
+
+/// Duplicates `fd` at or above `floor`, close-on-exec.
+///
+/// # Errors
+/// EBADF, EMFILE, EINVAL.
+pub fn dup_high(fd: i32, floor: i32) -> Result<i32> {
+    fcntl(fd, libc::F_DUPFD_CLOEXEC, floor as usize).map(|n| n as i32)
+}
+
+/// Closes a descriptor of our own.
+pub fn close(fd: i32) {
+    // SAFETY: closes a number; the caller owns it.
+    unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
+}
+
+/// File status flags (F_GETFL).
+///
+/// # Errors
+/// EBADF.
+pub fn status_flags(fd: i32) -> Result<i32> {
+    fcntl(fd, libc::F_GETFL, 0).map(|n| n as i32)
+}
+
+/// Whether the descriptor is close-on-exec.
+///
+/// # Errors
+/// EBADF.
+pub fn is_cloexec(fd: i32) -> Result<bool> {
+    fcntl(fd, libc::F_GETFD, 0).map(|n| n as i32 & libc::FD_CLOEXEC != 0)
+}
+
+/// RLIMIT_NOFILE: (soft, hard).
+pub fn limits() -> (u64, u64) {
+    let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: prlimit64 writes one rlimit64.
+    unsafe {
+        syscall(
+            libc::SYS_prlimit64,
+            [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut old as usize, 0, 0],
+        )
+    };
+    (old.rlim_cur, old.rlim_max)
+}
+
+/// Writes `bytes` to `fd` once, ignoring the result: log lines.
+pub fn write_once(fd: i32, bytes: &[u8]) {
+    // SAFETY: write reads the slice.
+    unsafe { syscall(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
+}
+
+/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and writing.
+///
+/// # Errors
+/// As open(2).
+pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
+    // SAFETY: the path is a NUL-terminated string.
+    check(unsafe {
+        syscall(
+            libc::SYS_openat,
+            [
+                libc::AT_FDCWD as usize,
+                path.as_ptr() as usize,
+                (libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC) as usize,
+                0o644,
+                0,
+                0,
+            ],
+        )
+    })
+    .map(|n| n as i32)
+}
+
+/// Appends `record` bytes of zeroes to a file under `flock`, and returns the offset of the new space, a multiple
+/// of `record`.
+///
+/// # Errors
+/// As flock(2), fstat(2), ftruncate(2).
+pub fn append_space(fd: i32, record: u64) -> Result<u64> {
+    // SAFETY: flock takes integers.
+    check(unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_EX as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: lseek takes integers.
+    let end =
+        check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })? as u64;
+    let at = end.next_multiple_of(record);
+    // SAFETY: ftruncate takes integers.
+    let grown =
+        check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, (at + record) as usize, 0, 0, 0, 0]) });
+    // SAFETY: as above.
+    unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_UN as usize, 0, 0, 0, 0]) };
+    grown.map(|_| at)
+}
+
+/// Reads a small file (as in /proc) into `buf`; returns the length read.
+///
+/// # Errors
+/// As open(2) and read(2).
+pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
+    // SAFETY: the path is NUL terminated.
+    let fd = check(unsafe {
+        syscall(
+            libc::SYS_openat,
+            [
+                libc::AT_FDCWD as usize,
+                path.as_ptr() as usize,
+                (libc::O_RDONLY | libc::O_CLOEXEC) as usize,
+                0,
+                0,
+                0,
+            ],
+        )
+    })? as i32;
+    let mut len = 0;
+    let result = loop {
+        if len == buf.len() {
+            break Ok(len);
+        }
+        // SAFETY: read writes into the rest of the slice.
+        let got = check(unsafe {
+            syscall(
+                libc::SYS_read,
+                [fd as usize, buf[len..].as_mut_ptr() as usize, buf.len() - len, 0, 0, 0],
+            )
+        });
+        match got {
+            Ok(0) => break Ok(len),
+            Ok(n) => len += n,
+            Err(e) => break Err(e),
+        }
+    };
+    close(fd);
+    result
+}
+
+/// The target of a symbolic link as (device, inode) of what it points to: names a namespace by /proc/self/ns/*.
+///
+/// # Errors
+/// As stat(2).
+pub fn inode(path: &std::ffi::CStr) -> Result<u64> {
+    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: newfstatat writes one stat structure.
+    check(unsafe {
+        syscall(
+            libc::SYS_newfstatat,
+            [libc::AT_FDCWD as usize, path.as_ptr() as usize, st.as_mut_ptr() as usize, 0, 0, 0],
+        )
+    })?;
+    // SAFETY: zeroed is a valid stat, and the kernel filled it.
+    Ok(unsafe { st.assume_init() }.st_ino)
+}

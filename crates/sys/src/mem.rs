@@ -1,0 +1,158 @@
+//! Shared memory: memfds, seals, mappings.
+
+use crate::syscall::{check, syscall};
+use crate::{Errno, Result, fd};
+use std::ffi::CStr;
+
+/// Seals that forbid a change of size and further seals.
+const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+
+/// Creates a close-on-exec memfd of `size` bytes that can neither shrink nor grow, above `floor`.
+///
+/// # Errors
+/// EMFILE, ENOMEM, EPERM (seccomp).
+pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
+    // SAFETY: the name is NUL terminated.
+    let low = check(unsafe {
+        syscall(
+            libc::SYS_memfd_create,
+            [name.as_ptr() as usize, (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize, 0, 0, 0, 0],
+        )
+    })? as i32;
+    let fd = fd::move_high(low, floor)?;
+    let sized = (|| {
+        // SAFETY: integers only.
+        check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, size, 0, 0, 0, 0]) })?;
+        // SAFETY: integers only.
+        check(unsafe {
+            syscall(
+                libc::SYS_fcntl,
+                [fd as usize, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0],
+            )
+        })
+    })();
+    match sized {
+        Ok(_) => Ok(fd),
+        Err(e) => {
+            fd::close(fd);
+            Err(e)
+        }
+    }
+}
+
+/// Size of a memfd whose size is sealed.
+///
+/// # Errors
+/// EPERM if the seals are missing (its owner could shrink it under our feet), EINVAL for anything that is not
+/// a memfd.
+pub fn sealed_size(memfd: i32) -> Result<usize> {
+    // SAFETY: integers only.
+    let seals =
+        check(unsafe { syscall(libc::SYS_fcntl, [memfd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]) })?;
+    if seals as i32 & (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) != libc::F_SEAL_SHRINK | libc::F_SEAL_GROW {
+        return Err(Errno::PERM);
+    }
+    // SAFETY: integers only.
+    check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
+}
+
+/// A shared mapping: its address and length. It is never unmapped on drop; see [`Mapping::unmap`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mapping {
+    addr: usize,
+    len: usize,
+}
+
+impl Mapping {
+    /// Maps `len` bytes of `fd` at `offset`, shared, readable and writable.
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub fn shared(fd: i32, offset: u64, len: usize) -> Result<Mapping> {
+        // SAFETY: a fresh mapping chosen by the kernel touches nothing that exists.
+        let addr = check(unsafe {
+            syscall(
+                libc::SYS_mmap,
+                [
+                    0,
+                    len,
+                    (libc::PROT_READ | libc::PROT_WRITE) as usize,
+                    (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize,
+                    fd as usize,
+                    offset as usize,
+                ],
+            )
+        })?;
+        Ok(Mapping { addr, len })
+    }
+
+    /// Maps `len` bytes of zeroes, private to this process (copied at fork).
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub fn private(len: usize) -> Result<Mapping> {
+        // SAFETY: as above.
+        let addr = check(unsafe {
+            syscall(
+                libc::SYS_mmap,
+                [
+                    0,
+                    len,
+                    (libc::PROT_READ | libc::PROT_WRITE) as usize,
+                    (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize,
+                    usize::MAX,
+                    0,
+                ],
+            )
+        })?;
+        Ok(Mapping { addr, len })
+    }
+
+    /// First address.
+    pub const fn addr(&self) -> *mut u8 {
+        self.addr as *mut u8
+    }
+
+    /// Length in bytes.
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it is empty (it never is).
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Unmaps it.
+    ///
+    /// # Safety
+    /// Nobody in this process holds a reference or pointer into it, or ever uses one again.
+    pub unsafe fn unmap(self) {
+        // SAFETY: the caller's contract.
+        unsafe { syscall(libc::SYS_munmap, [self.addr, self.len, 0, 0, 0, 0]) };
+    }
+
+    /// Backs `[offset, offset + len)` with memory now, so that touching it cannot raise SIGBUS.
+    ///
+    /// # Errors
+    /// ENOMEM or EFAULT when there is no memory; EINVAL on kernels before 5.14 (callers treat it as done).
+    pub fn populate(&self, offset: usize, len: usize) -> Result<()> {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Errno::INVAL);
+        }
+        /// MADV_POPULATE_WRITE, Linux 5.14.
+        const POPULATE_WRITE: usize = 23;
+        // SAFETY: populating shared pages changes no contents.
+        check(unsafe { syscall(libc::SYS_madvise, [self.addr + offset, len, POPULATE_WRITE, 0, 0, 0]) })
+            .map(|_| ())
+    }
+
+    /// Gives the pages of `[offset, offset + len)` back to the kernel; they read as zeroes afterwards.
+    pub fn release(&self, offset: usize, len: usize) {
+        if offset.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
+        // SAFETY: the range lies inside this mapping, whose contents are plain bytes and atomics.
+        unsafe { syscall(libc::SYS_madvise, [self.addr + offset, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };
+    }
+}

@@ -1,0 +1,120 @@
+//! Processes: identity, namespaces, membarrier.
+
+use crate::syscall::{check, syscall};
+use crate::{Result, fd};
+
+/// This process's id, from the kernel (a vfork child or a clone sees its own).
+pub fn pid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getpid, [0; 6]) as u32 }
+}
+
+/// Effective user id.
+pub fn euid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
+}
+
+/// Start time of process `pid` in clock ticks since boot (field 22 of /proc/PID/stat); `None` if it is gone or
+/// a zombie.
+pub fn start_time(pid: u32) -> Option<u64> {
+    let mut path = [0u8; 32];
+    let path = proc_path(&mut path, pid, b"/stat\0")?;
+    let mut buf = [0u8; 1024];
+    let len = fd::read_file(path, &mut buf).ok()?;
+    let text = &buf[..len];
+    // The command may contain blanks and parentheses: fields start after the last ')'.
+    let rest = &text[text.iter().rposition(|&b| b == b')')? + 2..];
+    let mut fields = rest.split(|&b| b == b' ');
+    if matches!(fields.next()?, b"Z" | b"X") {
+        return None;
+    }
+    std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()
+}
+
+/// Command name of this process, NUL padded.
+pub fn command() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    let mut buf = [0u8; 32];
+    if let Ok(len) = fd::read_file(c"/proc/self/comm", &mut buf) {
+        let len = len.min(16);
+        name[..len].copy_from_slice(&buf[..len]);
+        if let Some(nl) = name.iter().position(|&b| b == b'\n') {
+            name[nl] = 0;
+        }
+    }
+    name
+}
+
+fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Option<&'a std::ffi::CStr> {
+    let mut digits = [0u8; 10];
+    let mut n = pid;
+    let mut i = digits.len();
+    loop {
+        i -= 1;
+        digits[i] = b'0' + (n % 10) as u8;
+        n /= 10;
+        if n == 0 {
+            break;
+        }
+    }
+    let mut at = 0;
+    for part in [b"/proc/".as_slice(), &digits[i..], tail] {
+        buf.get_mut(at..at + part.len())?.copy_from_slice(part);
+        at += part.len();
+    }
+    std::ffi::CStr::from_bytes_with_nul(&buf[..at]).ok()
+}
+
+/// Inode numbers of the pid, user and mount namespaces: equal numbers, same namespaces.
+pub fn namespaces() -> [u64; 3] {
+    [c"/proc/self/ns/pid", c"/proc/self/ns/user", c"/proc/self/ns/mnt"].map(|p| fd::inode(p).unwrap_or(0))
+}
+
+/// A random number that names this process image.
+pub fn random_u64() -> u64 {
+    let mut n = 0u64;
+    // SAFETY: getrandom writes eight bytes to a local.
+    let r = unsafe { syscall(libc::SYS_getrandom, [&raw mut n as usize, 8, 0, 0, 0, 0]) };
+    if r == 8 { n } else { crate::clock::monotonic_ns().wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+}
+
+const MEMBARRIER_PRIVATE_EXPEDITED: usize = 1 << 3;
+const MEMBARRIER_REGISTER_PRIVATE_EXPEDITED: usize = 1 << 4;
+
+/// Registers for [`membarrier`]; once per process image.
+///
+/// # Errors
+/// ENOSYS or EPERM where it is not to be had.
+pub fn membarrier_register() -> Result<()> {
+    // SAFETY: integers only.
+    check(unsafe { syscall(libc::SYS_membarrier, [MEMBARRIER_REGISTER_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) })
+        .map(|_| ())
+}
+
+/// A full memory barrier in every running thread of this process.
+///
+/// # Errors
+/// EPERM if not registered.
+pub fn membarrier() -> Result<()> {
+    // SAFETY: integers only.
+    check(unsafe { syscall(libc::SYS_membarrier, [MEMBARRIER_PRIVATE_EXPEDITED, 0, 0, 0, 0, 0]) }).map(|_| ())
+}
+
+/// Whether process `pid` exists.
+pub fn exists(pid: u32) -> bool {
+    // SAFETY: signal 0 only checks.
+    let r = unsafe { syscall(libc::SYS_kill, [pid as usize, 0, 0, 0, 0, 0]) };
+    r != -(libc::ESRCH as isize)
+}
+
+/// Kills this process with SIGKILL: crash tests.
+pub fn kill_self() {
+    // SAFETY: integers only.
+    unsafe { syscall(libc::SYS_kill, [pid() as usize, libc::SIGKILL as usize, 0, 0, 0, 0]) };
+}
+
+/// Ends this process with SIGABRT.
+pub fn abort() -> ! {
+    std::process::abort()
+}

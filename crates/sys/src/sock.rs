@@ -1,0 +1,220 @@
+//! Sockets: data, options, TCP counters, addresses.
+
+use crate::syscall::{check, syscall};
+use crate::user::{IoVec, UserVec};
+use crate::{Errno, Result};
+
+/// `struct msghdr` of the kernel.
+#[repr(C)]
+struct MsgHdr {
+    name: usize,
+    namelen: u32,
+    iov: usize,
+    iovlen: usize,
+    control: usize,
+    controllen: usize,
+    flags: i32,
+}
+
+fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
+    let hdr = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: iov.as_ptr() as usize,
+        iovlen: iov.len(),
+        control: 0,
+        controllen: 0,
+        flags: 0,
+    };
+    // SAFETY: the kernel checks the addresses in the list; the list itself is a live slice.
+    check(unsafe { syscall(n, [fd as usize, &raw const hdr as usize, flags as usize, 0, 0, 0]) })
+}
+
+/// recvmsg without address and control data.
+///
+/// # Errors
+/// As recvmsg(2).
+pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Result<usize> {
+    msg(libc::SYS_recvmsg, fd, buf.elements(), flags)
+}
+
+/// sendmsg without address and control data. Raises SIGPIPE as the kernel does unless MSG_NOSIGNAL.
+///
+/// # Errors
+/// As sendmsg(2).
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Result<usize> {
+    msg(libc::SYS_sendmsg, fd, buf.elements(), flags)
+}
+
+/// Reads an integer option.
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn option(fd: i32, level: i32, name: i32) -> Result<i32> {
+    let mut value = [0u8; 4];
+    option_bytes(fd, level, name, &mut value)?;
+    Ok(i32::from_ne_bytes(value))
+}
+
+/// Reads an option into `value`; returns the length.
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn option_bytes(fd: i32, level: i32, name: i32, value: &mut [u8]) -> Result<usize> {
+    let mut len = value.len() as u32;
+    // SAFETY: the kernel writes at most `len` bytes and the length.
+    check(unsafe {
+        syscall(
+            libc::SYS_getsockopt,
+            [
+                fd as usize,
+                level as usize,
+                name as usize,
+                value.as_mut_ptr() as usize,
+                &raw mut len as usize,
+                0,
+            ],
+        )
+    })?;
+    Ok(len as usize)
+}
+
+/// Reads a 64-bit option (SO_COOKIE, SO_NETNS_COOKIE).
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn option_u64(fd: i32, level: i32, name: i32) -> Result<u64> {
+    let mut value = [0u8; 8];
+    option_bytes(fd, level, name, &mut value)?;
+    Ok(u64::from_ne_bytes(value))
+}
+
+/// Reads a time option (SO_RCVTIMEO, SO_SNDTIMEO) in nanoseconds, 0 = none.
+///
+/// # Errors
+/// As getsockopt(2).
+pub fn option_time(fd: i32, name: i32) -> Result<u64> {
+    let mut value = [0u8; 16];
+    option_bytes(fd, libc::SOL_SOCKET, name, &mut value)?;
+    let word = |at: usize| u64::from_ne_bytes(value[at..at + 8].try_into().unwrap_or([0; 8]));
+    Ok(word(0).saturating_mul(1_000_000_000).saturating_add(word(8) * 1000))
+}
+
+/// Sets an option from bytes.
+///
+/// # Errors
+/// As setsockopt(2).
+pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Result<()> {
+    // SAFETY: the kernel reads the slice.
+    check(unsafe {
+        syscall(
+            libc::SYS_setsockopt,
+            [fd as usize, level as usize, name as usize, value.as_ptr() as usize, value.len(), 0],
+        )
+    })
+    .map(|_| ())
+}
+
+fn ioctl_int(fd: i32, request: u64) -> Result<i32> {
+    let mut n = 0i32;
+    // SAFETY: the requests of this file write one int.
+    check(unsafe {
+        syscall(libc::SYS_ioctl, [fd as usize, request as usize, &raw mut n as usize, 0, 0, 0])
+    })?;
+    Ok(n)
+}
+
+/// Bytes that can be read from the carrier now (SIOCINQ).
+///
+/// # Errors
+/// EINVAL on a listening socket, EBADF.
+pub fn inq(fd: i32) -> Result<usize> {
+    ioctl_int(fd, libc::FIONREAD).map(|n| n.max(0) as usize)
+}
+
+/// What TCP_INFO tells about the bytes of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TcpCounts {
+    /// TCP state (1 = established).
+    pub state: u8,
+    /// Stream bytes ever written by this end: sent minus retransmitted plus not yet sent.
+    pub written: u64,
+    /// Stream bytes ever received in order by this end; a FIN counts one.
+    pub received: u64,
+}
+
+/// TCP_INFO's byte counters.
+///
+/// # Errors
+/// As getsockopt(2); EINVAL where the kernel is too old to report them (before 4.19).
+pub fn tcp_counts(fd: i32) -> Result<TcpCounts> {
+    // Offsets in struct tcp_info of linux/tcp.h.
+    const BYTES_RECEIVED: usize = 128;
+    const NOTSENT: usize = 144;
+    const BYTES_SENT: usize = 200;
+    const BYTES_RETRANS: usize = 208;
+    let mut info = [0u8; 216];
+    let len = option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    if len < 216 {
+        return Err(Errno::INVAL);
+    }
+    let word = |at: usize| u64::from_ne_bytes(info[at..at + 8].try_into().unwrap_or([0; 8]));
+    let notsent = u32::from_ne_bytes(info[NOTSENT..NOTSENT + 4].try_into().unwrap_or([0; 4]));
+    Ok(TcpCounts {
+        state: info[0],
+        written: word(BYTES_SENT).wrapping_sub(word(BYTES_RETRANS)).wrapping_add(u64::from(notsent)),
+        received: word(BYTES_RECEIVED),
+    })
+}
+
+/// A socket address: AF_INET or AF_INET6, port in host order, address bytes in network order (IPv4 in the
+/// first four), scope id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Address {
+    /// AF_INET or AF_INET6.
+    pub family: u16,
+    /// Port in host byte order.
+    pub port: u16,
+    /// Address bytes in network order.
+    pub bytes: [u8; 16],
+    /// IPv6 scope (interface) or 0.
+    pub scope: u32,
+}
+
+fn address(call: libc::c_long, fd: i32) -> Result<Address> {
+    let mut raw = [0u8; 28];
+    let mut len = raw.len() as u32;
+    // SAFETY: the kernel writes at most `len` bytes.
+    check(unsafe {
+        syscall(call, [fd as usize, raw.as_mut_ptr() as usize, &raw mut len as usize, 0, 0, 0])
+    })?;
+    let family = u16::from_ne_bytes([raw[0], raw[1]]);
+    let port = u16::from_be_bytes([raw[2], raw[3]]);
+    let mut bytes = [0u8; 16];
+    let mut scope = 0;
+    match i32::from(family) {
+        libc::AF_INET => bytes[..4].copy_from_slice(&raw[4..8]),
+        libc::AF_INET6 => {
+            bytes.copy_from_slice(&raw[8..24]);
+            scope = u32::from_ne_bytes(raw[24..28].try_into().unwrap_or([0; 4]));
+        }
+        _ => return Err(Errno::AFNOSUPPORT),
+    }
+    Ok(Address { family, port, bytes, scope })
+}
+
+/// getsockname.
+///
+/// # Errors
+/// As getsockname(2); EAFNOSUPPORT for other families.
+pub fn local_address(fd: i32) -> Result<Address> {
+    address(libc::SYS_getsockname, fd)
+}
+
+/// getpeername.
+///
+/// # Errors
+/// ENOTCONN and others as getpeername(2).
+pub fn remote_address(fd: i32) -> Result<Address> {
+    address(libc::SYS_getpeername, fd)
+}

@@ -1,0 +1,92 @@
+//! Threads: identity, processor, waiting without sleeping.
+
+use crate::syscall::syscall;
+use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+
+/// The calling thread's id.
+pub fn tid() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
+}
+
+/// Involuntary context switches of this thread so far: somebody else wanted its processor.
+pub fn involuntary_switches() -> u64 {
+    // SAFETY: rusage is plain integers, and getrusage fills it.
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        syscall(libc::SYS_getrusage, [libc::RUSAGE_THREAD as usize, &raw mut usage as usize, 0, 0, 0, 0]);
+        usage.ru_nivcsw as u64
+    }
+}
+
+/// Gives the processor to another runnable thread.
+pub fn yield_now() {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_sched_yield, [0; 6]) };
+}
+
+/// Offset of glibc's registered rseq area from the thread pointer; 0 = not available.
+static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
+
+/// Looks up glibc's rseq area (2.35 and later); without it [`cpu`] answers `u32::MAX`.
+pub fn init_cpu() {
+    // SAFETY: dlsym on constant names; __rseq_offset is a ptrdiff_t, __rseq_size an unsigned int.
+    unsafe {
+        let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
+        let size = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()).cast::<u32>();
+        if !offset.is_null() && !size.is_null() && *size != 0 {
+            RSEQ_OFFSET.store(*offset, Relaxed);
+        }
+    }
+}
+
+/// The processor this thread runs on, by rseq (half a nanosecond); `u32::MAX` if unknown.
+#[inline]
+pub fn cpu() -> u32 {
+    let offset = RSEQ_OFFSET.load(Relaxed);
+    if offset == 0 {
+        return u32::MAX;
+    }
+    thread_area(offset)
+}
+
+#[cfg(target_arch = "x86_64")]
+#[inline]
+fn thread_area(offset: isize) -> u32 {
+    let cpu: u32;
+    // SAFETY: glibc keeps struct rseq at this offset from the thread pointer for the thread's whole life;
+    // cpu_id is its second word.
+    unsafe {
+        core::arch::asm!("mov {0:e}, dword ptr fs:[{1} + 4]", out(reg) cpu, in(reg) offset,
+            options(nostack, readonly, preserves_flags));
+    }
+    cpu
+}
+
+#[cfg(target_arch = "aarch64")]
+#[inline]
+fn thread_area(offset: isize) -> u32 {
+    // SAFETY: as on x86-64, relative to tpidr_el0.
+    unsafe {
+        let tp: usize;
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) tp, options(nomem, nostack));
+        ((tp as isize + offset + 4) as *const u32).read_volatile()
+    }
+}
+
+/// An address inside the caller's stack frame, to tell live frames from dead ones.
+#[inline(always)]
+pub fn stack_address() -> usize {
+    let sp: usize;
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: reads the stack pointer.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) sp, options(nomem, nostack, preserves_flags))
+    };
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: reads the stack pointer.
+    unsafe {
+        core::arch::asm!("mov {}, sp", out(reg) sp, options(nomem, nostack, preserves_flags))
+    };
+    sp
+}

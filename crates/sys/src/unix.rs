@@ -1,0 +1,206 @@
+//! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes.
+
+use crate::syscall::{check, syscall};
+use crate::{Errno, Result, fd};
+
+/// Most descriptors in one message.
+pub const MAX_FDS: usize = 4;
+
+fn new(floor: i32) -> Result<i32> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: integers only.
+    let low = check(unsafe {
+        syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0])
+    })? as i32;
+    fd::move_high(low, floor)
+}
+
+/// sockaddr_un of an abstract name.
+fn name_address(name: &[u8]) -> Option<([u8; 110], usize)> {
+    let mut raw = [0u8; 110];
+    raw[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+    raw.get_mut(3..3 + name.len())?.copy_from_slice(name);
+    (name.len() <= 107).then_some((raw, 3 + name.len()))
+}
+
+/// Binds a non-blocking listener to the abstract `name` (without its leading NUL).
+///
+/// # Errors
+/// EADDRINUSE when somebody holds the name; EMFILE; EPERM or EACCES under a filter.
+pub fn listen(name: &[u8], floor: i32) -> Result<i32> {
+    let (addr, len) = name_address(name).ok_or(Errno::NAMETOOLONG)?;
+    let s = new(floor)?;
+    // SAFETY: the kernel reads `len` bytes of a local.
+    let bound =
+        check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) })
+            // SAFETY: integers only.
+            .and_then(|_| check(unsafe { syscall(libc::SYS_listen, [s as usize, 4, 0, 0, 0, 0]) }));
+    if let Err(e) = bound {
+        fd::close(s);
+        return Err(e);
+    }
+    Ok(s)
+}
+
+/// Connects to an abstract name, without waiting.
+///
+/// # Errors
+/// ECONNREFUSED when nobody listens there, EAGAIN when its queue is full, EMFILE, EPERM, EACCES.
+pub fn connect(name: &[u8], floor: i32) -> Result<i32> {
+    let (addr, len) = name_address(name).ok_or(Errno::NAMETOOLONG)?;
+    let s = new(floor)?;
+    // SAFETY: the kernel reads `len` bytes of a local.
+    match check(unsafe { syscall(libc::SYS_connect, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) }) {
+        Ok(_) => Ok(s),
+        Err(e) => {
+            fd::close(s);
+            Err(e)
+        }
+    }
+}
+
+/// Takes one waiting connection; `None` if there is none.
+///
+/// # Errors
+/// As accept4(2).
+pub fn accept(listener: i32, floor: i32) -> Result<Option<i32>> {
+    let flags = libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: integers and null pointers only.
+    match check(unsafe { syscall(libc::SYS_accept4, [listener as usize, 0, 0, flags as usize, 0, 0]) }) {
+        Ok(n) => fd::move_high(n as i32, floor).map(Some),
+        Err(Errno::AGAIN) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+/// Who is at the other end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Credentials {
+    /// Process id in our pid namespace (0 = not visible).
+    pub pid: u32,
+    /// Effective user id when it connected or listened.
+    pub uid: u32,
+}
+
+/// SO_PEERCRED.
+///
+/// # Errors
+/// ENOTCONN.
+pub fn peer_credentials(s: i32) -> Result<Credentials> {
+    let mut raw = [0u8; 12];
+    crate::sock::option_bytes(s, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut raw)?;
+    let word = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().unwrap_or([0; 4]));
+    Ok(Credentials { pid: word(0), uid: word(4) })
+}
+
+#[repr(C)]
+struct MsgHdr {
+    name: usize,
+    namelen: u32,
+    iov: usize,
+    iovlen: usize,
+    control: usize,
+    controllen: usize,
+    flags: i32,
+}
+
+#[repr(C, align(8))]
+struct Control {
+    len: usize,
+    level: i32,
+    kind: i32,
+    fds: [i32; MAX_FDS],
+}
+
+const CONTROL_HEADER: usize = 16;
+
+/// Sends one message with up to [`MAX_FDS`] descriptors, without waiting and without SIGPIPE.
+///
+/// # Errors
+/// EAGAIN when the queue is full, EPIPE, ECONNRESET, ETOOMANYREFS.
+pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
+    let mut control =
+        Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
+    control.fds.get_mut(..fds.len()).ok_or(Errno::INVAL)?.copy_from_slice(fds);
+    control.len = CONTROL_HEADER + 4 * fds.len();
+    let iov = crate::user::IoVec { base: bytes.as_ptr() as usize, len: bytes.len() };
+    let hdr = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const iov as usize,
+        iovlen: 1,
+        control: if fds.is_empty() { 0 } else { &raw const control as usize },
+        controllen: if fds.is_empty() { 0 } else { control.len.next_multiple_of(8) },
+        flags: 0,
+    };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: all addresses are of locals that outlive the call.
+    check(unsafe {
+        syscall(libc::SYS_sendmsg, [s as usize, &raw const hdr as usize, flags as usize, 0, 0, 0])
+    })
+    .map(|_| ())
+}
+
+/// One received message.
+#[derive(Clone, Copy, Debug)]
+pub struct Received {
+    /// Bytes received; 0 = the other end is gone.
+    pub len: usize,
+    /// Descriptors received, now ours, close-on-exec and above the floor.
+    pub fds: [i32; MAX_FDS],
+    /// How many.
+    pub fd_count: usize,
+}
+
+/// Receives one message without waiting; `None` if there is none yet.
+///
+/// # Errors
+/// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors could not be kept (they are closed).
+pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
+    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; MAX_FDS] };
+    let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
+    let mut hdr = MsgHdr {
+        name: 0,
+        namelen: 0,
+        iov: &raw const iov as usize,
+        iovlen: 1,
+        control: &raw mut control as usize,
+        controllen: size_of::<Control>(),
+        flags: 0,
+    };
+    let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
+    // SAFETY: all addresses are of locals that outlive the call.
+    let r = check(unsafe {
+        syscall(libc::SYS_recvmsg, [s as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
+    });
+    let len = match r {
+        Ok(n) => n,
+        Err(Errno::AGAIN) => return Ok(None),
+        Err(e) => return Err(e),
+    };
+    let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
+    if hdr.controllen >= CONTROL_HEADER
+        && control.level == libc::SOL_SOCKET
+        && control.kind == libc::SCM_RIGHTS
+        && control.len >= CONTROL_HEADER
+    {
+        let n = ((control.len - CONTROL_HEADER) / 4).min(MAX_FDS);
+        let mut failed = hdr.flags & libc::MSG_CTRUNC != 0;
+        for &low in &control.fds[..n] {
+            match fd::move_high(low, floor) {
+                Ok(high) => {
+                    got.fds[got.fd_count] = high;
+                    got.fd_count += 1;
+                }
+                Err(_) => failed = true,
+            }
+        }
+        if failed {
+            for &f in &got.fds[..got.fd_count] {
+                fd::close(f);
+            }
+            return Err(Errno::MFILE);
+        }
+    }
+    Ok(Some(got))
+}
