@@ -1,5 +1,20 @@
 //! Rings and shared structures: everything that lives in memory seen by more than one process.
+//!
+//! Unsafe code stands in `region` and `ring` only. The protocol on one direction is in `direction`; it is written
+//! against `atomic`, so that loom can check it.
 
-pub mod family;
+pub mod atomic;
+pub mod direction;
 pub mod reason;
 pub mod stats;
+
+#[cfg(not(loom))]
+pub mod arena;
+#[cfg(not(loom))]
+pub mod family;
+#[cfg(not(loom))]
+pub mod inbox;
+#[cfg(not(loom))]
+pub mod region;
+#[cfg(not(loom))]
+pub mod ring;

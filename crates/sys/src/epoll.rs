@@ -21,10 +21,7 @@ pub struct Event {
 pub fn ctl(epfd: i32, op: i32, fd: i32, mut event: Event) -> Result<()> {
     // SAFETY: the kernel reads one event.
     check(unsafe {
-        syscall(
-            libc::SYS_epoll_ctl,
-            [epfd as usize, op as usize, fd as usize, &raw mut event as usize, 0, 0],
-        )
+        syscall(libc::SYS_epoll_ctl, [epfd as usize, op as usize, fd as usize, &raw mut event as usize, 0, 0])
     })
     .map(|_| ())
 }

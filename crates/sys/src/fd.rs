@@ -56,10 +56,7 @@ pub fn limits() -> (u64, u64) {
     let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit64 writes one rlimit64.
     unsafe {
-        syscall(
-            libc::SYS_prlimit64,
-            [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut old as usize, 0, 0],
-        )
+        syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut old as usize, 0, 0])
     };
     (old.rlim_cur, old.rlim_max)
 }
@@ -101,8 +98,8 @@ pub fn append_space(fd: i32, record: u64) -> Result<u64> {
     // SAFETY: flock takes integers.
     check(unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_EX as usize, 0, 0, 0, 0]) })?;
     // SAFETY: lseek takes integers.
-    let end =
-        check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })? as u64;
+    let end = check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })?
+        as u64;
     let at = end.next_multiple_of(record);
     // SAFETY: ftruncate takes integers.
     let grown =
@@ -138,10 +135,7 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
         }
         // SAFETY: read writes into the rest of the slice.
         let got = check(unsafe {
-            syscall(
-                libc::SYS_read,
-                [fd as usize, buf[len..].as_mut_ptr() as usize, buf.len() - len, 0, 0, 0],
-            )
+            syscall(libc::SYS_read, [fd as usize, buf[len..].as_mut_ptr() as usize, buf.len() - len, 0, 0, 0])
         });
         match got {
             Ok(0) => break Ok(len),

@@ -29,9 +29,6 @@ pub fn wait(word: &AtomicU32, expected: u32, timeout_ns: u64) {
 pub fn wake(word: &AtomicU32, count: u32) {
     // SAFETY: FUTEX_WAKE only uses the address.
     unsafe {
-        syscall(
-            libc::SYS_futex,
-            [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, count as usize, 0, 0, 0],
-        )
+        syscall(libc::SYS_futex, [word.as_ptr() as usize, libc::FUTEX_WAKE as usize, count as usize, 0, 0, 0])
     };
 }

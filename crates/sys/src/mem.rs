@@ -25,10 +25,7 @@ pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
         check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, size, 0, 0, 0, 0]) })?;
         // SAFETY: integers only.
         check(unsafe {
-            syscall(
-                libc::SYS_fcntl,
-                [fd as usize, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0],
-            )
+            syscall(libc::SYS_fcntl, [fd as usize, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0])
         })
     })();
     match sized {

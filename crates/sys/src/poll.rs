@@ -31,9 +31,7 @@ pub fn ppoll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Res
         None => 0,
     };
     // SAFETY: the kernel writes revents of the slice and the remaining time; the mask address is checked by it.
-    check(unsafe {
-        syscall(libc::SYS_ppoll, [fds.as_mut_ptr() as usize, fds.len(), ts_addr, sigmask, 8, 0])
-    })
+    check(unsafe { syscall(libc::SYS_ppoll, [fds.as_mut_ptr() as usize, fds.len(), ts_addr, sigmask, 8, 0]) })
 }
 
 /// The events pending on one descriptor now, out of `events` plus POLLERR, POLLHUP, POLLNVAL.

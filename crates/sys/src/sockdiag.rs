@@ -90,14 +90,7 @@ fn receive(netlink: i32, buf: &mut [u8]) -> Result<usize> {
     check(unsafe {
         syscall(
             libc::SYS_recvfrom,
-            [
-                netlink as usize,
-                buf.as_mut_ptr() as usize,
-                buf.len(),
-                libc::MSG_DONTWAIT as usize,
-                0,
-                0,
-            ],
+            [netlink as usize, buf.as_mut_ptr() as usize, buf.len(), libc::MSG_DONTWAIT as usize, 0, 0],
         )
     })
 }
@@ -118,7 +111,8 @@ mod tests {
             let remote = crate::sock::remote_address(client.as_raw_fd()).unwrap();
             let netlink = open(3).unwrap();
             let found = tcp(netlink, &remote, &local).unwrap().expect("the accepted socket");
-            let cookie = crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
+            let cookie =
+                crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
             assert_eq!((found.cookie, found.state, found.uid), (cookie, 1, crate::process::euid()));
             assert_ne!(found.inode, 0);
             let nobody = Address { port: 1, ..remote };

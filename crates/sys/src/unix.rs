@@ -9,9 +9,9 @@ pub const MAX_FDS: usize = 4;
 fn new(floor: i32) -> Result<i32> {
     let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: integers only.
-    let low = check(unsafe {
-        syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0])
-    })? as i32;
+    let low =
+        check(unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) })?
+            as i32;
     fd::move_high(low, floor)
 }
 
@@ -31,10 +31,9 @@ pub fn listen(name: &[u8], floor: i32) -> Result<i32> {
     let (addr, len) = name_address(name).ok_or(Errno::NAMETOOLONG)?;
     let s = new(floor)?;
     // SAFETY: the kernel reads `len` bytes of a local.
-    let bound =
-        check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) })
-            // SAFETY: integers only.
-            .and_then(|_| check(unsafe { syscall(libc::SYS_listen, [s as usize, 4, 0, 0, 0, 0]) }));
+    let bound = check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) })
+        // SAFETY: integers only.
+        .and_then(|_| check(unsafe { syscall(libc::SYS_listen, [s as usize, 4, 0, 0, 0, 0]) }));
     if let Err(e) = bound {
         fd::close(s);
         return Err(e);
@@ -119,8 +118,7 @@ const CONTROL_HEADER: usize = 16;
 /// # Errors
 /// EAGAIN when the queue is full, EPIPE, ECONNRESET, ETOOMANYREFS.
 pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
-    let mut control =
-        Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
+    let mut control = Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
     control.fds.get_mut(..fds.len()).ok_or(Errno::INVAL)?.copy_from_slice(fds);
     control.len = CONTROL_HEADER + 4 * fds.len();
     let iov = crate::user::IoVec { base: bytes.as_ptr() as usize, len: bytes.len() };

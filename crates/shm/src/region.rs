@@ -1,0 +1,202 @@
+//! Typed views of mapped memory. Unsafe file: it vouches that a mapping is large enough, aligned and never
+//! unmapped, and that the types seen through it are plain atomics.
+
+use crate::arena::{Control, Geometry};
+use crate::family::{Family, REGION_SIZE, VIEW_MAGIC, VIEW_NAME};
+use crate::inbox::Inbox;
+use crate::ring::Ring;
+use crate::stats::{RECORD_SIZE, StatsRecord};
+use bypath_sys::mem::{self, Mapping};
+use bypath_sys::{Errno, Result};
+use std::sync::atomic::{AtomicPtr, Ordering::*};
+
+/// A type made of atomics (and padding) only: any bytes are a valid value, and others may change them.
+///
+/// # Safety
+/// Exactly that.
+unsafe trait Shared {}
+// SAFETY: atomics only, repr(C).
+unsafe impl Shared for Family {}
+// SAFETY: atomics only, repr(C).
+unsafe impl Shared for Inbox {}
+// SAFETY: atomics only, repr(C).
+unsafe impl Shared for Control {}
+// SAFETY: atomics only, repr(C).
+unsafe impl Shared for StatsRecord {}
+
+/// A reference into `map` that lives as long as the process: mappings passed here are never unmapped.
+fn view<T: Shared>(map: &Mapping, offset: usize) -> Result<&'static T> {
+    let end = offset.checked_add(size_of::<T>()).ok_or(Errno::INVAL)?;
+    if end > map.len() || !(map.addr() as usize + offset).is_multiple_of(align_of::<T>()) {
+        return Err(Errno::INVAL);
+    }
+    // SAFETY: in bounds and aligned as checked; T accepts any bytes; the mapping stays.
+    Ok(unsafe { &*map.addr().add(offset).cast::<T>() })
+}
+
+/// Creates and maps a family region (also the view of this process). Returns it with its descriptor, which
+/// stays open.
+///
+/// # Errors
+/// EMFILE, ENOMEM, EPERM as memfd_create(2) and mmap(2).
+pub fn new_family(floor: i32) -> Result<(&'static Family, i32)> {
+    let name = std::ffi::CString::new(VIEW_NAME).map_err(|_| Errno::INVAL)?;
+    let size = REGION_SIZE.next_multiple_of(4096);
+    let fd = mem::memfd(&name, size, floor)?;
+    let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
+    let family: &'static Family = view(&map, 0)?;
+    family.header.next_bell.store(1, Relaxed);
+    family.header.magic.store(VIEW_MAGIC, Release);
+    Ok((family, fd))
+}
+
+/// Creates and maps an inbox; the descriptor is for sending to peers.
+///
+/// # Errors
+/// As [`new_family`].
+pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
+    let size = size_of::<Inbox>();
+    let fd = mem::memfd(c"bypath-inbox", size, floor)?;
+    let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
+    Ok((view(&map, 0)?, fd))
+}
+
+/// Maps a peer's inbox; the descriptor may be closed afterwards.
+///
+/// # Errors
+/// EPERM if it could shrink, EINVAL if it is too small or not a memfd.
+pub fn map_inbox(fd: i32) -> Result<&'static Inbox> {
+    if mem::sealed_size(fd)? < size_of::<Inbox>() {
+        return Err(Errno::INVAL);
+    }
+    view(&Mapping::shared(fd, 0, size_of::<Inbox>())?, 0)
+}
+
+/// Maps the statistics record at `offset` of an open file.
+///
+/// # Errors
+/// As mmap(2).
+pub fn map_stats(fd: i32, offset: u64) -> Result<&'static StatsRecord> {
+    view(&Mapping::shared(fd, offset, RECORD_SIZE)?, 0)
+}
+
+/// A mapped arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Arena {
+    map: Mapping,
+    /// Its geometry, checked against the mapping.
+    pub geometry: Geometry,
+}
+
+impl Arena {
+    /// Creates an arena; returns it with its descriptor, to be sent to the peer and closed.
+    ///
+    /// # Errors
+    /// As [`new_family`].
+    pub fn new(geometry: Geometry, floor: i32) -> Result<(Arena, i32)> {
+        let fd = mem::memfd(c"bypath-arena", geometry.size(), floor)?;
+        let map = Mapping::shared(fd, 0, geometry.size()).inspect_err(|_| bypath_sys::fd::close(fd))?;
+        Ok((Arena { map, geometry }, fd))
+    }
+
+    /// Maps an arena received from a peer.
+    ///
+    /// # Errors
+    /// EINVAL for a geometry that is not acceptable or does not fit the memfd, EPERM for missing seals.
+    pub fn map(fd: i32, geometry: Geometry) -> Result<Arena> {
+        if !geometry.is_valid() || mem::sealed_size(fd)? < geometry.size() {
+            return Err(Errno::INVAL);
+        }
+        Ok(Arena { map: Mapping::shared(fd, 0, geometry.size())?, geometry })
+    }
+
+    /// Control page of a slot.
+    ///
+    /// # Errors
+    /// EINVAL beyond the last slot.
+    pub fn control(&self, slot: u32) -> Result<&'static Control> {
+        if slot >= self.geometry.slots {
+            return Err(Errno::INVAL);
+        }
+        view(&self.map, self.geometry.slot(slot))
+    }
+
+    /// Ring of direction `d` (0 or 1) of a slot.
+    ///
+    /// # Errors
+    /// EINVAL beyond the last slot.
+    pub fn ring(&self, slot: u32, d: usize) -> Result<Ring> {
+        if slot >= self.geometry.slots || d > 1 {
+            return Err(Errno::INVAL);
+        }
+        // SAFETY: the geometry fits the mapping (checked by the constructors), which is never unmapped.
+        Ok(unsafe { Ring::new(self.map, self.geometry.ring_at(slot, d), self.geometry.ring) })
+    }
+
+    /// Gives the ring pages of an unused slot back to the kernel.
+    pub fn release_rings(&self, slot: u32) {
+        if slot < self.geometry.slots {
+            self.map.release(self.geometry.ring_at(slot, 0), 2 * self.geometry.ring as usize);
+        }
+    }
+}
+
+/// Allocates `n` values that live as long as the process, without malloc (hooks may run inside it).
+///
+/// # Errors
+/// ENOMEM.
+pub fn alloc_static<T: Default + Sync>(n: usize) -> Result<&'static [T]> {
+    let size = size_of::<T>().checked_mul(n).ok_or(Errno::NOMEM)?.max(1);
+    let map = Mapping::private(size)?;
+    let first = map.addr().cast::<T>();
+    for i in 0..n {
+        // SAFETY: in bounds; pages are aligned for every T used here (at most 128).
+        unsafe { first.add(i).write(T::default()) };
+    }
+    // SAFETY: initialised just above, never unmapped.
+    Ok(unsafe { std::slice::from_raw_parts(first, n) })
+}
+
+/// A slot for a reference that is set once, or replaced as a whole. Safe in signal handlers (no lock).
+#[derive(Debug)]
+pub struct StaticCell<T: 'static>(AtomicPtr<T>);
+
+impl<T: Sync + 'static> StaticCell<T> {
+    /// Empty.
+    pub const fn new() -> Self {
+        StaticCell(AtomicPtr::new(std::ptr::null_mut()))
+    }
+
+    /// The reference, if set.
+    #[inline]
+    pub fn get(&self) -> Option<&'static T> {
+        let p = self.0.load(Acquire);
+        // SAFETY: only `&'static T` are ever stored.
+        if p.is_null() { None } else { Some(unsafe { &*p }) }
+    }
+
+    /// Sets or empties it.
+    pub fn set(&self, value: Option<&'static T>) {
+        self.0.store(value.map_or(std::ptr::null_mut(), |v| std::ptr::from_ref(v).cast_mut()), Release);
+    }
+
+    /// Sets it if it is empty; returns what it holds afterwards.
+    pub fn set_once(&self, value: &'static T) -> &'static T {
+        match self.0.compare_exchange(
+            std::ptr::null_mut(),
+            std::ptr::from_ref(value).cast_mut(),
+            AcqRel,
+            Acquire,
+        ) {
+            Ok(_) => value,
+            // SAFETY: only `&'static T` are ever stored.
+            Err(p) => unsafe { &*p },
+        }
+    }
+}
+
+impl<T: Sync + 'static> Default for StaticCell<T> {
+    fn default() -> Self {
+        StaticCell::new()
+    }
+}

@@ -1,0 +1,140 @@
+//! The bytes of a ring. Unsafe file: raw copies between the program's buffers and memory that the peer can write.
+//!
+//! Positions are absolute 64-bit counts; the index is the position modulo the ring's size. There are no references
+//! to ring bytes, only copies; what was copied out is used only after the commit succeeded.
+
+use bypath_sys::mem::Mapping;
+use bypath_sys::user::{IoVec, UserVec};
+use bypath_sys::{Errno, Result};
+
+/// One ring inside a mapping.
+#[derive(Clone, Copy, Debug)]
+pub struct Ring {
+    map: Mapping,
+    offset: usize,
+    mask: u64,
+}
+
+// SAFETY: a Ring is an address range that stays mapped; all accesses are raw copies, ordered by `Direction`.
+unsafe impl Send for Ring {}
+// SAFETY: as above.
+unsafe impl Sync for Ring {}
+
+impl Ring {
+    /// A ring of `size` bytes (a power of two) at `offset` of `map`.
+    ///
+    /// # Safety
+    /// The range lies inside the mapping, which is never unmapped.
+    pub unsafe fn new(map: Mapping, offset: usize, size: u32) -> Ring {
+        Ring { map, offset, mask: u64::from(size) - 1 }
+    }
+
+    /// Size in bytes.
+    #[inline]
+    pub const fn size(&self) -> u64 {
+        self.mask + 1
+    }
+
+    #[inline]
+    fn at(&self, position: u64) -> (*mut u8, usize) {
+        let index = (position & self.mask) as usize;
+        // SAFETY: index is below the size, and the range lies in the mapping.
+        (unsafe { self.map.addr().add(self.offset + index) }, self.mask as usize + 1 - index)
+    }
+
+    /// Copies `n` bytes, the program's bytes from `skip` on, into the ring at `position`.
+    /// The caller holds the writer's lock and knows that `n` bytes are free there.
+    #[inline]
+    pub fn copy_in(&self, position: u64, from: UserVec<'_>, skip: usize, n: usize) {
+        each_piece(from, skip, n, |base, done, len| {
+            let (to, run) = self.at(position + done as u64);
+            let first = len.min(run);
+            // SAFETY: the UserVec vouches for the source; the destination is inside the ring.
+            unsafe {
+                std::ptr::copy_nonoverlapping(base as *const u8, to, first);
+                if first < len {
+                    let (start, _) = self.at(0);
+                    std::ptr::copy_nonoverlapping((base + first) as *const u8, start, len - first);
+                }
+            }
+        });
+    }
+
+    /// Copies `n` bytes at `position` into the program's buffers from `skip` on.
+    #[inline]
+    pub fn copy_out(&self, position: u64, to: UserVec<'_>, skip: usize, n: usize) {
+        each_piece(to, skip, n, |base, done, len| {
+            let (from, run) = self.at(position + done as u64);
+            let first = len.min(run);
+            // SAFETY: the source is inside the ring; the UserVec vouches for the destination.
+            unsafe {
+                std::ptr::copy_nonoverlapping(from, base as *mut u8, first);
+                if first < len {
+                    let (start, _) = self.at(0);
+                    std::ptr::copy_nonoverlapping(start, (base + first) as *mut u8, len - first);
+                }
+            }
+        });
+    }
+
+    /// The `n` bytes at `position` as a scatter/gather list, for re-sending them through the carrier.
+    pub fn pieces(&self, position: u64, n: usize) -> ([IoVec; 2], usize) {
+        let (first, run) = self.at(position);
+        let (start, _) = self.at(0);
+        let head = n.min(run);
+        (
+            [IoVec { base: first as usize, len: head }, IoVec { base: start as usize, len: n - head }],
+            if n > head { 2 } else { 1 },
+        )
+    }
+
+    /// Calls `f` with the `n` ring bytes at `position` as a list that system calls can read.
+    pub fn with_pieces<R>(&self, position: u64, n: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R {
+        let (pieces, count) = self.pieces(position, n.min(self.mask as usize + 1));
+        // SAFETY: both pieces lie inside the ring, which stays mapped.
+        f(unsafe { UserVec::new(&pieces[..count]) })
+    }
+
+    /// Asks for ownership of the line that the next bytes will go to.
+    #[inline]
+    pub fn prefetch_write(&self, position: u64) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            let (p, _) = self.at(position);
+            // SAFETY: a prefetch has no effect on memory.
+            unsafe { std::arch::asm!("prefetchw [{}]", in(reg) p, options(nostack, preserves_flags)) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = position;
+    }
+
+    /// Backs `[from, to)` of the ring's bytes (counted from its start) with memory.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn back(&self, from: u64, to: u64) -> Result<()> {
+        match self.map.populate(self.offset + from as usize, (to - from) as usize) {
+            Err(Errno::INVAL) | Ok(()) => Ok(()),
+            Err(_) => Err(Errno::NOMEM),
+        }
+    }
+}
+
+/// Walks the pieces of `list` that make up bytes `skip..skip + n`: `f(address, offset from skip, length)`.
+#[inline]
+fn each_piece(list: UserVec<'_>, skip: usize, n: usize, mut f: impl FnMut(usize, usize, usize)) {
+    let (mut skip, mut done) = (skip, 0);
+    for v in list.elements() {
+        if done == n {
+            return;
+        }
+        if skip >= v.len {
+            skip -= v.len;
+            continue;
+        }
+        let len = (v.len - skip).min(n - done);
+        f(v.base + skip, done, len);
+        done += len;
+        skip = 0;
+    }
+}
