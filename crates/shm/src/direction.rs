@@ -35,6 +35,16 @@ impl Head {
         Head(position & POSITION | bits << PATH_SHIFT)
     }
 
+    /// Reads a head word.
+    pub const fn from_raw(word: u64) -> Head {
+        Head(word)
+    }
+
+    /// The word itself.
+    pub const fn raw(self) -> u64 {
+        self.0
+    }
+
     /// Bytes consumed so far.
     pub const fn position(self) -> u64 {
         self.0 & POSITION

@@ -133,6 +133,11 @@ impl Arena {
         Ok(unsafe { Ring::new(self.map, self.geometry.ring_at(slot, d), self.geometry.ring) })
     }
 
+    /// Gives every page back to the kernel: the peer is gone and no connection uses the arena.
+    pub fn release_all(&self) {
+        self.map.release(0, self.map.len());
+    }
+
     /// Gives the ring pages of an unused slot back to the kernel.
     pub fn release_rings(&self, slot: u32) {
         if slot < self.geometry.slots {
@@ -155,6 +160,20 @@ pub fn alloc_static<T: Default + Sync>(n: usize) -> Result<&'static [T]> {
     }
     // SAFETY: initialised just above, never unmapped.
     Ok(unsafe { std::slice::from_raw_parts(first, n) })
+}
+
+/// Moves `value` to memory that lives as long as the process, without malloc.
+///
+/// # Errors
+/// ENOMEM.
+pub fn leak<T: Sync>(value: T) -> Result<&'static T> {
+    let map = Mapping::private(size_of::<T>().max(1))?;
+    let place = map.addr().cast::<T>();
+    // SAFETY: a fresh page-aligned mapping of sufficient size, never unmapped.
+    unsafe {
+        place.write(value);
+        Ok(&*place)
+    }
 }
 
 /// A slot for a reference that is set once, or replaced as a whole. Safe in signal handlers (no lock).
@@ -198,5 +217,44 @@ impl<T: Sync + 'static> StaticCell<T> {
 impl<T: Sync + 'static> Default for StaticCell<T> {
     fn default() -> Self {
         StaticCell::new()
+    }
+}
+
+/// A table of up to `CHUNKS * CHUNK` values that is allocated chunk by chunk and never freed.
+#[derive(Debug)]
+pub struct Slab<T: 'static, const CHUNKS: usize, const CHUNK: usize>([AtomicPtr<T>; CHUNKS]);
+
+impl<T: Default + Sync, const CHUNKS: usize, const CHUNK: usize> Slab<T, CHUNKS, CHUNK> {
+    /// Places there can be.
+    pub const CAPACITY: usize = CHUNKS * CHUNK;
+
+    /// Empty.
+    #[expect(clippy::new_without_default, reason = "only used as a static")]
+    pub const fn new() -> Self {
+        Slab([const { AtomicPtr::new(std::ptr::null_mut()) }; CHUNKS])
+    }
+
+    /// The value at `i`, if its chunk exists.
+    #[inline]
+    pub fn get(&self, i: usize) -> Option<&'static T> {
+        let p = self.0.get(i / CHUNK)?.load(Acquire);
+        // SAFETY: a chunk has CHUNK initialised values and is never freed.
+        if p.is_null() { None } else { Some(unsafe { &*p.add(i % CHUNK) }) }
+    }
+
+    /// The value at `i`, its chunk allocated if need be; `None` beyond the capacity or without memory.
+    pub fn ensure(&self, i: usize) -> Option<&'static T> {
+        if let Some(v) = self.get(i) {
+            return Some(v);
+        }
+        let chunk = alloc_static::<T>(CHUNK).ok()?;
+        // Two threads may get here: the slower one's chunk stays unused.
+        let _ = self.0.get(i / CHUNK)?.compare_exchange(
+            std::ptr::null_mut(),
+            chunk.as_ptr().cast_mut(),
+            AcqRel,
+            Acquire,
+        );
+        self.get(i)
     }
 }

@@ -5,10 +5,14 @@
 //! [`Verdict::Kernel`] answer means: call the real libc function with the program's own arguments, then hand
 //! its result to [`Cold::finish`].
 
-use crate::config::{Config, OnUnsupported};
-use bypath_shm::reason::Reason;
+use crate::config::{Config, IoUring, OnUnsupported};
+use crate::epoll::BlindWait;
+use crate::table::{self, Sock, flag};
+use crate::{epoll, life, log, options, peer, poll, state, stream, switch, thread};
+pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::user::UserVec;
+use std::sync::atomic::Ordering::*;
 
 /// The answer to "who moves these bytes?".
 #[derive(Debug)]
@@ -21,101 +25,150 @@ pub enum Verdict {
     Done(Result<usize, Errno>),
 }
 
-/// A call that went to the kernel on a followed socket.
+/// A call that went to the kernel on a followed socket or epoll set.
 #[derive(Debug)]
 #[must_use = "report the result with finish()"]
-pub struct Cold(());
+pub struct Cold(Kind);
+
+#[derive(Debug)]
+enum Kind {
+    Data { sock: &'static Sock, sending: bool, blocking: bool, flags: i32 },
+    Blind(BlindWait),
+}
 
 impl Cold {
+    pub(crate) fn new(sock: &'static Sock, sending: bool, blocking: bool, flags: i32) -> Cold {
+        Cold(Kind::Data { sock, sending, blocking, flags })
+    }
+
+    pub(crate) fn blind(wait: BlindWait) -> Cold {
+        Cold(Kind::Blind(wait))
+    }
+
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
-        let _ = ret;
+        match self.0 {
+            Kind::Data { sock, sending, blocking, flags } => {
+                stream::cold_done(sock, sending, blocking, flags, ret);
+            }
+            Kind::Blind(wait) => wait.finish(),
+        }
     }
 }
 
 /// Called once by the library's constructor, before the program's own code and before any fork.
 /// Nothing is followed until then, and nothing at all if it fails.
 pub fn init(config: Config) {
-    let _ = config;
+    state::init(config);
 }
 
 /// Whether `fd` is one of the library's own descriptors (they live above the program's limit). The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 pub fn is_own_fd(fd: i32) -> bool {
-    let _ = fd;
-    false
+    state::owns(fd)
 }
 
 /// Lowest and highest number of the library's own descriptors now, for `close_range` and `closefrom`
 /// (which must leave them open); `None` if there is none.
 pub fn own_fd_range() -> Option<(i32, i32)> {
-    None
+    let (mut low, mut high) = (i32::MAX, -1);
+    let mut take = |d: i32| {
+        if d >= 0 {
+            low = low.min(d);
+            high = high.max(d);
+        }
+    };
+    if let Some(s) = state::get() {
+        s.descriptors().for_each(&mut take);
+        thread::descriptors(&mut take);
+        peer::descriptors(&mut take);
+        epoll::descriptors(&mut take);
+        table::each_sock(|k| {
+            take(k.listener.load(Relaxed));
+            take(k.dialled.load(Relaxed));
+        });
+    } else {
+        take(log::descriptor());
+    }
+    (high >= 0).then_some((low, high))
 }
 
 /// `socket()` returned `fd`.
 pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
-    let _ = (fd, domain, kind, protocol);
+    life::socket_done(fd, domain, kind, protocol);
 }
 
 /// `accept()`/`accept4()` returned `fd`; `flags` are accept4's.
 pub fn accept_done(fd: i32, flags: i32) {
-    let _ = (fd, flags);
+    life::accept_done(fd, flags);
 }
 
 /// Before `connect()` on `fd`.
 pub fn connect_begin(fd: i32) {
-    let _ = fd;
+    life::connect_begin(fd);
 }
 
 /// Receive: read, readv, recv, recvfrom, recvmsg (data part). `flags` are MSG_*.
+#[inline]
 pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
-    let _ = (fd, buf, flags);
-    Verdict::NotOurs
+    loop {
+        if let Some(v) = stream::recv(fd, buf, flags) {
+            return v;
+        }
+    }
 }
 
 /// Send: write, writev, send, sendto, sendmsg (without control data). `flags` are MSG_*.
+#[inline]
 pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
-    let _ = (fd, buf, flags);
-    Verdict::NotOurs
+    loop {
+        if let Some(v) = stream::send(fd, buf, flags) {
+            return v;
+        }
+    }
 }
 
 /// Makes the kernel path hold for `fd` before a call that needs it (SCM_RIGHTS, fdopen, splice, MSG_OOB ...).
 /// With `forever` the socket is never upgraded again.
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
-    let _ = (fd, reason, forever);
+    let Some(s) = table::sock(fd) else { return };
+    if reason == Reason::RecalledSplice {
+        // The kernel moves bytes that nobody counts.
+        s.set(flag::UNCOUNTED);
+    }
+    switch::recall_both(s, reason, forever);
 }
 
 /// Before `shutdown(fd, how)`.
 pub fn shutdown_begin(fd: i32, how: i32) {
-    let _ = (fd, how);
+    life::shutdown_begin(fd, how);
 }
 
 /// A close in progress.
 #[derive(Debug)]
 #[must_use]
-pub struct Closing(());
+pub struct Closing(life::Closing);
 
 /// Before the real close of `fd` (also fclose of a wrapped socket): flushes if it is the last descriptor.
 pub fn close_begin(fd: i32) -> Closing {
-    let _ = fd;
-    Closing(())
+    Closing(life::close_begin(fd))
 }
 
 /// Before the real close of every followed descriptor in `first..=last`.
 pub fn close_range_begin(first: u32, last: u32) {
-    let _ = (first, last);
+    life::close_range_begin(first, last);
 }
 
 impl Closing {
     /// After the real close; `ret` as returned.
     pub fn finish(self, ret: i32) {
-        let _ = ret;
+        self.0.finish(ret);
     }
 }
 
 /// `dup`, `F_DUPFD` or `F_DUPFD_CLOEXEC` of `old` returned `new`.
 pub fn dup_done(old: i32, new: i32) {
-    let _ = (old, new);
+    life::dup_done(old, new);
 }
 
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
@@ -134,33 +187,45 @@ pub fn dup2_done(token: Closing, old: i32, ret: i32) {
 
 /// After a successful F_SETFL: the program's new file status flags.
 pub fn status_flags_done(fd: i32, flags: i32) {
-    let _ = (fd, flags);
+    nonblocking_done(fd, flags & libc::O_NONBLOCK != 0);
 }
 
 /// Before F_SETFL, F_SETOWN, F_SETSIG: O_ASYNC needs the kernel path.
 pub fn status_flags_begin(fd: i32, flags: i32) {
-    let _ = (fd, flags);
+    if flags & libc::O_ASYNC != 0
+        && let Some(s) = table::sock(fd)
+    {
+        switch::recall_both(s, Reason::RecalledOption, true);
+    }
 }
 
 /// After a successful ioctl(FIONBIO).
 pub fn nonblocking_done(fd: i32, on: bool) {
-    let _ = (fd, on);
+    if let Some(s) = table::sock(fd) {
+        if on { s.set(flag::NONBLOCK) } else { s.clear(flag::NONBLOCK) }
+    }
 }
 
 /// Bytes in the ring that FIONREAD (SIOCINQ) must add to the kernel's number.
 pub fn unread_ring_bytes(fd: i32) -> usize {
-    let _ = fd;
-    0
+    table::sock(fd).and_then(|s| s.conn.get()).map_or(0, |c| switch::unread(c) as usize)
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.
 pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
-    let _ = (fd, level, name);
+    if options::needs_kernel(level, name)
+        && let Some(s) = table::sock(fd)
+    {
+        let reason = if name == libc::TCP_ULP { Reason::RecalledUlp } else { Reason::RecalledOption };
+        switch::recall_both(s, reason, true);
+    }
 }
 
 /// After a successful setsockopt.
 pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
-    let _ = (fd, level, name);
+    if let Some(s) = table::sock(fd) {
+        options::changed(s, level, name);
+    }
 }
 
 /// One entry of a poll set, laid out as `struct pollfd`.
@@ -178,14 +243,12 @@ pub struct PollFd {
 /// poll and ppoll. `timeout_ns` `None` waits for ever; `sigmask` is the address of a kernel sigset (8 bytes)
 /// or 0. On `Done`, `fds[..].revents` are set.
 pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
-    let _ = (fds, timeout_ns, sigmask);
-    Verdict::NotOurs
+    poll::poll(fds, timeout_ns, sigmask)
 }
 
 /// Whether `fd` is followed at all: select() is turned into poll() only if one of its descriptors is.
 pub fn is_followed(fd: i32) -> bool {
-    let _ = fd;
-    false
+    table::entry(fd).is_some()
 }
 
 /// One event, laid out as `struct epoll_event`.
@@ -201,60 +264,79 @@ pub struct EpollEvent {
 
 /// `epoll_create` or `epoll_create1` returned `epfd`.
 pub fn epoll_created(epfd: i32) {
-    let _ = epfd;
+    if state::config().is_some()
+        && !state::is_borrowed()
+        && let Some(_life) = state::LIFE.lock(table::tid())
+    {
+        epoll::created(epfd);
+    }
 }
 
 /// epoll_ctl; `event` is `None` where the program passed NULL.
 pub fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
-    let _ = (epfd, op, fd, event);
-    Verdict::NotOurs
+    epoll::ctl(epfd, op, fd, event)
 }
 
 /// epoll_wait, epoll_pwait, epoll_pwait2 into `out`.
 pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
-    let _ = (epfd, out, timeout_ns, sigmask);
-    Verdict::NotOurs
+    epoll::wait(epfd, out, timeout_ns, sigmask)
 }
 
 /// A fork in progress.
 #[derive(Debug)]
 #[must_use]
-pub struct Forking(());
+pub struct Forking(life::Forking);
 
 /// Before fork().
 pub fn fork_begin() -> Forking {
-    Forking(())
+    Forking(life::fork_begin())
 }
 
 impl Forking {
     /// In the parent: `child` is the pid, or -1.
     pub fn parent(self, child: i32) {
-        let _ = child;
+        self.0.parent(child);
     }
     /// In the child, before fork() returns to the program.
-    pub fn child(self) {}
+    pub fn child(self) {
+        self.0.child();
+    }
 }
 
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
 /// without CLOEXEC are recalled; the library's changes to limits are undone.
-pub fn exec_begin() {}
+pub fn exec_begin() {
+    life::exec_begin();
+}
 
 /// exec* failed and returned.
 pub fn exec_failed() {}
 
 /// Before posix_spawn, system, popen: descriptors without CLOEXEC are recalled for good.
-pub fn spawn_begin() {}
+pub fn spawn_begin() {
+    life::hand_over(Reason::RecalledSpawn);
+}
 
 /// Before `_exit`, `_Exit`, `quick_exit`, and at the end of `exit`: everything is flushed to the kernel, and
 /// nothing is upgraded any more.
-pub fn exiting() {}
+pub fn exiting() {
+    life::exiting();
+}
 
 /// Whether `io_uring_setup` may go through; when it may, connections stay on the kernel from then on.
 pub fn io_uring_setup_begin() -> bool {
-    true
+    match state::config().map(|c| c.io_uring) {
+        Some(IoUring::Avoid) => false,
+        Some(IoUring::Allow) => {
+            state::hinder(Reason::IoUring);
+            table::each_sock(|s| switch::recall_both(s, Reason::RecalledIoUring, true));
+            true
+        }
+        None => true,
+    }
 }
 
 /// What to do about something that cannot be served.
 pub fn on_unsupported() -> OnUnsupported {
-    OnUnsupported::Fallback
+    state::config().map_or(OnUnsupported::Fallback, |c| c.on_unsupported)
 }

@@ -1,4 +1,25 @@
 //! BSD socket semantics over rings: which path a byte takes, and the switch between paths.
+//!
+//! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
+//! `switch` changes paths, `rendezvous` and `peer` find and hold the other end, `life` follows descriptors and
+//! processes, `table` maps descriptors to sockets.
 
 pub mod config;
+mod epoll;
+pub mod fault;
 pub mod hook;
+mod life;
+mod lock;
+mod log;
+mod options;
+mod peer;
+mod poll;
+mod ready;
+mod rendezvous;
+mod state;
+mod stream;
+mod switch;
+mod table;
+mod thread;
+mod wait;
+mod wlock;

@@ -12,6 +12,7 @@ pub mod futex;
 pub mod mem;
 pub mod poll;
 pub mod process;
+pub mod signal;
 pub mod sock;
 pub mod sockdiag;
 mod syscall;

@@ -218,3 +218,18 @@ pub fn local_address(fd: i32) -> Result<Address> {
 pub fn remote_address(fd: i32) -> Result<Address> {
     address(libc::SYS_getpeername, fd)
 }
+
+/// shutdown(2), result ignored: ends a connection that is beyond use.
+pub fn shutdown(fd: i32, how: i32) {
+    // SAFETY: integers only.
+    unsafe { syscall(libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0]) };
+}
+
+/// Looks at the first bytes of the carrier without taking them and without waiting.
+///
+/// # Errors
+/// EAGAIN when there is nothing; a pending error of the socket (which this takes).
+pub fn peek(fd: i32, bytes: &mut [u8]) -> Result<usize> {
+    let iov = [IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() }];
+    msg(libc::SYS_recvmsg, fd, &iov, libc::MSG_PEEK | libc::MSG_DONTWAIT)
+}

@@ -90,3 +90,30 @@ pub fn stack_address() -> usize {
     };
     sp
 }
+
+/// Key whose destructor runs when a thread ends; 0 = not created (a key of 0 is stored as 1 + key).
+static EXIT_KEY: AtomicIsize = AtomicIsize::new(0);
+
+/// Registers what runs when a thread that called [`set_exit_value`] ends. Once per process.
+pub fn on_exit(f: extern "C" fn(*mut core::ffi::c_void)) {
+    let mut key: libc::pthread_key_t = 0;
+    // SAFETY: the function pointer stays valid: the library is never unloaded.
+    if unsafe { libc::pthread_key_create(&raw mut key, Some(f_as_destructor(f))) } == 0 {
+        EXIT_KEY.store(key as isize + 1, Relaxed);
+    }
+}
+
+type Destructor = unsafe extern "C" fn(*mut core::ffi::c_void);
+
+fn f_as_destructor(f: extern "C" fn(*mut core::ffi::c_void)) -> Destructor {
+    f
+}
+
+/// Value that the exit function of this thread gets (never dereferenced here; must not be 0).
+pub fn set_exit_value(value: usize) {
+    let key = EXIT_KEY.load(Relaxed);
+    if key > 0 {
+        // SAFETY: the key exists; the value is opaque.
+        unsafe { libc::pthread_setspecific((key - 1) as libc::pthread_key_t, value as *const _) };
+    }
+}

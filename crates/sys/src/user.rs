@@ -58,3 +58,21 @@ impl<'a> UserVec<'a> {
         })
     }
 }
+
+impl UserVec<'_> {
+    /// Calls `f` with what follows the first `skip` bytes; the list is built in `room` and cut to its length.
+    pub fn after<R>(&self, skip: usize, room: &mut [IoVec], f: impl FnOnce(UserVec<'_>) -> R) -> R {
+        let (mut skip, mut used) = (skip, 0);
+        for v in self.iov {
+            if skip >= v.len {
+                skip -= v.len;
+                continue;
+            }
+            let Some(place) = room.get_mut(used) else { break };
+            *place = IoVec { base: v.base + skip, len: v.len - skip };
+            used += 1;
+            skip = 0;
+        }
+        f(UserVec { iov: &room[..used], _program: PhantomData })
+    }
+}

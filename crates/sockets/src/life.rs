@@ -1,0 +1,508 @@
+//! The life of descriptors: from socket() to the last close, through dup, fork, exec and exit.
+
+use crate::lock::Held;
+use crate::peer::Conn;
+use crate::state;
+use crate::table::{self, Entry, Sock, flag};
+use crate::thread::{self, Call};
+use crate::{epoll, peer, rendezvous, switch};
+use bypath_shm::direction::{ask, writer_flag};
+use bypath_shm::family::wpath;
+use bypath_shm::reason::Reason;
+use bypath_shm::region::Slab;
+use bypath_sys::{fd, process, sock};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+/// What a close (or dup2 over a descriptor) is about.
+#[derive(Debug)]
+pub struct Closing {
+    fd: i32,
+    entry: Option<Entry>,
+}
+
+/// Follows a new TCP socket.
+pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
+    if state::config().is_none() {
+        return;
+    }
+    let lost = table::entry(fd).is_some();
+    let tcp = (domain == libc::AF_INET || domain == libc::AF_INET6)
+        && kind & 0xf == libc::SOCK_STREAM
+        && (protocol == 0 || protocol == libc::IPPROTO_TCP);
+    if !tcp && !lost || state::is_borrowed() {
+        return;
+    }
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    if lost {
+        lose(fd);
+    }
+    if tcp {
+        table::follow(fd, kind & libc::SOCK_NONBLOCK != 0);
+    }
+}
+
+/// Follows an accepted socket, if it is TCP.
+pub fn accept_done(fd: i32, flags: i32) {
+    if state::config().is_none() || state::is_borrowed() {
+        return;
+    }
+    let lost = table::entry(fd).is_some();
+    let protocol = sock::option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+    let tcp = protocol == Ok(libc::IPPROTO_TCP);
+    if !tcp && !lost {
+        return;
+    }
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    if lost {
+        lose(fd);
+    }
+    if tcp {
+        table::follow(fd, flags & libc::SOCK_NONBLOCK != 0);
+    }
+}
+
+/// The number `fd` was closed behind our back and is in use anew.
+fn lose(fd: i32) {
+    match table::remove(fd) {
+        Some(Entry::Sock(s)) => {
+            if s.descriptors.fetch_sub(1, AcqRel) == 1 {
+                // Nothing can be sent any more through a carrier that is not ours: only forget.
+                s.fd.store(-1, Relaxed);
+                finish_last(s);
+            } else {
+                table::repoint(s, fd);
+            }
+        }
+        Some(Entry::Epoll(n)) => epoll::closed(n),
+        None => {}
+    }
+}
+
+/// Before the real close of `fd`.
+pub fn close_begin(fd: i32) -> Closing {
+    let Some(entry) = table::entry(fd) else { return Closing { fd, entry: None } };
+    if state::is_borrowed() {
+        return Closing { fd, entry: None };
+    }
+    if let Entry::Sock(s) = entry
+        && s.descriptors.load(Acquire) == 1
+    {
+        if s.meeting.load(Relaxed)
+            && let Some(_life) = state::LIFE.lock(table::tid())
+        {
+            rendezvous::abandon(s);
+        }
+        if let Some(conn) = s.conn.get()
+            && is_last_process(s)
+        {
+            leave_ring(s, conn, Reason::RecalledClose);
+        }
+    }
+    // The entry goes before the number can be reused by another thread.
+    let entry = table::remove(fd);
+    if let Some(Entry::Sock(s)) = entry {
+        if s.descriptors.load(Acquire) > 1 {
+            table::repoint(s, fd);
+        } else {
+            epoll::forget(s);
+        }
+    }
+    Closing { fd, entry }
+}
+
+impl Closing {
+    /// After the real close.
+    pub fn finish(self, _ret: i32) {
+        let Some(entry) = self.entry else { return };
+        let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+        match entry {
+            Entry::Sock(s) => {
+                if s.descriptors.fetch_sub(1, AcqRel) == 1 {
+                    finish_last(s);
+                }
+            }
+            Entry::Epoll(n) => {
+                if !has_other_descriptor(n) {
+                    epoll::closed(n);
+                }
+            }
+        }
+        let _ = self.fd;
+    }
+}
+
+fn has_other_descriptor(set: u32) -> bool {
+    let mut found = false;
+    table::each(|_, e| found |= matches!(e, Entry::Epoll(n) if n == set));
+    found
+}
+
+/// The last descriptor of this process is gone. Under [`state::LIFE`].
+fn finish_last(s: &'static Sock) {
+    let Some(state) = state::get() else { return };
+    let end = s.end();
+    let left = end.holders.fetch_and(!state.bit(), AcqRel) & !state.bit();
+    let last = left == 0;
+    if last
+        && s.has(flag::USED)
+        && !s.has(flag::WAS_UPGRADED)
+        && let Some(stats) = state.stats.get()
+    {
+        let reason = match state::hindrance() {
+            Some(h) if end.reason() == Reason::None => h,
+            _ if end.reason() == Reason::None => Reason::BelowThreshold,
+            _ => end.reason(),
+        };
+        stats.not_upgraded[reason as usize % stats.not_upgraded.len()].fetch_add(1, Relaxed);
+    }
+    rendezvous::abandon(s);
+    epoll::forget(s);
+    let conn = s.conn.get();
+    s.conn.set(None);
+    if let Some(conn) = conn {
+        retire(s, conn, last);
+    } else {
+        table::forget(s, last);
+    }
+}
+
+/// Sockets whose slot cannot be reused yet because a thread may still look at it.
+static LIMBO: Slab<AtomicU32, 64, 64> = Slab::new();
+static LIMBO_USED: AtomicU32 = AtomicU32::new(0);
+
+/// Gives slot and number back once no thread uses them. Under [`state::LIFE`].
+fn retire(s: &'static Sock, conn: &'static Conn, last: bool) {
+    if !last || s.inherited.load(Relaxed) {
+        // Another process of the family goes on with the mapping.
+        table::forget(s, last);
+        return;
+    }
+    if !thread::quiesce() {
+        // Kept for later: the slot stays taken, the number is not reused.
+        let n = LIMBO_USED.load(Relaxed);
+        if let Some(place) = LIMBO.ensure(n as usize) {
+            s.conn.set(None);
+            place.store(s.number.load(Relaxed), Relaxed);
+            HELD_BACK.ensure(n as usize).map(|h| h.set(Some(conn)));
+            LIMBO_USED.store(n + 1, Relaxed);
+        }
+        return;
+    }
+    for i in (0..LIMBO_USED.load(Relaxed)).rev() {
+        let number = LIMBO.get(i as usize).map(|p| p.load(Relaxed));
+        let held = HELD_BACK.get(i as usize).and_then(|h| h.get());
+        if let (Some(old), Some(c)) = (number.and_then(table::by_number), held) {
+            c.release();
+            table::forget(old, true);
+        }
+        LIMBO_USED.store(i, Relaxed);
+    }
+    conn.release();
+    table::forget(s, true);
+}
+
+static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new();
+
+/// Before the last close: outgoing bytes to the carrier; the other end learns that nobody reads any more.
+fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
+    let Some(call) = Call::enter() else { return };
+    switch::recall_outgoing(s, conn, reason, &call);
+    let unread = switch::unread(conn);
+    switch::ask_recall(s, conn, ask::CLOSED, reason);
+    if unread > 0 {
+        // As TCP: closing with unread bytes resets the connection, after the peer got what was sent to it.
+        let mut linger = [0u8; 8];
+        linger[0] = 1;
+        let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    }
+}
+
+/// Whether no other living process of the family holds the socket. Bits of dead ones are cleared.
+fn is_last_process(s: &'static Sock) -> bool {
+    let Some(state) = state::get() else { return true };
+    let holders = &s.end().holders;
+    let mut others = holders.load(Acquire) & !state.bit();
+    while others != 0 {
+        let i = others.trailing_zeros();
+        others &= others - 1;
+        let p = &state.family.header.processes[i as usize];
+        let alive = p.ready.load(Acquire) == 0
+            || process::start_time(p.pid.load(Relaxed)) == Some(p.start_time.load(Relaxed));
+        if alive {
+            return false;
+        }
+        holders.fetch_and(!(1 << i), AcqRel);
+    }
+    true
+}
+
+/// Every followed descriptor in `first..=last` is about to be closed at once.
+pub fn close_range_begin(first: u32, last: u32) {
+    if state::is_borrowed() {
+        return;
+    }
+    let top = last.min(1 << 20) as i32;
+    let mut fds = [0i32; 256];
+    loop {
+        let mut n = 0;
+        table::each(|fd, _| {
+            if fd as u32 >= first && fd <= top && n < fds.len() {
+                fds[n] = fd;
+                n += 1;
+            }
+        });
+        for &fd in &fds[..n] {
+            // The real close follows for all of them: finishing early only frees the record.
+            let c = close_begin(fd);
+            c.finish(0);
+        }
+        if n < fds.len() {
+            return;
+        }
+    }
+}
+
+/// One more descriptor for what `old` means.
+pub fn dup_done(old: i32, new: i32) {
+    let Some(entry) = table::entry(old) else {
+        if table::entry(new).is_some()
+            && !state::is_borrowed()
+            && let Some(_life) = state::LIFE.lock(table::tid())
+        {
+            lose(new);
+        }
+        return;
+    };
+    if old == new || state::is_borrowed() {
+        return;
+    }
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    if table::entry(new).is_some() {
+        lose(new);
+    }
+    match entry {
+        Entry::Sock(s) => {
+            table::alias(new, s);
+            if new <= 2 {
+                switch_standard(s);
+            }
+        }
+        Entry::Epoll(n) => table::set_epoll(new, n),
+    }
+}
+
+/// A socket became descriptor 0, 1 or 2: children and stdio will use it.
+fn switch_standard(s: &'static Sock) {
+    s.keep_on_kernel(Reason::StandardDescriptor);
+    switch::recall_both(s, Reason::RecalledStdio, true);
+}
+
+/// Before shutdown().
+pub fn shutdown_begin(fd: i32, how: i32) {
+    let Some(s) = table::sock(fd) else { return };
+    let Some(conn) = s.conn.get() else { return };
+    let Some(call) = Call::enter() else { return };
+    if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
+        switch::recall_outgoing(s, conn, Reason::RecalledShutdown, &call);
+        s.set(flag::FOR_GOOD);
+        conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
+    }
+    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+        switch::recall_incoming(s, conn, Reason::RecalledShutdown);
+        s.set(flag::FOR_GOOD);
+    }
+}
+
+/// connect() on a socket: a new life for a disconnected one.
+pub fn connect_begin(fd: i32) {
+    let Some(s) = table::sock(fd) else { return };
+    if s.is_warm() {
+        switch::recall_both(s, Reason::RecalledConnect, true);
+    }
+}
+
+// ---------------------------------------------------------------- processes
+
+/// A fork in progress.
+#[derive(Debug)]
+pub struct Forking {
+    life: Option<Held<'static>>,
+    started: bool,
+}
+
+/// Before fork: every open end gets the child's bit, so that nobody upgrades or forgets it meanwhile.
+pub fn fork_begin() -> Forking {
+    let Some(state) = state::get() else { return Forking { life: None, started: false } };
+    if state::is_borrowed() {
+        return Forking { life: None, started: false };
+    }
+    let life = state::LIFE.lock(table::tid());
+    table::each_sock(|s| {
+        s.end().holders.fetch_or(UNKNOWN_CHILD, AcqRel);
+        if let Some(conn) = s.conn.get() {
+            conn.inc().withdraw_consent();
+        }
+    });
+    let _ = state;
+    Forking { life, started: true }
+}
+
+/// Stands for a child that has not taken its own place in the process table yet.
+const UNKNOWN_CHILD: u64 = 1 << 63;
+
+impl Forking {
+    /// In the parent. A child that failed to start leaves no trace; a child that runs replaces the placeholder.
+    pub fn parent(self, child: i32) {
+        if !self.started {
+            return;
+        }
+        if child > 0 {
+            adopt(child as u32);
+        } else {
+            table::each_sock(|s| {
+                s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
+            });
+        }
+        drop(self.life);
+    }
+
+    /// In the child.
+    pub fn child(self) {
+        if !self.started {
+            return;
+        }
+        // The lock is the parent's thread's, and this copy of it is ours.
+        std::mem::forget(self.life);
+        state::LIFE.reset();
+        let Some(state) = state::get() else { return };
+        thread::enter_child();
+        epoll::enter_child();
+        peer::enter_child();
+        state.enter_child();
+        table::each_sock(|s| {
+            s.inherited.store(s.is_warm(), Relaxed);
+            rendezvous::abandon(s);
+            s.end().holders.fetch_or(state.bit(), AcqRel);
+            s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
+        });
+    }
+}
+
+/// The parent's side: a place in the process table for the child, so that holders can be told alive or dead
+/// even if the child never runs a hooked call.
+fn adopt(child: u32) {
+    let Some(state) = state::get() else { return };
+    let start = process::start_time(child);
+    let table = &state.family.header.processes;
+    let mine = state.index.load(Relaxed) as usize;
+    // The child may have entered itself already.
+    let known =
+        table.iter().position(|p| p.pid.load(Acquire) == child && start == Some(p.start_time.load(Relaxed)));
+    let place = known.or_else(|| {
+        (0..63).find(|&i| {
+            let p = &table[i];
+            let taken = p.pid.load(Acquire);
+            i != mine
+                && (taken == 0
+                    || p.ready.load(Acquire) == 1
+                        && process::start_time(taken) != Some(p.start_time.load(Relaxed)))
+                && p.pid.compare_exchange(taken, child, AcqRel, Relaxed).is_ok()
+        })
+    });
+    let Some(i) = place else { return };
+    if known.is_none() {
+        table[i].start_time.store(start.unwrap_or(0), Relaxed);
+        table[i].ready.store(1, Release);
+    }
+    table::each_sock(|s| {
+        s.end().holders.fetch_or(1 << i, AcqRel);
+        s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
+    });
+}
+
+/// Before an exec or spawn: whatever a new image would inherit goes to the kernel for good.
+pub fn hand_over(reason: Reason) {
+    if state::get().is_none() {
+        return;
+    }
+    let mut waiting = false;
+    table::each(|number, e| {
+        if let Entry::Sock(s) = e
+            && fd::is_cloexec(number) == Ok(false)
+        {
+            s.keep_on_kernel(if s.is_warm() { reason } else { Reason::SharedProcesses });
+            if let Some(conn) = s.conn.get()
+                && let Some(call) = Call::enter()
+            {
+                switch::recall_outgoing(s, conn, reason, &call);
+                conn.inc().withdraw_consent();
+                switch::ask_recall(s, conn, ask::RECALL, reason);
+                waiting = true;
+            }
+        }
+    });
+    if waiting {
+        table::each_sock(|s| {
+            if s.has(flag::FOR_GOOD)
+                && let Some(conn) = s.conn.get()
+            {
+                switch::recall_incoming(s, conn, reason);
+            }
+        });
+    }
+}
+
+/// Before an exec by this process itself: close-on-exec descriptors end as if closed.
+pub fn exec_begin() {
+    hand_over(Reason::RecalledExec);
+    if state::is_borrowed() {
+        return;
+    }
+    table::each_sock(|s| {
+        if let Some(conn) = s.conn.get()
+            && fd::is_cloexec(s.carrier()) == Ok(true)
+            && is_last_process(s)
+            && let Some(call) = Call::enter()
+        {
+            switch::recall_outgoing(s, conn, Reason::RecalledExec, &call);
+        }
+    });
+}
+
+/// The process ends: everything goes to the kernel, and stays there for what exit handlers still send.
+pub fn exiting() {
+    let Some(state) = state::get() else { return };
+    if state::is_borrowed() || state::set_exiting() {
+        return;
+    }
+    table::each_sock(|s| {
+        if let Some(conn) = s.conn.get()
+            && is_last_process(s)
+            && let Some(call) = Call::enter()
+        {
+            if s.end().w.path.load(Relaxed) != wpath::KERNEL {
+                switch::recall_outgoing(s, conn, Reason::RecalledExit, &call);
+            }
+            if switch::unread(conn) > 0 {
+                let mut linger = [0u8; 8];
+                linger[0] = 1;
+                let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+            }
+        }
+    });
+    table::each_sock(|s| {
+        if s.has(flag::USED)
+            && !s.has(flag::WAS_UPGRADED)
+            && let Some(stats) = state.stats.get()
+        {
+            let reason = match s.end().reason() {
+                Reason::None => Reason::BelowThreshold,
+                r => r,
+            };
+            stats.not_upgraded[reason as usize % stats.not_upgraded.len()].fetch_add(1, Relaxed);
+        }
+    });
+    if let Some(stats) = state.stats.get() {
+        stats.state.store(2, Relaxed);
+    }
+}

@@ -1,0 +1,78 @@
+//! A small lock between the threads of one process, for bookkeeping that is off the data path.
+//!
+//! It knows its owner, so a signal handler that interrupts its own thread inside the lock is told so instead of
+//! waiting for ever, and a forked child can free locks that other threads of the parent held.
+
+use bypath_sys::futex;
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+const CONTENDED: u32 = 1 << 31;
+
+/// The lock: owner's thread id, top bit = somebody waits.
+#[derive(Debug, Default)]
+pub struct Lock(AtomicU32);
+
+/// Holding the lock.
+#[derive(Debug)]
+pub struct Held<'a>(&'a Lock);
+
+impl Lock {
+    /// Unlocked.
+    pub const fn new() -> Lock {
+        Lock(AtomicU32::new(0))
+    }
+
+    /// Takes the lock; `None` if the calling thread (`tid`) holds it already, further out.
+    pub fn lock(&self, tid: u32) -> Option<Held<'_>> {
+        let mut spins = 0;
+        loop {
+            match self.0.compare_exchange(0, tid, Acquire, Relaxed) {
+                Ok(_) => return Some(Held(self)),
+                Err(owner) if owner & !CONTENDED == tid => return None,
+                Err(_) if spins < 100 => {
+                    spins += 1;
+                    std::hint::spin_loop();
+                }
+                Err(owner) => {
+                    let waiting = owner | CONTENDED;
+                    if owner == waiting || self.0.compare_exchange(owner, waiting, Relaxed, Relaxed).is_ok() {
+                        futex::wait(&self.0, waiting, 10_000_000);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_lock(&self, tid: u32) -> Option<Held<'_>> {
+        self.0.compare_exchange(0, tid, Acquire, Relaxed).ok().map(|_| Held(self))
+    }
+
+    /// In a forked child: whoever held it does not exist here.
+    pub fn reset(&self) {
+        self.0.store(0, Release);
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        if self.0.0.swap(0, Release) & CONTENDED != 0 {
+            futex::wake(&self.0.0, 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_lock_is_refused_and_freed_by_the_owner() {
+        let lock = Lock::new();
+        let held = lock.lock(7).unwrap();
+        assert!(lock.lock(7).is_none());
+        assert!(lock.try_lock(8).is_none());
+        drop(held);
+        assert!(lock.lock(8).is_some());
+    }
+}

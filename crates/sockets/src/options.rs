@@ -1,0 +1,69 @@
+//! Socket options: which exclude an upgrade, which must be known to move bytes as the kernel would.
+
+use crate::table::{self, Sock};
+use bypath_shm::reason::Reason;
+use bypath_sys::sock;
+use std::sync::atomic::Ordering::*;
+
+/// SO_PEEK_OFF, SO_ZEROCOPY (asm-generic/socket.h).
+const SO_PEEK_OFF: i32 = 42;
+const SO_ZEROCOPY: i32 = 60;
+
+/// Whether the options in force on `fd` have an equivalent on a ring.
+///
+/// # Errors
+/// The reason why not.
+pub fn eligible(fd: i32) -> Result<(), Reason> {
+    let is_set = |level, name| sock::option(fd, level, name).is_ok_and(|v| v != 0);
+    if is_set(libc::SOL_SOCKET, SO_ZEROCOPY)
+        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMP)
+        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
+        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
+        || sock::option(fd, libc::SOL_SOCKET, SO_PEEK_OFF).is_ok_and(|v| v >= 0)
+    {
+        return Err(Reason::SocketOption);
+    }
+    let mut ulp = [0u8; 16];
+    if sock::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_ULP, &mut ulp).is_ok_and(|n| n > 0) {
+        return Err(Reason::SocketOption);
+    }
+    if bypath_sys::fd::status_flags(fd).is_ok_and(|f| f & libc::O_ASYNC != 0) {
+        return Err(Reason::SocketOption);
+    }
+    Ok(())
+}
+
+/// Reads the options that data calls on a ring need.
+pub fn refresh(s: &Sock) {
+    let (end, fd) = (s.end(), s.carrier());
+    end.rcvtimeo.store(sock::option_time(fd, libc::SO_RCVTIMEO).unwrap_or(0), Relaxed);
+    end.sndtimeo.store(sock::option_time(fd, libc::SO_SNDTIMEO).unwrap_or(0), Relaxed);
+    let lowat = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVLOWAT).unwrap_or(1);
+    end.rcvlowat.store(lowat.max(1) as u32, Relaxed);
+    table::refresh_nonblocking(s);
+}
+
+/// Whether setting this option needs the kernel path for good.
+pub fn needs_kernel(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => {
+            name == SO_ZEROCOPY
+                || name == SO_PEEK_OFF
+                || name == libc::SO_TIMESTAMP
+                || name == libc::SO_TIMESTAMPNS
+                || name == libc::SO_TIMESTAMPING
+        }
+        libc::IPPROTO_TCP => name == libc::TCP_ULP || name == libc::TCP_REPAIR || name == libc::TCP_MD5SIG,
+        _ => false,
+    }
+}
+
+/// After a successful setsockopt.
+pub fn changed(s: &'static Sock, level: i32, name: i32) {
+    if level != libc::SOL_SOCKET || !s.is_warm() {
+        return;
+    }
+    if name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT {
+        refresh(s);
+    }
+}

@@ -1,0 +1,525 @@
+//! The processes we share memory with: arenas, their bells, the control channel.
+
+use crate::state;
+use crate::thread::Record;
+use bypath_shm::arena::{Control, Geometry, slot_use};
+use bypath_shm::direction::Direction;
+use bypath_shm::inbox::Inbox;
+use bypath_shm::region::{Arena, Slab, StaticCell};
+use bypath_shm::ring::Ring;
+use bypath_sys::{Result, eventfd, fd, poll, unix};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// Set in a bell number that belongs to an epoll set: the waker marks the inbox and rings only if the set
+/// has a sleeper. A thread's bell is always rung.
+pub const EPOLL_BELL: u32 = 1 << 31;
+
+const BELL_PLACES: usize = 256;
+/// Arenas one pair can have.
+const ARENAS: usize = 8;
+
+static PEERS: Slab<Peer, 256, 16> = Slab::new();
+static PEERS_USED: AtomicU32 = AtomicU32::new(0);
+
+/// One process at the other end of connections.
+#[derive(Debug)]
+pub struct Peer {
+    /// In use by this process.
+    pub alive: AtomicBool,
+    /// Random name of the pair, agreed at its first rendezvous.
+    pub pair: AtomicU64,
+    /// Random name of the process.
+    pub token: AtomicU64,
+    /// 0 = we dialled the control channel, 1 = we accepted it: a process that talks to itself has both.
+    pub side: AtomicU32,
+    /// The SEQPACKET socket to it.
+    pub control: AtomicI32,
+    /// Its inbox.
+    pub inbox: StaticCell<Inbox>,
+    /// Its bells: {number << 32 | descriptor}, open addressing by number.
+    bells: [AtomicU64; BELL_PLACES],
+    /// Our bells that it knows, by number.
+    told: [AtomicU64; bypath_shm::inbox::BELLS / 64],
+    /// Arenas that we created (we hand out the slots) and that it created.
+    ours: [ArenaRecord; ARENAS],
+    theirs: [ArenaRecord; ARENAS],
+    /// Connections of this pair that are mapped now.
+    pub connections: AtomicU32,
+    /// Whether the mapping was inherited through fork.
+    inherited: AtomicBool,
+}
+
+impl Default for Peer {
+    fn default() -> Self {
+        Peer {
+            alive: AtomicBool::new(false),
+            pair: AtomicU64::new(0),
+            token: AtomicU64::new(0),
+            side: AtomicU32::new(0),
+            control: AtomicI32::new(-1),
+            inbox: StaticCell::new(),
+            bells: std::array::from_fn(|_| AtomicU64::new(0)),
+            told: std::array::from_fn(|_| AtomicU64::new(0)),
+            ours: std::array::from_fn(|_| ArenaRecord::default()),
+            theirs: std::array::from_fn(|_| ArenaRecord::default()),
+            connections: AtomicU32::new(0),
+            inherited: AtomicBool::new(false),
+        }
+    }
+}
+
+/// An arena and the connections that its slots carry.
+#[derive(Debug, Default)]
+struct ArenaRecord {
+    arena: StaticCell<Arena>,
+    /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
+    fd: AtomicI32,
+    conns: StaticCell<ConnSlots>,
+}
+
+/// Connection records of an arena, one per slot; a slot's record is made at its first use and stays.
+#[derive(Debug)]
+struct ConnSlots(&'static [ConnSlot]);
+
+#[derive(Debug, Default)]
+struct ConnSlot {
+    conn: StaticCell<Conn>,
+    /// In use by this process: our own word, not the arena's.
+    busy: AtomicBool,
+}
+
+/// A mapped connection: where its rings and control lines are, seen from this end.
+#[derive(Debug)]
+pub struct Conn {
+    /// The process at the other end.
+    pub peer: &'static Peer,
+    /// Its control page.
+    pub control: &'static Control,
+    /// 0 = we dialled, 1 = we accepted; also the index of our outgoing direction.
+    pub role: usize,
+    /// Outgoing ring.
+    pub tx: Ring,
+    /// Incoming ring.
+    pub rx: Ring,
+    arena: &'static Arena,
+    slot: u32,
+    busy: &'static AtomicBool,
+}
+
+impl Conn {
+    /// Outgoing direction.
+    #[inline]
+    pub fn out(&self) -> &'static Direction {
+        &self.control.direction[self.role]
+    }
+
+    /// Incoming direction.
+    #[inline]
+    pub fn inc(&self) -> &'static Direction {
+        &self.control.direction[1 - self.role]
+    }
+
+    /// Wakes the other end's sleeper behind `bell`; false if that bell is not known.
+    pub fn ring(&self, bell: u32) -> bool {
+        let number = bell & !EPOLL_BELL;
+        let Some(fd) = self.peer.bell(number) else { return false };
+        if bell & EPOLL_BELL == 0 {
+            eventfd::ring(fd);
+            return true;
+        }
+        let Some(inbox) = self.peer.inbox.get() else { return false };
+        inbox.mark(self.control.ends[1 - self.role].load(Relaxed));
+        // SeqCst in mark and here: mark-then-look against the sleeper's announce-then-look.
+        let Some(asleep) = inbox.asleep.get(number as usize) else { return false };
+        let ticket = asleep.load(SeqCst);
+        if ticket != 0 {
+            eventfd::ring(fd);
+            let _ = asleep.compare_exchange(ticket, 0, AcqRel, Relaxed);
+        }
+        true
+    }
+
+    /// Marks the connection in the other process's inbox and wakes any of its sleepers: somebody there must
+    /// look at what we ask.
+    pub fn demand_attention(&self) {
+        let Some(inbox) = self.peer.inbox.get() else { return };
+        inbox.mark(self.control.ends[1 - self.role].load(Relaxed));
+        for place in &self.peer.bells {
+            let entry = place.load(Acquire);
+            if entry == 0 {
+                continue;
+            }
+            let number = (entry >> 32) as usize;
+            if inbox.asleep.get(number).is_some_and(|a| a.load(SeqCst) != 0) {
+                eventfd::ring(entry as u32 as i32);
+                return;
+            }
+        }
+    }
+
+    /// Tells the other process about a bell of ours before a wait word names it; false if it cannot be told.
+    #[inline]
+    pub fn tell_bell(&self, number: u32, bell_fd: i32) -> bool {
+        let place = &self.peer.told[number as usize / 64 % self.peer.told.len()];
+        let bit = 1u64 << (number % 64);
+        if place.load(Acquire) & bit != 0 {
+            return true;
+        }
+        let message = crate::rendezvous::bell_message(number);
+        if unix::send(self.peer.control.load(Acquire), &message, &[bell_fd]).is_err() {
+            return false;
+        }
+        place.fetch_or(bit, AcqRel);
+        true
+    }
+
+    /// A thread's bell, created and told if need be; `None` = the other end cannot wake us.
+    pub fn bell_for(&self, thread: &Record) -> Option<(u32, i32)> {
+        let (number, fd) = thread.ensure_bell().ok()?;
+        self.tell_bell(number, fd).then_some((number, fd))
+    }
+
+    /// Gives the slot back. The caller has made sure that no thread of this process uses it any more.
+    pub fn release(&self) {
+        let mine = if self.role == 1 { slot_use::ACCEPTER } else { slot_use::DIALLER };
+        let before = self.control.in_use.fetch_and(!mine, AcqRel);
+        if before & !mine == 0 {
+            self.arena.release_rings(self.slot);
+        }
+        if let Some(state) = state::get() {
+            state.ring_bytes.fetch_sub(2 * u64::from(self.arena.geometry.ring), Relaxed);
+        }
+        self.peer.connections.fetch_sub(1, AcqRel);
+        self.busy.store(false, Release);
+    }
+}
+
+impl Peer {
+    fn bell(&self, number: u32) -> Option<i32> {
+        self.known_bell(number).or_else(|| {
+            self.read_control();
+            self.known_bell(number)
+        })
+    }
+
+    #[inline]
+    fn known_bell(&self, number: u32) -> Option<i32> {
+        let start = number as usize % BELL_PLACES;
+        for i in 0..BELL_PLACES {
+            let entry = self.bells[(start + i) % BELL_PLACES].load(Acquire);
+            if entry == 0 {
+                return None;
+            }
+            if (entry >> 32) as u32 == number {
+                return Some(entry as u32 as i32);
+            }
+        }
+        None
+    }
+
+    /// Keeps a bell of this peer; false if there is no room (the descriptor is closed).
+    pub fn add_bell(&self, number: u32, bell_fd: i32) -> bool {
+        let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
+        let start = number as usize % BELL_PLACES;
+        if number != 0 {
+            for i in 0..BELL_PLACES {
+                let place = &self.bells[(start + i) % BELL_PLACES];
+                match place.compare_exchange(0, entry, AcqRel, Acquire) {
+                    Ok(_) => return true,
+                    Err(have) if (have >> 32) as u32 == number => break,
+                    Err(_) => {}
+                }
+            }
+        }
+        fd::close(bell_fd);
+        false
+    }
+
+    /// Takes what waits on the control channel.
+    pub fn read_control(&self) {
+        if self.inherited.load(Relaxed) {
+            // Messages on a channel shared with the parent are the parent's.
+            return;
+        }
+        let control = self.control.load(Acquire);
+        let mut message = [0u8; crate::rendezvous::MESSAGE_SIZE];
+        for _ in 0..64 {
+            match unix::recv(control, &mut message, state::floor()) {
+                Ok(Some(r)) if r.len > 0 => crate::rendezvous::control_message(self, &message[..r.len], &r),
+                _ => return,
+            }
+        }
+    }
+
+    /// Whether the process at the other end is gone.
+    fn is_gone(&self) -> bool {
+        poll::now(self.control.load(Acquire), libc::POLLIN | libc::POLLRDHUP)
+            & (libc::POLLHUP | libc::POLLRDHUP | libc::POLLERR | libc::POLLNVAL)
+            != 0
+    }
+
+    fn conn_at(
+        &'static self,
+        record: &'static ArenaRecord,
+        slot: u32,
+        role: usize,
+    ) -> Option<(&'static Conn, &'static ConnSlot)> {
+        let arena = record.arena.get()?;
+        let place = record.conns.get()?.0.get(slot as usize)?;
+        if let Some(c) = place.conn.get() {
+            return Some((c, place));
+        }
+        let conn = Conn {
+            peer: self,
+            control: arena.control(slot).ok()?,
+            role,
+            tx: arena.ring(slot, role).ok()?,
+            rx: arena.ring(slot, 1 - role).ok()?,
+            arena,
+            slot,
+            busy: &place.busy,
+        };
+        // A page per connection record would be dear: records are carved from shared chunks.
+        let conn = crate::peer::keep(conn)?;
+        place.conn.set(Some(conn));
+        Some((conn, place))
+    }
+}
+
+/// Connection records, by running number.
+static CONNS: Slab<KeptConn, 4096, 64> = Slab::new();
+static CONNS_USED: AtomicU32 = AtomicU32::new(0);
+
+#[derive(Debug, Default)]
+struct KeptConn(std::sync::OnceLock<Conn>);
+
+fn keep(conn: Conn) -> Option<&'static Conn> {
+    let i = CONNS_USED.fetch_add(1, AcqRel) as usize;
+    let place = CONNS.ensure(i)?;
+    Some(place.0.get_or_init(|| conn))
+}
+
+/// A slot handed out by us (the accepting side).
+pub struct Allocated {
+    /// The connection, on the kernel path in both directions.
+    pub conn: &'static Conn,
+    /// Index of the arena among ours.
+    pub arena: u32,
+    /// Slot number.
+    pub slot: u32,
+    /// Geometry of the arena.
+    pub geometry: Geometry,
+    /// Descriptor of the arena; it stays ours.
+    pub arena_fd: i32,
+}
+
+fn live() -> impl Iterator<Item = &'static Peer> {
+    (0..PEERS_USED.load(Acquire))
+        .filter_map(|i| PEERS.get(i as usize))
+        .filter(|p| p.alive.load(Acquire) && !p.inherited.load(Relaxed))
+}
+
+/// A pair with the process `token` whose control channel works; we accept a connection over it.
+/// Called under [`state::LIFE`].
+pub fn to_process(token: u64) -> Option<&'static Peer> {
+    let own = state::get()?.token.load(Relaxed) == token;
+    live().find(|p| p.token.load(Relaxed) == token && (!own || p.side.load(Relaxed) == 1) && !p.is_gone())
+}
+
+/// The pair of this name seen from `side`. Called under [`state::LIFE`].
+pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
+    let own = state::get()?.token.load(Relaxed);
+    live().find(|p| {
+        p.pair.load(Relaxed) == pair && (p.token.load(Relaxed) != own || p.side.load(Relaxed) == side)
+    })
+}
+
+/// A new pair that owns `control`. Called under [`state::LIFE`].
+pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox) -> Option<&'static Peer> {
+    let used = PEERS_USED.load(Acquire);
+    let i =
+        (0..used).find(|&i| PEERS.get(i as usize).is_some_and(|p| !p.alive.load(Acquire))).unwrap_or(used);
+    let peer = PEERS.ensure(i as usize)?;
+    for w in peer.bells.iter().chain(&peer.told) {
+        w.store(0, Relaxed);
+    }
+    peer.pair.store(pair, Relaxed);
+    peer.token.store(token, Relaxed);
+    peer.side.store(side, Relaxed);
+    peer.control.store(control, Relaxed);
+    peer.inbox.set(Some(inbox));
+    peer.inherited.store(false, Relaxed);
+    peer.connections.store(0, Relaxed);
+    peer.alive.store(true, Release);
+    PEERS_USED.fetch_max(i + 1, AcqRel);
+    Some(peer)
+}
+
+/// Forgets peers that are gone and carry no connection any more. Called under [`state::LIFE`], now and then.
+pub fn sweep() {
+    let gone = |p: &&'static Peer| {
+        p.alive.load(Acquire) && p.connections.load(Acquire) == 0 && !p.inherited.load(Relaxed) && p.is_gone()
+    };
+    let any = (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).any(|p| gone(&p));
+    if !any || !crate::thread::quiesce() {
+        return;
+    }
+    for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).filter(gone) {
+        p.close_descriptors();
+        for r in p.ours.iter().chain(&p.theirs) {
+            // The address space stays: it carries no memory, and nothing can dangle.
+            if let Some(arena) = r.arena.get() {
+                arena.release_all();
+            }
+            r.arena.set(None);
+            r.conns.set(None);
+            let kept = r.fd.swap(0, AcqRel);
+            if kept > 0 {
+                fd::close(kept - 1);
+            }
+        }
+        p.alive.store(false, Release);
+    }
+}
+
+impl Peer {
+    /// Gives up a pair that was just added: its control socket stays the caller's.
+    pub fn disown(&self) {
+        self.control.store(-1, Release);
+        self.alive.store(false, Release);
+    }
+
+    fn close_descriptors(&self) {
+        for b in &self.bells {
+            let entry = b.swap(0, AcqRel);
+            if entry != 0 {
+                fd::close(entry as u32 as i32);
+            }
+        }
+        let control = self.control.swap(-1, AcqRel);
+        if control >= 0 {
+            fd::close(control);
+        }
+    }
+
+    /// Hands out a slot of ours with rings of `ring` bytes. Called under [`state::LIFE`].
+    ///
+    /// # Errors
+    /// ENOMEM, EMFILE, ENOSPC (too many arenas).
+    pub fn allocate(&'static self, ring: u32) -> Result<Allocated> {
+        for (i, record) in self.ours.iter().enumerate() {
+            let Some(arena) = record.arena.get() else {
+                let slots = [16u32, 32, 64, 128, 256, 512, 1024, 1024][i];
+                let geometry = Geometry { slots, ring };
+                let (arena, arena_fd) = Arena::new(geometry, state::floor())?;
+                let conns = bypath_shm::region::alloc_static::<ConnSlot>(slots as usize)?;
+                record.arena.set(Some(bypath_shm::region::leak(arena)?));
+                record.conns.set(Some(bypath_shm::region::leak(ConnSlots(conns))?));
+                record.fd.store(arena_fd + 1, Release);
+                return self.take(record, i, 0).ok_or(bypath_sys::Errno::NOSPC);
+            };
+            if arena.geometry.ring != ring {
+                continue;
+            }
+            for slot in 0..arena.geometry.slots {
+                if let Some(a) = self.take(record, i, slot) {
+                    return Ok(a);
+                }
+            }
+        }
+        Err(bypath_sys::Errno::NOSPC)
+    }
+
+    fn take(&'static self, record: &'static ArenaRecord, arena: usize, slot: u32) -> Option<Allocated> {
+        let (conn, place) = self.conn_at(record, slot, 1)?;
+        // Our own word first; the peer's bit is its own business, a lie costs it its own connections.
+        if place.busy.load(Acquire) || conn.control.in_use.load(Acquire) != 0 {
+            return None;
+        }
+        place.busy.store(true, Release);
+        conn.control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
+        conn.control.direction[0].reset();
+        conn.control.direction[1].reset();
+        self.account(conn);
+        Some(Allocated {
+            conn,
+            arena: arena as u32,
+            slot,
+            geometry: conn.arena.geometry,
+            arena_fd: record.fd.load(Acquire) - 1,
+        })
+    }
+
+    fn account(&self, conn: &Conn) {
+        self.connections.fetch_add(1, AcqRel);
+        if let Some(state) = state::get() {
+            state.ring_bytes.fetch_add(2 * u64::from(conn.arena.geometry.ring), Relaxed);
+        }
+    }
+
+    /// Takes a slot that the peer handed out; `arena_fd` (>= 0) is an arena that we do not know yet.
+    /// Called under [`state::LIFE`].
+    ///
+    /// # Errors
+    /// EINVAL for anything a correct peer does not say.
+    pub fn accept_slot(
+        &'static self,
+        arena: u32,
+        slot: u32,
+        geometry: Geometry,
+        arena_fd: i32,
+    ) -> Result<&'static Conn> {
+        use bypath_sys::Errno;
+        let record = self.theirs.get(arena as usize).ok_or(Errno::INVAL)?;
+        if arena_fd >= 0 && record.arena.get().is_none() {
+            let mapped = Arena::map(arena_fd, geometry)?;
+            let conns = bypath_shm::region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
+            record.conns.set(Some(bypath_shm::region::leak(ConnSlots(conns))?));
+            record.arena.set(Some(bypath_shm::region::leak(mapped)?));
+        }
+        if record.arena.get().ok_or(Errno::INVAL)?.geometry != geometry {
+            return Err(Errno::INVAL);
+        }
+        let (conn, place) = self.conn_at(record, slot, 0).ok_or(Errno::INVAL)?;
+        if place.busy.swap(true, AcqRel) {
+            return Err(Errno::INVAL);
+        }
+        self.account(conn);
+        Ok(conn)
+    }
+}
+
+/// In a forked child: pairs are the parent's; connections over them stay usable, bells cannot be received.
+pub fn enter_child() {
+    for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)) {
+        p.inherited.store(true, Relaxed);
+    }
+}
+
+/// Whether `number` is a descriptor of some pair.
+pub fn owns(number: i32) -> bool {
+    let mut found = false;
+    descriptors(|d| found |= d == number);
+    found
+}
+
+/// Every descriptor of pairs.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)) {
+        if !p.alive.load(Acquire) {
+            continue;
+        }
+        f(p.control.load(Relaxed));
+        for r in &p.ours {
+            if r.fd.load(Relaxed) > 0 {
+                f(r.fd.load(Relaxed) - 1);
+            }
+        }
+        for b in &p.bells {
+            let entry = b.load(Relaxed);
+            if entry != 0 {
+                f(entry as u32 as i32);
+            }
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! poll and ppoll over followed and other descriptors.
+
+use crate::epoll;
+use crate::hook::{PollFd, Verdict};
+use crate::peer::Conn;
+use crate::ready;
+use crate::state;
+use crate::switch;
+use crate::table::{self, Entry, Sock};
+use crate::thread::Call;
+use crate::wait::{STALL_NS, SpinHistory};
+use bypath_shm::direction::wait as words;
+use bypath_shm::reason::Reason;
+use bypath_sys::poll::{PollFd as Kernel, ppoll};
+use bypath_sys::{Errno, clock, eventfd};
+use std::sync::atomic::Ordering::*;
+
+/// Sets up to this size are handled without allocation.
+const SMALL: usize = 63;
+
+/// How spinning in poll went, all sets of the process together.
+static SPINS: SpinHistory = SpinHistory::new();
+
+/// Whether any entry is a followed socket, or an epoll set that holds one.
+pub fn concerns(fds: &[PollFd]) -> bool {
+    fds.iter().any(|p| p.fd >= 0 && table::entry(p.fd).is_some())
+}
+
+/// poll, ppoll, and select in their clothes.
+pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    if !concerns(fds) {
+        return Verdict::NotOurs;
+    }
+    let Some(call) = Call::enter() else { return Verdict::NotOurs };
+    for p in fds.iter() {
+        // An epoll set inside another set is looked at by the kernel alone: its sockets stay there.
+        if let Some(Entry::Epoll(set)) = table::entry(p.fd) {
+            epoll::keep_on_kernel(set);
+        }
+    }
+    let mut small = [Kernel::default(); SMALL + 1];
+    let mut large;
+    let scratch: &mut [Kernel] = if fds.len() <= SMALL {
+        &mut small[..fds.len() + 1]
+    } else {
+        large = vec![Kernel::default(); fds.len() + 1];
+        &mut large
+    };
+    Verdict::Done(wait(&call, fds, scratch, timeout_ns, sigmask))
+}
+
+fn warm(fd: i32) -> Option<(&'static Sock, &'static Conn)> {
+    let s = table::sock(fd)?;
+    Some((s, s.conn.get()?))
+}
+
+/// Fills the kernel's view of the set; returns the number of entries that are ready by their rings.
+fn evaluate(fds: &mut [PollFd], scratch: &mut [Kernel]) -> usize {
+    let mut ready = 0;
+    for (p, k) in fds.iter_mut().zip(scratch.iter_mut()) {
+        *k = Kernel { fd: p.fd, events: p.events, revents: 0 };
+        p.revents = 0;
+        if let Some((s, conn)) = warm(p.fd) {
+            let wanted = p.events as u16 as u32;
+            p.revents = ready::ring_events(s, conn, wanted) as i16;
+            k.events = ready::carrier_events(s, wanted) as i16;
+            ready += usize::from(p.revents != 0);
+        }
+    }
+    ready
+}
+
+fn merge(fds: &mut [PollFd], scratch: &[Kernel]) -> usize {
+    let mut ready = 0;
+    for (p, k) in fds.iter_mut().zip(scratch) {
+        p.revents |= k.revents;
+        ready += usize::from(p.revents != 0);
+    }
+    ready
+}
+
+fn wait(
+    call: &Call,
+    fds: &mut [PollFd],
+    scratch: &mut [Kernel],
+    timeout_ns: Option<u64>,
+    sigmask: usize,
+) -> Result<usize, Errno> {
+    let deadline = timeout_ns.map(|ns| clock::monotonic_ns().saturating_add(ns));
+    let n = fds.len();
+    let mut first = true;
+    loop {
+        switch::attend();
+        if evaluate(fds, scratch) > 0 || timeout_ns == Some(0) {
+            ppoll(&mut scratch[..n], Some(0), 0)?;
+            return Ok(merge(fds, scratch));
+        }
+        if first && spin(fds) {
+            first = false;
+            continue;
+        }
+        first = false;
+
+        // Threads blocked in the kernel on cold ends hold back their upgrade.
+        let cold = |p: &PollFd| table::sock(p.fd).filter(|s| !s.is_warm());
+        let mut entered = [None; SMALL];
+        let mut refused = false;
+        for (i, p) in fds.iter().enumerate() {
+            if let Some(s) = cold(p) {
+                s.end().r.in_kernel.fetch_add(1, SeqCst);
+                s.end().w.in_kernel.fetch_add(1, SeqCst);
+                if i < SMALL {
+                    entered[i] = Some((s, s.end().generation.load(Relaxed)));
+                } else {
+                    // Beyond the small set nothing is remembered: such a socket stays cold for good.
+                    s.keep_on_kernel(Reason::InKernelCall);
+                }
+                refused |= s.is_warm();
+            }
+        }
+        let mut armed = Armed::default();
+        let mut bound = deadline.map(|d| d.saturating_sub(clock::monotonic_ns()));
+        for p in fds.iter() {
+            if let Some((s, conn)) = warm(p.fd) {
+                let (incoming, outgoing) = ready::needs_words(s, p.events as u16 as u32);
+                if (incoming || outgoing) && !armed.arm(call, s, conn, incoming, outgoing) {
+                    bound = Some(bound.unwrap_or(u64::MAX).min(2_000_000));
+                }
+                if outgoing {
+                    bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
+                }
+            }
+        }
+        let asked = bound;
+        let result = if refused || evaluate(fds, scratch) > 0 {
+            Ok(0)
+        } else {
+            let mut len = n;
+            if let Some(bell_fd) = armed.bell_fd {
+                scratch[n] = Kernel { fd: bell_fd, events: libc::POLLIN, revents: 0 };
+                len = n + 1;
+            }
+            call.parked(|| ppoll(&mut scratch[..len], asked, sigmask))
+        };
+        armed.withdraw(call, fds);
+        for (s, generation) in entered.iter().flatten() {
+            if s.end().generation.load(Relaxed) == *generation {
+                s.end().r.in_kernel.fetch_sub(1, SeqCst);
+                s.end().w.in_kernel.fetch_sub(1, SeqCst);
+            }
+        }
+        result?;
+        if merge(fds, scratch) > 0 {
+            // Rings may have become ready as well: report all of it.
+            for p in fds.iter_mut() {
+                if let Some((s, conn)) = warm(p.fd) {
+                    p.revents |= ready::ring_events(s, conn, p.events as u16 as u32) as i16;
+                }
+            }
+            return Ok(fds.iter().filter(|p| p.revents != 0).count());
+        }
+        for p in fds.iter() {
+            if let Some((s, conn)) = warm(p.fd)
+                && p.events & libc::POLLOUT != 0
+            {
+                crate::stream::unstick(s, conn, call);
+            }
+        }
+        if let Some(d) = deadline
+            && clock::monotonic_ns() >= d
+        {
+            let ready = evaluate(fds, scratch);
+            return Ok(ready);
+        }
+    }
+}
+
+/// Spins while nothing but rings of the set is looked at, and the carriers are not.
+fn spin(fds: &[PollFd]) -> bool {
+    let mut peer_cpu = None;
+    for p in fds {
+        if let Some((s, conn)) = warm(p.fd)
+            && ready::needs_words(s, p.events as u16 as u32).0
+        {
+            peer_cpu = Some(conn.inc().t.cpu.load(Relaxed));
+        }
+    }
+    let Some(peer_cpu) = peer_cpu else { return false };
+    let Some(config) = state::config() else { return false };
+    if fds.len() > 8 || config.profile.spin_cap_ns() == 0 {
+        return false;
+    }
+    let others = fds.iter().any(|p| p.fd >= 0 && warm(p.fd).is_none());
+    let mut looks = 0u32;
+    crate::wait::spin(&SPINS, peer_cpu, 0, || {
+        looks += 1;
+        let ring = fds
+            .iter()
+            .any(|p| warm(p.fd).is_some_and(|(s, c)| ready::ring_events(s, c, p.events as u16 as u32) != 0));
+        // Other descriptors of the set get their look too: every few microseconds.
+        ring || others
+            && looks.is_multiple_of(64)
+            && fds
+                .iter()
+                .any(|p| p.fd >= 0 && warm(p.fd).is_none() && bypath_sys::poll::now(p.fd, p.events) != 0)
+    })
+}
+
+/// The wait words that one poll entered: all with the same ticket.
+#[derive(Default)]
+struct Armed {
+    word: Option<u64>,
+    bell_fd: Option<i32>,
+}
+
+impl Armed {
+    fn arm(
+        &mut self,
+        call: &Call,
+        s: &'static Sock,
+        conn: &'static Conn,
+        incoming: bool,
+        outgoing: bool,
+    ) -> bool {
+        let Some((bell, bell_fd)) = conn.bell_for(call.thread) else {
+            switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledNoBell);
+            return false;
+        };
+        let word = *self.word.get_or_insert_with(|| words::word(bell, call.thread.next_ticket()));
+        if self.bell_fd.is_none() {
+            // Silenced before any word is entered: a ring after that is for this sleep.
+            if call.thread.rung.swap(false, Relaxed) {
+                eventfd::silence(bell_fd);
+            }
+            self.bell_fd = Some(bell_fd);
+            crate::wait::announce(bell, word as u32);
+        }
+        let mut ok = true;
+        if incoming && !words::arm(&conn.inc().ra.wait, word) {
+            switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledWaiters);
+            ok = false;
+        }
+        if outgoing && !words::arm(&conn.out().wa.wait, word) {
+            ok = false;
+        }
+        ok
+    }
+
+    fn withdraw(&self, call: &Call, fds: &[PollFd]) {
+        let Some(word) = self.word else { return };
+        let mut rung = false;
+        for p in fds {
+            if let Some((_, conn)) = warm(p.fd) {
+                words::disarm(&conn.inc().ra.wait, word);
+                words::disarm(&conn.out().wa.wait, word);
+                rung = true;
+            }
+        }
+        crate::wait::retract(words::bell(word), call.thread);
+        // Whether a waker was faster is not known for each word: silence the bell before the next sleep.
+        if rung {
+            call.thread.rung.store(true, Relaxed);
+        }
+    }
+}

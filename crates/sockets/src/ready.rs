@@ -1,0 +1,71 @@
+//! Readiness of one followed socket: what the ring says, and what to ask the carrier.
+
+use crate::peer::Conn;
+use crate::switch;
+use crate::table::{Sock, flag};
+use bypath_shm::direction::Readable;
+use bypath_shm::family::wpath;
+use bypath_sys::sock;
+use std::sync::atomic::Ordering::*;
+
+/// POLLIN and friends, as poll(2) and epoll(7) share them.
+const IN: u32 = (libc::POLLIN | libc::POLLRDNORM) as u32;
+const OUT: u32 = (libc::POLLOUT | libc::POLLWRNORM) as u32;
+
+/// Whether the ring has enough bytes for a reader. Passes the drain if the carrier is empty.
+pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
+    let need = u64::from(s.end().rcvlowat.load(Relaxed)).max(1);
+    match conn.inc().readable(conn.rx.size()) {
+        Ok(Readable::Ring { available, .. }) => {
+            available >= need
+                || available > 0 && s.has(flag::PEER_GONE)
+                || s.end().pending_error.load(Relaxed) != 0
+        }
+        Ok(Readable::Drain(head)) => {
+            if conn.inc().t.tail.load(Acquire) == head.position() {
+                return false;
+            }
+            sock::inq(s.carrier()) == Ok(0)
+                && switch::try_drained(s, conn, head, false)
+                && switch::unread(conn) >= need
+        }
+        Ok(Readable::Kernel) => false,
+        // Poison is found by the read that follows.
+        Err(_) => true,
+    }
+}
+
+/// Whether a writer finds room: a quarter of the ring, as a reader frees it in batches.
+pub fn ring_writable(s: &Sock, conn: &Conn) -> bool {
+    s.end().w.path.load(Relaxed) == wpath::RING
+        && conn
+            .out()
+            .space(s.end().w.tail.load(Relaxed), conn.tx.size())
+            .map_or(true, |free| free >= conn.tx.size() / 4)
+}
+
+/// Events out of `wanted` that the ring can vouch for.
+pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
+    let mut ready = 0;
+    if wanted & IN != 0 && ring_readable(s, conn) {
+        ready |= IN;
+    }
+    if wanted & OUT != 0 && ring_writable(s, conn) {
+        ready |= OUT;
+    }
+    ready & wanted
+}
+
+/// What to ask the kernel about the carrier: everything but the room in a buffer that is not in use.
+///
+/// Readable stays in: a carrier has bytes on the ring path only after a claim, at its end, or from a foreign
+/// writer, and each of them makes the socket readable.
+pub fn carrier_events(s: &Sock, wanted: u32) -> u32 {
+    if s.end().w.path.load(Relaxed) == wpath::RING { wanted & !OUT } else { wanted }
+}
+
+/// Whether a sleeper that waits for `wanted` must enter wait words: the incoming ring is or may come into use at
+/// any time, the outgoing ring is full.
+pub fn needs_words(s: &Sock, wanted: u32) -> (bool, bool) {
+    (wanted & IN != 0, wanted & OUT != 0 && s.end().w.path.load(Relaxed) == wpath::RING)
+}

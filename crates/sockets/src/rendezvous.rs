@@ -1,0 +1,516 @@
+//! How two ends of a TCP connection find each other: by socket cookie, in the abstract AF_UNIX namespace.
+//!
+//! An end that has carried enough traffic asks sock_diag for the socket at the reversed addresses, binds
+//! `bypath/1/<own cookie>` and dials `bypath/1/<peer's cookie>`: bind first, dial second, so that of two ends that
+//! come at the same time at least one finds the other. Nothing here waits. See docs/switch-protocol.md.
+
+use crate::config::Upgrade;
+use crate::peer::{self, Allocated, Conn, Peer};
+use crate::state::{self, State};
+use crate::table::{self, Sock, flag};
+use crate::{fault, log, options, switch};
+use bypath_shm::arena::Geometry;
+use bypath_shm::reason::Reason;
+use bypath_shm::region;
+use bypath_sys::{Errno, clock, fd, process, sock, sockdiag, unix};
+use std::sync::atomic::Ordering::*;
+
+/// Protocol version; also part of the rendezvous name.
+const VERSION: u64 = 1;
+/// Words of a message.
+const WORDS: usize = 14;
+/// Bytes of a message on the control channel and at the rendezvous.
+pub const MESSAGE_SIZE: usize = WORDS * 8;
+/// A name is kept this long before it is given up (the next attempt binds it again).
+const NAME_LIFE_NS: u64 = 50_000_000;
+/// Attempts on one connection before its peer counts as plain for good.
+const MAX_ATTEMPTS: u32 = 8;
+/// First attempt of a lazy upgrade, in calls and bytes of both directions.
+const FIRST_CALLS: u64 = 16;
+const FIRST_BYTES: u64 = 64 * 1024;
+
+const HELLO: u64 = 0x6f6c6c6548;
+const WELCOME: u64 = 0x656d6f636c6557;
+const NO: u64 = 0x6f4e;
+const BELL: u64 = 0x6c6c6542;
+
+type Message = [u64; WORDS];
+
+fn to_bytes(m: &Message) -> [u8; MESSAGE_SIZE] {
+    let mut b = [0; MESSAGE_SIZE];
+    for (chunk, word) in b.chunks_exact_mut(8).zip(m) {
+        chunk.copy_from_slice(&word.to_ne_bytes());
+    }
+    b
+}
+
+fn from_bytes(b: &[u8]) -> Option<Message> {
+    if b.len() != MESSAGE_SIZE {
+        return None;
+    }
+    let mut m = [0; WORDS];
+    for (word, chunk) in m.iter_mut().zip(b.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(chunk.try_into().ok()?);
+    }
+    (m[1] == VERSION).then_some(m)
+}
+
+/// BELL {number}, with the eventfd.
+pub fn bell_message(number: u32) -> [u8; MESSAGE_SIZE] {
+    let mut m = [0; WORDS];
+    m[0] = BELL;
+    m[1] = VERSION;
+    m[2] = u64::from(number);
+    to_bytes(&m)
+}
+
+/// A message on a pair's control channel.
+pub fn control_message(peer: &Peer, bytes: &[u8], received: &unix::Received) {
+    match from_bytes(bytes) {
+        Some(m) if m[0] == BELL && received.fd_count == 1 => {
+            peer.add_bell(m[2] as u32, received.fds[0]);
+        }
+        _ => close_all(received),
+    }
+}
+
+fn close_all(r: &unix::Received) {
+    for &f in &r.fds[..r.fd_count] {
+        fd::close(f);
+    }
+}
+
+fn name(cookie: u64) -> ([u8; 26], usize) {
+    let mut n = *b"bypath/1/0000000000000000\0";
+    for (i, digit) in n[9..25].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(cookie >> (60 - 4 * i)) as usize & 15];
+    }
+    (n, 25)
+}
+
+/// Called by data calls of cold ends after they moved bytes: counts, and now and then makes an attempt or looks
+/// at a rendezvous under way.
+#[inline]
+pub fn traffic(s: &'static Sock) {
+    if s.meeting.load(Relaxed) {
+        let patience = s.patience.load(Relaxed);
+        if patience > 0 {
+            s.patience.store(patience - 1, Relaxed);
+            return;
+        }
+        s.patience.store(if fault::flip(2) { 0 } else { 3 }, Relaxed);
+        look(s);
+        return;
+    }
+    let end = s.end();
+    let calls = u64::from(end.r.calls.fetch_add(1, Relaxed)) + 1;
+    let due = calls >= s.due_calls.load(Relaxed)
+        || end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed) >= s.due_bytes.load(Relaxed);
+    if due && !s.has(flag::FOR_GOOD) {
+        attempt(s, calls);
+    }
+}
+
+#[cold]
+fn attempt(s: &'static Sock, calls: u64) {
+    let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
+    let (Some(state), Some(config)) = (state::get(), state::config()) else { return };
+    let end = s.end();
+    let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
+    let attempts = s.attempts.load(Relaxed);
+    if config.upgrade == Upgrade::Lazy && attempts == 0 && calls < FIRST_CALLS && bytes < FIRST_BYTES {
+        s.due_calls.store(FIRST_CALLS, Relaxed);
+        s.due_bytes.store(FIRST_BYTES, Relaxed);
+        end.reason.store(Reason::BelowThreshold as u16, Relaxed);
+        return;
+    }
+    s.attempts.store(attempts + 1, Relaxed);
+    let factor = if config.upgrade == Upgrade::Eager { 2 } else { 16 };
+    s.due_calls.store((calls * factor).max(calls + 4), Relaxed);
+    s.due_bytes.store((bytes * factor).max(FIRST_BYTES), Relaxed);
+    match begin(s, state) {
+        Ok(()) => {}
+        Err(reason) => {
+            end.reason.store(reason as u16, Relaxed);
+            let passing = matches!(
+                reason,
+                Reason::PeerPlain
+                    | Reason::SharedProcesses
+                    | Reason::InKernelCall
+                    | Reason::NoDescriptors
+                    | Reason::NoMemory
+                    | Reason::NotConnected
+                    | Reason::BelowThreshold
+            );
+            if !passing || attempts + 1 >= MAX_ATTEMPTS {
+                s.keep_on_kernel(reason);
+            }
+            log::line(
+                crate::config::LogLevel::Debug,
+                format_args!("fd {} stays on the kernel: {}", s.carrier(), reason.code()),
+            );
+        }
+    }
+}
+
+fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
+    if let Some(reason) = state::hindrance() {
+        return Err(reason);
+    }
+    if !s.is_sole_holder(state) {
+        return Err(Reason::SharedProcesses);
+    }
+    let end = s.end();
+    let known = end.cookie.load(Relaxed);
+    let carrier = s.carrier();
+    let cookie =
+        sock::option_u64(carrier, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
+    if known != 0 && known != cookie {
+        // The descriptor was closed and reused behind our back: this record is about another socket.
+        return Err(Reason::Inherited);
+    }
+    if !table::identify(s) {
+        return Err(Reason::NotConnected);
+    }
+    options::eligible(carrier)?;
+    let local = sock::local_address(carrier).map_err(|_| Reason::NotConnected)?;
+    let remote = sock::remote_address(carrier).map_err(|_| Reason::NotConnected)?;
+    let netlink = state::netlink().map_err(errno_reason)?;
+    let found = sockdiag::tcp(netlink, &remote, &local).map_err(|_| Reason::ForbiddenCall)?;
+    let found = found.ok_or(Reason::PeerRemote)?;
+    if found.inode == 0 {
+        return Err(Reason::PeerPlain);
+    }
+    check_uid(found.uid)?;
+    end.peer_cookie.store(found.cookie, Relaxed);
+    peer::sweep();
+
+    let floor = state::floor();
+    let (own, len) = name(cookie);
+    match unix::listen(&own[..len], floor) {
+        Ok(l) => s.listener.store(l, Relaxed),
+        Err(Errno::ADDRINUSE) => return Err(Reason::Squatter),
+        Err(e) => return Err(errno_reason(e)),
+    }
+    fault::point("listening");
+    s.meeting.store(true, Relaxed);
+    s.patience.store(0, Relaxed);
+    s.meeting_ends.store(clock::monotonic_ns() + NAME_LIFE_NS, Relaxed);
+    let (theirs, len) = name(found.cookie);
+    let dialled = match unix::connect(&theirs[..len], floor) {
+        Ok(d) => d,
+        Err(Errno::CONNREFUSED | Errno::AGAIN) => return Ok(()),
+        Err(e) => {
+            abandon(s);
+            return Err(errno_reason(e));
+        }
+    };
+    let sent = credentials_fit(dialled, found.uid).and_then(|()| {
+        let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
+        let mut m = [0; WORDS];
+        m[0] = HELLO;
+        m[1] = VERSION;
+        m[2] = cookie;
+        m[3] = found.cookie;
+        m[4] = state.token.load(Relaxed);
+        m[5..8].copy_from_slice(&state.namespaces);
+        m[8] = u64::from(s.number.load(Relaxed));
+        m[9] = u64::from(ring_size(carrier)?);
+        unix::send(dialled, &to_bytes(&m), &[inbox_fd]).map_err(|_| Reason::PeerPlain)
+    });
+    match sent {
+        Ok(()) => {
+            fault::point("hello-sent");
+            s.dialled.store(dialled, Relaxed);
+            Ok(())
+        }
+        Err(reason) => {
+            fd::close(dialled);
+            abandon(s);
+            Err(reason)
+        }
+    }
+}
+
+fn errno_reason(e: Errno) -> Reason {
+    match e {
+        Errno::MFILE | Errno::NFILE | Errno::INVAL => Reason::NoDescriptors,
+        Errno::NOMEM | Errno::NOBUFS | Errno::NOSPC => Reason::NoMemory,
+        _ => Reason::ForbiddenCall,
+    }
+}
+
+fn check_uid(uid: u32) -> Result<(), Reason> {
+    /// What the kernel shows for users that this user namespace does not know.
+    const OVERFLOW_UID: u32 = 65534;
+    let own = process::euid();
+    let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
+    if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
+}
+
+/// The process behind a rendezvous socket must belong to the user of the peer's TCP socket.
+fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
+    let c = unix::peer_credentials(s).map_err(|_| Reason::Squatter)?;
+    if c.uid == uid { Ok(()) } else { Err(Reason::Squatter) }
+}
+
+/// The ring this end can take back at any time: at most half of what its carrier can buffer.
+fn ring_size(carrier: i32) -> Result<u32, Reason> {
+    let config = state::config().ok_or(Reason::Disabled)?;
+    let buffer = sock::option(carrier, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+    let half = u32::try_from(buffer / 2).unwrap_or(0);
+    let size = if half == 0 { 0 } else { config.ring_size.min(1 << half.ilog2()) };
+    if size < *crate::config::RING_SIZES.start() { Err(Reason::SmallBuffer) } else { Ok(size) }
+}
+
+/// Looks at a rendezvous under way.
+#[cold]
+fn look(s: &'static Sock) {
+    let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
+    if !s.meeting.load(Relaxed) {
+        return;
+    }
+    let Some(state) = state::get() else { return };
+    match step(s, state) {
+        Ok(Some(conn)) => {
+            abandon(s);
+            switch::warm(s, conn);
+        }
+        Ok(None) => {
+            if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) {
+                abandon(s);
+                s.end().reason.store(Reason::PeerPlain as u16, Relaxed);
+            }
+        }
+        Err(reason) => {
+            abandon(s);
+            s.end().reason.store(reason as u16, Relaxed);
+            if !matches!(reason, Reason::PeerPlain | Reason::NoDescriptors | Reason::NoMemory) {
+                s.keep_on_kernel(reason);
+            }
+        }
+    }
+}
+
+fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>, Reason> {
+    let floor = state::floor();
+    let end = s.end();
+    let mut bytes = [0; MESSAGE_SIZE];
+    let dialled = s.dialled.load(Relaxed);
+    if dialled >= 0 {
+        match unix::recv(dialled, &mut bytes, floor) {
+            Ok(None) => {}
+            Ok(Some(r)) if r.len > 0 => return answered(s, state, dialled, &bytes[..r.len], &r).map(Some),
+            _ => {
+                // Declined because the other end dialled us, or gone: its own call may be waiting.
+                fd::close(dialled);
+                s.dialled.store(-1, Relaxed);
+            }
+        }
+    }
+    let listener = s.listener.load(Relaxed);
+    if listener < 0 {
+        return if s.dialled.load(Relaxed) < 0 { Err(Reason::PeerPlain) } else { Ok(None) };
+    }
+    let Ok(Some(caller)) = unix::accept(listener, floor) else { return Ok(None) };
+    let dialled = s.dialled.load(Relaxed);
+    if dialled >= 0 {
+        if end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed) {
+            // Crossed calls: the one dialled by the higher cookie counts, and that is ours.
+            fd::close(caller);
+            return Ok(None);
+        }
+        fd::close(dialled);
+        s.dialled.store(-1, Relaxed);
+    }
+    let result = greeted(s, state, caller);
+    if !matches!(result, Ok((_, true))) {
+        fd::close(caller);
+    }
+    result.map(|(conn, _)| Some(conn))
+}
+
+/// Reads a message that the dialler sends right after it connected: it may be descheduled in between.
+fn receive_soon(s: i32, bytes: &mut [u8; MESSAGE_SIZE]) -> Result<unix::Received, Reason> {
+    let mut one = [bypath_sys::poll::PollFd { fd: s, events: libc::POLLIN, revents: 0 }];
+    let _ = bypath_sys::poll::ppoll(&mut one, Some(2_000_000), 0);
+    match unix::recv(s, bytes, state::floor()) {
+        Ok(Some(r)) if r.len > 0 => Ok(r),
+        Err(e) => Err(errno_reason(e)),
+        _ => Err(Reason::PeerPlain),
+    }
+}
+
+fn decline(s: i32, reason: Reason) -> Reason {
+    let mut m = [0; WORDS];
+    m[0] = NO;
+    m[1] = VERSION;
+    m[2] = reason as u64;
+    let _ = unix::send(s, &to_bytes(&m), &[]);
+    reason
+}
+
+/// The accepting side: checks HELLO, hands out a slot, answers. The flag tells whether the socket became the
+/// control channel of a new pair.
+fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'static Conn, bool), Reason> {
+    let end = s.end();
+    let mut bytes = [0; MESSAGE_SIZE];
+    let r = receive_soon(caller, &mut bytes)?;
+    let checked = (|| {
+        let m = from_bytes(&bytes[..r.len]).ok_or(Reason::VersionMismatch)?;
+        if m[0] != HELLO || r.fd_count != 1 {
+            return Err(Reason::VersionMismatch);
+        }
+        let peer_cookie = end.peer_cookie.load(Relaxed);
+        if m[2] != peer_cookie || m[3] != end.cookie.load(Relaxed) {
+            return Err(Reason::Squatter);
+        }
+        let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
+        check_uid(uid)?;
+        let netlink = state::netlink().map_err(errno_reason)?;
+        let (local, remote) = addresses(s)?;
+        let found = sockdiag::tcp(netlink, &remote, &local).ok().flatten().ok_or(Reason::PeerRemote)?;
+        if found.cookie != peer_cookie || found.uid != uid {
+            return Err(Reason::Squatter);
+        }
+        if m[5..8] != state.namespaces {
+            return Err(Reason::PolicyNamespace);
+        }
+        if !s.is_sole_holder(state) {
+            return Err(Reason::SharedProcesses);
+        }
+        let ring = ring_size(s.carrier())?.min(u32::try_from(m[9]).unwrap_or(0));
+        if !(Geometry { slots: 1, ring }).is_valid() {
+            return Err(Reason::SmallBuffer);
+        }
+        if let Some(config) = state::config()
+            && state.ring_bytes.load(Relaxed) + 2 * u64::from(ring) > config.memory_limit
+        {
+            return Err(Reason::MemoryLimit);
+        }
+        let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
+        let (peer, fresh) = match peer::to_process(m[4]) {
+            Some(p) => (p, false),
+            None => {
+                let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
+                let pair = process::random_u64();
+                (peer::add(pair, m[4], 1, caller, inbox).ok_or(Reason::NoMemory)?, true)
+            }
+        };
+        let a = peer.allocate(ring).map_err(errno_reason);
+        let a = match a {
+            Ok(a) => a,
+            Err(reason) => {
+                if fresh {
+                    peer.disown();
+                }
+                return Err(reason);
+            }
+        };
+        a.conn.control.cookies[0].store(m[2], Relaxed);
+        a.conn.control.cookies[1].store(m[3], Relaxed);
+        a.conn.control.ends[0].store(m[8] as u32, Relaxed);
+        a.conn.control.ends[1].store(s.number.load(Relaxed), Relaxed);
+        Ok((a, peer, fresh, inbox_fd))
+    })();
+    close_all(&r);
+    let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
+    fault::point("slot-allocated");
+    if welcome(caller, state, &a, peer, inbox_fd, s).is_err() {
+        a.conn.release();
+        if fresh {
+            peer.disown();
+        }
+        return Err(Reason::PeerPlain);
+    }
+    fault::point("welcome-sent");
+    Ok((a.conn, fresh))
+}
+
+fn addresses(s: &Sock) -> Result<(sock::Address, sock::Address), Reason> {
+    let local = sock::local_address(s.carrier()).map_err(|_| Reason::NotConnected)?;
+    let remote = sock::remote_address(s.carrier()).map_err(|_| Reason::NotConnected)?;
+    Ok((local, remote))
+}
+
+fn welcome(
+    to: i32,
+    state: &State,
+    a: &Allocated,
+    peer: &Peer,
+    inbox_fd: i32,
+    s: &Sock,
+) -> bypath_sys::Result<()> {
+    let mut m = [0; WORDS];
+    m[0] = WELCOME;
+    m[1] = VERSION;
+    m[2] = peer.pair.load(Relaxed);
+    m[3] = state.token.load(Relaxed);
+    m[4] = u64::from(a.arena) << 32 | u64::from(a.slot);
+    m[5..8].copy_from_slice(&state.namespaces);
+    m[8] = u64::from(s.number.load(Relaxed));
+    m[9] = u64::from(a.geometry.slots) << 32 | u64::from(a.geometry.ring);
+    unix::send(to, &to_bytes(&m), &[inbox_fd, a.arena_fd])
+}
+
+/// The dialling side: checks WELCOME and maps what it names.
+fn answered(
+    s: &'static Sock,
+    state: &'static State,
+    dialled: i32,
+    bytes: &[u8],
+    r: &unix::Received,
+) -> Result<&'static Conn, Reason> {
+    let result = (|| {
+        let m = from_bytes(bytes).ok_or(Reason::VersionMismatch)?;
+        if m[0] == NO {
+            let reason = u16::try_from(m[2]).ok().and_then(Reason::from_value).unwrap_or(Reason::Refused);
+            return Err(reason);
+        }
+        if m[0] != WELCOME || r.fd_count != 2 {
+            return Err(Reason::VersionMismatch);
+        }
+        if m[5..8] != state.namespaces {
+            return Err(Reason::PolicyNamespace);
+        }
+        if !s.is_sole_holder(state) {
+            return Err(Reason::SharedProcesses);
+        }
+        let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
+        let (peer, fresh) = match peer::by_pair(m[2], 0) {
+            Some(p) => (p, false),
+            None => {
+                let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
+                (peer::add(m[2], m[3], 0, dialled, inbox).ok_or(Reason::NoMemory)?, true)
+            }
+        };
+        let conn = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1]);
+        let conn = match conn {
+            Ok(c) => c,
+            Err(_) => {
+                if fresh {
+                    peer.disown();
+                }
+                return Err(Reason::PeerMemoryInvalid);
+            }
+        };
+        if fresh {
+            s.dialled.store(-1, Relaxed);
+        }
+        Ok(conn)
+    })();
+    close_all(r);
+    fault::point("welcome-taken");
+    result
+}
+
+/// Ends a rendezvous: closes what is open for it.
+pub fn abandon(s: &Sock) {
+    s.meeting.store(false, Relaxed);
+    for place in [&s.listener, &s.dialled] {
+        let f = place.swap(-1, AcqRel);
+        if f >= 0 {
+            fd::close(f);
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! What a process knows about itself: settings, family region, inbox, counters.
+//!
+//! The family region is created with the first followed socket: programs without sockets pay nothing.
+
+use crate::config::{Config, Upgrade};
+use crate::lock::Lock;
+use crate::{fault, log, table};
+use bypath_shm::family::{Family, PROCESSES};
+use bypath_shm::inbox::Inbox;
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{self, StaticCell};
+use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
+use bypath_sys::{clock, fd, process, sockdiag, thread};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
+
+/// Settings of this process; unset = the library is not initialised and follows nothing.
+static CONFIG: OnceLock<Config> = OnceLock::new();
+static STATE: StaticCell<State> = StaticCell::new();
+/// Guards start, sockets' lives, registrations, rendezvous: everything rare.
+pub static LIFE: Lock = Lock::new();
+static FLOOR: AtomicI32 = AtomicI32::new(0);
+/// Why nothing in this process is upgraded (a [`Reason`] value), 0 = nothing hinders.
+static HINDRANCE: AtomicU16 = AtomicU16::new(0);
+static CALIBRATION: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
+static NETLINK: AtomicI32 = AtomicI32::new(-1);
+/// The process whose state this is: in a vfork child (shared memory, other pid) nothing may be touched.
+static PID: AtomicU32 = AtomicU32::new(0);
+static EXITING: AtomicBool = AtomicBool::new(false);
+
+/// One per process, created with the first followed socket.
+#[derive(Debug)]
+pub struct State {
+    /// The family region.
+    pub family: &'static Family,
+    /// This process's place in the family's process table.
+    pub index: AtomicU32,
+    /// Random name of this process.
+    pub token: AtomicU64,
+    /// Counters of this process.
+    pub stats: StaticCell<StatsRecord>,
+    view_fd: i32,
+    inbox: StaticCell<Inbox>,
+    inbox_fd: AtomicI32,
+    /// Namespaces: pid, user, mount.
+    pub namespaces: [u64; 3],
+    /// Ring bytes reserved by this process.
+    pub ring_bytes: AtomicU64,
+}
+
+/// The settings, if the library is initialised.
+#[inline]
+pub fn config() -> Option<&'static Config> {
+    CONFIG.get()
+}
+
+/// The state, if any socket was ever followed.
+#[inline]
+pub fn get() -> Option<&'static State> {
+    STATE.get()
+}
+
+/// Lowest number for our own descriptors: the top quarter below the program's limit, 1024 at most.
+pub fn floor() -> i32 {
+    let cached = FLOOR.load(Relaxed);
+    if cached != 0 {
+        return cached;
+    }
+    let soft = fd::limits().0.min(1 << 20) as i32;
+    let floor = (soft - (soft / 4).clamp(1, 1024)).max(3);
+    FLOOR.store(floor, Relaxed);
+    floor
+}
+
+/// Initialises the library with its settings; the first call wins.
+pub fn init(config: Config) {
+    log::init(config.log);
+    CALIBRATION[0].store(clock::ticks(), Relaxed);
+    CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
+    PID.store(process::pid(), Relaxed);
+    thread::init_cpu();
+    if config.upgrade == Upgrade::Off {
+        hinder(Reason::Disabled);
+    }
+    let _ = CONFIG.set(config);
+    let _ = fault::flip(1);
+}
+
+/// Time-stamp ticks per microsecond, from the time since `init`.
+pub fn ticks_per_us() -> u64 {
+    let known = CALIBRATION[2].load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    loop {
+        let (t, n) = (clock::ticks(), clock::monotonic_ns());
+        let ns = n - CALIBRATION[1].load(Relaxed);
+        if ns >= 100_000 {
+            let per_us = ((t - CALIBRATION[0].load(Relaxed)) * 1000 / ns).max(1);
+            CALIBRATION[2].store(per_us, Relaxed);
+            return per_us;
+        }
+        std::hint::spin_loop();
+    }
+}
+
+/// Nothing in this process is upgraded from now on.
+pub fn hinder(reason: Reason) {
+    let _ = HINDRANCE.compare_exchange(0, reason as u16, AcqRel, Relaxed);
+}
+
+/// Why nothing is upgraded, if so.
+pub fn hindrance() -> Option<Reason> {
+    match HINDRANCE.load(Acquire) {
+        0 => None,
+        v => Reason::from_value(v),
+    }
+}
+
+/// Whether this is a vfork child (or a clone that shares memory): its pid is not the one that owns the state.
+pub fn is_borrowed() -> bool {
+    let owner = PID.load(Relaxed);
+    owner != 0 && process::pid() != owner
+}
+
+/// Marks the process as ending; returns whether it was marked before.
+pub fn set_exiting() -> bool {
+    hinder(Reason::RecalledExit);
+    EXITING.swap(true, AcqRel)
+}
+
+/// Whether the process is ending.
+pub fn is_exiting() -> bool {
+    EXITING.load(Acquire)
+}
+
+/// The state, created if need be. Called under [`LIFE`].
+pub fn start() -> Option<&'static State> {
+    if let Some(s) = STATE.get() {
+        return Some(s);
+    }
+    let config = CONFIG.get()?;
+    let (family, view_fd) = match region::new_family(floor()) {
+        Ok(f) => f,
+        Err(e) => {
+            log::line(
+                crate::config::LogLevel::Warn,
+                format_args!("no shared memory ({e}); every connection stays on the kernel"),
+            );
+            hinder(Reason::NoMemory);
+            return None;
+        }
+    };
+    let state = State {
+        family,
+        index: AtomicU32::new(0),
+        token: AtomicU64::new(0),
+        stats: StaticCell::new(),
+        view_fd,
+        inbox: StaticCell::new(),
+        inbox_fd: AtomicI32::new(-1),
+        namespaces: process::namespaces(),
+        ring_bytes: AtomicU64::new(0),
+    };
+    if process::membarrier_register().is_err() {
+        hinder(Reason::ForbiddenCall);
+    }
+    crate::thread::init();
+    let state = region::leak(state).ok()?;
+    enter_process(state, config);
+    STATE.set(Some(state));
+    Some(state)
+}
+
+/// Takes a place in the process table and a statistics record.
+fn enter_process(state: &'static State, config: &Config) {
+    state.token.store(process::random_u64() | 1, Relaxed);
+    let pid = process::pid();
+    PID.store(pid, Relaxed);
+    let start = process::start_time(pid).unwrap_or(0);
+    let command = command_words();
+    let table = &state.family.header.processes;
+    let index = (0..PROCESSES).find(|&i| {
+        let p = &table[i];
+        let taken = p.pid.load(Acquire);
+        let free = taken == 0
+            || p.ready.load(Acquire) == 1 && process::start_time(taken) != Some(p.start_time.load(Relaxed));
+        free && p.pid.compare_exchange(taken, pid, AcqRel, Relaxed).is_ok()
+    });
+    let Some(index) = index else {
+        state.index.store(u32::MAX, Relaxed);
+        hinder(Reason::TableFull);
+        return;
+    };
+    let p = &table[index];
+    p.start_time.store(start, Relaxed);
+    p.command[0].store(command[0], Relaxed);
+    p.command[1].store(command[1], Relaxed);
+    p.ready.store(1, Release);
+    state.index.store(index as u32, Relaxed);
+    let record = stats_file(config).unwrap_or(&state.family.stats[index].record);
+    record.pid.store(pid, Relaxed);
+    record.state.store(1, Relaxed);
+    record.start_time.store(start, Relaxed);
+    record.command[0].store(command[0], Relaxed);
+    record.command[1].store(command[1], Relaxed);
+    record.magic.store(STATS_MAGIC, Release);
+    state.stats.set(Some(record));
+}
+
+fn command_words() -> [u64; 2] {
+    let c = process::command();
+    [0, 8].map(|i| u64::from_ne_bytes(c[i..i + 8].try_into().unwrap_or([0; 8])))
+}
+
+fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
+    let path = config.stats.as_bytes();
+    if path.is_empty() {
+        return None;
+    }
+    let mut name = [0u8; 257];
+    name[..path.len()].copy_from_slice(path);
+    let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
+    let record = (|| {
+        let low = fd::open_rw(name)?;
+        let file = fd::move_high(low, floor())?;
+        let mapped = fd::append_space(file, bypath_shm::stats::RECORD_SIZE as u64)
+            .and_then(|at| region::map_stats(file, at));
+        fd::close(file);
+        mapped
+    })();
+    if let Err(e) = record {
+        log::line(
+            crate::config::LogLevel::Warn,
+            format_args!("cannot write statistics to {}: {e}", String::from_utf8_lossy(path)),
+        );
+    }
+    record.ok()
+}
+
+impl State {
+    /// The inbox of this process and its descriptor, created at the first rendezvous.
+    ///
+    /// # Errors
+    /// As memfd_create(2) and mmap(2).
+    pub fn inbox(&self) -> bypath_sys::Result<(&'static Inbox, i32)> {
+        if let Some(inbox) = self.inbox.get() {
+            return Ok((inbox, self.inbox_fd.load(Acquire)));
+        }
+        let (inbox, fd) = region::new_inbox(floor())?;
+        self.inbox_fd.store(fd, Release);
+        self.inbox.set(Some(inbox));
+        Ok((inbox, fd))
+    }
+
+    /// The inbox, if there is one.
+    #[inline]
+    pub fn inbox_if_any(&self) -> Option<&'static Inbox> {
+        self.inbox.get()
+    }
+
+    /// The bit of this process in holder sets.
+    pub fn bit(&self) -> u64 {
+        1u64.checked_shl(self.index.load(Relaxed)).unwrap_or(0)
+    }
+
+    /// In a forked child: an identity of its own.
+    pub fn enter_child(&'static self) {
+        self.inbox.set(None);
+        let inherited = self.inbox_fd.swap(-1, AcqRel);
+        if inherited >= 0 {
+            fd::close(inherited);
+        }
+        let netlink = NETLINK.swap(-1, AcqRel);
+        if netlink >= 0 {
+            fd::close(netlink);
+        }
+        self.ring_bytes.store(0, Relaxed);
+        if let Some(config) = CONFIG.get() {
+            enter_process(self, config);
+        }
+    }
+
+    /// Lowest and highest of our own descriptors.
+    pub fn descriptors(&self) -> impl Iterator<Item = i32> {
+        [self.view_fd, self.inbox_fd.load(Relaxed), NETLINK.load(Relaxed), log::descriptor()].into_iter()
+    }
+}
+
+/// The netlink socket for sock_diag queries; used under [`LIFE`].
+///
+/// # Errors
+/// As [`sockdiag::open`].
+pub fn netlink() -> bypath_sys::Result<i32> {
+    let have = NETLINK.load(Relaxed);
+    if have >= 0 {
+        return Ok(have);
+    }
+    let fd = sockdiag::open(floor())?;
+    NETLINK.store(fd, Relaxed);
+    Ok(fd)
+}
+
+/// Whether `number` is one of our own descriptors.
+pub fn owns(number: i32) -> bool {
+    if FLOOR.load(Relaxed) == 0 || number < floor() {
+        return false;
+    }
+    log::descriptor() == number
+        || STATE.get().is_some_and(|s| s.descriptors().any(|d| d == number))
+        || crate::thread::owns(number)
+        || crate::peer::owns(number)
+        || table::owns(number)
+        || crate::epoll::owns(number)
+}

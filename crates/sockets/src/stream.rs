@@ -1,0 +1,715 @@
+//! The data path: receive and send on followed TCP sockets.
+//!
+//! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
+//! carrier without waiting inside it.
+
+use crate::fault;
+use crate::hook::{Cold, Verdict};
+use crate::peer::Conn;
+use crate::rendezvous;
+use crate::state;
+use crate::switch;
+use crate::table::{self, Sock, flag};
+use crate::thread::Call;
+use crate::wait::{self, Deadline, Woken};
+use crate::wlock::WriteLock;
+use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
+use bypath_shm::family::wpath;
+use bypath_shm::reason::Reason;
+use bypath_sys::user::{IoVec, UserVec};
+use bypath_sys::{Errno, sock, thread};
+use std::sync::atomic::Ordering::*;
+
+/// Calls f with the part of `buf` after its first `skip` bytes (of long lists, the first 16 elements).
+fn rest<R>(buf: UserVec<'_>, skip: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R {
+    if skip == 0 {
+        return f(buf);
+    }
+    let mut list = [IoVec { base: 0, len: 0 }; 16];
+    buf.after(skip, &mut list, f)
+}
+
+// ---------------------------------------------------------------- receive
+
+/// Receive on `fd`. `None` = the socket changed under the question; ask again.
+#[inline]
+pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+    let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
+    if s.conn.get().is_none() {
+        return cold(s, flags, false);
+    }
+    let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
+    let Some(conn) = s.conn.get() else { return cold(s, flags, false) };
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+        return Some(Verdict::NotOurs);
+    }
+    Some(Verdict::Done(recv_warm(&call, s, conn, fd, buf, flags)))
+}
+
+/// A call on a cold end: the kernel moves the bytes.
+fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
+    let blocking = flags & libc::MSG_DONTWAIT == 0 && !s.has(flag::NONBLOCK);
+    let end = s.end();
+    let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
+    if blocking {
+        // Counted first, looked at again second: an upgrade that starts meanwhile sees one of the two.
+        counter.fetch_add(1, SeqCst);
+        if s.is_warm() {
+            counter.fetch_sub(1, SeqCst);
+            return None;
+        }
+    }
+    Some(Verdict::Kernel(Cold::new(s, sending, blocking, flags)))
+}
+
+/// Reports the result of a call on a cold end.
+pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, ret: isize) {
+    let end = s.end();
+    if blocking {
+        let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
+        counter.fetch_sub(1, SeqCst);
+    }
+    if ret <= 0 || flags & libc::MSG_PEEK != 0 {
+        return;
+    }
+    let n = ret as u64;
+    let Some(call) = Call::enter() else { return };
+    if sending {
+        end.w.kernel_bytes.fetch_add(n, Relaxed);
+        call.thread.count(|b| &b.kernel_tx, n);
+    } else {
+        end.r.kernel_bytes.fetch_add(n, Relaxed);
+        call.thread.count(|b| &b.kernel_rx, n);
+    }
+    if !s.has(flag::USED) {
+        s.set(flag::USED);
+        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+            stats.connections.fetch_add(1, Relaxed);
+        }
+    }
+    if !s.is_warm() {
+        rendezvous::traffic(s);
+    }
+}
+
+fn recv_warm(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+) -> Result<usize, Errno> {
+    let want = buf.total().ok_or(Errno::INVAL)?;
+    let end = s.end();
+    let inc = conn.inc();
+    let size = conn.rx.size();
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
+    let peek = flags & libc::MSG_PEEK != 0;
+    let lowat = end.rcvlowat.load(Relaxed) as usize;
+    let target = if flags & libc::MSG_WAITALL != 0 { want } else { lowat.min(want) }.max(1);
+    if target > 1 && (peek || flags & libc::MSG_WAITALL == 0) && target as u64 > size / 2 {
+        switch::recall_incoming(s, conn, Reason::RecalledWatermark);
+    }
+    let timeout = end.rcvtimeo.load(Relaxed);
+    let mut deadline = None;
+    let mut done = 0usize;
+    switch::attend();
+    if fault::flip(64) {
+        switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTest);
+    }
+    loop {
+        let mut check_carrier = false;
+        match readable(s, conn) {
+            Err(_) => {
+                switch::poison(s, conn);
+                return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
+            }
+            Ok(Readable::Ring { head, available }) if available > 0 => {
+                let n = available.min((want - done) as u64) as usize;
+                if n > 0 && flags & libc::MSG_TRUNC == 0 {
+                    if !buf.plausible() {
+                        return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
+                    }
+                    conn.rx.copy_out(head.position(), buf, done, n);
+                }
+                if peek {
+                    if n >= target || nonblocking || n == want || available as usize >= want {
+                        if conn.inc().h.head.load(Acquire) != head.raw() {
+                            continue;
+                        }
+                        return Ok(n);
+                    }
+                    // MSG_PEEK with MSG_WAITALL: wait for more, copy again from the start.
+                } else {
+                    fault::point("copied-out");
+                    if !inc.commit(head, n as u64) {
+                        continue;
+                    }
+                    fault::point("committed");
+                    received(call, s, conn, head, n);
+                    done += n;
+                    if done >= target || done == want {
+                        return Ok(done);
+                    }
+                    continue;
+                }
+            }
+            Ok(Readable::Ring { .. }) => {
+                // Empty. The carrier tells of ends; look at it when there is reason to, and now and then.
+                let empties = s.empty_reads.fetch_add(1, Relaxed);
+                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES)
+                    || end.pending_error.load(Relaxed) != 0
+                    || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
+            }
+            Ok(Readable::Drain(head)) => match carrier_recv(s, fd, buf, done, flags) {
+                Ok(0) if want > done => {
+                    switch::try_drained(s, conn, head, true);
+                    s.set(flag::PEER_GONE);
+                    continue;
+                }
+                Ok(n) => {
+                    if !peek {
+                        from_kernel(call, s, n);
+                    }
+                    done += n;
+                    if done >= target || peek || nonblocking {
+                        return Ok(done);
+                    }
+                    continue;
+                }
+                Err(Errno::AGAIN) => {
+                    if switch::try_drained(s, conn, head, false) {
+                        continue;
+                    }
+                }
+                Err(e) if e == Errno::FAULT || e == Errno::INTR => {
+                    return if done > 0 { Ok(done) } else { Err(e) };
+                }
+                Err(e) => {
+                    // Ring bytes come before the error, as queued bytes do.
+                    end.pending_error.store(e.raw_os_error(), Relaxed);
+                    switch::try_drained(s, conn, head, true);
+                    continue;
+                }
+            },
+            Ok(Readable::Kernel) => match carrier_recv(s, fd, buf, done, flags) {
+                Ok(n) if n > 0 => {
+                    if !peek {
+                        from_kernel(call, s, n);
+                    }
+                    done += n;
+                    if done >= target || peek || nonblocking {
+                        switch::consent(s, conn);
+                        return Ok(done);
+                    }
+                    continue;
+                }
+                Err(Errno::AGAIN) => {
+                    if inc.path() != Path::Kernel {
+                        continue;
+                    }
+                    switch::consent(s, conn);
+                    if done == 0 && take_error(s).is_some_and(|e| e != Errno::PIPE) {
+                        return Err(Errno::CONNRESET);
+                    }
+                }
+                other => {
+                    if done > 0 {
+                        return Ok(done);
+                    }
+                    if let Some(e) = take_error(s) {
+                        return Err(e);
+                    }
+                    return other;
+                }
+            },
+        }
+        if check_carrier {
+            match carrier_news(s, conn, fd, done) {
+                News::None => {}
+                News::Look => continue,
+                News::Answer(r) => return r,
+                News::Foreign => {
+                    let r = carrier_recv(s, fd, buf, done, flags);
+                    return match r {
+                        Ok(n) => {
+                            from_kernel(call, s, n);
+                            Ok(done + n)
+                        }
+                        Err(_) if done > 0 => Ok(done),
+                        Err(e) => Err(e),
+                    };
+                }
+            }
+        }
+        if nonblocking {
+            return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
+        match wait::readable(call, s, conn, need.max(1), deadline) {
+            Woken::Look => {
+                if !s.is_warm() || !table::still(fd, s) {
+                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                }
+            }
+            Woken::Carrier(events) => {
+                if inc.path() == Path::Ring {
+                    if events & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
+                        let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
+                        switch::peer_ended(s, conn, reset, call);
+                        s.set(flag::PEER_GONE);
+                    } else if events & libc::POLLIN != 0 {
+                        s.set(flag::FOREIGN_BYTES);
+                    }
+                }
+            }
+            Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
+            Woken::Interrupted => {
+                if done > 0 {
+                    return Ok(done);
+                }
+                if !wait::restarts(timeout != 0) {
+                    return Err(Errno::INTR);
+                }
+            }
+        }
+    }
+}
+
+/// What there is to read, by the cached tail where that suffices: the writer's line is left alone.
+#[inline]
+fn readable(s: &'static Sock, conn: &'static Conn) -> Result<Readable, bypath_shm::direction::Poisoned> {
+    let inc = conn.inc();
+    let cache = &s.end().r.tail_cache;
+    let head = Head::from_raw(inc.h.head.load(Acquire));
+    if head.path() == Path::Ring {
+        let available = cache.load(Relaxed).wrapping_sub(head.position());
+        if available != 0 && available <= conn.rx.size() {
+            return Ok(Readable::Ring { head, available });
+        }
+    }
+    let fresh = inc.readable(conn.rx.size());
+    if let Ok(Readable::Ring { head, available }) = fresh {
+        cache.store(head.position() + available, Relaxed);
+        if available > 0 {
+            s.empty_reads.store(0, Relaxed);
+            pace(available);
+        }
+    }
+    fresh
+}
+
+/// Stream mode: polls are paced so that the writer keeps its lines long enough to batch.
+#[inline]
+fn pace(available: u64) {
+    if let Some(t) = crate::thread::mine() {
+        let now = t.pace.load(Relaxed);
+        if available < 512 {
+            t.pace.store((now * 2).min(64), Relaxed);
+        } else if available > 4096 {
+            t.pace.store((now / 2).max(2), Relaxed);
+        }
+    }
+}
+
+/// After a commit: counts, and wakes a writer that waits for space.
+#[inline]
+fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
+    let end = s.end();
+    end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed) + n as u64, Relaxed);
+    s.sent_last.store(false, Relaxed);
+    call.thread.count(|b| &b.ring_rx, n as u64);
+    let inc = conn.inc();
+    let cpu = thread::cpu();
+    if inc.h.cpu.load(Relaxed) != cpu {
+        inc.h.cpu.store(cpu, Relaxed);
+    }
+    switch::look_fence();
+    if words::any(&inc.wa.wait) {
+        let size = conn.rx.size();
+        let used = inc.t.tail.load(Acquire).wrapping_sub(head.position() + n as u64);
+        if used <= size - size / 4 {
+            switch::wake_writers(conn);
+        }
+    }
+}
+
+fn from_kernel(call: &Call, s: &Sock, n: usize) {
+    s.end().r.kernel_bytes.fetch_add(n as u64, Relaxed);
+    call.thread.count(|b| &b.kernel_rx, n as u64);
+}
+
+fn carrier_recv(s: &Sock, fd: i32, buf: UserVec<'_>, skip: usize, flags: i32) -> Result<usize, Errno> {
+    let _ = s;
+    let flags = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+    rest(buf, skip, |v| sock::recv(fd, v, flags))
+}
+
+fn take_error(s: &Sock) -> Option<Errno> {
+    match s.end().pending_error.swap(0, AcqRel) {
+        0 => None,
+        e => Some(Errno::from_raw_os_error(e)),
+    }
+}
+
+enum News {
+    None,
+    Look,
+    Foreign,
+    Answer(Result<usize, Errno>),
+}
+
+/// The ring is empty: what does the carrier say? EOF and errors count only after the tail was looked at again;
+/// bytes mean a claim that just happened, or a writer that Bypath does not see (I6).
+fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> News {
+    let inc = conn.inc();
+    let mut byte = [0u8; 1];
+    let seen = sock::peek(fd, &mut byte);
+    let nothing_more = |answer: Result<usize, Errno>| {
+        // Ends count only after the tail was loaded once more, and only while the path is still the ring.
+        match inc.readable(conn.rx.size()) {
+            Ok(Readable::Ring { available: 0, .. }) => {
+                if done > 0 {
+                    News::Answer(Ok(done))
+                } else {
+                    News::Answer(answer)
+                }
+            }
+            _ => News::Look,
+        }
+    };
+    match seen {
+        Err(Errno::AGAIN) => match s.end().pending_error.load(Relaxed) {
+            0 => News::None,
+            _ => match nothing_more(Ok(0)) {
+                News::Answer(Ok(0)) => News::Answer(take_error(s).map_or(Ok(0), Err)),
+                other => other,
+            },
+        },
+        Ok(0) => {
+            s.set(flag::PEER_GONE);
+            if let Some(call) = Call::enter() {
+                switch::peer_ended(s, conn, false, &call);
+            }
+            match nothing_more(Ok(0)) {
+                News::Answer(Ok(0)) => News::Answer(take_error(s).map_or(Ok(0), Err)),
+                other => other,
+            }
+        }
+        Ok(_) => match inc.readable(conn.rx.size()) {
+            Ok(Readable::Ring { available: 0, .. }) => {
+                s.set(flag::FOREIGN_BYTES);
+                switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledForeignReader);
+                News::Foreign
+            }
+            _ => News::Look,
+        },
+        Err(e) => {
+            s.set(flag::PEER_GONE);
+            s.end().pending_error.store(e.raw_os_error(), Relaxed);
+            if let Some(call) = Call::enter() {
+                switch::peer_ended(s, conn, true, &call);
+            }
+            match nothing_more(Err(e)) {
+                News::Answer(Err(e)) => {
+                    take_error(s);
+                    News::Answer(Err(e))
+                }
+                other => other,
+            }
+        }
+    }
+}
+
+// ---------------------------------------------------------------- send
+
+/// Send on `fd`. `None` = the socket changed under the question; ask again.
+#[inline]
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+    let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
+    if s.conn.get().is_none() {
+        return cold_send(s, flags);
+    }
+    let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
+    let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
+    Some(Verdict::Done(send_warm(&call, s, conn, fd, buf, flags)))
+}
+
+fn cold_send(s: &'static Sock, flags: i32) -> Option<Verdict> {
+    if flags & libc::MSG_FASTOPEN != 0 {
+        s.keep_on_kernel(Reason::FastOpen);
+    }
+    cold(s, flags, true)
+}
+
+fn send_warm(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+) -> Result<usize, Errno> {
+    let total = buf.total().ok_or(Errno::INVAL)?;
+    let end = s.end();
+    let w = &end.w;
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
+    let timeout = end.sndtimeo.load(Relaxed);
+    let mut deadline = None;
+    let mut done = 0usize;
+    switch::attend();
+    if flags & libc::MSG_ZEROCOPY != 0 {
+        switch::recall_both(s, Reason::RecalledOption, true);
+    }
+    loop {
+        let Some(lock) = WriteLock::take(s, call) else {
+            // A handler of this thread interrupted a send on the same socket: it cannot wait for itself.
+            return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
+        };
+        if w.path.load(Relaxed) == wpath::KERNEL {
+            switch::maybe_begin(s, conn, &lock);
+        }
+        let full = match w.path.load(Relaxed) {
+            wpath::RING => {
+                let asked = conn.out().ra.ask.load(Relaxed);
+                if asked & (ask::RECALL | ask::CLOSED) != 0 || s.has(flag::PEER_GONE) || fault::flip(256) {
+                    let reason = if asked & ask::CLOSED != 0 || s.has(flag::PEER_GONE) {
+                        Reason::RecalledPeerClosed
+                    } else if asked & ask::RECALL != 0 {
+                        Reason::RecalledPeer
+                    } else {
+                        Reason::RecalledTest
+                    };
+                    switch::claim(s, conn, reason, &lock);
+                    lock.unlock();
+                    continue;
+                }
+                if total == 0 {
+                    lock.unlock();
+                    return Ok(0);
+                }
+                if !buf.plausible() {
+                    lock.unlock();
+                    return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
+                }
+                match put(s, conn, buf, done, total - done) {
+                    Put::Bytes(n) => {
+                        lock.unlock();
+                        after_publish(call, s, conn, n);
+                        done += n;
+                        if done == total {
+                            return Ok(done);
+                        }
+                        continue;
+                    }
+                    Put::Full(head) => {
+                        lock.unlock();
+                        Full::Ring(head)
+                    }
+                    Put::NoMemory => {
+                        switch::claim(s, conn, Reason::RecalledMemory, &lock);
+                        lock.unlock();
+                        s.keep_on_kernel(Reason::RecalledMemory);
+                        continue;
+                    }
+                    Put::Poisoned => {
+                        switch::poison(s, conn);
+                        lock.unlock();
+                        return Err(Errno::CONNRESET);
+                    }
+                }
+            }
+            wpath::FLUSH => {
+                switch::flush(s, conn, &lock);
+                let again = w.path.load(Relaxed) != wpath::FLUSH;
+                lock.unlock();
+                if again {
+                    continue;
+                }
+                Full::Carrier
+            }
+            _ => {
+                if done == 0
+                    && let Some(e) = take_error(s)
+                {
+                    lock.unlock();
+                    return Err(e);
+                }
+                // After a partial success the error belongs to the next call, and so does its SIGPIPE.
+                let quiet = if done > 0 { libc::MSG_NOSIGNAL } else { 0 };
+                let sent = rest(buf, done, |v| sock::send(fd, v, flags | libc::MSG_DONTWAIT | quiet));
+                if let Ok(n) = sent {
+                    w.kernel_bytes.fetch_add(n as u64, Relaxed);
+                }
+                lock.unlock();
+                match sent {
+                    Ok(n) => {
+                        call.thread.count(|b| &b.kernel_tx, n as u64);
+                        done += n;
+                        if done == total {
+                            return Ok(done);
+                        }
+                        Full::Carrier
+                    }
+                    Err(Errno::AGAIN) => Full::Carrier,
+                    Err(Errno::INTR) => continue,
+                    Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
+                }
+            }
+        };
+        if let Full::Ring(head) = full
+            && stays_full(s, conn, head)
+        {
+            switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+            continue;
+        }
+        if nonblocking {
+            return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let woken = match full {
+            Full::Ring(_) => wait::space(call, s, conn, deadline),
+            Full::Carrier => wait::carrier_writable(call, s, deadline),
+        };
+        match woken {
+            Woken::Look => {
+                if !s.is_warm() || !table::still(fd, s) {
+                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                }
+            }
+            Woken::Carrier(events) => {
+                if matches!(full, Full::Ring(_)) {
+                    let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
+                    switch::peer_ended(s, conn, reset, call);
+                    if !reset {
+                        // A half-closed peer still reads: the event stays, so wait without it.
+                        thread::yield_now();
+                    }
+                }
+            }
+            Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
+            Woken::Interrupted => {
+                if done > 0 {
+                    return Ok(done);
+                }
+                if !wait::restarts(timeout != 0) {
+                    return Err(Errno::INTR);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Full {
+    Ring(u64),
+    Carrier,
+}
+
+enum Put {
+    Bytes(usize),
+    Full(u64),
+    NoMemory,
+    Poisoned,
+}
+
+/// Copies what fits into the ring and publishes it. Holds the writer's lock.
+#[inline]
+fn put(s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len: usize) -> Put {
+    let w = &s.end().w;
+    let size = conn.tx.size();
+    let tail = w.tail.load(Relaxed);
+    let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
+    if free < len as u64 || free > size {
+        match conn.out().space(tail, size) {
+            Ok(now) => {
+                free = now;
+                w.head_cache.store(tail.wrapping_sub(size - free), Relaxed);
+            }
+            Err(_) => return Put::Poisoned,
+        }
+    }
+    if free == 0 {
+        return Put::Full(conn.out().h.head.load(Relaxed));
+    }
+    let n = free.min(len as u64) as usize;
+    let backed = w.backed.load(Relaxed);
+    if backed < size && back(s, conn, tail, n as u64, backed).is_err() {
+        return Put::NoMemory;
+    }
+    conn.tx.copy_in(tail, buf, skip, n);
+    fault::point("copied-in");
+    conn.out().publish(tail + n as u64);
+    fault::point("published");
+    w.tail.store(tail + n as u64, Relaxed);
+    w.ring_bytes.store(w.ring_bytes.load(Relaxed) + n as u64, Relaxed);
+    Put::Bytes(n)
+}
+
+/// Backs ring pages with memory in small steps before the tail first reaches them.
+#[cold]
+fn back(s: &Sock, conn: &Conn, tail: u64, n: u64, backed: u64) -> bypath_sys::Result<()> {
+    let size = conn.tx.size();
+    // Positions start at 0 with the connection, so below one ring the position is the offset.
+    let need = (tail + n).min(size);
+    if need <= backed {
+        return Ok(());
+    }
+    let step = if need <= 4096 { 4096 } else { 32 * 1024 };
+    let to = need.next_multiple_of(step).min(size);
+    conn.tx.back(backed, to)?;
+    s.end().w.backed.store(to, Relaxed);
+    Ok(())
+}
+
+/// After publish and unlock: look at who sleeps and what R asks (I4), count, and now and then at the carrier.
+#[inline]
+fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
+    let out = conn.out();
+    fault::point("unlocked");
+    switch::wake_readers(s, conn);
+    if out.ra.ask.load(Relaxed) & (ask::RECALL | ask::CLOSED) != 0 {
+        switch::recall_outgoing(s, conn, Reason::RecalledPeer, call);
+    }
+    s.sent_last.store(true, Relaxed);
+    call.thread.count(|b| &b.ring_tx, n as u64);
+    let cpu = thread::cpu();
+    if out.t.cpu.load(Relaxed) != cpu {
+        out.t.cpu.store(cpu, Relaxed);
+    }
+    conn.tx.prefetch_write(s.end().w.tail.load(Relaxed) + 512);
+    if wait::peer_check_due(s) {
+        let (gone, reset) = wait::peer_end(s);
+        if gone {
+            switch::peer_ended(s, conn, reset, call);
+        }
+    }
+}
+
+/// Whether a full ring counts as stuck: no progress for a while, or none to be expected.
+fn stays_full(s: &Sock, conn: &Conn, head: u64) -> bool {
+    let now = bypath_sys::clock::monotonic_ns();
+    if s.full_head.load(Relaxed) != head || s.full_since.load(Relaxed) == 0 {
+        s.full_head.store(head, Relaxed);
+        s.full_since.store(now, Relaxed);
+        // The other side's writer waits for space too: nobody will read first.
+        return words::any(&conn.inc().wa.wait);
+    }
+    // Where both ends are this process, one thread may hold them both.
+    let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
+    now - s.full_since.load(Relaxed) >= if own { wait::STALL_NS / 10 } else { wait::STALL_NS }
+}
+
+/// A writer waits for room (in poll or epoll): takes the ring back if it stays full.
+pub fn unstick(s: &'static Sock, conn: &'static Conn, call: &Call) {
+    let end = s.end();
+    if end.w.path.load(Relaxed) != wpath::RING || crate::ready::ring_writable(s, conn) {
+        return;
+    }
+    let head = conn.out().h.head.load(Relaxed);
+    if stays_full(s, conn, head) {
+        switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+    }
+}

@@ -1,0 +1,414 @@
+//! The switch: a direction goes to the ring (consent by R, begun by W) and back (claim and flush by W, asked for
+//! by R). See docs/switch-protocol.md, sections 2 and 6.
+
+use crate::config::LogLevel;
+use crate::peer::Conn;
+use crate::state;
+use crate::table::{Sock, flag};
+use crate::thread::Call;
+use crate::wlock::WriteLock;
+use crate::{epoll, fault, log, options};
+use bypath_shm::atomic::fence_after_rmw;
+use bypath_shm::direction::{Head, Path, Readable, ask, wait, writer_flag};
+use bypath_shm::family::{end_state, wpath};
+use bypath_shm::reason::Reason;
+use bypath_sys::{Errno, clock, sock, thread};
+use std::sync::atomic::{Ordering::*, fence};
+
+/// A direction that was taken back `n` times is not upgraded again before this many bytes times 4^n.
+const BACK_OFF_BYTES: u64 = 64 * 1024;
+
+/// Both ends have mapped the connection: from now on no hooked call sleeps inside recv or send on the carrier.
+/// Called under [`state::LIFE`].
+pub fn warm(s: &'static Sock, conn: &'static Conn) {
+    let end = s.end();
+    options::refresh(s);
+    end.w.tail.store(0, Relaxed);
+    end.w.head_cache.store(0, Relaxed);
+    end.w.backed.store(0, Relaxed);
+    end.r.tail_cache.store(0, Relaxed);
+    end.w.path.store(wpath::KERNEL, Relaxed);
+    end.ring_size.store(conn.tx.size() as u32, Relaxed);
+    end.state.store(end_state::WARM, Release);
+    s.conn.set(Some(conn));
+    // Who counts itself into a kernel call after this sees the connection; who did before is seen by `consent`.
+    fence(SeqCst);
+    epoll::became_warm(s);
+    log::line(LogLevel::Debug, format_args!("fd {}: both ends mapped", s.carrier()));
+    consent(s, conn);
+}
+
+/// R permits an upgrade of the incoming direction, if nothing speaks against it.
+#[inline]
+pub fn consent(s: &'static Sock, conn: &'static Conn) {
+    if conn.inc().ra.ask.load(Relaxed) == 0 {
+        consent_slow(s, conn);
+    }
+}
+
+#[cold]
+fn consent_slow(s: &'static Sock, conn: &'static Conn) {
+    let end = s.end();
+    let Some(state) = state::get() else { return };
+    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::FOREIGN_BYTES)
+        || state::hindrance().is_some()
+        || s.inherited.load(Relaxed)
+        || !s.is_sole_holder(state)
+        || conn.inc().path() != Path::Kernel
+        || conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0
+    {
+        return;
+    }
+    if end.r.in_kernel.load(SeqCst) != 0 {
+        end.rx_reason.store(Reason::InKernelCall as u16, Relaxed);
+        return;
+    }
+    if !epoll::can_overlay(s) {
+        end.rx_reason.store(Reason::ForeignEpoll as u16, Relaxed);
+        return;
+    }
+    conn.inc().consent();
+    fault::point("consented");
+}
+
+/// W starts using the ring if R consents and it is worth it. Holds the writer's lock.
+#[inline]
+pub fn maybe_begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
+    if conn.out().consented() {
+        begin(s, conn, lock);
+    }
+}
+
+#[cold]
+fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
+    let end = s.end();
+    let w = &end.w;
+    let Some(state) = state::get() else { return };
+    if s.has(flag::FOR_GOOD | flag::PEER_GONE)
+        || state::hindrance().is_some()
+        || s.inherited.load(Relaxed)
+        || !s.is_sole_holder(state)
+        || w.in_kernel.load(SeqCst) != 0
+        || w.path.load(Relaxed) != wpath::KERNEL
+        || end.pending_error.load(Relaxed) != 0
+        || w.kernel_bytes.load(Relaxed) < w.not_before.load(Relaxed)
+    {
+        return;
+    }
+    let Ok(counts) = sock::tcp_counts(s.carrier()) else { return };
+    const ESTABLISHED: u8 = 1;
+    if counts.state != ESTABLISHED {
+        return;
+    }
+    // Ring bytes that were re-sent through the carrier count there too: compare with what the carrier was given.
+    if !s.has(flag::UNCOUNTED) && counts.written != carrier_bytes(s) {
+        s.keep_on_kernel(Reason::UnhookedWriter);
+        return;
+    }
+    if conn.tx.back(0, w.backed.load(Relaxed).max(4096).min(conn.tx.size())).is_err() {
+        return;
+    }
+    let tail = w.tail.load(Relaxed);
+    if !conn.out().begin_ring(tail, counts.written) {
+        return;
+    }
+    fault::point("ring-begun");
+    w.head_cache.store(tail, Relaxed);
+    w.path.store(wpath::RING, Release);
+    end.reason.store(Reason::Ring as u16, Relaxed);
+    if !s.has(flag::WAS_UPGRADED) {
+        s.set(flag::WAS_UPGRADED);
+        if let Some(stats) = state.stats.get() {
+            stats.upgraded.fetch_add(1, Relaxed);
+        }
+    }
+    log::line(
+        LogLevel::Info,
+        format_args!("fd {}: outgoing bytes go through shared memory after {}", s.carrier(), counts.written),
+    );
+    fence(SeqCst);
+    wake_readers(s, conn);
+    epoll::path_changed(s);
+}
+
+/// Bytes that hooked calls gave to the carrier, recalled ring bytes included.
+fn carrier_bytes(s: &Sock) -> u64 {
+    s.end().w.kernel_bytes.load(Relaxed)
+}
+
+/// Wakes sleeping readers of the outgoing direction. A sleeper whose bell is unknown is woken by the carrier: the
+/// direction is taken back.
+#[inline]
+pub fn wake_readers(s: &'static Sock, conn: &'static Conn) {
+    let places = &conn.out().ra.wait;
+    if wait::any(places) {
+        wake_readers_slow(s, conn);
+    }
+}
+
+#[cold]
+fn wake_readers_slow(s: &'static Sock, conn: &'static Conn) {
+    let mut unknown = false;
+    wait::wake(&conn.out().ra.wait, |bell| unknown |= !conn.ring(bell));
+    if unknown
+        && s.end().w.path.load(Relaxed) == wpath::RING
+        && let Some(call) = Call::enter()
+    {
+        recall_outgoing(s, conn, Reason::RecalledNoBell, &call);
+    }
+}
+
+/// Wakes sleeping writers of the incoming direction once a quarter of the ring is free.
+#[inline]
+pub fn wake_writers(conn: &'static Conn) {
+    if wait::any(&conn.inc().wa.wait) {
+        wait::wake(&conn.inc().wa.wait, |bell| {
+            conn.ring(bell);
+        });
+    }
+}
+
+/// W takes its direction back: freezes R's position and re-sends what was not consumed. Waits for the writer's
+/// lock.
+pub fn recall_outgoing(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &Call) {
+    if s.end().w.path.load(Acquire) == wpath::KERNEL {
+        return;
+    }
+    let Some(lock) = WriteLock::take(s, call) else { return };
+    claim(s, conn, reason, &lock);
+    lock.unlock();
+}
+
+/// As [`recall_outgoing`], under the writer's lock.
+pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &WriteLock) {
+    let end = s.end();
+    if end.w.path.load(Acquire) == wpath::RING {
+        match conn.out().claim() {
+            Ok(position) => {
+                fault::point("claimed");
+                end.w.flush.store(position, Relaxed);
+                end.w.path.store(wpath::FLUSH, Release);
+            }
+            Err(_) => {
+                poison(s, conn);
+                return;
+            }
+        }
+        let claims = end.w.claims.fetch_add(1, Relaxed);
+        let sent = end.w.kernel_bytes.load(Relaxed);
+        let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << (2 * claims.min(8)) };
+        end.w.not_before.store(sent + pause, Relaxed);
+        end.reason.store(reason as u16, Relaxed);
+        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+            stats.recalled[reason as usize % stats.recalled.len()].fetch_add(1, Relaxed);
+        }
+        log::line(
+            LogLevel::Info,
+            format_args!("fd {}: outgoing bytes go through the kernel: {}", s.carrier(), reason.code()),
+        );
+    }
+    flush(s, conn, lock);
+}
+
+/// Continues a flush: re-sends ring bytes through the carrier, without waiting. Holds the writer's lock.
+pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
+    let end = s.end();
+    let w = &end.w;
+    if w.path.load(Acquire) != wpath::FLUSH {
+        return;
+    }
+    let tail = w.tail.load(Relaxed);
+    let mut at = w.flush.load(Relaxed);
+    while at != tail {
+        let left = tail.wrapping_sub(at);
+        if left > conn.tx.size() {
+            poison(s, conn);
+            return;
+        }
+        let sent = conn.tx.with_pieces(at, left as usize, |v| {
+            sock::send(s.carrier(), v, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+        });
+        match sent {
+            Ok(n) => {
+                at += n as u64;
+                w.flush.store(at, Relaxed);
+                w.kernel_bytes.fetch_add(n as u64, Relaxed);
+                w.not_before.fetch_add(n as u64, Relaxed);
+                fault::point("mid-flush");
+            }
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => return,
+            Err(e) => {
+                // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
+                // error was the program's to see.
+                if e != Errno::PIPE {
+                    end.pending_error.store(e.raw_os_error(), Relaxed);
+                }
+                break;
+            }
+        }
+    }
+    w.path.store(wpath::KERNEL, Release);
+    epoll::path_changed(s);
+}
+
+/// R asks for the kernel path on the incoming direction and sees to it that W notices.
+pub fn ask_recall(s: &'static Sock, conn: &'static Conn, bits: u32, reason: Reason) {
+    let inc = conn.inc();
+    inc.ask_recall(bits);
+    if inc.path() != Path::Kernel {
+        s.end().rx_reason.store(reason as u16, Relaxed);
+        conn.demand_attention();
+    }
+}
+
+/// Both directions back to the kernel, as far as this end can: the outgoing one now, the incoming one by asking,
+/// with a bounded wait for the other end's flush. `forever` forbids upgrades for good.
+pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
+    if forever {
+        s.set(flag::FOR_GOOD);
+        if !s.is_warm() {
+            s.end().reason.store(reason as u16, Relaxed);
+        }
+    }
+    let Some(conn) = s.conn.get() else { return };
+    let Some(call) = Call::enter() else { return };
+    recall_outgoing(s, conn, reason, &call);
+    recall_incoming(s, conn, reason);
+    if !forever {
+        conn.inc().withdraw_recall();
+    }
+}
+
+/// Asks for the incoming direction and waits up to 50 ms for the claim; W still maps the ring and will flush at
+/// its next call if it is late.
+pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
+    conn.inc().withdraw_consent();
+    if conn.inc().path() == Path::Kernel {
+        return;
+    }
+    ask_recall(s, conn, ask::RECALL, reason);
+    let until = clock::monotonic_ns() + 50_000_000;
+    // The peer may be this very thread's process: serve our own inbox meanwhile.
+    while conn.inc().path() != Path::Kernel && clock::monotonic_ns() < until {
+        attend();
+        if bypath_sys::poll::now(s.carrier(), libc::POLLHUP | libc::POLLERR) & (libc::POLLHUP | libc::POLLERR)
+            != 0
+        {
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Serves what peers demand of this process: looks at every marked end. One load when there is nothing.
+#[inline]
+pub fn attend() {
+    if let Some(inbox) = state::get().and_then(|s| s.inbox_if_any())
+        && inbox.is_marked()
+    {
+        attend_marked(inbox);
+    }
+}
+
+#[cold]
+fn attend_marked(inbox: &'static bypath_shm::inbox::Inbox) {
+    inbox.drain(|number| {
+        let Some(s) = crate::table::by_number(number) else { return };
+        let Some(conn) = s.conn.get() else { return };
+        let asked = conn.out().ra.ask.load(Acquire);
+        if asked & (ask::RECALL | ask::CLOSED) != 0
+            && s.end().w.path.load(Relaxed) != wpath::KERNEL
+            && let Some(call) = Call::enter()
+        {
+            let reason =
+                if asked & ask::CLOSED != 0 { Reason::RecalledPeerClosed } else { Reason::RecalledPeer };
+            recall_outgoing(s, conn, reason, &call);
+        }
+        epoll::news(s);
+    });
+}
+
+/// The carrier reported the other end's FIN or an error: outgoing bytes go the kernel's way, so that it answers
+/// as TCP does. A FIN that was announced (shutdown of the peer's sending side only) changes nothing.
+pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Call) {
+    if !reset && conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT != 0 {
+        return;
+    }
+    s.set(flag::PEER_GONE);
+    recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
+}
+
+/// The peer wrote nonsense: this connection ends as a reset would end it, and nothing else suffers.
+pub fn poison(s: &'static Sock, conn: &'static Conn) {
+    let end = s.end();
+    end.w.path.store(wpath::KERNEL, Release);
+    s.keep_on_kernel(Reason::PeerMemoryInvalid);
+    end.rx_reason.store(Reason::PeerMemoryInvalid as u16, Relaxed);
+    end.pending_error.store(libc::ECONNRESET, Relaxed);
+    conn.inc().h.head.store(poisoned_head(), Release);
+    // Linger 0 makes the kernel reset the connection when it is closed or shut down.
+    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+    shutdown_both(s.carrier());
+    if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+        stats.recalled[Reason::PeerMemoryInvalid as usize].fetch_add(1, Relaxed);
+    }
+    log::line(
+        LogLevel::Error,
+        format_args!("fd {}: the other end wrote nonsense into shared memory; connection reset", s.carrier()),
+    );
+}
+
+/// A head word on the kernel path: our own reads go to the carrier from now on.
+fn poisoned_head() -> u64 {
+    Head::new(0, Path::Kernel).raw()
+}
+
+fn shutdown_both(fd: i32) {
+    bypath_sys::sock::shutdown(fd, libc::SHUT_RDWR);
+}
+
+/// D to R if the carrier is drained: the kernel's count of received bytes says so. True if the path is R now.
+pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head, eof: bool) -> bool {
+    if !eof {
+        let expected = conn.inc().wa.switch_k.load(Relaxed);
+        let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
+        // A FIN that is in counts one.
+        if counts.received != expected && counts.received != expected + 1 {
+            return false;
+        }
+        if sock::inq(s.carrier()) != Ok(0) {
+            return false;
+        }
+    }
+    if conn.inc().drained(head) {
+        fault::point("drained");
+        let end = s.end();
+        end.rx_reason.store(Reason::Ring as u16, Relaxed);
+        if !s.has(flag::WAS_UPGRADED) {
+            s.set(flag::WAS_UPGRADED);
+            if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+                stats.upgraded.fetch_add(1, Relaxed);
+            }
+        }
+    }
+    true
+}
+
+/// Ring bytes waiting to be read.
+pub fn unread(conn: &Conn) -> u64 {
+    match conn.inc().readable(conn.rx.size()) {
+        Ok(Readable::Ring { available, .. }) => available,
+        Ok(Readable::Drain(head)) => {
+            conn.inc().t.tail.load(Acquire).wrapping_sub(head.position()).min(conn.rx.size())
+        }
+        _ => 0,
+    }
+}
+
+/// A full fence that orders our last locked instruction before the looks that follow.
+#[inline]
+pub fn look_fence() {
+    fence_after_rmw();
+}

@@ -1,0 +1,365 @@
+//! From descriptor to followed socket: two loads and a compare. And the private part of a socket's record.
+
+use crate::peer::Conn;
+use crate::state::{self, State};
+use bypath_shm::family::{ENDS, End, end_state};
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{Slab, StaticCell};
+use bypath_sys::{fd, sock, thread};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// Descriptor numbers that can be followed: 0..2^20.
+static FDS: Slab<AtomicU32, 1024, 1024> = Slab::new();
+/// Private parts, by end number.
+static SOCKS: Slab<Sock, 512, 128> = Slab::new();
+/// Entry bit: the number is an epoll set.
+const EPOLL: u32 = 1 << 31;
+/// First free end number of this process's free list plus one (linked through [`Sock::next_free`]).
+static FREE: AtomicU32 = AtomicU32::new(0);
+
+/// Bits of [`End::flags`].
+pub mod flag {
+    /// Never upgrade; the reason stands in `End::reason`.
+    pub const FOR_GOOD: u32 = 1;
+    /// O_NONBLOCK is set.
+    pub const NONBLOCK: u32 = 2;
+    /// At least one direction was on a ring once.
+    pub const WAS_UPGRADED: u32 = 4;
+    /// Data calls were seen.
+    pub const USED: u32 = 8;
+    /// Bytes were moved by calls whose count is not known (sendfile, splice).
+    pub const UNCOUNTED: u32 = 16;
+    /// The carrier reported FIN or an error from the other end.
+    pub const PEER_GONE: u32 = 32;
+    /// Carrier bytes appeared while the incoming direction was on the ring.
+    pub const FOREIGN_BYTES: u32 = 64;
+}
+
+/// The part of a followed socket that is private to a process (copied at fork).
+#[derive(Debug, Default)]
+pub struct Sock {
+    /// Its end number.
+    pub number: AtomicU32,
+    /// Descriptors of this process that refer to it.
+    pub descriptors: AtomicU32,
+    /// One of these descriptors, for system calls on the carrier.
+    pub fd: AtomicI32,
+    /// The mapped connection while warm.
+    pub conn: StaticCell<Conn>,
+    /// Whether the mapping was inherited through fork: its bells and epoll sets are the parent's.
+    pub inherited: AtomicBool,
+    /// Rendezvous: listener and dialled socket, -1 = none; see `rendezvous`.
+    pub listener: AtomicI32,
+    /// See `listener`.
+    pub dialled: AtomicI32,
+    /// A rendezvous is under way: data calls look at it now and then.
+    pub meeting: AtomicBool,
+    /// Calls until the next look or attempt.
+    pub patience: AtomicU32,
+    /// Attempts so far.
+    pub attempts: AtomicU32,
+    /// Byte and call counts at which the next attempt is due.
+    pub due_calls: AtomicU64,
+    /// See `due_calls`.
+    pub due_bytes: AtomicU64,
+    /// When the listener is given up (ns of CLOCK_MONOTONIC).
+    pub meeting_ends: AtomicU64,
+    /// Registrations in epoll sets: first registration number plus one.
+    pub registrations: AtomicU32,
+    /// When the carrier was last looked at (ticks).
+    pub looked: AtomicU64,
+    /// When a full ring without progress was first seen (ticks, 0 = not), and the head then.
+    pub full_since: AtomicU64,
+    /// See `full_since`.
+    pub full_head: AtomicU64,
+    /// The last thing this end did was to send: it waits for an answer (latency mode).
+    pub sent_last: AtomicBool,
+    /// How spinning on this connection went.
+    pub spins: crate::wait::SpinHistory,
+    /// Empty reads in a row: the carrier is looked at now and then.
+    pub empty_reads: AtomicU32,
+    /// Free list.
+    pub next_free: AtomicU32,
+}
+
+/// A descriptor's meaning.
+#[derive(Clone, Copy, Debug)]
+pub enum Entry {
+    /// A followed socket.
+    Sock(&'static Sock),
+    /// An epoll set, by number.
+    Epoll(u32),
+}
+
+impl Sock {
+    /// The shared record.
+    #[inline]
+    pub fn end(&self) -> &'static End {
+        let family = state::get().expect("a Sock exists only once the state does").family;
+        &family.ends[self.number.load(Relaxed) as usize % ENDS]
+    }
+
+    /// The carrier.
+    #[inline]
+    pub fn carrier(&self) -> i32 {
+        self.fd.load(Relaxed)
+    }
+
+    /// Whether [`flag`] `bit` is set.
+    #[inline]
+    pub fn has(&self, bit: u32) -> bool {
+        self.end().flags.load(Relaxed) & bit != 0
+    }
+
+    /// Sets [`flag`] bits.
+    pub fn set(&self, bits: u32) {
+        self.end().flags.fetch_or(bits, AcqRel);
+    }
+
+    /// Clears [`flag`] bits.
+    pub fn clear(&self, bits: u32) {
+        self.end().flags.fetch_and(!bits, AcqRel);
+    }
+
+    /// Never upgrade this socket, for `reason`.
+    pub fn keep_on_kernel(&self, reason: Reason) {
+        self.set(flag::FOR_GOOD);
+        self.end().reason.store(reason as u16, Relaxed);
+    }
+
+    /// Whether the connection is mapped.
+    #[inline]
+    pub fn is_warm(&self) -> bool {
+        self.conn.get().is_some()
+    }
+
+    /// Whether this process alone holds the socket, as far as is known.
+    pub fn is_sole_holder(&self, state: &State) -> bool {
+        self.end().holders.load(Acquire) == state.bit()
+    }
+}
+
+/// The followed socket behind `fd`: the question of every data call.
+#[inline]
+pub fn sock(fd: i32) -> Option<&'static Sock> {
+    match FDS.get(fd as u32 as usize)?.load(Acquire) {
+        0 => None,
+        e if e & EPOLL != 0 => None,
+        e => SOCKS.get(e as usize - 1),
+    }
+}
+
+/// The meaning of `fd`, if followed.
+#[inline]
+pub fn entry(fd: i32) -> Option<Entry> {
+    match FDS.get(fd as u32 as usize)?.load(Acquire) {
+        0 => None,
+        e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
+        e => SOCKS.get(e as usize - 1).map(Entry::Sock),
+    }
+}
+
+/// Whether `fd` still means `sock`.
+#[inline]
+pub fn still(fd: i32, s: &'static Sock) -> bool {
+    sock(fd).is_some_and(|now| std::ptr::eq(now, s))
+}
+
+/// The private part of an end number.
+pub fn by_number(number: u32) -> Option<&'static Sock> {
+    SOCKS.get(number as usize)
+}
+
+/// Follows a socket that was just created or accepted as `fd`. Called under [`state::LIFE`].
+pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
+    let state = state::start()?;
+    let place = FDS.ensure(fd as u32 as usize)?;
+    let sock = take_number(state)?;
+    let end = sock.end();
+    sock.descriptors.store(1, Relaxed);
+    sock.fd.store(fd, Relaxed);
+    sock.conn.set(None);
+    sock.inherited.store(false, Relaxed);
+    sock.listener.store(-1, Relaxed);
+    sock.dialled.store(-1, Relaxed);
+    for flag in [&sock.meeting, &sock.sent_last] {
+        flag.store(false, Relaxed);
+    }
+    for word in [&sock.patience, &sock.attempts, &sock.registrations, &sock.empty_reads] {
+        word.store(0, Relaxed);
+    }
+    for word in [
+        &sock.due_calls,
+        &sock.due_bytes,
+        &sock.meeting_ends,
+        &sock.looked,
+        &sock.full_since,
+        &sock.full_head,
+    ] {
+        word.store(0, Relaxed);
+    }
+    end.generation.fetch_add(1, Relaxed);
+    end.fd.store(fd, Relaxed);
+    end.reason.store(Reason::None as u16, Relaxed);
+    end.rx_reason.store(Reason::None as u16, Relaxed);
+    end.cookie.store(0, Relaxed);
+    end.peer_cookie.store(0, Relaxed);
+    end.local.set(0, 0, [0; 16]);
+    end.remote.set(0, 0, [0; 16]);
+    end.ring_size.store(0, Relaxed);
+    end.pending_error.store(0, Relaxed);
+    end.flags.store(if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
+    end.rcvlowat.store(1, Relaxed);
+    end.rcvtimeo.store(0, Relaxed);
+    end.sndtimeo.store(0, Relaxed);
+    let w = &end.w;
+    for word in [
+        &w.lock,
+        &w.tail,
+        &w.head_cache,
+        &w.flush,
+        &w.backed,
+        &w.ring_bytes,
+        &w.kernel_bytes,
+        &w.not_before,
+        &end.r.tail_cache,
+        &end.r.ring_bytes,
+        &end.r.kernel_bytes,
+    ] {
+        word.store(0, Relaxed);
+    }
+    for word in [&w.path, &w.claims, &w.in_kernel, &end.r.in_kernel, &end.r.calls] {
+        word.store(0, Relaxed);
+    }
+    end.holders.store(state.bit(), Relaxed);
+    end.state.store(end_state::COLD, Release);
+    if fd <= 2 {
+        sock.keep_on_kernel(Reason::StandardDescriptor);
+    }
+    place.store(sock.number.load(Relaxed) + 1, Release);
+    Some(sock)
+}
+
+fn take_number(state: &State) -> Option<&'static Sock> {
+    let free = FREE.load(Relaxed);
+    if free != 0 {
+        let sock = SOCKS.get(free as usize - 1)?;
+        FREE.store(sock.next_free.load(Relaxed), Relaxed);
+        return Some(sock);
+    }
+    let used = &state.family.header.ends_used;
+    let number = used.fetch_add(1, AcqRel);
+    if number as usize >= ENDS {
+        used.store(ENDS as u32, Relaxed);
+        return None;
+    }
+    let sock = SOCKS.ensure(number as usize)?;
+    sock.number.store(number, Relaxed);
+    Some(sock)
+}
+
+/// Forgets a socket that nobody in this process refers to. Called under [`state::LIFE`]; `last` = no other
+/// process of the family holds it, so its number can be used again.
+pub fn forget(sock: &'static Sock, last: bool) {
+    sock.conn.set(None);
+    if last {
+        sock.end().state.store(end_state::FREE, Release);
+        sock.next_free.store(FREE.load(Relaxed), Relaxed);
+        FREE.store(sock.number.load(Relaxed) + 1, Relaxed);
+    }
+}
+
+/// Points `fd` at `sock` as one more descriptor.
+pub fn alias(fd: i32, sock: &'static Sock) {
+    if let Some(place) = FDS.ensure(fd as u32 as usize) {
+        sock.descriptors.fetch_add(1, AcqRel);
+        place.store(sock.number.load(Relaxed) + 1, Release);
+    }
+}
+
+/// Marks `fd` as epoll set `number`.
+pub fn set_epoll(fd: i32, number: u32) {
+    if let Some(place) = FDS.ensure(fd as u32 as usize) {
+        place.store(number | EPOLL, Release);
+    }
+}
+
+/// Empties the entry of `fd`; returns what it was.
+pub fn remove(fd: i32) -> Option<Entry> {
+    let was = entry(fd)?;
+    FDS.get(fd as u32 as usize)?.store(0, Release);
+    Some(was)
+}
+
+/// After `fd` was closed while other descriptors remain: the carrier needs a number that is still open.
+pub fn repoint(sock: &'static Sock, closed: i32) {
+    if sock.fd.load(Relaxed) != closed {
+        return;
+    }
+    let mut other = -1;
+    each(|fd, e| {
+        if let Entry::Sock(s) = e
+            && std::ptr::eq(s, sock)
+            && fd != closed
+        {
+            other = fd;
+        }
+    });
+    sock.fd.store(other, Release);
+}
+
+/// Every followed descriptor.
+pub fn each(mut f: impl FnMut(i32, Entry)) {
+    for chunk in 0..1024usize {
+        if FDS.get(chunk * 1024).is_none() {
+            continue;
+        }
+        for fd in chunk * 1024..(chunk + 1) * 1024 {
+            if let Some(e) = entry(fd as i32) {
+                f(fd as i32, e);
+            }
+        }
+    }
+}
+
+/// Every followed socket of this process, once.
+pub fn each_sock(mut f: impl FnMut(&'static Sock)) {
+    each(|fd, e| {
+        if let Entry::Sock(s) = e
+            && s.fd.load(Relaxed) == fd
+        {
+            f(s);
+        }
+    });
+}
+
+/// Whether `number` is a rendezvous socket of ours.
+pub fn owns(number: i32) -> bool {
+    let mut found = false;
+    each_sock(|s| found |= s.listener.load(Relaxed) == number || s.dialled.load(Relaxed) == number);
+    found
+}
+
+/// Reads cookie and addresses into the shared record; false if the socket is not a connected one.
+pub fn identify(s: &'static Sock) -> bool {
+    let end = s.end();
+    let fd = s.carrier();
+    let Ok(cookie) = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) else { return false };
+    let (Ok(local), Ok(remote)) = (sock::local_address(fd), sock::remote_address(fd)) else { return false };
+    end.cookie.store(cookie, Relaxed);
+    end.local.set(local.family, local.port, local.bytes);
+    end.remote.set(remote.family, remote.port, remote.bytes);
+    true
+}
+
+/// The thread id used as lock owner.
+pub fn tid() -> u32 {
+    crate::thread::mine().map_or_else(thread::tid, |r| r.tid.load(Relaxed))
+}
+
+/// Reads O_NONBLOCK from the kernel.
+pub fn refresh_nonblocking(s: &Sock) {
+    if let Ok(flags) = fd::status_flags(s.carrier()) {
+        if flags & libc::O_NONBLOCK != 0 { s.set(flag::NONBLOCK) } else { s.clear(flag::NONBLOCK) }
+    }
+}

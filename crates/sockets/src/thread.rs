@@ -1,0 +1,260 @@
+//! What a thread of this process has: a bell to be woken by, a marker of being inside a call, a counter block.
+//!
+//! The marker makes memory reuse safe without a lock or an atomic read-modify-write on the data path: a thread
+//! counts its nesting with plain stores; who wants to reuse something issues a membarrier and looks at every
+//! thread (see [`quiesce`]). Threads that sleep in the kernel hold nothing ([`Call::parked`]).
+
+use crate::state;
+use bypath_shm::region::Slab;
+use bypath_shm::stats::{BLOCKS, ByteBlock};
+use bypath_sys::{eventfd, fd, process, thread as sys};
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
+
+/// Threads followed at a time; others use the kernel path.
+const THREADS: usize = 4096;
+static RECORDS: Slab<Record, { THREADS / 64 }, 64> = Slab::new();
+/// Upper bound of the records ever used.
+static USED: AtomicU32 = AtomicU32::new(0);
+
+thread_local! {
+    static MINE: Cell<Option<&'static Record>> = const { Cell::new(None) };
+}
+
+/// One thread.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Record {
+    in_use: AtomicBool,
+    number: AtomicU32,
+    /// Thread id.
+    pub tid: AtomicU32,
+    depth: AtomicU32,
+    epoch: AtomicU64,
+    /// Number of this thread's bell, 0 = none yet.
+    pub bell: AtomicU32,
+    /// Its eventfd.
+    pub bell_fd: AtomicI32,
+    /// The bell may have been rung since it was last silenced.
+    pub rung: AtomicBool,
+    /// Last ticket.
+    ticket: AtomicU32,
+    /// Stack address of the frame that holds a writer's lock, 0 = none.
+    pub lock_frame: AtomicUsize,
+    /// Current bound of one spin, in ticks; adapted.
+    pub spin_bound: AtomicU64,
+    /// Involuntary context switches when last looked at.
+    pub switches: AtomicU64,
+    /// Spins until the switches are looked at again.
+    pub spins_left: AtomicU32,
+    /// Pauses between two polls in stream mode.
+    pub pace: AtomicU32,
+}
+
+extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
+    // The value is the record's number plus one.
+    let number = (value as usize).wrapping_sub(1) as u32;
+    if let Some(r) = record(number) {
+        r.depth.store(0, Relaxed);
+        r.in_use.store(false, Release);
+    }
+    MINE.set(None);
+}
+
+/// Once per process image.
+pub fn init() {
+    sys::on_exit(thread_ends);
+}
+
+fn record(number: u32) -> Option<&'static Record> {
+    RECORDS.get(number as usize)
+}
+
+/// The calling thread's record, created at its first call; `None` when there are too many threads.
+#[inline]
+pub fn mine() -> Option<&'static Record> {
+    match MINE.get() {
+        Some(r) => Some(r),
+        None => enter(),
+    }
+}
+
+#[cold]
+fn enter() -> Option<&'static Record> {
+    let tid = sys::tid();
+    for number in 0..THREADS as u32 {
+        let r = RECORDS.ensure(number as usize)?;
+        if !r.in_use.swap(true, AcqRel) {
+            r.number.store(number, Relaxed);
+            r.tid.store(tid, Relaxed);
+            r.depth.store(0, Relaxed);
+            r.lock_frame.store(0, Relaxed);
+            r.spin_bound.store(0, Relaxed);
+            r.spins_left.store(0, Relaxed);
+            r.pace.store(2, Relaxed);
+            USED.fetch_max(number + 1, AcqRel);
+            MINE.set(Some(r));
+            sys::set_exit_value(number as usize + 1);
+            return Some(r);
+        }
+    }
+    None
+}
+
+/// Being inside a call on followed sockets.
+#[derive(Debug)]
+pub struct Call {
+    /// The calling thread.
+    pub thread: &'static Record,
+}
+
+impl Call {
+    /// Enters a call. Plain stores only: signal handlers nest and leave as they came.
+    #[inline]
+    pub fn enter() -> Option<Call> {
+        let thread = mine()?;
+        thread.depth.store(thread.depth.load(Relaxed) + 1, Relaxed);
+        std::sync::atomic::compiler_fence(SeqCst);
+        Some(Call { thread })
+    }
+
+    /// Runs `f` (a sleep in the kernel) as if outside: whatever was looked up must be looked up again after it.
+    pub fn parked<R>(&self, f: impl FnOnce() -> R) -> R {
+        let depth = self.thread.depth.load(Relaxed);
+        self.thread.epoch.store(self.thread.epoch.load(Relaxed) + 1, Relaxed);
+        self.thread.depth.store(0, Release);
+        let r = f();
+        self.thread.depth.store(depth, Relaxed);
+        std::sync::atomic::fence(SeqCst);
+        r
+    }
+}
+
+impl Drop for Call {
+    #[inline]
+    fn drop(&mut self) {
+        let depth = self.thread.depth.load(Relaxed);
+        if depth <= 1 {
+            self.thread.epoch.store(self.thread.epoch.load(Relaxed) + 1, Relaxed);
+        }
+        std::sync::atomic::compiler_fence(SeqCst);
+        self.thread.depth.store(depth.saturating_sub(1), Release);
+    }
+}
+
+/// Waits (bounded) until every other thread that was inside a call has left it or sleeps. False = not so; what
+/// was to be reused must be kept for later.
+pub fn quiesce() -> bool {
+    if process::membarrier().is_err() {
+        return false;
+    }
+    let me = MINE.get().map(|r| r.number.load(Relaxed));
+    for number in 0..USED.load(Acquire) {
+        if Some(number) == me {
+            continue;
+        }
+        let Some(r) = record(number) else { continue };
+        if !r.in_use.load(Acquire) || r.depth.load(Acquire) == 0 {
+            continue;
+        }
+        let epoch = r.epoch.load(Acquire);
+        let mut tries = 0;
+        while r.depth.load(Acquire) != 0 && r.epoch.load(Acquire) == epoch {
+            tries += 1;
+            if tries > 200 {
+                return false;
+            }
+            sys::yield_now();
+        }
+    }
+    true
+}
+
+impl Record {
+    /// A new ticket for a sleep, never 0.
+    pub fn next_ticket(&self) -> u32 {
+        // Records are numbered: no two threads of a family use the same bell, so tickets are per bell.
+        self.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    }
+
+    /// This thread's bell (number and descriptor), created at its first sleep.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn ensure_bell(&self) -> bypath_sys::Result<(u32, i32)> {
+        let bell = self.bell.load(Relaxed);
+        if bell != 0 {
+            return Ok((bell, self.bell_fd.load(Relaxed)));
+        }
+        let (bell, fd) = new_bell()?;
+        self.bell_fd.store(fd, Relaxed);
+        self.bell.store(bell, Release);
+        Ok((bell, fd))
+    }
+
+    /// The counter block of this thread.
+    #[inline]
+    pub fn bytes(&self) -> Option<&'static ByteBlock> {
+        let stats = state::get()?.stats.get()?;
+        Some(&stats.bytes[(self.number.load(Relaxed) as usize).min(BLOCKS - 1)])
+    }
+
+    /// Adds to one counter of the block: a plain add where the block is this thread's own.
+    #[inline]
+    pub fn count(&self, which: impl Fn(&ByteBlock) -> &AtomicU64, n: u64) {
+        if let Some(block) = self.bytes() {
+            let counter = which(block);
+            if (self.number.load(Relaxed) as usize) < BLOCKS - 1 {
+                counter.store(counter.load(Relaxed) + n, Relaxed);
+            } else {
+                counter.fetch_add(n, Relaxed);
+            }
+        }
+    }
+}
+
+/// Creates a bell: its family-wide number and its eventfd.
+///
+/// # Errors
+/// EMFILE, or ENOSPC when the family has used up its bell numbers.
+pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
+    let state = state::get().ok_or(bypath_sys::Errno::INVAL)?;
+    let number = state.family.header.next_bell.fetch_add(1, AcqRel);
+    if number as usize >= bypath_shm::inbox::BELLS {
+        return Err(bypath_sys::Errno::NOSPC);
+    }
+    Ok((number, eventfd::create(state::floor())?))
+}
+
+/// In a forked child: only the calling thread exists, and bells are the parent's.
+pub fn enter_child() {
+    let me = MINE.get();
+    for number in 0..USED.load(Acquire) {
+        let Some(r) = record(number) else { continue };
+        if r.bell.swap(0, Relaxed) != 0 {
+            fd::close(r.bell_fd.load(Relaxed));
+        }
+        r.lock_frame.store(0, Relaxed);
+        if me.is_some_and(|m| std::ptr::eq(m, r)) {
+            r.tid.store(sys::tid(), Relaxed);
+        } else {
+            r.in_use.store(false, Relaxed);
+        }
+    }
+}
+
+/// Whether `number` is a bell of some thread.
+pub fn owns(number: i32) -> bool {
+    (0..USED.load(Acquire))
+        .filter_map(record)
+        .any(|r| r.bell.load(Relaxed) != 0 && r.bell_fd.load(Relaxed) == number)
+}
+
+/// Every bell descriptor of threads.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    for r in (0..USED.load(Acquire)).filter_map(record) {
+        if r.bell.load(Relaxed) != 0 {
+            f(r.bell_fd.load(Relaxed));
+        }
+    }
+}

@@ -1,0 +1,347 @@
+//! Waiting on one connection: spin a little where that has paid off, then sleep on the carrier and a bell.
+//!
+//! Sleep (I4): enter a wait word, fence, look again, sleep. Whoever publishes fences and looks at the wait words.
+
+use crate::peer::Conn;
+use crate::state;
+use crate::switch;
+use crate::table::Sock;
+use crate::thread::Call;
+use bypath_shm::direction::{Readable, wait};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{Errno, clock, eventfd, thread};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// A full ring without progress, and bytes that nobody seems to read, are taken back after this long.
+pub const STALL_NS: u64 = 20_000_000;
+/// The same where the reader has shown that it reads rings.
+pub const QUIET_NS: u64 = 500_000_000;
+/// Siblings in other processes may die between publish and ring: nobody sleeps longer than this then.
+const FAMILY_PERIOD_NS: u64 = 100_000_000;
+
+/// Why a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Woken {
+    /// Something may have changed in the ring.
+    Look,
+    /// The carrier has events.
+    Carrier(i16),
+    /// The bound given by the caller passed.
+    TimedOut,
+    /// A signal handler ran.
+    Interrupted,
+}
+
+/// When a wait ends: an absolute time of CLOCK_MONOTONIC, or never.
+#[derive(Clone, Copy, Debug)]
+pub struct Deadline(Option<u64>);
+
+impl Deadline {
+    /// `ns` from now, 0 = never.
+    pub fn after(ns: u64) -> Deadline {
+        Deadline((ns != 0).then(|| clock::monotonic_ns().saturating_add(ns)))
+    }
+
+    /// Time left; `None` = no bound, `Some(0)` = passed.
+    pub fn left(self) -> Option<u64> {
+        self.0.map(|at| at.saturating_sub(clock::monotonic_ns()))
+    }
+}
+
+/// Success history of spinning: after failures spins are left out, twice as many each time.
+#[derive(Debug, Default)]
+pub struct SpinHistory {
+    skip: AtomicU64,
+    failures: AtomicU64,
+}
+
+impl SpinHistory {
+    /// No history.
+    pub const fn new() -> SpinHistory {
+        SpinHistory { skip: AtomicU64::new(0), failures: AtomicU64::new(0) }
+    }
+
+    /// Whether to spin now.
+    #[inline]
+    pub fn should(&self) -> bool {
+        let skip = self.skip.load(Relaxed);
+        if skip > 0 {
+            self.skip.store(skip - 1, Relaxed);
+            return false;
+        }
+        true
+    }
+
+    /// How the spin went.
+    #[inline]
+    pub fn record(&self, success: bool) {
+        if success {
+            self.failures.store(0, Relaxed);
+        } else {
+            let failures = (self.failures.load(Relaxed) + 1).min(8);
+            self.failures.store(failures, Relaxed);
+            self.skip.store(1 << failures, Relaxed);
+        }
+    }
+}
+
+/// Polls `ready` for as long as the profile allows and history recommends. `pause` = polls to leave out between
+/// two looks (stream mode), 0 = look as fast as possible (latency mode).
+#[inline]
+pub fn spin(history: &SpinHistory, peer_cpu: u32, pause: u32, mut ready: impl FnMut() -> bool) -> bool {
+    let Some(config) = state::config() else { return false };
+    let cap = config.profile.spin_cap_ns();
+    if cap == 0 || !history.should() {
+        return false;
+    }
+    let cpu = thread::cpu();
+    if cpu == peer_cpu && cpu != u32::MAX {
+        // The other end needs this processor to make progress.
+        return false;
+    }
+    let bound = cap * state::ticks_per_us() / 1000;
+    let start = clock::ticks();
+    loop {
+        for _ in 0..16 {
+            if ready() {
+                history.record(true);
+                return true;
+            }
+            for _ in 0..pause {
+                std::hint::spin_loop();
+            }
+        }
+        if clock::ticks().wrapping_sub(start) > bound {
+            history.record(false);
+            return false;
+        }
+    }
+}
+
+/// Sleeps on the carrier and this thread's bell, after `arm` entered the bell's word and `ready` was asked once
+/// more. `events` are what to watch on the carrier.
+#[expect(clippy::too_many_arguments, reason = "one place for the order of steps")]
+pub fn sleep(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    places: &'static [AtomicU64],
+    events: i16,
+    bound_ns: Option<u64>,
+    ready: impl Fn() -> bool,
+    blind: bool,
+) -> Woken {
+    let thread = call.thread;
+    let Some((bell, bell_fd)) = conn.bell_for(thread) else {
+        return sleep_without_bell(call, s, conn, events, bound_ns, blind);
+    };
+    // Silenced before the word is entered: a ring after that is for this sleep.
+    if thread.rung.swap(false, Relaxed) {
+        eventfd::silence(bell_fd);
+    }
+    let word = wait::word(bell, thread.next_ticket());
+    if !wait::arm(places, word) {
+        return sleep_without_bell(call, s, conn, events, bound_ns, blind);
+    }
+    announce(bell, word as u32);
+    if ready() {
+        withdraw(places, word, bell, thread);
+        return Woken::Look;
+    }
+    let mut fds = [
+        PollFd { fd: s.carrier(), events, revents: 0 },
+        PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },
+    ];
+    let family = !state::get().is_some_and(|st| s.is_sole_holder(st));
+    let bound = match bound_ns {
+        Some(ns) if !family => Some(ns),
+        Some(ns) => Some(ns.min(FAMILY_PERIOD_NS)),
+        None if family => Some(FAMILY_PERIOD_NS),
+        None => None,
+    };
+    let result = call.parked(|| ppoll(&mut fds, bound, 0));
+    withdraw(places, word, bell, thread);
+    if fds[1].revents != 0 {
+        thread.rung.store(true, Relaxed);
+    }
+    switch::attend();
+    match result {
+        Err(Errno::INTR) => Woken::Interrupted,
+        Err(_) => Woken::Look,
+        Ok(0) if bound == bound_ns => Woken::TimedOut,
+        Ok(0) => Woken::Look,
+        Ok(_) if fds[0].revents != 0 => Woken::Carrier(fds[0].revents),
+        Ok(_) => Woken::Look,
+    }
+}
+
+/// Enters the sleeper in the own inbox, where those who demand attention look for a bell to ring.
+pub fn announce(bell: u32, ticket: u32) {
+    if let Some(inbox) = state::get().and_then(|s| s.inbox_if_any()) {
+        if let Some(a) = inbox.asleep.get(bell as usize) {
+            a.store(ticket, SeqCst);
+        }
+        // A demand made just before would not have rung: look once more.
+        switch::attend();
+    }
+}
+
+/// Takes the entry of [`announce`] back.
+pub fn retract(bell: u32, thread: &crate::thread::Record) {
+    if let Some(inbox) = state::get().and_then(|s| s.inbox_if_any())
+        && let Some(a) = inbox.asleep.get(bell as usize)
+        && a.swap(0, Relaxed) == 0
+    {
+        thread.rung.store(true, Relaxed);
+    }
+}
+
+fn withdraw(places: &[AtomicU64], word: u64, bell: u32, thread: &crate::thread::Record) {
+    if !wait::disarm(places, word) {
+        // A waker took it: it rang, or will in a moment.
+        thread.rung.store(true, Relaxed);
+    }
+    retract(bell, thread);
+}
+
+/// No bell to be had, or all places taken: the other end is asked to use the carrier, which wakes anybody.
+fn sleep_without_bell(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    events: i16,
+    bound_ns: Option<u64>,
+    blind: bool,
+) -> Woken {
+    let mut bound = bound_ns;
+    if blind {
+        switch::ask_recall(
+            s,
+            conn,
+            bypath_shm::direction::ask::RECALL,
+            bypath_shm::reason::Reason::RecalledWaiters,
+        );
+        // Until the claim a short period stands in for the bell.
+        bound = Some(bound_ns.unwrap_or(u64::MAX).min(2_000_000));
+    }
+    let mut fds = [PollFd { fd: s.carrier(), events, revents: 0 }];
+    let result = call.parked(|| ppoll(&mut fds, bound, 0));
+    switch::attend();
+    match result {
+        Err(Errno::INTR) => Woken::Interrupted,
+        Ok(0) if bound == bound_ns => Woken::TimedOut,
+        Ok(n) if n > 0 => Woken::Carrier(fds[0].revents),
+        _ => Woken::Look,
+    }
+}
+
+/// Waits until the incoming direction has at least `need` bytes, its path changes, or the carrier has events.
+pub fn readable(call: &Call, s: &'static Sock, conn: &'static Conn, need: u64, deadline: Deadline) -> Woken {
+    let inc = conn.inc();
+    let size = conn.rx.size();
+    let before = inc.path();
+    let ready = || match inc.readable(size) {
+        Ok(Readable::Ring { available, .. }) => {
+            available >= need || before != bypath_shm::direction::Path::Ring
+        }
+        Ok(Readable::Drain(_)) => before != bypath_shm::direction::Path::Drain,
+        Ok(Readable::Kernel) => before != bypath_shm::direction::Path::Kernel,
+        Err(_) => true,
+    };
+    if before == bypath_shm::direction::Path::Ring {
+        let pause = if s.sent_last.load(Relaxed) { 0 } else { call.thread.pace.load(Relaxed) };
+        if spin(&s.spins, inc.t.cpu.load(Relaxed), pause, ready) {
+            return Woken::Look;
+        }
+    }
+    let left = deadline.left();
+    if left == Some(0) {
+        return Woken::TimedOut;
+    }
+    // Bytes of ours that the other end shows no sign of reading: do not sleep on them for ever.
+    let mut bound = left;
+    let mut stalled = None;
+    if s.end().w.path.load(Relaxed) != bypath_shm::family::wpath::KERNEL {
+        let tail = s.end().w.tail.load(Relaxed);
+        let head = conn.out().h.head.load(Relaxed);
+        if bypath_shm::direction::Head::from_raw(head).position() != tail && !wait::any(&conn.out().ra.wait) {
+            stalled = Some(head);
+            bound = Some(left.unwrap_or(u64::MAX).min(QUIET_NS));
+        }
+    }
+    let events = libc::POLLIN | libc::POLLRDHUP;
+    let woken = sleep(call, s, conn, &inc.ra.wait, events, bound, ready, true);
+    if woken == Woken::TimedOut && bound != left {
+        if stalled == Some(conn.out().h.head.load(Relaxed)) && !wait::any(&conn.out().ra.wait) {
+            switch::recall_outgoing(s, conn, bypath_shm::reason::Reason::RecalledStalledReader, call);
+        }
+        return Woken::Look;
+    }
+    woken
+}
+
+/// Waits until a quarter of the outgoing ring is free, or the carrier reports an end. A ring that stays full is
+/// the caller's to take back when this times out.
+pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadline) -> Woken {
+    let out = conn.out();
+    let size = conn.tx.size();
+    let ready = || {
+        let tail = s.end().w.tail.load(Relaxed);
+        out.space(tail, size).map_or(true, |free| free >= size / 4)
+            || s.end().w.path.load(Relaxed) != bypath_shm::family::wpath::RING
+            || out.ra.ask.load(Relaxed) & bypath_shm::direction::ask::RECALL != 0
+    };
+    if spin(&s.spins, out.h.cpu.load(Relaxed), 4, ready) {
+        return Woken::Look;
+    }
+    let left = deadline.left();
+    if left == Some(0) {
+        return Woken::TimedOut;
+    }
+    let bound = left.unwrap_or(u64::MAX).min(STALL_NS);
+    match sleep(call, s, conn, &out.wa.wait, libc::POLLRDHUP, Some(bound), ready, false) {
+        Woken::TimedOut if left != Some(bound) => Woken::Look,
+        other => other,
+    }
+}
+
+/// Waits until the carrier takes bytes.
+pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Woken {
+    let left = deadline.left();
+    if left == Some(0) {
+        return Woken::TimedOut;
+    }
+    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
+    let result = call.parked(|| ppoll(&mut fds, left, 0));
+    switch::attend();
+    match result {
+        Err(Errno::INTR) => Woken::Interrupted,
+        Ok(0) => Woken::TimedOut,
+        _ => Woken::Carrier(fds[0].revents),
+    }
+}
+
+/// What a blocking call does after a signal handler ran, as far as the set of handlers tells: the kernel restarts
+/// a receive or send without time-out if the handler was installed with SA_RESTART.
+pub fn restarts(has_timeout: bool) -> bool {
+    !has_timeout && bypath_sys::signal::every_handler_restarts()
+}
+
+/// Whether the connection's other end is alive, looked at once per millisecond of activity.
+#[inline]
+pub fn peer_check_due(s: &Sock) -> bool {
+    let now = clock::ticks();
+    let last = s.looked.load(Relaxed);
+    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() {
+        return false;
+    }
+    s.looked.store(now, Relaxed);
+    true
+}
+
+/// What the carrier says about the other end: (FIN seen, reset or error seen).
+pub fn peer_end(s: &Sock) -> (bool, bool) {
+    let events = bypath_sys::poll::now(s.carrier(), libc::POLLRDHUP);
+    let reset = events & (libc::POLLERR | libc::POLLHUP) != 0;
+    (events & libc::POLLRDHUP != 0 || reset, reset)
+}

@@ -1,0 +1,100 @@
+//! The writer's lock of an end: in family memory, because fork descendants write the same stream.
+//!
+//! Its word names process and thread. A dead owner is replaced: bytes beyond the published tail were never visible,
+//! so there is nothing to repair. It is never held across a system call that can wait.
+
+use crate::state;
+use crate::table::Sock;
+use crate::thread::Call;
+use bypath_sys::{futex, process, thread};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+
+/// Holding the lock. Unlock explicitly: a thread that is cancelled or killed inside leaves it to its siblings.
+#[derive(Debug)]
+#[must_use = "call unlock()"]
+pub struct WriteLock {
+    sock: &'static Sock,
+    thread: &'static crate::thread::Record,
+}
+
+impl WriteLock {
+    /// Takes the lock; `None` if this very thread holds it in a live frame further out (a signal handler
+    /// interrupted a send): the caller must not wait.
+    #[inline]
+    pub fn take(s: &'static Sock, call: &Call) -> Option<WriteLock> {
+        let me = owner_word(call.thread.tid.load(Relaxed));
+        let word = &s.end().w.lock;
+        if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+            wait(word, me, call)?;
+        }
+        call.thread.lock_frame.store(thread::stack_address(), Relaxed);
+        Some(WriteLock { sock: s, thread: call.thread })
+    }
+
+    /// Gives it back. The exchange is the full fence between a publish and the look at the reader's asks.
+    #[inline]
+    pub fn unlock(self) {
+        self.thread.lock_frame.store(0, Relaxed);
+        self.sock.end().w.lock.swap(0, SeqCst);
+    }
+}
+
+fn owner_word(tid: u32) -> u64 {
+    let index = state::get().map_or(0, |s| s.index.load(Relaxed));
+    u64::from(index + 1) << 32 | u64::from(tid)
+}
+
+#[cold]
+fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<()> {
+    let mut rounds = 0u32;
+    loop {
+        let owner = word.load(Relaxed);
+        if owner == 0 {
+            if word.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
+                return Some(());
+            }
+            continue;
+        }
+        if owner == me {
+            // Nested in a signal handler, or after a longjmp out of one: a live outer frame lies further up the
+            // stack, that is at a higher address; on an alternate stack it cannot be told, so assume it lives.
+            let frame = call.thread.lock_frame.load(Relaxed);
+            let here = thread::stack_address();
+            if frame != 0 && frame < here && here - frame < 1 << 20 {
+                return Some(());
+            }
+            return None;
+        }
+        rounds += 1;
+        if rounds < 100 {
+            std::hint::spin_loop();
+            continue;
+        }
+        if rounds < 110 {
+            thread::yield_now();
+            continue;
+        }
+        if is_dead(owner) {
+            if word.compare_exchange(owner, me, Acquire, Relaxed).is_ok() {
+                return Some(());
+            }
+            continue;
+        }
+        // Not a real futex (nobody wakes it): a bounded sleep until the owner, which may be descheduled, is done.
+        static NOBODY: AtomicU32 = AtomicU32::new(0);
+        futex::wait(&NOBODY, 0, 100_000);
+    }
+}
+
+/// Whether the owner's process is gone.
+fn is_dead(owner: u64) -> bool {
+    let Some(state) = state::get() else { return false };
+    let index = (owner >> 32) as usize;
+    let Some(p) = index.checked_sub(1).and_then(|i| state.family.header.processes.get(i)) else {
+        return true;
+    };
+    if p.ready.load(Acquire) == 0 {
+        return false;
+    }
+    process::start_time(p.pid.load(Relaxed)) != Some(p.start_time.load(Relaxed))
+}
