@@ -6,7 +6,7 @@
 //! its result to [`Cold::finish`].
 
 use crate::config::{Config, OnUnsupported};
-use bypath_shm::reason::Reason;
+pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::user::UserVec;
 
