@@ -96,7 +96,7 @@ extern "C" fn vfork_failed(ret: c_int) -> pid_t {
     errno::fail(-ret)
 }
 
-type Entry = extern "C-unwind" fn(*mut c_void) -> c_int;
+type Entry = extern "C" fn(*mut c_void) -> c_int;
 
 /// What a forked clone child needs: it finds this in its copy of the parent's stack.
 struct Start {
@@ -106,7 +106,7 @@ struct Start {
 }
 
 /// First function of a clone child that has its own copy of the memory.
-extern "C-unwind" fn start(p: *mut c_void) -> c_int {
+extern "C" fn start(p: *mut c_void) -> c_int {
     // SAFETY: `clone` below passed a live `Start`; this process has its own copy of it.
     let s = unsafe { &mut *p.cast::<Start>() };
     errno::kept(|| {

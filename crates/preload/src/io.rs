@@ -1,12 +1,15 @@
 //! read, write and their vectors; recv and send without a header; calls that move bytes inside the kernel.
 
-use crate::errno::answer;
+use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason, Verdict};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
-use std::ptr::null_mut;
+
+/// Most bytes of one call (MAX_RW_COUNT). recv and send cut a larger length before they look at the buffer; read
+/// and write look first.
+pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
 
 /// Wraps the program's buffers for the engine.
 #[inline]
@@ -33,14 +36,14 @@ pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
 #[cold]
 #[inline(never)]
 pub(crate) fn to_kernel(fd: c_int) {
-    hook::recall(fd, Reason::RecalledSplice, false);
+    kept(|| hook::recall(fd, Reason::RecalledSplice, false));
 }
 
 /// Before a call with MSG_OOB.
 #[cold]
 #[inline(never)]
 pub(crate) fn urgent(fd: c_int) {
-    hook::recall(fd, Reason::RecalledOob, true);
+    kept(|| hook::recall(fd, Reason::RecalledOob, true));
 }
 
 hook! {
@@ -123,7 +126,7 @@ hook! {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         settle(hook::recv(fd, user(&iov), flags), || real(fd, buf, len, flags))
     }
 
@@ -142,7 +145,7 @@ hook! {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags))
     }
 
@@ -224,7 +227,7 @@ fn unseen(block: *mut libc::aiocb) {
 
 fn all_unseen(list: *const *mut libc::aiocb, count: c_int) {
     for block in memory::slice(list, usize::try_from(count).unwrap_or(0)).unwrap_or(&[]) {
-        if *block != null_mut() {
+        if !block.is_null() {
             unseen(*block);
         }
     }

@@ -90,6 +90,12 @@ pub(crate) fn nanoseconds(p: *const timespec) -> Result<Option<u64>, ()> {
     Ok(Some((t.tv_sec as u64).saturating_mul(1_000_000_000).saturating_add(t.tv_nsec as u64)))
 }
 
+/// Nanoseconds as a `struct timespec`.
+#[inline]
+pub(crate) fn timespec(ns: u64) -> timespec {
+    timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as i64 }
+}
+
 /// Milliseconds as poll and epoll_wait take them: negative waits for ever.
 #[inline]
 pub(crate) fn milliseconds(ms: c_int) -> Option<u64> {

@@ -3,7 +3,7 @@
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
 use crate::errno;
-use crate::io::{settle, to_kernel, urgent, user};
+use crate::io::{MAX_BYTES, settle, to_kernel, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason, Verdict};
@@ -24,7 +24,7 @@ hook! {
             urgent(fd);
             return real(fd, buf, len, flags, address, address_len);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         match hook::recv(fd, user(&iov), flags) {
             Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
             verdict => settle(verdict, || real(fd, buf, len, flags, address, address_len)),
@@ -52,7 +52,7 @@ hook! {
             // Refused by the kernel before any byte moves.
             return real(fd, buf, len, flags, address, address_len);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags, address, address_len))
     }
 
@@ -249,9 +249,7 @@ fn receive_messages(
         if let Some(limit) = limit {
             // As in the kernel the time is looked at between messages only.
             let left = limit.saturating_sub(now() - started);
-            let left_timespec =
-                timespec { tv_sec: (left / 1_000_000_000) as i64, tv_nsec: (left % 1_000_000_000) as i64 };
-            memory::write(timeout, left_timespec);
+            memory::write(timeout, memory::timespec(left));
             if left == 0 {
                 return i as c_int + 1;
             }

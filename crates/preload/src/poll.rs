@@ -1,7 +1,7 @@
 //! poll and ppoll.
 
 use crate::memory;
-use crate::real::hook;
+use crate::real::{cancellable, hook};
 use bypath_sockets::hook::{self, PollFd, Verdict};
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 
@@ -84,8 +84,7 @@ pub(crate) unsafe fn real_ppoll(
     }
     // SAFETY: the next definition of ppoll, hence of this type; the rest is the caller's contract.
     unsafe {
-        let f: unsafe extern "C-unwind" fn(*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int =
-            std::mem::transmute(address);
+        let f = cancellable!(pointer! address, (*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
         f(fds, count, timeout, mask)
     }
 }

@@ -9,12 +9,12 @@ use libc::{c_char, c_int, c_void, pid_t};
 hook! {
     /// `fork()`.
     fn fork() -> pid_t, raw None; aka __fork; aka __libc_fork; {
-        forking(|| real())
+        forking(real)
     }
 
     /// `_Fork()`: fork without the program's atfork functions.
     fn _Fork() -> pid_t, raw Some(libc::SYS_fork); {
-        forking(|| real())
+        forking(real)
     }
 
     /// `forkpty()`.
@@ -143,13 +143,13 @@ macro_rules! endings {
         /// # Safety
         /// That of the C function.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name(status: c_int) -> ! {
+        pub unsafe extern "C" fn $name(status: c_int) -> ! {
             ending();
             let address = crate::real::load::<{ crate::real::index(stringify!($name)) }>();
             if address != 0 {
                 // SAFETY: the next definition of this symbol, which has this type.
                 unsafe {
-                    let f: unsafe extern "C-unwind" fn(c_int) -> ! = std::mem::transmute(address);
+                    let f: unsafe extern "C" fn(c_int) -> ! = std::mem::transmute(address);
                     f(status)
                 }
             }

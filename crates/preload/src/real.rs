@@ -85,21 +85,38 @@ pub(crate) fn without_libc<R: Answer>(number: Option<i64>, args: &[usize]) -> R 
     if ret < 0 { errno::fail(-ret as i32) } else { R::from_raw(ret) }
 }
 
+/// Passes items on with the convention of functions that pthread_cancel may unwind through: a blocked real function is
+/// a cancellation point, and nothing in ours needs to be dropped. With `panic = "abort"` a plain C function has no
+/// landing pads and is simply left, while a `C-unwind` one would abort; with `panic = "unwind"` it is the other way
+/// round.
+#[cfg(panic = "abort")]
+macro_rules! cancellable {
+    ($next:ident! $($items:tt)*) => { $crate::real::$next! { "C" $($items)* } };
+}
+#[cfg(not(panic = "abort"))]
+macro_rules! cancellable {
+    ($next:ident! $($items:tt)*) => { $crate::real::$next! { "C-unwind" $($items)* } };
+}
+pub(crate) use cancellable;
+
 /// Defines interposed functions.
 ///
 /// `fn NAME(ARGS) -> RESULT, raw NUMBER; aka ALIAS...; { BODY }`: exports NAME and every ALIAS. In BODY, `real` is the
 /// function that NAME hides; where the C library has none it is system call NUMBER (`None`: ENOSYS).
 ///
-/// The functions are `C-unwind`: pthread_cancel unwinds through them when the real function is a cancellation
-/// point. Nothing in them needs to be dropped.
 macro_rules! hook {
-    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, raw $raw:expr; $(aka $alias:ident;)* $body:block)*) => {$(
+    ($($items:tt)*) => { $crate::real::cancellable! { define! $($items)* } };
+}
+pub(crate) use hook;
+
+macro_rules! define {
+    ($abi:literal $($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, raw $raw:expr; $(aka $alias:ident;)* $body:block)*) => {$(
         $(#[$meta])*
         ///
         /// # Safety
         /// That of the C function: the library adds no demands of its own.
         #[unsafe(no_mangle)]
-        pub unsafe extern "C-unwind" fn $name($($arg: $ty),*) -> $ret {
+        pub unsafe extern $abi fn $name($($arg: $ty),*) -> $ret {
             #[inline(always)]
             #[allow(dead_code, clippy::too_many_arguments)]
             fn real($($arg: $ty),*) -> $ret {
@@ -111,7 +128,7 @@ macro_rules! hook {
                 // SAFETY: `address` is the next definition of this very symbol, hence of this type; it is called
                 // with the arguments of the program's call, or with ones of the same validity.
                 unsafe {
-                    let f: unsafe extern "C-unwind" fn($($ty),*) -> $ret = std::mem::transmute(address);
+                    let f: unsafe extern $abi fn($($ty),*) -> $ret = std::mem::transmute(address);
                     f($($arg),*)
                 }
             }
@@ -131,4 +148,21 @@ macro_rules! hook {
         )*
     )*};
 }
-pub(crate) use hook;
+pub(crate) use define;
+
+/// A private function with that convention.
+macro_rules! private {
+    ($abi:literal $(#[$meta:meta])* unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        unsafe extern $abi fn $name($($arg: $ty),*) -> $ret $body
+    };
+}
+pub(crate) use private;
+
+/// An address as a function with that convention.
+macro_rules! pointer {
+    ($abi:literal $address:expr, ($($ty:ty),*) -> $ret:ty) => {
+        std::mem::transmute::<usize, unsafe extern $abi fn($($ty),*) -> $ret>($address)
+    };
+}
+pub(crate) use pointer;

@@ -69,14 +69,14 @@ fn nanoseconds(t: timeval) -> Option<u64> {
 }
 
 /// The three bit sets of a call, as arrays of words; absent and impossible ones are NULL.
-struct Sets {
+pub(crate) struct Sets {
     words: usize,
     last_mask: u64,
     set: [*mut u64; 3],
 }
 
 impl Sets {
-    fn new(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Self {
+    pub(crate) fn new(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set) -> Self {
         let count = usize::try_from(count).unwrap_or(0);
         let words = count.div_ceil(BITS);
         let last_mask = if count % BITS == 0 { u64::MAX } else { (1 << (count % BITS)) - 1 };
@@ -115,7 +115,7 @@ impl Sets {
         self.word(set, fd as usize / BITS) & (1 << (fd as usize % BITS)) != 0
     }
 
-    fn any_followed(&self) -> bool {
+    pub(crate) fn any_followed(&self) -> bool {
         self.members().any(hook::is_followed)
     }
 

@@ -2,8 +2,9 @@
 //! Everything else is jumped to without a frame, so that calls which return twice or on another stack work.
 
 use crate::{child, epoll, errno, exec, fd, io, memory, message, poll, process, select, sock};
-use bypath_sockets::hook;
-use libc::{c_int, c_long};
+use crate::select::Sets;
+use bypath_sockets::hook::{self, PollFd};
+use libc::{c_int, c_long, timespec};
 use std::arch::naked_asm;
 
 /// Numbers that `followed` knows.
@@ -119,13 +120,14 @@ extern "C" fn address() -> usize {
 fn real(number: c_long, a: [usize; 6]) -> c_long {
     // SAFETY: variadic in C; six words follow the number.
     unsafe {
-        let f: unsafe extern "C-unwind" fn(c_long, ...) -> c_long = std::mem::transmute(address());
+        let f: unsafe extern "C" fn(c_long, ...) -> c_long = std::mem::transmute(address());
         f(number, a[0], a[1], a[2], a[3], a[4], a[5])
     }
 }
 
+crate::real::cancellable! { private!
 /// Numbers of [`INTERESTING`]. Arguments that the number does not have are whatever the registers held.
-unsafe extern "C-unwind" fn followed(
+unsafe fn followed(
     number: c_long,
     a: usize,
     b: usize,
@@ -180,6 +182,7 @@ unsafe extern "C-unwind" fn followed(
         }
     }
 }
+}
 
 /// Calls whose system call differs in shape from the function: a signal mask comes with its size, time left is
 /// stored back, a mask hides behind another pointer.
@@ -190,8 +193,11 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
     unsafe {
         match number {
             libc::SYS_ppoll if d == 0 || e == MASK_BYTES => {
-                let Some(stack) = copied_time(c) else { return real(number, all) };
-                poll::ppoll(a as _, b as _, stack.pointer(c), d as _).into()
+                let fds: &[PollFd] = memory::slice(a as *const PollFd, b).unwrap_or(&[]);
+                if !fds.iter().any(|f| hook::is_followed(f.fd)) {
+                    return real(number, all);
+                }
+                timed(c, |time| poll::ppoll(a as _, b as _, time, d as _))
             }
             libc::SYS_epoll_pwait if e == 0 || f == MASK_BYTES => {
                 epoll::epoll_pwait(a as _, b as _, c as _, d as _, e as _).into()
@@ -201,13 +207,13 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
             }
             libc::SYS_pselect6 => {
                 let mask = if f == 0 { Some([0, MASK_BYTES]) } else { memory::read(f as *const [usize; 2]) };
-                let (Some([mask, size]), Some(stack)) = (mask, copied_time(e)) else {
-                    return real(number, all);
-                };
-                if mask != 0 && size != MASK_BYTES {
-                    return real(number, all);
+                let followed = Sets::new(a as c_int, b as _, c as _, d as _).any_followed();
+                match mask {
+                    Some([mask, size]) if followed && (mask == 0 || size == MASK_BYTES) => {
+                        timed(e, |time| select::pselect(a as _, b as _, c as _, d as _, time, mask as _))
+                    }
+                    _ => real(number, all),
                 }
-                select::pselect(a as _, b as _, c as _, d as _, stack.pointer(e), mask as _).into()
             }
             libc::SYS_io_uring_setup if !hook::io_uring_setup_begin() => {
                 errno::fail::<isize>(libc::ENOSYS) as c_long
@@ -221,18 +227,14 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
     }
 }
 
-/// A copy of the program's time: the functions leave it alone, the system calls store what is left.
-struct Time(libc::timespec);
-
-impl Time {
-    fn pointer(&self, original: usize) -> *const libc::timespec {
-        if original == 0 { std::ptr::null() } else { &raw const self.0 }
+/// Runs a call that takes the time at `at`, and stores there what is left of it: the system calls do, the functions
+/// do not.
+fn timed(at: usize, call: impl FnOnce(*const timespec) -> c_int) -> c_long {
+    let at = at as *mut timespec;
+    let started = message::now();
+    let ret = call(at);
+    if let Ok(Some(limit)) = memory::nanoseconds(at) {
+        errno::kept(|| memory::write(at, memory::timespec(limit.saturating_sub(message::now() - started))));
     }
-}
-
-fn copied_time(at: usize) -> Option<Time> {
-    if at == 0 {
-        return Some(Time(libc::timespec { tv_sec: 0, tv_nsec: 0 }));
-    }
-    memory::read(at as *const libc::timespec).map(Time)
+    ret.into()
 }
