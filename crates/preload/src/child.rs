@@ -27,6 +27,16 @@ pub(crate) fn borrowed_memory() -> bool {
     SHARERS.load(Relaxed) != 0 && raw::getpid() != OWNER.load(Relaxed)
 }
 
+/// A child in borrowed memory made another descriptor for `fd`, which the engine will not hear of: probably for the
+/// program that it is about to become, which must find every byte in the kernel.
+#[cold]
+#[inline(never)]
+pub(crate) fn handed_on(fd: c_int) {
+    if hook::is_followed(fd) {
+        errno::kept(|| hook::recall(fd, hook::Reason::RecalledExec, true));
+    }
+}
+
 /// Runs `fork`, which answers the pid as fork() does, between the engine's two halves.
 pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     if borrowed_memory() {

@@ -1,7 +1,7 @@
 //! fcntl and ioctl. Both are variadic in C; with one integer or pointer behind the fixed arguments the x86-64
 //! convention is that of a function of three arguments.
 
-use crate::child::borrowed_memory;
+use crate::child::{borrowed_memory, handed_on};
 use crate::errno::kept;
 use crate::memory;
 use crate::real::hook;
@@ -59,8 +59,12 @@ const F_SETOWN_EX: c_int = 15;
 fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) -> c_int {
     match command {
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            if borrowed_memory() {
+                handed_on(fd);
+                return real();
+            }
             let new = real();
-            if new >= 0 && !borrowed_memory() {
+            if new >= 0 {
                 kept(|| hook::dup_done(fd, new));
             }
             new

@@ -121,7 +121,7 @@ hook! {
     }
 
     /// `recv()`.
-    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom); aka __recv; {
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags);

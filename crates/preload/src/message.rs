@@ -67,7 +67,7 @@ hook! {
     }
 
     /// `sendmmsg()`.
-    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_sendmmsg); aka __sendmmsg; {
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_sendmmsg); {
         let Some(all) = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES)) else {
             to_kernel(fd);
             return real(fd, messages, count, flags);

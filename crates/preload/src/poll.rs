@@ -84,7 +84,8 @@ pub(crate) unsafe fn real_ppoll(
     }
     // SAFETY: the next definition of ppoll, hence of this type; the rest is the caller's contract.
     unsafe {
-        let f = cancellable!(pointer! address, (*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
+        let f =
+            cancellable!(pointer! address, (*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
         f(fds, count, timeout, mask)
     }
 }

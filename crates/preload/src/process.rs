@@ -3,12 +3,12 @@
 use crate::child::{borrowed_memory, forking};
 use crate::errno::{self, kept};
 use crate::real::hook;
-use bypath_sockets::hook;
+use bypath_sockets::hook::{self, Reason};
 use libc::{c_char, c_int, c_void, pid_t};
 
 hook! {
     /// `fork()`.
-    fn fork() -> pid_t, raw None; aka __fork; aka __libc_fork; {
+    fn fork() -> pid_t, raw None; aka __fork; {
         forking(real)
     }
 
@@ -55,6 +55,14 @@ hook! {
         real(pid, file, actions, attributes, argv, envp)
     }
 
+    /// `posix_spawn_file_actions_adddup2()`: the new program gets the descriptor even if it is close-on-exec.
+    fn posix_spawn_file_actions_adddup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int, raw None; {
+        if hook::is_followed(old) {
+            kept(|| hook::recall(old, Reason::RecalledSpawn, true));
+        }
+        real(actions, old, new)
+    }
+
     /// `pidfd_spawn()`.
     fn pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int,
     raw None; {
@@ -77,7 +85,7 @@ hook! {
     }
 
     /// `system()`.
-    fn system(command: *const c_char) -> c_int, raw None; aka __libc_system; {
+    fn system(command: *const c_char) -> c_int, raw None; {
         spawning();
         real(command)
     }

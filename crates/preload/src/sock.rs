@@ -1,6 +1,6 @@
 //! Making, naming and ending sockets and descriptors.
 
-use crate::child::borrowed_memory;
+use crate::child::{borrowed_memory, handed_on};
 use crate::errno::{fail, kept};
 use crate::real::hook;
 use bypath_sockets::hook;
@@ -8,7 +8,7 @@ use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
 hook! {
     /// `socket()`.
-    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); aka __socket; {
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); {
         let fd = real(domain, kind, protocol);
         if fd >= 0 && !borrowed_memory() {
             kept(|| hook::socket_done(fd, domain, kind, protocol));
@@ -117,8 +117,12 @@ hook! {
 
     /// `dup()`.
     fn dup(old: c_int) -> c_int, raw Some(libc::SYS_dup); {
+        if borrowed_memory() {
+            handed_on(old);
+            return real(old);
+        }
         let new = real(old);
-        if new >= 0 && !borrowed_memory() {
+        if new >= 0 {
             kept(|| hook::dup_done(old, new));
         }
         new
@@ -145,7 +149,11 @@ fn accepted(fd: c_int, flags: c_int) -> c_int {
 
 /// dup2 and dup3: `new` is closed and becomes `old`.
 fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if old == new || borrowed_memory() {
+    if old == new {
+        return real();
+    }
+    if borrowed_memory() {
+        handed_on(old);
         return real();
     }
     if hook::is_own_fd(old) || hook::is_own_fd(new) {

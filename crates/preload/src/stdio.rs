@@ -50,6 +50,12 @@ hook! {
         kept(|| becomes_stream(fd));
         real(fd, flag, format, args)
     }
+
+    /// `backtrace_symbols_fd()`: writes inside the C library.
+    fn backtrace_symbols_fd(frames: *const *mut c_void, count: c_int, fd: c_int) -> (), raw None; aka __backtrace_symbols_fd; {
+        kept(|| becomes_stream(fd));
+        real(frames, count, fd)
+    }
 }
 
 fn becomes_stream(fd: c_int) {

@@ -1,8 +1,8 @@
 //! The C library's `syscall()`: numbers that touch descriptors go the way of the functions of the same name.
 //! Everything else is jumped to without a frame, so that calls which return twice or on another stack work.
 
-use crate::{child, epoll, errno, exec, fd, io, memory, message, poll, process, select, sock};
 use crate::select::Sets;
+use crate::{child, epoll, errno, exec, fd, io, memory, message, poll, process, select, sock};
 use bypath_sockets::hook::{self, PollFd};
 use libc::{c_int, c_long, timespec};
 use std::arch::naked_asm;
