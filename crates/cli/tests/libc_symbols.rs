@@ -161,6 +161,14 @@ fn the_interposed_class_is_the_table() {
 }
 
 #[test]
+fn every_interposed_symbol_is_documented() {
+    let page = preload_crate().join("../../docs/preload.md");
+    let page = fs::read_to_string(&page).unwrap_or_else(|e| panic!("{}: {e}", page.display()));
+    let undocumented: Vec<_> = table().into_iter().filter(|n| !page.contains(&format!("`{n}`"))).collect();
+    assert_eq!(undocumented, Vec::<String>::new());
+}
+
+#[test]
 fn an_unclassified_function_is_noticed() {
     let classes = classes();
     for name in ["recv_twice", "sendmsg2", "accept5", "pollfd_wait", "epoll_pwait3", "close_all", "dup4"] {

@@ -76,11 +76,12 @@ hook! {
             all.iter().for_each(|m| announce_passed(&m.msg_hdr));
             return real(fd, messages, count, flags);
         }
+        let before = errno::get();
         for (i, m) in all.iter_mut().enumerate() {
             // SAFETY: a header inside the program's array.
             let n = unsafe { sendmsg(fd, &raw const m.msg_hdr, flags) };
             if n < 0 {
-                return if i > 0 { i as c_int } else { -1 };
+                return partial(i, before);
             }
             m.msg_len = n as c_uint;
         }
@@ -226,6 +227,15 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnO
     }
 }
 
+/// The end of a call that failed after `moved` messages: the failure shows only if there is nothing else to tell.
+fn partial(moved: usize, errno_before: c_int) -> c_int {
+    if moved == 0 {
+        return -1;
+    }
+    errno::set(errno_before);
+    moved as c_int
+}
+
 fn receive_messages(
     fd: c_int,
     all: &mut [mmsghdr],
@@ -236,11 +246,12 @@ fn receive_messages(
     let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
     flags &= !libc::MSG_WAITFORONE;
     let started = now();
+    let before = errno::get();
     for (i, m) in all.iter_mut().enumerate() {
         // SAFETY: a header inside the program's array.
         let n = unsafe { recvmsg(fd, &raw mut m.msg_hdr, flags) };
         if n < 0 {
-            return if i > 0 { i as c_int } else { -1 };
+            return partial(i, before);
         }
         m.msg_len = n as c_uint;
         if wait_for_one {

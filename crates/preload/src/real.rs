@@ -10,9 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Not looked up yet.
 const UNKNOWN: usize = 0;
 /// Looked up, and the C library has no such function.
-const MISSING: usize = 1;
+pub(crate) const MISSING: usize = 1;
 
-static REAL: [AtomicUsize; SYMBOLS.len()] = [const { AtomicUsize::new(UNKNOWN) }; SYMBOLS.len()];
+pub(crate) static REAL: [AtomicUsize; SYMBOLS.len()] = [const { AtomicUsize::new(UNKNOWN) }; SYMBOLS.len()];
 
 /// Position of `name` in the table; evaluated at compile time, where an unknown name is an error.
 pub(crate) const fn index(name: &str) -> usize {

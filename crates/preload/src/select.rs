@@ -154,8 +154,11 @@ impl Sets {
             if ready < 0 {
                 return Some(-1);
             }
-            if fds.iter().any(|f| f.fd >= 0 && f.revents & libc::POLLNVAL != 0) {
-                return Some(errno::fail(libc::EBADF));
+            for f in fds.iter_mut().filter(|f| f.fd >= 0 && f.revents & libc::POLLNVAL != 0) {
+                if !beyond_the_table(f.fd) {
+                    return Some(errno::fail(libc::EBADF));
+                }
+                f.fd = -1;
             }
             if ready == 0 {
                 return Some(self.store(fds));
@@ -207,6 +210,18 @@ impl Sets {
         }
         bits
     }
+}
+
+/// Whether the kernel ignores `fd` in a set, because the process's descriptor table has never been that long: a
+/// closed one below is EBADF.
+fn beyond_the_table(fd: c_int) -> bool {
+    let mut set = [0u64; MAX / BITS];
+    let Some(word) = set.get_mut(fd as usize / BITS) else { return false };
+    *word = 1 << (fd as usize % BITS);
+    let at_once = timeval { tv_sec: 0, tv_usec: 0 };
+    let args = [fd as usize + 1, set.as_ptr() as usize, 0, 0, &raw const at_once as usize, 0];
+    // SAFETY: a live set of more than `fd` bits and a live time.
+    unsafe { crate::raw::syscall(libc::SYS_select, args) == 0 }
 }
 
 /// ppoll by the C library, so that it stays a cancellation point.

@@ -87,6 +87,11 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         "3:",
         "jmp {followed}",
         "2:",
+        "mov rax, qword ptr [rip + {real} + {at}]",
+        "cmp rax, {missing}",
+        "jbe 4f",
+        "jmp rax",
+        "4:",
         "push rdi",
         "push rsi",
         "push rdx",
@@ -107,6 +112,9 @@ pub unsafe extern "C" fn syscall(_number: c_long) -> c_long {
         clone = const libc::SYS_clone,
         vm = const libc::CLONE_VM,
         followed = sym followed,
+        real = sym crate::real::REAL,
+        at = const crate::real::index("syscall") * size_of::<usize>(),
+        missing = const crate::real::MISSING,
         address = sym address,
     )
 }
