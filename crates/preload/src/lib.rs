@@ -1,1 +1,26 @@
-//! The interposed symbols.
+//! The interposed symbols: every C library function that can touch a followed socket, in front of the real one.
+//!
+//! What a call means is decided in `bypath-sockets`; here is only the C side of it: arguments, errno, the real
+//! function. No function here allocates, locks, or uses `std::io` (which would come back through these symbols).
+
+#[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
+compile_error!("the interposed symbols exist for x86-64 Linux with glibc");
+
+mod child;
+mod epoll;
+mod errno;
+mod exec;
+mod fd;
+mod init;
+mod io;
+mod memory;
+mod message;
+mod poll;
+mod process;
+mod raw;
+mod real;
+mod select;
+mod sock;
+mod stdio;
+mod symbols;
+mod syscall;

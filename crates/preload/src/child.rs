@@ -1,0 +1,156 @@
+//! Which process this is: a vfork child runs in its parent's memory with descriptors of its own, so calls that
+//! change the descriptor table must not be recorded there.
+
+use crate::{errno, raw};
+use bypath_sockets::hook;
+use libc::{c_int, c_void, pid_t};
+use std::arch::naked_asm;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+/// Process id of the owner of this memory.
+static OWNER: AtomicI32 = AtomicI32::new(0);
+
+/// Children that share this memory now (or may: a CLONE_VM child that is not waited for counts for ever).
+static SHARERS: AtomicI32 = AtomicI32::new(0);
+
+/// Called at start and in the child of every fork.
+pub(crate) fn remember_process() {
+    OWNER.store(raw::getpid(), Relaxed);
+    SHARERS.store(0, Relaxed);
+}
+
+/// Whether the caller runs in another process's memory. One load, unless such a child exists now.
+#[inline]
+pub(crate) fn borrowed_memory() -> bool {
+    // Relaxed: the child was created after the increment, by the same thread; for other threads either answer
+    // leads to a true comparison of process ids.
+    SHARERS.load(Relaxed) != 0 && raw::getpid() != OWNER.load(Relaxed)
+}
+
+/// A child in borrowed memory made another descriptor for `fd`, which the engine will not hear of: probably for the
+/// program that it is about to become, which must find every byte in the kernel.
+#[cold]
+#[inline(never)]
+pub(crate) fn handed_on(fd: c_int) {
+    if hook::is_followed(fd) {
+        errno::kept(|| hook::recall(fd, hook::Reason::RecalledExec, true));
+    }
+}
+
+/// Runs `fork`, which answers the pid as fork() does, between the engine's two halves.
+pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
+    if borrowed_memory() {
+        let pid = fork();
+        if pid == 0 {
+            errno::kept(remember_process);
+        }
+        return pid;
+    }
+    let token = errno::kept(hook::fork_begin);
+    let pid = fork();
+    errno::kept(|| {
+        if pid == 0 {
+            remember_process();
+            token.child();
+        } else {
+            token.parent(pid);
+        }
+    });
+    pid
+}
+
+/// `vfork()`: the child returns through this frame first, so there must not be one. The return address waits in
+/// a register while the child uses the stack, as in the C library's own version.
+///
+/// # Safety
+/// That of vfork.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn vfork() -> pid_t {
+    naked_asm!(
+        "pop rdi",
+        "lock inc dword ptr [rip + {sharers}]",
+        "mov eax, {number}",
+        "syscall",
+        "push rdi",
+        "test eax, eax",
+        "jz 2f",
+        "lock dec dword ptr [rip + {sharers}]",
+        "test eax, eax",
+        "js 3f",
+        "2:",
+        "ret",
+        "3:",
+        "sub rsp, 8",
+        "mov edi, eax",
+        "call {failed}",
+        "add rsp, 8",
+        "ret",
+        sharers = sym SHARERS,
+        number = const libc::SYS_vfork,
+        failed = sym vfork_failed,
+    )
+}
+
+/// Another name of vfork.
+///
+/// # Safety
+/// That of vfork.
+#[unsafe(no_mangle)]
+#[unsafe(naked)]
+pub unsafe extern "C" fn __vfork() -> pid_t {
+    naked_asm!("jmp {vfork}", vfork = sym vfork)
+}
+
+extern "C" fn vfork_failed(ret: c_int) -> pid_t {
+    errno::fail(-ret)
+}
+
+type Entry = extern "C" fn(*mut c_void) -> c_int;
+
+/// What a forked clone child needs: it finds this in its copy of the parent's stack.
+struct Start {
+    entry: *mut c_void,
+    arg: *mut c_void,
+    token: Option<hook::Forking>,
+}
+
+/// First function of a clone child that has its own copy of the memory.
+extern "C" fn start(p: *mut c_void) -> c_int {
+    // SAFETY: `clone` below passed a live `Start`; this process has its own copy of it.
+    let s = unsafe { &mut *p.cast::<Start>() };
+    errno::kept(|| {
+        remember_process();
+        if let Some(token) = s.token.take() {
+            token.child();
+        }
+    });
+    // SAFETY: the program's own entry function, of the type that clone() takes.
+    let entry: Entry = unsafe { std::mem::transmute(s.entry) };
+    entry(s.arg)
+}
+
+crate::real::hook! {
+    /// `clone()`, variadic in C: the last three arguments exist only with the flags that use them.
+    fn clone(entry: *mut c_void, stack: *mut c_void, flags: c_int, arg: *mut c_void, ptid: usize, tls: usize, ctid: usize) -> c_int,
+    raw None; aka __clone; {
+        if entry.is_null() || stack.is_null() || flags & libc::CLONE_THREAD != 0 {
+            return real(entry, stack, flags, arg, ptid, tls, ctid);
+        }
+        if flags & libc::CLONE_VM != 0 {
+            SHARERS.fetch_add(1, Relaxed);
+            let pid = real(entry, stack, flags, arg, ptid, tls, ctid);
+            if pid < 0 || flags & libc::CLONE_VFORK != 0 {
+                SHARERS.fetch_sub(1, Relaxed);
+            }
+            return pid;
+        }
+        let token = (!borrowed_memory()).then(|| errno::kept(hook::fork_begin));
+        let mut s = Start { entry, arg, token };
+        let pid = real(start as *mut c_void, stack, flags, (&raw mut s).cast(), ptid, tls, ctid);
+        if let Some(token) = s.token.take() {
+            errno::kept(|| token.parent(pid));
+        }
+        pid
+    }
+}

@@ -1,0 +1,77 @@
+//! epoll: the kernel's instance stays the program's; the engine lays the rings' readiness over it.
+
+use crate::child::borrowed_memory;
+use crate::errno::kept;
+use crate::memory;
+use crate::poll::settle;
+use crate::real::hook;
+use bypath_sockets::hook::{self, EpollEvent};
+use libc::{c_int, epoll_event, sigset_t, timespec};
+
+hook! {
+    /// `epoll_create()`.
+    fn epoll_create(size: c_int) -> c_int, raw Some(libc::SYS_epoll_create); {
+        created(real(size))
+    }
+
+    /// `epoll_create1()`.
+    fn epoll_create1(flags: c_int) -> c_int, raw Some(libc::SYS_epoll_create1); {
+        created(real(flags))
+    }
+
+    /// `epoll_ctl()`.
+    fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int, raw Some(libc::SYS_epoll_ctl); {
+        if borrowed_memory() {
+            return real(epfd, op, fd, event);
+        }
+        // `EpollEvent` is laid out as `struct epoll_event`.
+        let copy = memory::read(event.cast::<EpollEvent>());
+        if copy.is_none() && op != libc::EPOLL_CTL_DEL {
+            return real(epfd, op, fd, event);
+        }
+        settle(hook::epoll_ctl(epfd, op, fd, copy), || real(epfd, op, fd, event))
+    }
+
+    /// `epoll_wait()`.
+    fn epoll_wait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, raw Some(libc::SYS_epoll_wait); {
+        wait(epfd, events, count, memory::milliseconds(timeout), 0, || real(epfd, events, count, timeout))
+    }
+
+    /// `epoll_pwait()`.
+    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int, raw None; {
+        wait(epfd, events, count, memory::milliseconds(timeout), mask as usize, || real(epfd, events, count, timeout, mask))
+    }
+
+    /// `epoll_pwait2()`.
+    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None; {
+        let Ok(limit) = memory::nanoseconds(timeout) else { return real(epfd, events, count, timeout, mask) };
+        wait(epfd, events, count, limit, mask as usize, || real(epfd, events, count, timeout, mask))
+    }
+}
+
+#[inline]
+fn created(epfd: c_int) -> c_int {
+    if epfd >= 0 && !borrowed_memory() {
+        kept(|| hook::epoll_created(epfd));
+    }
+    epfd
+}
+
+#[inline]
+fn wait(
+    epfd: c_int,
+    events: *mut epoll_event,
+    count: c_int,
+    limit: Option<u64>,
+    mask: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    /// EP_MAX_EVENTS: more is EINVAL.
+    const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
+    let count = usize::try_from(count).unwrap_or(0);
+    if count == 0 || count > MAX {
+        return real();
+    }
+    let Some(out) = memory::slice_mut(events.cast::<EpollEvent>(), count) else { return real() };
+    settle(hook::epoll_wait(epfd, out, limit, mask), real)
+}

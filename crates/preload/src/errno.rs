@@ -1,0 +1,77 @@
+//! The calling thread's errno.
+
+use bypath_sys::Errno;
+use libc::c_int;
+
+/// The current value.
+#[inline]
+pub(crate) fn get() -> c_int {
+    // SAFETY: the C library answers a valid pointer to the calling thread's errno.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Sets the value.
+#[inline]
+pub(crate) fn set(value: c_int) {
+    // SAFETY: as in `get`.
+    unsafe { *libc::__errno_location() = value }
+}
+
+/// Runs `f` and puts errno back as it was: for reports that follow a real call.
+#[inline]
+pub(crate) fn kept<R>(f: impl FnOnce() -> R) -> R {
+    let saved = get();
+    let r = f();
+    set(saved);
+    r
+}
+
+/// What a function returns when it fails, and how the result of a raw system call becomes its result.
+pub(crate) trait Answer: Sized {
+    /// -1 or NULL.
+    const FAILED: Self;
+    /// From a non-negative system call result.
+    fn from_raw(raw: isize) -> Self;
+}
+
+impl Answer for c_int {
+    const FAILED: Self = -1;
+    fn from_raw(raw: isize) -> Self {
+        raw as c_int
+    }
+}
+
+impl Answer for isize {
+    const FAILED: Self = -1;
+    fn from_raw(raw: isize) -> Self {
+        raw
+    }
+}
+
+impl<T> Answer for *mut T {
+    const FAILED: Self = std::ptr::null_mut();
+    fn from_raw(raw: isize) -> Self {
+        raw as *mut T
+    }
+}
+
+impl Answer for () {
+    const FAILED: Self = ();
+    fn from_raw(_: isize) -> Self {}
+}
+
+/// Sets errno and answers failure.
+#[cold]
+pub(crate) fn fail<R: Answer>(value: c_int) -> R {
+    set(value);
+    R::FAILED
+}
+
+/// The C form of an engine's result.
+#[inline]
+pub(crate) fn answer<R: Answer>(result: Result<usize, Errno>) -> R {
+    match result {
+        Ok(n) => R::from_raw(n as isize),
+        Err(e) => fail(e.raw_os_error()),
+    }
+}

@@ -1,0 +1,96 @@
+//! fcntl and ioctl. Both are variadic in C; with one integer or pointer behind the fixed arguments the x86-64
+//! convention is that of a function of three arguments.
+
+use crate::child::{borrowed_memory, handed_on};
+use crate::errno::kept;
+use crate::memory;
+use crate::real::hook;
+use bypath_sockets::hook;
+use libc::{c_int, c_ulong};
+
+hook! {
+    /// `fcntl()`.
+    fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl); aka __fcntl; {
+        control(fd, command, arg, || real(fd, command, arg))
+    }
+
+    /// `fcntl64()`.
+    fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl); {
+        control(fd, command, arg, || real(fd, command, arg))
+    }
+
+    /// `ioctl()`.
+    fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int, raw Some(libc::SYS_ioctl); {
+        // The kernel looks at 32 bits of the request; a C int may arrive sign-extended.
+        match c_ulong::from(request as u32) {
+            libc::FIONREAD => {
+                let ret = real(fd, request, arg);
+                if ret == 0 {
+                    kept(|| add_unread(fd, arg as *mut c_int));
+                }
+                ret
+            }
+            libc::FIONBIO => {
+                let ret = real(fd, request, arg);
+                if ret == 0 && !borrowed_memory() && let Some(on) = memory::read(arg as *const c_int) {
+                    kept(|| hook::nonblocking_done(fd, on != 0));
+                }
+                ret
+            }
+            FIOASYNC => {
+                if memory::read(arg as *const c_int).is_some_and(|on| on != 0) {
+                    kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
+                }
+                real(fd, request, arg)
+            }
+            _ => real(fd, request, arg),
+        }
+    }
+}
+
+/// Not in the `libc` crate for this target (asm-generic/ioctls.h).
+const FIOASYNC: c_ulong = 0x5452;
+/// asm-generic/fcntl.h.
+const F_SETSIG: c_int = 10;
+/// asm-generic/fcntl.h.
+const F_SETOWN_EX: c_int = 15;
+
+#[inline]
+fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) -> c_int {
+    match command {
+        libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+            if borrowed_memory() {
+                handed_on(fd);
+                return real();
+            }
+            let new = real();
+            if new >= 0 {
+                kept(|| hook::dup_done(fd, new));
+            }
+            new
+        }
+        libc::F_SETFL => {
+            // The flags belong to the open file, which a vfork child shares: this is recorded there, too.
+            kept(|| hook::status_flags_begin(fd, arg as c_int));
+            let ret = real();
+            if ret >= 0 {
+                kept(|| hook::status_flags_done(fd, arg as c_int));
+            }
+            ret
+        }
+        libc::F_SETOWN | F_SETSIG | F_SETOWN_EX => {
+            kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
+            real()
+        }
+        _ => real(),
+    }
+}
+
+fn add_unread(fd: c_int, to: *mut c_int) {
+    let extra = hook::unread_ring_bytes(fd);
+    if extra != 0
+        && let Some(kernel) = memory::read(to)
+    {
+        memory::write(to, kernel.saturating_add(c_int::try_from(extra).unwrap_or(c_int::MAX)));
+    }
+}

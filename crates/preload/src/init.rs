@@ -1,0 +1,108 @@
+//! The library's constructor and destructor.
+
+use crate::{child, raw, real};
+use bypath_sockets::config::{Config, Upgrade};
+use bypath_sockets::hook;
+use libc::c_char;
+use std::ffi::CStr;
+use std::fmt::Write;
+
+/// Marks the library. In a process that loads two copies, the one whose marker is found first in the global
+/// scope works, and the other passes every call on.
+#[unsafe(no_mangle)]
+#[used]
+#[allow(non_upper_case_globals)]
+pub static bypath_preload_instance: u8 = 1;
+
+// SAFETY: entries of these sections are called by the dynamic linker with the C convention.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static CONSTRUCTOR: extern "C" fn() = constructor;
+
+// SAFETY: as above; it runs in exit(), after the program's own atexit functions.
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destructor;
+
+extern "C" fn constructor() {
+    crate::errno::kept(|| {
+        real::resolve_all();
+        child::remember_process();
+        if !first_copy() {
+            return;
+        }
+        let mut bad = None;
+        let mut config = Config::from_env(setting, |e| {
+            bad.get_or_insert(e);
+        });
+        if let Some(e) = bad {
+            let mut line = Line::new();
+            let _ = writeln!(line, "bypath: {e}; every connection stays on the kernel");
+            raw::complain(line.as_bytes());
+            config.upgrade = Upgrade::Off;
+        }
+        hook::init(config);
+    });
+}
+
+extern "C" fn destructor() {
+    if first_copy() {
+        crate::errno::kept(hook::exiting);
+    }
+}
+
+/// Whether this is the first (normally only) copy of the library in the process.
+fn first_copy() -> bool {
+    // SAFETY: a NUL-terminated name.
+    let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"bypath_preload_instance".as_ptr()) };
+    first.cast_const().cast::<u8>() == &raw const bypath_preload_instance
+}
+
+unsafe extern "C" {
+    fn secure_getenv(name: *const c_char) -> *mut c_char;
+}
+
+/// `getenv` for the settings; nothing in a process that runs with privileges its caller does not have.
+fn setting(name: &str) -> Option<&'static str> {
+    let mut buffer = [0u8; 64];
+    buffer.get_mut(..name.len())?.copy_from_slice(name.as_bytes());
+    // SAFETY: the buffer is NUL-terminated, because no setting's name fills it.
+    let value = unsafe { secure_getenv(buffer.as_ptr().cast()) };
+    if value.is_null() {
+        return None;
+    }
+    // SAFETY: a string of the environment; it is parsed at once, before the program can change it.
+    let value = unsafe { CStr::from_ptr(value) };
+    // No setting accepts the empty value: what is not UTF-8 is reported as bad, too.
+    Some(value.to_str().unwrap_or(""))
+}
+
+/// One line of text on the stack; what does not fit is cut.
+struct Line {
+    bytes: [u8; 512],
+    len: usize,
+}
+
+impl Line {
+    fn new() -> Self {
+        Line { bytes: [0; 512], len: 0 }
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.len]
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, s: &str) -> std::fmt::Result {
+        // The last byte is kept for the end of the line.
+        for b in s.bytes() {
+            let last = self.bytes.len() - 1;
+            if self.len < last || (b == b'\n' && self.len == last) {
+                self.bytes[self.len] = if b == b'\n' || !b.is_ascii_control() { b } else { b'?' };
+                self.len += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,247 @@
+//! read, write and their vectors; recv and send without a header; calls that move bytes inside the kernel.
+
+use crate::errno::{answer, kept};
+use crate::memory;
+use crate::real::hook;
+use bypath_sockets::hook::{self, Reason, Verdict};
+use bypath_sys::user::{IoVec, UserVec};
+use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
+
+/// Most bytes of one call (MAX_RW_COUNT). recv and send cut a larger length before they look at the buffer; read
+/// and write look first.
+pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
+
+/// Wraps the program's buffers for the engine.
+#[inline]
+pub(crate) fn user(iov: &[IoVec]) -> UserVec<'_> {
+    // SAFETY: every caller passes the addresses that the program gave to the call that is running.
+    unsafe { UserVec::new(iov) }
+}
+
+/// Carries out the engine's verdict; `real` is the program's own call.
+#[inline]
+pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
+    match verdict {
+        Verdict::NotOurs => real(),
+        Verdict::Kernel(cold) => {
+            let ret = real();
+            cold.finish(ret);
+            ret
+        }
+        Verdict::Done(result) => answer(result),
+    }
+}
+
+/// Before a call whose arguments can only be judged by the kernel.
+#[cold]
+#[inline(never)]
+pub(crate) fn to_kernel(fd: c_int) {
+    kept(|| hook::recall(fd, Reason::RecalledSplice, false));
+}
+
+/// Before a call with MSG_OOB.
+#[cold]
+#[inline(never)]
+pub(crate) fn urgent(fd: c_int) {
+    kept(|| hook::recall(fd, Reason::RecalledOob, true));
+}
+
+hook! {
+    /// `read()`. A zero-length read of a socket never waits, unlike a zero-length recv: the kernel answers it.
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize, raw Some(libc::SYS_read); aka __read; {
+        if len == 0 {
+            return real(fd, buf, len);
+        }
+        let iov = [IoVec { base: buf as usize, len }];
+        settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len))
+    }
+
+    /// `read()` with the buffer's size known to the compiler.
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize, raw Some(libc::SYS_read); {
+        // Too small a buffer: the C library reports it and aborts.
+        if len > size || len == 0 {
+            return real(fd, buf, len, size);
+        }
+        let iov = [IoVec { base: buf as usize, len }];
+        settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len, size))
+    }
+
+    /// `write()`.
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write; {
+        let iov = [IoVec { base: buf as usize, len }];
+        settle(hook::send(fd, user(&iov), 0), || real(fd, buf, len))
+    }
+
+    /// `readv()`.
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv); {
+        match memory::iovecs(iov, count as usize) {
+            Some(v) if v.iter().any(|e| e.len != 0) => {
+                settle(hook::recv(fd, user(v), 0), || real(fd, iov, count))
+            }
+            // Nothing to read: as read() above.
+            Some(_) => real(fd, iov, count),
+            None => {
+                to_kernel(fd);
+                real(fd, iov, count)
+            }
+        }
+    }
+
+    /// `writev()`.
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev); {
+        match memory::iovecs(iov, count as usize) {
+            Some(v) => settle(hook::send(fd, user(v), 0), || real(fd, iov, count)),
+            None => {
+                to_kernel(fd);
+                real(fd, iov, count)
+            }
+        }
+    }
+
+    /// `preadv2()`: offset -1 is readv() with flags; any other offset is ESPIPE on a socket.
+    fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka preadv64v2; {
+        if offset == -1 && hook::is_followed(fd) {
+            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
+                return settle(hook::recv(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            }
+            to_kernel(fd);
+        }
+        real(fd, iov, count, offset, flags)
+    }
+
+    /// `pwritev2()`, as preadv2().
+    fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka pwritev64v2; {
+        if offset == -1 && hook::is_followed(fd) {
+            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
+                return settle(hook::send(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            }
+            to_kernel(fd);
+        }
+        real(fd, iov, count, offset, flags)
+    }
+
+    /// `recv()`.
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom); {
+        if flags & libc::MSG_OOB != 0 {
+            urgent(fd);
+            return real(fd, buf, len, flags);
+        }
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        settle(hook::recv(fd, user(&iov), flags), || real(fd, buf, len, flags))
+    }
+
+    /// `recv()` with the buffer's size known to the compiler.
+    fn __recv_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int) -> isize, raw None; {
+        if len > size {
+            return real(fd, buf, len, size, flags);
+        }
+        // SAFETY: same buffer, same contract.
+        unsafe { recv(fd, buf, len, flags) }
+    }
+
+    /// `send()`.
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_sendto); aka __send; {
+        if flags & libc::MSG_OOB != 0 {
+            urgent(fd);
+            return real(fd, buf, len, flags);
+        }
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags))
+    }
+
+    /// `sendfile()`: the kernel moves the bytes, after those that are in the ring.
+    fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize, raw Some(libc::SYS_sendfile); aka sendfile64; {
+        to_kernel_pair(from, out);
+        real(out, from, offset, count)
+    }
+
+    /// `splice()`, as sendfile().
+    fn splice(from: c_int, from_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> isize,
+    raw Some(libc::SYS_splice); {
+        to_kernel_pair(from, out);
+        real(from, from_offset, out, out_offset, len, flags)
+    }
+
+    /// `aio_read()`: helper threads of the C library read where nobody sees it.
+    fn aio_read(block: *mut libc::aiocb) -> c_int, raw None; {
+        unseen(block);
+        real(block)
+    }
+
+    /// `aio_read64()`.
+    fn aio_read64(block: *mut libc::aiocb) -> c_int, raw None; {
+        unseen(block);
+        real(block)
+    }
+
+    /// `aio_write()`.
+    fn aio_write(block: *mut libc::aiocb) -> c_int, raw None; {
+        unseen(block);
+        real(block)
+    }
+
+    /// `aio_write64()`.
+    fn aio_write64(block: *mut libc::aiocb) -> c_int, raw None; {
+        unseen(block);
+        real(block)
+    }
+
+    /// `lio_listio()`.
+    fn lio_listio(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int, raw None; {
+        all_unseen(list, count);
+        real(mode, list, count, event)
+    }
+
+    /// `lio_listio64()`.
+    fn lio_listio64(mode: c_int, list: *const *mut libc::aiocb, count: c_int, event: *mut c_void) -> c_int, raw None; {
+        all_unseen(list, count);
+        real(mode, list, count, event)
+    }
+}
+
+/// The MSG_* form of RWF_* flags, where there is one.
+fn message_flags(flags: c_int) -> Option<c_int> {
+    match flags {
+        0 => Some(0),
+        libc::RWF_NOWAIT => Some(libc::MSG_DONTWAIT),
+        _ => None,
+    }
+}
+
+fn to_kernel_pair(a: c_int, b: c_int) {
+    for fd in [a, b] {
+        if hook::is_followed(fd) {
+            to_kernel(fd);
+        }
+    }
+}
+
+fn unseen(block: *mut libc::aiocb) {
+    // The descriptor is the first member of the block.
+    if let Some(fd) = memory::read(block.cast::<c_int>())
+        && hook::is_followed(fd)
+    {
+        hook::recall(fd, Reason::RecalledSplice, true);
+    }
+}
+
+fn all_unseen(list: *const *mut libc::aiocb, count: c_int) {
+    for block in memory::slice(list, usize::try_from(count).unwrap_or(0)).unwrap_or(&[]) {
+        if !block.is_null() {
+            unseen(*block);
+        }
+    }
+}
+
+/// Kernel AIO (`io_submit`) on followed descriptors.
+pub(crate) fn submitted(count: libc::c_long, blocks: *const *const u8) {
+    /// Offset of `aio_fildes` in `struct iocb` (linux/aio_abi.h).
+    const FD_AT: usize = 20;
+    for block in memory::slice(blocks, usize::try_from(count).unwrap_or(0)).unwrap_or(&[]) {
+        if let Some(fd) = memory::read(block.wrapping_add(FD_AT).cast::<c_int>())
+            && hook::is_followed(fd)
+        {
+            hook::recall(fd, Reason::RecalledSplice, true);
+        }
+    }
+}

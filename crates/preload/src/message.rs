@@ -1,0 +1,278 @@
+//! Calls with an address or a message header: sendto, recvfrom, sendmsg, recvmsg and their vectors.
+//!
+//! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
+
+use crate::errno;
+use crate::io::{MAX_BYTES, settle, to_kernel, urgent, user};
+use crate::memory;
+use crate::real::hook;
+use bypath_sockets::hook::{self, Reason, Verdict};
+use bypath_sys::user::IoVec;
+use libc::{c_int, c_uint, c_void, cmsghdr, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
+
+/// Longest socket address that the kernel takes (sizeof(struct sockaddr_storage)).
+const MAX_ADDRESS: usize = 128;
+
+/// Most messages of one sendmmsg or recvmmsg; the kernel caps the number silently.
+const MAX_MESSAGES: usize = 1024;
+
+hook! {
+    /// `recvfrom()`.
+    fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
+    raw Some(libc::SYS_recvfrom); {
+        if flags & libc::MSG_OOB != 0 {
+            urgent(fd);
+            return real(fd, buf, len, flags, address, address_len);
+        }
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        match hook::recv(fd, user(&iov), flags) {
+            Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
+            verdict => settle(verdict, || real(fd, buf, len, flags, address, address_len)),
+        }
+    }
+
+    /// `recvfrom()` with the buffer's size known to the compiler.
+    fn __recvfrom_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
+    raw None; {
+        if len > size {
+            return real(fd, buf, len, size, flags, address, address_len);
+        }
+        // SAFETY: same buffer, same contract.
+        unsafe { recvfrom(fd, buf, len, flags, address, address_len) }
+    }
+
+    /// `sendto()`: with an address on a connected TCP socket, send() after the address was checked.
+    fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, address: *const sockaddr, address_len: socklen_t) -> isize,
+    raw Some(libc::SYS_sendto); {
+        if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+            urgent_or_fast_open(fd, flags);
+            return real(fd, buf, len, flags, address, address_len);
+        }
+        if !address.is_null() && hook::is_followed(fd) && !acceptable_address(address, address_len) {
+            // Refused by the kernel before any byte moves.
+            return real(fd, buf, len, flags, address, address_len);
+        }
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags, address, address_len))
+    }
+
+    /// `sendmsg()`.
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, raw Some(libc::SYS_sendmsg); {
+        send_message(fd, message, flags, || real(fd, message, flags))
+    }
+
+    /// `recvmsg()`.
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg); {
+        receive_message(fd, message, flags, || real(fd, message, flags))
+    }
+
+    /// `sendmmsg()`.
+    fn sendmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_sendmmsg); {
+        let Some(all) = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES)) else {
+            to_kernel(fd);
+            return real(fd, messages, count, flags);
+        };
+        if !hook::is_followed(fd) {
+            all.iter().for_each(|m| announce_passed(&m.msg_hdr));
+            return real(fd, messages, count, flags);
+        }
+        let before = errno::get();
+        for (i, m) in all.iter_mut().enumerate() {
+            // SAFETY: a header inside the program's array.
+            let n = unsafe { sendmsg(fd, &raw const m.msg_hdr, flags) };
+            if n < 0 {
+                return partial(i, before);
+            }
+            m.msg_len = n as c_uint;
+        }
+        all.len() as c_int
+    }
+
+    /// `recvmmsg()`.
+    fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int,
+    raw Some(libc::SYS_recvmmsg); {
+        if !hook::is_followed(fd) {
+            return real(fd, messages, count, flags, timeout);
+        }
+        let all = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES));
+        let (Some(all), Ok(limit)) = (all, memory::nanoseconds(timeout)) else {
+            to_kernel(fd);
+            return real(fd, messages, count, flags, timeout);
+        };
+        receive_messages(fd, all, flags, limit, timeout)
+    }
+}
+
+/// The end of a recvfrom() that moved `n` bytes out of a ring: as the kernel, which has consumed them when it looks
+/// at the address's length.
+#[cold]
+fn no_source(n: usize, address_len: *mut socklen_t) -> isize {
+    let Some(room) = memory::read(address_len) else { return errno::fail(libc::EFAULT) };
+    if (room as c_int) < 0 {
+        return errno::fail(libc::EINVAL);
+    }
+    memory::write(address_len, 0);
+    n as isize
+}
+
+fn acceptable_address(address: *const sockaddr, len: socklen_t) -> bool {
+    len as usize <= MAX_ADDRESS && (len == 0 || memory::plausible(address.cast::<u8>(), len as usize))
+}
+
+#[cold]
+fn urgent_or_fast_open(fd: c_int, flags: c_int) {
+    if flags & libc::MSG_OOB != 0 {
+        urgent(fd);
+    } else if hook::is_followed(fd) {
+        hook::recall(fd, Reason::FastOpen, true);
+    }
+}
+
+/// Descriptors that a message passes to another process must be on the kernel before they leave.
+fn announce_passed(m: &msghdr) {
+    if m.msg_control.is_null() || m.msg_controllen < size_of::<cmsghdr>() {
+        return;
+    }
+    let start = m.msg_control as usize;
+    if !memory::plausible(m.msg_control.cast::<u8>(), m.msg_controllen) {
+        return;
+    }
+    let mut at = 0;
+    while m.msg_controllen - at >= size_of::<cmsghdr>() {
+        let Some(header) = memory::read((start + at) as *const cmsghdr) else { return };
+        if header.cmsg_len < size_of::<cmsghdr>() || header.cmsg_len > m.msg_controllen - at {
+            return;
+        }
+        if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            let data = start + at + size_of::<cmsghdr>();
+            for i in 0..(header.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>() {
+                let fd = memory::read((data + i * size_of::<c_int>()) as *const c_int);
+                if let Some(fd) = fd.filter(|fd| hook::is_followed(*fd)) {
+                    hook::recall(fd, Reason::RecalledScmRights, true);
+                }
+            }
+        }
+        at += header.cmsg_len.next_multiple_of(size_of::<usize>());
+        if at > m.msg_controllen {
+            return;
+        }
+    }
+}
+
+fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
+    let Some((m, iov)) = memory::message(message) else {
+        if hook::is_followed(fd) {
+            to_kernel(fd);
+        } else if let Some(m) = memory::read(message) {
+            announce_passed(&m);
+        }
+        return real();
+    };
+    let has_control = m.msg_controllen != 0;
+    if has_control || flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        special(fd, &m, flags);
+        return real();
+    }
+    if !m.msg_name.is_null() && hook::is_followed(fd) && !acceptable_name(&m) {
+        return real();
+    }
+    settle(hook::send(fd, user(iov), flags), real)
+}
+
+/// The kernel cuts a header's address length instead of refusing it, unless it is negative.
+fn acceptable_name(m: &msghdr) -> bool {
+    let len = (m.msg_namelen as usize).min(MAX_ADDRESS);
+    (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::plausible(m.msg_name.cast::<u8>(), len))
+}
+
+/// Control data or a flag that a ring cannot carry.
+#[cold]
+fn special(fd: c_int, m: &msghdr, flags: c_int) {
+    if m.msg_controllen != 0 {
+        announce_passed(m);
+        if hook::is_followed(fd) {
+            hook::recall(fd, Reason::RecalledOption, true);
+        }
+    }
+    if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        urgent_or_fast_open(fd, flags);
+    }
+}
+
+fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
+    let Some((m, iov)) = memory::message(message) else {
+        to_kernel(fd);
+        return real();
+    };
+    if flags & libc::MSG_OOB != 0 {
+        urgent(fd);
+        return real();
+    }
+    if (m.msg_namelen as c_int) < 0 && !m.msg_name.is_null() {
+        return real();
+    }
+    match hook::recv(fd, user(iov), flags) {
+        Verdict::Done(Ok(n)) => {
+            let mut out = m;
+            // The kernel stores the length of the source only where the program asked for the source.
+            if !m.msg_name.is_null() {
+                out.msg_namelen = 0;
+            }
+            out.msg_controllen = 0;
+            out.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+            memory::write(message, out);
+            n as isize
+        }
+        verdict => settle(verdict, real),
+    }
+}
+
+/// The end of a call that failed after `moved` messages: the failure shows only if there is nothing else to tell.
+fn partial(moved: usize, errno_before: c_int) -> c_int {
+    if moved == 0 {
+        return -1;
+    }
+    errno::set(errno_before);
+    moved as c_int
+}
+
+fn receive_messages(
+    fd: c_int,
+    all: &mut [mmsghdr],
+    mut flags: c_int,
+    limit: Option<u64>,
+    timeout: *mut timespec,
+) -> c_int {
+    let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
+    flags &= !libc::MSG_WAITFORONE;
+    let started = now();
+    let before = errno::get();
+    for (i, m) in all.iter_mut().enumerate() {
+        // SAFETY: a header inside the program's array.
+        let n = unsafe { recvmsg(fd, &raw mut m.msg_hdr, flags) };
+        if n < 0 {
+            return partial(i, before);
+        }
+        m.msg_len = n as c_uint;
+        if wait_for_one {
+            flags |= libc::MSG_DONTWAIT;
+        }
+        if let Some(limit) = limit {
+            // As in the kernel the time is looked at between messages only.
+            let left = limit.saturating_sub(now() - started);
+            memory::write(timeout, memory::timespec(left));
+            if left == 0 {
+                return i as c_int + 1;
+            }
+        }
+    }
+    all.len() as c_int
+}
+
+/// The monotonic clock in nanoseconds.
+pub(crate) fn now() -> u64 {
+    let mut t = timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: a live timespec; this clock always exists.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut t) };
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}

@@ -1,0 +1,91 @@
+//! poll and ppoll.
+
+use crate::memory;
+use crate::real::{cancellable, hook};
+use bypath_sockets::hook::{self, PollFd, Verdict};
+use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
+
+hook! {
+    /// `poll()`.
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, raw Some(libc::SYS_poll); aka __poll; {
+        wait(fds, count, memory::milliseconds(timeout), 0, || real(fds, count, timeout))
+    }
+
+    /// `poll()` with the array's size known to the compiler.
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int, raw None; {
+        if size / size_of::<pollfd>() < count as usize {
+            return real(fds, count, timeout, size);
+        }
+        wait(fds, count, memory::milliseconds(timeout), 0, || real(fds, count, timeout, size))
+    }
+
+    /// `ppoll()`.
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None; {
+        let Ok(limit) = memory::nanoseconds(timeout) else { return real(fds, count, timeout, mask) };
+        wait(fds, count, limit, mask as usize, || real(fds, count, timeout, mask))
+    }
+
+    /// `ppoll()` with the array's size known to the compiler.
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, size: size_t) -> c_int, raw None; {
+        if size / size_of::<pollfd>() < count as usize {
+            return real(fds, count, timeout, mask, size);
+        }
+        let Ok(limit) = memory::nanoseconds(timeout) else { return real(fds, count, timeout, mask, size) };
+        wait(fds, count, limit, mask as usize, || real(fds, count, timeout, mask, size))
+    }
+}
+
+/// More descriptors than a process can have: the kernel refuses.
+const MAX_FDS: nfds_t = 1 << 20;
+
+#[inline]
+fn wait(
+    fds: *mut pollfd,
+    count: nfds_t,
+    limit: Option<u64>,
+    mask: usize,
+    real: impl FnOnce() -> c_int,
+) -> c_int {
+    if count == 0 || count > MAX_FDS {
+        return real();
+    }
+    // `PollFd` is laid out as `struct pollfd`.
+    let Some(set) = memory::slice_mut(fds.cast::<PollFd>(), count as usize) else { return real() };
+    settle(hook::poll(set, limit, mask), real)
+}
+
+/// Carries out the engine's verdict on a call that waits.
+#[inline]
+pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> c_int) -> c_int {
+    match verdict {
+        Verdict::NotOurs => real(),
+        Verdict::Kernel(cold) => {
+            let ret = real();
+            cold.finish(ret as isize);
+            ret
+        }
+        Verdict::Done(result) => crate::errno::answer(result),
+    }
+}
+
+/// The C library's ppoll.
+///
+/// # Safety
+/// That of ppoll.
+pub(crate) unsafe fn real_ppoll(
+    fds: *mut pollfd,
+    count: nfds_t,
+    timeout: *const timespec,
+    mask: *const sigset_t,
+) -> c_int {
+    let address = crate::real::load::<{ crate::real::index("ppoll") }>();
+    if address == 0 {
+        return crate::errno::fail(libc::ENOSYS);
+    }
+    // SAFETY: the next definition of ppoll, hence of this type; the rest is the caller's contract.
+    unsafe {
+        let f =
+            cancellable!(pointer! address, (*mut pollfd, nfds_t, *const timespec, *const sigset_t) -> c_int);
+        f(fds, count, timeout, mask)
+    }
+}

@@ -1,0 +1,168 @@
+//! The functions that our symbols hide: found with `dlsym(RTLD_NEXT)`, all at once by the constructor, one by
+//! one before it ran.
+
+use crate::errno::{self, Answer};
+use crate::raw;
+use crate::symbols::SYMBOLS;
+use libc::{c_char, c_void};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Not looked up yet.
+const UNKNOWN: usize = 0;
+/// Looked up, and the C library has no such function.
+pub(crate) const MISSING: usize = 1;
+
+pub(crate) static REAL: [AtomicUsize; SYMBOLS.len()] = [const { AtomicUsize::new(UNKNOWN) }; SYMBOLS.len()];
+
+/// Position of `name` in the table; evaluated at compile time, where an unknown name is an error.
+pub(crate) const fn index(name: &str) -> usize {
+    let mut i = 0;
+    while i < SYMBOLS.len() {
+        if equal(SYMBOLS[i].as_bytes(), name.as_bytes()) {
+            return i;
+        }
+        i += 1;
+    }
+    panic!("not in SYMBOLS")
+}
+
+const fn equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    let mut i = 0;
+    while i < a.len() {
+        if a[i] != b[i] {
+            return false;
+        }
+        i += 1;
+    }
+    true
+}
+
+/// Address of the real function, 0 if there is none.
+#[inline(always)]
+pub(crate) fn load<const I: usize>() -> usize {
+    // Relaxed: the pointee is code that was mapped before anybody could see its address.
+    let p = REAL[I].load(Relaxed);
+    if p > MISSING { p } else { resolve(I) }
+}
+
+/// Looks the function up.
+#[cold]
+#[inline(never)]
+pub(crate) fn resolve(i: usize) -> usize {
+    if REAL[i].load(Relaxed) == MISSING {
+        return 0;
+    }
+    let mut name = [0u8; 64];
+    name[..SYMBOLS[i].len()].copy_from_slice(SYMBOLS[i].as_bytes());
+    // SAFETY: a NUL-terminated name; RTLD_NEXT searches the objects after this library.
+    let p = errno::kept(|| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) });
+    let p: *mut c_void = p;
+    REAL[i].store(if p.is_null() { MISSING } else { p as usize }, Relaxed);
+    p as usize
+}
+
+/// Looks every function up; dlsym is not safe inside a signal handler, so this happens early.
+pub(crate) fn resolve_all() {
+    for i in 0..SYMBOLS.len() {
+        resolve(i);
+    }
+}
+
+/// The answer where the C library lacks a function: the system call of the same shape, or ENOSYS.
+#[cold]
+#[inline(never)]
+pub(crate) fn without_libc<R: Answer>(number: Option<i64>, args: &[usize]) -> R {
+    let Some(number) = number else { return errno::fail(libc::ENOSYS) };
+    let mut all = [0; 6];
+    for (to, from) in all.iter_mut().zip(args) {
+        *to = *from;
+    }
+    // SAFETY: the program's own arguments to the function of this name, whose system call has the same shape.
+    let ret = unsafe { raw::syscall(number, all) };
+    if ret < 0 { errno::fail(-ret as i32) } else { R::from_raw(ret) }
+}
+
+/// Passes items on with the convention of functions that pthread_cancel may unwind through: a blocked real function is
+/// a cancellation point, and nothing in ours needs to be dropped. With `panic = "abort"` a plain C function has no
+/// landing pads and is simply left, while a `C-unwind` one would abort; with `panic = "unwind"` it is the other way
+/// round.
+#[cfg(panic = "abort")]
+macro_rules! cancellable {
+    ($next:ident! $($items:tt)*) => { $crate::real::$next! { "C" $($items)* } };
+}
+#[cfg(not(panic = "abort"))]
+macro_rules! cancellable {
+    ($next:ident! $($items:tt)*) => { $crate::real::$next! { "C-unwind" $($items)* } };
+}
+pub(crate) use cancellable;
+
+/// Defines interposed functions.
+///
+/// `fn NAME(ARGS) -> RESULT, raw NUMBER; aka ALIAS...; { BODY }`: exports NAME and every ALIAS. In BODY, `real` is the
+/// function that NAME hides; where the C library has none it is system call NUMBER (`None`: ENOSYS).
+///
+macro_rules! hook {
+    ($($items:tt)*) => { $crate::real::cancellable! { define! $($items)* } };
+}
+pub(crate) use hook;
+
+macro_rules! define {
+    ($abi:literal $($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, raw $raw:expr; $(aka $alias:ident;)* $body:block)*) => {$(
+        $(#[$meta])*
+        ///
+        /// # Safety
+        /// That of the C function: the library adds no demands of its own.
+        #[unsafe(no_mangle)]
+        pub unsafe extern $abi fn $name($($arg: $ty),*) -> $ret {
+            #[inline(always)]
+            #[allow(dead_code, clippy::too_many_arguments)]
+            fn real($($arg: $ty),*) -> $ret {
+                const INDEX: usize = $crate::real::index(stringify!($name));
+                let address = $crate::real::load::<INDEX>();
+                if address == 0 {
+                    return $crate::real::without_libc($raw, &[$($arg as usize),*]);
+                }
+                // SAFETY: `address` is the next definition of this very symbol, hence of this type; it is called
+                // with the arguments of the program's call, or with ones of the same validity.
+                unsafe {
+                    let f: unsafe extern $abi fn($($ty),*) -> $ret = std::mem::transmute(address);
+                    f($($arg),*)
+                }
+            }
+            $body
+        }
+        $(
+            /// Another name of the same function, whatever its arguments.
+            ///
+            /// # Safety
+            /// As for the other name.
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            pub unsafe extern "C" fn $alias() {
+                std::arch::naked_asm!("jmp {}", sym $name)
+            }
+            const _: usize = $crate::real::index(stringify!($alias));
+        )*
+    )*};
+}
+pub(crate) use define;
+
+/// A private function with that convention.
+macro_rules! private {
+    ($abi:literal $(#[$meta:meta])* unsafe fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty $body:block) => {
+        $(#[$meta])*
+        unsafe extern $abi fn $name($($arg: $ty),*) -> $ret $body
+    };
+}
+pub(crate) use private;
+
+/// An address as a function with that convention.
+macro_rules! pointer {
+    ($abi:literal $address:expr, ($($ty:ty),*) -> $ret:ty) => {
+        std::mem::transmute::<usize, unsafe extern $abi fn($($ty),*) -> $ret>($address)
+    };
+}
+pub(crate) use pointer;

@@ -1,0 +1,184 @@
+//! Making, naming and ending sockets and descriptors.
+
+use crate::child::{borrowed_memory, handed_on};
+use crate::errno::{fail, kept};
+use crate::real::hook;
+use bypath_sockets::hook;
+use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
+
+hook! {
+    /// `socket()`.
+    fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); {
+        let fd = real(domain, kind, protocol);
+        if fd >= 0 && !borrowed_memory() {
+            kept(|| hook::socket_done(fd, domain, kind, protocol));
+        }
+        fd
+    }
+
+    /// `accept()`.
+    fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_accept); {
+        accepted(real(fd, address, len), 0)
+    }
+
+    /// `accept4()`.
+    fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, raw Some(libc::SYS_accept4); {
+        accepted(real(fd, address, len, flags), flags)
+    }
+
+    /// `connect()`.
+    fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_connect); aka __connect; {
+        if !borrowed_memory() {
+            kept(|| hook::connect_begin(fd));
+        }
+        real(fd, address, len)
+    }
+
+    /// `bind()`: the carrier's answer is the socket's.
+    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_bind); {
+        real(fd, address, len)
+    }
+
+    /// `listen()`: the carrier's answer is the socket's.
+    fn listen(fd: c_int, backlog: c_int) -> c_int, raw Some(libc::SYS_listen); {
+        real(fd, backlog)
+    }
+
+    /// `getsockname()`: the carrier's answer is the socket's.
+    fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockname); {
+        real(fd, address, len)
+    }
+
+    /// `getpeername()`: the carrier's answer is the socket's.
+    fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getpeername); {
+        real(fd, address, len)
+    }
+
+    /// `getsockopt()`: the carrier's answer is the socket's.
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockopt); {
+        real(fd, level, name, value, len)
+    }
+
+    /// `setsockopt()`.
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, raw Some(libc::SYS_setsockopt); {
+        if borrowed_memory() {
+            return real(fd, level, name, value, len);
+        }
+        kept(|| hook::setsockopt_begin(fd, level, name));
+        let ret = real(fd, level, name, value, len);
+        if ret == 0 {
+            kept(|| hook::setsockopt_done(fd, level, name));
+        }
+        ret
+    }
+
+    /// `shutdown()`.
+    fn shutdown(fd: c_int, how: c_int) -> c_int, raw Some(libc::SYS_shutdown); {
+        kept(|| hook::shutdown_begin(fd, how));
+        real(fd, how)
+    }
+
+    /// `close()`.
+    fn close(fd: c_int) -> c_int, raw Some(libc::SYS_close); aka __close; {
+        if borrowed_memory() {
+            return real(fd);
+        }
+        if hook::is_own_fd(fd) {
+            return fail(libc::EBADF);
+        }
+        let closing = kept(|| hook::close_begin(fd));
+        let ret = real(fd);
+        kept(|| closing.finish(ret));
+        ret
+    }
+
+    /// `close_range()`: the library's own descriptors stay open.
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int, raw Some(libc::SYS_close_range); {
+        const CLOSE_RANGE_CLOEXEC: c_int = 4;
+        if first > last || flags & CLOSE_RANGE_CLOEXEC != 0 || borrowed_memory() {
+            return real(first, last, flags);
+        }
+        around_own(first, last, |a, b| real(a, b, flags))
+    }
+
+    /// `closefrom()`: the library's own descriptors stay open.
+    fn closefrom(first: c_int) -> (), raw None; {
+        if borrowed_memory() || hook::own_fd_range().is_none() {
+            if !borrowed_memory() {
+                kept(|| hook::close_range_begin(first.max(0) as c_uint, c_uint::MAX));
+            }
+            return real(first);
+        }
+        around_own(first.max(0) as c_uint, c_uint::MAX, |a, b| {
+            // SAFETY: closes what the program asked to close; ours are outside of a..=b.
+            unsafe { close_range(a, b, 0) }
+        });
+    }
+
+    /// `dup()`.
+    fn dup(old: c_int) -> c_int, raw Some(libc::SYS_dup); {
+        if borrowed_memory() {
+            handed_on(old);
+            return real(old);
+        }
+        let new = real(old);
+        if new >= 0 {
+            kept(|| hook::dup_done(old, new));
+        }
+        new
+    }
+
+    /// `dup2()`.
+    fn dup2(old: c_int, new: c_int) -> c_int, raw Some(libc::SYS_dup2); aka __dup2; {
+        replaced(old, new, || real(old, new))
+    }
+
+    /// `dup3()`.
+    fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int, raw Some(libc::SYS_dup3); {
+        replaced(old, new, || real(old, new, flags))
+    }
+}
+
+#[inline]
+fn accepted(fd: c_int, flags: c_int) -> c_int {
+    if fd >= 0 && !borrowed_memory() {
+        kept(|| hook::accept_done(fd, flags));
+    }
+    fd
+}
+
+/// dup2 and dup3: `new` is closed and becomes `old`.
+fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if old == new {
+        return real();
+    }
+    if borrowed_memory() {
+        handed_on(old);
+        return real();
+    }
+    if hook::is_own_fd(old) || hook::is_own_fd(new) {
+        return fail(libc::EBADF);
+    }
+    let token = kept(|| hook::dup2_begin(old, new));
+    let ret = real();
+    kept(|| hook::dup2_done(token, old, ret));
+    ret
+}
+
+/// Closes `first..=last` but for the library's own descriptors.
+fn around_own(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
+    kept(|| hook::close_range_begin(first, last));
+    let own =
+        hook::own_fd_range().and_then(|(a, b)| Some((c_uint::try_from(a).ok()?, c_uint::try_from(b).ok()?)));
+    let Some((low, high)) = own.filter(|(low, high)| first <= *high && last >= *low) else {
+        return close(first, last);
+    };
+    let mut ret = 0;
+    if first < low {
+        ret = close(first, low - 1);
+    }
+    if ret == 0 && last > high {
+        ret = close(high + 1, last);
+    }
+    ret
+}
