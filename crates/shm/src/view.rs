@@ -190,8 +190,10 @@ impl End {
         let reason = Reason::from_value(quarter(raw, offset_of!(family::End, reason)));
         let rx_reason = Reason::from_value(quarter(raw, offset_of!(family::End, rx_reason)));
         let out_path = half(raw, offset_of!(family::End, w.path));
-        let outgoing =
-            Direction { path: if warm && out_path == wpath::RING { Path::Ring } else { Path::Kernel }, reason };
+        let outgoing = Direction {
+            path: if warm && out_path == wpath::RING { Path::Ring } else { Path::Kernel },
+            reason,
+        };
         // A cold end has one reason for both directions.
         let incoming = match rx_reason {
             _ if !warm => Direction { path: Path::Kernel, reason },
@@ -343,10 +345,7 @@ mod tests {
     fn warm_end_has_a_path_per_direction() {
         let e = End::decode(&end(end_state::WARM, 1, 42, wpath::RING)).unwrap();
         assert_eq!(e.outgoing, Direction { path: Path::Ring, reason: Some(Reason::Ring) });
-        assert_eq!(
-            e.incoming,
-            Direction { path: Path::Kernel, reason: Some(Reason::RecalledStalledReader) }
-        );
+        assert_eq!(e.incoming, Direction { path: Path::Kernel, reason: Some(Reason::RecalledStalledReader) });
         assert_eq!((e.fd, e.holders, e.cookie, e.peer_cookie), (7, 0b101, Some(11), None));
         assert_eq!(e.local, Some("127.0.0.1:6379".parse().unwrap()));
         assert_eq!(e.remote, Some("[::1]:80".parse().unwrap()));
