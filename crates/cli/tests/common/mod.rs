@@ -11,7 +11,9 @@ pub const BYPATH: &str = env!("CARGO_BIN_EXE_bypath");
 
 /// Root of the workspace.
 pub fn workspace() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("workspace")
+    // At run time where there is one: two checkouts may share a target directory.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
+    Path::new(&package).join("../..").canonicalize().expect("workspace")
 }
 
 /// Builds the preload library, in its own cargo invocation as for a release, and gives its path.
