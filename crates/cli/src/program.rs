@@ -390,6 +390,7 @@ fn os(bytes: &[u8]) -> OsString {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     fn shebang(line: &str) -> Option<(String, String)> {
         parse_shebang(line.as_bytes()).map(|(p, a)| (p.into_string().unwrap(), a.into_string().unwrap()))
@@ -429,6 +430,29 @@ mod tests {
         library.is_64 = false;
         let (_, found) = obstacle(exe, &library, Identity::of("self").unwrap()).unwrap();
         assert!(matches!(found, Obstacle::Machine(..)) && !found.tolerates_preload(), "{found}");
+    }
+
+    #[test]
+    fn changes_of_user_are_obstacles_only_if_they_are_changes() {
+        let path = std::env::temp_dir().join(format!("bypath-setid-{}", std::process::id()));
+        std::fs::copy("/proc/self/exe", &path).unwrap();
+        let owner = std::fs::metadata(&path).unwrap();
+        let set_mode = |mode| std::fs::set_permissions(&path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let same = Identity { uid: owner.uid(), gid: owner.gid(), no_new_privileges: false };
+        let other = Identity { uid: owner.uid() + 1, gid: owner.gid() + 1, no_new_privileges: false };
+        // On a nosuid mount the bits mean nothing.
+        let effective = |o| if on_nosuid_mount(&path) { None } else { Some(o) };
+
+        set_mode(0o4755);
+        assert_eq!(privileges(&path, same), None);
+        assert_eq!(privileges(&path, other), effective(Obstacle::SetUid(owner.uid())));
+        assert_eq!(privileges(&path, Identity { no_new_privileges: true, ..other }), None);
+        set_mode(0o2755);
+        assert_eq!(privileges(&path, same), None);
+        assert_eq!(privileges(&path, other), effective(Obstacle::SetGid(owner.gid())));
+        set_mode(0o755);
+        assert_eq!(privileges(&path, other), None);
+        std::fs::remove_file(&path).unwrap();
     }
 
     #[test]
