@@ -89,6 +89,64 @@ fn program_may_die_of_a_signal() {
     assert_eq!(child.wait().expect("it ends").signal(), Some(13));
 }
 
+/// What the program sees of the state that its caller had set up by `setup`, with and without `bypath run`.
+fn seen_after(setup: &str, show: &str) -> [String; 2] {
+    [vec![], vec![common::BYPATH, "run", "--"]].map(|wrapper| {
+        let script = format!("{setup} \"$@\" sh -c '{show}' 3>&1");
+        let output = Command::new("sh")
+            .args(["-c", &script, "sh"])
+            .args(wrapper)
+            .env("BYPATH_LIBRARY", preload_library())
+            .output()
+            .expect("sh starts");
+        format!("{}{}", stdout(&output), stderr(&output))
+    })
+}
+
+#[test]
+fn program_finds_signals_as_its_caller_set_them() {
+    let show = "grep Sig[IB] /proc/self/status";
+    const PIPE: u64 = 1 << 12;
+    for (setup, line, bit, set) in [
+        ("", "SigIgn", PIPE, false),
+        ("trap \"\" PIPE;", "SigIgn", PIPE, true),
+        ("trap \"\" HUP;", "SigIgn", 1, true),
+        ("env --block-signal=USR1", "SigBlk", 1 << 9, true),
+    ] {
+        let [plain, under_bypath] = seen_after(setup, show);
+        assert_eq!(plain, under_bypath, "{setup}");
+        let bits = plain.lines().find_map(|l| l.strip_prefix(line)?.strip_prefix(":\t")).expect("the line");
+        let bits = u64::from_str_radix(bits, 16).expect("a number");
+        assert_eq!(bits & bit != 0, set, "{setup}: {plain}");
+    }
+}
+
+#[test]
+fn closed_standard_descriptors_stay_closed() {
+    let show = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n open >&3 || echo $n closed >&3; done";
+    for (setup, expected) in [
+        ("", "0 open\n1 open\n2 open\n"),
+        ("exec 4>&1; exec 0<&-;", "0 closed\n1 open\n2 open\n"),
+        ("exec 2>&-;", "0 open\n1 open\n2 closed\n"),
+    ] {
+        let [plain, under_bypath] = seen_after(setup, show);
+        assert_eq!((plain.as_str(), under_bypath.as_str()), (expected, expected), "{setup}");
+    }
+}
+
+#[test]
+fn environment_passes_unchanged() {
+    let library = preload_library().display().to_string();
+    let output = Command::new("env")
+        .args(["-i", "Z=1", "A=\u{e4}", "LD_PRELOAD=", "M=a=b", "E="])
+        .arg(format!("BYPATH_LIBRARY={library}"))
+        .args([common::BYPATH, "run", "/usr/bin/env"])
+        .output()
+        .expect("env starts");
+    let expected = format!("Z=1\nA=\u{e4}\nLD_PRELOAD={library}\nM=a=b\nE=\nBYPATH_LIBRARY={library}\n");
+    assert_eq!(stdout(&output), expected, "{}", stderr(&output));
+}
+
 #[test]
 fn arguments_pass_unchanged() {
     let odd: &[&[u8]] = &[b"", b"--", b"--upgrade=off", b"-h", b"a b", b"\xff\xfe", b"*", b"--version"];

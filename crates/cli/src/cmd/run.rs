@@ -10,13 +10,12 @@ use crate::program::{self, Identity, Obstacle, ProgramError};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
 use bypath_sockets::config::{Config, ConfigError, OnUnsupported, SETTINGS};
 use clap::ValueHint;
-use std::ffi::{OsStr, OsString};
+use std::ffi::{CString, OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use thiserror::Error;
 
 /// Arguments of `bypath run`.
@@ -109,8 +108,10 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     let (name, arguments) = args.program.split_first().expect("clap requires a program");
     let file = program::find(name, search_path.as_deref())?;
 
-    let mut command = Command::new(name);
-    command.args(arguments).envs(variables);
+    let mut environment: Environment = std::env::vars_os().collect();
+    for (name, value) in variables {
+        set_variable(&mut environment, name, value.into());
+    }
     let obstacle = Identity::of("self").ok().and_then(|me| program::obstacle(&file, &library.elf, me));
     if let Some((about, obstacle)) = &obstacle {
         let file = about.display().to_string();
@@ -126,14 +127,51 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     }
     if obstacle.is_none_or(|(_, o)| o.tolerates_preload()) {
         let existing = std::env::var_os("LD_PRELOAD");
-        command.env("LD_PRELOAD", library::preload_list(&library.path, existing.as_deref()));
+        let list = library::preload_list(&library.path, existing.as_deref());
+        set_variable(&mut environment, "LD_PRELOAD", list);
     }
-    let error = command.exec();
-    Err(exec_error(name, &file, &error))
+    Err(exec_error(name, &file, &exec(name, &file, arguments, &environment)))
+}
+
+/// As `execvp(3)`: a file that the kernel cannot execute is a shell script. Returns only on failure.
+fn exec(
+    name: &OsStr,
+    file: &Path,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+) -> io::Error {
+    let environment: Vec<CString> =
+        environment.iter().map(|(name, value)| c_string(&[name, OsStr::new("="), value])).collect();
+    let arguments: Vec<CString> = arguments.iter().map(|a| c_string(&[a])).collect();
+    let path = c_string(&[file.as_os_str()]);
+    let become_program = |file: &CString, first: Vec<CString>| {
+        let Err(e) = bypath_sys::exec::exec(file, &[first, arguments.clone()].concat(), &environment);
+        e
+    };
+    let mut error = become_program(&path, vec![c_string(&[name])]);
+    if error == bypath_sys::Errno::NOEXEC {
+        error = become_program(&c"/bin/sh".to_owned(), vec![c"/bin/sh".to_owned(), path]);
+    }
+    error.into()
+}
+
+/// The parts in one. They come from the system's own C strings, so there is no NUL in them.
+fn c_string(parts: &[&OsStr]) -> CString {
+    CString::new(parts.iter().map(|p| p.as_bytes()).collect::<Vec<_>>().concat()).expect("no NUL inside")
 }
 
 /// Variables for the program: name and value.
 type Variables = Vec<(&'static str, String)>;
+
+/// The program's environment in the caller's order.
+type Environment = Vec<(OsString, OsString)>;
+
+fn set_variable(environment: &mut Environment, name: &str, value: OsString) {
+    match environment.iter_mut().find(|(n, _)| n == name) {
+        Some((_, old)) => *old = value,
+        None => environment.push((name.into(), value)),
+    }
+}
 
 /// Checks environment and flags, the flag wins, and gives the variables for the program.
 fn settings(
