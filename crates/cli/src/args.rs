@@ -21,8 +21,8 @@ use std::path::PathBuf;
     after_help = "Examples:\n  \
         bypath run -- redis-server          start a program under Bypath\n  \
         bypath run -- redis-cli ping        and the program that talks to it\n  \
-        bypath ss                           which path does each connection take?\n  \
-        bypath why 1234                     and why?"
+        bypath ss                           which path each connection takes\n  \
+        bypath why 1234                     and why it takes it"
 )]
 pub struct Cli {
     /// The subcommand.

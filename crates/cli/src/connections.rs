@@ -122,7 +122,8 @@ fn regions_of(pid: u32) -> io::Result<Vec<((u64, u64), PathBuf)>> {
     Ok(found)
 }
 
-fn is_kernel_thread(pid: u32) -> bool {
+/// Whether this is a thread of the kernel.
+pub fn is_kernel_thread(pid: u32) -> bool {
     const PF_KTHREAD: u64 = 0x0020_0000;
     stat_field(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
 }

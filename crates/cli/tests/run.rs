@@ -92,7 +92,7 @@ fn program_may_die_of_a_signal() {
 /// What the program sees of the state that its caller had set up by `setup`, with and without `bypath run`.
 fn seen_after(setup: &str, show: &str) -> [String; 2] {
     [vec![], vec![common::BYPATH, "run", "--"]].map(|wrapper| {
-        let script = format!("{setup} \"$@\" sh -c '{show}' 3>&1");
+        let script = format!("{setup} \"$@\" {show} 3>&1");
         let output = Command::new("sh")
             .args(["-c", &script, "sh"])
             .args(wrapper)
@@ -105,6 +105,7 @@ fn seen_after(setup: &str, show: &str) -> [String; 2] {
 
 #[test]
 fn program_finds_signals_as_its_caller_set_them() {
+    // No shell between: some clear the mask.
     let show = "grep Sig[IB] /proc/self/status";
     const PIPE: u64 = 1 << 12;
     for (setup, line, bit, set) in [
@@ -123,7 +124,8 @@ fn program_finds_signals_as_its_caller_set_them() {
 
 #[test]
 fn closed_standard_descriptors_stay_closed() {
-    let show = "for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n open >&3 || echo $n closed >&3; done";
+    let show =
+        "sh -c 'for n in 0 1 2; do [ -e /proc/$$/fd/$n ] && echo $n open >&3 || echo $n closed >&3; done'";
     for (setup, expected) in [
         ("", "0 open\n1 open\n2 open\n"),
         ("exec 4>&1; exec 0<&-;", "0 closed\n1 open\n2 open\n"),

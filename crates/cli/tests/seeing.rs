@@ -239,6 +239,11 @@ fn why_tells_why_a_process_is_not_under_bypath() {
     let output = of_this_process("why", &[]);
     assert_eq!(output.status.code(), Some(1));
     assert!(stdout(&output).contains("the library is not loaded. Start the program with: bypath run"));
+    // The first kernel thread, where /proc shows the host's processes.
+    if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") {
+        let output = bypath(["why", "2"]).output().expect("bypath starts");
+        assert!(matches!(output.status.code(), Some(1 | 3)), "{output:?}");
+    }
     let output = bypath(["why", "2147483647"]).output().expect("bypath starts");
     assert_eq!(output.status.code(), Some(3));
     assert!(stderr(&output).contains("there is no process"));

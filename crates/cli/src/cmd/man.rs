@@ -17,16 +17,17 @@ pub struct Args {
 
 /// Prints the main page, or writes all pages.
 pub fn run(args: Args) -> Outcome {
+    // A page of its own for `bypath help` would say nothing.
+    let command = Cli::command().disable_help_subcommand(true);
     match args.directory {
         None => {
             let mut page = Vec::new();
-            clap_mangen::Man::new(Cli::command())
+            clap_mangen::Man::new(command)
                 .render(&mut page)
                 .map_err(|e| Failure::new(1, format_args!("cannot make the page: {e}")))?;
             output::write_to(&Target::Stdout, &page)?;
         }
         Some(directory) => {
-            let command = Cli::command().disable_help_subcommand(true);
             clap_mangen::generate_to(command, &directory).map_err(|e| {
                 Failure::new(1, format_args!("cannot write man pages to {}: {e}", directory.display()))
             })?;

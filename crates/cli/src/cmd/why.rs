@@ -68,17 +68,11 @@ pub fn run(args: Args) -> Outcome {
     if connections::start_time(pid).is_none() {
         return Err(Failure::new(CANNOT_TELL, format_args!("there is no process {pid}")));
     }
-    if let Err(e) = fs::read_dir(format!("/proc/{pid}/fd")) {
-        return Err(Failure::new(
-            CANNOT_TELL,
-            format_args!(
-                "process {pid} cannot be looked into: {e} (it may belong to another user: try as root)"
-            ),
-        ));
-    }
+    fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
     let Some((family, member)) = scan.family_of(pid) else {
-        output::print(&format!("Process {pid} ({}) is not under Bypath: {}\n", name_of(pid), absence(pid)))?;
+        let reason = absence(pid).map_err(|e| not_readable(pid, &e))?;
+        output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
         return Ok(ExitCode::from(NOT_FOLLOWED));
     };
     let all = scan.connections();
@@ -108,34 +102,42 @@ fn name_of(pid: u32) -> String {
     output::printable(String::from_utf8_lossy(&name).trim_end())
 }
 
-/// Why a process that can be looked into has no view.
-fn absence(pid: u32) -> String {
-    let maps = fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let contains =
-        |bytes: &[u8]| bytes.windows(library::FILE_NAME.len()).any(|w| w == library::FILE_NAME.as_bytes());
-    if contains(&maps) {
-        return "the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
-                started, or another version of Bypath wrote it."
-            .to_owned();
+fn not_readable(pid: u32, error: &io::Error) -> Failure {
+    let hint = "it may belong to another user: try as root";
+    Failure::new(CANNOT_TELL, format_args!("process {pid} cannot be looked into: {error} ({hint})"))
+}
+
+/// Why a process has no view.
+///
+/// # Errors
+/// It may not be looked into.
+fn absence(pid: u32) -> io::Result<String> {
+    if connections::is_kernel_thread(pid) {
+        return Ok("it is a thread of the kernel.".to_owned());
+    }
+    let name = library::FILE_NAME.as_bytes();
+    let contains = |bytes: &[u8]| bytes.windows(name.len()).any(|w| w == name);
+    if contains(&fs::read(format!("/proc/{pid}/maps"))?) {
+        return Ok("the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
+                   started, or another version of Bypath wrote it."
+            .to_owned());
     }
     let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-    if fs::read_link(&exe).is_err() {
-        return "it is a kernel thread, or has ended.".to_owned();
-    }
+    fs::read_link(&exe)?;
     let own = program::elf_of(Path::new("/proc/self/exe")).ok().flatten();
     if let (Some(own), Ok(identity)) = (own, Identity::of(&pid.to_string()))
         && let Some((_, obstacle)) = program::obstacle(&exe, &own, identity)
     {
-        return format!("{obstacle}. Its connections are plain kernel ones.");
+        return Ok(format!("{obstacle}. Its connections are plain kernel ones."));
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     if environment.split(|b| *b == 0).any(|v| v.starts_with(b"LD_PRELOAD=") && contains(v)) {
-        return "LD_PRELOAD names the library, but the dynamic loader did not load it: the file may be missing or \
-                unreadable where the program runs (another root directory or container), or the program was started \
-                with changed privileges."
-            .to_owned();
+        return Ok("LD_PRELOAD names the library, but the dynamic loader did not load it: the file may be missing or \
+                   unreadable where the program runs (another root directory or container), or the program was \
+                   started with changed privileges."
+            .to_owned());
     }
-    "the library is not loaded. Start the program with: bypath run -- PROGRAM".to_owned()
+    Ok("the library is not loaded. Start the program with: bypath run -- PROGRAM".to_owned())
 }
 
 fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> String {

@@ -71,6 +71,8 @@ fn rustix_makes_its_system_calls_itself() {
     assert_eq!(below(&tree, "rustix"), RUSTIX_NEEDS.iter().copied().collect());
     let features = cargo_tree(&["-e", "features", "--prefix", "none"]);
     assert!(features.contains("rustix feature"), "the features were not found");
+    // Code that runs when the binary is loaded, for the command only.
+    assert!(!features.contains("bypath-sys feature \"exec\""), "{features}");
     let flags: String = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"]
         .iter()
         .filter_map(|v| std::env::var(v).ok())
