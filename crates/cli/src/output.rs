@@ -79,7 +79,7 @@ pub fn json(target: &Target, document: &impl Serialize) -> Result<(), Failure> {
 /// A plain table: no borders, a heading, columns whose heading is in `numbers` to the right.
 pub fn table(heading: &[&str], numbers: &[&str]) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING);
+    table.load_style(presets::NOTHING);
     table.set_content_arrangement(ContentArrangement::Disabled);
     table.set_header(heading);
     for (column, name) in table.column_iter_mut().zip(heading) {
