@@ -14,7 +14,7 @@ use std::mem::offset_of;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
-use std::process::Output;
+use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
 /// This process shows at most one set of regions at a time.
@@ -32,8 +32,8 @@ fn put(file: &File, at: u64, bytes: &[u8]) {
     file.write_all_at(bytes, at).expect("a write");
 }
 
-fn start_time() -> u64 {
-    let stat = fs::read_to_string("/proc/self/stat").expect("stat");
+fn start_time(pid: u32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("stat");
     stat[stat.rfind(')').expect("a name") + 2..]
         .split(' ')
         .nth(19)
@@ -42,16 +42,20 @@ fn start_time() -> u64 {
         .expect("a number")
 }
 
+fn write_process(file: &File, slot: usize, pid: u32, start: u64) {
+    let at = (offset_of!(family::Header, processes) + slot * size_of::<family::Process>()) as u64;
+    put(file, at + offset_of!(family::Process, pid) as u64, &pid.to_ne_bytes());
+    put(file, at + offset_of!(family::Process, ready) as u64, &1u32.to_ne_bytes());
+    put(file, at + offset_of!(family::Process, start_time) as u64, &start.to_ne_bytes());
+    put(file, at + offset_of!(family::Process, command) as u64, b"te\x1bst\0");
+}
+
 /// A region whose process table names this process (slot 0) and a dead one (slot 1).
 fn view(ends: u32) -> File {
     let file = region(VIEW_NAME);
-    for (slot, pid, start) in [(0, std::process::id(), start_time()), (1, std::process::id(), 1)] {
-        let at = (offset_of!(family::Header, processes) + slot * size_of::<family::Process>()) as u64;
-        put(&file, at + offset_of!(family::Process, pid) as u64, &pid.to_ne_bytes());
-        put(&file, at + offset_of!(family::Process, ready) as u64, &1u32.to_ne_bytes());
-        put(&file, at + offset_of!(family::Process, start_time) as u64, &start.to_ne_bytes());
-        put(&file, at + offset_of!(family::Process, command) as u64, b"te\x1bst\0");
-    }
+    let pid = std::process::id();
+    write_process(&file, 0, pid, start_time(pid));
+    write_process(&file, 1, pid, 1);
     put(&file, offset_of!(family::Header, ends_used) as u64, &ends.to_ne_bytes());
     put(&file, view::end_offset(ends as usize), &[0]);
     put(&file, offset_of!(family::Header, magic) as u64, b"BYPVIEW1");
@@ -189,6 +193,48 @@ fn ss_lists_connections_of_living_processes() {
     // A process that this one is not: nothing of ours.
     let output = bypath(["ss", "--pid", "1", "--json"]).output().expect("bypath starts");
     assert_eq!(stdout(&output), "[]\n");
+}
+
+#[test]
+fn a_connection_stands_once_for_each_process_that_holds_it() {
+    let _lock = one_at_a_time();
+    let file = sample();
+    // The child gets the region as its standard output; `cat` keeps it until its input ends.
+    let mut child = Command::new("cat")
+        .stdin(Stdio::piped())
+        .stdout(file.try_clone().expect("a copy"))
+        .spawn()
+        .expect("cat starts");
+    write_process(&file, 2, child.id(), start_time(child.id()));
+    let end = End {
+        number: 0,
+        fd: 50,
+        holders: 0b101,
+        cookies: (7, 8),
+        reasons: (Reason::Ring, Reason::Ring),
+        ring_sent: 0,
+        ring_received: 0,
+    };
+    write_end(&file, &end);
+    let rows = || {
+        let list = json_of(&bypath(["ss", "--json"]).output().expect("bypath starts"));
+        let ours = [u64::from(std::process::id()), u64::from(child.id())];
+        let mut rows: Vec<_> = list
+            .as_array()
+            .expect("a list")
+            .iter()
+            .filter(|c| c["fd"] == 50 && ours.contains(&c["pid"].as_u64().expect("a number")))
+            .map(|c| (c["pid"].as_u64().expect("a number") == ours[1], c["holders"].as_u64()))
+            .collect();
+        rows.sort();
+        rows
+    };
+    assert_eq!(rows(), [(false, Some(2)), (true, Some(2))]);
+    // A process of that id, but a later one.
+    write_process(&file, 2, child.id(), start_time(child.id()) + 1);
+    assert_eq!(rows(), [(false, Some(1))]);
+    drop(child.stdin.take());
+    assert!(child.wait().expect("it ends").success());
 }
 
 #[test]
