@@ -1,2 +1,25 @@
-//! The `bypath` command.
-fn main() {}
+//! The `bypath` command: a face over the libraries.
+#![forbid(unsafe_code)]
+
+mod args; //      what can be typed: subcommands, settings, `--json`
+mod cmd;
+mod connections; // the connections of all programs under Bypath, read from /proc
+mod library; //   where the preload library is
+mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
+mod program; //   is there such a program, and can it be preloaded? //       one file per subcommand
+
+use args::{Cli, Command};
+use clap::Parser;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Run(args) => cmd::run::run(args),
+        Command::Ss(args) => cmd::ss::run(args),
+        Command::Why(args) => cmd::why::run(args),
+        Command::Stats(args) => cmd::stats::run(args),
+        Command::Completions(args) => cmd::completions::run(args),
+        Command::Man(args) => cmd::man::run(args),
+    };
+    result.unwrap_or_else(|failure| failure.report())
+}

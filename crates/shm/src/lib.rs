@@ -18,3 +18,5 @@ pub mod inbox;
 pub mod region;
 #[cfg(not(loom))]
 pub mod ring;
+#[cfg(not(loom))]
+pub mod view;

@@ -124,10 +124,10 @@ impl StatsSnapshot {
         let mut bytes = Bytes::default();
         for i in 0..BLOCKS {
             let at = std::mem::offset_of!(StatsRecord, bytes) + i * size_of::<ByteBlock>();
-            bytes.ring_tx += word(at);
-            bytes.ring_rx += word(at + 8);
-            bytes.kernel_tx += word(at + 16);
-            bytes.kernel_rx += word(at + 24);
+            bytes.ring_tx = bytes.ring_tx.saturating_add(word(at));
+            bytes.ring_rx = bytes.ring_rx.saturating_add(word(at + 8));
+            bytes.kernel_tx = bytes.kernel_tx.saturating_add(word(at + 16));
+            bytes.kernel_rx = bytes.kernel_rx.saturating_add(word(at + 24));
         }
         Some(StatsSnapshot {
             pid: half(std::mem::offset_of!(StatsRecord, pid)),

@@ -7,6 +7,8 @@
 pub mod clock;
 pub mod epoll;
 pub mod eventfd;
+#[cfg(feature = "exec")]
+pub mod exec;
 pub mod fd;
 pub mod futex;
 pub mod mem;

@@ -1,0 +1,80 @@
+# Everything a user or contributor types. `make` alone lists it.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+DESTDIR ?=
+INSTALL ?= install
+
+target := $(or $(CARGO_TARGET_DIR),target)
+bypath := $(target)/release/bypath
+library := $(target)/release/libbypath_preload.so
+
+root := $(DESTDIR)$(PREFIX)
+# Every installed file is listed here, so that `uninstall` removes these and no others.
+manifest := $(root)/lib/bypath/manifest
+
+.PHONY: help demo test soak bench check build install uninstall clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo 'make demo        build, and show the main job in about two minutes'
+	@echo 'make test        everything that proves the product (at most 35 minutes)'
+	@echo 'make soak        the long, random tests'
+	@echo 'make bench       measurements against the kernel, as printed in README.md'
+	@echo 'make check       formatting, lints and documentation, warnings are errors'
+	@echo 'make build       the command and the preload library, release'
+	@echo 'make install     [PREFIX=/usr/local] [DESTDIR=] after building'
+	@echo 'make uninstall   [PREFIX=/usr/local] [DESTDIR=] what was installed there'
+	@echo 'make clean       remove what was built'
+
+demo:
+	demo/run
+
+test:
+	tests/run
+
+soak:
+	BYPATH_SOAK=1 tests/run differential soak
+
+bench: build
+	$(bypath) bench loopback
+	$(bypath) bench apps
+
+check:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+
+# Two invocations: features of the command's dependencies must not reach those of the library.
+build:
+	$(CARGO) build --release --locked -p bypath-cli
+	$(CARGO) build --release --locked -p bypath-preload
+
+install: build
+	$(INSTALL) -d '$(root)/bin' '$(root)/lib/bypath' '$(root)/share/man/man1' '$(root)/share/doc/bypath' \
+		'$(root)/share/bash-completion/completions' '$(root)/share/zsh/site-functions' \
+		'$(root)/share/fish/vendor_completions.d'
+	$(INSTALL) -m 755 '$(bypath)' '$(root)/bin/bypath'
+	$(INSTALL) -m 755 '$(library)' '$(root)/lib/bypath/libbypath_preload.so'
+	$(INSTALL) -m 644 LICENSE-MIT LICENSE-APACHE '$(root)/share/doc/bypath/'
+	'$(bypath)' completions bash >'$(root)/share/bash-completion/completions/bypath'
+	'$(bypath)' completions zsh >'$(root)/share/zsh/site-functions/_bypath'
+	'$(bypath)' completions fish >'$(root)/share/fish/vendor_completions.d/bypath.fish'
+	rm -rf '$(target)/man' && mkdir -p '$(target)/man' && '$(bypath)' man '$(target)/man'
+	$(INSTALL) -m 644 '$(target)'/man/*.1 '$(root)/share/man/man1/'
+	cd '$(target)/man' && printf 'share/man/man1/%s\n' *.1 >manifest
+	printf '%s\n' bin/bypath lib/bypath/libbypath_preload.so lib/bypath/manifest \
+		share/doc/bypath/LICENSE-MIT share/doc/bypath/LICENSE-APACHE \
+		share/bash-completion/completions/bypath share/zsh/site-functions/_bypath \
+		share/fish/vendor_completions.d/bypath.fish | cat - '$(target)/man/manifest' >'$(manifest)'
+	@echo 'Installed in $(root). Try: $(PREFIX)/bin/bypath run --help'
+
+uninstall:
+	@test -f '$(manifest)' || { echo 'nothing to remove: $(manifest) is missing (PREFIX, DESTDIR as for install?)' >&2; exit 1; }
+	@# The list is read before anything goes: it is in it.
+	@files=$$(cat '$(manifest)') && for file in $$files; do rm -f "$(root)/$$file"; done
+	@rmdir '$(root)/lib/bypath' '$(root)/share/doc/bypath'
+	@echo 'Removed from $(root).'
+
+clean:
+	$(CARGO) clean

@@ -1,0 +1,216 @@
+//! What can be typed. Help, completions and man pages are generated from these definitions.
+
+use crate::cmd;
+use bypath_sockets::config::{Config, SETTINGS, Setting};
+use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, ValueHint};
+use std::path::PathBuf;
+
+/// Same-host TCP through shared memory, for unmodified programs
+///
+/// Programs started with `bypath run` exchange the bytes of their TCP connections through shared memory when
+/// both ends are on this host and under Bypath. The kernel's connection stays: everything else works as before,
+/// and a connection that cannot be accelerated is a plain one.
+#[derive(Debug, Parser)]
+#[command(
+    name = "bypath",
+    bin_name = "bypath",
+    version,
+    propagate_version = true,
+    arg_required_else_help = true,
+    after_help = "Examples:\n  \
+        bypath run -- redis-server          start a program under Bypath\n  \
+        bypath run -- redis-cli ping        and the program that talks to it\n  \
+        bypath ss                           which path each connection takes\n  \
+        bypath why 1234                     and why it takes it"
+)]
+pub struct Cli {
+    /// The subcommand.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// One variant per subcommand; `main` calls its `run`.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start a program under Bypath
+    Run(cmd::run::Args),
+    /// List the connections of programs under Bypath and the path of each
+    Ss(cmd::ss::Args),
+    /// Explain in sentences why connections of a process take the path they take
+    Why(cmd::why::Args),
+    /// Print the counters that `bypath run --stats FILE` collected
+    Stats(cmd::stats::Args),
+    /// Print a completion script for a shell
+    Completions(cmd::completions::Args),
+    /// Print the man page, or write all of them to a directory
+    Man(cmd::man::Args),
+}
+
+/// Where JSON goes, if it was asked for.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Json {
+    /// Print JSON, to standard output or to FILE
+    #[arg(
+        long,
+        value_name = "FILE",
+        num_args = 0..=1,
+        require_equals = true,
+        default_missing_value = "-",
+        value_hint = ValueHint::FilePath
+    )]
+    json: Option<PathBuf>,
+}
+
+/// Where a document is written to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Target {
+    /// Standard output.
+    Stdout,
+    /// A file, replaced.
+    File(PathBuf),
+}
+
+impl Json {
+    /// The target, `None` if text was asked for.
+    pub fn target(&self) -> Option<Target> {
+        self.json.as_ref().map(|path| match path.to_str() {
+            Some("-") => Target::Stdout,
+            _ => Target::File(path.clone()),
+        })
+    }
+}
+
+/// The settings of [`SETTINGS`] that were given as flags: checked, in the order of the table.
+#[derive(Clone, Debug, Default)]
+pub struct Settings(Vec<(&'static Setting, String)>);
+
+impl Settings {
+    /// The value given for `setting`, if any.
+    pub fn value(&self, setting: &Setting) -> Option<&str> {
+        self.0.iter().find(|(s, _)| s.flag == setting.flag).map(|(_, value)| value.as_str())
+    }
+}
+
+/// The parser of a setting's value: words get clap's suggestions, the rest is what [`Config::set`] accepts.
+fn value_parser(setting: &'static Setting) -> ValueParser {
+    if setting.words.is_empty() {
+        let check = move |value: &str| {
+            Config::default()
+                .set(setting.flag, value)
+                .map(|()| value.to_owned())
+                .map_err(|e| format!("expected {}", e.expected))
+        };
+        ValueParser::new(check)
+    } else {
+        PossibleValuesParser::new(setting.words).into()
+    }
+}
+
+impl clap::Args for Settings {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        SETTINGS.iter().fold(command, |command, setting| {
+            let arg = Arg::new(setting.flag)
+                .long(setting.flag)
+                .value_name(setting.value)
+                .value_parser(value_parser(setting))
+                .hide_possible_values(true)
+                .value_hint(if setting.value == "FILE" { ValueHint::FilePath } else { ValueHint::Other })
+                .help(setting.help)
+                .long_help(format!("{}\n\n[environment: {}]", setting.help, setting.variable));
+            // A list may be given piece by piece; of other settings the last one counts.
+            command.arg(if is_list(setting) {
+                arg.action(ArgAction::Append)
+            } else {
+                arg.overrides_with(setting.flag)
+            })
+        })
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        Self::augment_args(command)
+    }
+}
+
+fn is_list(setting: &Setting) -> bool {
+    setting.value.contains("...")
+}
+
+impl clap::FromArgMatches for Settings {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let mut settings = Settings::default();
+        settings.update_from_arg_matches(matches)?;
+        Ok(settings)
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        self.0 = SETTINGS
+            .iter()
+            .filter_map(|s| {
+                let values: Vec<&str> = matches.get_many::<String>(s.flag)?.map(String::as_str).collect();
+                Some((s, values.join(",")))
+            })
+            .collect();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn run_args(args: &[&str]) -> Result<cmd::run::Args, clap::Error> {
+        let all = ["bypath", "run"].iter().chain(args);
+        match Cli::try_parse_from(all)?.command {
+            Command::Run(args) => Ok(args),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn definitions_are_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_setting_is_a_flag_of_run() {
+        let mut command = Cli::command();
+        let run = command.find_subcommand_mut("run").unwrap();
+        for setting in SETTINGS {
+            let arg = run.get_arguments().find(|a| a.get_long() == Some(setting.flag)).unwrap();
+            assert!(arg.get_long_help().unwrap().to_string().contains(setting.variable));
+        }
+    }
+
+    #[test]
+    fn last_flag_counts_and_lists_add_up() {
+        let args = run_args(&[
+            "--upgrade=off",
+            "--allow-uid=1",
+            "--upgrade=eager",
+            "--allow-uid=2,any",
+            "--",
+            "prog",
+            "--upgrade=lazy",
+        ])
+        .unwrap();
+        let value = |flag| args.settings.value(SETTINGS.iter().find(|s| s.flag == flag).unwrap());
+        assert_eq!(value("upgrade"), Some("eager"));
+        assert_eq!(value("allow-uid"), Some("1,2,any"));
+        assert_eq!(value("profile"), None);
+        assert_eq!(args.program, ["prog", "--upgrade=lazy"]);
+    }
+
+    #[test]
+    fn typos_are_errors_with_a_suggestion() {
+        for (given, suggested) in
+            [("--upgrade=eagre", "eager"), ("--profil=latency", "--profile"), ("--logg=info", "--log")]
+        {
+            let text = run_args(&[given, "--", "prog"]).unwrap_err().to_string();
+            assert!(text.contains(suggested), "{text}");
+        }
+        let text = run_args(&["--ring-size=48K", "--", "prog"]).unwrap_err().to_string();
+        assert!(text.contains("power of two"), "{text}");
+    }
+}

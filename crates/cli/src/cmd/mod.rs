@@ -1,0 +1,8 @@
+//! One file per subcommand: its arguments and what it does.
+
+pub mod completions;
+pub mod man;
+pub mod run;
+pub mod ss;
+pub mod stats;
+pub mod why;

@@ -1,0 +1,289 @@
+//! `bypath run`: becomes the program, with the library preloaded.
+//!
+//! The process is replaced, so pid, exit status, signals and terminal are the program's own. What can be wrong
+//! is found before that: settings, library, statistics file, program.
+
+use crate::args::Settings;
+use crate::library::{self, Library, LibraryError};
+use crate::output::{self, Failure, Outcome};
+use crate::program::{self, Identity, Obstacle, ProgramError};
+use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
+use bypath_sockets::config::{Config, ConfigError, OnUnsupported, SETTINGS};
+use clap::ValueHint;
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::OpenOptions;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// Arguments of `bypath run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath run -- redis-server --port 6379\n  \
+    bypath run --upgrade=eager --stats /tmp/counters -- ./server\n  \
+    bypath run --profile latency -- python3 -m http.server\n\n\
+    Every setting can also be given in the environment (--ring-size as BYPATH_RING_SIZE); the flag wins.\n\n\
+    Exit status: that of PROGRAM, or 2 for a wrong flag or BYPATH_* value, 125 if bypath itself fails,\n\
+    126 if PROGRAM cannot be executed, 127 if it cannot be found.")]
+pub struct Args {
+    /// Settings of the library.
+    #[command(flatten)]
+    pub settings: Settings,
+
+    /// The preload library; by default looked for beside bypath and in ../lib/bypath
+    #[arg(
+        long,
+        value_name = "FILE",
+        value_hint = ValueHint::FilePath,
+        long_help = "The preload library; by default looked for beside bypath and in ../lib/bypath\n\n\
+                     [environment: BYPATH_LIBRARY]"
+    )]
+    pub library: Option<PathBuf>,
+
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        num_args = 1..,
+        trailing_var_arg = true,
+        value_names = ["PROGRAM", "ARGS"],
+        value_hint = ValueHint::CommandWithArguments
+    )]
+    pub program: Vec<OsString>,
+}
+
+/// Why the program was not started.
+#[derive(Debug, Error)]
+enum RunError {
+    #[error("{0}")]
+    Setting(#[from] ConfigError),
+    #[error("the value of {0} is not valid UTF-8")]
+    NotUtf8(&'static str),
+    #[error("{0}")]
+    Library(#[from] LibraryError),
+    #[error(
+        "cannot tell where bypath itself is: {0} (is /proc mounted? name the library with --library FILE)"
+    )]
+    Executable(io::Error),
+    #[error("--stats {path}: {reason}")]
+    Stats { path: String, reason: String },
+    #[error("{0}")]
+    Program(#[from] ProgramError),
+    #[error("{file} cannot run under Bypath: {obstacle} (--on-unsupported=fallback runs it without)")]
+    Unsupported { file: String, obstacle: Obstacle },
+    #[error("cannot execute {name}: {reason}")]
+    Exec { name: String, reason: String, code: u8 },
+}
+
+impl RunError {
+    /// As `env` and `timeout`: 125 is our own failure, 126 and 127 are about the program; 2 is wrong usage.
+    fn exit_code(&self) -> u8 {
+        match self {
+            RunError::Setting(_) | RunError::NotUtf8(_) => 2,
+            RunError::Program(e) => e.exit_code(),
+            RunError::Exec { code, .. } => *code,
+            _ => 125,
+        }
+    }
+}
+
+/// Starts the program; returns only if that failed.
+pub fn run(args: Args) -> Outcome {
+    let Err(error) = start(&args);
+    Err(Failure::new(error.exit_code(), error))
+}
+
+fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
+    let (config, mut variables) = settings(&args.settings, |name| std::env::var_os(name))?;
+    warn_about_unknown_variables();
+    if let Some((_, path)) = variables.iter_mut().find(|(name, _)| *name == "BYPATH_STATS") {
+        *path = statistics_file(Path::new(path))?;
+        // A directory of many letters may have been put in front.
+        Config::default().set("stats", path)?;
+    }
+
+    let library = find_library(args.library.as_deref())?;
+    let search_path = std::env::var_os("PATH");
+    let (name, arguments) = args.program.split_first().expect("clap requires a program");
+    let file = program::find(name, search_path.as_deref())?;
+
+    let mut environment: Environment = std::env::vars_os().collect();
+    for (name, value) in variables {
+        set_variable(&mut environment, name, value.into());
+    }
+    let obstacle = Identity::of("self").ok().and_then(|me| program::obstacle(&file, &library.elf, me));
+    if let Some((about, obstacle)) = &obstacle {
+        let file = about.display().to_string();
+        match config.on_unsupported {
+            OnUnsupported::Fallback => {}
+            OnUnsupported::Warn => {
+                output::message(format_args!("warning: {file} runs without Bypath: {obstacle}"))
+            }
+            OnUnsupported::Error | OnUnsupported::Abort => {
+                return Err(RunError::Unsupported { file, obstacle: obstacle.clone() });
+            }
+        }
+    }
+    if obstacle.is_none_or(|(_, o)| o.tolerates_preload()) {
+        let existing = std::env::var_os("LD_PRELOAD");
+        let list = library::preload_list(&library.path, existing.as_deref());
+        set_variable(&mut environment, "LD_PRELOAD", list);
+    }
+    Err(exec_error(name, &file, &exec(name, &file, arguments, &environment)))
+}
+
+/// As `execvp(3)`: a file that the kernel cannot execute is a shell script. Returns only on failure.
+fn exec(
+    name: &OsStr,
+    file: &Path,
+    arguments: &[OsString],
+    environment: &[(OsString, OsString)],
+) -> io::Error {
+    let environment: Vec<CString> =
+        environment.iter().map(|(name, value)| c_string(&[name, OsStr::new("="), value])).collect();
+    let arguments: Vec<CString> = arguments.iter().map(|a| c_string(&[a])).collect();
+    let path = c_string(&[file.as_os_str()]);
+    let become_program = |file: &CString, first: Vec<CString>| {
+        let Err(e) = bypath_sys::exec::exec(file, &[first, arguments.clone()].concat(), &environment);
+        e
+    };
+    let mut error = become_program(&path, vec![c_string(&[name])]);
+    if error == bypath_sys::Errno::NOEXEC {
+        error = become_program(&c"/bin/sh".to_owned(), vec![c"/bin/sh".to_owned(), path]);
+    }
+    error.into()
+}
+
+/// The parts in one. They come from the system's own C strings, so there is no NUL in them.
+fn c_string(parts: &[&OsStr]) -> CString {
+    CString::new(parts.iter().map(|p| p.as_bytes()).collect::<Vec<_>>().concat()).expect("no NUL inside")
+}
+
+/// Variables for the program: name and value.
+type Variables = Vec<(&'static str, String)>;
+
+/// The program's environment in the caller's order.
+type Environment = Vec<(OsString, OsString)>;
+
+fn set_variable(environment: &mut Environment, name: &str, value: OsString) {
+    match environment.iter_mut().find(|(n, _)| n == name) {
+        Some((_, old)) => *old = value,
+        None => environment.push((name.into(), value)),
+    }
+}
+
+/// Checks environment and flags, the flag wins, and gives the variables for the program.
+fn settings(
+    flags: &Settings,
+    environment: impl Fn(&str) -> Option<OsString>,
+) -> Result<(Config, Variables), RunError> {
+    let mut config = Config::default();
+    let mut variables = Variables::new();
+    for setting in SETTINGS {
+        let value = match (flags.value(setting), environment(setting.variable)) {
+            (Some(flag), _) => flag.to_owned(),
+            (None, Some(value)) => value.into_string().map_err(|_| RunError::NotUtf8(setting.variable))?,
+            (None, None) => continue,
+        };
+        config.set(setting.flag, &value).map_err(|e| ConfigError { flag: setting.variable, ..e })?;
+        variables.push((setting.variable, value));
+    }
+    Ok((config, variables))
+}
+
+/// A misspelt variable would silently do nothing.
+fn warn_about_unknown_variables() {
+    let names = || SETTINGS.iter().map(|s| s.variable).chain([library::VARIABLE]);
+    for (name, _) in std::env::vars_os() {
+        let Some(name) = name.to_str().filter(|n| n.starts_with("BYPATH_")) else { continue };
+        if !names().any(|known| known == name)
+            && let Some((_, known)) = names()
+                .map(|known| (strsim::damerau_levenshtein(name, known), known))
+                .filter(|(distance, _)| *distance <= 2)
+                .min()
+        {
+            output::message(format_args!("warning: {name} is not a setting; did you mean {known}?"));
+        }
+    }
+}
+
+fn find_library(flag: Option<&Path>) -> Result<Library, RunError> {
+    let variable = std::env::var_os(library::VARIABLE);
+    let executable = match (flag, &variable) {
+        (None, None) => std::env::current_exe().map_err(RunError::Executable)?,
+        _ => std::env::current_exe().unwrap_or_default(),
+    };
+    Ok(Library::find(flag, variable.as_deref(), &executable)?)
+}
+
+/// Makes the path absolute (the program may change its directory), creates the file if there is none, and
+/// refuses one that holds something else: records would be appended to it.
+fn statistics_file(path: &Path) -> Result<String, RunError> {
+    let shown = path.display().to_string();
+    let wrong = |reason: String| RunError::Stats { path: shown.clone(), reason };
+    let path = std::path::absolute(path).map_err(|e| wrong(e.to_string()))?;
+    if std::fs::metadata(&path).is_ok_and(|m| m.is_dir() || m.file_type().is_fifo()) {
+        return Err(wrong("not a regular file; name a file, it will be created".to_owned()));
+    }
+    let file = OpenOptions::new()
+        .read(true)
+        .append(true)
+        .create(true)
+        .mode(0o666)
+        .open(&path)
+        .map_err(|e| wrong(format!("cannot be written: {e}; name a file in a directory of yours")))?;
+    let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
+    let mut magic = [0; 8];
+    let begins_well = (&file).read_exact(&mut magic).is_ok()
+        // A record whose writer was killed early has no magic number.
+        && (magic == STATS_MAGIC.to_le_bytes() || magic == [0; 8]);
+    if length > 0 && (!begins_well || length % RECORD_SIZE as u64 != 0) {
+        return Err(wrong(
+            "holds something other than statistics and is left alone; name another file".to_owned(),
+        ));
+    }
+    path.into_os_string().into_string().map_err(|_| RunError::NotUtf8("BYPATH_STATS"))
+}
+
+fn exec_error(name: &OsStr, file: &Path, error: &io::Error) -> RunError {
+    let missing = error.kind() == io::ErrorKind::NotFound;
+    // The file is there; so what is missing is what it names.
+    let wants = program::interpreter(file)
+        .or_else(|| program::elf_of(file).ok()??.interpreter)
+        .filter(|wanted| missing && !wanted.exists());
+    let reason = match wants {
+        Some(wanted) => format!("its interpreter {} does not exist", wanted.display()),
+        None => error.to_string(),
+    };
+    let name = output::printable(&name.to_string_lossy());
+    RunError::Exec { name, reason, code: if missing { 127 } else { 126 } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::ffi::OsStringExt;
+
+    fn from_environment(name: &'static str, value: &[u8]) -> Result<Config, RunError> {
+        let value = value.to_vec();
+        settings(&Settings::default(), |n| (n == name).then(|| OsString::from_vec(value.clone())))
+            .map(|(config, _)| config)
+    }
+
+    #[test]
+    fn bad_environment_is_an_error_that_names_the_variable() {
+        let error = from_environment("BYPATH_UPGRADE", b"eagre").unwrap_err();
+        assert_eq!(error.exit_code(), 2);
+        let text = error.to_string();
+        assert!(text.contains("BYPATH_UPGRADE") && text.contains("'eager'"), "{text}");
+        let error = from_environment("BYPATH_LOG", b"\xff").unwrap_err();
+        assert_eq!((error.exit_code(), error.to_string().contains("BYPATH_LOG")), (2, true));
+    }
+
+    #[test]
+    fn good_environment_is_passed_on() {
+        let config = from_environment("BYPATH_ON_UNSUPPORTED", b"abort").unwrap();
+        assert_eq!(config.on_unsupported, OnUnsupported::Abort);
+    }
+}

@@ -1,0 +1,199 @@
+//! `bypath ss`.
+
+use crate::args::Json;
+use crate::connections::{self, Connection, Scan};
+use crate::output::{self, Failure, Outcome};
+use bypath_shm::reason::Reason;
+use bypath_shm::stats::Bytes;
+use bypath_shm::view::Direction;
+use serde::Serialize;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+
+/// Arguments of `bypath ss`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath ss\n  \
+    bypath ss --pid 1234\n  \
+    bypath ss --json | jq '.[] | select(.path == \"ring\")'\n\n\
+    A connection stands once for each process that holds it. PATH and REASON have one word, or two\n\
+    (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory.\n\n\
+    Exit status: 0, also if there are no connections; 1 if PID does not exist; 2 for wrong usage.")]
+pub struct Args {
+    #[command(flatten)]
+    json: Json,
+
+    /// Only the connections of this process
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
+    pid: Option<u32>,
+}
+
+/// Prints the connections.
+pub fn run(args: Args) -> Outcome {
+    if let Some(pid) = args.pid
+        && connections::start_time(pid).is_none()
+    {
+        return Err(Failure::new(1, format_args!("there is no process {pid}")));
+    }
+    let scan = scan()?;
+    let mut found = scan.connections();
+    found.retain(|c| args.pid.is_none_or(|pid| c.process.pid == pid));
+    match args.json.target() {
+        Some(target) => output::json(&target, &found.iter().map(Record::from).collect::<Vec<_>>())?,
+        None => output::print(&text(&found))?,
+    }
+    if found.is_empty() && args.json.target().is_none() {
+        output::message(match args.pid {
+            None => {
+                "no connections of programs under Bypath (start them with: bypath run -- PROGRAM)".to_owned()
+            }
+            Some(pid) => {
+                format!("process {pid} has no connections that Bypath follows; see: bypath why {pid}")
+            }
+        });
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Scans, and tells on standard error what could not be seen.
+pub fn scan() -> Result<Scan, Failure> {
+    let scan = connections::scan()
+        .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
+    for note in &scan.notes {
+        output::message(format_args!("note: {note}"));
+    }
+    if scan.unreadable > 0 {
+        let n = scan.unreadable;
+        let (noun, verb) = if n == 1 { ("process", "belongs") } else { ("processes", "belong") };
+        output::message(format_args!(
+            "note: {n} {noun} {verb} to other users and cannot be read; root sees all"
+        ));
+    }
+    Ok(scan)
+}
+
+/// A connection in JSON: stable codes and numbers only.
+#[derive(Serialize)]
+struct Record<'a> {
+    pid: u32,
+    command: &'a str,
+    fd: i32,
+    local: Option<String>,
+    remote: Option<String>,
+    path: String,
+    reason: String,
+    tx: DirectionRecord,
+    rx: DirectionRecord,
+    bytes: BytesRecord,
+    ring_size: Option<u32>,
+    ring_fill: FillRecord,
+    holders: usize,
+}
+
+#[derive(Serialize)]
+struct DirectionRecord {
+    path: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Serialize)]
+struct FillRecord {
+    tx: Option<u64>,
+    rx: Option<u64>,
+}
+
+/// Byte counters in JSON, as in `bypath stats`.
+#[derive(Serialize)]
+pub struct BytesRecord {
+    ring_tx: u64,
+    ring_rx: u64,
+    kernel_tx: u64,
+    kernel_rx: u64,
+}
+
+impl From<Bytes> for BytesRecord {
+    fn from(b: Bytes) -> Self {
+        BytesRecord { ring_tx: b.ring_tx, ring_rx: b.ring_rx, kernel_tx: b.kernel_tx, kernel_rx: b.kernel_rx }
+    }
+}
+
+impl From<Direction> for DirectionRecord {
+    fn from(d: Direction) -> Self {
+        DirectionRecord { path: d.path.code(), reason: connections::reason_code(d) }
+    }
+}
+
+impl<'a> From<&Connection<'a>> for Record<'a> {
+    fn from(c: &Connection<'a>) -> Self {
+        Record {
+            pid: c.process.pid,
+            command: &c.process.command,
+            fd: c.end.fd,
+            local: c.end.local.map(|a| a.to_string()),
+            remote: c.end.remote.map(|a| a.to_string()),
+            path: c.path_code(),
+            reason: c.reason_code(),
+            tx: c.end.outgoing.into(),
+            rx: c.end.incoming.into(),
+            bytes: c.bytes().into(),
+            ring_size: c.end.ring_size,
+            ring_fill: FillRecord { tx: c.outgoing_fill, rx: c.incoming_fill },
+            holders: c.holders,
+        }
+    }
+}
+
+fn text(found: &[Connection]) -> String {
+    if found.is_empty() {
+        return String::new();
+    }
+    let numbers = ["PID", "FD", "SENT RING", "SENT KERNEL", "RCVD RING", "RCVD KERNEL", "IN RING"];
+    let mut table = output::table(
+        &[
+            "PID",
+            "COMMAND",
+            "FD",
+            "LOCAL",
+            "REMOTE",
+            "PATH",
+            "REASON",
+            "SENT RING",
+            "SENT KERNEL",
+            "RCVD RING",
+            "RCVD KERNEL",
+            "IN RING",
+        ],
+        &numbers,
+    );
+    let address = |a: Option<SocketAddr>| a.map_or("-".to_owned(), |a| a.to_string());
+    for c in found {
+        let b = c.bytes();
+        table.add_row([
+            c.process.pid.to_string(),
+            output::printable(&c.process.command),
+            c.end.fd.to_string(),
+            address(c.end.local),
+            address(c.end.remote),
+            c.path_code(),
+            c.reason_code(),
+            output::bytes(b.ring_tx),
+            output::bytes(b.kernel_tx),
+            output::bytes(b.ring_rx),
+            output::bytes(b.kernel_rx),
+            c.outgoing_fill.map_or("-".to_owned(), output::bytes),
+        ]);
+    }
+    let mut text = output::lines(&table);
+    let reasons = found.iter().flat_map(|c| [c.end.outgoing.reason, c.end.incoming.reason]).flatten();
+    text += &legend(reasons);
+    text
+}
+
+/// What the reason codes in a table mean, a line each.
+pub fn legend(reasons: impl Iterator<Item = Reason>) -> String {
+    let mut seen: Vec<Reason> = reasons.collect();
+    seen.sort_by_key(|r| *r as u16);
+    seen.dedup();
+    let lines: String = seen.iter().map(|r| format!("{}: {}\n", r.code(), r.text())).collect();
+    if lines.is_empty() { lines } else { format!("\n{lines}") }
+}

@@ -1,0 +1,341 @@
+//! `bypath why`.
+
+use super::{ss, stats};
+use crate::connections::{self, Connection, Family, Member};
+use crate::library;
+use crate::output::{self, Failure, Outcome};
+use crate::program::{self, Identity};
+use bypath_shm::reason::Reason;
+use bypath_shm::view::{Direction, Path as DataPath};
+use std::fmt::Write;
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::str::FromStr;
+
+/// PID is not under Bypath, or the descriptor is not followed.
+const NOT_FOLLOWED: u8 = 1;
+/// It cannot be told: no such process, or it may not be looked into.
+const CANNOT_TELL: u8 = 3;
+
+/// Arguments of `bypath why`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath why 1234        all connections of process 1234\n  \
+    bypath why 1234:7      the one on descriptor 7\n\n\
+    Exit status: 0 if the process is under Bypath (and the descriptor is followed), 1 if not, 2 for wrong\n\
+    usage, 3 if it cannot be told (no such process, or another user's).")]
+pub struct Args {
+    /// A process, or one of its descriptors
+    #[arg(value_name = "PID[:FD]")]
+    subject: Subject,
+}
+
+/// What is asked about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Subject {
+    pid: u32,
+    fd: Option<i32>,
+}
+
+impl FromStr for Subject {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let (pid, fd) = match text.split_once(':') {
+            Some((pid, fd)) => (pid, Some(fd)),
+            None => (text, None),
+        };
+        let number = |s: &str| s.parse::<i32>().ok();
+        let pid = number(pid).filter(|n| *n > 0).ok_or("expected a process id, such as 1234 or 1234:7")?;
+        let fd = match fd {
+            None => None,
+            Some(fd) => Some(
+                number(fd)
+                    .filter(|n| *n >= 0)
+                    .ok_or("expected a descriptor number after ':', such as 1234:7")?,
+            ),
+        };
+        Ok(Subject { pid: pid.cast_unsigned(), fd })
+    }
+}
+
+/// Explains.
+pub fn run(args: Args) -> Outcome {
+    let Subject { pid, fd } = args.subject;
+    if connections::start_time(pid).is_none() {
+        return Err(Failure::new(CANNOT_TELL, format_args!("there is no process {pid}")));
+    }
+    fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
+    let scan = ss::scan()?;
+    let Some((family, member)) = scan.family_of(pid) else {
+        let reason = absence(pid).map_err(|e| not_readable(pid, &e))?;
+        output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
+        return Ok(ExitCode::from(NOT_FOLLOWED));
+    };
+    let all = scan.connections();
+    let mine: Vec<_> = all.iter().filter(|c| c.process.pid == pid).collect();
+    let Some(fd) = fd else {
+        output::print(&about_process(family, member, &mine))?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    match mine.iter().find(|c| c.end.fd == fd) {
+        Some(connection) => {
+            output::print(&about_connection(connection))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        None => {
+            output::print(&format!(
+                "Descriptor {fd} of process {pid} ({}) {}\n",
+                name_of(pid),
+                about_descriptor(pid, fd)
+            ))?;
+            Ok(ExitCode::from(NOT_FOLLOWED))
+        }
+    }
+}
+
+fn name_of(pid: u32) -> String {
+    let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    output::printable(String::from_utf8_lossy(&name).trim_end())
+}
+
+fn not_readable(pid: u32, error: &io::Error) -> Failure {
+    let hint = "it may belong to another user: try as root";
+    Failure::new(CANNOT_TELL, format_args!("process {pid} cannot be looked into: {error} ({hint})"))
+}
+
+/// Why a process has no view.
+///
+/// # Errors
+/// It may not be looked into.
+fn absence(pid: u32) -> io::Result<String> {
+    if connections::is_kernel_thread(pid) {
+        return Ok("it is a thread of the kernel.".to_owned());
+    }
+    let name = library::FILE_NAME.as_bytes();
+    let contains = |bytes: &[u8]| bytes.windows(name.len()).any(|w| w == name);
+    if contains(&fs::read(format!("/proc/{pid}/maps"))?) {
+        return Ok("the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
+                   started, or another version of Bypath wrote it."
+            .to_owned());
+    }
+    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
+    fs::read_link(&exe)?;
+    let own = program::elf_of(Path::new("/proc/self/exe")).ok().flatten();
+    if let (Some(own), Ok(identity)) = (own, Identity::of(&pid.to_string()))
+        && let Some((_, obstacle)) = program::obstacle(&exe, &own, identity)
+    {
+        return Ok(format!("{obstacle}. Its connections are plain kernel ones."));
+    }
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    if environment.split(|b| *b == 0).any(|v| v.starts_with(b"LD_PRELOAD=") && contains(v)) {
+        return Ok("LD_PRELOAD names the library, but the dynamic loader did not load it: the file may be missing or \
+                   unreadable where the program runs (another root directory or container), or the program was \
+                   started with changed privileges."
+            .to_owned());
+    }
+    Ok("the library is not loaded. Start the program with: bypath run -- PROGRAM".to_owned())
+}
+
+fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> String {
+    let mut text = format!("Process {} ({}) is under Bypath", member.pid, output::printable(&member.command));
+    let rings = mine.iter().filter(|c| c.on_ring()).count();
+    match mine.len() {
+        0 => text += " and has no connection at the moment.\n",
+        n => {
+            let noun = if n == 1 { "connection" } else { "connections" };
+            let _ = writeln!(text, ": {n} {noun}, {rings} through shared memory.");
+        }
+    }
+    for connection in mine {
+        text += "\n";
+        text += &about_connection(connection);
+    }
+    if let Some(counters) = family.counters(member) {
+        let _ = write!(
+            text,
+            "\nSo far: {} connections, {} of them upgraded at some time.",
+            counters.connections, counters.upgraded
+        );
+        for (what, counts) in
+            [("Ended without an upgrade", &counters.not_upgraded), ("Recalled", &counters.recalled)]
+        {
+            let parts: Vec<_> =
+                stats::by_reason(counts).iter().map(|(code, n)| format!("{code} {n}")).collect();
+            if !parts.is_empty() {
+                let _ = write!(text, " {what}: {}.", parts.join(", "));
+            }
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn about_connection(c: &Connection) -> String {
+    let address = |a: Option<SocketAddr>| a.map_or("an unknown address".to_owned(), |a| a.to_string());
+    let mut text =
+        format!("Descriptor {}: {} to {}\n", c.end.fd, address(c.end.local), address(c.end.remote));
+    let (out, incoming) = (c.end.outgoing, c.end.incoming);
+    let bytes = c.bytes();
+    if out == incoming {
+        let _ = writeln!(text, "  Both directions: {}", sentence(out));
+    } else {
+        let _ = writeln!(text, "  Sending: {}", sentence(out));
+        let _ = writeln!(text, "  Receiving: {}", sentence(incoming));
+    }
+    let _ = writeln!(
+        text,
+        "  Sent {} through shared memory and {} through the kernel, received {} and {}.",
+        output::bytes(bytes.ring_tx),
+        output::bytes(bytes.kernel_tx),
+        output::bytes(bytes.ring_rx),
+        output::bytes(bytes.kernel_rx)
+    );
+    if let (Some(fill), Some(size)) = (c.outgoing_fill, c.end.ring_size) {
+        let _ = writeln!(
+            text,
+            "  {} of {} in the outgoing ring wait to be read.",
+            output::bytes(fill),
+            output::bytes(size.into())
+        );
+    }
+    if c.holders > 1 {
+        let _ = writeln!(text, "  {} processes hold this connection.", c.holders);
+    }
+    let mut reasons: Vec<_> = [out.reason, incoming.reason].into_iter().flatten().collect();
+    reasons.dedup();
+    for remedy in reasons.into_iter().filter_map(remedy) {
+        let _ = writeln!(text, "  {remedy}");
+    }
+    text
+}
+
+fn sentence(d: Direction) -> String {
+    let code = connections::reason_code(d);
+    match (d.path, d.reason) {
+        (DataPath::Ring, _) => "shared memory.".to_owned(),
+        (DataPath::Kernel, Some(Reason::Ring)) => "changing between shared memory and the kernel.".to_owned(),
+        (DataPath::Kernel, Some(reason)) => format!("the kernel, because: {} ({code}).", reason.text()),
+        (DataPath::Kernel, None) => {
+            "the kernel, for a reason that this version does not know (read it with the version that the program runs)."
+                .to_owned()
+        }
+    }
+}
+
+/// What the user can do about a reason, where there is something to do.
+fn remedy(reason: Reason) -> Option<&'static str> {
+    use Reason::*;
+    let remedy = match reason {
+        PeerPlain => "Start the program at the other end with: bypath run -- PROGRAM",
+        BelowThreshold => {
+            "It will be upgraded when it carries more; `bypath run --upgrade=eager` upgrades at the first byte."
+        }
+        Disabled => {
+            "Start the program without --upgrade=off (and without BYPATH_UPGRADE=off in its environment)."
+        }
+        PolicyUid => {
+            "Start both programs with --allow-uid, each naming the other's user: bypath run --allow-uid UID -- PROGRAM"
+        }
+        PolicyNamespace => {
+            "Programs of different containers share memory only if they share pid, user and mount namespaces."
+        }
+        NoDescriptors => "Raise the limit of open files (ulimit -n, LimitNOFILE=).",
+        NoMemory | RecalledMemory => {
+            "Give the program more memory (memory limit of its control group), or use smaller rings (--ring-size)."
+        }
+        MemoryLimit => "Raise --memory-limit, or use smaller rings (--ring-size).",
+        ForbiddenCall => {
+            "Allow memfd_create, eventfd2 and socket(AF_UNIX, AF_NETLINK) in the sandbox of the program."
+        }
+        SmallBuffer => "Let the program set a larger SO_SNDBUF, or use smaller rings (--ring-size).",
+        IoUring | RecalledIoUring => {
+            "Start the program with --io-uring=avoid (the default) so that it does not use io_uring."
+        }
+        VersionMismatch => "Restart both programs, so that both use the installed version.",
+        Squatter => {
+            "Find the foreign program that listens on abstract sockets named bypath: ss -xlp | grep bypath"
+        }
+        StandardDescriptor => {
+            "Let the program open the connection itself instead of getting it as standard input or output."
+        }
+        _ => return Option::None,
+    };
+    Some(remedy)
+}
+
+/// What a descriptor is that Bypath does not follow.
+fn about_descriptor(pid: u32, fd: i32) -> String {
+    match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => "is not open.".to_owned(),
+        Err(e) => format!("cannot be looked at: {e}."),
+        Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {
+            None => format!("is no socket but {}.", output::printable(&target.to_string_lossy())),
+            Some(inode) => match socket_kind(pid, inode) {
+                Some("TCP") => "is a TCP socket that Bypath does not follow: it listens, is not connected, was \
+                                inherited from a program that is not under Bypath, or the table of sockets was full."
+                    .to_owned(),
+                Some(kind) => format!("is a {kind} socket; Bypath moves TCP connections only."),
+                None => "is a socket of another kind than TCP, or of another network namespace.".to_owned(),
+            },
+        },
+    }
+}
+
+/// The kind of the socket with this inode, from the tables in /proc/PID/net.
+fn socket_kind(pid: u32, inode: &str) -> Option<&'static str> {
+    const TABLES: [(&str, &str, usize); 6] = [
+        ("tcp", "TCP", 9),
+        ("tcp6", "TCP", 9),
+        ("udp", "UDP", 9),
+        ("udp6", "UDP", 9),
+        ("unix", "AF_UNIX", 6),
+        ("netlink", "netlink", 9),
+    ];
+    TABLES.into_iter().find_map(|(table, kind, column)| {
+        let text = fs::read(format!("/proc/{pid}/net/{table}")).ok()?;
+        let text = String::from_utf8_lossy(&text).into_owned();
+        text.lines().any(|l| l.split_whitespace().nth(column) == Some(inode)).then_some(kind)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn subjects() {
+        let parse = |s: &str| s.parse::<Subject>().ok().map(|s| (s.pid, s.fd));
+        assert_eq!(parse("12"), Some((12, None)));
+        assert_eq!(parse("12:0"), Some((12, Some(0))));
+        for bad in ["", ":", "0", "-1", "12:", "12:-1", "12:x", "99999999999", "1:2:3"] {
+            assert_eq!(parse(bad), None, "{bad}");
+        }
+    }
+
+    #[test]
+    fn other_descriptors_are_described() {
+        let pid = std::process::id();
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        assert!(about_descriptor(pid, tcp.as_raw_fd()).contains("is a TCP socket"));
+        let udp = std::net::UdpSocket::bind("[::1]:0").unwrap();
+        assert!(about_descriptor(pid, udp.as_raw_fd()).contains("UDP"));
+        let unix = std::os::unix::net::UnixDatagram::unbound().unwrap();
+        assert!(about_descriptor(pid, unix.as_raw_fd()).contains("AF_UNIX"));
+        let file = fs::File::open("/dev/null").unwrap();
+        assert!(about_descriptor(pid, file.as_raw_fd()).contains("/dev/null"));
+        assert!(about_descriptor(pid, i32::MAX).contains("not open"));
+    }
+
+    #[test]
+    fn sentences_name_code_and_meaning() {
+        let d = Direction { path: DataPath::Kernel, reason: Some(Reason::PeerPlain) };
+        assert!(sentence(d).contains("peer-plain") && sentence(d).contains(Reason::PeerPlain.text()));
+        assert!(remedy(Reason::PolicyUid).unwrap().contains("both"));
+        assert_eq!(remedy(Reason::Ring), None);
+    }
+}

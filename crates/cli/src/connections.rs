@@ -1,0 +1,299 @@
+//! The connections of all programs under Bypath, read from outside: every family keeps its region open as a
+//! memfd, which shows in /proc/PID/fd.
+//!
+//! What is read was written by other programs and changes while it is read. A process counts as a member of a
+//! family only while it has the region open and is the one (pid and start time) in the region's table.
+
+use bypath_shm::family::VIEW_NAME;
+use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
+use bypath_shm::view::{self, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath};
+use rustix::fs::OFlags;
+use std::collections::HashMap;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// A process that is alive and a member of a family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// Process id as this program sees it.
+    pub pid: u32,
+    /// Command name.
+    pub command: String,
+    /// Bit number in [`End::holders`].
+    slot: usize,
+}
+
+/// A family region that could be read.
+#[derive(Debug)]
+pub struct Family {
+    /// The processes alive.
+    pub members: Vec<Member>,
+    ends: Vec<End>,
+    region: File,
+}
+
+/// One connection as one process holds it.
+#[derive(Debug)]
+pub struct Connection<'a> {
+    /// The holder.
+    pub process: &'a Member,
+    /// The socket.
+    pub end: &'a End,
+    /// How many live processes hold it.
+    pub holders: usize,
+    /// Bytes waiting in the outgoing ring, if there is one and the other end was found.
+    pub outgoing_fill: Option<u64>,
+    /// The same of the incoming ring.
+    pub incoming_fill: Option<u64>,
+}
+
+/// Everything found.
+#[derive(Debug, Default)]
+pub struct Scan {
+    /// The families.
+    pub families: Vec<Family>,
+    /// Processes that may not be looked into.
+    pub unreadable: usize,
+    /// What was found but could not be understood, for people.
+    pub notes: Vec<String>,
+}
+
+/// Looks at every process.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn scan() -> io::Result<Scan> {
+    let mut scan = Scan::default();
+    // A region is one file; forked processes have it open several times.
+    let mut regions: HashMap<(u64, u64), (PathBuf, Vec<u32>)> = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
+            continue;
+        };
+        match regions_of(pid) {
+            Ok(found) => {
+                for (id, path) in found {
+                    let (_, pids) = regions.entry(id).or_insert_with(|| (path, Vec::new()));
+                    if !pids.contains(&pid) {
+                        pids.push(pid);
+                    }
+                }
+            }
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_kernel_thread(pid) => {
+                scan.unreadable += 1;
+            }
+            // It has ended in the meantime.
+            Err(_) => {}
+        }
+    }
+    for (path, pids) in regions.into_values() {
+        match Family::read(&path, &pids) {
+            Ok(family) => scan.families.push(family),
+            Err(ReadError::Io(e)) if gone(&e) => {}
+            Err(ReadError::NotAView(NotAView::NotReady)) => {}
+            Err(e) => scan.notes.push(format!("process {}: its view cannot be read: {e}", pids[0])),
+        }
+    }
+    scan.families.sort_by_key(|f| f.members.first().map(|m| m.pid));
+    scan.notes.sort();
+    Ok(scan)
+}
+
+fn gone(e: &io::Error) -> bool {
+    // ESRCH has no kind of its own.
+    e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+/// The regions that a process has open: identity of the file, and a path to open it by.
+fn regions_of(pid: u32) -> io::Result<Vec<((u64, u64), PathBuf)>> {
+    let link_text = format!("/memfd:{VIEW_NAME} (deleted)");
+    let mut found = Vec::new();
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
+            && let Ok(metadata) = fs::metadata(&path)
+            && metadata.is_file()
+        {
+            found.push(((metadata.dev(), metadata.ino()), path));
+        }
+    }
+    Ok(found)
+}
+
+/// Whether this is a thread of the kernel.
+pub fn is_kernel_thread(pid: u32) -> bool {
+    const PF_KTHREAD: u64 = 0x0020_0000;
+    stat_field(pid, 9).is_some_and(|flags| flags & PF_KTHREAD != 0)
+}
+
+/// Start time of a process in clock ticks since boot; `None` if there is no such process.
+pub fn start_time(pid: u32) -> Option<u64> {
+    stat_field(pid, 22)
+}
+
+/// A numeric field of /proc/PID/stat, counted from 1 as in proc(5).
+fn stat_field(pid: u32, number: usize) -> Option<u64> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    parse_stat(&text, number)
+}
+
+fn parse_stat(text: &[u8], number: usize) -> Option<u64> {
+    // The name, field 2, stands in brackets and may itself contain brackets and blanks.
+    let after_name = text.iter().rposition(|&b| b == b')')? + 1;
+    std::str::from_utf8(&text[after_name..]).ok()?.split_whitespace().nth(number - 3)?.parse().ok()
+}
+
+/// Process id in the process's own pid namespace, which is the one that its view holds.
+fn inner_pid(pid: u32) -> Option<u32> {
+    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
+    let status = String::from_utf8_lossy(&status);
+    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
+    line.split_whitespace().next_back()?.parse().ok()
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ReadError {
+    #[error("{0}")]
+    Io(#[from] io::Error),
+    #[error("{0}")]
+    NotAView(#[from] NotAView),
+}
+
+impl Family {
+    fn read(path: &Path, pids: &[u32]) -> Result<Family, ReadError> {
+        // Anybody can give a file this name: never block on what it is.
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        let region = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+        let header = Header::decode(&read_up_to(&region, 0, HEADER_SIZE)?)?;
+        let mut members: Vec<Member> = pids
+            .iter()
+            .filter_map(|&pid| {
+                let (inner, start) = (inner_pid(pid)?, start_time(pid)?);
+                let process = header.processes.iter().find(|p| p.pid == inner && p.start_time == start)?;
+                Some(Member { pid, command: process.command.clone(), slot: process.slot })
+            })
+            .collect();
+        members.sort_by_key(|m| m.pid);
+        let ends = read_ends(&region, header.ends_used)?;
+        Ok(Family { members, ends, region })
+    }
+
+    /// The counters of a member, unless they live in a statistics file.
+    pub fn counters(&self, member: &Member) -> Option<StatsSnapshot> {
+        StatsSnapshot::decode(&read_up_to(&self.region, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
+    }
+}
+
+/// Reads the ends in blocks of about a megabyte: a region full of ends has 40.
+fn read_ends(region: &File, used: usize) -> io::Result<Vec<End>> {
+    const BLOCK: usize = 2048;
+    let mut ends = Vec::new();
+    for first in (0..used).step_by(BLOCK) {
+        let count = BLOCK.min(used - first);
+        let raw = read_up_to(region, view::end_offset(first), count * END_SIZE)?;
+        ends.extend(raw.chunks_exact(END_SIZE).filter_map(End::decode));
+        if raw.len() < count * END_SIZE {
+            break;
+        }
+    }
+    Ok(ends)
+}
+
+/// Reads `length` bytes, fewer at the end of the file.
+fn read_up_to(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
+    let mut bytes = vec![0; length];
+    let mut filled = 0;
+    while filled < length {
+        match file.read_at(&mut bytes[filled..], offset + filled as u64) {
+            Ok(0) => break,
+            Ok(n) => filled += n,
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
+            Err(e) => return Err(e),
+        }
+    }
+    bytes.truncate(filled);
+    Ok(bytes)
+}
+
+impl Scan {
+    /// The family that a process belongs to.
+    pub fn family_of(&self, pid: u32) -> Option<(&Family, &Member)> {
+        self.families.iter().find_map(|f| Some((f, f.members.iter().find(|m| m.pid == pid)?)))
+    }
+
+    /// Every connection, once for each live process that holds it, ordered by process and descriptor.
+    pub fn connections(&self) -> Vec<Connection<'_>> {
+        let by_cookie: HashMap<u64, &End> =
+            self.families.iter().flat_map(|f| &f.ends).filter_map(|e| Some((e.cookie?, e))).collect();
+        let mut all = Vec::new();
+        for family in &self.families {
+            for end in &family.ends {
+                let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).copied();
+                let holders: Vec<_> =
+                    family.members.iter().filter(|m| end.holders >> m.slot & 1 == 1).collect();
+                all.extend(holders.iter().map(|process| Connection {
+                    process,
+                    end,
+                    holders: holders.len(),
+                    outgoing_fill: other.and_then(|other| end.outgoing_fill(other)),
+                    incoming_fill: other.and_then(|other| other.outgoing_fill(end)),
+                }));
+            }
+        }
+        all.sort_by_key(|c| (c.process.pid, c.end.fd));
+        all
+    }
+}
+
+impl Connection<'_> {
+    /// `ring`, `kernel`, or `ring/kernel` (outgoing first) if the directions differ.
+    pub fn path_code(&self) -> String {
+        let (out, incoming) = (self.end.outgoing.path, self.end.incoming.path);
+        if out == incoming { out.code().to_owned() } else { format!("{}/{}", out.code(), incoming.code()) }
+    }
+
+    /// The reason code, or two (outgoing first) if the directions differ.
+    pub fn reason_code(&self) -> String {
+        let (out, incoming) = (reason_code(self.end.outgoing), reason_code(self.end.incoming));
+        if out == incoming { out.to_owned() } else { format!("{out}/{incoming}") }
+    }
+
+    /// Bytes moved.
+    pub fn bytes(&self) -> Bytes {
+        self.end.bytes
+    }
+
+    /// Whether any direction uses shared memory.
+    pub fn on_ring(&self) -> bool {
+        self.end.outgoing.path == DataPath::Ring || self.end.incoming.path == DataPath::Ring
+    }
+}
+
+/// The stable code of a direction's reason.
+pub fn reason_code(direction: view::Direction) -> &'static str {
+    direction.reason.map_or("unknown", |r| r.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_with_brackets_do_not_shift_fields() {
+        let text = b"42 (a) R 1) S 1 2 3 4 5 2097152 0 0 0 0 0 0 0 0 20 0 1 0 777 0\n";
+        assert_eq!(parse_stat(text, 22), Some(777));
+        assert_eq!(parse_stat(text, 9), Some(2_097_152));
+        assert_eq!(parse_stat(b"", 22), None);
+        assert_eq!(parse_stat(b"1 (x) S", 22), None);
+    }
+
+    #[test]
+    fn own_process_is_known() {
+        let pid = std::process::id();
+        assert_eq!(inner_pid(pid), Some(pid));
+        assert!(start_time(pid).is_some() && !is_kernel_thread(pid));
+        assert_eq!(start_time(u32::MAX), None);
+    }
+}
