@@ -360,7 +360,7 @@ pub mod wait {
 
     /// Whether `word` is still entered.
     pub fn is_armed(places: &[AtomicU64], word: u64) -> bool {
-        places.iter().any(|p| p.load(Relaxed) == word)
+        word != 0 && places.iter().any(|p| p.load(Relaxed) == word)
     }
 
     /// Whether anybody sleeps. Called by the waker after its publish and a full fence.

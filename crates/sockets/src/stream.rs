@@ -3,7 +3,7 @@
 //! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
 //! carrier without waiting inside it.
 
-use crate::fault;
+use crate::{epoll, fault};
 use crate::hook::{Cold, Verdict};
 use crate::peer::Conn;
 use crate::rendezvous;
@@ -172,6 +172,8 @@ fn recv_warm(
                     if !peek {
                         from_kernel(call, s, n);
                     }
+                    // Bytes may wait in the ring behind the last one of the carrier: no wake will tell of them.
+                    epoll::news(s);
                     done += n;
                     if done >= target || peek || nonblocking {
                         return Ok(done);

@@ -126,8 +126,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         LogLevel::Info,
         format_args!("fd {}: outgoing bytes go through shared memory after {}", s.carrier(), counts.written),
     );
-    fence(SeqCst);
-    wake_readers(s, conn);
+    // Sleeping readers are woken after the publish that follows, outside the lock.
     epoll::path_changed(s);
 }
 
