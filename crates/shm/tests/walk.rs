@@ -30,6 +30,7 @@ pub enum Mutation {
     HandlerKeepsBell,
     LeaveDrainToOthers,
     AnyoneWithdrawsRecall,
+    ReaderForgetsWhatItSaw,
 }
 
 /// What may happen in a walk.
@@ -117,6 +118,11 @@ fn not_looking_after_publish_is_caught() {
 #[test]
 fn a_reader_that_sleeps_without_looking_again_is_caught() {
     catches(Mutation::ReaderSleepsUnseeing, CALM, LOST_WAKE);
+}
+
+#[test]
+fn a_reader_that_compares_with_a_newer_path_than_it_acted_on_is_caught() {
+    catches(Mutation::ReaderForgetsWhatItSaw, CALM, LOST_WAKE);
 }
 
 #[test]

@@ -377,6 +377,9 @@ impl Step<'_> {
             }
             R::Silence => {
                 self.s.r_bell = false;
+                if self.broken(Mutation::ReaderForgetsWhatItSaw) {
+                    self.me().head = self.s.head;
+                }
                 self.me().silenced = self.f == 1;
                 self.goto(R::Arm)
             }
