@@ -4,7 +4,8 @@
 //! its victim a look, or a wake, of connections with processes of the same user (or users it allowed).
 
 use crate::family::ENDS;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use crate::marks::Marks;
+use std::sync::atomic::AtomicU32;
 
 /// Bells a family can have.
 pub const BELLS: usize = 8192;
@@ -13,51 +14,27 @@ pub const BELLS: usize = 8192;
 #[repr(C, align(4096))]
 #[derive(Debug)]
 pub struct Inbox {
-    /// Bit i: `middle[i]` is not empty.
-    pub top: AtomicU64,
-    _pad: [AtomicU64; 15],
-    middle: [AtomicU64; ENDS / 4096],
-    low: [AtomicU64; ENDS / 64],
+    /// The ends that have news.
+    pub marks: Marks<{ ENDS / 4096 }, { ENDS / 64 }>,
     /// Per bell the ticket of its sleeper, 0 = nobody sleeps.
     pub asleep: [AtomicU32; BELLS],
 }
 
 impl Inbox {
-    /// Marks an end: lowest level first, so that who sees the top finds the rest.
+    /// Marks an end.
     pub fn mark(&self, end: u32) {
-        let end = end as usize % ENDS;
-        let bit = 1 << (end % 64);
-        if self.low[end / 64].fetch_or(bit, SeqCst) & bit == 0 || self.top.load(SeqCst) == 0 {
-            self.middle[end / 4096].fetch_or(1 << (end / 64 % 64), SeqCst);
-            self.top.fetch_or(1 << (end / 4096), SeqCst);
-        }
+        self.marks.mark(end);
     }
 
     /// Whether anything is marked: one load.
     #[inline]
     pub fn is_marked(&self) -> bool {
-        self.top.load(Acquire) != 0
+        self.marks.is_marked()
     }
 
-    /// Takes every mark, calling `f` with each end: highest level first, so that a mark made meanwhile is
-    /// found now or leaves the top set.
-    pub fn drain(&self, mut f: impl FnMut(u32)) {
-        let mut top = self.top.swap(0, SeqCst);
-        while top != 0 {
-            let i = top.trailing_zeros() as usize;
-            top &= top - 1;
-            let Some(middle) = self.middle.get(i) else { continue };
-            let mut words = middle.swap(0, SeqCst);
-            while words != 0 {
-                let j = i * 64 + words.trailing_zeros() as usize;
-                words &= words - 1;
-                let mut bits = self.low[j].swap(0, SeqCst);
-                while bits != 0 {
-                    f((j * 64) as u32 + bits.trailing_zeros());
-                    bits &= bits - 1;
-                }
-            }
-        }
+    /// Takes every mark, calling `f` with each end.
+    pub fn drain(&self, f: impl FnMut(u32)) {
+        self.marks.drain(f);
     }
 }
 

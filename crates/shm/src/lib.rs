@@ -5,6 +5,7 @@
 
 pub mod atomic;
 pub mod direction;
+pub mod marks;
 pub mod reason;
 pub mod stats;
 
