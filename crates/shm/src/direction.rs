@@ -358,6 +358,16 @@ pub mod wait {
         false
     }
 
+    /// Calls `f` with the bell of every sleeper; nobody is taken off.
+    pub fn each(places: &[AtomicU64], f: impl Fn(u32)) {
+        for p in places {
+            let word = p.load(Acquire);
+            if word != 0 {
+                f(bell(word));
+            }
+        }
+    }
+
     /// Whether `word` is still entered.
     pub fn is_armed(places: &[AtomicU64], word: u64) -> bool {
         word != 0 && places.iter().any(|p| p.load(Relaxed) == word)

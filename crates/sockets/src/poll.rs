@@ -89,6 +89,7 @@ fn wait(
     let deadline = timeout_ns.map(|ns| clock::monotonic_ns().saturating_add(ns));
     let n = fds.len();
     let mut first = true;
+    let _nest = call.thread.sleeping();
     loop {
         switch::attend();
         if evaluate(fds, scratch) > 0 || timeout_ns == Some(0) {

@@ -120,7 +120,8 @@ fn recv_warm(
     }
     loop {
         let mut check_carrier = false;
-        match readable(s, conn) {
+        let seen = readable(s, conn);
+        match seen {
             Err(_) => {
                 switch::poison(s, conn);
                 return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
@@ -172,8 +173,11 @@ fn recv_warm(
                     if !peek {
                         from_kernel(call, s, n);
                     }
-                    // Bytes may wait in the ring behind the last one of the carrier: no wake will tell of them.
+                    // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
+                    // neither this thread nor others that wait for the same socket.
+                    switch::try_drained(s, conn, head, false);
                     epoll::news(s);
+                    words::each(&inc.ra.wait, crate::thread::ring);
                     done += n;
                     if done >= target || peek || nonblocking {
                         return Ok(done);
@@ -250,14 +254,19 @@ fn recv_warm(
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
-        match wait::readable(call, s, conn, need.max(1), deadline) {
+        let path = match seen {
+            Ok(Readable::Ring { .. }) => Path::Ring,
+            Ok(Readable::Drain(_)) => Path::Drain,
+            _ => Path::Kernel,
+        };
+        match wait::readable(call, s, conn, path, need.max(1), deadline) {
             Woken::Look => {
                 if !s.is_warm() || !table::still(fd, s) {
                     return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
                 }
             }
             Woken::Carrier(events) => {
-                if inc.path() == Path::Ring {
+                if matches!(seen, Ok(Readable::Ring { head, .. }) if inc.h.head.load(Acquire) == head.raw()) {
                     if events & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
                         let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
                         switch::peer_ended(s, conn, reset, call);
@@ -671,6 +680,7 @@ fn back(s: &Sock, conn: &Conn, tail: u64, n: u64, backed: u64) -> bypath_sys::Re
 fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     let out = conn.out();
     fault::point("unlocked");
+    switch::look_fence();
     switch::wake_readers(s, conn);
     if out.ra.ask.load(Relaxed) & (ask::RECALL | ask::CLOSED) != 0 {
         switch::recall_outgoing(s, conn, Reason::RecalledPeer, call);

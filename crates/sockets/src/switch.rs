@@ -41,7 +41,8 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
 /// R permits an upgrade of the incoming direction, if nothing speaks against it.
 #[inline]
 pub fn consent(s: &'static Sock, conn: &'static Conn) {
-    if conn.inc().ra.ask.load(Relaxed) == 0 {
+    let asked = conn.inc().ra.ask.load(Relaxed);
+    if asked == 0 || asked == ask::RECALL {
         consent_slow(s, conn);
     }
 }
@@ -67,6 +68,8 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
         end.rx_reason.store(Reason::ForeignEpoll as u16, Relaxed);
         return;
     }
+    // A recall that was asked for in passing has been answered: the path is the kernel's.
+    conn.inc().withdraw_recall();
     conn.inc().consent();
     fault::point("consented");
 }
@@ -274,7 +277,7 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     let Some(call) = Call::enter() else { return };
     recall_outgoing(s, conn, reason, &call);
     recall_incoming(s, conn, reason);
-    if !forever {
+    if !forever && !s.has(flag::FOR_GOOD) {
         conn.inc().withdraw_recall();
     }
 }
@@ -403,6 +406,34 @@ pub fn unread(conn: &Conn) -> u64 {
             conn.inc().t.tail.load(Acquire).wrapping_sub(head.position()).min(conn.rx.size())
         }
         _ => 0,
+    }
+}
+
+/// The writer's lock was taken over from a dead sibling: finishes what it may have left half done. Kernel truth
+/// and the head word settle positions.
+pub fn repair(s: &'static Sock, conn: &'static Conn) {
+    let end = s.end();
+    let w = &end.w;
+    let size = conn.tx.size();
+    let out = conn.out();
+    // Killed between publish and its own note of it: what was visible counts.
+    let published = out.t.tail.load(Acquire);
+    if published.wrapping_sub(w.tail.load(Relaxed)) <= size {
+        w.tail.store(published, Relaxed);
+    }
+    w.head_cache.store(w.tail.load(Relaxed).saturating_sub(size), Relaxed);
+    let head = Head::from_raw(out.h.head.load(Acquire));
+    match (w.path.load(Relaxed), head.path()) {
+        (wpath::KERNEL, Path::Ring | Path::Drain) => w.path.store(wpath::RING, Release),
+        (wpath::RING | wpath::FLUSH, Path::Kernel) => {
+            let written = sock::tcp_counts(s.carrier()).map_or(0, |c| c.written);
+            let resent = written.saturating_sub(out.wa.switch_k.load(Relaxed));
+            let tail = w.tail.load(Relaxed);
+            w.flush.store((head.position() + resent).clamp(tail.saturating_sub(size), tail), Relaxed);
+            w.kernel_bytes.store(written, Relaxed);
+            w.path.store(wpath::FLUSH, Release);
+        }
+        _ => {}
     }
 }
 

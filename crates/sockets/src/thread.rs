@@ -41,12 +41,8 @@ pub struct Record {
     ticket: AtomicU32,
     /// Stack address of the frame that holds a writer's lock, 0 = none.
     pub lock_frame: AtomicUsize,
-    /// Current bound of one spin, in ticks; adapted.
-    pub spin_bound: AtomicU64,
-    /// Involuntary context switches when last looked at.
-    pub switches: AtomicU64,
-    /// Spins until the switches are looked at again.
-    pub spins_left: AtomicU32,
+    /// Nesting of sleeps: a signal handler may sleep inside a sleep.
+    sleeps: AtomicU32,
     /// Pauses between two polls in stream mode.
     pub pace: AtomicU32,
 }
@@ -89,8 +85,7 @@ fn enter() -> Option<&'static Record> {
             r.tid.store(tid, Relaxed);
             r.depth.store(0, Relaxed);
             r.lock_frame.store(0, Relaxed);
-            r.spin_bound.store(0, Relaxed);
-            r.spins_left.store(0, Relaxed);
+            r.sleeps.store(0, Relaxed);
             r.pace.store(2, Relaxed);
             USED.fetch_max(number + 1, AcqRel);
             MINE.set(Some(r));
@@ -122,7 +117,8 @@ impl Call {
     pub fn parked<R>(&self, f: impl FnOnce() -> R) -> R {
         let depth = self.thread.depth.load(Relaxed);
         self.thread.epoch.store(self.thread.epoch.load(Relaxed) + 1, Relaxed);
-        self.thread.depth.store(0, Release);
+        // Frames that this one interrupted (signal handlers nest) still hold what they looked up.
+        self.thread.depth.store(depth.saturating_sub(1), Release);
         let r = f();
         self.thread.depth.store(depth, Relaxed);
         std::sync::atomic::fence(SeqCst);
@@ -209,6 +205,40 @@ impl Record {
             } else {
                 counter.fetch_add(n, Relaxed);
             }
+        }
+    }
+}
+
+/// A sleep of a thread, from before its bell is silenced to after its words are withdrawn.
+#[derive(Debug)]
+pub struct Sleep(&'static Record);
+
+impl Drop for Sleep {
+    fn drop(&mut self) {
+        let outer = self.0.sleeps.load(Relaxed).saturating_sub(1);
+        self.0.sleeps.store(outer, Relaxed);
+        if outer > 0 && self.0.bell.load(Relaxed) != 0 {
+            // A ring for the sleep that this one interrupted may have been silenced: ring it again.
+            self.0.rung.store(true, Relaxed);
+            eventfd::ring(self.0.bell_fd.load(Relaxed));
+        }
+    }
+}
+
+impl Record {
+    /// Begins a sleep.
+    pub fn sleeping(&'static self) -> Sleep {
+        self.sleeps.store(self.sleeps.load(Relaxed) + 1, Relaxed);
+        Sleep(self)
+    }
+}
+
+/// Rings the bell `number` of a thread of this process, if it is one.
+pub fn ring(number: u32) {
+    for r in (0..USED.load(Acquire)).filter_map(record) {
+        if r.bell.load(Relaxed) == number {
+            eventfd::ring(r.bell_fd.load(Relaxed));
+            return;
         }
     }
 }

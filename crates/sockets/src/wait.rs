@@ -7,7 +7,7 @@ use crate::state;
 use crate::switch;
 use crate::table::Sock;
 use crate::thread::Call;
-use bypath_shm::direction::{Readable, wait};
+use bypath_shm::direction::{Path, Readable, wait};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock, eventfd, thread};
 use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -132,6 +132,7 @@ pub fn sleep(
     blind: bool,
 ) -> Woken {
     let thread = call.thread;
+    let _nest = thread.sleeping();
     let Some((bell, bell_fd)) = conn.bell_for(thread) else {
         return sleep_without_bell(call, s, conn, events, bound_ns, blind);
     };
@@ -236,19 +237,24 @@ fn sleep_without_bell(
 }
 
 /// Waits until the incoming direction has at least `need` bytes, its path changes, or the carrier has events.
-pub fn readable(call: &Call, s: &'static Sock, conn: &'static Conn, need: u64, deadline: Deadline) -> Woken {
+pub fn readable(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    seen: Path,
+    need: u64,
+    deadline: Deadline,
+) -> Woken {
     let inc = conn.inc();
     let size = conn.rx.size();
-    let before = inc.path();
+    // Compared with what the caller acted on, not with what the path is by now: a change in between counts.
     let ready = || match inc.readable(size) {
-        Ok(Readable::Ring { available, .. }) => {
-            available >= need || before != bypath_shm::direction::Path::Ring
-        }
-        Ok(Readable::Drain(_)) => before != bypath_shm::direction::Path::Drain,
-        Ok(Readable::Kernel) => before != bypath_shm::direction::Path::Kernel,
+        Ok(Readable::Ring { available, .. }) => available >= need || seen != Path::Ring,
+        Ok(Readable::Drain(_)) => seen != Path::Drain,
+        Ok(Readable::Kernel) => seen != Path::Kernel,
         Err(_) => true,
     };
-    if before == bypath_shm::direction::Path::Ring {
+    if seen == Path::Ring {
         let pause = if s.sent_last.load(Relaxed) { 0 } else { call.thread.pace.load(Relaxed) };
         if spin(&s.spins, inc.t.cpu.load(Relaxed), pause, ready) {
             return Woken::Look;

@@ -1,7 +1,7 @@
 //! The writer's lock of an end: in family memory, because fork descendants write the same stream.
 //!
-//! Its word names process and thread. A dead owner is replaced: bytes beyond the published tail were never visible,
-//! so there is nothing to repair. It is never held across a system call that can wait.
+//! Its word names process and thread. A dead owner is replaced, and what it left half done is finished
+//! ([`crate::switch::repair`]). It is never held across a system call that can wait.
 
 use crate::state;
 use crate::table::Sock;
@@ -25,7 +25,12 @@ impl WriteLock {
         let me = owner_word(call.thread.tid.load(Relaxed));
         let word = &s.end().w.lock;
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-            wait(word, me, call)?;
+            let taken_over = wait(word, me, call)?;
+            if taken_over
+                && let Some(conn) = s.conn.get()
+            {
+                crate::switch::repair(s, conn);
+            }
         }
         call.thread.lock_frame.store(thread::stack_address(), Relaxed);
         Some(WriteLock { sock: s, thread: call.thread })
@@ -45,13 +50,13 @@ fn owner_word(tid: u32) -> u64 {
 }
 
 #[cold]
-fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<()> {
+fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<bool> {
     let mut rounds = 0u32;
     loop {
         let owner = word.load(Relaxed);
         if owner == 0 {
             if word.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
-                return Some(());
+                return Some(false);
             }
             continue;
         }
@@ -61,7 +66,7 @@ fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<()> {
             let frame = call.thread.lock_frame.load(Relaxed);
             let here = thread::stack_address();
             if frame != 0 && frame < here && here - frame < 1 << 20 {
-                return Some(());
+                return Some(true);
             }
             return None;
         }
@@ -76,7 +81,7 @@ fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<()> {
         }
         if is_dead(owner) {
             if word.compare_exchange(owner, me, Acquire, Relaxed).is_ok() {
-                return Some(());
+                return Some(true);
             }
             continue;
         }
