@@ -681,18 +681,18 @@ fn arm_hot(s: &'static Set) -> (bool, bool) {
         }
         let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         let word = words::word(bell | EPOLL_BELL, ticket);
-        if incoming && !words::is_armed(&conn.inc().ra.wait, r.word_in.load(Relaxed)) && {
+        // An old word may be about to be cleared by a waker that rang already: it never counts as armed.
+        disarm(r, conn);
+        if incoming {
             r.word_in.store(word, Relaxed);
-            !words::arm(&conn.inc().ra.wait, word)
-        } {
-            switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledWaiters);
+            if !words::arm(&conn.inc().ra.wait, word) {
+                switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledWaiters);
+            }
         }
         if outgoing {
             stall = true;
-            if !words::is_armed(&conn.out().wa.wait, r.word_out.load(Relaxed)) {
-                r.word_out.store(word, Relaxed);
-                words::arm(&conn.out().wa.wait, word);
-            }
+            r.word_out.store(word, Relaxed);
+            words::arm(&conn.out().wa.wait, word);
         }
         std::sync::atomic::fence(SeqCst);
         if would_report(sock, conn, r) {

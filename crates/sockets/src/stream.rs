@@ -3,7 +3,6 @@
 //! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
 //! carrier without waiting inside it.
 
-use crate::{epoll, fault};
 use crate::hook::{Cold, Verdict};
 use crate::peer::Conn;
 use crate::rendezvous;
@@ -13,6 +12,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
+use crate::{epoll, fault};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;

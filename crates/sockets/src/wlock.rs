@@ -26,9 +26,7 @@ impl WriteLock {
         let word = &s.end().w.lock;
         if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
             let taken_over = wait(word, me, call)?;
-            if taken_over
-                && let Some(conn) = s.conn.get()
-            {
+            if taken_over && let Some(conn) = s.conn.get() {
                 crate::switch::repair(s, conn);
             }
         }
