@@ -28,6 +28,8 @@ pub struct Server {
     ready: ReadyWhen,
     args: fn(&Place) -> Vec<String>,
     running: RefCell<Option<Running>>,
+    /// Why an earlier run failed.
+    trouble: RefCell<Option<String>>,
 }
 
 /// Where it serves.
@@ -65,7 +67,15 @@ impl Server {
         ready: ReadyWhen,
         args: fn(&Place) -> Vec<String>,
     ) -> Rc<Server> {
-        Rc::new(Server { subject, program, package, ready, args, running: RefCell::new(None) })
+        Rc::new(Server {
+            subject,
+            program,
+            package,
+            ready,
+            args,
+            running: RefCell::new(None),
+            trouble: RefCell::new(None),
+        })
     }
 
     /// Its subject.
@@ -83,6 +93,11 @@ impl Server {
     ) -> Result<Served, Trouble> {
         installed(self.program, self.package)?;
         installed(client, package)?;
+        if let Some(why) = self.trouble.borrow().as_ref().filter(|_| context.quick) {
+            return Err(Trouble::Skipped(format!(
+                "--quick does not wait again for what failed before: {why}"
+            )));
+        }
         let deadline = context.deadline(seconds);
         let mut slot = self.running.borrow_mut();
         if slot.is_none() {
@@ -97,6 +112,7 @@ impl Server {
             Err(e) => {
                 // The server may be in any state now: the next run gets a new one.
                 *slot = None;
+                *self.trouble.borrow_mut() = Some(e.clone());
                 return Err(Trouble::Failed(e));
             }
         };

@@ -238,11 +238,16 @@ where
     Ok(())
 }
 
-/// This process's share of the memory that it maps (shared pages count in parts).
+/// This process's share of its anonymous and shared memory (pages shared by n processes count 1/n). Mapped files are
+/// left out: their share falls when anybody starts the same program.
 fn pss_bytes() -> io::Result<u64> {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup")?;
-    text.lines()
-        .find_map(|l| l.strip_prefix("Pss:")?.trim().strip_suffix("kB")?.trim().parse::<u64>().ok())
-        .map(|kib| kib * 1024)
-        .ok_or_else(|| io::Error::other("no Pss in /proc/self/smaps_rollup"))
+    let kib = |name: &str| -> Option<u64> {
+        let line = text.lines().find_map(|l| l.strip_prefix(name))?;
+        line.trim().strip_suffix("kB")?.trim().parse().ok()
+    };
+    match (kib("Pss_Anon:"), kib("Pss_Shmem:")) {
+        (Some(anonymous), Some(shared)) => Ok((anonymous + shared) * 1024),
+        _ => Err(io::Error::other("no Pss_Anon and Pss_Shmem in /proc/self/smaps_rollup")),
+    }
 }
