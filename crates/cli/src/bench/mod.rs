@@ -10,8 +10,8 @@ mod machine;
 mod output;
 mod peer;
 mod progress;
+mod proof;
 mod record;
-mod ring_share;
 mod scratch;
 mod table;
 

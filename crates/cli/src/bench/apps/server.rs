@@ -3,7 +3,7 @@
 use crate::bench::args::SubjectName;
 use crate::bench::child::{Child, Ended, cpu_ns};
 use crate::bench::context::{Context, Trouble};
-use crate::bench::ring_share::{note, ring_share};
+use crate::bench::proof::Proof;
 use std::cell::RefCell;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,7 @@ impl Server {
         Ok(Served {
             output,
             cpu_ns: client_cpu + cpu_ns(running.child.pid()).saturating_sub(before),
-            note: running.stats.as_deref().and_then(|s| note(ring_share(s))),
+            note: running.stats.as_deref().and_then(|s| Proof::read(s).note()),
         })
     }
 

@@ -5,7 +5,6 @@ use super::subject::Subject;
 use crate::bench::args::{Case, SubjectName};
 use crate::bench::context::{Context, Job, Outcome, Trouble};
 use crate::bench::record::{Figure, Sample};
-use crate::bench::ring_share::note;
 
 /// One subject with some number of connections.
 pub struct Idle {
@@ -73,6 +72,9 @@ impl Job for Idle {
         ];
         let figures = self.figures(context).into_iter().zip(samples).collect();
         let proof = self.subject.name == SubjectName::Bypath;
-        Ok(Outcome { figures, note: proof.then(|| note(both.ring_share)).flatten() })
+        Ok(Outcome {
+            figures,
+            note: proof.then(|| both.proof.note_of_connections(self.connections as u64)).flatten(),
+        })
     }
 }

@@ -6,8 +6,8 @@ use crate::bench::args::{Case, SubjectName};
 use crate::bench::child::Child;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
 use crate::bench::peer::PeerResult;
+use crate::bench::proof::Proof;
 use crate::bench::record::{Figure, Sample};
-use crate::bench::ring_share::{note, ring_share};
 
 const PAIRS: u64 = 4;
 const SIZE: usize = 64;
@@ -93,6 +93,6 @@ impl Job for FourPairs {
         let values = [rate, cpu as f64 / messages.max(1) as f64];
         let figures = self.figures(context).into_iter().zip(values.map(Sample::Value)).collect();
         let proof = self.subject.name == SubjectName::Bypath;
-        Ok(Outcome { figures, note: proof.then(|| note(ring_share(&stats))).flatten() })
+        Ok(Outcome { figures, note: proof.then(|| Proof::read(&stats).note()).flatten() })
     }
 }

@@ -5,8 +5,8 @@ use super::subject::Subject;
 use crate::bench::args::{Case, SubjectName};
 use crate::bench::context::{Context, Job, Outcome, Trouble};
 use crate::bench::peer::PeerResult;
+use crate::bench::proof::Proof;
 use crate::bench::record::{Figure, Sample};
-use crate::bench::ring_share::{note, ring_share};
 
 /// One subject in one of these cases.
 pub struct PairJob {
@@ -20,8 +20,8 @@ pub struct PairJob {
 pub struct Both {
     pub server: PeerResult,
     pub driver: PeerResult,
-    /// Share of the bytes that went through rings, under Bypath.
-    pub ring_share: Option<f64>,
+    /// What Bypath counted, under Bypath.
+    pub proof: Proof,
 }
 
 /// The options of a run that both programs get.
@@ -165,7 +165,7 @@ impl Job for PairJob {
         let figures = metrics.map(|m| (self.figure(context, m), self.sample(m, &both))).collect();
         // Short connections stay on the kernel by design.
         let proof = self.subject.name == SubjectName::Bypath && self.case != Case::Churn;
-        Ok(Outcome { figures, note: proof.then(|| note(both.ring_share)).flatten() })
+        Ok(Outcome { figures, note: proof.then(|| both.proof.note()).flatten() })
     }
 }
 
@@ -187,7 +187,7 @@ pub fn converse(context: &Context, subject: &Subject, options: &Options) -> Resu
     let mut driver = start(1, &address)?;
     // If the server fails, its reason says more than the driver's.
     let both = match driver.result(deadline) {
-        Ok(driver) => Both { server: server.result(deadline)?, driver, ring_share: ring_share(&stats) },
+        Ok(driver) => Both { server: server.result(deadline)?, driver, proof: Proof::read(&stats) },
         Err(drivers_reason) => {
             drop(driver);
             let soon = std::time::Instant::now() + std::time::Duration::from_secs(1);

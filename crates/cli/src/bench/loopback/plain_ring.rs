@@ -3,6 +3,7 @@
 use super::pair::{Both, Options};
 use crate::bench::child::Child;
 use crate::bench::context::{Context, Trouble};
+use crate::bench::proof::Proof;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -43,7 +44,7 @@ pub fn converse(context: &Context, program: &Path, options: &Options) -> Result<
         server.ready(deadline)?;
         let mut driver = start(1)?;
         let driver_result = driver.result(deadline)?;
-        Ok(Both { server: server.result(deadline)?, driver: driver_result, ring_share: None })
+        Ok(Both { server: server.result(deadline)?, driver: driver_result, proof: Proof::default() })
     })();
     let _ = std::fs::remove_file(&file);
     outcome.map_err(Trouble::Failed)
