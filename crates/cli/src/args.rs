@@ -41,6 +41,8 @@ pub enum Command {
     Why(cmd::why::Args),
     /// Print the counters that `bypath run --stats FILE` collected
     Stats(cmd::stats::Args),
+    /// Measure what Bypath gains, beside the kernel's paths and the bare ring
+    Bench(crate::bench::Args),
     /// Print a completion script for a shell
     Completions(cmd::completions::Args),
     /// Print the man page, or write all of them to a directory

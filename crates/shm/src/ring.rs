@@ -77,6 +77,42 @@ impl Ring {
         });
     }
 
+    /// Copies `from` into the ring at `position`; the bytes must be free there.
+    ///
+    /// # Panics
+    /// If `from` is longer than the ring.
+    #[inline]
+    pub fn copy_from_slice(&self, position: u64, from: &[u8]) {
+        assert!(from.len() as u64 <= self.size(), "more bytes than the ring holds");
+        let (to, run) = self.at(position);
+        let first = from.len().min(run);
+        // SAFETY: `first` bytes fit before the ring's end, the others (at most its size) at its start.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to, first);
+            if first < from.len() {
+                std::ptr::copy_nonoverlapping(from.as_ptr().add(first), self.at(0).0, from.len() - first);
+            }
+        }
+    }
+
+    /// Fills `to` with the bytes at `position`.
+    ///
+    /// # Panics
+    /// If `to` is longer than the ring.
+    #[inline]
+    pub fn copy_to_slice(&self, position: u64, to: &mut [u8]) {
+        assert!(to.len() as u64 <= self.size(), "more bytes than the ring holds");
+        let (from, run) = self.at(position);
+        let first = to.len().min(run);
+        // SAFETY: as in `copy_from_slice`.
+        unsafe {
+            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), first);
+            if first < to.len() {
+                std::ptr::copy_nonoverlapping(self.at(0).0, to.as_mut_ptr().add(first), to.len() - first);
+            }
+        }
+    }
+
     /// The `n` bytes at `position` as a scatter/gather list, for re-sending them through the carrier.
     pub fn pieces(&self, position: u64, n: usize) -> ([IoVec; 2], usize) {
         let (first, run) = self.at(position);

@@ -1,0 +1,70 @@
+//! iperf3, one stream; what its receiver counted.
+
+use super::server::{ReadyWhen, Server};
+use super::{Group, figure};
+use crate::bench::args::SubjectName;
+use crate::bench::context::{CUBIC, Context, Job, Outcome, Trouble};
+use crate::bench::record::{Figure, Sample};
+use std::rc::Rc;
+
+const PROGRAM: (&str, &str) = ("iperf3", "iperf3");
+
+struct Iperf3 {
+    server: Rc<Server>,
+    /// Congestion control to ask for; `None` = the system's.
+    cc: Option<&'static str>,
+}
+
+/// Kernel TCP with cubic and with the system's congestion control, and Bypath.
+pub fn plan(context: &Context, chosen: &dyn Fn(SubjectName) -> bool) -> Group {
+    let mut group: Group = Vec::new();
+    for subject in [SubjectName::KernelTcp, SubjectName::Bypath] {
+        if !chosen(subject) {
+            continue;
+        }
+        let server = Server::new(subject, PROGRAM, ReadyWhen::Says("Server listening"), |place| {
+            let port = place.port.to_string();
+            ["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"].map(Into::into).into()
+        });
+        group.push(Box::new(Iperf3 { server: Rc::clone(&server), cc: context.cc }));
+        let other_default = context.cc.is_some() && context.machine.default_cc.as_deref() != Some(CUBIC);
+        if subject == SubjectName::KernelTcp && other_default {
+            group.push(Box::new(Iperf3 { server, cc: None }));
+        }
+    }
+    group
+}
+
+impl Job for Iperf3 {
+    fn title(&self) -> String {
+        format!("iperf3 {} {}", self.server.subject().name(), self.cc.unwrap_or("default"))
+    }
+
+    fn figures(&self, context: &Context) -> Vec<Figure> {
+        let mut figure = figure(context, "iperf3", self.server.subject(), "bits_per_s");
+        figure.cc = self.cc.map(str::to_owned).or(figure.cc);
+        vec![figure]
+    }
+
+    fn run(&self, context: &Context) -> Result<Outcome, Trouble> {
+        // iperf3 counts in whole seconds.
+        let seconds = if context.quick { 1 } else { context.seconds.ceil().max(2.0) as u64 };
+        let served = self.server.serve(context, PROGRAM, seconds as f64, |place| {
+            let (port, seconds) = (place.port.to_string(), seconds.to_string());
+            let mut args: Vec<String> =
+                ["-c", "127.0.0.1", "-p", &port, "-t", &seconds, "-J"].map(Into::into).into();
+            args.extend(self.cc.iter().flat_map(|cc| ["-C".to_owned(), (*cc).to_owned()]));
+            args
+        })?;
+        let report: serde_json::Value =
+            serde_json::from_str(&served.output.join("\n")).map_err(|e| format!("iperf3's JSON: {e}"))?;
+        if let Some(error) = report["error"].as_str() {
+            return Err(format!("iperf3: {error}").into());
+        }
+        let rate = report["end"]["sum_received"]["bits_per_second"]
+            .as_f64()
+            .ok_or_else(|| "iperf3 printed no rate".to_owned())?;
+        let figures = self.figures(context).into_iter().map(|f| (f, Sample::Value(rate))).collect();
+        Ok(Outcome { figures, note: served.note })
+    }
+}

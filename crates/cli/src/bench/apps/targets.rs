@@ -1,0 +1,30 @@
+//! What is demanded of real programs.
+
+use crate::bench::record::Record;
+use crate::bench::table::{Check, Find, human, ratio};
+
+/// All targets, with what was measured.
+pub fn check(records: &[Record]) -> Vec<Check> {
+    let find = Find(records);
+    let mut checks = Vec::new();
+    for (clients, limit) in [("-c1", 5.0), ("-c50", 2.0), ("-c50 -P16", 1.5)] {
+        for test in ["SET", "GET"] {
+            let case = format!("redis-benchmark {test} {clients}");
+            let of = |subject| find.median(&case, subject, "requests_per_s", |_| true);
+            let (ours, kernel, unix) = (of("bypath"), of("kernel-tcp"), of("unix"));
+            checks.push(Check::at_least(
+                &case,
+                &format!(">= {limit} x kernel TCP"),
+                ratio(ours, kernel),
+                limit,
+            ));
+            checks.push(Check::at_least(&case, "above AF_UNIX", ratio(ours, unix), 1.0));
+        }
+    }
+    let iperf3 = find.median("iperf3", "bypath", "bits_per_s", |_| true);
+    checks.push(
+        Check::at_least("iperf3, one stream", ">= 120 Gb/s", iperf3, 120e9)
+            .saying(iperf3.map(|v| human(v, "bit/s"))),
+    );
+    checks
+}

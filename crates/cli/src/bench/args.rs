@@ -1,0 +1,167 @@
+//! What can be typed after `bypath bench`.
+
+use super::peer::PeerArgs;
+use crate::args::Json;
+use clap::{Args as ClapArgs, Subcommand, ValueEnum};
+
+/// Arguments of `bypath bench`.
+#[derive(ClapArgs, Clone, Debug)]
+pub struct Args {
+    /// Which benchmark.
+    #[command(subcommand)]
+    pub what: What,
+}
+
+/// The benchmarks.
+#[derive(Subcommand, Clone, Debug)]
+pub enum What {
+    /// Programs on this host: kernel TCP, AF_UNIX, pipes and Bypath side by side
+    Loopback(LoopbackArgs),
+    /// Installed real programs (redis, iperf3, sockperf, memcached) with and without Bypath
+    Apps(AppsArgs),
+    /// A measured program (started by the bench itself)
+    #[command(hide = true)]
+    Peer(Box<PeerArgs>),
+}
+
+/// What both benchmarks take.
+#[derive(ClapArgs, Clone, Debug)]
+pub struct Common {
+    /// End within 30 seconds: fewer sizes, shorter runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Rounds; in each, every subject has one run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Length of a run in seconds
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub seconds: Option<f64>,
+    /// Profile of the programs under Bypath
+    #[arg(long, value_name = "PROFILE", value_parser = ["latency", "balanced", "frugal"], default_value = "balanced")]
+    pub profile: String,
+    /// Where the records go (a file beside the table, standard output instead of it).
+    #[command(flatten)]
+    pub json: Json,
+}
+
+/// Arguments of `bypath bench loopback`.
+#[derive(ClapArgs, Clone, Debug)]
+pub struct LoopbackArgs {
+    /// What both take.
+    #[command(flatten)]
+    pub common: Common,
+    /// Only this case (may be given several times)
+    #[arg(long = "case", value_name = "CASE", value_enum)]
+    pub cases: Vec<Case>,
+    /// Only this subject (may be given several times)
+    #[arg(long = "subject", value_name = "SUBJECT", value_enum)]
+    pub subjects: Vec<SubjectName>,
+    /// Bytes in a message, for pingpong, stream and bulk (may be given several times)
+    #[arg(long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(9..=1 << 24))]
+    pub sizes: Vec<u32>,
+    /// Idle connections
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(10..=100_000))]
+    pub connections: Option<u32>,
+}
+
+/// Arguments of `bypath bench apps`.
+#[derive(ClapArgs, Clone, Debug)]
+pub struct AppsArgs {
+    /// What both take.
+    #[command(flatten)]
+    pub common: Common,
+    /// Only this program (may be given several times)
+    #[arg(long = "case", value_name = "PROGRAM", value_enum)]
+    pub cases: Vec<App>,
+    /// Only this subject (may be given several times)
+    #[arg(long = "subject", value_name = "SUBJECT", value_enum)]
+    pub subjects: Vec<SubjectName>,
+}
+
+/// Cases of `bypath bench loopback`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Case {
+    /// A message there and back, spinning and blocking
+    Pingpong,
+    /// As pingpong, both sides asleep for 1 ms before each message
+    Sleep,
+    /// 64-byte messages one way
+    Stream,
+    /// 64 KB writes one way
+    Bulk,
+    /// Connect, request, reply, close
+    Churn,
+    /// Four busy pairs, on two cores if there are
+    Oversubscribed,
+    /// Many idle connections
+    Idle,
+    /// A system call on a descriptor that is none of Bypath's business
+    ForeignCall,
+    /// What `bypath run` adds to starting a program
+    Exec,
+}
+
+impl Case {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            Case::Pingpong => "pingpong",
+            Case::Sleep => "sleep",
+            Case::Stream => "stream",
+            Case::Bulk => "bulk",
+            Case::Churn => "churn",
+            Case::Oversubscribed => "oversubscribed",
+            Case::Idle => "idle",
+            Case::ForeignCall => "foreign-call",
+            Case::Exec => "exec",
+        }
+    }
+}
+
+/// Programs of `bypath bench apps`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum App {
+    /// redis-server with redis-benchmark
+    Redis,
+    /// iperf3, one stream
+    Iperf3,
+    /// sockperf, TCP ping-pong
+    Sockperf,
+    /// memcached, driven by memaslap
+    Memcached,
+}
+
+/// Subjects: what carries the bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum SubjectName {
+    /// TCP over 127.0.0.1
+    KernelTcp,
+    /// AF_UNIX stream sockets
+    Unix,
+    /// A pair of pipes
+    Pipe,
+    /// TCP under `bypath run`
+    Bypath,
+    /// The bare ring in shared memory
+    Floor,
+}
+
+impl SubjectName {
+    /// Its name in records.
+    pub fn name(self) -> &'static str {
+        match self {
+            SubjectName::KernelTcp => "kernel-tcp",
+            SubjectName::Unix => "unix",
+            SubjectName::Pipe => "pipe",
+            SubjectName::Bypath => "bypath",
+            SubjectName::Floor => "floor",
+        }
+    }
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(s) if (0.01..=3600.0).contains(&s) => Ok(s),
+        _ => Err("expected seconds, 0.01 to 3600".into()),
+    }
+}

@@ -1,0 +1,30 @@
+//! `bypath bench`: paired, alternating measurements of ordinary programs, with a table, JSON and the targets.
+
+mod apps;
+mod args;
+mod child;
+mod context;
+mod histogram;
+mod loopback;
+mod machine;
+mod output;
+mod peer;
+mod progress;
+mod proof;
+mod record;
+mod scratch;
+mod table;
+
+pub use args::Args;
+
+use crate::output::Outcome;
+use args::What;
+
+/// Runs it.
+pub fn run(args: Args) -> Outcome {
+    match args.what {
+        What::Peer(peer) => Ok(peer::run(&peer)),
+        What::Loopback(args) => loopback::run(&args),
+        What::Apps(args) => apps::run(&args),
+    }
+}

@@ -1,0 +1,34 @@
+//! Hands the results over: JSON where it was asked for, otherwise (or also) text.
+
+use super::args::Common;
+use super::machine::Machine;
+use super::record::{Record, Status};
+use crate::args::Target;
+use crate::output::{self, Outcome};
+use serde::Serialize;
+use std::process::ExitCode;
+
+#[derive(Serialize)]
+struct Document<'a, R: Serialize> {
+    schema: u32,
+    machine: &'a Machine,
+    results: Vec<R>,
+}
+
+/// Writes them. The exit status is a failure if a figure failed (not if one was skipped).
+pub fn write(common: &Common, machine: &Machine, records: &[Record], text: &str) -> Outcome {
+    let target = common.json.target();
+    if let Some(target) = &target {
+        let results = records.iter().map(Record::document).collect();
+        output::json(target, &Document { schema: 1, machine, results })?;
+    }
+    if target != Some(Target::Stdout) {
+        output::print(text)?;
+    }
+    let failed = records.iter().filter(|r| r.status == Status::Failed).count();
+    if failed > 0 {
+        output::message(format_args!("bench: {failed} figures failed; the reasons stand with them"));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
