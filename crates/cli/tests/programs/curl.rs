@@ -43,7 +43,7 @@ fn many_files(scene: &Scene) {
     for n in 1..=8 {
         assert_same(&file, &scene.path(&format!("got-{n}")));
     }
-    scene.prove(8 * 24 << 20);
+    scene.prove((8 * 24) << 20);
 }
 
 fn download_with_wget(scene: &Scene) {

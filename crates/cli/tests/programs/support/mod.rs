@@ -1,7 +1,12 @@
 //! What every test of a real program needs: which sides run under Bypath, processes that cannot outlive
 //! their test, skips that are seen, and the proof from `bypath stats`.
 
-#![allow(dead_code, unused_imports, reason = "several test targets share this module; each uses a part")]
+#![allow(
+    dead_code,
+    unused_imports,
+    unused_macros,
+    reason = "several test targets share this module; each uses a part"
+)]
 
 mod library;
 mod process;
@@ -13,7 +18,7 @@ mod stats;
 pub use library::{bypath, preload_library};
 pub use process::{Outcome, Process};
 pub use sample::{assert_same, sample};
-pub use scene::{Program, Scene, Way};
+pub use scene::{Program, Scene, Way, launcher, ring_required};
 pub use skip::{find_program, missing, skip};
 pub use stats::Totals;
 

@@ -4,7 +4,7 @@ use super::library::{bypath, preload_library};
 use super::process::{Outcome, Process};
 use super::skip::{find_program, missing, skip};
 use super::stats::Totals;
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -172,16 +172,40 @@ pub fn ring_required() -> bool {
     std::env::var_os("BYPATH_TEST_REQUIRE_RING").is_none_or(|v| v != "0")
 }
 
-/// `bypath run --stats FILE -- PROGRAM`; with `BYPATH_TEST_LAUNCH=preload` the plain environment instead.
-fn under_bypath(program: &Path, stats: &Path) -> Command {
+/// The words that go before a program and its arguments: `bypath run --stats FILE OPTIONS --`, or with
+/// `BYPATH_TEST_LAUNCH=preload` `env` with the same settings as variables. `tools` are the command and the
+/// library, `options` flags without dashes and their values.
+pub fn launcher(tools: (&Path, &Path), stats: &Path, options: &[(&str, &str)]) -> Vec<OsString> {
+    let (bypath, library) = tools;
     if std::env::var_os("BYPATH_TEST_LAUNCH").is_some_and(|v| v == "preload") {
-        let mut command = Command::new(program);
-        command.env("LD_PRELOAD", preload_library()).env("BYPATH_STATS", stats);
-        return command;
+        let set = |name: &str, value: &OsStr| {
+            let mut word = OsString::from(name);
+            word.push("=");
+            word.push(value);
+            word
+        };
+        let mut words = vec!["/usr/bin/env".into()];
+        words.push(set("LD_PRELOAD", library.as_os_str()));
+        words.push(set("BYPATH_STATS", stats.as_os_str()));
+        for (flag, value) in options {
+            let variable = format!("BYPATH_{}", flag.replace('-', "_").to_uppercase());
+            words.push(set(&variable, OsStr::new(value)));
+        }
+        return words;
     }
-    let mut command = Command::new(bypath());
-    command.arg("run").arg("--library").arg(preload_library());
-    command.arg("--stats").arg(stats).arg("--").arg(program);
+    let mut words = vec![bypath.into(), "run".into(), "--library".into(), library.into()];
+    words.extend(["--stats".into(), stats.into()]);
+    for (flag, value) in options {
+        words.extend([format!("--{flag}").into(), value.into()]);
+    }
+    words.push("--".into());
+    words
+}
+
+fn under_bypath(program: &Path, stats: &Path) -> Command {
+    let words = launcher((bypath(), preload_library()), stats, &[]);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(program);
     command
 }
 
@@ -208,6 +232,12 @@ pub struct Program<'a> {
 }
 
 impl Program<'_> {
+    /// Several arguments as they are.
+    pub fn words<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.command.args(words);
+        self
+    }
+
     /// One argument.
     pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
         self.command.arg(arg);
