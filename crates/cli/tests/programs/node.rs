@@ -1,4 +1,4 @@
-//! Node: `net` server and client, 50 MB there and back, hashed at both ends.
+//! Node: `net` server and client, 200 MB there and back, hashed at both ends.
 
 use crate::support::{Scene, ways};
 use rustix::process::Signal;
@@ -8,7 +8,7 @@ ways! {
 }
 
 /// Bytes sent, and echoed.
-const BYTES: u64 = 50_000_000;
+const BYTES: u64 = 200_000_000;
 
 fn echo(scene: &Scene) {
     let mut server = scene.server("node").script("net_echo_server.js").start();

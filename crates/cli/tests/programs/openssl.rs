@@ -24,7 +24,7 @@ fn serve(scene: &Scene, dir: &Path) -> (Process, u16) {
 }
 
 fn with_s_client(scene: &Scene) {
-    let file = sample(64);
+    let file = sample(128);
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let (request, answer) = (scene.path("request"), scene.path("answer"));
     let name = file.file_name().expect("a sample has a name").to_string_lossy();
@@ -37,16 +37,16 @@ fn with_s_client(scene: &Scene) {
     let body = scene.path("body");
     fs::write(&body, &answer[head + 4..]).expect("the body");
     assert_same(&file, &body);
-    scene.prove(64 << 20);
+    scene.prove(128 << 20);
 }
 
 fn with_curl(scene: &Scene) {
-    let (file, got) = (sample(64), scene.path("got"));
+    let (file, got) = (sample(128), scene.path("got"));
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let name = file.file_name().expect("a sample has a name").to_string_lossy();
     let client = scene.client("curl").args("--silent --show-error --fail --insecure --output").arg(&got);
     client.arg(format!("https://127.0.0.1:{port}/{name}")).finish();
     server.stop(Signal::TERM);
     assert_same(&file, &got);
-    scene.prove(64 << 20);
+    scene.prove(128 << 20);
 }

@@ -6,9 +6,9 @@ use rustix::process::Signal;
 use std::path::Path;
 
 ways! {
-    benchmark needs ["redis-server", "redis-benchmark"] => |scene| benchmark(scene, "-c 50 -n 100000", 100_000);
+    benchmark needs ["redis-server", "redis-benchmark"] => |scene| benchmark(scene, "-c 50 -n 200000", 200_000);
     pipelined_benchmark needs ["redis-server", "redis-benchmark"] =>
-        |scene| benchmark(scene, "-c 50 -n 400000 -P 16", 400_000);
+        |scene| benchmark(scene, "-c 50 -n 1600000 -P 16", 1_600_000);
     large_values needs ["redis-server", "redis-benchmark"] =>
         |scene| benchmark(scene, "-c 8 -n 20000 -d 20000", 20_000);
     transactions needs ["redis-server", "python3"] => |scene| client_script(scene, "transactions");

@@ -158,13 +158,13 @@ impl Drop for Scene {
     }
 }
 
-/// Where the files of a test go: a memory file system with 1 GiB free, else the temporary directory. The
+/// Where the files of a test go: a memory file system with 2 GiB free, else the temporary directory. The
 /// tests write gigabytes, and on a slow disk a single fsync (Redis ends a snapshot with one) waits for all.
 fn roomy() -> PathBuf {
     let memory = Path::new("/dev/shm");
     let free = rustix::fs::statvfs(memory).map_or(0, |s| s.f_bavail * s.f_frsize);
     let writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
-    if free >= 1 << 30 && writable { memory.to_owned() } else { std::env::temp_dir() }
+    if free >= 2 << 30 && writable { memory.to_owned() } else { std::env::temp_dir() }
 }
 
 /// Whether the paths are checked: always, unless `BYPATH_TEST_REQUIRE_RING=0` asks for the data only.
