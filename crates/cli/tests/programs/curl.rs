@@ -28,7 +28,7 @@ fn download_with_curl(scene: &Scene) {
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let url = format!("http://127.0.0.1:{port}/{}", name(&file));
     scene.client("curl").args("--silent --show-error --fail --output").arg(&got).arg(url).finish();
-    server.stop(Signal::INT);
+    server.stop(Signal::TERM);
     assert_same(&file, &got);
     scene.prove(128 << 20);
 }
@@ -39,7 +39,7 @@ fn many_files(scene: &Scene) {
     // http.server speaks HTTP/1.0: each download is a connection of its own.
     let url = format!("http://127.0.0.1:{port}/{}?[1-4]", name(&file));
     scene.client("curl").args("--silent --show-error --fail --output").arg(&got).arg(url).finish();
-    server.stop(Signal::INT);
+    server.stop(Signal::TERM);
     for n in 1..=4 {
         assert_same(&file, &scene.path(&format!("got-{n}")));
     }
@@ -51,7 +51,7 @@ fn download_with_wget(scene: &Scene) {
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let url = format!("http://127.0.0.1:{port}/{}", name(&file));
     scene.client("wget").args("--quiet --tries=1 --output-document").arg(&got).arg(url).finish();
-    server.stop(Signal::INT);
+    server.stop(Signal::TERM);
     assert_same(&file, &got);
     scene.prove(128 << 20);
 }
