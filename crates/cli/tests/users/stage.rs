@@ -92,7 +92,9 @@ impl Stage {
     pub fn counted(&self) -> Counted {
         let read = |name: &str| {
             let file = self.scene.path(name);
-            if ring_required() && file.exists() { Totals::read(&file) } else { Totals::default() }
+            // `bypath run` makes the file; a program that is not preloaded leaves it empty.
+            let written = fs::metadata(&file).is_ok_and(|m| m.len() > 0);
+            if ring_required() && written { Totals::read(&file) } else { Totals::default() }
         };
         Counted { server: read("server.stats"), client: read("client.stats"), payload: 0 }
     }
