@@ -1,0 +1,35 @@
+//! Real programs, unmodified, each with its data checked: both sides under Bypath (and then at least 95 % of
+//! the bytes must have gone through the ring), only the server, only the client.
+//!
+//! A program that is not installed is skipped by name: see `support::skip`.
+
+#[path = "programs/support/mod.rs"]
+mod support;
+
+#[path = "programs/curl.rs"]
+mod curl;
+#[path = "programs/iperf3.rs"]
+mod iperf3;
+#[path = "programs/memcached.rs"]
+mod memcached;
+#[path = "programs/netcat.rs"]
+mod netcat;
+#[path = "programs/node.rs"]
+mod node;
+#[path = "programs/redis.rs"]
+mod redis;
+#[path = "programs/socat.rs"]
+mod socat;
+#[path = "programs/sockperf.rs"]
+mod sockperf;
+
+#[path = "programs/java.rs"]
+mod java;
+#[path = "programs/nginx.rs"]
+mod nginx;
+#[path = "programs/openssl.rs"]
+mod openssl;
+#[path = "programs/perl.rs"]
+mod perl;
+#[path = "programs/python.rs"]
+mod python;

@@ -1,0 +1,18 @@
+//! Python servers in the ways people write them: asyncio, `selectors`, a thread per connection.
+
+use crate::support::{Scene, ways};
+use rustix::process::Signal;
+
+ways! {
+    asyncio_echo needs ["python3"] => |scene| echo(scene, "asyncio");
+    selectors_echo needs ["python3"] => |scene| echo(scene, "selectors");
+    threaded_socketserver_echo needs ["python3"] => |scene| echo(scene, "threads");
+}
+
+fn echo(scene: &Scene, style: &str) {
+    let mut server = scene.server("python3").script("echo_server.py").arg(style).start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("echo_client.py").arg(style).arg(port.to_string()).finish();
+    server.stop(Signal::TERM);
+    scene.prove(client.number("payload "));
+}

@@ -1,0 +1,299 @@
+//! One test: its directory, its port, its way and its deadline.
+
+use super::library::{bypath, preload_library};
+use super::process::{Outcome, Process};
+use super::skip::{find_program, missing, skip};
+use super::stats::Totals;
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// How long one test may take, on a machine that is busy with other things; `BYPATH_TEST_SECONDS` shortens it
+/// while something hangs and is looked for.
+fn test_time() -> Duration {
+    let seconds = std::env::var("BYPATH_TEST_SECONDS").ok().and_then(|s| s.parse().ok());
+    Duration::from_secs(seconds.unwrap_or(120))
+}
+
+/// Which side of the connection runs under Bypath.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Client and server.
+    Both,
+    /// The client is plain.
+    OnlyServer,
+    /// The server is plain.
+    OnlyClient,
+}
+
+/// A test in progress.
+pub struct Scene {
+    way: Way,
+    dir: PathBuf,
+    deadline: Instant,
+}
+
+impl Scene {
+    /// Runs `body` unless one of the programs it needs is missing.
+    pub fn play(test: &str, way: Way, needs: &[&str], body: impl Fn(&Scene)) {
+        match missing(needs) {
+            Some(reason) => skip(test, &reason),
+            None => body(&Scene::new(way)),
+        }
+    }
+
+    /// A scene with an empty directory of its own, in memory if there is room.
+    pub fn new(way: Way) -> Scene {
+        Scene::new_in(way, &roomy())
+    }
+
+    /// A scene with an empty directory of its own in `parent`.
+    pub fn new_in(way: Way, parent: &Path) -> Scene {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let dir = parent.join(format!("bypath-test-{}-{number}", std::process::id()));
+        fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
+        // Built before the clock starts.
+        preload_library();
+        Scene { way, dir, deadline: Instant::now() + test_time() }
+    }
+
+    /// A path in the scene's directory.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.join(name)
+    }
+
+    /// The way it is run.
+    pub fn way(&self) -> Way {
+        self.way
+    }
+
+    /// A port that nobody uses, below the range from which the kernel takes ports for outgoing connections:
+    /// it stays free until the server binds it.
+    pub fn port(&self) -> u16 {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let start = std::process::id().wrapping_mul(97);
+        for _ in 0..10_000 {
+            let n = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 11_000;
+            let port = 20_000 + u16::try_from(n).expect("below 11000");
+            if TcpListener::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok()
+            {
+                return port;
+            }
+        }
+        panic!("no free port between 20000 and 31000");
+    }
+
+    /// The server program, under Bypath if this way has it so.
+    pub fn server(&self, program: &str) -> Program<'_> {
+        self.program(program, (self.way != Way::OnlyClient).then_some("server.stats"))
+    }
+
+    /// A client program, under Bypath if this way has it so.
+    pub fn client(&self, program: &str) -> Program<'_> {
+        self.program(program, (self.way != Way::OnlyServer).then_some("client.stats"))
+    }
+
+    /// A helper that never runs under Bypath.
+    pub fn plain(&self, program: &str) -> Program<'_> {
+        self.program(program, None)
+    }
+
+    fn program(&self, program: &str, stats: Option<&str>) -> Program<'_> {
+        let path = if program.contains('/') {
+            PathBuf::from(program)
+        } else {
+            find_program(program)
+                .unwrap_or_else(|| panic!("{program} is missing but not in the test's needs"))
+        };
+        let mut command = match stats {
+            None => Command::new(path),
+            Some(stats) => under_bypath(&path, &self.path(stats)),
+        };
+        clean(&mut command);
+        command.current_dir(&self.dir).stdin(Stdio::null());
+        Program { scene: self, name: program.to_owned(), command, own_stdout: false }
+    }
+
+    /// The counters of all processes that ran under Bypath.
+    #[track_caller]
+    pub fn totals(&self) -> Totals {
+        let mut sum = Totals::default();
+        for name in ["server.stats", "client.stats"] {
+            let file = self.path(name);
+            if file.exists() {
+                sum.add(&Totals::read(&file));
+            }
+        }
+        sum
+    }
+
+    /// The proof, when all programs have ended: with both sides under Bypath the bytes went through the
+    /// ring, with one side they did not; `payload` bytes were sent at least.
+    #[track_caller]
+    pub fn prove(&self, payload: u64) {
+        match self.way {
+            _ if !ring_required() => {}
+            Way::Both => self.totals().assert_ring(payload),
+            Way::OnlyServer | Way::OnlyClient => self.totals().assert_kernel_only(payload),
+        }
+    }
+
+    /// As `prove` for programs that leave the sending to the kernel (sendfile): with both sides under Bypath
+    /// nothing is demanded of the path.
+    #[track_caller]
+    pub fn prove_plain_peer(&self) {
+        if self.way != Way::Both && ring_required() {
+            self.totals().assert_kernel_only(0);
+        }
+    }
+}
+
+impl Drop for Scene {
+    fn drop(&mut self) {
+        let keep = std::thread::panicking() && std::env::var_os("BYPATH_TEST_KEEP").is_some();
+        if !keep {
+            let _ = fs::remove_dir_all(&self.dir);
+        }
+    }
+}
+
+/// Where the files of a test go: a memory file system with 2 GiB free, else the temporary directory. The
+/// tests write gigabytes, and on a slow disk a single fsync (Redis ends a snapshot with one) waits for all.
+fn roomy() -> PathBuf {
+    let memory = Path::new("/dev/shm");
+    let free = rustix::fs::statvfs(memory).map_or(0, |s| s.f_bavail * s.f_frsize);
+    let writable = rustix::fs::access(memory, rustix::fs::Access::WRITE_OK).is_ok();
+    if free >= 2 << 30 && writable { memory.to_owned() } else { std::env::temp_dir() }
+}
+
+/// Whether the paths are checked: always, unless `BYPATH_TEST_REQUIRE_RING=0` asks for the data only.
+pub fn ring_required() -> bool {
+    std::env::var_os("BYPATH_TEST_REQUIRE_RING").is_none_or(|v| v != "0")
+}
+
+/// The words that go before a program and its arguments: `bypath run --stats FILE OPTIONS --`, or with
+/// `BYPATH_TEST_LAUNCH=preload` `env` with the same settings as variables. `tools` are the command and the
+/// library, `options` flags without dashes and their values.
+pub fn launcher(tools: (&Path, &Path), stats: &Path, options: &[(&str, &str)]) -> Vec<OsString> {
+    let (bypath, library) = tools;
+    if std::env::var_os("BYPATH_TEST_LAUNCH").is_some_and(|v| v == "preload") {
+        let set = |name: &str, value: &OsStr| {
+            let mut word = OsString::from(name);
+            word.push("=");
+            word.push(value);
+            word
+        };
+        let mut words = vec!["/usr/bin/env".into()];
+        words.push(set("LD_PRELOAD", library.as_os_str()));
+        words.push(set("BYPATH_STATS", stats.as_os_str()));
+        for (flag, value) in options {
+            let variable = format!("BYPATH_{}", flag.replace('-', "_").to_uppercase());
+            words.push(set(&variable, OsStr::new(value)));
+        }
+        return words;
+    }
+    let mut words = vec![bypath.into(), "run".into(), "--library".into(), library.into()];
+    words.extend(["--stats".into(), stats.into()]);
+    for (flag, value) in options {
+        words.extend([format!("--{flag}").into(), value.into()]);
+    }
+    words.push("--".into());
+    words
+}
+
+fn under_bypath(program: &Path, stats: &Path) -> Command {
+    let words = launcher((bypath(), preload_library()), stats, &[]);
+    let mut command = Command::new(&words[0]);
+    command.args(&words[1..]).arg(program);
+    command
+}
+
+/// Takes out what the caller's environment could change in a run.
+fn clean(command: &mut Command) {
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy().to_ascii_lowercase();
+        let proxy = text.ends_with("_proxy");
+        let ours = text.starts_with("bypath_") && !text.starts_with("bypath_test_");
+        let loader = text.starts_with("ld_");
+        if (proxy || ours || loader) && !command.get_envs().any(|(set, _)| set == name) {
+            command.env_remove(&name);
+        }
+    }
+    command.env("LC_ALL", "C");
+}
+
+/// A program about to be started.
+pub struct Program<'a> {
+    scene: &'a Scene,
+    name: String,
+    command: Command,
+    own_stdout: bool,
+}
+
+impl Program<'_> {
+    /// Several arguments as they are.
+    pub fn words<W: AsRef<OsStr>>(mut self, words: impl IntoIterator<Item = W>) -> Self {
+        self.command.args(words);
+        self
+    }
+
+    /// One argument.
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.command.arg(arg);
+        self
+    }
+
+    /// Several arguments, split at spaces.
+    pub fn args(mut self, args: &str) -> Self {
+        self.command.args(args.split_whitespace());
+        self
+    }
+
+    /// The test's own script `name` as argument.
+    pub fn script(self, name: &str) -> Self {
+        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/scripts");
+        self.arg(dir.join(name))
+    }
+
+    /// An environment variable.
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// The working directory, otherwise the scene's own.
+    pub fn directory(mut self, path: &Path) -> Self {
+        self.command.current_dir(path);
+        self
+    }
+
+    /// Standard input from a file.
+    pub fn stdin_from(mut self, path: &Path) -> Self {
+        self.command.stdin(File::open(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())));
+        self
+    }
+
+    /// Standard output into a file.
+    pub fn stdout_to(mut self, path: &Path) -> Self {
+        self.command.stdout(File::create(path).unwrap_or_else(|e| panic!("{}: {e}", path.display())));
+        self.own_stdout = true;
+        self
+    }
+
+    /// Starts it.
+    #[track_caller]
+    pub fn start(self) -> Process {
+        Process::start(&self.name, self.command, self.own_stdout, self.scene.deadline)
+    }
+
+    /// Starts it and waits for its end, which must be a success.
+    #[track_caller]
+    pub fn finish(self) -> Outcome {
+        self.start().wait().ok()
+    }
+}

@@ -1,0 +1,12 @@
+//! Other users, and trouble: who may share memory, and programs that cannot be served must run unharmed. Each
+//! connection that stays on the kernel says why, by the reason code that `bypath stats` counts.
+
+#[path = "programs/support/mod.rs"]
+mod support;
+
+#[path = "users/policy.rs"]
+mod policy;
+#[path = "users/stage.rs"]
+mod stage;
+#[path = "users/trouble.rs"]
+mod trouble;

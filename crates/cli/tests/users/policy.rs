@@ -1,0 +1,137 @@
+//! Server and client of different users: the kernel path by default, the ring where both sides allow it.
+
+use crate::stage::{Side, Stage, installed, open_to_all};
+use crate::support::{assert_same, missing, sample, skip};
+use rustix::process::Signal;
+use std::fs;
+use std::os::unix::fs::chown;
+use std::process::{Command, Stdio};
+
+/// Two users that need no entry in /etc/passwd.
+const ANNE: u32 = 65001;
+const BERT: u32 = 65002;
+
+/// The stage, unless this machine does not let us be other users.
+fn stage(test: &str, needs: &[&str]) -> Option<Stage> {
+    let reason = missing(needs).or_else(|| {
+        if !rustix::process::geteuid().is_root() {
+            return Some("needs root to start programs as other users".to_owned());
+        }
+        // A container may map too few users, or keep the interpreter where only root can read it.
+        let mut probe = Command::new(installed("setpriv"));
+        probe.args([&format!("--reuid={ANNE}"), &format!("--regid={BERT}"), "--clear-groups", "--"]);
+        probe.arg(installed("python3")).args(["-c", "pass"]).stdin(Stdio::null()).stderr(Stdio::null());
+        let works = probe.status().is_ok_and(|s| s.success());
+        (!works).then(|| format!("python3 does not run as user {ANNE} here"))
+    });
+    match reason {
+        Some(reason) => {
+            skip(&format!("users::policy::{test}"), &reason);
+            None
+        }
+        None => Some(Stage::new()),
+    }
+}
+
+const NEEDS: &[&str] = &["python3", "setpriv"];
+
+#[test]
+fn the_same_user_uses_the_ring_without_privileges() {
+    let Some(stage) = stage("the_same_user_uses_the_ring_without_privileges", NEEDS) else { return };
+    stage.ping(&Side::user(ANNE), &Side::user(ANNE)).assert_ring();
+}
+
+#[test]
+fn another_user_stays_on_the_kernel() {
+    let Some(stage) = stage("another_user_stays_on_the_kernel", NEEDS) else { return };
+    let counted = stage.ping(&Side::user(ANNE), &Side::user(BERT));
+    counted.assert_kernel(Some("policy-uid"), Some("policy-uid"));
+}
+
+#[test]
+fn root_is_another_user_too() {
+    let Some(stage) = stage("root_is_another_user_too", NEEDS) else { return };
+    let counted = stage.ping(&Side::default(), &Side::user(BERT));
+    counted.assert_kernel(Some("policy-uid"), Some("policy-uid"));
+}
+
+#[test]
+fn users_that_name_each_other_use_the_ring() {
+    let Some(stage) = stage("users_that_name_each_other_use_the_ring", NEEDS) else { return };
+    let server = Side { options: &[("allow-uid", "65002")], ..Side::user(ANNE) };
+    let client = Side { options: &[("allow-uid", "65001")], ..Side::user(BERT) };
+    stage.ping(&server, &client).assert_ring();
+}
+
+#[test]
+fn any_allows_every_user() {
+    let Some(stage) = stage("any_allows_every_user", NEEDS) else { return };
+    let server = Side { options: &[("allow-uid", "any")], ..Side::user(ANNE) };
+    let client = Side { options: &[("allow-uid", "any")], ..Side::user(BERT) };
+    stage.ping(&server, &client).assert_ring();
+}
+
+#[test]
+fn one_side_alone_cannot_allow_it() {
+    let Some(stage) = stage("one_side_alone_cannot_allow_it", NEEDS) else { return };
+    let client = Side { options: &[("allow-uid", "any")], ..Side::user(BERT) };
+    stage.ping(&Side::user(ANNE), &client).assert_kernel(Some("policy-uid"), None);
+}
+
+#[test]
+fn allowing_a_third_user_allows_nobody_else() {
+    let Some(stage) = stage("allowing_a_third_user_allows_nobody_else", NEEDS) else { return };
+    let server = Side { options: &[("allow-uid", "65003")], ..Side::user(ANNE) };
+    let client = Side { options: &[("allow-uid", "65001")], ..Side::user(BERT) };
+    stage.ping(&server, &client).assert_kernel(Some("policy-uid"), None);
+}
+
+/// The loader ignores LD_PRELOAD in a setuid program: it runs plain, and its peer notices nothing but that.
+#[test]
+fn setuid_program_runs_plain() {
+    let needs = ["python3", "setpriv", "nc.openbsd"];
+    let Some(stage) = stage("setuid_program_runs_plain", &needs) else { return };
+    let (sent, received) = (sample(8), stage.scene.path("received"));
+    let setuid = stage.scene.path("nc-setuid");
+    fs::copy(installed("nc.openbsd"), &setuid).expect("a copy of nc");
+    chown(&setuid, Some(ANNE), Some(ANNE)).expect("chown by root");
+    open_to_all(&setuid, 0o4755);
+
+    let server = stage.program(&Side::user(ANNE), "server.stats", &installed("nc.openbsd"));
+    let mut server = server.args("-l -v -n 127.0.0.1 0").stdout_to(&received).start();
+    let port = server.ready(|l| Some(l.strip_prefix("Listening on ")?.rsplit(' ').next()?.to_owned()));
+    let client = stage.program(&Side::user(BERT), "client.stats", &setuid);
+    client.args("-N 127.0.0.1").arg(port).stdin_from(&sent).finish();
+    server.wait().ok();
+    assert_same(&sent, &received);
+    stage.counted().assert_kernel(Some("peer-plain"), None);
+}
+
+/// A daemon that starts as root and becomes somebody else after it has bound its port.
+#[test]
+fn server_that_drops_its_privileges_serves_on() {
+    let Some(stage) = stage("server_that_drops_its_privileges_serves_on", NEEDS) else { return };
+    let drop = format!(
+        "import os, socket, sys
+sys.argv = ['echo_server.py', 'selectors']
+create = socket.create_server
+def bind_then_drop(*address):
+    listener = create(*address)
+    os.setgid({ANNE})
+    os.setuid({ANNE})
+    return listener
+socket.create_server = bind_then_drop
+exec(open({script:?}).read())",
+        script = stage.scene.path("echo_server.py")
+    );
+    let server = stage.program(&Side::default(), "server.stats", &installed("python3"));
+    let mut server = server.arg("-c").arg(drop).start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    // Neither the old nor the new user of the server may be served wrongly.
+    for (uid, stats) in [(0, "client.stats"), (ANNE, "second.stats"), (BERT, "third.stats")] {
+        let client = stage.program(&Side::user(uid), stats, &installed("python3"));
+        let report = client.arg(stage.scene.path("ping.py")).arg(port.to_string()).finish();
+        assert_eq!(report.number("payload "), 3000 * 2 * 1024);
+    }
+    server.stop(Signal::TERM);
+}
