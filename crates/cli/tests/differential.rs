@@ -16,3 +16,11 @@ mod script;
 
 #[path = "differential/data.rs"]
 mod data;
+#[path = "differential/ends.rs"]
+mod ends;
+#[path = "differential/readiness.rs"]
+mod readiness;
+#[path = "differential/recall.rs"]
+mod recall;
+#[path = "differential/sockets.rs"]
+mod sockets;

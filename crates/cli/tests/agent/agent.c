@@ -159,7 +159,7 @@ static void task_blocked(struct args *a, struct out *o)
     say(o, "%s", atomic_load(&t->done) ? "done" : asleep ? "blocked" : "running");
 }
 
-/* join NAME [MS]: the result of the command. */
+/* join NAME [MS]: the result of the command; join_any: only that it ended. */
 static void task_join(struct args *a, struct out *o)
 {
     struct task *t = find_task(arg(a, 1));
@@ -177,7 +177,7 @@ static void task_join(struct args *a, struct out *o)
     }
     pthread_join(t->thread, NULL);
     t->used = 0;
-    say(o, "%s", t->out.text);
+    say(o, "%s", strcmp(arg(a, 0), "join_any") == 0 ? "joined" : t->out.text);
 }
 
 static void task_signal(struct args *a, struct out *o)
@@ -245,7 +245,7 @@ static void own_port(struct args *a, struct out *o)
 }
 
 static const struct command loop_commands[] = {
-    {"go", start_task},    {"blocked", task_blocked}, {"join", task_join}, {"tkill", task_signal},
+    {"go", start_task},    {"blocked", task_blocked}, {"join", task_join}, {"tkill", task_signal}, {"join_any", task_join},
     {"timed", timed},      {"reset", quiet_close_all}, {"pid", own_pid},    {"port", own_port},
     {NULL, NULL},
 };

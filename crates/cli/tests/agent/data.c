@@ -368,6 +368,36 @@ static void do_drain(struct args *a, struct out *o)
     say_sum(o, &s);
 }
 
+/* drain_any FD: likewise; how much there was is not compared. */
+static void do_drain_any(struct args *a, struct out *o)
+{
+    size_t at = 0;
+    uint64_t end = now_ms() + 2 * DEADLINE_MS;
+    long got = -1;
+    errno = ETIMEDOUT;
+    while (wait_for((int)num(a, 1), POLLIN, end) && (got = recv((int)num(a, 1), areas[a->slot], 65536, 0)) > 0)
+        at += (size_t)got;
+    answer(o, got, got < 0 ? errno : UNTOUCHED);
+    say(o, " total=%zu", at);
+}
+
+/* sendsame FD N BYTE: N times the same byte, one to 999 of them at once (threads may do so side by side) */
+static void do_sendsame(struct args *a, struct out *o)
+{
+    size_t n = (size_t)num(a, 2), at = 0;
+    memset(areas[a->slot], (int)num(a, 3), 1000);
+    while (at < n) {
+        size_t step = at % 997 + 1 < n - at ? at % 997 + 1 : n - at;
+        long sent = send((int)num(a, 1), areas[a->slot], step, MSG_NOSIGNAL);
+        if (sent <= 0) {
+            answer(o, -1, errno);
+            return;
+        }
+        at += (size_t)sent;
+    }
+    say(o, "%zu -", at);
+}
+
 /* fillup FD SEED: non-blocking sends until the path is full; how much it took is not compared. */
 static void do_fillup(struct args *a, struct out *o)
 {
@@ -507,6 +537,7 @@ const struct command data_commands[] = {
     {"sendall", do_sendall},   {"recvall", do_recvall},   {"drain", do_drain},       {"fillup", do_fillup},
     {"verify", do_verify},     {"ping", do_ping},         {"echo", do_echo},         {"file", do_file},
     {"sendfile", do_sendfile}, {"splice", do_splice},     {"pread", do_pread},       {"pwrite", do_pwrite},
+    {"drain_any", do_drain_any}, {"sendsame", do_sendsame},
     {"lseek", do_lseek},       {"preadv2", do_preadv2},   {"raw_read", do_raw_read}, {"raw_write", do_raw_write},
     {NULL, NULL},
 };

@@ -59,7 +59,13 @@ pub fn check(script: &Script) {
     let expected = kernel.record(&steps);
     let wrong = expected.iter().position(|a| a.starts_with('!') || a == "HANGS" || a.starts_with("late"));
     if let Some(at) = wrong {
-        panic!("{}: the script itself is wrong at `{}`: {}\n{}", script.name, steps[at], expected[at], kernel.complaints());
+        let so_far: String =
+            steps.iter().zip(&expected[..=at]).map(|(s, a)| format!("    {s}  =>  {a}\n")).collect();
+        panic!(
+            "{}: the script itself is wrong in its last step\n{so_far}{}",
+            script.name,
+            kernel.complaints()
+        );
     }
     kernel.finish().unwrap_or_else(|e| panic!("{}: on the kernel: {e}", script.name));
     run(script, &steps, &expected, Combination::KERNEL);

@@ -65,10 +65,8 @@ impl Agent {
         let end = Instant::now() + PATIENCE;
         let to = loop {
             // Non-blocking: a child that never comes must not stop the driver.
-            let file = OpenOptions::new()
-                .write(true)
-                .custom_flags(libc::O_NONBLOCK)
-                .open(path.with_extension("in"));
+            let file =
+                OpenOptions::new().write(true).custom_flags(libc::O_NONBLOCK).open(path.with_extension("in"));
             match file {
                 Ok(file) => break file,
                 Err(_) if Instant::now() > end => return None,

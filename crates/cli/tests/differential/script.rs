@@ -27,7 +27,11 @@ impl Step {
 
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.end.is_empty() { f.write_str(&self.command) } else { write!(f, "{} {}", self.end, self.command) }
+        if self.end.is_empty() {
+            f.write_str(&self.command)
+        } else {
+            write!(f, "{} {}", self.end, self.command)
+        }
     }
 }
 
