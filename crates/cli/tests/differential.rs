@@ -18,6 +18,10 @@ mod script;
 mod data;
 #[path = "differential/ends.rs"]
 mod ends;
+#[path = "differential/model.rs"]
+mod model;
+#[path = "differential/random.rs"]
+mod random;
 #[path = "differential/readiness.rs"]
 mod readiness;
 #[path = "differential/recall.rs"]
