@@ -18,6 +18,8 @@ mod script;
 mod data;
 #[path = "differential/ends.rs"]
 mod ends;
+#[path = "differential/itself.rs"]
+mod itself;
 #[path = "differential/model.rs"]
 mod model;
 #[path = "differential/random.rs"]
@@ -28,3 +30,5 @@ mod readiness;
 mod recall;
 #[path = "differential/sockets.rs"]
 mod sockets;
+#[path = "differential/waiting.rs"]
+mod waiting;

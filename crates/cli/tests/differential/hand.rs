@@ -2,9 +2,7 @@
 
 use super::run::{Combination, Difference, Pair, combinations};
 use super::script::{Step, parse};
-
-/// Whether scripts that say so must have used the ring when both ends are ours.
-pub const REQUIRE_RING: bool = false;
+use crate::programs;
 
 /// Whether a script's bytes can be on the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +78,7 @@ fn run(script: &Script, steps: &[Step], expected: &[String], combination: Combin
         panic!("{} ({})\n{}", script.name, script.covers, report(steps, combination, &difference, &pair));
     }
     let bytes = pair.finish().unwrap_or_else(|e| panic!("{} on {combination:?}: {e}", script.name));
-    if REQUIRE_RING && combination.both_ours() && script.expect == Expect::Ring {
+    if programs::REQUIRE_RING && combination.both_ours() && script.expect == Expect::Ring {
         assert!(
             bytes.ring_tx > 0 && bytes.ring_rx > 0,
             "{} on {combination:?}: nothing went through a ring: {bytes:?}",

@@ -106,7 +106,11 @@ impl Pair {
         let mut agents = BTreeMap::new();
         for (end, under) in [("c", combination.client), ("s", combination.server)] {
             let program = agent_program(matches!(under, Under::Flips(_)));
-            let agent = Agent::start(program, &environment(under, &dir), &dir.join(format!("{end}.stderr")));
+            let mut agent =
+                Agent::start(program, &environment(under, &dir), &dir.join(format!("{end}.stderr")));
+            let loaded = agent.ask("preloaded");
+            let right = if under == Under::Plain { "plain" } else { "preloaded" };
+            assert_eq!(loaded, Answer::Line(right.to_owned()), "the agent of end {end}, under {under:?}");
             agents.insert(end.to_owned(), agent);
         }
         Pair { combination, dir, agents, names: Names::default() }
