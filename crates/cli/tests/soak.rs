@@ -180,7 +180,7 @@ const SIDES: [(bool, bool); 4] = [(true, true), (true, true), (true, false), (fa
 /// One round: a server, a client that lives, one that is killed; in every third round the server is killed.
 fn round(program: &Path, stats: &Path, random: &mut Random, index: u64) -> i64 {
     let (client_ours, server_ours) = SIDES[index as usize % SIDES.len()];
-    let flips = |random: &mut Random| Some(random.below(1 << 32)).filter(|_| index % 2 == 0);
+    let flips = |random: &mut Random| Some(random.below(1 << 32)).filter(|_| index.is_multiple_of(2));
     let plain = HashMap::new();
     let server_environment = if server_ours { ours(stats, flips(random)) } else { plain.clone() };
     let client_environment = if client_ours { ours(stats, flips(random)) } else { plain };

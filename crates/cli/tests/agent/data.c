@@ -402,12 +402,18 @@ static void do_sendsame(struct args *a, struct out *o)
 static void do_fillup(struct args *a, struct out *o)
 {
     size_t at = 0;
-    long sent;
-    do {
+    /* Acknowledgements make room again for a while: full is what stays full. */
+    for (int quiet = 0; quiet < 16;) {
         fill(areas[a->slot], 65536, (unsigned)num(a, 2), at);
-        sent = send((int)num(a, 1), areas[a->slot], 65536, MSG_DONTWAIT | MSG_NOSIGNAL);
+        long sent = send((int)num(a, 1), areas[a->slot], 65536, MSG_DONTWAIT | MSG_NOSIGNAL);
+        if (sent < 0 && errno != EAGAIN)
+            break;
+        quiet = sent > 0 ? 0 : quiet + 1;
         at += sent > 0 ? (size_t)sent : 0;
-    } while (sent > 0);
+        if (quiet)
+            nap_us(5000);
+        errno = EAGAIN;
+    }
     answer(o, -1, errno);
     say(o, " %s total=%zu", at >= 65536 ? "took-some" : "took-nothing", at);
 }

@@ -17,9 +17,13 @@ pub fn workshop() -> PathBuf {
 
 /// The preload library with feature `faults`, built by its own cargo invocation (so that features of other
 /// crates do not reach it) into its own target directory (so that it does not replace the ordinary one).
+/// `BYPATH_TEST_LIBRARY` names another one instead, for instance one that is broken on purpose.
 pub fn library() -> &'static Path {
     static PATH: OnceLock<PathBuf> = OnceLock::new();
     PATH.get_or_init(|| {
+        if let Some(path) = std::env::var_os("BYPATH_TEST_LIBRARY") {
+            return PathBuf::from(path);
+        }
         let output = Command::new(env!("CARGO"))
             .args(["build", "-p", "bypath-preload", "--features", "faults", "--message-format=json"])
             .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))

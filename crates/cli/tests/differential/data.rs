@@ -58,7 +58,6 @@ scripts! {
         c fcntl 3 setfl nonblock
         c fillup 3 5
         c poll 0 3:out
-        c send 3 1 6
         s go read verify 4 5
         c wait_ev 3 out
         c shutdown 3 wr

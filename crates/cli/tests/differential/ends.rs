@@ -100,10 +100,10 @@ scripts! {
         warm
         c sigaction pipe ignore
         c fillup 3 1
-        c go w write 3 10 1
+        c go w write 3 6000000 1
         c blocked w
         c shutdown 3 wr
-        c join w
+        c join_any w
         s drain_any 4
     ";
     shutdown_wakes_poll_and_epoll, "shutdown in all its orders", Ring: "
@@ -325,7 +325,7 @@ scripts! {
         warm
         c sigaction pipe ignore
         c fillup 3 1
-        c go w sendall 3 1000000 1
+        c go w sendall 3 6000000 1
         c blocked w
         s kill9
         c join_any w

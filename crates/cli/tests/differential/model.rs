@@ -163,7 +163,7 @@ impl Model {
         let me = &self.connections[index].ends[end];
         if me.fds.is_empty() {
             if self.connections[index].ends[1 - end].fds.is_empty()
-                && op.kind % 4 == 0
+                && op.kind.is_multiple_of(4)
                 && self.connections.len() < 6
             {
                 self.open();

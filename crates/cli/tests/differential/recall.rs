@@ -359,6 +359,7 @@ scripts! {
         s go r recvall 4 1000000
         c sendall 3 1000000 1
         s join r
+        c wait_sent 3
         c outq 3
     ";
     corked_bytes_arrive_when_uncorked, "socket options", Ring: "

@@ -248,8 +248,6 @@ impl Pair {
             }
         }
         let bytes = ring_bytes(&self.dir.join("stats"));
-        self.agents.clear();
-        let _ = std::fs::remove_dir_all(&self.dir);
         Ok(bytes)
     }
 
@@ -257,6 +255,13 @@ impl Pair {
     pub fn complaints(&self) -> String {
         let read = |end| std::fs::read_to_string(self.dir.join(format!("{end}.stderr"))).unwrap_or_default();
         format!("{}{}", read("c"), read("s"))
+    }
+}
+
+impl Drop for Pair {
+    fn drop(&mut self) {
+        self.agents.clear();
+        let _ = std::fs::remove_dir_all(&self.dir);
     }
 }
 

@@ -51,7 +51,7 @@ scripts! {
         c fillup 3 5
         c poll 0 3:out|in
         c fcntl 3 setfl 0
-        c go w write 3 50000 1
+        c go w write 3 6000000 1
         c blocked w
         cont s
         s go r drain_any 4
