@@ -6,7 +6,7 @@ use std::process::Command;
 use std::sync::OnceLock;
 
 /// Whether bytes must have gone through rings where both ends are ours and the traffic is worth it.
-pub const REQUIRE_RING: bool = false;
+pub const REQUIRE_RING: bool = true;
 
 /// Where the tests of this target directory keep what they build.
 pub fn workshop() -> PathBuf {
