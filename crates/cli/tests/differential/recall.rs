@@ -24,6 +24,52 @@ scripts! {
         s close 4
         c recv 3 10
     ";
+    exec_takes_back_what_a_waiting_peer_wrote, "recall: exec", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        c go r recv 3 1
+        c blocked r
+        s wait_in 4 1000
+        s recv 4 100
+        s exec plain
+        s wait_in 4 900
+        s recv 4 2000
+        s send 4 1 2
+        c join r
+    ";
+    a_descriptor_sent_takes_back_what_a_waiting_peer_wrote, "recall: SCM_RIGHTS", Ring: "
+        pair
+        warm
+        s socketpair
+        c send 3 300 1
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in
+        c go e epoll_wait 4 4 5000
+        c blocked e
+        s wait_in 4 300
+        s recv 4 100
+        s scm_send 5 4
+        s scm_recv 6
+        s wait_in 7 200
+        s recv 7 1000
+        s send 7 1 2
+        c join e
+    ";
+    posix_spawn_takes_back_what_a_waiting_peer_wrote, "recall: posix_spawn", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        c go p poll 5000 3:in
+        c blocked p
+        s spawn heir plain
+        heir wait_in 4 1000
+        heir recv 4 2000
+        heir send 4 1 2
+        c join p
+        heir _exit 0
+        s wait heir
+    ";
     exec_keeps_the_connection_for_a_preloaded_heir, "recall: exec", Ring: "
         pair
         warm

@@ -150,6 +150,8 @@ scripts! {
         s accept 3
         s recvall 4 30010
         warm
+        warm
+        warm
     ";
     connect_of_a_connected_socket_fails, "every libc entry", Ring: "
         pair
