@@ -1,0 +1,34 @@
+//! The kernel is the specification: the same script of socket calls runs on the kernel alone and with the
+//! library on both ends, on one, with its defaults, eagerly, and with upgrades and recalls forced at random;
+//! results, errno, bytes and readiness must be equal.
+
+#[path = "agent/programs.rs"]
+mod programs;
+
+#[path = "differential/hand.rs"]
+mod hand;
+#[path = "differential/process.rs"]
+mod process;
+#[path = "differential/run.rs"]
+mod run;
+#[path = "differential/script.rs"]
+mod script;
+
+#[path = "differential/data.rs"]
+mod data;
+#[path = "differential/ends.rs"]
+mod ends;
+#[path = "differential/itself.rs"]
+mod itself;
+#[path = "differential/model.rs"]
+mod model;
+#[path = "differential/random.rs"]
+mod random;
+#[path = "differential/readiness.rs"]
+mod readiness;
+#[path = "differential/recall.rs"]
+mod recall;
+#[path = "differential/sockets.rs"]
+mod sockets;
+#[path = "differential/waiting.rs"]
+mod waiting;

@@ -1,0 +1,424 @@
+//! How connections end: shutdown, close, exit, kill, reset.
+
+use crate::hand::scripts;
+
+scripts! {
+    shutdown_of_writing_is_end_of_file_after_the_data, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        c shutdown 3 wr
+        c send 3 1 1 nosignal
+        c poll 0 3:in|out|rdhup
+        s wait_ev 4 rdhup
+        s recvall 4 5000
+        s recv 4 10
+        s recv 4 10
+        s poll 0 4:in|out|rdhup
+        s send 4 100 2
+        c wait_in 3 100
+        c recv 3 1000
+        s shutdown 4 wr
+        c wait_ev 3 hup
+        c recv 3 10
+        c poll 0 3:in|out|rdhup
+        s wait_ev 4 hup
+        s poll 0 4:in|out|rdhup
+        s close 4
+        c close 3
+    ";
+    shutdown_of_reading_ends_reads, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        s shutdown 4 rd
+        s recv 4 10
+        s poll 0 4:in|out|rdhup
+        c send 3 10 1
+        s wait_in 4 10
+        s recv 4 100
+        s recv 4 100
+        s send 4 10 1
+        c wait_in 3 10
+        c recv 3 100
+    ";
+    shutdown_of_reading_keeps_what_is_there, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        s shutdown 4 rd
+        s recv 4 600
+        s recv 4 600
+        s recv 4 600
+        c send 3 10 1
+    ";
+    shutdown_of_both_directions, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 300 1
+        c shutdown 3 rdwr
+        c recv 3 10
+        c send 3 1 1 nosignal
+        s wait_ev 4 rdhup
+        s recvall 4 300
+        s recv 4 10
+        s shutdown 4 rdwr
+        c wait_ev 3 hup
+        c shutdown 3 wr
+        s shutdown 4 rd
+        c close 3
+        s close 4
+    ";
+    shutdown_twice_and_in_the_other_order, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c shutdown 3 rd
+        c shutdown 3 rd
+        c shutdown 3 wr
+        c shutdown 3 wr
+        s recv 4 10
+        s send 4 10 1
+        s close 4
+        c shutdown 3 0x7
+        c shutdown 99 wr
+        s shutdown 3 wr
+    ";
+    shutdown_wakes_a_thread_that_reads, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        s go r recv 4 10
+        s blocked r
+        s shutdown 4 rd
+        s join r
+        c go r recv 3 10
+        c blocked r
+        s shutdown 4 wr
+        c join r
+    ";
+    shutdown_wakes_a_thread_that_writes, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c sigaction pipe ignore
+        c fillup 3 1
+        c go w write 3 6000000 1
+        c blocked w
+        c shutdown 3 wr
+        c join_any w
+        s drain_any 4
+    ";
+    shutdown_wakes_poll_and_epoll, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        s go p poll 5000 4:in|rdhup
+        s blocked p
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in|rdhup
+        c go e epoll_wait 4 4 5000
+        c blocked e
+        c shutdown 3 wr
+        s join p
+        s shutdown 4 wr
+        c join e
+    ";
+    half_close_serves_a_request_sent_before_it, "half close", Ring: "
+        pair
+        warm
+        c sendall 3 400000 1 10000
+        c shutdown 3 wr
+        s drain 4
+        s sendall 4 700000 2 30000
+        s close 4
+        c drain 3
+        c close 3
+    ";
+    half_close_the_other_way, "half close", Ring: "
+        pair
+        warm
+        s send 4 100 1
+        s shutdown 4 wr
+        c wait_ev 3 rdhup
+        c recv 3 1000
+        c recv 3 1000
+        c sendall 3 200000 3 7000
+        c close 3
+        s drain 4
+        s close 4
+    ";
+    unread_data_at_close_resets, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s send 4 500 2
+        s wait_in 4 1000
+        c wait_in 3 500
+        s recv 4 10
+        s close 4
+        c wait_ev 3 hup|err
+        c poll 0 3:in|out|rdhup
+        c recv 3 1000
+        c recv 3 1000
+        c recv 3 1000
+        c send 3 10 1 nosignal
+        c getsockopt 3 error
+    ";
+    unread_data_at_close_resets_a_reader, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        c go r recv 3 10
+        c blocked r
+        s close 4
+        c join r
+        c recv 3 10
+        c send 3 10 1 nosignal
+    ";
+    data_to_a_closed_peer_resets, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        s close 4
+        c wait_ev 3 rdhup
+        c send 3 10 1
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c getsockopt 3 error
+        c recv 3 10
+        c send 3 10 1 nosignal
+    ";
+    pending_error_is_reported_once, "SO_ERROR", Ring: "
+        pair
+        warm
+        s close 4
+        c wait_ev 3 rdhup
+        c getsockopt 3 error
+        c send 3 10 1
+        c wait_ev 3 err|hup
+        c recv 3 10
+        c recv 3 10
+        c getsockopt 3 error
+        c send 3 10 1 nosignal
+        c getsockopt 3 error
+    ";
+    connect_errors_are_reported, "SO_ERROR", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockopt 3 error
+        c send 3 10 1 nosignal
+        c recv 3 10
+        c socket inet stream|nonblock
+        c connect 4 127.0.0.1:%port:s:3
+        c wait_ev 4 err|hup
+        c getsockopt 4 error
+        c getsockopt 4 error
+        c poll 0 4:in|out 3:in|out
+        c socket inet stream|nonblock
+        c connect 5 127.0.0.1:%port:s:3
+        c wait_ev 5 err|hup
+        c recv 5 10
+        c connect 5 127.0.0.1:%port:s:3
+    ";
+    linger_of_zero_resets, "SO_LINGER", Ring: "
+        pair
+        warm
+        c setsockopt 3 linger 1 0
+        c getsockopt 3 linger
+        c send 3 100 1
+        s wait_in 4 100
+        c close 3
+        s wait_ev 4 hup|err
+        s recv 4 1000
+        s recv 4 1000
+        s recv 4 1000
+        s send 4 10 1 nosignal
+    ";
+    linger_waits_for_the_data, "SO_LINGER", Ring: "
+        pair
+        warm
+        c setsockopt 3 linger 1 2
+        c send 3 5000 1
+        c timed 0 500 close 3
+        s drain 4
+    ";
+    data_comes_before_the_end, "data before EOF", Ring: "
+        pair
+        warm
+        c sendall 3 300000 1 70000
+        c close 3
+        s drain 4
+        s poll 0 4:in|out|rdhup
+        s close 4
+    ";
+    data_comes_before_the_end_of_a_process, "data before EOF", Ring: "
+        pair
+        warm
+        c sendall 3 300000 1 70000
+        c _exit 3
+        s drain 4
+    ";
+    exit_delivers_everything, "recall: exit", Ring: "
+        pair
+        warm
+        c sendall 3 200000 1 70000
+        c exit 4
+        s drain 4
+    ";
+    quick_exit_delivers_everything, "recall: exit", Ring: "
+        pair
+        warm
+        c sendall 3 60000 1
+        c quick_exit 5
+        s drain 4
+    ";
+    exit_with_unread_data_resets, "recall: exit", Ring: "
+        pair
+        warm
+        c send 3 100 1
+        s send 4 300 2
+        c wait_in 3 300
+        c _exit 0
+        s wait_ev 4 err|hup
+        s recv 4 1000
+        s recv 4 1000
+        s recv 4 1000
+    ";
+    abort_delivers_what_was_sent, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        c sendall 3 60000 1
+        c abort
+        s drain 4
+    ";
+    killed_peer_with_data_in_flight, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        c sendall 3 60000 1
+        c kill9
+        s drain 4
+        s send 4 10 1 nosignal
+    ";
+    killed_peer_wakes_a_reader, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s go r recv 4 10
+        s blocked r
+        c kill9
+        s join r
+        s recv 4 10
+    ";
+    killed_peer_wakes_epoll_and_poll, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|rdhup
+        s go e epoll_wait 5 4 5000
+        s go p poll 5000 4:in
+        s blocked e
+        s blocked p
+        c kill9
+        s join e
+        s join p
+    ";
+    killed_peer_stops_a_writer, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        c sigaction pipe ignore
+        c fillup 3 1
+        c go w sendall 3 6000000 1
+        c blocked w
+        s kill9
+        c join_any w
+        c wait_ev 3 hup
+        c send 3 1 1 nosignal
+    ";
+    killed_peer_that_had_unread_data, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s send 4 200 2
+        s wait_in 4 1000
+        c wait_in 3 200
+        s kill9
+        c wait_ev 3 err|hup
+        c recv 3 1000
+        c recv 3 1000
+        c recv 3 1000
+    ";
+    close_of_one_of_two_descriptors_ends_nothing, "recall: close", Ring: "
+        pair
+        warm
+        c dup 3
+        c close 3
+        c send 4 100 1
+        s wait_in 4 100
+        s recv 4 1000
+        s recv 4 10 dontwait
+        s poll 0 4:in|rdhup
+        c close 4
+        s wait_ev 4 rdhup
+        s recv 4 10
+    ";
+    close_while_a_thread_reads, "recall: close", Ring: "
+        pair
+        warm
+        s dup 4
+        s go r recv 5 10
+        s blocked r
+        s close 4
+        s blocked r
+        c send 3 10 1
+        s join r
+    ";
+    closed_descriptors_are_ebadf, "recall: close", Ring: "
+        pair
+        warm
+        c close 3
+        c close 3
+        c send 3 10 1
+        c recv 3 10
+        c poll 0 3:in
+        c shutdown 3 wr
+        c fionread 3
+        c getsockname 3
+        c dup 3
+        c fcntl 3 getfl
+        c select 0 r:3
+        c getsockopt 3 error
+        c fds
+        c socket inet
+        s recv 4 10
+    ";
+    a_new_connection_on_an_old_number_starts_afresh, "recall: close", Ring: "
+        pair
+        warm
+        c send 3 100 1
+        c close 3
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        s accept 3
+        c send 3 50 2
+        s wait_in 5 50
+        s recv 5 100
+        s drain 4
+        warm 3 5
+        c send 3 70 3
+        s wait_in 5 70
+        s recv 5 100
+        s close 4
+        s close 5
+        c recv 3 10
+    ";
+    a_reset_connection_can_be_used_no_more, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        s setsockopt 4 linger 1 0
+        s close 4
+        c wait_ev 3 hup|err
+        c shutdown 3 wr
+        c getpeername 3
+        c recv 3 10
+        c recv 3 10
+        c poll 0 3:in|out|rdhup
+    ";
+}

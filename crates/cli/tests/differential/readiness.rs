@@ -1,0 +1,559 @@
+//! poll, select and epoll.
+
+use crate::hand::scripts;
+
+scripts! {
+    poll_reports_what_is_so, "poll", Ring: "
+        pair
+        s poll 0 4:in|out
+        warm
+        s poll 0 4:in|out|pri|rdhup
+        s poll 0 4:in
+        s poll 0 4:0
+        c send 3 10 1
+        s poll 1000 4:in
+        s poll 0 4:in|rdnorm|out|wrnorm
+        s ppoll 0 4:in
+        s poll 0 4:in 4:out 3:in -1:in 99:in
+        s recv 4 4
+        s poll 0 4:in
+        s recv 4 100
+        s poll 0 4:in
+        s timed 40 1000 poll 50 4:in
+        s timed 40 1000 ppoll 50 4:in
+        s go p poll -1 4:in
+        s blocked p
+        c send 3 10 1
+        s join p
+        s recv 4 100
+        s go p ppoll -1 3:in 4:in|rdhup
+        s blocked p
+        c shutdown 3 wr
+        s join p
+    ";
+    poll_waits_for_several_connections, "poll", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s go p poll 5000 3:in 4:in 5:in
+        s blocked p
+        c send 4 10 1
+        s join p
+        s poll 0 3:in 4:in|out 5:in|out
+        c send 3 10 1
+        s wait_in 4 10
+        s poll 0 3:in 4:in|out 5:in|out
+        s recv 4 100
+        s recv 5 100
+        s poll 0 3:in 4:in 5:in
+    ";
+    poll_mixes_with_ordinary_descriptors, "mixed with ordinary descriptors", Ring: "
+        pair
+        warm
+        s pipe
+        s socketpair
+        s go p poll 5000 4:in 5:in 7:in
+        s blocked p
+        s write 6 3 1
+        s join p
+        s read 5 10
+        s go p poll 5000 4:in 5:in 7:in
+        s blocked p
+        c send 3 10 1
+        s join p
+        s recv 4 100
+        s go p select 5000 r:4 r:5 r:7
+        s blocked p
+        s write 8 3 1
+        s join p
+        s read 7 10
+        s epoll_create1 0
+        s epoll_ctl 9 add 4 in
+        s epoll_ctl 9 add 5 in
+        s epoll_ctl 9 add 7 in
+        s go p epoll_wait 9 8 5000
+        s blocked p
+        s write 6 3 1
+        s join p
+        s go p epoll_wait 9 8 5000
+        s join p
+        s read 5 10
+        s go p epoll_wait 9 8 5000
+        s blocked p
+        c send 3 10 1
+        s join p
+        s recv 4 100
+        s epoll_wait 9 8 0
+    ";
+    select_reports_what_is_so, "select", Ring: "
+        pair
+        warm
+        s select 0 r:4 w:4 e:4
+        s select 0 r:4
+        c send 3 10 1
+        s select 2000 r:4
+        s select 0 r:3 r:4 w:4
+        s pselect 0 r:4
+        s recv 4 100
+        s timed 40 1000 select 50 r:4
+        s timed 40 1000 pselect 50 r:4
+        s go p select -1 r:4 r:3
+        s blocked p
+        c send 3 10 1
+        s join p
+        s recv 4 100
+        s go p pselect -1 r:4 e:4
+        s blocked p
+        c shutdown 3 wr
+        s join p
+        s select 0 r:4 w:4 e:4
+        s select 0
+        s timed 20 1000 select 30
+        s select 0 r:77
+    ";
+    writability_comes_back_when_the_peer_reads, "poll", Ring: "
+        pair
+        warm
+        c fillup 3 1
+        c poll 0 3:out
+        c select 0 w:3
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 out
+        c epoll_wait 4 4 0
+        c go p poll 5000 3:out
+        c go e epoll_wait 4 4 5000
+        c go l select 5000 w:3
+        c blocked p
+        c blocked e
+        c blocked l
+        s go r drain_any 4
+        c join p
+        c join e
+        c shutdown 3 wr
+        s join r
+        c join_any l
+    ";
+    epoll_level_reports_again, "epoll level", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|out|rdhup 77
+        s epoll_wait 5 4 0
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s recv 4 5
+        s epoll_wait 5 4 0
+        s recv 4 5
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in 78
+        s epoll_wait 5 4 0
+        s timed 40 1000 epoll_wait 5 4 50
+        s timed 40 1000 epoll_pwait 5 4 50
+        s timed 40 1000 epoll_pwait2 5 4 50
+        s go e epoll_wait 5 4 -1
+        s blocked e
+        c send 3 10 1
+        s join e
+        s epoll_pwait 5 4 0
+        s epoll_pwait2 5 4 0
+        s epoll_ctl 5 del 4
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 add 4 in 79
+        s epoll_wait 5 4 0
+        s recv 4 100
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|out|rdhup 80
+        s epoll_wait 5 4 0
+        s shutdown 4 wr
+        s wait_ev 4 hup
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 0 81
+        s epoll_wait 5 4 0
+    ";
+    epoll_edge_reports_news_once, "epoll edge", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|et 7
+        s epoll_wait 5 4 0
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        c send 3 10 2
+        s wait_in 4 20
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s recv 4 5
+        s epoll_wait 5 4 0
+        s recv 4 100
+        s recv 4 10 dontwait
+        s epoll_wait 5 4 0
+        c send 3 10 3
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|et 8
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s recv 4 100
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 10 3
+        s join e
+        s recv 4 100
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s recv 4 100
+    ";
+    epoll_edge_for_writing_comes_with_space, "epoll edge", Ring: "
+        pair
+        warm
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in|out|rdhup|et 7
+        c epoll_wait 4 4 0
+        c epoll_wait 4 4 0
+        c fillup 3 1
+        c go e epoll_wait 4 4 5000
+        c blocked e
+        s go r drain_any 4
+        c join e
+        c wait_sent 3
+        c shutdown 3 wr
+        s join r
+    ";
+    epoll_oneshot_reports_once_until_rearmed, "epoll one-shot", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|oneshot 7
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        c send 3 10 1
+        s wait_in 4 20
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|oneshot 8
+        s epoll_wait 5 4 0
+        s recv 4 100
+        s epoll_ctl 5 mod 4 in|et|oneshot 9
+        s epoll_wait 5 4 0
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        c send 3 10 1
+        s wait_in 4 20
+        s epoll_wait 5 4 0
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|rdhup|oneshot 10
+        s epoll_wait 5 4 0
+    ";
+    epoll_exclusive_wakes_at_least_one, "epoll exclusive", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|exclusive 7
+        s epoll_ctl 6 add 4 in|exclusive 8
+        s epoll_ctl 5 mod 4 in 9
+        s epoll_ctl 5 add 4 in|exclusive|oneshot 9
+        s epoll_ctl 5 add 4 in|exclusive|rdhup 9
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_wait 6 4 0
+        s recv 4 100
+        s epoll_wait 5 4 0
+        s epoll_wait 6 4 0
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        s epoll_ctl 5 del 4
+        s epoll_ctl 6 del 4
+    ";
+    epoll_in_epoll, "nested epoll", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 7
+        s epoll_ctl 6 add 5 in 8
+        s epoll_ctl 7 add 6 in 9
+        s epoll_wait 7 4 0
+        s poll 0 5:in 6:in 7:in
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 7 4 0
+        s epoll_wait 6 4 0
+        s epoll_wait 5 4 0
+        s poll 0 5:in 6:in 7:in
+        s select 0 r:5
+        s recv 4 100
+        s epoll_wait 7 4 0
+        s poll 0 5:in 6:in 7:in
+        s go e epoll_wait 7 4 5000
+        s go p poll 5000 5:in
+        s blocked e
+        s blocked p
+        c send 3 10 1
+        s join e
+        s join p
+        s recv 4 100
+        s poll 0 5:in 6:in 7:in
+        s epoll_ctl 5 add 7 in 1
+        s epoll_ctl 5 add 5 in 1
+    ";
+    one_descriptor_in_several_epolls, "one descriptor in several epolls", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_create 1
+        s epoll_create1 cloexec
+        s epoll_ctl 5 add 4 in 7
+        s epoll_ctl 6 add 4 in|et 8
+        s epoll_ctl 7 add 4 out 9
+        s epoll_ctl 5 add 4 in 7
+        s epoll_ctl 6 mod 3 in 1
+        s epoll_ctl 6 del 3
+        s epoll_wait 5 4 0
+        s epoll_wait 6 4 0
+        s epoll_wait 7 4 0
+        s go a epoll_wait 5 4 5000
+        s go b epoll_wait 6 4 5000
+        s blocked a
+        s blocked b
+        c send 3 10 1
+        s join a
+        s join b
+        s epoll_wait 5 4 0
+        s epoll_wait 6 4 0
+        s recv 4 100
+        s epoll_wait 5 4 0
+        s close 6
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+    ";
+    registered_before_connect, "registered before connect", Ring: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet stream|nonblock
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in|out|et|rdhup 7
+        c epoll_wait 4 4 0
+        c connect 3 127.0.0.1:%port:s:3
+        s accept 3
+        c wait_ev 3 out
+        c epoll_wait 4 4 0
+        c epoll_wait 4 4 0
+        c fcntl 3 setfl 0
+        warm
+        c recv 3 10 dontwait
+        c epoll_ctl 4 mod 3 in|rdhup 8
+        c epoll_wait 4 4 0
+        c go e epoll_wait 4 4 5000
+        c blocked e
+        s send 4 10 1
+        c join e
+        c recv 3 100
+        s close 4
+        c wait_ev 3 rdhup
+        c epoll_wait 4 4 0
+    ";
+    registered_before_the_upgrade, "registered before the upgrade", Ring: "
+        pair
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 4
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in 8
+        s go e epoll_loop 5 6400
+        s blocked e
+        c sendall 3 6400 1 100
+        s join e
+        warm
+        s epoll_wait 5 4 0
+        s go e epoll_loop 5 300000
+        c sendall 3 300000 1 3000
+        s join e
+        c epoll_wait 4 4 0
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        s recv 4 100
+        c go e epoll_wait 4 4 5000
+        c blocked e
+        s send 4 10 1
+        c join e
+        c recv 3 100
+    ";
+    an_epoll_set_shared_by_threads_wakes_one_for_each_connection, "epoll shared by threads", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s epoll_create1 0
+        s epoll_ctl 6 add 4 in|et 4
+        s epoll_ctl 6 add 5 in|et 5
+        s go a epoll_loop 6 300000
+        s go b epoll_loop 6 0
+        s join b
+        c go x sendall 3 150000 1 1000
+        c sendall 4 150000 1 1000
+        c join x
+        s join a
+        s go a epoll_wait 6 1 5000
+        s blocked a
+        s go b epoll_wait 6 1 5000
+        s blocked b
+        c send 3 10 1
+        c send 4 10 1
+        s join_any a
+        s join_any b
+        s recv 4 100
+        s recv 5 100
+    ";
+    duplicated_descriptors_share_the_connection, "dup'ed descriptors", Ring: "
+        pair
+        warm
+        s dup 4
+        s fcntl 4 dupfd 20
+        s dup2 4 30
+        s dup3 4 31 cloexec
+        s dup3 4 4 0
+        s dup2 4 4
+        s fcntl 31 getfd
+        s fcntl 4 dupfd_cloexec 5
+        s dup2 4 1000000
+        s dup 99
+        c send 3 10 1
+        s wait_in 5 10
+        s poll 0 4:in 5:in 20:in 30:in 31:in
+        s recv 20 4
+        s recv 30 100
+        s recv 31 10 dontwait
+        s fcntl 5 setfl nonblock
+        s recv 4 10
+        s fcntl 4 setfl 0
+        s epoll_create1 0
+        s epoll_ctl 7 add 4 in 1
+        s epoll_ctl 7 add 5 in 2
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 7 4 0
+        s close 4
+        s epoll_wait 7 4 0
+        s recv 5 100
+        s epoll_ctl 7 del 5
+        s send 30 10 1
+        c wait_in 3 10
+        c recv 3 100
+        s close 5
+        s close 20
+        s close 30
+        s close 31
+        s close 6
+        c wait_ev 3 rdhup
+        c recv 3 10
+    ";
+    dup2_over_a_connection_closes_it, "dup'ed descriptors", Ring: "
+        pair
+        warm
+        s pipe
+        s dup2 5 4
+        c wait_ev 3 rdhup
+        c recv 3 10
+        s write 6 5 1
+        s read 4 10
+        s fionread 4
+    ";
+    dup2_of_a_connection_over_another, "dup'ed descriptors", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s dup2 4 5
+        c recv 4 10
+        c send 3 10 1
+        s wait_in 5 10
+        s recv 5 5
+        s recv 4 5
+        s close 4
+        s send 5 10 1
+        c wait_in 3 10
+        c recv 3 100
+    ";
+    closing_the_descriptor_leaves_the_epoll, "one descriptor in several epolls", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|out 7
+        s epoll_wait 5 4 0
+        s close 4
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 del 4
+        s epoll_ctl 5 mod 4 in
+        s epoll_wait 5 0 0
+        s epoll_wait 5 -1 0
+        s epoll_wait 3 4 0
+        s epoll_wait 99 4 0
+        c recv 3 10
+    ";
+    many_connections_in_one_epoll, "O(ready)", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        c socket inet
+        c connect 5 127.0.0.1:%port:s:3
+        s accept 3
+        c socket inet
+        c connect 6 127.0.0.1:%port:s:3
+        s accept 3
+        s epoll_create1 0
+        s epoll_ctl 8 add 3 in 3
+        s epoll_ctl 8 add 4 in 4
+        s epoll_ctl 8 add 5 in 5
+        s epoll_ctl 8 add 6 in 6
+        s epoll_ctl 8 add 7 in 7
+        warm 3 4
+        warm 4 5
+        warm 5 6
+        warm 6 7
+        s epoll_wait 8 8 0
+        c send 4 10 1
+        s epoll_wait 8 8 1000
+        c send 6 10 1
+        s wait_in 7 10
+        s epoll_wait 8 8 0
+        s epoll_wait 8 8 0
+        s recv 5 100
+        s epoll_wait 8 8 0
+        c close 3
+        s wait_ev 4 in
+        s epoll_wait 8 8 0
+        s recv 4 10
+        s close 4
+        s recv 7 100
+        s epoll_wait 8 8 0
+    ";
+}
