@@ -26,7 +26,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
                 return false;
             }
             sock::inq(s.carrier()) == Ok(0)
-                && switch::try_drained(s, conn, head, false)
+                && switch::try_drained(s, conn, head)
                 && switch::unread(conn) >= need
         }
         Ok(Readable::Kernel) => false,

@@ -165,9 +165,12 @@ fn recv_warm(
             }
             Ok(Readable::Drain(head)) => match carrier_recv(s, fd, buf, done, flags) {
                 Ok(0) if want > done => {
-                    switch::try_drained(s, conn, head, true);
                     s.set(flag::PEER_GONE);
-                    continue;
+                    if switch::try_drained(s, conn, head) {
+                        continue;
+                    }
+                    // The carrier lost bytes (a reset): what follows them in the ring never arrived.
+                    return if done > 0 { Ok(done) } else { take_error(s).map_or(Ok(0), Err) };
                 }
                 Ok(n) => {
                     if !peek {
@@ -175,7 +178,7 @@ fn recv_warm(
                     }
                     // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
                     // neither this thread nor others that wait for the same socket.
-                    switch::try_drained(s, conn, head, false);
+                    switch::try_drained(s, conn, head);
                     epoll::news(s);
                     words::each(&inc.ra.wait, crate::thread::ring);
                     done += n;
@@ -185,7 +188,7 @@ fn recv_warm(
                     continue;
                 }
                 Err(Errno::AGAIN) => {
-                    if switch::try_drained(s, conn, head, false) {
+                    if switch::try_drained(s, conn, head) {
                         continue;
                     }
                 }
@@ -193,9 +196,16 @@ fn recv_warm(
                     return if done > 0 { Ok(done) } else { Err(e) };
                 }
                 Err(e) => {
+                    s.set(flag::PEER_GONE);
+                    if done > 0 {
+                        end.pending_error.store(e.raw_os_error(), Relaxed);
+                        return Ok(done);
+                    }
+                    if !switch::try_drained(s, conn, head) {
+                        return Err(e);
+                    }
                     // Ring bytes come before the error, as queued bytes do.
                     end.pending_error.store(e.raw_os_error(), Relaxed);
-                    switch::try_drained(s, conn, head, true);
                     continue;
                 }
             },
@@ -571,7 +581,7 @@ fn send_warm(
             }
         };
         if let Full::Ring(head) = full
-            && stays_full(s, conn, head)
+            && stays_full(s, conn, head, !nonblocking)
         {
             switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
@@ -700,18 +710,18 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     }
 }
 
-/// Whether a full ring counts as stuck: no progress for a while, or none to be expected.
-fn stays_full(s: &Sock, conn: &Conn, head: u64) -> bool {
+/// Whether a full ring counts as stuck: no progress for a while. Where two blocked writers face each other, or one
+/// process holds both ends, nobody may be reading at all: the while is short.
+fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
     let now = bypath_sys::clock::monotonic_ns();
     if s.full_head.load(Relaxed) != head || s.full_since.load(Relaxed) == 0 {
         s.full_head.store(head, Relaxed);
         s.full_since.store(now, Relaxed);
-        // The other side's writer waits for space too: nobody will read first.
-        return words::any(&conn.inc().wa.wait);
+        return false;
     }
-    // Where both ends are this process, one thread may hold them both.
     let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
-    now - s.full_since.load(Relaxed) >= if own { wait::STALL_NS / 10 } else { wait::STALL_NS }
+    let facing = blocking && words::any(&conn.inc().wa.wait);
+    now - s.full_since.load(Relaxed) >= if own || facing { wait::STALL_NS / 10 } else { wait::STALL_NS }
 }
 
 /// A writer waits for room (in poll or epoll): takes the ring back if it stays full.
@@ -721,7 +731,7 @@ pub fn unstick(s: &'static Sock, conn: &'static Conn, call: &Call) {
         return;
     }
     let head = conn.out().h.head.load(Relaxed);
-    if stays_full(s, conn, head) {
+    if stays_full(s, conn, head, false) {
         switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
     }
 }

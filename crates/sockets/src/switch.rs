@@ -15,7 +15,7 @@ use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, clock, sock, thread};
 use std::sync::atomic::{Ordering::*, fence};
 
-/// A direction that was taken back `n` times is not upgraded again before this many bytes times 4^n.
+/// A direction that was taken back `n` times is not upgraded again before this many bytes times 2^n (n up to 8).
 const BACK_OFF_BYTES: u64 = 64 * 1024;
 
 /// Both ends have mapped the connection: from now on no hooked call sleeps inside recv or send on the carrier.
@@ -198,7 +198,7 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
         }
         let claims = end.w.claims.fetch_add(1, Relaxed);
         let sent = end.w.kernel_bytes.load(Relaxed);
-        let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << (2 * claims.min(8)) };
+        let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
         end.w.not_before.store(sent + pause, Relaxed);
         end.reason.store(reason as u16, Relaxed);
         if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
@@ -372,17 +372,15 @@ fn shutdown_both(fd: i32) {
 }
 
 /// D to R if the carrier is drained: the kernel's count of received bytes says so. True if the path is R now.
-pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head, eof: bool) -> bool {
-    if !eof {
-        let expected = conn.inc().wa.switch_k.load(Relaxed);
-        let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
-        // A FIN that is in counts one.
-        if counts.received != expected && counts.received != expected + 1 {
-            return false;
-        }
-        if sock::inq(s.carrier()) != Ok(0) {
-            return false;
-        }
+pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
+    let expected = conn.inc().wa.switch_k.load(Relaxed);
+    let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
+    // A FIN that is in counts one.
+    if counts.received != expected && counts.received != expected + 1 {
+        return false;
+    }
+    if sock::inq(s.carrier()) != Ok(0) {
+        return false;
     }
     if conn.inc().drained(head) {
         fault::point("drained");

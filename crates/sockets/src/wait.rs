@@ -304,7 +304,7 @@ pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadl
     if left == Some(0) {
         return Woken::TimedOut;
     }
-    let bound = left.unwrap_or(u64::MAX).min(STALL_NS);
+    let bound = left.unwrap_or(u64::MAX).min(STALL_NS / 10);
     match sleep(call, s, conn, &out.wa.wait, libc::POLLRDHUP, Some(bound), ready, false) {
         Woken::TimedOut if left != Some(bound) => Woken::Look,
         other => other,
