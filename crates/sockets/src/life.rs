@@ -300,16 +300,20 @@ fn switch_standard(s: &'static Sock) {
 /// Before shutdown().
 pub fn shutdown_begin(fd: i32, how: i32) {
     let Some(s) = table::sock(fd) else { return };
+    if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
+        s.set(flag::SENT_FIN);
+    }
+    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+        s.set(flag::NO_READ);
+    }
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
     if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
         switch::recall_outgoing(s, conn, Reason::RecalledShutdown, &call);
-        s.set(flag::FOR_GOOD);
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
     if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
         switch::recall_incoming(s, conn, Reason::RecalledShutdown);
-        s.set(flag::FOR_GOOD);
     }
 }
 
@@ -327,97 +331,64 @@ pub fn connect_begin(fd: i32) {
 #[derive(Debug)]
 pub struct Forking {
     life: Option<Held<'static>>,
-    started: bool,
+    /// The child's place in the process table; `None` if nothing is followed.
+    place: Option<u32>,
 }
 
-/// Before fork: every open end gets the child's bit, so that nobody upgrades or forgets it meanwhile.
+/// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
+/// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
-    let Some(state) = state::get() else { return Forking { life: None, started: false } };
+    let Some(state) = state::get() else { return Forking { life: None, place: None } };
     if state::is_borrowed() {
-        return Forking { life: None, started: false };
+        return Forking { life: None, place: None };
     }
     let life = state::LIFE.lock(table::tid());
-    table::each_sock(|s| {
-        s.end().holders.fetch_or(UNKNOWN_CHILD, AcqRel);
-        if let Some(conn) = s.conn.get() {
-            conn.inc().withdraw_consent();
-        }
-    });
-    let _ = state;
-    Forking { life, started: true }
+    let place = state.reserve_place();
+    match place {
+        Some(place) => table::each_sock(|s| {
+            s.end().holders.fetch_or(1 << place, AcqRel);
+            if let Some(conn) = s.conn.get() {
+                conn.inc().withdraw_consent();
+            }
+        }),
+        // The family is too large to follow who holds what: shared sockets stay on the kernel.
+        None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
+    }
+    Forking { life, place }
 }
 
-/// Stands for a child that has not taken its own place in the process table yet.
-const UNKNOWN_CHILD: u64 = 1 << 63;
-
 impl Forking {
-    /// In the parent. A child that failed to start leaves no trace; a child that runs replaces the placeholder.
+    /// In the parent: `child` is the pid, or -1 if there is none.
     pub fn parent(self, child: i32) {
-        if !self.started {
-            return;
-        }
-        if child > 0 {
-            adopt(child as u32);
-        } else {
-            table::each_sock(|s| {
-                s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
-            });
+        if let (Some(place), Some(state)) = (self.place, state::get()) {
+            if child > 0 {
+                // The child writes the same; whoever is first.
+                state.name_place(place, child as u32);
+            } else {
+                table::each_sock(|s| {
+                    s.end().holders.fetch_and(!(1 << place), AcqRel);
+                });
+                state.free_place(place);
+            }
         }
         drop(self.life);
     }
 
     /// In the child.
     pub fn child(self) {
-        if !self.started {
-            return;
-        }
+        let Some(state) = state::get() else { return };
         // The lock is the parent's thread's, and this copy of it is ours.
         std::mem::forget(self.life);
         state::LIFE.reset();
-        let Some(state) = state::get() else { return };
         thread::enter_child();
         epoll::enter_child();
         peer::enter_child();
-        state.enter_child();
+        state.enter_child(self.place);
         table::each_sock(|s| {
             s.inherited.store(s.is_warm(), Relaxed);
             rendezvous::abandon(s);
-            s.end().holders.fetch_or(state.bit(), AcqRel);
-            s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
         });
     }
-}
-
-/// The parent's side: a place in the process table for the child, so that holders can be told alive or dead
-/// even if the child never runs a hooked call.
-fn adopt(child: u32) {
-    let Some(state) = state::get() else { return };
-    let start = process::start_time(child);
-    let table = &state.family.header.processes;
-    let mine = state.index.load(Relaxed) as usize;
-    // The child may have entered itself already.
-    let known =
-        table.iter().position(|p| p.pid.load(Acquire) == child && start == Some(p.start_time.load(Relaxed)));
-    let place = known.or_else(|| {
-        (0..63).find(|&i| {
-            let p = &table[i];
-            let taken = p.pid.load(Acquire);
-            i != mine
-                && (taken == 0
-                    || p.ready.load(Acquire) == 1
-                        && process::start_time(taken) != Some(p.start_time.load(Relaxed)))
-                && p.pid.compare_exchange(taken, child, AcqRel, Relaxed).is_ok()
-        })
-    });
-    let Some(i) = place else { return };
-    if known.is_none() {
-        table[i].start_time.store(start.unwrap_or(0), Relaxed);
-        table[i].ready.store(1, Release);
-    }
-    table::each_sock(|s| {
-        s.end().holders.fetch_or(1 << i, AcqRel);
-        s.end().holders.fetch_and(!UNKNOWN_CHILD, AcqRel);
-    });
 }
 
 /// Before an exec or spawn: whatever a new image would inherit goes to the kernel for good.

@@ -167,41 +167,67 @@ pub fn start() -> Option<&'static State> {
     }
     crate::thread::init();
     let state = region::leak(state).ok()?;
-    enter_process(state, config);
+    enter_process(state, config, None);
     STATE.set(Some(state));
     Some(state)
 }
 
-/// Takes a place in the process table and a statistics record.
-fn enter_process(state: &'static State, config: &Config) {
+/// Stands in a process table entry that is reserved for a child about to be born.
+const RESERVED: u32 = u32::MAX;
+
+impl State {
+    /// Reserves a free place of the process table, or one whose process is dead.
+    pub fn reserve_place(&self) -> Option<u32> {
+        let table = &self.family.header.processes;
+        (0..PROCESSES as u32).find(|&i| {
+            let p = &table[i as usize];
+            let taken = p.pid.load(Acquire);
+            let free = taken == 0
+                || taken != RESERVED
+                    && p.ready.load(Acquire) == 1
+                    && process::start_time(taken) != Some(p.start_time.load(Relaxed));
+            free && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
+                p.ready.store(0, Release);
+                true
+            }
+        })
+    }
+
+    /// Names the process at a reserved place.
+    pub fn name_place(&self, place: u32, pid: u32) {
+        let p = &self.family.header.processes[place as usize % PROCESSES];
+        p.start_time.store(process::start_time(pid).unwrap_or(0), Relaxed);
+        p.pid.store(pid, Relaxed);
+        p.ready.store(1, Release);
+    }
+
+    /// Gives a reserved place back.
+    pub fn free_place(&self, place: u32) {
+        self.family.header.processes[place as usize % PROCESSES].pid.store(0, Release);
+    }
+}
+
+/// Takes a place in the process table (`place`, if one was reserved) and a statistics record.
+fn enter_process(state: &'static State, config: &Config, place: Option<u32>) {
     state.token.store(process::random_u64() | 1, Relaxed);
     let pid = process::pid();
     PID.store(pid, Relaxed);
-    let start = process::start_time(pid).unwrap_or(0);
     let command = command_words();
-    let table = &state.family.header.processes;
-    let index = (0..PROCESSES).find(|&i| {
-        let p = &table[i];
-        let taken = p.pid.load(Acquire);
-        let free = taken == 0
-            || p.ready.load(Acquire) == 1 && process::start_time(taken) != Some(p.start_time.load(Relaxed));
-        free && p.pid.compare_exchange(taken, pid, AcqRel, Relaxed).is_ok()
-    });
-    let Some(index) = index else {
+    let Some(place) = place.or_else(|| state.reserve_place()) else {
         state.index.store(u32::MAX, Relaxed);
         hinder(Reason::TableFull);
         return;
     };
-    let p = &table[index];
-    p.start_time.store(start, Relaxed);
+    let p = &state.family.header.processes[place as usize];
     p.command[0].store(command[0], Relaxed);
     p.command[1].store(command[1], Relaxed);
-    p.ready.store(1, Release);
-    state.index.store(index as u32, Relaxed);
+    state.name_place(place, pid);
+    state.index.store(place, Relaxed);
+    let index = place as usize;
     let record = stats_file(config).unwrap_or(&state.family.stats[index].record);
     record.pid.store(pid, Relaxed);
     record.state.store(1, Relaxed);
-    record.start_time.store(start, Relaxed);
+    record.start_time.store(p.start_time.load(Relaxed), Relaxed);
     record.command[0].store(command[0], Relaxed);
     record.command[1].store(command[1], Relaxed);
     record.magic.store(STATS_MAGIC, Release);
@@ -265,7 +291,7 @@ impl State {
     }
 
     /// In a forked child: an identity of its own.
-    pub fn enter_child(&'static self) {
+    pub fn enter_child(&'static self, place: Option<u32>) {
         self.inbox.set(None);
         let inherited = self.inbox_fd.swap(-1, AcqRel);
         if inherited >= 0 {
@@ -277,7 +303,7 @@ impl State {
         }
         self.ring_bytes.store(0, Relaxed);
         if let Some(config) = CONFIG.get() {
-            enter_process(self, config);
+            enter_process(self, config, place);
         }
     }
 

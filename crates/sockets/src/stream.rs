@@ -604,10 +604,6 @@ fn send_warm(
                 if matches!(full, Full::Ring(_)) {
                     let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
                     switch::peer_ended(s, conn, reset, call);
-                    if !reset {
-                        // A half-closed peer still reads: the event stays, so wait without it.
-                        thread::yield_now();
-                    }
                 }
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },

@@ -30,6 +30,9 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     end.w.path.store(wpath::KERNEL, Relaxed);
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
     end.state.store(end_state::WARM, Release);
+    if s.has(flag::SENT_FIN) {
+        conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
+    }
     s.conn.set(Some(conn));
     // Who counts itself into a kernel call after this sees the connection; who did before is seen by `consent`.
     fence(SeqCst);
@@ -51,7 +54,7 @@ pub fn consent(s: &'static Sock, conn: &'static Conn) {
 fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     let end = s.end();
     let Some(state) = state::get() else { return };
-    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::FOREIGN_BYTES)
+    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
         || state::hindrance().is_some()
         || s.inherited.load(Relaxed)
         || !s.is_sole_holder(state)
@@ -87,7 +90,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     let end = s.end();
     let w = &end.w;
     let Some(state) = state::get() else { return };
-    if s.has(flag::FOR_GOOD | flag::PEER_GONE)
+    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::SENT_FIN)
         || state::hindrance().is_some()
         || s.inherited.load(Relaxed)
         || !s.is_sole_holder(state)
@@ -100,7 +103,9 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     }
     let Ok(counts) = sock::tcp_counts(s.carrier()) else { return };
     const ESTABLISHED: u8 = 1;
-    if counts.state != ESTABLISHED {
+    const CLOSE_WAIT: u8 = 8;
+    let half_closed = conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0;
+    if counts.state != ESTABLISHED && !(counts.state == CLOSE_WAIT && half_closed) {
         return;
     }
     // Ring bytes that were re-sent through the carrier count there too: compare with what the carrier was given.

@@ -31,6 +31,10 @@ pub mod flag {
     pub const UNCOUNTED: u32 = 16;
     /// The carrier reported FIN or an error from the other end.
     pub const PEER_GONE: u32 = 32;
+    /// This end shut its sending side down: its outgoing direction is over.
+    pub const SENT_FIN: u32 = 128;
+    /// This end shut its receiving side down.
+    pub const NO_READ: u32 = 256;
     /// Carrier bytes appeared while the incoming direction was on the ring.
     pub const FOREIGN_BYTES: u32 = 64;
 }
