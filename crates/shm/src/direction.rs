@@ -1,7 +1,7 @@
 //! One direction of a connection: who may change what, on which word, with which ordering.
 //!
 //! W is the writing end, R the reading end. The path of a direction stands in the two top bits of `head`, so one
-//! compare-and-swap decides between a commit by R and a claim by W (docs/switch-protocol.md, section 2).
+//! compare-and-swap decides between a commit by R and a claim by W (docs/switch-protocol.md, "One direction").
 //! Everything here is lock-free and holds no reference to stream bytes; the bytes are in [`crate::ring`].
 
 use crate::atomic::{AtomicU32, AtomicU64, Ordering::*, fence, fence_after_rmw};
@@ -195,8 +195,8 @@ impl Direction {
         Ok(size - used)
     }
 
-    /// Makes the bytes up to `tail` visible. The caller then unlocks with a read-modify-write and calls
-    /// [`Direction::look`]: publish, fence, look (I4).
+    /// Makes the bytes up to `tail` visible. The caller then unlocks with a read-modify-write and looks at the
+    /// wait words and at `ask`: publish, fence, look (I4).
     #[inline]
     pub fn publish(&self, tail: u64) {
         // Release pairs with the Acquire of `tail` in `readable`.

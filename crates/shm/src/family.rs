@@ -16,7 +16,7 @@ pub const VIEW_MAGIC: u64 = u64::from_le_bytes(*b"BYPVIEW1");
 pub const PROCESSES: usize = 64;
 /// Sockets a family can follow at a time.
 pub const ENDS: usize = 1 << 16;
-/// Writer-path values of [`End::wpath`].
+/// Writer-path values of [`WriterLine::path`].
 pub mod wpath {
     /// Bytes go through the carrier.
     pub const KERNEL: u32 = 0;

@@ -62,7 +62,7 @@ pub fn init(config: Config) {
     state::init(config);
 }
 
-/// Whether `fd` is one of the library's own descriptors (they live above the program's limit). The program
+/// Whether `fd` is one of the library's own descriptors (they live in the top quarter below the program's limit). The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 pub fn is_own_fd(fd: i32) -> bool {
     state::owns(fd)
@@ -304,7 +304,7 @@ impl Forking {
 }
 
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
-/// without CLOEXEC are recalled; the library's changes to limits are undone.
+/// without CLOEXEC are recalled.
 pub fn exec_begin() {
     life::exec_begin();
 }

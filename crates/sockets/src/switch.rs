@@ -1,5 +1,5 @@
 //! The switch: a direction goes to the ring (consent by R, begun by W) and back (claim and flush by W, asked for
-//! by R). See docs/switch-protocol.md, sections 2 and 6.
+//! by R). See docs/switch-protocol.md, "One direction" and "Sharing".
 
 use crate::config::LogLevel;
 use crate::peer::Conn;
