@@ -145,8 +145,8 @@ pub struct WriterLine {
     pub backed: AtomicU64,
     /// Threads inside a blocking kernel call that may write this direction.
     pub in_kernel: AtomicU32,
-    /// Pad.
-    pub spare: AtomicU32,
+    /// While R still drains the carrier: ring bytes that may be in use; 0 = the whole ring.
+    pub limit: AtomicU32,
     /// Bytes sent through rings.
     pub ring_bytes: AtomicU64,
     /// Bytes sent through the carrier by hooked calls (recalled bytes are counted as ring bytes).

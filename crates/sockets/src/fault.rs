@@ -21,12 +21,10 @@ pub fn flip(one_in: u64) -> bool {
     }
 }
 
-/// Reads the two variables through `lookup`.
-pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
+/// Reads the two variables.
+pub fn init() {
     #[cfg(feature = "faults")]
-    imp::init(lookup);
-    #[cfg(not(feature = "faults"))]
-    let _ = lookup;
+    imp::init();
 }
 
 #[cfg(feature = "faults")]
@@ -37,9 +35,10 @@ mod imp {
     static KILL: OnceLock<(&'static str, AtomicU64)> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
 
-    pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
+    pub fn init() {
+        let lookup = |name: &str| std::env::var(name).ok();
         if let Some(value) = lookup("BYPATH_TEST_KILL") {
-            let (name, count) = value.split_once(':').unwrap_or((value, "1"));
+            let (name, count) = value.split_once(':').unwrap_or((&value, "1"));
             let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
             let _ = KILL.set((name, AtomicU64::new(count.parse().unwrap_or(1))));
         }

@@ -310,7 +310,9 @@ pub fn exec_begin() {
 }
 
 /// exec* failed and returned.
-pub fn exec_failed() {}
+pub fn exec_failed() {
+    life::exec_failed();
+}
 
 /// Before posix_spawn, system, popen: descriptors without CLOEXEC are recalled for good.
 pub fn spawn_begin() {

@@ -10,8 +10,12 @@ use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_sys::{fd, process, sock};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{clock, fd, process, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*};
+
+/// Longest wait of a last close for a carrier without room.
+const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
 
 /// What a close (or dup2 over a descriptor) is about.
 #[derive(Debug)]
@@ -207,6 +211,16 @@ static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new
 fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     let Some(call) = Call::enter() else { return };
     switch::recall_outgoing(s, conn, reason, &call);
+    // A carrier that cannot take the flush at once (its buffer was made smaller) gets some time.
+    let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
+    while s.end().w.path.load(Acquire) == wpath::FLUSH && clock::monotonic_ns() < until {
+        let mut one = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
+        let _ = ppoll(&mut one, Some(50_000_000), 0);
+        if one[0].revents & (libc::POLLERR | libc::POLLHUP) != 0 {
+            break;
+        }
+        switch::recall_outgoing(s, conn, reason, &call);
+    }
     let unread = switch::unread(conn);
     switch::ask_recall(s, conn, ask::CLOSED, reason);
     if unread > 0 {
@@ -380,6 +394,7 @@ impl Forking {
         // The lock is the parent's thread's, and this copy of it is ours.
         std::mem::forget(self.life);
         state::LIFE.reset();
+        table::enter_child();
         thread::enter_child();
         epoll::enter_child();
         peer::enter_child();
@@ -438,6 +453,23 @@ pub fn exec_begin() {
             switch::recall_outgoing(s, conn, Reason::RecalledExec, &call);
         }
     });
+    // What the new image does not inherit, this process no longer holds.
+    let Some(state) = state::get() else { return };
+    table::each_sock(|s| {
+        if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) {
+            s.end().holders.fetch_and(!state.bit(), AcqRel);
+        }
+    });
+}
+
+/// exec failed: the process still holds what it held.
+pub fn exec_failed() {
+    let Some(state) = state::get() else { return };
+    if !state::is_borrowed() {
+        table::each_sock(|s| {
+            s.end().holders.fetch_or(state.bit(), AcqRel);
+        });
+    }
 }
 
 /// The process ends: everything goes to the kernel, and stays there for what exit handlers still send.

@@ -37,11 +37,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
 
 /// Whether a writer finds room: a quarter of the ring, as a reader frees it in batches.
 pub fn ring_writable(s: &Sock, conn: &Conn) -> bool {
-    s.end().w.path.load(Relaxed) == wpath::RING
-        && conn
-            .out()
-            .space(s.end().w.tail.load(Relaxed), conn.tx.size())
-            .map_or(true, |free| free >= conn.tx.size() / 4)
+    s.end().w.path.load(Relaxed) == wpath::RING && switch::has_space(s, conn)
 }
 
 /// Events out of `wanted` that the ring can vouch for.

@@ -305,7 +305,9 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
     if dialled >= 0 {
         match unix::recv(dialled, &mut bytes, floor) {
             Ok(None) => {}
-            Ok(Some(r)) if r.len > 0 => return answered(s, state, dialled, &bytes[..r.len], &r).map(Some),
+            Ok(Some(r)) if r.len > 0 => {
+                return answered(s, state, dialled, &bytes[..r.len], &r, true).map(Some);
+            }
             _ => {
                 // Declined because the other end dialled us, or gone: its own call may be waiting.
                 fd::close(dialled);
@@ -421,7 +423,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
     close_all(&r);
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
-    if welcome(caller, state, &a, peer, inbox_fd, s).is_err() {
+    if welcome(caller, state, &a, peer, fresh, inbox_fd, s).is_err() {
         a.conn.release();
         if fresh {
             peer.disown();
@@ -443,6 +445,7 @@ fn welcome(
     state: &State,
     a: &Allocated,
     peer: &Peer,
+    fresh: bool,
     inbox_fd: i32,
     s: &Sock,
 ) -> bypath_sys::Result<()> {
@@ -455,6 +458,7 @@ fn welcome(
     m[5..8].copy_from_slice(&state.namespaces);
     m[8] = u64::from(s.number.load(Relaxed));
     m[9] = u64::from(a.geometry.slots) << 32 | u64::from(a.geometry.ring);
+    m[10] = u64::from(fresh);
     unix::send(to, &to_bytes(&m), &[inbox_fd, a.arena_fd])
 }
 
@@ -465,6 +469,7 @@ fn answered(
     dialled: i32,
     bytes: &[u8],
     r: &unix::Received,
+    look_further: bool,
 ) -> Result<&'static Conn, Reason> {
     let result = (|| {
         let m = from_bytes(bytes).ok_or(Reason::VersionMismatch)?;
@@ -482,8 +487,16 @@ fn answered(
             return Err(Reason::SharedProcesses);
         }
         let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
-        let (peer, fresh) = match peer::by_pair(m[2], 0) {
+        let known = peer::by_pair(m[2], 0).or_else(|| {
+            // The answer that founded the pair came earlier, on the socket of another connection.
+            if m[10] == 0 && look_further {
+                look_at_others(s, state);
+            }
+            peer::by_pair(m[2], 0)
+        });
+        let (peer, fresh) = match known {
             Some(p) => (p, false),
+            None if m[10] == 0 => return Err(Reason::PeerPlain),
             None => {
                 let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
                 (peer::add(m[2], m[3], 0, dialled, inbox).ok_or(Reason::NoMemory)?, true)
@@ -507,6 +520,42 @@ fn answered(
     close_all(r);
     fault::point("welcome-taken");
     result
+}
+
+/// Takes the answers that wait on other connections' sockets.
+fn look_at_others(but: &'static Sock, state: &'static State) {
+    let mut others = [None; 64];
+    let mut n = 0;
+    table::each_sock(|s| {
+        if !std::ptr::eq(s, but) && s.dialled.load(Relaxed) >= 0 && n < others.len() {
+            others[n] = Some(s);
+            n += 1;
+        }
+    });
+    let mut answers = [const { None }; 64];
+    for (place, s) in answers.iter_mut().zip(others.into_iter().flatten()) {
+        let mut bytes = [0; MESSAGE_SIZE];
+        if let Ok(Some(r)) = unix::recv(s.dialled.load(Relaxed), &mut bytes, state::floor())
+            && r.len > 0
+        {
+            let founds = from_bytes(&bytes[..r.len]).is_some_and(|m| m[0] == WELCOME && m[10] != 0);
+            *place = Some((s, bytes, r, founds));
+        }
+    }
+    // Those that found a pair first: the others name it.
+    for founding in [true, false] {
+        for (s, bytes, r, founds) in answers.iter().flatten() {
+            if *founds != founding {
+                continue;
+            }
+            let result = answered(s, state, s.dialled.load(Relaxed), &bytes[..r.len], r, false);
+            abandon(s);
+            match result {
+                Ok(conn) => switch::warm(s, conn),
+                Err(reason) => s.end().reason.store(reason as u16, Relaxed),
+            }
+        }
+    }
 }
 
 /// Ends a rendezvous: closes what is open for it.

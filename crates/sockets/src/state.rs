@@ -83,7 +83,7 @@ pub fn init(config: Config) {
         hinder(Reason::Disabled);
     }
     let _ = CONFIG.set(config);
-    let _ = fault::flip(1);
+    fault::init();
 }
 
 /// Time-stamp ticks per microsecond, from the time since `init`.

@@ -639,11 +639,11 @@ fn put(s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len
     let size = conn.tx.size();
     let tail = w.tail.load(Relaxed);
     let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
-    if free < len as u64 || free > size {
-        match conn.out().space(tail, size) {
+    if free < len as u64 || free > size || w.limit.load(Relaxed) != 0 {
+        match switch::free_space(s, conn, tail) {
             Ok(now) => {
                 free = now;
-                w.head_cache.store(tail.wrapping_sub(size - free), Relaxed);
+                w.head_cache.store(tail.wrapping_sub(size - free.min(size)), Relaxed);
             }
             Err(_) => return Put::Poisoned,
         }

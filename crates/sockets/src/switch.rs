@@ -9,7 +9,7 @@ use crate::thread::Call;
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, log, options};
 use bypath_shm::atomic::fence_after_rmw;
-use bypath_shm::direction::{Head, Path, Readable, ask, wait, writer_flag};
+use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, clock, sock, thread};
@@ -75,6 +75,8 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     conn.inc().withdraw_recall();
     conn.inc().consent();
     fault::point("consented");
+    // A wait word may have been used up in an earlier phase: the end is looked at, and armed, anew.
+    epoll::news(s);
 }
 
 /// W starts using the ring if R consents and it is worth it. Holds the writer's lock.
@@ -116,12 +118,20 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     if conn.tx.back(0, w.backed.load(Relaxed).max(4096).min(conn.tx.size())).is_err() {
         return;
     }
+    // Until R has drained the carrier, the ring may hold only what a recall could still put behind it.
+    let room = sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0) as u64;
+    let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX) as u64;
+    let limit = (room.saturating_sub(queued) / 2).min(conn.tx.size()) as u32;
+    if limit < 4096 {
+        return;
+    }
     let tail = w.tail.load(Relaxed);
     if !conn.out().begin_ring(tail, counts.written) {
         return;
     }
     fault::point("ring-begun");
     w.head_cache.store(tail, Relaxed);
+    w.limit.store(limit, Relaxed);
     w.path.store(wpath::RING, Release);
     end.reason.store(Reason::Ring as u16, Relaxed);
     if !s.has(flag::WAS_UPGRADED) {
@@ -215,6 +225,10 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
         );
     }
     flush(s, conn, lock);
+    if end.w.path.load(Relaxed) == wpath::FLUSH {
+        // The rest follows when the carrier has room: the kernel watches that from now on.
+        epoll::path_changed(s);
+    }
 }
 
 /// Continues a flush: re-sends ring bytes through the carrier, without waiting. Holds the writer's lock.
@@ -389,6 +403,9 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
     }
     if conn.inc().drained(head) {
         fault::point("drained");
+        // The writer may use the whole ring now.
+        fence_after_rmw();
+        wake_writers(conn);
         let end = s.end();
         end.rx_reason.store(Reason::Ring as u16, Relaxed);
         if !s.has(flag::WAS_UPGRADED) {
@@ -399,6 +416,30 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
         }
     }
     true
+}
+
+/// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now.
+pub fn free_space(s: &Sock, conn: &Conn, tail: u64) -> Result<u64, Poisoned> {
+    let w = &s.end().w;
+    let size = conn.tx.size();
+    let free = conn.out().space(tail, size)?;
+    let limit = u64::from(w.limit.load(Relaxed));
+    if limit == 0 {
+        return Ok(free);
+    }
+    if conn.out().path() == Path::Ring {
+        w.limit.store(0, Relaxed);
+        return Ok(free);
+    }
+    Ok(limit.saturating_sub(size - free))
+}
+
+/// Whether a waiting writer should go on: a quarter of what it may use is free.
+pub fn has_space(s: &Sock, conn: &Conn) -> bool {
+    let free = free_space(s, conn, s.end().w.tail.load(Relaxed));
+    let limit = u64::from(s.end().w.limit.load(Relaxed));
+    let usable = if limit == 0 { conn.tx.size() } else { limit };
+    free.map_or(true, |f| f >= usable / 4)
 }
 
 /// Ring bytes waiting to be read.

@@ -281,6 +281,11 @@ pub fn alias(fd: i32, sock: &'static Sock) {
     }
 }
 
+/// In a forked child: free numbers are the parent's to hand out.
+pub fn enter_child() {
+    FREE.store(0, Relaxed);
+}
+
 /// Marks `fd` as epoll set `number`.
 pub fn set_epoll(fd: i32, number: u32) {
     if let Some(place) = FDS.ensure(fd as u32 as usize) {

@@ -290,10 +290,8 @@ pub fn readable(
 /// the caller's to take back when this times out.
 pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadline) -> Woken {
     let out = conn.out();
-    let size = conn.tx.size();
     let ready = || {
-        let tail = s.end().w.tail.load(Relaxed);
-        out.space(tail, size).map_or(true, |free| free >= size / 4)
+        switch::has_space(s, conn)
             || s.end().w.path.load(Relaxed) != bypath_shm::family::wpath::RING
             || out.ra.ask.load(Relaxed) & bypath_shm::direction::ask::RECALL != 0
     };

@@ -132,6 +132,14 @@ pub fn inq(fd: i32) -> Result<usize> {
     ioctl_int(fd, libc::FIONREAD).map(|n| n.max(0) as usize)
 }
 
+/// Bytes in the carrier's send queue, sent or not, that the other end has not acknowledged (SIOCOUTQ).
+///
+/// # Errors
+/// EINVAL on a listening socket, EBADF.
+pub fn outq(fd: i32) -> Result<usize> {
+    ioctl_int(fd, libc::TIOCOUTQ).map(|n| n.max(0) as usize)
+}
+
 /// What TCP_INFO tells about the bytes of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
