@@ -74,6 +74,9 @@ pub mod ask {
 pub mod writer_flag {
     /// W flushed and is shutting its direction down.
     pub const SHUT: u32 = 1;
+    /// W has claimed, or is about to, and its re-sent bytes are not all on the carrier yet: who was told of bytes in
+    /// the ring finds them there in a moment.
+    pub const FLUSHING: u32 = 2;
 }
 
 /// The peer wrote something that no correct peer writes.

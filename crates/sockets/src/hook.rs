@@ -228,6 +228,11 @@ pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     }
 }
 
+/// An error that one of our own calls took from the socket, for getsockopt(SO_ERROR) that answered 0.
+pub fn take_socket_error(fd: i32) -> i32 {
+    table::sock(fd).map_or(0, |s| s.end().pending_error.swap(0, AcqRel))
+}
+
 /// One entry of a poll set, laid out as `struct pollfd`.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]

@@ -7,6 +7,7 @@
 pub mod config;
 mod epoll;
 pub mod fault;
+mod foreign;
 pub mod hook;
 mod life;
 mod lock;

@@ -223,11 +223,33 @@ fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     }
     let unread = switch::unread(conn);
     switch::ask_recall(s, conn, ask::CLOSED, reason);
+    end_as_tcp(s, unread, &call);
+}
+
+/// Before the kernel closes the carrier: unread ring bytes make it reset the connection, as unread bytes in its own
+/// queue would. A reset discards what is still in the send queue, so what was just flushed must have left it.
+fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
+    if s.has(flag::HANDED_OVER) {
+        return;
+    }
+    let carrier = s.carrier();
+    let mut linger = [0u8; 8];
+    let resets = unread > 0
+        || sock::option_bytes(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok()
+            && linger[0] != 0
+            && linger[4..] == [0; 4];
+    if !resets {
+        return;
+    }
+    let until = clock::monotonic_ns() + 20_000_000;
+    call.parked(|| {
+        while sock::outq(carrier).is_ok_and(|n| n > 0) && clock::monotonic_ns() < until {
+            bypath_sys::thread::yield_now();
+        }
+    });
     if unread > 0 {
-        // As TCP: closing with unread bytes resets the connection, after the peer got what was sent to it.
-        let mut linger = [0u8; 8];
-        linger[0] = 1;
-        let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+        linger = [1, 0, 0, 0, 0, 0, 0, 0];
+        let _ = sock::set_option(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
     }
 }
 
@@ -486,11 +508,9 @@ pub fn exiting() {
             if s.end().w.path.load(Relaxed) != wpath::KERNEL {
                 switch::recall_outgoing(s, conn, Reason::RecalledExit, &call);
             }
-            if switch::unread(conn) > 0 {
-                let mut linger = [0u8; 8];
-                linger[0] = 1;
-                let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
-            }
+            let unread = switch::unread(conn);
+            switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);
+            end_as_tcp(s, unread, &call);
         }
     });
     table::each_sock(|s| {

@@ -64,6 +64,9 @@ fn evaluate(fds: &mut [PollFd], scratch: &mut [Kernel]) -> usize {
             let wanted = p.events as u16 as u32;
             p.revents = ready::ring_events(s, conn, wanted) as i16;
             k.events = ready::carrier_events(s, wanted) as i16;
+            if ready::watches_end(s, conn) {
+                k.events |= libc::POLLRDHUP;
+            }
             ready += usize::from(p.revents != 0);
         }
     }
@@ -73,7 +76,16 @@ fn evaluate(fds: &mut [PollFd], scratch: &mut [Kernel]) -> usize {
 fn merge(fds: &mut [PollFd], scratch: &[Kernel]) -> usize {
     let mut ready = 0;
     for (p, k) in fds.iter_mut().zip(scratch) {
-        p.revents |= k.revents;
+        let mut seen = k.revents;
+        if seen & libc::POLLRDHUP != 0
+            && let Some((s, conn)) = warm(p.fd)
+            && let Some(call) = Call::enter()
+            && ready::watches_end(s, conn)
+        {
+            switch::peer_ended(s, conn, seen & (libc::POLLHUP | libc::POLLERR) != 0, &call);
+            seen |= bypath_sys::poll::now(p.fd, p.events);
+        }
+        p.revents |= seen & (p.events | libc::POLLERR | libc::POLLHUP | libc::POLLNVAL);
         ready += usize::from(p.revents != 0);
     }
     ready

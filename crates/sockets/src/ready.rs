@@ -49,7 +49,19 @@ pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
     if wanted & OUT != 0 && ring_writable(s, conn) {
         ready |= OUT;
     }
-    ready & wanted
+    ready &= wanted;
+    if s.end().pending_error.load(Relaxed) != 0 {
+        ready |= libc::POLLERR as u32 | wanted & (IN | OUT);
+    }
+    ready
+}
+
+/// Whether the other end's FIN must be watched for on the program's behalf: bytes of ours that it will never read
+/// have to meet the kernel's answer.
+pub fn watches_end(s: &Sock, conn: &Conn) -> bool {
+    s.end().w.path.load(Relaxed) == wpath::RING
+        && !s.has(flag::PEER_GONE)
+        && conn.inc().wa.flags.load(Relaxed) & bypath_shm::direction::writer_flag::SHUT == 0
 }
 
 /// What to ask the kernel about the carrier: everything but the room in a buffer that is not in use.

@@ -12,8 +12,8 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{epoll, fault};
-use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
+use crate::{epoll, fault, foreign};
+use bypath_shm::direction::{Head, Path, Readable, ask, wait as words, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::user::{IoVec, UserVec};
@@ -34,7 +34,14 @@ fn rest<R>(buf: UserVec<'_>, skip: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R
 /// Receive on `fd`. `None` = the socket changed under the question; ask again.
 #[inline]
 pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
-    let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
+    let Some(s) = table::sock(fd) else {
+        if foreign::is_due()
+            && let Err(e) = foreign::before_read(fd, flags)
+        {
+            return Some(Verdict::Done(Err(e)));
+        }
+        return Some(Verdict::NotOurs);
+    };
     if s.conn.get().is_none() {
         return cold(s, flags, false);
     }
@@ -114,6 +121,7 @@ fn recv_warm(
     let timeout = end.rcvtimeo.load(Relaxed);
     let mut deadline = None;
     let mut done = 0usize;
+    let mut patience = 200;
     switch::attend();
     if fault::flip(64) {
         switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTest);
@@ -141,7 +149,8 @@ fn recv_warm(
                         }
                         return Ok(n);
                     }
-                    // MSG_PEEK with MSG_WAITALL: wait for more, copy again from the start.
+                    // MSG_PEEK with MSG_WAITALL: wait for more, copy again from the start, by a fresh tail.
+                    end.r.tail_cache.store(head.position(), Relaxed);
                 } else {
                     fault::point("copied-out");
                     if !inc.commit(head, n as u64) {
@@ -198,14 +207,14 @@ fn recv_warm(
                 Err(e) => {
                     s.set(flag::PEER_GONE);
                     if done > 0 {
-                        end.pending_error.store(e.raw_os_error(), Relaxed);
+                        s.keep_error(e.raw_os_error());
                         return Ok(done);
                     }
                     if !switch::try_drained(s, conn, head) {
                         return Err(e);
                     }
                     // Ring bytes come before the error, as queued bytes do.
-                    end.pending_error.store(e.raw_os_error(), Relaxed);
+                    s.keep_error(e.raw_os_error());
                     continue;
                 }
             },
@@ -223,6 +232,13 @@ fn recv_warm(
                 }
                 Err(Errno::AGAIN) => {
                     if inc.path() != Path::Kernel {
+                        continue;
+                    }
+                    let flushing = inc.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0;
+                    if flushing && nonblocking && patience > 0 && !s.has(flag::PEER_GONE) {
+                        // Readiness was reported from the ring: its bytes are on their way to the carrier.
+                        patience -= 1;
+                        thread::yield_now();
                         continue;
                     }
                     switch::consent(s, conn);
@@ -429,7 +445,7 @@ fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> 
         },
         Err(e) => {
             s.set(flag::PEER_GONE);
-            s.end().pending_error.store(e.raw_os_error(), Relaxed);
+            s.keep_error(e.raw_os_error());
             if let Some(call) = Call::enter() {
                 switch::peer_ended(s, conn, true, &call);
             }
@@ -692,6 +708,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
         switch::recall_outgoing(s, conn, Reason::RecalledPeer, call);
     }
     s.sent_last.store(true, Relaxed);
+    foreign::published();
     call.thread.count(|b| &b.ring_tx, n as u64);
     let cpu = thread::cpu();
     if out.t.cpu.load(Relaxed) != cpu {

@@ -200,6 +200,7 @@ pub fn recall_outgoing(s: &'static Sock, conn: &'static Conn, reason: Reason, ca
 pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &WriteLock) {
     let end = s.end();
     if end.w.path.load(Acquire) == wpath::RING {
+        conn.out().wa.flags.fetch_or(writer_flag::FLUSHING, AcqRel);
         match conn.out().claim() {
             Ok(position) => {
                 fault::point("claimed");
@@ -240,6 +241,10 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     }
     let tail = w.tail.load(Relaxed);
     let mut at = w.flush.load(Relaxed);
+    if at != tail && bypath_sys::poll::now(s.carrier(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
+        // A dead connection: the bytes are lost as unsent data is, and the error stays for the program to see.
+        at = tail;
+    }
     while at != tail {
         let left = tail.wrapping_sub(at);
         if left > conn.tx.size() {
@@ -263,12 +268,13 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
                 // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
                 // error was the program's to see.
                 if e != Errno::PIPE {
-                    end.pending_error.store(e.raw_os_error(), Relaxed);
+                    s.keep_error(e.raw_os_error());
                 }
                 break;
             }
         }
     }
+    conn.out().wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
     w.path.store(wpath::KERNEL, Release);
     epoll::path_changed(s);
 }
@@ -288,6 +294,13 @@ pub fn ask_recall(s: &'static Sock, conn: &'static Conn, bits: u32, reason: Reas
 pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     if forever {
         s.set(flag::FOR_GOOD);
+        let handed_over = matches!(
+            reason,
+            Reason::RecalledScmRights | Reason::RecalledExec | Reason::RecalledSpawn | Reason::RecalledStdio
+        );
+        if handed_over {
+            s.set(flag::HANDED_OVER);
+        }
         if !s.is_warm() {
             s.end().reason.store(reason as u16, Relaxed);
         }
@@ -296,7 +309,8 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     let Some(call) = Call::enter() else { return };
     recall_outgoing(s, conn, reason, &call);
     recall_incoming(s, conn, reason);
-    if !forever && !s.has(flag::FOR_GOOD) {
+    // Where W has not answered yet the question stands: it is answered before W's next byte.
+    if !forever && !s.has(flag::FOR_GOOD) && conn.inc().path() == Path::Kernel {
         conn.inc().withdraw_recall();
     }
 }

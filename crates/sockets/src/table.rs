@@ -35,6 +35,8 @@ pub mod flag {
     pub const SENT_FIN: u32 = 128;
     /// This end shut its receiving side down.
     pub const NO_READ: u32 = 256;
+    /// Another process image or process got the socket: its endings are not ours to decide.
+    pub const HANDED_OVER: u32 = 512;
     /// Carrier bytes appeared while the incoming direction was on the ring.
     pub const FOREIGN_BYTES: u32 = 64;
 }
@@ -129,6 +131,12 @@ impl Sock {
     pub fn keep_on_kernel(&self, reason: Reason) {
         self.set(flag::FOR_GOOD);
         self.end().reason.store(reason as u16, Relaxed);
+    }
+
+    /// Keeps an error that one of our own calls on the carrier took: the program's next call reports it.
+    pub fn keep_error(&'static self, errno: i32) {
+        self.end().pending_error.store(errno, Release);
+        crate::epoll::news(self);
     }
 
     /// Whether the connection is mapped.
