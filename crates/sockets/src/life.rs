@@ -241,9 +241,9 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     if !resets {
         return;
     }
-    let until = clock::monotonic_ns() + 20_000_000;
+    let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
     call.parked(|| {
-        while sock::outq(carrier).is_ok_and(|n| n > 0) && clock::monotonic_ns() < until {
+        while sock::unsent(carrier).is_ok_and(|n| n > 0) && clock::monotonic_ns() < until {
             bypath_sys::thread::yield_now();
         }
     });

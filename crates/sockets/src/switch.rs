@@ -245,6 +245,11 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         // A dead connection: the bytes are lost as unsent data is, and the error stays for the program to see.
         at = tail;
     }
+    // These bytes were sent a while ago: Nagle's algorithm has no say in them.
+    let nodelay = at != tail && sock::option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(0);
+    if nodelay {
+        set_nodelay(s, 1);
+    }
     while at != tail {
         let left = tail.wrapping_sub(at);
         if left > conn.tx.size() {
@@ -263,7 +268,12 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
                 fault::point("mid-flush");
             }
             Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => return,
+            Err(Errno::AGAIN) => {
+                if nodelay {
+                    set_nodelay(s, 0);
+                }
+                return;
+            }
             Err(e) => {
                 // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
                 // error was the program's to see.
@@ -274,9 +284,16 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             }
         }
     }
+    if nodelay {
+        set_nodelay(s, 0);
+    }
     conn.out().wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
     w.path.store(wpath::KERNEL, Release);
     epoll::path_changed(s);
+}
+
+fn set_nodelay(s: &Sock, on: i32) {
+    let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY, &on.to_ne_bytes());
 }
 
 /// R asks for the kernel path on the incoming direction and sees to it that W notices.
@@ -371,7 +388,16 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
         return;
     }
     s.set(flag::PEER_GONE);
+    // An end that closes with unread bytes, or after reading all, says CLOSED. One that did neither was killed; the
+    // kernel resets such a connection if bytes were unread, and so it ends here.
+    let killed = conn.out().ra.ask.load(Acquire) & ask::CLOSED == 0;
+    let head = Head::from_raw(conn.out().h.head.load(Acquire));
+    let unread =
+        s.end().w.path.load(Acquire) == wpath::RING && head.position() != s.end().w.tail.load(Relaxed);
     recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
+    if killed && unread && !reset {
+        s.keep_error(libc::ECONNRESET);
+    }
 }
 
 /// The peer wrote nonsense: this connection ends as a reset would end it, and nothing else suffers.

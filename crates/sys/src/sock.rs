@@ -140,6 +140,15 @@ pub fn outq(fd: i32) -> Result<usize> {
     ioctl_int(fd, libc::TIOCOUTQ).map(|n| n.max(0) as usize)
 }
 
+/// Bytes in the carrier's send queue that were not sent yet (SIOCOUTQNSD).
+///
+/// # Errors
+/// EINVAL on a listening socket, EBADF.
+pub fn unsent(fd: i32) -> Result<usize> {
+    const SIOCOUTQNSD: u64 = 0x894b;
+    ioctl_int(fd, SIOCOUTQNSD).map(|n| n.max(0) as usize)
+}
+
 /// What TCP_INFO tells about the bytes of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpCounts {
