@@ -31,7 +31,7 @@ const BELL_DATA: u64 = 0xb1fa_7000_be11_0000 ^ 0x5bd1_e995_9e37_79b9;
 /// While rings have events, the kernel is asked at least at every such call.
 const KERNEL_EVERY: u32 = 16;
 /// Hot ends that a spinning waiter polls directly; more are armed and found through the inbox.
-const HOT_POLLED: usize = 4;
+const HOT_POLLED: usize = 64;
 
 static SETS: Slab<Set, 64, 16> = Slab::new();
 static REGS: Slab<Reg, 1024, 64> = Slab::new();

@@ -128,7 +128,7 @@ fn recv_warm(
     }
     loop {
         let mut check_carrier = false;
-        let seen = readable(s, conn);
+        let seen = readable(call, s, conn, (want - done) as u64);
         match seen {
             Err(_) => {
                 switch::poison(s, conn);
@@ -317,37 +317,63 @@ fn recv_warm(
 
 /// What there is to read, by the cached tail where that suffices: the writer's line is left alone.
 #[inline]
-fn readable(s: &'static Sock, conn: &'static Conn) -> Result<Readable, bypath_shm::direction::Poisoned> {
+fn readable(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    want: u64,
+) -> Result<Readable, bypath_shm::direction::Poisoned> {
     let inc = conn.inc();
     let cache = &s.end().r.tail_cache;
     let head = Head::from_raw(inc.h.head.load(Acquire));
     if head.path() == Path::Ring {
         let available = cache.load(Relaxed).wrapping_sub(head.position());
-        if available != 0 && available <= conn.rx.size() {
+        if available != 0 && available >= want && available <= conn.rx.size() {
             return Ok(Readable::Ring { head, available });
         }
+    }
+    let streaming = !s.sent_last.load(Relaxed);
+    if streaming {
+        pause(call);
     }
     let fresh = inc.readable(conn.rx.size());
     if let Ok(Readable::Ring { head, available }) = fresh {
         cache.store(head.position() + available, Relaxed);
         if available > 0 {
             s.empty_reads.store(0, Relaxed);
-            pace(available);
+        }
+        if streaming {
+            pace(call, available);
         }
     }
     fresh
 }
 
-/// Stream mode: polls are paced so that the writer keeps its lines long enough to batch.
+/// Ticks that one unit of pace stands for.
+const PACE_TICKS: u64 = 32;
+
+/// Stream mode (this end only receives): looks at the writer's line are spaced, so that it can fill more than one
+/// message between two of them; otherwise every look takes the line away from it.
 #[inline]
-fn pace(available: u64) {
-    if let Some(t) = crate::thread::mine() {
-        let now = t.pace.load(Relaxed);
-        if available < 512 {
-            t.pace.store((now * 2).min(64), Relaxed);
-        } else if available > 4096 {
-            t.pace.store((now / 2).max(2), Relaxed);
+fn pause(call: &Call) {
+    let pace = u64::from(call.thread.pace.load(Relaxed));
+    if pace > 2 {
+        let until = bypath_sys::clock::ticks() + pace * PACE_TICKS;
+        while bypath_sys::clock::ticks() < until {
+            std::hint::spin_loop();
         }
+    }
+}
+
+/// Adapts the pace to what a look found: little, look less often; much or nothing, more often.
+#[inline]
+fn pace(call: &Call, available: u64) {
+    let pace = &call.thread.pace;
+    let now = pace.load(Relaxed);
+    if available == 0 || available > 4096 {
+        pace.store((now / 2).max(2), Relaxed);
+    } else if available < 512 {
+        pace.store((now * 2).min(64), Relaxed);
     }
 }
 
@@ -714,8 +740,10 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     if out.t.cpu.load(Relaxed) != cpu {
         out.t.cpu.store(cpu, Relaxed);
     }
-    conn.tx.prefetch_write(s.end().w.tail.load(Relaxed) + 512);
-    if wait::peer_check_due(s) {
+    // The clock is not read for every small message.
+    let tail = s.end().w.tail.load(Relaxed);
+    conn.tx.prefetch_write(tail + 512);
+    if tail >> 10 != (tail - n as u64) >> 10 && wait::peer_check_due(s) {
         let (gone, reset) = wait::peer_end(s);
         if gone {
             switch::peer_ended(s, conn, reset, call);

@@ -255,7 +255,7 @@ pub fn readable(
         Err(_) => true,
     };
     if seen == Path::Ring {
-        let pause = if s.sent_last.load(Relaxed) { 0 } else { call.thread.pace.load(Relaxed) };
+        let pause = if s.sent_last.load(Relaxed) { 0 } else { 2 };
         if spin(&s.spins, inc.t.cpu.load(Relaxed), pause, ready) {
             return Woken::Look;
         }
