@@ -50,6 +50,18 @@ pub fn new_family(floor: i32) -> Result<(&'static Family, i32)> {
     Ok((family, fd))
 }
 
+/// A family region without a descriptor: counters and reasons work, nobody outside can look at it.
+///
+/// # Errors
+/// ENOMEM.
+pub fn hidden_family() -> Result<&'static Family> {
+    let map = Mapping::shared_anonymous(REGION_SIZE.next_multiple_of(4096))?;
+    let family: &'static Family = view(&map, 0)?;
+    family.header.next_bell.store(1, Relaxed);
+    family.header.magic.store(VIEW_MAGIC, Release);
+    Ok(family)
+}
+
 /// Creates and maps an inbox; the descriptor is for sending to peers.
 ///
 /// # Errors

@@ -144,6 +144,7 @@ fn attempt(s: &'static Sock, calls: u64) {
                     | Reason::InKernelCall
                     | Reason::NoDescriptors
                     | Reason::NoMemory
+                    | Reason::MemoryLimit
                     | Reason::NotConnected
                     | Reason::BelowThreshold
             );
@@ -165,6 +166,8 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if !s.is_sole_holder(state) {
         return Err(Reason::SharedProcesses);
     }
+    // Whoever shares memory must be able to sleep.
+    crate::thread::mine().ok_or(Reason::NoMemory)?.ensure_bell().map_err(errno_reason)?;
     let end = s.end();
     let known = end.cookie.load(Relaxed);
     let carrier = s.carrier();
@@ -178,6 +181,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         return Err(Reason::NotConnected);
     }
     options::eligible(carrier)?;
+    check_memory(state, ring_size(carrier)?)?;
     let local = sock::local_address(carrier).map_err(|_| Reason::NotConnected)?;
     let remote = sock::remote_address(carrier).map_err(|_| Reason::NotConnected)?;
     let netlink = state::netlink().map_err(errno_reason)?;
@@ -204,7 +208,11 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     let (theirs, len) = name(found.cookie);
     let dialled = match unix::connect(&theirs[..len], floor) {
         Ok(d) => d,
-        Err(Errno::CONNREFUSED | Errno::AGAIN) => return Ok(()),
+        Err(Errno::CONNREFUSED | Errno::AGAIN) => {
+            // So it is as long as nobody comes.
+            end.reason.store(Reason::PeerPlain as u16, Relaxed);
+            return Ok(());
+        }
         Err(e) => {
             abandon(s);
             return Err(errno_reason(e));
@@ -266,6 +274,13 @@ fn ring_size(carrier: i32) -> Result<u32, Reason> {
     let half = u32::try_from(buffer / 2).unwrap_or(0);
     let size = if half == 0 { 0 } else { config.ring_size.min(1 << half.ilog2()) };
     if size < *crate::config::RING_SIZES.start() { Err(Reason::SmallBuffer) } else { Ok(size) }
+}
+
+/// Two more rings must fit under the ceiling.
+fn check_memory(state: &State, ring: u32) -> Result<(), Reason> {
+    let limit = state::config().map_or(0, |c| c.memory_limit);
+    let fits = state.ring_bytes.load(Relaxed) + 2 * u64::from(ring) <= limit;
+    if fits { Ok(()) } else { Err(Reason::MemoryLimit) }
 }
 
 /// Looks at a rendezvous under way.
@@ -390,11 +405,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Err(Reason::SmallBuffer);
         }
-        if let Some(config) = state::config()
-            && state.ring_bytes.load(Relaxed) + 2 * u64::from(ring) > config.memory_limit
-        {
-            return Err(Reason::MemoryLimit);
-        }
+        check_memory(state, ring)?;
         let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
         let (peer, fresh) = match peer::to_process(m[4]) {
             Some(p) => (p, false),

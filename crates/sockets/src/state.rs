@@ -60,6 +60,9 @@ pub fn get() -> Option<&'static State> {
     STATE.get()
 }
 
+/// Below this limit (RLIMIT_NOFILE) the library takes no descriptor of its own, and upgrades nothing.
+const SMALLEST_LIMIT: u64 = 256;
+
 /// Lowest number for our own descriptors: the top quarter below the program's limit, 1024 at most.
 pub fn floor() -> i32 {
     let cached = FLOOR.load(Relaxed);
@@ -140,15 +143,24 @@ pub fn start() -> Option<&'static State> {
         return Some(s);
     }
     let config = CONFIG.get()?;
-    let (family, view_fd) = match region::new_family(floor()) {
+    let made = if fd::limits().0 < SMALLEST_LIMIT {
+        // A program with so few descriptors gets to use them all.
+        Err(bypath_sys::Errno::MFILE)
+    } else {
+        region::new_family(floor())
+    };
+    let (family, view_fd) = match made {
         Ok(f) => f,
         Err(e) => {
-            log::line(
-                crate::config::LogLevel::Warn,
-                format_args!("no shared memory ({e}); every connection stays on the kernel"),
-            );
-            hinder(Reason::NoMemory);
-            return None;
+            // Nothing can be upgraded, but why is still counted.
+            hinder(match e {
+                bypath_sys::Errno::MFILE | bypath_sys::Errno::NFILE | bypath_sys::Errno::INVAL => {
+                    Reason::NoDescriptors
+                }
+                bypath_sys::Errno::NOMEM => Reason::NoMemory,
+                _ => Reason::ForbiddenCall,
+            });
+            (region::hidden_family().ok()?, -1)
         }
     };
     let state = State {
@@ -249,10 +261,9 @@ fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
     let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
     let record = (|| {
         let low = fd::open_rw(name)?;
-        let file = fd::move_high(low, floor())?;
-        let mapped = fd::append_space(file, bypath_shm::stats::RECORD_SIZE as u64)
-            .and_then(|at| region::map_stats(file, at));
-        fd::close(file);
+        let mapped = fd::append_space(low, bypath_shm::stats::RECORD_SIZE as u64)
+            .and_then(|at| region::map_stats(low, at));
+        fd::close(low);
         mapped
     })();
     if let Err(e) = record {

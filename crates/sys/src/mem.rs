@@ -83,12 +83,16 @@ impl Mapping {
         Ok(Mapping { addr, len })
     }
 
-    /// Maps `len` bytes of zeroes, private to this process (copied at fork).
+    /// Maps `len` bytes of zeroes, shared with processes forked from this one, without a descriptor.
     ///
     /// # Errors
     /// As mmap(2).
-    pub fn private(len: usize) -> Result<Mapping> {
-        // SAFETY: as above.
+    pub fn shared_anonymous(len: usize) -> Result<Mapping> {
+        Self::anonymous(len, libc::MAP_SHARED)
+    }
+
+    fn anonymous(len: usize, kind: i32) -> Result<Mapping> {
+        // SAFETY: a fresh mapping chosen by the kernel touches nothing that exists.
         let addr = check(unsafe {
             syscall(
                 libc::SYS_mmap,
@@ -96,13 +100,21 @@ impl Mapping {
                     0,
                     len,
                     (libc::PROT_READ | libc::PROT_WRITE) as usize,
-                    (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize,
+                    (kind | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE) as usize,
                     usize::MAX,
                     0,
                 ],
             )
         })?;
         Ok(Mapping { addr, len })
+    }
+
+    /// Maps `len` bytes of zeroes, private to this process (copied at fork).
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub fn private(len: usize) -> Result<Mapping> {
+        Self::anonymous(len, libc::MAP_PRIVATE)
     }
 
     /// First address.
