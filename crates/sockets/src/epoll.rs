@@ -518,7 +518,8 @@ fn wait_overlay(
         switch::attend();
         let n = collect(s, out);
         if n > 0 {
-            let due = s.calls.fetch_add(1, Relaxed) % KERNEL_EVERY == 0;
+            // Who does not wait wants to know all there is; who waits gets the rest with its next call.
+            let due = timeout_ns == Some(0) || s.calls.fetch_add(1, Relaxed) % KERNEL_EVERY == 0;
             let more = if due && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
             return Ok(n + more);
         }
@@ -638,11 +639,10 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
         return events;
     }
     let mut edge = 0;
-    if events & IN != 0 {
-        let tail = conn.inc().t.tail.load(Acquire) + 1;
-        if r.reported_tail.swap(tail, Relaxed) != tail {
-            edge |= IN;
-        }
+    // Any arrival is an edge, also of bytes that were read meanwhile.
+    let tail = conn.inc().t.tail.load(Acquire) + 1;
+    if r.reported_tail.swap(tail, Relaxed) != tail {
+        edge |= IN;
     }
     if events & OUT != 0 {
         if !r.reported_room.swap(true, Relaxed) {
@@ -651,8 +651,16 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     } else if wanted & OUT != 0 {
         r.reported_room.store(false, Relaxed);
     }
-    // As the kernel: an edge reports everything that is ready.
-    if edge != 0 { events } else { 0 }
+    if edge == 0 {
+        return 0;
+    }
+    // As the kernel: an edge reports everything that is ready, on whichever path.
+    let on_carrier = ready::on_carrier(sock, conn, wanted);
+    if on_carrier == 0 { events } else { events | carrier_now(sock, on_carrier) }
+}
+
+fn carrier_now(sock: &Sock, wanted: u32) -> u32 {
+    bypath_sys::poll::now(sock.carrier(), wanted as i16) as u32 & wanted
 }
 
 /// Arms what is hot and not ready, and takes it off the list. Returns (something is ready, a full ring is waited
@@ -712,7 +720,7 @@ fn would_report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> bool {
     if wanted & ET == 0 || r.disarmed.load(Relaxed) {
         return events != 0 && !r.disarmed.load(Relaxed);
     }
-    events & IN != 0 && r.reported_tail.load(Relaxed) != conn.inc().t.tail.load(Acquire) + 1
+    events != 0 && r.reported_tail.load(Relaxed) != conn.inc().t.tail.load(Acquire) + 1
         || events & OUT != 0 && !r.reported_room.load(Relaxed)
 }
 

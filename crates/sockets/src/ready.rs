@@ -56,6 +56,18 @@ pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
     ready
 }
 
+/// The part of `wanted` that only the carrier can answer now.
+pub fn on_carrier(s: &Sock, conn: &Conn, wanted: u32) -> u32 {
+    let mut bits = 0;
+    if conn.inc().path() != bypath_shm::direction::Path::Ring {
+        bits |= wanted & IN;
+    }
+    if s.end().w.path.load(Relaxed) != wpath::RING {
+        bits |= wanted & OUT;
+    }
+    bits
+}
+
 /// Whether the other end's FIN must be watched for on the program's behalf: bytes of ours that it will never read
 /// have to meet the kernel's answer.
 pub fn watches_end(s: &Sock, conn: &Conn) -> bool {

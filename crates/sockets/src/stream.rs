@@ -187,13 +187,17 @@ fn recv_warm(
                     }
                     // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
                     // neither this thread nor others that wait for the same socket.
-                    switch::try_drained(s, conn, head);
+                    let drained = switch::try_drained(s, conn, head);
                     epoll::news(s);
                     words::each(&inc.ra.wait, crate::thread::ring);
                     done += n;
-                    if done >= target || peek || nonblocking {
+                    if peek {
+                        return Ok(peek_behind(s, conn, head, buf, done, want));
+                    }
+                    if !drained && (done >= target || nonblocking) {
                         return Ok(done);
                     }
+                    // What waits in the ring belongs to the same answer.
                     continue;
                 }
                 Err(Errno::AGAIN) => {
@@ -257,6 +261,9 @@ fn recv_warm(
                 }
             },
         }
+        if done >= target {
+            return Ok(done);
+        }
         if check_carrier {
             match carrier_news(s, conn, fd, done) {
                 News::None => {}
@@ -313,6 +320,28 @@ fn recv_warm(
             }
         }
     }
+}
+
+/// MSG_PEEK read `done` carrier bytes: if those were all, ring bytes follow.
+fn peek_behind(
+    s: &'static Sock,
+    conn: &'static Conn,
+    head: Head,
+    buf: UserVec<'_>,
+    done: usize,
+    want: usize,
+) -> usize {
+    let expected = conn.inc().wa.switch_k.load(Relaxed);
+    let all = sock::tcp_counts(s.carrier())
+        .is_ok_and(|c| c.received == expected || c.received == expected + 1)
+        && sock::inq(s.carrier()) == Ok(done);
+    let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
+    if !all || waiting > conn.rx.size() || !buf.plausible() {
+        return done;
+    }
+    let n = (waiting as usize).min(want - done);
+    conn.rx.copy_out(head.position(), buf, done, n);
+    if conn.inc().h.head.load(Acquire) == head.raw() { done + n } else { done }
 }
 
 /// What there is to read, by the cached tail where that suffices: the writer's line is left alone.
@@ -596,6 +625,7 @@ fn send_warm(
             _ => {
                 if done == 0
                     && let Some(e) = take_error(s)
+                    && e != Errno::PIPE
                 {
                     lock.unlock();
                     return Err(e);

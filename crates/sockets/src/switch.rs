@@ -277,9 +277,7 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             Err(e) => {
                 // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
                 // error was the program's to see.
-                if e != Errno::PIPE {
-                    s.keep_error(e.raw_os_error());
-                }
+                s.keep_error(e.raw_os_error());
                 break;
             }
         }
