@@ -7,9 +7,11 @@ use bypath_sockets::hook::{self, Reason, Verdict};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
-/// Most bytes of one call (MAX_RW_COUNT). recv and send cut a larger length before they look at the buffer; read
-/// and write look first.
-pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
+// recv and send cut a larger length before they look at the buffer; read and write look first.
+pub(crate) use bypath_sys::user::MAX_BYTES;
+
+/// No buffer is that long: EFAULT for read and write. An element of a vector may not even be longer: EINVAL.
+const TOO_LONG: usize = isize::MAX as usize;
 
 /// Wraps the program's buffers for the engine.
 #[inline]
@@ -52,7 +54,7 @@ hook! {
         if len == 0 {
             return real(fd, buf, len);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len))
     }
 
@@ -62,13 +64,13 @@ hook! {
         if len > size || len == 0 {
             return real(fd, buf, len, size);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len, size))
     }
 
     /// `write()`.
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write; {
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::send(fd, user(&iov), 0), || real(fd, buf, len))
     }
 

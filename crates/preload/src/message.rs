@@ -116,7 +116,7 @@ fn no_source(n: usize, address_len: *mut socklen_t) -> isize {
 }
 
 fn acceptable_address(address: *const sockaddr, len: socklen_t) -> bool {
-    len as usize <= MAX_ADDRESS && (len == 0 || memory::plausible(address.cast::<u8>(), len as usize))
+    len as usize <= MAX_ADDRESS && (len == 0 || memory::readable(address.cast::<u8>(), len as usize))
 }
 
 #[cold]
@@ -134,7 +134,7 @@ fn announce_passed(m: &msghdr) {
         return;
     }
     let start = m.msg_control as usize;
-    if !memory::plausible(m.msg_control.cast::<u8>(), m.msg_controllen) {
+    if !memory::readable(m.msg_control.cast::<u8>(), m.msg_controllen) {
         return;
     }
     let mut at = 0;
@@ -182,7 +182,7 @@ fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOn
 /// The kernel cuts a header's address length instead of refusing it, unless it is negative.
 fn acceptable_name(m: &msghdr) -> bool {
     let len = (m.msg_namelen as usize).min(MAX_ADDRESS);
-    (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::plausible(m.msg_name.cast::<u8>(), len))
+    (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::readable(m.msg_name.cast::<u8>(), len))
 }
 
 /// Control data or a flag that a ring cannot carry.
@@ -220,8 +220,8 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnO
             }
             out.msg_controllen = 0;
             out.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
-            memory::write(message, out);
-            n as isize
+            // The bytes are consumed all the same.
+            if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
         verdict => settle(verdict, real),
     }
