@@ -41,6 +41,15 @@ pub(crate) fn to_kernel(fd: c_int) {
     kept(|| hook::recall(fd, Reason::RecalledSplice, false));
 }
 
+/// Before a call whose list cannot be a slice.
+#[cold]
+#[inline(never)]
+pub(crate) fn unless_refused(fd: c_int, list: *const iovec) {
+    if memory::misaligned(list) {
+        to_kernel(fd);
+    }
+}
+
 /// Before a call with MSG_OOB.
 #[cold]
 #[inline(never)]
@@ -83,7 +92,7 @@ hook! {
             // Nothing to read: as read() above.
             Some(_) => real(fd, iov, count),
             None => {
-                to_kernel(fd);
+                unless_refused(fd, iov);
                 real(fd, iov, count)
             }
         }
@@ -94,7 +103,7 @@ hook! {
         match memory::iovecs(iov, count as usize) {
             Some(v) => settle(hook::send(fd, user(v), 0), || real(fd, iov, count)),
             None => {
-                to_kernel(fd);
+                unless_refused(fd, iov);
                 real(fd, iov, count)
             }
         }
@@ -103,10 +112,15 @@ hook! {
     /// `preadv2()`: offset -1 is readv() with flags; any other offset is ESPIPE on a socket.
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka preadv64v2; {
         if offset == -1 && hook::is_followed(fd) {
-            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
+            let list = memory::iovecs(iov, count as usize);
+            if let (Some(v), Some(flags)) = (list, message_flags(flags)) {
                 return settle(hook::recv(fd, user(v), flags), || real(fd, iov, count, offset, flags));
             }
-            to_kernel(fd);
+            if list.is_some() {
+                to_kernel(fd);
+            } else {
+                unless_refused(fd, iov);
+            }
         }
         real(fd, iov, count, offset, flags)
     }
@@ -114,10 +128,15 @@ hook! {
     /// `pwritev2()`, as preadv2().
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka pwritev64v2; {
         if offset == -1 && hook::is_followed(fd) {
-            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
+            let list = memory::iovecs(iov, count as usize);
+            if let (Some(v), Some(flags)) = (list, message_flags(flags)) {
                 return settle(hook::send(fd, user(v), flags), || real(fd, iov, count, offset, flags));
             }
-            to_kernel(fd);
+            if list.is_some() {
+                to_kernel(fd);
+            } else {
+                unless_refused(fd, iov);
+            }
         }
         real(fd, iov, count, offset, flags)
     }

@@ -88,6 +88,13 @@ pub(crate) fn slice_mut<'a, T>(p: *mut T, count: usize) -> Option<&'a mut [T]> {
     Some(unsafe { std::slice::from_raw_parts_mut(p, count) })
 }
 
+/// Whether an array may be good for the kernel though it cannot be a slice. One that is [`slice`]d to `None` and is
+/// not misaligned is refused by the kernel before any byte moves.
+#[inline]
+pub(crate) fn misaligned<T>(p: *const T) -> bool {
+    !p.is_aligned()
+}
+
 /// A scatter/gather list; `None` if only the kernel can judge it (bad address, count out of range).
 #[inline]
 pub(crate) fn iovecs<'a>(p: *const libc::iovec, count: usize) -> Option<&'a [IoVec]> {

@@ -3,7 +3,7 @@
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
 use crate::errno;
-use crate::io::{MAX_BYTES, settle, to_kernel, urgent, user};
+use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason, Verdict};
@@ -161,10 +161,12 @@ fn announce_passed(m: &msghdr) {
 
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        if hook::is_followed(fd) {
-            to_kernel(fd);
-        } else if let Some(m) = memory::read(message) {
-            announce_passed(&m);
+        if let Some(m) = memory::read(message) {
+            if hook::is_followed(fd) {
+                unless_refused(fd, m.msg_iov);
+            } else {
+                announce_passed(&m);
+            }
         }
         return real();
     };
@@ -201,7 +203,9 @@ fn special(fd: c_int, m: &msghdr, flags: c_int) {
 
 fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        to_kernel(fd);
+        if let Some(m) = memory::read(message) {
+            unless_refused(fd, m.msg_iov);
+        }
         return real();
     };
     if flags & libc::MSG_OOB != 0 {
