@@ -81,7 +81,7 @@ impl Sets {
         let words = count.div_ceil(BITS);
         let last_mask = if count % BITS == 0 { u64::MAX } else { (1 << (count % BITS)) - 1 };
         let set = [read, write, except].map(|p| p.cast::<u64>());
-        if set.iter().all(|p| p.is_null() || p.is_aligned() && memory::writable(*p, words)) {
+        if set.iter().all(|p| p.is_null() || memory::readable(*p, words)) {
             Sets { words, last_mask, set }
         } else {
             // One that the kernel refuses: none of them counts here.
@@ -95,7 +95,7 @@ impl Sets {
             return 0;
         }
         // SAFETY: `i` is below `words`, and the program's set has that many.
-        let word = unsafe { self.set[set].add(i).read() };
+        let word = unsafe { self.set[set].add(i).read_unaligned() };
         if i + 1 == self.words { word & self.last_mask } else { word }
     }
 
@@ -191,6 +191,9 @@ impl Sets {
 
     /// Stores the answer and counts its bits.
     fn store(&self, fds: &[PollFd]) -> c_int {
+        if !self.set.iter().all(|p| p.is_null() || memory::writable(*p, self.words)) {
+            return errno::fail(libc::EFAULT);
+        }
         let mut bits = 0;
         for (set, events) in [READ, WRITE, EXCEPT].into_iter().enumerate() {
             if self.set[set].is_null() {
@@ -207,7 +210,7 @@ impl Sets {
                 word &= asked;
                 bits += word.count_ones() as c_int;
                 // SAFETY: as in `word`; the kernel, too, stores whole words.
-                unsafe { self.set[set].add(i).write(word) };
+                unsafe { self.set[set].add(i).write_unaligned(word) };
             }
         }
         bits

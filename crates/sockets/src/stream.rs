@@ -31,13 +31,20 @@ fn rest<R>(buf: UserVec<'_>, skip: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R
 }
 
 /// How many of the `n` > 0 bytes of `buf` from `skip` on are copied: all of them, or fewer where the memory ends
-/// before. The kernel, too, copies in pieces, and takes nothing of one that ends in the void; 0 = EFAULT.
+/// before; 0 = EFAULT. The kernel, too, copies in pieces, and takes nothing of one that ends in the void.
 #[inline]
 fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Access) -> usize {
-    /// Size of a page fragment, which the kernel fills before it takes the next (net/core/sock.c).
-    const PIECE: usize = 32 * 1024;
     let reach = buf.reach(skip, n, access, &call.thread.pages);
-    if reach == n { n } else { reach - reach % PIECE }
+    if reach == n {
+        return n;
+    }
+    let piece = match access {
+        // A send fills a page fragment before it takes the next (net/core/sock.c).
+        Access::Read => 32 * 1024,
+        // A receive copies whole segments, on the loopback up to this long.
+        Access::Write => 64 * 1024,
+    };
+    reach - reach % piece
 }
 
 // ---------------------------------------------------------------- receive
