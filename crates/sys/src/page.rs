@@ -49,7 +49,7 @@ impl<const N: usize> Pages<N> {
 
     #[inline]
     fn entry(&self, page: usize) -> &AtomicUsize {
-        &self.0[page / PAGE & (N - 1)]
+        &self.0[(page / PAGE) & (N - 1)]
     }
 
     #[inline]
