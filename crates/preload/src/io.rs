@@ -113,8 +113,8 @@ hook! {
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka preadv64v2; {
         if offset == -1 && hook::is_followed(fd) {
             let list = memory::iovecs(iov, count as usize);
-            if let (Some(v), Some(flags)) = (list, message_flags(flags)) {
-                return settle(hook::recv(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                return settle(hook::recv(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
                 to_kernel(fd);
@@ -129,8 +129,8 @@ hook! {
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka pwritev64v2; {
         if offset == -1 && hook::is_followed(fd) {
             let list = memory::iovecs(iov, count as usize);
-            if let (Some(v), Some(flags)) = (list, message_flags(flags)) {
-                return settle(hook::send(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                return settle(hook::send(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
                 to_kernel(fd);
