@@ -1,11 +1,13 @@
 //! epoll: the kernel's instance stays the program's; the engine lays the rings' readiness over it.
 
 use crate::child::borrowed_memory;
-use crate::errno::kept;
+use crate::errno::{self, kept};
 use crate::memory;
 use crate::poll::settle;
 use crate::real::hook;
-use bypath_sockets::hook::{self, EpollEvent};
+use bypath_sockets::hook::{self, EpollEvent, Verdict};
+use bypath_sys::page::Access;
+use bypath_sys::user::in_user_space;
 use libc::{c_int, epoll_event, sigset_t, timespec};
 
 hook! {
@@ -68,10 +70,25 @@ fn wait(
 ) -> c_int {
     /// EP_MAX_EVENTS: more is EINVAL.
     const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
+    /// Most events of one answer here, so that no more of a large array than 64 KiB is looked at.
+    const AT_ONCE: usize = 65536 / size_of::<epoll_event>();
     let count = usize::try_from(count).unwrap_or(0);
-    if count == 0 || count > MAX {
+    if count == 0 || count > MAX || !hook::is_followed(epfd) {
         return real();
     }
-    let Some(out) = memory::slice_mut(events.cast::<EpollEvent>(), count) else { return real() };
-    settle(hook::epoll_wait(epfd, out, limit, mask), real)
+    let events = events.cast::<EpollEvent>();
+    // The array may be shorter than the program says, as long as no event comes that far.
+    let usable = memory::usable(events, count.min(AT_ONCE), Access::Write);
+    match memory::slice_mut(events, usable) {
+        Some(out) if !out.is_empty() => settle(hook::epoll_wait(epfd, out, limit, mask), real),
+        _ if in_user_space(events as usize, count * size_of::<EpollEvent>()) => {
+            // The kernel finds out when there is an event to store.
+            let mut nowhere = [EpollEvent { events: 0, data: 0 }];
+            match hook::epoll_wait(epfd, &mut nowhere, limit, mask) {
+                Verdict::Done(Ok(1..)) => errno::fail(libc::EFAULT),
+                verdict => settle(verdict, real),
+            }
+        }
+        _ => real(),
+    }
 }

@@ -7,9 +7,11 @@ use bypath_sockets::hook::{self, Reason, Verdict};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
-/// Most bytes of one call (MAX_RW_COUNT). recv and send cut a larger length before they look at the buffer; read
-/// and write look first.
-pub(crate) const MAX_BYTES: usize = 0x7fff_f000;
+// recv and send cut a larger length before they look at the buffer; read and write look first.
+pub(crate) use bypath_sys::user::MAX_BYTES;
+
+/// No buffer is that long: EFAULT for read and write. An element of a vector may not even be longer: EINVAL.
+const TOO_LONG: usize = isize::MAX as usize;
 
 /// Wraps the program's buffers for the engine.
 #[inline]
@@ -39,6 +41,15 @@ pub(crate) fn to_kernel(fd: c_int) {
     kept(|| hook::recall(fd, Reason::RecalledSplice, false));
 }
 
+/// Before a call whose list cannot be a slice.
+#[cold]
+#[inline(never)]
+pub(crate) fn unless_refused(fd: c_int, list: *const iovec) {
+    if memory::misaligned(list) {
+        to_kernel(fd);
+    }
+}
+
 /// Before a call with MSG_OOB.
 #[cold]
 #[inline(never)]
@@ -52,7 +63,7 @@ hook! {
         if len == 0 {
             return real(fd, buf, len);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len))
     }
 
@@ -62,13 +73,13 @@ hook! {
         if len > size || len == 0 {
             return real(fd, buf, len, size);
         }
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len, size))
     }
 
     /// `write()`.
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write; {
-        let iov = [IoVec { base: buf as usize, len }];
+        let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::send(fd, user(&iov), 0), || real(fd, buf, len))
     }
 
@@ -81,7 +92,7 @@ hook! {
             // Nothing to read: as read() above.
             Some(_) => real(fd, iov, count),
             None => {
-                to_kernel(fd);
+                unless_refused(fd, iov);
                 real(fd, iov, count)
             }
         }
@@ -92,7 +103,7 @@ hook! {
         match memory::iovecs(iov, count as usize) {
             Some(v) => settle(hook::send(fd, user(v), 0), || real(fd, iov, count)),
             None => {
-                to_kernel(fd);
+                unless_refused(fd, iov);
                 real(fd, iov, count)
             }
         }
@@ -101,10 +112,15 @@ hook! {
     /// `preadv2()`: offset -1 is readv() with flags; any other offset is ESPIPE on a socket.
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka preadv64v2; {
         if offset == -1 && hook::is_followed(fd) {
-            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
-                return settle(hook::recv(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            let list = memory::iovecs(iov, count as usize);
+            if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                return settle(hook::recv(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }
-            to_kernel(fd);
+            if list.is_some() {
+                to_kernel(fd);
+            } else {
+                unless_refused(fd, iov);
+            }
         }
         real(fd, iov, count, offset, flags)
     }
@@ -112,10 +128,15 @@ hook! {
     /// `pwritev2()`, as preadv2().
     fn pwritev2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka pwritev64v2; {
         if offset == -1 && hook::is_followed(fd) {
-            if let (Some(v), Some(flags)) = (memory::iovecs(iov, count as usize), message_flags(flags)) {
-                return settle(hook::send(fd, user(v), flags), || real(fd, iov, count, offset, flags));
+            let list = memory::iovecs(iov, count as usize);
+            if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                return settle(hook::send(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }
-            to_kernel(fd);
+            if list.is_some() {
+                to_kernel(fd);
+            } else {
+                unless_refused(fd, iov);
+            }
         }
         real(fd, iov, count, offset, flags)
     }

@@ -1,35 +1,60 @@
-//! Arguments in the program's memory. The kernel answers EFAULT for an address that is not mapped; code in the
-//! same process would crash, so addresses that cannot be mapped are never touched here.
+//! Arguments in the program's memory. The kernel answers EFAULT for an address that cannot be accessed; code in the
+//! same process would crash, so nothing is touched here before the kernel was asked whether it can be.
 
-use bypath_sys::user::IoVec;
+use bypath_sys::page::{Access, Pages};
+use bypath_sys::user::{IoVec, in_user_space};
 use libc::{c_int, msghdr, timespec};
 
-/// Lowest address that can be mapped, and the end of user space.
-const START: usize = 4096;
-const END: usize = 0x7fff_ffff_f000;
+thread_local! {
+    /// Pages where arguments of this thread were lately: its stack, a few arrays.
+    static SEEN: Pages<16> = const { Pages::new() };
+}
 
 /// Most elements of a scatter/gather list (UIO_MAXIOV).
 const MAX_IOV: usize = 1024;
 
-/// Whether `count` values at `p` can be mapped memory.
 #[inline]
-pub(crate) fn plausible<T>(p: *const T, count: usize) -> bool {
-    let Some(len) = count.checked_mul(size_of::<T>()) else { return false };
-    let start = p as usize;
-    start >= START && start.checked_add(len).is_some_and(|end| end <= END)
+fn accessible<T>(p: *const T, count: usize, access: Access) -> bool {
+    usable(p, count, access) == count
 }
 
-/// A copy of the value at `p`, `None` for an address that cannot be mapped (also NULL).
+/// How many of `count` values at `p`, from the first on, can be accessed.
+#[inline]
+pub(crate) fn usable<T>(p: *const T, count: usize, access: Access) -> usize {
+    let Some(len) = count.checked_mul(size_of::<T>()) else { return 0 };
+    let start = p as usize;
+    if !in_user_space(start, len) {
+        return 0;
+    }
+    match SEEN.with(|seen| seen.reach(start, len, access)) {
+        all if all == len => count,
+        part => part / size_of::<T>().max(1),
+    }
+}
+
+/// Whether `count` values at `p` can be read.
+#[inline]
+pub(crate) fn readable<T>(p: *const T, count: usize) -> bool {
+    accessible(p, count, Access::Read)
+}
+
+/// Whether `count` values can be stored at `p`.
+#[inline]
+pub(crate) fn writable<T>(p: *const T, count: usize) -> bool {
+    accessible(p, count, Access::Write)
+}
+
+/// A copy of the value at `p`, `None` for an address that cannot be read (also NULL).
 #[inline]
 pub(crate) fn read<T: Copy>(p: *const T) -> Option<T> {
     // SAFETY: the program passed `p` to a call that reads a T there.
-    plausible(p, 1).then(|| unsafe { p.read_unaligned() })
+    readable(p, 1).then(|| unsafe { p.read_unaligned() })
 }
 
-/// Stores `value` at `p` unless the address cannot be mapped.
+/// Stores `value` at `p`; false if nothing can be stored there.
 #[inline]
 pub(crate) fn write<T: Copy>(p: *mut T, value: T) -> bool {
-    let ok = plausible(p, 1);
+    let ok = writable(p, 1);
     if ok {
         // SAFETY: the program passed `p` to a call that stores a T there.
         unsafe { p.write_unaligned(value) };
@@ -43,7 +68,7 @@ pub(crate) fn slice<'a, T>(p: *const T, count: usize) -> Option<&'a [T]> {
     if count == 0 {
         return Some(&[]);
     }
-    if !plausible(p, count) || !p.is_aligned() {
+    if !readable(p, count) || !p.is_aligned() {
         return None;
     }
     // SAFETY: aligned, and the program vouches for `count` values until the call returns.
@@ -56,11 +81,18 @@ pub(crate) fn slice_mut<'a, T>(p: *mut T, count: usize) -> Option<&'a mut [T]> {
     if count == 0 {
         return Some(&mut []);
     }
-    if !plausible(p, count) || !p.is_aligned() {
+    if !writable(p, count) || !p.is_aligned() {
         return None;
     }
     // SAFETY: aligned, and the program leaves `count` values to the call until it returns.
     Some(unsafe { std::slice::from_raw_parts_mut(p, count) })
+}
+
+/// Whether an array may be good for the kernel though it cannot be a slice. One that is [`slice`]d to `None` and is
+/// not misaligned is refused by the kernel before any byte moves.
+#[inline]
+pub(crate) fn misaligned<T>(p: *const T) -> bool {
+    !p.is_aligned()
 }
 
 /// A scatter/gather list; `None` if only the kernel can judge it (bad address, count out of range).

@@ -3,7 +3,7 @@
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
 use crate::errno;
-use crate::io::{MAX_BYTES, settle, to_kernel, urgent, user};
+use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason, Verdict};
@@ -116,7 +116,7 @@ fn no_source(n: usize, address_len: *mut socklen_t) -> isize {
 }
 
 fn acceptable_address(address: *const sockaddr, len: socklen_t) -> bool {
-    len as usize <= MAX_ADDRESS && (len == 0 || memory::plausible(address.cast::<u8>(), len as usize))
+    len as usize <= MAX_ADDRESS && (len == 0 || memory::readable(address.cast::<u8>(), len as usize))
 }
 
 #[cold]
@@ -134,7 +134,7 @@ fn announce_passed(m: &msghdr) {
         return;
     }
     let start = m.msg_control as usize;
-    if !memory::plausible(m.msg_control.cast::<u8>(), m.msg_controllen) {
+    if !memory::readable(m.msg_control.cast::<u8>(), m.msg_controllen) {
         return;
     }
     let mut at = 0;
@@ -161,10 +161,12 @@ fn announce_passed(m: &msghdr) {
 
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        if hook::is_followed(fd) {
-            to_kernel(fd);
-        } else if let Some(m) = memory::read(message) {
-            announce_passed(&m);
+        if let Some(m) = memory::read(message) {
+            if hook::is_followed(fd) {
+                unless_refused(fd, m.msg_iov);
+            } else {
+                announce_passed(&m);
+            }
         }
         return real();
     };
@@ -182,7 +184,7 @@ fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOn
 /// The kernel cuts a header's address length instead of refusing it, unless it is negative.
 fn acceptable_name(m: &msghdr) -> bool {
     let len = (m.msg_namelen as usize).min(MAX_ADDRESS);
-    (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::plausible(m.msg_name.cast::<u8>(), len))
+    (m.msg_namelen as c_int) >= 0 && (len == 0 || memory::readable(m.msg_name.cast::<u8>(), len))
 }
 
 /// Control data or a flag that a ring cannot carry.
@@ -201,7 +203,9 @@ fn special(fd: c_int, m: &msghdr, flags: c_int) {
 
 fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
     let Some((m, iov)) = memory::message(message) else {
-        to_kernel(fd);
+        if let Some(m) = memory::read(message) {
+            unless_refused(fd, m.msg_iov);
+        }
         return real();
     };
     if flags & libc::MSG_OOB != 0 {
@@ -220,8 +224,8 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnO
             }
             out.msg_controllen = 0;
             out.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
-            memory::write(message, out);
-            n as isize
+            // The bytes are consumed all the same.
+            if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
         verdict => settle(verdict, real),
     }

@@ -50,7 +50,13 @@ fn wait(
         return real();
     }
     // `PollFd` is laid out as `struct pollfd`.
-    let Some(set) = memory::slice_mut(fds.cast::<PollFd>(), count as usize) else { return real() };
+    let Some(set) = memory::slice_mut(fds.cast::<PollFd>(), count as usize) else {
+        if memory::slice(fds, count as usize).is_some() {
+            // No answer can be stored: the kernel says so at the end of the wait.
+            return crate::errno::fail(libc::EFAULT);
+        }
+        return real();
+    };
     settle(hook::poll(set, limit, mask), real)
 }
 

@@ -68,7 +68,7 @@ fn nanoseconds(t: timeval) -> Option<u64> {
     Some(us.saturating_mul(1000))
 }
 
-/// The three bit sets of a call, as arrays of words; absent and impossible ones are NULL.
+/// The three bit sets of a call, as arrays of words; absent ones are NULL.
 pub(crate) struct Sets {
     words: usize,
     last_mask: u64,
@@ -80,11 +80,13 @@ impl Sets {
         let count = usize::try_from(count).unwrap_or(0);
         let words = count.div_ceil(BITS);
         let last_mask = if count % BITS == 0 { u64::MAX } else { (1 << (count % BITS)) - 1 };
-        let usable = |p: *mut fd_set| {
-            let p = p.cast::<u64>();
-            if memory::plausible(p, words) && p.is_aligned() { p } else { std::ptr::null_mut() }
-        };
-        Sets { words, last_mask, set: [usable(read), usable(write), usable(except)] }
+        let set = [read, write, except].map(|p| p.cast::<u64>());
+        if set.iter().all(|p| p.is_null() || memory::readable(*p, words)) {
+            Sets { words, last_mask, set }
+        } else {
+            // One that the kernel refuses: none of them counts here.
+            Sets { words: 0, last_mask, set: [std::ptr::null_mut(); 3] }
+        }
     }
 
     /// Word `i` of one set, without bits beyond the call's count.
@@ -93,7 +95,7 @@ impl Sets {
             return 0;
         }
         // SAFETY: `i` is below `words`, and the program's set has that many.
-        let word = unsafe { self.set[set].add(i).read() };
+        let word = unsafe { self.set[set].add(i).read_unaligned() };
         if i + 1 == self.words { word & self.last_mask } else { word }
     }
 
@@ -189,6 +191,9 @@ impl Sets {
 
     /// Stores the answer and counts its bits.
     fn store(&self, fds: &[PollFd]) -> c_int {
+        if !self.set.iter().all(|p| p.is_null() || memory::writable(*p, self.words)) {
+            return errno::fail(libc::EFAULT);
+        }
         let mut bits = 0;
         for (set, events) in [READ, WRITE, EXCEPT].into_iter().enumerate() {
             if self.set[set].is_null() {
@@ -205,7 +210,7 @@ impl Sets {
                 word &= asked;
                 bits += word.count_ones() as c_int;
                 // SAFETY: as in `word`; the kernel, too, stores whole words.
-                unsafe { self.set[set].add(i).write(word) };
+                unsafe { self.set[set].add(i).write_unaligned(word) };
             }
         }
         bits

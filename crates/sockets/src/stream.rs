@@ -16,6 +16,7 @@ use crate::{epoll, fault, foreign};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
+use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, sock, thread};
 use std::sync::atomic::Ordering::*;
@@ -27,6 +28,23 @@ fn rest<R>(buf: UserVec<'_>, skip: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R
     }
     let mut list = [IoVec { base: 0, len: 0 }; 16];
     buf.after(skip, &mut list, f)
+}
+
+/// How many of the `n` > 0 bytes of `buf` from `skip` on are copied: all of them, or fewer where the memory ends
+/// before; 0 = EFAULT. The kernel, too, copies in pieces, and takes nothing of one that ends in the void.
+#[inline]
+fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Access) -> usize {
+    let reach = buf.reach(skip, n, access, &call.thread.pages);
+    if reach == n {
+        return n;
+    }
+    let piece = match access {
+        // A send fills a page fragment before it takes the next (net/core/sock.c).
+        Access::Read => 32 * 1024,
+        // A receive copies whole segments, on the loopback up to this long.
+        Access::Write => 64 * 1024,
+    };
+    reach - reach % piece
 }
 
 // ---------------------------------------------------------------- receive
@@ -107,7 +125,7 @@ fn recv_warm(
     buf: UserVec<'_>,
     flags: i32,
 ) -> Result<usize, Errno> {
-    let want = buf.total().ok_or(Errno::INVAL)?;
+    let want = buf.admit()?;
     let end = s.end();
     let inc = conn.inc();
     let size = conn.rx.size();
@@ -135,9 +153,10 @@ fn recv_warm(
                 return if done > 0 { Ok(done) } else { Err(Errno::CONNRESET) };
             }
             Ok(Readable::Ring { head, available }) if available > 0 => {
-                let n = available.min((want - done) as u64) as usize;
+                let mut n = available.min((want - done) as u64) as usize;
                 if n > 0 && flags & libc::MSG_TRUNC == 0 {
-                    if !buf.plausible() {
+                    n = accessible(call, buf, done, n, Access::Write);
+                    if n == 0 {
                         return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
                     }
                     conn.rx.copy_out(head.position(), buf, done, n);
@@ -544,7 +563,7 @@ fn send_warm(
     buf: UserVec<'_>,
     flags: i32,
 ) -> Result<usize, Errno> {
-    let total = buf.total().ok_or(Errno::INVAL)?;
+    let total = buf.admit()?;
     let end = s.end();
     let w = &end.w;
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
@@ -582,11 +601,7 @@ fn send_warm(
                     lock.unlock();
                     return Ok(0);
                 }
-                if !buf.plausible() {
-                    lock.unlock();
-                    return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
-                }
-                match put(s, conn, buf, done, total - done) {
+                match put(call, s, conn, buf, done, total - done) {
                     Put::Bytes(n) => {
                         lock.unlock();
                         after_publish(call, s, conn, n);
@@ -599,6 +614,10 @@ fn send_warm(
                     Put::Full(head) => {
                         lock.unlock();
                         Full::Ring(head)
+                    }
+                    Put::Fault => {
+                        lock.unlock();
+                        return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
                     }
                     Put::NoMemory => {
                         switch::claim(s, conn, Reason::RecalledMemory, &lock);
@@ -700,13 +719,14 @@ enum Full {
 enum Put {
     Bytes(usize),
     Full(u64),
+    Fault,
     NoMemory,
     Poisoned,
 }
 
 /// Copies what fits into the ring and publishes it. Holds the writer's lock.
 #[inline]
-fn put(s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len: usize) -> Put {
+fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len: usize) -> Put {
     let w = &s.end().w;
     let size = conn.tx.size();
     let tail = w.tail.load(Relaxed);
@@ -723,7 +743,10 @@ fn put(s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len
     if free == 0 {
         return Put::Full(conn.out().h.head.load(Relaxed));
     }
-    let n = free.min(len as u64) as usize;
+    let n = accessible(call, buf, skip, free.min(len as u64) as usize, Access::Read);
+    if n == 0 {
+        return Put::Fault;
+    }
     let backed = w.backed.load(Relaxed);
     if backed < size && back(s, conn, tail, n as u64, backed).is_err() {
         return Put::NoMemory;

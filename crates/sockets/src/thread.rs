@@ -7,6 +7,7 @@
 use crate::state;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
+use bypath_sys::page::Pages;
 use bypath_sys::{eventfd, fd, process, thread as sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -45,6 +46,8 @@ pub struct Record {
     sleeps: AtomicU32,
     /// Pauses between two polls in stream mode.
     pub pace: AtomicU32,
+    /// Pages of buffers that were good lately: 1 MiB of them.
+    pub pages: Pages<256>,
 }
 
 extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
@@ -267,6 +270,7 @@ pub fn enter_child() {
         r.lock_frame.store(0, Relaxed);
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
+            r.pages.forget();
         } else {
             r.in_use.store(false, Relaxed);
         }

@@ -1,5 +1,7 @@
 //! Memory that the calling program passed to a socket call: addresses as given, never Rust references.
 
+use crate::page::{Access, Pages};
+use crate::{Errno, Result};
 use std::marker::PhantomData;
 
 /// One element of a scatter/gather list, laid out as `struct iovec`.
@@ -15,16 +17,30 @@ pub struct IoVec {
 /// A scatter/gather list of the calling program.
 ///
 /// Holding one means: its creator vouches that these are the addresses that the program passed to a call that
-/// is still running. The kernel checks them itself; copies by our own code go through [`UserVec::plausible`].
+/// is still running. The kernel checks them itself; copies by our own code come after [`UserVec::admit`] and [`UserVec::reach`].
 #[derive(Clone, Copy, Debug)]
 pub struct UserVec<'a> {
     iov: &'a [IoVec],
     _program: PhantomData<*const u8>,
 }
 
-/// Lowest address that can be mapped (vm.mmap_min_addr is at least one page) and end of user space.
-const USER_START: usize = 4096;
+/// End of user space, as long as a program does not ask for higher addresses.
+#[cfg(target_arch = "x86_64")]
 const USER_END: usize = 0x7fff_ffff_f000;
+#[cfg(not(target_arch = "x86_64"))]
+const USER_END: usize = 1 << 48;
+
+/// Most bytes of one call (MAX_RW_COUNT); the kernel cuts longer ones.
+pub const MAX_BYTES: usize = 0x7fff_f000;
+
+/// Whether `len` bytes at `base` lie in user space, mapped or not: the kernel's access_ok.
+#[inline]
+pub const fn in_user_space(base: usize, len: usize) -> bool {
+    match base.checked_add(len) {
+        Some(end) => end <= USER_END,
+        None => false,
+    }
+}
 
 impl<'a> UserVec<'a> {
     /// Wraps the program's list.
@@ -41,21 +57,48 @@ impl<'a> UserVec<'a> {
         self.iov
     }
 
-    /// Sum of the lengths; `None` if it exceeds `isize::MAX` (the kernel answers EINVAL).
-    pub fn total(&self) -> Option<usize> {
-        let mut sum = 0usize;
-        for v in self.iov {
-            sum = sum.checked_add(v.len).filter(|s| *s <= isize::MAX as usize)?;
+    /// What the kernel checks before it looks at the socket. Returns how many bytes the call is about.
+    ///
+    /// # Errors
+    /// EINVAL for a length above `isize::MAX` anywhere in the list, then EFAULT for an element that is not in user
+    /// space.
+    #[inline]
+    pub fn admit(&self) -> Result<usize> {
+        if self.iov.iter().any(|v| v.len > isize::MAX as usize) {
+            return Err(Errno::INVAL);
         }
-        Some(sum)
+        let mut sum = 0;
+        for v in self.iov {
+            if !in_user_space(v.base, v.len) {
+                return Err(Errno::FAULT);
+            }
+            // No overflow: both are below 2^63.
+            sum = (sum + v.len).min(MAX_BYTES);
+        }
+        Ok(sum)
     }
 
-    /// Whether every non-empty element lies in user space; otherwise the kernel would answer EFAULT.
-    pub fn plausible(&self) -> bool {
-        self.iov.iter().all(|v| {
-            v.len == 0
-                || (v.base >= USER_START && v.base.checked_add(v.len).is_some_and(|end| end <= USER_END))
-        })
+    /// How many of the `n` bytes from `skip` on come before the first one whose page cannot be accessed so.
+    #[inline]
+    pub fn reach<const N: usize>(&self, skip: usize, n: usize, access: Access, seen: &Pages<N>) -> usize {
+        let (mut skip, mut done) = (skip, 0);
+        for v in self.iov {
+            if done == n {
+                break;
+            }
+            if skip >= v.len {
+                skip -= v.len;
+                continue;
+            }
+            let len = (v.len - skip).min(n - done);
+            let good = seen.reach(v.base + skip, len, access);
+            done += good;
+            if good < len {
+                break;
+            }
+            skip = 0;
+        }
+        done
     }
 }
 
@@ -74,5 +117,44 @@ impl UserVec<'_> {
             skip = 0;
         }
         f(UserVec { iov: &room[..used], _program: PhantomData })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn admit(list: &[(usize, usize)]) -> Result<usize> {
+        let iov: Vec<IoVec> = list.iter().map(|&(base, len)| IoVec { base, len }).collect();
+        // SAFETY: nothing is accessed.
+        unsafe { UserVec::new(&iov) }.admit()
+    }
+
+    #[test]
+    fn ranges_are_judged_as_the_kernel_does() {
+        assert_eq!(admit(&[]), Ok(0));
+        assert_eq!(admit(&[(0, 10), (1, 5)]), Ok(15));
+        assert_eq!(admit(&[(4096, usize::MAX)]), Err(Errno::INVAL));
+        assert_eq!(admit(&[(4096, isize::MAX as usize)]), Err(Errno::FAULT));
+        // A bad length counts before a bad address, wherever it stands.
+        assert_eq!(admit(&[(usize::MAX, 10), (4096, usize::MAX)]), Err(Errno::INVAL));
+        assert_eq!(admit(&[(USER_END - 10, 10)]), Ok(10));
+        assert_eq!(admit(&[(USER_END - 10, 11)]), Err(Errno::FAULT));
+        assert_eq!(admit(&[(4096, 1 << 31), (4096, 1 << 31)]), Ok(MAX_BYTES));
+    }
+
+    #[test]
+    fn reach_counts_over_elements() {
+        let good = [0u8; 64];
+        let at = good.as_ptr() as usize;
+        let iov = [(at, 10), (0, 0), (at + 10, 20), (0, 5), (at, 5)].map(|(base, len)| IoVec { base, len });
+        // SAFETY: live bytes; nothing is accessed through the others.
+        let list = unsafe { UserVec::new(&iov) };
+        let seen = Pages::<16>::new();
+        assert_eq!(list.reach(0, 30, Access::Read, &seen), 30);
+        assert_eq!(list.reach(0, 31, Access::Read, &seen), 30);
+        assert_eq!(list.reach(12, 25, Access::Read, &seen), 18);
+        assert_eq!(list.reach(30, 5, Access::Read, &seen), 0);
+        assert_eq!(list.reach(35, 5, Access::Read, &seen), 5);
     }
 }
