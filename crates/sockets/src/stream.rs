@@ -211,7 +211,7 @@ fn recv_warm(
                     words::each(&inc.ra.wait, crate::thread::ring);
                     done += n;
                     if peek {
-                        return Ok(peek_behind(s, conn, head, buf, done, want));
+                        return Ok(peek_behind(call, s, conn, head, buf, done, want));
                     }
                     if !drained && (done >= target || nonblocking) {
                         return Ok(done);
@@ -343,6 +343,7 @@ fn recv_warm(
 
 /// MSG_PEEK read `done` carrier bytes: if those were all, ring bytes follow.
 fn peek_behind(
+    call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
     head: Head,
@@ -355,10 +356,11 @@ fn peek_behind(
         .is_ok_and(|c| c.received == expected || c.received == expected + 1)
         && sock::inq(s.carrier()) == Ok(done);
     let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
-    if !all || waiting > conn.rx.size() || !buf.plausible() {
+    if !all || waiting > conn.rx.size() {
         return done;
     }
     let n = (waiting as usize).min(want - done);
+    let n = if n > 0 { accessible(call, buf, done, n, Access::Write) } else { 0 };
     conn.rx.copy_out(head.position(), buf, done, n);
     if conn.inc().h.head.load(Acquire) == head.raw() { done + n } else { done }
 }
