@@ -3,7 +3,8 @@
 use crate::cmd;
 use bypath_sockets::config::{Config, SETTINGS, Setting};
 use clap::builder::{PossibleValuesParser, ValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Parser, Subcommand, ValueHint};
+use clap::{Arg, ArgAction, ArgMatches, Args as _, FromArgMatches as _, Parser, Subcommand, ValueHint};
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Same-host TCP through shared memory, for unmodified programs
@@ -28,6 +29,27 @@ pub struct Cli {
     /// The subcommand.
     #[command(subcommand)]
     pub command: Command,
+}
+
+impl Cli {
+    /// What was typed; a mistake or a call for help ends the process here.
+    pub fn of_this_process() -> Cli {
+        match run_alone(std::env::args_os()) {
+            Some(args) => Cli { command: Command::Run(args) },
+            None => Cli::parse(),
+        }
+    }
+}
+
+/// Parses `bypath run ...` by the definitions of `run` alone: putting together those of every subcommand would be a good
+/// part of what the start of a program costs. `None` for anything else, for mistakes, and for calls for help, which
+/// the whole of the definitions answers.
+fn run_alone(mut words: impl Iterator<Item = OsString>) -> Option<cmd::run::Args> {
+    let _bypath = words.next();
+    let run = words.next().filter(|word| word == "run")?;
+    let command = cmd::run::Args::augment_args(clap::Command::new("run")).disable_help_flag(true);
+    let matches = command.try_get_matches_from([run].into_iter().chain(words)).ok()?;
+    cmd::run::Args::from_arg_matches(&matches).ok()
 }
 
 /// One variant per subcommand; `main` calls its `run`.
@@ -168,6 +190,43 @@ mod tests {
             Command::Run(args) => Ok(args),
             other => panic!("{other:?}"),
         }
+    }
+
+    #[test]
+    fn run_alone_reads_what_the_whole_reads() {
+        let lines: [&[&str]; 9] = [
+            &["bypath", "run", "prog"],
+            &["bypath", "run", "prog", "--help"],
+            &[
+                "bypath",
+                "run",
+                "--library",
+                "/l.so",
+                "--log=info",
+                "--allow-uid=1",
+                "--",
+                "prog",
+                "run",
+                "--",
+                "-x",
+            ],
+            &["bypath", "run", "--help"],
+            &["bypath", "run", "-h"],
+            &["bypath", "run", "--version"],
+            &["bypath", "run", "--upgrade=eagre", "--", "prog"],
+            &["bypath", "run"],
+            &["bypath", "run", "--no-such-flag", "prog"],
+        ];
+        for line in lines {
+            let whole = match Cli::try_parse_from(line) {
+                Ok(Cli { command: Command::Run(args) }) => Some(args),
+                _ => None,
+            };
+            let alone = run_alone(line.iter().map(OsString::from));
+            assert_eq!(format!("{alone:?}"), format!("{whole:?}"), "{line:?}");
+        }
+        assert!(run_alone(["bypath", "ss"].iter().map(OsString::from)).is_none());
+        assert!(run_alone(["bypath"].iter().map(OsString::from)).is_none());
     }
 
     #[test]

@@ -10,11 +10,10 @@ mod output; //    how it is printed: standard output that may be closed, JSON, t
 mod program; //   is there such a program, and can it be preloaded?
 
 use args::{Cli, Command};
-use clap::Parser;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let result = match Cli::of_this_process().command {
         Command::Run(args) => cmd::run::run(args),
         Command::Ss(args) => cmd::ss::run(args),
         Command::Why(args) => cmd::why::run(args),

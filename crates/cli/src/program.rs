@@ -196,7 +196,19 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// The real user and group of process `pid`, or of this one (`self`).
+    /// That of this process.
+    ///
+    /// # Errors
+    /// The kernel knows no such privilege bit.
+    pub fn own() -> io::Result<Identity> {
+        Ok(Identity {
+            uid: rustix::process::getuid().as_raw(),
+            gid: rustix::process::getgid().as_raw(),
+            no_new_privileges: rustix::thread::no_new_privs()?,
+        })
+    }
+
+    /// The real user and group of process `pid`.
     ///
     /// # Errors
     /// There is no such process, or /proc is not mounted.
@@ -419,8 +431,13 @@ mod tests {
     fn this_test_is_a_dynamic_program_for_this_machine() {
         let elf = elf_of(Path::new("/proc/self/exe")).unwrap().unwrap();
         assert!(elf.interpreter.is_some());
-        let me = Identity::of("self").unwrap();
+        let me = Identity::own().unwrap();
         assert_eq!(obstacle(Path::new("/proc/self/exe"), &elf, me), None);
+    }
+
+    #[test]
+    fn own_identity_is_the_one_in_proc() {
+        assert_eq!(Identity::own().unwrap(), Identity::of(&std::process::id().to_string()).unwrap());
     }
 
     #[test]
@@ -428,7 +445,7 @@ mod tests {
         let exe = Path::new("/proc/self/exe");
         let mut library = elf_of(exe).unwrap().unwrap();
         library.is_64 = false;
-        let (_, found) = obstacle(exe, &library, Identity::of("self").unwrap()).unwrap();
+        let (_, found) = obstacle(exe, &library, Identity::own().unwrap()).unwrap();
         assert!(matches!(found, Obstacle::Machine(..)) && !found.tolerates_preload(), "{found}");
     }
 

@@ -22,7 +22,8 @@ hook! {
     }
 
     /// `epoll_ctl()`.
-    fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int, raw Some(libc::SYS_epoll_ctl); {
+    fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int, raw Some(libc::SYS_epoll_ctl);
+    only hook::is_followed(fd); {
         if borrowed_memory() {
             return real(epfd, op, fd, event);
         }
@@ -35,17 +36,20 @@ hook! {
     }
 
     /// `epoll_wait()`.
-    fn epoll_wait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, raw Some(libc::SYS_epoll_wait); {
+    fn epoll_wait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int) -> c_int, raw Some(libc::SYS_epoll_wait);
+    only hook::is_followed(epfd); {
         wait(epfd, events, count, memory::milliseconds(timeout), 0, || real(epfd, events, count, timeout))
     }
 
     /// `epoll_pwait()`.
-    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int, raw None; {
+    fn epoll_pwait(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: c_int, mask: *const sigset_t) -> c_int, raw None;
+    only hook::is_followed(epfd); {
         wait(epfd, events, count, memory::milliseconds(timeout), mask as usize, || real(epfd, events, count, timeout, mask))
     }
 
     /// `epoll_pwait2()`.
-    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None; {
+    fn epoll_pwait2(epfd: c_int, events: *mut epoll_event, count: c_int, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None;
+    only hook::is_followed(epfd); {
         let Ok(limit) = memory::nanoseconds(timeout) else { return real(epfd, events, count, timeout, mask) };
         wait(epfd, events, count, limit, mask as usize, || real(epfd, events, count, timeout, mask))
     }

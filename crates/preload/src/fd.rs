@@ -10,17 +10,20 @@ use libc::{c_int, c_ulong};
 
 hook! {
     /// `fcntl()`.
-    fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl); aka __fcntl; {
+    fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl); aka __fcntl;
+    only hook::is_followed(fd) || makes_descriptor(command); {
         control(fd, command, arg, || real(fd, command, arg))
     }
 
     /// `fcntl64()`.
-    fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl); {
+    fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int, raw Some(libc::SYS_fcntl);
+    only hook::is_followed(fd) || makes_descriptor(command); {
         control(fd, command, arg, || real(fd, command, arg))
     }
 
     /// `ioctl()`.
-    fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int, raw Some(libc::SYS_ioctl); {
+    fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int, raw Some(libc::SYS_ioctl);
+    only hook::is_followed(fd); {
         // The kernel looks at 32 bits of the request; a C int may arrive sign-extended.
         match c_ulong::from(request as u32) {
             libc::FIONREAD => {
@@ -54,6 +57,12 @@ const FIOASYNC: c_ulong = 0x5452;
 const F_SETSIG: c_int = 10;
 /// asm-generic/fcntl.h.
 const F_SETOWN_EX: c_int = 15;
+
+/// Commands whose new descriptor can bear a number that was followed.
+#[inline]
+fn makes_descriptor(command: c_int) -> bool {
+    matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC)
+}
 
 #[inline]
 fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) -> c_int {

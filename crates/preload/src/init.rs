@@ -26,7 +26,7 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 
 extern "C" fn constructor() {
     crate::errno::kept(|| {
-        real::resolve_all();
+        real::resolve_early();
         child::remember_process();
         if !first_copy() {
             return;

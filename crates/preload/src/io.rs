@@ -59,7 +59,8 @@ pub(crate) fn urgent(fd: c_int) {
 
 hook! {
     /// `read()`. A zero-length read of a socket never waits, unlike a zero-length recv: the kernel answers it.
-    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize, raw Some(libc::SYS_read); aka __read; {
+    fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize, raw Some(libc::SYS_read); aka __read;
+    only hook::is_followed(fd); {
         if len == 0 {
             return real(fd, buf, len);
         }
@@ -68,7 +69,8 @@ hook! {
     }
 
     /// `read()` with the buffer's size known to the compiler.
-    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize, raw Some(libc::SYS_read); {
+    fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize, raw Some(libc::SYS_read);
+    only hook::is_followed(fd); {
         // Too small a buffer: the C library reports it and aborts.
         if len > size || len == 0 {
             return real(fd, buf, len, size);
@@ -78,13 +80,15 @@ hook! {
     }
 
     /// `write()`.
-    fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write; {
+    fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write;
+    only hook::is_followed(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
         settle(hook::send(fd, user(&iov), 0), || real(fd, buf, len))
     }
 
     /// `readv()`.
-    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv); {
+    fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv);
+    only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
             Some(v) if v.iter().any(|e| e.len != 0) => {
                 settle(hook::recv(fd, user(v), 0), || real(fd, iov, count))
@@ -99,7 +103,8 @@ hook! {
     }
 
     /// `writev()`.
-    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev); {
+    fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev);
+    only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
             Some(v) => settle(hook::send(fd, user(v), 0), || real(fd, iov, count)),
             None => {
@@ -142,7 +147,8 @@ hook! {
     }
 
     /// `recv()`.
-    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom); {
+    fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom);
+    only hook::is_followed(fd); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags);
@@ -161,7 +167,8 @@ hook! {
     }
 
     /// `send()`.
-    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_sendto); aka __send; {
+    fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_sendto); aka __send;
+    only hook::is_followed(fd); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags);

@@ -19,7 +19,8 @@ const MAX_MESSAGES: usize = 1024;
 hook! {
     /// `recvfrom()`.
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
-    raw Some(libc::SYS_recvfrom); {
+    raw Some(libc::SYS_recvfrom);
+    only hook::is_followed(fd); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags, address, address_len);
@@ -43,7 +44,8 @@ hook! {
 
     /// `sendto()`: with an address on a connected TCP socket, send() after the address was checked.
     fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, address: *const sockaddr, address_len: socklen_t) -> isize,
-    raw Some(libc::SYS_sendto); {
+    raw Some(libc::SYS_sendto);
+    only hook::is_followed(fd); {
         if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
             urgent_or_fast_open(fd, flags);
             return real(fd, buf, len, flags, address, address_len);
@@ -57,12 +59,14 @@ hook! {
     }
 
     /// `sendmsg()`.
-    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, raw Some(libc::SYS_sendmsg); {
+    fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, raw Some(libc::SYS_sendmsg);
+    only hook::is_followed(fd) || has_control(message); {
         send_message(fd, message, flags, || real(fd, message, flags))
     }
 
     /// `recvmsg()`.
-    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg); {
+    fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg);
+    only hook::is_followed(fd); {
         receive_message(fd, message, flags, || real(fd, message, flags))
     }
 
@@ -90,10 +94,8 @@ hook! {
 
     /// `recvmmsg()`.
     fn recvmmsg(fd: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int, timeout: *mut timespec) -> c_int,
-    raw Some(libc::SYS_recvmmsg); {
-        if !hook::is_followed(fd) {
-            return real(fd, messages, count, flags, timeout);
-        }
+    raw Some(libc::SYS_recvmmsg);
+    only hook::is_followed(fd); {
         let all = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES));
         let (Some(all), Ok(limit)) = (all, memory::nanoseconds(timeout)) else {
             to_kernel(fd);
@@ -157,6 +159,12 @@ fn announce_passed(m: &msghdr) {
             return;
         }
     }
+}
+
+/// Whether a message carries control data, which can name other descriptors than the one it is sent on.
+#[inline]
+fn has_control(message: *const msghdr) -> bool {
+    memory::read(message).is_some_and(|m| m.msg_controllen != 0)
 }
 
 fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {

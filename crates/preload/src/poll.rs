@@ -7,12 +7,14 @@ use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 
 hook! {
     /// `poll()`.
-    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, raw Some(libc::SYS_poll); aka __poll; {
+    fn poll(fds: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int, raw Some(libc::SYS_poll); aka __poll;
+    only any_followed(fds, count); {
         wait(fds, count, memory::milliseconds(timeout), 0, || real(fds, count, timeout))
     }
 
     /// `poll()` with the array's size known to the compiler.
-    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int, raw None; {
+    fn __poll_chk(fds: *mut pollfd, count: nfds_t, timeout: c_int, size: size_t) -> c_int, raw None;
+    only any_followed(fds, count); {
         if size / size_of::<pollfd>() < count as usize {
             return real(fds, count, timeout, size);
         }
@@ -20,13 +22,15 @@ hook! {
     }
 
     /// `ppoll()`.
-    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None; {
+    fn ppoll(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t) -> c_int, raw None;
+    only any_followed(fds, count); {
         let Ok(limit) = memory::nanoseconds(timeout) else { return real(fds, count, timeout, mask) };
         wait(fds, count, limit, mask as usize, || real(fds, count, timeout, mask))
     }
 
     /// `ppoll()` with the array's size known to the compiler.
-    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, size: size_t) -> c_int, raw None; {
+    fn __ppoll_chk(fds: *mut pollfd, count: nfds_t, timeout: *const timespec, mask: *const sigset_t, size: size_t) -> c_int, raw None;
+    only any_followed(fds, count); {
         if size / size_of::<pollfd>() < count as usize {
             return real(fds, count, timeout, mask, size);
         }
@@ -37,6 +41,13 @@ hook! {
 
 /// More descriptors than a process can have: the kernel refuses.
 const MAX_FDS: nfds_t = 1 << 20;
+
+/// Whether the engine has a say in the wait; what is not a set of descriptors is the kernel's to refuse.
+#[inline]
+fn any_followed(fds: *const pollfd, count: nfds_t) -> bool {
+    count <= MAX_FDS
+        && memory::slice(fds, count as usize).is_some_and(|set| set.iter().any(|p| hook::is_followed(p.fd)))
+}
 
 #[inline]
 fn wait(

@@ -1,9 +1,9 @@
-//! The functions that our symbols hide: found with `dlsym(RTLD_NEXT)`, all at once by the constructor, one by
+//! The functions that our symbols hide: found with `dlsym(RTLD_NEXT)`, nearly all at once by the constructor, one by
 //! one before it ran.
 
 use crate::errno::{self, Answer};
 use crate::raw;
-use crate::symbols::SYMBOLS;
+use crate::symbols::{LATE, SYMBOLS};
 use libc::{c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -40,12 +40,21 @@ const fn equal(a: &[u8], b: &[u8]) -> bool {
     true
 }
 
+/// Address of the real function if it was looked up, else 0.
+#[inline(always)]
+pub(crate) fn known<const I: usize>() -> usize {
+    // Relaxed: the pointee is code that was mapped before anybody could see its address.
+    let p = REAL[I].load(Relaxed);
+    if p > MISSING { p } else { 0 }
+}
+
 /// Address of the real function, 0 if there is none.
 #[inline(always)]
 pub(crate) fn load<const I: usize>() -> usize {
-    // Relaxed: the pointee is code that was mapped before anybody could see its address.
-    let p = REAL[I].load(Relaxed);
-    if p > MISSING { p } else { resolve(I) }
+    match known::<I>() {
+        0 => resolve(I),
+        address => address,
+    }
 }
 
 /// Looks the function up.
@@ -64,10 +73,23 @@ pub(crate) fn resolve(i: usize) -> usize {
     p as usize
 }
 
-/// Looks every function up; dlsym is not safe inside a signal handler, so this happens early.
-pub(crate) fn resolve_all() {
-    for i in 0..SYMBOLS.len() {
-        resolve(i);
+/// Which entries of the table the constructor fills.
+static EARLY: [bool; SYMBOLS.len()] = {
+    let mut early = [true; SYMBOLS.len()];
+    let mut i = 0;
+    while i < LATE.len() {
+        early[index(LATE[i])] = false;
+        i += 1;
+    }
+    early
+};
+
+/// Looks up every function that a signal handler may call: dlsym is not safe there, so this happens early.
+pub(crate) fn resolve_early() {
+    for (i, early) in EARLY.iter().enumerate() {
+        if *early {
+            resolve(i);
+        }
     }
 }
 
@@ -104,13 +126,15 @@ pub(crate) use cancellable;
 /// `fn NAME(ARGS) -> RESULT, raw NUMBER; aka ALIAS...; { BODY }`: exports NAME and every ALIAS. In BODY, `real` is the
 /// function that NAME hides; where the C library has none it is system call NUMBER (`None`: ENOSYS).
 ///
+/// With `only CONDITION;` in front of BODY a call that does not meet it is passed on at once. BODY is then a function of
+/// its own, so that a descriptor that is not followed costs two loads, a comparison and a jump, without a stack frame.
 macro_rules! hook {
     ($($items:tt)*) => { $crate::real::cancellable! { define! $($items)* } };
 }
 pub(crate) use hook;
 
 macro_rules! define {
-    ($abi:literal $($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, raw $raw:expr; $(aka $alias:ident;)* $body:block)*) => {$(
+    ($abi:literal $($(#[$meta:meta])* fn $name:ident($($arg:ident: $ty:ty),* $(,)?) -> $ret:ty, raw $raw:expr; $(aka $alias:ident;)* $(only $condition:expr;)? $body:block)*) => {$(
         $(#[$meta])*
         ///
         /// # Safety
@@ -120,11 +144,25 @@ macro_rules! define {
             #[inline(always)]
             #[allow(dead_code, clippy::too_many_arguments)]
             fn real($($arg: $ty),*) -> $ret {
-                const INDEX: usize = $crate::real::index(stringify!($name));
-                let address = $crate::real::load::<INDEX>();
+                let address = $crate::real::known::<{ $crate::real::index(stringify!($name)) }>();
                 if address == 0 {
-                    return $crate::real::without_libc($raw, &[$($arg as usize),*]);
+                    return unknown($($arg),*);
                 }
+                call(address, $($arg),*)
+            }
+            // A function of its own, so that the usual way through `real` needs no stack frame.
+            #[cold]
+            #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
+            extern $abi fn unknown($($arg: $ty),*) -> $ret {
+                match $crate::real::resolve(const { $crate::real::index(stringify!($name)) }) {
+                    0 => $crate::real::without_libc($raw, &[$($arg as usize),*]),
+                    address => call(address, $($arg),*),
+                }
+            }
+            #[inline(always)]
+            #[allow(clippy::too_many_arguments)]
+            fn call(address: usize, $($arg: $ty),*) -> $ret {
                 // SAFETY: `address` is the next definition of this very symbol, hence of this type; it is called
                 // with the arguments of the program's call, or with ones of the same validity.
                 unsafe {
@@ -132,7 +170,17 @@ macro_rules! define {
                     f($($arg),*)
                 }
             }
-            $body
+            #[allow(unused_variables)]
+            let pass_on = || real($($arg),*);
+            $(
+                if !$condition {
+                    return pass_on();
+                }
+            )?
+            $(#[doc = concat!("Runs only where `", stringify!($condition), "` holds.")] #[inline(never)])?
+            #[allow(clippy::too_many_arguments)]
+            extern $abi fn body($($arg: $ty),*) -> $ret $body
+            body($($arg),*)
         }
         $(
             /// Another name of the same function, whatever its arguments.

@@ -27,7 +27,8 @@ hook! {
     }
 
     /// `connect()`.
-    fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_connect); aka __connect; {
+    fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_connect); aka __connect;
+    only hook::is_followed(fd); {
         if !borrowed_memory() {
             kept(|| hook::connect_begin(fd));
         }
@@ -60,7 +61,8 @@ hook! {
     }
 
     /// `setsockopt()`.
-    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, raw Some(libc::SYS_setsockopt); {
+    fn setsockopt(fd: c_int, level: c_int, name: c_int, value: *const c_void, len: socklen_t) -> c_int, raw Some(libc::SYS_setsockopt);
+    only hook::is_followed(fd); {
         if borrowed_memory() {
             return real(fd, level, name, value, len);
         }
@@ -73,13 +75,15 @@ hook! {
     }
 
     /// `shutdown()`.
-    fn shutdown(fd: c_int, how: c_int) -> c_int, raw Some(libc::SYS_shutdown); {
+    fn shutdown(fd: c_int, how: c_int) -> c_int, raw Some(libc::SYS_shutdown);
+    only hook::is_followed(fd); {
         kept(|| hook::shutdown_begin(fd, how));
         real(fd, how)
     }
 
     /// `close()`.
-    fn close(fd: c_int) -> c_int, raw Some(libc::SYS_close); aka __close; {
+    fn close(fd: c_int) -> c_int, raw Some(libc::SYS_close); aka __close;
+    only hook::is_followed(fd) || hook::is_own_fd(fd); {
         if borrowed_memory() {
             return real(fd);
         }
@@ -122,7 +126,7 @@ hook! {
             return real(old);
         }
         let new = real(old);
-        if new >= 0 {
+        if new >= 0 && (hook::is_followed(old) || hook::is_followed(new)) {
             kept(|| hook::dup_done(old, new));
         }
         new

@@ -64,6 +64,7 @@ pub fn init(config: Config) {
 
 /// Whether `fd` is one of the library's own descriptors (they live in the top quarter below the program's limit). The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
+#[inline]
 pub fn is_own_fd(fd: i32) -> bool {
     state::owns(fd)
 }
@@ -251,9 +252,10 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
     poll::poll(fds, timeout_ns, sigmask)
 }
 
-/// Whether `fd` is followed at all: select() is turned into poll() only if one of its descriptors is.
+/// Whether `fd` is followed at all: for other descriptors nothing but this is asked.
+#[inline(always)]
 pub fn is_followed(fd: i32) -> bool {
-    table::entry(fd).is_some()
+    table::is_followed(fd)
 }
 
 /// One event, laid out as `struct epoll_event`.

@@ -339,10 +339,14 @@ pub fn netlink() -> bypath_sys::Result<i32> {
 }
 
 /// Whether `number` is one of our own descriptors.
+#[inline]
 pub fn owns(number: i32) -> bool {
-    if FLOOR.load(Relaxed) == 0 || number < floor() {
-        return false;
-    }
+    let floor = FLOOR.load(Relaxed);
+    floor != 0 && number >= floor && is_one_of_ours(number)
+}
+
+#[cold]
+fn is_one_of_ours(number: i32) -> bool {
     log::descriptor() == number
         || STATE.get().is_some_and(|s| s.descriptors().any(|d| d == number))
         || crate::thread::owns(number)

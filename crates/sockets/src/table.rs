@@ -161,6 +161,12 @@ pub fn sock(fd: i32) -> Option<&'static Sock> {
     }
 }
 
+/// Whether `fd` is a followed socket or an epoll set.
+#[inline(always)]
+pub fn is_followed(fd: i32) -> bool {
+    FDS.get(fd as u32 as usize).is_some_and(|e| e.load(Acquire) != 0)
+}
+
 /// The meaning of `fd`, if followed.
 #[inline]
 pub fn entry(fd: i32) -> Option<Entry> {

@@ -25,5 +25,12 @@ pub mod user;
 
 pub use rustix::io::Errno;
 
+// Where panics abort, the unwinder only prints backtraces. Linked in, it spares `bypath run` and every program under
+// Bypath the loading of libgcc_s. Where they unwind, pthread_cancel and our frames must share the process's one. A linker
+// that takes archives strictly in order finds nothing to take from this one, and names libgcc_s as before.
+#[cfg(panic = "abort")]
+#[link(name = "gcc_eh", kind = "static", modifiers = "-bundle")]
+unsafe extern "C" {}
+
 /// Result of a system call.
 pub type Result<T> = std::result::Result<T, Errno>;

@@ -112,7 +112,7 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     for (name, value) in variables {
         set_variable(&mut environment, name, value.into());
     }
-    let obstacle = Identity::of("self").ok().and_then(|me| program::obstacle(&file, &library.elf, me));
+    let obstacle = Identity::own().ok().and_then(|me| program::obstacle(&file, &library.elf, me));
     if let Some((about, obstacle)) = &obstacle {
         let file = about.display().to_string();
         match config.on_unsupported {
