@@ -60,7 +60,7 @@ pub(crate) fn urgent(fd: c_int) {
 hook! {
     /// `read()`. A zero-length read of a socket never waits, unlike a zero-length recv: the kernel answers it.
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize, raw Some(libc::SYS_read); aka __read;
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         if len == 0 {
             return real(fd, buf, len);
         }
@@ -70,7 +70,7 @@ hook! {
 
     /// `read()` with the buffer's size known to the compiler.
     fn __read_chk(fd: c_int, buf: *mut c_void, len: size_t, size: size_t) -> isize, raw Some(libc::SYS_read);
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         // Too small a buffer: the C library reports it and aborts.
         if len > size || len == 0 {
             return real(fd, buf, len, size);
@@ -88,7 +88,7 @@ hook! {
 
     /// `readv()`.
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv);
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         match memory::iovecs(iov, count as usize) {
             Some(v) if v.iter().any(|e| e.len != 0) => {
                 settle(hook::recv(fd, user(v), 0), || real(fd, iov, count))
@@ -148,7 +148,7 @@ hook! {
 
     /// `recv()`.
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom);
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags);

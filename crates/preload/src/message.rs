@@ -20,7 +20,7 @@ hook! {
     /// `recvfrom()`.
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
     raw Some(libc::SYS_recvfrom);
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         if flags & libc::MSG_OOB != 0 {
             urgent(fd);
             return real(fd, buf, len, flags, address, address_len);
@@ -66,7 +66,7 @@ hook! {
 
     /// `recvmsg()`.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg);
-    only hook::is_followed(fd); {
+    only hook::concerns_read(fd); {
         receive_message(fd, message, flags, || real(fd, message, flags))
     }
 

@@ -382,20 +382,6 @@ pub fn became_warm(s: &'static Sock) {
     }
 }
 
-/// The socket's connection is about to be unmapped.
-pub fn becomes_cold(s: &'static Sock, conn: &'static Conn) {
-    let Some(_held) = LOCK.lock(table::tid()) else { return };
-    for (n, r) in regs_of(s) {
-        let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) else { continue };
-        disarm(r, conn);
-        unlink_hot(n, r, set);
-        set.warm.fetch_sub(1, Relaxed);
-        if r.events.load(Relaxed) & ONESHOT != 0 {
-            set.oneshots.fetch_sub(1, Relaxed);
-        }
-    }
-}
-
 /// Every registration of the socket goes: its last descriptor in this process is closed. Under [`state::LIFE`].
 pub fn forget(s: &'static Sock) {
     let Some(_held) = LOCK.lock(table::tid()) else { return };
@@ -519,7 +505,7 @@ fn wait_overlay(
         let n = collect(s, out);
         if n > 0 {
             // Who does not wait wants to know all there is; who waits gets the rest with its next call.
-            let due = timeout_ns == Some(0) || s.calls.fetch_add(1, Relaxed) % KERNEL_EVERY == 0;
+            let due = timeout_ns == Some(0) || s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_EVERY);
             let more = if due && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
             return Ok(n + more);
         }

@@ -2,7 +2,6 @@
 //! shows no sign of reading, or asked to get through the carrier, must not wait until this process makes another
 //! call on that connection. Their reader may have become a program that only knows the carrier.
 
-use crate::state;
 use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;

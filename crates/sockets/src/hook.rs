@@ -258,6 +258,13 @@ pub fn is_followed(fd: i32) -> bool {
     table::is_followed(fd)
 }
 
+/// Whether a read of `fd` has anything to do with us: it is followed, or bytes of ours wait elsewhere and the
+/// read may block.
+#[inline(always)]
+pub fn concerns_read(fd: i32) -> bool {
+    table::is_followed(fd) || crate::foreign::is_due()
+}
+
 /// One event, laid out as `struct epoll_event`.
 #[cfg_attr(target_arch = "x86_64", repr(C, packed))]
 #[cfg_attr(not(target_arch = "x86_64"), repr(C))]

@@ -187,7 +187,9 @@ fn retire(s: &'static Sock, conn: &'static Conn, last: bool) {
         if let Some(place) = LIMBO.ensure(n as usize) {
             s.conn.set(None);
             place.store(s.number.load(Relaxed), Relaxed);
-            HELD_BACK.ensure(n as usize).map(|h| h.set(Some(conn)));
+            if let Some(held) = HELD_BACK.ensure(n as usize) {
+                held.set(Some(conn));
+            }
             LIMBO_USED.store(n + 1, Relaxed);
         }
         return;

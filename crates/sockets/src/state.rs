@@ -132,11 +132,6 @@ pub fn set_exiting() -> bool {
     EXITING.swap(true, AcqRel)
 }
 
-/// Whether the process is ending.
-pub fn is_exiting() -> bool {
-    EXITING.load(Acquire)
-}
-
 /// The state, created if need be. Called under [`LIFE`].
 pub fn start() -> Option<&'static State> {
     if let Some(s) = STATE.get() {

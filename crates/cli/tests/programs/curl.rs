@@ -24,34 +24,34 @@ fn name(path: &Path) -> &str {
 }
 
 fn download_with_curl(scene: &Scene) {
-    let (file, got) = (sample(128), scene.path("got"));
+    let (file, got) = (sample(256), scene.path("got"));
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let url = format!("http://127.0.0.1:{port}/{}", name(&file));
     scene.client("curl").args("--silent --show-error --fail --output").arg(&got).arg(url).finish();
     server.stop(Signal::TERM);
     assert_same(&file, &got);
-    scene.prove(128 << 20);
+    scene.prove(256 << 20);
 }
 
 fn many_files(scene: &Scene) {
-    let (file, got) = (sample(128), scene.path("got-#1"));
+    let (file, got) = (sample(256), scene.path("got-#1"));
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     // http.server speaks HTTP/1.0: each download is a connection of its own.
-    let url = format!("http://127.0.0.1:{port}/{}?[1-4]", name(&file));
+    let url = format!("http://127.0.0.1:{port}/{}?[1-2]", name(&file));
     scene.client("curl").args("--silent --show-error --fail --output").arg(&got).arg(url).finish();
     server.stop(Signal::TERM);
-    for n in 1..=4 {
+    for n in 1..=2 {
         assert_same(&file, &scene.path(&format!("got-{n}")));
     }
-    scene.prove((4 * 128) << 20);
+    scene.prove((2 * 256) << 20);
 }
 
 fn download_with_wget(scene: &Scene) {
-    let (file, got) = (sample(128), scene.path("got"));
+    let (file, got) = (sample(256), scene.path("got"));
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let url = format!("http://127.0.0.1:{port}/{}", name(&file));
     scene.client("wget").args("--quiet --tries=1 --output-document").arg(&got).arg(url).finish();
     server.stop(Signal::TERM);
     assert_same(&file, &got);
-    scene.prove(128 << 20);
+    scene.prove(256 << 20);
 }
