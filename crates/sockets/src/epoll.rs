@@ -531,6 +531,10 @@ fn wait_overlay(
         if stall {
             bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
         }
+        let flushing = switch::flushes_pending();
+        if flushing {
+            bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+        }
         let k = if marked || rings {
             Ok(0)
         } else {
@@ -548,6 +552,9 @@ fn wait_overlay(
         }
         if stall {
             unstick_all(s, call);
+        }
+        if flushing {
+            switch::drive_flushes(call);
         }
         let k = k?;
         if k > 0 {

@@ -75,9 +75,11 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
                 n += 1;
             }
         });
-        if n == 0 {
+        let flushing = switch::flushes_pending();
+        if n == 0 && !flushing {
             return Ok(());
         }
+        let period = if flushing { switch::FLUSH_PERIOD_NS } else { stall };
         DIRTY.store(true, Relaxed);
         if call.thread.rung.swap(false, Relaxed) {
             eventfd::silence(bell_fd);
@@ -87,7 +89,10 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
             PollFd { fd: number, events: libc::POLLIN, revents: 0 },
             PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },
         ];
-        let result = call.parked(|| ppoll(&mut fds, Some(stall), 0));
+        let result = call.parked(|| ppoll(&mut fds, Some(period), 0));
+        if flushing {
+            switch::drive_flushes(&call);
+        }
         wait::retract(bell, call.thread);
         if fds[1].revents != 0 {
             call.thread.rung.store(true, Relaxed);

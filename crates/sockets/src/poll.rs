@@ -144,6 +144,10 @@ fn wait(
                 }
             }
         }
+        let flushing = switch::flushes_pending();
+        if flushing {
+            bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+        }
         let asked = bound;
         let result = if refused || evaluate(fds, scratch) > 0 {
             Ok(0)
@@ -156,6 +160,9 @@ fn wait(
             call.parked(|| ppoll(&mut scratch[..len], asked, sigmask))
         };
         armed.withdraw(call, fds);
+        if flushing {
+            switch::drive_flushes(call);
+        }
         for (s, generation) in entered.iter().flatten() {
             if s.end().generation.load(Relaxed) == *generation {
                 s.end().r.in_kernel.fetch_sub(1, SeqCst);

@@ -13,7 +13,7 @@ use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_fl
 use bypath_shm::family::{end_state, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, clock, sock, thread};
-use std::sync::atomic::{Ordering::*, fence};
+use std::sync::atomic::{AtomicBool, Ordering::*, fence};
 
 /// A direction that was taken back `n` times is not upgraded again before this many bytes times 2^n (n up to 8).
 const BACK_OFF_BYTES: u64 = 64 * 1024;
@@ -227,10 +227,40 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
     }
     flush(s, conn, lock);
     if end.w.path.load(Relaxed) == wpath::FLUSH {
+        PENDING.store(true, Release);
         // The rest follows when the carrier has room: the kernel watches that from now on.
         epoll::path_changed(s);
     }
 }
+
+/// Some end's flush waits for room in its carrier.
+static PENDING: AtomicBool = AtomicBool::new(false);
+
+/// Whether a sleeper must wake now and then to drive flushes: the program has handed these bytes over and need not
+/// make another call on their connection.
+#[inline]
+pub fn flushes_pending() -> bool {
+    PENDING.load(Relaxed)
+}
+
+/// Drives every pending flush, without waiting.
+#[cold]
+pub fn drive_flushes(call: &Call) {
+    PENDING.store(false, SeqCst);
+    crate::table::each_sock(|s| {
+        if s.end().w.path.load(Acquire) == wpath::FLUSH
+            && let Some(conn) = s.conn.get()
+        {
+            recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+            if s.end().w.path.load(Acquire) == wpath::FLUSH {
+                PENDING.store(true, Release);
+            }
+        }
+    });
+}
+
+/// How long a sleeper may sleep while flushes are pending.
+pub const FLUSH_PERIOD_NS: u64 = 5_000_000;
 
 /// Continues a flush: re-sends ring bytes through the carrier, without waiting. Holds the writer's lock.
 pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {

@@ -154,7 +154,9 @@ pub fn sleep(
         PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },
     ];
     let family = !state::get().is_some_and(|st| s.is_sole_holder(st));
+    let flushing = switch::flushes_pending();
     let bound = match bound_ns {
+        _ if flushing => Some(bound_ns.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS)),
         Some(ns) if !family => Some(ns),
         Some(ns) => Some(ns.min(FAMILY_PERIOD_NS)),
         None if family => Some(FAMILY_PERIOD_NS),
@@ -166,6 +168,9 @@ pub fn sleep(
         thread.rung.store(true, Relaxed);
     }
     switch::attend();
+    if flushing {
+        switch::drive_flushes(call);
+    }
     match result {
         Err(Errno::INTR) => Woken::Interrupted,
         Err(_) => Woken::Look,

@@ -24,7 +24,7 @@ pub struct Op {
 pub const KINDS: u8 = 32;
 
 /// More than this is not put in flight: it fits the kernel's default buffers without a reader.
-const MOST_IN_FLIGHT: u32 = 200_000;
+const MOST_IN_FLIGHT: u32 = 60_000;
 /// What surely gets from the sender's queue into the receiver's without anybody reading.
 const SURELY_DELIVERED: u32 = 20_000;
 

@@ -14,17 +14,17 @@ fn nc_port(server: &mut Process) -> String {
 }
 
 fn upload_with_nc(scene: &Scene) {
-    let (sent, received) = (sample(128), scene.path("received"));
+    let (sent, received) = (sample(256), scene.path("received"));
     let mut server = scene.server("nc.openbsd").args("-l -v -n 127.0.0.1 0").stdout_to(&received).start();
     let port = nc_port(&mut server);
     scene.client("nc.openbsd").args("-N 127.0.0.1").arg(port).stdin_from(&sent).finish();
     server.wait().ok();
     assert_same(&sent, &received);
-    scene.prove(128 << 20);
+    scene.prove(256 << 20);
 }
 
 fn full_duplex_with_nc(scene: &Scene) {
-    let (up, down) = (sample(128), sample(96));
+    let (up, down) = (sample(256), sample(96));
     let (got_up, got_down) = (scene.path("up"), scene.path("down"));
     let server = scene.server("nc.openbsd").args("-l -v -N -n 127.0.0.1 0");
     let mut server = server.stdin_from(&down).stdout_to(&got_up).start();
@@ -34,11 +34,11 @@ fn full_duplex_with_nc(scene: &Scene) {
     server.wait().ok();
     assert_same(&up, &got_up);
     assert_same(&down, &got_down);
-    scene.prove((128 + 96) << 20);
+    scene.prove((256 + 96) << 20);
 }
 
 fn upload_with_ncat(scene: &Scene) {
-    let (sent, received) = (sample(128), scene.path("received"));
+    let (sent, received) = (sample(256), scene.path("received"));
     let port = scene.port();
     let server = scene.server("ncat").args("--recv-only -n -l 127.0.0.1").arg(port.to_string());
     let mut server = server.stdout_to(&received).start();
@@ -47,5 +47,5 @@ fn upload_with_ncat(scene: &Scene) {
     client.stdin_from(&sent).finish();
     server.wait().ok();
     assert_same(&sent, &received);
-    scene.prove(128 << 20);
+    scene.prove(256 << 20);
 }

@@ -9,7 +9,7 @@ ways! {
 }
 
 fn upload(scene: &Scene) {
-    let (sent, received) = (sample(128), scene.path("received"));
+    let (sent, received) = (sample(256), scene.path("received"));
     let port = scene.port();
     let server = scene.server("socat").arg("-u").arg(format!("TCP-LISTEN:{port},bind=127.0.0.1"));
     let mut server = server.arg(format!("CREATE:{}", received.display())).start();
@@ -18,11 +18,11 @@ fn upload(scene: &Scene) {
     client.arg(format!("TCP:127.0.0.1:{port}")).finish();
     server.wait().ok();
     assert_same(&sent, &received);
-    scene.prove(128 << 20);
+    scene.prove(256 << 20);
 }
 
 fn echo(scene: &Scene) {
-    let (sent, received) = (sample(128), scene.path("received"));
+    let (sent, received) = (sample(256), scene.path("received"));
     let port = scene.port();
     let server = scene.server("socat").arg(format!("TCP-LISTEN:{port},bind=127.0.0.1,fork")).arg("EXEC:cat");
     let mut server = server.start();
