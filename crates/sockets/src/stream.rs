@@ -462,7 +462,8 @@ fn carrier_recv(s: &Sock, fd: i32, buf: UserVec<'_>, skip: usize, flags: i32) ->
 
 fn take_error(s: &Sock) -> Option<Errno> {
     match s.end().pending_error.swap(0, AcqRel) {
-        0 => None,
+        // A broken pipe is for writers, and the kernel says it to them itself, with its signal.
+        0 | libc::EPIPE => None,
         e => Some(Errno::from_raw_os_error(e)),
     }
 }
