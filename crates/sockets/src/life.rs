@@ -147,17 +147,10 @@ fn finish_last(s: &'static Sock) {
     let end = s.end();
     let left = end.holders.fetch_and(!state.bit(), AcqRel) & !state.bit();
     let last = left == 0;
-    if last
-        && s.has(flag::USED)
-        && !s.has(flag::WAS_UPGRADED)
-        && let Some(stats) = state.stats.get()
-    {
-        let reason = match state::hindrance() {
-            Some(h) if end.reason() == Reason::None => h,
-            _ if end.reason() == Reason::None => Reason::BelowThreshold,
-            _ => end.reason(),
-        };
-        stats.not_upgraded[reason as usize % stats.not_upgraded.len()].fetch_add(1, Relaxed);
+    if last {
+        s.count_reason();
+    } else {
+        s.count_elsewhere();
     }
     rendezvous::abandon(s);
     epoll::forget(s);
@@ -513,18 +506,6 @@ pub fn exiting() {
             let unread = switch::unread(conn);
             switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);
             end_as_tcp(s, unread, &call);
-        }
-    });
-    table::each_sock(|s| {
-        if s.has(flag::USED)
-            && !s.has(flag::WAS_UPGRADED)
-            && let Some(stats) = state.stats.get()
-        {
-            let reason = match s.end().reason() {
-                Reason::None => Reason::BelowThreshold,
-                r => r,
-            };
-            stats.not_upgraded[reason as usize % stats.not_upgraded.len()].fetch_add(1, Relaxed);
         }
     });
     if let Some(stats) = state.stats.get() {

@@ -126,7 +126,7 @@ fn attempt(s: &'static Sock, calls: u64) {
     if config.upgrade == Upgrade::Lazy && attempts == 0 && calls < FIRST_CALLS && bytes < FIRST_BYTES {
         s.due_calls.store(FIRST_CALLS, Relaxed);
         s.due_bytes.store(FIRST_BYTES, Relaxed);
-        end.reason.store(Reason::BelowThreshold as u16, Relaxed);
+        s.set_reason(Reason::BelowThreshold);
         return;
     }
     s.attempts.store(attempts + 1, Relaxed);
@@ -136,7 +136,7 @@ fn attempt(s: &'static Sock, calls: u64) {
     match begin(s, state) {
         Ok(()) => {}
         Err(reason) => {
-            end.reason.store(reason as u16, Relaxed);
+            s.set_reason(reason);
             let passing = matches!(
                 reason,
                 Reason::PeerPlain
@@ -210,7 +210,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         Ok(d) => d,
         Err(Errno::CONNREFUSED | Errno::AGAIN) => {
             // So it is as long as nobody comes.
-            end.reason.store(Reason::PeerPlain as u16, Relaxed);
+            s.set_reason(Reason::PeerPlain);
             return Ok(());
         }
         Err(e) => {
@@ -299,12 +299,12 @@ fn look(s: &'static Sock) {
         Ok(None) => {
             if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) {
                 abandon(s);
-                s.end().reason.store(Reason::PeerPlain as u16, Relaxed);
+                s.set_reason(Reason::PeerPlain);
             }
         }
         Err(reason) => {
             abandon(s);
-            s.end().reason.store(reason as u16, Relaxed);
+            s.set_reason(reason);
             if !matches!(reason, Reason::PeerPlain | Reason::NoDescriptors | Reason::NoMemory) {
                 s.keep_on_kernel(reason);
             }
@@ -563,7 +563,7 @@ fn look_at_others(but: &'static Sock, state: &'static State) {
             abandon(s);
             match result {
                 Ok(conn) => switch::warm(s, conn),
-                Err(reason) => s.end().reason.store(reason as u16, Relaxed),
+                Err(reason) => s.set_reason(reason),
             }
         }
     }

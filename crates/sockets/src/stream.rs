@@ -107,10 +107,7 @@ pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, re
         call.thread.count(|b| &b.kernel_rx, n);
     }
     if !s.has(flag::USED) {
-        s.set(flag::USED);
-        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
-            stats.connections.fetch_add(1, Relaxed);
-        }
+        s.set_used();
     }
     if !s.is_warm() {
         rendezvous::traffic(s);

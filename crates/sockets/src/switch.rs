@@ -133,13 +133,8 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     w.head_cache.store(tail, Relaxed);
     w.limit.store(limit, Relaxed);
     w.path.store(wpath::RING, Release);
-    end.reason.store(Reason::Ring as u16, Relaxed);
-    if !s.has(flag::WAS_UPGRADED) {
-        s.set(flag::WAS_UPGRADED);
-        if let Some(stats) = state.stats.get() {
-            stats.upgraded.fetch_add(1, Relaxed);
-        }
-    }
+    s.set_reason(Reason::Ring);
+    s.set_upgraded();
     log::line(
         LogLevel::Info,
         format_args!("fd {}: outgoing bytes go through shared memory after {}", s.carrier(), counts.written),
@@ -216,7 +211,7 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
         let sent = end.w.kernel_bytes.load(Relaxed);
         let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
         end.w.not_before.store(sent + pause, Relaxed);
-        end.reason.store(reason as u16, Relaxed);
+        s.set_reason(reason);
         if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
             stats.recalled[reason as usize % stats.recalled.len()].fetch_add(1, Relaxed);
         }
@@ -347,7 +342,7 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
             s.set(flag::HANDED_OVER);
         }
         if !s.is_warm() {
-            s.end().reason.store(reason as u16, Relaxed);
+            s.set_reason(reason);
         }
     }
     let Some(conn) = s.conn.get() else { return };
@@ -476,12 +471,7 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
         wake_writers(conn);
         let end = s.end();
         end.rx_reason.store(Reason::Ring as u16, Relaxed);
-        if !s.has(flag::WAS_UPGRADED) {
-            s.set(flag::WAS_UPGRADED);
-            if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
-                stats.upgraded.fetch_add(1, Relaxed);
-            }
-        }
+        s.set_upgraded();
     }
     true
 }

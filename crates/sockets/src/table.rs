@@ -6,7 +6,7 @@ use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
 use bypath_sys::{fd, sock, thread};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
 /// Descriptor numbers that can be followed: 0..2^20.
 static FDS: Slab<AtomicU32, 1024, 1024> = Slab::new();
@@ -84,6 +84,8 @@ pub struct Sock {
     pub spins: crate::wait::SpinHistory,
     /// Empty reads in a row: the carrier is looked at now and then.
     pub empty_reads: AtomicU32,
+    /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
+    pub counted: AtomicU16,
     /// Free list.
     pub next_free: AtomicU32,
 }
@@ -130,7 +132,65 @@ impl Sock {
     /// Never upgrade this socket, for `reason`.
     pub fn keep_on_kernel(&self, reason: Reason) {
         self.set(flag::FOR_GOOD);
+        self.set_reason(reason);
+    }
+
+    /// Why outgoing bytes go where they go.
+    pub fn set_reason(&self, reason: Reason) {
         self.end().reason.store(reason as u16, Relaxed);
+        self.count_reason();
+    }
+
+    /// Data calls were seen: the connection counts.
+    #[cold]
+    pub fn set_used(&self) {
+        self.set(flag::USED);
+        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+            stats.connections.fetch_add(1, Relaxed);
+        }
+        self.count_reason();
+    }
+
+    /// At least one direction is on a ring.
+    pub fn set_upgraded(&self) {
+        if self.end().flags.fetch_or(flag::WAS_UPGRADED, AcqRel) & flag::WAS_UPGRADED != 0 {
+            return;
+        }
+        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+            stats.upgraded.fetch_add(1, Relaxed);
+        }
+        self.count_reason();
+    }
+
+    /// Keeps the statistics right at any time, as the process may be killed at any time: a connection that was used
+    /// and never upgraded stands under its present reason.
+    pub fn count_reason(&self) {
+        let end = self.end();
+        let reason = match end.reason() {
+            _ if !self.has(flag::USED) || self.has(flag::WAS_UPGRADED) => Reason::None,
+            Reason::None => state::hindrance().unwrap_or(Reason::BelowThreshold),
+            known => known,
+        };
+        self.count_as(reason);
+    }
+
+    /// This process's part is over, while others of its family go on with the connection: it counts there.
+    pub fn count_elsewhere(&self) {
+        self.count_as(Reason::None);
+    }
+
+    fn count_as(&self, reason: Reason) {
+        let was = self.counted.swap(reason as u16, AcqRel);
+        let Some(stats) = state::get().and_then(|s| s.stats.get()) else { return };
+        let slot = |value: u16| &stats.not_upgraded[usize::from(value) % stats.not_upgraded.len()];
+        if was != reason as u16 {
+            if was != Reason::None as u16 {
+                slot(was).fetch_sub(1, Relaxed);
+            }
+            if reason != Reason::None {
+                slot(reason as u16).fetch_add(1, Relaxed);
+            }
+        }
     }
 
     /// Keeps an error that one of our own calls on the carrier took: the program's next call reports it.
@@ -216,6 +276,7 @@ pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
     ] {
         word.store(0, Relaxed);
     }
+    sock.counted.store(0, Relaxed);
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);
     end.reason.store(Reason::None as u16, Relaxed);
@@ -295,9 +356,10 @@ pub fn alias(fd: i32, sock: &'static Sock) {
     }
 }
 
-/// In a forked child: free numbers are the parent's to hand out.
+/// In a forked child: free numbers are the parent's to hand out, and the parent has counted what was open.
 pub fn enter_child() {
     FREE.store(0, Relaxed);
+    each_sock(|s| s.counted.store(0, Relaxed));
 }
 
 /// Marks `fd` as epoll set `number`.

@@ -24,9 +24,12 @@ pub struct Op {
 pub const KINDS: u8 = 32;
 
 /// More than this is not put in flight: it fits the kernel's default buffers without a reader.
-const MOST_IN_FLIGHT: u32 = 60_000;
+const MOST_IN_FLIGHT: u32 = 200_000;
 /// What surely gets from the sender's queue into the receiver's without anybody reading.
 const SURELY_DELIVERED: u32 = 20_000;
+/// With more than this in flight the receiver's window may close, and stay closed while a partly read segment is
+/// charged for all its memory: until everything is read, it is unknown how much has arrived.
+const SURELY_OPEN: u32 = 60_000;
 
 /// One end of one connection. Index 0 is the client, 1 the server, everywhere.
 #[derive(Debug, Default)]
@@ -36,8 +39,32 @@ struct End {
     registered: u32,
     /// Bytes on the way to this end.
     incoming: u32,
+    /// There was more than [`SURELY_OPEN`] on the way, and not all of it is read.
+    congested: bool,
     shut_write: bool,
     nonblocking: bool,
+}
+
+impl End {
+    /// So many bytes arrive without anybody reading.
+    fn arriving(&self) -> u32 {
+        if self.congested { 0 } else { self.incoming.min(SURELY_DELIVERED) }
+    }
+
+    /// Whether everything on the way arrives without anybody reading.
+    fn all_arrives(&self) -> bool {
+        self.arriving() == self.incoming
+    }
+
+    fn send(&mut self, bytes: u32) {
+        self.incoming += bytes;
+        self.congested |= self.incoming > SURELY_OPEN;
+    }
+
+    fn read(&mut self, bytes: u32) {
+        self.incoming -= bytes;
+        self.congested &= self.incoming > 0;
+    }
 }
 
 #[derive(Debug, Default)]
@@ -142,11 +169,11 @@ impl Model {
         for index in 0..self.connections.len() {
             let connection = &self.connections[index];
             let Some(&fd) = connection.ends[end].fds.first() else { continue };
-            let incoming = connection.ends[end].incoming.min(SURELY_DELIVERED);
+            let incoming = connection.ends[end].arriving();
             let other = &connection.ends[1 - end];
             let hung_up = other.fds.is_empty() || other.shut_write;
             // The end of the stream comes after data that may not fit: it is waited for only if all fits.
-            let end_visible = hung_up && connection.ends[end].incoming <= SURELY_DELIVERED;
+            let end_visible = hung_up && connection.ends[end].all_arrives();
             if connection.reset {
                 self.say(end, format!("wait_ev {fd} hup|err"));
                 continue;
@@ -166,7 +193,7 @@ impl Model {
             let me = &c.ends[end];
             let other = &c.ends[1 - end];
             me.fds.is_empty()
-                || (!c.reset && me.incoming <= SURELY_DELIVERED && other.incoming <= SURELY_DELIVERED)
+                || (!c.reset && me.all_arrives() && other.all_arrives())
         })
     }
 
@@ -246,13 +273,13 @@ impl Model {
             _ => size,
         };
         self.say(end, command);
-        self.connections[index].ends[1 - end].incoming += sent;
+        self.connections[index].ends[1 - end].send(sent);
     }
 
     fn receive(&mut self, index: usize, end: usize, fd: u32, op: Op) {
-        let there = self.connections[index].ends[end].incoming.min(SURELY_DELIVERED);
+        let there = self.connections[index].ends[end].arriving();
         if there == 0 {
-            return;
+            return self.receive_all(index, end, fd, op);
         }
         let size = op.size.clamp(1, SURELY_DELIVERED);
         let exact = size.min(there);
@@ -268,7 +295,7 @@ impl Model {
             _ => (format!("recv {fd} {size} trunc"), exact),
         };
         self.say(end, command);
-        self.connections[index].ends[end].incoming -= taken;
+        self.connections[index].ends[end].read(taken);
     }
 
     fn receive_all(&mut self, index: usize, end: usize, fd: u32, op: Op) {
@@ -276,7 +303,7 @@ impl Model {
         let size = op.size.min(there);
         if size > 0 {
             self.say(end, format!("recvall {fd} {size} {}", (size / 3).max(100)));
-            self.connections[index].ends[end].incoming -= size;
+            self.connections[index].ends[end].read(size);
         }
     }
 
@@ -312,7 +339,7 @@ impl Model {
         self.say(1 - end, format!("send {from} {} {seed}", size.max(1)));
         self.say(end, "join t");
         if op.variant % 3 == 2 {
-            self.connections[index].ends[end].incoming += size.max(1);
+            self.connections[index].ends[end].send(size.max(1));
         }
     }
 
@@ -416,7 +443,7 @@ impl Model {
         // Unread data at the last close resets; what is on the way to the other end is then read or lost
         // depending on the moment, so there must be none.
         if last && unread && other_open {
-            if self.connections[index].ends[1 - end].incoming > 0 || me.incoming > SURELY_DELIVERED {
+            if self.connections[index].ends[1 - end].incoming > 0 || !me.all_arrives() {
                 return;
             }
             let (fd, incoming) = (me.fds[0], me.incoming);
@@ -447,7 +474,8 @@ impl Model {
                 self.say(1 - end, format!("shutdown {other} wr"));
             }
             self.say(end, format!("drain {fd}"));
-            self.connections[index].ends[end].incoming = 0;
+            let me = &mut self.connections[index].ends[end];
+            me.read(me.incoming);
         }
         for end in [0, 1] {
             for fd in std::mem::take(&mut self.connections[index].ends[end].fds) {
