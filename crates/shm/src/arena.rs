@@ -43,7 +43,7 @@ pub struct Geometry {
 
 impl Geometry {
     /// Slots an arena may have.
-    pub const MAX_SLOTS: u32 = 1024;
+    pub const MAX_SLOTS: u32 = 4096;
 
     /// Whether a geometry named by a peer is acceptable.
     pub fn is_valid(self) -> bool {

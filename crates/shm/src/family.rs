@@ -141,7 +141,7 @@ pub struct WriterLine {
     pub claims: AtomicU32,
     /// In state FLUSH: next ring position to re-send.
     pub flush: AtomicU64,
-    /// Ring bytes whose pages are known to be backed by memory, from the ring's start.
+    /// The ring is backed by memory from `backed_from` up to this position; `u64::MAX` = all of it.
     pub backed: AtomicU64,
     /// Threads inside a blocking kernel call that may write this direction.
     pub in_kernel: AtomicU32,
@@ -153,6 +153,8 @@ pub struct WriterLine {
     pub kernel_bytes: AtomicU64,
     /// Upgrades of this direction are refused before this many bytes are sent.
     pub not_before: AtomicU64,
+    /// Start of the ring's memory, see `backed`: a position, a multiple of the page size.
+    pub backed_from: AtomicU64,
 }
 
 /// The incoming direction as its own family sees it.

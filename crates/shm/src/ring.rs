@@ -144,15 +144,25 @@ impl Ring {
         let _ = position;
     }
 
-    /// Backs `[from, to)` of the ring's bytes (counted from its start) with memory.
+    /// Backs the bytes at positions `[from, to)`, at most the ring's size, with memory.
     ///
     /// # Errors
     /// ENOMEM.
     pub fn back(&self, from: u64, to: u64) -> Result<()> {
-        match self.map.populate(self.offset + from as usize, (to - from) as usize) {
-            Err(Errno::INVAL) | Ok(()) => Ok(()),
-            Err(_) => Err(Errno::NOMEM),
+        let start = (from & self.mask) as usize;
+        let len = (to - from).min(self.size()) as usize;
+        let first = len.min(self.size() as usize - start);
+        for (offset, len) in [(start, first), (0, len - first)] {
+            if len > 0 && self.map.populate(self.offset + offset, len).is_err_and(|e| e != Errno::INVAL) {
+                return Err(Errno::NOMEM);
+            }
         }
+        Ok(())
+    }
+
+    /// Gives the ring's memory back to the kernel: its bytes read as zeroes afterwards.
+    pub fn release(&self) {
+        self.map.release(self.offset, self.size() as usize);
     }
 }
 

@@ -480,6 +480,10 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     }
     s.waited.store(true, Release);
     if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) {
+        if cpu::is_the_only_one() {
+            // Nobody else can upgrade anything meanwhile.
+            return Verdict::NotOurs;
+        }
         s.blind_waits.fetch_add(1, SeqCst);
         if s.warm.load(SeqCst) == 0 {
             return Verdict::Kernel(crate::hook::Cold::blind(BlindWait(number)));
@@ -535,6 +539,7 @@ fn wait_overlay(
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
         }
+        bound = crate::memory::before_sleep(call, bound);
         let k = if marked || rings {
             Ok(0)
         } else {

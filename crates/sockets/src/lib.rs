@@ -12,6 +12,7 @@ pub mod hook;
 mod life;
 mod lock;
 mod log;
+mod memory;
 mod options;
 mod peer;
 mod poll;

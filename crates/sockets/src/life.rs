@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{epoll, peer, rendezvous, switch};
+use crate::{epoll, memory, peer, rendezvous, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -157,6 +157,7 @@ fn finish_last(s: &'static Sock) {
     let conn = s.conn.get();
     s.conn.set(None);
     if let Some(conn) = conn {
+        memory::forget(s, conn);
         retire(s, conn, last);
     } else {
         table::forget(s, last);

@@ -186,9 +186,6 @@ impl Conn {
         if before & !mine == 0 {
             self.arena.release_rings(self.slot);
         }
-        if let Some(state) = state::get() {
-            state.ring_bytes.fetch_sub(2 * u64::from(self.arena.geometry.ring), Relaxed);
-        }
         self.peer.connections.fetch_sub(1, AcqRel);
         self.busy.store(false, Release);
     }
@@ -409,7 +406,7 @@ impl Peer {
     pub fn allocate(&'static self, ring: u32) -> Result<Allocated> {
         for (i, record) in self.ours.iter().enumerate() {
             let Some(arena) = record.arena.get() else {
-                let slots = [16u32, 32, 64, 128, 256, 512, 1024, 1024][i];
+                let slots = [16u32, 64, 256, 1024, 4096, 4096, 4096, 4096][i];
                 let geometry = Geometry { slots, ring };
                 let (arena, arena_fd) = Arena::new(geometry, state::floor())?;
                 let conns = bypath_shm::region::alloc_static::<ConnSlot>(slots as usize)?;
@@ -440,7 +437,7 @@ impl Peer {
         conn.control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
         conn.control.direction[0].reset();
         conn.control.direction[1].reset();
-        self.account(conn);
+        self.connections.fetch_add(1, AcqRel);
         Some(Allocated {
             conn,
             arena: arena as u32,
@@ -448,13 +445,6 @@ impl Peer {
             geometry: conn.arena.geometry,
             arena_fd: record.fd.load(Acquire) - 1,
         })
-    }
-
-    fn account(&self, conn: &Conn) {
-        self.connections.fetch_add(1, AcqRel);
-        if let Some(state) = state::get() {
-            state.ring_bytes.fetch_add(2 * u64::from(conn.arena.geometry.ring), Relaxed);
-        }
     }
 
     /// Takes a slot that the peer handed out; `arena_fd` (>= 0) is an arena that we do not know yet.
@@ -484,7 +474,7 @@ impl Peer {
         if place.busy.swap(true, AcqRel) {
             return Err(Errno::INVAL);
         }
-        self.account(conn);
+        self.connections.fetch_add(1, AcqRel);
         Ok(conn)
     }
 }

@@ -148,7 +148,7 @@ fn wait(
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
         }
-        let asked = bound;
+        let asked = crate::memory::before_sleep(call, bound);
         let result = if refused || evaluate(fds, scratch) > 0 {
             Ok(0)
         } else {

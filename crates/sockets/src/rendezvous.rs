@@ -8,12 +8,12 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{fault, log, options, switch};
+use crate::{fault, log, memory, options, switch};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
 use bypath_sys::{Errno, clock, fd, process, sock, sockdiag, unix};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Protocol version; also part of the rendezvous name.
 const VERSION: u64 = 1;
@@ -23,6 +23,8 @@ const WORDS: usize = 14;
 pub const MESSAGE_SIZE: usize = WORDS * 8;
 /// A name is kept this long before it is given up (the next attempt binds it again).
 const NAME_LIFE_NS: u64 = 500_000_000;
+/// Where the other end is known to have a name, and has not answered yet: it may rest for a while.
+const CALL_LIFE_NS: u64 = 10_000_000_000;
 /// Attempts on one connection before its peer counts as plain for good.
 const MAX_ATTEMPTS: u32 = 8;
 /// First attempt of a lazy upgrade, in calls and bytes of both directions.
@@ -35,6 +37,9 @@ const NO: u64 = 0x6f4e;
 const BELL: u64 = 0x6c6c6542;
 
 type Message = [u64; WORDS];
+
+/// Rendezvous under way. Changes under [`state::LIFE`].
+static MEETINGS: AtomicU32 = AtomicU32::new(0);
 
 fn to_bytes(m: &Message) -> [u8; MESSAGE_SIZE] {
     let mut b = [0; MESSAGE_SIZE];
@@ -129,6 +134,11 @@ fn attempt(s: &'static Sock, calls: u64) {
         s.set_reason(Reason::BelowThreshold);
         return;
     }
+    if MEETINGS.load(Relaxed) >= most_meetings() {
+        // Its turn comes: nothing is known about its other end yet.
+        s.due_calls.store(calls + 1, Relaxed);
+        return;
+    }
     s.attempts.store(attempts + 1, Relaxed);
     let factor = if config.upgrade == Upgrade::Eager { 2 } else { 4 };
     s.due_calls.store((calls * factor).max(calls + 4), Relaxed);
@@ -159,6 +169,12 @@ fn attempt(s: &'static Sock, calls: u64) {
     }
 }
 
+/// Rendezvous under way at a time: each holds up to two descriptors, so half of our numbers at most.
+fn most_meetings() -> u32 {
+    let room = fd::limits().0.saturating_sub(state::floor() as u64) / 4;
+    room.clamp(16, 1024) as u32
+}
+
 fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if let Some(reason) = state::hindrance() {
         return Err(reason);
@@ -181,7 +197,8 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         return Err(Reason::NotConnected);
     }
     options::eligible(carrier)?;
-    check_memory(state, ring_size(carrier)?)?;
+    ring_size(carrier)?;
+    memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
     let local = sock::local_address(carrier).map_err(|_| Reason::NotConnected)?;
     let remote = sock::remote_address(carrier).map_err(|_| Reason::NotConnected)?;
     let netlink = state::netlink().map_err(errno_reason)?;
@@ -203,6 +220,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     }
     fault::point("listening");
     s.meeting.store(true, Relaxed);
+    MEETINGS.fetch_add(1, Relaxed);
     s.patience.store(0, Relaxed);
     s.meeting_ends.store(clock::monotonic_ns() + NAME_LIFE_NS, Relaxed);
     let (theirs, len) = name(found.cookie);
@@ -235,6 +253,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         Ok(()) => {
             fault::point("hello-sent");
             s.dialled.store(dialled, Relaxed);
+            s.meeting_ends.store(clock::monotonic_ns() + CALL_LIFE_NS, Relaxed);
             Ok(())
         }
         Err(reason) => {
@@ -274,13 +293,6 @@ fn ring_size(carrier: i32) -> Result<u32, Reason> {
     let half = u32::try_from(buffer / 2).unwrap_or(0);
     let size = if half == 0 { 0 } else { config.ring_size.min(1 << half.ilog2()) };
     if size < *crate::config::RING_SIZES.start() { Err(Reason::SmallBuffer) } else { Ok(size) }
-}
-
-/// Two more rings must fit under the ceiling.
-fn check_memory(state: &State, ring: u32) -> Result<(), Reason> {
-    let limit = state::config().map_or(0, |c| c.memory_limit);
-    let fits = state.ring_bytes.load(Relaxed) + 2 * u64::from(ring) <= limit;
-    if fits { Ok(()) } else { Err(Reason::MemoryLimit) }
 }
 
 /// Looks at a rendezvous under way.
@@ -405,7 +417,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Err(Reason::SmallBuffer);
         }
-        check_memory(state, ring)?;
+        memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
         let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
         let (peer, fresh) = match peer::to_process(m[4]) {
             Some(p) => (p, false),
@@ -533,45 +545,39 @@ fn answered(
     result
 }
 
-/// Takes the answers that wait on other connections' sockets.
+/// Takes the answer that founded the pair, if it waits on another connection's socket.
 fn look_at_others(but: &'static Sock, state: &'static State) {
-    let mut others = [None; 64];
-    let mut n = 0;
+    let mut founder = None;
     table::each_sock(|s| {
-        if !std::ptr::eq(s, but) && s.dialled.load(Relaxed) >= 0 && n < others.len() {
-            others[n] = Some(s);
-            n += 1;
+        let dialled = s.dialled.load(Relaxed);
+        if founder.is_some() || dialled < 0 || std::ptr::eq(s, but) {
+            return;
+        }
+        let mut bytes = [0; MESSAGE_SIZE];
+        let founds = unix::peek(dialled, &mut bytes)
+            .and_then(|n| from_bytes(&bytes[..n]))
+            .is_some_and(|m| m[0] == WELCOME && m[10] != 0);
+        if founds {
+            founder = Some((s, dialled));
         }
     });
-    let mut answers = [const { None }; 64];
-    for (place, s) in answers.iter_mut().zip(others.into_iter().flatten()) {
-        let mut bytes = [0; MESSAGE_SIZE];
-        if let Ok(Some(r)) = unix::recv(s.dialled.load(Relaxed), &mut bytes, state::floor())
-            && r.len > 0
-        {
-            let founds = from_bytes(&bytes[..r.len]).is_some_and(|m| m[0] == WELCOME && m[10] != 0);
-            *place = Some((s, bytes, r, founds));
-        }
-    }
-    // Those that found a pair first: the others name it.
-    for founding in [true, false] {
-        for (s, bytes, r, founds) in answers.iter().flatten() {
-            if *founds != founding {
-                continue;
-            }
-            let result = answered(s, state, s.dialled.load(Relaxed), &bytes[..r.len], r, false);
-            abandon(s);
-            match result {
-                Ok(conn) => switch::warm(s, conn),
-                Err(reason) => s.set_reason(reason),
-            }
+    let Some((s, dialled)) = founder else { return };
+    let mut bytes = [0; MESSAGE_SIZE];
+    if let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor()) {
+        let result = answered(s, state, dialled, &bytes[..r.len], &r, false);
+        abandon(s);
+        match result {
+            Ok(conn) => switch::warm(s, conn),
+            Err(reason) => s.set_reason(reason),
         }
     }
 }
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
-    s.meeting.store(false, Relaxed);
+    if s.meeting.swap(false, Relaxed) {
+        MEETINGS.fetch_sub(1, Relaxed);
+    }
     for place in [&s.listener, &s.dialled] {
         let f = place.swap(-1, AcqRel);
         if f >= 0 {

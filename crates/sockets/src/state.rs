@@ -63,14 +63,14 @@ pub fn get() -> Option<&'static State> {
 /// Below this limit (RLIMIT_NOFILE) the library takes no descriptor of its own, and upgrades nothing.
 const SMALLEST_LIMIT: u64 = 256;
 
-/// Lowest number for our own descriptors: the top quarter below the program's limit, 1024 at most.
+/// Lowest number for our own descriptors: the top quarter below the program's limit, 4096 at most.
 pub fn floor() -> i32 {
     let cached = FLOOR.load(Relaxed);
     if cached != 0 {
         return cached;
     }
     let soft = fd::limits().0.min(1 << 20) as i32;
-    let floor = (soft - (soft / 4).clamp(1, 1024)).max(3);
+    let floor = (soft - (soft / 4).clamp(1, 4096)).max(3);
     FLOOR.store(floor, Relaxed);
     floor
 }
@@ -81,7 +81,7 @@ pub fn init(config: Config) {
     CALIBRATION[0].store(clock::ticks(), Relaxed);
     CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
     PID.store(process::pid(), Relaxed);
-    thread::init_cpu();
+    thread::init();
     if config.upgrade == Upgrade::Off {
         hinder(Reason::Disabled);
     }

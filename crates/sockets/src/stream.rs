@@ -3,6 +3,7 @@
 //! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
 //! carrier without waiting inside it.
 
+use crate::config::Profile;
 use crate::hook::{Cold, Verdict};
 use crate::peer::Conn;
 use crate::rendezvous;
@@ -12,7 +13,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, foreign};
+use crate::{epoll, fault, foreign, memory};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -417,10 +418,10 @@ fn pause(call: &Call) {
 fn pace(call: &Call, available: u64) {
     let pace = &call.thread.pace;
     let now = pace.load(Relaxed);
-    if available == 0 || available > 4096 {
+    if available == 0 || available > 8192 {
         pace.store((now / 2).max(2), Relaxed);
-    } else if available < 512 {
-        pace.store((now * 2).min(64), Relaxed);
+    } else if available < 2048 && state::config().is_some_and(|c| c.profile != Profile::Latency) {
+        pace.store((now * 2).min(128), Relaxed);
     }
 }
 
@@ -619,10 +620,10 @@ fn send_warm(
                         lock.unlock();
                         return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
                     }
-                    Put::NoMemory => {
+                    Put::NoMemory(reason) => {
                         switch::claim(s, conn, Reason::RecalledMemory, &lock);
                         lock.unlock();
-                        s.keep_on_kernel(Reason::RecalledMemory);
+                        s.keep_on_kernel(reason);
                         continue;
                     }
                     Put::Poisoned => {
@@ -720,7 +721,7 @@ enum Put {
     Bytes(usize),
     Full(u64),
     Fault,
-    NoMemory,
+    NoMemory(Reason),
     Poisoned,
 }
 
@@ -747,9 +748,10 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     if n == 0 {
         return Put::Fault;
     }
-    let backed = w.backed.load(Relaxed);
-    if backed < size && back(s, conn, tail, n as u64, backed).is_err() {
-        return Put::NoMemory;
+    if !memory::is_backed(w, tail + n as u64)
+        && let Err(reason) = memory::back(s, conn, tail, n as u64)
+    {
+        return Put::NoMemory(reason);
     }
     conn.tx.copy_in(tail, buf, skip, n);
     fault::point("copied-in");
@@ -758,22 +760,6 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     w.tail.store(tail + n as u64, Relaxed);
     w.ring_bytes.store(w.ring_bytes.load(Relaxed) + n as u64, Relaxed);
     Put::Bytes(n)
-}
-
-/// Backs ring pages with memory in small steps before the tail first reaches them.
-#[cold]
-fn back(s: &Sock, conn: &Conn, tail: u64, n: u64, backed: u64) -> bypath_sys::Result<()> {
-    let size = conn.tx.size();
-    // Positions start at 0 with the connection, so below one ring the position is the offset.
-    let need = (tail + n).min(size);
-    if need <= backed {
-        return Ok(());
-    }
-    let step = if need <= 4096 { 4096 } else { 32 * 1024 };
-    let to = need.next_multiple_of(step).min(size);
-    conn.tx.back(backed, to)?;
-    s.end().w.backed.store(to, Relaxed);
-    Ok(())
 }
 
 /// After publish and unlock: look at who sleeps and what R asks (I4), count, and now and then at the carrier.

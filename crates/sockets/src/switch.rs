@@ -7,7 +7,7 @@ use crate::state;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, log, options};
+use crate::{epoll, fault, log, memory, options};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -25,7 +25,7 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     options::refresh(s);
     end.w.tail.store(0, Relaxed);
     end.w.head_cache.store(0, Relaxed);
-    end.w.backed.store(0, Relaxed);
+    memory::restart(&end.w, 0);
     end.r.tail_cache.store(0, Relaxed);
     end.w.path.store(wpath::KERNEL, Relaxed);
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
@@ -115,7 +115,8 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         s.keep_on_kernel(Reason::UnhookedWriter);
         return;
     }
-    if conn.tx.back(0, w.backed.load(Relaxed).max(4096).min(conn.tx.size())).is_err() {
+    if let Err(reason) = memory::back(s, conn, w.tail.load(Relaxed), 1) {
+        s.keep_on_kernel(reason);
         return;
     }
     // Until R has drained the carrier, the ring may hold only what a recall could still put behind it.

@@ -78,6 +78,8 @@ pub struct Sock {
     pub full_since: AtomicU64,
     /// See `full_since`.
     pub full_head: AtomicU64,
+    /// The tail when the connection was last seen to rest, see `memory`.
+    pub rested_at: AtomicU64,
     /// The last thing this end did was to send: it waits for an answer (latency mode).
     pub sent_last: AtomicBool,
     /// How spinning on this connection went.
@@ -273,6 +275,7 @@ pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
         &sock.looked,
         &sock.full_since,
         &sock.full_head,
+        &sock.rested_at,
     ] {
         word.store(0, Relaxed);
     }
@@ -298,6 +301,7 @@ pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
         &w.head_cache,
         &w.flush,
         &w.backed,
+        &w.backed_from,
         &w.ring_bytes,
         &w.kernel_bytes,
         &w.not_before,

@@ -2,6 +2,7 @@
 //!
 //! Sleep (I4): enter a wait word, fence, look again, sleep. Whoever publishes fences and looks at the wait words.
 
+use crate::memory;
 use crate::peer::Conn;
 use crate::state;
 use crate::switch;
@@ -162,6 +163,7 @@ pub fn sleep(
         None if family => Some(FAMILY_PERIOD_NS),
         None => None,
     };
+    let bound = memory::before_sleep(call, bound);
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     withdraw(places, word, bell, thread);
     if fds[1].revents != 0 {

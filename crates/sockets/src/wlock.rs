@@ -7,7 +7,7 @@ use crate::state;
 use crate::table::Sock;
 use crate::thread::Call;
 use bypath_sys::{futex, process, thread};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 /// Holding the lock. Unlock explicitly: a thread that is cancelled or killed inside leaves it to its siblings.
 #[derive(Debug)]
@@ -24,11 +24,22 @@ impl WriteLock {
     pub fn take(s: &'static Sock, call: &Call) -> Option<WriteLock> {
         let me = owner_word(call.thread.tid.load(Relaxed));
         let word = &s.end().w.lock;
-        if word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+        if !take_alone(s, word, me) && word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
             let taken_over = wait(word, me, call)?;
             if taken_over && let Some(conn) = s.conn.get() {
                 crate::switch::repair(s, conn);
             }
+        }
+        call.thread.lock_frame.store(thread::stack_address(), Relaxed);
+        Some(WriteLock { sock: s, thread: call.thread })
+    }
+
+    /// Takes the lock if it is free.
+    pub fn try_take(s: &'static Sock, call: &Call) -> Option<WriteLock> {
+        let me = owner_word(call.thread.tid.load(Relaxed));
+        let word = &s.end().w.lock;
+        if !take_alone(s, word, me) && word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+            return None;
         }
         call.thread.lock_frame.store(thread::stack_address(), Relaxed);
         Some(WriteLock { sock: s, thread: call.thread })
@@ -45,6 +56,25 @@ impl WriteLock {
 fn owner_word(tid: u32) -> u64 {
     let index = state::get().map_or(0, |s| s.index.load(Relaxed));
     u64::from(index + 1) << 32 | u64::from(tid)
+}
+
+/// Takes the lock with plain stores where nobody else can want it: the process has one thread and holds the socket
+/// alone. Only signal handlers of this thread run in between: one that sends leaves the word as it was; one that
+/// forks or starts a thread makes the second look fail, in both processes.
+#[inline]
+fn take_alone(s: &Sock, word: &AtomicU64, me: u64) -> bool {
+    let alone = || thread::is_the_only_one() && state::get().is_some_and(|state| s.is_sole_holder(state));
+    if !alone() || word.load(Relaxed) != 0 {
+        return false;
+    }
+    compiler_fence(SeqCst);
+    word.store(me, Relaxed);
+    compiler_fence(SeqCst);
+    if alone() {
+        return true;
+    }
+    let _ = word.compare_exchange(me, 0, AcqRel, Relaxed);
+    false
 }
 
 #[cold]

@@ -1,7 +1,7 @@
 //! Threads: identity, processor, waiting without sleeping.
 
 use crate::syscall::syscall;
-use std::sync::atomic::{AtomicIsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 /// The calling thread's id.
 pub fn tid() -> u32 {
@@ -28,8 +28,20 @@ pub fn yield_now() {
 /// Offset of glibc's registered rseq area from the thread pointer; 0 = not available.
 static RSEQ_OFFSET: AtomicIsize = AtomicIsize::new(0);
 
-/// Looks up glibc's rseq area (2.35 and later); without it [`cpu`] answers `u32::MAX`.
-pub fn init_cpu() {
+/// Address of glibc's `__libc_single_threaded`; 0 = not available.
+static SINGLE_THREADED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this is the process's only thread, and always was since the last fork. False if unknown.
+#[inline]
+pub fn is_the_only_one() -> bool {
+    let at = SINGLE_THREADED.load(Relaxed) as *const u8;
+    // SAFETY: glibc's char lives as long as glibc; it is written by this thread only, when it starts another.
+    !at.is_null() && unsafe { at.read_volatile() } != 0
+}
+
+/// Looks up what glibc knows of threads: its rseq area (2.35 and later), without which [`cpu`] answers `u32::MAX`,
+/// and `__libc_single_threaded` (2.32 and later), without which [`is_the_only_one`] answers false.
+pub fn init() {
     // SAFETY: dlsym on constant names; __rseq_offset is a ptrdiff_t, __rseq_size an unsigned int.
     unsafe {
         let offset = libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()).cast::<isize>();
@@ -37,6 +49,8 @@ pub fn init_cpu() {
         if !offset.is_null() && !size.is_null() && *size != 0 {
             RSEQ_OFFSET.store(*offset, Relaxed);
         }
+        let single = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr());
+        SINGLE_THREADED.store(single as usize, Relaxed);
     }
 }
 

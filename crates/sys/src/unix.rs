@@ -150,6 +150,16 @@ pub struct Received {
     pub fd_count: usize,
 }
 
+/// Copies the bytes of the next message and leaves it, with its descriptors, where it is; `None` if there is none.
+pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_PEEK) as usize;
+    // SAFETY: the buffer outlives the call.
+    check(unsafe {
+        syscall(libc::SYS_recvfrom, [s as usize, bytes.as_mut_ptr() as usize, bytes.len(), flags, 0, 0])
+    })
+    .ok()
+}
+
 /// Receives one message without waiting; `None` if there is none yet.
 ///
 /// # Errors

@@ -192,8 +192,7 @@ impl Model {
         self.connections.iter().all(|c| {
             let me = &c.ends[end];
             let other = &c.ends[1 - end];
-            me.fds.is_empty()
-                || (!c.reset && me.all_arrives() && other.all_arrives())
+            me.fds.is_empty() || (!c.reset && me.all_arrives() && other.all_arrives())
         })
     }
 

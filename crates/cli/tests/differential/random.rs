@@ -84,7 +84,8 @@ fn as_text(steps: &[Step]) -> String {
 #[test]
 fn random_scripts_agree_with_the_kernel() {
     let soak = std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1");
-    let cases = u32::try_from(number("BYPATH_TEST_CASES", if soak { 10_000 } else { 1_000 })).expect("a number of cases");
+    let cases = u32::try_from(number("BYPATH_TEST_CASES", if soak { 10_000 } else { 1_000 }))
+        .expect("a number of cases");
     let seed = number("BYPATH_TEST_SEED", 2);
     let mut bytes = [0u8; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());

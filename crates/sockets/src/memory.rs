@@ -1,0 +1,173 @@
+//! Ring memory: backed when the writer first reaches it, given back when the connection rests.
+//!
+//! Only the writer's side does either, under the writer's lock. Pages are given back only while the ring is empty,
+//! so nobody reads them: a reader that lost a race may copy zeroes, but its commit fails.
+
+use crate::config::Config;
+use crate::peer::Conn;
+use crate::state::{self, State};
+use crate::table::{self, Sock};
+use crate::thread::Call;
+use crate::wlock::WriteLock;
+use bypath_shm::direction::Head;
+use bypath_shm::family::{WriterLine, wpath};
+use bypath_shm::reason::Reason;
+use bypath_sys::clock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// First step in which memory is taken, and the following ones.
+const FIRST: u64 = 4096;
+const STEP: u64 = 32 * 1024;
+/// A connection that sent nothing for one to two such periods rests.
+const REST_NS: u64 = 250_000_000;
+/// [`WriterLine::backed`] of a ring that is backed as a whole.
+const WHOLE: u64 = u64::MAX;
+
+/// Some ring took memory and may have come to rest since.
+static GROWN: AtomicBool = AtomicBool::new(false);
+/// When resting rings were last looked for.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+fn held(w: &WriterLine, size: u64) -> u64 {
+    match w.backed.load(Relaxed) {
+        WHOLE => size,
+        to => to.saturating_sub(w.backed_from.load(Relaxed)).min(size),
+    }
+}
+
+/// Whether the ring has memory for the bytes up to position `end`.
+#[inline]
+pub fn is_backed(w: &WriterLine, end: u64) -> bool {
+    end <= w.backed.load(Relaxed)
+}
+
+/// Takes memory for the `n` ring bytes from position `tail` on. Holds the writer's lock.
+///
+/// # Errors
+/// Why there is none.
+#[cold]
+pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
+    let (w, size) = (&s.end().w, conn.tx.size());
+    let (Some(state), Some(config)) = (state::get(), state::config()) else { return Err(Reason::NoMemory) };
+    let end = tail + n;
+    if is_backed(w, end) {
+        return Ok(());
+    }
+    let (from, backed) = (w.backed_from.load(Relaxed), w.backed.load(Relaxed));
+    let step = if end - from <= FIRST { FIRST } else { STEP };
+    let to = end.next_multiple_of(step).min(from + size);
+    let growth = to - backed;
+    let fits = || state.ring_bytes.load(Relaxed) + growth <= config.memory_limit;
+    if !fits() {
+        reclaim();
+        if !fits() {
+            return Err(Reason::MemoryLimit);
+        }
+    }
+    conn.tx.back(backed, to).map_err(|_| Reason::NoMemory)?;
+    state.ring_bytes.fetch_add(growth, Relaxed);
+    w.backed.store(if to == from + size { WHOLE } else { to }, Relaxed);
+    GROWN.store(true, Release);
+    Ok(())
+}
+
+fn give_back(bytes: u64) {
+    if let Some(state) = state::get() {
+        // A forked child counts from 0, and may give back what its parent took.
+        let _ = state.ring_bytes.fetch_update(Relaxed, Relaxed, |b| Some(b.saturating_sub(bytes)));
+    }
+}
+
+/// The connection ends in this process: its memory no longer counts here.
+pub fn forget(s: &Sock, conn: &Conn) {
+    give_back(held(&s.end().w, conn.tx.size()));
+}
+
+/// Whether another connection has a chance under the ceiling.
+///
+/// # Errors
+/// [`Reason::MemoryLimit`].
+pub fn admit(state: &State, config: &Config) -> Result<(), Reason> {
+    let fits = state.ring_bytes.load(Relaxed) + STEP <= config.memory_limit;
+    if fits { Ok(()) } else { Err(Reason::MemoryLimit) }
+}
+
+/// From now on the ring counts as not backed; its next byte stands at `tail`.
+pub fn restart(w: &WriterLine, tail: u64) {
+    let page = tail & !(FIRST - 1);
+    w.backed_from.store(page, Relaxed);
+    w.backed.store(page, Relaxed);
+}
+
+/// Called before a thread sleeps for at most `bound` ns (`None` = for ever): gives back the memory of rings that
+/// rest. Returns how long to sleep: less while there are rings that may come to rest.
+#[inline]
+pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
+    if !GROWN.load(Relaxed) {
+        return bound;
+    }
+    look(call);
+    if GROWN.load(Relaxed) { Some(bound.unwrap_or(u64::MAX).min(REST_NS)) } else { bound }
+}
+
+#[cold]
+fn look(call: &Call) {
+    let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
+    if now.saturating_sub(last) < REST_NS || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    GROWN.store(false, SeqCst);
+    table::each_sock(|s| {
+        let Some(conn) = s.conn.get() else { return };
+        let w = &s.end().w;
+        if held(w, conn.tx.size()) == 0 {
+            return;
+        }
+        let tail = w.tail.load(Relaxed);
+        if s.rested_at.swap(tail, Relaxed) != tail {
+            GROWN.store(true, Release);
+        } else if let Some(lock) = WriteLock::try_take(s, call) {
+            release(s, conn);
+            lock.unlock();
+        }
+    });
+}
+
+/// At the ceiling: gives back the memory of every ring that is empty, whether it rests or not.
+#[cold]
+fn reclaim() {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    const PERIOD_NS: u64 = 20_000_000;
+    let (now, last) = (clock::monotonic_ns(), LAST.load(Relaxed));
+    if now.saturating_sub(last) < PERIOD_NS || LAST.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
+        return;
+    }
+    let Some(call) = Call::enter() else { return };
+    table::each_sock(|s| {
+        // The caller's own ring is locked, and left out by that.
+        if let Some(conn) = s.conn.get()
+            && held(&s.end().w, conn.tx.size()) > 0
+            && let Some(lock) = WriteLock::try_take(s, &call)
+        {
+            release(s, conn);
+            lock.unlock();
+        }
+    });
+}
+
+/// Gives the memory back if the ring is empty or not in use. Holds the writer's lock.
+fn release(s: &Sock, conn: &Conn) {
+    let w = &s.end().w;
+    let tail = w.tail.load(Relaxed);
+    let empty = match w.path.load(Relaxed) {
+        wpath::KERNEL => true,
+        wpath::RING => Head::from_raw(conn.out().h.head.load(Acquire)).position() == tail,
+        _ => false,
+    };
+    if empty {
+        let size = conn.tx.size();
+        give_back(held(w, size));
+        restart(w, tail);
+        conn.tx.release();
+    }
+}
