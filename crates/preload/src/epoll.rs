@@ -74,8 +74,8 @@ fn wait(
 ) -> c_int {
     /// EP_MAX_EVENTS: more is EINVAL.
     const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
-    /// Most events of one answer here, so that no more of a large array than 64 KiB is looked at.
-    const AT_ONCE: usize = 65536 / size_of::<epoll_event>();
+    /// Most events of one answer here: the rest of a large array is neither looked at nor needed.
+    const AT_ONCE: usize = 512;
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 || count > MAX || !hook::is_followed(epfd) {
         return real();
