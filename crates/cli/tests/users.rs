@@ -4,6 +4,8 @@
 #[path = "programs/support/mod.rs"]
 mod support;
 
+#[path = "users/many.rs"]
+mod many;
 #[path = "users/policy.rs"]
 mod policy;
 #[path = "users/stage.rs"]
