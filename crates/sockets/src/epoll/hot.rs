@@ -1,0 +1,196 @@
+//! The hot list of a set: warm ends that whoever waits looks at. What is quiet is armed and taken off.
+
+use super::{ET, IN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg};
+use crate::hook::EpollEvent;
+use crate::peer::{Conn, EPOLL_BELL};
+use crate::ready;
+use crate::switch;
+use crate::table::{self, Sock};
+use crate::thread::Call;
+use bypath_shm::direction::{ask, wait as words};
+use bypath_shm::reason::Reason;
+use bypath_sys::epoll::{self as sys, Event};
+use std::sync::atomic::Ordering::*;
+
+pub(super) fn make_hot(number: u32, r: &Reg, s: &Set) {
+    if !r.is_hot.swap(true, Relaxed) {
+        r.next_hot.store(s.hot.load(Relaxed), Relaxed);
+        s.hot.store(number + 1, Release);
+        s.hot_count.fetch_add(1, Relaxed);
+    }
+}
+
+pub(super) fn unlink_hot(number: u32, r: &Reg, s: &Set) {
+    if !r.is_hot.swap(false, Relaxed) {
+        return;
+    }
+    let mut place = &s.hot;
+    while let Some(n) = place.load(Relaxed).checked_sub(1) {
+        let Some(here) = reg(n) else { return };
+        if n == number {
+            place.store(here.next_hot.load(Relaxed), Relaxed);
+            s.hot_count.fetch_sub(1, Relaxed);
+            return;
+        }
+        place = &here.next_hot;
+    }
+}
+
+/// Ready ends of the hot list into `out`. Level-triggered ones stay hot; others too, until they are armed.
+pub(super) fn collect(s: &'static Set, out: &mut [EpollEvent]) -> usize {
+    if s.hot.load(Acquire) == 0 {
+        return 0;
+    }
+    collect_into(s, out, 0)
+}
+
+/// As [`collect`], behind `n` events of the kernel: an end that is among them gets its bits added.
+pub(super) fn collect_into(s: &'static Set, out: &mut [EpollEvent], n: usize) -> usize {
+    let Some(_held) = LOCK.lock(table::tid()) else { return n };
+    let kernel = n;
+    let mut n = n;
+    let mut next = s.hot.load(Relaxed);
+    while let Some(number) = next.checked_sub(1) {
+        let Some(r) = reg(number) else { break };
+        next = r.next_hot.load(Relaxed);
+        let Some(sock) = table::by_number(r.sock.load(Relaxed)) else { continue };
+        let Some(conn) = sock.conn.get() else { continue };
+        let events = report(sock, conn, r);
+        if events == 0 {
+            continue;
+        }
+        let data = r.data.load(Relaxed);
+        if let Some(same) = out[..kernel].iter_mut().find(|e| { e.data } == data) {
+            same.events |= events;
+        } else if n < out.len() {
+            out[n] = EpollEvent { events, data };
+            n += 1;
+        } else {
+            // No room: first in line next time.
+            r.reported_tail.store(0, Relaxed);
+            r.reported_room.store(false, Relaxed);
+            break;
+        }
+        if r.events.load(Relaxed) & ONESHOT != 0 {
+            r.disarmed.store(true, Relaxed);
+            let event = Event { events: 0, data };
+            let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+        }
+    }
+    n
+}
+
+/// What to report of one registration now.
+fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
+    if r.disarmed.load(Relaxed) {
+        return 0;
+    }
+    let wanted = r.events.load(Relaxed);
+    let events = ready::ring_events(sock, conn, wanted);
+    if wanted & ET == 0 {
+        return events;
+    }
+    let mut edge = 0;
+    // Any arrival is an edge, also of bytes that were read meanwhile.
+    let tail = conn.inc().t.tail.load(Acquire) + 1;
+    if r.reported_tail.swap(tail, Relaxed) != tail {
+        edge |= IN;
+    }
+    if events & OUT != 0 {
+        if !r.reported_room.swap(true, Relaxed) {
+            edge |= OUT;
+        }
+    } else if wanted & OUT != 0 {
+        r.reported_room.store(false, Relaxed);
+    }
+    if edge == 0 {
+        return 0;
+    }
+    // As the kernel: an edge reports everything that is ready, on whichever path.
+    let on_carrier = ready::on_carrier(sock, conn, wanted);
+    if on_carrier == 0 { events } else { events | carrier_now(sock, on_carrier) }
+}
+
+fn carrier_now(sock: &Sock, wanted: u32) -> u32 {
+    bypath_sys::poll::now(sock.carrier(), wanted as i16) as u32 & wanted
+}
+
+/// Arms what is hot and not ready, and takes it off the list. Returns (something is ready, a full ring is waited
+/// for).
+pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return (true, false) };
+    let (mut ready, mut stall) = (false, false);
+    let mut next = s.hot.load(Relaxed);
+    while let Some(number) = next.checked_sub(1) {
+        let Some(r) = reg(number) else { break };
+        next = r.next_hot.load(Relaxed);
+        let sock = table::by_number(r.sock.load(Relaxed));
+        let Some((sock, conn)) = sock.and_then(|k| Some((k, k.conn.get()?))) else {
+            unlink_hot(number, r, s);
+            continue;
+        };
+        if r.disarmed.load(Relaxed) {
+            unlink_hot(number, r, s);
+            continue;
+        }
+        let wanted = r.events.load(Relaxed);
+        let (incoming, outgoing) = ready::needs_words(sock, wanted);
+        let bell = s.bell.load(Relaxed);
+        if !conn.tell_bell(bell, s.bell_fd.load(Relaxed)) {
+            switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledNoBell);
+        }
+        let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let word = words::word(bell | EPOLL_BELL, ticket);
+        // An old word may be about to be cleared by a waker that rang already: it never counts as armed.
+        disarm(r, conn);
+        if incoming {
+            r.word_in.store(word, Relaxed);
+            if !words::arm(&conn.inc().ra.wait, word) {
+                switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledWaiters);
+            }
+        }
+        if outgoing {
+            stall = true;
+            r.word_out.store(word, Relaxed);
+            words::arm(&conn.out().wa.wait, word);
+        }
+        std::sync::atomic::fence(SeqCst);
+        if would_report(sock, conn, r) {
+            ready = true;
+        } else if !outgoing {
+            // A full ring that is waited for stays on the list: it may have to be taken back.
+            unlink_hot(number, r, s);
+        }
+    }
+    (ready, stall)
+}
+
+/// Whether [`report`] would say something, without saying it.
+pub(super) fn would_report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> bool {
+    let wanted = r.events.load(Relaxed);
+    let events = ready::ring_events(sock, conn, wanted);
+    if wanted & ET == 0 || r.disarmed.load(Relaxed) {
+        return events != 0 && !r.disarmed.load(Relaxed);
+    }
+    events != 0 && r.reported_tail.load(Relaxed) != conn.inc().t.tail.load(Acquire) + 1
+        || events & OUT != 0 && !r.reported_room.load(Relaxed)
+}
+
+pub(super) fn unstick_all(s: &'static Set, call: &Call) {
+    let mut stuck = [None; 16];
+    if let Some(_held) = LOCK.lock(table::tid()) {
+        let mut next = s.hot.load(Relaxed);
+        for place in &mut stuck {
+            let Some(r) = next.checked_sub(1).and_then(reg) else { break };
+            next = r.next_hot.load(Relaxed);
+            if r.events.load(Relaxed) & OUT != 0 {
+                *place = table::by_number(r.sock.load(Relaxed));
+            }
+        }
+    }
+    for sock in stuck.iter().flatten() {
+        if let Some(conn) = sock.conn.get() {
+            crate::stream::unstick(sock, conn, call);
+        }
+    }
+}

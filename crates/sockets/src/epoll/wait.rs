@@ -1,0 +1,246 @@
+//! Waiting on a set: hot ends first, the kernel's set beside them, then a spin, then a sleep.
+
+use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
+use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, reg, ring_own, set};
+use crate::hook::{EpollEvent, Verdict};
+use crate::peer::Conn;
+use crate::state;
+use crate::switch;
+use crate::table::{self, Entry};
+use crate::thread::Call;
+use crate::wait::STALL_NS;
+use bypath_sys::epoll::{self as sys, Event};
+use bypath_sys::{Errno, clock, thread as cpu};
+use std::sync::atomic::Ordering::*;
+
+/// While rings have events, the kernel is asked at least at every such call.
+const KERNEL_EVERY: u32 = 16;
+/// Hot ends that a spinning waiter polls directly; more are armed and found through the inbox.
+const HOT_POLLED: usize = 64;
+
+/// A wait that the overlay does not serve: the set has no warm end yet.
+#[derive(Debug)]
+pub struct BlindWait(u32);
+
+impl BlindWait {
+    /// It ended.
+    pub fn finish(self) {
+        if let Some(s) = set(self.0) {
+            s.blind_waits.fetch_sub(1, SeqCst);
+        }
+    }
+}
+
+/// epoll_wait, epoll_pwait, epoll_pwait2.
+pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    let Some(Entry::Epoll(number)) = table::entry(epfd) else { return Verdict::NotOurs };
+    let Some(s) = set(number) else { return Verdict::NotOurs };
+    if out.is_empty() {
+        return Verdict::NotOurs;
+    }
+    s.waited.store(true, Release);
+    if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) {
+        if cpu::is_the_only_one() {
+            // Nobody else can upgrade anything meanwhile.
+            return Verdict::NotOurs;
+        }
+        s.blind_waits.fetch_add(1, SeqCst);
+        if s.warm.load(SeqCst) == 0 {
+            return Verdict::Kernel(crate::hook::Cold::blind(BlindWait(number)));
+        }
+        s.blind_waits.fetch_sub(1, SeqCst);
+    }
+    let Some(call) = Call::enter() else { return Verdict::NotOurs };
+    Verdict::Done(wait_overlay(&call, s, epfd, out, timeout_ns, sigmask))
+}
+
+fn wait_overlay(
+    call: &Call,
+    s: &'static Set,
+    epfd: i32,
+    out: &mut [EpollEvent],
+    timeout_ns: Option<u64>,
+    sigmask: usize,
+) -> Result<usize, Errno> {
+    let deadline = timeout_ns.map(|ns| clock::monotonic_ns().saturating_add(ns));
+    let mut spun = false;
+    loop {
+        switch::attend();
+        let n = collect(s, out);
+        if n > 0 {
+            // Who does not wait wants to know all there is; who waits gets the rest with its next call.
+            let due = timeout_ns == Some(0) || s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_EVERY);
+            let more = if due && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
+            return Ok(n + more);
+        }
+        let k = kernel_events(s, epfd, out, 0, Some(0), 0)?;
+        if k > 0 || timeout_ns == Some(0) {
+            return Ok(k);
+        }
+        if !spun {
+            spun = true;
+            if spin(s, epfd) {
+                continue;
+            }
+        }
+        // Sleep: announce, arm what is hot, fence, look again.
+        let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        s.sleepers.fetch_add(1, SeqCst);
+        set_asleep(s, ticket);
+        let (rings, stall) = arm_hot(s);
+        std::sync::atomic::fence(SeqCst);
+        let marked = state::get().and_then(|st| st.inbox_if_any()).is_some_and(|i| i.is_marked());
+        let left = deadline.map(|d| d.saturating_sub(clock::monotonic_ns()));
+        let mut bound = left;
+        if stall {
+            bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
+        }
+        let flushing = switch::flushes_pending();
+        if flushing {
+            bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+        }
+        bound = crate::memory::before_sleep(call, bound);
+        let k = if marked || rings {
+            Ok(0)
+        } else {
+            call.parked(|| kernel_events(s, epfd, out, 0, bound, sigmask))
+        };
+        let others = s.sleepers.fetch_sub(1, SeqCst) - 1;
+        if others > 0 {
+            // The baton: somebody still sleeps; the next news must ring again.
+            set_asleep(s, ticket);
+            if state::get().and_then(|st| st.inbox_if_any()).is_some_and(|i| i.is_marked()) {
+                ring_own(s);
+            }
+        } else {
+            set_asleep(s, 0);
+        }
+        if stall {
+            unstick_all(s, call);
+        }
+        if flushing {
+            switch::drive_flushes(call);
+        }
+        let k = k?;
+        if k > 0 {
+            switch::attend();
+            let n = collect_into(s, out, k);
+            return Ok(n);
+        }
+        if deadline.is_some_and(|d| clock::monotonic_ns() >= d) {
+            switch::attend();
+            return Ok(collect(s, out));
+        }
+    }
+}
+
+fn set_asleep(s: &Set, ticket: u32) {
+    if let Some(inbox) = state::get().and_then(|st| st.inbox_if_any())
+        && let Some(a) = inbox.asleep.get(s.bell.load(Relaxed) as usize)
+    {
+        a.store(ticket, SeqCst);
+    }
+}
+
+/// The kernel's events into `out[from..]`, without our bell and without ends that are there already.
+fn kernel_events(
+    s: &'static Set,
+    epfd: i32,
+    out: &mut [EpollEvent],
+    from: usize,
+    timeout_ns: Option<u64>,
+    sigmask: usize,
+) -> Result<usize, Errno> {
+    let mut room = [Event::default(); 64];
+    let (_, tail) = out.split_at(from);
+    // Large arrays go to the kernel in portions: the rest stays ready and comes with the next call.
+    let len = tail.len().min(room.len());
+    let got = sys::wait(epfd, &mut room[..len], timeout_ns, sigmask)?;
+    let mut n = from;
+    for e in &room[..got] {
+        let (events, data) = (e.events, e.data);
+        if data == BELL_DATA {
+            continue;
+        }
+        if s.oneshots.load(Relaxed) != 0 {
+            oneshot_fired(s, data);
+        }
+        if let Some(same) = out[..from].iter_mut().find(|o| { o.data } == data) {
+            same.events |= events;
+            continue;
+        }
+        out[n] = EpollEvent { events, data };
+        n += 1;
+    }
+    Ok(n - from)
+}
+
+/// The kernel reported (and disarmed) a one-shot registration: so does the overlay.
+fn oneshot_fired(s: &'static Set, data: u64) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    for i in 0..REGS_USED.load(Relaxed) {
+        if let Some(r) = reg(i)
+            && r.data.load(Relaxed) == data
+            && r.events.load(Relaxed) & ONESHOT != 0
+            && r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|k| std::ptr::eq(k, s))
+        {
+            r.disarmed.store(true, Relaxed);
+        }
+    }
+}
+
+/// Spins on few hot rings and the inbox, asking the kernel every few microseconds.
+fn spin(s: &'static Set, epfd: i32) -> bool {
+    let Some(config) = state::config() else { return false };
+    let cap = config.profile.spin_cap_ns();
+    if cap == 0 || !s.spins.should() {
+        return false;
+    }
+    let mut hot = [None; HOT_POLLED];
+    if s.hot_count.load(Relaxed) as usize > HOT_POLLED {
+        let (ready, _) = arm_hot(s);
+        if ready {
+            return true;
+        }
+    } else if let Some(_held) = LOCK.lock(table::tid()) {
+        let mut next = s.hot.load(Relaxed);
+        for place in &mut hot {
+            let Some(r) = next.checked_sub(1).and_then(reg) else { break };
+            next = r.next_hot.load(Relaxed);
+            *place = table::by_number(r.sock.load(Relaxed)).and_then(|k| Some((k, k.conn.get()?, r)));
+        }
+    }
+    let here = cpu::cpu();
+    let same_cpu = |c: &Conn| c.inc().t.cpu.load(Relaxed) == here && here != u32::MAX;
+    if hot.iter().flatten().any(|(_, c, _)| same_cpu(c)) {
+        return false;
+    }
+    let inbox = state::get().and_then(|st| st.inbox_if_any());
+    let per_us = state::ticks_per_us();
+    let start = clock::ticks();
+    let mut next_kernel = start + 5 * per_us;
+    loop {
+        for _ in 0..8 {
+            if inbox.is_some_and(|i| i.is_marked())
+                || hot.iter().flatten().any(|(k, c, r)| would_report(k, c, r))
+            {
+                s.spins.record(true);
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let now = clock::ticks();
+        if now.wrapping_sub(start) > cap * per_us / 1000 {
+            s.spins.record(false);
+            return false;
+        }
+        if now >= next_kernel {
+            next_kernel = now + 10 * per_us;
+            // Only asks: level-triggered events stay, edges would be lost, so look from outside.
+            if bypath_sys::poll::now(epfd, libc::POLLIN) != 0 {
+                s.spins.record(true);
+                return true;
+            }
+        }
+    }
+}
