@@ -679,6 +679,7 @@ fn send_warm(
             continue;
         }
         if nonblocking {
+            epoll::out_of_room(s);
             return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));

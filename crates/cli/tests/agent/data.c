@@ -418,6 +418,20 @@ static void do_fillup(struct args *a, struct out *o)
     say(o, " %s total=%zu", at >= 65536 ? "took-some" : "took-nothing", at);
 }
 
+/* overfill FD SEED: non-blocking sends until the first that finds no room; how much went is not compared. */
+static void do_overfill(struct args *a, struct out *o)
+{
+    size_t at = 0;
+    long sent;
+    do {
+        fill(areas[a->slot], 65536, (unsigned)num(a, 2), at);
+        sent = send((int)num(a, 1), areas[a->slot], 65536, MSG_DONTWAIT | MSG_NOSIGNAL);
+        at += sent > 0 ? (size_t)sent : 0;
+    } while (sent > 0);
+    answer(o, sent, errno);
+    say(o, " total=%zu", at);
+}
+
 /* verify FD SEED: reads a pattern to the end of the stream; `total=` is not compared, being right is. */
 static void do_verify(struct args *a, struct out *o)
 {
@@ -541,6 +555,7 @@ const struct command data_commands[] = {
     {"recvmsg", do_recvmsg},   {"recvmmsg", do_recvmmsg}, {"write", do_write},       {"writev", do_writev},
     {"send", do_send},         {"sendto", do_sendto},     {"sendmsg", do_sendmsg},   {"sendmmsg", do_sendmmsg},
     {"sendall", do_sendall},   {"recvall", do_recvall},   {"drain", do_drain},       {"fillup", do_fillup},
+    {"overfill", do_overfill},
     {"verify", do_verify},     {"ping", do_ping},         {"echo", do_echo},         {"file", do_file},
     {"sendfile", do_sendfile}, {"splice", do_splice},     {"pread", do_pread},       {"pwrite", do_pwrite},
     {"drain_any", do_drain_any}, {"sendsame", do_sendsame},

@@ -230,6 +230,21 @@ scripts! {
         c shutdown 3 wr
         s join r
     ";
+    epoll_edge_for_room_that_came_before_the_wait, "epoll edge", Ring: "
+        pair
+        warm
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in|out|rdhup|et 7
+        c epoll_wait 4 4 0
+        c epoll_wait 4 4 0
+        c overfill 3 1
+        s go r drain_any 4
+        c wait_ev 3 out
+        c epoll_wait 4 4 5000
+        c wait_sent 3
+        c shutdown 3 wr
+        s join r
+    ";
     epoll_oneshot_reports_once_until_rearmed, "epoll one-shot", Ring: "
         pair
         warm

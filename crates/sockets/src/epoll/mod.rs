@@ -425,6 +425,24 @@ pub fn news(s: &'static Sock) {
     }
 }
 
+/// A write found no room, or too little: room from now on is an edge, even if the other end made it already.
+pub fn out_of_room(s: &'static Sock) {
+    if s.registrations.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    for (n, r) in regs_of(s) {
+        let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) else { continue };
+        if r.events.load(Relaxed) & OUT != 0
+            && r.reported_room.swap(false, Relaxed)
+            && set.has_bell.load(Relaxed)
+        {
+            make_hot(n, r, set);
+            ring_own(set);
+        }
+    }
+}
+
 /// Wakes a sleeper of the set, if any.
 fn ring_own(s: &Set) {
     std::sync::atomic::fence(SeqCst);
