@@ -14,7 +14,7 @@ use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, foreign, memory};
-use bypath_shm::direction::{Head, Path, Readable, ask, wait as words, writer_flag};
+use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
@@ -49,6 +49,9 @@ fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Acce
 }
 
 // ---------------------------------------------------------------- receive
+
+/// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
+const PATIENCE: u32 = 40;
 
 /// Receive on `fd`. `None` = the socket changed under the question; ask again.
 #[inline]
@@ -137,7 +140,7 @@ fn recv_warm(
     let timeout = end.rcvtimeo.load(Relaxed);
     let mut deadline = None;
     let mut done = 0usize;
-    let mut patience = 200;
+    let mut patience = PATIENCE;
     switch::attend();
     if fault::flip(64) {
         switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTest);
@@ -255,11 +258,11 @@ fn recv_warm(
                     if inc.path() != Path::Kernel {
                         continue;
                     }
-                    let flushing = inc.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0;
-                    if flushing && nonblocking && patience > 0 && !s.has(flag::PEER_GONE) {
-                        // Readiness was reported from the ring: its bytes are on their way to the carrier.
+                    if nonblocking && patience > 0 && !s.has(flag::PEER_GONE) && switch::awaits_flush(conn) {
+                        // Readiness was reported from the ring: its bytes are on their way to the carrier, as soon
+                        // as their writer gets a processor.
                         patience -= 1;
-                        thread::yield_now();
+                        wait::for_flush(call, s, patience < PATIENCE - 20);
                         continue;
                     }
                     switch::consent(s, conn);
@@ -802,7 +805,7 @@ fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
     }
     let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
     let facing = blocking && words::any(&conn.inc().wa.wait);
-    now - s.full_since.load(Relaxed) >= if own || facing { wait::STALL_NS / 10 } else { wait::STALL_NS }
+    now - s.full_since.load(Relaxed) >= if own || facing { wait::FULL_NS / 10 } else { wait::FULL_NS }
 }
 
 /// A writer waits for room (in poll or epoll): takes the ring back if it stays full.

@@ -512,6 +512,13 @@ pub fn unread(conn: &Conn) -> u64 {
     }
 }
 
+/// Whether ring bytes that R could see are being re-sent through the carrier.
+pub fn awaits_flush(conn: &Conn) -> bool {
+    let inc = conn.inc();
+    let head = Head::from_raw(inc.h.head.load(Acquire));
+    inc.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0 && inc.t.tail.load(Acquire) != head.position()
+}
+
 /// The writer's lock was taken over from a dead sibling: finishes what it may have left half done. Kernel truth
 /// and the head word settle positions.
 pub fn repair(s: &'static Sock, conn: &'static Conn) {

@@ -13,8 +13,11 @@ use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock, eventfd, thread};
 use std::sync::atomic::{AtomicU64, Ordering::*};
 
-/// A full ring without progress, and bytes that nobody seems to read, are taken back after this long.
+/// Bytes that nobody seems to read are taken back after this long.
 pub const STALL_NS: u64 = 20_000_000;
+/// A full ring without progress is taken back after this long: longer than a reader on a busy machine waits for a
+/// processor.
+pub const FULL_NS: u64 = 100_000_000;
 /// The same where the reader has shown that it reads rings.
 pub const QUIET_NS: u64 = 500_000_000;
 /// Siblings in other processes may die between publish and ring: nobody sleeps longer than this then.
@@ -333,6 +336,15 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
         Ok(0) => Woken::TimedOut,
         _ => Woken::Carrier(fds[0].revents),
     }
+}
+
+/// Gives the writer of a flush that is under way a chance: its processor, or a few milliseconds.
+pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) {
+    if !patiently {
+        return thread::yield_now();
+    }
+    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLIN, revents: 0 }];
+    let _ = call.parked(|| ppoll(&mut fds, Some(5_000_000), 0));
 }
 
 /// What a blocking call does after a signal handler ran, as far as the set of handlers tells: the kernel restarts
