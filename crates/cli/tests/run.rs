@@ -11,6 +11,17 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+/// Whether `test` cannot run for want of python3; then it is recorded as skipped.
+fn skipped_without_python(test: &str) -> bool {
+    let there = Command::new("python3").arg("-V").output().is_ok_and(|o| o.status.success());
+    if !there && let Some(file) = std::env::var_os("BYPATH_TEST_SKIPS") {
+        let mut file =
+            fs::OpenOptions::new().append(true).create(true).open(file).expect("the list of skips");
+        writeln!(file, "run::{test}\tpython3 is not installed").expect("the list of skips");
+    }
+    !there
+}
+
 fn sh(script: &str) -> Output {
     run(["--", "sh", "-c", script]).output().expect("bypath starts")
 }
@@ -322,6 +333,78 @@ fn static_programs_run_unharmed_or_as_told() {
     }
 }
 
+/// A program that opens a TCP socket pair's worth of traffic and asks for what a ring cannot do.
+const UNSUPPORTED: &str = "
+import socket, sys
+l = socket.create_server(('127.0.0.1', 0))
+s = socket.create_connection(l.getsockname())
+t, _ = l.accept()
+for n in range(40):
+    s.sendall(b'x' * 1000); t.recv(1000, socket.MSG_WAITALL); t.sendall(b'y'); s.recv(1)
+s.send(b'!', socket.MSG_OOB)
+s.send(b'!', socket.MSG_OOB)
+print('done')
+";
+
+#[test]
+fn a_running_program_is_told_what_cannot_be_served() {
+    if skipped_without_python("a_running_program_is_told_what_cannot_be_served") {
+        return;
+    }
+    let with = |how: &str| {
+        let flag = format!("--on-unsupported={how}");
+        run([flag.as_str(), "--log=off", "python3", "-c", UNSUPPORTED]).output().expect("bypath starts")
+    };
+    let lines = |output: &Output| stderr(output).matches("(recalled-oob)").count();
+    let quiet = with("fallback");
+    assert_eq!((stdout(&quiet).as_str(), lines(&quiet)), ("done\n", 0), "{}", stderr(&quiet));
+    for (how, word) in [("warn", "warning:"), ("error", "error:")] {
+        let told = with(how);
+        // Once for a reason, however often it applies.
+        assert_eq!((stdout(&told).as_str(), lines(&told)), ("done\n", 1), "{how}: {}", stderr(&told));
+        assert!(stderr(&told).contains(word), "{how}: {}", stderr(&told));
+    }
+    let aborted = with("abort");
+    assert_eq!(aborted.status.signal(), Some(rustix::process::Signal::ABORT.as_raw()), "{aborted:?}");
+    assert_eq!(lines(&aborted), 1, "{}", stderr(&aborted));
+}
+
+/// A program that replaces descriptor 2 by a file of its own before anything is logged.
+const OTHER_STDERR: &str = "
+import os, socket, sys
+f = os.open(sys.argv[1], os.O_RDWR | os.O_CREAT, 0o600)
+os.dup2(f, 2)
+l = socket.create_server(('127.0.0.1', 0))
+s = socket.create_connection(l.getsockname())
+t, _ = l.accept()
+for n in range(40):
+    s.sendall(b'x' * 1000); t.recv(1000, socket.MSG_WAITALL); t.sendall(b'y'); s.recv(1)
+s.send(b'!', socket.MSG_OOB)
+";
+
+#[test]
+fn log_lines_go_to_standard_error_as_it_was() {
+    if skipped_without_python("log_lines_go_to_standard_error_as_it_was") {
+        return;
+    }
+    let dir = TempDir::new();
+    let file = dir.join("own");
+    for (options, expected) in [
+        // Lines are to be expected: the descriptor is kept from the start.
+        (&["--log=debug"][..], true),
+        // None was: a line that comes later has nowhere to go.
+        (&["--log=warn", "--on-unsupported=warn"], false),
+    ] {
+        let output = run(options).args(["python3", "-c", OTHER_STDERR]).arg(&file).output();
+        let output = output.expect("bypath starts");
+        let text = stderr(&output);
+        assert!(output.status.success(), "{text}");
+        assert_eq!(text.contains("bypath["), expected, "{options:?}: {text}");
+        assert_eq!(text.contains("]: debug: fd "), expected, "{options:?}: {text}");
+        assert_eq!(fs::read(&file).expect("the program's file"), b"", "the program's own file");
+    }
+}
+
 #[test]
 fn scripts_are_judged_by_their_interpreter() {
     let dir = TempDir::new();
@@ -376,7 +459,9 @@ fn broken_programs_are_the_kernels_to_refuse() {
     executable(&dir.join("garbage"), b"\x7fELF\xff\xff\xff\xff");
     executable(&dir.join("empty"), b"");
     for name in ["cut", "garbage"] {
-        let output = run(["--on-unsupported=error"]).arg(dir.join(name)).output().expect("bypath starts");
+        // A shell may take it for a script, and what stands in it for a redirection.
+        let output = run(["--on-unsupported=error"]).arg(dir.join(name)).current_dir(dir.path()).output();
+        let output = output.expect("bypath starts");
         assert!(matches!(output.status.code(), Some(126 | 127 | 2)), "{name}: {output:?}");
     }
     // What is neither a program nor a script is a shell script, as with every shell.

@@ -300,6 +300,23 @@ fn why_tells_why_a_process_is_not_under_bypath() {
 }
 
 #[test]
+fn why_knows_a_program_without_sockets() {
+    let _lock = one_at_a_time();
+    let mut program = common::run(["--", "sh", "-c", "echo up; read line"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("bypath starts");
+    let mut line = [0; 3];
+    std::io::Read::read_exact(program.stdout.as_mut().expect("a pipe"), &mut line).expect("it is up");
+    let output = bypath(["why", &program.id().to_string()]).output().expect("bypath starts");
+    assert!(stdout(&output).contains("(sh) is under Bypath and has opened no socket yet"), "{output:?}");
+    assert!(output.status.success(), "{output:?}");
+    drop(program.stdin.take());
+    program.wait().expect("it ends");
+}
+
+#[test]
 fn regions_with_other_content_are_noted_and_skipped() {
     let _lock = one_at_a_time();
     let make = |content: &[u8]| {

@@ -22,6 +22,20 @@ macro_rules! reasons {
             /// The stable code, such as `peer-plain`.
             pub const fn code(self) -> &'static str { match self { $(Reason::$name => $code,)* } }
 
+            /// Whether it is about something that Bypath cannot serve, rather than about the other end, the user's
+            /// settings or the end of a connection.
+            pub const fn is_unsupported(self) -> bool {
+                use Reason::*;
+                matches!(
+                    self,
+                    ForeignEpoll | UnhookedWriter | SmallBuffer | SocketOption | StandardDescriptor | FastOpen
+                        | NoDescriptors | NoMemory | MemoryLimit | ForbiddenCall | TableFull | Squatter
+                        | VersionMismatch | IoUring | PeerMemoryInvalid | RecalledStdio | RecalledOob | RecalledUlp
+                        | RecalledOption | RecalledWaiters | RecalledNoBell | RecalledEpoll | RecalledSplice
+                        | RecalledMemory | RecalledIoUring | RecalledForeignReader
+                )
+            }
+
             /// One sentence for people.
             pub const fn text(self) -> &'static str { match self { $(Reason::$name => $text,)* } }
         }

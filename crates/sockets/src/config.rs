@@ -54,9 +54,9 @@ pub enum OnUnsupported {
     Fallback,
     /// Stay on the kernel and log a warning.
     Warn,
-    /// The call fails with EOPNOTSUPP; `bypath run` refuses to start a program that cannot be served.
+    /// Stay on the kernel and log an error; `bypath run` refuses to start a program that cannot be served.
     Error,
-    /// The process aborts.
+    /// As `Error`, and a running program ends by SIGABRT.
     Abort,
 }
 
@@ -225,7 +225,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_ON_UNSUPPORTED",
         words: &["fallback", "warn", "error", "abort"],
         value: "fallback|warn|error|abort",
-        help: "What happens when something cannot be served: stay on the kernel, also warn, fail, or abort",
+        help: "What happens when a program or connection cannot be served: it stays on the kernel quietly, with a warning, with an error (the program is not started), or a running program is aborted",
     },
     Setting {
         flag: "log",

@@ -5,7 +5,7 @@
 //! [`Verdict::Kernel`] answer means: call the real libc function with the program's own arguments, then hand
 //! its result to [`Cold::finish`].
 
-use crate::config::{Config, IoUring, OnUnsupported};
+use crate::config::{Config, IoUring};
 use crate::epoll::BlindWait;
 use crate::table::{self, Sock, flag};
 use crate::{epoll, life, log, options, peer, poll, state, stream, switch, thread};
@@ -350,9 +350,4 @@ pub fn io_uring_setup_begin() -> bool {
         }
         None => true,
     }
-}
-
-/// What to do about something that cannot be served.
-pub fn on_unsupported() -> OnUnsupported {
-    state::config().map_or(OnUnsupported::Fallback, |c| c.on_unsupported)
 }

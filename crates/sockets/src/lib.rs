@@ -23,5 +23,6 @@ mod stream;
 mod switch;
 mod table;
 mod thread;
+mod unsupported;
 mod wait;
 mod wlock;

@@ -1,18 +1,37 @@
-//! Log lines: one raw write of a buffer on the stack to a private duplicate of standard error, never through the
-//! program's descriptors, never allocating.
+//! Log lines: one raw write of a buffer on the stack to standard error as it was at start-up, never to what the
+//! program opened there since, never allocating.
 
 use crate::config::LogLevel;
 use crate::state;
 use bypath_sys::{fd, process};
 use std::fmt::{self, Write};
-use std::sync::atomic::{AtomicI32, AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU64, Ordering::Relaxed};
 
 static LEVEL: AtomicU8 = AtomicU8::new(LogLevel::Off as u8);
+/// Private duplicate of standard error.
 static FD: AtomicI32 = AtomicI32::new(-1);
+/// What descriptor 2 was at start-up: device and inode.
+static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
 
-/// Sets the level. The descriptor is duplicated at the first line.
+/// Sets the level. Where lines are to be expected descriptor 2 is duplicated now, else at the first line, if it is
+/// still the same.
 pub fn init(level: LogLevel) {
     LEVEL.store(level as u8, Relaxed);
+    if let Some((device, inode)) = fd::identity(2) {
+        STDERR[0].store(device, Relaxed);
+        STDERR[1].store(inode, Relaxed);
+    }
+    if level >= LogLevel::Info {
+        FD.store(duplicate(), Relaxed);
+    }
+}
+
+fn duplicate() -> i32 {
+    let known = (STDERR[0].load(Relaxed), STDERR[1].load(Relaxed));
+    if fd::identity(2) != Some(known) {
+        return -1;
+    }
+    fd::dup_high(2, state::floor()).unwrap_or(-1)
 }
 
 /// Whether lines of this level are wanted.
@@ -41,14 +60,19 @@ impl Write for Line {
     }
 }
 
-/// Writes one line.
+/// Writes one line, if lines of its level are wanted.
 pub fn line(level: LogLevel, args: fmt::Arguments<'_>) {
-    if !wanted(level) {
-        return;
+    if wanted(level) {
+        always(level, args);
     }
+}
+
+/// Writes one line, whatever the level.
+#[cold]
+pub fn always(level: LogLevel, args: fmt::Arguments<'_>) {
     let mut fd = FD.load(Relaxed);
     if fd < 0 {
-        fd = fd::dup_high(2, state::floor()).unwrap_or(-1);
+        fd = duplicate();
         if fd < 0 {
             return;
         }
@@ -58,6 +82,7 @@ pub fn line(level: LogLevel, args: fmt::Arguments<'_>) {
     let word = match level {
         LogLevel::Error => "error",
         LogLevel::Warn => "warning",
+        LogLevel::Debug => "debug",
         _ => "info",
     };
     let _ = write!(line, "bypath[{}]: {word}: {args}", process::pid());

@@ -141,6 +141,9 @@ impl Sock {
     pub fn set_reason(&self, reason: Reason) {
         self.end().reason.store(reason as u16, Relaxed);
         self.count_reason();
+        if reason.is_unsupported() {
+            crate::unsupported::tell(self.carrier(), reason);
+        }
     }
 
     /// Data calls were seen: the connection counts.

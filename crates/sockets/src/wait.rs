@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 pub const STALL_NS: u64 = 20_000_000;
 /// A full ring without progress is taken back after this long: longer than a reader on a busy machine waits for a
 /// processor.
-pub const FULL_NS: u64 = 100_000_000;
+pub const FULL_NS: u64 = 50_000_000;
 /// The same where the reader has shown that it reads rings.
 pub const QUIET_NS: u64 = 500_000_000;
 /// Siblings in other processes may die between publish and ring: nobody sleeps longer than this then.

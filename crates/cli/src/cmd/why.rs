@@ -71,6 +71,13 @@ pub fn run(args: Args) -> Outcome {
     fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
     let Some((family, member)) = scan.family_of(pid) else {
+        if is_idle(pid).map_err(|e| not_readable(pid, &e))? {
+            let name = name_of(pid);
+            output::print(&format!(
+                "Process {pid} ({name}) is under Bypath and has opened no socket yet.\n"
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         let reason = absence(pid).map_err(|e| not_readable(pid, &e))?;
         output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
         return Ok(ExitCode::from(NOT_FOLLOWED));
@@ -107,6 +114,24 @@ fn not_readable(pid: u32, error: &io::Error) -> Failure {
     Failure::new(CANNOT_TELL, format_args!("process {pid} cannot be looked into: {error} ({hint})"))
 }
 
+fn names_library(bytes: &[u8]) -> bool {
+    let name = library::FILE_NAME.as_bytes();
+    bytes.windows(name.len()).any(|w| w == name)
+}
+
+fn is_loaded(pid: u32) -> io::Result<bool> {
+    Ok(names_library(&fs::read(format!("/proc/{pid}/maps"))?))
+}
+
+/// Whether the library is loaded and there is nothing to show: its view comes with the program's first socket.
+fn is_idle(pid: u32) -> io::Result<bool> {
+    if !is_loaded(pid)? {
+        return Ok(false);
+    }
+    let links = fs::read_dir(format!("/proc/{pid}/fd"))?.filter_map(|e| fs::read_link(e.ok()?.path()).ok());
+    Ok(!links.into_iter().any(|to| to.to_string_lossy().starts_with("socket:")))
+}
+
 /// Why a process has no view.
 ///
 /// # Errors
@@ -115,9 +140,7 @@ fn absence(pid: u32) -> io::Result<String> {
     if connections::is_kernel_thread(pid) {
         return Ok("it is a thread of the kernel.".to_owned());
     }
-    let name = library::FILE_NAME.as_bytes();
-    let contains = |bytes: &[u8]| bytes.windows(name.len()).any(|w| w == name);
-    if contains(&fs::read(format!("/proc/{pid}/maps"))?) {
+    if is_loaded(pid)? {
         return Ok("the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
                    started, or another version of Bypath wrote it."
             .to_owned());
@@ -131,7 +154,7 @@ fn absence(pid: u32) -> io::Result<String> {
         return Ok(format!("{obstacle}. Its connections are plain kernel ones."));
     }
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    if environment.split(|b| *b == 0).any(|v| v.starts_with(b"LD_PRELOAD=") && contains(v)) {
+    if environment.split(|b| *b == 0).any(|v| v.starts_with(b"LD_PRELOAD=") && names_library(v)) {
         return Ok("LD_PRELOAD names the library, but the dynamic loader did not load it: the file may be missing or \
                    unreadable where the program runs (another root directory or container), or the program was \
                    started with changed privileges."
@@ -160,9 +183,7 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> Stri
             "\nSo far: {} connections, {} of them upgraded at some time.",
             counters.connections, counters.upgraded
         );
-        for (what, counts) in
-            [("Ended without an upgrade", &counters.not_upgraded), ("Recalled", &counters.recalled)]
-        {
+        for (what, counts) in [("Not upgraded", &counters.not_upgraded), ("Recalled", &counters.recalled)] {
             let parts: Vec<_> =
                 stats::by_reason(counts).iter().map(|(code, n)| format!("{code} {n}")).collect();
             if !parts.is_empty() {
