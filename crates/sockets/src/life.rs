@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{epoll, memory, peer, rendezvous, switch};
+use crate::{carrier, epoll, memory, peer, rendezvous, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -228,10 +228,10 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     if s.has(flag::HANDED_OVER) {
         return;
     }
-    let carrier = s.carrier();
+    let kind = carrier::of(s);
     let mut linger = [0u8; 8];
     let resets = unread > 0
-        || sock::option_bytes(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok()
+        || sock::option_bytes(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok()
             && linger[0] != 0
             && linger[4..] == [0; 4];
     if !resets {
@@ -239,13 +239,12 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     }
     let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
     call.parked(|| {
-        while sock::unsent(carrier).is_ok_and(|n| n > 0) && clock::monotonic_ns() < until {
+        while kind.discardable(s) > 0 && clock::monotonic_ns() < until {
             bypath_sys::thread::yield_now();
         }
     });
     if unread > 0 {
-        linger = [1, 0, 0, 0, 0, 0, 0, 0];
-        let _ = sock::set_option(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+        kind.close_unread(s);
     }
 }
 

@@ -13,7 +13,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, foreign, memory};
+use crate::{carrier, epoll, fault, foreign, memory};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -353,9 +353,7 @@ fn peek_behind(
     want: usize,
 ) -> usize {
     let expected = conn.inc().wa.switch_k.load(Relaxed);
-    let all = sock::tcp_counts(s.carrier())
-        .is_ok_and(|c| c.received == expected || c.received == expected + 1)
-        && sock::inq(s.carrier()) == Ok(done);
+    let all = carrier::of(s).arrived(s, expected, done);
     let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
     if !all || waiting > conn.rx.size() {
         return done;
@@ -647,6 +645,7 @@ fn send_warm(
             }
             _ => {
                 if done == 0
+                    && carrier::of(s).send_reports_errors()
                     && let Some(e) = take_error(s)
                     && e != Errno::PIPE
                 {

@@ -1,5 +1,6 @@
 //! From descriptor to followed socket: two loads and a compare. And the private part of a socket's record.
 
+use crate::carrier;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use bypath_shm::family::{ENDS, End, end_state};
@@ -429,15 +430,15 @@ pub fn owns(number: i32) -> bool {
     found
 }
 
-/// Reads cookie and addresses into the shared record; false if the socket is not a connected one.
+/// Reads cookie and names into the shared record; false if the socket is not a connected one.
 pub fn identify(s: &'static Sock) -> bool {
     let end = s.end();
     let fd = s.carrier();
     let Ok(cookie) = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) else { return false };
-    let (Ok(local), Ok(remote)) = (sock::local_address(fd), sock::remote_address(fd)) else { return false };
+    if !carrier::of(s).record_names(s) {
+        return false;
+    }
     end.cookie.store(cookie, Relaxed);
-    end.local.set(local.family, local.port, local.bytes);
-    end.remote.set(remote.family, remote.port, remote.bytes);
     true
 }
 
