@@ -147,6 +147,18 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
     result
 }
 
+/// Inode of what a descriptor refers to.
+///
+/// # Errors
+/// EBADF.
+pub fn inode_of(fd: i32) -> Result<u64> {
+    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fstat writes one stat structure.
+    check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: zeroed is a valid stat, and the kernel filled it.
+    Ok(unsafe { st.assume_init() }.st_ino)
+}
+
 /// The target of a symbolic link as (device, inode) of what it points to: names a namespace by /proc/self/ns/*.
 ///
 /// # Errors
