@@ -24,44 +24,41 @@ pub struct Closing {
     entry: Option<Entry>,
 }
 
-/// Follows a new TCP socket.
+/// Follows a new socket, if its kind is followed.
 pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     if state::config().is_none() {
         return;
     }
     let lost = table::entry(fd).is_some();
-    let tcp = (domain == libc::AF_INET || domain == libc::AF_INET6)
-        && kind & 0xf == libc::SOCK_STREAM
-        && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if !tcp && !lost || state::is_borrowed() {
+    let made = carrier::made(domain, kind, protocol);
+    if made.is_none() && !lost || state::is_borrowed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     if lost {
         lose(fd);
     }
-    if tcp {
-        table::follow(fd, kind & libc::SOCK_NONBLOCK != 0);
+    if let Some(made) = made {
+        table::follow(fd, made, kind & libc::SOCK_NONBLOCK != 0);
     }
 }
 
-/// Follows an accepted socket, if it is TCP.
+/// Follows an accepted socket, if its kind is followed.
 pub fn accept_done(fd: i32, flags: i32) {
     if state::config().is_none() || state::is_borrowed() {
         return;
     }
     let lost = table::entry(fd).is_some();
-    let protocol = sock::option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
-    let tcp = protocol == Ok(libc::IPPROTO_TCP);
-    if !tcp && !lost {
+    let kind = carrier::accepted(fd);
+    if kind.is_none() && !lost {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     if lost {
         lose(fd);
     }
-    if tcp {
-        table::follow(fd, flags & libc::SOCK_NONBLOCK != 0);
+    if let Some(kind) = kind {
+        table::follow(fd, kind, flags & libc::SOCK_NONBLOCK != 0);
     }
 }
 

@@ -356,13 +356,18 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
 /// its next call if it is late.
 pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     conn.inc().withdraw_consent();
-    if conn.inc().path() == Path::Kernel {
+    let late_bytes = carrier::of(s).shutdown_is_gentle();
+    let is_back = || {
+        conn.inc().path() == Path::Kernel
+            && (late_bytes || conn.inc().wa.flags.load(Acquire) & writer_flag::FLUSHING == 0)
+    };
+    if is_back() {
         return;
     }
     ask_recall(s, conn, ask::RECALL, reason);
     let until = clock::monotonic_ns() + 50_000_000;
     // The peer may be this very thread's process: serve our own inbox meanwhile.
-    while conn.inc().path() != Path::Kernel && clock::monotonic_ns() < until {
+    while !is_back() && clock::monotonic_ns() < until {
         attend();
         if bypath_sys::poll::now(s.carrier(), libc::POLLHUP | libc::POLLERR) & (libc::POLLHUP | libc::POLLERR)
             != 0

@@ -1,6 +1,6 @@
 //! From descriptor to followed socket: two loads and a compare. And the private part of a socket's record.
 
-use crate::carrier;
+use crate::carrier::{self, Kind};
 use crate::peer::Conn;
 use crate::state::{self, State};
 use bypath_shm::family::{ENDS, End, end_state};
@@ -40,6 +40,8 @@ pub mod flag {
     pub const HANDED_OVER: u32 = 512;
     /// Carrier bytes appeared while the incoming direction was on the ring.
     pub const FOREIGN_BYTES: u32 = 64;
+    /// The carrier is an AF_UNIX stream.
+    pub const LOCAL: u32 = 1024;
 }
 
 /// The part of a followed socket that is private to a process (copied at fork).
@@ -252,7 +254,7 @@ pub fn by_number(number: u32) -> Option<&'static Sock> {
 }
 
 /// Follows a socket that was just created or accepted as `fd`. Called under [`state::LIFE`].
-pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
+pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     let state = state::start()?;
     let place = FDS.ensure(fd as u32 as usize)?;
     let sock = take_number(state)?;
@@ -291,7 +293,8 @@ pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
     end.remote.set(0, 0, [0; 16]);
     end.ring_size.store(0, Relaxed);
     end.pending_error.store(0, Relaxed);
-    end.flags.store(if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
+    let local = if kind == Kind::Local { flag::LOCAL } else { 0 };
+    end.flags.store(local | if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
     end.rcvlowat.store(1, Relaxed);
     end.rcvtimeo.store(0, Relaxed);
     end.sndtimeo.store(0, Relaxed);

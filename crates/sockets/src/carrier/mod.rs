@@ -4,8 +4,10 @@
 //! cold: it is asked when a path changes, while a carrier drains, and at the ends of a connection.
 
 mod tcp;
+mod unix;
 
-use crate::table::Sock;
+use crate::fault;
+use crate::table::{Sock, flag};
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
 use bypath_sys::{Result, sock};
@@ -83,6 +85,10 @@ pub trait Backend: Sync {
     /// Whether a send reports (and takes) an error that the connection received, before the broken pipe.
     fn send_reports_errors(&self) -> bool;
 
+    /// Whether a shut down connection goes on as TCP does: the other end's bytes are still taken after this end's
+    /// receiving side, and a writer that waits for room learns of the sending side's from poll.
+    fn shutdown_is_gentle(&self) -> bool;
+
     /// Ends a connection that is beyond use, as a reset does where the kind knows one.
     fn reset(&self, s: &Sock);
 
@@ -95,6 +101,74 @@ pub trait Backend: Sync {
 }
 
 /// The kind of carrier under a followed socket.
-pub fn of(_s: &Sock) -> &'static dyn Backend {
-    &tcp::Tcp
+pub fn of(s: &Sock) -> &'static dyn Backend {
+    if s.has(flag::LOCAL) { &unix::Unix } else { &tcp::Tcp }
+}
+
+/// Whether the kernel counts the bytes of this carrier, so that those of un-hooked calls are known too.
+#[inline]
+pub fn is_counted(s: &Sock) -> bool {
+    !s.has(flag::LOCAL)
+}
+
+/// The kinds of socket that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP over IPv4 or IPv6.
+    Tcp,
+    /// An AF_UNIX stream.
+    Local,
+}
+
+/// What a call of `socket()` with these arguments made, if it is followed.
+pub fn made(domain: i32, kind: i32, protocol: i32) -> Option<Kind> {
+    if kind & 0xf != libc::SOCK_STREAM {
+        return None;
+    }
+    match domain {
+        libc::AF_INET | libc::AF_INET6 => {
+            (protocol == 0 || protocol == libc::IPPROTO_TCP).then_some(Kind::Tcp)
+        }
+        libc::AF_UNIX => fault::follows_unix().then_some(Kind::Local),
+        _ => None,
+    }
+}
+
+/// What an accepted socket is, if it is followed.
+pub fn accepted(fd: i32) -> Option<Kind> {
+    let is = |name, value| sock::option(fd, libc::SOL_SOCKET, name) == Ok(value);
+    if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) {
+        return Some(Kind::Tcp);
+    }
+    let local =
+        fault::follows_unix() && is(libc::SO_DOMAIN, libc::AF_UNIX) && is(libc::SO_TYPE, libc::SOCK_STREAM);
+    local.then_some(Kind::Local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn only_tcp_is_followed_unless_a_test_asks_for_more() {
+        use libc::{AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
+        assert_eq!(made(AF_INET, SOCK_STREAM, 0), Some(Kind::Tcp));
+        assert_eq!(made(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP), Some(Kind::Tcp));
+        assert_eq!(made(AF_INET, SOCK_STREAM, libc::IPPROTO_SCTP), None);
+        assert_eq!(made(AF_INET, SOCK_DGRAM, 0), None);
+        assert_eq!(made(AF_UNIX, SOCK_STREAM, 0), None);
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(accepted(listener.accept().unwrap().0.as_raw_fd()), Some(Kind::Tcp));
+
+        let path = std::env::temp_dir().join(format!("bypath-carrier-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let _client = UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(accepted(listener.accept().unwrap().0.as_raw_fd()), None);
+    }
 }

@@ -75,6 +75,10 @@ impl Backend for Tcp {
         true
     }
 
+    fn shutdown_is_gentle(&self) -> bool {
+        true
+    }
+
     fn reset(&self, s: &Sock) {
         linger_zero(s);
         sock::shutdown(s.carrier(), libc::SHUT_RDWR);
