@@ -30,5 +30,7 @@ mod readiness;
 mod recall;
 #[path = "differential/sockets.rs"]
 mod sockets;
+#[path = "differential/unix.rs"]
+mod unix;
 #[path = "differential/waiting.rs"]
 mod waiting;

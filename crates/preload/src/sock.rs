@@ -2,6 +2,7 @@
 
 use crate::child::{borrowed_memory, handed_on};
 use crate::errno::{fail, kept};
+use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
@@ -55,9 +56,18 @@ hook! {
         real(fd, address, len)
     }
 
-    /// `getsockopt()`: the carrier's answer is the socket's.
-    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockopt); {
-        real(fd, level, name, value, len)
+    /// `getsockopt()`: the carrier's answer is the socket's, but for an error that a call of ours took from it.
+    fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockopt);
+    only level == libc::SOL_SOCKET && name == libc::SO_ERROR && hook::is_followed(fd); {
+        let ret = real(fd, level, name, value, len);
+        if ret == 0 && memory::read(len) == Some(size_of::<c_int>() as socklen_t) {
+            // The earlier error counts; what the kernel has now came of what was done about it.
+            let kept_one = kept(|| hook::take_socket_error(fd));
+            if kept_one != 0 {
+                memory::write(value.cast::<c_int>(), kept_one);
+            }
+        }
+        ret
     }
 
     /// `setsockopt()`.

@@ -1,4 +1,4 @@
-//! Crash points and forced random switching. Without the feature `faults` all of it is empty.
+//! Crash points, forced random switching, and the carrier of tests. Without the feature `faults` all of it is empty.
 
 /// Kills the process here if `BYPATH_TEST_KILL=NAME[:COUNT]` names this point (COUNT: at which pass).
 #[inline(always)]
@@ -21,7 +21,16 @@ pub fn flip(one_in: u64) -> bool {
     }
 }
 
-/// Reads the two variables.
+/// Whether a test wants AF_UNIX streams to be followed as TCP connections are (`BYPATH_TEST_UNIX=1`).
+#[inline(always)]
+pub fn follows_unix() -> bool {
+    #[cfg(feature = "faults")]
+    return imp::follows_unix();
+    #[cfg(not(feature = "faults"))]
+    false
+}
+
+/// Reads the variables.
 pub fn init() {
     #[cfg(feature = "faults")]
     imp::init();
@@ -30,10 +39,11 @@ pub fn init() {
 #[cfg(feature = "faults")]
 mod imp {
     use std::sync::OnceLock;
-    use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
     static KILL: OnceLock<(&'static str, AtomicU64)> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
+    static UNIX: AtomicBool = AtomicBool::new(false);
 
     pub fn init() {
         let lookup = |name: &str| std::env::var(name).ok();
@@ -45,6 +55,11 @@ mod imp {
         if let Some(seed) = lookup("BYPATH_TEST_FLIP") {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
         }
+        UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
+    }
+
+    pub fn follows_unix() -> bool {
+        UNIX.load(Relaxed)
     }
 
     pub fn point(name: &str) {

@@ -8,7 +8,7 @@
 use crate::config::{Config, IoUring};
 use crate::epoll::BlindWait;
 use crate::table::{self, Sock, flag};
-use crate::{epoll, life, log, options, peer, poll, state, stream, switch, thread};
+use crate::{carrier, epoll, life, log, options, peer, poll, state, stream, switch, thread};
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::user::UserVec;
@@ -134,10 +134,11 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
     let Some(s) = table::sock(fd) else { return };
     if reason == Reason::RecalledSplice {
-        // The kernel moves bytes that nobody counts.
+        // Bytes move that only the kernel can count.
         s.set(flag::UNCOUNTED);
     }
-    switch::recall_both(s, reason, forever);
+    let uncountable = reason == Reason::RecalledSplice && !carrier::is_counted(s);
+    switch::recall_both(s, reason, forever || uncountable);
 }
 
 /// Before `shutdown(fd, how)`.
@@ -229,9 +230,9 @@ pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     }
 }
 
-/// An error that one of our own calls took from the socket, for getsockopt(SO_ERROR) that answered 0.
+/// An error that one of our own calls took from the socket, for getsockopt(SO_ERROR); 0 = none.
 pub fn take_socket_error(fd: i32) -> i32 {
-    table::sock(fd).map_or(0, |s| s.end().pending_error.swap(0, AcqRel))
+    table::sock(fd).and_then(stream::take_error).map_or(0, Errno::raw_os_error)
 }
 
 /// One entry of a poll set, laid out as `struct pollfd`.

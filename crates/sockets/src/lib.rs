@@ -1,9 +1,10 @@
 //! BSD socket semantics over rings: which path a byte takes, and the switch between paths.
 //!
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
-//! `switch` changes paths, `rendezvous` and `peer` find and hold the other end, `life` follows descriptors and
+//! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold the other end, `life` follows descriptors and
 //! processes, `table` maps descriptors to sockets.
 
+mod carrier;
 pub mod config;
 mod epoll;
 pub mod fault;

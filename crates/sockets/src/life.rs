@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{epoll, memory, peer, rendezvous, switch};
+use crate::{carrier, epoll, memory, peer, rendezvous, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -24,44 +24,41 @@ pub struct Closing {
     entry: Option<Entry>,
 }
 
-/// Follows a new TCP socket.
+/// Follows a new socket, if its kind is followed.
 pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     if state::config().is_none() {
         return;
     }
     let lost = table::entry(fd).is_some();
-    let tcp = (domain == libc::AF_INET || domain == libc::AF_INET6)
-        && kind & 0xf == libc::SOCK_STREAM
-        && (protocol == 0 || protocol == libc::IPPROTO_TCP);
-    if !tcp && !lost || state::is_borrowed() {
+    let made = carrier::made(domain, kind, protocol);
+    if made.is_none() && !lost || state::is_borrowed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     if lost {
         lose(fd);
     }
-    if tcp {
-        table::follow(fd, kind & libc::SOCK_NONBLOCK != 0);
+    if let Some(made) = made {
+        table::follow(fd, made, kind & libc::SOCK_NONBLOCK != 0);
     }
 }
 
-/// Follows an accepted socket, if it is TCP.
+/// Follows an accepted socket, if its kind is followed.
 pub fn accept_done(fd: i32, flags: i32) {
     if state::config().is_none() || state::is_borrowed() {
         return;
     }
     let lost = table::entry(fd).is_some();
-    let protocol = sock::option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
-    let tcp = protocol == Ok(libc::IPPROTO_TCP);
-    if !tcp && !lost {
+    let kind = carrier::accepted(fd);
+    if kind.is_none() && !lost {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     if lost {
         lose(fd);
     }
-    if tcp {
-        table::follow(fd, flags & libc::SOCK_NONBLOCK != 0);
+    if let Some(kind) = kind {
+        table::follow(fd, kind, flags & libc::SOCK_NONBLOCK != 0);
     }
 }
 
@@ -228,10 +225,10 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     if s.has(flag::HANDED_OVER) {
         return;
     }
-    let carrier = s.carrier();
+    let kind = carrier::of(s);
     let mut linger = [0u8; 8];
     let resets = unread > 0
-        || sock::option_bytes(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok()
+        || sock::option_bytes(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &mut linger).is_ok()
             && linger[0] != 0
             && linger[4..] == [0; 4];
     if !resets {
@@ -239,13 +236,12 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     }
     let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
     call.parked(|| {
-        while sock::unsent(carrier).is_ok_and(|n| n > 0) && clock::monotonic_ns() < until {
+        while kind.discardable(s) > 0 && clock::monotonic_ns() < until {
             bypath_sys::thread::yield_now();
         }
     });
     if unread > 0 {
-        linger = [1, 0, 0, 0, 0, 0, 0, 0];
-        let _ = sock::set_option(carrier, libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+        kind.close_unread(s);
     }
 }
 

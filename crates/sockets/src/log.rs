@@ -17,7 +17,7 @@ static STDERR: [AtomicU64; 2] = [const { AtomicU64::new(u64::MAX) }; 2];
 /// still the same.
 pub fn init(level: LogLevel) {
     LEVEL.store(level as u8, Relaxed);
-    if let Some((device, inode)) = fd::identity(2) {
+    if let Ok((device, inode)) = fd::identity(2) {
         STDERR[0].store(device, Relaxed);
         STDERR[1].store(inode, Relaxed);
     }
@@ -28,7 +28,7 @@ pub fn init(level: LogLevel) {
 
 fn duplicate() -> i32 {
     let known = (STDERR[0].load(Relaxed), STDERR[1].load(Relaxed));
-    if fd::identity(2) != Some(known) {
+    if fd::identity(2) != Ok(known) {
         return -1;
     }
     fd::dup_high(2, state::floor()).unwrap_or(-1)

@@ -1,5 +1,6 @@
 //! Socket options: which exclude an upgrade, which must be known to move bytes as the kernel would.
 
+use crate::carrier;
 use crate::table::{self, Sock};
 use bypath_shm::reason::Reason;
 use bypath_sys::sock;
@@ -9,11 +10,12 @@ use std::sync::atomic::Ordering::*;
 const SO_PEEK_OFF: i32 = 42;
 const SO_ZEROCOPY: i32 = 60;
 
-/// Whether the options in force on `fd` have an equivalent on a ring.
+/// Whether the options in force on the socket have an equivalent on a ring.
 ///
 /// # Errors
 /// The reason why not.
-pub fn eligible(fd: i32) -> Result<(), Reason> {
+pub fn eligible(s: &Sock) -> Result<(), Reason> {
+    let fd = s.carrier();
     let is_set = |level, name| sock::option(fd, level, name).is_ok_and(|v| v != 0);
     if is_set(libc::SOL_SOCKET, SO_ZEROCOPY)
         || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMP)
@@ -23,14 +25,10 @@ pub fn eligible(fd: i32) -> Result<(), Reason> {
     {
         return Err(Reason::SocketOption);
     }
-    let mut ulp = [0u8; 16];
-    if sock::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_ULP, &mut ulp).is_ok_and(|n| n > 0) {
-        return Err(Reason::SocketOption);
-    }
     if bypath_sys::fd::status_flags(fd).is_ok_and(|f| f & libc::O_ASYNC != 0) {
         return Err(Reason::SocketOption);
     }
-    Ok(())
+    carrier::of(s).eligible(fd)
 }
 
 /// Reads the options that data calls on a ring need.

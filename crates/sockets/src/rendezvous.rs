@@ -1,6 +1,6 @@
-//! How two ends of a TCP connection find each other: by socket cookie, in the abstract AF_UNIX namespace.
+//! How two ends of a connection find each other: by socket cookie, in the abstract AF_UNIX namespace.
 //!
-//! An end that has carried enough traffic asks sock_diag for the socket at the reversed addresses, binds
+//! An end that has carried enough traffic asks the carrier for the socket at the other end (sock_diag), binds
 //! `bypath/1/<own cookie>` and dials `bypath/1/<peer's cookie>`: bind first, dial second, so that of two ends that
 //! come at the same time at least one finds the other. Nothing here waits. See docs/switch-protocol.md.
 
@@ -8,11 +8,12 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{fault, log, memory, options, switch};
+use crate::{carrier, fault, log, memory, options, switch};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
-use bypath_sys::{Errno, clock, fd, process, sock, sockdiag, unix};
+use bypath_sys::sockdiag::Found;
+use bypath_sys::{Errno, clock, fd, process, sock, unix};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Protocol version; also part of the rendezvous name.
@@ -196,14 +197,10 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if !table::identify(s) {
         return Err(Reason::NotConnected);
     }
-    options::eligible(carrier)?;
-    ring_size(carrier)?;
+    options::eligible(s)?;
+    ring_size(s)?;
     memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
-    let local = sock::local_address(carrier).map_err(|_| Reason::NotConnected)?;
-    let remote = sock::remote_address(carrier).map_err(|_| Reason::NotConnected)?;
-    let netlink = state::netlink().map_err(errno_reason)?;
-    let found = sockdiag::tcp(netlink, &remote, &local).map_err(|_| Reason::ForbiddenCall)?;
-    let found = found.ok_or(Reason::PeerRemote)?;
+    let found = peer_socket(s)?;
     if found.inode == 0 {
         return Err(Reason::PeerPlain);
     }
@@ -246,7 +243,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         m[4] = state.token.load(Relaxed);
         m[5..8].copy_from_slice(&state.namespaces);
         m[8] = u64::from(s.number.load(Relaxed));
-        m[9] = u64::from(ring_size(carrier)?);
+        m[9] = u64::from(ring_size(s)?);
         unix::send(dialled, &to_bytes(&m), &[inbox_fd]).map_err(|_| Reason::PeerPlain)
     });
     match sent {
@@ -280,17 +277,16 @@ fn check_uid(uid: u32) -> Result<(), Reason> {
     if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
 }
 
-/// The process behind a rendezvous socket must belong to the user of the peer's TCP socket.
+/// The process behind a rendezvous socket must belong to the user of the peer's socket.
 fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
     let c = unix::peer_credentials(s).map_err(|_| Reason::Squatter)?;
     if c.uid == uid { Ok(()) } else { Err(Reason::Squatter) }
 }
 
 /// The ring this end can take back at any time: at most half of what its carrier can buffer.
-fn ring_size(carrier: i32) -> Result<u32, Reason> {
+fn ring_size(s: &Sock) -> Result<u32, Reason> {
     let config = state::config().ok_or(Reason::Disabled)?;
-    let buffer = sock::option(carrier, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
-    let half = u32::try_from(buffer / 2).unwrap_or(0);
+    let half = u32::try_from(carrier::of(s).capacity(s.carrier()) / 2).unwrap_or(0);
     let size = if half == 0 { 0 } else { config.ring_size.min(1 << half.ilog2()) };
     if size < *crate::config::RING_SIZES.start() { Err(Reason::SmallBuffer) } else { Ok(size) }
 }
@@ -401,9 +397,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         }
         let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
         check_uid(uid)?;
-        let netlink = state::netlink().map_err(errno_reason)?;
-        let (local, remote) = addresses(s)?;
-        let found = sockdiag::tcp(netlink, &remote, &local).ok().flatten().ok_or(Reason::PeerRemote)?;
+        let found = peer_socket(s)?;
         if found.cookie != peer_cookie || found.uid != uid {
             return Err(Reason::Squatter);
         }
@@ -413,7 +407,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         if !s.is_sole_holder(state) {
             return Err(Reason::SharedProcesses);
         }
-        let ring = ring_size(s.carrier())?.min(u32::try_from(m[9]).unwrap_or(0));
+        let ring = ring_size(s)?.min(u32::try_from(m[9]).unwrap_or(0));
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Err(Reason::SmallBuffer);
         }
@@ -457,10 +451,14 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
     Ok((a.conn, fresh))
 }
 
-fn addresses(s: &Sock) -> Result<(sock::Address, sock::Address), Reason> {
-    let local = sock::local_address(s.carrier()).map_err(|_| Reason::NotConnected)?;
-    let remote = sock::remote_address(s.carrier()).map_err(|_| Reason::NotConnected)?;
-    Ok((local, remote))
+/// The socket at the other end, as the kernel knows it.
+fn peer_socket(s: &Sock) -> Result<Found, Reason> {
+    let netlink = state::netlink().map_err(errno_reason)?;
+    match carrier::of(s).peer(s, netlink) {
+        Ok(found) => found.ok_or(Reason::PeerRemote),
+        Err(Errno::NOTCONN) => Err(Reason::NotConnected),
+        Err(_) => Err(Reason::ForbiddenCall),
+    }
 }
 
 fn welcome(

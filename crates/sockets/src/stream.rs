@@ -13,7 +13,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, foreign, memory};
+use crate::{carrier, epoll, fault, foreign, memory};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -80,7 +80,9 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
     let blocking = flags & libc::MSG_DONTWAIT == 0 && !s.has(flag::NONBLOCK);
     let end = s.end();
     let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
-    if blocking {
+    // Where only hooked calls know how many bytes they moved, none of them may be under way at a switch.
+    let counted = blocking || !carrier::is_counted(s);
+    if counted {
         // Counted first, looked at again second: an upgrade that starts meanwhile sees one of the two.
         counter.fetch_add(1, SeqCst);
         if s.is_warm() {
@@ -88,27 +90,33 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
             return None;
         }
     }
-    Some(Verdict::Kernel(Cold::new(s, sending, blocking, flags)))
+    Some(Verdict::Kernel(Cold::new(s, sending, counted, flags)))
 }
 
 /// Reports the result of a call on a cold end.
 pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, ret: isize) {
     let end = s.end();
-    if blocking {
-        let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
-        counter.fetch_sub(1, SeqCst);
+    let moved = if flags & libc::MSG_PEEK != 0 { 0 } else { ret.max(0) as u64 };
+    let (bytes, in_kernel) = if sending {
+        (&end.w.kernel_bytes, &end.w.in_kernel)
+    } else {
+        (&end.r.kernel_bytes, &end.r.in_kernel)
+    };
+    // The bytes first: who sees nobody in the kernel must see the count that belongs to it.
+    if moved > 0 {
+        bytes.fetch_add(moved, Relaxed);
     }
-    if ret <= 0 || flags & libc::MSG_PEEK != 0 {
+    if blocking {
+        in_kernel.fetch_sub(1, SeqCst);
+    }
+    if moved == 0 {
         return;
     }
-    let n = ret as u64;
     let Some(call) = Call::enter() else { return };
     if sending {
-        end.w.kernel_bytes.fetch_add(n, Relaxed);
-        call.thread.count(|b| &b.kernel_tx, n);
+        call.thread.count(|b| &b.kernel_tx, moved);
     } else {
-        end.r.kernel_bytes.fetch_add(n, Relaxed);
-        call.thread.count(|b| &b.kernel_rx, n);
+        call.thread.count(|b| &b.kernel_rx, moved);
     }
     if !s.has(flag::USED) {
         s.set_used();
@@ -353,9 +361,7 @@ fn peek_behind(
     want: usize,
 ) -> usize {
     let expected = conn.inc().wa.switch_k.load(Relaxed);
-    let all = sock::tcp_counts(s.carrier())
-        .is_ok_and(|c| c.received == expected || c.received == expected + 1)
-        && sock::inq(s.carrier()) == Ok(done);
+    let all = carrier::of(s).arrived(s, expected, done);
     let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
     if !all || waiting > conn.rx.size() {
         return done;
@@ -461,7 +467,8 @@ fn carrier_recv(s: &Sock, fd: i32, buf: UserVec<'_>, skip: usize, flags: i32) ->
     rest(buf, skip, |v| sock::recv(fd, v, flags))
 }
 
-fn take_error(s: &Sock) -> Option<Errno> {
+/// The error that a call of ours took from the carrier, for the program; it is reported once.
+pub fn take_error(s: &Sock) -> Option<Errno> {
     match s.end().pending_error.swap(0, AcqRel) {
         // A broken pipe is for writers, and the kernel says it to them itself, with its signal.
         0 | libc::EPIPE => None,
@@ -647,6 +654,7 @@ fn send_warm(
             }
             _ => {
                 if done == 0
+                    && carrier::of(s).send_reports_errors()
                     && let Some(e) = take_error(s)
                     && e != Errno::PIPE
                 {

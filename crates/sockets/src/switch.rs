@@ -1,6 +1,7 @@
 //! The switch: a direction goes to the ring (consent by R, begun by W) and back (claim and flush by W, asked for
 //! by R). See docs/switch-protocol.md, "One direction" and "Sharing".
 
+use crate::carrier::{self, Course};
 use crate::config::LogLevel;
 use crate::peer::Conn;
 use crate::state;
@@ -103,15 +104,14 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     {
         return;
     }
-    let Ok(counts) = sock::tcp_counts(s.carrier()) else { return };
-    const ESTABLISHED: u8 = 1;
-    const CLOSE_WAIT: u8 = 8;
+    let carrier = carrier::of(s);
+    let Ok(standing) = carrier.standing(s) else { return };
     let half_closed = conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0;
-    if counts.state != ESTABLISHED && !(counts.state == CLOSE_WAIT && half_closed) {
+    if standing.course != Course::Open && !(standing.course == Course::PeerFinished && half_closed) {
         return;
     }
     // Ring bytes that were re-sent through the carrier count there too: compare with what the carrier was given.
-    if !s.has(flag::UNCOUNTED) && counts.written != carrier_bytes(s) {
+    if !s.has(flag::UNCOUNTED) && standing.given != carrier_bytes(s) {
         s.keep_on_kernel(Reason::UnhookedWriter);
         return;
     }
@@ -120,14 +120,12 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         return;
     }
     // Until R has drained the carrier, the ring may hold only what a recall could still put behind it.
-    let room = sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0) as u64;
-    let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX) as u64;
-    let limit = (room.saturating_sub(queued) / 2).min(conn.tx.size()) as u32;
+    let limit = (carrier.room(s) / 2).min(conn.tx.size()) as u32;
     if limit < 4096 {
         return;
     }
     let tail = w.tail.load(Relaxed);
-    if !conn.out().begin_ring(tail, counts.written) {
+    if !conn.out().begin_ring(tail, standing.given) {
         return;
     }
     fault::point("ring-begun");
@@ -138,7 +136,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     s.set_upgraded();
     log::line(
         LogLevel::Info,
-        format_args!("fd {}: outgoing bytes go through shared memory after {}", s.carrier(), counts.written),
+        format_args!("fd {}: outgoing bytes go through shared memory after {}", s.carrier(), standing.given),
     );
     // Sleeping readers are woken after the publish that follows, outside the lock.
     epoll::path_changed(s);
@@ -265,17 +263,17 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     if w.path.load(Acquire) != wpath::FLUSH {
         return;
     }
+    let carrier = carrier::of(s);
     let tail = w.tail.load(Relaxed);
     let mut at = w.flush.load(Relaxed);
     if at != tail && bypath_sys::poll::now(s.carrier(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
         // A dead connection: the bytes are lost as unsent data is, and the error stays for the program to see.
         at = tail;
+        if let Some(errno) = carrier.lost(s, None) {
+            s.keep_error(errno);
+        }
     }
-    // These bytes were sent a while ago: Nagle's algorithm has no say in them.
-    let nodelay = at != tail && sock::option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(0);
-    if nodelay {
-        set_nodelay(s, 1);
-    }
+    let urged = at != tail && carrier.urge(s);
     while at != tail {
         let left = tail.wrapping_sub(at);
         if left > conn.tx.size() {
@@ -295,29 +293,27 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => {
-                if nodelay {
-                    set_nodelay(s, 0);
+                if urged {
+                    carrier.relax(s);
                 }
                 return;
             }
             Err(e) => {
                 // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
                 // error was the program's to see.
-                s.keep_error(e.raw_os_error());
+                if let Some(errno) = carrier.lost(s, Some(e.raw_os_error())) {
+                    s.keep_error(errno);
+                }
                 break;
             }
         }
     }
-    if nodelay {
-        set_nodelay(s, 0);
+    if urged {
+        carrier.relax(s);
     }
     conn.out().wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
     w.path.store(wpath::KERNEL, Release);
     epoll::path_changed(s);
-}
-
-fn set_nodelay(s: &Sock, on: i32) {
-    let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY, &on.to_ne_bytes());
 }
 
 /// R asks for the kernel path on the incoming direction and sees to it that W notices.
@@ -360,13 +356,18 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
 /// its next call if it is late.
 pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     conn.inc().withdraw_consent();
-    if conn.inc().path() == Path::Kernel {
+    let late_bytes = carrier::of(s).shutdown_is_gentle();
+    let is_back = || {
+        conn.inc().path() == Path::Kernel
+            && (late_bytes || conn.inc().wa.flags.load(Acquire) & writer_flag::FLUSHING == 0)
+    };
+    if is_back() {
         return;
     }
     ask_recall(s, conn, ask::RECALL, reason);
     let until = clock::monotonic_ns() + 50_000_000;
     // The peer may be this very thread's process: serve our own inbox meanwhile.
-    while conn.inc().path() != Path::Kernel && clock::monotonic_ns() < until {
+    while !is_back() && clock::monotonic_ns() < until {
         attend();
         if bypath_sys::poll::now(s.carrier(), libc::POLLHUP | libc::POLLERR) & (libc::POLLHUP | libc::POLLERR)
             != 0
@@ -432,10 +433,7 @@ pub fn poison(s: &'static Sock, conn: &'static Conn) {
     end.rx_reason.store(Reason::PeerMemoryInvalid as u16, Relaxed);
     end.pending_error.store(libc::ECONNRESET, Relaxed);
     conn.inc().h.head.store(poisoned_head(), Release);
-    // Linger 0 makes the kernel reset the connection when it is closed or shut down.
-    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
-    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
-    shutdown_both(s.carrier());
+    carrier::of(s).reset(s);
     if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
         stats.recalled[Reason::PeerMemoryInvalid as usize].fetch_add(1, Relaxed);
     }
@@ -450,19 +448,10 @@ fn poisoned_head() -> u64 {
     Head::new(0, Path::Kernel).raw()
 }
 
-fn shutdown_both(fd: i32) {
-    bypath_sys::sock::shutdown(fd, libc::SHUT_RDWR);
-}
-
-/// D to R if the carrier is drained: the kernel's count of received bytes says so. True if the path is R now.
+/// D to R if the carrier is drained: its count of received bytes says so. True if the path is R now.
 pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
     let expected = conn.inc().wa.switch_k.load(Relaxed);
-    let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
-    // A FIN that is in counts one.
-    if counts.received != expected && counts.received != expected + 1 {
-        return false;
-    }
-    if sock::inq(s.carrier()) != Ok(0) {
+    if !carrier::of(s).arrived(s, expected, 0) {
         return false;
     }
     if conn.inc().drained(head) {
@@ -536,7 +525,7 @@ pub fn repair(s: &'static Sock, conn: &'static Conn) {
     match (w.path.load(Relaxed), head.path()) {
         (wpath::KERNEL, Path::Ring | Path::Drain) => w.path.store(wpath::RING, Release),
         (wpath::RING | wpath::FLUSH, Path::Kernel) => {
-            let written = sock::tcp_counts(s.carrier()).map_or(0, |c| c.written);
+            let written = carrier::of(s).standing(s).map_or(0, |at| at.given);
             let resent = written.saturating_sub(out.wa.switch_k.load(Relaxed));
             let tail = w.tail.load(Relaxed);
             w.flush.store((head.position() + resent).clamp(tail.saturating_sub(size), tail), Relaxed);

@@ -1,5 +1,6 @@
 //! From descriptor to followed socket: two loads and a compare. And the private part of a socket's record.
 
+use crate::carrier::{self, Kind};
 use crate::peer::Conn;
 use crate::state::{self, State};
 use bypath_shm::family::{ENDS, End, end_state};
@@ -39,6 +40,8 @@ pub mod flag {
     pub const HANDED_OVER: u32 = 512;
     /// Carrier bytes appeared while the incoming direction was on the ring.
     pub const FOREIGN_BYTES: u32 = 64;
+    /// The carrier is an AF_UNIX stream.
+    pub const LOCAL: u32 = 1024;
 }
 
 /// The part of a followed socket that is private to a process (copied at fork).
@@ -254,7 +257,7 @@ pub fn by_number(number: u32) -> Option<&'static Sock> {
 }
 
 /// Follows a socket that was just created or accepted as `fd`. Called under [`state::LIFE`].
-pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
+pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     let state = state::start()?;
     let place = FDS.ensure(fd as u32 as usize)?;
     let sock = take_number(state)?;
@@ -293,7 +296,8 @@ pub fn follow(fd: i32, nonblocking: bool) -> Option<&'static Sock> {
     end.remote.set(0, 0, [0; 16]);
     end.ring_size.store(0, Relaxed);
     end.pending_error.store(0, Relaxed);
-    end.flags.store(if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
+    let local = if kind == Kind::Local { flag::LOCAL } else { 0 };
+    end.flags.store(local | if nonblocking { flag::NONBLOCK } else { 0 }, Relaxed);
     end.rcvlowat.store(1, Relaxed);
     end.rcvtimeo.store(0, Relaxed);
     end.sndtimeo.store(0, Relaxed);
@@ -432,15 +436,15 @@ pub fn owns(number: i32) -> bool {
     found
 }
 
-/// Reads cookie and addresses into the shared record; false if the socket is not a connected one.
+/// Reads cookie and names into the shared record; false if the socket is not a connected one.
 pub fn identify(s: &'static Sock) -> bool {
     let end = s.end();
     let fd = s.carrier();
     let Ok(cookie) = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) else { return false };
-    let (Ok(local), Ok(remote)) = (sock::local_address(fd), sock::remote_address(fd)) else { return false };
+    if !carrier::of(s).record_names(s) {
+        return false;
+    }
     end.cookie.store(cookie, Relaxed);
-    end.local.set(local.family, local.port, local.bytes);
-    end.remote.set(remote.family, remote.port, remote.bytes);
     true
 }
 

@@ -2,6 +2,7 @@
 //!
 //! Sleep (I4): enter a wait word, fence, look again, sleep. Whoever publishes fences and looks at the wait words.
 
+use crate::carrier;
 use crate::memory;
 use crate::peer::Conn;
 use crate::state;
@@ -328,11 +329,14 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
     if left == Some(0) {
         return Woken::TimedOut;
     }
+    let silent = !carrier::of(s).shutdown_is_gentle();
+    let bound = if silent { Some(left.unwrap_or(u64::MAX).min(FAMILY_PERIOD_NS)) } else { left };
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
-    let result = call.parked(|| ppoll(&mut fds, left, 0));
+    let result = call.parked(|| ppoll(&mut fds, bound, 0));
     switch::attend();
     match result {
         Err(Errno::INTR) => Woken::Interrupted,
+        Ok(0) if bound != left => Woken::Look,
         Ok(0) => Woken::TimedOut,
         _ => Woken::Carrier(fds[0].revents),
     }

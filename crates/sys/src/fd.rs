@@ -147,14 +147,17 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
     result
 }
 
-/// What an open descriptor refers to, as (device, inode); `None` if it is not open.
-pub fn identity(fd: i32) -> Option<(u64, u64)> {
+/// What an open descriptor refers to, as (device, inode).
+///
+/// # Errors
+/// EBADF.
+pub fn identity(fd: i32) -> Result<(u64, u64)> {
     let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fstat writes one stat structure.
-    check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) }).ok()?;
+    check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
     // SAFETY: zeroed is a valid stat, and the kernel filled it.
     let st = unsafe { st.assume_init() };
-    Some((st.st_dev, st.st_ino))
+    Ok((st.st_dev, st.st_ino))
 }
 
 /// The target of a symbolic link as (device, inode) of what it points to: names a namespace by /proc/self/ns/*.

@@ -1,10 +1,11 @@
-//! sock_diag: what the kernel knows about a TCP socket named by its addresses.
+//! sock_diag: what the kernel knows about a socket that is named by what the other end knows: a TCP socket by its
+//! addresses, an AF_UNIX socket by being the other one's peer.
 
 use crate::sock::Address;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 
-/// A TCP socket of this network namespace.
+/// A socket of this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     /// SO_COOKIE of the socket.
@@ -38,13 +39,9 @@ pub fn open(floor: i32) -> Result<i32> {
 /// Errors of the netlink socket.
 pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Found>> {
     // struct nlmsghdr (16) + struct inet_diag_req_v2 (56).
-    const SOCK_DIAG_BY_FAMILY: u16 = 20;
     let mut request = [0u8; 72];
+    header(&mut request);
     let put = |m: &mut [u8; 72], at: usize, bytes: &[u8]| m[at..at + bytes.len()].copy_from_slice(bytes);
-    put(&mut request, 0, &72u32.to_ne_bytes());
-    put(&mut request, 4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    put(&mut request, 6, &(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    put(&mut request, 8, &1u32.to_ne_bytes());
     request[16] = local.family as u8;
     request[17] = libc::IPPROTO_TCP as u8;
     put(&mut request, 20, &u32::MAX.to_ne_bytes()); // all states
@@ -55,33 +52,124 @@ pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Fou
     put(&mut request, 60, &local.scope.to_ne_bytes());
     put(&mut request, 64, &[0xff; 8]); // no cookie given
 
-    // Answers of an earlier, interrupted query may still wait: throw them away.
     let mut answer = [0u8; 2048];
-    while receive(netlink, &mut answer).is_ok() {}
-    // SAFETY: the kernel reads the request.
-    check(unsafe {
-        syscall(libc::SYS_sendto, [netlink as usize, request.as_ptr() as usize, request.len(), 0, 0, 0])
-    })?;
-    let len = receive(netlink, &mut answer)?;
-    if len < 16 {
-        return Err(Errno::INVAL);
-    }
-    let kind = u16::from_ne_bytes([answer[4], answer[5]]);
-    if kind == libc::NLMSG_ERROR as u16 {
-        let code = -i32::from_ne_bytes(answer[16..20].try_into().unwrap_or([0; 4]));
-        return if code == libc::ENOENT { Ok(None) } else { Err(Errno::from_raw_os_error(code)) };
-    }
+    let Some(len) = ask(netlink, &request, &mut answer)? else { return Ok(None) };
     // struct inet_diag_msg: family, state, timer, retrans, inet_diag_sockid (48), expires, rqueue, wqueue, uid, inode.
-    if kind != SOCK_DIAG_BY_FAMILY || len < 16 + 72 {
+    if len < 16 + 72 {
         return Err(Errno::INVAL);
     }
-    let half = |at: usize| u32::from_ne_bytes(answer[at..at + 4].try_into().unwrap_or([0; 4]));
+    let half = |at| word(&answer, at);
     Ok(Some(Found {
         state: answer[17],
         cookie: u64::from(half(16 + 4 + 40)) | u64::from(half(16 + 4 + 44)) << 32,
         uid: half(16 + 64),
         inode: half(16 + 68),
     }))
+}
+
+/// Looks up the socket at the other end of the AF_UNIX stream socket `fd`. `None` if it vanished meanwhile.
+///
+/// # Errors
+/// ENOTCONN; errors of the netlink socket; EPROTO where the kernel does not show users (before 5.3).
+pub fn unix_peer(netlink: i32, fd: i32) -> Result<Option<Found>> {
+    let own = fd::identity(fd)?.1 as u32;
+    let Some(here) = unix(netlink, own)? else { return Ok(None) };
+    let there = here.peer.ok_or(Errno::NOTCONN)?;
+    if there == 0 {
+        // Still in the listener's queue: no process holds it, and nothing names it.
+        return Ok(Some(Found { cookie: 0, uid: 0, inode: 0, state: here.state }));
+    }
+    // Inodes are used anew: the socket found counts only while it has this one at its other end.
+    let found = unix(netlink, there)?.filter(|f| f.peer == Some(own));
+    let Some(f) = found else { return Ok(None) };
+    Ok(Some(Found { cookie: f.cookie, uid: f.uid.ok_or(Errno::PROTO)?, inode: there, state: f.state }))
+}
+
+/// What unix_diag tells about one socket.
+struct UnixSocket {
+    state: u8,
+    cookie: u64,
+    /// Inode of the socket at the other end, 0 = no process holds that one; `None` = not connected.
+    peer: Option<u32>,
+    uid: Option<u32>,
+}
+
+fn unix(netlink: i32, inode: u32) -> Result<Option<UnixSocket>> {
+    // Attributes and what asks for them (linux/unix_diag.h).
+    const SHOW_PEER: u32 = 4;
+    const SHOW_UID: u32 = 64;
+    const PEER: u16 = 2;
+    const UID: u16 = 7;
+    // struct nlmsghdr (16) + struct unix_diag_req (24).
+    let mut request = [0u8; 40];
+    header(&mut request);
+    request[16] = libc::AF_UNIX as u8;
+    request[20..24].copy_from_slice(&u32::MAX.to_ne_bytes()); // all states
+    request[24..28].copy_from_slice(&inode.to_ne_bytes());
+    request[28..32].copy_from_slice(&(SHOW_PEER | SHOW_UID).to_ne_bytes());
+    request[32..40].copy_from_slice(&[0xff; 8]); // no cookie given
+    let mut answer = [0u8; 2048];
+    let Some(len) = ask(netlink, &request, &mut answer)? else { return Ok(None) };
+    // struct unix_diag_msg: family, type, state, pad, inode, cookie; then attributes.
+    if len < 16 + 16 || word(&answer, 20) != inode {
+        return Err(Errno::INVAL);
+    }
+    let mut found = UnixSocket {
+        state: answer[18],
+        cookie: u64::from(word(&answer, 24)) | u64::from(word(&answer, 28)) << 32,
+        peer: None,
+        uid: None,
+    };
+    let mut rest = &answer[32..len];
+    while let [a, b, c, d, ..] = *rest {
+        let (size, kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
+        let Some(value) = rest.get(4..size) else { break };
+        match (kind, value.len()) {
+            (PEER, 4) => found.peer = Some(word(value, 0)),
+            (UID, 4) => found.uid = Some(word(value, 0)),
+            _ => {}
+        }
+        rest = rest.get(size.next_multiple_of(4)..).unwrap_or(&[]);
+    }
+    Ok(Some(found))
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
+}
+
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+
+/// Fills in struct nlmsghdr.
+fn header(request: &mut [u8]) {
+    let len = request.len() as u32;
+    request[..4].copy_from_slice(&len.to_ne_bytes());
+    request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
+    request[8..12].copy_from_slice(&1u32.to_ne_bytes());
+}
+
+/// Sends a query for one socket and takes the answer; returns its length, `None` if there is no such socket.
+fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<usize>> {
+    // Answers of an earlier, interrupted query may still wait: throw them away.
+    while receive(netlink, answer).is_ok() {}
+    // SAFETY: the kernel reads the request.
+    check(unsafe {
+        syscall(libc::SYS_sendto, [netlink as usize, request.as_ptr() as usize, request.len(), 0, 0, 0])
+    })?;
+    let len = receive(netlink, answer)?;
+    if len < 20 {
+        return Err(Errno::INVAL);
+    }
+    let kind = u16::from_ne_bytes([answer[4], answer[5]]);
+    if kind == libc::NLMSG_ERROR as u16 {
+        let code = -(word(answer, 16) as i32);
+        return if code == libc::ENOENT { Ok(None) } else { Err(Errno::from_raw_os_error(code)) };
+    }
+    if kind != SOCK_DIAG_BY_FAMILY {
+        return Err(Errno::INVAL);
+    }
+    Ok(Some(len))
 }
 
 /// The kernel answers a sock_diag query before sendto returns, so this does not wait.
@@ -119,6 +207,28 @@ mod tests {
             assert_eq!(tcp(netlink, &nobody, &local).unwrap(), None);
             fd::close(netlink);
         }
+    }
+
+    #[test]
+    fn finds_the_other_end_of_a_unix_stream() {
+        use std::os::linux::net::SocketAddrExt;
+        use std::os::unix::net::{SocketAddr, UnixListener, UnixStream};
+        let name = format!("bypath-sockdiag-test-{}", std::process::id());
+        let address = SocketAddr::from_abstract_name(name).unwrap();
+        let listener = UnixListener::bind_addr(&address).unwrap();
+        let netlink = open(3).unwrap();
+        assert_eq!(unix_peer(netlink, listener.as_raw_fd()), Err(Errno::NOTCONN));
+        let client = UnixStream::connect_addr(&address).unwrap();
+        let queued = unix_peer(netlink, client.as_raw_fd()).unwrap().expect("the socket in the queue");
+        assert_eq!(queued.inode, 0);
+        let (server, _) = listener.accept().unwrap();
+        let found = unix_peer(netlink, client.as_raw_fd()).unwrap().expect("the accepted socket");
+        let cookie = crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
+        assert_eq!((found.cookie, found.state, found.uid), (cookie, 1, crate::process::euid()));
+        assert_ne!(found.inode, 0);
+        drop(server);
+        assert_eq!(unix_peer(netlink, client.as_raw_fd()).map(|f| f.map_or(0, |f| f.inode)), Ok(0));
+        fd::close(netlink);
     }
 
     #[test]

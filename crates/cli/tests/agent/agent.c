@@ -241,7 +241,7 @@ static void own_port(struct args *a, struct out *o)
     if (syscall(SYS_getsockname, num(a, 1), &s, &len) != 0)
         say(o, "0");
     else
-        say(o, "%d", ntohs(((struct sockaddr_in *)&s)->sin_port));
+        say(o, "%d", local_port(&s, len));
 }
 
 static const struct command loop_commands[] = {
@@ -332,6 +332,7 @@ void serve_fifo(const char *path)
 int main(int argc, char **argv)
 {
     agent_path = getenv("AGENT_PATH");
+    unix_names = getenv("AGENT_UNIX");
     if (argc > 2 && strcmp(argv[1], "--fifo") == 0)
         serve_fifo(argv[2]);
     if (argc > 2 && strcmp(argv[1], "--do") == 0) {

@@ -50,6 +50,8 @@ struct command {
 extern const struct command socket_commands[], data_commands[], ready_commands[], process_commands[],
     bad_commands[], stdio_commands[];
 extern const char *agent_path;
+/* Set: internet addresses stand for abstract AF_UNIX names that begin with this. */
+extern const char *unix_names;
 
 /* agent.c */
 void say(struct out *o, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -66,6 +68,7 @@ long num_or(struct args *a, int i, long otherwise);
 
 /* sockets.c */
 socklen_t parse_address(const char *word, struct sockaddr_storage *to);
+int local_port(const struct sockaddr_storage *of, socklen_t len);
 void say_address(struct out *o, const struct sockaddr_storage *from, socklen_t len);
 long message_flags(const char *word);
 

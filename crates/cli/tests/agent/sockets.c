@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <fcntl.h>
+#include <stddef.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
 #include <sys/ioctl.h>
@@ -50,9 +51,36 @@ static const struct word how_words[] = {{"rd", SHUT_RD}, {"wr", SHUT_WR}, {"rdwr
 
 long message_flags(const char *word) { return lookup(message_words, word); }
 
+const char *unix_names;
+
+/* The abstract name that stands for a port: NUL, prefix, colon, five digits. */
+static socklen_t unix_address(long port, struct sockaddr_storage *to)
+{
+    struct sockaddr_un *a = (struct sockaddr_un *)to;
+    memset(to, 0, sizeof *to);
+    a->sun_family = AF_UNIX;
+    int n = snprintf(a->sun_path + 1, sizeof a->sun_path - 1, "%s:%05ld", unix_names, port);
+    return (socklen_t)(offsetof(struct sockaddr_un, sun_path) + 1 + (size_t)n);
+}
+
+/* The port in an address, also in an abstract name that stands for one; 0 if it has none. */
+int local_port(const struct sockaddr_storage *of, socklen_t len)
+{
+    if (of->ss_family != AF_UNIX)
+        return ntohs(((const struct sockaddr_in *)of)->sin_port);
+    char name[sizeof(struct sockaddr_un) + 1] = "";
+    if (len <= offsetof(struct sockaddr_un, sun_path) + 1 || len > sizeof(struct sockaddr_un))
+        return 0;
+    memcpy(name, ((const struct sockaddr_un *)of)->sun_path + 1, len - offsetof(struct sockaddr_un, sun_path) - 1);
+    const char *colon = strrchr(name, ':');
+    return colon ? atoi(colon + 1) : 0;
+}
+
 socklen_t parse_address(const char *word, struct sockaddr_storage *to)
 {
     char copy[160];
+    if (unix_names && strrchr(word, ':'))
+        return unix_address(number(strrchr(word, ':') + 1), to);
     snprintf(copy, sizeof copy, "%s", word);
     memset(to, 0, sizeof *to);
     char *colon = strrchr(copy, ':');
@@ -88,6 +116,8 @@ void say_address(struct out *o, const struct sockaddr_storage *from, socklen_t l
         const struct sockaddr_in6 *a = (const struct sockaddr_in6 *)from;
         inet_ntop(AF_INET6, &a->sin6_addr, text, sizeof text);
         say(o, " len=%u addr=[%s]:%d", len, text, ntohs(a->sin6_port));
+    } else if (from->ss_family == AF_UNIX && local_port(from, len)) {
+        say(o, " len=%u addr=unix:%d", len, local_port(from, len));
     } else {
         say(o, " len=%u family=%d", len, from->ss_family);
     }
@@ -95,8 +125,14 @@ void say_address(struct out *o, const struct sockaddr_storage *from, socklen_t l
 
 static void do_socket(struct args *a, struct out *o)
 {
-    CALL(o, socket((int)lookup(socket_words, arg(a, 1)), (int)lookup(socket_words, a->n > 2 ? a->word[2] : "stream"),
-                   (int)num_or(a, 3, 0)));
+    int domain = (int)lookup(socket_words, arg(a, 1));
+    int kind = (int)lookup(socket_words, a->n > 2 ? a->word[2] : "stream");
+    int protocol = (int)num_or(a, 3, 0);
+    if (unix_names && domain != AF_UNIX && !(kind & SOCK_DGRAM)) {
+        domain = AF_UNIX;
+        protocol = 0;
+    }
+    CALL(o, socket(domain, kind, protocol));
 }
 
 static void do_socketpair(struct args *a, struct out *o)
@@ -118,6 +154,16 @@ static void do_bind(struct args *a, struct out *o)
 {
     struct sockaddr_storage s;
     socklen_t len = parse_address(arg(a, 2), &s);
+    if (unix_names && local_port(&s, len) == 0) {
+        /* Any free one, as the kernel chooses ports. */
+        for (long port = 10000; port < 60000; port++) {
+            len = unix_address(port, &s);
+            o->len = 0;
+            CALL(o, bind((int)num(a, 1), (struct sockaddr *)&s, len));
+            if (!strstr(o->text, "EADDRINUSE"))
+                return;
+        }
+    }
     CALL(o, bind((int)num(a, 1), (struct sockaddr *)&s, len));
 }
 
@@ -247,7 +293,8 @@ static void do_wait_sent(struct args *a, struct out *o)
 {
     uint64_t end = now_ms() + DEADLINE_MS;
     int value = 0;
-    while (syscall(SYS_ioctl, num(a, 1), SIOCOUTQ, &value) == 0 && value > 0 && now_ms() < end)
+    /* On AF_UNIX sent bytes are in the other end's queue at once, and counted here until they are read. */
+    while (!unix_names && syscall(SYS_ioctl, num(a, 1), SIOCOUTQ, &value) == 0 && value > 0 && now_ms() < end)
         nap_us(200);
     say(o, value > 0 ? "unsent" : "sent");
 }

@@ -345,6 +345,17 @@ scripts! {
         c recv 3 1000
         c recv 3 1000
     ";
+    the_error_of_a_killed_peer_is_told_once, "SO_ERROR", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        s kill9
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c getsockopt 3 error
+        c recv 3 10
+    ";
     close_of_one_of_two_descriptors_ends_nothing, "recall: close", Ring: "
         pair
         warm

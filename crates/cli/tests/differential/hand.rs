@@ -1,6 +1,6 @@
 //! Checking one hand-written script on every combination.
 
-use super::run::{Combination, Difference, Pair, combinations};
+use super::run::{Combination, Difference, Over, Pair, combinations};
 use super::script::{Step, parse};
 use crate::programs;
 
@@ -28,7 +28,7 @@ pub struct Script {
 
 /// Declares scripts, a test for each, and the list of them.
 macro_rules! scripts {
-    ($($name:ident, $covers:literal, $expect:ident: $text:literal;)*) => {
+    (over $over:ident; $($name:ident, $covers:literal, $expect:ident: $text:literal;)*) => {
         /// Every script of this file.
         pub const SCRIPTS: &[$crate::hand::Script] = &[$($crate::hand::Script {
             name: stringify!($name),
@@ -40,20 +40,24 @@ macro_rules! scripts {
             #[test]
             fn $name() {
                 let script = SCRIPTS.iter().find(|s| s.name == stringify!($name)).expect("listed");
-                $crate::hand::check(script);
+                $crate::hand::check(script, $crate::run::Over::$over);
             }
         )*
+    };
+    ($($script:tt)*) => {
+        $crate::hand::scripts! { over Tcp; $($script)* }
     };
 }
 pub(crate) use scripts;
 
 /// Records the script on the kernel, checks that the kernel agrees with itself, then compares the rest.
-pub fn check(script: &Script) {
+pub fn check(script: &Script, over: Over) {
+    let kernel_alone = Combination { over, ..Combination::KERNEL };
     let mut steps = parse(script.text);
     for end in ["c", "s"] {
         steps.push(Step::new(end, "fds"));
     }
-    let mut kernel = Pair::start(Combination::KERNEL);
+    let mut kernel = Pair::start(kernel_alone);
     let expected = kernel.record(&steps);
     let wrong = expected.iter().position(|a| a.starts_with('!') || a == "HANGS" || a.starts_with("late"));
     if let Some(at) = wrong {
@@ -66,8 +70,8 @@ pub fn check(script: &Script) {
         );
     }
     kernel.finish().unwrap_or_else(|e| panic!("{}: on the kernel: {e}", script.name));
-    run(script, &steps, &expected, Combination::KERNEL);
-    for combination in combinations(seed_of(script.name)) {
+    run(script, &steps, &expected, kernel_alone);
+    for combination in combinations(seed_of(script.name), over) {
         run(script, &steps, &expected, combination);
     }
 }

@@ -73,7 +73,7 @@ const PROMISES: &[&str] = &[
     "sendfile/splice/pread/pwrite",
 ];
 
-fn all() -> impl Iterator<Item = &'static Script> {
+pub fn all() -> impl Iterator<Item = &'static Script> {
     let files = [
         crate::data::SCRIPTS,
         crate::ends::SCRIPTS,

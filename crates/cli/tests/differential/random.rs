@@ -6,7 +6,7 @@
 use crate::hand::report;
 use crate::model::{KINDS, Model, Op};
 use crate::programs;
-use crate::run::{Combination, Difference, Pair, Under, combinations};
+use crate::run::{Combination, Difference, Over, Pair, Under, combinations};
 use crate::script::Step;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
@@ -98,7 +98,8 @@ fn random_scripts_agree_with_the_kernel() {
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let kernel = RefCell::new(Seats { combination: Combination::KERNEL, pair: None });
-    let ours = RefCell::new(combinations(seed).map(|combination| Seats { combination, pair: None }));
+    let ours =
+        RefCell::new(combinations(seed, Over::Tcp).map(|combination| Seats { combination, pair: None }));
     let undecided = Cell::new(0u32);
     let last = RefCell::new(String::new());
     let strategy = (1u8..=3, proptest::collection::vec(op(), 1..40));

@@ -33,11 +33,23 @@ pub struct Combination {
     pub client: Under,
     /// The server end.
     pub server: Under,
+    /// What connects them.
+    pub over: Over,
+}
+
+/// The kind of connection that carries a script.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Over {
+    /// TCP, as the script says.
+    Tcp,
+    /// AF_UNIX streams in place of TCP connections, abstract names in place of addresses.
+    Unix,
 }
 
 impl Combination {
     /// The specification.
-    pub const KERNEL: Combination = Combination { client: Under::Plain, server: Under::Plain };
+    pub const KERNEL: Combination =
+        Combination { client: Under::Plain, server: Under::Plain, over: Over::Tcp };
 
     /// Whether both ends can use a ring.
     pub fn both_ours(self) -> bool {
@@ -46,12 +58,12 @@ impl Combination {
 }
 
 /// Every combination that is compared with the kernel.
-pub fn combinations(seed: u64) -> [Combination; 5] {
-    let both = |under| Combination { client: under, server: under };
+pub fn combinations(seed: u64, over: Over) -> [Combination; 5] {
+    let both = |under| Combination { client: under, server: under, over };
     [
         both(Under::Eager),
-        Combination { client: Under::Eager, server: Under::Plain },
-        Combination { client: Under::Plain, server: Under::Eager },
+        Combination { client: Under::Eager, server: Under::Plain, over },
+        Combination { client: Under::Plain, server: Under::Eager, over },
         both(Under::Flips(seed)),
         both(Under::Lazy),
     ]
@@ -106,8 +118,11 @@ impl Pair {
         let mut agents = BTreeMap::new();
         for (end, under) in [("c", combination.client), ("s", combination.server)] {
             let program = agent_program(matches!(under, Under::Flips(_)));
-            let mut agent =
-                Agent::start(program, &environment(under, &dir), &dir.join(format!("{end}.stderr")));
+            let mut agent = Agent::start(
+                program,
+                &environment(under, combination.over, &dir),
+                &dir.join(format!("{end}.stderr")),
+            );
             let loaded = agent.ask("preloaded");
             let right = if under == Under::Plain { "plain" } else { "preloaded" };
             assert_eq!(loaded, Answer::Line(right.to_owned()), "the agent of end {end}, under {under:?}");
@@ -265,8 +280,13 @@ impl Drop for Pair {
     }
 }
 
-fn environment(under: Under, dir: &Path) -> HashMap<String, String> {
+fn environment(under: Under, over: Over, dir: &Path) -> HashMap<String, String> {
     let mut e = HashMap::new();
+    if over == Over::Unix {
+        let run = dir.file_name().expect("the run's directory has a name").to_string_lossy();
+        e.insert("AGENT_UNIX".to_owned(), format!("bypath-test/{run}"));
+        e.insert("BYPATH_TEST_UNIX".to_owned(), "1".to_owned());
+    }
     if under == Under::Plain {
         return e;
     }

@@ -1,0 +1,174 @@
+//! What a switch needs of the kernel connection under a ring, for each kind of connection.
+//!
+//! Moving bytes is not part of it: recv, send and poll are the same calls on every kind of socket. Everything here is
+//! cold: it is asked when a path changes, while a carrier drains, and at the ends of a connection.
+
+mod tcp;
+mod unix;
+
+use crate::fault;
+use crate::table::{Sock, flag};
+use bypath_shm::reason::Reason;
+use bypath_sys::sockdiag::Found;
+use bypath_sys::{Result, sock};
+
+/// What a carrier says about its outgoing stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// Stream bytes that this end gave to the carrier so far.
+    pub given: u64,
+    /// Whether and how the stream goes on.
+    pub course: Course,
+}
+
+/// How far the life of a connection has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Course {
+    /// Both directions are open.
+    Open,
+    /// The other end has finished its sending side; ours is open.
+    PeerFinished,
+    /// Not connected yet, or over.
+    Over,
+}
+
+/// One kind of kernel connection that can underlie a ring.
+pub trait Backend: Sync {
+    /// Whether options in force on the socket exclude an upgrade.
+    ///
+    /// # Errors
+    /// The reason why.
+    fn eligible(&self, fd: i32) -> std::result::Result<(), Reason>;
+
+    /// Writes the names of both ends into the shared record, if this kind has names that an observer can read; false
+    /// if the socket is not a connected one.
+    fn record_names(&self, s: &Sock) -> bool;
+
+    /// The socket at the other end; `None` if it is not on this host, in this network namespace. `netlink` is a
+    /// sock_diag socket.
+    ///
+    /// # Errors
+    /// Errors of the query; ENOTCONN.
+    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>>;
+
+    /// Where the outgoing stream stands.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn standing(&self, s: &Sock) -> Result<Standing>;
+
+    /// Whether every stream byte before `position` has arrived here, and exactly `unread` of them wait to be read.
+    fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool;
+
+    /// Bytes that a flush can surely give to the carrier now.
+    fn room(&self, s: &Sock) -> u64 {
+        let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX) as u64;
+        self.capacity(s.carrier()).saturating_sub(queued)
+    }
+
+    /// Bytes that an empty carrier can buffer.
+    fn capacity(&self, fd: i32) -> u64 {
+        let size = sock::option(fd, libc::SOL_SOCKET, libc::SO_SNDBUF).unwrap_or(0);
+        u64::try_from(size).unwrap_or(0)
+    }
+
+    /// Before a flush: what it sends must not be held back. True if [`Backend::relax`] must follow it.
+    fn urge(&self, s: &Sock) -> bool;
+
+    /// After a flush that was urged.
+    fn relax(&self, s: &Sock);
+
+    /// Whether the program's bytes that found the connection dead, as a send in a flush told by `error` (`None` = poll
+    /// told), have to be reported to the program, and as which errno.
+    fn lost(&self, s: &Sock, error: Option<i32>) -> Option<i32>;
+
+    /// Whether a send reports (and takes) an error that the connection received, before the broken pipe.
+    fn send_reports_errors(&self) -> bool;
+
+    /// Whether a shut down connection goes on as TCP does: the other end's bytes are still taken after this end's
+    /// receiving side, and a writer that waits for room learns of the sending side's from poll.
+    fn shutdown_is_gentle(&self) -> bool;
+
+    /// Ends a connection that is beyond use, as a reset does where the kind knows one.
+    fn reset(&self, s: &Sock);
+
+    /// Bytes that the kernel would discard if the connection were reset now.
+    fn discardable(&self, s: &Sock) -> usize;
+
+    /// Before the last close with unread ring bytes: the kernel ends the connection as it does when its own queue
+    /// holds unread bytes.
+    fn close_unread(&self, s: &Sock);
+}
+
+/// The kind of carrier under a followed socket.
+pub fn of(s: &Sock) -> &'static dyn Backend {
+    if s.has(flag::LOCAL) { &unix::Unix } else { &tcp::Tcp }
+}
+
+/// Whether the kernel counts the bytes of this carrier, so that those of un-hooked calls are known too.
+#[inline]
+pub fn is_counted(s: &Sock) -> bool {
+    !s.has(flag::LOCAL)
+}
+
+/// The kinds of socket that are followed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP over IPv4 or IPv6.
+    Tcp,
+    /// An AF_UNIX stream.
+    Local,
+}
+
+/// What a call of `socket()` with these arguments made, if it is followed.
+pub fn made(domain: i32, kind: i32, protocol: i32) -> Option<Kind> {
+    if kind & 0xf != libc::SOCK_STREAM {
+        return None;
+    }
+    match domain {
+        libc::AF_INET | libc::AF_INET6 => {
+            (protocol == 0 || protocol == libc::IPPROTO_TCP).then_some(Kind::Tcp)
+        }
+        libc::AF_UNIX => fault::follows_unix().then_some(Kind::Local),
+        _ => None,
+    }
+}
+
+/// What an accepted socket is, if it is followed.
+pub fn accepted(fd: i32) -> Option<Kind> {
+    let is = |name, value| sock::option(fd, libc::SOL_SOCKET, name) == Ok(value);
+    if is(libc::SO_PROTOCOL, libc::IPPROTO_TCP) {
+        return Some(Kind::Tcp);
+    }
+    let local =
+        fault::follows_unix() && is(libc::SO_DOMAIN, libc::AF_UNIX) && is(libc::SO_TYPE, libc::SOCK_STREAM);
+    local.then_some(Kind::Local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::fd::AsRawFd;
+    use std::os::unix::net::{UnixListener, UnixStream};
+
+    #[test]
+    fn only_tcp_is_followed_unless_a_test_asks_for_more() {
+        use libc::{AF_INET, AF_INET6, AF_UNIX, IPPROTO_TCP, SOCK_DGRAM, SOCK_NONBLOCK, SOCK_STREAM};
+        assert_eq!(made(AF_INET, SOCK_STREAM, 0), Some(Kind::Tcp));
+        assert_eq!(made(AF_INET6, SOCK_STREAM | SOCK_NONBLOCK, IPPROTO_TCP), Some(Kind::Tcp));
+        assert_eq!(made(AF_INET, SOCK_STREAM, libc::IPPROTO_SCTP), None);
+        assert_eq!(made(AF_INET, SOCK_DGRAM, 0), None);
+        assert_eq!(made(AF_UNIX, SOCK_STREAM, 0), None);
+
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        assert_eq!(accepted(listener.accept().unwrap().0.as_raw_fd()), Some(Kind::Tcp));
+
+        let path = std::env::temp_dir().join(format!("bypath-carrier-{}", std::process::id()));
+        let listener = UnixListener::bind(&path).unwrap();
+        let _client = UnixStream::connect(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(accepted(listener.accept().unwrap().0.as_raw_fd()), None);
+    }
+}

@@ -1,0 +1,104 @@
+//! TCP: the kernel counts every byte (TCP_INFO), knows both ends by their addresses, and can reset a connection.
+
+use super::{Backend, Course, Standing};
+use crate::table::Sock;
+use bypath_shm::reason::Reason;
+use bypath_sys::sockdiag::{self, Found};
+use bypath_sys::{Result, sock};
+
+/// A TCP connection.
+#[derive(Debug)]
+pub struct Tcp;
+
+impl Backend for Tcp {
+    fn eligible(&self, fd: i32) -> std::result::Result<(), Reason> {
+        let mut ulp = [0u8; 16];
+        let layered = sock::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_ULP, &mut ulp).is_ok_and(|n| n > 0);
+        if layered { Err(Reason::SocketOption) } else { Ok(()) }
+    }
+
+    fn record_names(&self, s: &Sock) -> bool {
+        let fd = s.carrier();
+        let (Ok(local), Ok(remote)) = (sock::local_address(fd), sock::remote_address(fd)) else {
+            return false;
+        };
+        let end = s.end();
+        end.local.set(local.family, local.port, local.bytes);
+        end.remote.set(remote.family, remote.port, remote.bytes);
+        true
+    }
+
+    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>> {
+        let local = sock::local_address(s.carrier())?;
+        let remote = sock::remote_address(s.carrier())?;
+        sockdiag::tcp(netlink, &remote, &local)
+    }
+
+    fn standing(&self, s: &Sock) -> Result<Standing> {
+        const ESTABLISHED: u8 = 1;
+        const CLOSE_WAIT: u8 = 8;
+        let counts = sock::tcp_counts(s.carrier())?;
+        let course = match counts.state {
+            ESTABLISHED => Course::Open,
+            CLOSE_WAIT => Course::PeerFinished,
+            _ => Course::Over,
+        };
+        Ok(Standing { given: counts.written, course })
+    }
+
+    fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool {
+        let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
+        // A FIN that is in counts one.
+        (counts.received == position || counts.received == position + 1)
+            && sock::inq(s.carrier()) == Ok(unread)
+    }
+
+    fn urge(&self, s: &Sock) -> bool {
+        // These bytes were sent a while ago: Nagle's algorithm has no say in them.
+        let holds_back = sock::option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(0);
+        if holds_back {
+            set_nodelay(s, 1);
+        }
+        holds_back
+    }
+
+    fn relax(&self, s: &Sock) {
+        set_nodelay(s, 0);
+    }
+
+    fn lost(&self, _s: &Sock, error: Option<i32>) -> Option<i32> {
+        // What poll saw stays in the socket for the program.
+        error
+    }
+
+    fn send_reports_errors(&self) -> bool {
+        true
+    }
+
+    fn shutdown_is_gentle(&self) -> bool {
+        true
+    }
+
+    fn reset(&self, s: &Sock) {
+        linger_zero(s);
+        sock::shutdown(s.carrier(), libc::SHUT_RDWR);
+    }
+
+    fn discardable(&self, s: &Sock) -> usize {
+        sock::unsent(s.carrier()).unwrap_or(0)
+    }
+
+    fn close_unread(&self, s: &Sock) {
+        linger_zero(s);
+    }
+}
+
+fn set_nodelay(s: &Sock, on: i32) {
+    let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY, &on.to_ne_bytes());
+}
+
+/// Linger 0 makes the kernel reset the connection when it is closed or shut down.
+fn linger_zero(s: &Sock) {
+    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
+}

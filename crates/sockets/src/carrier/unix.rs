@@ -1,0 +1,93 @@
+//! AF_UNIX streams, followed in tests only: the switch on a carrier that is not TCP.
+//!
+//! What differs from TCP:
+//! * The kernel counts no stream bytes: positions are the counts of hooked calls, so an un-hooked writer is not
+//!   noticed, and a sibling that was killed between a send and its count cannot be repaired exactly.
+//! * SIOCOUTQ counts memory, not bytes: the room is an estimate on the safe side.
+//! * Nothing is held back, so nothing has to be urged; there is no urgent data.
+//! * After a shutdown for reading the other end's bytes are refused, also those of a flush; and poll says nothing of a
+//!   shutdown to a writer that waits for room.
+//! * There is no reset. A close with unread bytes leaves ECONNRESET at the other end, which only a receive reports: a
+//!   send says EPIPE. The queue of unread bytes that the kernel looks at is not the ring; the writer, whose flush comes
+//!   too late, keeps the error instead.
+
+use super::{Backend, Course, Standing};
+use crate::table::Sock;
+use bypath_shm::reason::Reason;
+use bypath_sys::sockdiag::{self, Found};
+use bypath_sys::{Result, poll, sock};
+use std::sync::atomic::Ordering::*;
+
+/// A connected AF_UNIX stream socket.
+#[derive(Debug)]
+pub struct Unix;
+
+impl Backend for Unix {
+    fn eligible(&self, fd: i32) -> std::result::Result<(), Reason> {
+        // Credentials that come with the bytes have no place in a ring.
+        let marked = sock::option(fd, libc::SOL_SOCKET, libc::SO_PASSCRED).is_ok_and(|v| v != 0);
+        if marked { Err(Reason::SocketOption) } else { Ok(()) }
+    }
+
+    fn record_names(&self, _s: &Sock) -> bool {
+        // The record has room for IP addresses only; who is connected shows when the other end is asked for.
+        true
+    }
+
+    fn peer(&self, s: &Sock, netlink: i32) -> Result<Option<Found>> {
+        sockdiag::unix_peer(netlink, s.carrier())
+    }
+
+    fn standing(&self, s: &Sock) -> Result<Standing> {
+        let course = match poll::now(s.carrier(), libc::POLLRDHUP) {
+            events if events & (libc::POLLHUP | libc::POLLERR | libc::POLLNVAL) != 0 => Course::Over,
+            events if events & libc::POLLRDHUP != 0 => Course::PeerFinished,
+            _ => Course::Open,
+        };
+        Ok(Standing { given: s.end().w.kernel_bytes.load(Acquire), course })
+    }
+
+    fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool {
+        // In this order: bytes that another reader takes in between are missing, and that one looks again after it has
+        // counted them. The other way round they would count twice.
+        let taken = s.end().r.kernel_bytes.load(Acquire);
+        let queued = sock::inq(s.carrier());
+        queued == Ok(unread) && taken.wrapping_add(unread as u64) == position
+    }
+
+    fn urge(&self, _s: &Sock) -> bool {
+        false
+    }
+
+    fn relax(&self, _s: &Sock) {}
+
+    fn lost(&self, s: &Sock, error: Option<i32>) -> Option<i32> {
+        // Without a close (the other end shut its receiving side down) only the next send learns it, from the kernel.
+        let closed = poll::now(s.carrier(), 0) & libc::POLLHUP != 0;
+        match error {
+            None | Some(libc::EPIPE) => closed.then_some(libc::ECONNRESET),
+            other => other,
+        }
+    }
+
+    fn send_reports_errors(&self) -> bool {
+        false
+    }
+
+    fn shutdown_is_gentle(&self) -> bool {
+        false
+    }
+
+    fn reset(&self, s: &Sock) {
+        sock::shutdown(s.carrier(), libc::SHUT_RDWR);
+    }
+
+    fn discardable(&self, _s: &Sock) -> usize {
+        // What was sent lies in the other end's queue, and stays there.
+        0
+    }
+
+    fn close_unread(&self, _s: &Sock) {
+        // The other end was told that nobody reads any more, and finds it out at its flush.
+    }
+}
