@@ -1,0 +1,106 @@
+//! The data path: receive and send on followed TCP sockets.
+//!
+//! Cold ends go through the real libc call and are counted. Warm ends are served here: from the ring, or from the
+//! carrier without waiting inside it.
+
+mod recv;
+mod send;
+
+pub use recv::recv;
+pub use send::{send, unstick};
+
+use crate::carrier;
+use crate::hook::{Cold, Verdict};
+use crate::rendezvous;
+use crate::table::{Sock, flag};
+use crate::thread::Call;
+use bypath_sys::Errno;
+use bypath_sys::page::Access;
+use bypath_sys::user::{IoVec, UserVec};
+use std::sync::atomic::Ordering::*;
+
+/// Calls f with the part of `buf` after its first `skip` bytes (of long lists, the first 16 elements).
+fn rest<R>(buf: UserVec<'_>, skip: usize, f: impl FnOnce(UserVec<'_>) -> R) -> R {
+    if skip == 0 {
+        return f(buf);
+    }
+    let mut list = [IoVec { base: 0, len: 0 }; 16];
+    buf.after(skip, &mut list, f)
+}
+
+/// How many of the `n` > 0 bytes of `buf` from `skip` on are copied: all of them, or fewer where the memory ends
+/// before; 0 = EFAULT. The kernel, too, copies in pieces, and takes nothing of one that ends in the void.
+#[inline]
+fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Access) -> usize {
+    let reach = buf.reach(skip, n, access, &call.thread.pages);
+    if reach == n {
+        return n;
+    }
+    let piece = match access {
+        // A send fills a page fragment before it takes the next (net/core/sock.c).
+        Access::Read => 32 * 1024,
+        // A receive copies whole segments, on the loopback up to this long.
+        Access::Write => 64 * 1024,
+    };
+    reach - reach % piece
+}
+
+/// A call on a cold end: the kernel moves the bytes.
+fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
+    let blocking = flags & libc::MSG_DONTWAIT == 0 && !s.has(flag::NONBLOCK);
+    let end = s.end();
+    let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
+    // Where only hooked calls know how many bytes they moved, none of them may be under way at a switch.
+    let counted = blocking || !carrier::is_counted(s);
+    if counted {
+        // Counted first, looked at again second: an upgrade that starts meanwhile sees one of the two.
+        counter.fetch_add(1, SeqCst);
+        if s.is_warm() {
+            counter.fetch_sub(1, SeqCst);
+            return None;
+        }
+    }
+    Some(Verdict::Kernel(Cold::new(s, sending, counted, flags)))
+}
+
+/// Reports the result of a call on a cold end.
+pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, ret: isize) {
+    let end = s.end();
+    let moved = if flags & libc::MSG_PEEK != 0 { 0 } else { ret.max(0) as u64 };
+    let (bytes, in_kernel) = if sending {
+        (&end.w.kernel_bytes, &end.w.in_kernel)
+    } else {
+        (&end.r.kernel_bytes, &end.r.in_kernel)
+    };
+    // The bytes first: who sees nobody in the kernel must see the count that belongs to it.
+    if moved > 0 {
+        bytes.fetch_add(moved, Relaxed);
+    }
+    if blocking {
+        in_kernel.fetch_sub(1, SeqCst);
+    }
+    if moved == 0 {
+        return;
+    }
+    let Some(call) = Call::enter() else { return };
+    if sending {
+        call.thread.count(|b| &b.kernel_tx, moved);
+    } else {
+        call.thread.count(|b| &b.kernel_rx, moved);
+    }
+    if !s.has(flag::USED) {
+        s.set_used();
+    }
+    if !s.is_warm() {
+        rendezvous::traffic(s);
+    }
+}
+
+/// The error that a call of ours took from the carrier, for the program; it is reported once.
+pub fn take_error(s: &Sock) -> Option<Errno> {
+    match s.end().pending_error.swap(0, AcqRel) {
+        // A broken pipe is for writers, and the kernel says it to them itself, with its signal.
+        0 | libc::EPIPE => None,
+        e => Some(Errno::from_raw_os_error(e)),
+    }
+}

@@ -1,0 +1,300 @@
+//! Send: into the ring, or to the carrier without waiting inside it.
+
+use super::{accessible, cold, rest, take_error};
+use crate::hook::Verdict;
+use crate::peer::Conn;
+use crate::state;
+use crate::switch;
+use crate::table::{self, Sock, flag};
+use crate::thread::Call;
+use crate::wait::{self, Deadline, Woken};
+use crate::wlock::WriteLock;
+use crate::{carrier, epoll, fault, foreign, memory};
+use bypath_shm::direction::{ask, wait as words};
+use bypath_shm::family::wpath;
+use bypath_shm::reason::Reason;
+use bypath_sys::page::Access;
+use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, sock, thread};
+use std::sync::atomic::Ordering::*;
+
+/// Send on `fd`. `None` = the socket changed under the question; ask again.
+#[inline]
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+    let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
+    if s.conn.get().is_none() {
+        return cold_send(s, flags);
+    }
+    let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
+    let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
+    Some(Verdict::Done(send_warm(&call, s, conn, fd, buf, flags)))
+}
+
+fn cold_send(s: &'static Sock, flags: i32) -> Option<Verdict> {
+    if flags & libc::MSG_FASTOPEN != 0 {
+        s.keep_on_kernel(Reason::FastOpen);
+    }
+    cold(s, flags, true)
+}
+
+fn send_warm(
+    call: &Call,
+    s: &'static Sock,
+    conn: &'static Conn,
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+) -> Result<usize, Errno> {
+    let total = buf.admit()?;
+    let end = s.end();
+    let w = &end.w;
+    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
+    let timeout = end.sndtimeo.load(Relaxed);
+    let mut deadline = None;
+    let mut done = 0usize;
+    switch::attend();
+    if flags & libc::MSG_ZEROCOPY != 0 {
+        switch::recall_both(s, Reason::RecalledOption, true);
+    }
+    loop {
+        let Some(lock) = WriteLock::take(s, call) else {
+            // A handler of this thread interrupted a send on the same socket: it cannot wait for itself.
+            return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
+        };
+        if w.path.load(Relaxed) == wpath::KERNEL {
+            switch::maybe_begin(s, conn, &lock);
+        }
+        let full = match w.path.load(Relaxed) {
+            wpath::RING => {
+                let asked = conn.out().ra.ask.load(Relaxed);
+                if asked & (ask::RECALL | ask::CLOSED) != 0 || s.has(flag::PEER_GONE) || fault::flip(256) {
+                    let reason = if asked & ask::CLOSED != 0 || s.has(flag::PEER_GONE) {
+                        Reason::RecalledPeerClosed
+                    } else if asked & ask::RECALL != 0 {
+                        Reason::RecalledPeer
+                    } else {
+                        Reason::RecalledTest
+                    };
+                    switch::claim(s, conn, reason, &lock);
+                    lock.unlock();
+                    continue;
+                }
+                if total == 0 {
+                    lock.unlock();
+                    return Ok(0);
+                }
+                match put(call, s, conn, buf, done, total - done) {
+                    Put::Bytes(n) => {
+                        lock.unlock();
+                        after_publish(call, s, conn, n);
+                        done += n;
+                        if done == total {
+                            return Ok(done);
+                        }
+                        continue;
+                    }
+                    Put::Full(head) => {
+                        lock.unlock();
+                        Full::Ring(head)
+                    }
+                    Put::Fault => {
+                        lock.unlock();
+                        return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
+                    }
+                    Put::NoMemory(reason) => {
+                        switch::claim(s, conn, Reason::RecalledMemory, &lock);
+                        lock.unlock();
+                        s.keep_on_kernel(reason);
+                        continue;
+                    }
+                    Put::Poisoned => {
+                        switch::poison(s, conn);
+                        lock.unlock();
+                        return Err(Errno::CONNRESET);
+                    }
+                }
+            }
+            wpath::FLUSH => {
+                switch::flush(s, conn, &lock);
+                let again = w.path.load(Relaxed) != wpath::FLUSH;
+                lock.unlock();
+                if again {
+                    continue;
+                }
+                Full::Carrier
+            }
+            _ => {
+                if done == 0
+                    && carrier::of(s).send_reports_errors()
+                    && let Some(e) = take_error(s)
+                    && e != Errno::PIPE
+                {
+                    lock.unlock();
+                    return Err(e);
+                }
+                // After a partial success the error belongs to the next call, and so does its SIGPIPE.
+                let quiet = if done > 0 { libc::MSG_NOSIGNAL } else { 0 };
+                let sent = rest(buf, done, |v| sock::send(fd, v, flags | libc::MSG_DONTWAIT | quiet));
+                if let Ok(n) = sent {
+                    w.kernel_bytes.fetch_add(n as u64, Relaxed);
+                }
+                lock.unlock();
+                match sent {
+                    Ok(n) => {
+                        call.thread.count(|b| &b.kernel_tx, n as u64);
+                        done += n;
+                        if done == total {
+                            return Ok(done);
+                        }
+                        Full::Carrier
+                    }
+                    Err(Errno::AGAIN) => Full::Carrier,
+                    Err(Errno::INTR) => continue,
+                    Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
+                }
+            }
+        };
+        if let Full::Ring(head) = full
+            && stays_full(s, conn, head, !nonblocking)
+        {
+            switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+            continue;
+        }
+        if nonblocking {
+            epoll::out_of_room(s);
+            return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
+        }
+        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let woken = match full {
+            Full::Ring(_) => wait::space(call, s, conn, deadline),
+            Full::Carrier => wait::carrier_writable(call, s, deadline),
+        };
+        match woken {
+            Woken::Look => {
+                if !s.is_warm() || !table::still(fd, s) {
+                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+                }
+            }
+            Woken::Carrier(events) => {
+                if matches!(full, Full::Ring(_)) {
+                    let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
+                    switch::peer_ended(s, conn, reset, call);
+                }
+            }
+            Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
+            Woken::Interrupted => {
+                if done > 0 {
+                    return Ok(done);
+                }
+                if !wait::restarts(timeout != 0) {
+                    return Err(Errno::INTR);
+                }
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Full {
+    Ring(u64),
+    Carrier,
+}
+
+enum Put {
+    Bytes(usize),
+    Full(u64),
+    Fault,
+    NoMemory(Reason),
+    Poisoned,
+}
+
+/// Copies what fits into the ring and publishes it. Holds the writer's lock.
+#[inline]
+fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len: usize) -> Put {
+    let w = &s.end().w;
+    let size = conn.tx.size();
+    let tail = w.tail.load(Relaxed);
+    let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
+    if free < len as u64 || free > size || w.limit.load(Relaxed) != 0 {
+        match switch::free_space(s, conn, tail) {
+            Ok(now) => {
+                free = now;
+                w.head_cache.store(tail.wrapping_sub(size - free.min(size)), Relaxed);
+            }
+            Err(_) => return Put::Poisoned,
+        }
+    }
+    if free == 0 {
+        return Put::Full(conn.out().h.head.load(Relaxed));
+    }
+    let n = accessible(call, buf, skip, free.min(len as u64) as usize, Access::Read);
+    if n == 0 {
+        return Put::Fault;
+    }
+    if !memory::is_backed(w, tail + n as u64)
+        && let Err(reason) = memory::back(s, conn, tail, n as u64)
+    {
+        return Put::NoMemory(reason);
+    }
+    conn.tx.copy_in(tail, buf, skip, n);
+    fault::point("copied-in");
+    conn.out().publish(tail + n as u64);
+    fault::point("published");
+    w.tail.store(tail + n as u64, Relaxed);
+    w.ring_bytes.store(w.ring_bytes.load(Relaxed) + n as u64, Relaxed);
+    Put::Bytes(n)
+}
+
+/// After publish and unlock: look at who sleeps and what R asks (I4), count, and now and then at the carrier.
+#[inline]
+fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
+    let out = conn.out();
+    fault::point("unlocked");
+    switch::look_fence();
+    switch::wake_readers(s, conn);
+    if out.ra.ask.load(Relaxed) & (ask::RECALL | ask::CLOSED) != 0 {
+        switch::recall_outgoing(s, conn, Reason::RecalledPeer, call);
+    }
+    s.sent_last.store(true, Relaxed);
+    foreign::published();
+    call.thread.count(|b| &b.ring_tx, n as u64);
+    let cpu = thread::cpu();
+    if out.t.cpu.load(Relaxed) != cpu {
+        out.t.cpu.store(cpu, Relaxed);
+    }
+    // The clock is not read for every small message.
+    let tail = s.end().w.tail.load(Relaxed);
+    conn.tx.prefetch_write(tail + 512);
+    if tail >> 10 != (tail - n as u64) >> 10 && wait::peer_check_due(s) {
+        let (gone, reset) = wait::peer_end(s);
+        if gone {
+            switch::peer_ended(s, conn, reset, call);
+        }
+    }
+}
+
+/// Whether a full ring counts as stuck: no progress for a while. Where two blocked writers face each other, or one
+/// process holds both ends, nobody may be reading at all: the while is short.
+fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
+    let now = bypath_sys::clock::monotonic_ns();
+    if s.full_head.load(Relaxed) != head || s.full_since.load(Relaxed) == 0 {
+        s.full_head.store(head, Relaxed);
+        s.full_since.store(now, Relaxed);
+        return false;
+    }
+    let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
+    let facing = blocking && words::any(&conn.inc().wa.wait);
+    now - s.full_since.load(Relaxed) >= if own || facing { wait::FULL_NS / 10 } else { wait::FULL_NS }
+}
+
+/// A writer waits for room (in poll or epoll): takes the ring back if it stays full.
+pub fn unstick(s: &'static Sock, conn: &'static Conn, call: &Call) {
+    let end = s.end();
+    if end.w.path.load(Relaxed) != wpath::RING || crate::ready::ring_writable(s, conn) {
+        return;
+    }
+    let head = conn.out().h.head.load(Relaxed);
+    if stays_full(s, conn, head, false) {
+        switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+    }
+}
