@@ -229,7 +229,7 @@ impl Scan {
             self.families.iter().flat_map(|f| &f.ends).filter_map(|e| Some((e.cookie?, e))).collect();
         let mut all = Vec::new();
         for family in &self.families {
-            for end in &family.ends {
+            for end in family.ends.iter().filter(|end| is_connection(end)) {
                 let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).copied();
                 let holders: Vec<_> =
                     family.members.iter().filter(|m| end.holders >> m.slot & 1 == 1).collect();
@@ -245,6 +245,12 @@ impl Scan {
         all.sort_by_key(|c| (c.process.pid, c.end.fd));
         all
     }
+}
+
+/// Whether the socket is one of a connection that was used: not one that listens or was only opened.
+fn is_connection(end: &End) -> bool {
+    let b = end.bytes;
+    end.remote.is_some() || end.warm || b.ring_tx + b.ring_rx + b.kernel_tx + b.kernel_rx > 0
 }
 
 impl Connection<'_> {
