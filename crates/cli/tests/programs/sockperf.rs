@@ -18,7 +18,7 @@ fn serve(scene: &Scene) -> (Process, String) {
 
 fn ping_pong(scene: &Scene) {
     let (server, port) = serve(scene);
-    let client = scene.client("sockperf").args("ping-pong --tcp -i 127.0.0.1 -p").arg(port);
+    let client = scene.client("sockperf").args("ping-pong --tcp --mps 5000000 -i 127.0.0.1 -p").arg(port);
     let report = client.args("-t 2 -m 64 --data-integrity").finish();
     server.stop(Signal::INT);
     let no_loss = "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0";

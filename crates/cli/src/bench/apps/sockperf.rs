@@ -44,9 +44,23 @@ impl Job for Sockperf {
         let seconds = context.seconds.ceil().max(1.0);
         let served = self.server.serve(context, PROGRAM, seconds, |place| {
             let (port, size, seconds) = (place.port.to_string(), SIZE.to_string(), seconds.to_string());
-            ["ping-pong", "--tcp", "-i", "127.0.0.1", "-p", &port, "-m", &size, "-t", &seconds]
-                .map(Into::into)
-                .into()
+            // More round trips than its own guess of a maximum end it with an error.
+            [
+                "ping-pong",
+                "--tcp",
+                "--mps",
+                "5000000",
+                "-i",
+                "127.0.0.1",
+                "-p",
+                &port,
+                "-m",
+                &size,
+                "-t",
+                &seconds,
+            ]
+            .map(Into::into)
+            .into()
         })?;
         let number = |line: &str, name: &str| -> Option<f64> {
             let rest = line.split_once(name)?.1;
