@@ -3,8 +3,8 @@
 //! It knows its owner, so a signal handler that interrupts its own thread inside the lock is told so instead of
 //! waiting for ever, and a forked child can free locks that other threads of the parent held.
 
-use bypath_sys::futex;
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use bypath_sys::{futex, thread};
+use std::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
 
 const CONTENDED: u32 = 1 << 31;
 
@@ -23,7 +23,18 @@ impl Lock {
     }
 
     /// Takes the lock; `None` if the calling thread (`tid`) holds it already, further out.
+    #[inline]
     pub fn lock(&self, tid: u32) -> Option<Held<'_>> {
+        // The only thread of a process needs no locked instruction: its signal handlers leave the lock as it was.
+        if thread::is_the_only_one() && self.0.load(Relaxed) == 0 {
+            self.0.store(tid, Relaxed);
+            compiler_fence(SeqCst);
+            return Some(Held(self));
+        }
+        self.contend(tid)
+    }
+
+    fn contend(&self, tid: u32) -> Option<Held<'_>> {
         let mut spins = 0;
         loop {
             match self.0.compare_exchange(0, tid, Acquire, Relaxed) {
@@ -55,7 +66,11 @@ impl Lock {
 }
 
 impl Drop for Held<'_> {
+    #[inline]
     fn drop(&mut self) {
+        if thread::is_the_only_one() {
+            return self.0.0.store(0, Release);
+        }
         if self.0.0.swap(0, Release) & CONTENDED != 0 {
             futex::wake(&self.0.0, 1);
         }
