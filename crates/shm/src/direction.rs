@@ -283,6 +283,18 @@ impl Direction {
         self.h.head.compare_exchange(head.0, next.0, AcqRel, Relaxed).is_ok()
     }
 
+    /// K to R: W claimed and is gone. Of the bytes behind the frozen `head`, `resent` came through the carrier before it
+    /// ended; R reads the others from the ring. Returns whether there are any, in a ring of `size` bytes.
+    pub fn inherit(&self, resent: u64, size: u64) -> bool {
+        let head = Head(self.h.head.load(Acquire));
+        let behind = self.t.tail.load(Acquire).wrapping_sub(head.position());
+        if head.path() != Path::Kernel || behind > size || resent >= behind {
+            return false;
+        }
+        let next = Head::new(head.position() + resent, Path::Ring);
+        self.h.head.compare_exchange(head.0, next.0, AcqRel, Relaxed).is_ok()
+    }
+
     /// The path as R sees it.
     pub fn path(&self) -> Path {
         Head(self.h.head.load(Acquire)).path()
@@ -417,6 +429,20 @@ mod tests {
         assert_eq!(d.claim(), Ok(100));
         assert!(!d.commit(head, 10));
         assert_eq!(d.readable(64), Ok(Readable::Kernel));
+    }
+
+    #[test]
+    fn what_a_dead_writer_claimed_and_did_not_send_again_is_read_from_the_ring() {
+        let d = on_ring(64);
+        d.publish(110);
+        assert!(!d.inherit(0, 64));
+        d.claim().unwrap();
+        assert!(!d.inherit(10, 64));
+        assert!(!d.inherit(0, 8));
+        assert!(d.inherit(4, 64));
+        let head = Head::new(104, Path::Ring);
+        assert_eq!(d.readable(64), Ok(Readable::Ring { head, available: 6 }));
+        assert!(!d.inherit(4, 64));
     }
 
     #[test]

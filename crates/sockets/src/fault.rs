@@ -1,6 +1,8 @@
 //! Crash points, forced random switching, and the carrier of tests. Without the feature `faults` all of it is empty.
 
-/// Kills the process here if `BYPATH_TEST_KILL=NAME[:COUNT]` names this point (COUNT: at which pass).
+/// A place where a test can have something happen: `BYPATH_TEST_RAISE=NAME[:COUNT]` raises SIGUSR2 for a handler of
+/// the program's own, then `BYPATH_TEST_KILL=NAME[:COUNT[:child]]` kills the process (COUNT: at which pass; `child`:
+/// only in forked processes, whose own passes count).
 #[inline(always)]
 pub fn point(name: &str) {
     #[cfg(feature = "faults")]
@@ -38,19 +40,46 @@ pub fn init() {
 
 #[cfg(feature = "faults")]
 mod imp {
+    use bypath_sys::process;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-    static KILL: OnceLock<(&'static str, AtomicU64)> = OnceLock::new();
+    /// What one of the variables names.
+    struct Event {
+        point: &'static str,
+        left: AtomicU64,
+        /// The process that does not count, 0 = every process does.
+        spared: u32,
+    }
+
+    static KILL: OnceLock<Event> = OnceLock::new();
+    static RAISE: OnceLock<Event> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
 
+    impl Event {
+        fn parse(value: &str) -> Event {
+            let mut words = value.split(':');
+            let point = words.next().unwrap_or("").to_owned();
+            let count = words.next().and_then(|count| count.parse().ok()).unwrap_or(1);
+            let spared = if words.next() == Some("child") { process::pid() } else { 0 };
+            Event { point: Box::leak(point.into_boxed_str()), left: AtomicU64::new(count), spared }
+        }
+
+        /// Whether it is to happen at this pass.
+        fn is_due(&self, name: &str) -> bool {
+            self.point == name
+                && (self.spared == 0 || self.spared != process::pid())
+                && self.left.fetch_sub(1, Relaxed) == 1
+        }
+    }
+
     pub fn init() {
         let lookup = |name: &str| std::env::var(name).ok();
-        if let Some(value) = lookup("BYPATH_TEST_KILL") {
-            let (name, count) = value.split_once(':').unwrap_or((&value, "1"));
-            let name: &'static str = Box::leak(name.to_owned().into_boxed_str());
-            let _ = KILL.set((name, AtomicU64::new(count.parse().unwrap_or(1))));
+        for (event, variable) in [(&KILL, "BYPATH_TEST_KILL"), (&RAISE, "BYPATH_TEST_RAISE")] {
+            if let Some(value) = lookup(variable) {
+                let _ = event.set(Event::parse(&value));
+            }
         }
         if let Some(seed) = lookup("BYPATH_TEST_FLIP") {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
@@ -63,11 +92,13 @@ mod imp {
     }
 
     pub fn point(name: &str) {
-        if let Some((wanted, left)) = KILL.get()
-            && *wanted == name
-            && left.fetch_sub(1, Relaxed) == 1
-        {
-            bypath_sys::process::kill_self();
+        // Counted before the handler runs: a process that it forks is past this pass.
+        let dies = KILL.get().is_some_and(|event| event.is_due(name));
+        if RAISE.get().is_some_and(|event| event.is_due(name)) {
+            process::raise(libc::SIGUSR2);
+        }
+        if dies {
+            process::kill_self();
         }
     }
 

@@ -19,6 +19,7 @@ mod peer;
 mod poll;
 mod ready;
 mod rendezvous;
+mod siblings;
 mod state;
 mod stream;
 mod switch;

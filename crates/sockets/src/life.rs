@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, memory, peer, rendezvous, switch};
+use crate::{carrier, epoll, memory, peer, rendezvous, siblings, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -372,6 +372,7 @@ pub fn fork_begin() -> Forking {
     }
     let life = state::LIFE.lock(table::tid());
     let place = state.reserve_place();
+    siblings::forking();
     match place {
         Some(place) => table::each_sock(|s| {
             s.end().holders.fetch_or(1 << place, AcqRel);

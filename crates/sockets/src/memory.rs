@@ -9,7 +9,7 @@ use crate::state::{self, State};
 use crate::table::{self, Sock};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
-use bypath_shm::direction::Head;
+use bypath_shm::direction::{Head, Path};
 use bypath_shm::family::{WriterLine, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::clock;
@@ -160,7 +160,8 @@ fn release(s: &Sock, conn: &Conn) {
     let w = &s.end().w;
     let tail = w.tail.load(Relaxed);
     let empty = match w.path.load(Relaxed) {
-        wpath::KERNEL => true,
+        // A reader that believes us dead may have taken the ring over.
+        wpath::KERNEL => conn.out().path() == Path::Kernel,
         wpath::RING => Head::from_raw(conn.out().h.head.load(Acquire)).position() == tail,
         _ => false,
     };

@@ -77,6 +77,7 @@ fn merge(fds: &mut [PollFd], scratch: &[Kernel]) -> usize {
     let mut ready = 0;
     for (p, k) in fds.iter_mut().zip(scratch) {
         let mut seen = k.revents;
+        crate::wait::kernel_told(seen as u16 as u32);
         if seen & libc::POLLRDHUP != 0
             && let Some((s, conn)) = warm(p.fd)
             && let Some(call) = Call::enter()
@@ -148,7 +149,7 @@ fn wait(
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
         }
-        let asked = crate::memory::before_sleep(call, bound);
+        let asked = crate::wait::before_sleep(call, bound);
         let result = if refused || evaluate(fds, scratch) > 0 {
             Ok(0)
         } else {

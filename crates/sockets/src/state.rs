@@ -200,6 +200,18 @@ impl State {
         })
     }
 
+    /// One bit for each place whose process lives, or is about to be born.
+    pub fn living_places(&self) -> u64 {
+        let table = self.family.header.processes.iter().enumerate();
+        table.fold(0, |bits, (i, p)| {
+            let pid = p.pid.load(Acquire);
+            let lives = pid != 0
+                && (p.ready.load(Acquire) == 0
+                    || process::start_time(pid) == Some(p.start_time.load(Relaxed)));
+            bits | u64::from(lives) << i
+        })
+    }
+
     /// Names the process at a reserved place.
     pub fn name_place(&self, place: u32, pid: u32) {
         let p = &self.family.header.processes[place as usize % PROCESSES];

@@ -7,6 +7,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
+use crate::wait as waiting;
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, log, memory, options};
 use bypath_shm::atomic::fence_after_rmw;
@@ -18,6 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*, fence};
 
 /// A direction that was taken back `n` times is not upgraded again before this many bytes times 2^n (n up to 8).
 const BACK_OFF_BYTES: u64 = 64 * 1024;
+/// No upgrade where the carrier has room for less than this.
+const SMALLEST_LIMIT: u32 = 4096;
 
 /// Both ends have mapped the connection: from now on no hooked call sleeps inside recv or send on the carrier.
 /// Called under [`state::LIFE`].
@@ -121,7 +124,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     }
     // Until R has drained the carrier, the ring may hold only what a recall could still put behind it.
     let limit = (carrier.room(s) / 2).min(conn.tx.size()) as u32;
-    if limit < 4096 {
+    if limit < SMALLEST_LIMIT {
         return;
     }
     let tail = w.tail.load(Relaxed);
@@ -199,6 +202,10 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
             Ok(position) => {
                 fault::point("claimed");
                 end.w.flush.store(position, Relaxed);
+                // Decided here, under the lock: of several threads that see the end one is the first.
+                if position != end.w.tail.load(Relaxed) && peer_was_killed(s, conn) {
+                    s.keep_error(libc::ECONNRESET);
+                }
                 end.w.path.store(wpath::FLUSH, Release);
             }
             Err(_) => {
@@ -251,6 +258,25 @@ pub fn drive_flushes(call: &Call) {
             }
         }
     });
+}
+
+/// A sibling may have been killed on a shared end: while it took the direction back (its flush goes on here), or before
+/// it woke a reader.
+pub fn finish_for_siblings(s: &'static Sock, conn: &'static Conn, call: &Call) {
+    let w = &s.end().w;
+    if (w.path.load(Acquire) == wpath::FLUSH || WriteLock::is_orphaned(s))
+        && let Some(lock) = WriteLock::take(s, call)
+    {
+        flush(s, conn, &lock);
+        lock.unlock();
+        if w.path.load(Acquire) == wpath::FLUSH {
+            PENDING.store(true, Release);
+        }
+    }
+    let unread = Head::from_raw(conn.out().h.head.load(Acquire)).position() != w.tail.load(Relaxed);
+    if w.path.load(Acquire) == wpath::RING && unread {
+        wake_readers(s, conn);
+    }
 }
 
 /// How long a sleeper may sleep while flushes are pending.
@@ -413,16 +439,17 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
         return;
     }
     s.set(flag::PEER_GONE);
-    // An end that closes with unread bytes, or after reading all, says CLOSED. One that did neither was killed; the
-    // kernel resets such a connection if bytes were unread, and so it ends here.
-    let killed = conn.out().ra.ask.load(Acquire) & ask::CLOSED == 0;
-    let head = Head::from_raw(conn.out().h.head.load(Acquire));
-    let unread =
-        s.end().w.path.load(Acquire) == wpath::RING && head.position() != s.end().w.tail.load(Relaxed);
     recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
-    if killed && unread && !reset {
-        s.keep_error(libc::ECONNRESET);
-    }
+}
+
+/// Whether the other end is gone and did not say why, and the kernel has no error for it. An end that closes with unread
+/// bytes, or after reading all, says CLOSED. One that did neither was killed; the kernel resets such a connection if
+/// bytes were unread, and so it ends here.
+fn peer_was_killed(s: &Sock, conn: &Conn) -> bool {
+    s.has(flag::PEER_GONE)
+        && conn.out().ra.ask.load(Acquire) & ask::CLOSED == 0
+        && conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT == 0
+        && !waiting::peer_end(s).1
 }
 
 /// The peer wrote nonsense: this connection ends as a reset would end it, and nothing else suffers.
@@ -464,6 +491,20 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
         s.set_upgraded();
     }
     true
+}
+
+/// The carrier has ended. If W had claimed and died before it had sent everything again, the rest is still in the ring:
+/// true if R reads on there.
+#[cold]
+pub fn inherit(s: &Sock, conn: &Conn) -> bool {
+    let inc = conn.inc();
+    // A writer that only shut its side down goes on with what it has to send again, and may want the memory back.
+    if inc.wa.flags.load(Acquire) & (writer_flag::FLUSHING | writer_flag::SHUT) != writer_flag::FLUSHING {
+        return false;
+    }
+    let (taken, before) = (s.end().r.kernel_bytes.load(Acquire), inc.wa.switch_k.load(Relaxed));
+    // Only the kernel knows that these are all; what a reset threw away comes before the ring's bytes.
+    taken >= before && carrier::of(s).arrived(s, taken, 0) && inc.inherit(taken - before, conn.rx.size())
 }
 
 /// Free ring bytes for the writer whose true tail is `tail`, by the head as it is now.
@@ -523,7 +564,11 @@ pub fn repair(s: &'static Sock, conn: &'static Conn) {
     w.head_cache.store(w.tail.load(Relaxed).saturating_sub(size), Relaxed);
     let head = Head::from_raw(out.h.head.load(Acquire));
     match (w.path.load(Relaxed), head.path()) {
-        (wpath::KERNEL, Path::Ring | Path::Drain) => w.path.store(wpath::RING, Release),
+        (wpath::KERNEL, Path::Ring | Path::Drain) => {
+            // What the carrier has room for is not known any more; this much it had.
+            w.limit.store(SMALLEST_LIMIT, Relaxed);
+            w.path.store(wpath::RING, Release);
+        }
         (wpath::RING | wpath::FLUSH, Path::Kernel) => {
             let written = carrier::of(s).standing(s).map_or(0, |at| at.given);
             let resent = written.saturating_sub(out.wa.switch_k.load(Relaxed));

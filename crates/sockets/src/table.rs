@@ -203,7 +203,9 @@ impl Sock {
 
     /// Keeps an error that one of our own calls on the carrier took: the program's next call reports it.
     pub fn keep_error(&'static self, errno: i32) {
-        self.end().pending_error.store(errno, Release);
+        // A broken pipe is what follows from another error.
+        let newer = |kept| (kept == 0 || kept == libc::EPIPE).then_some(errno);
+        let _ = self.end().pending_error.fetch_update(AcqRel, Relaxed, newer);
         crate::epoll::news(self);
     }
 

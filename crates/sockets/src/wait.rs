@@ -5,6 +5,7 @@
 use crate::carrier;
 use crate::memory;
 use crate::peer::Conn;
+use crate::siblings;
 use crate::state;
 use crate::switch;
 use crate::table::Sock;
@@ -21,9 +22,6 @@ pub const STALL_NS: u64 = 20_000_000;
 pub const FULL_NS: u64 = 50_000_000;
 /// The same where the reader has shown that it reads rings.
 pub const QUIET_NS: u64 = 500_000_000;
-/// Siblings in other processes may die between publish and ring: nobody sleeps longer than this then.
-const FAMILY_PERIOD_NS: u64 = 100_000_000;
-
 /// Why a wait ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Woken {
@@ -158,16 +156,12 @@ pub fn sleep(
         PollFd { fd: s.carrier(), events, revents: 0 },
         PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },
     ];
-    let family = !state::get().is_some_and(|st| s.is_sole_holder(st));
     let flushing = switch::flushes_pending();
-    let bound = match bound_ns {
-        _ if flushing => Some(bound_ns.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS)),
-        Some(ns) if !family => Some(ns),
-        Some(ns) => Some(ns.min(FAMILY_PERIOD_NS)),
-        None if family => Some(FAMILY_PERIOD_NS),
-        None => None,
-    };
-    let bound = memory::before_sleep(call, bound);
+    let mut bound = bound_ns;
+    if flushing {
+        bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+    }
+    let bound = before_sleep(call, bound);
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     withdraw(places, word, bell, thread);
     if fds[1].revents != 0 {
@@ -185,6 +179,13 @@ pub fn sleep(
         Ok(_) if fds[0].revents != 0 => Woken::Carrier(fds[0].revents),
         Ok(_) => Woken::Look,
     }
+}
+
+/// Called before a sleep of at most `bound` ns (`None` = for ever): does what is due for others. Returns how long to
+/// sleep.
+#[inline]
+pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
+    siblings::before_sleep(call, memory::before_sleep(call, bound))
 }
 
 /// Enters the sleeper in the own inbox, where those who demand attention look for a bell to ring.
@@ -330,7 +331,7 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
         return Woken::TimedOut;
     }
     let silent = !carrier::of(s).shutdown_is_gentle();
-    let bound = if silent { Some(left.unwrap_or(u64::MAX).min(FAMILY_PERIOD_NS)) } else { left };
+    let bound = if silent { Some(left.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) } else { left };
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     switch::attend();
@@ -357,12 +358,25 @@ pub fn restarts(has_timeout: bool) -> bool {
     !has_timeout && bypath_sys::signal::every_handler_restarts()
 }
 
-/// Whether the connection's other end is alive, looked at once per millisecond of activity.
+/// When the kernel last told the program that a descriptor has something to read (ticks).
+static TOLD: AtomicU64 = AtomicU64::new(0);
+
+/// The kernel told the program about a descriptor, perhaps a carrier: a read that follows must not answer EAGAIN
+/// without a look at it, as an edge is told once.
+#[inline]
+pub fn kernel_told(events: u32) {
+    if events & (libc::POLLIN | libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) as u32 != 0 {
+        TOLD.store(clock::ticks(), Relaxed);
+    }
+}
+
+/// Whether the connection's other end is alive, looked at once per millisecond of activity and whenever the kernel
+/// told of something.
 #[inline]
 pub fn peer_check_due(s: &Sock) -> bool {
     let now = clock::ticks();
     let last = s.looked.load(Relaxed);
-    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() {
+    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() && last > TOLD.load(Relaxed) {
         return false;
     }
     s.looked.store(now, Relaxed);

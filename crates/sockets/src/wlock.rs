@@ -45,6 +45,12 @@ impl WriteLock {
         Some(WriteLock { sock: s, thread: call.thread })
     }
 
+    /// Whether a process that is gone holds the lock.
+    pub fn is_orphaned(s: &Sock) -> bool {
+        let owner = s.end().w.lock.load(Relaxed);
+        owner != 0 && is_dead(owner)
+    }
+
     /// Gives it back. The exchange is the full fence between a publish and the look at the reader's asks.
     #[inline]
     pub fn unlock(self) {

@@ -114,6 +114,13 @@ pub fn kill_self() {
     unsafe { syscall(libc::SYS_kill, [pid() as usize, libc::SIGKILL as usize, 0, 0, 0, 0]) };
 }
 
+/// Sends `signal` to the calling thread; its handler, if any, has run when this returns.
+pub fn raise(signal: i32) {
+    let tid = crate::thread::tid() as usize;
+    // SAFETY: integers only.
+    unsafe { syscall(libc::SYS_tgkill, [pid() as usize, tid, signal as usize, 0, 0, 0]) };
+}
+
 /// Ends this process with SIGABRT.
 pub fn abort() -> ! {
     std::process::abort()

@@ -99,7 +99,7 @@ fn wait_overlay(
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
         }
-        bound = crate::memory::before_sleep(call, bound);
+        bound = crate::wait::before_sleep(call, bound);
         let k = if marked || rings {
             Ok(0)
         } else {
@@ -162,6 +162,7 @@ fn kernel_events(
         if data == BELL_DATA {
             continue;
         }
+        crate::wait::kernel_told(events);
         if s.oneshots.load(Relaxed) != 0 {
             oneshot_fired(s, data);
         }

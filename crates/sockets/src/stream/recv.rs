@@ -123,6 +123,7 @@ fn recv_warm(
                         continue;
                     }
                     // The carrier lost bytes (a reset): what follows them in the ring never arrived.
+                    carrier_ended(call, s, conn, false);
                     return if done > 0 { Ok(done) } else { take_error(s).map_or(Ok(0), Err) };
                 }
                 Ok(n) => {
@@ -195,6 +196,14 @@ fn recv_warm(
                     }
                 }
                 other => {
+                    match other {
+                        Ok(_) if want > done && switch::inherit(s, conn) => continue,
+                        Ok(_) if want > done => carrier_ended(call, s, conn, false),
+                        Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
+                            carrier_ended(call, s, conn, true)
+                        }
+                        _ => {}
+                    }
                     if done > 0 {
                         return Ok(done);
                     }
@@ -381,6 +390,15 @@ fn carrier_recv(s: &Sock, fd: i32, buf: UserVec<'_>, skip: usize, flags: i32) ->
     let _ = s;
     let flags = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
     rest(buf, skip, |v| sock::recv(fd, v, flags))
+}
+
+/// A read of the carrier reported its end: bytes of ours that wait in the outgoing ring must meet the kernel's answer
+/// before the program hears of it.
+#[cold]
+fn carrier_ended(call: &Call, s: &'static Sock, conn: &'static Conn, reset: bool) {
+    if !s.has(flag::NO_READ) {
+        switch::peer_ended(s, conn, reset, call);
+    }
 }
 
 enum News {

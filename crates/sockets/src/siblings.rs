@@ -1,0 +1,64 @@
+//! What a sibling that was killed left undone on a shared end, and would be done by nobody: bytes that it was sending
+//! again through the carrier, and the wake of a reader. Whoever sends on the end does it in passing; this is for
+//! processes of the family that only wait.
+
+use crate::state::{self, State};
+use crate::thread::Call;
+use crate::{switch, table};
+use bypath_sys::clock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// A sibling may be killed at any time: nobody of a family that shares ends sleeps longer than this.
+pub const PERIOD_NS: u64 = 100_000_000;
+
+/// Some mapped end may be shared.
+static SHARED: AtomicBool = AtomicBool::new(false);
+/// When shared ends were last looked at.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+/// Before a fork: what is mapped now is shared from now on, in both processes.
+pub fn forking() {
+    table::each_sock(|s| {
+        if s.is_warm() {
+            SHARED.store(true, Release);
+        }
+    });
+}
+
+/// Called before a thread sleeps for at most `bound` ns (`None` = for ever): looks after shared ends. Returns how long
+/// to sleep: less while there are any.
+#[inline]
+pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
+    if !SHARED.load(Relaxed) {
+        return bound;
+    }
+    look(call);
+    if SHARED.load(Relaxed) { Some(bound.unwrap_or(u64::MAX).min(PERIOD_NS)) } else { bound }
+}
+
+#[cold]
+fn look(call: &Call) {
+    let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
+    if now.saturating_sub(last) < PERIOD_NS / 2
+        || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err()
+    {
+        return;
+    }
+    let Some(state) = state::get() else { return };
+    // Who lives is asked first: who dies after that is found by the next look.
+    let living = state.living_places() & !state.bit();
+    SHARED.store(false, SeqCst);
+    table::each_sock(|s| look_after(s, state, living, call));
+}
+
+fn look_after(s: &'static table::Sock, state: &State, living: u64, call: &Call) {
+    let Some(conn) = s.conn.get() else { return };
+    let others = s.end().holders.load(Acquire) & !state.bit();
+    if others == 0 {
+        return;
+    }
+    if others & living != 0 {
+        SHARED.store(true, Release);
+    }
+    switch::finish_for_siblings(s, conn, call);
+}
