@@ -1,0 +1,14 @@
+//! kill -9 at each crash point of the switch protocol (docs/switch-protocol.md, "Crash points"): what the other end
+//! sees is what the kernel would have shown, and what a sibling takes over is whole.
+
+#[path = "agent/programs.rs"]
+mod programs;
+
+#[path = "crash/heirs.rs"]
+mod heirs;
+#[path = "crash/list.rs"]
+mod list;
+#[path = "crash/pairs.rs"]
+mod pairs;
+#[path = "crash/program.rs"]
+mod program;
