@@ -24,7 +24,7 @@ fn serve(scene: &Scene, dir: &Path) -> (Process, u16) {
 }
 
 fn with_s_client(scene: &Scene) {
-    let file = sample(128);
+    let file = sample(320);
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let (request, answer) = (scene.path("request"), scene.path("answer"));
     let name = file.file_name().expect("a sample has a name").to_string_lossy();
@@ -41,7 +41,7 @@ fn with_s_client(scene: &Scene) {
 }
 
 fn with_curl(scene: &Scene) {
-    let (file, got) = (sample(128), scene.path("got"));
+    let (file, got) = (sample(320), scene.path("got"));
     let (server, port) = serve(scene, file.parent().expect("a file has a directory"));
     let name = file.file_name().expect("a sample has a name").to_string_lossy();
     let client = scene.client("curl").args("--silent --show-error --fail --insecure --output").arg(&got);
