@@ -37,7 +37,7 @@ fn with_s_client(scene: &Scene) {
     let body = scene.path("body");
     fs::write(&body, &answer[head + 4..]).expect("the body");
     assert_same(&file, &body);
-    scene.prove(128 << 20);
+    scene.prove(320 << 20);
 }
 
 fn with_curl(scene: &Scene) {
@@ -48,5 +48,5 @@ fn with_curl(scene: &Scene) {
     client.arg(format!("https://127.0.0.1:{port}/{name}")).finish();
     server.stop(Signal::TERM);
     assert_same(&file, &got);
-    scene.prove(128 << 20);
+    scene.prove(320 << 20);
 }
