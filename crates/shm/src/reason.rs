@@ -57,7 +57,6 @@ reasons! {
     UnhookedWriter = 11, "unhooked-writer", "bytes were written without Bypath seeing them";
     SmallBuffer = 12, "small-buffer", "the socket's send buffer is too small to take back a ring";
     SocketOption = 13, "socket-option", "a socket option in use has no equivalent on a ring";
-    Stdio = 14, "stdio", "the descriptor was wrapped in a stdio stream";
     StandardDescriptor = 15, "standard-descriptor", "descriptors 0, 1 and 2 always stay on the kernel";
     FastOpen = 16, "fast-open", "TCP Fast Open moved bytes before they could be counted";
     NoDescriptors = 17, "no-descriptors", "no room for another descriptor (RLIMIT_NOFILE)";

@@ -2,7 +2,7 @@
 //! cannot be reached by steps that are sure to come.
 
 use crate::Config;
-use crate::state::{Fault, Kind, Next, Path, State};
+use crate::state::{Fault, Kind, Life, Next, Path, State};
 use std::hash::{Hash, Hasher};
 
 /// What a complete walk saw.
@@ -107,6 +107,7 @@ fn check_author(from: &State, next: &Next) -> Result<(), Fault> {
     let ok = match (from.head.path, next.state.head.path) {
         (a, b) if a == b => true,
         (Path::Drain, Path::Ring) => !next.by_writer,
+        (Path::Kernel, Path::Ring) if !next.by_writer => from.w_life == Life::Killed,
         _ => next.by_writer,
     };
     if ok { Ok(()) } else { Err("I2: the path was changed by the wrong side") }

@@ -23,6 +23,11 @@ pub enum R {
     CountCarrier,
     CountQueue,
     Drained,
+    // The carrier ended on K: `inherit` what a killed W had not sent again.
+    LoadFlushing,
+    LoadResentFrom,
+    LoadInherited,
+    Inherit,
     // Look: `wait::wake` for the other readers, who slept over the carrier.
     LoadSleeper,
     RingSleeper,
@@ -140,6 +145,12 @@ impl Step<'_> {
         if at == R::LoadHead { self.retry() } else { self.goto(at) }
     }
 
+    /// Nothing was left in the ring, or another frame was faster.
+    fn inherited(&mut self) -> Result<(), Fault> {
+        self.me().value = 0;
+        if self.s.head.path == Path::Kernel { self.end() } else { self.retry() }
+    }
+
     fn got(&mut self, byte: u8) -> Result<(), Fault> {
         self.s.deliver(byte)?;
         self.finish()
@@ -215,9 +226,43 @@ impl Step<'_> {
                 Received::Byte(b) => self.got(b),
                 Received::Nothing => self.nothing(),
                 // The head may have moved since it was loaded: look once more.
-                Received::End if self.me().purpose != END_SEEN => self.end_seen(R::LoadHead),
-                Received::End => self.end(),
+                Received::End if self.me().purpose != END_SEEN => {
+                    if self.broken(Mutation::EndAtFirstSight) {
+                        self.end()
+                    } else {
+                        self.end_seen(R::LoadHead)
+                    }
+                }
+                Received::End => self.goto(R::LoadFlushing),
             },
+            R::LoadFlushing => {
+                if self.s.flushing {
+                    self.goto(R::LoadResentFrom)
+                } else {
+                    self.end()
+                }
+            }
+            R::LoadResentFrom => {
+                let switch_k = self.s.switch_k;
+                let counted = self.broken(Mutation::InheritFromTheClaim);
+                self.me().value = if counted { 0 } else { self.s.carrier.taken() - switch_k };
+                self.goto(R::LoadInherited)
+            }
+            R::LoadInherited => {
+                let head = self.s.head;
+                let behind = self.s.tail - head.at;
+                self.me().head = head;
+                let any = head.path == Path::Kernel && self.me().value < behind;
+                if any { self.goto(R::Inherit) } else { self.inherited() }
+            }
+            R::Inherit => {
+                let (seen, resent) = (self.me().head, self.me().value);
+                if self.s.head != seen {
+                    return self.inherited();
+                }
+                self.s.head = Head { at: seen.at + resent, path: Path::Ring };
+                self.retry()
+            }
             R::DrainRecv => match self.s.carrier.recv() {
                 Received::Byte(b) if self.broken(Mutation::LeaveDrainToOthers) => self.got(b),
                 Received::Byte(b) => {

@@ -38,9 +38,11 @@ pub enum W {
     LoadAsk,
     // `claim` and what follows.
     ClaimLock,
+    RaiseFlushing,
     ClaimLoad,
     ClaimSwap,
     Flush,
+    DropFlushing,
     Fin,
     // Sleep for space.
     UnlockToWait,
@@ -181,7 +183,7 @@ impl Step<'_> {
         if self.s.w_path == WPath::Ring
             && !(self.broken(Mutation::FinBeforeFlush) && self.me().purpose == SHUT)
         {
-            return self.goto(W::ClaimLoad);
+            return self.goto(W::RaiseFlushing);
         }
         match self.me().purpose {
             SHUT => self.shut(),
@@ -307,7 +309,7 @@ impl Step<'_> {
                     self.goto(W::UnlockToWait)?;
                     self.s = s;
                 }
-                self.goto(W::ClaimLoad)
+                self.goto(W::RaiseFlushing)
             }
             W::Put => {
                 let at = self.s.w_tail;
@@ -358,6 +360,10 @@ impl Step<'_> {
                 }
                 self.finish()
             }
+            W::RaiseFlushing => {
+                self.s.flushing = !self.broken(Mutation::ClaimUnannounced);
+                self.goto(W::ClaimLoad)
+            }
             W::ClaimLoad => {
                 self.me().head = self.s.head;
                 self.goto(W::ClaimSwap)
@@ -374,7 +380,8 @@ impl Step<'_> {
                 self.s.head = Head { at: seen.at, path: Path::Kernel };
                 self.s.w_path = WPath::Flush;
                 self.s.flush = seen.at;
-                if self.s.flush == self.s.w_tail { self.flushed() } else { self.goto(W::Flush) }
+                let done = self.s.flush == self.s.w_tail;
+                self.goto(if done { W::DropFlushing } else { W::Flush })
             }
             W::Flush => {
                 if self.s.r_life != Life::Runs {
@@ -384,7 +391,12 @@ impl Step<'_> {
                 let byte = self.s.ring[(at % size) as usize];
                 self.s.carrier.send(byte)?;
                 self.s.flush += 1;
-                if self.s.flush == self.s.w_tail { self.flushed() } else { self.goto(W::Flush) }
+                let done = self.s.flush == self.s.w_tail;
+                self.goto(if done { W::DropFlushing } else { W::Flush })
+            }
+            W::DropFlushing => {
+                self.s.flushing = false;
+                self.flushed()
             }
             W::Fin => {
                 self.s.carrier.fin = Fin::Sent;

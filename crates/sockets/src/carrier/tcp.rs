@@ -99,6 +99,7 @@ fn set_nodelay(s: &Sock, on: i32) {
 
 /// Linger 0 makes the kernel reset the connection when it is closed or shut down.
 fn linger_zero(s: &Sock) {
-    let linger = [1i32.to_ne_bytes(), 0i32.to_ne_bytes()].concat();
+    let mut linger = [0; 8];
+    linger[..4].copy_from_slice(&1i32.to_ne_bytes());
     let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_LINGER, &linger);
 }
