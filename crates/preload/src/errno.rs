@@ -48,6 +48,14 @@ impl Answer for isize {
     }
 }
 
+/// SIG_ERR.
+impl Answer for libc::sighandler_t {
+    const FAILED: Self = libc::SIG_ERR;
+    fn from_raw(raw: isize) -> Self {
+        raw as usize
+    }
+}
+
 impl<T> Answer for *mut T {
     const FAILED: Self = std::ptr::null_mut();
     fn from_raw(raw: isize) -> Self {
@@ -72,6 +80,10 @@ pub(crate) fn fail<R: Answer>(value: c_int) -> R {
 pub(crate) fn answer<R: Answer>(result: Result<usize, Errno>) -> R {
     match result {
         Ok(n) => R::from_raw(n as isize),
+        Err(Errno::INTR) => {
+            crate::cancel::act();
+            fail(libc::EINTR)
+        }
         Err(e) => fail(e.raw_os_error()),
     }
 }

@@ -41,6 +41,7 @@ extern "C" fn constructor() {
             raw::complain(line.as_bytes());
             config.upgrade = Upgrade::Off;
         }
+        crate::signal::init();
         hook::init(config);
     });
 }

@@ -6,6 +6,7 @@
 #[cfg(not(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")))]
 compile_error!("the interposed symbols exist for x86-64 Linux with glibc");
 
+mod cancel;
 mod child;
 mod epoll;
 mod errno;
@@ -20,6 +21,7 @@ mod process;
 mod raw;
 mod real;
 mod select;
+mod signal;
 mod sock;
 mod stdio;
 mod symbols;

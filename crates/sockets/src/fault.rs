@@ -23,6 +23,16 @@ pub fn flip(one_in: u64) -> bool {
     }
 }
 
+/// Whether signals wait for the end of a call. A test may want their handlers inside (`BYPATH_TEST_DEFER=0`), where those
+/// run that the library does not know.
+#[inline(always)]
+pub fn defers() -> bool {
+    #[cfg(feature = "faults")]
+    return imp::defers();
+    #[cfg(not(feature = "faults"))]
+    true
+}
+
 /// Whether a test wants AF_UNIX streams to be followed as TCP connections are (`BYPATH_TEST_UNIX=1`).
 #[inline(always)]
 pub fn follows_unix() -> bool {
@@ -56,6 +66,7 @@ mod imp {
     static RAISE: OnceLock<Event> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
+    static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
     impl Event {
         fn parse(value: &str) -> Event {
@@ -85,6 +96,11 @@ mod imp {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
         }
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
+        AT_ONCE.store(lookup("BYPATH_TEST_DEFER").as_deref() == Some("0"), Relaxed);
+    }
+
+    pub fn defers() -> bool {
+        !AT_ONCE.load(Relaxed)
     }
 
     pub fn follows_unix() -> bool {

@@ -98,7 +98,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
             call.thread.rung.store(true, Relaxed);
         }
         match result {
-            Err(Errno::INTR) if !wait::restarts(false) => return Err(Errno::INTR),
+            Err(Errno::INTR) if !crate::signals::restarts(call.thread, false) => return Err(Errno::INTR),
             Ok(n) if n > 0 && fds[0].revents != 0 => return Ok(()),
             Ok(0) => {
                 for (s, head, _) in waiting.iter().flatten() {

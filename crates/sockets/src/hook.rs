@@ -8,9 +8,10 @@
 use crate::config::{Config, IoUring};
 use crate::epoll::BlindWait;
 use crate::table::{self, Sock, flag};
-use crate::{carrier, epoll, life, log, options, peer, poll, state, stream, switch, thread};
+use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread};
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
+use bypath_sys::signal::Deferred;
 use bypath_sys::user::UserVec;
 use std::sync::atomic::Ordering::*;
 
@@ -24,6 +25,9 @@ pub enum Verdict {
     /// Done here: bytes moved (or ready descriptors), or the errno to set.
     Done(Result<usize, Errno>),
 }
+
+/// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
+const CANCELLED: Verdict = Verdict::Done(Err(Errno::INTR));
 
 /// A call that went to the kernel on a followed socket or epoll set.
 #[derive(Debug)]
@@ -112,6 +116,9 @@ pub fn connect_begin(fd: i32) {
 /// Receive: read, readv, recv, recvfrom, recvmsg (data part). `flags` are MSG_*.
 #[inline]
 pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
     loop {
         if let Some(v) = stream::recv(fd, buf, flags) {
             return v;
@@ -122,6 +129,9 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
 /// Send: write, writev, send, sendto, sendmsg (without control data). `flags` are MSG_*.
 #[inline]
 pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
     loop {
         if let Some(v) = stream::send(fd, buf, flags) {
             return v;
@@ -250,6 +260,9 @@ pub struct PollFd {
 /// poll and ppoll. `timeout_ns` `None` waits for ever; `sigmask` is the address of a kernel sigset (8 bytes)
 /// or 0. On `Done`, `fds[..].revents` are set.
 pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
     poll::poll(fds, timeout_ns, sigmask)
 }
 
@@ -294,6 +307,9 @@ pub fn epoll_ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verd
 
 /// epoll_wait, epoll_pwait, epoll_pwait2 into `out`.
 pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask: usize) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
     epoll::wait(epfd, out, timeout_ns, sigmask)
 }
 
@@ -351,4 +367,34 @@ pub fn io_uring_setup_begin() -> bool {
         }
         None => true,
     }
+}
+
+/// Tells of the functions that stand in front of the program's signal handlers, and how to ask whether the calling
+/// thread has cancellation switched on.
+pub fn signals_init(stand_ins: [usize; 2], may_be_cancelled: fn() -> bool) {
+    signals::stand_ins(stand_ins);
+    signals::ask_cancellation(may_be_cancelled);
+}
+
+/// Where a signal waits that arrived inside a call of its thread; `None` if its handler may run now.
+#[inline]
+pub fn signal_waits() -> Option<&'static Deferred> {
+    signals::busy().map(thread::Record::deferred)
+}
+
+/// A handler with these SA_* flags returned.
+#[inline]
+pub fn signal_handled(flags: i32) {
+    signals::ran(flags);
+}
+
+/// pthread_cancel succeeded for `pthread`.
+pub fn cancelled(pthread: usize) {
+    signals::cancel(pthread);
+}
+
+/// Whether the calling thread must end here (pthread_cancel).
+#[inline]
+pub fn is_cancelled() -> bool {
+    signals::is_cancelled()
 }

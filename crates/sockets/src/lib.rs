@@ -20,6 +20,7 @@ mod poll;
 mod ready;
 mod rendezvous;
 mod siblings;
+mod signals;
 mod state;
 mod stream;
 mod switch;

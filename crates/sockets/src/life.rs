@@ -235,11 +235,14 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
         return;
     }
     let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
-    call.parked(|| {
+    let wait = || {
         while kind.discardable(s) > 0 && clock::monotonic_ns() < until {
             bypath_sys::thread::yield_now();
         }
-    });
+        Ok(())
+    };
+    // A signal that came before has its handler run, and then the wait goes on.
+    while call.parked(wait).is_err() && clock::monotonic_ns() < until {}
     if unread > 0 {
         kind.close_unread(s);
     }

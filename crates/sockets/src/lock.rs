@@ -3,6 +3,7 @@
 //! It knows its owner, so a signal handler that interrupts its own thread inside the lock is told so instead of
 //! waiting for ever, and a forked child can free locks that other threads of the parent held.
 
+use crate::thread::Call;
 use bypath_sys::{futex, thread};
 use std::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
 
@@ -12,9 +13,13 @@ const CONTENDED: u32 = 1 << 31;
 #[derive(Debug, Default)]
 pub struct Lock(AtomicU32);
 
-/// Holding the lock.
+/// Holding the lock. Signal handlers wait until it is given back.
 #[derive(Debug)]
-pub struct Held<'a>(&'a Lock);
+pub struct Held<'a> {
+    lock: &'a Lock,
+    // Dropped after the lock is free.
+    _call: Option<Call>,
+}
 
 impl Lock {
     /// Unlocked.
@@ -25,20 +30,21 @@ impl Lock {
     /// Takes the lock; `None` if the calling thread (`tid`) holds it already, further out.
     #[inline]
     pub fn lock(&self, tid: u32) -> Option<Held<'_>> {
+        let call = Call::enter();
         // The only thread of a process needs no locked instruction: its signal handlers leave the lock as it was.
         if thread::is_the_only_one() && self.0.load(Relaxed) == 0 {
             self.0.store(tid, Relaxed);
             compiler_fence(SeqCst);
-            return Some(Held(self));
+            return Some(Held { lock: self, _call: call });
         }
-        self.contend(tid)
+        self.contend(tid, call)
     }
 
-    fn contend(&self, tid: u32) -> Option<Held<'_>> {
+    fn contend(&self, tid: u32, call: Option<Call>) -> Option<Held<'_>> {
         let mut spins = 0;
         loop {
             match self.0.compare_exchange(0, tid, Acquire, Relaxed) {
-                Ok(_) => return Some(Held(self)),
+                Ok(_) => return Some(Held { lock: self, _call: call }),
                 Err(owner) if owner & !CONTENDED == tid => return None,
                 Err(_) if spins < 100 => {
                     spins += 1;
@@ -56,7 +62,8 @@ impl Lock {
 
     /// Takes the lock if it is free.
     pub fn try_lock(&self, tid: u32) -> Option<Held<'_>> {
-        self.0.compare_exchange(0, tid, Acquire, Relaxed).ok().map(|_| Held(self))
+        let call = Call::enter();
+        self.0.compare_exchange(0, tid, Acquire, Relaxed).ok().map(|_| Held { lock: self, _call: call })
     }
 
     /// In a forked child: whoever held it does not exist here.
@@ -69,10 +76,10 @@ impl Drop for Held<'_> {
     #[inline]
     fn drop(&mut self) {
         if thread::is_the_only_one() {
-            return self.0.0.store(0, Release);
+            return self.lock.0.store(0, Release);
         }
-        if self.0.0.swap(0, Release) & CONTENDED != 0 {
-            futex::wake(&self.0.0, 1);
+        if self.lock.0.swap(0, Release) & CONTENDED != 0 {
+            futex::wake(&self.lock.0, 1);
         }
     }
 }

@@ -109,7 +109,7 @@ fn wait(
             ppoll(&mut scratch[..n], Some(0), 0)?;
             return Ok(merge(fds, scratch));
         }
-        if first && spin(fds) {
+        if first && spin(call, fds) {
             first = false;
             continue;
         }
@@ -154,7 +154,9 @@ fn wait(
             Ok(0)
         } else {
             let mut len = n;
-            if let Some(bell_fd) = armed.bell_fd {
+            // Who cancels the thread rings its bell, even if no end of a ring does.
+            let own = Some(&call.thread.bell_fd).filter(|_| call.thread.bell.load(Relaxed) != 0);
+            if let Some(bell_fd) = armed.bell_fd.or(own.map(|fd| fd.load(Relaxed))) {
                 scratch[n] = Kernel { fd: bell_fd, events: libc::POLLIN, revents: 0 };
                 len = n + 1;
             }
@@ -197,7 +199,7 @@ fn wait(
 }
 
 /// Spins while nothing but rings of the set is looked at, and the carriers are not.
-fn spin(fds: &[PollFd]) -> bool {
+fn spin(call: &Call, fds: &[PollFd]) -> bool {
     let mut peer_cpu = None;
     for p in fds {
         if let Some((s, conn)) = warm(p.fd)
@@ -213,7 +215,7 @@ fn spin(fds: &[PollFd]) -> bool {
     }
     let others = fds.iter().any(|p| p.fd >= 0 && warm(p.fd).is_none());
     let mut looks = 0u32;
-    crate::wait::spin(&SPINS, peer_cpu, 0, || {
+    crate::wait::spin(call, &SPINS, peer_cpu, 0, || {
         looks += 1;
         let ring = fds
             .iter()

@@ -8,7 +8,8 @@ use crate::state;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
-use bypath_sys::{eventfd, fd, process, thread as sys};
+use bypath_sys::signal::Deferred;
+use bypath_sys::{Errno, eventfd, fd, futex, process, thread as sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -31,7 +32,21 @@ pub struct Record {
     /// Thread id.
     pub tid: AtomicU32,
     depth: AtomicU32,
+    /// Nesting outside of the innermost sleep: frames above it are inside a call.
+    base: AtomicU32,
     epoch: AtomicU64,
+    /// Signals that arrived inside a call.
+    deferred: Deferred,
+    /// What kind of handlers ran in the current sleep: bits of [`crate::signals`].
+    pub ran: AtomicU32,
+    /// pthread_self().
+    pthread: AtomicUsize,
+    /// pthread_cancel was called for it.
+    cancelled: AtomicBool,
+    /// It sleeps, or is about to.
+    asleep: AtomicBool,
+    /// Epoll set it waits on plus one.
+    pub waits_on: AtomicU32,
     /// Number of this thread's bell, 0 = none yet.
     pub bell: AtomicU32,
     /// Its eventfd.
@@ -86,9 +101,13 @@ fn enter() -> Option<&'static Record> {
         if !r.in_use.swap(true, AcqRel) {
             r.number.store(number, Relaxed);
             r.tid.store(tid, Relaxed);
-            r.depth.store(0, Relaxed);
+            for counter in [&r.depth, &r.base, &r.ran, &r.sleeps, &r.waits_on] {
+                counter.store(0, Relaxed);
+            }
+            r.asleep.store(false, Relaxed);
+            r.cancelled.store(false, Relaxed);
             r.lock_frame.store(0, Relaxed);
-            r.sleeps.store(0, Relaxed);
+            r.pthread.store(sys::pthread_self(), Release);
             r.pace.store(2, Relaxed);
             USED.fetch_max(number + 1, AcqRel);
             MINE.set(Some(r));
@@ -99,7 +118,19 @@ fn enter() -> Option<&'static Record> {
     None
 }
 
-/// Being inside a call on followed sockets.
+/// The calling thread's record if it has one.
+#[inline]
+pub fn existing() -> Option<&'static Record> {
+    MINE.get()
+}
+
+/// The record of the thread that the C library calls `pthread`.
+pub fn find(pthread: usize) -> Option<&'static Record> {
+    let mut records = (0..USED.load(Acquire)).filter_map(record);
+    records.find(|r| r.in_use.load(Acquire) && r.pthread.load(Acquire) == pthread)
+}
+
+/// Being inside a call on followed sockets. Signal handlers of the program wait until it ends or sleeps.
 #[derive(Debug)]
 pub struct Call {
     /// The calling thread.
@@ -117,27 +148,50 @@ impl Call {
     }
 
     /// Runs `f` (a sleep in the kernel) as if outside: whatever was looked up must be looked up again after it.
-    pub fn parked<R>(&self, f: impl FnOnce() -> R) -> R {
-        let depth = self.thread.depth.load(Relaxed);
-        self.thread.epoch.store(self.thread.epoch.load(Relaxed) + 1, Relaxed);
+    ///
+    /// # Errors
+    /// EINTR where `f` did not run because a handler did instead, or because the thread is to end; those of `f`.
+    pub fn parked<R>(&self, f: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
+        let t = self.thread;
+        let (depth, base) = (t.depth.load(Relaxed), t.base.load(Relaxed));
+        t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
+        t.ran.store(0, Relaxed);
         // Frames that this one interrupted (signal handlers nest) still hold what they looked up.
-        self.thread.depth.store(depth.saturating_sub(1), Release);
-        let r = f();
-        self.thread.depth.store(depth, Relaxed);
+        t.depth.store(depth.saturating_sub(1), Release);
+        t.base.store(depth.saturating_sub(1), Relaxed);
+        t.asleep.store(true, SeqCst);
+        if t.deferred.any() {
+            t.deferred.deliver();
+        }
+        // A handler that ran just now ends the sleep as one that runs in it does.
+        let r = if t.ran.load(Relaxed) != 0 || t.is_cancelled() { Err(Errno::INTR) } else { f() };
+        t.asleep.store(false, Relaxed);
+        t.depth.store(depth, Relaxed);
+        t.base.store(base, Relaxed);
         std::sync::atomic::fence(SeqCst);
         r
+    }
+
+    /// Whether something wants this thread to stop spinning: a signal waits for its handler.
+    #[inline]
+    pub fn is_wanted(&self) -> bool {
+        self.thread.deferred.any()
     }
 }
 
 impl Drop for Call {
     #[inline]
     fn drop(&mut self) {
-        let depth = self.thread.depth.load(Relaxed);
+        let t = self.thread;
+        let depth = t.depth.load(Relaxed);
         if depth <= 1 {
-            self.thread.epoch.store(self.thread.epoch.load(Relaxed) + 1, Relaxed);
+            t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
         }
         std::sync::atomic::compiler_fence(SeqCst);
-        self.thread.depth.store(depth.saturating_sub(1), Release);
+        t.depth.store(depth.saturating_sub(1), Release);
+        if t.deferred.any() && !t.is_inside() {
+            t.deferred.deliver();
+        }
     }
 }
 
@@ -170,6 +224,41 @@ pub fn quiesce() -> bool {
 }
 
 impl Record {
+    /// Whether it is inside a call and does not sleep there. Asked by its own signal handlers.
+    #[inline]
+    pub fn is_inside(&self) -> bool {
+        self.depth.load(Relaxed) > self.base.load(Relaxed)
+    }
+
+    /// Keeps a signal for later.
+    pub fn deferred(&self) -> &Deferred {
+        &self.deferred
+    }
+
+    /// Whether pthread_cancel was called for it, the calling thread, and it may act on that.
+    #[inline]
+    pub fn is_cancelled(&self) -> bool {
+        self.cancelled.load(SeqCst) && crate::signals::may_be_cancelled()
+    }
+
+    /// Marks it as cancelled, and wakes it if it sleeps: until it looked, and not for longer than a tenth of a second.
+    pub fn cancel(&self) {
+        let epoch = self.epoch.load(SeqCst);
+        self.cancelled.store(true, SeqCst);
+        for _ in 0..1000 {
+            if !self.in_use.load(Acquire) || !self.asleep.load(SeqCst) || self.epoch.load(SeqCst) != epoch {
+                return;
+            }
+            if self.bell.load(Acquire) != 0 {
+                eventfd::ring(self.bell_fd.load(Relaxed));
+            }
+            if let Some(set) = self.waits_on.load(Acquire).checked_sub(1) {
+                crate::epoll::ring(set);
+            }
+            futex::wait(&AtomicU32::new(0), 0, 100_000);
+        }
+    }
+
     /// A new ticket for a sleep, never 0.
     pub fn next_ticket(&self) -> u32 {
         // Records are numbered: no two threads of a family use the same bell, so tickets are per bell.
@@ -271,6 +360,7 @@ pub fn enter_child() {
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();
+            r.deferred.forget();
         } else {
             r.in_use.store(false, Relaxed);
         }

@@ -89,9 +89,15 @@ impl SpinHistory {
 }
 
 /// Polls `ready` for as long as the profile allows and history recommends. `pause` = polls to leave out between
-/// two looks (stream mode), 0 = look as fast as possible (latency mode).
+/// two looks (stream mode), 0 = look as fast as possible (latency mode). A signal ends it.
 #[inline]
-pub fn spin(history: &SpinHistory, peer_cpu: u32, pause: u32, mut ready: impl FnMut() -> bool) -> bool {
+pub fn spin(
+    call: &Call,
+    history: &SpinHistory,
+    peer_cpu: u32,
+    pause: u32,
+    mut ready: impl FnMut() -> bool,
+) -> bool {
     let Some(config) = state::config() else { return false };
     let cap = config.profile.spin_cap_ns();
     if cap == 0 || !history.should() {
@@ -113,6 +119,9 @@ pub fn spin(history: &SpinHistory, peer_cpu: u32, pause: u32, mut ready: impl Fn
             for _ in 0..pause {
                 std::hint::spin_loop();
             }
+        }
+        if call.is_wanted() {
+            return false;
         }
         if clock::ticks().wrapping_sub(start) > bound {
             history.record(false);
@@ -268,7 +277,7 @@ pub fn readable(
     };
     if seen == Path::Ring {
         let pause = if s.sent_last.load(Relaxed) { 0 } else { 2 };
-        if spin(&s.spins, inc.t.cpu.load(Relaxed), pause, ready) {
+        if spin(call, &s.spins, inc.t.cpu.load(Relaxed), pause, ready) {
             return Woken::Look;
         }
     }
@@ -307,7 +316,7 @@ pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadl
             || s.end().w.path.load(Relaxed) != bypath_shm::family::wpath::RING
             || out.ra.ask.load(Relaxed) & bypath_shm::direction::ask::RECALL != 0
     };
-    if spin(&s.spins, out.h.cpu.load(Relaxed), 4, ready) {
+    if spin(call, &s.spins, out.h.cpu.load(Relaxed), 4, ready) {
         return Woken::Look;
     }
     let left = deadline.left();
@@ -332,13 +341,29 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
     }
     let silent = !carrier::of(s).shutdown_is_gentle();
     let bound = if silent { Some(left.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) } else { left };
-    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
+    // Nobody rings this bell but who cancels the thread. Without one, a look now and then must do.
+    let bell = call.thread.ensure_bell().map(|(_, fd)| fd);
+    let bound = if bell.is_ok() { bound } else { Some(bound.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) };
+    let mut fds = [
+        PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 },
+        PollFd { fd: bell.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
+    ];
+    let _nest = call.thread.sleeping();
+    if let Ok(bell) = bell
+        && call.thread.rung.swap(false, Relaxed)
+    {
+        eventfd::silence(bell);
+    }
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
+    if fds[1].revents != 0 {
+        call.thread.rung.store(true, Relaxed);
+    }
     switch::attend();
     match result {
         Err(Errno::INTR) => Woken::Interrupted,
         Ok(0) if bound != left => Woken::Look,
         Ok(0) => Woken::TimedOut,
+        _ if fds[0].revents == 0 => Woken::Look,
         _ => Woken::Carrier(fds[0].revents),
     }
 }
@@ -350,12 +375,6 @@ pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) {
     }
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLIN, revents: 0 }];
     let _ = call.parked(|| ppoll(&mut fds, Some(5_000_000), 0));
-}
-
-/// What a blocking call does after a signal handler ran, as far as the set of handlers tells: the kernel restarts
-/// a receive or send without time-out if the handler was installed with SA_RESTART.
-pub fn restarts(has_timeout: bool) -> bool {
-    !has_timeout && bypath_sys::signal::every_handler_restarts()
 }
 
 /// When the kernel last told the program that a descriptor has something to read (ticks).

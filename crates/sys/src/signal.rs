@@ -1,6 +1,8 @@
-//! Signal handlers of the program.
+//! Signal handlers of the program: what is installed, and signals that wait for a better moment.
 
 use crate::syscall::{check, syscall};
+use crate::{process, thread};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// `struct kernel_sigaction`.
 #[repr(C)]
@@ -12,26 +14,123 @@ struct KernelAction {
     mask: u64,
 }
 
-/// Whether every signal that has a handler has it with SA_RESTART (and at least one has).
+/// Handler and SA_* flags of a signal as the kernel knows them; `None` if there is no such signal.
+pub fn installed(signal: i32) -> Option<(usize, i32)> {
+    let mut action = KernelAction::default();
+    // SAFETY: the kernel writes one structure.
+    let r = check(unsafe {
+        syscall(libc::SYS_rt_sigaction, [signal as usize, 0, &raw mut action as usize, 8, 0, 0])
+    });
+    r.ok()?;
+    Some((action.handler, action.flags as i32))
+}
+
+/// Whether every signal has SA_RESTART whose handler is none of `known` (nor the C library's own, 32 and 33).
 ///
-/// The kernel restarts an interrupted receive or send by the flags of the handler that ran; which one ran
+/// The kernel restarts an interrupted receive or send by the flags of the handler that ran. Which of those handlers ran
 /// cannot be told afterwards, so a mixed set counts as "do not restart": EINTR is what a program that installs a
 /// handler without SA_RESTART waits for.
-pub fn every_handler_restarts() -> bool {
-    let mut any = false;
-    for signal in 1..=64usize {
-        let mut action = KernelAction::default();
-        // SAFETY: the kernel writes one structure.
-        let r =
-            check(unsafe { syscall(libc::SYS_rt_sigaction, [signal, 0, &raw mut action as usize, 8, 0, 0]) });
-        if r.is_err() || action.handler == libc::SIG_DFL || action.handler == libc::SIG_IGN {
-            continue;
-        }
-        // Handlers of the C library's own signals (32, 33) restart.
-        if action.flags & libc::SA_RESTART as u64 == 0 {
+pub fn others_restart(known: [usize; 2]) -> bool {
+    (1..=64).filter(|signal| !matches!(signal, 32 | 33)).filter_map(installed).all(|(handler, flags)| {
+        handler == libc::SIG_DFL
+            || handler == libc::SIG_IGN
+            || known.contains(&handler)
+            || flags & libc::SA_RESTART != 0
+    })
+}
+
+/// Words of a `siginfo_t`.
+const INFO_WORDS: usize = 16;
+const PLACES: usize = 8;
+
+/// Signals that arrived where their handlers must not run: kept with their `siginfo_t` and blocked until
+/// [`Deferred::deliver`]. Used by one thread and its signal handlers.
+#[derive(Debug, Default)]
+pub struct Deferred {
+    /// Bit n = place n is taken.
+    taken: AtomicU32,
+    signals: [AtomicU32; PLACES],
+    infos: [[AtomicU64; INFO_WORDS]; PLACES],
+}
+
+impl Deferred {
+    /// Whether a signal waits.
+    #[inline]
+    pub fn any(&self) -> bool {
+        self.taken.load(Relaxed) != 0
+    }
+
+    /// Keeps the signal that a handler was called with, and blocks it in the mask to which the handler returns. False
+    /// if there is no place.
+    ///
+    /// # Safety
+    /// `info` and `context` are what the kernel called the handler of `signal` with, and that handler is still running.
+    pub unsafe fn keep(
+        &self,
+        signal: i32,
+        info: *const libc::siginfo_t,
+        context: *mut libc::ucontext_t,
+    ) -> bool {
+        let place = self.taken.load(Relaxed).trailing_ones() as usize;
+        if place >= PLACES {
             return false;
         }
-        any = true;
+        // SAFETY: the kernel's siginfo_t has 128 bytes, and the mask of a ucontext_t 8.
+        unsafe {
+            for (i, word) in self.infos[place].iter().enumerate() {
+                word.store(info.cast::<u64>().add(i).read(), Relaxed);
+            }
+            let mask = (&raw mut (*context).uc_sigmask).cast::<u64>();
+            mask.write(mask.read() | bit(signal));
+        }
+        self.signals[place].store(signal as u32, Relaxed);
+        self.taken.store(self.taken.load(Relaxed) | 1 << place, Relaxed);
+        true
     }
-    any
+
+    /// Sends the kept signals to this thread again and unblocks them: their handlers run before this returns, or leave
+    /// by longjmp.
+    #[cold]
+    pub fn deliver(&self) {
+        let kept: [Option<(i32, [u64; INFO_WORDS])>; PLACES] = std::array::from_fn(|place| {
+            (self.taken.load(Relaxed) & 1 << place != 0).then(|| {
+                let signal = self.signals[place].load(Relaxed) as i32;
+                (signal, std::array::from_fn(|i| self.infos[place][i].load(Relaxed)))
+            })
+        });
+        // The places are free from here on: a handler of another signal may run at any time.
+        self.taken.store(0, Relaxed);
+        let (pid, tid) = (process::pid() as usize, thread::tid() as usize);
+        let mut mask = 0;
+        for (signal, info) in kept.iter().flatten() {
+            mask |= bit(*signal);
+            let to = [pid, tid, *signal as usize, info.as_ptr() as usize, 0, 0];
+            // SAFETY: the kernel reads 128 bytes of `info`. A thread may send itself any siginfo_t.
+            if check(unsafe { syscall(libc::SYS_rt_tgsigqueueinfo, to) }).is_err() {
+                // The queue is full (RLIMIT_SIGPENDING): the signal comes without its siginfo_t, as from the kernel.
+                // SAFETY: plain values.
+                let _ = unsafe { syscall(libc::SYS_tgkill, to) };
+            }
+        }
+        unblock(mask);
+    }
+
+    /// In a forked child, where the kept signals are the parent's: forgets them, and unblocks them here.
+    pub fn forget(&self) {
+        let taken = self.taken.swap(0, Relaxed);
+        let mask = (0..PLACES)
+            .filter(|p| taken & 1 << p != 0)
+            .fold(0, |mask, p| mask | bit(self.signals[p].load(Relaxed) as i32));
+        unblock(mask);
+    }
+}
+
+fn unblock(mask: u64) {
+    let how = libc::SIG_UNBLOCK as usize;
+    // SAFETY: the kernel reads one mask of 8 bytes.
+    let _ = unsafe { syscall(libc::SYS_rt_sigprocmask, [how, &raw const mask as usize, 0, 8, 0, 0]) };
+}
+
+fn bit(signal: i32) -> u64 {
+    1 << (signal - 1)
 }

@@ -9,6 +9,23 @@ pub fn tid() -> u32 {
     unsafe { syscall(libc::SYS_gettid, [0; 6]) as u32 }
 }
 
+/// What the C library calls the calling thread: `pthread_self()`.
+#[cfg(target_arch = "x86_64")]
+pub fn pthread_self() -> usize {
+    let address: usize;
+    // SAFETY: glibc keeps the address of its thread descriptor, which is its pthread_t, at this place.
+    unsafe {
+        core::arch::asm!("mov {0}, qword ptr fs:[0x10]", out(reg) address, options(nostack, readonly, preserves_flags));
+    }
+    address
+}
+
+/// What the C library calls the calling thread: unknown here, 0.
+#[cfg(not(target_arch = "x86_64"))]
+pub fn pthread_self() -> usize {
+    0
+}
+
 /// Involuntary context switches of this thread so far: somebody else wanted its processor.
 pub fn involuntary_switches() -> u64 {
     // SAFETY: rusage is plain integers, and getrusage fills it.

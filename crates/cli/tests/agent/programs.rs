@@ -52,7 +52,7 @@ pub fn compile(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
     // Under another name first: another test binary may be executing the old one.
     let fresh = workshop().join(format!("{name}.{}", std::process::id()));
     let output = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()))
-        .args(["-O2", "-Wall", "-Wextra", "-Wno-unused-result", "-pthread"])
+        .args(["-O2", "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-deprecated-declarations", "-pthread"])
         .args(flags)
         .args(sources.iter().map(|s| from.join(s)))
         .arg("-o")

@@ -26,7 +26,8 @@ fn inherit(victim: &str, action: &str, point: &str, count: u32) {
     let parent_dies = victim == "parent";
     let kill = if parent_dies { format!("{point}:{count}") } else { format!("{point}:{count}:child") };
     let raise = format!("{point}:{count}");
-    let mut doom = vec![("BYPATH_TEST_KILL", kill.as_str())];
+    // The handler forks where it stands: the child has half of what its parent did.
+    let mut doom = vec![("BYPATH_TEST_KILL", kill.as_str()), ("BYPATH_TEST_DEFER", "0")];
     if parent_dies {
         doom.push(("BYPATH_TEST_RAISE", &raise));
     }

@@ -443,6 +443,13 @@ pub fn out_of_room(s: &'static Sock) {
     }
 }
 
+/// Wakes a sleeper of the set `number`, if any.
+pub fn ring(number: u32) {
+    if let Some(s) = set(number) {
+        ring_own(s);
+    }
+}
+
 /// Wakes a sleeper of the set, if any.
 fn ring_own(s: &Set) {
     std::sync::atomic::fence(SeqCst);

@@ -51,12 +51,12 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         s.blind_waits.fetch_sub(1, SeqCst);
     }
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
-    Verdict::Done(wait_overlay(&call, s, epfd, out, timeout_ns, sigmask))
+    Verdict::Done(wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask))
 }
 
 fn wait_overlay(
     call: &Call,
-    s: &'static Set,
+    (number, s): (u32, &'static Set),
     epfd: i32,
     out: &mut [EpollEvent],
     timeout_ns: Option<u64>,
@@ -79,7 +79,7 @@ fn wait_overlay(
         }
         if !spun {
             spun = true;
-            if spin(s, epfd) {
+            if spin(call, s, epfd) {
                 continue;
             }
         }
@@ -103,7 +103,10 @@ fn wait_overlay(
         let k = if marked || rings {
             Ok(0)
         } else {
-            call.parked(|| kernel_events(s, epfd, out, 0, bound, sigmask))
+            call.thread.waits_on.store(number + 1, Release);
+            let k = call.parked(|| kernel_events(s, epfd, out, 0, bound, sigmask));
+            call.thread.waits_on.store(0, Relaxed);
+            k
         };
         let others = s.sleepers.fetch_sub(1, SeqCst) - 1;
         if others > 0 {
@@ -191,7 +194,7 @@ fn oneshot_fired(s: &'static Set, data: u64) {
 }
 
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.
-fn spin(s: &'static Set, epfd: i32) -> bool {
+fn spin(call: &Call, s: &'static Set, epfd: i32) -> bool {
     let Some(config) = state::config() else { return false };
     let cap = config.profile.spin_cap_ns();
     if cap == 0 || !s.spins.should() {
@@ -229,6 +232,9 @@ fn spin(s: &'static Set, epfd: i32) -> bool {
                 return true;
             }
             std::hint::spin_loop();
+        }
+        if call.is_wanted() {
+            return false;
         }
         let now = clock::ticks();
         if now.wrapping_sub(start) > cap * per_us / 1000 {

@@ -267,7 +267,7 @@ fn recv_warm(
                 if done > 0 {
                     return Ok(done);
                 }
-                if !wait::restarts(timeout != 0) {
+                if !crate::signals::restarts(call.thread, timeout != 0) {
                     return Err(Errno::INTR);
                 }
             }

@@ -186,7 +186,7 @@ fn send_warm(
                 if done > 0 {
                     return Ok(done);
                 }
-                if !wait::restarts(timeout != 0) {
+                if !crate::signals::restarts(call.thread, timeout != 0) {
                     return Err(Errno::INTR);
                 }
             }
@@ -284,7 +284,9 @@ fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
     }
     let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
     let facing = blocking && words::any(&conn.inc().wa.wait);
-    now - s.full_since.load(Relaxed) >= if own || facing { wait::FULL_NS / 10 } else { wait::FULL_NS }
+    // Another thread may have seen it since.
+    now.saturating_sub(s.full_since.load(Relaxed))
+        >= if own || facing { wait::FULL_NS / 10 } else { wait::FULL_NS }
 }
 
 /// A writer waits for room (in poll or epoll): takes the ring back if it stays full.

@@ -1,0 +1,79 @@
+//! When a signal handler of the program may run: between our critical sections, never inside one (docs/signals.md).
+
+use crate::thread::{self, Record};
+use bypath_sys::signal;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+
+/// A handler ran while its thread slept in one of our calls.
+pub const RAN: u32 = 1;
+/// One without SA_RESTART did.
+pub const BREAKS: u32 = 2;
+
+/// The two functions of the preload library that stand in front of the program's handlers.
+static STAND_INS: [AtomicUsize; 2] = [AtomicUsize::new(0), AtomicUsize::new(0)];
+
+/// Tells the addresses of the functions that stand in front of the program's handlers.
+pub fn stand_ins(addresses: [usize; 2]) {
+    for (to, from) in STAND_INS.iter().zip(addresses) {
+        to.store(from, Relaxed);
+    }
+}
+
+/// The thread that a signal has to wait for: the calling one, if it is inside a call and does not sleep there.
+#[inline]
+pub fn busy() -> Option<&'static Record> {
+    thread::existing().filter(|t| t.is_inside() && crate::fault::defers())
+}
+
+/// A handler with these SA_* flags returned.
+#[inline]
+pub fn ran(flags: i32) {
+    if let Some(t) = thread::existing() {
+        let breaks = if flags & libc::SA_RESTART == 0 { BREAKS } else { 0 };
+        t.ran.store(t.ran.load(Relaxed) | RAN | breaks, Relaxed);
+    }
+}
+
+/// What a blocking call does whose sleep ended with EINTR: the kernel restarts a receive or send without time-out if
+/// the handler that ran was installed with SA_RESTART.
+pub fn restarts(thread: &Record, has_timeout: bool) -> bool {
+    if has_timeout || thread.is_cancelled() {
+        return false;
+    }
+    match thread.ran.load(Relaxed) {
+        0 => signal::others_restart([STAND_INS[0].load(Relaxed), STAND_INS[1].load(Relaxed)]),
+        ran => ran & BREAKS == 0,
+    }
+}
+
+/// Some thread was ever asked to end by pthread_cancel.
+static CANCELS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the calling thread was asked to end by pthread_cancel.
+#[inline]
+pub fn is_cancelled() -> bool {
+    CANCELS.load(Relaxed) && thread::existing().is_some_and(Record::is_cancelled)
+}
+
+/// pthread_cancel succeeded for the thread `pthread`: wakes it from a sleep of ours.
+#[cold]
+pub fn cancel(pthread: usize) {
+    CANCELS.store(true, SeqCst);
+    let Some(target) = thread::find(pthread) else { return };
+    target.cancel();
+}
+
+/// Whether the calling thread has cancellation switched on, as the C library knows.
+static ENABLED: OnceLock<fn() -> bool> = OnceLock::new();
+
+/// Tells how to ask whether the calling thread has cancellation switched on.
+pub fn ask_cancellation(enabled: fn() -> bool) {
+    let _ = ENABLED.set(enabled);
+}
+
+/// Whether the calling thread has cancellation switched on.
+#[cold]
+pub fn may_be_cancelled() -> bool {
+    ENABLED.get().is_some_and(|enabled| enabled())
+}
