@@ -155,12 +155,15 @@ fn wait(
         } else {
             let mut len = n;
             // Who cancels the thread rings its bell, even if no end of a ring does.
-            let own = Some(&call.thread.bell_fd).filter(|_| call.thread.bell.load(Relaxed) != 0);
-            if let Some(bell_fd) = armed.bell_fd.or(own.map(|fd| fd.load(Relaxed))) {
+            if let Some(bell_fd) = armed.bell_fd.or_else(|| call.thread.silenced_bell()) {
                 scratch[n] = Kernel { fd: bell_fd, events: libc::POLLIN, revents: 0 };
                 len = n + 1;
             }
-            call.parked(|| ppoll(&mut scratch[..len], asked, sigmask))
+            let result = call.parked(|| ppoll(&mut scratch[..len], asked, sigmask));
+            if len > n && scratch[n].revents != 0 {
+                call.thread.rung.store(true, Relaxed);
+            }
+            result
         };
         armed.withdraw(call, fds);
         if flushing {

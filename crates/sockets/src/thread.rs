@@ -280,6 +280,18 @@ impl Record {
         Ok((bell, fd))
     }
 
+    /// The bell's descriptor, silenced, if there is a bell: for a sleep that nobody was told of.
+    pub fn silenced_bell(&self) -> Option<i32> {
+        if self.bell.load(Relaxed) == 0 {
+            return None;
+        }
+        let fd = self.bell_fd.load(Relaxed);
+        if self.rung.swap(false, Relaxed) {
+            eventfd::silence(fd);
+        }
+        Some(fd)
+    }
+
     /// The counter block of this thread.
     #[inline]
     pub fn bytes(&self) -> Option<&'static ByteBlock> {

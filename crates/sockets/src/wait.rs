@@ -342,18 +342,13 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
     let silent = !carrier::of(s).shutdown_is_gentle();
     let bound = if silent { Some(left.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) } else { left };
     // Nobody rings this bell but who cancels the thread. Without one, a look now and then must do.
-    let bell = call.thread.ensure_bell().map(|(_, fd)| fd);
-    let bound = if bell.is_ok() { bound } else { Some(bound.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) };
+    let _nest = call.thread.sleeping();
+    let bell = call.thread.ensure_bell().ok().and_then(|_| call.thread.silenced_bell());
+    let bound = if bell.is_some() { bound } else { Some(bound.unwrap_or(u64::MAX).min(siblings::PERIOD_NS)) };
     let mut fds = [
         PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 },
         PollFd { fd: bell.unwrap_or(-1), events: libc::POLLIN, revents: 0 },
     ];
-    let _nest = call.thread.sleeping();
-    if let Ok(bell) = bell
-        && call.thread.rung.swap(false, Relaxed)
-    {
-        eventfd::silence(bell);
-    }
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
     if fds[1].revents != 0 {
         call.thread.rung.store(true, Relaxed);
