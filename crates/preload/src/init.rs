@@ -1,8 +1,8 @@
 //! The library's constructor and destructor.
 
 use crate::{child, raw, real};
-use bypath_sockets::config::{Config, Upgrade};
-use bypath_sockets::hook;
+use bypath_sockets::config::Upgrade;
+use bypath_sockets::{hook, rules};
 use libc::c_char;
 use std::ffi::CStr;
 use std::fmt::Write;
@@ -32,7 +32,7 @@ extern "C" fn constructor() {
             return;
         }
         let mut bad = None;
-        let mut config = Config::from_env(setting, |e| {
+        let mut config = rules::configure(setting, invoked, |e| {
             bad.get_or_insert(e);
         });
         if let Some(e) = bad {
@@ -76,6 +76,17 @@ fn setting(name: &str) -> Option<&'static str> {
     let value = unsafe { CStr::from_ptr(value) };
     // No setting accepts the empty value: what is not UTF-8 is reported as bad, too.
     Some(value.to_str().unwrap_or(""))
+}
+
+/// The path by which the program was started: that of a script, or a link.
+fn invoked() -> String {
+    // SAFETY: no pointers.
+    let path = unsafe { libc::getauxval(libc::AT_EXECFN) } as *const c_char;
+    if path.is_null() {
+        return String::new();
+    }
+    // SAFETY: the kernel has put a NUL-terminated string there, which the program has not run yet to change.
+    unsafe { CStr::from_ptr(path) }.to_string_lossy().into_owned()
 }
 
 /// One line of text on the stack; what does not fit is cut.

@@ -6,6 +6,7 @@
 
 use crate::reason::Reason;
 use crate::stats::{RECORD_SIZE, StatsRecord};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Name of the memfd; it shows as `/memfd:bypath-view (deleted)` in /proc/PID/fd.
@@ -115,6 +116,8 @@ pub struct End {
     pub rcvtimeo: AtomicU64,
     /// See `rcvtimeo`.
     pub sndtimeo: AtomicU64,
+    /// The rule that keeps the connection on the kernel (its place in the configuration file, from 1), 0 = none.
+    pub rule: AtomicU32,
 
     // -- outgoing direction, under `wlock`
     /// Line of the writer's lock: {family process index + 1, thread id}, 0 = free.
@@ -190,6 +193,20 @@ impl Addr {
         self.bytes[1].store(u64::from_ne_bytes(bytes[8..].try_into().expect("8")), Relaxed);
         self.port.store(port, Relaxed);
         self.family.store(family, Relaxed);
+    }
+
+    /// The address, IPv4 addresses mapped into IPv6 as the IPv4 ones, and the port; `None` = unknown.
+    pub fn name(&self) -> Option<(IpAddr, u16)> {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.bytes[0].load(Relaxed).to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.bytes[1].load(Relaxed).to_ne_bytes());
+        let address = match self.family.load(Relaxed) {
+            // The values of AF_INET and AF_INET6 on Linux.
+            2 => IpAddr::from(Ipv4Addr::from([bytes[0], bytes[1], bytes[2], bytes[3]])),
+            10 => IpAddr::from(bytes).to_canonical(),
+            _ => return None,
+        };
+        Some((address, self.port.load(Relaxed)))
     }
 }
 

@@ -71,6 +71,8 @@ reasons! {
     IoUring = 26, "io-uring", "the process uses io_uring, whose operations cannot be seen";
     PeerMemoryInvalid = 27, "peer-memory-invalid", "the other end wrote nonsense into shared memory";
     Refused = 28, "refused", "the other end declined";
+    Rule = 29, "rule", "a rule of the configuration file keeps it on the kernel";
+    ConnectionLimit = 30, "connection-limit", "this process, or that at the other end, has as many upgraded connections as it may (--connection-limit)";
     RecalledShutdown = 32, "recalled-shutdown", "taken back before shutdown()";
     RecalledClose = 33, "recalled-close", "taken back before the last close()";
     RecalledExit = 34, "recalled-exit", "taken back before the process ended";

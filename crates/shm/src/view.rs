@@ -170,6 +170,8 @@ pub struct End {
     pub outgoing: Direction,
     /// What is received.
     pub incoming: Direction,
+    /// The rule that keeps the connection on the kernel: its place in the configuration file, from 1.
+    pub rule: Option<u32>,
     /// Bytes of one ring, `None` while there is none.
     pub ring_size: Option<u32>,
     /// Bytes moved by hooked calls.
@@ -211,6 +213,7 @@ impl End {
             remote: address(raw, offset_of!(family::End, remote)),
             outgoing,
             incoming,
+            rule: Some(half(raw, offset_of!(family::End, rule))).filter(|n| *n != 0),
             ring_size: Some(half(raw, offset_of!(family::End, ring_size))).filter(|n| warm && *n != 0),
             bytes: Bytes {
                 ring_tx: word(raw, offset_of!(family::End, w.ring_bytes)),

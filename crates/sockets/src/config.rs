@@ -1,8 +1,12 @@
 //! The settings of a run: one table of names, values and parsers, used by the preload library (from the
 //! environment) and by `bypath run` (from flags and the environment).
 //!
-//! Each flag `--some-name` of `bypath run` has its variable `BYPATH_SOME_NAME`; the flag wins.
+//! Each flag `--some-name` of `bypath run` has its variable `BYPATH_SOME_NAME`; the flag wins. Both win over the
+//! configuration file, which only `bypath run` reads (see [`crate::rules`]).
 
+mod nearest;
+
+pub use nearest::closest;
 use std::fmt;
 
 /// When connections are moved to shared memory.
@@ -25,7 +29,8 @@ pub enum IoUring {
     Allow,
 }
 
-/// How long waiting threads spin before they sleep; the numbers are in [`Profile::spin_cap_ns`].
+/// How waiting threads trade processor time for latency; a profile sets the spin budget, too: see
+/// [`Profile::spin_budget_ns`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Profile {
     /// Lowest latency, burns CPU.
@@ -37,8 +42,8 @@ pub enum Profile {
 }
 
 impl Profile {
-    /// Upper bound of one spin in nanoseconds.
-    pub const fn spin_cap_ns(self) -> u64 {
+    /// Upper bound of one spin in nanoseconds, unless `--spin-budget` sets another.
+    pub const fn spin_budget_ns(self) -> u64 {
         match self {
             Profile::Latency => 1_000_000,
             Profile::Balanced => 50_000,
@@ -102,6 +107,12 @@ impl AllowedUids {
 /// Smallest and largest ring, bytes of one direction.
 pub const RING_SIZES: std::ops::RangeInclusive<u32> = 16 * 1024..=1024 * 1024;
 
+/// Longest spin budget: a thread that spins does nothing else.
+pub const LONGEST_SPIN_NS: u64 = 100_000_000;
+
+/// [`Config::connection_limit`] where there is none.
+pub const NO_LIMIT: u32 = u32::MAX;
+
 /// All settings. `Copy`: the library holds no pointer into the environment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
@@ -111,6 +122,14 @@ pub struct Config {
     pub io_uring: IoUring,
     /// `--profile`.
     pub profile: Profile,
+    /// `--spin-budget`, else that of the profile: upper bound of one spin in nanoseconds.
+    pub spin_budget_ns: u64,
+    /// `--upgrade-calls`: a lazy upgrade is tried after this many calls on a connection, both directions,
+    pub upgrade_calls: u64,
+    /// `--upgrade-bytes`: or after this many bytes, whichever comes first.
+    pub upgrade_bytes: u64,
+    /// `--connection-limit`: connections of one process that may be upgraded at a time; [`NO_LIMIT`] = any number.
+    pub connection_limit: u32,
     /// `--on-unsupported`.
     pub on_unsupported: OnUnsupported,
     /// `--allow-uid`.
@@ -151,6 +170,10 @@ impl Default for Config {
             upgrade: Upgrade::Lazy,
             io_uring: IoUring::Avoid,
             profile: Profile::Balanced,
+            spin_budget_ns: Profile::Balanced.spin_budget_ns(),
+            upgrade_calls: 16,
+            upgrade_bytes: 64 * 1024,
+            connection_limit: NO_LIMIT,
             on_unsupported: OnUnsupported::Fallback,
             allow_uid: AllowedUids::none(),
             log: LogLevel::Warn,
@@ -162,7 +185,7 @@ impl Default for Config {
 }
 
 /// One setting, for help texts, man page and the environment.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub struct Setting {
     /// Long flag without dashes: `upgrade`.
     pub flag: &'static str,
@@ -172,6 +195,8 @@ pub struct Setting {
     pub words: &'static [&'static str],
     /// Shape of the value for help: `lazy|eager|off`.
     pub value: &'static str,
+    /// The default as a value, empty = not set.
+    pub default: &'static str,
     /// One sentence for help.
     pub help: &'static str,
 }
@@ -183,20 +208,55 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_UPGRADE",
         words: &["lazy", "eager", "off"],
         value: "lazy|eager|off",
+        default: "lazy",
         help: "When connections move to shared memory: after some traffic, at the first byte, or never",
     },
     Setting {
         flag: "profile",
         variable: "BYPATH_PROFILE",
         words: &["latency", "balanced", "frugal"],
-        value: "latency|balanced|frugal",
-        help: "How long waiting threads spin before they sleep: up to 1 ms, up to 50 us (adaptive), never",
+        value: "latency|balanced|frugal|NAME",
+        default: "balanced",
+        help: "How long waiting threads spin before they sleep: up to 1 ms, up to 50 us (adaptive), never; or a profile of the configuration file",
+    },
+    Setting {
+        flag: "spin-budget",
+        variable: "BYPATH_SPIN_BUDGET",
+        words: &[],
+        value: "TIME",
+        default: "50us",
+        help: "Longest spin of one wait, such as 20us or 1ms, 0 = never; by default that of the profile",
+    },
+    Setting {
+        flag: "upgrade-calls",
+        variable: "BYPATH_UPGRADE_CALLS",
+        words: &[],
+        value: "NUMBER",
+        default: "16",
+        help: "With --upgrade=lazy: a connection moves after this many calls",
+    },
+    Setting {
+        flag: "upgrade-bytes",
+        variable: "BYPATH_UPGRADE_BYTES",
+        words: &[],
+        value: "BYTES",
+        default: "64K",
+        help: "With --upgrade=lazy: or after this many bytes, whichever comes first",
+    },
+    Setting {
+        flag: "connection-limit",
+        variable: "BYPATH_CONNECTION_LIMIT",
+        words: &[],
+        value: "NUMBER|none",
+        default: "none",
+        help: "How many connections of one process may use shared memory at a time; beyond it they stay on the kernel",
     },
     Setting {
         flag: "ring-size",
         variable: "BYPATH_RING_SIZE",
         words: &[],
         value: "BYTES",
+        default: "256K",
         help: "Bytes of one ring (each direction of a connection): a power of two from 16K to 1M",
     },
     Setting {
@@ -204,6 +264,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_MEMORY_LIMIT",
         words: &[],
         value: "BYTES",
+        default: "256M",
         help: "Ceiling of ring memory of one process; beyond it connections stay on the kernel",
     },
     Setting {
@@ -211,6 +272,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_IO_URING",
         words: &["avoid", "allow"],
         value: "avoid|allow",
+        default: "avoid",
         help: "Whether the program may use io_uring (its operations cannot be followed)",
     },
     Setting {
@@ -218,6 +280,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_ALLOW_UID",
         words: &[],
         value: "UID[,UID...]|any",
+        default: "",
         help: "Other users whose programs may share memory with this one; both sides must allow each other",
     },
     Setting {
@@ -225,6 +288,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_ON_UNSUPPORTED",
         words: &["fallback", "warn", "error", "abort"],
         value: "fallback|warn|error|abort",
+        default: "fallback",
         help: "What happens when a program or connection cannot be served: it stays on the kernel quietly, with a warning, with an error (the program is not started), or a running program is aborted",
     },
     Setting {
@@ -232,6 +296,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_LOG",
         words: &["off", "error", "warn", "info", "debug"],
         value: "off|error|warn|info|debug",
+        default: "warn",
         help: "What is logged to standard error as it was at start-up",
     },
     Setting {
@@ -239,6 +304,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_STATS",
         words: &[],
         value: "FILE",
+        default: "",
         help: "File of counters, one record per process; read it with `bypath stats FILE`",
     },
 ];
@@ -253,13 +319,13 @@ pub struct ConfigError {
     /// What is accepted.
     pub expected: String,
     /// The closest accepted word, if one is close.
-    pub suggestion: Option<&'static str>,
+    pub suggestion: Option<String>,
 }
 
 impl fmt::Display for ConfigError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "invalid value '{}' for {}: expected {}", self.value, self.flag, self.expected)?;
-        if let Some(s) = self.suggestion {
+        if let Some(s) = &self.suggestion {
             write!(f, " (did you mean '{s}'?)")?;
         }
         Ok(())
@@ -279,19 +345,43 @@ impl Config {
                 flag: "option",
                 value: flag.to_owned(),
                 expected: "a known setting".to_owned(),
-                suggestion: closest(flag, SETTINGS.iter().map(|s| s.flag)),
+                suggestion: closest(flag, SETTINGS.iter().map(|s| s.flag)).map(str::to_owned),
             });
         };
         let bad = |expected: &str| ConfigError {
             flag: s.flag,
             value: value.to_owned(),
             expected: expected.to_owned(),
-            suggestion: closest(value, s.words.iter().copied()),
+            suggestion: closest(value, s.words.iter().copied()).map(str::to_owned),
         };
         match s.flag {
             "upgrade" => self.upgrade = pick(value, &[Upgrade::Lazy, Upgrade::Eager, Upgrade::Off], s, bad)?,
             "profile" => {
-                self.profile = pick(value, &[Profile::Latency, Profile::Balanced, Profile::Frugal], s, bad)?
+                self.profile = pick(value, &[Profile::Latency, Profile::Balanced, Profile::Frugal], s, bad)?;
+                self.spin_budget_ns = self.profile.spin_budget_ns();
+            }
+            "spin-budget" => {
+                self.spin_budget_ns = parse_time(value)
+                    .filter(|ns| *ns <= LONGEST_SPIN_NS)
+                    .ok_or_else(|| bad("a time from 0 to 100ms, such as 20us or 1ms"))?
+            }
+            "upgrade-calls" => {
+                self.upgrade_calls = parse_count(value)
+                    .filter(|n| *n > 0)
+                    .ok_or_else(|| bad("a number from 1 to 4294967295"))?
+            }
+            "upgrade-bytes" => {
+                self.upgrade_bytes =
+                    parse_size(value).filter(|n| *n > 0).ok_or_else(|| bad("a size such as 64K or 1M"))?
+            }
+            "connection-limit" => {
+                self.connection_limit = match value {
+                    "none" => NO_LIMIT,
+                    _ => parse_count(value)
+                        .and_then(|n| u32::try_from(n).ok())
+                        .filter(|n| *n != NO_LIMIT)
+                        .ok_or_else(|| bad("a number, or 'none'"))?,
+                }
             }
             "io-uring" => self.io_uring = pick(value, &[IoUring::Avoid, IoUring::Allow], s, bad)?,
             "on-unsupported" => {
@@ -326,21 +416,20 @@ impl Config {
         Ok(())
     }
 
-    /// Reads every `BYPATH_*` setting through `lookup` (a `getenv`); bad values are passed to `report` and
-    /// leave the default in place.
-    pub fn from_env<'a>(
+    /// Applies every `BYPATH_*` setting that `lookup` (a `getenv`) finds; bad values are passed to `report` and
+    /// change nothing.
+    pub fn apply_env<'a>(
+        &mut self,
         lookup: impl Fn(&str) -> Option<&'a str>,
         mut report: impl FnMut(ConfigError),
-    ) -> Config {
-        let mut config = Config::default();
+    ) {
         for s in SETTINGS {
             if let Some(value) = lookup(s.variable)
-                && let Err(e) = config.set(s.flag, value)
+                && let Err(e) = self.set(s.flag, value)
             {
                 report(ConfigError { flag: s.variable, ..e });
             }
         }
-        config
     }
 }
 
@@ -366,6 +455,25 @@ fn parse_size(s: &str) -> Option<u64> {
     digits.parse::<u64>().ok()?.checked_mul(unit)
 }
 
+/// `0`, `500ns`, `20us`, `1ms`: nanoseconds.
+fn parse_time(s: &str) -> Option<u64> {
+    let digits = s.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let unit = match &s[digits.len()..] {
+        "" if digits == "0" => 1,
+        "ns" => 1,
+        "us" => 1000,
+        "ms" => 1_000_000,
+        _ => return None,
+    };
+    parse_count(digits)?.checked_mul(unit)
+}
+
+/// A number of at most 32 bits, digits only.
+fn parse_count(s: &str) -> Option<u64> {
+    let digits = s.bytes().all(|b| b.is_ascii_digit());
+    s.parse::<u32>().ok().filter(|_| digits).map(u64::from)
+}
+
 fn parse_uids(s: &str) -> Option<AllowedUids> {
     let mut allowed = AllowedUids::none();
     for word in s.split(',') {
@@ -380,34 +488,6 @@ fn parse_uids(s: &str) -> Option<AllowedUids> {
     Some(allowed)
 }
 
-/// The candidate within a third of edits of `word`, if any.
-pub fn closest(word: &str, candidates: impl Iterator<Item = &'static str>) -> Option<&'static str> {
-    candidates
-        .map(|c| (edits(word, c), c))
-        .filter(|(d, c)| *d * 3 <= c.len().max(3) + 1)
-        .min_by_key(|(d, _)| *d)
-        .map(|(_, c)| c)
-}
-
-/// Levenshtein distance.
-fn edits(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, ca) in a.chars().enumerate() {
-        let mut left = i + 1;
-        let mut diagonal = i;
-        for (j, cb) in b.iter().enumerate() {
-            let above = row[j + 1];
-            let cost = (diagonal + usize::from(ca != *cb)).min(above + 1).min(left + 1);
-            diagonal = above;
-            row[j] = left;
-            left = cost;
-        }
-        row[b.len()] = left;
-    }
-    row[b.len()]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -415,15 +495,16 @@ mod tests {
     #[test]
     fn bad_word_gets_a_suggestion() {
         let e = Config::default().set("upgrade", "eagre").unwrap_err();
-        assert_eq!(e.suggestion, Some("eager"));
+        assert_eq!(e.suggestion.as_deref(), Some("eager"));
         let e = Config::default().set("profil", "x").unwrap_err();
-        assert_eq!(e.suggestion, Some("profile"));
+        assert_eq!(e.suggestion.as_deref(), Some("profile"));
     }
 
     #[test]
     fn environment_errors_leave_the_default() {
         let mut seen = Vec::new();
-        let c = Config::from_env(
+        let mut c = Config::default();
+        c.apply_env(
             |v| match v {
                 "BYPATH_UPGRADE" => Some("no"),
                 "BYPATH_RING_SIZE" => Some("64K"),
@@ -439,14 +520,57 @@ mod tests {
         for s in SETTINGS {
             assert_eq!(s.variable, format!("BYPATH_{}", s.flag.replace('-', "_").to_uppercase()));
             let value = match s.flag {
-                "ring-size" => "64K",
+                "ring-size" | "upgrade-bytes" => "64K",
                 "memory-limit" => "1M",
+                "spin-budget" => "20us",
+                "upgrade-calls" | "connection-limit" => "7",
                 "allow-uid" => "1000,any",
                 "stats" => "/tmp/x",
                 _ => s.words[0],
             };
             Config::default().set(s.flag, value).unwrap();
         }
+    }
+
+    #[test]
+    fn stated_defaults_are_the_defaults() {
+        let mut config = Config::default();
+        for s in SETTINGS.iter().filter(|s| !s.default.is_empty()) {
+            config.set(s.flag, s.default).unwrap();
+        }
+        assert_eq!(config, Config::default());
+    }
+
+    #[test]
+    fn a_profile_sets_the_spin_budget_and_the_budget_alone_no_profile() {
+        let mut c = Config::default();
+        c.set("profile", "latency").unwrap();
+        assert_eq!(c.spin_budget_ns, 1_000_000);
+        c.set("spin-budget", "7us").unwrap();
+        assert_eq!((c.profile, c.spin_budget_ns), (Profile::Latency, 7000));
+    }
+
+    #[test]
+    fn bad_numbers_and_times() {
+        for (flag, bad) in [
+            ("spin-budget", "5"),
+            ("spin-budget", "1s"),
+            ("spin-budget", "101ms"),
+            ("spin-budget", "ms"),
+            ("spin-budget", "+1us"),
+            ("upgrade-calls", "0"),
+            ("upgrade-calls", "+1"),
+            ("upgrade-calls", "4294967296"),
+            ("upgrade-bytes", "0"),
+            ("connection-limit", "-1"),
+            ("connection-limit", "4294967295"),
+            ("connection-limit", "nones"),
+        ] {
+            assert!(Config::default().set(flag, bad).is_err(), "{flag}={bad}");
+        }
+        let mut c = Config::default();
+        c.set("connection-limit", "0").unwrap();
+        assert_eq!(c.connection_limit, 0);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
 //! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold the other end, `life` follows descriptors and
-//! processes, `table` maps descriptors to sockets.
+//! processes, `table` maps descriptors to sockets, `rules` and `limit` say which may be
+//! upgraded.
 
 mod carrier;
 pub mod config;
@@ -11,6 +12,7 @@ pub mod fault;
 mod foreign;
 pub mod hook;
 mod life;
+mod limit;
 mod lock;
 mod log;
 mod memory;
@@ -19,6 +21,7 @@ mod peer;
 mod poll;
 mod ready;
 mod rendezvous;
+pub mod rules;
 mod siblings;
 mod signals;
 mod state;

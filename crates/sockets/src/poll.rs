@@ -213,7 +213,7 @@ fn spin(call: &Call, fds: &[PollFd]) -> bool {
     }
     let Some(peer_cpu) = peer_cpu else { return false };
     let Some(config) = state::config() else { return false };
-    if fds.len() > 8 || config.profile.spin_cap_ns() == 0 {
+    if fds.len() > 8 || config.spin_budget_ns == 0 {
         return false;
     }
     let others = fds.iter().any(|p| p.fd >= 0 && warm(p.fd).is_none());

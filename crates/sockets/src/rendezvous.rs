@@ -8,7 +8,7 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, log, memory, options, switch};
+use crate::{carrier, fault, limit, log, memory, options, rules, switch};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
@@ -28,9 +28,8 @@ const NAME_LIFE_NS: u64 = 500_000_000;
 const CALL_LIFE_NS: u64 = 10_000_000_000;
 /// Attempts on one connection before its peer counts as plain for good.
 const MAX_ATTEMPTS: u32 = 8;
-/// First attempt of a lazy upgrade, in calls and bytes of both directions.
-const FIRST_CALLS: u64 = 16;
-const FIRST_BYTES: u64 = 64 * 1024;
+/// Further attempts on a connection come after this many bytes at least.
+const LATER_BYTES: u64 = 64 * 1024;
 
 const HELLO: u64 = 0x6f6c6c6548;
 const WELCOME: u64 = 0x656d6f636c6557;
@@ -129,9 +128,13 @@ fn attempt(s: &'static Sock, calls: u64) {
     let end = s.end();
     let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
     let attempts = s.attempts.load(Relaxed);
-    if config.upgrade == Upgrade::Lazy && attempts == 0 && calls < FIRST_CALLS && bytes < FIRST_BYTES {
-        s.due_calls.store(FIRST_CALLS, Relaxed);
-        s.due_bytes.store(FIRST_BYTES, Relaxed);
+    if config.upgrade == Upgrade::Lazy
+        && attempts == 0
+        && calls < config.upgrade_calls
+        && bytes < config.upgrade_bytes
+    {
+        s.due_calls.store(config.upgrade_calls, Relaxed);
+        s.due_bytes.store(config.upgrade_bytes, Relaxed);
         s.set_reason(Reason::BelowThreshold);
         return;
     }
@@ -143,7 +146,7 @@ fn attempt(s: &'static Sock, calls: u64) {
     s.attempts.store(attempts + 1, Relaxed);
     let factor = if config.upgrade == Upgrade::Eager { 2 } else { 4 };
     s.due_calls.store((calls * factor).max(calls + 4), Relaxed);
-    s.due_bytes.store((bytes * factor).max(FIRST_BYTES), Relaxed);
+    s.due_bytes.store((bytes * factor).max(LATER_BYTES), Relaxed);
     match begin(s, state) {
         Ok(()) => {}
         Err(reason) => {
@@ -156,6 +159,7 @@ fn attempt(s: &'static Sock, calls: u64) {
                     | Reason::NoDescriptors
                     | Reason::NoMemory
                     | Reason::MemoryLimit
+                    | Reason::ConnectionLimit
                     | Reason::NotConnected
                     | Reason::BelowThreshold
             );
@@ -197,8 +201,10 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if !table::identify(s) {
         return Err(Reason::NotConnected);
     }
+    rules::admit(s)?;
     options::eligible(s)?;
     ring_size(s)?;
+    limit::admit(s)?;
     memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
     let found = peer_socket(s)?;
     if found.inode == 0 {
@@ -313,7 +319,11 @@ fn look(s: &'static Sock) {
         Err(reason) => {
             abandon(s);
             s.set_reason(reason);
-            if !matches!(reason, Reason::PeerPlain | Reason::NoDescriptors | Reason::NoMemory) {
+            let passing = matches!(
+                reason,
+                Reason::PeerPlain | Reason::NoDescriptors | Reason::NoMemory | Reason::ConnectionLimit
+            );
+            if !passing {
                 s.keep_on_kernel(reason);
             }
         }
@@ -411,6 +421,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         if !(Geometry { slots: 1, ring }).is_valid() {
             return Err(Reason::SmallBuffer);
         }
+        limit::admit(s)?;
         memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
         let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
         let (peer, fresh) = match peer::to_process(m[4]) {

@@ -99,7 +99,7 @@ pub fn spin(
     mut ready: impl FnMut() -> bool,
 ) -> bool {
     let Some(config) = state::config() else { return false };
-    let cap = config.profile.spin_cap_ns();
+    let cap = config.spin_budget_ns;
     if cap == 0 || !history.should() {
         return false;
     }

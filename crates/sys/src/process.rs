@@ -46,6 +46,22 @@ pub fn command() -> [u8; 16] {
     name
 }
 
+/// Path of the file that this process executes, empty if it is not to be had. A file that was removed since ends in
+/// ` (deleted)`.
+pub fn executable() -> Vec<u8> {
+    let mut path = vec![0u8; 4096];
+    let link = c"/proc/self/exe";
+    // SAFETY: readlinkat reads a NUL-terminated path and writes at most as many bytes as the vector has.
+    let r = unsafe {
+        syscall(
+            libc::SYS_readlinkat,
+            [libc::AT_FDCWD as usize, link.as_ptr() as usize, path.as_mut_ptr() as usize, path.len(), 0, 0],
+        )
+    };
+    path.truncate(usize::try_from(r).unwrap_or(0));
+    path
+}
+
 fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Option<&'a std::ffi::CStr> {
     let mut digits = [0u8; 10];
     let mut n = pid;

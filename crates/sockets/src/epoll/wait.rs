@@ -196,7 +196,7 @@ fn oneshot_fired(s: &'static Set, data: u64) {
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.
 fn spin(call: &Call, s: &'static Set, epfd: i32) -> bool {
     let Some(config) = state::config() else { return false };
-    let cap = config.profile.spin_cap_ns();
+    let cap = config.spin_budget_ns;
     if cap == 0 || !s.spins.should() {
         return false;
     }

@@ -1,0 +1,233 @@
+//! Rules: which connections of which programs may leave the kernel. The first rule that matches decides; without
+//! one a connection may.
+//!
+//! `bypath run` reads and checks the configuration file. What arrives here is its checked, compact form ([`text`]),
+//! from the environment. A rule is asked once per connection, when it is about to be upgraded. See docs/rules.md.
+
+mod address;
+mod pattern;
+pub mod text;
+
+pub use address::{Network, NetworkError, Ports};
+pub use pattern::{Pattern, ProgramNames};
+
+use crate::config::{Config, ConfigError};
+use crate::table::Sock;
+use bypath_shm::reason::Reason;
+use bypath_sys::process;
+use std::net::IpAddr;
+use std::sync::OnceLock;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// What a rule does with the connections that it matches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// They may be upgraded.
+    Ring,
+    /// They stay on the kernel.
+    Kernel,
+}
+
+impl Action {
+    /// The words of the actions.
+    pub const WORDS: &[&str] = &["ring", "kernel"];
+
+    /// The word that stands for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Action::Ring => "ring",
+            Action::Kernel => "kernel",
+        }
+    }
+
+    /// The action that a word stands for.
+    pub fn from_word(word: &str) -> Option<Action> {
+        [Action::Ring, Action::Kernel].into_iter().find(|a| a.word() == word)
+    }
+}
+
+/// One rule. An empty list asks nothing; of a list that asks, one element must match.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    /// Its place in the file, from 1.
+    pub number: u16,
+    /// Its name, may be empty.
+    pub name: String,
+    /// The line of the file where it begins, 0 = not known.
+    pub line: u32,
+    /// What it does.
+    pub action: Action,
+    /// Programs.
+    pub programs: Vec<Pattern>,
+    /// Effective user ids.
+    pub users: Vec<u32>,
+    /// Addresses of this end.
+    pub local: Vec<Network>,
+    /// Ports of this end.
+    pub local_ports: Vec<Ports>,
+    /// Addresses of the other end.
+    pub remote: Vec<Network>,
+    /// Ports of the other end.
+    pub remote_ports: Vec<Ports>,
+}
+
+/// Address and port of one end; `None` = it has none of these kinds.
+pub type Name = Option<(IpAddr, u16)>;
+
+impl Rule {
+    /// A rule that matches everything.
+    pub fn new(number: u16, action: Action) -> Rule {
+        Rule {
+            number,
+            name: String::new(),
+            line: 0,
+            action,
+            programs: Vec::new(),
+            users: Vec::new(),
+            local: Vec::new(),
+            local_ports: Vec::new(),
+            remote: Vec::new(),
+            remote_ports: Vec::new(),
+        }
+    }
+
+    /// Whether it is about programs with these names.
+    pub fn is_about_program(&self, names: &ProgramNames) -> bool {
+        self.programs.is_empty() || self.programs.iter().any(|p| names.fit(p))
+    }
+
+    /// Whether it is about this user.
+    pub fn is_about_user(&self, uid: u32) -> bool {
+        self.users.is_empty() || self.users.contains(&uid)
+    }
+
+    /// Whether it is about connections between these ends.
+    pub fn is_about_ends(&self, local: Name, remote: Name) -> bool {
+        end_fits(local, &self.local, &self.local_ports) && end_fits(remote, &self.remote, &self.remote_ports)
+    }
+
+    /// Whether it asks about neither end: it is then about all connections of a program.
+    pub fn is_about_all_ends(&self) -> bool {
+        self.local.is_empty()
+            && self.local_ports.is_empty()
+            && self.remote.is_empty()
+            && self.remote_ports.is_empty()
+    }
+}
+
+fn end_fits(name: Name, networks: &[Network], ports: &[Ports]) -> bool {
+    (networks.is_empty() || name.is_some_and(|(address, _)| networks.iter().any(|n| n.contains(address))))
+        && (ports.is_empty() || name.is_some_and(|(_, port)| ports.iter().any(|p| p.contains(port))))
+}
+
+/// The rules that can match in this process: those of other programs are left out.
+static RULES: OnceLock<Vec<Rule>> = OnceLock::new();
+
+/// Reads what the environment says, settings and rules, and keeps the rules that are about this program. `lookup` is
+/// a `getenv`, `invoked` the path by which the program was started. What cannot be read is passed to `report`, and
+/// counts for nothing.
+pub fn configure<'a>(
+    lookup: impl Fn(&str) -> Option<&'a str>,
+    invoked: impl FnOnce() -> String,
+    mut report: impl FnMut(ConfigError),
+) -> Config {
+    let mut config = Config::default();
+    if let Some(text) = lookup(text::VARIABLE) {
+        let read = text::Document::decode(text).and_then(|d| d.configure(&mut config).map(|()| d));
+        match read {
+            Ok(document) if document.rules.is_empty() => {}
+            Ok(document) => {
+                let file = process::executable();
+                let file = file.strip_suffix(b" (deleted)").unwrap_or(&file);
+                let file = String::from_utf8_lossy(file).into_owned();
+                install(document.rules, &ProgramNames { file, invoked: invoked() });
+            }
+            Err(text::TextError(item)) => report(ConfigError {
+                flag: text::VARIABLE,
+                value: item,
+                expected: "what `bypath config export` prints".to_owned(),
+                suggestion: None,
+            }),
+        }
+    }
+    config.apply_env(lookup, report);
+    config
+}
+
+/// Keeps the rules that are about this program; the first call wins.
+fn install(rules: Vec<Rule>, names: &ProgramNames) {
+    let mut ours: Vec<Rule> = rules.into_iter().filter(|r| r.is_about_program(names)).collect();
+    // Rules at the end that allow what is allowed anyway are not worth a question.
+    while ours.pop_if(|r| r.action == Action::Ring).is_some() {}
+    if !ours.is_empty() {
+        let _ = RULES.set(ours);
+    }
+}
+
+/// Asks the rules about a connection whose names are known; which rule decided is kept for the view.
+///
+/// # Errors
+/// [`Reason::Rule`]: it stays on the kernel.
+pub fn admit(s: &Sock) -> Result<(), Reason> {
+    let Some(rules) = RULES.get() else { return Ok(()) };
+    let end = s.end();
+    let (uid, local, remote) = (process::euid(), end.local.name(), end.remote.name());
+    let Some(rule) = rules.iter().find(|r| r.is_about_user(uid) && r.is_about_ends(local, remote)) else {
+        return Ok(());
+    };
+    match rule.action {
+        Action::Ring => Ok(()),
+        Action::Kernel => {
+            end.rule.store(rule.number.into(), Relaxed);
+            Err(Reason::Rule)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn name(address: &str, port: u16) -> Name {
+        Some((address.parse().unwrap(), port))
+    }
+
+    #[test]
+    fn every_condition_must_hold_and_one_of_each_list() {
+        let mut rule = Rule::new(1, Action::Kernel);
+        let (here, there) = (name("127.0.0.1", 40000), name("10.0.0.7", 5432));
+        assert!(rule.is_about_ends(here, there) && rule.is_about_user(7) && rule.is_about_all_ends());
+        rule.remote_ports = vec!["80".parse().unwrap(), "5000-6000".parse().unwrap()];
+        assert!(
+            rule.is_about_ends(here, there) && !rule.is_about_ends(there, here) && !rule.is_about_all_ends()
+        );
+        rule.remote = vec!["192.168.0.0/16".parse().unwrap()];
+        assert!(!rule.is_about_ends(here, there));
+        rule.remote.push("10.0.0.0/8".parse().unwrap());
+        assert!(rule.is_about_ends(here, there));
+        rule.local = vec!["127.0.0.1".parse().unwrap()];
+        rule.local_ports = vec!["1-100".parse().unwrap()];
+        assert!(!rule.is_about_ends(here, there) && rule.is_about_ends(name("127.0.0.1", 100), there));
+        rule.users = vec![1, 2];
+        assert!(rule.is_about_user(2) && !rule.is_about_user(0));
+    }
+
+    #[test]
+    fn an_end_without_a_name_matches_no_address_and_no_port() {
+        let mut rule = Rule::new(1, Action::Kernel);
+        assert!(rule.is_about_ends(None, None));
+        rule.local = vec!["0.0.0.0/0".parse().unwrap()];
+        assert!(!rule.is_about_ends(None, None));
+        rule.local.clear();
+        rule.local_ports = vec!["1-65535".parse().unwrap()];
+        assert!(!rule.is_about_ends(None, None));
+    }
+
+    #[test]
+    fn words_of_actions() {
+        for word in Action::WORDS {
+            assert_eq!(Action::from_word(word).map(Action::word), Some(*word));
+        }
+        assert_eq!(Action::from_word("netstack"), None);
+    }
+}
