@@ -2,9 +2,9 @@
 
 use crate::cmd;
 use bypath_sockets::config::{Config, SETTINGS, Setting};
-use clap::builder::{PossibleValuesParser, ValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
 use clap::{Arg, ArgAction, ArgMatches, Args as _, FromArgMatches as _, Parser, Subcommand, ValueHint};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// Same-host TCP through shared memory, for unmodified programs
@@ -63,6 +63,8 @@ pub enum Command {
     Why(cmd::why::Args),
     /// Print the counters that `bypath run --stats FILE` collected
     Stats(cmd::stats::Args),
+    /// Check the configuration file, show which settings and rules hold, print them as variables
+    Config(cmd::config::Args),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell
@@ -126,8 +128,32 @@ fn value_parser(setting: &'static Setting) -> ValueParser {
                 .map_err(|e| format!("expected {}", e.expected))
         };
         ValueParser::new(check)
+    } else if setting.flag == "profile" {
+        // The configuration file may define more, and is not read yet.
+        ValueParser::new(OpenWords(setting.words))
     } else {
         PossibleValuesParser::new(setting.words).into()
+    }
+}
+
+/// Any text; completions offer these words.
+#[derive(Clone)]
+struct OpenWords(&'static [&'static str]);
+
+impl TypedValueParser for OpenWords {
+    type Value = String;
+
+    fn parse_ref(
+        &self,
+        command: &clap::Command,
+        arg: Option<&Arg>,
+        value: &OsStr,
+    ) -> Result<String, clap::Error> {
+        StringValueParser::new().parse_ref(command, arg, value)
+    }
+
+    fn possible_values(&self) -> Option<Box<dyn Iterator<Item = PossibleValue> + '_>> {
+        Some(Box::new(self.0.iter().map(PossibleValue::new)))
     }
 }
 

@@ -4,6 +4,7 @@
 mod args; //      what can be typed: subcommands, settings, `--json`
 mod bench; //     the measured programs, their conversations, the figures
 mod cmd; //       one file per subcommand
+mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
@@ -18,6 +19,7 @@ fn main() -> ExitCode {
         Command::Ss(args) => cmd::ss::run(args),
         Command::Why(args) => cmd::why::run(args),
         Command::Stats(args) => cmd::stats::run(args),
+        Command::Config(args) => cmd::config::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args),

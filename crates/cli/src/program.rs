@@ -1,5 +1,6 @@
 //! Is there such a program, and can it be preloaded? Answered from the file alone, before it is started.
 
+use bypath_sockets::rules::ProgramNames;
 use object::elf::{ET_DYN, FileHeader32, FileHeader64};
 use object::read::elf::{FileHeader, ProgramHeader};
 use object::{Endianness, FileKind, ReadCache};
@@ -374,6 +375,27 @@ pub fn interpreter(path: &Path) -> Option<PathBuf> {
         return Some(named.unwrap_or_else(|| program.into()));
     }
     Some(program.into())
+}
+
+/// The names that a process will have which executes the file at `path`, for rules: see [`ProgramNames`].
+pub fn names(path: &Path) -> ProgramNames {
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let executed = |path: &Path| text(&path.canonicalize().unwrap_or_else(|_| path.to_owned()));
+    match interpreter(path) {
+        None => ProgramNames { file: executed(path), invoked: text(path) },
+        Some(interpreter) => {
+            // `env` executes the interpreter anew: the script's name is gone.
+            let invoked = if starts_with_env(path) { text(&interpreter) } else { text(path) };
+            ProgramNames { file: executed(&interpreter), invoked }
+        }
+    }
+}
+
+fn starts_with_env(script: &Path) -> bool {
+    let mut start = Vec::with_capacity(256);
+    let read = File::open(script).and_then(|f| f.take(256).read_to_end(&mut start));
+    read.is_ok()
+        && parse_shebang(&start).is_some_and(|(p, _)| Path::new(&p).file_name() == Some(OsStr::new("env")))
 }
 
 /// `#! program argument` as the kernel reads it.

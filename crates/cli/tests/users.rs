@@ -8,6 +8,8 @@ mod support;
 mod many;
 #[path = "users/policy.rs"]
 mod policy;
+#[path = "users/rules.rs"]
+mod rules;
 #[path = "users/stage.rs"]
 mod stage;
 #[path = "users/trouble.rs"]

@@ -99,7 +99,8 @@ impl Context {
     /// `bypath run`, writing its counters to `stats`; the program is to be added.
     pub fn under_bypath(&self, stats: Option<&std::path::Path>) -> Command {
         let mut command = Command::new(&self.exe);
-        command.args(["run", "--profile", &self.profile]);
+        // What a user has configured is not what is measured.
+        command.args(["run", "--config", "none", "--profile", &self.profile]);
         if let Some(stats) = stats {
             command.arg("--stats").arg(stats);
         }

@@ -1,6 +1,7 @@
 //! One file per subcommand: its arguments and what it does.
 
 pub mod completions;
+pub mod config;
 pub mod man;
 pub mod run;
 pub mod ss;

@@ -4,11 +4,13 @@
 //! is found before that: settings, library, statistics file, program.
 
 use crate::args::Settings;
+use crate::config::{self, SettingsError, Source};
 use crate::library::{self, Library, LibraryError};
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity, Obstacle, ProgramError};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
-use bypath_sockets::config::{Config, ConfigError, OnUnsupported, SETTINGS};
+use bypath_sockets::config::{Config, OnUnsupported, SETTINGS};
+use bypath_sockets::rules::text;
 use clap::ValueHint;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::OpenOptions;
@@ -24,13 +26,18 @@ use thiserror::Error;
     bypath run -- redis-server --port 6379\n  \
     bypath run --upgrade=eager --stats /tmp/counters -- ./server\n  \
     bypath run --profile latency -- python3 -m http.server\n\n\
-    Every setting can also be given in the environment (--ring-size as BYPATH_RING_SIZE); the flag wins.\n\n\
-    Exit status: that of PROGRAM, or 2 for a wrong flag or BYPATH_* value, 125 if bypath itself fails,\n\
+    Every setting can also be given in the environment (--ring-size as BYPATH_RING_SIZE) and in the\n\
+    configuration file; the flag wins, then the environment. `bypath config show --effective` tells.\n\n\
+    Exit status: that of PROGRAM, or 2 for a wrong flag, BYPATH_* value or configuration file, 125 if bypath itself fails,\n\
     126 if PROGRAM cannot be executed, 127 if it cannot be found.")]
 pub struct Args {
     /// Settings of the library.
     #[command(flatten)]
     pub settings: Settings,
+
+    /// Where more settings, and rules, are read.
+    #[command(flatten)]
+    pub source: Source,
 
     /// The preload library; by default looked for beside bypath and in ../lib/bypath
     #[arg(
@@ -57,9 +64,7 @@ pub struct Args {
 #[derive(Debug, Error)]
 enum RunError {
     #[error("{0}")]
-    Setting(#[from] ConfigError),
-    #[error("the value of {0} is not valid UTF-8")]
-    NotUtf8(&'static str),
+    Settings(#[from] SettingsError),
     #[error("{0}")]
     Library(#[from] LibraryError),
     #[error(
@@ -80,7 +85,7 @@ impl RunError {
     /// As `env` and `timeout`: 125 is our own failure, 126 and 127 are about the program; 2 is wrong usage.
     fn exit_code(&self) -> u8 {
         match self {
-            RunError::Setting(_) | RunError::NotUtf8(_) => 2,
+            RunError::Settings(_) => 2,
             RunError::Program(e) => e.exit_code(),
             RunError::Exec { code, .. } => *code,
             _ => 125,
@@ -95,12 +100,16 @@ pub fn run(args: Args) -> Outcome {
 }
 
 fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
-    let (config, mut variables) = settings(&args.settings, |name| std::env::var_os(name))?;
+    let effective = config::effective(&args.source, &args.settings, |name| std::env::var_os(name))?;
+    let mut variables = effective.variables()?;
     warn_about_unknown_variables();
-    if let Some((_, path)) = variables.iter_mut().find(|(name, _)| *name == "BYPATH_STATS") {
-        *path = statistics_file(Path::new(path))?;
+    let stats = &effective.value("stats").text;
+    if !stats.is_empty() {
+        let path = statistics_file(Path::new(stats))?;
         // A directory of many letters may have been put in front.
-        Config::default().set("stats", path)?;
+        Config::default().set("stats", &path).map_err(SettingsError::from)?;
+        variables.retain(|(name, _)| *name != "BYPATH_STATS");
+        variables.push(("BYPATH_STATS", Some(path.into())));
     }
 
     let library = find_library(args.library.as_deref())?;
@@ -110,12 +119,15 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
 
     let mut environment: Environment = std::env::vars_os().collect();
     for (name, value) in variables {
-        set_variable(&mut environment, name, value.into());
+        match value {
+            Some(value) => set_variable(&mut environment, name, value),
+            None => environment.retain(|(n, _)| n != name),
+        }
     }
     let obstacle = Identity::own().ok().and_then(|me| program::obstacle(&file, &library.elf, me));
     if let Some((about, obstacle)) = &obstacle {
         let file = about.display().to_string();
-        match config.on_unsupported {
+        match effective.config.on_unsupported {
             OnUnsupported::Fallback => {}
             OnUnsupported::Warn => {
                 output::message(format_args!("warning: {file} runs without Bypath: {obstacle}"))
@@ -160,9 +172,6 @@ fn c_string(parts: &[&OsStr]) -> CString {
     CString::new(parts.iter().map(|p| p.as_bytes()).collect::<Vec<_>>().concat()).expect("no NUL inside")
 }
 
-/// Variables for the program: name and value.
-type Variables = Vec<(&'static str, String)>;
-
 /// The program's environment in the caller's order.
 type Environment = Vec<(OsString, OsString)>;
 
@@ -173,28 +182,10 @@ fn set_variable(environment: &mut Environment, name: &str, value: OsString) {
     }
 }
 
-/// Checks environment and flags, the flag wins, and gives the variables for the program.
-fn settings(
-    flags: &Settings,
-    environment: impl Fn(&str) -> Option<OsString>,
-) -> Result<(Config, Variables), RunError> {
-    let mut config = Config::default();
-    let mut variables = Variables::new();
-    for setting in SETTINGS {
-        let value = match (flags.value(setting), environment(setting.variable)) {
-            (Some(flag), _) => flag.to_owned(),
-            (None, Some(value)) => value.into_string().map_err(|_| RunError::NotUtf8(setting.variable))?,
-            (None, None) => continue,
-        };
-        config.set(setting.flag, &value).map_err(|e| ConfigError { flag: setting.variable, ..e })?;
-        variables.push((setting.variable, value));
-    }
-    Ok((config, variables))
-}
-
 /// A misspelt variable would silently do nothing.
 fn warn_about_unknown_variables() {
-    let names = || SETTINGS.iter().map(|s| s.variable).chain([library::VARIABLE]);
+    let names =
+        || SETTINGS.iter().map(|s| s.variable).chain([library::VARIABLE, config::VARIABLE, text::VARIABLE]);
     for (name, _) in std::env::vars_os() {
         let Some(name) = name.to_str().filter(|n| n.starts_with("BYPATH_")) else { continue };
         if !names().any(|known| known == name)
@@ -243,7 +234,7 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
             "holds something other than statistics and is left alone; name another file".to_owned(),
         ));
     }
-    path.into_os_string().into_string().map_err(|_| RunError::NotUtf8("BYPATH_STATS"))
+    path.into_os_string().into_string().map_err(|_| SettingsError::NotUtf8("BYPATH_STATS").into())
 }
 
 fn exec_error(name: &OsStr, file: &Path, error: &io::Error) -> RunError {
@@ -258,32 +249,4 @@ fn exec_error(name: &OsStr, file: &Path, error: &io::Error) -> RunError {
     };
     let name = output::printable(&name.to_string_lossy());
     RunError::Exec { name, reason, code: if missing { 127 } else { 126 } }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::os::unix::ffi::OsStringExt;
-
-    fn from_environment(name: &'static str, value: &[u8]) -> Result<Config, RunError> {
-        let value = value.to_vec();
-        settings(&Settings::default(), |n| (n == name).then(|| OsString::from_vec(value.clone())))
-            .map(|(config, _)| config)
-    }
-
-    #[test]
-    fn bad_environment_is_an_error_that_names_the_variable() {
-        let error = from_environment("BYPATH_UPGRADE", b"eagre").unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        let text = error.to_string();
-        assert!(text.contains("BYPATH_UPGRADE") && text.contains("'eager'"), "{text}");
-        let error = from_environment("BYPATH_LOG", b"\xff").unwrap_err();
-        assert_eq!((error.exit_code(), error.to_string().contains("BYPATH_LOG")), (2, true));
-    }
-
-    #[test]
-    fn good_environment_is_passed_on() {
-        let config = from_environment("BYPATH_ON_UNSUPPORTED", b"abort").unwrap();
-        assert_eq!(config.on_unsupported, OnUnsupported::Abort);
-    }
 }

@@ -1,12 +1,14 @@
 //! `bypath why`.
 
 use super::{ss, stats};
+use crate::config::conditions;
 use crate::connections::{self, Connection, Family, Member};
 use crate::library;
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
 use bypath_shm::reason::Reason;
 use bypath_shm::view::{Direction, Path as DataPath};
+use bypath_sockets::rules::text;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -223,6 +225,9 @@ fn about_connection(c: &Connection) -> String {
             output::bytes(size.into())
         );
     }
+    if let (Some(number), true) = (c.end.rule, out.reason == Some(Reason::Rule)) {
+        let _ = writeln!(text, "  {}", about_rule(c.process.pid, number));
+    }
     if c.holders > 1 {
         let _ = writeln!(text, "  {} processes hold this connection.", c.holders);
     }
@@ -232,6 +237,35 @@ fn about_connection(c: &Connection) -> String {
         let _ = writeln!(text, "  {remedy}");
     }
     text
+}
+
+/// The rule that decided. Its number is in the view; what it says stands in the environment of the process, which the
+/// process may have overwritten (with its title, for one).
+fn about_rule(pid: u32, number: u32) -> String {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let text = environment.split(|b| *b == 0).find_map(|v| {
+        let value = v.strip_prefix(text::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+        std::str::from_utf8(value).ok()
+    });
+    let document = text.and_then(|t| text::Document::decode(t).ok());
+    match document.as_ref().and_then(|d| Some((d, d.rules.iter().find(|r| u32::from(r.number) == number)?))) {
+        None => format!("It is rule {number} of the configuration file that the program was started with."),
+        Some((document, rule)) => {
+            let name = if rule.name.is_empty() { String::new() } else { format!(" '{}'", rule.name) };
+            let matches = match conditions(rule) {
+                all if all.is_empty() => "everything".to_owned(),
+                conditions => conditions,
+            };
+            let file = output::printable(&document.file);
+            let what = output::printable(&format!("rule {number}{name}"));
+            format!(
+                "It is {what} ({file}:{}): {} -> {}.",
+                rule.line,
+                output::printable(&matches),
+                rule.action.word()
+            )
+        }
+    }
 }
 
 fn sentence(d: Direction) -> String {
@@ -251,7 +285,14 @@ fn sentence(d: Direction) -> String {
 fn remedy(reason: Reason) -> Option<&'static str> {
     use Reason::*;
     let remedy = match reason {
-        PeerPlain => "Start the program at the other end with: bypath run -- PROGRAM",
+        PeerPlain => {
+            "Start the program at the other end with: bypath run -- PROGRAM (if it is, `bypath why` tells its own reason: \
+             a rule, a switch or a threshold of its own)."
+        }
+        Rule => {
+            "Change the rule and start the program anew; `bypath config show -- PROGRAM` shows what will hold."
+        }
+        ConnectionLimit => "Raise --connection-limit, at this end or at the other.",
         BelowThreshold => {
             "It will be upgraded when it carries more; `bypath run --upgrade=eager` upgrades at the first byte."
         }
@@ -350,6 +391,12 @@ mod tests {
         let file = fs::File::open("/dev/null").unwrap();
         assert!(about_descriptor(pid, file.as_raw_fd()).contains("/dev/null"));
         assert!(about_descriptor(pid, i32::MAX).contains("not open"));
+    }
+
+    #[test]
+    fn a_rule_whose_text_is_gone_is_named_by_its_number() {
+        // This process was started without rules.
+        assert!(about_rule(std::process::id(), 7).starts_with("It is rule 7 of the configuration file"));
     }
 
     #[test]

@@ -224,7 +224,8 @@ fn clean(command: &mut Command) {
             command.env_remove(&name);
         }
     }
-    command.env("LC_ALL", "C");
+    // The tester's own configuration file is none of the tests' business.
+    command.env("LC_ALL", "C").env("BYPATH_CONFIG", "none");
 }
 
 /// A program about to be started.
