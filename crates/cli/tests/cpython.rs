@@ -1,0 +1,144 @@
+//! CPython's own tests of sockets, readiness and signals: with everything upgraded at the first byte each test has the
+//! outcome that it has on the kernel.
+//!
+//! A test that differs is run again alone, both ways, up to three times: one that comes out different on the kernel alone
+//! does not count.
+
+#[path = "agent/programs.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod programs;
+
+use bypath_shm::stats::{RECORD_SIZE, StatsSnapshot};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+
+/// Seconds after which a module counts as hanging.
+const LIMIT: &str = "240";
+
+/// An interpreter that has its tests.
+fn python() -> Option<&'static str> {
+    static PYTHON: OnceLock<Option<&str>> = OnceLock::new();
+    *PYTHON.get_or_init(|| {
+        ["/usr/bin/python3", "python3"].into_iter().find(|python| {
+            let asked =
+                Command::new(python).args(["-c", "import test.test_socket"]).stderr(Stdio::null()).status();
+            asked.is_ok_and(|status| status.success())
+        })
+    })
+}
+
+/// Says that `test` did not run.
+fn skip(test: &str, reason: &str) {
+    println!("skipped: {reason}");
+    if let Some(list) = std::env::var_os("BYPATH_TEST_SKIPS") {
+        use std::io::Write;
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(list);
+        let _ = file.and_then(|mut file| writeln!(file, "{test}\t{reason}"));
+    }
+}
+
+/// Outcomes by test, and the connections that went through rings.
+struct Run {
+    outcomes: BTreeMap<String, String>,
+    upgraded: u64,
+    complaints: String,
+}
+
+/// Runs a module, or some of its tests, on the kernel or with everything upgraded.
+fn run(python: &str, module: &str, only: &[&str], rings: bool) -> Run {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    let number = COUNT.fetch_add(1, Relaxed);
+    let place = programs::workshop().join(format!("cpython-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&place).expect("create a directory");
+    let stats = place.join("stats");
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent/cpython.py");
+    let mut command = Command::new("timeout");
+    command.args([LIMIT, python]).arg(script).arg(module).args(only);
+    command.current_dir(&place).stdin(Stdio::null());
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+        command.env_remove(variable);
+    }
+    if rings {
+        command.env("LD_PRELOAD", programs::library());
+        command.env("BYPATH_UPGRADE", "eager").env("BYPATH_STATS", &stats);
+    }
+    let output = command.output().expect("run python");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let known = ["ok", "error", "failed", "skipped", "expected-failure", "unexpected-success"];
+    let outcomes = text
+        .lines()
+        .filter_map(|line| line.split_once(' '))
+        .filter(|(outcome, _)| known.contains(outcome))
+        .map(|(outcome, id)| (id.to_owned(), outcome.to_owned()))
+        .collect();
+    let raw = std::fs::read(&stats).unwrap_or_default();
+    let records = raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode);
+    let upgraded = records.map(|s| s.upgraded).sum();
+    let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
+    let _ = std::fs::remove_dir_all(&place);
+    Run { outcomes, upgraded, complaints }
+}
+
+/// The tests whose outcomes are not the same.
+fn differences(kernel: &Run, rings: &Run) -> BTreeSet<String> {
+    let ids = kernel.outcomes.keys().chain(rings.outcomes.keys());
+    ids.filter(|id| kernel.outcomes.get(*id) != rings.outcomes.get(*id)).cloned().collect()
+}
+
+/// Compares a module, of which at least `tests` must have an outcome and `upgrades` connections go through rings.
+#[track_caller]
+fn same(name: &str, module: &str, tests: usize, upgrades: u64) {
+    let Some(python) = python() else {
+        return skip(name, "no CPython with its tests (package libpython3-testsuite)");
+    };
+    let (kernel, rings) = (run(python, module, &[], false), run(python, module, &[], true));
+    println!("{module}: {} tests, {} connections on rings", rings.outcomes.len(), rings.upgraded);
+    assert!(kernel.outcomes.len() >= tests, "{module} hardly ran: {}", kernel.complaints);
+    assert!(rings.upgraded >= upgrades, "{module}: only {} connections were upgraded", rings.upgraded);
+    let mut real = Vec::new();
+    for id in differences(&kernel, &rings) {
+        let first = [&kernel, &rings].map(|run| run.outcomes.get(&id).cloned().unwrap_or_default());
+        // Alone, both ways: what comes out the same once, or is not steady on the kernel, is the test's own doing.
+        let alone: Vec<[String; 2]> = (0..3)
+            .map(|_| {
+                [false, true]
+                    .map(|rings| run(python, module, &[&id], rings).outcomes.remove(&id).unwrap_or_default())
+            })
+            .collect();
+        let excused = alone.iter().any(|[kernel, rings]| kernel == rings);
+        println!(
+            "{id}: {first:?} (kernel, rings); alone {alone:?}{}",
+            if excused { ", excused" } else { "" }
+        );
+        if !excused {
+            real.push(id);
+        }
+    }
+    assert!(real.is_empty(), "other outcomes than on the kernel: {real:?}\n{}", rings.complaints);
+}
+
+macro_rules! modules {
+    ($($name:ident $tests:literal $upgrades:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            same(stringify!($name), stringify!($name), $tests, $upgrades);
+        }
+    )*};
+}
+
+modules! {
+    test_socket 400 5;
+    test_select 3 0;
+    test_poll 4 0;
+    test_epoll 5 0;
+    test_selectors 30 0;
+    test_socketserver 10 0;
+    test_httplib 60 1;
+    test_asyncore 50 0;
+    test_signal 30 0;
+    test_ftplib 30 0;
+    test_ssl 100 5;
+}
