@@ -1,9 +1,10 @@
 //! read, write and their vectors; recv and send without a header; calls that move bytes inside the kernel.
 
+use crate::child::borrowed_memory;
 use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook::{self, Reason, Verdict};
+use bypath_sockets::hook::{self, FileSend, Reason, Verdict};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
@@ -177,8 +178,23 @@ hook! {
         settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags))
     }
 
-    /// `sendfile()`: the kernel moves the bytes, after those that are in the ring.
+    /// `sendfile()`: a file goes into a ring in pieces. Else the kernel moves the bytes, after those that are in the ring.
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize, raw Some(libc::SYS_sendfile); aka sendfile64; {
+        if hook::is_followed(out) && !hook::is_followed(from) && !borrowed_memory() {
+            match hook::sendfile_begin(out) {
+                FileSend::Kernel(report) => {
+                    let ret = real(out, from, offset, count);
+                    report.finish(ret);
+                    return ret;
+                }
+                FileSend::Pieces => {
+                    if let Some(sent) = crate::sendfile::in_pieces(out, from, offset, count) {
+                        return sent;
+                    }
+                }
+                FileSend::Unfollowed => {}
+            }
+        }
         to_kernel_pair(from, out);
         real(out, from, offset, count)
     }
@@ -236,10 +252,10 @@ fn message_flags(flags: c_int) -> Option<c_int> {
     }
 }
 
-fn to_kernel_pair(a: c_int, b: c_int) {
-    for fd in [a, b] {
+fn to_kernel_pair(from: c_int, to: c_int) {
+    for (fd, sending) in [(from, false), (to, true)] {
         if hook::is_followed(fd) {
-            to_kernel(fd);
+            kept(|| hook::recall_for_splice(fd, sending));
         }
     }
 }

@@ -21,6 +21,7 @@ mod process;
 mod raw;
 mod real;
 mod select;
+mod sendfile;
 mod signal;
 mod sock;
 mod stdio;

@@ -35,3 +35,42 @@ pub(crate) fn complain(line: &[u8]) {
     // SAFETY: address and length of a live slice.
     unsafe { syscall(libc::SYS_write, [2, line.as_ptr() as usize, line.len(), 0, 0, 0]) };
 }
+
+/// Whether the descriptor is a regular file.
+pub(crate) fn is_regular_file(fd: i32) -> bool {
+    // SAFETY: stat is plain integers, which fstat fills.
+    unsafe {
+        let mut stat: libc::stat = std::mem::zeroed();
+        let ret = syscall(libc::SYS_fstat, [fd as usize, &raw mut stat as usize, 0, 0, 0, 0]);
+        ret == 0 && stat.st_mode & libc::S_IFMT == libc::S_IFREG
+    }
+}
+
+/// A file's position; `None` if it has none.
+pub(crate) fn position(fd: i32) -> Option<i64> {
+    // SAFETY: integers only.
+    let ret = unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0]) };
+    (ret >= 0).then_some(ret as i64)
+}
+
+/// Moves a file's position.
+pub(crate) fn set_position(fd: i32, to: i64) {
+    // SAFETY: integers only.
+    unsafe { syscall(libc::SYS_lseek, [fd as usize, to as usize, libc::SEEK_SET as usize, 0, 0, 0]) };
+}
+
+/// Reads from a position of a file: the number of bytes, or the error number.
+pub(crate) fn pread(fd: i32, into: &mut [u8], at: i64) -> Result<usize, i32> {
+    let args = [fd as usize, into.as_mut_ptr() as usize, into.len(), at as usize, 0, 0];
+    // SAFETY: address and length of a live slice.
+    let ret = unsafe { syscall(libc::SYS_pread64, args) };
+    if ret < 0 { Err(-ret as i32) } else { Ok(ret as usize) }
+}
+
+/// Sends on the kernel's connection as the C library does: -1 and errno.
+pub(crate) fn send(fd: i32, bytes: &[u8]) -> isize {
+    let args = [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+    // SAFETY: address and length of a live slice.
+    let ret = unsafe { syscall(libc::SYS_sendto, args) };
+    if ret < 0 { crate::errno::fail(-ret as i32) } else { ret }
+}

@@ -151,6 +151,40 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
     switch::recall_both(s, reason, forever || uncountable);
 }
 
+/// Before the kernel itself takes bytes from `fd` (`sending` false) or puts bytes into it (splice, sendfile): that
+/// direction goes to the kernel.
+pub fn recall_for_splice(fd: i32, sending: bool) {
+    let Some(s) = table::sock(fd) else { return };
+    // Bytes move that only the kernel can count.
+    s.set(flag::UNCOUNTED);
+    if !carrier::is_counted(s) {
+        return switch::recall_both(s, Reason::RecalledSplice, true);
+    }
+    let (Some(conn), Some(call)) = (s.conn.get(), thread::Call::enter()) else { return };
+    if sending {
+        switch::recall_outgoing(s, conn, Reason::RecalledSplice, &call);
+    } else {
+        switch::recall_incoming(s, conn, Reason::RecalledSplice);
+        switch::end_recall(s, conn);
+    }
+}
+
+/// How a file gets into a connection (sendfile).
+#[derive(Debug)]
+pub enum FileSend {
+    /// As into any descriptor; the kernel path must hold.
+    Unfollowed,
+    /// By the kernel's own call, whose result is reported.
+    Kernel(Cold),
+    /// Read in pieces that are sent, wherever they go then.
+    Pieces,
+}
+
+/// Before sendfile into `fd`.
+pub fn sendfile_begin(fd: i32) -> FileSend {
+    if signals::is_cancelled() { FileSend::Unfollowed } else { stream::send_file(fd) }
+}
+
 /// Before `shutdown(fd, how)`.
 pub fn shutdown_begin(fd: i32, how: i32) {
     life::shutdown_begin(fd, how);

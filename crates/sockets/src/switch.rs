@@ -372,8 +372,12 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     let Some(call) = Call::enter() else { return };
     recall_outgoing(s, conn, reason, &call);
     recall_incoming(s, conn, reason);
-    // Where W has not answered yet the question stands: it is answered before W's next byte.
-    if !forever && !s.has(flag::FOR_GOOD) && conn.inc().path() == Path::Kernel {
+    end_recall(s, conn);
+}
+
+/// A recall that W has answered is over. Where W has not answered yet it stands, and is answered before W's next byte.
+pub fn end_recall(s: &Sock, conn: &Conn) {
+    if !s.has(flag::FOR_GOOD) && conn.inc().path() == Path::Kernel {
         conn.inc().withdraw_recall();
     }
 }

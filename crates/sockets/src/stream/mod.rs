@@ -10,9 +10,9 @@ pub use recv::recv;
 pub use send::{send, unstick};
 
 use crate::carrier;
-use crate::hook::{Cold, Verdict};
+use crate::hook::{Cold, FileSend, Verdict};
 use crate::rendezvous;
-use crate::table::{Sock, flag};
+use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use bypath_sys::Errno;
 use bypath_sys::page::Access;
@@ -61,6 +61,19 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
         }
     }
     Some(Verdict::Kernel(Cold::new(s, sending, counted, flags)))
+}
+
+/// How a file gets into the connection `fd`.
+pub fn send_file(fd: i32) -> FileSend {
+    let Some(s) = table::sock(fd) else { return FileSend::Unfollowed };
+    loop {
+        if s.conn.get().is_some() {
+            return if s.has(flag::FOR_GOOD) { FileSend::Unfollowed } else { FileSend::Pieces };
+        }
+        if let Some(Verdict::Kernel(report)) = cold(s, 0, true) {
+            return FileSend::Kernel(report);
+        }
+    }
 }
 
 /// Reports the result of a call on a cold end.
