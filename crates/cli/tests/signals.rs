@@ -156,6 +156,11 @@ fn storm_whose_handler_receives() {
 }
 
 #[test]
+fn storm_in_a_forked_child() {
+    same("child");
+}
+
+#[test]
 fn storm_over_two_threads() {
     same("threads");
 }

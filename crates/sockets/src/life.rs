@@ -409,8 +409,8 @@ impl Forking {
     /// In the child.
     pub fn child(self) {
         let Some(state) = state::get() else { return };
-        // The lock is the parent's thread's, and this copy of it is ours.
-        std::mem::forget(self.life);
+        // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
+        let _life = self.life;
         state::LIFE.reset();
         table::enter_child();
         thread::enter_child();

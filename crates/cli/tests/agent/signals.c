@@ -611,6 +611,26 @@ static void leaves(void) {
     printf("end %zd, %ju\n", read(s, big, 1), got[0]);
 }
 
+// A child goes on with the connection under a storm of its own, and finds no signal blocked.
+static void in_a_child(void) {
+    sigset_t mask;
+    int status;
+    fflush(stdout);
+    pid_t p = fork();
+    if (p == 0) {
+        echoes_under('p', SA_RESTART, 0);
+        ran = 0;
+        raise(SIGALRM);
+        sigprocmask(SIG_BLOCK, NULL, &mask);
+        printf("child: %d handlers ran, blocked %d\n", (int)ran, !sigisemptyset(&mask));
+        fflush(stdout);
+        _exit(0);
+    }
+    waitpid(p, &status, 0);
+    sigprocmask(SIG_BLOCK, NULL, &mask);
+    printf("parent: %d blocked, child %d\n", !sigisemptyset(&mask), status);
+}
+
 // ---------------------------------------------------------------- SIGIO, SIGURG
 
 static void notified(void) {
@@ -754,6 +774,7 @@ int main(int argc, char **argv) {
     else if (!strcmp(t, "polls")) echoes_under('p', SA_RESTART, 0);
     else if (!strcmp(t, "forks")) echoes_under('f', 0, 0);
     else if (!strcmp(t, "receives")) echoes_under('r', 0, 0);
+    else if (!strcmp(t, "child")) in_a_child();
     else if (!strcmp(t, "threads")) echoes_under('p', 0, 1);
     else return 2;
     return 0;
