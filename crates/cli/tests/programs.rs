@@ -31,5 +31,7 @@ mod nginx;
 mod openssl;
 #[path = "programs/perl.rs"]
 mod perl;
+#[path = "programs/processes.rs"]
+mod processes;
 #[path = "programs/python.rs"]
 mod python;

@@ -76,19 +76,15 @@ pub unsafe extern "C" fn vfork() -> pid_t {
         "test eax, eax",
         "jz 2f",
         "lock dec dword ptr [rip + {sharers}]",
-        "test eax, eax",
-        "js 3f",
-        "2:",
-        "ret",
-        "3:",
         "sub rsp, 8",
         "mov edi, eax",
-        "call {failed}",
+        "call {returned}",
         "add rsp, 8",
+        "2:",
         "ret",
         sharers = sym SHARERS,
         number = const libc::SYS_vfork,
-        failed = sym vfork_failed,
+        returned = sym vfork_returned,
     )
 }
 
@@ -102,8 +98,13 @@ pub unsafe extern "C" fn __vfork() -> pid_t {
     naked_asm!("jmp {vfork}", vfork = sym vfork)
 }
 
-extern "C" fn vfork_failed(ret: c_int) -> pid_t {
-    errno::fail(-ret)
+/// In the parent, when the child has left its memory, or there is none.
+extern "C" fn vfork_returned(ret: c_int) -> pid_t {
+    if ret < 0 {
+        return errno::fail(-ret);
+    }
+    errno::kept(hook::child_left);
+    ret
 }
 
 type Entry = extern "C" fn(*mut c_void) -> c_int;
@@ -142,6 +143,7 @@ crate::real::hook! {
             let pid = real(entry, stack, flags, arg, ptid, tls, ctid);
             if pid < 0 || flags & libc::CLONE_VFORK != 0 {
                 SHARERS.fetch_sub(1, Relaxed);
+                errno::kept(hook::child_left);
             }
             return pid;
         }

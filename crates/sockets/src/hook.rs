@@ -368,6 +368,11 @@ impl Forking {
     }
 }
 
+/// A child that shared this memory (vfork) has a program of its own now, or is gone.
+pub fn child_left() {
+    switch::finish_for_child();
+}
+
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
 /// without CLOEXEC are recalled.
 pub fn exec_begin() {

@@ -408,7 +408,7 @@ impl Forking {
 
     /// In the child.
     pub fn child(self) {
-        let Some(state) = state::get() else { return };
+        let Some(state) = state::get() else { return state::own_process() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
         state::LIFE.reset();

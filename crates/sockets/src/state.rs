@@ -126,6 +126,11 @@ pub fn is_borrowed() -> bool {
     owner != 0 && process::pid() != owner
 }
 
+/// In a forked child that inherits no state: it may have one of its own.
+pub fn own_process() {
+    PID.store(process::pid(), Relaxed);
+}
+
 /// Marks the process as ending; returns whether it was marked before.
 pub fn set_exiting() -> bool {
     hinder(Reason::RecalledExit);

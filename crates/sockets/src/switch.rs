@@ -282,6 +282,22 @@ pub fn finish_for_siblings(s: &'static Sock, conn: &'static Conn, call: &Call) {
 /// How long a sleeper may sleep while flushes are pending.
 pub const FLUSH_PERIOD_NS: u64 = 5_000_000;
 
+/// Whether the descriptor of the carrier is the carrier also in the calling process.
+#[cold]
+fn has_carrier(s: &Sock) -> bool {
+    let cookie = s.end().cookie.load(Relaxed);
+    sock::option_u64(s.carrier(), libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)
+}
+
+/// A child that ran in this memory goes its own way: what it left to do is done.
+pub fn finish_for_child() {
+    if flushes_pending()
+        && let Some(call) = Call::enter()
+    {
+        drive_flushes(&call);
+    }
+}
+
 /// Continues a flush: re-sends ring bytes through the carrier, without waiting. Holds the writer's lock.
 pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     let end = s.end();
@@ -292,6 +308,11 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     let carrier = carrier::of(s);
     let tail = w.tail.load(Relaxed);
     let mut at = w.flush.load(Relaxed);
+    if at != tail && state::is_borrowed() && !has_carrier(s) {
+        // A vfork child that closed it, or put something else in its place: our process goes on with this when it runs.
+        PENDING.store(true, Release);
+        return;
+    }
     if at != tail && bypath_sys::poll::now(s.carrier(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
         // A dead connection: the bytes are lost as unsent data is, and the error stays for the program to see.
         at = tail;

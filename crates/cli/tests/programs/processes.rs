@@ -1,0 +1,42 @@
+//! Processes that share, hand on and inherit connections: what arrives is what arrives on the kernel.
+
+use crate::support::{Scene, Way, missing, ring_required, skip};
+
+/// Runs one case of processes.py on the kernel and with everything under Bypath. At least `share` percent of the bytes
+/// must have gone through rings: what comes before a fork or after a recall for good is the kernel's.
+fn case(name: &str, share: u64) {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip(&format!("processes::{name}"), &reason);
+    }
+    let scene = Scene::new(Way::Both);
+    let kernel = scene.plain("python3").script("processes.py").arg(name).finish();
+    let rings = scene.client("python3").script("processes.py").arg(name).finish();
+    assert_eq!(kernel.stdout, rings.stdout, "{}", rings.stderr);
+    if ring_required() {
+        let totals = scene.totals();
+        assert!(totals.ring_tx * 100 >= totals.sent() * share, "less than {share} %: {totals:#?}");
+    }
+}
+
+macro_rules! cases {
+    ($($name:ident $share:literal;)*) => {$(
+        #[test]
+        fn $name() {
+            case(stringify!($name), $share);
+        }
+    )*};
+}
+
+cases! {
+    forked_before_any_socket 90;
+    prefork 95;
+    fork_per_connection 95;
+    shared_by_children 5;
+    vfork 90;
+    spawn 90;
+    privileges_dropped 90;
+    everything_closed 90;
+    limit_lowered 60;
+    replaced_by_dup2 90;
+    closed_under_a_reader 90;
+}

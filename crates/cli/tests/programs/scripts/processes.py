@@ -1,0 +1,252 @@
+"""Processes that share, hand on and inherit connections. The first argument says which case; prints what arrived."""
+
+import errno
+import multiprocessing
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+
+
+def pair():
+    """Both ends in this process."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        client = socket.create_connection(listener.getsockname())
+        server, _ = listener.accept()
+    return client, server
+
+
+def exactly(s, n):
+    data = b""
+    while len(data) < n:
+        part = s.recv(n - len(data))
+        if not part:
+            break
+        data += part
+    return data
+
+
+def talk(a, b, rounds=200):
+    for n in range(rounds):
+        a.sendall(b"%99d\n" % n)
+        assert exactly(b, 100) == b"%99d\n" % n
+        b.sendall(b"%99d\r" % n)
+        assert exactly(a, 100) == b"%99d\r" % n
+
+
+def echo(s):
+    while data := s.recv(65536):
+        s.sendall(data)
+    s.close()
+
+
+def ping(port, rounds=300):
+    with socket.create_connection(("127.0.0.1", port)) as s:
+        for n in range(rounds):
+            s.sendall(b"%99d\n" % n)
+            assert exactly(s, 100) == b"%99d\n" % n
+
+
+def fork(work):
+    pid = os.fork()
+    if pid == 0:
+        try:
+            work()
+        except BaseException as error:
+            print(repr(error), file=sys.stderr, flush=True)
+            os._exit(1)
+        os._exit(0)
+    return pid
+
+
+def wait(*pids):
+    for pid in pids:
+        assert os.waitpid(pid, 0)[1] == 0
+
+
+def forked_before_any_socket():
+    def work():
+        talk(*pair())
+
+    wait(fork(work), fork(lambda: wait(fork(work))))
+
+
+def prefork():
+    """Four children accept on the listener of their parent, which never does."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    port = listener.getsockname()[1]
+
+    def work():
+        while True:
+            s, _ = listener.accept()
+            echo(s)
+
+    children = [fork(work) for _ in range(4)]
+    listener.close()
+    wait(*[fork(lambda: [ping(port) for _ in range(5)]) for _ in range(4)])
+    for child in children:
+        os.kill(child, signal.SIGTERM)
+        os.waitpid(child, 0)
+
+
+def fork_per_connection():
+    """The parent accepts and forks; the child serves."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    client = fork(lambda: [ping(listener.getsockname()[1]) for _ in range(8)])
+    children = []
+    for _ in range(8):
+        s, _ = listener.accept()
+        children.append(fork(lambda: echo(s)))
+        s.close()
+    wait(client, *children)
+
+
+def shared_by_children():
+    """Both ends live on rings when their process forks: both copies write, both copies read."""
+    a, b = pair()
+    talk(a, b)
+    writers = [fork(lambda: [a.sendall(b"x" * 1000) for _ in range(500)]) for _ in range(3)]
+    a.sendall(b"y" * 1000)
+    total = 0
+    while total < 3 * 500 * 1000 + 1000:
+        total += len(b.recv(65536))
+    wait(*writers)
+    b.setblocking(False)
+    assert not select.select([b], [], [], 0.05)[0]
+    b.setblocking(True)
+    talk(a, b)
+    print("arrived", total)
+
+
+def handed_on(method):
+    """One end goes to a new program while the other has bytes under way."""
+    a, b = pair()
+    talk(a, b)
+    a.sendall(b"early ")
+    if method == "vfork":
+        code = f"import os; print(os.read({b.fileno()}, 6) + os.read({b.fileno()}, 5), flush=True)"
+        child = subprocess.Popen([sys.executable, "-c", code], pass_fds=[b.fileno()])
+    else:
+        context = multiprocessing.get_context("spawn")
+        child = context.Process(target=print_exactly, args=(b, 10))
+        child.start()
+    a.sendall(b"later")
+    b.close()
+    child.wait() if method == "vfork" else child.join()
+    a.close()
+
+
+def print_exactly(s, n):
+    print(exactly(s, n + 1), flush=True)
+
+
+def privileges_dropped():
+    """The user changes while a connection is on rings, and another one is made after."""
+    a, b = pair()
+    talk(a, b)
+    if os.getuid() == 0:
+        os.setgroups([])
+        os.setresgid(1, 1, 1)
+        os.setresuid(1, 1, 1)
+    talk(a, b)
+    talk(*pair())
+
+
+def everything_closed():
+    """As daemons do: all descriptors are closed, those of the library too if it does not take care."""
+    a, b = pair()
+    talk(a, b)
+    if fork_and_leave():
+        return
+    os.setsid()
+    os.closerange(3, 1 << 16)
+    null = os.open("/dev/null", os.O_RDWR)
+    assert null == 3, null
+    talk(*pair())
+
+
+def fork_and_leave():
+    pid = os.fork()
+    if pid:
+        wait(pid)
+    return pid
+
+
+def limit_lowered():
+    """No more descriptors than there are, while connections live and new ones are wanted."""
+    import resource
+
+    a, b = pair()
+    talk(a, b)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (b.fileno() + 1, hard))
+    talk(a, b)
+    try:
+        pair()
+        print("more than allowed")
+    except OSError as error:
+        print(error.strerror)
+    talk(a, b)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
+    talk(*pair())
+
+
+def replaced_by_dup2():
+    """A live connection is replaced by another one, under its number."""
+    a, b = pair()
+    c, d = pair()
+    talk(a, b)
+    talk(c, d)
+    a.sendall(b"last words")
+    os.dup2(c.fileno(), a.fileno())
+    print(exactly(b, 11))
+    talk(a, d)
+    c.close()
+    talk(a, d)
+
+
+def closed_under_a_reader():
+    """A thread blocks in recv while another closes the descriptor. The kernel's reader goes on; on a ring it may be told
+    that the descriptor is closed. It does not hang, and the number is free for others at once."""
+    import threading
+    import time
+
+    a, b = pair()
+    talk(a, b)
+    got = []
+
+    def read():
+        try:
+            got.append(os.read(number, 100))
+        except OSError as error:
+            assert error.errno == errno.EBADF, error
+            got.append(b"still there")
+
+    reader = threading.Thread(target=read)
+    number = b.detach()
+    reader.start()
+    time.sleep(0.1)
+    os.close(number)
+    c, d = pair()
+    assert number in (c.fileno(), d.fileno())
+    try:
+        a.sendall(b"still there")
+    except ConnectionError:
+        pass
+    reader.join(10)
+    print(got)
+    talk(c, d)
+
+
+CASES = {
+    "spawn": lambda: handed_on("spawn"),
+    "vfork": lambda: handed_on("vfork"),
+}
+
+if __name__ == "__main__":
+    signal.alarm(60)
+    name = sys.argv[1]
+    CASES.get(name, globals().get(name))()
+    print("done", flush=True)
