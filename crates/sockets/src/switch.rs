@@ -135,6 +135,8 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     w.head_cache.store(tail, Relaxed);
     w.limit.store(limit, Relaxed);
     w.path.store(wpath::RING, Release);
+    // What was read last would have been acknowledged with these bytes.
+    carrier::of(s).acknowledge(s);
     s.set_reason(Reason::Ring);
     s.set_upgraded();
     log::line(
@@ -508,6 +510,7 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
     }
     if conn.inc().drained(head) {
         fault::point("drained");
+        carrier::of(s).acknowledge(s);
         // The writer may use the whole ring now.
         fence_after_rmw();
         wake_writers(conn);

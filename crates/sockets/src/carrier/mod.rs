@@ -60,6 +60,10 @@ pub trait Backend: Sync {
     /// Whether every stream byte before `position` has arrived here, and exactly `unread` of them wait to be read.
     fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool;
 
+    /// What was read is acknowledged now, where the other end may hold back its next bytes for that: what this end sends
+    /// goes through a ring and carries no acknowledgement.
+    fn acknowledge(&self, _s: &Sock) {}
+
     /// Bytes that a flush can surely give to the carrier now.
     fn room(&self, s: &Sock) -> u64 {
         let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX) as u64;

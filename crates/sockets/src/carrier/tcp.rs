@@ -53,6 +53,11 @@ impl Backend for Tcp {
             && sock::inq(s.carrier()) == Ok(unread)
     }
 
+    fn acknowledge(&self, s: &Sock) {
+        // A delayed acknowledgement (40 ms) would hold up a small write behind Nagle's algorithm.
+        let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, &1i32.to_ne_bytes());
+    }
+
     fn urge(&self, s: &Sock) -> bool {
         // These bytes were sent a while ago: Nagle's algorithm has no say in them.
         let holds_back = sock::option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_NODELAY) == Ok(0);

@@ -11,6 +11,7 @@ use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::{carrier, epoll, fault, foreign};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
+use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
@@ -171,6 +172,9 @@ fn recv_warm(
                 Ok(n) if n > 0 => {
                     if !peek {
                         from_kernel(call, s, n);
+                        if s.end().w.path.load(Relaxed) == wpath::RING {
+                            carrier::of(s).acknowledge(s);
+                        }
                     }
                     done += n;
                     if done >= target || peek || nonblocking {
