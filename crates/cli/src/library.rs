@@ -34,6 +34,9 @@ pub enum LibraryError {
     /// The file is something else.
     #[error("{0} is not a shared library: name the file {FILE_NAME} with --library")]
     NotALibrary(String),
+    /// The file is a shared library, but another one.
+    #[error("{0} is not Bypath's library: name the file {FILE_NAME} with --library")]
+    NotOurs(String),
     /// The dynamic loader would split or expand the name.
     #[error(
         "the path of the library, {0}, contains a blank, ':' or '$', which the dynamic loader's LD_PRELOAD \
@@ -69,7 +72,7 @@ impl Library {
             .map(|p| (p.to_owned(), "--library"))
             .or_else(|| variable.filter(|v| !v.is_empty()).map(|v| (PathBuf::from(v), VARIABLE)));
         if let Some((path, source_name)) = named {
-            return Library::open(&path).map_err(|e| match e {
+            return Library::open_named(&path).map_err(|e| match e {
                 OpenError::Io(error) => {
                     LibraryError::Unreadable { path: path.display().to_string(), source_name, error }
                 }
@@ -88,6 +91,18 @@ impl Library {
                 OpenError::Other(e) => e,
             }),
         }
+    }
+
+    /// A file that somebody named: it may be anything.
+    fn open_named(path: &Path) -> Result<Library, OpenError> {
+        /// A symbol that the library exports.
+        const MARKER: &[u8] = b"\0bypath_preload_instance\0";
+        let library = Library::open(path)?;
+        let bytes = std::fs::read(path).map_err(OpenError::Io)?;
+        if !bytes.windows(MARKER.len()).any(|w| w == MARKER) {
+            return Err(OpenError::Other(LibraryError::NotOurs(path.display().to_string())));
+        }
+        Ok(library)
     }
 
     fn open(path: &Path) -> Result<Library, OpenError> {

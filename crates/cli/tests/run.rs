@@ -216,6 +216,8 @@ fn wrong_settings_stop_it_before_the_program() {
         (vec!["--profil=latency"], None, "--profile"),
         (vec!["--memory-limit=lots"], None, "256M"),
         (vec!["--allow-uid=root"], None, "user ids"),
+        (vec!["--allow-uid=65534"], None, "65534"),
+        (vec!["--allow-uid=1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17"], None, "at most 16"),
         (vec!["--json"], None, "unexpected argument"),
         (vec![], Some(("BYPATH_UPGRADE", OsStr::new("lzay"))), "lazy"),
         (vec![], Some(("BYPATH_RING_SIZE", OsStr::new(""))), "BYPATH_RING_SIZE"),
@@ -271,6 +273,9 @@ fn missing_or_wrong_library_is_told() {
     }
     let odd = dir.join("with blank.so");
     fs::copy(preload_library(), &odd).expect("a copy");
+    let other = bypath(["run", "--library", "/bin/true", "true"]).output().expect("bypath starts");
+    assert_eq!(other.status.code(), Some(125));
+    assert!(stderr(&other).contains("not Bypath's library"), "{}", stderr(&other));
     let output = bypath(["run", "--library"]).arg(&odd).arg("true").output().expect("bypath starts");
     assert_eq!(output.status.code(), Some(125));
     assert!(stderr(&output).contains("symbolic link"), "{}", stderr(&output));

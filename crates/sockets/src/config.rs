@@ -403,7 +403,7 @@ impl Config {
             "memory-limit" => {
                 self.memory_limit = parse_size(value).ok_or_else(|| bad("a size such as 256M"))?
             }
-            "allow-uid" => self.allow_uid = parse_uids(value).ok_or_else(|| bad("user ids or 'any'"))?,
+            "allow-uid" => self.allow_uid = parse_uids(value).map_err(bad)?,
             "stats" => {
                 if value.is_empty() || value.len() > 255 {
                     return Err(bad("a path of 1 to 255 bytes"));
@@ -474,18 +474,26 @@ fn parse_count(s: &str) -> Option<u64> {
     s.parse::<u32>().ok().filter(|_| digits).map(u64::from)
 }
 
-fn parse_uids(s: &str) -> Option<AllowedUids> {
+/// The user whom the kernel shows for all that a user namespace does not know: whoever that is, it cannot be trusted.
+pub const OVERFLOW_UID: u32 = 65534;
+
+fn parse_uids(s: &str) -> Result<AllowedUids, &'static str> {
     let mut allowed = AllowedUids::none();
     for word in s.split(',') {
         if word == "any" {
             allowed.any = true;
-        } else {
-            let uid = word.parse::<u32>().ok()?;
-            *allowed.uids.get_mut(allowed.len)? = uid;
-            allowed.len += 1;
+            continue;
         }
+        let uid = word.parse::<u32>().map_err(|_| "user ids or 'any'")?;
+        if uid == OVERFLOW_UID {
+            return Err(
+                "other user ids: 65534 stands for users of other namespaces, too, and is never allowed",
+            );
+        }
+        *allowed.uids.get_mut(allowed.len).ok_or("at most 16 user ids, or 'any'")? = uid;
+        allowed.len += 1;
     }
-    Some(allowed)
+    Ok(allowed)
 }
 
 #[cfg(test)]

@@ -276,8 +276,7 @@ fn errno_reason(e: Errno) -> Reason {
 }
 
 fn check_uid(uid: u32) -> Result<(), Reason> {
-    /// What the kernel shows for users that this user namespace does not know.
-    const OVERFLOW_UID: u32 = 65534;
+    use crate::config::OVERFLOW_UID;
     let own = process::euid();
     let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
     if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
