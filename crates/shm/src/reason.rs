@@ -46,7 +46,7 @@ reasons! {
     None = 0, "none", "nothing happened yet";
     Ring = 1, "ring", "bytes go through shared memory";
     BelowThreshold = 2, "below-threshold", "too little traffic so far to be worth an upgrade";
-    PeerPlain = 3, "peer-plain", "the other end does not run under Bypath";
+    PeerPlain = 3, "peer-plain", "the other end does not run under Bypath, or has not answered yet";
     PeerRemote = 4, "peer-remote", "the other end is not a socket of this host and network namespace";
     Disabled = 5, "disabled", "upgrades are switched off (--upgrade=off)";
     PolicyUid = 6, "policy-uid", "the other end belongs to a user that is not allowed (--allow-uid)";

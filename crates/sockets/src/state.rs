@@ -5,7 +5,7 @@
 use crate::config::{Config, Upgrade};
 use crate::lock::Lock;
 use crate::{fault, log, table};
-use bypath_shm::family::{Family, PROCESSES};
+use bypath_shm::family::{Family, PROCESSES, end_state};
 use bypath_shm::inbox::Inbox;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
@@ -200,9 +200,24 @@ impl State {
                     && process::start_time(taken) != Some(p.start_time.load(Relaxed));
             free && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
                 p.ready.store(0, Release);
+                if taken != 0 {
+                    self.bury(i);
+                }
                 true
             }
         })
+    }
+
+    /// The process that had the place died and may not have let go of what it held: whoever comes next must not seem to
+    /// hold that.
+    fn bury(&self, place: u32) {
+        let used = (self.family.header.ends_used.load(Acquire) as usize).min(self.family.ends.len());
+        for end in &self.family.ends[..used] {
+            let before = end.holders.fetch_and(!(1 << place), AcqRel);
+            if before == 1 << place {
+                end.state.store(end_state::FREE, Release);
+            }
+        }
     }
 
     /// One bit for each place whose process lives, or is about to be born.
