@@ -6,6 +6,7 @@ use rustix::process::Signal;
 ways! {
     asyncio_echo needs ["python3"] => |scene| echo(scene, "asyncio");
     selectors_echo needs ["python3"] => |scene| echo(scene, "selectors");
+    one_read_for_each_edge needs ["python3"] => edges;
     threaded_socketserver_echo needs ["python3"] => |scene| echo(scene, "threads");
 }
 
@@ -13,6 +14,15 @@ fn echo(scene: &Scene, style: &str) {
     let mut server = scene.server("python3").script("echo_server.py").arg(style).start();
     let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
     let client = scene.client("python3").script("echo_client.py").arg(style).arg(port.to_string()).finish();
+    server.stop(Signal::TERM);
+    scene.prove(client.number("payload "));
+}
+
+/// An edge that is lost leaves both sides waiting.
+fn edges(scene: &Scene) {
+    let mut server = scene.server("python3").script("edges.py").arg("server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("edges.py").arg("client").arg(port.to_string()).finish();
     server.stop(Signal::TERM);
     scene.prove(client.number("payload "));
 }

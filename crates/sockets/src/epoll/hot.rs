@@ -86,13 +86,14 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
         return 0;
     }
     let wanted = r.events.load(Relaxed);
+    // Before the look at what is ready: bytes that arrive after it are an edge of their own.
+    let tail = conn.inc().t.tail.load(Acquire) + 1;
     let events = ready::ring_events(sock, conn, wanted);
     if wanted & ET == 0 {
         return events;
     }
     let mut edge = 0;
     // Any arrival is an edge, also of bytes that were read meanwhile.
-    let tail = conn.inc().t.tail.load(Acquire) + 1;
     if r.reported_tail.swap(tail, Relaxed) != tail {
         edge |= IN;
     }
