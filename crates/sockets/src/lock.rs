@@ -40,7 +40,9 @@ impl Lock {
         self.contend(tid, call)
     }
 
-    fn contend(&self, tid: u32, call: Option<Call>) -> Option<Held<'_>> {
+    /// A thread that sleeps here is outside of its call: the owner may be in [`crate::thread::quiesce`], which waits
+    /// for all that are inside.
+    fn contend(&self, tid: u32, mut call: Option<Call>) -> Option<Held<'_>> {
         let mut spins = 0;
         loop {
             match self.0.compare_exchange(0, tid, Acquire, Relaxed) {
@@ -53,7 +55,9 @@ impl Lock {
                 Err(owner) => {
                     let waiting = owner | CONTENDED;
                     if owner == waiting || self.0.compare_exchange(owner, waiting, Relaxed, Relaxed).is_ok() {
+                        drop(call.take());
                         futex::wait(&self.0, waiting, 10_000_000);
+                        call = Call::enter();
                     }
                 }
             }
@@ -96,5 +100,22 @@ mod tests {
         assert!(lock.try_lock(8).is_none());
         drop(held);
         assert!(lock.lock(8).is_some());
+    }
+
+    #[test]
+    fn who_waits_for_the_lock_is_not_waited_for() {
+        bypath_sys::process::membarrier_register().unwrap();
+        let lock = Lock::new();
+        let held = lock.lock(7).unwrap();
+        std::thread::scope(|threads| {
+            threads.spawn(|| drop(lock.lock(8)));
+            while lock.0.load(Relaxed) & CONTENDED == 0 {
+                std::thread::yield_now();
+            }
+            // It looks again every 10 ms, and is inside for that long.
+            let quiet = (0..100).any(|_| crate::thread::quiesce());
+            drop(held);
+            assert!(quiet, "the waiting thread counts as inside");
+        });
     }
 }

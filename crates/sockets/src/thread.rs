@@ -9,7 +9,7 @@ use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
 use bypath_sys::signal::Deferred;
-use bypath_sys::{Errno, eventfd, fd, futex, process, thread as sys};
+use bypath_sys::{Errno, clock, eventfd, fd, futex, process, thread as sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
@@ -195,6 +195,10 @@ impl Drop for Call {
     }
 }
 
+/// How long [`quiesce`] waits in all: its caller holds [`state::LIFE`], and a yield of a busy processor takes
+/// milliseconds.
+const QUIESCE_NS: u64 = 1_000_000;
+
 /// Waits (bounded) until every other thread that was inside a call has left it or sleeps. False = not so; what
 /// was to be reused must be kept for later.
 pub fn quiesce() -> bool {
@@ -202,6 +206,7 @@ pub fn quiesce() -> bool {
         return false;
     }
     let me = MINE.get().map(|r| r.number.load(Relaxed));
+    let mut deadline = None;
     for number in 0..USED.load(Acquire) {
         if Some(number) == me {
             continue;
@@ -211,10 +216,9 @@ pub fn quiesce() -> bool {
             continue;
         }
         let epoch = r.epoch.load(Acquire);
-        let mut tries = 0;
         while r.depth.load(Acquire) != 0 && r.epoch.load(Acquire) == epoch {
-            tries += 1;
-            if tries > 200 {
+            let now = clock::monotonic_ns();
+            if now > *deadline.get_or_insert(now + QUIESCE_NS) {
                 return false;
             }
             sys::yield_now();
