@@ -188,7 +188,10 @@ fn ss_lists_connections_of_living_processes() {
         text.trim_start().starts_with("PID") && text.contains("te?st") && !text.contains('\u{1b}'),
         "{text}"
     );
-    assert!(text.contains("peer-plain: the other end does not run under Bypath, or has not answered yet"), "{text}");
+    assert!(
+        text.contains("peer-plain: the other end does not run under Bypath, or has not answered yet"),
+        "{text}"
+    );
     assert!(text.contains("2.9K"), "{text}");
     // A process that this one is not: nothing of ours.
     let output = bypath(["ss", "--pid", "1", "--json"]).output().expect("bypath starts");

@@ -129,6 +129,8 @@ pub enum App {
     Sockperf,
     /// memcached, driven by memaslap
     Memcached,
+    /// nginx with wrk, 1 KiB over kept connections
+    Nginx,
 }
 
 /// Subjects: what carries the bytes.

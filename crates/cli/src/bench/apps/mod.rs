@@ -2,6 +2,7 @@
 
 mod iperf3;
 mod memcached;
+mod nginx;
 mod redis;
 mod server;
 mod sockperf;
@@ -32,6 +33,9 @@ pub fn run(args: &AppsArgs) -> Outcome {
     }
     if wanted(App::Memcached) {
         groups.extend(memcached::plan(&context, &chosen));
+    }
+    if wanted(App::Nginx) {
+        groups.extend(nginx::plan(&chosen));
     }
     groups.retain(|g| !g.is_empty());
     let records = context.measure(&groups).records();

@@ -21,6 +21,11 @@ pub fn check(records: &[Record]) -> Vec<Check> {
             checks.push(Check::at_least(&case, "above AF_UNIX", ratio(ours, unix), 1.0));
         }
     }
+    for (case, limit) in [("memcached memaslap -c1", 4.0), ("nginx wrk -c1", 2.5), ("nginx wrk -c32", 1.3)] {
+        let of = |subject| find.median(case, subject, "requests_per_s", |_| true);
+        let measured = ratio(of("bypath"), of("kernel-tcp"));
+        checks.push(Check::at_least(case, &format!(">= {limit} x kernel TCP"), measured, limit));
+    }
     let iperf3 = find.median("iperf3", "bypath", "bits_per_s", |_| true);
     checks.push(
         Check::at_least("iperf3, one stream", ">= 120 Gb/s", iperf3, 120e9)
