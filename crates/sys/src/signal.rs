@@ -71,10 +71,10 @@ impl Deferred {
         info: *const libc::siginfo_t,
         context: *mut libc::ucontext_t,
     ) -> bool {
-        let place = self.taken.load(Relaxed).trailing_ones() as usize;
-        if place >= PLACES {
-            return false;
-        }
+        // Another signal's handler may interrupt this one anywhere: the place is taken before it is filled.
+        let free = |taken: u32| (taken.trailing_ones() < PLACES as u32).then_some(taken | (taken + 1));
+        let Ok(taken) = self.taken.fetch_update(Relaxed, Relaxed, free) else { return false };
+        let place = taken.trailing_ones() as usize;
         // SAFETY: the kernel's siginfo_t has 128 bytes, and the mask of a ucontext_t 8.
         unsafe {
             for (i, word) in self.infos[place].iter().enumerate() {
@@ -84,7 +84,6 @@ impl Deferred {
             mask.write(mask.read() | bit(signal));
         }
         self.signals[place].store(signal as u32, Relaxed);
-        self.taken.store(self.taken.load(Relaxed) | 1 << place, Relaxed);
         true
     }
 
