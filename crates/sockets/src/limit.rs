@@ -7,7 +7,8 @@ use bypath_shm::reason::Reason;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether `s` may be upgraded beside those that are. A connection counts from the call to its other end on, as that
-/// may answer at any time, until it is closed. Called under [`state::LIFE`], so no two can take the last place.
+/// may answer at any time, until it is closed. Of one whose ends are both here the second goes with the first: else the
+/// first ends of several could take all places and wait for ever. Called under [`state::LIFE`], so no two can take the last place.
 ///
 /// # Errors
 /// [`Reason::ConnectionLimit`].
@@ -16,11 +17,13 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
     if limit == NO_LIMIT {
         return Ok(());
     }
-    let mut taken = 0u32;
+    let peer = s.end().peer_cookie.load(Relaxed);
+    let (mut taken, mut second) = (0u32, false);
     table::each_sock(|other| {
         if !std::ptr::eq(other, s) && (other.is_warm() || other.dialled.load(Relaxed) >= 0) {
             taken += 1;
+            second |= peer != 0 && other.end().cookie.load(Relaxed) == peer;
         }
     });
-    if taken < limit { Ok(()) } else { Err(Reason::ConnectionLimit) }
+    if taken < limit || second { Ok(()) } else { Err(Reason::ConnectionLimit) }
 }

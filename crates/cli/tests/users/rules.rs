@@ -197,6 +197,20 @@ fn the_limit_of_connections_holds_and_the_rest_is_told() {
 }
 
 #[test]
+fn connections_of_a_process_with_itself_share_the_limit() {
+    let Some(stage) = stage("connections_of_a_process_with_itself_share_the_limit") else { return };
+    let limited = Side { options: &[("connection-limit", "4")], ..Side::default() };
+    let program = stage.program(&limited, "client.stats", &installed("python3"));
+    program.script("processes.py").args("five_within").finish();
+    if ring_required() {
+        let counted = stage.counted().client;
+        // Ends that begin together may both be first ends: two connections to four.
+        assert!((4..=8).contains(&counted.upgraded), "{counted:#?}");
+        assert_eq!(counted.refused_for("connection-limit"), 10 - counted.upgraded, "{counted:#?}");
+    }
+}
+
+#[test]
 fn closed_connections_make_room_under_the_limit() {
     let Some(stage) = stage("closed_connections_make_room_under_the_limit") else { return };
     let (server, port) = stage.echo_server(&Side::default());

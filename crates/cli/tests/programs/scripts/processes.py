@@ -66,6 +66,14 @@ def wait(*pids):
         assert os.waitpid(pid, 0)[1] == 0
 
 
+def five_within():
+    """Five connections of a process with itself, in turn."""
+    pairs = [pair() for _ in range(5)]
+    for _ in range(20):
+        for a, b in pairs:
+            talk(a, b, 50)
+
+
 def forked_before_any_socket():
     def work():
         talk(*pair())
