@@ -34,6 +34,9 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     end.w.path.store(wpath::KERNEL, Relaxed);
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
     end.state.store(end_state::WARM, Release);
+    // Whatever kept it cold is over. Each direction moves with its writer's next bytes.
+    s.set_reason(Reason::BelowThreshold);
+    end.rx_reason.store(Reason::BelowThreshold as u16, Relaxed);
     if s.has(flag::SENT_FIN) {
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
