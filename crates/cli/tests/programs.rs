@@ -23,14 +23,24 @@ mod socat;
 #[path = "programs/sockperf.rs"]
 mod sockperf;
 
+#[path = "programs/haproxy.rs"]
+mod haproxy;
 #[path = "programs/java.rs"]
 mod java;
+#[path = "programs/mariadb.rs"]
+mod mariadb;
 #[path = "programs/nginx.rs"]
 mod nginx;
+#[path = "programs/nginx_load.rs"]
+mod nginx_load;
 #[path = "programs/openssl.rs"]
 mod openssl;
 #[path = "programs/perl.rs"]
 mod perl;
+#[path = "programs/postgres.rs"]
+mod postgres;
+#[path = "programs/prefork.rs"]
+mod prefork;
 #[path = "programs/processes.rs"]
 mod processes;
 #[path = "programs/python.rs"]

@@ -8,6 +8,7 @@
     reason = "several test targets share this module; each uses a part"
 )]
 
+pub mod http;
 mod library;
 mod process;
 mod sample;

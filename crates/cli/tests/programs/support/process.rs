@@ -113,6 +113,11 @@ impl Process {
         self.child.id()
     }
 
+    /// What it wrote to stdout so far.
+    pub fn said(&self) -> String {
+        self.stdout.text()
+    }
+
     /// Waits for a line on stdout or stderr and returns what `wanted` made of it.
     #[track_caller]
     pub fn ready<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> T {

@@ -7,6 +7,7 @@ use super::stats::Totals;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -35,7 +36,12 @@ pub struct Scene {
     way: Way,
     dir: PathBuf,
     deadline: Instant,
+    /// Whom its programs run as, if not as us; see [`Scene::unprivileged`].
+    user: Option<u32>,
 }
+
+/// The user of programs that refuse to run as root: nobody.
+const UNPRIVILEGED: u32 = 65534;
 
 impl Scene {
     /// Runs `body` unless one of the programs it needs is missing.
@@ -59,7 +65,29 @@ impl Scene {
         fs::create_dir(&dir).unwrap_or_else(|e| panic!("{}: {e}", dir.display()));
         // Built before the clock starts.
         preload_library();
-        Scene { way, dir, deadline: Instant::now() + test_time() }
+        Scene { way, dir, deadline: Instant::now() + test_time(), user: None }
+    }
+
+    /// A scene of the same way and deadline for programs that refuse to run as root: if we are root, its programs
+    /// run as nobody, with copies of what they need. Its directory is on disk, as memory file systems may forbid
+    /// running programs.
+    pub fn unprivileged(&self) -> Scene {
+        let mut scene = Scene::new_in(self.way, &std::env::temp_dir());
+        if !rustix::process::geteuid().is_root() {
+            return scene;
+        }
+        open_to_all(&scene.dir);
+        let scripts = scripts();
+        let mut files = vec![bypath().to_owned(), preload_library().to_owned()];
+        let entries = fs::read_dir(&scripts).expect("the scripts of the tests");
+        files.extend(entries.map(|e| e.expect("the scripts of the tests").path()));
+        for from in files {
+            let to = scene.dir.join(from.file_name().expect("a file"));
+            fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+            open_to_all(&to);
+        }
+        scene.user = Some(UNPRIVILEGED);
+        scene
     }
 
     /// A path in the scene's directory.
@@ -110,13 +138,30 @@ impl Scene {
             find_program(program)
                 .unwrap_or_else(|| panic!("{program} is missing but not in the test's needs"))
         };
-        let mut command = match stats {
-            None => Command::new(path),
-            Some(stats) => under_bypath(&path, &self.path(stats)),
-        };
+        let mut words = Vec::new();
+        if let Some(user) = self.user {
+            words.push(find_program("setpriv").expect("setpriv is in the test's needs").into_os_string());
+            words.extend([format!("--reuid={user}"), format!("--regid={user}")].map(OsString::from));
+            words.extend(["--clear-groups", "--"].map(OsString::from));
+        }
+        if let Some(stats) = stats {
+            let tools = [bypath(), preload_library()].map(|tool| self.copy_of(tool));
+            words.extend(launcher((&tools[0], &tools[1]), &self.path(stats), &[]));
+        }
+        words.push(path.into());
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]);
         clean(&mut command);
         command.current_dir(&self.dir).stdin(Stdio::null());
         Program { scene: self, name: program.to_owned(), command, own_stdout: false }
+    }
+
+    /// A file of ours, or the copy of it that the scene's user can read.
+    fn copy_of(&self, file: &Path) -> PathBuf {
+        match (self.user, file.file_name()) {
+            (Some(_), Some(name)) => self.dir.join(name),
+            _ => file.to_owned(),
+        }
     }
 
     /// The counters of all processes that ran under Bypath.
@@ -151,6 +196,16 @@ impl Scene {
             self.totals().assert_kernel_only(0);
         }
     }
+}
+
+/// Where the tests' own scripts are.
+fn scripts() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/scripts")
+}
+
+fn open_to_all(path: &Path) {
+    let all = fs::Permissions::from_mode(0o777);
+    fs::set_permissions(path, all).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
 }
 
 impl Drop for Scene {
@@ -206,13 +261,6 @@ pub fn launcher(tools: (&Path, &Path), stats: &Path, options: &[(&str, &str)]) -
     words
 }
 
-fn under_bypath(program: &Path, stats: &Path) -> Command {
-    let words = launcher((bypath(), preload_library()), stats, &[]);
-    let mut command = Command::new(&words[0]);
-    command.args(&words[1..]).arg(program);
-    command
-}
-
 /// Takes out what the caller's environment could change in a run.
 fn clean(command: &mut Command) {
     for (name, _) in std::env::vars_os() {
@@ -257,8 +305,8 @@ impl Program<'_> {
 
     /// The test's own script `name` as argument.
     pub fn script(self, name: &str) -> Self {
-        let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/scripts");
-        self.arg(dir.join(name))
+        let script = self.scene.copy_of(&scripts().join(name));
+        self.arg(script)
     }
 
     /// An environment variable.

@@ -6,10 +6,18 @@ use std::path::PathBuf;
 
 /// Programs that the tests use, and the Debian package of each.
 const PACKAGES: &[(&str, &str)] = &[
+    ("apache2", "apache2-bin"),
     ("curl", "curl"),
+    ("gunicorn", "gunicorn"),
+    ("haproxy", "haproxy"),
+    ("initdb", "postgresql"),
     ("iperf3", "iperf3"),
     ("java", "default-jdk-headless"),
     ("javac", "default-jdk-headless"),
+    ("mariadb", "mariadb-client"),
+    ("mariadb-install-db", "mariadb-server"),
+    ("mariadbd", "mariadb-server"),
+    ("md5sum", "coreutils"),
     ("memcached", "memcached"),
     ("nc.openbsd", "netcat-openbsd"),
     ("ncat", "ncat"),
@@ -17,19 +25,30 @@ const PACKAGES: &[(&str, &str)] = &[
     ("node", "nodejs"),
     ("openssl", "openssl"),
     ("perl", "perl"),
+    ("pgbench", "postgresql"),
+    ("postgres", "postgresql"),
     ("prlimit", "util-linux"),
+    ("psql", "postgresql-client"),
     ("python3", "python3"),
     ("redis-benchmark", "redis-tools"),
     ("redis-server", "redis-server"),
     ("setpriv", "util-linux"),
     ("socat", "socat"),
     ("sockperf", "sockperf"),
+    ("uwsgi_python3", "uwsgi-plugin-python3"),
     ("wget", "wget"),
+    ("wrk", "wrk"),
 ];
 
 /// The path of an installed program. The distribution's own directories come first: a version manager's
-/// wrapper script in PATH would put processes of its own into the test.
+/// wrapper script in PATH would put processes of its own into the test. For the same reason PostgreSQL's programs
+/// are taken from where Debian keeps them, behind its own wrappers.
 pub fn find_program(name: &str) -> Option<PathBuf> {
+    let versions = fs::read_dir("/usr/lib/postgresql").into_iter().flatten().flatten();
+    let postgres = versions.map(|v| v.path().join("bin").join(name)).filter(|p| p.is_file()).max();
+    if postgres.is_some() {
+        return postgres;
+    }
     let own = ["/usr/bin", "/usr/sbin", "/bin", "/sbin"].map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
     own.into_iter().chain(std::env::split_paths(&path)).map(|dir| dir.join(name)).find(|p| p.is_file())
