@@ -70,7 +70,7 @@ fn reload(scene: &Scene, directives: &str) {
         client.newer_worker(&before);
     }
     let payload = newcomers.stop().number("payload ");
-    client.more(256);
+    client.more(384);
     let payload = payload + client.stop().number("payload ");
     server.stop(Signal::QUIT).ok();
     scene.prove(payload);

@@ -56,7 +56,7 @@ fn pgbench(scene: &Scene) {
 }
 
 /// Rows of the COPY test.
-const ROWS: usize = 250_000;
+const ROWS: usize = 400_000;
 
 fn copy(scene: &Scene) {
     let scene = &scene.unprivileged();
@@ -84,7 +84,7 @@ fn copy(scene: &Scene) {
 }
 
 /// Lines of 1000 bytes before the query that is cancelled.
-const LINES: usize = 150_000;
+const LINES: usize = 250_000;
 
 fn cancel(scene: &Scene) {
     let scene = &scene.unprivileged();
