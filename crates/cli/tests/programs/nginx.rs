@@ -1,18 +1,15 @@
-//! nginx: four workers, files by sendfile and without, small files over connections that are kept, and a new configuration
-//! under load.
+//! nginx: four workers, files by sendfile and without, and small files over connections that
+//! are kept. (nginx_load.rs has it under load.)
 
 use crate::support::{Process, Scene, Way, assert_same, ring_required, sample, ways};
 use rustix::process::Signal;
 use std::fs;
-use std::time::Duration;
 
 ways! {
     download needs ["nginx", "curl"] => |scene| download(scene, "on");
     download_without_sendfile needs ["nginx", "curl"] => |scene| download(scene, "off");
     download_by_threads needs ["nginx", "curl"] => |scene| download(scene, "on; aio threads; aio_write on");
     small_files_over_one_connection needs ["nginx", "curl"] => small_files;
-    reload_under_load needs ["nginx", "python3"] => |scene| reload(scene, "on");
-    reload_under_load_without_sendfile needs ["nginx", "python3"] => |scene| reload(scene, "off");
 }
 
 fn serve(scene: &Scene, sendfile: &str) -> (Process, u16) {
@@ -82,32 +79,4 @@ fn small_files(scene: &Scene) {
     } else {
         scene.prove_plain_peer();
     }
-}
-
-/// Three clients that keep their connections, while the workers are replaced six times. A client may find that an idle
-/// connection was closed, as HTTP has it, and sends such a request again; no request may fail or have another answer.
-fn reload(scene: &Scene, sendfile: &str) {
-    let (server, port) = serve(scene, sendfile);
-    let clients: Vec<_> = (0..3)
-        .map(|_| {
-            let client = scene.client("python3").script("keep_alive.py");
-            client.arg(port.to_string()).arg(scene.path("www/small-30")).args("3").start()
-        })
-        .collect();
-    let master = fs::read_to_string(scene.path("pid")).expect("nginx's pid").trim().to_owned();
-    for _ in 0..6 {
-        std::thread::sleep(Duration::from_millis(400));
-        scene.plain("kill").args("-HUP").arg(&master).finish();
-    }
-    for client in clients {
-        let said = client.wait().ok().stdout;
-        let count = |what: &str| -> u64 {
-            let word = said.split(", ").find_map(|part| part.trim().strip_suffix(what)?.trim().parse().ok());
-            word.unwrap_or_else(|| panic!("no {what} in {said:?}"))
-        };
-        assert!(count("answered") > 100, "{said}");
-        assert_eq!(count("failed"), 0, "{said}");
-    }
-    server.stop(Signal::QUIT).ok();
-    scene.prove(10_000);
 }
