@@ -2,16 +2,13 @@
 //! change the descriptor table must not be recorded there.
 
 use crate::{errno, raw};
-use bypath_sockets::hook;
+use bypath_sockets::hook::{self, SHARERS};
 use libc::{c_int, c_void, pid_t};
 use std::arch::naked_asm;
 use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 /// Process id of the owner of this memory.
 static OWNER: AtomicI32 = AtomicI32::new(0);
-
-/// Children that share this memory now (or may: a CLONE_VM child that is not waited for counts for ever).
-static SHARERS: AtomicI32 = AtomicI32::new(0);
 
 /// Called at start and in the child of every fork.
 pub(crate) fn remember_process() {

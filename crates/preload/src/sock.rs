@@ -19,12 +19,12 @@ hook! {
 
     /// `accept()`.
     fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_accept); {
-        accepted(real(fd, address, len), 0)
+        accepted(fd, real(fd, address, len), 0)
     }
 
     /// `accept4()`.
     fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, raw Some(libc::SYS_accept4); {
-        accepted(real(fd, address, len, flags), flags)
+        accepted(fd, real(fd, address, len, flags), flags)
     }
 
     /// `connect()`.
@@ -154,9 +154,9 @@ hook! {
 }
 
 #[inline]
-fn accepted(fd: c_int, flags: c_int) -> c_int {
+fn accepted(listener: c_int, fd: c_int, flags: c_int) -> c_int {
     if fd >= 0 && !borrowed_memory() {
-        kept(|| hook::accept_done(fd, flags));
+        kept(|| hook::accept_done(listener, fd, flags));
     }
     fd
 }

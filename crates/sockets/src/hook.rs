@@ -7,6 +7,7 @@
 
 use crate::config::{Config, IoUring};
 use crate::epoll::BlindWait;
+pub use crate::state::SHARERS;
 use crate::table::{self, Sock, flag};
 use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread};
 pub use bypath_shm::reason::Reason;
@@ -103,9 +104,9 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     life::socket_done(fd, domain, kind, protocol);
 }
 
-/// `accept()`/`accept4()` returned `fd`; `flags` are accept4's.
-pub fn accept_done(fd: i32, flags: i32) {
-    life::accept_done(fd, flags);
+/// `accept()`/`accept4()` on `listener` returned `fd`; `flags` are accept4's.
+pub fn accept_done(listener: i32, fd: i32, flags: i32) {
+    life::accept_done(listener, fd, flags);
 }
 
 /// Before `connect()` on `fd`.

@@ -44,12 +44,13 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
 }
 
 /// Follows an accepted socket, if its kind is followed.
-pub fn accept_done(fd: i32, flags: i32) {
+pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     if state::config().is_none() || state::is_borrowed() {
         return;
     }
     let lost = table::entry(fd).is_some();
-    let kind = carrier::accepted(fd);
+    // What a followed listener accepts is of its kind; others are asked.
+    let kind = table::sock(listener).map(carrier::kind).or_else(|| carrier::accepted(fd));
     if kind.is_none() && !lost {
         return;
     }

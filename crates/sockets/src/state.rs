@@ -10,7 +10,7 @@ use bypath_shm::inbox::Inbox;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
-use bypath_sys::{clock, fd, process, sockdiag, thread};
+use bypath_sys::{clock, fd, mem, process, sockdiag, thread};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -26,6 +26,10 @@ static CALIBRATION: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static NETLINK: AtomicI32 = AtomicI32::new(-1);
 /// The process whose state this is: in a vfork child (shared memory, other pid) nothing may be touched.
 static PID: AtomicU32 = AtomicU32::new(0);
+/// 1 in the process that [`PID`] names, as long as nobody changed the memory for a copy.
+static OWN: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
+/// Children that share this memory now, or may: vfork children, counted by the preload library.
+pub static SHARERS: AtomicI32 = AtomicI32::new(0);
 static EXITING: AtomicBool = AtomicBool::new(false);
 
 /// One per process, created with the first followed socket.
@@ -80,7 +84,7 @@ pub fn init(config: Config) {
     log::init(config.log);
     CALIBRATION[0].store(clock::ticks(), Relaxed);
     CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
-    PID.store(process::pid(), Relaxed);
+    own_process();
     thread::init();
     if config.upgrade == Upgrade::Off {
         hinder(Reason::Disabled);
@@ -121,14 +125,24 @@ pub fn hindrance() -> Option<Reason> {
 }
 
 /// Whether this is a vfork child (or a clone that shares memory): its pid is not the one that owns the state.
+#[inline]
 pub fn is_borrowed() -> bool {
+    let own = || OWN.get().is_some_and(|word| word.is_some_and(|w| w.load(Relaxed) == 1));
+    !(SHARERS.load(Relaxed) == 0 && own()) && is_not_ours()
+}
+
+#[cold]
+fn is_not_ours() -> bool {
     let owner = PID.load(Relaxed);
     owner != 0 && process::pid() != owner
 }
 
-/// In a forked child that inherits no state: it may have one of its own.
+/// At start, and in a forked child: this memory belongs to the calling process.
 pub fn own_process() {
     PID.store(process::pid(), Relaxed);
+    if let Some(word) = OWN.get_or_init(mem::own_word) {
+        word.store(1, Relaxed);
+    }
 }
 
 /// Marks the process as ending; returns whether it was marked before.
@@ -249,8 +263,8 @@ impl State {
 /// Takes a place in the process table (`place`, if one was reserved) and a statistics record.
 fn enter_process(state: &'static State, config: &Config, place: Option<u32>) {
     state.token.store(process::random_u64() | 1, Relaxed);
-    let pid = process::pid();
-    PID.store(pid, Relaxed);
+    own_process();
+    let pid = PID.load(Relaxed);
     let command = command_words();
     let Some(place) = place.or_else(|| state.reserve_place()) else {
         state.index.store(u32::MAX, Relaxed);

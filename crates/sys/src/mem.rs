@@ -3,6 +3,7 @@
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 use std::ffi::CStr;
+use std::sync::atomic::AtomicU32;
 
 /// Seals that forbid a change of size and further seals.
 const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
@@ -51,6 +52,18 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     }
     // SAFETY: integers only.
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
+}
+
+/// A word that is this process's own: it reads 0 in any process that got a copy of this memory, by whatever system call
+/// (MADV_WIPEONFORK, Linux 4.14). One that shares the memory (vfork) sees the same word.
+pub fn own_word() -> Option<&'static AtomicU32> {
+    /// MADV_WIPEONFORK.
+    const WIPE_ON_FORK: usize = 18;
+    let page = Mapping::private(4096).ok()?;
+    // SAFETY: the mapping was made just now.
+    check(unsafe { syscall(libc::SYS_madvise, [page.addr, page.len, WIPE_ON_FORK, 0, 0, 0]) }).ok()?;
+    // SAFETY: aligned, zeroed, never unmapped.
+    Some(unsafe { &*(page.addr as *const AtomicU32) })
 }
 
 /// A shared mapping: its address and length. It is never unmapped on drop; see [`Mapping::unmap`].

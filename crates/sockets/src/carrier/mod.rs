@@ -115,6 +115,11 @@ pub fn is_counted(s: &Sock) -> bool {
     !s.has(flag::LOCAL)
 }
 
+/// The kind of a followed socket.
+pub fn kind(s: &Sock) -> Kind {
+    if s.has(flag::LOCAL) { Kind::Local } else { Kind::Tcp }
+}
+
 /// The kinds of socket that are followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
