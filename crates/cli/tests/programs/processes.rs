@@ -31,7 +31,7 @@ cases! {
     forked_before_any_socket 90;
     prefork 95;
     fork_per_connection 95;
-    shared_by_children 5;
+    shared_by_children 1;
     vfork 90;
     spawn 90;
     privileges_dropped 90;
