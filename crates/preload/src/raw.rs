@@ -2,6 +2,7 @@
 //! and for functions that an old C library does not have.
 
 use std::arch::asm;
+use std::mem::MaybeUninit;
 
 /// One system call; the result is the kernel's (-4095..0 is an error).
 ///
@@ -59,12 +60,16 @@ pub(crate) fn set_position(fd: i32, to: i64) {
     unsafe { syscall(libc::SYS_lseek, [fd as usize, to as usize, libc::SEEK_SET as usize, 0, 0, 0]) };
 }
 
-/// Reads from a position of a file: the number of bytes, or the error number.
-pub(crate) fn pread(fd: i32, into: &mut [u8], at: i64) -> Result<usize, i32> {
+/// Reads from a position of a file: what was read, or the error number.
+pub(crate) fn pread(fd: i32, into: &mut [MaybeUninit<u8>], at: i64) -> Result<&[u8], i32> {
     let args = [fd as usize, into.as_mut_ptr() as usize, into.len(), at as usize, 0, 0];
     // SAFETY: address and length of a live slice.
     let ret = unsafe { syscall(libc::SYS_pread64, args) };
-    if ret < 0 { Err(-ret as i32) } else { Ok(ret as usize) }
+    if ret < 0 {
+        return Err(-ret as i32);
+    }
+    // SAFETY: the kernel wrote these bytes.
+    Ok(unsafe { std::slice::from_raw_parts(into.as_ptr().cast::<u8>(), ret as usize) })
 }
 
 /// Sends on the kernel's connection as the C library does: -1 and errno.

@@ -7,6 +7,7 @@ use crate::raw;
 use bypath_sockets::hook;
 use bypath_sys::user::IoVec;
 use libc::{c_int, off_t, size_t};
+use std::mem::MaybeUninit;
 
 /// Bytes of a piece. They lie on the stack, which may be that of a small thread.
 const PIECE: usize = 16 * 1024;
@@ -24,20 +25,20 @@ pub(crate) fn in_pieces(out: c_int, from: c_int, offset: *mut off_t, count: size
     if start < 0 || start.checked_add(count as off_t).is_none() {
         return None;
     }
-    let mut piece = [0u8; PIECE];
+    let mut piece = [const { MaybeUninit::<u8>::uninit() }; PIECE];
     let mut done = 0;
     while done < count {
         let wanted = PIECE.min(count - done);
         let got = match raw::pread(from, &mut piece[..wanted], start + done as off_t) {
-            Ok(0) => break,
-            Ok(n) => n,
+            Ok([]) => break,
+            Ok(read) => read,
             // The program gets this error from the kernel's own call, or with the next one.
             Err(_) if done == 0 => return None,
             Err(_) => break,
         };
-        let iov = [IoVec { base: piece.as_ptr() as usize, len: got }];
+        let iov = [IoVec { base: got.as_ptr() as usize, len: got.len() }];
         let before = errno::get();
-        let sent = settle(hook::send(out, user(&iov), 0), || raw::send(out, &piece[..got]));
+        let sent = settle(hook::send(out, user(&iov), 0), || raw::send(out, got));
         if sent < 0 {
             if done == 0 {
                 return Some(-1);
@@ -46,7 +47,7 @@ pub(crate) fn in_pieces(out: c_int, from: c_int, offset: *mut off_t, count: size
             break;
         }
         done += sent as usize;
-        if (sent as usize) < got {
+        if (sent as usize) < got.len() {
             break;
         }
     }

@@ -242,8 +242,14 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
         }
         Ok(())
     };
-    // A signal that came before has its handler run, and then the wait goes on.
-    while call.parked(wait).is_err() && clock::monotonic_ns() < until {}
+    // A signal that came before has its handler run, and then the wait goes on. A thread that is to end waits as well, but
+    // does not sleep.
+    while call.parked(wait).is_err() && clock::monotonic_ns() < until {
+        if call.thread.is_cancelled() {
+            let _ = wait();
+            break;
+        }
+    }
     if unread > 0 {
         kind.close_unread(s);
     }

@@ -8,7 +8,8 @@ use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether `s` may be upgraded beside those that are. A connection counts from the call to its other end on, as that
 /// may answer at any time, until it is closed. Of one whose ends are both here the second goes with the first: else the
-/// first ends of several could take all places and wait for ever. Called under [`state::LIFE`], so no two can take the last place.
+/// first ends of several could take all places and wait for ever. Called under [`state::LIFE`], so no two can take the
+/// last place.
 ///
 /// # Errors
 /// [`Reason::ConnectionLimit`].

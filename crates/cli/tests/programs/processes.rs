@@ -28,6 +28,7 @@ macro_rules! cases {
 }
 
 cases! {
+    files_sent 2;
     forked_before_any_socket 90;
     prefork 95;
     fork_per_connection 95;

@@ -74,6 +74,48 @@ def five_within():
             talk(a, b, 50)
 
 
+def files_sent():
+    """sendfile: positions, ends, errors, and a socket that does not wait."""
+    import tempfile
+
+    a, b = pair()
+    talk(a, b)
+    data = bytes(n * 7 % 251 for n in range(300_000))
+    with tempfile.TemporaryFile() as file, tempfile.NamedTemporaryFile() as named:
+        file.write(data)
+        file.flush()
+        fd, out = file.fileno(), a.fileno()
+        os.lseek(fd, 0, os.SEEK_SET)
+        print(os.sendfile(out, fd, 10, 500), exactly(b, 500) == data[10:510], os.lseek(fd, 0, os.SEEK_CUR))
+        print(os.sendfile(out, fd, None, 300), exactly(b, 300) == data[:300], os.lseek(fd, 0, os.SEEK_CUR))
+        print(os.sendfile(out, fd, None, 40_000), exactly(b, 40_000) == data[300:40_300], os.lseek(fd, 0, os.SEEK_CUR))
+        print(os.sendfile(out, fd, 299_990, 500), exactly(b, 10) == data[-10:])
+        print(os.sendfile(out, fd, 400_000, 500), os.sendfile(out, fd, 0, 0))
+        write_only = os.open(named.name, os.O_WRONLY)
+        for source, offset in [(write_only, 0), (fd, -1), (999, 0)]:
+            try:
+                print(os.sendfile(out, source, offset, 10))
+            except OSError as error:
+                print(error.strerror)
+        a.setblocking(False)
+        sent = 0
+        try:
+            while sent < 100_000_000:
+                sent += os.sendfile(out, fd, sent % 300_000, 300_000 - sent % 300_000)
+        except BlockingIOError:
+            print("full")
+        whole = data * (sent // len(data) + 1)
+        print(exactly(b, sent) == whole[:sent])
+        a.setblocking(True)
+        talk(a, b)
+        b.close()
+        try:
+            for _ in range(100):
+                os.sendfile(out, fd, 0, 1000)
+        except OSError as error:
+            print(error.strerror in ("Broken pipe", "Connection reset by peer"))
+
+
 def forked_before_any_socket():
     def work():
         talk(*pair())
