@@ -13,8 +13,9 @@ ways! {
     parallel_reverse needs ["iperf3"] => |scene| transfer(scene, "-R -P 4");
 }
 
-/// Bytes asked for; large against what is still on the kernel before the upgrade.
-const BYTES: u64 = 512 << 20;
+/// Bytes asked for; large against what is still on the kernel before the upgrade: a sender on a loaded machine fills
+/// the kernel's buffers, up to 8 MiB for each of four streams, while it waits for its peer's answer.
+const BYTES: u64 = 2 << 30;
 
 fn transfer(scene: &Scene, options: &str) {
     let port = scene.port();
