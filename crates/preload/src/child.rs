@@ -1,27 +1,18 @@
 //! Which process this is: a vfork child runs in its parent's memory with descriptors of its own, so calls that
 //! change the descriptor table must not be recorded there.
 
-use crate::{errno, raw};
+use crate::errno;
 use bypath_sockets::hook::{self, SHARERS};
 use libc::{c_int, c_void, pid_t};
 use std::arch::naked_asm;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
-
-/// Process id of the owner of this memory.
-static OWNER: AtomicI32 = AtomicI32::new(0);
-
-/// Called at start and in the child of every fork.
-pub(crate) fn remember_process() {
-    OWNER.store(raw::getpid(), Relaxed);
-    SHARERS.store(0, Relaxed);
-}
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Whether the caller runs in another process's memory. One load, unless such a child exists now.
 #[inline]
 pub(crate) fn borrowed_memory() -> bool {
     // Relaxed: the child was created after the increment, by the same thread; for other threads either answer
     // leads to a true comparison of process ids.
-    SHARERS.load(Relaxed) != 0 && raw::getpid() != OWNER.load(Relaxed)
+    SHARERS.load(Relaxed) != 0 && hook::is_memory_of_another()
 }
 
 /// A child in borrowed memory made another descriptor for `fd`, which the engine will not hear of: probably for the
@@ -39,7 +30,7 @@ pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     if borrowed_memory() {
         let pid = fork();
         if pid == 0 {
-            errno::kept(remember_process);
+            errno::kept(hook::own_process);
         }
         return pid;
     }
@@ -47,7 +38,6 @@ pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     let pid = fork();
     errno::kept(|| {
         if pid == 0 {
-            remember_process();
             token.child();
         } else {
             token.parent(pid);
@@ -117,11 +107,9 @@ struct Start {
 extern "C" fn start(p: *mut c_void) -> c_int {
     // SAFETY: `clone` below passed a live `Start`; this process has its own copy of it.
     let s = unsafe { &mut *p.cast::<Start>() };
-    errno::kept(|| {
-        remember_process();
-        if let Some(token) = s.token.take() {
-            token.child();
-        }
+    errno::kept(|| match s.token.take() {
+        Some(token) => token.child(),
+        None => hook::own_process(),
     });
     // SAFETY: the program's own entry function, of the type that clone() takes.
     let entry: Entry = unsafe { std::mem::transmute(s.entry) };

@@ -1,6 +1,6 @@
 //! The library's constructor and destructor.
 
-use crate::{child, raw, real};
+use crate::{raw, real};
 use bypath_sockets::config::Upgrade;
 use bypath_sockets::{hook, rules};
 use libc::c_char;
@@ -27,7 +27,6 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 extern "C" fn constructor() {
     crate::errno::kept(|| {
         real::resolve_early();
-        child::remember_process();
         if !first_copy() {
             return;
         }

@@ -25,12 +25,6 @@ pub(crate) unsafe fn syscall(number: i64, args: [usize; 6]) -> isize {
     ret
 }
 
-/// The caller's process id, from the kernel (a cached one would be the parent's in a vfork child).
-pub(crate) fn getpid() -> i32 {
-    // SAFETY: no arguments.
-    unsafe { syscall(libc::SYS_getpid, [0; 6]) as i32 }
-}
-
 /// Writes one line to standard error; whatever happens to it is of no interest.
 pub(crate) fn complain(line: &[u8]) {
     // SAFETY: address and length of a live slice.

@@ -117,7 +117,7 @@ hook! {
 
     /// `closefrom()`: the library's own descriptors stay open.
     fn closefrom(first: c_int) -> (), raw None; {
-        if borrowed_memory() || hook::own_fd_range().is_none() {
+        if borrowed_memory() || hook::next_own_fd(0).is_none() {
             if !borrowed_memory() {
                 kept(|| hook::close_range_begin(first.max(0) as c_uint, c_uint::MAX));
             }
@@ -182,17 +182,15 @@ fn replaced(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
 /// Closes `first..=last` but for the library's own descriptors.
 fn around_own(first: c_uint, last: c_uint, close: impl Fn(c_uint, c_uint) -> c_int) -> c_int {
     kept(|| hook::close_range_begin(first, last));
-    let own =
-        hook::own_fd_range().and_then(|(a, b)| Some((c_uint::try_from(a).ok()?, c_uint::try_from(b).ok()?)));
-    let Some((low, high)) = own.filter(|(low, high)| first <= *high && last >= *low) else {
-        return close(first, last);
-    };
-    let mut ret = 0;
-    if first < low {
-        ret = close(first, low - 1);
+    let mut from = first;
+    while let Some(own) = kept(|| hook::next_own_fd(from)).filter(|&own| own <= last) {
+        if own > from {
+            let ret = close(from, own - 1);
+            if ret != 0 {
+                return ret;
+            }
+        }
+        from = own + 1;
     }
-    if ret == 0 && last > high {
-        ret = close(high + 1, last);
-    }
-    ret
+    if from > last { 0 } else { close(from, last) }
 }

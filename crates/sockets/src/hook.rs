@@ -7,7 +7,7 @@
 
 use crate::config::{Config, IoUring};
 use crate::epoll::BlindWait;
-pub use crate::state::SHARERS;
+pub use crate::state::{SHARERS, is_memory_of_another, own_process};
 use crate::table::{self, Sock, flag};
 use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread};
 pub use bypath_shm::reason::Reason;
@@ -67,21 +67,23 @@ pub fn init(config: Config) {
     state::init(config);
 }
 
-/// Whether `fd` is one of the library's own descriptors (they live in the top quarter below the program's limit). The program
+/// Whether `fd` is one of the library's own descriptors (see [`state::floor`]). The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 #[inline]
 pub fn is_own_fd(fd: i32) -> bool {
     state::owns(fd)
 }
 
-/// Lowest and highest number of the library's own descriptors now, for `close_range` and `closefrom`
-/// (which must leave them open); `None` if there is none.
-pub fn own_fd_range() -> Option<(i32, i32)> {
-    let (mut low, mut high) = (i32::MAX, -1);
+/// The lowest of the library's own descriptors that is not below `from`, for `close_range` and `closefrom` (which must
+/// leave them open).
+pub fn next_own_fd(from: u32) -> Option<u32> {
+    let mut next = None::<u32>;
     let mut take = |d: i32| {
-        if d >= 0 {
-            low = low.min(d);
-            high = high.max(d);
+        if let Ok(d) = u32::try_from(d)
+            && d >= from
+            && next.is_none_or(|n| d < n)
+        {
+            next = Some(d);
         }
     };
     if let Some(s) = state::get() {
@@ -96,7 +98,7 @@ pub fn own_fd_range() -> Option<(i32, i32)> {
     } else {
         take(log::descriptor());
     }
-    (high >= 0).then_some((low, high))
+    next
 }
 
 /// `socket()` returned `fd`.

@@ -2,7 +2,7 @@
 
 use crate::lock::Held;
 use crate::peer::Conn;
-use crate::state;
+use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
 use crate::{carrier, epoll, memory, peer, rendezvous, siblings, switch};
@@ -369,22 +369,22 @@ pub fn connect_begin(fd: i32) {
 #[derive(Debug)]
 pub struct Forking {
     life: Option<Held<'static>>,
-    /// The child's place in the process table; `None` if nothing is followed.
-    place: Option<u32>,
+    /// `None` if nothing is followed.
+    birth: Option<Birth>,
 }
 
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
-    let Some(state) = state::get() else { return Forking { life: None, place: None } };
+    let Some(state) = state::get() else { return Forking { life: None, birth: None } };
     if state::is_borrowed() {
-        return Forking { life: None, place: None };
+        return Forking { life: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
-    let place = state.reserve_place();
+    let birth = state.reserve_place().map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
-    match place {
-        Some(place) => table::each_sock(|s| {
+    match birth {
+        Some(Birth { place, .. }) => table::each_sock(|s| {
             s.end().holders.fetch_or(1 << place, AcqRel);
             if let Some(conn) = s.conn.get() {
                 conn.inc().withdraw_consent();
@@ -393,16 +393,15 @@ pub fn fork_begin() -> Forking {
         // The family is too large to follow who holds what: shared sockets stay on the kernel.
         None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
     }
-    Forking { life, place }
+    Forking { life, birth }
 }
 
 impl Forking {
     /// In the parent: `child` is the pid, or -1 if there is none.
     pub fn parent(self, child: i32) {
-        if let (Some(place), Some(state)) = (self.place, state::get()) {
+        if let (Some(Birth { place, since }), Some(state)) = (self.birth, state::get()) {
             if child > 0 {
-                // The child writes the same; whoever is first.
-                state.name_place(place, child as u32);
+                state.name_place(place, child as u32, Some(since));
             } else {
                 table::each_sock(|s| {
                     s.end().holders.fetch_and(!(1 << place), AcqRel);
@@ -423,9 +422,11 @@ impl Forking {
         thread::enter_child();
         epoll::enter_child();
         peer::enter_child();
-        state.enter_child(self.place);
+        state.enter_child(self.birth);
         table::each_sock(|s| {
-            s.inherited.store(s.is_warm(), Relaxed);
+            if s.is_warm() != s.inherited.load(Relaxed) {
+                s.inherited.store(s.is_warm(), Relaxed);
+            }
             rendezvous::abandon(s);
         });
     }
@@ -500,7 +501,7 @@ pub fn exec_failed() {
 /// The process ends: everything goes to the kernel, and stays there for what exit handlers still send.
 pub fn exiting() {
     let Some(state) = state::get() else { return };
-    if state::is_borrowed() || state::set_exiting() {
+    if state::is_memory_of_another() || state::set_exiting() {
         return;
     }
     table::each_sock(|s| {
@@ -516,7 +517,7 @@ pub fn exiting() {
             end_as_tcp(s, unread, &call);
         }
     });
-    if let Some(stats) = state.stats.get() {
+    if let Some(stats) = state.own().stats.get() {
         stats.state.store(2, Relaxed);
     }
 }

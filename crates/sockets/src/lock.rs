@@ -72,7 +72,9 @@ impl Lock {
 
     /// In a forked child: whoever held it does not exist here.
     pub fn reset(&self) {
-        self.0.store(0, Release);
+        if self.0.load(Relaxed) != 0 {
+            self.0.store(0, Release);
+        }
     }
 }
 

@@ -57,7 +57,7 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
     let step = if end - from <= FIRST { FIRST } else { STEP };
     let to = end.next_multiple_of(step).min(from + size);
     let growth = to - backed;
-    let fits = || state.ring_bytes.load(Relaxed) + growth <= config.memory_limit;
+    let fits = || state.own().ring_bytes.load(Relaxed) + growth <= config.memory_limit;
     if !fits() {
         reclaim();
         if !fits() {
@@ -65,7 +65,7 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
         }
     }
     conn.tx.back(backed, to).map_err(|_| Reason::NoMemory)?;
-    state.ring_bytes.fetch_add(growth, Relaxed);
+    state.own().ring_bytes.fetch_add(growth, Relaxed);
     w.backed.store(if to == from + size { WHOLE } else { to }, Relaxed);
     GROWN.store(true, Release);
     Ok(())
@@ -74,7 +74,7 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
 fn give_back(bytes: u64) {
     if let Some(state) = state::get() {
         // A forked child counts from 0, and may give back what its parent took.
-        let _ = state.ring_bytes.fetch_update(Relaxed, Relaxed, |b| Some(b.saturating_sub(bytes)));
+        let _ = state.own().ring_bytes.fetch_update(Relaxed, Relaxed, |b| Some(b.saturating_sub(bytes)));
     }
 }
 
@@ -88,7 +88,7 @@ pub fn forget(s: &Sock, conn: &Conn) {
 /// # Errors
 /// [`Reason::MemoryLimit`].
 pub fn admit(state: &State, config: &Config) -> Result<(), Reason> {
-    let fits = state.ring_bytes.load(Relaxed) + STEP <= config.memory_limit;
+    let fits = state.own().ring_bytes.load(Relaxed) + STEP <= config.memory_limit;
     if fits { Ok(()) } else { Err(Reason::MemoryLimit) }
 }
 

@@ -319,13 +319,13 @@ fn live() -> impl Iterator<Item = &'static Peer> {
 /// A pair with the process `token` whose control channel works; we accept a connection over it.
 /// Called under [`state::LIFE`].
 pub fn to_process(token: u64) -> Option<&'static Peer> {
-    let own = state::get()?.token.load(Relaxed) == token;
+    let own = state::get()?.own().token.load(Relaxed) == token;
     live().find(|p| p.token.load(Relaxed) == token && (!own || p.side.load(Relaxed) == 1) && !p.is_gone())
 }
 
 /// The pair of this name seen from `side`. Called under [`state::LIFE`].
 pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
-    let own = state::get()?.token.load(Relaxed);
+    let own = state::get()?.own().token.load(Relaxed);
     live().find(|p| {
         p.pair.load(Relaxed) == pair && (p.token.load(Relaxed) != own || p.side.load(Relaxed) == side)
     })

@@ -246,7 +246,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         m[1] = VERSION;
         m[2] = cookie;
         m[3] = found.cookie;
-        m[4] = state.token.load(Relaxed);
+        m[4] = state.own().token.load(Relaxed);
         m[5..8].copy_from_slice(&state.namespaces);
         m[8] = u64::from(s.number.load(Relaxed));
         m[9] = u64::from(ring_size(s)?);
@@ -484,7 +484,7 @@ fn welcome(
     m[0] = WELCOME;
     m[1] = VERSION;
     m[2] = peer.pair.load(Relaxed);
-    m[3] = state.token.load(Relaxed);
+    m[3] = state.own().token.load(Relaxed);
     m[4] = u64::from(a.arena) << 32 | u64::from(a.slot);
     m[5..8].copy_from_slice(&state.namespaces);
     m[8] = u64::from(s.number.load(Relaxed));
@@ -583,12 +583,14 @@ fn look_at_others(but: &'static Sock, state: &'static State) {
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
-    if s.meeting.swap(false, Relaxed) {
+    if s.meeting.load(Relaxed) {
+        s.meeting.store(false, Relaxed);
         MEETINGS.fetch_sub(1, Relaxed);
     }
     for place in [&s.listener, &s.dialled] {
-        let f = place.swap(-1, AcqRel);
+        let f = place.load(Acquire);
         if f >= 0 {
+            place.store(-1, Release);
             fd::close(f);
         }
     }

@@ -5,7 +5,7 @@
 use crate::config::{Config, Upgrade};
 use crate::lock::Lock;
 use crate::{fault, log, table};
-use bypath_shm::family::{Family, PROCESSES, end_state};
+use bypath_shm::family::{self, Family, PROCESSES, end_state};
 use bypath_shm::inbox::Inbox;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
@@ -17,39 +17,83 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, 
 /// Settings of this process; unset = the library is not initialised and follows nothing.
 static CONFIG: OnceLock<Config> = OnceLock::new();
 static STATE: StaticCell<State> = StaticCell::new();
+static PROCESS: Process = Process::new();
 /// Guards start, sockets' lives, registrations, rendezvous: everything rare.
-pub static LIFE: Lock = Lock::new();
+pub static LIFE: &Lock = &PROCESS.life;
 static FLOOR: AtomicI32 = AtomicI32::new(0);
-/// Why nothing in this process is upgraded (a [`Reason`] value), 0 = nothing hinders.
-static HINDRANCE: AtomicU16 = AtomicU16::new(0);
 static CALIBRATION: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
-static NETLINK: AtomicI32 = AtomicI32::new(-1);
-/// The process whose state this is: in a vfork child (shared memory, other pid) nothing may be touched.
-static PID: AtomicU32 = AtomicU32::new(0);
-/// 1 in the process that [`PID`] names, as long as nobody changed the memory for a copy.
+/// 1 in the process that [`Process::pid`] names, if it asked, and the memory was not changed for a copy since.
 static OWN: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// Children that share this memory now, or may: vfork children, counted by the preload library.
 pub static SHARERS: AtomicI32 = AtomicI32::new(0);
-static EXITING: AtomicBool = AtomicBool::new(false);
 
-/// One per process, created with the first followed socket.
+/// What a forked child writes about itself, together: each page that is written after a fork is copied first.
 #[derive(Debug)]
-pub struct State {
-    /// The family region.
-    pub family: &'static Family,
+#[repr(align(256))]
+struct Process {
+    life: Lock,
+    /// The process whose state this is: in a vfork child (shared memory, other pid) nothing may be touched.
+    pid: AtomicU32,
+    /// For sock_diag queries, -1 = none yet.
+    netlink: AtomicI32,
+    inbox: StaticCell<Inbox>,
+    inbox_fd: AtomicI32,
+    /// Why nothing in this process is upgraded (a [`Reason`] value), 0 = nothing hinders.
+    hindrance: AtomicU16,
+    exiting: AtomicBool,
+    identity: Identity,
+}
+
+impl Process {
+    const fn new() -> Process {
+        Process {
+            life: Lock::new(),
+            pid: AtomicU32::new(0),
+            netlink: AtomicI32::new(-1),
+            inbox: StaticCell::new(),
+            inbox_fd: AtomicI32::new(-1),
+            hindrance: AtomicU16::new(0),
+            exiting: AtomicBool::new(false),
+            identity: Identity {
+                index: AtomicU32::new(0),
+                token: AtomicU64::new(0),
+                stats: StaticCell::new(),
+                ring_bytes: AtomicU64::new(0),
+            },
+        }
+    }
+}
+
+/// A fork under way.
+#[derive(Clone, Copy, Debug)]
+pub struct Birth {
+    /// The child's place in the process table.
+    pub place: u32,
+    /// When it began.
+    pub since: u64,
+}
+
+/// What differs between the processes of a family.
+#[derive(Debug)]
+pub struct Identity {
     /// This process's place in the family's process table.
     pub index: AtomicU32,
     /// Random name of this process.
     pub token: AtomicU64,
     /// Counters of this process.
     pub stats: StaticCell<StatsRecord>,
-    view_fd: i32,
-    inbox: StaticCell<Inbox>,
-    inbox_fd: AtomicI32,
-    /// Namespaces: pid, user, mount.
-    pub namespaces: [u64; 3],
     /// Ring bytes reserved by this process.
     pub ring_bytes: AtomicU64,
+}
+
+/// Exists once a socket is followed.
+#[derive(Debug)]
+pub struct State {
+    /// The family region.
+    pub family: &'static Family,
+    view_fd: i32,
+    /// Namespaces: pid, user, mount.
+    pub namespaces: [u64; 3],
 }
 
 /// The settings, if the library is initialised.
@@ -67,14 +111,18 @@ pub fn get() -> Option<&'static State> {
 /// Below this limit (RLIMIT_NOFILE) the library takes no descriptor of its own, and upgrades nothing.
 const SMALLEST_LIMIT: u64 = 256;
 
-/// Lowest number for our own descriptors: the top quarter below the program's limit, 4096 at most.
+/// Highest [`floor`]: a program that uses select() keeps all numbers that select() knows. Not higher, because the kernel
+/// copies the descriptor table up to its highest entry at every fork.
+const HIGHEST_FLOOR: i32 = 1024;
+
+/// Lowest number for our own descriptors: the top quarter below the program's limit, or 1024 where that is less.
 pub fn floor() -> i32 {
     let cached = FLOOR.load(Relaxed);
     if cached != 0 {
         return cached;
     }
     let soft = fd::limits().0.min(1 << 20) as i32;
-    let floor = (soft - (soft / 4).clamp(1, 4096)).max(3);
+    let floor = (soft - (soft / 4).max(1)).clamp(3, HIGHEST_FLOOR);
     FLOOR.store(floor, Relaxed);
     floor
 }
@@ -113,12 +161,12 @@ pub fn ticks_per_us() -> u64 {
 
 /// Nothing in this process is upgraded from now on.
 pub fn hinder(reason: Reason) {
-    let _ = HINDRANCE.compare_exchange(0, reason as u16, AcqRel, Relaxed);
+    let _ = PROCESS.hindrance.compare_exchange(0, reason as u16, AcqRel, Relaxed);
 }
 
 /// Why nothing is upgraded, if so.
 pub fn hindrance() -> Option<Reason> {
-    match HINDRANCE.load(Acquire) {
+    match PROCESS.hindrance.load(Acquire) {
         0 => None,
         v => Reason::from_value(v),
     }
@@ -131,24 +179,40 @@ pub fn is_borrowed() -> bool {
     !(SHARERS.load(Relaxed) == 0 && own()) && is_not_ours()
 }
 
+/// As [`is_borrowed`] for calls that are the last of many processes: it asks the kernel, and remembers nothing.
+#[cold]
+pub fn is_memory_of_another() -> bool {
+    let owner = PROCESS.pid.load(Relaxed);
+    owner != 0 && process::pid() != owner
+}
+
 #[cold]
 fn is_not_ours() -> bool {
-    let owner = PID.load(Relaxed);
-    owner != 0 && process::pid() != owner
+    if is_memory_of_another() {
+        return true;
+    }
+    // Here, and not in a forked child at once: many have another program soon.
+    if PROCESS.pid.load(Relaxed) != 0
+        && let Some(word) = OWN.get_or_init(mem::own_word)
+    {
+        word.store(1, Relaxed);
+    }
+    false
 }
 
 /// At start, and in a forked child: this memory belongs to the calling process.
 pub fn own_process() {
-    PID.store(process::pid(), Relaxed);
-    if let Some(word) = OWN.get_or_init(mem::own_word) {
-        word.store(1, Relaxed);
+    PROCESS.pid.store(process::pid(), Relaxed);
+    // Written only if need be: the child of a fork would copy the page.
+    if SHARERS.load(Relaxed) != 0 {
+        SHARERS.store(0, Relaxed);
     }
 }
 
 /// Marks the process as ending; returns whether it was marked before.
 pub fn set_exiting() -> bool {
     hinder(Reason::RecalledExit);
-    EXITING.swap(true, AcqRel)
+    PROCESS.exiting.swap(true, AcqRel)
 }
 
 /// The state, created if need be. Called under [`LIFE`].
@@ -177,17 +241,7 @@ pub fn start() -> Option<&'static State> {
             (region::hidden_family().ok()?, -1)
         }
     };
-    let state = State {
-        family,
-        index: AtomicU32::new(0),
-        token: AtomicU64::new(0),
-        stats: StaticCell::new(),
-        view_fd,
-        inbox: StaticCell::new(),
-        inbox_fd: AtomicI32::new(-1),
-        namespaces: process::namespaces(),
-        ring_bytes: AtomicU64::new(0),
-    };
+    let state = State { family, view_fd, namespaces: process::namespaces() };
     if process::membarrier_register().is_err() {
         hinder(Reason::ForbiddenCall);
     }
@@ -198,21 +252,35 @@ pub fn start() -> Option<&'static State> {
     Some(state)
 }
 
+/// Whether the process `pid` at a complete place is the one that the place names.
+fn lives(p: &family::Process, pid: u32) -> bool {
+    process::start_time(pid) == Some(p.start_time.load(Relaxed))
+}
+
 /// Stands in a process table entry that is reserved for a child about to be born.
 const RESERVED: u32 = u32::MAX;
 
 impl State {
-    /// Reserves a free place of the process table, or one whose process is dead.
+    /// What is this process's own.
+    #[inline]
+    pub fn own(&self) -> &'static Identity {
+        &PROCESS.identity
+    }
+
+    /// Reserves a free place of the process table, or one whose process is dead. Looks for what costs least first.
     pub fn reserve_place(&self) -> Option<u32> {
+        let dead = |p: &family::Process, pid: u32| pid != RESERVED && p.ready.load(Acquire) == 1;
+        self.take_place(|_, pid| pid == 0)
+            .or_else(|| self.take_place(|p, pid| dead(p, pid) && !process::exists(pid)))
+            .or_else(|| self.take_place(|p, pid| dead(p, pid) && !lives(p, pid)))
+    }
+
+    fn take_place(&self, is_free: impl Fn(&family::Process, u32) -> bool) -> Option<u32> {
         let table = &self.family.header.processes;
         (0..PROCESSES as u32).find(|&i| {
             let p = &table[i as usize];
             let taken = p.pid.load(Acquire);
-            let free = taken == 0
-                || taken != RESERVED
-                    && p.ready.load(Acquire) == 1
-                    && process::start_time(taken) != Some(p.start_time.load(Relaxed));
-            free && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
+            is_free(p, taken) && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
                 p.ready.store(0, Release);
                 if taken != 0 {
                     self.bury(i);
@@ -244,17 +312,19 @@ impl State {
         let table = self.family.header.processes.iter().enumerate();
         table.fold(0, |bits, (i, p)| {
             let pid = p.pid.load(Acquire);
-            let lives = pid != 0
-                && (p.ready.load(Acquire) == 0
-                    || process::start_time(pid) == Some(p.start_time.load(Relaxed)));
-            bits | u64::from(lives) << i
+            bits | u64::from(pid != 0 && (p.ready.load(Acquire) == 0 || lives(p, pid))) << i
         })
     }
 
-    /// Names the process at a reserved place.
-    pub fn name_place(&self, place: u32, pid: u32) {
+    /// Names the process at a reserved place. `since`: when its fork began, or nothing is known about that.
+    pub fn name_place(&self, place: u32, pid: u32, since: Option<u64>) {
         let p = &self.family.header.processes[place as usize % PROCESSES];
-        p.start_time.store(process::start_time(pid).unwrap_or(0), Relaxed);
+        // Parent and child write the same. Both do, as either may be killed before.
+        if p.ready.load(Acquire) == 1 {
+            return;
+        }
+        let then = since.filter(|&then| then == process::start_time_now());
+        p.start_time.store(then.or_else(|| process::start_time(pid)).unwrap_or(0), Relaxed);
         p.pid.store(pid, Relaxed);
         p.ready.store(1, Release);
     }
@@ -265,22 +335,23 @@ impl State {
     }
 }
 
-/// Takes a place in the process table (`place`, if one was reserved) and a statistics record.
-fn enter_process(state: &'static State, config: &Config, place: Option<u32>) {
-    state.token.store(process::random_u64() | 1, Relaxed);
+/// Takes a place in the process table (the reserved one of a forked child) and a statistics record.
+fn enter_process(state: &'static State, config: &Config, born: Option<Birth>) {
+    let own = state.own();
+    own.token.store(process::random_u64() | 1, Relaxed);
     own_process();
-    let pid = PID.load(Relaxed);
+    let pid = PROCESS.pid.load(Relaxed);
     let command = command_words();
-    let Some(place) = place.or_else(|| state.reserve_place()) else {
-        state.index.store(u32::MAX, Relaxed);
+    let Some(place) = born.map(|b| b.place).or_else(|| state.reserve_place()) else {
+        own.index.store(u32::MAX, Relaxed);
         hinder(Reason::TableFull);
         return;
     };
     let p = &state.family.header.processes[place as usize];
     p.command[0].store(command[0], Relaxed);
     p.command[1].store(command[1], Relaxed);
-    state.name_place(place, pid);
-    state.index.store(place, Relaxed);
+    state.name_place(place, pid, born.map(|b| b.since));
+    own.index.store(place, Relaxed);
     let index = place as usize;
     let record = stats_file(config).unwrap_or(&state.family.stats[index].record);
     record.pid.store(pid, Relaxed);
@@ -289,7 +360,7 @@ fn enter_process(state: &'static State, config: &Config, place: Option<u32>) {
     record.command[0].store(command[0], Relaxed);
     record.command[1].store(command[1], Relaxed);
     record.magic.store(STATS_MAGIC, Release);
-    state.stats.set(Some(record));
+    own.stats.set(Some(record));
 }
 
 fn command_words() -> [u64; 2] {
@@ -327,46 +398,47 @@ impl State {
     /// # Errors
     /// As memfd_create(2) and mmap(2).
     pub fn inbox(&self) -> bypath_sys::Result<(&'static Inbox, i32)> {
-        if let Some(inbox) = self.inbox.get() {
-            return Ok((inbox, self.inbox_fd.load(Acquire)));
+        if let Some(inbox) = PROCESS.inbox.get() {
+            return Ok((inbox, PROCESS.inbox_fd.load(Acquire)));
         }
         let (inbox, fd) = region::new_inbox(floor())?;
-        self.inbox_fd.store(fd, Release);
-        self.inbox.set(Some(inbox));
+        PROCESS.inbox_fd.store(fd, Release);
+        PROCESS.inbox.set(Some(inbox));
         Ok((inbox, fd))
     }
 
     /// The inbox, if there is one.
     #[inline]
     pub fn inbox_if_any(&self) -> Option<&'static Inbox> {
-        self.inbox.get()
+        PROCESS.inbox.get()
     }
 
     /// The bit of this process in holder sets.
     pub fn bit(&self) -> u64 {
-        1u64.checked_shl(self.index.load(Relaxed)).unwrap_or(0)
+        1u64.checked_shl(self.own().index.load(Relaxed)).unwrap_or(0)
     }
 
     /// In a forked child: an identity of its own.
-    pub fn enter_child(&'static self, place: Option<u32>) {
-        self.inbox.set(None);
-        let inherited = self.inbox_fd.swap(-1, AcqRel);
+    pub fn enter_child(&'static self, born: Option<Birth>) {
+        PROCESS.inbox.set(None);
+        let inherited = PROCESS.inbox_fd.swap(-1, AcqRel);
         if inherited >= 0 {
             fd::close(inherited);
         }
-        let netlink = NETLINK.swap(-1, AcqRel);
+        let netlink = PROCESS.netlink.swap(-1, AcqRel);
         if netlink >= 0 {
             fd::close(netlink);
         }
-        self.ring_bytes.store(0, Relaxed);
+        self.own().ring_bytes.store(0, Relaxed);
         if let Some(config) = CONFIG.get() {
-            enter_process(self, config, place);
+            enter_process(self, config, born);
         }
     }
 
     /// Lowest and highest of our own descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
-        [self.view_fd, self.inbox_fd.load(Relaxed), NETLINK.load(Relaxed), log::descriptor()].into_iter()
+        [self.view_fd, PROCESS.inbox_fd.load(Relaxed), PROCESS.netlink.load(Relaxed), log::descriptor()]
+            .into_iter()
     }
 }
 
@@ -375,12 +447,12 @@ impl State {
 /// # Errors
 /// As [`sockdiag::open`].
 pub fn netlink() -> bypath_sys::Result<i32> {
-    let have = NETLINK.load(Relaxed);
+    let have = PROCESS.netlink.load(Relaxed);
     if have >= 0 {
         return Ok(have);
     }
     let fd = sockdiag::open(floor())?;
-    NETLINK.store(fd, Relaxed);
+    PROCESS.netlink.store(fd, Relaxed);
     Ok(fd)
 }
 

@@ -223,7 +223,7 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
         let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
         end.w.not_before.store(sent + pause, Relaxed);
         s.set_reason(reason);
-        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+        if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
             stats.recalled[reason as usize % stats.recalled.len()].fetch_add(1, Relaxed);
         }
         log::line(
@@ -491,7 +491,7 @@ pub fn poison(s: &'static Sock, conn: &'static Conn) {
     end.pending_error.store(libc::ECONNRESET, Relaxed);
     conn.inc().h.head.store(poisoned_head(), Release);
     carrier::of(s).reset(s);
-    if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+    if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
         stats.recalled[Reason::PeerMemoryInvalid as usize].fetch_add(1, Relaxed);
     }
     log::line(

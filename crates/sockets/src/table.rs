@@ -153,7 +153,7 @@ impl Sock {
     #[cold]
     pub fn set_used(&self) {
         self.set(flag::USED);
-        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+        if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
             stats.connections.fetch_add(1, Relaxed);
         }
         self.count_reason();
@@ -164,7 +164,7 @@ impl Sock {
         if self.end().flags.fetch_or(flag::WAS_UPGRADED, AcqRel) & flag::WAS_UPGRADED != 0 {
             return;
         }
-        if let Some(stats) = state::get().and_then(|s| s.stats.get()) {
+        if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
             stats.upgraded.fetch_add(1, Relaxed);
         }
         self.count_reason();
@@ -189,7 +189,7 @@ impl Sock {
 
     fn count_as(&self, reason: Reason) {
         let was = self.counted.swap(reason as u16, AcqRel);
-        let Some(stats) = state::get().and_then(|s| s.stats.get()) else { return };
+        let Some(stats) = state::get().and_then(|s| s.own().stats.get()) else { return };
         let slot = |value: u16| &stats.not_upgraded[usize::from(value) % stats.not_upgraded.len()];
         if was != reason as u16 {
             if was != Reason::None as u16 {
@@ -372,8 +372,15 @@ pub fn alias(fd: i32, sock: &'static Sock) {
 
 /// In a forked child: free numbers are the parent's to hand out, and the parent has counted what was open.
 pub fn enter_child() {
-    FREE.store(0, Relaxed);
-    each_sock(|s| s.counted.store(0, Relaxed));
+    // Written only where need be: each page that a child writes is copied first.
+    if FREE.load(Relaxed) != 0 {
+        FREE.store(0, Relaxed);
+    }
+    each_sock(|s| {
+        if s.counted.load(Relaxed) != 0 {
+            s.counted.store(0, Relaxed);
+        }
+    });
 }
 
 /// Marks `fd` as epoll set `number`.

@@ -299,7 +299,7 @@ impl Record {
     /// The counter block of this thread.
     #[inline]
     pub fn bytes(&self) -> Option<&'static ByteBlock> {
-        let stats = state::get()?.stats.get()?;
+        let stats = state::get()?.own().stats.get()?;
         Some(&stats.bytes[(self.number.load(Relaxed) as usize).min(BLOCKS - 1)])
     }
 
@@ -369,15 +369,18 @@ pub fn enter_child() {
     let me = MINE.get();
     for number in 0..USED.load(Acquire) {
         let Some(r) = record(number) else { continue };
-        if r.bell.swap(0, Relaxed) != 0 {
+        if r.bell.load(Relaxed) != 0 {
+            r.bell.store(0, Relaxed);
             fd::close(r.bell_fd.load(Relaxed));
         }
-        r.lock_frame.store(0, Relaxed);
+        if r.lock_frame.load(Relaxed) != 0 {
+            r.lock_frame.store(0, Relaxed);
+        }
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();
             r.deferred.forget();
-        } else {
+        } else if r.in_use.load(Relaxed) {
             r.in_use.store(false, Relaxed);
         }
     }

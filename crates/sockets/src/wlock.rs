@@ -60,7 +60,7 @@ impl WriteLock {
 }
 
 fn owner_word(tid: u32) -> u64 {
-    let index = state::get().map_or(0, |s| s.index.load(Relaxed));
+    let index = state::get().map_or(0, |s| s.own().index.load(Relaxed));
     u64::from(index + 1) << 32 | u64::from(tid)
 }
 

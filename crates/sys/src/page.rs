@@ -44,7 +44,8 @@ impl<const N: usize> Pages<N> {
 
     /// Forgets all (in a forked child some pages may be missing).
     pub fn forget(&self) {
-        self.0.iter().for_each(|e| e.store(0, Relaxed));
+        // Written only where need be: it may be the first write since a fork.
+        self.0.iter().filter(|e| e.load(Relaxed) != 0).for_each(|e| e.store(0, Relaxed));
     }
 
     #[inline]

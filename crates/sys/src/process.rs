@@ -32,17 +32,18 @@ pub fn start_time(pid: u32) -> Option<u64> {
     std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()
 }
 
-/// Command name of this process, NUL padded.
+/// Now, in the unit of [`start_time`]. A process that was forked between two equal readings started then: the kernel
+/// takes the time from this clock (`copy_process`) and reports hundredths of a second, rounded down.
+pub fn start_time_now() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    t.tv_sec as u64 * 100 + t.tv_nsec as u64 / 10_000_000
+}
+
+/// Command name of the calling thread, NUL padded: that of the process for its first thread.
 pub fn command() -> [u8; 16] {
     let mut name = [0u8; 16];
-    let mut buf = [0u8; 32];
-    if let Ok(len) = fd::read_file(c"/proc/self/comm", &mut buf) {
-        let len = len.min(16);
-        name[..len].copy_from_slice(&buf[..len]);
-        if let Some(nl) = name.iter().position(|&b| b == b'\n') {
-            name[nl] = 0;
-        }
-    }
+    // SAFETY: PR_GET_NAME writes at most 16 bytes.
+    unsafe { syscall(libc::SYS_prctl, [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     name
 }
 

@@ -116,6 +116,9 @@ impl Deferred {
 
     /// In a forked child, where the kept signals are the parent's: forgets them, and unblocks them here.
     pub fn forget(&self) {
+        if self.taken.load(Relaxed) == 0 {
+            return;
+        }
         let taken = self.taken.swap(0, Relaxed);
         let mask = (0..PLACES)
             .filter(|p| taken & 1 << p != 0)

@@ -38,6 +38,7 @@ cases! {
     privileges_dropped 90;
     everything_closed 90;
     limit_lowered 60;
+    ranges_closed 90;
     replaced_by_dup2 90;
     closed_under_a_reader 90;
 }

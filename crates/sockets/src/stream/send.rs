@@ -282,7 +282,7 @@ fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
         s.full_since.store(now, Relaxed);
         return false;
     }
-    let own = state::get().map(|st| st.token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
+    let own = state::get().map(|st| st.own().token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
     let facing = blocking && words::any(&conn.inc().wa.wait);
     // Another thread may have seen it since.
     now.saturating_sub(s.full_since.load(Relaxed))

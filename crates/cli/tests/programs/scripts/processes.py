@@ -1,6 +1,7 @@
 """Processes that share, hand on and inherit connections. The first argument says which case; prints what arrived."""
 
 import errno
+import fcntl
 import multiprocessing
 import os
 import select
@@ -241,6 +242,28 @@ def limit_lowered():
     talk(a, b)
     resource.setrlimit(resource.RLIMIT_NOFILE, (1024, hard))
     talk(*pair())
+
+
+def ranges_closed():
+    """os.closerange over numbers among which the library may have some of its own: all of the program's are closed."""
+    a, b = pair()
+    talk(a, b)
+    file = os.open("/dev/null", os.O_RDONLY)
+    copies = []
+    for start in (600, 760, 1000, 1020, 1500):
+        copies += [fcntl.fcntl(file, fcntl.F_DUPFD, start) for _ in range(100)]
+    os.closerange(600, 2000)
+    print(len(copies), sum(is_open(fd) for fd in copies))
+    talk(a, b)
+    talk(*pair())
+
+
+def is_open(fd):
+    try:
+        os.fstat(fd)
+        return True
+    except OSError:
+        return False
 
 
 def replaced_by_dup2():
