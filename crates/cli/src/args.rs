@@ -61,6 +61,10 @@ pub enum Command {
     Ss(cmd::ss::Args),
     /// Explain in sentences why connections of a process take the path they take
     Why(cmd::why::Args),
+    /// Bring connections back to the kernel, for good
+    Recall(cmd::paths::RecallArgs),
+    /// Have connections tried again that stayed on the kernel, or were brought back
+    Upgrade(cmd::paths::UpgradeArgs),
     /// Print the counters that `bypath run --stats FILE` collected
     Stats(cmd::stats::Args),
     /// Check the configuration file, show which settings and rules hold, print them as variables

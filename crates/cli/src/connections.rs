@@ -32,11 +32,14 @@ pub struct Family {
     pub members: Vec<Member>,
     ends: Vec<End>,
     region: File,
+    path: PathBuf,
 }
 
 /// One connection as one process holds it.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Connection<'a> {
+    /// The family of its holders.
+    pub family: &'a Family,
     /// The holder.
     pub process: &'a Member,
     /// The socket.
@@ -177,7 +180,27 @@ impl Family {
             .collect();
         members.sort_by_key(|m| m.pid);
         let ends = read_ends(&region, header.ends_used)?;
-        Ok(Family { members, ends, region })
+        Ok(Family { members, ends, region, path: path.to_owned() })
+    }
+
+    /// The end at place `number` as it is now; `None` if it is not in use any more.
+    pub fn end(&self, number: usize) -> Option<End> {
+        End::decode(number, &read_up_to(&self.region, view::end_offset(number), END_SIZE).ok()?)
+    }
+
+    /// The members that hold `end`.
+    pub fn holders<'a>(&'a self, end: &End) -> impl Iterator<Item = &'a Member> + use<'a> {
+        let holders = end.holders;
+        self.members.iter().filter(move |m| holders >> m.slot & 1 == 1)
+    }
+
+    /// The region, to be written to.
+    ///
+    /// # Errors
+    /// As open(2): the process may have ended, or belong to another user.
+    pub fn open(&self) -> io::Result<File> {
+        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
+        OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)
     }
 
     /// The counters of a member, unless they live in a statistics file.
@@ -193,7 +216,8 @@ fn read_ends(region: &File, used: usize) -> io::Result<Vec<End>> {
     for first in (0..used).step_by(BLOCK) {
         let count = BLOCK.min(used - first);
         let raw = read_up_to(region, view::end_offset(first), count * END_SIZE)?;
-        ends.extend(raw.chunks_exact(END_SIZE).filter_map(End::decode));
+        let numbered = raw.chunks_exact(END_SIZE).enumerate();
+        ends.extend(numbered.filter_map(|(i, raw)| End::decode(first + i, raw)));
         if raw.len() < count * END_SIZE {
             break;
         }
@@ -231,9 +255,9 @@ impl Scan {
         for family in &self.families {
             for end in family.ends.iter().filter(|end| is_connection(end)) {
                 let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).copied();
-                let holders: Vec<_> =
-                    family.members.iter().filter(|m| end.holders >> m.slot & 1 == 1).collect();
+                let holders: Vec<_> = family.holders(end).collect();
                 all.extend(holders.iter().map(|process| Connection {
+                    family,
                     process,
                     end,
                     holders: holders.len(),
@@ -254,6 +278,15 @@ fn is_connection(end: &End) -> bool {
 }
 
 impl Connection<'_> {
+    /// Whether the two are the ends of one connection, as far as is known.
+    pub fn is_other_end_of(&self, other: &Connection) -> bool {
+        let (a, b) = (self.end, other.end);
+        let known = |c: Option<u64>| c.is_some();
+        known(a.peer_cookie) && a.peer_cookie == b.cookie
+            || known(b.peer_cookie) && b.peer_cookie == a.cookie
+            || a.local.is_some() && a.local == b.remote && a.remote == b.local
+    }
+
     /// `ring`, `kernel`, or `ring/kernel` (outgoing first) if the directions differ.
     pub fn path_code(&self) -> String {
         let (out, incoming) = (self.end.outgoing.path, self.end.incoming.path);

@@ -9,6 +9,8 @@ mod connections; // the connections of all programs under Bypath, read from /pro
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
+mod request; //   what other processes are asked to do with their connections
+mod subject; //   PID[:FD]
 
 use args::{Cli, Command};
 use std::process::ExitCode;
@@ -18,6 +20,8 @@ fn main() -> ExitCode {
         Command::Run(args) => cmd::run::run(args),
         Command::Ss(args) => cmd::ss::run(args),
         Command::Why(args) => cmd::why::run(args),
+        Command::Recall(args) => cmd::paths::recall(&args),
+        Command::Upgrade(args) => cmd::paths::upgrade(&args),
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Bench(args) => bench::run(args),

@@ -6,6 +6,8 @@ mod support;
 
 #[path = "users/many.rs"]
 mod many;
+#[path = "users/paths.rs"]
+mod paths;
 #[path = "users/policy.rs"]
 mod policy;
 #[path = "users/rules.rs"]

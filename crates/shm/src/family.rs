@@ -4,6 +4,7 @@
 //! It is one memfd named [`VIEW_NAME`], mapped before any fork. Peers never map it. Everything is an atomic:
 //! the region is shared, and type-stable for the life of the process.
 
+use crate::inbox::BELLS;
 use crate::reason::Reason;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use std::net::{IpAddr, Ipv4Addr};
@@ -34,6 +35,16 @@ pub mod end_state {
     pub const COLD: u32 = 1;
     /// Both ends have mapped a common control block; each direction has its own path.
     pub const WARM: u32 = 2;
+}
+
+/// What somebody outside wants of a connection, [`End::wish`].
+pub mod wish {
+    /// Nothing.
+    pub const NONE: u32 = 0;
+    /// Both directions back to the kernel, for good.
+    pub const RECALL: u32 = 1;
+    /// An attempt to upgrade now.
+    pub const UPGRADE: u32 = 2;
 }
 
 /// One process of the family.
@@ -118,6 +129,8 @@ pub struct End {
     pub sndtimeo: AtomicU64,
     /// The rule that keeps the connection on the kernel (its place in the configuration file, from 1), 0 = none.
     pub rule: AtomicU32,
+    /// One of [`wish`]; written from outside, taken by the process.
+    pub wish: AtomicU32,
 
     // -- outgoing direction, under `wlock`
     /// Line of the writer's lock: {family process index + 1, thread id}, 0 = free.
@@ -184,7 +197,7 @@ pub const STATS_OFFSET: usize = size_of::<Header>();
 /// Offset of the end records in the region.
 pub const ENDS_OFFSET: usize = STATS_OFFSET + PROCESSES * RECORD_SIZE;
 /// Size of the region in bytes; it is sparse.
-pub const REGION_SIZE: usize = ENDS_OFFSET + ENDS * size_of::<End>();
+pub const REGION_SIZE: usize = ENDS_OFFSET + ENDS * size_of::<End>() + BELLS * size_of::<AtomicI32>();
 
 impl Addr {
     /// Stores an address: `family` AF_INET or AF_INET6, `port` in host order, `bytes` in network order.
@@ -227,6 +240,8 @@ pub struct Family {
     pub stats: [StatsSlot; PROCESSES],
     /// The ends.
     pub ends: [End; ENDS],
+    /// By bell number: the descriptor of the eventfd in the process that made it, plus one; 0 = not made yet.
+    pub bells: [AtomicI32; BELLS],
 }
 
 /// A statistics record padded to [`RECORD_SIZE`].

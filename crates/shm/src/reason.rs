@@ -98,6 +98,7 @@ reasons! {
     RecalledTest = 54, "recalled-test", "taken back by a test";
     RecalledWatermark = 55, "recalled-watermark", "taken back because a low-water mark or a peek exceeds half the ring";
     RecalledForeignReader = 56, "recalled-foreign-reader", "taken back because carrier bytes appeared that Bypath did not write";
+    RecalledCommand = 57, "recalled-command", "taken back because `bypath recall` asked for it";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

@@ -3,7 +3,7 @@
 
 use crate::arena::{Control, Geometry};
 use crate::family::{Family, REGION_SIZE, VIEW_MAGIC, VIEW_NAME};
-use crate::inbox::Inbox;
+use crate::inbox::{INBOX_NAME, Inbox};
 use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
@@ -68,9 +68,22 @@ pub fn hidden_family() -> Result<&'static Family> {
 /// As [`new_family`].
 pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
     let size = size_of::<Inbox>();
-    let fd = mem::memfd(c"bypath-inbox", size, floor)?;
+    let name = std::ffi::CString::new(INBOX_NAME).map_err(|_| Errno::INVAL)?;
+    let fd = mem::memfd(&name, size, floor)?;
     let map = Mapping::shared(fd, 0, size).inspect_err(|_| bypath_sys::fd::close(fd))?;
     Ok((view(&map, 0)?, fd))
+}
+
+/// Maps the family region of another process.
+///
+/// # Errors
+/// EPERM if it could shrink, EINVAL if it is too small or not a memfd.
+pub fn map_family(fd: i32) -> Result<&'static Family> {
+    let size = REGION_SIZE.next_multiple_of(4096);
+    if mem::sealed_size(fd)? < size {
+        return Err(Errno::INVAL);
+    }
+    view(&Mapping::shared(fd, 0, size)?, 0)
 }
 
 /// Maps a peer's inbox; the descriptor may be closed afterwards.

@@ -152,6 +152,12 @@ pub struct Direction {
 /// One socket of the family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct End {
+    /// Its place in the region.
+    pub number: usize,
+    /// Raised at each reuse of the place.
+    pub generation: u32,
+    /// What somebody outside wants and the process has not taken note of yet: one of [`family::wish`].
+    pub wish: u32,
     /// Whether both ends share a control block; else the connection never left the kernel, or has gone back.
     pub warm: bool,
     /// Descriptor number in the process that created or accepted it.
@@ -179,8 +185,8 @@ pub struct End {
 }
 
 impl End {
-    /// Decodes a record of [`END_SIZE`] bytes; `None` if it is not in use (or too short).
-    pub fn decode(raw: &[u8]) -> Option<End> {
+    /// Decodes the record of [`END_SIZE`] bytes at place `number`; `None` if it is not in use (or too short).
+    pub fn decode(number: usize, raw: &[u8]) -> Option<End> {
         if raw.len() < END_SIZE {
             return None;
         }
@@ -204,6 +210,9 @@ impl End {
         };
         let cookie = |at| Some(word(raw, at)).filter(|c| *c != 0);
         Some(End {
+            number,
+            generation: half(raw, offset_of!(family::End, generation)),
+            wish: half(raw, offset_of!(family::End, wish)),
             warm,
             fd: half(raw, offset_of!(family::End, fd)).cast_signed(),
             holders: word(raw, offset_of!(family::End, holders)),
@@ -346,7 +355,7 @@ mod tests {
 
     #[test]
     fn warm_end_has_a_path_per_direction() {
-        let e = End::decode(&end(end_state::WARM, 1, 42, wpath::RING)).unwrap();
+        let e = End::decode(0, &end(end_state::WARM, 1, 42, wpath::RING)).unwrap();
         assert_eq!(e.outgoing, Direction { path: Path::Ring, reason: Some(Reason::Ring) });
         assert_eq!(e.incoming, Direction { path: Path::Kernel, reason: Some(Reason::RecalledStalledReader) });
         assert_eq!((e.fd, e.holders, e.cookie, e.peer_cookie), (7, 0b101, Some(11), None));
@@ -358,36 +367,36 @@ mod tests {
 
     #[test]
     fn a_claimed_direction_is_on_the_kernel() {
-        let e = End::decode(&end(end_state::WARM, 41, 1, wpath::FLUSH)).unwrap();
+        let e = End::decode(0, &end(end_state::WARM, 41, 1, wpath::FLUSH)).unwrap();
         assert_eq!((e.outgoing.path, e.incoming.path), (Path::Kernel, Path::Ring));
     }
 
     #[test]
     fn cold_end_has_one_reason_and_no_ring() {
-        let e = End::decode(&end(end_state::COLD, 3, 0, wpath::RING)).unwrap();
+        let e = End::decode(0, &end(end_state::COLD, 3, 0, wpath::RING)).unwrap();
         let plain = Direction { path: Path::Kernel, reason: Some(Reason::PeerPlain) };
         assert_eq!((e.outgoing, e.incoming, e.ring_size), (plain, plain, None));
     }
 
     #[test]
     fn free_unknown_and_short_records_are_nothing() {
-        assert_eq!(End::decode(&end(end_state::FREE, 0, 0, 0)), None);
-        assert_eq!(End::decode(&end(u32::MAX, 0, 0, 0)), None);
-        assert_eq!(End::decode(&[0xff; END_SIZE - 1]), None);
+        assert_eq!(End::decode(0, &end(end_state::FREE, 0, 0, 0)), None);
+        assert_eq!(End::decode(0, &end(u32::MAX, 0, 0, 0)), None);
+        assert_eq!(End::decode(0, &[0xff; END_SIZE - 1]), None);
     }
 
     #[test]
     fn unknown_values_stay_unknown() {
         let mut raw = end(end_state::WARM, 9999, 9998, 77);
         put(&mut raw, offset_of!(family::End, local), &99u16.to_ne_bytes());
-        let e = End::decode(&raw).unwrap();
+        let e = End::decode(0, &raw).unwrap();
         assert_eq!((e.outgoing.reason, e.incoming.reason, e.local), (None, None, None));
         assert_eq!(e.outgoing.path, Path::Kernel);
     }
 
     #[test]
     fn fill_counts_both_paths_and_never_exceeds_the_ring() {
-        let us = End::decode(&end(end_state::WARM, 1, 1, wpath::RING)).unwrap();
+        let us = End::decode(0, &end(end_state::WARM, 1, 1, wpath::RING)).unwrap();
         let mut other = us.clone();
         other.bytes = Bytes { ring_rx: 900, kernel_rx: 260, ..Bytes::default() };
         assert_eq!(us.outgoing_fill(&other), Some(40));
@@ -396,7 +405,7 @@ mod tests {
         let mut liar = us.clone();
         liar.bytes = Bytes { ring_tx: u64::MAX, kernel_tx: 5, ..Bytes::default() };
         assert_eq!(liar.outgoing_fill(&us), Some(65536));
-        let cold = End::decode(&end(end_state::COLD, 3, 0, 0)).unwrap();
+        let cold = End::decode(0, &end(end_state::COLD, 3, 0, 0)).unwrap();
         assert_eq!(cold.outgoing_fill(&us), None);
     }
 
@@ -404,9 +413,9 @@ mod tests {
     fn no_bytes_make_the_decoder_panic() {
         for fill in [0u8, 1, 2, 0x7f, 0xff] {
             let mut raw = vec![fill; HEADER_SIZE.max(END_SIZE)];
-            let _ = End::decode(&raw);
+            let _ = End::decode(0, &raw);
             put(&mut raw, offset_of!(family::End, state), &end_state::WARM.to_ne_bytes());
-            let _ = End::decode(&raw).unwrap();
+            let _ = End::decode(0, &raw).unwrap();
             put(&mut raw, offset_of!(family::Header, magic), b"BYPVIEW1");
             let _ = Header::decode(&raw).unwrap();
         }

@@ -67,7 +67,7 @@ pub fn init(config: Config) {
     state::init(config);
 }
 
-/// Whether `fd` is one of the library's own descriptors (see [`state::floor`]). The program
+/// Whether `fd` is one of the library's own descriptors. The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 #[inline]
 pub fn is_own_fd(fd: i32) -> bool {

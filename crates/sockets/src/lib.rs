@@ -1,9 +1,9 @@
 //! BSD socket semantics over rings: which path a byte takes, and the switch between paths.
 //!
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
-//! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold the other end, `life` follows descriptors and
-//! processes, `table` maps descriptors to sockets, `rules` and `limit` say which may be
-//! upgraded.
+//! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold
+//! the other end, `life` follows descriptors and processes, `table` maps descriptors to sockets, `rules` and `limit`
+//! say which may be upgraded, `wish` does what `bypath recall` and `bypath upgrade` ask for.
 
 mod carrier;
 pub mod config;
@@ -31,4 +31,5 @@ mod table;
 mod thread;
 mod unsupported;
 mod wait;
+mod wish;
 mod wlock;

@@ -8,7 +8,7 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, limit, log, memory, options, rules, switch};
+use crate::{carrier, fault, limit, log, memory, options, rules, switch, wish};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
@@ -97,6 +97,7 @@ fn name(cookie: u64) -> ([u8; 26], usize) {
 /// at a rendezvous under way.
 #[inline]
 pub fn traffic(s: &'static Sock) {
+    wish::serve(s);
     if s.meeting.load(Relaxed) {
         s.end().r.calls.fetch_add(1, Relaxed);
         let patience = s.patience.load(Relaxed);
@@ -119,6 +120,28 @@ pub fn traffic(s: &'static Sock) {
     if due && !s.has(flag::FOR_GOOD) {
         attempt(s, calls);
     }
+}
+
+/// Whether another attempt may go better.
+pub fn is_passing(reason: Reason) -> bool {
+    matches!(
+        reason,
+        Reason::PeerPlain
+            | Reason::SharedProcesses
+            | Reason::InKernelCall
+            | Reason::NoDescriptors
+            | Reason::NoMemory
+            | Reason::MemoryLimit
+            | Reason::ConnectionLimit
+            | Reason::NotConnected
+            | Reason::BelowThreshold
+    )
+}
+
+/// The next call makes an attempt, as if none had been made, whatever the connection has carried.
+pub fn attempt_soon(s: &Sock) {
+    s.attempts.store(1, Relaxed);
+    s.due_calls.store(0, Relaxed);
 }
 
 #[cold]
@@ -151,19 +174,7 @@ fn attempt(s: &'static Sock, calls: u64) {
         Ok(()) => {}
         Err(reason) => {
             s.set_reason(reason);
-            let passing = matches!(
-                reason,
-                Reason::PeerPlain
-                    | Reason::SharedProcesses
-                    | Reason::InKernelCall
-                    | Reason::NoDescriptors
-                    | Reason::NoMemory
-                    | Reason::MemoryLimit
-                    | Reason::ConnectionLimit
-                    | Reason::NotConnected
-                    | Reason::BelowThreshold
-            );
-            if !passing || attempts + 1 >= MAX_ATTEMPTS {
+            if !is_passing(reason) || attempts + 1 >= MAX_ATTEMPTS {
                 s.keep_on_kernel(reason);
             }
             log::line(

@@ -179,7 +179,8 @@ pub fn is_borrowed() -> bool {
     !(SHARERS.load(Relaxed) == 0 && own()) && is_not_ours()
 }
 
-/// As [`is_borrowed`] for calls that are the last of many processes: it asks the kernel, and remembers nothing.
+/// Whether this memory is another process's (vfork). For calls that are the last of many processes: it asks the kernel,
+/// and remembers nothing.
 #[cold]
 pub fn is_memory_of_another() -> bool {
     let owner = PROCESS.pid.load(Relaxed);

@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, log, memory, options};
+use crate::{epoll, fault, log, memory, options, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -35,8 +35,10 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
     end.state.store(end_state::WARM, Release);
     // Whatever kept it cold is over. Each direction moves with its writer's next bytes.
-    s.set_reason(Reason::BelowThreshold);
-    end.rx_reason.store(Reason::BelowThreshold as u16, Relaxed);
+    if !s.has(flag::FOR_GOOD) {
+        s.set_reason(Reason::BelowThreshold);
+        end.rx_reason.store(Reason::BelowThreshold as u16, Relaxed);
+    }
     if s.has(flag::SENT_FIN) {
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
@@ -448,6 +450,7 @@ pub fn attend() {
 fn attend_marked(inbox: &'static bypath_shm::inbox::Inbox) {
     inbox.drain(|number| {
         let Some(s) = crate::table::by_number(number) else { return };
+        wish::serve(s);
         let Some(conn) = s.conn.get() else { return };
         let asked = conn.out().ra.ask.load(Acquire);
         if asked & (ask::RECALL | ask::CLOSED) != 0

@@ -361,7 +361,10 @@ pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
     if number as usize >= bypath_shm::inbox::BELLS {
         return Err(bypath_sys::Errno::NOSPC);
     }
-    Ok((number, eventfd::create(state::floor())?))
+    let bell = eventfd::create(state::floor())?;
+    // For who wants to wake this process from outside.
+    state.family.bells[number as usize].store(bell + 1, Release);
+    Ok((number, bell))
 }
 
 /// In a forked child: only the calling thread exists, and bells are the parent's.

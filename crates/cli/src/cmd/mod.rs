@@ -3,6 +3,7 @@
 pub mod completions;
 pub mod config;
 pub mod man;
+pub mod paths;
 pub mod run;
 pub mod ss;
 pub mod stats;

@@ -6,6 +6,7 @@ use crate::connections::{self, Connection, Family, Member};
 use crate::library;
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
+use crate::subject::Subject;
 use bypath_shm::reason::Reason;
 use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::rules::text;
@@ -15,7 +16,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::str::FromStr;
 
 /// PID is not under Bypath, or the descriptor is not followed.
 const NOT_FOLLOWED: u8 = 1;
@@ -33,35 +33,6 @@ pub struct Args {
     /// A process, or one of its descriptors
     #[arg(value_name = "PID[:FD]")]
     subject: Subject,
-}
-
-/// What is asked about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Subject {
-    pid: u32,
-    fd: Option<i32>,
-}
-
-impl FromStr for Subject {
-    type Err = &'static str;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let (pid, fd) = match text.split_once(':') {
-            Some((pid, fd)) => (pid, Some(fd)),
-            None => (text, None),
-        };
-        let number = |s: &str| s.parse::<i32>().ok();
-        let pid = number(pid).filter(|n| *n > 0).ok_or("expected a process id, such as 1234 or 1234:7")?;
-        let fd = match fd {
-            None => None,
-            Some(fd) => Some(
-                number(fd)
-                    .filter(|n| *n >= 0)
-                    .ok_or("expected a descriptor number after ':', such as 1234:7")?,
-            ),
-        };
-        Ok(Subject { pid: pid.cast_unsigned(), fd })
-    }
 }
 
 /// Explains.

@@ -4,7 +4,7 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open};
 use std::fmt;
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex};
@@ -101,7 +101,16 @@ impl Process {
         if !own_stdout {
             command.stdout(Stdio::piped());
         }
-        let mut child = command.spawn().unwrap_or_else(|e| panic!("starting {command:?}: {e}"));
+        // Another thread of the tests may be starting a program just now, and its child still has the file open for writing
+        // that this one has copied.
+        let mut child = loop {
+            match command.spawn() {
+                Err(e) if e.kind() == ErrorKind::ExecutableFileBusy && Instant::now() < deadline => {
+                    std::thread::yield_now();
+                }
+                other => break other.unwrap_or_else(|e| panic!("starting {command:?}: {e}")),
+            }
+        };
         let pidfd = pidfd_open(Pid::from_child(&child), PidfdFlags::empty()).expect("pidfd_open");
         let stdout = child.stdout.take().map_or_else(Capture::default, Capture::start);
         let stderr = child.stderr.take().map_or_else(Capture::default, Capture::start);

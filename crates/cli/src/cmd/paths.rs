@@ -1,0 +1,208 @@
+//! `bypath recall` and `bypath upgrade`: another path for connections that live.
+
+use super::ss;
+use crate::args::Json;
+use crate::connections::{self, Connection, Scan};
+use crate::output::{self, Failure, Outcome};
+use crate::request::{self, Delivery};
+use crate::subject::Subject;
+use bypath_shm::family::wish;
+use bypath_shm::view::{End, Path};
+use serde::Serialize;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// PID is not under Bypath, or holds no such connection.
+const NOT_FOLLOWED: u8 = 1;
+/// The process cannot be reached: there is none, or it belongs to another user.
+const CANNOT_ASK: u8 = 3;
+/// It was asked, and has not done it yet.
+const NOT_YET: u8 = 4;
+
+/// Arguments of `bypath recall`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath recall 1234        all connections that process 1234 has now\n  \
+    bypath recall 1234:7      the one on descriptor 7\n\n\
+    The program notices nothing: bytes in shared memory are sent through the kernel. The connections stay there until\n\
+    `bypath upgrade`; new ones are not concerned (--upgrade=off and rules are for these).\n\n\
+    Exit status: 0 if it is done, 1 if the process holds no such connection under Bypath, 2 for wrong usage, 3 if the\n\
+    process cannot be reached, 4 if it was asked and has not done it yet.")]
+pub struct RecallArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Arguments of `bypath upgrade`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath upgrade 1234       all connections that process 1234 has now\n  \
+    bypath upgrade 1234:7     the one on descriptor 7\n\n\
+    The next bytes make an attempt, however few the connection has carried and whatever earlier attempts came to. What\n\
+    rules, limits or the program's own calls forbid stays forbidden: see `bypath why`. Both ends are asked if both are\n\
+    seen. A connection that carries nothing stays as it is.\n\n\
+    Exit status: 0 if the connections are in shared memory, 1 if the process holds no such connection under Bypath, 2\n\
+    for wrong usage, 3 if the process cannot be reached, 4 if it was asked and they are not in shared memory yet.")]
+pub struct UpgradeArgs {
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, clap::Args)]
+struct Common {
+    /// A process, or one of its descriptors
+    #[arg(value_name = "PID[:FD]")]
+    subject: Subject,
+
+    /// Seconds to wait until it is done
+    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
+    wait: f64,
+
+    #[command(flatten)]
+    json: Json,
+}
+
+fn seconds(text: &str) -> Result<f64, &'static str> {
+    text.parse().ok().filter(|s| (0.0..=3600.0).contains(s)).ok_or("expected seconds, 0 to 3600")
+}
+
+/// Brings connections back.
+pub fn recall(args: &RecallArgs) -> Outcome {
+    change(&args.common, wish::RECALL, |end| {
+        end.wish == wish::NONE && end.outgoing.path == Path::Kernel && end.incoming.path == Path::Kernel
+    })
+}
+
+/// Has connections tried again.
+pub fn upgrade(args: &UpgradeArgs) -> Outcome {
+    change(&args.common, wish::UPGRADE, |end| {
+        end.outgoing.path == Path::Ring && end.incoming.path == Path::Ring
+    })
+}
+
+/// A connection in the answer.
+#[derive(Serialize)]
+struct Record {
+    pid: u32,
+    command: String,
+    fd: i32,
+    local: Option<String>,
+    remote: Option<String>,
+    before: String,
+    path: String,
+    reason: String,
+    /// `done`, `asked`, `closed`.
+    result: &'static str,
+}
+
+fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
+    let Subject { pid, fd } = args.subject;
+    if connections::start_time(pid).is_none() {
+        return Err(Failure::new(CANNOT_ASK, format_args!("there is no process {pid}")));
+    }
+    let scan = ss::scan()?;
+    let all = scan.connections();
+    let chosen: Vec<_> =
+        all.iter().filter(|c| c.process.pid == pid && fd.is_none_or(|fd| fd == c.end.fd)).collect();
+    if chosen.is_empty() {
+        return Err(none_found(&scan, args.subject));
+    }
+    let mut asleep = false;
+    for c in &chosen {
+        asleep |= ask(c, wish)? == Delivery::Asleep;
+        if wish == wish::UPGRADE {
+            for other in all.iter().filter(|o| c.is_other_end_of(o)) {
+                ask(other, wish)?;
+            }
+        }
+    }
+    let until = Instant::now() + Duration::from_secs_f64(args.wait);
+    let records = loop {
+        let records: Vec<_> = chosen.iter().map(|c| outcome(c, &is_done)).collect();
+        if Instant::now() >= until || records.iter().all(|r| r.result != "asked") {
+            break records;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    match args.json.target() {
+        Some(target) => output::json(&target, &records)?,
+        None => output::print(&text(&records))?,
+    }
+    if records.iter().all(|r| r.result != "asked") {
+        return Ok(ExitCode::SUCCESS);
+    }
+    output::message(match (wish, asleep) {
+        (wish::RECALL, true) => {
+            "asked; the process sleeps and may not be woken by this user, and does it before it sends or receives again"
+        }
+        (wish::RECALL, false) => "asked; a direction comes back before its next byte",
+        _ => "asked; connections move with their next bytes, if both ends agree (see: bypath why)",
+    });
+    Ok(ExitCode::from(NOT_YET))
+}
+
+fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
+    let message = match (scan.family_of(pid), fd) {
+        (None, _) => {
+            format!("process {pid} is not under Bypath, or has opened no socket yet; see: bypath why {pid}")
+        }
+        (Some(_), None) => format!("process {pid} has no connection at the moment"),
+        (Some(_), Some(fd)) => {
+            format!(
+                "descriptor {fd} of process {pid} is no connection that Bypath follows; see: bypath why {pid}:{fd}"
+            )
+        }
+    };
+    Failure::new(NOT_FOLLOWED, message)
+}
+
+fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {
+    request::leave(c, wish).map_err(|e| {
+        let pid = c.process.pid;
+        Failure::new(
+            CANNOT_ASK,
+            format_args!("process {pid} cannot be asked: {e} (try as root, or as its user)"),
+        )
+    })
+}
+
+fn outcome(c: &Connection, is_done: &impl Fn(&End) -> bool) -> Record {
+    let now = c.family.end(c.end.number).filter(|now| now.generation == c.end.generation);
+    let result = match &now {
+        None => "closed",
+        Some(end) if is_done(end) => "done",
+        Some(_) => "asked",
+    };
+    let now = Connection { end: now.as_ref().unwrap_or(c.end), ..*c };
+    Record {
+        pid: c.process.pid,
+        command: c.process.command.clone(),
+        fd: c.end.fd,
+        local: c.end.local.map(|a| a.to_string()),
+        remote: c.end.remote.map(|a| a.to_string()),
+        before: c.path_code(),
+        path: now.path_code(),
+        reason: now.reason_code(),
+        result,
+    }
+}
+
+fn text(records: &[Record]) -> String {
+    let heading = ["PID", "COMMAND", "FD", "LOCAL", "REMOTE", "BEFORE", "NOW", "REASON", "RESULT"];
+    let mut table = output::table(&heading, &["PID", "FD"]);
+    let dash = |a: &Option<String>| a.clone().unwrap_or_else(|| "-".to_owned());
+    for r in records {
+        table.add_row([
+            r.pid.to_string(),
+            output::printable(&r.command),
+            r.fd.to_string(),
+            dash(&r.local),
+            dash(&r.remote),
+            r.before.clone(),
+            r.path.clone(),
+            r.reason.clone(),
+            r.result.to_owned(),
+        ]);
+    }
+    output::lines(&table)
+}
