@@ -4,6 +4,7 @@ mod apps;
 mod args;
 mod child;
 mod context;
+mod cpu;
 mod histogram;
 mod loopback;
 mod machine;
