@@ -39,6 +39,8 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
         ("oversubscribed", "messages_per_s"),
         ("idle", "epoll_wait_ns"),
         ("foreign-call", "ns_per_call"),
+        ("fork", "fork_ns"),
+        ("fork", "fork_exec_ns"),
     ] {
         let mut args = vec!["loopback", "--json", "--rounds", "2", "--seconds", "0.02", "--case", case];
         args.extend(subjects);
@@ -56,6 +58,25 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
                 assert!(record["median"].as_f64().is_some_and(|m| m > 0.0), "{record}");
                 assert_eq!(record["run_medians"].as_array().map(Vec::len), Some(2), "{record}");
             }
+        }
+    }
+}
+
+#[test]
+fn forking_is_measured_without_and_with_an_upgraded_connection() {
+    let args = ["loopback", "--json", "--rounds", "1", "--seconds", "0.02", "--case", "fork"];
+    let output = bench_with_library(&args);
+    let records = records(&output);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for metric in ["fork_ns", "fork_exec_ns"] {
+        for (subject, connections) in [("kernel-tcp", 0), ("bypath", 0), ("kernel-tcp", 1), ("bypath", 1)] {
+            let fits =
+                |r: &&Value| r["metric"] == metric && r["subject"] == subject && r["burst"] == connections;
+            let record =
+                records.iter().find(fits).unwrap_or_else(|| panic!("{metric}, {subject}: no record"));
+            // A reason would say that the connection was not upgraded.
+            assert!(record["status"] == "ok" && record["reason"].is_null(), "{record}");
+            assert!(record["n"].as_u64().is_some_and(|n| n >= 20) && record["unit"] == "ns", "{record}");
         }
     }
 }

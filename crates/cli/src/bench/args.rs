@@ -99,6 +99,8 @@ pub enum Case {
     ForeignCall,
     /// What `bypath run` adds to starting a program
     Exec,
+    /// fork and exec in a running program, with and without a connection
+    Fork,
 }
 
 impl Case {
@@ -114,6 +116,7 @@ impl Case {
             Case::Idle => "idle",
             Case::ForeignCall => "foreign-call",
             Case::Exec => "exec",
+            Case::Fork => "fork",
         }
     }
 }

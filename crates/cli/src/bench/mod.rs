@@ -2,6 +2,7 @@
 
 mod apps;
 mod args;
+mod c_program;
 mod child;
 mod context;
 mod cpu;

@@ -179,6 +179,7 @@ fn subject(f: &Figure) -> String {
         (subject, Some(link)) if f.case == "foreign-call" => {
             format!("{} {link}", if subject == "bypath" { "bypath" } else { "plain" })
         }
+        ("kernel-tcp", _) if f.case == "fork" => "plain".into(),
         (subject, _) => subject.into(),
     }
 }
