@@ -1,11 +1,21 @@
 //! `bypath bench` as a user meets it. No figure is judged: these tests ask whether the bench works, not how fast
 //! anything is.
 
+mod common;
+
+use common::preload_library;
 use serde_json::Value;
+use std::io::Write as _;
 use std::process::{Command, Output};
 
 fn bench(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_bypath")).arg("bench").args(args).output().expect("bypath starts")
+    common::bypath(["bench"]).args(args).output().expect("bypath starts")
+}
+
+/// With the library of this build for what runs under Bypath.
+fn bench_with_library(args: &[&str]) -> Output {
+    let mut command = common::bypath(["bench"]);
+    command.env("BYPATH_LIBRARY", preload_library()).args(args).output().expect("bypath starts")
 }
 
 fn records(output: &Output) -> Vec<Value> {
@@ -29,6 +39,8 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
         ("oversubscribed", "messages_per_s"),
         ("idle", "epoll_wait_ns"),
         ("foreign-call", "ns_per_call"),
+        ("fork", "fork_ns"),
+        ("fork", "fork_exec_ns"),
     ] {
         let mut args = vec!["loopback", "--json", "--rounds", "2", "--seconds", "0.02", "--case", case];
         args.extend(subjects);
@@ -51,6 +63,73 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
 }
 
 #[test]
+fn forking_is_measured_without_and_with_an_upgraded_connection() {
+    let args = ["loopback", "--json", "--rounds", "1", "--seconds", "0.02", "--case", "fork"];
+    let output = bench_with_library(&args);
+    let records = records(&output);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for metric in ["fork_ns", "fork_exec_ns"] {
+        for (subject, connections) in [("kernel-tcp", 0), ("bypath", 0), ("kernel-tcp", 1), ("bypath", 1)] {
+            let fits =
+                |r: &&Value| r["metric"] == metric && r["subject"] == subject && r["burst"] == connections;
+            let record =
+                records.iter().find(fits).unwrap_or_else(|| panic!("{metric}, {subject}: no record"));
+            // A reason would say that the connection was not upgraded.
+            assert!(record["status"] == "ok" && record["reason"].is_null(), "{record}");
+            assert!(record["n"].as_u64().is_some_and(|n| n >= 20) && record["unit"] == "ns", "{record}");
+        }
+    }
+}
+
+/// One round of an application: each subject has all metrics, or says what is missing.
+fn measures(app: &str, metrics: &[(&str, &str)]) {
+    let args = ["apps", "--json", "--rounds", "1", "--seconds", "0.02", "--case", app];
+    let output = bench_with_library(&args);
+    let records = records(&output);
+    assert!(output.status.success(), "{app}: {records:#?}");
+    if let Some(record) = records.iter().find(|r| r["status"] == "skipped") {
+        let reason = record["reason"].as_str().unwrap_or_default();
+        assert!(reason.contains("Debian package: ") || reason.contains("mkdir"), "{record}");
+        if let Some(file) = std::env::var_os("BYPATH_TEST_SKIPS") {
+            let file = std::fs::OpenOptions::new().append(true).create(true).open(file);
+            writeln!(file.expect("the list of skips"), "bench::{app}\t{reason}").expect("the list of skips");
+        }
+        return;
+    }
+    for (metric, unit) in metrics {
+        for subject in ["kernel-tcp", "bypath"] {
+            let record = records.iter().find(|r| r["metric"] == *metric && r["subject"] == subject);
+            let record = record.unwrap_or_else(|| panic!("{app}, {subject}: no {metric}: {records:#?}"));
+            assert_eq!(record["unit"], *unit, "{record}");
+            assert!(record["median"].as_f64().is_some_and(|m| m > 0.0), "{record}");
+        }
+    }
+}
+
+const REQUESTS: [(&str, &str); 2] = [("requests_per_s", "1/s"), ("cpu_ns_per_request", "ns")];
+const BYTES: [(&str, &str); 2] = [("bytes_per_s", "B/s"), ("cpu_s_per_gb", "s/GB")];
+
+#[test]
+fn servers_of_requests_are_measured_with_their_processor_time() {
+    for app in ["memcached", "nginx"] {
+        measures(app, &REQUESTS);
+    }
+}
+
+#[test]
+fn postgres_is_measured_with_the_processor_time_of_its_workers() {
+    measures("postgres", &REQUESTS);
+}
+
+#[test]
+fn transfers_are_measured_with_their_processor_time() {
+    for app in ["scp", "rsync", "rsync-ssh"] {
+        measures(app, &BYTES);
+    }
+    measures("iperf3", &[("bits_per_s", "bit/s"), ("cpu_s_per_gb", "s/GB")]);
+}
+
+#[test]
 fn the_bare_ring_stands_beside_a_plain_one() {
     let args = ["loopback", "--json", "--quick", "--rounds", "1", "--case", "pingpong", "--case", "stream"];
     let output = bench(&[&args[..], &["--subject", "floor", "--subject", "pipe"]].concat());
@@ -68,7 +147,8 @@ fn the_bare_ring_stands_beside_a_plain_one() {
 #[test]
 fn a_missing_program_is_skipped_with_its_package() {
     let output = Command::new(env!("CARGO_BIN_EXE_bypath"))
-        .args(["bench", "apps", "--quick", "--case", "sockperf", "--case", "redis", "--json"])
+        .args(["bench", "apps", "--quick", "--json"])
+        .args(["--case", "sockperf", "--case", "redis", "--case", "scp", "--case", "rsync"])
         .env("PATH", "/nonexistent")
         .output()
         .expect("bypath starts");

@@ -17,7 +17,7 @@ pub struct Args {
 pub enum What {
     /// Programs on this host: kernel TCP, AF_UNIX, pipes and Bypath side by side
     Loopback(LoopbackArgs),
-    /// Installed real programs (redis, iperf3, sockperf, memcached) with and without Bypath
+    /// Installed real programs (redis, nginx, PostgreSQL, rsync and others) with and without Bypath
     Apps(AppsArgs),
     /// A measured program (started by the bench itself)
     #[command(hide = true)]
@@ -99,6 +99,8 @@ pub enum Case {
     ForeignCall,
     /// What `bypath run` adds to starting a program
     Exec,
+    /// fork and exec in a running program, with and without a connection
+    Fork,
 }
 
 impl Case {
@@ -114,6 +116,7 @@ impl Case {
             Case::Idle => "idle",
             Case::ForeignCall => "foreign-call",
             Case::Exec => "exec",
+            Case::Fork => "fork",
         }
     }
 }
@@ -131,6 +134,14 @@ pub enum App {
     Memcached,
     /// nginx with wrk, 1 KiB over kept connections
     Nginx,
+    /// PostgreSQL with pgbench, SELECTs of one client
+    Postgres,
+    /// scp of a large file from a private sshd
+    Scp,
+    /// rsync of a large file from its daemon
+    Rsync,
+    /// rsync of a large file from a private sshd
+    RsyncSsh,
 }
 
 /// Subjects: what carries the bytes.

@@ -1,8 +1,9 @@
 //! Children with a deadline: whatever they do, the bench goes on.
 
+use super::cpu;
 use super::peer::{Line, PeerResult};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, WaitId, WaitIdOptions, pidfd_open, waitid};
+use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use std::io::{BufRead as _, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -45,8 +46,10 @@ pub struct Child {
 pub struct Ended {
     /// What is left of its standard output.
     pub output: Vec<String>,
-    /// Processor time of the whole process, in ticks of 10 ms.
+    /// Processor time of the whole process and of all children it waited for.
     pub cpu_ns: u64,
+    /// When its end was seen.
+    pub at: Instant,
 }
 
 impl Child {
@@ -143,16 +146,35 @@ impl Child {
                 Err(e) => return Err(fail(e)),
             }
         }
-        // Not reaped yet: its processor time can still be read.
-        waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT).map_err(fail)?;
-        let cpu_ns = cpu_ns(self.inner.id());
+        let at = Instant::now();
+        // This thread alone waits for children: what is added is this one's.
+        let before = cpu::of_ended_children();
         let status = self.inner.wait().map_err(|e| e.to_string())?;
+        let cpu_ns = cpu::of_ended_children() - before;
         // Bounded: a child of the child may hold the pipe open.
         let mut output = Vec::new();
         while let Ok(line) = self.lines.recv_timeout(LOOK_EVERY) {
             output.push(line);
         }
-        if status.success() { Ok(Ended { output, cpu_ns }) } else { Err(self.describe(&status.to_string())) }
+        if status.success() {
+            Ok(Ended { output, cpu_ns, at })
+        } else {
+            Err(self.describe(&status.to_string()))
+        }
+    }
+
+    /// Whether this stands in what is kept of its standard error.
+    pub fn has_complained(&self, words: &str) -> bool {
+        let stderr = self.stderr.lock().expect("no panic while held");
+        String::from_utf8_lossy(&stderr).contains(words)
+    }
+
+    /// Asks it to end, and waits for that until `deadline`.
+    pub fn stop(&mut self, signal: Signal, deadline: Instant) {
+        let pid = Pid::from_raw(self.inner.id() as i32).expect("not 0");
+        // Errors mean that it has ended already, or will be killed when dropped.
+        let _ = kill_process(pid, signal);
+        let _ = self.finish(deadline);
     }
 
     fn how_it_ended(&mut self) -> String {
@@ -182,15 +204,6 @@ impl Drop for Child {
         let _ = self.inner.kill();
         let _ = self.inner.wait();
     }
-}
-
-/// Processor time of a process, all threads, also ended ones; 0 if there is no such process.
-pub fn cpu_ns(pid: u32) -> u64 {
-    let Ok(stat) = std::fs::read_to_string(format!("/proc/{pid}/stat")) else { return 0 };
-    // The command, in parentheses, may hold anything; fields 14 and 15 follow it as numbers 11 and 12.
-    let after = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
-    let ticks: u64 = after.split_whitespace().skip(11).take(2).filter_map(|f| f.parse::<u64>().ok()).sum();
-    ticks * (1_000_000_000 / rustix::param::clock_ticks_per_second())
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use super::machine::{Machine, may_use_cc};
 use super::progress::Progress;
 use super::record::{Figure, Results, Sample, Status};
 use super::scratch::Scratch;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -97,8 +97,13 @@ impl Context {
     }
 
     /// `bypath run`, writing its counters to `stats`; the program is to be added.
-    pub fn under_bypath(&self, stats: Option<&std::path::Path>) -> Command {
-        let mut command = Command::new(&self.exe);
+    pub fn under_bypath(&self, stats: Option<&Path>) -> Command {
+        self.under_copy(&self.exe, stats)
+    }
+
+    /// The same with a copy of this program, beside which a copy of the library is.
+    pub fn under_copy(&self, exe: &Path, stats: Option<&Path>) -> Command {
+        let mut command = Command::new(exe);
         // What a user has configured is not what is measured.
         command.args(["run", "--config", "none", "--profile", &self.profile]);
         if let Some(stats) = stats {

@@ -2,8 +2,10 @@
 
 mod apps;
 mod args;
+mod c_program;
 mod child;
 mod context;
+mod cpu;
 mod histogram;
 mod loopback;
 mod machine;

@@ -49,6 +49,7 @@ impl Figure {
             "bits_per_s" => "bit/s",
             "idle_cpu_share" => "cores",
             "resident_bytes_per_connection" => "B",
+            "cpu_s_per_gb" => "s/GB",
             _ => "ns",
         }
     }

@@ -10,13 +10,17 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Creates it, readable by nobody else.
+    /// Creates it in the folder for temporary files, readable by nobody else.
     pub fn new() -> std::io::Result<Scratch> {
+        Scratch::with_mode(&std::env::temp_dir(), 0o700)
+    }
+
+    /// Creates it in `base`.
+    pub fn with_mode(base: &Path, mode: u32) -> std::io::Result<Scratch> {
         use std::os::unix::fs::DirBuilderExt as _;
-        let base = std::env::temp_dir();
         for n in 0.. {
             let path = base.join(format!("bypath-bench-{}-{n}", std::process::id()));
-            match std::fs::DirBuilder::new().mode(0o700).create(&path) {
+            match std::fs::DirBuilder::new().mode(mode).create(&path) {
                 Ok(()) => return Ok(Scratch { path, next: Cell::new(0) }),
                 Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists && n < 100 => {}
                 Err(e) => return Err(std::io::Error::new(e.kind(), format!("{}: {e}", path.display()))),

@@ -64,7 +64,7 @@ pub fn ratio(a: Option<f64>, b: Option<f64>) -> Option<f64> {
     Some(a? / b.filter(|b| *b != 0.0)?)
 }
 
-const HEADING: [&str; 13] = [
+const HEADING: [&str; 14] = [
     "CASE",
     "MODE",
     "SIZE",
@@ -75,12 +75,16 @@ const HEADING: [&str; 13] = [
     "RUNS FROM",
     "TO",
     "P99",
-    "CPU/OP",
     "x KERNEL",
     "x FLOOR",
+    "CPU/OP",
+    "CPU x KERNEL",
 ];
 /// The columns of numbers, but for sizes.
 const NUMBERS: std::ops::RangeFrom<usize> = 6..;
+
+/// Processor time of both sides: for a message, a request, a gigabyte.
+const CPU: [&str; 3] = ["cpu_ns_per_op", "cpu_ns_per_request", "cpu_s_per_gb"];
 
 /// The table of all figures.
 pub fn figures(machine: &Machine, records: &[Record]) -> String {
@@ -93,7 +97,7 @@ pub fn figures(machine: &Machine, records: &[Record]) -> String {
     // Processor time stands in a column; what follows from another figure stands in the JSON only.
     let shown = |r: &&Record| {
         let f = &r.figure;
-        !f.metric.starts_with("cpu_ns") && (f.case != "stream" || f.metric != "bytes_per_s")
+        !CPU.contains(&f.metric) && (f.case != "stream" || f.metric != "bytes_per_s")
     };
     for record in records.iter().filter(shown) {
         let f = &record.figure;
@@ -107,7 +111,9 @@ pub fn figures(machine: &Machine, records: &[Record]) -> String {
     }
     let _ = write!(out, "\n{}", output::lines(&table));
     out += "x KERNEL: how many times better than kernel TCP (2.0 = half the time or twice the rate).\n\
-            x FLOOR: this figure divided by the bare ring's.\n";
+            x FLOOR: this figure divided by the bare ring's.\n\
+            CPU/OP: processor time of both sides for a message or request, or (s/GB) for 10^9 bytes; CPU x KERNEL: \
+            how many times less.\n";
     notes(records, &mut out);
     out
 }
@@ -134,16 +140,19 @@ fn row(record: &Record, records: &[Record]) -> Vec<Cell> {
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
         cells.extend([show(record.median), show(Some(low)), show(Some(high)), show(record.p99)]);
-        let fits = |o: &Figure| Figure { metric: f.metric, ..o.clone() } == *f;
-        let cpu = ["cpu_ns_per_op", "cpu_ns_per_request"]
-            .into_iter()
-            .find_map(|metric| Find(records).median(&f.case, f.subject, metric, fits));
-        cells.push(show_in(cpu, "ns"));
         let better = versus(record, records, "kernel-tcp")
             .map(|r| if f.more_is_better() { r } else { 1.0 / r })
             .filter(|r| r.is_finite());
         cells.push(better.map_or_else(String::new, ratio_text));
         cells.push(versus(record, records, "floor").map_or_else(String::new, ratio_text));
+        let same = |r: &&Record| {
+            CPU.contains(&r.figure.metric) && Figure { metric: f.metric, ..r.figure.clone() } == *f
+        };
+        if let Some(cpu) = records.iter().find(same) {
+            cells.push(show_in(cpu.median, cpu.figure.unit()));
+            let less = versus(cpu, records, "kernel-tcp").map(|r| 1.0 / r).filter(|r| r.is_finite());
+            cells.push(less.map_or_else(String::new, ratio_text));
+        }
     }
     cells.into_iter().map(Cell::new).collect()
 }
@@ -170,6 +179,7 @@ fn subject(f: &Figure) -> String {
         (subject, Some(link)) if f.case == "foreign-call" => {
             format!("{} {link}", if subject == "bypath" { "bypath" } else { "plain" })
         }
+        ("kernel-tcp", _) if f.case == "fork" => "plain".into(),
         (subject, _) => subject.into(),
     }
 }

@@ -26,6 +26,7 @@ pub fn plan(context: &Context, chosen: &dyn Fn(SubjectName) -> bool) -> Group {
             let port = place.port.to_string();
             ["-s", "-B", "127.0.0.1", "-p", &port, "--forceflush"].map(Into::into).into()
         });
+        let server = Rc::new(server);
         group.push(Box::new(Iperf3 { server: Rc::clone(&server), cc: context.cc }));
         let other_default = context.cc.is_some() && context.machine.default_cc.as_deref() != Some(CUBIC);
         if subject == SubjectName::KernelTcp && other_default {
@@ -41,9 +42,11 @@ impl Job for Iperf3 {
     }
 
     fn figures(&self, context: &Context) -> Vec<Figure> {
-        let mut figure = figure(context, "iperf3", self.server.subject(), "bits_per_s");
-        figure.cc = self.cc.map(str::to_owned).or(figure.cc);
-        vec![figure]
+        let figure = |m| {
+            let figure = figure(context, "iperf3", self.server.subject(), m);
+            Figure { cc: self.cc.map(str::to_owned).or(figure.cc.clone()), ..figure }
+        };
+        ["bits_per_s", "cpu_s_per_gb"].map(figure).into()
     }
 
     fn run(&self, context: &Context) -> Result<Outcome, Trouble> {
@@ -61,10 +64,15 @@ impl Job for Iperf3 {
         if let Some(error) = report["error"].as_str() {
             return Err(format!("iperf3: {error}").into());
         }
-        let rate = report["end"]["sum_received"]["bits_per_second"]
-            .as_f64()
-            .ok_or_else(|| "iperf3 printed no rate".to_owned())?;
-        let figures = self.figures(context).into_iter().map(|f| (f, Sample::Value(rate))).collect();
+        let received = &report["end"]["sum_received"];
+        let (Some(rate), Some(bytes)) =
+            (received["bits_per_second"].as_f64(), received["bytes"].as_f64().filter(|b| *b > 0.0))
+        else {
+            return Err("iperf3 printed no rate".to_owned().into());
+        };
+        // Nanoseconds for a byte are seconds for a gigabyte.
+        let values = [rate, served.cpu_ns as f64 / bytes];
+        let figures = self.figures(context).into_iter().zip(values.map(Sample::Value)).collect();
         Ok(Outcome { figures, note: served.note })
     }
 }

@@ -1,6 +1,6 @@
 //! memcached, driven by memaslap (libmemcached): nine GET to one SET of 1 KB objects, as the tool likes it.
 
-use super::server::{ReadyWhen, Server};
+use super::server::{ReadyWhen, Server, servers};
 use super::{Group, figure};
 use crate::bench::args::SubjectName;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
@@ -28,11 +28,7 @@ pub fn plan(context: &Context, chosen: &dyn Fn(SubjectName) -> bool) -> Vec<Grou
             args
         })
     };
-    let servers: Vec<Rc<Server>> = [SubjectName::KernelTcp, SubjectName::Bypath]
-        .into_iter()
-        .filter(|s| chosen(*s))
-        .map(server)
-        .collect();
+    let servers = servers(&[SubjectName::KernelTcp, SubjectName::Bypath], chosen, server);
     let job = |server: &Rc<Server>, clients| {
         Box::new(Memcached { server: Rc::clone(server), clients }) as Box<dyn Job>
     };

@@ -1,12 +1,16 @@
 //! `bypath bench apps`: installed real programs, unmodified, with and without Bypath.
 
 mod iperf3;
+mod launch;
 mod memcached;
 mod nginx;
+mod postgres;
 mod redis;
 mod server;
 mod sockperf;
+mod sshd;
 mod targets;
+mod transfer;
 
 use super::args::{App, AppsArgs, SubjectName};
 use super::context::{Context, Job};
@@ -23,7 +27,7 @@ pub fn run(args: &AppsArgs) -> Outcome {
     let chosen = |s: SubjectName| args.subjects.is_empty() || args.subjects.contains(&s);
     let mut groups: Vec<Group> = Vec::new();
     if wanted(App::Redis) {
-        groups.extend(redis::plan(&chosen));
+        groups.extend(redis::plan(&context, &chosen));
     }
     if wanted(App::Iperf3) {
         groups.push(iperf3::plan(&context, &chosen));
@@ -35,7 +39,11 @@ pub fn run(args: &AppsArgs) -> Outcome {
         groups.extend(memcached::plan(&context, &chosen));
     }
     if wanted(App::Nginx) {
-        groups.extend(nginx::plan(&chosen));
+        groups.extend(nginx::plan(&context, &chosen));
+    }
+    groups.extend(transfer::plan(&context, &wanted, &chosen));
+    if wanted(App::Postgres) {
+        groups.push(postgres::plan(&chosen));
     }
     groups.retain(|g| !g.is_empty());
     let records = context.measure(&groups).records();

@@ -1,6 +1,6 @@
 //! nginx, one process, with wrk: a file of 1 KiB again and again over connections that are kept.
 
-use super::server::{Place, ReadyWhen, Server};
+use super::server::{Place, ReadyWhen, Server, servers};
 use super::{Group, figure};
 use crate::bench::args::SubjectName;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
@@ -17,16 +17,13 @@ struct Nginx {
 }
 
 /// Kernel TCP and Bypath, with one connection and with thirty-two.
-pub fn plan(chosen: &dyn Fn(SubjectName) -> bool) -> Vec<Group> {
+pub fn plan(context: &Context, chosen: &dyn Fn(SubjectName) -> bool) -> Vec<Group> {
     let server = |subject| Server::new(subject, ("nginx", "nginx"), ReadyWhen::Accepts, arguments);
-    let servers: Vec<Rc<Server>> = [SubjectName::KernelTcp, SubjectName::Bypath]
-        .into_iter()
-        .filter(|s| chosen(*s))
-        .map(server)
-        .collect();
+    let servers = servers(&[SubjectName::KernelTcp, SubjectName::Bypath], chosen, server);
     let job =
         |server: &Rc<Server>, clients| Box::new(Nginx { server: Rc::clone(server), clients }) as Box<dyn Job>;
-    [1, 32].iter().map(|clients| servers.iter().map(|s| job(s, *clients)).collect()).collect()
+    let counts: &[u64] = if context.quick { &[1] } else { &[1, 32] };
+    counts.iter().map(|clients| servers.iter().map(|s| job(s, *clients)).collect()).collect()
 }
 
 /// Makes the directory that nginx serves, and its configuration. What goes wrong here nginx reports.

@@ -1,6 +1,6 @@
 //! redis-server with redis-benchmark: SET and GET, one client, fifty, fifty with sixteen requests in flight.
 
-use super::server::{Place, ReadyWhen, Server};
+use super::server::{Place, ReadyWhen, Server, servers};
 use super::{Group, figure};
 use crate::bench::args::SubjectName;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
@@ -23,35 +23,31 @@ struct Redis {
     rate: Cell<Option<f64>>,
 }
 
-/// One group for each of the six.
-pub fn plan(chosen: &dyn Fn(SubjectName) -> bool) -> Vec<Group> {
+/// One group for each of the six, or of the two that `--quick` has time for.
+pub fn plan(context: &Context, chosen: &dyn Fn(SubjectName) -> bool) -> Vec<Group> {
     let subjects = [SubjectName::KernelTcp, SubjectName::Unix, SubjectName::Bypath];
-    let servers: Vec<Rc<Server>> = subjects
-        .into_iter()
-        .filter(|s| chosen(*s))
-        .map(|s| {
-            Server::new(
-                s,
-                ("redis-server", "redis-server"),
-                ReadyWhen::Says("eady to accept connections"),
-                |place| {
-                    let mut args: Vec<String> =
-                        ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"].map(Into::into).into();
-                    args.extend([
-                        "--port".into(),
-                        if place.unix { "0".into() } else { place.port.to_string() },
-                    ]);
-                    if place.unix {
-                        args.extend(["--unixsocket".into(), place.socket.to_string_lossy().into()]);
-                    }
-                    args
-                },
-            )
-        })
-        .collect();
+    let server = |subject| {
+        Server::new(
+            subject,
+            ("redis-server", "redis-server"),
+            ReadyWhen::Says("eady to accept connections"),
+            |place| {
+                let mut args: Vec<String> =
+                    ["--save", "", "--appendonly", "no", "--bind", "127.0.0.1"].map(Into::into).into();
+                args.extend(["--port".into(), if place.unix { "0".into() } else { place.port.to_string() }]);
+                if place.unix {
+                    args.extend(["--unixsocket".into(), place.socket.to_string_lossy().into()]);
+                }
+                args
+            },
+        )
+    };
+    let servers = servers(&subjects, chosen, server);
     let mut groups = Vec::new();
-    for (clients, pipeline) in [(1, 1), (50, 1), (50, 16)] {
-        for test in ["SET", "GET"] {
+    let loads: &[(u64, u64)] = if context.quick { &[(1, 1), (50, 1)] } else { &[(1, 1), (50, 1), (50, 16)] };
+    let tests: &[&'static str] = if context.quick { &["GET"] } else { &["SET", "GET"] };
+    for (clients, pipeline) in loads.iter().copied() {
+        for test in tests.iter().copied() {
             let job = |server: &Rc<Server>| {
                 let rate = Cell::new(None);
                 Box::new(Redis { server: Rc::clone(server), test, clients, pipeline, rate }) as Box<dyn Job>

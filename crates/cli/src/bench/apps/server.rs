@@ -1,13 +1,15 @@
-//! Servers and clients of real programs: started pinned, on a free port, ended with the bench.
+//! Servers of real programs, and runs of their clients: on a free port, ended with the bench.
 
+use super::launch::{Launcher, Program, find};
 use crate::bench::args::SubjectName;
-use crate::bench::child::{Child, Ended, cpu_ns};
+use crate::bench::child::{Child, Ended};
 use crate::bench::context::{Context, Trouble};
+use crate::bench::cpu::Tree;
 use crate::bench::proof::Proof;
+use rustix::process::Signal;
 use std::cell::RefCell;
 use std::net::{TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -16,17 +18,29 @@ use std::time::{Duration, Instant};
 pub enum ReadyWhen {
     /// It says so in a line that contains this.
     Says(&'static str),
+    /// It says so on its standard error.
+    Logs(&'static str),
     /// Its port accepts connections.
     Accepts,
 }
 
+/// How long workers may go on after their client's end, and a server after being asked to end.
+const AFTERMATH: Duration = Duration::from_secs(3);
+/// Between two looks at a server that is starting.
+const LOOK: Duration = Duration::from_millis(5);
+
+type Args = Box<dyn Fn(&Place) -> Vec<String>>;
+type Preparation = Box<dyn Fn(&Context, &Launcher, &Place) -> Result<(), Trouble>>;
+
 /// A server that is started when first needed and then serves all jobs of its subject.
 pub struct Server {
     subject: SubjectName,
-    program: &'static str,
-    package: &'static str,
+    program: Program,
     ready: ReadyWhen,
-    args: fn(&Place) -> Vec<String>,
+    args: Args,
+    preparation: Option<Preparation>,
+    refuses_root: bool,
+    stop: Option<Signal>,
     running: RefCell<Option<Running>>,
     /// Why an earlier run failed.
     trouble: RefCell<Option<String>>,
@@ -37,7 +51,7 @@ pub struct Server {
 pub struct Place {
     /// A port on 127.0.0.1 that was free.
     pub port: u16,
-    /// A path for an AF_UNIX socket.
+    /// A path for an AF_UNIX socket, or a folder.
     pub socket: PathBuf,
     /// Whether clients use the path.
     pub unix: bool,
@@ -46,14 +60,25 @@ pub struct Place {
 struct Running {
     child: Child,
     place: Place,
-    stats: Option<PathBuf>,
+    launcher: Launcher,
+    stop: Option<Signal>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(signal) = self.stop {
+            self.child.stop(signal, Instant::now() + AFTERMATH);
+        }
+    }
 }
 
 /// A run of a client against a server.
 pub struct Served {
     /// What the client printed.
     pub output: Vec<String>,
-    /// Processor time of both.
+    /// From the client's start to its end.
+    pub time: Duration,
+    /// Processor time of both, with all their processes.
     pub cpu_ns: u64,
     /// What a reader should know.
     pub note: Option<String>,
@@ -63,19 +88,39 @@ impl Server {
     /// Describes it; nothing is started yet.
     pub fn new(
         subject: SubjectName,
-        (program, package): (&'static str, &'static str),
+        program: Program,
         ready: ReadyWhen,
-        args: fn(&Place) -> Vec<String>,
-    ) -> Rc<Server> {
-        Rc::new(Server {
+        args: impl Fn(&Place) -> Vec<String> + 'static,
+    ) -> Server {
+        Server {
             subject,
             program,
-            package,
             ready,
-            args,
+            args: Box::new(args),
+            preparation: None,
+            refuses_root: false,
+            stop: None,
             running: RefCell::new(None),
             trouble: RefCell::new(None),
-        })
+        }
+    }
+
+    /// What is done before it starts.
+    pub fn prepared(
+        self,
+        by: impl Fn(&Context, &Launcher, &Place) -> Result<(), Trouble> + 'static,
+    ) -> Server {
+        Server { preparation: Some(Box::new(by)), ..self }
+    }
+
+    /// It and its clients must not run as root.
+    pub fn refusing_root(self) -> Server {
+        Server { refuses_root: true, ..self }
+    }
+
+    /// It is asked to end, and killed only if it does not.
+    pub fn stopped_by(self, signal: Signal) -> Server {
+        Server { stop: Some(signal), ..self }
     }
 
     /// Its subject.
@@ -87,27 +132,29 @@ impl Server {
     pub fn serve(
         &self,
         context: &Context,
-        (client, package): (&str, &str),
+        client: Program,
         seconds: f64,
         args: impl Fn(&Place) -> Vec<String>,
     ) -> Result<Served, Trouble> {
-        installed(self.program, self.package)?;
-        installed(client, package)?;
+        let program = find(self.program)?;
+        let client_path = find(client)?;
         if let Some(why) = self.trouble.borrow().as_ref().filter(|_| context.quick) {
             return Err(Trouble::Skipped(format!(
                 "--quick does not wait again for what failed before: {why}"
             )));
         }
-        let deadline = context.deadline(seconds);
         let mut slot = self.running.borrow_mut();
         if slot.is_none() {
-            *slot = Some(self.start(context, deadline)?);
+            *slot = Some(self.start(context, &program, seconds)?);
         }
+        let deadline = context.deadline(seconds);
         let running = slot.as_ref().expect("started just now");
-        let command = command(context, 1, running.stats.as_deref(), client, &args(&running.place));
-        let before = cpu_ns(running.child.pid());
-        let ended = Child::spawn(command, client).and_then(|mut c| c.finish(deadline));
-        let Ended { output, cpu_ns: client_cpu } = match ended {
+        let command = running.launcher.command(context, 1, &client_path, &args(&running.place));
+        let tree = Tree(running.child.pid());
+        let (workers, before) = (tree.processes(), tree.cpu_ns());
+        let begin = Instant::now();
+        let ended = Child::spawn(command, client.0).and_then(|mut c| c.finish(deadline));
+        let Ended { output, cpu_ns: client_cpu, at } = match ended {
             Ok(ended) => ended,
             Err(e) => {
                 // The server may be in any state now: the next run gets a new one.
@@ -116,55 +163,53 @@ impl Server {
                 return Err(Trouble::Failed(e));
             }
         };
+        tree.settle(&workers, Instant::now() + AFTERMATH);
         Ok(Served {
             output,
-            cpu_ns: client_cpu + cpu_ns(running.child.pid()).saturating_sub(before),
-            note: running.stats.as_deref().and_then(|s| Proof::read(s).note()),
+            time: at - begin,
+            cpu_ns: client_cpu + tree.cpu_ns().saturating_sub(before),
+            note: running.launcher.stats().and_then(|s| Proof::read(s).note()),
         })
     }
 
-    fn start(&self, context: &Context, deadline: Instant) -> Result<Running, Trouble> {
+    fn start(&self, context: &Context, program: &std::path::Path, seconds: f64) -> Result<Running, Trouble> {
+        let name = self.program.0;
+        let launcher = Launcher::new(context, self.subject == SubjectName::Bypath, self.refuses_root)?;
         let place = Place {
             port: free_port()?,
-            socket: context.scratch.fresh("app"),
+            socket: launcher.fresh(context, "app"),
             unix: self.subject == SubjectName::Unix,
         };
-        let stats = (self.subject == SubjectName::Bypath).then(|| context.scratch.fresh("stats"));
-        let command = command(context, 0, stats.as_deref(), self.program, &(self.args)(&place));
-        let mut child = Child::spawn(command, self.program)?;
-        match self.ready {
-            ReadyWhen::Says(words) => while !child.line(deadline)?.contains(words) {},
-            ReadyWhen::Accepts => {
-                while let Err(e) = TcpStream::connect(("127.0.0.1", place.port)) {
-                    if Instant::now() >= deadline {
-                        return Err(format!("{}: does not accept: {e}", self.program).into());
-                    }
-                    // Nothing tells when a program starts to listen; its end does come as an event.
-                    match child.line(Instant::now() + Duration::from_millis(5)) {
-                        Err(e) if e.contains("exit status") => return Err(e.into()),
-                        _ => {}
-                    }
+        if let Some(prepare) = &self.preparation {
+            prepare(context, &launcher, &place)?;
+        }
+        let deadline = context.deadline(seconds);
+        let command = launcher.command(context, 0, program, &(self.args)(&place));
+        let child = Child::spawn(command, name)?;
+        let mut running = Running { child, place, launcher, stop: self.stop };
+        loop {
+            let why = match self.ready {
+                ReadyWhen::Says(words) => {
+                    while !running.child.line(deadline)?.contains(words) {}
+                    return Ok(running);
                 }
+                ReadyWhen::Logs(words) if running.child.has_complained(words) => return Ok(running),
+                ReadyWhen::Logs(words) => format!("does not say {words:?}"),
+                ReadyWhen::Accepts => match TcpStream::connect(("127.0.0.1", running.place.port)) {
+                    Ok(_) => return Ok(running),
+                    Err(e) => format!("does not accept: {e}"),
+                },
+            };
+            if Instant::now() >= deadline {
+                return Err(format!("{name}: {why}").into());
+            }
+            // Nothing tells when a program starts to listen; its end does come as an event.
+            match running.child.line(Instant::now() + LOOK) {
+                Err(e) if e.contains("exit status") => return Err(e.into()),
+                _ => {}
             }
         }
-        Ok(Running { child, place, stats })
     }
-}
-
-/// The program, pinned and bound to the life of the bench, under `bypath run` if there is a counter file.
-fn command(context: &Context, core: usize, stats: Option<&Path>, program: &str, args: &[String]) -> Command {
-    let mut command = Command::new(&context.exe);
-    command.args(["bench", "peer", "--talk", "launch"]);
-    if let Some(core) = context.core(core) {
-        command.args(["--cpu", &core.to_string()]);
-    }
-    command.arg("--");
-    if let Some(stats) = stats {
-        let run = context.under_bypath(Some(stats));
-        command.arg(run.get_program()).args(run.get_args());
-    }
-    command.arg(program).args(args);
-    command
 }
 
 fn free_port() -> Result<u16, String> {
@@ -172,11 +217,11 @@ fn free_port() -> Result<u16, String> {
     Ok(listener.local_addr().map_err(|e| e.to_string())?.port())
 }
 
-/// Skips unless the program is in PATH.
-fn installed(program: &str, package: &str) -> Result<(), Trouble> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if std::env::split_paths(&path).any(|folder| folder.join(program).is_file()) {
-        return Ok(());
-    }
-    Err(Trouble::Skipped(format!("{program} is not installed; Debian package: {package}")))
+/// The servers of the chosen subjects.
+pub fn servers(
+    subjects: &[SubjectName],
+    chosen: &dyn Fn(SubjectName) -> bool,
+    server: impl Fn(SubjectName) -> Server,
+) -> Vec<Rc<Server>> {
+    subjects.iter().filter(|s| chosen(**s)).map(|s| Rc::new(server(*s))).collect()
 }

@@ -1,6 +1,6 @@
 //! sockperf, TCP ping-pong: round trips per second, blocking and spinning.
 
-use super::server::{ReadyWhen, Server};
+use super::server::{ReadyWhen, Server, servers};
 use super::{Group, figure};
 use crate::bench::args::SubjectName;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
@@ -16,13 +16,15 @@ struct Sockperf {
 
 /// Kernel TCP and Bypath.
 pub fn plan(chosen: &dyn Fn(SubjectName) -> bool) -> Group {
-    let job = |subject| {
-        let server = Server::new(subject, PROGRAM, ReadyWhen::Accepts, |place| {
+    let server = |subject| {
+        Server::new(subject, PROGRAM, ReadyWhen::Accepts, |place| {
             ["server", "--tcp", "-i", "127.0.0.1", "-p", &place.port.to_string()].map(Into::into).into()
-        });
-        Box::new(Sockperf { server }) as Box<dyn Job>
+        })
     };
-    [SubjectName::KernelTcp, SubjectName::Bypath].into_iter().filter(|s| chosen(*s)).map(job).collect()
+    servers(&[SubjectName::KernelTcp, SubjectName::Bypath], chosen, server)
+        .into_iter()
+        .map(|server| Box::new(Sockperf { server }) as Box<dyn Job>)
+        .collect()
 }
 
 impl Job for Sockperf {

@@ -21,10 +21,20 @@ pub fn check(records: &[Record]) -> Vec<Check> {
             checks.push(Check::at_least(&case, "above AF_UNIX", ratio(ours, unix), 1.0));
         }
     }
-    for (case, limit) in [("memcached memaslap -c1", 4.0), ("nginx wrk -c1", 2.5), ("nginx wrk -c32", 1.3)] {
+    for (case, limit) in [
+        ("memcached memaslap -c1", 4.0),
+        ("nginx wrk -c1", 2.5),
+        ("nginx wrk -c32", 1.3),
+        ("postgres pgbench -S -c1", 1.5),
+    ] {
         let of = |subject| find.median(case, subject, "requests_per_s", |_| true);
         let measured = ratio(of("bypath"), of("kernel-tcp"));
         checks.push(Check::at_least(case, &format!(">= {limit} x kernel TCP"), measured, limit));
+    }
+    for case in ["scp", "rsync from its daemon", "rsync over ssh"] {
+        let of = |subject| find.median(case, subject, "bytes_per_s", |_| true);
+        let measured = ratio(of("bypath"), of("kernel-tcp"));
+        checks.push(Check::at_least(case, "not slower (>= 0.97 x kernel TCP)", measured, 0.97));
     }
     let iperf3 = find.median("iperf3", "bypath", "bits_per_s", |_| true);
     checks.push(

@@ -1,5 +1,6 @@
 //! `bypath bench loopback`: two ordinary programs on this host, over everything that could connect them.
 
+mod fork;
 mod idle;
 mod oversubscribed;
 mod pair;
@@ -9,6 +10,7 @@ mod subject;
 mod targets;
 
 use super::args::{Case, LoopbackArgs, SubjectName};
+use super::c_program;
 use super::context::{Context, Job};
 use super::{output, table};
 use crate::output::{Failure, Outcome};
@@ -91,6 +93,14 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
     if wanted(Case::Exec) {
         let jobs = subjects(&[Bypath]).into_iter();
         groups.push(jobs.map(|_| Box::new(processes::Exec) as Box<dyn Job>).collect());
+    }
+    if wanted(Case::Fork) {
+        let program = c_program::compile(context, "fork", fork::SOURCE);
+        for connections in [0, 1] {
+            let jobs = subjects(&[KernelTcp, Bypath]).into_iter().filter(|s| !s.is_extra_row());
+            let job = |s| Box::new(fork::Fork::new(s, connections, program.clone())) as Box<dyn Job>;
+            groups.push(jobs.map(job).collect());
+        }
     }
     if wanted(Case::Idle) {
         let many = args.connections.unwrap_or(if context.quick { QUICK_IDLE } else { IDLE }) as usize;

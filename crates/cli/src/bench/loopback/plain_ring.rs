@@ -1,6 +1,7 @@
 //! The same ring written in plain C, compiled here: our own must be as fast.
 
 use super::pair::{Both, Options};
+use crate::bench::c_program;
 use crate::bench::child::Child;
 use crate::bench::context::{Context, Trouble};
 use crate::bench::proof::Proof;
@@ -11,18 +12,7 @@ const SOURCE: &str = include_str!("../ring.c");
 
 /// Compiles it; the error says why there is none.
 pub fn build(context: &Context) -> Result<PathBuf, String> {
-    let source = context.scratch.path().join("ring.c");
-    let program = context.scratch.path().join("ring");
-    std::fs::write(&source, SOURCE).map_err(|e| format!("{}: {e}", source.display()))?;
-    let mut command = Command::new("cc");
-    command.args(["-O2", "-o"]).arg(&program).arg(&source);
-    match command.output() {
-        Err(e) => Err(format!("no C compiler `cc` ({e}); Debian package: gcc")),
-        Ok(out) if !out.status.success() => {
-            Err(format!("cc failed: {}", String::from_utf8_lossy(&out.stderr).trim()))
-        }
-        Ok(_) => Ok(program),
-    }
+    c_program::compile(context, "ring", SOURCE)
 }
 
 /// As [`super::pair::converse`], for two copies of the C program.

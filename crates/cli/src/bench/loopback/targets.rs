@@ -96,6 +96,13 @@ fn costs(find: Find<'_>, checks: &mut Vec<Check>) {
         Check::at_most("exec under `bypath run`", "<= 200 us added", exec, 200e3)
             .saying(exec.map(|ns| human(ns, "ns"))),
     );
+    for (metric, what) in super::fork::METRICS.into_iter().zip(["fork, exit, wait", "fork, exec, wait"]) {
+        for (connections, with) in [(0, "no connection"), (1, "a connection")] {
+            let of = |subject| find.median("fork", subject, metric, |f| f.burst == Some(connections));
+            let measured = ratio(of("bypath"), of("kernel-tcp"));
+            checks.push(Check::at_most(&format!("{what}, {with}"), "<= 1.15 x plain", measured, 1.15));
+        }
+    }
 
     let idle = |metric| move |fits: &dyn Fn(&Figure) -> bool| find.median("idle", "bypath", metric, fits);
     let counts = find.0.iter().filter(|r| r.figure.case == "idle").filter_map(|r| r.figure.burst);
