@@ -4,6 +4,12 @@
 #[path = "programs/support/mod.rs"]
 mod support;
 
+#[path = "agent/programs.rs"]
+#[expect(dead_code, reason = "its compiler is not needed here")]
+mod agents;
+
+#[path = "users/guard.rs"]
+mod guard;
 #[path = "users/many.rs"]
 mod many;
 #[path = "users/paths.rs"]

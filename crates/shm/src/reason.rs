@@ -99,6 +99,7 @@ reasons! {
     RecalledWatermark = 55, "recalled-watermark", "taken back because a low-water mark or a peek exceeds half the ring";
     RecalledForeignReader = 56, "recalled-foreign-reader", "taken back because carrier bytes appeared that Bypath did not write";
     RecalledCommand = 57, "recalled-command", "taken back because `bypath recall` asked for it";
+    RecalledSlower = 58, "recalled-slower", "taken back because the kernel seemed, or was, faster (--guard)";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

@@ -120,6 +120,8 @@ pub struct Config {
     pub upgrade: Upgrade,
     /// `--io-uring`.
     pub io_uring: IoUring,
+    /// `--guard`: whether a connection goes back on which the ring is slower than the kernel.
+    pub guard: bool,
     /// `--profile`.
     pub profile: Profile,
     /// `--spin-budget`, else that of the profile: upper bound of one spin in nanoseconds.
@@ -169,6 +171,7 @@ impl Default for Config {
         Config {
             upgrade: Upgrade::Lazy,
             io_uring: IoUring::Avoid,
+            guard: true,
             profile: Profile::Balanced,
             spin_budget_ns: Profile::Balanced.spin_budget_ns(),
             upgrade_calls: 16,
@@ -266,6 +269,14 @@ pub const SETTINGS: &[Setting] = &[
         value: "BYTES",
         default: "256M",
         help: "Ceiling of ring memory of one process; beyond it connections stay on the kernel",
+    },
+    Setting {
+        flag: "guard",
+        variable: "BYPATH_GUARD",
+        words: &["on", "off"],
+        value: "on|off",
+        default: "on",
+        help: "Whether a connection goes back to the kernel on which shared memory turns out slower",
     },
     Setting {
         flag: "io-uring",
@@ -383,6 +394,7 @@ impl Config {
                         .ok_or_else(|| bad("a number, or 'none'"))?,
                 }
             }
+            "guard" => self.guard = pick(value, &[true, false], s, bad)?,
             "io-uring" => self.io_uring = pick(value, &[IoUring::Avoid, IoUring::Allow], s, bad)?,
             "on-unsupported" => {
                 use OnUnsupported::*;

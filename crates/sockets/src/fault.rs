@@ -42,6 +42,14 @@ pub fn follows_unix() -> bool {
     false
 }
 
+/// Slows a receive from a ring down, if a test wants that (`BYPATH_TEST_SLOW=MICROSECONDS[:COUNT]`, the first
+/// COUNT of them).
+#[inline(always)]
+pub fn slow() {
+    #[cfg(feature = "faults")]
+    imp::slow();
+}
+
 /// Reads the variables.
 pub fn init() {
     #[cfg(feature = "faults")]
@@ -67,6 +75,8 @@ mod imp {
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
     static AT_ONCE: AtomicBool = AtomicBool::new(false);
+    static SLOW_US: AtomicU64 = AtomicU64::new(0);
+    static SLOW_LEFT: AtomicU64 = AtomicU64::new(0);
 
     impl Event {
         fn parse(value: &str) -> Event {
@@ -96,7 +106,23 @@ mod imp {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
         }
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
+        if let Some(value) = lookup("BYPATH_TEST_SLOW") {
+            let (us, count) = value.split_once(':').unwrap_or((&value, ""));
+            SLOW_US.store(us.parse().unwrap_or(0), Relaxed);
+            SLOW_LEFT.store(count.parse().unwrap_or(u64::MAX), Relaxed);
+        }
         AT_ONCE.store(lookup("BYPATH_TEST_DEFER").as_deref() == Some("0"), Relaxed);
+    }
+
+    pub fn slow() {
+        let us = SLOW_US.load(Relaxed);
+        if us > 0 && SLOW_LEFT.load(Relaxed) > 0 {
+            SLOW_LEFT.fetch_sub(1, Relaxed);
+            let until = bypath_sys::clock::monotonic_ns() + us * 1000;
+            while bypath_sys::clock::monotonic_ns() < until {
+                std::hint::spin_loop();
+            }
+        }
     }
 
     pub fn defers() -> bool {

@@ -3,13 +3,15 @@
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
 //! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold
 //! the other end, `life` follows descriptors and processes, `table` maps descriptors to sockets, `rules` and `limit`
-//! say which may be upgraded, `wish` does what `bypath recall` and `bypath upgrade` ask for.
+//! say which may be upgraded, `wish` does what `bypath recall` and `bypath upgrade` ask for, `guard`
+//! takes back what the kernel does faster.
 
 mod carrier;
 pub mod config;
 mod epoll;
 pub mod fault;
 mod foreign;
+mod guard;
 pub mod hook;
 mod life;
 mod limit;

@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, log, memory, options, wish};
+use crate::{epoll, fault, guard, log, memory, options, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -46,6 +46,7 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     // Who counts itself into a kernel call after this sees the connection; who did before is seen by `consent`.
     fence(SeqCst);
     epoll::became_warm(s);
+    guard::upgraded(s);
     log::line(LogLevel::Debug, format_args!("fd {}: both ends mapped", s.carrier()));
     consent(s, conn);
 }
@@ -67,6 +68,7 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
         || state::hindrance().is_some()
         || s.inherited.load(Relaxed)
         || !s.is_sole_holder(state)
+        || s.guard.holds()
         || conn.inc().path() != Path::Kernel
         || conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0
     {
@@ -105,6 +107,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         || state::hindrance().is_some()
         || s.inherited.load(Relaxed)
         || !s.is_sole_holder(state)
+        || s.guard.holds()
         || w.in_kernel.load(SeqCst) != 0
         || w.path.load(Relaxed) != wpath::KERNEL
         || end.pending_error.load(Relaxed) != 0

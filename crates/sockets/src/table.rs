@@ -87,6 +87,8 @@ pub struct Sock {
     pub sent_last: AtomicBool,
     /// How spinning on this connection went.
     pub spins: crate::wait::SpinHistory,
+    /// How fast it is on either path.
+    pub guard: crate::guard::Guard,
     /// Empty reads in a row: the carrier is looked at now and then.
     pub empty_reads: AtomicU32,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
@@ -288,6 +290,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         word.store(0, Relaxed);
     }
     sock.counted.store(0, Relaxed);
+    sock.guard.reset();
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);
     end.reason.store(Reason::None as u16, Relaxed);

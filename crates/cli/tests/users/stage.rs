@@ -21,6 +21,8 @@ pub struct Side<'a> {
     pub uid: Option<u32>,
     /// Flags of `bypath run` without dashes, and their values.
     pub options: &'a [(&'a str, &'a str)],
+    /// Another library than that of the stage.
+    pub library: Option<PathBuf>,
     /// Program and arguments put in front of `bypath run`.
     pub before: Vec<OsString>,
 }
@@ -57,7 +59,8 @@ impl Stage {
 
     /// A program under Bypath as `side` says, counting into `stats`.
     pub fn program(&self, side: &Side, stats: &str, program: &Path) -> Program<'_> {
-        let (bypath, library) = (self.scene.path("bypath"), self.scene.path("libbypath_preload.so"));
+        let bypath = self.scene.path("bypath");
+        let library = side.library.clone().unwrap_or_else(|| self.scene.path("libbypath_preload.so"));
         let mut words = Vec::new();
         if let Some(uid) = side.uid {
             words.push(installed("setpriv").into_os_string());

@@ -10,6 +10,7 @@ pub use recv::recv;
 pub use send::{send, unstick};
 
 use crate::carrier;
+use crate::guard;
 use crate::hook::{Cold, FileSend, Verdict};
 use crate::rendezvous;
 use crate::table::{self, Sock, flag};
@@ -105,6 +106,7 @@ pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, re
         s.set_used();
     }
     if !s.is_warm() {
+        guard::moved(s);
         rendezvous::traffic(s);
     }
 }

@@ -9,7 +9,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign};
+use crate::{carrier, epoll, fault, foreign, guard};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -40,7 +40,11 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return Some(Verdict::NotOurs);
     }
-    Some(Verdict::Done(recv_warm(&call, s, conn, fd, buf, flags)))
+    let received = recv_warm(&call, s, conn, fd, buf, flags);
+    if matches!(received, Ok(1..)) {
+        guard::moved(s);
+    }
+    Some(Verdict::Done(received))
 }
 
 fn recv_warm(
@@ -370,6 +374,7 @@ fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u
     end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed) + n as u64, Relaxed);
     s.sent_last.store(false, Relaxed);
     call.thread.count(|b| &b.ring_rx, n as u64);
+    fault::slow();
     let inc = conn.inc();
     let cpu = thread::cpu();
     if inc.h.cpu.load(Relaxed) != cpu {

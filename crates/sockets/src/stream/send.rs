@@ -9,7 +9,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, memory};
+use crate::{carrier, epoll, fault, foreign, guard, memory};
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -27,7 +27,11 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
-    Some(Verdict::Done(send_warm(&call, s, conn, fd, buf, flags)))
+    let sent = send_warm(&call, s, conn, fd, buf, flags);
+    if matches!(sent, Ok(1..)) {
+        guard::moved(s);
+    }
+    Some(Verdict::Done(sent))
 }
 
 fn cold_send(s: &'static Sock, flags: i32) -> Option<Verdict> {
