@@ -102,7 +102,7 @@ fn sudo_and_setuid_by_nobody() {
     let scene = Scene::new_in(Way::Both, &std::env::temp_dir()).unprivileged();
     let output = same(&scene, "shell_sudo.sh");
     // On a file system that is mounted nosuid it would be nobody.
-    let nosuid = rustix::fs::statvfs(&scene.path(""))
+    let nosuid = rustix::fs::statvfs(scene.path(""))
         .is_ok_and(|s| s.f_flag.contains(rustix::fs::StatVfsMountFlags::NOSUID));
     assert!(output.ends_with(if nosuid { "\n65534\n" } else { "\n0\n" }), "{output}");
 }
