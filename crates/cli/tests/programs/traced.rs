@@ -69,7 +69,7 @@ fn skipped(scene: &Scene, test: &str, forbidden: bool) -> bool {
     forbidden
 }
 
-/// Four connections at work while a tracer comes and goes, twice.
+/// Four connections at work while a tracer comes and goes, three times.
 fn attached(scene: &Scene, test: &str, tracer: fn(&Scene, u32, &mut Process), side: Side) {
     if attaching_is_forbidden(scene, test) {
         return;
@@ -77,7 +77,7 @@ fn attached(scene: &Scene, test: &str, tracer: fn(&Scene, u32, &mut Process), si
     let (server, port) = echo_server(scene.server("python3"));
     let client = scene.client("python3").script("steady.py").arg(port.to_string()).arg("4");
     let mut client = client.start();
-    for _ in 0..2 {
+    for _ in 0..3 {
         more(&mut client, 4);
         let pid = match side {
             Side::Server => server.pid(),
@@ -111,12 +111,11 @@ fn strace(scene: &Scene, pid: u32, client: &mut Process) {
     assert!(trace.contains("(") && trace.contains(" = "), "no system call was seen: {trace}");
 }
 
-/// Stops all threads, looks around, goes on to the 200th call of recv, and leaves.
+/// Stops all threads wherever they are, looks around, and leaves. (No breakpoint here: where several threads run into one
+/// at a time, gdb 13 lets a plain program's blocking recv fail with EAGAIN now and then.)
 fn gdb(scene: &Scene, pid: u32, _: &mut Process) {
-    let words =
-        ["thread apply all bt 4", "break recv", "ignore 1 200", "continue", "bt 4", "delete", "detach"];
-    let said = debugger(scene, pid).words(words.map(|w| ["-ex", w]).concat()).finish().stdout;
-    assert!(reached(&said), "{said}");
+    let said = debugger(scene, pid).words(["-ex", "thread apply all bt 4", "-ex", "detach"]).finish().stdout;
+    assert!(said.contains("\nThread 1 ") && said.contains("#0 ") && said.contains("detached"), "{said}");
 }
 
 /// Whether gdb stopped at its breakpoint ("Breakpoint 1, " or, of several places, "Breakpoint 1.2, ") and left.
