@@ -45,3 +45,12 @@ mod prefork;
 mod processes;
 #[path = "programs/python.rs"]
 mod python;
+
+#[path = "programs/busybox.rs"]
+mod busybox;
+#[path = "programs/go.rs"]
+mod go;
+#[path = "programs/shell.rs"]
+mod shell;
+#[path = "programs/traced.rs"]
+mod traced;

@@ -6,6 +6,7 @@ use crate::memory;
 use crate::poll::settle;
 use crate::real::hook;
 use bypath_sockets::hook::{self, EpollEvent, Verdict};
+use bypath_sys::clock;
 use bypath_sys::page::Access;
 use bypath_sys::user::in_user_space;
 use libc::{c_int, epoll_event, sigset_t, timespec};
@@ -70,7 +71,7 @@ fn wait(
     count: c_int,
     limit: Option<u64>,
     mask: usize,
-    real: impl FnOnce() -> c_int,
+    real: impl Fn() -> c_int,
 ) -> c_int {
     /// EP_MAX_EVENTS: more is EINVAL.
     const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
@@ -84,7 +85,7 @@ fn wait(
     // The array may be shorter than the program says, as long as no event comes that far.
     let usable = memory::usable(events, count.min(AT_ONCE), Access::Write);
     match memory::slice_mut(events, usable) {
-        Some(out) if !out.is_empty() => settle(hook::epoll_wait(epfd, out, limit, mask), real),
+        Some(out) if !out.is_empty() => serve(epfd, (events, usable), limit, mask, real),
         _ if in_user_space(events as usize, count * size_of::<EpollEvent>()) => {
             // The kernel finds out when there is an event to store.
             let mut nowhere = [EpollEvent { events: 0, data: 0 }];
@@ -94,5 +95,43 @@ fn wait(
             }
         }
         _ => real(),
+    }
+}
+
+/// The engine's wait, or the kernel's until the engine has news: its bell is in the kernel's set. The first `usable`
+/// values at `events` can be written.
+#[inline]
+fn serve(
+    epfd: c_int,
+    (events, usable): (*mut EpollEvent, usize),
+    limit: Option<u64>,
+    mask: usize,
+    real: impl Fn() -> c_int,
+) -> c_int {
+    let mut left = limit;
+    loop {
+        let Some(out) = memory::slice_mut(events, usable) else { return real() };
+        let cold = match hook::epoll_wait(epfd, out, left, mask) {
+            Verdict::Done(result) => return errno::answer(result),
+            Verdict::Kernel(cold) => Some(cold),
+            Verdict::NotOurs => None,
+        };
+        let began = left.filter(|ns| *ns > 0).map(|_| clock::monotonic_ns());
+        let ret = real();
+        if let Some(cold) = cold {
+            cold.finish(ret as isize);
+        }
+        // The program's array may be longer than what was offered to the engine.
+        let stored = usize::try_from(ret).unwrap_or(0);
+        let own = match memory::slice_mut(events, stored) {
+            Some(stored) if !stored.is_empty() => kept(|| hook::epoll_done(epfd, stored)),
+            _ => return ret,
+        };
+        if own > 0 {
+            return own as c_int;
+        }
+        if let (Some(left), Some(began)) = (&mut left, began) {
+            *left = left.saturating_sub(clock::monotonic_ns().saturating_sub(began));
+        }
     }
 }

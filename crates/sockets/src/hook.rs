@@ -350,6 +350,12 @@ pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, si
     epoll::wait(epfd, out, timeout_ns, sigmask)
 }
 
+/// What the real epoll_wait stored for a set that is followed: how many of these events, from the first, are the
+/// program's. None: wait again.
+pub fn epoll_done(epfd: i32, events: &mut [EpollEvent]) -> usize {
+    epoll::told_by_kernel(epfd, events)
+}
+
 /// A fork in progress.
 #[derive(Debug)]
 #[must_use]

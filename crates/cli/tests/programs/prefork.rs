@@ -1,5 +1,5 @@
-//! Servers whose workers are forked beforehand and accept from one inherited socket: Apache's prefork, gunicorn,
-//! uWSGI.
+//! Servers whose workers are forked beforehand and accept from one inherited socket: Apache with one connection to a
+//! process (prefork) and with threads (event), gunicorn, uWSGI.
 
 use crate::support::http::{self, Load};
 use crate::support::{Process, Scene, ways};
@@ -7,7 +7,10 @@ use rustix::process::Signal;
 use std::fs;
 
 ways! {
-    apache needs ["apache2", "python3", "setpriv"] => apache;
+    apache needs ["apache2", "python3", "setpriv"] => |scene| apache(scene, "prefork", "Off");
+    apache_with_sendfile needs ["apache2", "python3", "setpriv"] => |scene| apache(scene, "prefork", "On");
+    apache_event needs ["apache2", "python3", "setpriv"] => |scene| apache(scene, "event", "Off");
+    apache_event_with_sendfile needs ["apache2", "python3", "setpriv"] => |scene| apache(scene, "event", "On");
     gunicorn_with_threads needs ["gunicorn", "python3"] => |scene| gunicorn(scene, "gthread --threads 8");
     gunicorn_sync needs ["gunicorn", "python3"] => |scene| gunicorn(scene, "sync");
     uwsgi needs ["uwsgi_python3", "python3"] => uwsgi;
@@ -23,20 +26,25 @@ fn load(scene: &Scene, server: &Process, port: u16) -> u64 {
     newcomers.stop().number("payload ") + client.stop().number("payload ")
 }
 
-fn apache(scene: &Scene) {
+fn apache(scene: &Scene, model: &str, sendfile: &str) {
     let scene = &scene.unprivileged();
     http::files(scene, "www");
     let port = scene.port();
     let dir = scene.path("");
     let dir = dir.display();
-    let modules = ["mpm_prefork", "authz_core"]
+    let modules = [&format!("mpm_{model}"), "authz_core"]
         .map(|m| format!("LoadModule {m}_module /usr/lib/apache2/modules/mod_{m}.so\n"))
         .concat();
+    let processes = match model {
+        "prefork" => "StartServers 4\nMinSpareServers 2\nMaxSpareServers 6\nMaxRequestWorkers 16",
+        // Three processes of eight threads.
+        _ => "StartServers 3\nThreadsPerChild 8\nMaxRequestWorkers 24\nMinSpareThreads 8\nMaxSpareThreads 24",
+    };
     let config = format!(
         "{modules}ServerRoot {dir}\nServerName test\nListen 127.0.0.1:{port}\nPidFile {dir}/pid\n\
-         DefaultRuntimeDir {dir}\nErrorLog {dir}/errors\nDocumentRoot {dir}/www\nEnableSendfile Off\n\
+         DefaultRuntimeDir {dir}\nErrorLog {dir}/errors\nDocumentRoot {dir}/www\nEnableSendfile {sendfile}\n\
          KeepAlive On\nMaxKeepAliveRequests 0\nKeepAliveTimeout 60\n\
-         StartServers 4\nMinSpareServers 2\nMaxSpareServers 6\nMaxRequestWorkers 16\n"
+         {processes}\n"
     );
     fs::write(scene.path("httpd.conf"), config).expect("the configuration");
     let server = scene.server("apache2").args("-D FOREGROUND -f").arg(scene.path("httpd.conf"));

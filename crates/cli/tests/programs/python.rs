@@ -7,6 +7,7 @@ ways! {
     asyncio_echo needs ["python3"] => |scene| echo(scene, "asyncio");
     selectors_echo needs ["python3"] => |scene| echo(scene, "selectors");
     one_read_for_each_edge needs ["python3"] => edges;
+    registered_beside_a_sleeper needs ["python3"] => late;
     threaded_socketserver_echo needs ["python3"] => |scene| echo(scene, "threads");
 }
 
@@ -25,4 +26,13 @@ fn edges(scene: &Scene) {
     let client = scene.client("python3").script("edges.py").arg("client").arg(port.to_string()).finish();
     server.stop(Signal::TERM);
     scene.prove(client.number("payload "));
+}
+
+/// A connection that is accelerated already comes into an epoll set in which another thread sleeps since before.
+fn late(scene: &Scene) {
+    let mut server = scene.server("python3").script("late.py").arg("server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("late.py").arg("client").arg(port.to_string()).start();
+    server.wait().ok();
+    scene.prove(client.wait().ok().number("payload "));
 }

@@ -8,7 +8,7 @@
 mod hot;
 mod wait;
 
-pub use wait::{BlindWait, wait};
+pub use wait::{BlindWait, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
 use crate::lock::Lock;
@@ -56,7 +56,7 @@ struct Set {
     foreign: AtomicBool,
     /// Registrations of warm ends.
     warm: AtomicU32,
-    /// Threads in a wait that the overlay does not see (entered before the first warm end).
+    /// Threads in a wait that the overlay does not see (entered before the first warm end); the bell ends it.
     blind_waits: AtomicU32,
     sleepers: AtomicU32,
     /// First registration of the hot list plus one.
@@ -319,7 +319,8 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             }
             if sock.is_warm() {
                 if fresh {
-                    set.warm.fetch_add(1, Relaxed);
+                    // Who begins a wait after this is served by the overlay; who did before hears the bell.
+                    set.warm.fetch_add(1, SeqCst);
                 }
                 if event.events & ONESHOT != 0 {
                     set.oneshots.fetch_add(1, Relaxed);
@@ -379,6 +380,9 @@ pub fn became_warm(s: &'static Sock) {
         }
         if ensure_bell(set) {
             make_hot(n, r, set);
+            if set.blind_waits.load(SeqCst) != 0 {
+                ring_own(set);
+            }
         }
     }
 }
@@ -450,10 +454,11 @@ pub fn ring(number: u32) {
     }
 }
 
-/// Wakes a sleeper of the set, if any.
+/// Wakes a sleeper of the set, if any; one that the overlay does not see as well: it comes back into the overlay.
 fn ring_own(s: &Set) {
     std::sync::atomic::fence(SeqCst);
-    if s.sleepers.load(Relaxed) != 0 {
+    let asleep = s.sleepers.load(Relaxed) != 0 || s.blind_waits.load(Relaxed) != 0;
+    if asleep && s.has_bell.load(Relaxed) {
         eventfd::ring(s.bell_fd.load(Relaxed));
     }
 }

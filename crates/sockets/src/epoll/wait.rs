@@ -54,6 +54,31 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     Verdict::Done(wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask))
 }
 
+/// What the kernel stored for a wait that the overlay did not serve: our bell is taken out, the number of what is left
+/// returned. With nothing left the overlay has news, and serves the wait from now on.
+pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
+    let Some(Entry::Epoll(number)) = table::entry(epfd) else { return out.len() };
+    let Some(s) = set(number) else { return out.len() };
+    let mut n = 0;
+    for i in 0..out.len() {
+        let EpollEvent { events, data } = out[i];
+        if data == BELL_DATA {
+            continue;
+        }
+        crate::wait::kernel_told(events);
+        if s.oneshots.load(Relaxed) != 0 {
+            oneshot_fired(s, data);
+        }
+        out[n] = out[i];
+        n += 1;
+    }
+    if n < out.len() {
+        // The bell wakes one sleeper, and may have meant another: that one passes it on.
+        ring_own(s);
+    }
+    n
+}
+
 fn wait_overlay(
     call: &Call,
     (number, s): (u32, &'static Set),

@@ -167,10 +167,21 @@ impl Scene {
     /// The counters of all processes that ran under Bypath.
     #[track_caller]
     pub fn totals(&self) -> Totals {
+        self.sum(|_| true)
+    }
+
+    /// As `totals`, where a side may be a program that cannot be preloaded and writes no record.
+    #[track_caller]
+    pub fn totals_of_the_preloaded(&self) -> Totals {
+        self.sum(|file| fs::metadata(file).is_ok_and(|m| m.len() > 0))
+    }
+
+    #[track_caller]
+    fn sum(&self, counts: impl Fn(&Path) -> bool) -> Totals {
         let mut sum = Totals::default();
         for name in ["server.stats", "client.stats"] {
             let file = self.path(name);
-            if file.exists() {
+            if file.exists() && counts(&file) {
                 sum.add(&Totals::read(&file));
             }
         }
