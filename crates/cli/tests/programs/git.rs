@@ -11,12 +11,14 @@ ways! {
     over_its_own_protocol needs ["git"] => over_its_own_protocol;
 }
 
+/// MiB that are cloned over HTTP.
+const CLONED: usize = 128;
 /// MiB that are pushed.
-const PUSHED: usize = 32;
+const PUSHED: usize = 16;
 
-/// git's settings come from here only: a name for the commits, and big files as they are, as these cannot be compressed.
+/// git's settings come from here only. The large files cannot be compressed, and nothing has to survive the machine.
 const SETTINGS: &str = "[user]\nname = Test\nemail = test@localhost\n[init]\ndefaultBranch = main\n\
-    [core]\ncompression = 0\nbigFileThreshold = 1m\n[http]\nreceivepack = true\nproxy =\n[gc]\nauto = 0\n\
+    [core]\ncompression = 0\nbigFileThreshold = 1m\nfsync = none\n[http]\nreceivepack = true\nproxy =\n[gc]\nauto = 0\n\
     [maintenance]\nauto = false\n[advice]\ndetachedHead = false\n";
 
 /// The environment in which `git` reads these settings.
@@ -35,12 +37,13 @@ fn git(scene: &Scene, repository: &str, words: &[&str]) -> String {
 fn repository(scene: &Scene, mib: usize) {
     fs::write(scene.path("gitconfig"), SETTINGS).expect("the settings");
     git(scene, ".", &["init", "--quiet", "first"]);
-    fs::copy(sample(mib), scene.path("first/large")).expect("a copy");
     for n in 0..20 {
-        fs::write(scene.path("first").join(format!("file-{}", n % 7)), format!("{n:>8}").repeat(100 * n))
-            .expect("a file");
+        let file = scene.path("first").join(format!("file-{}", n % 7));
+        fs::write(file, format!("{n:>8}").repeat(100 * n)).expect("a file");
         commit(scene, "first");
     }
+    fs::copy(sample(mib), scene.path("first/large")).expect("a copy");
+    commit(scene, "first");
     git(scene, ".", &["clone", "--quiet", "--bare", "first", "served.git"]);
 }
 
@@ -104,10 +107,10 @@ fn apache(scene: &Scene) -> (Process, u16) {
 
 fn over_http(scene: &Scene) {
     let scene = &scene.unprivileged();
-    repository(scene, 128);
+    repository(scene, CLONED);
     let (server, port) = apache(scene);
     clone(scene, &format!("http://127.0.0.1:{port}/git/served.git"));
-    scene.prove(128 << 20);
+    scene.prove((CLONED as u64) << 20);
     let before = scene.totals();
     // git runs another program while it pushes, which inherits the connection: on the kernel.
     push(scene);
@@ -117,7 +120,7 @@ fn over_http(scene: &Scene) {
         assert!(after.moved() - before.moved() >= (PUSHED as u64) << 20, "{after:#?}");
     }
     if scene.way() != Way::Both {
-        scene.prove((128 + PUSHED as u64) << 20);
+        scene.prove(((CLONED + PUSHED) as u64) << 20);
     }
 }
 
