@@ -96,6 +96,17 @@ fn interrupted_calls_of_threads_that_spin_long() {
 }
 
 #[test]
+fn interrupted_files_end_with_what_was_sent() {
+    for test in ["files", "files-restart"] {
+        same(test);
+        // The first passes are those of the warming up.
+        for pass in [44, 46] {
+            same_with(test, &[("BYPATH_TEST_RAISE", &format!("published:{pass}"))]);
+        }
+    }
+}
+
+#[test]
 fn of_several_handlers_the_one_that_ran_decides() {
     same("mixed");
 }

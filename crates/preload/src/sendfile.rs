@@ -26,6 +26,7 @@ pub(crate) fn in_pieces(out: c_int, from: c_int, offset: *mut off_t, count: size
         return None;
     }
     let mut piece = [const { MaybeUninit::<u8>::uninit() }; PIECE];
+    let handlers = hook::handlers();
     let mut done = 0;
     while done < count {
         let wanted = PIECE.min(count - done);
@@ -38,7 +39,12 @@ pub(crate) fn in_pieces(out: c_int, from: c_int, offset: *mut off_t, count: size
         };
         let iov = [IoVec { base: got.as_ptr() as usize, len: got.len() }];
         let before = errno::get();
-        let sent = settle(hook::send(out, user(&iov), 0), || raw::send(out, got));
+        let verdict = if done == 0 {
+            hook::send(out, user(&iov), 0)
+        } else {
+            hook::send_rest(out, user(&iov), 0, handlers)
+        };
+        let sent = settle(verdict, || raw::send(out, got));
         if sent < 0 {
             if done == 0 {
                 return Some(-1);

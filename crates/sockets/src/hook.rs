@@ -136,7 +136,25 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::send(fd, buf, flags) {
+        if let Some(v) = stream::send(fd, buf, flags, None) {
+            return v;
+        }
+    }
+}
+
+/// How many signal handlers the calling thread ran so far: what [`send_rest`] is given.
+pub fn handlers() -> u32 {
+    signals::handlers()
+}
+
+/// As [`send`], for what is left of a call that has sent bytes already and that began after `handlers` handlers. It does
+/// not wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what was sent.
+pub fn send_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
+    loop {
+        if let Some(v) = stream::send(fd, buf, flags, Some(handlers)) {
             return v;
         }
     }
