@@ -50,6 +50,11 @@ impl Cold {
         Cold(Kind::Blind(wait))
     }
 
+    /// Whether the real function may wait.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.0, Kind::Data { blocking: true, .. } | Kind::Blind(_))
+    }
+
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
         match self.0 {
