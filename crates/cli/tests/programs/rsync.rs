@@ -25,7 +25,8 @@ fn serve(scene: &Scene) -> (Process, u16) {
         dir.display(),
     );
     fs::write(scene.path("rsyncd.conf"), config).expect("the configuration");
-    let server = scene.server("rsync").args("--daemon --no-detach --address 127.0.0.1 --log-file /dev/stderr");
+    let server =
+        scene.server("rsync").args("--daemon --no-detach --address 127.0.0.1 --log-file /dev/stderr");
     let server = server.arg(format!("--port={port}")).arg("--config").arg(scene.path("rsyncd.conf"));
     let mut server = server.start();
     server.listening(port);

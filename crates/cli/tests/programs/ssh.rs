@@ -62,7 +62,7 @@ fn prove(scene: &Scene, server: Process, connections: usize, payload: u64) {
     match scene.way() {
         Way::Both => {
             assert!(totals.moved() >= payload, "{payload} bytes of payload: {totals:#?}");
-            assert!(totals.ring_tx * 100 >= totals.sent() * SHARE, "less than {SHARE} %: {totals:#?}");
+            totals.assert_share(0, SHARE);
         }
         // What it inherits is not counted, but each image of it was under Bypath.
         Way::OnlyServer => {

@@ -52,7 +52,8 @@ fn stunnel(scene: &Scene, name: &str, program: Program<'_>, to: u16, settings: &
 
 fn download(scene: &Scene) {
     let (key, cert) = (scene.path("key.pem"), scene.path("cert.pem"));
-    let make = scene.plain("openssl").args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes");
+    let make =
+        scene.plain("openssl").args("req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes");
     make.args("-days 2 -subj /CN=localhost -keyout").arg(&key).arg("-out").arg(&cert).finish();
     let (nginx, web) = nginx(scene);
     let settings = format!("cert = {}\nkey = {}\n", cert.display(), key.display());

@@ -7,7 +7,10 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 ways! {
-    upload_abort_download needs ["vsftpd", "python3"] => as_the_launching_user;
+    files needs ["vsftpd", "python3"] => |scene| as_the_launching_user(scene, 0, "use_sendfile=NO\n", 95);
+    aborts needs ["vsftpd", "python3"] => |scene| as_the_launching_user(scene, 4, "use_sendfile=NO\n", 80);
+    files_by_sendfile needs ["vsftpd", "python3"] => |scene| as_the_launching_user(scene, 0, "", 95);
+    aborts_of_sendfile needs ["vsftpd", "python3"] => |scene| as_the_launching_user(scene, 4, "", 80);
     with_its_own_users needs ["vsftpd", "python3"] => with_its_own_users;
 }
 
@@ -28,22 +31,26 @@ fn serve(scene: &Scene, settings: &str) -> (Process, u16) {
     (server, port)
 }
 
-fn session(scene: &Scene, server: Process, port: u16, directory: &str) {
-    let file = sample(128);
+/// A client's session. Returns how many bytes went through the data connections that were not aborted.
+fn session(scene: &Scene, server: Process, port: u16, directory: &str, aborts: usize) -> u64 {
+    let mib = if scene.way() == Way::Both && aborts == 0 { 256 } else { 128 };
+    let file = sample(mib);
     let client = scene.client("python3").script("ftp.py").arg(port.to_string()).arg(directory).arg(&file);
-    let said = client.finish();
-    assert_eq!(said.stdout.matches("aborted after").count(), 3, "{said:?}");
+    let said = client.arg(aborts.to_string()).finish();
+    assert_eq!(said.stdout.matches("aborted after").count(), aborts, "{said:?}");
     server.stop(Signal::TERM);
     assert_same(&file, &scene.path("root/files/up"));
     assert_same(&file, &scene.path("down"));
+    (2 * mib as u64) << 20
 }
 
-/// One process for each session. The control connection is its descriptor 0, so on the kernel.
-fn as_the_launching_user(scene: &Scene) {
-    let (server, port) = serve(scene, "run_as_launching_user=YES\n");
+/// One process for each session. The control connection is its descriptor 0, so on the kernel. Each download starts
+/// there, and some end early.
+fn as_the_launching_user(scene: &Scene, aborts: usize, settings: &str, share: u64) {
+    let (server, port) = serve(scene, &format!("run_as_launching_user=YES\n{settings}"));
     let files = scene.path("root/files");
-    session(scene, server, port, &files.display().to_string());
-    scene.prove(2 * (128 << 20));
+    let payload = session(scene, server, port, &files.display().to_string(), aborts);
+    scene.prove_share(payload, share);
 }
 
 /// Two processes for each session, one of them without privileges in a root directory of its own, which gets its data
@@ -55,8 +62,8 @@ fn with_its_own_users(scene: &Scene) {
     let (server, port) = serve(scene, "ftp_username=sshd\n");
     let files = scene.path("root/files");
     fs::set_permissions(&files, fs::Permissions::from_mode(0o777)).expect("a mode");
-    session(scene, server, port, "files");
+    let payload = session(scene, server, port, "files", 4);
     if scene.way() == Way::OnlyClient && ring_required() {
-        scene.totals().assert_kernel_only(2 * (128 << 20));
+        scene.totals().assert_kernel_only(payload);
     }
 }
