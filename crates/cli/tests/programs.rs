@@ -8,6 +8,8 @@ mod support;
 
 #[path = "programs/curl.rs"]
 mod curl;
+#[path = "programs/git.rs"]
+mod git;
 #[path = "programs/iperf3.rs"]
 mod iperf3;
 #[path = "programs/memcached.rs"]
@@ -18,10 +20,18 @@ mod netcat;
 mod node;
 #[path = "programs/redis.rs"]
 mod redis;
+#[path = "programs/rsync.rs"]
+mod rsync;
 #[path = "programs/socat.rs"]
 mod socat;
 #[path = "programs/sockperf.rs"]
 mod sockperf;
+#[path = "programs/ssh.rs"]
+mod ssh;
+#[path = "programs/stunnel.rs"]
+mod stunnel;
+#[path = "programs/vsftpd.rs"]
+mod vsftpd;
 
 #[path = "programs/haproxy.rs"]
 mod haproxy;

@@ -65,7 +65,7 @@ fn same_with(test: &str, settings: &[(&str, &str)]) {
     let all: Vec<StatsSnapshot> = raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode).collect();
     let sent: u64 = all.iter().map(|s| s.bytes.ring_tx).sum();
     assert!(
-        sent > 3000 || test == "registration",
+        sent > 3000 || test == "registration" || settings.contains(&("BYPATH_UPGRADE", "off")),
         "{test} {settings:?}: only {sent} bytes went through rings"
     );
 }
@@ -93,6 +93,18 @@ fn interrupted_calls_of_threads_that_never_spin() {
 #[test]
 fn interrupted_calls_of_threads_that_spin_long() {
     same_with("interruptions", &[("BYPATH_PROFILE", "latency")]);
+}
+
+#[test]
+fn interrupted_files_end_with_what_was_sent() {
+    for test in ["files", "files-restart"] {
+        same(test);
+        same_with(test, &[("BYPATH_UPGRADE", "off")]);
+        // The first passes are those of the warming up.
+        for pass in [44, 46] {
+            same_with(test, &[("BYPATH_TEST_RAISE", &format!("published:{pass}"))]);
+        }
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::child::borrowed_memory;
 use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook::{self, FileSend, Reason, Verdict};
+use bypath_sockets::hook::{self, Reason, Verdict};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
@@ -181,19 +181,8 @@ hook! {
     /// `sendfile()`: a file goes into a ring in pieces. Else the kernel moves the bytes, after those that are in the ring.
     fn sendfile(out: c_int, from: c_int, offset: *mut off_t, count: size_t) -> isize, raw Some(libc::SYS_sendfile); aka sendfile64; {
         if hook::is_followed(out) && !hook::is_followed(from) && !borrowed_memory() {
-            match hook::sendfile_begin(out) {
-                FileSend::Kernel(report) => {
-                    let ret = real(out, from, offset, count);
-                    report.finish(ret);
-                    return ret;
-                }
-                FileSend::Pieces => {
-                    if let Some(sent) = crate::sendfile::in_pieces(out, from, offset, count) {
-                        return sent;
-                    }
-                }
-                FileSend::Unfollowed => {}
-            }
+            let kernel = |count| real(out, from, offset, count);
+            return crate::sendfile::send(out, from, offset, count, kernel, || to_kernel_pair(from, out));
         }
         to_kernel_pair(from, out);
         real(out, from, offset, count)

@@ -50,6 +50,11 @@ impl Cold {
         Cold(Kind::Blind(wait))
     }
 
+    /// Whether the real function may wait.
+    pub fn may_wait(&self) -> bool {
+        matches!(self.0, Kind::Data { blocking: true, .. } | Kind::Blind(_))
+    }
+
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
         match self.0 {
@@ -136,7 +141,25 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::send(fd, buf, flags) {
+        if let Some(v) = stream::send(fd, buf, flags, None) {
+            return v;
+        }
+    }
+}
+
+/// How many signal handlers the calling thread ran so far: what [`send_rest`] is given.
+pub fn handlers() -> u32 {
+    signals::handlers()
+}
+
+/// As [`send`], for what is left of a call that has sent bytes already and that began after `handlers` handlers. It does
+/// not wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what was sent.
+pub fn send_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
+    loop {
+        if let Some(v) = stream::send(fd, buf, flags, Some(handlers)) {
             return v;
         }
     }

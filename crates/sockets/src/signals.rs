@@ -32,7 +32,13 @@ pub fn ran(flags: i32) {
     if let Some(t) = thread::existing() {
         let breaks = if flags & libc::SA_RESTART == 0 { BREAKS } else { 0 };
         t.ran.store(t.ran.load(Relaxed) | RAN | breaks, Relaxed);
+        t.handlers.store(t.handlers.load(Relaxed).wrapping_add(1), Relaxed);
     }
+}
+
+/// How many handlers the calling thread ran so far, wrapping.
+pub fn handlers() -> u32 {
+    thread::existing().map_or(0, |t| t.handlers.load(Relaxed))
 }
 
 /// What a blocking call does whose sleep ended with EINTR: the kernel restarts a receive or send without time-out if

@@ -39,6 +39,8 @@ pub struct Record {
     deferred: Deferred,
     /// What kind of handlers ran in the current sleep: bits of [`crate::signals`].
     pub ran: AtomicU32,
+    /// Handlers that ran in this thread so far, wrapping.
+    pub handlers: AtomicU32,
     /// pthread_self().
     pthread: AtomicUsize,
     /// pthread_cancel was called for it.
@@ -101,7 +103,7 @@ fn enter() -> Option<&'static Record> {
         if !r.in_use.swap(true, AcqRel) {
             r.number.store(number, Relaxed);
             r.tid.store(tid, Relaxed);
-            for counter in [&r.depth, &r.base, &r.ran, &r.sleeps, &r.waits_on] {
+            for counter in [&r.depth, &r.base, &r.ran, &r.handlers, &r.sleeps, &r.waits_on] {
                 counter.store(0, Relaxed);
             }
             r.asleep.store(false, Relaxed);

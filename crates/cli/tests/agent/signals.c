@@ -189,6 +189,8 @@ static void mixed(void) {
     }
 }
 
+#include "signals_files.h"
+
 // ---------------------------------------------------------------- what sigaction says, masks, siginfo
 
 static void other(int n) { (void)n; }
@@ -659,6 +661,8 @@ int main(int argc, char **argv) {
     timer_create(CLOCK_MONOTONIC, &ev, &limit_timer);
     timer_settime(limit_timer, 0, &life, NULL);
     if (!strcmp(t, "interruptions")) interruptions();
+    else if (!strcmp(t, "files")) files(0);
+    else if (!strcmp(t, "files-restart")) files(SA_RESTART);
     else if (!strcmp(t, "mixed")) mixed();
     else if (!strcmp(t, "masks")) masks();
     else if (!strcmp(t, "information")) information();

@@ -29,6 +29,7 @@ macro_rules! cases {
 
 cases! {
     files_sent 2;
+    files_in_one_call 90;
     forked_before_any_socket 90;
     prefork 95;
     fork_per_connection 95;

@@ -18,16 +18,17 @@ use bypath_sys::user::UserVec;
 use bypath_sys::{Errno, sock, thread};
 use std::sync::atomic::Ordering::*;
 
-/// Send on `fd`. `None` = the socket changed under the question; ask again.
+/// Send on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: bytes of the program's call were
+/// sent already, and it began when the thread had run so many handlers.
 #[inline]
-pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
     let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
     if s.conn.get().is_none() {
         return cold_send(s, flags);
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
-    let sent = send_warm(&call, s, conn, fd, buf, flags);
+    let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since);
     if matches!(sent, Ok(1..)) {
         guard::moved(s);
     }
@@ -48,6 +49,7 @@ fn send_warm(
     fd: i32,
     buf: UserVec<'_>,
     flags: i32,
+    rest_since: Option<u32>,
 ) -> Result<usize, Errno> {
     let total = buf.admit()?;
     let end = s.end();
@@ -168,6 +170,10 @@ fn send_warm(
             epoll::out_of_room(s);
             return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
         }
+        if rest_since.is_some_and(|since| since != call.thread.handlers.load(Relaxed)) {
+            // It ran between two parts of the call. (From here on one waits until the thread sleeps.)
+            return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
+        }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let woken = match full {
             Full::Ring(_) => wait::space(call, s, conn, deadline),
@@ -190,7 +196,7 @@ fn send_warm(
                 if done > 0 {
                     return Ok(done);
                 }
-                if !crate::signals::restarts(call.thread, timeout != 0) {
+                if rest_since.is_some() || !crate::signals::restarts(call.thread, timeout != 0) {
                     return Err(Errno::INTR);
                 }
             }

@@ -117,6 +117,35 @@ def files_sent():
             print(error.strerror in ("Broken pipe", "Connection reset by peer"))
 
 
+def files_in_one_call():
+    """A long file by a single call on a fresh connection: with a position of its own, or the file's."""
+    size = 100 << 20
+    file = os.memfd_create("file")
+    block = bytes(n * 7 % 251 for n in range(1 << 20))
+    for n in range(size >> 20):
+        os.write(file, n.to_bytes(8) + block[8:])
+    for offset in (None, 5):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def send():
+                with socket.create_connection(listener.getsockname()) as s:
+                    os.lseek(file, 1 << 20, os.SEEK_SET)
+                    print(os.sendfile(s.fileno(), file, offset, 2 * size), os.lseek(file, 0, os.SEEK_CUR), flush=True)
+                    s.sendall(b"the end")
+
+            child = fork(send)
+            s, _ = listener.accept()
+        at = (1 << 20) if offset is None else offset
+        same = True
+        while at < size:
+            data = exactly(s, min(1 << 20, size - at))
+            same &= data == os.pread(file, len(data), at)
+            at += len(data)
+        print(at == size, same, exactly(s, 100), flush=True)
+        s.close()
+        wait(child)
+
+
 def forked_before_any_socket():
     def work():
         talk(*pair())

@@ -192,9 +192,15 @@ impl Scene {
     /// ring, with one side they did not; `payload` bytes were sent at least.
     #[track_caller]
     pub fn prove(&self, payload: u64) {
+        self.prove_share(payload, 95);
+    }
+
+    /// As `prove` where, with both sides under Bypath, only so many percent can go through the ring.
+    #[track_caller]
+    pub fn prove_share(&self, payload: u64, percent: u64) {
         match self.way {
             _ if !ring_required() => {}
-            Way::Both => self.totals().assert_ring(payload),
+            Way::Both => self.totals().assert_share(payload, percent),
             Way::OnlyServer | Way::OnlyClient => self.totals().assert_kernel_only(payload),
         }
     }

@@ -96,9 +96,15 @@ impl Totals {
     /// At least `payload` bytes were sent, and 95 % of what was sent went through rings.
     #[track_caller]
     pub fn assert_ring(&self, payload: u64) {
+        self.assert_share(payload, 95);
+    }
+
+    /// At least `payload` bytes were sent, and so many percent of what was sent went through rings.
+    #[track_caller]
+    pub fn assert_share(&self, payload: u64, percent: u64) {
         assert!(self.sent() >= payload, "{payload} bytes of payload, but {} counted: {self:#?}", self.sent());
-        let share = self.ring_tx as f64 / self.sent() as f64;
-        assert!(share >= 0.95, "{:.1} % of the bytes went through the ring: {self:#?}", share * 100.0);
+        let share = 100.0 * self.ring_tx as f64 / self.sent() as f64;
+        assert!(share >= percent as f64, "{share:.1} % of the bytes went through the ring: {self:#?}");
     }
 
     /// The program was followed (so the counters mean something), and nothing left the kernel path.
