@@ -27,3 +27,4 @@ mod sock;
 mod stdio;
 mod symbols;
 mod syscall;
+mod uring;

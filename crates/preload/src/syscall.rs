@@ -223,8 +223,15 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                     _ => real(number, all),
                 }
             }
-            libc::SYS_io_uring_setup if !hook::io_uring_setup_begin() => {
+            libc::SYS_io_uring_setup if !hook::io_uring_begin() => {
                 errno::fail::<isize>(libc::ENOSYS) as c_long
+            }
+            libc::SYS_io_uring_setup => {
+                let made = real(number, all);
+                if made >= 0 {
+                    errno::kept(hook::io_uring_done);
+                }
+                made
             }
             libc::SYS_io_submit => {
                 io::submitted(b as c_long, c as _);

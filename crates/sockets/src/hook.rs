@@ -5,11 +5,11 @@
 //! [`Verdict::Kernel`] answer means: call the real libc function with the program's own arguments, then hand
 //! its result to [`Cold::finish`].
 
-use crate::config::{Config, IoUring};
+use crate::config::Config;
 use crate::epoll::BlindWait;
 pub use crate::state::{SHARERS, is_memory_of_another, own_process};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread};
+use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread, uring};
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::signal::Deferred;
@@ -398,17 +398,14 @@ pub fn exiting() {
     life::exiting();
 }
 
-/// Whether `io_uring_setup` may go through; when it may, connections stay on the kernel from then on.
-pub fn io_uring_setup_begin() -> bool {
-    match state::config().map(|c| c.io_uring) {
-        Some(IoUring::Avoid) => false,
-        Some(IoUring::Allow) => {
-            state::hinder(Reason::IoUring);
-            table::each_sock(|s| switch::recall_both(s, Reason::RecalledIoUring, true));
-            true
-        }
-        None => true,
-    }
+/// Whether an io_uring instance may be made (`--io-uring`); if not, the answer is ENOSYS.
+pub fn io_uring_begin() -> bool {
+    uring::may_be_made()
+}
+
+/// An io_uring instance was made, and the program has not got it yet.
+pub fn io_uring_done() {
+    uring::made();
 }
 
 /// Tells of the functions that stand in front of the program's signal handlers, and how to ask whether the calling
