@@ -20,6 +20,7 @@ mod poll;
 mod process;
 mod raw;
 mod real;
+mod seccomp;
 mod select;
 mod sendfile;
 mod signal;

@@ -154,6 +154,7 @@ pub const SYMBOLS: &[&str] = &[
     "posix_spawn_file_actions_adddup2",
     "posix_spawnp",
     "ppoll",
+    "prctl",
     "preadv2",
     "preadv64v2",
     "pselect",

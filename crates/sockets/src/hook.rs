@@ -9,7 +9,9 @@ use crate::config::Config;
 use crate::epoll::BlindWait;
 pub use crate::state::{SHARERS, is_memory_of_another, own_process};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread, uring};
+use crate::{
+    carrier, epoll, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread, uring,
+};
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::signal::Deferred;
@@ -25,6 +27,17 @@ pub enum Verdict {
     Kernel(Cold),
     /// Done here: bytes moved (or ready descriptors), or the errno to set.
     Done(Result<usize, Errno>),
+}
+
+impl Verdict {
+    /// A thread that slept in here while the last descriptor ceased to be followed makes the program's own call.
+    #[inline]
+    fn unless_sealed(self) -> Verdict {
+        match self {
+            Verdict::Done(Err(Errno::BADF)) if state::is_sealed() => Verdict::NotOurs,
+            other => other,
+        }
+    }
 }
 
 /// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
@@ -124,7 +137,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
     loop {
         if let Some(v) = stream::recv(fd, buf, flags) {
-            return v;
+            return v.unless_sealed();
         }
     }
 }
@@ -137,7 +150,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
     loop {
         if let Some(v) = stream::send(fd, buf, flags) {
-            return v;
+            return v.unless_sealed();
         }
     }
 }
@@ -300,7 +313,7 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
     if signals::is_cancelled() {
         return CANCELLED;
     }
-    poll::poll(fds, timeout_ns, sigmask)
+    poll::poll(fds, timeout_ns, sigmask).unless_sealed()
 }
 
 /// Whether `fd` is followed at all: for other descriptors nothing but this is asked.
@@ -347,7 +360,7 @@ pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, si
     if signals::is_cancelled() {
         return CANCELLED;
     }
-    epoll::wait(epfd, out, timeout_ns, sigmask)
+    epoll::wait(epfd, out, timeout_ns, sigmask).unless_sealed()
 }
 
 /// A fork in progress.
@@ -406,6 +419,17 @@ pub fn io_uring_begin() -> bool {
 /// An io_uring instance was made, and the program has not got it yet.
 pub fn io_uring_done() {
     uring::made();
+}
+
+/// A seccomp filter is about to be installed: every connection goes back to the kernel, and nothing is followed any more.
+pub fn filter_begin() {
+    sealed::seal();
+}
+
+/// Whether nothing is followed any more, and no call may be made that the program has not asked for.
+#[inline]
+pub fn is_sealed() -> bool {
+    state::is_sealed()
 }
 
 /// Tells of the functions that stand in front of the program's signal handlers, and how to ask whether the calling

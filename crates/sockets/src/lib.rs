@@ -23,6 +23,7 @@ mod poll;
 mod ready;
 mod rendezvous;
 pub mod rules;
+mod sealed;
 mod siblings;
 mod signals;
 mod state;

@@ -377,7 +377,7 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
     let Some(state) = state::get() else { return Forking { life: None, birth: None } };
-    if state::is_borrowed() {
+    if state::is_sealed() || state::is_borrowed() {
         return Forking { life: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
@@ -414,6 +414,9 @@ impl Forking {
 
     /// In the child.
     pub fn child(self) {
+        if state::is_sealed() {
+            return;
+        }
         let Some(state) = state::get() else { return state::own_process() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
@@ -501,7 +504,7 @@ pub fn exec_failed() {
 /// The process ends: everything goes to the kernel, and stays there for what exit handlers still send.
 pub fn exiting() {
     let Some(state) = state::get() else { return };
-    if state::is_memory_of_another() || state::set_exiting() {
+    if state::is_sealed() || state::is_memory_of_another() || state::set_exiting() {
         return;
     }
     table::each_sock(|s| {

@@ -26,6 +26,7 @@ static CALIBRATION: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static OWN: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// Children that share this memory now, or may: vfork children, counted by the preload library.
 pub static SHARERS: AtomicI32 = AtomicI32::new(0);
+static SEALED: AtomicBool = AtomicBool::new(false);
 
 /// What a forked child writes about itself, together: each page that is written after a fork is copied first.
 #[derive(Debug)]
@@ -96,10 +97,21 @@ pub struct State {
     pub namespaces: [u64; 3],
 }
 
-/// The settings, if the library is initialised.
+/// The settings, if the library is initialised and follows anything.
 #[inline]
 pub fn config() -> Option<&'static Config> {
-    CONFIG.get()
+    if is_sealed() { None } else { CONFIG.get() }
+}
+
+/// From now on nothing new is followed, and no call is made that the program has not asked for.
+pub fn seal() {
+    SEALED.store(true, SeqCst);
+}
+
+/// Whether [`seal`] was called.
+#[inline]
+pub fn is_sealed() -> bool {
+    SEALED.load(Relaxed)
 }
 
 /// The state, if any socket was ever followed.
@@ -189,7 +201,8 @@ pub fn is_memory_of_another() -> bool {
 
 #[cold]
 fn is_not_ours() -> bool {
-    if is_memory_of_another() {
+    // A sealed process may not even ask who it is. Nothing of it is followed, so the answer does not matter.
+    if is_sealed() || is_memory_of_another() {
         return true;
     }
     // Here, and not in a forked child at once: many have another program soon.
