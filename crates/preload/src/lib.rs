@@ -16,6 +16,7 @@ mod init;
 mod io;
 mod memory;
 mod message;
+mod namespace;
 mod poll;
 mod process;
 mod raw;

@@ -2,7 +2,9 @@
 //! Everything else is jumped to without a frame, so that calls which return twice or on another stack work.
 
 use crate::select::Sets;
-use crate::{child, epoll, errno, exec, fd, io, memory, message, poll, process, seccomp, select, sock};
+use crate::{
+    child, epoll, errno, exec, fd, io, memory, message, namespace, poll, process, seccomp, select, sock,
+};
 use bypath_sockets::hook::{self, PollFd};
 use libc::{c_int, c_long, timespec};
 use std::arch::naked_asm;
@@ -51,6 +53,8 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_pwritev2,
     libc::SYS_io_submit,
     libc::SYS_prctl,
+    libc::SYS_unshare,
+    libc::SYS_setns,
     libc::SYS_seccomp,
     libc::SYS_io_uring_setup,
     libc::SYS_close_range,
@@ -239,6 +243,8 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                 }
                 made
             }
+            libc::SYS_unshare => namespace::unshare(a as _).into(),
+            libc::SYS_setns => namespace::setns(a as _, b as _).into(),
             libc::SYS_prctl => {
                 seccomp::by_prctl(a as c_int, b, c);
                 real(number, all)

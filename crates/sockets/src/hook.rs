@@ -395,6 +395,11 @@ pub fn exec_begin() {
     life::exec_begin();
 }
 
+/// unshare() or setns() has succeeded; `children_elsewhere`: it was about the pid namespace of children.
+pub fn namespaces_changed(children_elsewhere: bool) {
+    life::namespaces_changed(children_elsewhere);
+}
+
 /// exec* failed and returned.
 pub fn exec_failed() {
     life::exec_failed();

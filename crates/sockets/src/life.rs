@@ -264,8 +264,8 @@ fn is_last_process(s: &'static Sock) -> bool {
         let i = others.trailing_zeros();
         others &= others - 1;
         let p = &state.family.header.processes[i as usize];
-        let alive = p.ready.load(Acquire) == 0
-            || process::start_time(p.pid.load(Relaxed)) == Some(p.start_time.load(Relaxed));
+        let alive =
+            p.ready.load(Acquire) == 0 || process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed));
         if alive {
             return false;
         }
@@ -381,7 +381,8 @@ pub fn fork_begin() -> Forking {
         return Forking { life: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
-    let birth = state.reserve_place().map(|place| Birth { place, since: process::start_time_now() });
+    let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
+    let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
@@ -390,7 +391,8 @@ pub fn fork_begin() -> Forking {
                 conn.inc().withdraw_consent();
             }
         }),
-        // The family is too large to follow who holds what: shared sockets stay on the kernel.
+        // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
+        // kernel.
         None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
     }
     Forking { life, birth }
@@ -425,6 +427,9 @@ impl Forking {
         thread::enter_child();
         epoll::enter_child();
         peer::enter_child();
+        if state::are_children_elsewhere() {
+            state::hinder(Reason::PolicyNamespace);
+        }
         state.enter_child(self.birth);
         table::each_sock(|s| {
             if s.is_warm() != s.inherited.load(Relaxed) {
@@ -432,6 +437,19 @@ impl Forking {
             }
             rendezvous::abandon(s);
         });
+    }
+}
+
+/// unshare() or setns() has succeeded.
+pub fn namespaces_changed(children_elsewhere: bool) {
+    if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
+        return;
+    }
+    if children_elsewhere {
+        state::send_children_elsewhere();
+    }
+    if let Some(_life) = state::LIFE.lock(table::tid()) {
+        state::forget_netlink();
     }
 }
 

@@ -27,6 +27,8 @@ static OWN: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// Children that share this memory now, or may: vfork children, counted by the preload library.
 pub static SHARERS: AtomicI32 = AtomicI32::new(0);
 static SEALED: AtomicBool = AtomicBool::new(false);
+/// Children are born in another pid namespace, where process ids of the family mean others.
+static CHILDREN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// What a forked child writes about itself, together: each page that is written after a fork is copied first.
 #[derive(Debug)]
@@ -223,6 +225,25 @@ pub fn own_process() {
     }
 }
 
+/// From now on children are born in another pid namespace.
+pub fn send_children_elsewhere() {
+    CHILDREN_ELSEWHERE.store(true, Release);
+}
+
+/// Whether children are born in another pid namespace.
+pub fn are_children_elsewhere() -> bool {
+    CHILDREN_ELSEWHERE.load(Acquire)
+}
+
+/// sock_diag is asked through another socket from now on: this one is the parent's, or of another network namespace.
+/// Under [`LIFE`], or in a child.
+pub fn forget_netlink() {
+    let netlink = PROCESS.netlink.swap(-1, AcqRel);
+    if netlink >= 0 {
+        fd::close(netlink);
+    }
+}
+
 /// Marks the process as ending; returns whether it was marked before.
 pub fn set_exiting() -> bool {
     hinder(Reason::RecalledExit);
@@ -268,7 +289,7 @@ pub fn start() -> Option<&'static State> {
 
 /// Whether the process `pid` at a complete place is the one that the place names.
 fn lives(p: &family::Process, pid: u32) -> bool {
-    process::start_time(pid) == Some(p.start_time.load(Relaxed))
+    process::lives(pid, p.start_time.load(Relaxed))
 }
 
 /// Stands in a process table entry that is reserved for a child about to be born.
@@ -439,10 +460,7 @@ impl State {
         if inherited >= 0 {
             fd::close(inherited);
         }
-        let netlink = PROCESS.netlink.swap(-1, AcqRel);
-        if netlink >= 0 {
-            fd::close(netlink);
-        }
+        forget_netlink();
         self.own().ring_bytes.store(0, Relaxed);
         if let Some(config) = CONFIG.get() {
             enter_process(self, config, born);
