@@ -9,6 +9,8 @@ mod programs;
 mod filter;
 #[path = "roads/identity.rs"]
 mod identity;
+#[path = "roads/moves.rs"]
+mod moves;
 #[path = "roads/uring.rs"]
 mod uring;
 

@@ -53,6 +53,7 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_pwritev2,
     libc::SYS_io_submit,
     libc::SYS_prctl,
+    libc::SYS_pidfd_getfd,
     libc::SYS_unshare,
     libc::SYS_setns,
     libc::SYS_seccomp,
@@ -243,6 +244,7 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                 }
                 made
             }
+            libc::SYS_pidfd_getfd => sock::pidfd_getfd(a as _, b as _, c as _).into(),
             libc::SYS_unshare => namespace::unshare(a as _).into(),
             libc::SYS_setns => namespace::setns(a as _, b as _).into(),
             libc::SYS_prctl => {

@@ -233,6 +233,11 @@ pub fn dup_done(old: i32, new: i32) {
     life::dup_done(old, new);
 }
 
+/// `pidfd_getfd` returned `fd`: a descriptor of any process, also of the calling one.
+pub fn taken(fd: i32) {
+    life::taken(fd);
+}
+
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
 pub fn dup2_begin(old: i32, new: i32) -> Closing {
     let _ = old;

@@ -329,6 +329,25 @@ pub fn dup_done(old: i32, new: i32) {
     }
 }
 
+/// `new` came from a process, perhaps this one (pidfd_getfd): if it is a socket that is followed here, it is one more
+/// descriptor of that.
+pub fn taken(new: i32) {
+    if state::config().is_none() || state::get().is_none() || state::is_borrowed() {
+        return;
+    }
+    let cookie_of = |fd| sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);
+    let Ok(cookie) = cookie_of(new) else { return };
+    let mut held = None;
+    table::each_sock(|s| {
+        if held.is_none() && cookie_of(s.carrier()) == Ok(cookie) {
+            held = Some(s.carrier());
+        }
+    });
+    if let Some(old) = held.filter(|old| *old != new) {
+        dup_done(old, new);
+    }
+}
+
 /// A socket became descriptor 0, 1 or 2: children and stdio will use it.
 fn switch_standard(s: &'static Sock) {
     s.keep_on_kernel(Reason::StandardDescriptor);
