@@ -56,7 +56,10 @@ const WARMED: u64 = 3000;
 #[test]
 fn from_the_first_instance_on_everything_is_the_kernels() {
     for by in [By::Shared, By::Number, By::Static] {
-        let Some(ran) = uses("from_the_first_instance", by, "early", None) else { return };
+        let Some(ran) = uses("from_the_first_instance_on_everything_is_the_kernels", by, "early", None)
+        else {
+            return;
+        };
         assert_eq!(ran.ring_bytes(), 0, "{by:?}");
         assert!(ran.stayed(Reason::IoUring) >= 1, "{by:?} {}", ran.complaints);
     }
@@ -65,7 +68,7 @@ fn from_the_first_instance_on_everything_is_the_kernels() {
 #[test]
 fn an_instance_takes_live_connections_back() {
     for by in [By::Shared, By::Number] {
-        let Some(ran) = uses("an_instance_takes", by, "live", None) else { return };
+        let Some(ran) = uses("an_instance_takes_live_connections_back", by, "live", None) else { return };
         assert!(ran.ring_bytes() > WARMED, "{by:?} {}", ran.ring_bytes());
         assert!(ran.recalled(Reason::RecalledIoUring) >= 1, "{by:?}");
         // Nothing after the recall: the exchange is far more than what had gone before.
@@ -75,7 +78,10 @@ fn an_instance_takes_live_connections_back() {
 
 #[test]
 fn an_instance_that_nobody_saw_loses_no_bytes() {
-    let Some(ran) = uses("an_instance_that_nobody_saw", By::Static, "live-receives", None) else { return };
+    let Some(ran) = uses("an_instance_that_nobody_saw_loses_no_bytes", By::Static, "live-receives", None)
+    else {
+        return;
+    };
     assert!(ran.ring_bytes() > WARMED, "{}", ran.ring_bytes());
 }
 
@@ -83,7 +89,10 @@ fn an_instance_that_nobody_saw_loses_no_bytes() {
 fn who_only_looks_for_io_uring_goes_on_without_harm() {
     for setting in [None, Some("avoid"), Some("allow")] {
         for by in [By::Shared, By::Number, By::Static] {
-            let Some(_) = uses("who_only_looks", by, "probe", setting) else { return };
+            let Some(_) = uses("who_only_looks_for_io_uring_goes_on_without_harm", by, "probe", setting)
+            else {
+                return;
+            };
         }
     }
 }
@@ -92,7 +101,9 @@ fn who_only_looks_for_io_uring_goes_on_without_harm() {
 fn avoided_it_is_not_there_and_rings_serve() {
     for by in [By::Shared, By::Number] {
         for how in ["early", "live"] {
-            let Some(ran) = uses("avoided", by, how, Some("avoid")) else { return };
+            let Some(ran) = uses("avoided_it_is_not_there_and_rings_serve", by, how, Some("avoid")) else {
+                return;
+            };
             assert!(ran.complaints.contains("io_uring is not there"), "{by:?} {}", ran.complaints);
             assert!(ran.ring_bytes() > 2 * ran.kernel_bytes(), "{by:?} {} bytes", ran.ring_bytes());
         }
@@ -102,7 +113,9 @@ fn avoided_it_is_not_there_and_rings_serve() {
 /// What makes its system calls itself cannot be told that there is no io_uring; it is found.
 #[test]
 fn avoided_and_there_all_the_same() {
-    let Some(ran) = uses("avoided_and_there", By::Static, "early", Some("avoid")) else { return };
+    let Some(ran) = uses("avoided_and_there_all_the_same", By::Static, "early", Some("avoid")) else {
+        return;
+    };
     assert!(ran.complaints.contains("io_uring is there"), "{}", ran.complaints);
     assert_eq!(ran.ring_bytes(), 0);
     assert!(ran.stayed(Reason::IoUring) >= 1);
@@ -111,7 +124,10 @@ fn avoided_and_there_all_the_same() {
 #[test]
 fn allowed_for_files_connections_stay_on_rings() {
     for by in [By::Shared, By::Number, By::Static] {
-        let Some(ran) = uses("allowed_for_files", by, "files", Some("allow")) else { return };
+        let Some(ran) = uses("allowed_for_files_connections_stay_on_rings", by, "files", Some("allow"))
+        else {
+            return;
+        };
         assert!(ran.complaints.contains("io_uring is there"), "{}", ran.complaints);
         assert!(ran.ring_bytes() > WARMED, "{by:?} {}", ran.ring_bytes());
         assert_eq!(ran.recalled(Reason::RecalledIoUring), 0, "{by:?}");
@@ -122,7 +138,7 @@ fn allowed_for_files_connections_stay_on_rings() {
 #[test]
 fn a_plugin_finds_its_own_liburing() {
     if let Err(reason) = program(By::Shared) {
-        return skip("roads::uring::a_plugin", &reason);
+        return skip("roads::uring::a_plugin_finds_its_own_liburing", &reason);
     }
     let flags = ["-DPLUGIN", "-shared", "-fPIC"];
     let plugin = programs::compile_with("uring-plugin.so", &["uring_plugin.c"], &flags, &["-luring"]);
