@@ -99,3 +99,12 @@ fn same(program: &Path, args: &[&str], settings: &[(&str, &str)]) -> Ran {
         counted: raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode).collect(),
     }
 }
+
+/// The same while directions go up and come back at random.
+#[track_caller]
+fn same_while_paths_change(program: &Path, args: &[&str]) {
+    for seed in ["3", "17"] {
+        let ran = same(program, args, &[("BYPATH_TEST_FLIP", seed)]);
+        assert!(ran.ring_bytes() > 0, "{args:?}: nothing went through rings");
+    }
+}

@@ -11,7 +11,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { LIFETIME = 60, WARM = 40 };
+enum { LIFETIME = 60, WARM = 150 };
 
 static int s = -1;       // the connection, this program's end
 static int control = -1; // to the peer

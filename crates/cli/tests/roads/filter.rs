@@ -1,6 +1,6 @@
 //! A seccomp filter that a program installs late: it does not know what rings need.
 
-use crate::{Ran, programs, same, skip};
+use crate::{Ran, programs, same, same_while_paths_change, skip};
 use bypath_shm::reason::Reason;
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -72,4 +72,14 @@ fn a_confined_process_forks() {
 #[test]
 fn later_connections_are_not_followed() {
     went_home("listener");
+}
+
+#[test]
+fn filters_while_paths_change() {
+    if confined("failing").is_none() {
+        return;
+    }
+    for how in ["prctl", "number", "strict", "epoll", "edge", "threads", "fork"] {
+        same_while_paths_change(program(), &[how]);
+    }
 }

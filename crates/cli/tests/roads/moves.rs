@@ -1,15 +1,18 @@
 //! Calls that move bytes inside the kernel, tell of them by other means than readiness, or come by number.
 
-use crate::{Ran, programs, same};
+use crate::{Ran, programs, same, same_while_paths_change};
 use bypath_shm::reason::Reason;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| programs::compile("moves", &["moves.c"], &[]))
+}
+
 #[track_caller]
 fn moves(how: &str) -> Ran {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| programs::compile("moves", &["moves.c"], &[]));
-    same(program, &[how], &[])
+    same(program(), &[how], &[])
 }
 
 #[test]
@@ -44,4 +47,11 @@ fn calls_by_number_stay_on_rings() {
 fn a_descriptor_taken_from_oneself_is_one_more() {
     let ran = moves("pidfd");
     assert!(ran.ring_bytes() > 100_000, "{}", ran.ring_bytes());
+}
+
+#[test]
+fn moves_while_paths_change() {
+    for how in ["splice", "zerocopy", "async", "numbers", "pidfd"] {
+        same_while_paths_change(program(), &[how]);
+    }
 }
