@@ -21,12 +21,12 @@ fn confined(how: &str) -> Option<Ran> {
     Some(same(program(), &[how], &[]))
 }
 
-/// Bytes went through rings before, none afterwards, and the reason is told.
+/// Bytes went through rings before. That none of what rings need is called afterwards is the filter's own check.
 #[track_caller]
-fn went_home(how: &str) {
-    let Some(ran) = confined(how) else { return };
+fn went_home(how: &str) -> Option<Ran> {
+    let ran = confined(how)?;
     assert!(ran.ring_bytes() > 3000, "{how}: {} {}", ran.ring_bytes(), ran.complaints);
-    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{how}");
+    Some(ran)
 }
 
 #[test]
@@ -71,7 +71,9 @@ fn a_confined_process_forks() {
 
 #[test]
 fn later_connections_are_not_followed() {
-    went_home("listener");
+    let Some(ran) = went_home("listener") else { return };
+    // The earlier one rests on its rings until then.
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
 }
 
 #[test]
