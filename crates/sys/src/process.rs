@@ -27,6 +27,10 @@ pub fn lives(pid: u32, started: u64) -> bool {
     if pid == parent() {
         return true;
     }
+    // Cheaper than the files of /proc.
+    if !exists(pid) {
+        return false;
+    }
     match stat(pid) {
         Some(s) => s.runs && (s.started == started || started == 0),
         None => lives_unseen(pid),

@@ -1,4 +1,6 @@
 # A small project in C: built in parallel, run, tested, broken and mended.
+# The tests may have been started by make themselves.
+unset MAKELEVEL MAKEFLAGS MFLAGS MAKEOVERRIDES
 set -u
 mkdir project && cd project || exit 1
 cat >numbers.c <<'END'
