@@ -203,6 +203,20 @@ pub fn recall_outgoing(s: &'static Sock, conn: &'static Conn, reason: Reason, ca
     lock.unlock();
 }
 
+/// As [`recall_outgoing`], where the carrier must have all bytes at once: others write to it next, or nobody of this
+/// image will be there to go on with a flush that has to wait for room.
+pub fn empty_ring(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &Call) {
+    recall_outgoing(s, conn, reason, call);
+    if s.end().w.path.load(Acquire) != wpath::FLUSH {
+        return;
+    }
+    let restore = carrier::of(s).widen(s, 2 * conn.tx.size());
+    recall_outgoing(s, conn, reason, call);
+    if let Some(size) = restore {
+        carrier::of(s).narrow(s, size);
+    }
+}
+
 /// As [`recall_outgoing`], under the writer's lock.
 pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &WriteLock) {
     let end = s.end();
@@ -401,7 +415,7 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     }
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
-    recall_outgoing(s, conn, reason, &call);
+    empty_ring(s, conn, reason, &call);
     recall_incoming(s, conn, reason);
     end_recall(s, conn);
 }

@@ -29,6 +29,20 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("pending_error_is_reported_once", "as above; here: a_closed_peer_that_had_unread_data"),
     ("connect_errors_are_reported", "a refused connect changes nothing; here: a_refused_connect"),
     ("shutdown_of_reading_ends_reads", "a writer learns of it: EPIPE; here: shutdown_of_reading"),
+    (
+        "what_found_no_room_goes_on_while_its_writer_reads",
+        "SO_RCVBUF means nothing: the room is the writer's own",
+    ),
+    ("what_found_no_room_goes_on_while_its_writer_polls", "as above"),
+    ("what_found_no_room_goes_on_while_its_writer_waits_in_epoll", "as above"),
+    ("what_found_no_room_goes_on_while_its_writer_reads_elsewhere", "as above"),
+    ("what_found_no_room_is_whole_after_a_while", "as above"),
+    ("a_close_of_what_finds_no_room_loses_nothing", "as above"),
+    ("a_shutdown_of_what_finds_no_room_loses_nothing", "as above"),
+    ("an_exit_with_what_finds_no_room_loses_nothing", "as above"),
+    ("an_exec_of_the_writer_with_what_finds_no_room_loses_nothing", "as above"),
+    ("a_heir_writes_behind_what_found_no_room", "as above"),
+    ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
 ];
 
@@ -65,6 +79,11 @@ fn run(scripts: &[Script], name: &str) {
 }
 
 over_unix! {
+    pressure:
+        bytes_that_wait_long_are_whole
+        what_waits_while_a_vfork_child_has_something_else_there
+        a_ring_begins_again_behind_what_the_kernel_moved
+    ;
     data:
         every_spelling_of_send_and_receive_moves_the_bytes
         a_receive_returns_what_is_there
