@@ -241,4 +241,40 @@ scripts! {
         c sendall 3 1000 3
         s recvall 4 1000
     ";
+    a_killed_holder_keeps_no_bytes_back, "recall: close", Ring: "
+        pair
+        warm
+        c fork kid
+        kid kill9
+        c wait kid
+        c send 3 1000 1
+        c close 3
+        s exec plain
+        s recvall 4 1000
+        s recv 4 10
+    ";
+    who_never_waits_hears_of_a_killed_peer, "recall: exit", Ring: "
+        pair
+        warm
+        c send 3 10 1
+        s recvall 4 10
+        c kill9
+        s recv 4 10 dontwait
+    ";
+    the_end_comes_behind_a_ring_that_was_just_begun, "recall: exit", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s wait_in 4 100
+        s splice 4 6 100
+        s read 5 100
+        c sendall 3 65000 2
+        c sendall 3 600 2
+        s recvall 4 65600
+        c send 3 1000 3
+        c kill9
+        s recv 4 1000
+        s recv 4 10
+    ";
 }

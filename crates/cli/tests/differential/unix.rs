@@ -42,6 +42,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("an_exit_with_what_finds_no_room_loses_nothing", "as above"),
     ("an_exec_of_the_writer_with_what_finds_no_room_loses_nothing", "as above"),
     ("a_heir_writes_behind_what_found_no_room", "as above"),
+    ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
 ];
@@ -80,6 +81,8 @@ fn run(scripts: &[Script], name: &str) {
 
 over_unix! {
     pressure:
+        a_killed_holder_keeps_no_bytes_back
+        who_never_waits_hears_of_a_killed_peer
         bytes_that_wait_long_are_whole
         what_waits_while_a_vfork_child_has_something_else_there
         a_ring_begins_again_behind_what_the_kernel_moved
