@@ -129,6 +129,15 @@ hook! {
         });
     }
 
+    /// `pidfd_getfd()`: it may be one of our own sockets once more.
+    fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, raw Some(libc::SYS_pidfd_getfd); {
+        let taken = real(pidfd, fd, flags);
+        if taken >= 0 && !borrowed_memory() {
+            kept(|| hook::taken(taken));
+        }
+        taken
+    }
+
     /// `dup()`.
     fn dup(old: c_int) -> c_int, raw Some(libc::SYS_dup); {
         if borrowed_memory() {

@@ -2,7 +2,9 @@
 //! Everything else is jumped to without a frame, so that calls which return twice or on another stack work.
 
 use crate::select::Sets;
-use crate::{child, epoll, errno, exec, fd, io, memory, message, poll, process, select, sock};
+use crate::{
+    child, epoll, errno, exec, fd, io, memory, message, namespace, poll, process, seccomp, select, sock,
+};
 use bypath_sockets::hook::{self, PollFd};
 use libc::{c_int, c_long, timespec};
 use std::arch::naked_asm;
@@ -50,6 +52,11 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_preadv2,
     libc::SYS_pwritev2,
     libc::SYS_io_submit,
+    libc::SYS_prctl,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_unshare,
+    libc::SYS_setns,
+    libc::SYS_seccomp,
     libc::SYS_io_uring_setup,
     libc::SYS_close_range,
     libc::SYS_epoll_pwait2,
@@ -145,6 +152,10 @@ unsafe fn followed(
     f: usize,
 ) -> c_long {
     let (fd, all) = (a as c_int, [a, b, c, d, e, f]);
+    if hook::is_sealed() && !matches!(number, libc::SYS_fork | libc::SYS_clone) {
+        // A filter allows the number that the program names, and perhaps not what a function makes of it.
+        return real(number, all);
+    }
     // SAFETY: each arm calls the function whose system call has this number, with the program's arguments.
     unsafe {
         match number {
@@ -223,8 +234,26 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                     _ => real(number, all),
                 }
             }
-            libc::SYS_io_uring_setup if !hook::io_uring_setup_begin() => {
+            libc::SYS_io_uring_setup if !hook::io_uring_begin() => {
                 errno::fail::<isize>(libc::ENOSYS) as c_long
+            }
+            libc::SYS_io_uring_setup => {
+                let made = real(number, all);
+                if made >= 0 {
+                    errno::kept(hook::io_uring_done);
+                }
+                made
+            }
+            libc::SYS_pidfd_getfd => sock::pidfd_getfd(a as _, b as _, c as _).into(),
+            libc::SYS_unshare => namespace::unshare(a as _).into(),
+            libc::SYS_setns => namespace::setns(a as _, b as _).into(),
+            libc::SYS_prctl => {
+                seccomp::by_prctl(a as c_int, b, c);
+                real(number, all)
+            }
+            libc::SYS_seccomp => {
+                seccomp::by_number(a, b, c);
+                real(number, all)
             }
             libc::SYS_io_submit => {
                 io::submitted(b as c_long, c as _);

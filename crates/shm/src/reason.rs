@@ -32,7 +32,7 @@ macro_rules! reasons {
                         | NoDescriptors | NoMemory | MemoryLimit | ForbiddenCall | TableFull | Squatter
                         | VersionMismatch | IoUring | PeerMemoryInvalid | RecalledStdio | RecalledOob | RecalledUlp
                         | RecalledOption | RecalledWaiters | RecalledNoBell | RecalledEpoll | RecalledSplice
-                        | RecalledMemory | RecalledIoUring | RecalledForeignReader
+                        | RecalledMemory | RecalledIoUring | RecalledForeignReader | Seccomp | RecalledSeccomp
                 )
             }
 
@@ -73,6 +73,7 @@ reasons! {
     Refused = 28, "refused", "the other end declined";
     Rule = 29, "rule", "a rule of the configuration file keeps it on the kernel";
     ConnectionLimit = 30, "connection-limit", "this process, or that at the other end, has as many upgraded connections as it may (--connection-limit)";
+    Seccomp = 31, "seccomp", "the process has put itself under a seccomp filter, which may forbid what rings need";
     RecalledShutdown = 32, "recalled-shutdown", "taken back before shutdown()";
     RecalledClose = 33, "recalled-close", "taken back before the last close()";
     RecalledExit = 34, "recalled-exit", "taken back before the process ended";
@@ -100,6 +101,7 @@ reasons! {
     RecalledForeignReader = 56, "recalled-foreign-reader", "taken back because carrier bytes appeared that Bypath did not write";
     RecalledCommand = 57, "recalled-command", "taken back because `bypath recall` asked for it";
     RecalledSlower = 58, "recalled-slower", "taken back because the kernel seemed, or was, faster (--guard)";
+    RecalledSeccomp = 59, "recalled-seccomp", "taken back before a seccomp filter";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

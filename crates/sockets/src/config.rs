@@ -23,9 +23,12 @@ pub enum Upgrade {
 /// What happens to io_uring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoUring {
-    /// `io_uring_setup` answers ENOSYS (default): programs fall back to calls that can be followed.
+    /// io_uring is not there (ENOSYS): programs fall back to calls that can be followed. A process that has an instance
+    /// all the same is treated as by `Recall`.
     Avoid,
-    /// io_uring works; a process that uses it keeps its connections on the kernel.
+    /// io_uring works (default); from its first instance on a process keeps its connections on the kernel.
+    Recall,
+    /// io_uring works and is not looked at: the user vouches that it is not used on connections.
     Allow,
 }
 
@@ -170,7 +173,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             upgrade: Upgrade::Lazy,
-            io_uring: IoUring::Avoid,
+            io_uring: IoUring::Recall,
             guard: true,
             profile: Profile::Balanced,
             spin_budget_ns: Profile::Balanced.spin_budget_ns(),
@@ -281,10 +284,10 @@ pub const SETTINGS: &[Setting] = &[
     Setting {
         flag: "io-uring",
         variable: "BYPATH_IO_URING",
-        words: &["avoid", "allow"],
-        value: "avoid|allow",
-        default: "avoid",
-        help: "Whether the program may use io_uring (its operations cannot be followed)",
+        words: &["avoid", "recall", "allow"],
+        value: "avoid|recall|allow",
+        default: "recall",
+        help: "io_uring, whose operations cannot be followed: the program is told that there is none, or its connections stay on the kernel once it uses it, or it uses it for other things than connections",
     },
     Setting {
         flag: "allow-uid",
@@ -395,7 +398,9 @@ impl Config {
                 }
             }
             "guard" => self.guard = pick(value, &[true, false], s, bad)?,
-            "io-uring" => self.io_uring = pick(value, &[IoUring::Avoid, IoUring::Allow], s, bad)?,
+            "io-uring" => {
+                self.io_uring = pick(value, &[IoUring::Avoid, IoUring::Recall, IoUring::Allow], s, bad)?
+            }
             "on-unsupported" => {
                 use OnUnsupported::*;
                 self.on_unsupported = pick(value, &[Fallback, Warn, Error, Abort], s, bad)?

@@ -30,6 +30,11 @@ pub fn is_due() -> bool {
     DIRTY.load(Relaxed)
 }
 
+/// Nothing is followed any more.
+pub fn forget() {
+    DIRTY.store(false, SeqCst);
+}
+
 fn unread(s: &'static Sock) -> Option<(u64, bool)> {
     let conn = s.conn.get()?;
     if s.end().w.path.load(Acquire) != wpath::RING {

@@ -5,11 +5,13 @@
 //! [`Verdict::Kernel`] answer means: call the real libc function with the program's own arguments, then hand
 //! its result to [`Cold::finish`].
 
-use crate::config::{Config, IoUring};
+use crate::config::Config;
 use crate::epoll::BlindWait;
 pub use crate::state::{SHARERS, is_memory_of_another, own_process};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, epoll, life, log, options, peer, poll, signals, state, stream, switch, thread};
+use crate::{
+    carrier, epoll, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread, uring,
+};
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
 use bypath_sys::signal::Deferred;
@@ -25,6 +27,17 @@ pub enum Verdict {
     Kernel(Cold),
     /// Done here: bytes moved (or ready descriptors), or the errno to set.
     Done(Result<usize, Errno>),
+}
+
+impl Verdict {
+    /// A thread that slept in here while the last descriptor ceased to be followed makes the program's own call.
+    #[inline]
+    fn unless_sealed(self) -> Verdict {
+        match self {
+            Verdict::Done(Err(Errno::BADF)) if state::is_sealed() => Verdict::NotOurs,
+            other => other,
+        }
+    }
 }
 
 /// The calling thread is to end: on EINTR its hooks ask [`is_cancelled`].
@@ -129,7 +142,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
     loop {
         if let Some(v) = stream::recv(fd, buf, flags) {
-            return v;
+            return v.unless_sealed();
         }
     }
 }
@@ -142,7 +155,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
     loop {
         if let Some(v) = stream::send(fd, buf, flags, None) {
-            return v;
+            return v.unless_sealed();
         }
     }
 }
@@ -160,7 +173,7 @@ pub fn send_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdic
     }
     loop {
         if let Some(v) = stream::send(fd, buf, flags, Some(handlers)) {
-            return v;
+            return v.unless_sealed();
         }
     }
 }
@@ -243,6 +256,11 @@ pub fn dup_done(old: i32, new: i32) {
     life::dup_done(old, new);
 }
 
+/// `pidfd_getfd` returned `fd`: a descriptor of any process, also of the calling one.
+pub fn taken(fd: i32) {
+    life::taken(fd);
+}
+
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
 pub fn dup2_begin(old: i32, new: i32) -> Closing {
     let _ = old;
@@ -323,7 +341,7 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
     if signals::is_cancelled() {
         return CANCELLED;
     }
-    poll::poll(fds, timeout_ns, sigmask)
+    poll::poll(fds, timeout_ns, sigmask).unless_sealed()
 }
 
 /// Whether `fd` is followed at all: for other descriptors nothing but this is asked.
@@ -370,7 +388,7 @@ pub fn epoll_wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, si
     if signals::is_cancelled() {
         return CANCELLED;
     }
-    epoll::wait(epfd, out, timeout_ns, sigmask)
+    epoll::wait(epfd, out, timeout_ns, sigmask).unless_sealed()
 }
 
 /// What the real epoll_wait stored for a set that is followed: how many of these events, from the first, are the
@@ -411,6 +429,11 @@ pub fn exec_begin() {
     life::exec_begin();
 }
 
+/// unshare() or setns() has succeeded; `children_elsewhere`: it was about the pid namespace of children.
+pub fn namespaces_changed(children_elsewhere: bool) {
+    life::namespaces_changed(children_elsewhere);
+}
+
 /// exec* failed and returned.
 pub fn exec_failed() {
     life::exec_failed();
@@ -427,17 +450,25 @@ pub fn exiting() {
     life::exiting();
 }
 
-/// Whether `io_uring_setup` may go through; when it may, connections stay on the kernel from then on.
-pub fn io_uring_setup_begin() -> bool {
-    match state::config().map(|c| c.io_uring) {
-        Some(IoUring::Avoid) => false,
-        Some(IoUring::Allow) => {
-            state::hinder(Reason::IoUring);
-            table::each_sock(|s| switch::recall_both(s, Reason::RecalledIoUring, true));
-            true
-        }
-        None => true,
-    }
+/// Whether an io_uring instance may be made (`--io-uring`); if not, the answer is ENOSYS.
+pub fn io_uring_begin() -> bool {
+    uring::may_be_made()
+}
+
+/// An io_uring instance was made, and the program has not got it yet.
+pub fn io_uring_done() {
+    uring::made();
+}
+
+/// A seccomp filter is about to be installed: every connection goes back to the kernel, and nothing is followed any more.
+pub fn filter_begin() {
+    sealed::seal();
+}
+
+/// Whether nothing is followed any more, and no call may be made that the program has not asked for.
+#[inline]
+pub fn is_sealed() -> bool {
+    state::is_sealed()
 }
 
 /// Tells of the functions that stand in front of the program's signal handlers, and how to ask whether the calling

@@ -264,8 +264,8 @@ fn is_last_process(s: &'static Sock) -> bool {
         let i = others.trailing_zeros();
         others &= others - 1;
         let p = &state.family.header.processes[i as usize];
-        let alive = p.ready.load(Acquire) == 0
-            || process::start_time(p.pid.load(Relaxed)) == Some(p.start_time.load(Relaxed));
+        let alive =
+            p.ready.load(Acquire) == 0 || process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed));
         if alive {
             return false;
         }
@@ -329,6 +329,25 @@ pub fn dup_done(old: i32, new: i32) {
     }
 }
 
+/// `new` came from a process, perhaps this one (pidfd_getfd): if it is a socket that is followed here, it is one more
+/// descriptor of that.
+pub fn taken(new: i32) {
+    if state::config().is_none() || state::get().is_none() || state::is_borrowed() {
+        return;
+    }
+    let cookie_of = |fd| sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);
+    let Ok(cookie) = cookie_of(new) else { return };
+    let mut held = None;
+    table::each_sock(|s| {
+        if held.is_none() && cookie_of(s.carrier()) == Ok(cookie) {
+            held = Some(s.carrier());
+        }
+    });
+    if let Some(old) = held.filter(|old| *old != new) {
+        dup_done(old, new);
+    }
+}
+
 /// A socket became descriptor 0, 1 or 2: children and stdio will use it.
 fn switch_standard(s: &'static Sock) {
     s.keep_on_kernel(Reason::StandardDescriptor);
@@ -377,11 +396,12 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
     let Some(state) = state::get() else { return Forking { life: None, birth: None } };
-    if state::is_borrowed() {
+    if state::is_sealed() || state::is_borrowed() {
         return Forking { life: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
-    let birth = state.reserve_place().map(|place| Birth { place, since: process::start_time_now() });
+    let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
+    let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
@@ -390,7 +410,8 @@ pub fn fork_begin() -> Forking {
                 conn.inc().withdraw_consent();
             }
         }),
-        // The family is too large to follow who holds what: shared sockets stay on the kernel.
+        // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
+        // kernel.
         None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
     }
     Forking { life, birth }
@@ -414,6 +435,9 @@ impl Forking {
 
     /// In the child.
     pub fn child(self) {
+        if state::is_sealed() {
+            return;
+        }
         let Some(state) = state::get() else { return state::own_process() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
@@ -422,6 +446,9 @@ impl Forking {
         thread::enter_child();
         epoll::enter_child();
         peer::enter_child();
+        if state::are_children_elsewhere() {
+            state::hinder(Reason::PolicyNamespace);
+        }
         state.enter_child(self.birth);
         table::each_sock(|s| {
             if s.is_warm() != s.inherited.load(Relaxed) {
@@ -429,6 +456,19 @@ impl Forking {
             }
             rendezvous::abandon(s);
         });
+    }
+}
+
+/// unshare() or setns() has succeeded.
+pub fn namespaces_changed(children_elsewhere: bool) {
+    if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
+        return;
+    }
+    if children_elsewhere {
+        state::send_children_elsewhere();
+    }
+    if let Some(_life) = state::LIFE.lock(table::tid()) {
+        state::forget_netlink();
     }
 }
 
@@ -501,7 +541,7 @@ pub fn exec_failed() {
 /// The process ends: everything goes to the kernel, and stays there for what exit handlers still send.
 pub fn exiting() {
     let Some(state) = state::get() else { return };
-    if state::is_memory_of_another() || state::set_exiting() {
+    if state::is_sealed() || state::is_memory_of_another() || state::set_exiting() {
         return;
     }
     table::each_sock(|s| {

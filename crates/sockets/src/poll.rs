@@ -104,6 +104,9 @@ fn wait(
     let mut first = true;
     let _nest = call.thread.sleeping();
     loop {
+        if state::is_sealed() {
+            return Err(Errno::BADF);
+        }
         switch::attend();
         if evaluate(fds, scratch) > 0 || timeout_ns == Some(0) {
             ppoll(&mut scratch[..n], Some(0), 0)?;

@@ -26,6 +26,9 @@ static CALIBRATION: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 static OWN: OnceLock<Option<&'static AtomicU32>> = OnceLock::new();
 /// Children that share this memory now, or may: vfork children, counted by the preload library.
 pub static SHARERS: AtomicI32 = AtomicI32::new(0);
+static SEALED: AtomicBool = AtomicBool::new(false);
+/// Children are born in another pid namespace, where process ids of the family mean others.
+static CHILDREN_ELSEWHERE: AtomicBool = AtomicBool::new(false);
 
 /// What a forked child writes about itself, together: each page that is written after a fork is copied first.
 #[derive(Debug)]
@@ -96,10 +99,21 @@ pub struct State {
     pub namespaces: [u64; 3],
 }
 
-/// The settings, if the library is initialised.
+/// The settings, if the library is initialised and follows anything.
 #[inline]
 pub fn config() -> Option<&'static Config> {
-    CONFIG.get()
+    if is_sealed() { None } else { CONFIG.get() }
+}
+
+/// From now on nothing new is followed, and no call is made that the program has not asked for.
+pub fn seal() {
+    SEALED.store(true, SeqCst);
+}
+
+/// Whether [`seal`] was called.
+#[inline]
+pub fn is_sealed() -> bool {
+    SEALED.load(Relaxed)
 }
 
 /// The state, if any socket was ever followed.
@@ -189,7 +203,8 @@ pub fn is_memory_of_another() -> bool {
 
 #[cold]
 fn is_not_ours() -> bool {
-    if is_memory_of_another() {
+    // A sealed process may not even ask who it is. Nothing of it is followed, so the answer does not matter.
+    if is_sealed() || is_memory_of_another() {
         return true;
     }
     // Here, and not in a forked child at once: many have another program soon.
@@ -207,6 +222,25 @@ pub fn own_process() {
     // Written only if need be: the child of a fork would copy the page.
     if SHARERS.load(Relaxed) != 0 {
         SHARERS.store(0, Relaxed);
+    }
+}
+
+/// From now on children are born in another pid namespace.
+pub fn send_children_elsewhere() {
+    CHILDREN_ELSEWHERE.store(true, Release);
+}
+
+/// Whether children are born in another pid namespace.
+pub fn are_children_elsewhere() -> bool {
+    CHILDREN_ELSEWHERE.load(Acquire)
+}
+
+/// sock_diag is asked through another socket from now on: this one is the parent's, or of another network namespace.
+/// Under [`LIFE`], or in a child.
+pub fn forget_netlink() {
+    let netlink = PROCESS.netlink.swap(-1, AcqRel);
+    if netlink >= 0 {
+        fd::close(netlink);
     }
 }
 
@@ -255,7 +289,7 @@ pub fn start() -> Option<&'static State> {
 
 /// Whether the process `pid` at a complete place is the one that the place names.
 fn lives(p: &family::Process, pid: u32) -> bool {
-    process::start_time(pid) == Some(p.start_time.load(Relaxed))
+    process::lives(pid, p.start_time.load(Relaxed))
 }
 
 /// Stands in a process table entry that is reserved for a child about to be born.
@@ -426,10 +460,7 @@ impl State {
         if inherited >= 0 {
             fd::close(inherited);
         }
-        let netlink = PROCESS.netlink.swap(-1, AcqRel);
-        if netlink >= 0 {
-            fd::close(netlink);
-        }
+        forget_netlink();
         self.own().ring_bytes.store(0, Relaxed);
         if let Some(config) = CONFIG.get() {
             enter_process(self, config, born);

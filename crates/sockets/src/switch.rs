@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, guard, log, memory, options, wish};
+use crate::{epoll, fault, guard, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -82,10 +82,19 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
         end.rx_reason.store(Reason::ForeignEpoll as u16, Relaxed);
         return;
     }
+    if !uring::is_absent() {
+        return;
+    }
     // A recall that was asked for in passing has been answered: the path is the kernel's.
     conn.inc().withdraw_recall();
     conn.inc().consent();
     fault::point("consented");
+    // Who wants the end on the kernel for good says so first and looks at the consent second.
+    fence(SeqCst);
+    if must_stay(s) {
+        conn.inc().withdraw_consent();
+        ask_recall(s, conn, ask::RECALL, Reason::RecalledOption);
+    }
     // A wait word may have been used up in an earlier phase: the end is looked at, and armed, anew.
     epoll::news(s);
 }
@@ -99,7 +108,7 @@ pub fn maybe_begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
 }
 
 #[cold]
-fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
+fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     let end = s.end();
     let w = &end.w;
     let Some(state) = state::get() else { return };
@@ -132,7 +141,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     }
     // Until R has drained the carrier, the ring may hold only what a recall could still put behind it.
     let limit = (carrier.room(s) / 2).min(conn.tx.size()) as u32;
-    if limit < SMALLEST_LIMIT {
+    if limit < SMALLEST_LIMIT || !uring::is_absent() {
         return;
     }
     let tail = w.tail.load(Relaxed);
@@ -143,6 +152,11 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     w.head_cache.store(tail, Relaxed);
     w.limit.store(limit, Relaxed);
     w.path.store(wpath::RING, Release);
+    // Who wants the end on the kernel for good says so first and looks at the path second.
+    fence(SeqCst);
+    if must_stay(s) {
+        return claim(s, conn, state::hindrance().unwrap_or(end.reason()), lock);
+    }
     // What was read last would have been acknowledged with these bytes.
     carrier::of(s).acknowledge(s);
     s.set_reason(Reason::Ring);
@@ -153,6 +167,11 @@ fn begin(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     );
     // Sleeping readers are woken after the publish that follows, outside the lock.
     epoll::path_changed(s);
+}
+
+/// Whether the end is to stay on the kernel, whatever it was asked before.
+fn must_stay(s: &Sock) -> bool {
+    s.has(flag::FOR_GOOD) || state::hindrance().is_some()
 }
 
 /// Bytes that hooked calls gave to the carrier, recalled ring bytes included.
@@ -465,6 +484,7 @@ pub fn attend() {
 
 #[cold]
 fn attend_marked(inbox: &'static bypath_shm::inbox::Inbox) {
+    uring::attend();
     inbox.drain(|number| {
         let Some(s) = crate::table::by_number(number) else { return };
         wish::serve(s);

@@ -255,13 +255,18 @@ impl Record {
             if !self.in_use.load(Acquire) || !self.asleep.load(SeqCst) || self.epoch.load(SeqCst) != epoch {
                 return;
             }
-            if self.bell.load(Acquire) != 0 {
-                eventfd::ring(self.bell_fd.load(Relaxed));
-            }
-            if let Some(set) = self.waits_on.load(Acquire).checked_sub(1) {
-                crate::epoll::ring(set);
-            }
+            self.wake();
             futex::wait(&AtomicU32::new(0), 0, 100_000);
+        }
+    }
+
+    /// Wakes it if it sleeps.
+    fn wake(&self) {
+        if self.bell.load(Acquire) != 0 {
+            eventfd::ring(self.bell_fd.load(Relaxed));
+        }
+        if let Some(set) = self.waits_on.load(Acquire).checked_sub(1) {
+            crate::epoll::ring(set);
         }
     }
 
@@ -350,6 +355,30 @@ pub fn ring(number: u32) {
             eventfd::ring(r.bell_fd.load(Relaxed));
             return;
         }
+    }
+}
+
+/// Waits up to `patience` ns until every other thread has left its call; those that sleep are woken.
+pub fn turn_out(patience: u64) {
+    let me = MINE.get();
+    let until = clock::monotonic_ns().saturating_add(patience);
+    let others = || {
+        let records = (0..USED.load(Acquire)).filter_map(record);
+        records.filter(|r| r.in_use.load(Acquire) && !me.is_some_and(|m| std::ptr::eq(m, *r)))
+    };
+    loop {
+        let mut left = 0;
+        for r in others() {
+            let asleep = r.asleep.load(SeqCst);
+            if asleep {
+                r.wake();
+            }
+            left += usize::from(asleep || r.depth.load(Acquire) != 0);
+        }
+        if left == 0 || clock::monotonic_ns() > until {
+            return;
+        }
+        futex::wait(&AtomicU32::new(0), 0, 100_000);
     }
 }
 

@@ -10,6 +10,7 @@ use crate::state;
 use crate::switch;
 use crate::table::Sock;
 use crate::thread::Call;
+use crate::uring;
 use bypath_shm::direction::{Path, Readable, wait};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock, eventfd, thread};
@@ -194,7 +195,8 @@ pub fn sleep(
 /// sleep.
 #[inline]
 pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
-    siblings::before_sleep(call, memory::before_sleep(call, bound))
+    let bound = siblings::before_sleep(call, memory::before_sleep(call, bound));
+    uring::before_sleep(call, bound)
 }
 
 /// Enters the sleeper in the own inbox, where those who demand attention look for a bell to ring.

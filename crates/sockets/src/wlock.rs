@@ -135,5 +135,5 @@ fn is_dead(owner: u64) -> bool {
     if p.ready.load(Acquire) == 0 {
         return false;
     }
-    process::start_time(p.pid.load(Relaxed)) != Some(p.start_time.load(Relaxed))
+    !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
 }

@@ -12,6 +12,7 @@ pub mod exec;
 pub mod fd;
 pub mod futex;
 pub mod mem;
+pub mod open_files;
 pub mod page;
 pub mod poll;
 pub mod process;

@@ -1,7 +1,7 @@
 //! Processes: identity, namespaces, membarrier.
 
 use crate::syscall::{check, syscall};
-use crate::{Result, fd};
+use crate::{Result, fd, poll};
 
 /// This process's id, from the kernel (a vfork child or a clone sees its own).
 pub fn pid() -> u32 {
@@ -15,9 +15,42 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
-/// Start time of process `pid` in clock ticks since boot (field 22 of /proc/PID/stat); `None` if it is gone or
-/// a zombie.
+/// Start time of process `pid` in clock ticks since boot; `None` if it is gone or a zombie, or cannot be seen.
 pub fn start_time(pid: u32) -> Option<u64> {
+    stat(pid).filter(|s| s.runs).map(|s| s.started)
+}
+
+/// Whether process `pid` that started at `started` ([`start_time`], 0 = not known) lives. Where `/proc` does not show
+/// processes (another root, hidepid) the kernel is asked in another way, which does not know when they started.
+pub fn lives(pid: u32, started: u64) -> bool {
+    match stat(pid) {
+        Some(s) => s.runs && (s.started == started || started == 0),
+        None => lives_unseen(pid),
+    }
+}
+
+/// [`lives`] without `/proc`. An end that waits to be reaped counts as dead.
+#[cold]
+fn lives_unseen(pid: u32) -> bool {
+    // SAFETY: integers only.
+    match check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }) {
+        Ok(pidfd) => {
+            let ended = poll::now(pidfd as i32, libc::POLLIN) & libc::POLLIN != 0;
+            fd::close(pidfd as i32);
+            !ended
+        }
+        // No room for a descriptor, or an old kernel.
+        Err(_) => exists(pid),
+    }
+}
+
+/// Of /proc/PID/stat: whether any thread still runs, and the start time (field 22).
+struct Stat {
+    runs: bool,
+    started: u64,
+}
+
+fn stat(pid: u32) -> Option<Stat> {
     let mut path = [0u8; 32];
     let path = proc_path(&mut path, pid, b"/stat\0")?;
     let mut buf = [0u8; 1024];
@@ -26,10 +59,11 @@ pub fn start_time(pid: u32) -> Option<u64> {
     // The command may contain blanks and parentheses: fields start after the last ')'.
     let rest = &text[text.iter().rposition(|&b| b == b')')? + 2..];
     let mut fields = rest.split(|&b| b == b' ');
-    if matches!(fields.next()?, b"Z" | b"X") {
-        return None;
-    }
-    std::str::from_utf8(fields.nth(18)?).ok()?.parse().ok()
+    let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<u64>().ok();
+    let over = matches!(fields.next()?, b"Z" | b"X");
+    // The first thread may have ended before the others.
+    let threads = number(fields.nth(16)?)?;
+    Some(Stat { runs: !over || threads > 1, started: number(fields.nth(1)?)? })
 }
 
 /// Now, in the unit of [`start_time`]. A process that was forked between two equal readings started then: the kernel
@@ -141,4 +175,33 @@ pub fn raise(signal: i32) {
 /// Ends this process with SIGABRT.
 pub fn abort() -> ! {
     std::process::abort()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_living_live_in_sight_and_out_of_it() {
+        let started = start_time(pid()).unwrap();
+        assert!(lives(pid(), started) && lives(pid(), 0) && lives_unseen(pid()));
+        assert!(!lives(pid(), started + 1));
+    }
+
+    #[test]
+    fn the_dead_are_dead_before_they_are_reaped() {
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        let started = start_time(child.id()).unwrap();
+        assert!(lives(child.id(), started) && lives_unseen(child.id()));
+        drop(child.stdin.take());
+        // Its output is ours, so its end shows in its state only.
+        while lives(child.id(), started) {
+            std::thread::yield_now();
+        }
+        assert!(!lives_unseen(child.id()));
+        assert_eq!(start_time(child.id()), None);
+        child.wait().unwrap();
+        assert!(!lives(child.id(), started) && !lives_unseen(child.id()));
+    }
 }

@@ -286,7 +286,7 @@ fn remedy(reason: Reason) -> Option<&'static str> {
         }
         SmallBuffer => "Let the program set a larger SO_SNDBUF, or use smaller rings (--ring-size).",
         IoUring | RecalledIoUring => {
-            "Start the program with --io-uring=avoid (the default) so that it does not use io_uring."
+            "If the program uses io_uring for files only, start it with --io-uring=allow; if it can do without, with --io-uring=avoid."
         }
         VersionMismatch => "Restart both programs, so that both use the installed version.",
         Squatter => {

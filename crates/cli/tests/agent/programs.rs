@@ -47,6 +47,11 @@ pub fn library() -> &'static Path {
 
 /// Compiles the C files `sources` of `tests/agent` into `name`.
 pub fn compile(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
+    compile_with(name, sources, flags, &[])
+}
+
+/// The same with `libraries` (`-lNAME`), which must stand behind the sources.
+pub fn compile_with(name: &str, sources: &[&str], flags: &[&str], libraries: &[&str]) -> PathBuf {
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/agent");
     let to = workshop().join(name);
     // Under another name first: another test binary may be executing the old one.
@@ -55,6 +60,7 @@ pub fn compile(name: &str, sources: &[&str], flags: &[&str]) -> PathBuf {
         .args(["-O2", "-Wall", "-Wextra", "-Wno-unused-result", "-Wno-deprecated-declarations", "-pthread"])
         .args(flags)
         .args(sources.iter().map(|s| from.join(s)))
+        .args(libraries)
         .arg("-o")
         .arg(&fresh)
         .output()

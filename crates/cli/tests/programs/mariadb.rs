@@ -20,6 +20,8 @@ fn serve(scene: &Scene) -> (Process, u16) {
     let server = scene.server("mariadbd").args("--no-defaults --bind-address=127.0.0.1 --skip-log-bin");
     let server =
         server.args("--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --skip-name-resolve");
+    // Its io_uring is for its files.
+    let server = server.env("BYPATH_IO_URING", "allow");
     let server = server.words(user).arg(flag("--datadir=", &data)).arg(format!("--port={port}"));
     let mut server = server.arg(flag("--socket=", &scene.path("socket"))).start();
     server.ready(|line| line.contains("ready for connections").then_some(()));

@@ -50,6 +50,8 @@ struct Set {
     bell_fd: AtomicI32,
     /// The bell is in the kernel's set.
     has_bell: AtomicBool,
+    /// It is to be taken out of there.
+    leaving: AtomicBool,
     /// Some hooked wait was seen: the program does not wait behind our back.
     waited: AtomicBool,
     /// Its ends stay on the kernel: nested in another set, shared with a forked process.
@@ -460,6 +462,43 @@ fn ring_own(s: &Set) {
     let asleep = s.sleepers.load(Relaxed) != 0 || s.blind_waits.load(Relaxed) != 0;
     if asleep && s.has_bell.load(Relaxed) {
         eventfd::ring(s.bell_fd.load(Relaxed));
+    }
+}
+
+/// Nothing is followed any more: the kernel's sets are given back as the program made them.
+pub fn leave() {
+    for number in 0..SETS_CAPACITY {
+        let Some(s) = set(number) else { break };
+        if !s.in_use.load(Acquire) {
+            continue;
+        }
+        let Some(held) = LOCK.lock(table::tid()) else { continue };
+        for i in 0..REGS_USED.load(Relaxed) {
+            let Some(r) = reg(i).filter(|r| r.set.load(Relaxed) == number + 1) else { continue };
+            if table::by_number(r.sock.load(Relaxed)).is_some_and(Sock::is_warm) && !r.disarmed.load(Relaxed)
+            {
+                let event = Event { events: r.events.load(Relaxed), data: r.data.load(Relaxed) };
+                let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+            }
+            drop_reg(i, r);
+        }
+        drop(held);
+        // Who sleeps here looks again, and finds that it is the kernel's wait.
+        ring_own(s);
+        if s.has_bell.swap(false, AcqRel) {
+            s.leaving.store(true, Release);
+        }
+    }
+}
+
+/// After [`leave`], once nobody sleeps by our bells any more.
+pub fn take_bells() {
+    for number in 0..SETS_CAPACITY {
+        let Some(s) = set(number) else { break };
+        if s.leaving.swap(false, AcqRel) {
+            let none = Event { events: 0, data: 0 };
+            let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_DEL, s.bell_fd.load(Relaxed), none);
+        }
     }
 }
 

@@ -90,6 +90,9 @@ fn wait_overlay(
     let deadline = timeout_ns.map(|ns| clock::monotonic_ns().saturating_add(ns));
     let mut spun = false;
     loop {
+        if state::is_sealed() {
+            return Err(Errno::BADF);
+        }
         switch::attend();
         let n = collect(s, out);
         if n > 0 {

@@ -96,6 +96,9 @@ pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, re
     if moved == 0 {
         return;
     }
+    if crate::state::is_sealed() {
+        return;
+    }
     let Some(call) = Call::enter() else { return };
     if sending {
         call.thread.count(|b| &b.kernel_tx, moved);

@@ -1,0 +1,264 @@
+// A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
+// the process. It prints the same on the kernel and under Bypath.
+// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|listener
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <sys/epoll.h>
+#include <sys/prctl.h>
+#include <sys/select.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+
+#include "roads_peer.h"
+
+static void say(const char *what) { put_all(1, what, strlen(what)); }
+
+// What every sandbox needs, and what each test adds.
+static const int basic[] = {SYS_read, SYS_write, SYS_close, SYS_exit, SYS_exit_group, SYS_rt_sigreturn, SYS_wait4};
+
+static struct sock_fprog filter(const int *more, int n) {
+    static struct sock_filter code[80];
+    int k = 0;
+    code[k++] = (struct sock_filter)BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr));
+    for (int i = 0; i < (int)(sizeof basic / sizeof *basic) + n; i++) {
+        int number = i < n ? more[i] : basic[i - n];
+        code[k++] = (struct sock_filter)BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 1);
+        code[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW);
+    }
+    code[k++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_KILL_PROCESS);
+    return (struct sock_fprog){k, code};
+}
+
+static void no_new_privileges(void) {
+    if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+        die("no_new_privs");
+}
+
+static void confine(int by_number, int flags, const int *more, int n) {
+    struct sock_fprog f = filter(more, n);
+    no_new_privileges();
+    int r = by_number ? syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &f)
+                      : prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &f);
+    if (r != 0)
+        die("the filter");
+}
+#define CONFINE(number, flags, ...)                            \
+    do {                                                       \
+        static const int more[] = {__VA_ARGS__};               \
+        confine(number, flags, more, sizeof more / sizeof *more); \
+    } while (0)
+
+// Both directions, small and large, bytes of one way still unread when the next go the other way.
+static void exchange(void) {
+    for (int i = 0; i < 30; i++) {
+        size_t n = i % 10 == 9 ? 300000 : 1 + i * 91;
+        order('s', 700);
+        order('r', n);
+        give(n, 0);
+        take(700, 0);
+        done();
+        done();
+    }
+    say("exchanged\n");
+}
+
+// Bytes that are on their way in both directions when the filter comes.
+static void under_way(void) {
+    order('s', 20000);
+    done();
+    take(5000, 0);
+    give(9000, 0);
+}
+
+static void after(void) {
+    take(15000, 0);
+    order('r', 9000);
+    done();
+    exchange();
+}
+
+static void waits(int set, uint32_t events) {
+    struct pollfd p = {s, POLLIN | POLLOUT, 0};
+    if (poll(&p, 1, -1) != 1 || p.revents != POLLOUT)
+        die("poll");
+    order('s', 100);
+    done();
+    if (poll(&p, 1, -1) != 1 || p.revents != (POLLIN | POLLOUT))
+        die("poll");
+    for (int i = 0; i < 20; i++) {
+        struct epoll_event e[4];
+        // The descriptor, and nothing else that anybody has put there.
+        int n = epoll_wait(set, e, 4, -1);
+        if (n != 1 || e[0].data.u64 != 42 || !(e[0].events & EPOLLIN) || (e[0].events & ~events))
+            die("epoll_wait");
+        take(i ? 10 : 100, 0);
+        if (i < 19) {
+            order('s', 10);
+            done();
+        }
+    }
+    say("waited\n");
+}
+
+static void epolled(uint32_t flags) {
+    int set = epoll_create1(0);
+    uint32_t events = EPOLLIN | EPOLLOUT;
+    struct epoll_event e = {.events = events | flags, .data.u64 = 42};
+    if (!flags)
+        e.events = EPOLLIN, events = EPOLLIN;
+    epoll_ctl(set, EPOLL_CTL_ADD, s, &e);
+    for (int i = 0; i < WARM; i++) {
+        order('s', 10);
+        done();
+        if (epoll_wait(set, &e, 1, -1) != 1)
+            die("epoll_wait");
+        take(10, 0);
+        order('r', 10);
+        give(10, 0);
+        done();
+    }
+    order('s', 10);
+    done();
+    CONFINE(0, 0, SYS_epoll_wait, SYS_poll);
+    // These bytes were in a ring; the kernel's set must tell of them. (One edge for both writes.)
+    take(10, 0);
+    waits(set, events);
+    exchange();
+}
+
+static int ready[2];
+
+static void *reader(void *arg) {
+    char data[500];
+    (void)arg;
+    write(ready[1], "r", 1);
+    get_all(s, data, sizeof data);
+    came(data, sizeof data, 0);
+    return NULL;
+}
+
+static void *poller(void *arg) {
+    struct pollfd p = {s, POLLIN, 0};
+    (void)arg;
+    write(ready[1], "p", 1);
+    return (void *)(long)poll(&p, 1, -1);
+}
+
+// Threads sleep on the connection while another one confines them all.
+static void threads(void) {
+    pthread_t t[2];
+    void *polled;
+    char two[2];
+    pipe(ready);
+    pthread_create(&t[0], NULL, reader, NULL);
+    pthread_create(&t[1], NULL, poller, NULL);
+    get_all(ready[0], two, 2);
+    // Asleep, or about to be.
+    for (int i = 0; i < 20; i++)
+        usleep(1000);
+    CONFINE(1, SECCOMP_FILTER_FLAG_TSYNC, SYS_poll, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask,
+            SYS_restart_syscall);
+    // More than the reader takes, so that the other one sees it, too.
+    order('s', 600);
+    pthread_join(t[0], NULL);
+    pthread_join(t[1], &polled);
+    done();
+    if ((long)polled != 1)
+        die("poll in a thread");
+    take(100, 0);
+    exchange();
+}
+
+static void forked(void) {
+    under_way();
+    CONFINE(1, 0, SYS_clone, SYS_set_robust_list, SYS_rt_sigprocmask, SYS_gettid, SYS_getpid, SYS_rseq);
+    int status;
+    pid_t child = fork();
+    if (child == 0) {
+        after();
+        _exit(0);
+    }
+    if (wait4(child, &status, 0, NULL) != child || status != 0)
+        die("the child");
+}
+
+// What comes after the filter is not followed.
+static void listener(void) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(l, (void *)&a, len) || listen(l, 4) || getsockname(l, (void *)&a, &len))
+        die("listen");
+    CONFINE(0, 0, SYS_accept, SYS_socket, SYS_connect, SYS_recvfrom, SYS_sendto, SYS_sendmsg, SYS_epoll_create1,
+            SYS_epoll_ctl, SYS_dup, SYS_fcntl);
+    int c = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(c, (void *)&a, len))
+        die("connect");
+    int o = accept(l, NULL, NULL), set = epoll_create1(0);
+    struct epoll_event e = {.events = EPOLLIN};
+    epoll_ctl(set, EPOLL_CTL_ADD, o, &e);
+    char word[32];
+    for (int i = 0; i < 200; i++) {
+        struct iovec v = {"bytes", 5};
+        struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
+        if (i % 3 == 0 ? sendmsg(c, &m, 0) != 5 : send(c, "bytes", 5, 0) != 5)
+            die("send");
+        if (recv(o, word, sizeof word, 0) != 5 || memcmp(word, "bytes", 5))
+            die("recv");
+    }
+    close(dup(o));
+    fcntl(o, F_SETFL, O_NONBLOCK);
+    say(recv(o, word, sizeof word, 0) == -1 && errno == EAGAIN ? "served\n" : "not served\n");
+}
+
+int main(int argc, char **argv) {
+    const char *how = argc > 1 ? argv[1] : "";
+    connection();
+    warm_up();
+    if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
+        under_way();
+        CONFINE(how[0] == 'n', 0, SYS_poll);
+        after();
+    } else if (!strcmp(how, "strict")) {
+        under_way();
+        if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+            die("strict mode");
+        after();
+        // It may read, write and end one thread, and nothing else.
+        say("ended\n");
+        syscall(SYS_exit, 0);
+    } else if (!strcmp(how, "failing")) {
+        // Questions, and a filter that the kernel refuses.
+        printf("%d\n", prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, NULL));
+        printf("%ld\n", syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, 0, NULL));
+        printf("%ld\n", syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL));
+        printf("%d\n", prctl(PR_GET_SECCOMP, 0, 0, 0, 0));
+        fflush(stdout);
+        exchange();
+    } else if (!strcmp(how, "epoll")) {
+        epolled(0);
+    } else if (!strcmp(how, "edge")) {
+        epolled(EPOLLET);
+    } else if (!strcmp(how, "threads")) {
+        threads();
+    } else if (!strcmp(how, "fork")) {
+        forked();
+    } else if (!strcmp(how, "listener")) {
+        listener();
+    } else {
+        return 2;
+    }
+    close(control);
+    close(s);
+    int status;
+    if (wait4(other, &status, 0, NULL) != other || status != 0)
+        die("the peer");
+    say("ended\n");
+    _exit(0);
+}

@@ -1,0 +1,87 @@
+//! A seccomp filter that a program installs late: it does not know what rings need.
+
+use crate::{Ran, programs, same, same_while_paths_change, skip};
+use bypath_shm::reason::Reason;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| programs::compile("filter", &["filter.c"], &[]))
+}
+
+/// Runs one way; `None` = there are no filters here.
+#[track_caller]
+fn confined(how: &str) -> Option<Ran> {
+    let status = std::fs::read_to_string("/proc/self/status").expect("our own state");
+    if !status.contains("Seccomp:") {
+        skip(&format!("roads::filter::{how}"), "the kernel has no seccomp");
+        return None;
+    }
+    Some(same(program(), &[how], &[]))
+}
+
+/// Bytes went through rings before. That none of what rings need is called afterwards is the filter's own check.
+#[track_caller]
+fn went_home(how: &str) -> Option<Ran> {
+    let ran = confined(how)?;
+    assert!(ran.ring_bytes() > 3000, "{how}: {} {}", ran.ring_bytes(), ran.complaints);
+    Some(ran)
+}
+
+#[test]
+fn installed_by_prctl() {
+    went_home("prctl");
+}
+
+#[test]
+fn installed_by_number() {
+    went_home("number");
+}
+
+#[test]
+fn strict_mode() {
+    went_home("strict");
+}
+
+#[test]
+fn refused_filters_are_questions() {
+    let Some(ran) = confined("failing") else { return };
+    assert_eq!(ran.recalled(Reason::RecalledSeccomp), 0);
+    assert!(ran.ring_bytes() > 100_000, "{}", ran.ring_bytes());
+}
+
+#[test]
+fn epoll_sets_are_the_programs_again() {
+    went_home("epoll");
+    went_home("edge");
+}
+
+#[test]
+fn threads_that_sleep_on_rings_make_their_own_calls() {
+    for _ in 0..10 {
+        went_home("threads");
+    }
+}
+
+#[test]
+fn a_confined_process_forks() {
+    went_home("fork");
+}
+
+#[test]
+fn later_connections_are_not_followed() {
+    let Some(ran) = went_home("listener") else { return };
+    // The earlier one rests on its rings until then.
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+}
+
+#[test]
+fn filters_while_paths_change() {
+    if confined("failing").is_none() {
+        return;
+    }
+    for how in ["prctl", "number", "strict", "epoll", "edge", "threads", "fork"] {
+        same_while_paths_change(program(), &[how]);
+    }
+}
