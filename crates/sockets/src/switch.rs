@@ -514,12 +514,15 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
 
 /// Whether the other end is gone and did not say why, and the kernel has no error for it. An end that closes with unread
 /// bytes, or after reading all, says CLOSED. One that did neither was killed; the kernel resets such a connection if
-/// bytes were unread, and so it ends here.
+/// bytes were unread, and so it ends here. An end that reads no more looks to its own calls as if the other were gone.
 fn peer_was_killed(s: &Sock, conn: &Conn) -> bool {
+    let carrier = carrier::of(s);
+    let finished = || carrier.standing(s).is_ok_and(|at| at.course != Course::Open);
     s.has(flag::PEER_GONE)
         && conn.out().ra.ask.load(Acquire) & ask::CLOSED == 0
         && conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT == 0
         && !waiting::peer_end(s).1
+        && (!s.has(flag::NO_READ) || carrier.shutdown_is_gentle() && finished())
 }
 
 /// The peer wrote nonsense: this connection ends as a reset would end it, and nothing else suffers.

@@ -27,6 +27,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("one_process_holds_both_ends", "as above; here: both_ends_in_one_process"),
     ("data_to_a_closed_peer_resets", "a closed peer is EPIPE at once; here: a_closed_peer"),
     ("pending_error_is_reported_once", "as above; here: a_closed_peer_that_had_unread_data"),
+    ("data_sent_unawares_to_a_closed_peer_resets", "as above; here: a_closed_peer"),
     ("connect_errors_are_reported", "a refused connect changes nothing; here: a_refused_connect"),
     ("shutdown_of_reading_ends_reads", "a writer learns of it: EPIPE; here: shutdown_of_reading"),
     (
@@ -43,6 +44,8 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("an_exec_of_the_writer_with_what_finds_no_room_loses_nothing", "as above"),
     ("a_heir_writes_behind_what_found_no_room", "as above"),
     ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
+    ("killed_peer_whose_ring_was_just_begun", "as above"),
+    ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
 ];
@@ -115,6 +118,8 @@ over_unix! {
     ends:
         shutdown_of_writing_is_end_of_file_after_the_data
         shutdown_of_reading_keeps_what_is_there
+        shutdown_of_reading_ends_nothing_that_is_sent
+        shutdown_of_reading_beside_a_stopped_writer
         shutdown_of_both_directions
         shutdown_wakes_a_thread_that_reads
         shutdown_wakes_a_thread_that_writes
@@ -181,6 +186,7 @@ over_unix! {
         popen_hands_on_the_connection
         a_descriptor_sent_to_another_process
         a_descriptor_in_flight_keeps_the_connection
+        a_close_beside_a_descriptor_in_flight_resets_nothing
         a_stream_over_the_descriptor
         a_stream_reads_what_is_already_there
         urgent_data_is_the_kernels
