@@ -1,0 +1,265 @@
+/* What a receive or a close meets while it is under way. Both ends of a connection are here. The bytes of the stream are
+ * told by their positions, so each that is lost, doubled or out of place shows.
+ *
+ *     within taken     another read takes the bytes that a read is copying
+ *     within claimed   the writer takes them back
+ *     within peeked    a peek is copying bytes that are read and overwritten
+ *     within gap       a peek finds a part of the carrier's bytes, and a ring behind the others
+ *     within closed    a close with unread bytes, and a reader that has not read what was sent
+ *
+ * The first three happen in the middle of a copy: its second page is taken away, so that a SIGSEGV comes there. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { PAGE = 4096, PIECE = 2 * PAGE, ROUNDS = 200, RING = 256 * 1024 };
+
+static int writer, reader;
+static unsigned long sent, received;
+static char *buffer;
+static volatile sig_atomic_t met;
+static void (*event)(void);
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static char byte_at(unsigned long position)
+{
+    return (char)((position * 2654435761u) >> 13);
+}
+
+static void connect_both(int receive_buffer)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (receive_buffer &&
+        setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer) != 0)
+        die("SO_RCVBUF");
+    writer = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0 ||
+        connect(writer, (struct sockaddr *)&address, length) != 0)
+        die("connect");
+    reader = accept(listener, NULL, NULL);
+    if (reader < 0)
+        die("accept");
+}
+
+static void send_next(size_t n)
+{
+    static char bytes[100000];
+    for (size_t i = 0; i < n; i++)
+        bytes[i] = byte_at(sent + i);
+    for (size_t at = 0; at < n;) {
+        ssize_t done = send(writer, bytes + at, n - at, MSG_NOSIGNAL);
+        if (done <= 0)
+            die("send");
+        at += (size_t)done;
+    }
+    sent += n;
+}
+
+/* `got` are the next `n` bytes of the stream. */
+static void check(const char *got, size_t n, const char *what)
+{
+    for (size_t i = 0; i < n; i++)
+        if (got[i] != byte_at(received + i)) {
+            printf("%s: wrong byte %zu of %zu at %lu\n", what, i, n, received);
+            exit(1);
+        }
+}
+
+static void receive_next(size_t n)
+{
+    static char bytes[100000];
+    while (n > 0) {
+        ssize_t done = recv(reader, bytes, n, 0);
+        if (done <= 0)
+            die("recv");
+        check(bytes, (size_t)done, "recv");
+        received += (unsigned long)done;
+        n -= (size_t)done;
+    }
+}
+
+static void nothing_more(void)
+{
+    char byte;
+    if (received != sent || recv(reader, &byte, 1, MSG_DONTWAIT) != -1 || errno != EAGAIN) {
+        printf("received %lu of %lu and more\n", received, sent);
+        exit(1);
+    }
+}
+
+/* Both ends map the rings, and the library comes to know both pages of the buffer. */
+static void settle(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(PIECE);
+        for (size_t left = PIECE; left > 0;) {
+            ssize_t n = recv(reader, buffer + PIECE - left, left, 0);
+            if (n <= 0)
+                die("recv");
+            check(buffer + PIECE - left, (size_t)n, "settle");
+            received += (unsigned long)n;
+            left -= (size_t)n;
+        }
+    }
+}
+
+static void on_fault(int number)
+{
+    (void)number;
+    if (met++ || mprotect(buffer + PAGE, PAGE, PROT_READ | PROT_WRITE) != 0)
+        _exit(3);
+    event();
+}
+
+static void take(void)
+{
+    receive_next(PIECE);
+}
+
+static void claim(void)
+{
+    if (fcntl(reader, F_SETFL, fcntl(reader, F_GETFL) | O_ASYNC) != 0)
+        die("O_ASYNC");
+}
+
+static void overwrite(void)
+{
+    receive_next(sent - received);
+    for (int i = 0; i < 2 * RING / PIECE; i++) {
+        send_next(PIECE);
+        receive_next(PIECE);
+    }
+    send_next(PIECE);
+}
+
+/* Sends `n` bytes and receives some, with `flags`; `what` happens when half of those are copied. */
+static void copy(size_t n, void (*what)(void), int flags)
+{
+    event = what;
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(n);
+        mprotect(buffer + PAGE, PAGE, PROT_NONE);
+        ssize_t got = recv(reader, buffer, PIECE, flags);
+        int error = errno;
+        mprotect(buffer + PAGE, PAGE, PROT_READ | PROT_WRITE);
+        if (got < 0 && (met || error != EFAULT))
+            die("recv");
+        if (got > 0) {
+            check(buffer, (size_t)got, "copy");
+            if (!(flags & MSG_PEEK))
+                received += (unsigned long)got;
+        }
+        receive_next(sent - received);
+        nothing_more();
+        if (met)
+            return;
+        /* On a busy machine the ring may just have gone back: the kernel copied, and it does not fault. */
+        settle();
+    }
+    printf("the bytes were never in a ring\n");
+    exit(1);
+}
+
+static void gap(void)
+{
+    static char seen[200000];
+    int size = 400000;
+    setsockopt(writer, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
+    /* A read by a file of its own takes the ring back, for as many bytes as are sent next. */
+    send_next(100);
+    int ends[2];
+    if (pipe(ends) != 0 || splice(reader, NULL, ends[1], NULL, 100, 0) != 100 || read(ends[0], seen, 100) != 100)
+        die("splice");
+    check(seen, 100, "splice");
+    received += 100;
+    send_next(90000);
+    receive_next(1000);
+    /* Into the ring; before them are those that the carrier had no room for. */
+    send_next(1000);
+    ssize_t n = recv(reader, seen, sizeof seen, MSG_PEEK);
+    if (n <= 0)
+        die("peek");
+    check(seen, (size_t)n, "peek");
+}
+
+static void *close_writer(void *unused)
+{
+    (void)unused;
+    close(writer);
+    return NULL;
+}
+
+static void closed(void)
+{
+    pthread_t thread;
+    char byte;
+    if (send(reader, "unread", 6, 0) != 6)
+        die("send");
+    send_next(60000);
+    if (pthread_create(&thread, NULL, close_writer, NULL) != 0)
+        die("pthread_create");
+    /* The close waits for the bytes to leave. One that does not is over by then. */
+    struct timespec until;
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_nsec += 300000000;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    int over = pthread_timedjoin_np(thread, NULL, &until) == 0;
+    receive_next(60000);
+    if (!over)
+        pthread_join(thread, NULL);
+    if (recv(reader, &byte, 1, 0) != -1 || errno != ECONNRESET) {
+        printf("the close did not reset the connection\n");
+        exit(1);
+    }
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    struct sigaction action = {.sa_handler = on_fault};
+    sigaction(SIGSEGV, &action, NULL);
+    signal(SIGIO, SIG_IGN);
+    alarm(20);
+    buffer = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (buffer == MAP_FAILED)
+        die("mmap");
+    connect_both(!strcmp(mode, "gap") || !strcmp(mode, "closed") ? 10000 : 0);
+    settle();
+    if (!strcmp(mode, "taken")) {
+        copy(2 * PIECE, take, 0);
+    } else if (!strcmp(mode, "claimed")) {
+        copy(PIECE, claim, 0);
+    } else if (!strcmp(mode, "peeked")) {
+        copy(PIECE, overwrite, MSG_PEEK);
+    } else if (!strcmp(mode, "gap")) {
+        gap();
+        receive_next(sent - received);
+        nothing_more();
+    } else if (!strcmp(mode, "closed")) {
+        closed();
+    } else {
+        printf("what is %s\n", mode);
+        return 1;
+    }
+    printf("whole\n");
+    return 0;
+}
