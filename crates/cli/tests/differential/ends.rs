@@ -380,7 +380,7 @@ scripts! {
         c recv 3 1000
         c recv 3 1000
     ";
-    killed_peer_whose_ring_was_just_begun, "peer killed with data in flight", Ring: "
+    a_reset_comes_behind_a_ring_that_was_just_begun, "peer killed with data in flight", Ring: "
         pair
         warm
         s pipe
@@ -388,6 +388,10 @@ scripts! {
         s wait_in 4 100
         s splice 4 6 100
         s read 5 100
+        c pipe
+        s send 4 100 1
+        c wait_in 3 100
+        c splice 3 5 100
         c sendall 3 66000 2
         s recvall 4 66000
         c send 3 200 3

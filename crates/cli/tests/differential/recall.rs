@@ -298,6 +298,9 @@ scripts! {
         s send 4 10 1
         c wait_in 3 10
         c recv 3 100
+        s close 4
+        c wait_ev 3 rdhup
+        c recv 3 10
     ";
     a_stream_over_the_descriptor, "recall: fdopen/stdio", Ring: "
         pair

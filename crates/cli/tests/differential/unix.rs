@@ -44,7 +44,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("an_exec_of_the_writer_with_what_finds_no_room_loses_nothing", "as above"),
     ("a_heir_writes_behind_what_found_no_room", "as above"),
     ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
-    ("killed_peer_whose_ring_was_just_begun", "as above"),
+    ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
