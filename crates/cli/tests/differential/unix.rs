@@ -187,6 +187,7 @@ over_unix! {
         a_descriptor_sent_to_another_process
         a_descriptor_in_flight_keeps_the_connection
         a_close_beside_a_descriptor_in_flight_resets_nothing
+        a_close_beside_another_holder_resets_nothing
         a_stream_over_the_descriptor
         a_stream_reads_what_is_already_there
         urgent_data_is_the_kernels
@@ -220,6 +221,8 @@ over_unix! {
         descriptors_0_1_and_2_stay_on_the_kernel
         a_connection_copied_to_standard_input
         close_range_closes_connections
+        close_range_with_unread_bytes_resets
+        what_was_sent_before_a_close_range_is_the_kernels
         closefrom_closes_connections
         the_limit_of_descriptors_is_the_programs
         descriptor_numbers_are_the_kernels
