@@ -52,3 +52,8 @@ fn a_peek_shows_no_ring_before_the_last_bytes_of_the_carrier() {
 fn a_close_with_unread_bytes_loses_nothing_that_was_sent() {
     within("closed");
 }
+
+#[test]
+fn who_drains_the_carrier_wakes_who_waits_for_the_ring() {
+    within("siblings");
+}

@@ -6,19 +6,24 @@
  *     within peeked    a peek is copying bytes that are read and overwritten
  *     within gap       a peek finds a part of the carrier's bytes, and a ring behind the others
  *     within closed    a close with unread bytes, and a reader that has not read what was sent
+ *     within siblings  a thread drains the carrier while another sleeps, for which there are bytes in the ring
  *
  * The first three happen in the middle of a copy: its second page is taken away, so that a SIGSEGV comes there. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <netinet/tcp.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -41,7 +46,12 @@ static char byte_at(unsigned long position)
     return (char)((position * 2654435761u) >> 13);
 }
 
-static void connect_both(int receive_buffer)
+static int orders[2], answers[2];
+
+static void obey(void);
+
+/* The writer's end is here, or in a process of its own that obeys. */
+static void connect_both(int receive_buffer, int apart)
 {
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
@@ -49,11 +59,21 @@ static void connect_both(int receive_buffer)
     if (receive_buffer &&
         setsockopt(listener, SOL_SOCKET, SO_RCVBUF, &receive_buffer, sizeof receive_buffer) != 0)
         die("SO_RCVBUF");
-    writer = socket(AF_INET, SOCK_STREAM, 0);
     if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
-        getsockname(listener, (struct sockaddr *)&address, &length) != 0 ||
-        connect(writer, (struct sockaddr *)&address, length) != 0)
-        die("connect");
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0)
+        die("listen");
+    if (apart && (pipe(orders) != 0 || pipe(answers) != 0))
+        die("pipe");
+    pid_t child = apart ? fork() : 0;
+    if (child == 0) {
+        writer = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(writer, (struct sockaddr *)&address, length) != 0)
+            die("connect");
+    }
+    if (apart && child == 0) {
+        close(orders[1]);
+        obey();
+    }
     reader = accept(listener, NULL, NULL);
     if (reader < 0)
         die("accept");
@@ -72,6 +92,40 @@ static void send_next(size_t n)
     }
     sent += n;
 }
+
+/* The writer of `siblings`, in a process of its own: does one thing at a time. */
+static void obey(void)
+{
+    char order;
+    int on = 1, off = 0;
+    while (read(orders[0], &order, 1) == 1) {
+        if (order == 'w') {
+            send_next(PIECE);
+        } else if (order == 'h') {
+            /* The last bytes of these are held back until 'p', at most for 200 ms. */
+            if (setsockopt(writer, IPPROTO_TCP, TCP_CORK, &on, sizeof on) != 0)
+                die("TCP_CORK");
+            send_next(70001);
+        } else if (order == 'r') {
+            send_next(100);
+        } else if (order == 'p') {
+            setsockopt(writer, IPPROTO_TCP, TCP_CORK, &off, sizeof off);
+        }
+        write(answers[1], &order, 1);
+    }
+    _exit(0);
+}
+
+static void order(char what)
+{
+    char done;
+    if (write(orders[1], &what, 1) != 1 || read(answers[0], &done, 1) != 1)
+        die("the writer");
+}
+
+static volatile int sleeper;
+static char slept[100];
+static ssize_t slept_for;
 
 /* `got` are the next `n` bytes of the stream. */
 static void check(const char *got, size_t n, const char *what)
@@ -232,6 +286,77 @@ static void closed(void)
     }
 }
 
+/* Runs where nobody else wants the processor: when the carrier's bytes come, another thread has them before it looks. */
+static void *sleep_for_bytes(void *unused)
+{
+    struct sched_param none = {0};
+    if (sched_setscheduler(0, SCHED_IDLE, &none) != 0)
+        die("SCHED_IDLE");
+    sleeper = (int)syscall(SYS_gettid);
+    slept_for = recv(reader, slept, sizeof slept, 0);
+    return unused;
+}
+
+static int is_asleep(int thread)
+{
+    char name[64], text[512] = "";
+    snprintf(name, sizeof name, "/proc/self/task/%d/syscall", thread);
+    int file = open(name, O_RDONLY);
+    read(file, text, sizeof text - 1);
+    close(file);
+    return atoi(text) == SYS_ppoll && text[0] != 'r';
+}
+
+static void siblings(void)
+{
+    cpu_set_t one;
+    pthread_t thread;
+    static char rest[200000];
+    int ends[2];
+    CPU_ZERO(&one);
+    CPU_SET(sched_getcpu(), &one);
+    if (sched_setaffinity(0, sizeof one, &one) != 0 || pipe(ends) != 0)
+        die("sched_setaffinity");
+    for (int i = 0; i < ROUNDS; i++) {
+        order('w');
+        receive_next(PIECE);
+    }
+    order('w');
+    if (splice(reader, NULL, ends[1], NULL, PIECE, 0) != PIECE || read(ends[0], rest, PIECE) != PIECE)
+        die("splice");
+    check(rest, PIECE, "splice");
+    received += PIECE;
+    order('h');
+    /* All but what is held back; then the ring is consented to. */
+    for (ssize_t n; (n = recv(reader, rest, sizeof rest, MSG_DONTWAIT)) > 0; received += (unsigned long)n)
+        check(rest, (size_t)n, "recv");
+    unsigned long held = (ROUNDS + 1ul) * PIECE + 70001 - received;
+    order('r');
+    if (pthread_create(&thread, NULL, sleep_for_bytes, NULL) != 0)
+        die("pthread_create");
+    while (!sleeper || !is_asleep(sleeper))
+        sched_yield();
+    if (held == 0 || recv(reader, rest, 1, MSG_DONTWAIT) != -1) {
+        printf("nothing was held back\n");
+        exit(1);
+    }
+    char what = 'p';
+    write(orders[1], &what, 1);
+    ssize_t n;
+    while ((n = recv(reader, rest, held, MSG_DONTWAIT)) < 0 && errno == EAGAIN && pthread_tryjoin_np(thread, NULL) != 0)
+        ;
+    if (n > 0) {
+        check(rest, (size_t)n, "what was held back");
+        received += (unsigned long)n;
+        pthread_join(thread, NULL);
+    }
+    if (slept_for <= 0)
+        die("the sleeper");
+    check(slept, (size_t)slept_for, "the sleeper");
+    received += (unsigned long)slept_for;
+    receive_next((ROUNDS + 1ul) * PIECE + 70101 - received);
+}
+
 int main(int argc, char **argv)
 {
     const char *mode = argc > 1 ? argv[1] : "";
@@ -242,8 +367,10 @@ int main(int argc, char **argv)
     buffer = mmap(NULL, PIECE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (buffer == MAP_FAILED)
         die("mmap");
-    connect_both(!strcmp(mode, "gap") || !strcmp(mode, "closed") ? 10000 : 0);
-    settle();
+    int apart = !strcmp(mode, "siblings");
+    connect_both(!strcmp(mode, "gap") || !strcmp(mode, "closed") ? 10000 : 0, apart);
+    if (!apart)
+        settle();
     if (!strcmp(mode, "taken")) {
         copy(2 * PIECE, take, 0);
     } else if (!strcmp(mode, "claimed")) {
@@ -256,6 +383,8 @@ int main(int argc, char **argv)
         nothing_more();
     } else if (!strcmp(mode, "closed")) {
         closed();
+    } else if (!strcmp(mode, "siblings")) {
+        siblings();
     } else {
         printf("what is %s\n", mode);
         return 1;
