@@ -174,7 +174,7 @@ impl Default for Config {
         Config {
             upgrade: Upgrade::Lazy,
             io_uring: IoUring::Recall,
-            guard: true,
+            guard: false,
             profile: Profile::Balanced,
             spin_budget_ns: Profile::Balanced.spin_budget_ns(),
             upgrade_calls: 16,
@@ -278,7 +278,7 @@ pub const SETTINGS: &[Setting] = &[
         variable: "BYPATH_GUARD",
         words: &["on", "off"],
         value: "on|off",
-        default: "on",
+        default: "off",
         help: "Whether a connection goes back to the kernel on which shared memory turns out slower",
     },
     Setting {

@@ -1,10 +1,11 @@
-//! The performance guard: a connection on which the ring is slower than the kernel goes back.
+//! The performance guard (`--guard=on`): a connection on which the ring is slower than the kernel goes back.
 //!
-//! Every 64 calls that moved bytes the time they took, for each byte, is noted for the path they took; the shortest of
-//! the last four counts, so that pauses of the program or the machine do not. Suspicion: the ring took half as long
-//! again as the kernel did before the upgrade (or during an earlier stay). Then the connection is taken back for a
-//! trial, and the kernel is measured beside: if it is faster by a quarter the connection stays there for a while, if not
-//! it returns to the ring and is not suspected for a while. Each while is twice the last one.
+//! Measured is what a program waits for: the time from a send to the next receive, on sockets that were connected (and
+//! not accepted). The mean of 32 of these exchanges is a window, and the shortest of the last four windows counts for
+//! the path they took. Suspicion: half as long again by the ring as by the kernel before the upgrade. Then the connection
+//! is taken back for a trial, and the kernel is measured beside. If it is faster by a quarter, and again so in a second
+//! trial after four windows by the ring, the connection stays there for a while. If not, it returns to the ring and is not
+//! suspected for a while. Each while is twice the last one.
 
 use crate::config::LogLevel;
 use crate::peer::Conn;
@@ -16,14 +17,16 @@ use crate::{log, rendezvous};
 use bypath_shm::direction::ask;
 use bypath_shm::reason::Reason;
 use bypath_sys::clock;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
-/// Calls of a window.
-const WINDOW: u32 = 64;
+/// Exchanges of a window.
+const WINDOW: u32 = 32;
 /// Windows whose shortest counts.
 const KEPT: usize = 4;
-/// Fewest calls before the upgrade that say something about the kernel.
-const FEWEST_COLD: u32 = 8;
+/// Fewest exchanges before the upgrade that say something about the kernel.
+const FEWEST_COLD: u32 = 4;
+/// Trials that have to agree.
+const TRIALS: u32 = 2;
 /// Windows of the first while; and how often it is doubled.
 const FIRST_WHILE: u32 = 64;
 const DOUBLINGS: u32 = 10;
@@ -43,17 +46,23 @@ mod phase {
 /// What is known about one connection's speed. Threads that share it may garble a window: that costs a trial.
 #[derive(Debug, Default)]
 pub struct Guard {
-    /// Calls in this window.
-    calls: AtomicU32,
-    /// When it began (ticks, 0 = it did not), and the bytes moved by then through rings and carrier.
-    since: AtomicU64,
+    /// It is measured at all.
+    on: AtomicBool,
+    /// When the last send ended (ticks), 0 = it was answered.
+    sent: AtomicU64,
+    /// Exchanges of this window, and the ticks they took.
+    exchanges: AtomicU32,
+    ticks: AtomicU64,
+    /// Bytes moved before this window, through rings and carrier.
     bytes: [AtomicU64; 2],
-    /// Ticks for a KiB in the last windows, by path (ring, carrier); 0 = not known.
+    /// Ticks of an exchange in the last windows, by path (ring, carrier); 0 = not known.
     costs: [[AtomicU64; KEPT]; 2],
     windows: [AtomicU32; 2],
     phase: AtomicU32,
     /// Windows until the next decision.
     due: AtomicU32,
+    /// Trials in a row that the ring has lost.
+    lost: AtomicU32,
     /// How often the while was doubled.
     doubled: AtomicU32,
 }
@@ -64,10 +73,12 @@ const KERNEL: usize = 1;
 impl Guard {
     /// For a new socket.
     pub fn reset(&self) {
-        for word in [&self.calls, &self.phase, &self.due, &self.doubled, &self.windows[0], &self.windows[1]] {
+        for word in [&self.exchanges, &self.phase, &self.due, &self.lost, &self.doubled] {
             word.store(0, Relaxed);
         }
-        self.since.store(0, Relaxed);
+        self.sent.store(0, Relaxed);
+        self.ticks.store(0, Relaxed);
+        self.on.store(false, Relaxed);
         self.forget(RING);
         self.forget(KERNEL);
     }
@@ -106,55 +117,62 @@ impl Guard {
     }
 }
 
+/// connect() was called: the connection is measured from now on, if that is wanted.
+pub fn connects(s: &Sock) {
+    s.guard.on.store(state::config().is_some_and(|c| c.guard), Relaxed);
+}
+
 /// A call moved bytes.
 #[inline]
-pub fn moved(s: &'static Sock) {
-    let calls = s.guard.calls.load(Relaxed) + 1;
-    s.guard.calls.store(calls, Relaxed);
-    if calls >= WINDOW || calls == 1 {
+pub fn moved(s: &'static Sock, sending: bool) {
+    if s.guard.on.load(Relaxed) {
+        measure(s, sending);
+    }
+}
+
+#[cold]
+fn measure(s: &'static Sock, sending: bool) {
+    let guard = &s.guard;
+    if sending {
+        return guard.sent.store(clock::ticks(), Relaxed);
+    }
+    let sent = guard.sent.swap(0, Relaxed);
+    if sent == 0 {
+        return;
+    }
+    guard.ticks.fetch_add(clock::ticks().wrapping_sub(sent), Relaxed);
+    if guard.exchanges.fetch_add(1, Relaxed) + 1 >= WINDOW {
         window(s);
     }
 }
 
 /// Both ends are mapped now: what was measured so far was the kernel.
 pub fn upgraded(s: &'static Sock) {
-    if s.guard.calls.load(Relaxed) >= FEWEST_COLD {
+    if s.guard.exchanges.load(Relaxed) >= FEWEST_COLD {
         window(s);
     }
-    s.guard.calls.store(0, Relaxed);
-    s.guard.since.store(0, Relaxed);
+    s.guard.exchanges.store(0, Relaxed);
+    s.guard.ticks.store(0, Relaxed);
+    s.guard.sent.store(0, Relaxed);
 }
 
 /// A window ends and the next begins.
-#[cold]
 fn window(s: &'static Sock) {
-    if !state::config().is_some_and(|c| c.guard) {
-        s.guard.calls.store(1, Relaxed);
-        return;
-    }
     let (guard, end) = (&s.guard, s.end());
-    let now = clock::ticks();
     let bytes = [
         end.w.ring_bytes.load(Relaxed) + end.r.ring_bytes.load(Relaxed),
         end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed),
     ];
-    let calls = guard.calls.load(Relaxed);
-    let since = guard.since.swap(now, Relaxed);
     let before = [0, 1].map(|path| guard.bytes[path].swap(bytes[path], Relaxed));
-    if calls >= FEWEST_COLD {
-        guard.calls.store(1, Relaxed);
-    }
-    let by_path = [0, 1].map(|path| bytes[path].wrapping_sub(before[path]));
+    let exchanges = guard.exchanges.swap(0, Relaxed).max(1);
+    let ticks = guard.ticks.swap(0, Relaxed);
     // A window that took both paths says nothing.
-    let path = match by_path {
-        [ring, 0] if ring > 0 => RING,
-        [0, kernel] if kernel > 0 => KERNEL,
+    let path = match [0, 1].map(|path| bytes[path] != before[path]) {
+        [true, false] => RING,
+        [false, true] => KERNEL,
         _ => return,
     };
-    if since != 0 && calls >= FEWEST_COLD {
-        let ticks = now.wrapping_sub(since).min(u64::MAX / 1024);
-        judge(s, path, (ticks * 1024 / by_path[path]).max(1));
-    }
+    judge(s, path, (ticks / u64::from(exchanges)).max(1));
 }
 
 fn judge(s: &'static Sock, path: usize, cost: u64) {
@@ -207,18 +225,22 @@ fn take_back(s: &'static Sock, conn: &'static Conn, call: &Call) {
     switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledSlower);
 }
 
-/// The trial is over.
+/// A trial is over.
 fn decide(s: &'static Sock) {
     let guard = &s.guard;
     let (Some(ring), Some(kernel)) = (guard.cost(RING), guard.cost(KERNEL)) else { return release(s) };
-    if kernel.saturating_mul(5) / 4 < ring {
-        guard.due.store(guard.next_while(), Relaxed);
-        guard.phase.store(phase::HELD, Relaxed);
-        tell(s, "the kernel is faster", ring, kernel);
-    } else {
+    if ring <= kernel / 4 * 5 {
         tell(s, "the ring is not slower", ring, kernel);
+        guard.lost.store(0, Relaxed);
         release(s);
         guard.due.store(guard.next_while(), Relaxed);
+    } else if guard.lost.fetch_add(1, Relaxed) + 1 < TRIALS {
+        release(s);
+    } else {
+        tell(s, "the kernel is faster", ring, kernel);
+        guard.lost.store(0, Relaxed);
+        guard.due.store(guard.next_while(), Relaxed);
+        guard.phase.store(phase::HELD, Relaxed);
     }
 }
 
@@ -242,6 +264,6 @@ fn tell(s: &Sock, what: &str, ring: u64, kernel: u64) {
     let ns = |cost: u64| cost * 1000 / per_us;
     log::line(
         LogLevel::Info,
-        format_args!("fd {}: {what}: {} ns and {} ns for a KiB", s.carrier(), ns(ring), ns(kernel)),
+        format_args!("fd {}: {what}: {} ns and {} ns for an exchange", s.carrier(), ns(ring), ns(kernel)),
     );
 }

@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, memory, peer, rendezvous, siblings, switch};
+use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -377,6 +377,7 @@ pub fn shutdown_begin(fd: i32, how: i32) {
 /// connect() on a socket: a new life for a disconnected one.
 pub fn connect_begin(fd: i32) {
     let Some(s) = table::sock(fd) else { return };
+    guard::connects(s);
     if s.is_warm() {
         switch::recall_both(s, Reason::RecalledConnect, true);
     }

@@ -15,6 +15,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 pub const EPOLL_BELL: u32 = 1 << 31;
 
 const BELL_PLACES: usize = 256;
+/// Messages about bells that are sent more than once, of a pair.
+const MOST_TOLD_AGAIN: u32 = 64;
 /// Arenas one pair can have.
 const ARENAS: usize = 8;
 
@@ -40,6 +42,8 @@ pub struct Peer {
     bells: [AtomicU64; BELL_PLACES],
     /// Our bells that it knows, by number.
     told: [AtomicU64; bypath_shm::inbox::BELLS / 64],
+    /// How often one was told again.
+    told_again: AtomicU32,
     /// Arenas that we created (we hand out the slots) and that it created.
     ours: [ArenaRecord; ARENAS],
     theirs: [ArenaRecord; ARENAS],
@@ -60,6 +64,7 @@ impl Default for Peer {
             inbox: StaticCell::new(),
             bells: std::array::from_fn(|_| AtomicU64::new(0)),
             told: std::array::from_fn(|_| AtomicU64::new(0)),
+            told_again: AtomicU32::new(0),
             ours: std::array::from_fn(|_| ArenaRecord::default()),
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
@@ -173,6 +178,16 @@ impl Conn {
         true
     }
 
+    /// A wake by the bell `number` did not come. The other end may be shared, and another process of its family may have
+    /// taken the message: it is told again, a limited number of times, as nobody may be there to take it.
+    #[cold]
+    pub fn tell_again(&self, number: u32) {
+        if self.peer.told_again.fetch_add(1, Relaxed) < MOST_TOLD_AGAIN {
+            let place = &self.peer.told[number as usize / 64 % self.peer.told.len()];
+            place.fetch_and(!(1u64 << (number % 64)), AcqRel);
+        }
+    }
+
     /// A thread's bell, created and told if need be; `None` = the other end cannot wake us.
     pub fn bell_for(&self, thread: &Record) -> Option<(u32, i32)> {
         let (number, fd) = thread.ensure_bell().ok()?;
@@ -232,12 +247,9 @@ impl Peer {
         false
     }
 
-    /// Takes what waits on the control channel.
+    /// Takes what waits on the control channel. Processes that share it take what the other one may miss: see
+    /// [`Conn::tell_again`].
     pub fn read_control(&self) {
-        if self.inherited.load(Relaxed) {
-            // Messages on a channel shared with the parent are the parent's.
-            return;
-        }
         let control = self.control.load(Acquire);
         let mut message = [0u8; crate::rendezvous::MESSAGE_SIZE];
         for _ in 0..64 {

@@ -178,7 +178,7 @@ fn wait(
                 s.end().w.in_kernel.fetch_sub(1, SeqCst);
             }
         }
-        result?;
+        let silent = result? == 0;
         if merge(fds, scratch) > 0 {
             // Rings may have become ready as well: report all of it.
             for p in fds.iter_mut() {
@@ -192,6 +192,9 @@ fn wait(
             if let Some((s, conn)) = warm(p.fd)
                 && p.events & libc::POLLOUT != 0
             {
+                if silent && armed.word.is_some() && ready::ring_writable(s, conn) {
+                    conn.tell_again(call.thread.bell.load(Relaxed));
+                }
                 crate::stream::unstick(s, conn, call);
             }
         }

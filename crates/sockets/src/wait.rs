@@ -330,7 +330,12 @@ pub fn space(call: &Call, s: &'static Sock, conn: &'static Conn, deadline: Deadl
     let shut = conn.inc().wa.flags.load(Relaxed) & bypath_shm::direction::writer_flag::SHUT != 0;
     let events = if shut { 0 } else { libc::POLLRDHUP };
     match sleep(call, s, conn, &out.wa.wait, events, Some(bound), ready, false) {
-        Woken::TimedOut if left != Some(bound) => Woken::Look,
+        Woken::TimedOut => {
+            if switch::has_space(s, conn) {
+                conn.tell_again(call.thread.bell.load(Relaxed));
+            }
+            if left == Some(bound) { Woken::TimedOut } else { Woken::Look }
+        }
         other => other,
     }
 }

@@ -23,10 +23,19 @@ pub fn start_time(pid: u32) -> Option<u64> {
 /// Whether process `pid` that started at `started` ([`start_time`], 0 = not known) lives. Where `/proc` does not show
 /// processes (another root, hidepid) the kernel is asked in another way, which does not know when they started.
 pub fn lives(pid: u32, started: u64) -> bool {
+    // A parent lives, and its number was not used again: who adopts orphans is an ancestor, older than they are.
+    if pid == parent() {
+        return true;
+    }
     match stat(pid) {
         Some(s) => s.runs && (s.started == started || started == 0),
         None => lives_unseen(pid),
     }
+}
+
+fn parent() -> u32 {
+    // SAFETY: no arguments.
+    unsafe { syscall(libc::SYS_getppid, [0; 6]) as u32 }
 }
 
 /// [`lives`] without `/proc`. An end that waits to be reaped counts as dead.

@@ -34,6 +34,7 @@ cases! {
     prefork 95;
     fork_per_connection 95;
     shared_by_children 1;
+    read_by_a_child 90;
     vfork 90;
     spawn 90;
     privileges_dropped 90;

@@ -47,10 +47,10 @@ fn without_the_guard_it_is_not() {
     counted.assert_ring();
 }
 
-/// The first 130 messages by ring only: after the while on the kernel the ring gets its chance, and keeps it.
+/// The first 280 messages by ring only: after the while on the kernel the ring gets its chance, and keeps it.
 #[test]
 fn a_ring_that_was_slow_for_a_time_comes_again() {
-    let Some(counted) = slowed("a_ring_that_was_slow_for_a_time_comes_again", "on", "300:130") else {
+    let Some(counted) = slowed("a_ring_that_was_slow_for_a_time_comes_again", "on", "300:280") else {
         return;
     };
     assert!(recalled(&counted) >= 1, "{counted:#?}");

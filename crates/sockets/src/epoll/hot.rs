@@ -177,7 +177,8 @@ pub(super) fn would_report(sock: &'static Sock, conn: &'static Conn, r: &Reg) ->
         || events & OUT != 0 && !r.reported_room.load(Relaxed)
 }
 
-pub(super) fn unstick_all(s: &'static Set, call: &Call) {
+/// Looks after full rings that a wait was for. `silent`: nobody rang.
+pub(super) fn unstick_all(s: &'static Set, call: &Call, silent: bool) {
     let mut stuck = [None; 16];
     if let Some(_held) = LOCK.lock(table::tid()) {
         let mut next = s.hot.load(Relaxed);
@@ -191,6 +192,9 @@ pub(super) fn unstick_all(s: &'static Set, call: &Call) {
     }
     for sock in stuck.iter().flatten() {
         if let Some(conn) = sock.conn.get() {
+            if silent && ready::ring_writable(sock, conn) {
+                conn.tell_again(s.bell.load(Relaxed));
+            }
             crate::stream::unstick(sock, conn, call);
         }
     }

@@ -136,6 +136,7 @@ fn wait_overlay(
             call.thread.waits_on.store(0, Relaxed);
             k
         };
+        let silent = k == Ok(0) && is_asleep(s, ticket);
         let others = s.sleepers.fetch_sub(1, SeqCst) - 1;
         if others > 0 {
             // The baton: somebody still sleeps; the next news must ring again.
@@ -147,7 +148,7 @@ fn wait_overlay(
             set_asleep(s, 0);
         }
         if stall {
-            unstick_all(s, call);
+            unstick_all(s, call, silent);
         }
         if flushing {
             switch::drive_flushes(call);
@@ -163,6 +164,12 @@ fn wait_overlay(
             return Ok(collect(s, out));
         }
     }
+}
+
+/// Whether nobody rang for the sleep with this ticket.
+fn is_asleep(s: &Set, ticket: u32) -> bool {
+    let inbox = state::get().and_then(|st| st.inbox_if_any());
+    inbox.and_then(|i| i.asleep.get(s.bell.load(Relaxed) as usize)).is_some_and(|a| a.load(Relaxed) == ticket)
 }
 
 fn set_asleep(s: &Set, ticket: u32) {

@@ -109,7 +109,7 @@ pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, re
         s.set_used();
     }
     if !s.is_warm() {
-        guard::moved(s);
+        guard::moved(s, sending);
         rendezvous::traffic(s);
     }
 }

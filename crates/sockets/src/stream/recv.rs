@@ -42,7 +42,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
     }
     let received = recv_warm(&call, s, conn, fd, buf, flags);
     if matches!(received, Ok(1..)) {
-        guard::moved(s);
+        guard::moved(s, false);
     }
     Some(Verdict::Done(received))
 }

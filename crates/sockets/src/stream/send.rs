@@ -30,7 +30,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
     let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since);
     if matches!(sent, Ok(1..)) {
-        guard::moved(s);
+        guard::moved(s, true);
     }
     Some(Verdict::Done(sent))
 }

@@ -183,6 +183,62 @@ def fork_per_connection():
     wait(client, *children)
 
 
+def read_by_a_child():
+    """A connection is up; its reader's child goes on with it, and a thread of the writer that never slept before waits for
+    room. The child's reads wake it: not all of its waits end by themselves."""
+    import threading
+    import time
+
+    total = 32 << 20
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def reader():
+            s = socket.create_connection(listener.getsockname())
+            for _ in range(200):
+                s.sendall(exactly(s, 100))
+
+            def child():
+                s.sendall(b"go")
+                got = 0
+                while data := s.recv(1 << 16):
+                    got += len(data)
+                assert got == total, got
+
+            wait(fork(child))
+
+        pid = fork(reader)
+        s, _ = listener.accept()
+    for n in range(200):
+        s.sendall(b"%99d\n" % n)
+        assert exactly(s, 100) == b"%99d\n" % n
+    assert exactly(s, 2) == b"go"
+    waits = []
+
+    def write():
+        left = total
+        poll = select.poll()
+        poll.register(s, select.POLLOUT)
+        s.setblocking(False)
+        block = bytes(1 << 18)
+        while left:
+            begun = time.monotonic()
+            poll.poll()
+            waits.append(time.monotonic() - begun)
+            try:
+                left -= s.send(block[:left])
+            except BlockingIOError:
+                pass
+        s.shutdown(socket.SHUT_WR)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    writer.join()
+    wait(pid)
+    long = sorted(w for w in waits if w > 0.001)
+    if len(long) > 16:
+        assert long[len(long) // 8] < 0.018, (len(waits), len(long), long[len(long) // 8])
+
+
 def shared_by_children():
     """Both ends live on rings when their process forks: both copies write, both copies read."""
     a, b = pair()
