@@ -13,13 +13,14 @@ root := $(DESTDIR)$(PREFIX)
 # Every installed file is listed here, so that `uninstall` removes these and no others.
 manifest := $(root)/lib/bypath/manifest
 
-.PHONY: help demo test soak bench check build install uninstall clean
+.PHONY: help demo test soak mutants bench check build install uninstall clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo 'make demo        build, and show the main job in about two minutes'
 	@echo 'make test        everything that proves the product (at most 35 minutes)'
 	@echo 'make soak        the long, random tests'
+	@echo 'make mutants     whether the tests notice a library that is broken on purpose (hours)'
 	@echo 'make bench       measurements against the kernel, as printed in README.md'
 	@echo 'make check       formatting, lints and documentation, warnings are errors'
 	@echo 'make build       the command and the preload library, release'
@@ -35,6 +36,9 @@ test:
 
 soak:
 	BYPATH_SOAK=1 tests/run differential soak
+
+mutants:
+	tests/mutants
 
 bench: build
 	$(bypath) bench loopback

@@ -22,6 +22,8 @@ mod ends;
 mod itself;
 #[path = "differential/model.rs"]
 mod model;
+#[path = "differential/pressure.rs"]
+mod pressure;
 #[path = "differential/random.rs"]
 mod random;
 #[path = "differential/readiness.rs"]

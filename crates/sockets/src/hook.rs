@@ -201,7 +201,7 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
     }
     let (Some(conn), Some(call)) = (s.conn.get(), thread::Call::enter()) else { return };
     if sending {
-        switch::recall_outgoing(s, conn, Reason::RecalledSplice, &call);
+        switch::empty_ring(s, conn, Reason::RecalledSplice, &call);
     } else {
         switch::recall_incoming(s, conn, Reason::RecalledSplice);
         switch::end_recall(s, conn);

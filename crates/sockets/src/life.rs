@@ -204,7 +204,7 @@ static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new
 /// Before the last close: outgoing bytes to the carrier; the other end learns that nobody reads any more.
 fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     let Some(call) = Call::enter() else { return };
-    switch::recall_outgoing(s, conn, reason, &call);
+    switch::empty_ring(s, conn, reason, &call);
     // A carrier that cannot take the flush at once (its buffer was made smaller) gets some time.
     let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
     while s.end().w.path.load(Acquire) == wpath::FLUSH && clock::monotonic_ns() < until {
@@ -366,7 +366,7 @@ pub fn shutdown_begin(fd: i32, how: i32) {
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
     if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
-        switch::recall_outgoing(s, conn, Reason::RecalledShutdown, &call);
+        switch::empty_ring(s, conn, Reason::RecalledShutdown, &call);
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
     if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
@@ -487,7 +487,7 @@ pub fn hand_over(reason: Reason) {
             if let Some(conn) = s.conn.get()
                 && let Some(call) = Call::enter()
             {
-                switch::recall_outgoing(s, conn, reason, &call);
+                switch::empty_ring(s, conn, reason, &call);
                 conn.inc().withdraw_consent();
                 switch::ask_recall(s, conn, ask::RECALL, reason);
                 waiting = true;
@@ -517,7 +517,7 @@ pub fn exec_begin() {
             && is_last_process(s)
             && let Some(call) = Call::enter()
         {
-            switch::recall_outgoing(s, conn, Reason::RecalledExec, &call);
+            switch::empty_ring(s, conn, Reason::RecalledExec, &call);
         }
     });
     // What the new image does not inherit, this process no longer holds.
@@ -551,7 +551,7 @@ pub fn exiting() {
             && let Some(call) = Call::enter()
         {
             if s.end().w.path.load(Relaxed) != wpath::KERNEL {
-                switch::recall_outgoing(s, conn, Reason::RecalledExit, &call);
+                switch::empty_ring(s, conn, Reason::RecalledExit, &call);
             }
             let unread = switch::unread(conn);
             switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);

@@ -222,6 +222,20 @@ pub fn recall_outgoing(s: &'static Sock, conn: &'static Conn, reason: Reason, ca
     lock.unlock();
 }
 
+/// As [`recall_outgoing`], where the carrier must have all bytes at once: others write to it next, or nobody of this
+/// image will be there to go on with a flush that has to wait for room.
+pub fn empty_ring(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &Call) {
+    recall_outgoing(s, conn, reason, call);
+    if s.end().w.path.load(Acquire) != wpath::FLUSH {
+        return;
+    }
+    let restore = carrier::of(s).widen(s, 2 * conn.tx.size());
+    recall_outgoing(s, conn, reason, call);
+    if let Some(size) = restore {
+        carrier::of(s).narrow(s, size);
+    }
+}
+
 /// As [`recall_outgoing`], under the writer's lock.
 pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &WriteLock) {
     let end = s.end();
@@ -420,7 +434,7 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     }
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
-    recall_outgoing(s, conn, reason, &call);
+    empty_ring(s, conn, reason, &call);
     recall_incoming(s, conn, reason);
     end_recall(s, conn);
 }
@@ -500,12 +514,15 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
 
 /// Whether the other end is gone and did not say why, and the kernel has no error for it. An end that closes with unread
 /// bytes, or after reading all, says CLOSED. One that did neither was killed; the kernel resets such a connection if
-/// bytes were unread, and so it ends here.
+/// bytes were unread, and so it ends here. An end that reads no more looks to its own calls as if the other were gone.
 fn peer_was_killed(s: &Sock, conn: &Conn) -> bool {
+    let carrier = carrier::of(s);
+    let finished = || carrier.standing(s).is_ok_and(|at| at.course != Course::Open);
     s.has(flag::PEER_GONE)
         && conn.out().ra.ask.load(Acquire) & ask::CLOSED == 0
         && conn.inc().wa.flags.load(Acquire) & writer_flag::SHUT == 0
         && !waiting::peer_end(s).1
+        && (!s.has(flag::NO_READ) || carrier.shutdown_is_gentle() && finished())
 }
 
 /// The peer wrote nonsense: this connection ends as a reset would end it, and nothing else suffers.

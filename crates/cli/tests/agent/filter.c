@@ -1,6 +1,6 @@
 // A program that puts itself under a seccomp filter while its TCP connection is live. What the filter does not name kills
 // the process. It prints the same on the kernel and under Bypath.
-// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|listener
+// Usage: filter prctl|number|strict|failing|epoll|edge|threads|fork|full|listener
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/audit.h>
@@ -8,6 +8,8 @@
 #include <linux/seccomp.h>
 #include <poll.h>
 #include <pthread.h>
+#include <sched.h>
+#include <signal.h>
 #include <stddef.h>
 #include <sys/epoll.h>
 #include <sys/prctl.h>
@@ -188,6 +190,40 @@ static void forked(void) {
         die("the child");
 }
 
+static volatile int confined;
+
+// Lets the peer go on once the main thread waits for room in its carrier, or has not done so.
+static void *makes_room(void *arg) {
+    char name[64], text[64];
+    snprintf(name, sizeof name, "/proc/self/task/%d/syscall", getpid());
+    for (int waiting = 0; !waiting && !confined; sched_yield()) {
+        int f = open(name, O_RDONLY);
+        ssize_t n = read(f, text, sizeof text - 1);
+        close(f);
+        text[n > 0 ? n : 0] = 0;
+        waiting = text[0] != 'r' && atoi(text) == SYS_ppoll;
+    }
+    kill(other, SIGCONT);
+    return arg;
+}
+
+// The carrier has no room for what is in the ring when the filter comes.
+static void full(void) {
+    pthread_t t;
+    int small = 4608, status;
+    kill(other, SIGSTOP);
+    waitpid(other, &status, WUNTRACED);
+    order('r', 60000);
+    give(60000, 0);
+    setsockopt(s, SOL_SOCKET, SO_SNDBUF, &small, sizeof small);
+    pthread_create(&t, NULL, makes_room, NULL);
+    CONFINE(0, 0, SYS_futex, SYS_madvise, SYS_munmap, SYS_rt_sigprocmask);
+    confined = 1;
+    pthread_join(t, NULL);
+    done();
+    exchange();
+}
+
 // What comes after the filter is not followed.
 static void listener(void) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
@@ -219,6 +255,7 @@ static void listener(void) {
 
 int main(int argc, char **argv) {
     const char *how = argc > 1 ? argv[1] : "";
+    narrow = !strcmp(how, "full") ? 10000 : 0;
     connection();
     warm_up();
     if (!strcmp(how, "prctl") || !strcmp(how, "number")) {
@@ -249,6 +286,8 @@ int main(int argc, char **argv) {
         threads();
     } else if (!strcmp(how, "fork")) {
         forked();
+    } else if (!strcmp(how, "full")) {
+        full();
     } else if (!strcmp(how, "listener")) {
         listener();
     } else {

@@ -133,6 +133,24 @@ static void do_vfork_exec(struct args *a, struct out *o)
     say(o, "status %d", WEXITSTATUS(status));
 }
 
+/* vfork_over FD: a vfork child executes a program that finds something else at FD */
+static void do_vfork_over(struct args *a, struct out *o)
+{
+    char *argv[] = {"true", NULL};
+    char **env = environment("plain");
+    int fd = (int)num(a, 1), other = open("/dev/null", O_RDWR);
+    pid_t pid = vfork();
+    if (pid == 0) {
+        dup2(other, fd);
+        execve("/bin/true", argv, env);
+        _exit(96);
+    }
+    int status = 0;
+    waitpid(pid, &status, 0);
+    close(other);
+    say(o, "status %d", WEXITSTATUS(status));
+}
+
 /* system COMMAND and popen COMMAND: the command is executed by a program that the shell starts. */
 static void do_system(struct args *a, struct out *o)
 {
@@ -310,7 +328,7 @@ static void do_preloaded(struct args *a, struct out *o)
 
 const struct command process_commands[] = {
     {"fork", do_fork},       {"exec", do_exec},           {"spawn", do_spawn},
-    {"vfork_exec", do_vfork_exec}, {"system", do_system}, {"popen", do_popen},
+    {"vfork_exec", do_vfork_exec}, {"vfork_over", do_vfork_over}, {"system", do_system}, {"popen", do_popen},
     {"wait", do_wait},       {"scm_send", do_scm_send},   {"scm_recv", do_scm_recv},
     {"sigaction", do_sigaction}, {"signals", do_signals}, {"wait_signal", do_wait_signal},
     {"kill", do_kill},       {"setitimer", do_setitimer}, {"_exit", do_exit_now},

@@ -16,6 +16,7 @@ enum { LIFETIME = 60, WARM = 150 };
 static int s = -1;       // the connection, this program's end
 static int control = -1; // to the peer
 static pid_t other;      // the peer
+static int narrow;       // what the peer has room for, if it matters
 static uint64_t sent, received;
 static char bytes[1 << 20];
 
@@ -145,6 +146,8 @@ static void connection(void) {
         close(two[0]);
         close(l);
         s = socket(AF_INET, SOCK_STREAM, 0);
+        if (narrow)
+            setsockopt(s, SOL_SOCKET, SO_RCVBUF, &narrow, sizeof narrow);
         if (connect(s, (void *)&a, len))
             die("connect");
         setsockopt(s, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);

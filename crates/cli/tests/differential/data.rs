@@ -93,6 +93,23 @@ scripts! {
         s recv 4 10 peek
         s recv 4 10
     ";
+    peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes, "MSG_PEEK", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s wait_in 4 100
+        s splice 4 6 100
+        s read 5 100
+        c sendall 3 66000 2
+        s recvall 4 65900
+        c send 3 1000 3
+        s wait_in 4 1100
+        s recv 4 2000 peek
+        s recv 4 500 peek
+        s recvall 4 1100
+        s recv 4 10 peek|dontwait
+    ";
     waitall_waits_for_all_of_it, "MSG_WAITALL", Ring: "
         pair
         warm

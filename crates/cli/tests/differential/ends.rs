@@ -52,6 +52,30 @@ scripts! {
         s recv 4 600
         c send 3 10 1
     ";
+    shutdown_of_reading_ends_nothing_that_is_sent, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        s shutdown 4 rd
+        s send 4 100 1
+        s recv 4 10
+        s send 4 100 2
+        s getsockopt 4 error
+        c wait_in 3 200
+        c recv 3 1000
+    ";
+    shutdown_of_reading_beside_a_stopped_writer, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        stop c
+        s shutdown 4 rd
+        s send 4 100 1
+        s recv 4 10
+        s send 4 100 2
+        s getsockopt 4 error
+        cont c
+        c wait_in 3 200
+        c recv 3 1000
+    ";
     shutdown_of_both_directions, "shutdown in all its orders", Ring: "
         pair
         warm
@@ -178,6 +202,17 @@ scripts! {
         warm
         s close 4
         c wait_ev 3 rdhup
+        c send 3 10 1
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c getsockopt 3 error
+        c recv 3 10
+        c send 3 10 1 nosignal
+    ";
+    data_sent_unawares_to_a_closed_peer_resets, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        s close 4
         c send 3 10 1
         c wait_ev 3 err|hup
         c getsockopt 3 error
@@ -344,6 +379,29 @@ scripts! {
         c recv 3 1000
         c recv 3 1000
         c recv 3 1000
+    ";
+    a_reset_comes_behind_a_ring_that_was_just_begun, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s wait_in 4 100
+        s splice 4 6 100
+        s read 5 100
+        c pipe
+        s send 4 100 1
+        c wait_in 3 100
+        c splice 3 5 100
+        c sendall 3 66000 2
+        s recvall 4 66000
+        c send 3 200 3
+        s send 4 1000 4
+        c wait_in 3 1000
+        c kill9
+        s wait_ev 4 err|hup
+        s recv 4 1000
+        s recv 4 1000
+        s recv 4 1000
     ";
     the_error_of_a_killed_peer_is_told_once, "SO_ERROR", Ring: "
         pair

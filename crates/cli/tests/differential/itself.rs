@@ -56,6 +56,7 @@ const PROMISES: &[&str] = &[
     "mixed with ordinary descriptors",
     "epoll shared by threads",
     "dup'ed descriptors",
+    "memory of rings",
     "O(ready)",
     "fork",
     "recall: close",
@@ -77,6 +78,7 @@ pub fn all() -> impl Iterator<Item = &'static Script> {
     let files = [
         crate::data::SCRIPTS,
         crate::ends::SCRIPTS,
+        crate::pressure::SCRIPTS,
         crate::readiness::SCRIPTS,
         crate::recall::SCRIPTS,
         crate::sockets::SCRIPTS,

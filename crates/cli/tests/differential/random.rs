@@ -98,8 +98,12 @@ fn random_scripts_agree_with_the_kernel() {
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let kernel = RefCell::new(Seats { combination: Combination::KERNEL, pair: None });
-    let ours =
-        RefCell::new(combinations(seed, Over::Tcp).map(|combination| Seats { combination, pair: None }));
+    let ours = RefCell::new(
+        combinations(seed, Over::Tcp)
+            .into_iter()
+            .map(|combination| Seats { combination, pair: None })
+            .collect::<Vec<_>>(),
+    );
     let undecided = Cell::new(0u32);
     let last = RefCell::new(String::new());
     let strategy = (1u8..=3, proptest::collection::vec(op(), 1..40));

@@ -281,6 +281,42 @@ scripts! {
         s close 4
         c recv 3 10
     ";
+    a_close_beside_another_holder_resets_nothing, "recall: close", Ring: "
+        pair
+        warm
+        c send 3 300 1
+        s wait_in 4 300
+        s fork kid
+        s close 4
+        kid recv 4 1000
+        kid send 4 10 1
+        c wait_in 3 10
+        c recv 3 100
+        kid close 4
+        c wait_ev 3 rdhup
+        c recv 3 10
+    ";
+    a_close_beside_a_descriptor_in_flight_resets_nothing, "recall: SCM_RIGHTS", Ring: "
+        pair
+        warm
+        s socketpair
+        c send 3 300 1
+        s wait_in 4 300
+        stop c
+        s scm_send 5 4
+        s close 4
+        s scm_recv 6
+        cont c
+        c send 3 200 2
+        s wait_in 4 500
+        s recv 4 1000
+        s send 4 10 1
+        c wait_in 3 10
+        c recv 3 100
+        s close 4
+        c wait_ev 3 rdhup
+        c recv 3 10
+    ";
     a_stream_over_the_descriptor, "recall: fdopen/stdio", Ring: "
         pair
         warm

@@ -230,6 +230,24 @@ scripts! {
         s close_range 9 3
         s socket inet
     ";
+    close_range_with_unread_bytes_resets, "close_range/closefrom", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        s close_range 4 4
+        c wait_ev 3 err|hup
+        c recv 3 10
+    ";
+    what_was_sent_before_a_close_range_is_the_kernels, "close_range/closefrom", Ring: "
+        pair
+        warm
+        s send 4 1000 1
+        s close_range 4 4
+        c exec plain
+        c recvall 3 1000
+        c recv 3 10
+    ";
     closefrom_closes_connections, "close_range/closefrom", Ring: "
         pair
         c socket inet

@@ -27,8 +27,26 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("one_process_holds_both_ends", "as above; here: both_ends_in_one_process"),
     ("data_to_a_closed_peer_resets", "a closed peer is EPIPE at once; here: a_closed_peer"),
     ("pending_error_is_reported_once", "as above; here: a_closed_peer_that_had_unread_data"),
+    ("data_sent_unawares_to_a_closed_peer_resets", "as above; here: a_closed_peer"),
     ("connect_errors_are_reported", "a refused connect changes nothing; here: a_refused_connect"),
     ("shutdown_of_reading_ends_reads", "a writer learns of it: EPIPE; here: shutdown_of_reading"),
+    (
+        "what_found_no_room_goes_on_while_its_writer_reads",
+        "SO_RCVBUF means nothing: the room is the writer's own",
+    ),
+    ("what_found_no_room_goes_on_while_its_writer_polls", "as above"),
+    ("what_found_no_room_goes_on_while_its_writer_waits_in_epoll", "as above"),
+    ("what_found_no_room_goes_on_while_its_writer_reads_elsewhere", "as above"),
+    ("what_found_no_room_is_whole_after_a_while", "as above"),
+    ("a_close_of_what_finds_no_room_loses_nothing", "as above"),
+    ("a_shutdown_of_what_finds_no_room_loses_nothing", "as above"),
+    ("an_exit_with_what_finds_no_room_loses_nothing", "as above"),
+    ("an_exec_of_the_writer_with_what_finds_no_room_loses_nothing", "as above"),
+    ("a_heir_writes_behind_what_found_no_room", "as above"),
+    ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
+    ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
+    ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
+    ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
 ];
 
@@ -65,6 +83,13 @@ fn run(scripts: &[Script], name: &str) {
 }
 
 over_unix! {
+    pressure:
+        a_killed_holder_keeps_no_bytes_back
+        who_never_waits_hears_of_a_killed_peer
+        bytes_that_wait_long_are_whole
+        what_waits_while_a_vfork_child_has_something_else_there
+        a_ring_begins_again_behind_what_the_kernel_moved
+    ;
     data:
         every_spelling_of_send_and_receive_moves_the_bytes
         a_receive_returns_what_is_there
@@ -93,6 +118,8 @@ over_unix! {
     ends:
         shutdown_of_writing_is_end_of_file_after_the_data
         shutdown_of_reading_keeps_what_is_there
+        shutdown_of_reading_ends_nothing_that_is_sent
+        shutdown_of_reading_beside_a_stopped_writer
         shutdown_of_both_directions
         shutdown_wakes_a_thread_that_reads
         shutdown_wakes_a_thread_that_writes
@@ -159,6 +186,8 @@ over_unix! {
         popen_hands_on_the_connection
         a_descriptor_sent_to_another_process
         a_descriptor_in_flight_keeps_the_connection
+        a_close_beside_a_descriptor_in_flight_resets_nothing
+        a_close_beside_another_holder_resets_nothing
         a_stream_over_the_descriptor
         a_stream_reads_what_is_already_there
         urgent_data_is_the_kernels
@@ -192,6 +221,8 @@ over_unix! {
         descriptors_0_1_and_2_stay_on_the_kernel
         a_connection_copied_to_standard_input
         close_range_closes_connections
+        close_range_with_unread_bytes_resets
+        what_was_sent_before_a_close_range_is_the_kernels
         closefrom_closes_connections
         the_limit_of_descriptors_is_the_programs
         descriptor_numbers_are_the_kernels

@@ -70,6 +70,12 @@ fn a_confined_process_forks() {
 }
 
 #[test]
+fn what_finds_no_room_is_waited_for() {
+    let Some(ran) = went_home("full") else { return };
+    assert!(ran.recalled(Reason::RecalledSeccomp) >= 1, "{}", ran.complaints);
+}
+
+#[test]
 fn later_connections_are_not_followed() {
     let Some(ran) = went_home("listener") else { return };
     // The earlier one rests on its rings until then.

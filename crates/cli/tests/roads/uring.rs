@@ -71,6 +71,8 @@ fn an_instance_takes_live_connections_back() {
         let Some(ran) = uses("an_instance_takes_live_connections_back", by, "live", None) else { return };
         assert!(ran.ring_bytes() > WARMED, "{by:?} {}", ran.ring_bytes());
         assert!(ran.recalled(Reason::RecalledIoUring) >= 1, "{by:?}");
+        // The other end was asked, and did not find out after a while that nobody reads.
+        assert!(ran.recalled(Reason::RecalledPeer) >= 1, "{by:?}");
         // Nothing after the recall: the exchange is far more than what had gone before.
         assert!(ran.ring_bytes() < 10 * WARMED, "{by:?} {}", ran.ring_bytes());
     }

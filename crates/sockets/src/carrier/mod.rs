@@ -82,6 +82,22 @@ pub trait Backend: Sync {
     /// After a flush that was urged.
     fn relax(&self, s: &Sock);
 
+    /// Lets the carrier take `bytes` more than it holds, whatever its buffer was made by the program. Returns what
+    /// [`Backend::narrow`] is to be called with, if that went.
+    fn widen(&self, s: &Sock, bytes: u64) -> Option<i32> {
+        let size = sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF).ok()?;
+        let queued = sock::outq(s.carrier()).unwrap_or(0) as u64;
+        // The kernel doubles it, for its own bookkeeping, and has a limit that it applies by itself.
+        let wide = i32::try_from(bytes + queued).ok()?;
+        set_buffer(s, wide.max(size / 2));
+        Some(size)
+    }
+
+    /// The buffer is again as the program made it; what is in it stays.
+    fn narrow(&self, s: &Sock, size: i32) {
+        set_buffer(s, size / 2);
+    }
+
     /// Whether the program's bytes that found the connection dead, as a send in a flush told by `error` (`None` = poll
     /// told), have to be reported to the program, and as which errno.
     fn lost(&self, s: &Sock, error: Option<i32>) -> Option<i32>;
@@ -102,6 +118,10 @@ pub trait Backend: Sync {
     /// Before the last close with unread ring bytes: the kernel ends the connection as it does when its own queue
     /// holds unread bytes.
     fn close_unread(&self, s: &Sock);
+}
+
+fn set_buffer(s: &Sock, size: i32) {
+    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF, &size.to_ne_bytes());
 }
 
 /// The kind of carrier under a followed socket.

@@ -11,9 +11,13 @@ pub fn bypath() -> &'static Path {
 
 /// The preload library. `cargo test` does not build a cdylib that nothing can depend on, so this runs
 /// `cargo build` once per test process.
+/// `BYPATH_TEST_LIBRARY` names another one instead.
 pub fn preload_library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("BYPATH_TEST_LIBRARY") {
+            return PathBuf::from(path);
+        }
         let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
         cargo.args(["build", "--package", "bypath-preload", "--message-format", "json"]);
         if !cfg!(debug_assertions) {

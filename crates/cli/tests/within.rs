@@ -1,0 +1,61 @@
+//! What a receive or a close meets while it is under way: bytes that another takes, takes back or overwrites while they
+//! are copied, bytes of the carrier that are not there yet, a reader that comes late.
+
+#[path = "agent/programs.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod programs;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// What the program says; it must have ended well.
+#[track_caller]
+fn within(mode: &str) -> String {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| programs::compile("within", &["within.c"], &[]));
+    let mut command = Command::new(program);
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+        command.env_remove(variable);
+    }
+    let output = command
+        .arg(mode)
+        .env("LD_PRELOAD", programs::library())
+        .env("BYPATH_UPGRADE", "eager")
+        .output()
+        .expect("run the program");
+    let said = String::from_utf8_lossy(&output.stdout).into_owned();
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{mode}: {}: {said}{complaints}", output.status);
+    said
+}
+
+#[test]
+fn bytes_that_another_read_takes_while_they_are_copied_come_once() {
+    assert_eq!(within("taken"), "whole\n");
+}
+
+#[test]
+fn bytes_that_are_taken_back_while_they_are_copied_come_once() {
+    assert_eq!(within("claimed"), "whole\n");
+}
+
+#[test]
+fn a_peek_shows_no_bytes_that_were_overwritten_while_they_were_copied() {
+    assert_eq!(within("peeked"), "whole\n");
+}
+
+#[test]
+fn a_peek_shows_no_ring_before_the_last_bytes_of_the_carrier() {
+    assert_eq!(within("gap"), "whole\n");
+}
+
+#[test]
+fn a_close_with_unread_bytes_loses_nothing_that_was_sent() {
+    assert_eq!(within("closed"), "whole\n");
+}
+
+#[test]
+fn who_drains_the_carrier_wakes_who_waits_for_the_ring() {
+    assert!((0..100).any(|_| within("siblings") == "whole\n"), "the sleeper always came first");
+}
