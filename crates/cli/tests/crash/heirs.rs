@@ -86,8 +86,8 @@ heirs! {
     child_mid_flush "child" "stalls" "mid-flush" [1];
     child_claimed_last "child" "departs" "claimed" [1];
     child_mid_flush_last "child" "departs" "mid-flush" [1];
-    child_copied_out "child" "reads" "copied-out" [1, 50];
-    child_committed "child" "reads" "committed" [1, 50];
+    child_copied_out "child" "reads" "copied-out" [1, 20];
+    child_committed "child" "reads" "committed" [1, 20];
     parent_consented "parent" "writes" "consented" [1];
     parent_ring_begun "parent" "writes" "ring-begun" [1];
     parent_drained "parent" "writes" "drained" [1];
