@@ -1,7 +1,7 @@
 //! Socket options: which exclude an upgrade, which must be known to move bytes as the kernel would.
 
-use crate::carrier;
 use crate::table::{self, Sock};
+use crate::{carrier, epoll, ready};
 use bypath_shm::reason::Reason;
 use bypath_sys::sock;
 use std::sync::atomic::Ordering::*;
@@ -63,5 +63,8 @@ pub fn changed(s: &'static Sock, level: i32, name: i32) {
     }
     if name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT {
         refresh(s);
+    }
+    if name == libc::SO_RCVLOWAT && s.conn.get().is_some_and(|conn| ready::ring_readable(s, conn)) {
+        epoll::is_enough(s);
     }
 }

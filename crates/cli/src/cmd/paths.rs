@@ -100,6 +100,9 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     if connections::start_time(pid).is_none() {
         return Err(Failure::new(CANNOT_ASK, format_args!("there is no process {pid}")));
     }
+    if let Err(e) = std::fs::read_dir(format!("/proc/{pid}/fd")) {
+        return Err(cannot_ask(pid, &e));
+    }
     let scan = ss::scan()?;
     let all = scan.connections();
     let chosen: Vec<_> =
@@ -141,6 +144,11 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
     Ok(ExitCode::from(NOT_YET))
 }
 
+fn cannot_ask(pid: u32, error: &std::io::Error) -> Failure {
+    let hint = "it may belong to another user: try as root";
+    Failure::new(CANNOT_ASK, format_args!("process {pid} cannot be asked: {error} ({hint})"))
+}
+
 fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
     let message = match (scan.family_of(pid), fd) {
         (None, _) => {
@@ -157,13 +165,7 @@ fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
 }
 
 fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {
-    request::leave(c, wish).map_err(|e| {
-        let pid = c.process.pid;
-        Failure::new(
-            CANNOT_ASK,
-            format_args!("process {pid} cannot be asked: {e} (try as root, or as its user)"),
-        )
-    })
+    request::leave(c, wish).map_err(|e| cannot_ask(c.process.pid, &e))
 }
 
 fn outcome(c: &Connection, is_done: &impl Fn(&End) -> bool) -> Record {

@@ -457,6 +457,42 @@ scripts! {
         s setsockopt 4 rcvlowat -1
         s getsockopt 4 rcvlowat
     ";
+    low_water_mark_that_is_lowered_wakes_a_wait, "SO_RCVLOWAT", Ring: "
+        pair
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in
+        s epoll_wait 5 4 0
+        warm
+        s setsockopt 4 rcvlowat 1000
+        c send 3 500 1
+        s wait_in 4 500
+        s epoll_wait 5 4 0
+        s go w epoll_wait 5 4 5000
+        s blocked w
+        s setsockopt 4 rcvlowat 1
+        s join w
+        s recv 4 1000
+    ";
+    low_water_mark_that_is_lowered_is_an_edge, "SO_RCVLOWAT", Ring: "
+        pair
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|et
+        s epoll_wait 5 4 0
+        warm
+        s epoll_wait 5 4 0
+        s setsockopt 4 rcvlowat 1000
+        c send 3 500 1
+        s wait_in 4 500
+        s epoll_wait 5 4 0
+        s setsockopt 4 rcvlowat 1
+        s epoll_wait 5 4 1000
+        s epoll_wait 5 4 0
+        s setsockopt 4 rcvlowat 2
+        s epoll_wait 5 4 1000
+        s recv 4 1000
+        s setsockopt 4 rcvlowat 1
+        s epoll_wait 5 4 0
+    ";
     low_water_mark_above_a_ring, "SO_RCVLOWAT", Ring: "
         pair
         warm

@@ -34,7 +34,7 @@ fn recalled(counted: &Counted) -> u64 {
 
 #[test]
 fn a_slow_ring_is_left() {
-    let Some(counted) = slowed("a_slow_ring_is_left", "on", "300") else { return };
+    let Some(counted) = slowed("a_slow_ring_is_left", "on", "3000") else { return };
     let client = &counted.client;
     assert!(recalled(&counted) >= 1, "{counted:#?}");
     assert!(client.ring_rx > 0 && client.kernel_rx > client.ring_rx, "{counted:#?}");
@@ -50,7 +50,7 @@ fn without_the_guard_it_is_not() {
 /// The first 280 messages by ring only: after the while on the kernel the ring gets its chance, and keeps it.
 #[test]
 fn a_ring_that_was_slow_for_a_time_comes_again() {
-    let Some(counted) = slowed("a_ring_that_was_slow_for_a_time_comes_again", "on", "300:280") else {
+    let Some(counted) = slowed("a_ring_that_was_slow_for_a_time_comes_again", "on", "3000:280") else {
         return;
     };
     assert!(recalled(&counted) >= 1, "{counted:#?}");

@@ -431,6 +431,22 @@ pub fn news(s: &'static Sock) {
     }
 }
 
+/// The low-water mark was set, and what is there reaches it: the kernel reports that as an arrival.
+pub fn is_enough(s: &'static Sock) {
+    if s.registrations.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    for (n, r) in regs_of(s) {
+        let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) else { continue };
+        if r.events.load(Relaxed) & IN != 0 {
+            r.reported_tail.store(0, Relaxed);
+            make_hot(n, r, set);
+            ring_own(set);
+        }
+    }
+}
+
 /// A write found no room, or too little: room from now on is an edge, even if the other end made it already.
 pub fn out_of_room(s: &'static Sock) {
     if s.registrations.load(Relaxed) == 0 {
