@@ -1,6 +1,6 @@
 //! Socket options: which exclude an upgrade, which must be known to move bytes as the kernel would.
 
-use crate::table::{self, Sock};
+use crate::table::{self, Sock, flag};
 use crate::{carrier, epoll, ready};
 use bypath_shm::reason::Reason;
 use bypath_sys::sock;
@@ -64,7 +64,9 @@ pub fn changed(s: &'static Sock, level: i32, name: i32) {
     if name == libc::SO_RCVTIMEO || name == libc::SO_SNDTIMEO || name == libc::SO_RCVLOWAT {
         refresh(s);
     }
-    if name == libc::SO_RCVLOWAT && s.conn.get().is_some_and(|conn| ready::ring_readable(s, conn)) {
+    // AF_UNIX does not wait for the mark, nor report that it was reached.
+    let waits = name == libc::SO_RCVLOWAT && !s.has(flag::LOCAL);
+    if waits && s.conn.get().is_some_and(|conn| ready::ring_readable(s, conn)) {
         epoll::is_enough(s);
     }
 }

@@ -7,6 +7,8 @@ use crate::run::Over;
 /// Scripts that have no equivalent on AF_UNIX streams, and why.
 const TCP_ONLY: &[(&str, &str)] = &[
     ("low_water_mark_above_a_ring", "poll does not look at SO_RCVLOWAT"),
+    ("low_water_mark_that_is_lowered_is_an_edge", "poll does not look at SO_RCVLOWAT"),
+    ("low_water_mark_that_is_lowered_wakes_a_wait", "poll does not look at SO_RCVLOWAT"),
     ("sendto_ignores_the_address_of_a_connected_socket", "an address is refused: EISCONN"),
     ("trunc_discards_without_a_copy", "MSG_TRUNC discards on TCP only"),
     ("waitall_with_peek", "MSG_PEEK does not wait for MSG_WAITALL"),
