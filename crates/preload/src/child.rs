@@ -30,7 +30,7 @@ pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
     if borrowed_memory() {
         let pid = fork();
         if pid == 0 {
-            errno::kept(hook::own_process);
+            errno::kept(hook::own_copy);
         }
         return pid;
     }
@@ -109,7 +109,7 @@ extern "C" fn start(p: *mut c_void) -> c_int {
     let s = unsafe { &mut *p.cast::<Start>() };
     errno::kept(|| match s.token.take() {
         Some(token) => token.child(),
-        None => hook::own_process(),
+        None => hook::own_copy(),
     });
     // SAFETY: the program's own entry function, of the type that clone() takes.
     let entry: Entry = unsafe { std::mem::transmute(s.entry) };

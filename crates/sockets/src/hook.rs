@@ -7,7 +7,7 @@
 
 use crate::config::Config;
 use crate::epoll::BlindWait;
-pub use crate::state::{SHARERS, is_memory_of_another, own_process};
+pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
     carrier, epoll, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread, uring,

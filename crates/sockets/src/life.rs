@@ -439,7 +439,7 @@ impl Forking {
         if state::is_sealed() {
             return;
         }
-        let Some(state) = state::get() else { return state::own_process() };
+        let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
         state::LIFE.reset();
@@ -450,6 +450,7 @@ impl Forking {
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
+        state::own_copy();
         state.enter_child(self.birth);
         table::each_sock(|s| {
             if s.is_warm() != s.inherited.load(Relaxed) {

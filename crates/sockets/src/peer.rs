@@ -16,7 +16,7 @@ pub const EPOLL_BELL: u32 = 1 << 31;
 
 const BELL_PLACES: usize = 256;
 /// Messages about bells that are sent more than once, of a pair.
-const MOST_TOLD_AGAIN: u32 = 64;
+const MOST_TOLD_AGAIN: u32 = 8;
 /// Arenas one pair can have.
 const ARENAS: usize = 8;
 

@@ -216,10 +216,15 @@ fn is_not_ours() -> bool {
     false
 }
 
-/// At start, and in a forked child: this memory belongs to the calling process.
-pub fn own_process() {
+/// This memory belongs to the calling process.
+fn own_process() {
     PROCESS.pid.store(process::pid(), Relaxed);
-    // Written only if need be: the child of a fork would copy the page.
+}
+
+/// In a forked child: this memory is its own, and nobody shares it.
+pub fn own_copy() {
+    own_process();
+    // Written only if need be: each page that a child writes is copied first.
     if SHARERS.load(Relaxed) != 0 {
         SHARERS.store(0, Relaxed);
     }
