@@ -8,6 +8,7 @@ ways! {
     selectors_echo needs ["python3"] => |scene| echo(scene, "selectors");
     one_read_for_each_edge needs ["python3"] => edges;
     registered_beside_a_sleeper needs ["python3"] => late;
+    registered_and_not_waited_for needs ["python3"] => unwaited;
     threaded_socketserver_echo needs ["python3"] => |scene| echo(scene, "threads");
 }
 
@@ -35,4 +36,13 @@ fn late(scene: &Scene) {
     let client = scene.client("python3").script("late.py").arg("client").arg(port.to_string()).start();
     server.wait().ok();
     scene.prove(client.wait().ok().number("payload "));
+}
+
+/// An epoll set that holds the connection and is not waited on, as the program always finds something to read.
+fn unwaited(scene: &Scene) {
+    let mut server = scene.server("python3").script("unwaited.py").arg("server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("unwaited.py").arg("client").arg(port.to_string()).finish();
+    server.wait().ok();
+    scene.prove(client.number("payload "));
 }

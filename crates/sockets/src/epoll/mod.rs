@@ -38,6 +38,9 @@ static SETS: Slab<Set, 64, 16> = Slab::new();
 static REGS: Slab<Reg, 1024, 64> = Slab::new();
 /// Guards sets, registrations and hot lists. Taken after a writer's lock, before nothing.
 static LOCK: Lock = Lock::new();
+/// Some hooked wait was seen: the program does not wait behind our back. In any set: one that always finds something
+/// to read need not wait in that one for long.
+static WAITED: AtomicBool = AtomicBool::new(false);
 static REGS_USED: AtomicU32 = AtomicU32::new(0);
 static REGS_FREE: AtomicU32 = AtomicU32::new(0);
 
@@ -52,8 +55,6 @@ struct Set {
     has_bell: AtomicBool,
     /// It is to be taken out of there.
     leaving: AtomicBool,
-    /// Some hooked wait was seen: the program does not wait behind our back.
-    waited: AtomicBool,
     /// Its ends stay on the kernel: nested in another set, shared with a forked process.
     foreign: AtomicBool,
     /// Registrations of warm ends.
@@ -122,7 +123,7 @@ pub fn created(epfd: i32) {
             continue;
         }
         s.fd.store(epfd, Relaxed);
-        for b in [&s.has_bell, &s.waited, &s.foreign] {
+        for b in [&s.has_bell, &s.foreign] {
             b.store(false, Relaxed);
         }
         for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.oneshots, &s.calls] {
@@ -363,7 +364,7 @@ pub fn can_overlay(s: &'static Sock) -> bool {
     let Some(_held) = LOCK.lock(table::tid()) else { return false };
     regs_of(s).all(|(_, r)| {
         r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|set| {
-            set.waited.load(Acquire)
+            WAITED.load(Relaxed)
                 && !set.foreign.load(Acquire)
                 && set.blind_waits.load(SeqCst) == 0
                 && set.has_bell.load(Relaxed)

@@ -1,7 +1,7 @@
 //! Waiting on a set: hot ends first, the kernel's set beside them, then a spin, then a sleep.
 
 use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
-use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, reg, ring_own, set};
+use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, WAITED, reg, ring_own, set};
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
 use crate::state;
@@ -38,7 +38,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     if out.is_empty() {
         return Verdict::NotOurs;
     }
-    s.waited.store(true, Release);
+    if !WAITED.load(Relaxed) {
+        WAITED.store(true, Relaxed);
+    }
     if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) {
         if cpu::is_the_only_one() {
             // Nobody else can upgrade anything meanwhile.
