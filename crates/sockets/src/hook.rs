@@ -10,7 +10,8 @@ use crate::epoll::BlindWait;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
-    carrier, epoll, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread, uring,
+    carrier, epoll, kept, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread,
+    uring,
 };
 pub use bypath_shm::reason::Reason;
 use bypath_sys::Errno;
@@ -298,7 +299,8 @@ pub fn nonblocking_done(fd: i32, on: bool) {
 
 /// Bytes in the ring that FIONREAD (SIOCINQ) must add to the kernel's number.
 pub fn unread_ring_bytes(fd: i32) -> usize {
-    table::sock(fd).and_then(|s| s.conn.get()).map_or(0, |c| switch::unread(c) as usize)
+    let Some(s) = table::sock(fd) else { return 0 };
+    s.conn.get().map_or(0, |c| (switch::unread(c) + kept::len(s)) as usize)
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.

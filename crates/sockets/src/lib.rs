@@ -14,6 +14,7 @@ mod foreign;
 mod guard;
 mod home;
 pub mod hook;
+mod kept;
 mod life;
 mod limit;
 mod lock;

@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch};
+use crate::{carrier, epoll, guard, kept, memory, peer, rendezvous, siblings, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -152,6 +152,7 @@ fn finish_last(s: &'static Sock) {
     }
     rendezvous::abandon(s);
     epoll::forget(s);
+    kept::forget(s, last);
     let conn = s.conn.get();
     s.conn.set(None);
     if let Some(conn) = conn {
@@ -215,7 +216,7 @@ fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
         }
         switch::recall_outgoing(s, conn, reason, &call);
     }
-    let unread = switch::unread(conn);
+    let unread = switch::unread(conn) + kept::len(s);
     switch::ask_recall(s, conn, ask::CLOSED, reason);
     end_as_tcp(s, unread, &call);
 }
@@ -369,7 +370,9 @@ pub fn shutdown_begin(fd: i32, how: i32) {
         switch::empty_ring(s, conn, Reason::RecalledShutdown, &call);
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
-    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+    if kept::is_due(s) {
+        kept::put_aside(s, conn, &call);
+    } else if how == libc::SHUT_RD {
         switch::recall_incoming(s, conn, Reason::RecalledShutdown);
     }
 }
@@ -379,6 +382,7 @@ pub fn connect_begin(fd: i32) {
     let Some(s) = table::sock(fd) else { return };
     guard::connects(s);
     if s.is_warm() {
+        kept::forget(s, true);
         switch::recall_both(s, Reason::RecalledConnect, true);
     }
 }
@@ -446,6 +450,7 @@ impl Forking {
         table::enter_child();
         thread::enter_child();
         epoll::enter_child();
+        kept::enter_child();
         peer::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
@@ -554,7 +559,7 @@ pub fn exiting() {
             if s.end().w.path.load(Relaxed) != wpath::KERNEL {
                 switch::empty_ring(s, conn, Reason::RecalledExit, &call);
             }
-            let unread = switch::unread(conn);
+            let unread = switch::unread(conn) + kept::len(s);
             switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);
             end_as_tcp(s, unread, &call);
         }

@@ -6,7 +6,7 @@
 mod recv;
 mod send;
 
-pub use recv::recv;
+pub use recv::{from_kernel, received, recv};
 pub use send::{send, unstick};
 
 use crate::carrier;
@@ -44,6 +44,11 @@ fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Acce
         Access::Write => 64 * 1024,
     };
     reach - reach % piece
+}
+
+/// How many of the `n` > 0 first bytes of `buf` can be written: 0 = EFAULT.
+pub fn writable(call: &Call, buf: UserVec<'_>, n: usize) -> usize {
+    accessible(call, buf, 0, n, Access::Write)
 }
 
 /// A call on a cold end: the kernel moves the bytes.

@@ -9,7 +9,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard};
+use crate::{carrier, epoll, fault, foreign, guard, kept};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -71,6 +71,12 @@ fn recv_warm(
     let mut done = 0usize;
     let mut patience = PATIENCE;
     switch::attend();
+    if kept::concerns(s) {
+        done = kept::read(call, s, buf, want, flags)?;
+        if done > 0 && (done >= target || peek || nonblocking) {
+            return Ok(done);
+        }
+    }
     if fault::flip(64) {
         switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTest);
     }
@@ -117,7 +123,7 @@ fn recv_warm(
             Ok(Readable::Ring { .. }) => {
                 // Empty. The carrier tells of ends; look at it when there is reason to, and now and then.
                 let empties = s.empty_reads.fetch_add(1, Relaxed);
-                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES)
+                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
             }
@@ -213,6 +219,13 @@ fn recv_warm(
                         _ => {}
                     }
                     if done > 0 {
+                        // The program has not seen the error: its next call does.
+                        if let Err(e) = other
+                            && e != Errno::FAULT
+                            && e != Errno::INTR
+                        {
+                            s.keep_error(e.raw_os_error());
+                        }
                         return Ok(done);
                     }
                     if let Some(e) = take_error(s) {
@@ -369,7 +382,7 @@ fn pace(call: &Call, available: u64) {
 
 /// After a commit: counts, and wakes a writer that waits for space.
 #[inline]
-fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
+pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
     let end = s.end();
     end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed) + n as u64, Relaxed);
     s.sent_last.store(false, Relaxed);
@@ -390,7 +403,7 @@ fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u
     }
 }
 
-fn from_kernel(call: &Call, s: &Sock, n: usize) {
+pub fn from_kernel(call: &Call, s: &Sock, n: usize) {
     s.end().r.kernel_bytes.fetch_add(n as u64, Relaxed);
     call.thread.count(|b| &b.kernel_rx, n as u64);
 }
