@@ -137,6 +137,26 @@ fn every_wait_is_a_cancellation_point() {
     same("cancels");
 }
 
+/// A call that a cancellation, pthread_exit or longjmp ended is over: its connection comes up on a ring after it.
+#[test]
+fn calls_that_never_return_hold_no_connection_on_the_kernel() {
+    let left = programs::compile("left", &["left.c"], &[]);
+    let plain = said("on the kernel", &Command::new(&left).output().expect("run the program"));
+    let stats = programs::workshop().join(format!("left-{}.stats", std::process::id()));
+    let output = Command::new(&left)
+        .env("LD_PRELOAD", programs::library())
+        .env("BYPATH_UPGRADE", "eager")
+        .env("BYPATH_STATS", &stats)
+        .output()
+        .expect("run the program");
+    let raw = std::fs::read(&stats).unwrap_or_default();
+    let _ = std::fs::remove_file(&stats);
+    assert_eq!(plain, said("on rings", &output), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: Vec<StatsSnapshot> = raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode).collect();
+    let (ends, upgraded) = all.iter().fold((0, 0), |(a, b), s| (a + s.connections, b + s.upgraded));
+    assert_eq!((ends, upgraded), (30, 30), "ends of connections, and those that were upgraded");
+}
+
 #[test]
 fn storm_over_sends_whose_handler_sends() {
     same("sends");

@@ -6,7 +6,7 @@
 //! its result to [`Cold::finish`].
 
 use crate::config::Config;
-use crate::epoll::BlindWait;
+use crate::raised::Raised;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
@@ -51,31 +51,31 @@ pub struct Cold(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Data { sock: &'static Sock, sending: bool, blocking: bool, flags: i32 },
-    Blind(BlindWait),
+    Data { sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32 },
+    Blind(Raised),
 }
 
 impl Cold {
-    pub(crate) fn new(sock: &'static Sock, sending: bool, blocking: bool, flags: i32) -> Cold {
-        Cold(Kind::Data { sock, sending, blocking, flags })
+    pub(crate) fn new(sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32) -> Cold {
+        Cold(Kind::Data { sock, sending, raised, flags })
     }
 
-    pub(crate) fn blind(wait: BlindWait) -> Cold {
+    pub(crate) fn blind(wait: Raised) -> Cold {
         Cold(Kind::Blind(wait))
     }
 
     /// Whether the real function may wait.
     pub fn may_wait(&self) -> bool {
-        matches!(self.0, Kind::Data { blocking: true, .. } | Kind::Blind(_))
+        matches!(self.0, Kind::Data { raised: Some(_), .. } | Kind::Blind(_))
     }
 
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
         match self.0 {
-            Kind::Data { sock, sending, blocking, flags } => {
-                stream::cold_done(sock, sending, blocking, flags, ret);
+            Kind::Data { sock, sending, raised, flags } => {
+                stream::cold_done(sock, sending, raised, flags, ret);
             }
-            Kind::Blind(wait) => wait.finish(),
+            Kind::Blind(raised) => raised.lower(),
         }
     }
 }

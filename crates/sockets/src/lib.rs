@@ -23,6 +23,7 @@ mod memory;
 mod options;
 mod peer;
 mod poll;
+mod raised;
 mod ready;
 mod rendezvous;
 pub mod rules;

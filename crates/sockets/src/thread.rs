@@ -4,6 +4,7 @@
 //! counts its nesting with plain stores; who wants to reuse something issues a membarrier and looks at every
 //! thread (see [`quiesce`]). Threads that sleep in the kernel hold nothing ([`Call::parked`]).
 
+use crate::raised::Notes;
 use crate::state;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
@@ -59,6 +60,8 @@ pub struct Record {
     ticket: AtomicU32,
     /// Stack address of the frame that holds a writer's lock, 0 = none.
     pub lock_frame: AtomicUsize,
+    /// Counters that are up for calls of this thread.
+    notes: Notes,
     /// Nesting of sleeps: a signal handler may sleep inside a sleep.
     sleeps: AtomicU32,
     /// Pauses between two polls in stream mode.
@@ -72,6 +75,7 @@ extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
     let number = (value as usize).wrapping_sub(1) as u32;
     if let Some(r) = record(number) {
         r.depth.store(0, Relaxed);
+        r.notes.lower_all();
         r.in_use.store(false, Release);
     }
     MINE.set(None);
@@ -234,6 +238,11 @@ impl Record {
     #[inline]
     pub fn is_inside(&self) -> bool {
         self.depth.load(Relaxed) > self.base.load(Relaxed)
+    }
+
+    /// Counters that are up for calls of this thread.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
     }
 
     /// Keeps a signal for later.
@@ -410,6 +419,7 @@ pub fn enter_child() {
         if r.lock_frame.load(Relaxed) != 0 {
             r.lock_frame.store(0, Relaxed);
         }
+        r.notes.forget();
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();

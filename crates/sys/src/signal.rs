@@ -39,6 +39,17 @@ pub fn others_restart(known: [usize; 2]) -> bool {
     })
 }
 
+/// Whether the calling thread runs on its alternate signal stack.
+pub fn is_on_alternate_stack() -> bool {
+    /// Offset of `ss_flags` in `stack_t`, in words.
+    const FLAGS: usize = 1;
+    let mut stack = [0usize; 3];
+    // SAFETY: the kernel writes one `stack_t` of three words.
+    let asked =
+        check(unsafe { syscall(libc::SYS_sigaltstack, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) });
+    asked.is_ok() && stack[FLAGS] as i32 & libc::SS_ONSTACK != 0
+}
+
 /// Words of a `siginfo_t`.
 const INFO_WORDS: usize = 16;
 const PLACES: usize = 8;

@@ -8,7 +8,7 @@
 mod hot;
 mod wait;
 
-pub use wait::{BlindWait, told_by_kernel, wait};
+pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
 use crate::lock::Lock;
