@@ -108,6 +108,16 @@ fn interrupted_files_end_with_what_was_sent() {
 }
 
 #[test]
+fn several_messages_end_with_those_before_a_handler() {
+    same("several");
+    same_with("several", &[("BYPATH_UPGRADE", "off")]);
+    // The first passes are those of the warming up.
+    for pass in [44, 46] {
+        same_with("several", &[("BYPATH_TEST_RAISE", &format!("published:{pass}"))]);
+    }
+}
+
+#[test]
 fn of_several_handlers_the_one_that_ran_decides() {
     same("mixed");
 }

@@ -14,9 +14,9 @@ use crate::{
     uring,
 };
 pub use bypath_shm::reason::Reason;
-use bypath_sys::Errno;
 use bypath_sys::signal::Deferred;
 use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, sock};
 use std::sync::atomic::Ordering::*;
 
 /// The answer to "who moves these bytes?".
@@ -142,9 +142,42 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags) {
+        if let Some(v) = stream::recv(fd, buf, flags, None) {
             return v.unless_sealed();
         }
+    }
+}
+
+/// As [`recv`], for a later message of a call that has received some and that began after `handlers` handlers. It does not
+/// wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what it has.
+pub fn recv_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
+    loop {
+        if let Some(v) = stream::recv(fd, buf, flags, Some(handlers)) {
+            return v.unless_sealed();
+        }
+    }
+}
+
+/// Before sendmmsg or recvmmsg on `fd`: a report if the kernel's own call is to move all of the messages. None: they go one
+/// by one.
+pub fn several_begin(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
+    if signals::is_cancelled() { None } else { stream::several(fd, flags, sending) }
+}
+
+/// The error that `fd` has for its next call, and will not tell again.
+pub fn take_error(fd: i32) -> Option<Errno> {
+    let s = table::sock(fd)?;
+    let kernel = || sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|e| *e != 0);
+    stream::take_error(s).or_else(|| kernel().map(Errno::from_raw_os_error))
+}
+
+/// A call that has something else to tell met this error: the next one tells it.
+pub fn keep_error(fd: i32, errno: i32) {
+    if let Some(s) = table::sock(fd) {
+        s.keep_error(errno);
     }
 }
 

@@ -348,6 +348,19 @@ scripts! {
         s recv 4 1000
         s send 4 10 1 nosignal
     ";
+    a_reset_is_told_before_the_data_by_recvmmsg, "recvmmsg", Ring: "
+        pair
+        warm
+        c setsockopt 3 linger 1 0
+        c send 3 30 1
+        s wait_in 4 30
+        c close 3
+        s wait_ev 4 hup|err
+        s recvmmsg 4 10,10
+        s recvmmsg 4 10,10
+        s recvmmsg 4 5,20,20
+        s recv 4 1000
+    ";
     linger_waits_for_the_data, "SO_LINGER", Ring: "
         pair
         warm

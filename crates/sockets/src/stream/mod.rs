@@ -85,6 +85,17 @@ pub fn send_file(fd: i32) -> FileSend {
     }
 }
 
+/// A call that moves several messages on `fd`: its report if the kernel moves them all, `None` if they go one by one.
+pub fn several(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
+    let s = table::sock(fd)?;
+    while s.conn.get().is_none() {
+        if let Some(Verdict::Kernel(report)) = cold(s, flags, sending) {
+            return Some(report);
+        }
+    }
+    None
+}
+
 /// Reports the result of a call on a cold end.
 pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32, ret: isize) {
     let end = s.end();

@@ -21,9 +21,10 @@ use std::sync::atomic::Ordering::*;
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
 
-/// Receive on `fd`. `None` = the socket changed under the question; ask again.
+/// Receive on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: messages of the program's call
+/// were received already, and it began when the thread had run so many handlers.
 #[inline]
-pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
     let Some(s) = table::sock(fd) else {
         if foreign::is_due()
             && let Err(e) = foreign::before_read(fd, flags)
@@ -40,7 +41,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return Some(Verdict::NotOurs);
     }
-    let received = recv_warm(&call, s, conn, fd, buf, flags);
+    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since);
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
     }
@@ -54,6 +55,7 @@ fn recv_warm(
     fd: i32,
     buf: UserVec<'_>,
     flags: i32,
+    rest_since: Option<u32>,
 ) -> Result<usize, Errno> {
     let want = buf.admit()?;
     let end = s.end();
@@ -205,8 +207,10 @@ fn recv_warm(
                         continue;
                     }
                     switch::consent(s, conn);
-                    if done == 0 && take_error(s).is_some_and(|e| e != Errno::PIPE) {
-                        return Err(Errno::CONNRESET);
+                    if done == 0
+                        && let Some(e) = take_error(s)
+                    {
+                        return Err(e);
                     }
                 }
                 other => {
@@ -259,6 +263,10 @@ fn recv_warm(
         if nonblocking {
             return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
         }
+        if rest_since.is_some_and(|since| since != call.thread.handlers.load(Relaxed)) {
+            // It ran between two messages. (From here on one waits until the thread sleeps.)
+            return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
+        }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
         let path = match seen {
@@ -288,7 +296,7 @@ fn recv_warm(
                 if done > 0 {
                     return Ok(done);
                 }
-                if !crate::signals::restarts(call.thread, timeout != 0) {
+                if rest_since.is_some() || !crate::signals::restarts(call.thread, timeout != 0) {
                     return Err(Errno::INTR);
                 }
             }
