@@ -113,6 +113,7 @@ pub fn next_own_fd(from: u32) -> Option<u32> {
         table::each_sock(|k| {
             take(k.listener.load(Relaxed));
             take(k.dialled.load(Relaxed));
+            k.stays.descriptor().into_iter().for_each(&mut take);
         });
     } else {
         take(log::descriptor());

@@ -31,6 +31,7 @@ mod sealed;
 mod siblings;
 mod signals;
 mod state;
+mod stay;
 mod stream;
 mod switch;
 mod table;

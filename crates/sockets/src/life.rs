@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, kept, memory, peer, rendezvous, siblings, switch};
+use crate::{carrier, epoll, guard, kept, memory, peer, rendezvous, siblings, stay, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -20,8 +20,9 @@ const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
 /// What a close (or dup2 over a descriptor) is about.
 #[derive(Debug)]
 pub struct Closing {
-    fd: i32,
     entry: Option<Entry>,
+    /// Calls of other threads go on with the connection.
+    stays: bool,
 }
 
 /// Follows a new socket, if its kind is followed.
@@ -82,9 +83,17 @@ fn lose(fd: i32) {
 
 /// Before the real close of `fd`.
 pub fn close_begin(fd: i32) -> Closing {
-    let Some(entry) = table::entry(fd) else { return Closing { fd, entry: None } };
+    let none = Closing { entry: None, stays: false };
+    let Some(entry) = table::entry(fd) else { return none };
     if state::is_borrowed() {
-        return Closing { fd, entry: None };
+        return none;
+    }
+    let mut stays = false;
+    if let Entry::Sock(s) = entry
+        && s.descriptors.load(Acquire) == 1
+        && s.is_warm()
+    {
+        stays = stay::offer(s, fd);
     }
     if let Entry::Sock(s) = entry
         && s.descriptors.load(Acquire) == 1
@@ -109,14 +118,14 @@ pub fn close_begin(fd: i32) -> Closing {
             epoll::forget(s);
         }
     }
-    Closing { fd, entry }
+    Closing { entry, stays }
 }
 
 impl Closing {
     /// After the real close.
     pub fn finish(self, _ret: i32) {
         let Some(entry) = self.entry else { return };
-        let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+        let Some(life) = state::LIFE.lock(table::tid()) else { return };
         match entry {
             Entry::Sock(s) => {
                 if s.descriptors.fetch_sub(1, AcqRel) == 1 {
@@ -129,7 +138,12 @@ impl Closing {
                 }
             }
         }
-        let _ = self.fd;
+        drop(life);
+        if let Entry::Sock(s) = entry
+            && self.stays
+        {
+            stay::closed(s);
+        }
     }
 }
 
@@ -284,8 +298,9 @@ pub fn close_range_begin(first: u32, last: u32) {
     let mut fds = [0i32; 256];
     loop {
         let mut n = 0;
-        table::each(|fd, _| {
-            if fd as u32 >= first && fd <= top && n < fds.len() {
+        table::each(|fd, e| {
+            let own = matches!(e, Entry::Sock(s) if s.stays.descriptor() == Some(fd));
+            if fd as u32 >= first && fd <= top && !own && n < fds.len() {
                 fds[n] = fd;
                 n += 1;
             }
@@ -457,6 +472,14 @@ impl Forking {
         }
         state::own_copy();
         state.enter_child(self.birth);
+        // Calls of threads that are the parent's.
+        table::each_sock(|s| {
+            if let Some(own) = s.stays.descriptor() {
+                s.stays.reset();
+                fd::close(own);
+                lose(own);
+            }
+        });
         table::each_sock(|s| {
             if s.is_warm() != s.inherited.load(Relaxed) {
                 s.inherited.store(s.is_warm(), Relaxed);

@@ -3,6 +3,7 @@
 use crate::carrier::{self, Kind};
 use crate::peer::Conn;
 use crate::state::{self, State};
+use crate::stay::Stays;
 use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
@@ -90,6 +91,8 @@ pub struct Sock {
     pub spins: crate::wait::SpinHistory,
     /// Bytes that outlive a shutdown, see `kept`.
     pub kept: StaticCell<Ring>,
+    /// Calls that sleep on it while its descriptors are closed, see `stay`.
+    pub stays: Stays,
     /// How fast it is on either path.
     pub guard: crate::guard::Guard,
     /// Empty reads in a row: the carrier is looked at now and then.
@@ -273,6 +276,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.fd.store(fd, Relaxed);
     sock.conn.set(None);
     sock.kept.set(None);
+    sock.stays.reset();
     sock.inherited.store(false, Relaxed);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
@@ -452,7 +456,11 @@ pub fn each_sock(mut f: impl FnMut(&'static Sock)) {
 /// Whether `number` is a rendezvous socket of ours.
 pub fn owns(number: i32) -> bool {
     let mut found = false;
-    each_sock(|s| found |= s.listener.load(Relaxed) == number || s.dialled.load(Relaxed) == number);
+    each_sock(|s| {
+        found |= s.listener.load(Relaxed) == number
+            || s.dialled.load(Relaxed) == number
+            || s.stays.descriptor() == Some(number);
+    });
     found
 }
 

@@ -50,6 +50,10 @@ pub struct Record {
     asleep: AtomicBool,
     /// Epoll set it waits on plus one.
     pub waits_on: AtomicU32,
+    /// Socket on which a data call of its sleeps, or may, plus one.
+    pub sleeps_on: AtomicU32,
+    /// Socket that such a call keeps, plus one; see `stay`.
+    pub stays_on: AtomicU32,
     /// Number of this thread's bell, 0 = none yet.
     pub bell: AtomicU32,
     /// Its eventfd.
@@ -107,7 +111,9 @@ fn enter() -> Option<&'static Record> {
         if !r.in_use.swap(true, AcqRel) {
             r.number.store(number, Relaxed);
             r.tid.store(tid, Relaxed);
-            for counter in [&r.depth, &r.base, &r.ran, &r.handlers, &r.sleeps, &r.waits_on] {
+            let counters =
+                [&r.depth, &r.base, &r.ran, &r.handlers, &r.sleeps, &r.waits_on, &r.sleeps_on, &r.stays_on];
+            for counter in counters {
                 counter.store(0, Relaxed);
             }
             r.asleep.store(false, Relaxed);
@@ -364,6 +370,39 @@ pub fn ring(number: u32) {
             eventfd::ring(r.bell_fd.load(Relaxed));
             return;
         }
+    }
+}
+
+/// Other threads that sleep in a data call on the socket `place` (its number plus one), or are about to.
+fn sleepers(place: u32) -> impl Iterator<Item = &'static Record> {
+    let me = MINE.get();
+    let records = (0..USED.load(Acquire)).filter_map(record);
+    records.filter(move |r| {
+        r.sleeps_on.load(SeqCst) == place
+            && r.in_use.load(Acquire)
+            && !me.is_some_and(|m| std::ptr::eq(m, *r))
+    })
+}
+
+/// Whether other threads sleep in a data call on the socket.
+pub fn sleep_on(place: u32) -> bool {
+    sleepers(place).next().is_some()
+}
+
+/// Wakes those that do not keep the socket. Whether there are any.
+pub fn call(place: u32) -> bool {
+    let mut any = false;
+    for r in sleepers(place).filter(|r| r.stays_on.load(SeqCst) != place) {
+        r.wake();
+        any = true;
+    }
+    any
+}
+
+/// Those that do not keep it do not sleep there any more.
+pub fn forget_sleep_on(place: u32) {
+    for r in sleepers(place).filter(|r| r.stays_on.load(SeqCst) != place) {
+        let _ = r.sleeps_on.compare_exchange(place, 0, AcqRel, Relaxed);
     }
 }
 

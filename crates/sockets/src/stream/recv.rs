@@ -5,6 +5,7 @@ use crate::config::Profile;
 use crate::hook::Verdict;
 use crate::peer::Conn;
 use crate::state;
+use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
@@ -41,21 +42,25 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return Some(Verdict::NotOurs);
     }
-    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since);
+    let mut staying = Staying::new(s);
+    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
+    staying.end(&call, s);
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
     }
     Some(Verdict::Done(received))
 }
 
+#[expect(clippy::too_many_arguments, reason = "one call's arguments and what it is about")]
 fn recv_warm(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
-    fd: i32,
+    mut fd: i32,
     buf: UserVec<'_>,
     flags: i32,
     rest_since: Option<u32>,
+    staying: &mut Staying,
 ) -> Result<usize, Errno> {
     let want = buf.admit()?;
     let end = s.end();
@@ -274,12 +279,14 @@ fn recv_warm(
             Ok(Readable::Drain(_)) => Path::Drain,
             _ => Path::Kernel,
         };
-        match wait::readable(call, s, conn, path, need.max(1), deadline) {
-            Woken::Look => {
-                if !s.is_warm() || !table::still(fd, s) {
-                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
-                }
-            }
+        let wait = || wait::readable(call, s, conn, path, need.max(1), deadline);
+        let (woken, goes_on) = staying.sleep(call, s, fd, wait);
+        let Some(now) = goes_on else {
+            return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+        };
+        fd = now;
+        match woken {
+            Woken::Look => {}
             Woken::Carrier(events) => {
                 if matches!(seen, Ok(Readable::Ring { head, .. }) if inc.h.head.load(Acquire) == head.raw()) {
                     if events & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
