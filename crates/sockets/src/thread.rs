@@ -9,7 +9,7 @@ use crate::state;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
-use bypath_sys::signal::Deferred;
+use bypath_sys::signal::{self, Deferred};
 use bypath_sys::{Errno, clock, eventfd, fd, futex, process, thread as sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -271,6 +271,10 @@ impl Record {
                 return;
             }
             self.wake();
+            if self.bell.load(Acquire) == 0 && self.waits_on.load(Acquire) == 0 {
+                // It sleeps where nobody was told of it.
+                signal::nudge(self.tid.load(Relaxed));
+            }
             futex::wait(&AtomicU32::new(0), 0, 100_000);
         }
     }

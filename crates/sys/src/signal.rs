@@ -50,6 +50,21 @@ pub fn is_on_alternate_stack() -> bool {
     asked.is_ok() && stack[FLAGS] as i32 & libc::SS_ONSTACK != 0
 }
 
+/// Interrupts whatever system call the thread `tid` of this process sleeps in, by the signal that the C library has for
+/// pthread_cancel; false if it has not installed it. Where cancellation is deferred its handler does nothing.
+pub fn nudge(tid: u32) -> bool {
+    /// SIGCANCEL of glibc.
+    const CANCEL: i32 = 32;
+    if installed(CANCEL).is_none_or(|(handler, _)| handler == libc::SIG_DFL || handler == libc::SIG_IGN) {
+        return false;
+    }
+    // SAFETY: plain values.
+    let sent = check(unsafe {
+        syscall(libc::SYS_tgkill, [process::pid() as usize, tid as usize, CANCEL as usize, 0, 0, 0])
+    });
+    sent.is_ok()
+}
+
 /// Words of a `siginfo_t`.
 const INFO_WORDS: usize = 16;
 const PLACES: usize = 8;

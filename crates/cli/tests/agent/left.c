@@ -21,7 +21,7 @@
 enum { ROUNDS = 300, SIZE = 64 };
 enum { CANCEL, EXIT, LEAP, ENDS };
 
-static const char *calls[] = {"recv", "epoll_wait", "send", "poll", "select"};
+static const char *calls[] = {"poll", "select", "recv", "epoll_wait", "send"};
 static const char *ends[] = {"cancelled", "ended by its handler", "left by longjmp"};
 static int s, call, end, ep;
 static volatile pid_t tid;
@@ -50,6 +50,7 @@ static pid_t connection(int go) {
         die("listen");
     pid_t p = fork();
     if (p == 0) {
+        alarm(50);
         char data[SIZE], first;
         size_t flood;
         static char room[1 << 16];
@@ -94,11 +95,11 @@ static void *blocked(void *arg) {
     if (sigsetjmp(back, 1))
         return (void *)1;
     switch (call) {
-    case 0: recv(s, buf, SIZE, 0); break;
-    case 1: epoll_wait(ep, &e, 1, -1); break;
-    case 2: send(s, buf, sizeof buf, 0); break;
-    case 3: poll(&p, 1, -1); break;
-    case 4: select(s + 1, &in, NULL, NULL, NULL); break;
+    case 0: poll(&p, 1, -1); break;
+    case 1: select(s + 1, &in, NULL, NULL, NULL); break;
+    case 2: recv(s, buf, SIZE, 0); break;
+    case 3: epoll_wait(ep, &e, 1, -1); break;
+    case 4: send(s, buf, sizeof buf, 0); break;
     }
     return NULL;
 }
@@ -123,7 +124,7 @@ static void until_asleep(void) {
 int main(void) {
     struct sigaction a = {.sa_handler = handler};
     sigaction(SIGUSR1, &a, NULL);
-    alarm(60);
+    alarm(50);
     for (call = 0; call < 5; call++)
         for (end = 0; end < ENDS; end++) {
             int go[2], status;
@@ -135,7 +136,7 @@ int main(void) {
             pid_t p = connection(go[0]);
             // What a blocked send fills first.
             size_t flood = 0;
-            if (call == 2) {
+            if (call == 4) {
                 static char full[1 << 16];
                 int size = 40000;
                 setsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);

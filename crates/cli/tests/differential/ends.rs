@@ -348,7 +348,7 @@ scripts! {
         s recv 4 1000
         s send 4 10 1 nosignal
     ";
-    a_reset_is_told_before_the_data_by_recvmmsg, "recvmmsg", Ring: "
+    a_reset_is_told_before_the_data_by_recvmmsg, "SO_LINGER", Ring: "
         pair
         warm
         c setsockopt 3 linger 1 0

@@ -199,7 +199,8 @@ fn send_warm(
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
             Woken::Interrupted => {
-                if done > 0 {
+                // A thread that is to end does so in here, whatever it has moved.
+                if done > 0 && !call.thread.is_cancelled() {
                     return Ok(done);
                 }
                 if rest_since.is_some() || !crate::signals::restarts(call.thread, timeout != 0) {
