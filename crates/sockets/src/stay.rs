@@ -6,8 +6,8 @@
 use crate::life;
 use crate::state;
 use crate::table::{self, Sock};
-use crate::thread::{self, Call};
-use bypath_sys::{clock, fd, futex};
+use crate::thread::{self, Call, Record};
+use bypath_sys::{clock, fd, futex, signal, thread as stack};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// How long a sleeper may take to say that it stays. One that left by longjmp never does.
@@ -53,7 +53,10 @@ pub struct Staying {
 impl Staying {
     /// At its begin.
     #[inline]
-    pub fn new(s: &Sock) -> Staying {
+    pub fn new(call: &Call, s: &Sock) -> Staying {
+        if call.thread.stays_on.load(Relaxed) != 0 {
+            left(call.thread);
+        }
         Staying { generation: s.end().generation.load(Relaxed), joined: false }
     }
 
@@ -80,6 +83,7 @@ impl Staying {
         let own = s.stays.descriptor();
         if own.is_some() && !self.joined && s.stays.join() {
             self.joined = true;
+            call.thread.stays_frame.store(stack::stack_address(), Relaxed);
             call.thread.stays_on.store(s.number.load(Relaxed) + 1, SeqCst);
         }
         if table::still(fd, s) {
@@ -96,6 +100,23 @@ impl Staying {
             call.thread.stays_on.store(0, Release);
             leave(s);
         }
+    }
+}
+
+/// A call of this thread stays, or was left by longjmp: then its frame is gone.
+#[cold]
+fn left(thread: &Record) {
+    let (frame, here) = (thread.stays_frame.load(Relaxed), stack::stack_address());
+    if frame <= here && here - frame < 1 << 20 && !signal::is_on_alternate_stack() {
+        thread_ended(thread);
+    }
+}
+
+/// The thread has ended: so has a call of its that stayed.
+pub fn thread_ended(thread: &Record) {
+    let place = thread.stays_on.swap(0, AcqRel);
+    if let Some(s) = place.checked_sub(1).and_then(table::by_number) {
+        leave(s);
     }
 }
 

@@ -6,6 +6,7 @@
 
 use crate::raised::Notes;
 use crate::state;
+use crate::stay;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
@@ -54,6 +55,8 @@ pub struct Record {
     pub sleeps_on: AtomicU32,
     /// Socket that such a call keeps, plus one; see `stay`.
     pub stays_on: AtomicU32,
+    /// Its stack address.
+    pub stays_frame: AtomicUsize,
     /// Number of this thread's bell, 0 = none yet.
     pub bell: AtomicU32,
     /// Its eventfd.
@@ -80,6 +83,7 @@ extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
     if let Some(r) = record(number) {
         r.depth.store(0, Relaxed);
         r.notes.lower_all();
+        stay::thread_ended(r);
         r.in_use.store(false, Release);
     }
     MINE.set(None);

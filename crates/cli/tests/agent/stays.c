@@ -78,10 +78,12 @@ static void *sleeps(void *arg) {
     return NULL;
 }
 
+static void *goes(void *arg);
+
 static void start(struct sleeper *s, int fd, int how, size_t n) {
     char path[64], state = 0;
     *s = (struct sleeper){.fd = fd, .how = how, .n = n};
-    pthread_create(&s->thread, NULL, sleeps, s);
+    pthread_create(&s->thread, NULL, how == 'g' ? goes : sleeps, s);
     while (s->tid == 0)
         ;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", s->tid);
@@ -118,6 +120,29 @@ static sigjmp_buf back;
 static void leap(int n) {
     (void)n;
     siglongjmp(back, 1);
+}
+
+// Ends in its handler, or goes on after it, while its call stays.
+static int third[2];
+static volatile int leaves, on;
+static void out(int n) {
+    (void)n;
+    if (!leaves)
+        pthread_exit(NULL);
+    siglongjmp(back, 1);
+}
+
+static void *goes(void *arg) {
+    struct sleeper *s = arg;
+    char data[10];
+    s->tid = gettid();
+    if (sigsetjmp(back, 1) == 0)
+        recv(s->fd, data, sizeof data, 0);
+    recv(third[0], data, sizeof data, MSG_DONTWAIT);
+    on = 1;
+    for (;;)
+        pause();
+    return NULL;
 }
 
 static void *child_sends(void *arg) {
@@ -253,5 +278,28 @@ int main(void) {
     pthread_join(s.thread, NULL);
     end_seen(b);
     close(b);
+
+    // Ended or left by a handler while it stays.
+    connection();
+    third[0] = a;
+    third[1] = b;
+    for (leaves = 0; leaves < 2; leaves++) {
+        connection();
+        signal(SIGUSR2, out);
+        start(&s, a, 'g', 0);
+        close(a);
+        end_seen(b);
+        on = 0;
+        pthread_kill(s.thread, SIGUSR2);
+        while (leaves && !on)
+            ;
+        if (leaves)
+            pthread_cancel(s.thread);
+        pthread_join(s.thread, NULL);
+        end_seen(b);
+        close(b);
+    }
+    close(third[0]);
+    end_seen(third[1]);
     return 0;
 }

@@ -42,7 +42,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return Some(Verdict::NotOurs);
     }
-    let mut staying = Staying::new(s);
+    let mut staying = Staying::new(&call, s);
     let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
     if matches!(received, Ok(1..)) {

@@ -29,7 +29,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
-    let mut staying = Staying::new(s);
+    let mut staying = Staying::new(&call, s);
     let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
     if matches!(sent, Ok(1..)) {
