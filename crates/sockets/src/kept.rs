@@ -12,7 +12,7 @@ use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait;
-use bypath_shm::direction::{Readable, writer_flag};
+use bypath_shm::direction::{Path, Readable, writer_flag};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, Slab, StaticCell};
 use bypath_shm::ring::Ring;
@@ -24,6 +24,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*};
 const SIZE: u32 = 8 << 20;
 /// How long bytes are waited for that are on their way through the carrier.
 const PATIENCE_NS: u64 = 50_000_000;
+/// The same where other processes share the socket.
+const PATIENCE_SHARED_NS: u64 = 500_000_000;
 /// Bytes read from the carrier at a time.
 const PIECE: u64 = 64 * 1024;
 
@@ -65,9 +67,14 @@ pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
         switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledShutdown);
     } else {
         // Who shares the socket has no view of these bytes: they had better go back to the kernel.
-        switch::recall_incoming(s, conn, Reason::RecalledShutdown);
+        for _ in 0..PATIENCE_SHARED_NS / PATIENCE_NS {
+            switch::recall_incoming(s, conn, Reason::RecalledShutdown);
+            if inc.path() == Path::Kernel || wait::peer_end(s).0 {
+                break;
+            }
+        }
     }
-    let until = clock::monotonic_ns() + PATIENCE_NS;
+    let until = clock::monotonic_ns() + if alone { PATIENCE_NS } else { PATIENCE_SHARED_NS };
     loop {
         let moved = match inc.readable(conn.rx.size()) {
             Ok(Readable::Ring { available: 0, .. }) | Err(_) => return,

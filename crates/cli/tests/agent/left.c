@@ -41,7 +41,8 @@ static void all(int fd, char *data, size_t n, int out) {
     }
 }
 
-// A connection whose other end first waits for a byte from `go`, then takes `flood` bytes, then answers each message.
+// A connection whose other end first waits for a byte from `go`, then answers each message. What a send that was left has
+// sent, zeroes, comes before the first one.
 static pid_t connection(int go) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
@@ -52,21 +53,24 @@ static pid_t connection(int go) {
     if (p == 0) {
         alarm(50);
         char data[SIZE], first;
-        size_t flood;
         static char room[1 << 16];
+        ssize_t got, begin;
         close(l);
         int fd = socket(AF_INET, SOCK_STREAM, 0);
         if (connect(fd, (void *)&a, len))
             die("connect");
         all(go, &first, 1, 0);
-        all(go, (char *)&flood, sizeof flood, 0);
-        while (flood > 0) {
-            size_t n = flood < sizeof room ? flood : sizeof room;
-            all(fd, room, n, 0);
-            flood -= n;
-        }
+        do {
+            if ((got = read(fd, room, sizeof room)) <= 0)
+                die("read");
+            for (begin = 0; begin < got && room[begin] != 'x'; begin++)
+                ;
+        } while (begin == got);
         for (int i = 0; i < ROUNDS; i++) {
-            all(fd, data, SIZE, 0);
+            if (i > 0)
+                all(fd, data, SIZE, 0);
+            else
+                all(fd, data, SIZE - (got - begin), 0);
             all(fd, data, SIZE, 1);
         }
         _exit(0);
@@ -135,13 +139,12 @@ int main(void) {
                 die("pipe");
             pid_t p = connection(go[0]);
             // What a blocked send fills first.
-            size_t flood = 0;
             if (call == 4) {
                 static char full[1 << 16];
                 int size = 40000;
                 setsockopt(s, SOL_SOCKET, SO_SNDBUF, &size, sizeof size);
-                for (ssize_t k; (k = syscall(SYS_sendto, s, full, sizeof full, MSG_DONTWAIT, NULL, 0)) > 0;)
-                    flood += k;
+                while (syscall(SYS_sendto, s, full, sizeof full, MSG_DONTWAIT, NULL, 0) > 0)
+                    ;
             }
             ep = epoll_create1(0);
             struct epoll_event e = {.events = EPOLLIN};
@@ -156,8 +159,8 @@ int main(void) {
             pthread_join(t, &result);
             printf("%s %s: %d\n", calls[call], ends[end], end == CANCEL ? result == PTHREAD_CANCELED : result == (void *)1);
             all(go[1], data, 1, 1);
-            all(go[1], (char *)&flood, sizeof flood, 1);
             for (int i = 0; i < ROUNDS; i++) {
+                data[0] = 'x';
                 all(s, data, SIZE, 1);
                 if (i % 2)
                     epoll_wait(ep, &e, 1, -1);
