@@ -390,6 +390,8 @@ pub fn shutdown_begin(fd: i32, how: i32) {
     } else if how == libc::SHUT_RD {
         switch::recall_incoming(s, conn, Reason::RecalledShutdown);
     }
+    // The kernel wakes whoever waits on the socket, which is an edge of what is ready.
+    epoll::is_enough(s);
 }
 
 /// connect() on a socket: a new life for a disconnected one.

@@ -163,6 +163,7 @@ over_unix! {
         writability_comes_back_when_the_peer_reads
         epoll_level_reports_again
         epoll_edge_reports_news_once
+        epoll_edge_reports_what_is_there_after_a_shutdown
         epoll_edge_for_writing_comes_with_space
         epoll_edge_for_room_that_came_before_the_wait
         epoll_oneshot_reports_once_until_rearmed

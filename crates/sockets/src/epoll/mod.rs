@@ -432,7 +432,8 @@ pub fn news(s: &'static Sock) {
     }
 }
 
-/// The low-water mark was set, and what is there reaches it: the kernel reports that as an arrival.
+/// The low-water mark was set and what is there reaches it, or the socket was shut down: the kernel reports that as an
+/// arrival.
 pub fn is_enough(s: &'static Sock) {
     if s.registrations.load(Relaxed) == 0 {
         return;
