@@ -108,6 +108,16 @@ fn interrupted_files_end_with_what_was_sent() {
 }
 
 #[test]
+fn several_messages_end_with_those_before_a_handler() {
+    same("several");
+    same_with("several", &[("BYPATH_UPGRADE", "off")]);
+    // The first passes are those of the warming up.
+    for pass in [44, 46] {
+        same_with("several", &[("BYPATH_TEST_RAISE", &format!("published:{pass}"))]);
+    }
+}
+
+#[test]
 fn of_several_handlers_the_one_that_ran_decides() {
     same("mixed");
 }
@@ -135,6 +145,26 @@ fn o_async_notifies() {
 #[test]
 fn every_wait_is_a_cancellation_point() {
     same("cancels");
+}
+
+/// A call that a cancellation, pthread_exit or longjmp ended is over: its connection comes up on a ring after it.
+#[test]
+fn calls_that_never_return_hold_no_connection_on_the_kernel() {
+    let left = programs::compile("left", &["left.c"], &[]);
+    let plain = said("on the kernel", &Command::new(&left).output().expect("run the program"));
+    let stats = programs::workshop().join(format!("left-{}.stats", std::process::id()));
+    let output = Command::new(&left)
+        .env("LD_PRELOAD", programs::library())
+        .env("BYPATH_UPGRADE", "eager")
+        .env("BYPATH_STATS", &stats)
+        .output()
+        .expect("run the program");
+    let raw = std::fs::read(&stats).unwrap_or_default();
+    let _ = std::fs::remove_file(&stats);
+    assert_eq!(plain, said("on rings", &output), "{}", String::from_utf8_lossy(&output.stderr));
+    let all: Vec<StatsSnapshot> = raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode).collect();
+    let (ends, upgraded) = all.iter().fold((0, 0), |(a, b), s| (a + s.connections, b + s.upgraded));
+    assert_eq!((ends, upgraded), (30, 30), "ends of connections, and those that were upgraded");
 }
 
 #[test]

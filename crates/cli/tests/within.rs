@@ -59,3 +59,29 @@ fn a_close_with_unread_bytes_loses_nothing_that_was_sent() {
 fn who_drains_the_carrier_wakes_who_waits_for_the_ring() {
     assert!((0..100).any(|_| within("siblings") == "whole\n"), "the sleeper always came first");
 }
+
+/// A call that sleeps on a descriptor goes on when another thread closes that, as on the kernel.
+#[test]
+fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
+    let program = programs::compile("stays", &["stays.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{environment:?}: {}: {said}{complaints}", output.status);
+        said
+    };
+    let kernel = run(&[]);
+    let library = programs::library().to_str().expect("a plain path");
+    let rings = [("LD_PRELOAD", library), ("BYPATH_UPGRADE", "eager")];
+    for profile in ["balanced", "frugal", "latency"] {
+        assert_eq!(kernel, run(&[rings[0], rings[1], ("BYPATH_PROFILE", profile)]), "{profile}");
+    }
+    for seed in ["3", "17"] {
+        assert_eq!(kernel, run(&[rings[0], rings[1], ("BYPATH_TEST_FLIP", seed)]), "{seed}");
+    }
+}

@@ -61,13 +61,13 @@ hook! {
     /// `sendmsg()`.
     fn sendmsg(fd: c_int, message: *const msghdr, flags: c_int) -> isize, raw Some(libc::SYS_sendmsg);
     only hook::is_followed(fd) || has_control(message); {
-        send_message(fd, message, flags, || real(fd, message, flags))
+        send_message(fd, message, flags, None, || real(fd, message, flags))
     }
 
     /// `recvmsg()`.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg);
     only hook::concerns_read(fd); {
-        receive_message(fd, message, flags, || real(fd, message, flags))
+        receive_message(fd, message, flags, None, || real(fd, message, flags))
     }
 
     /// `sendmmsg()`.
@@ -80,16 +80,16 @@ hook! {
             all.iter().for_each(|m| announce_passed(&m.msg_hdr));
             return real(fd, messages, count, flags);
         }
-        let before = errno::get();
-        for (i, m) in all.iter_mut().enumerate() {
-            // SAFETY: a header inside the program's array.
-            let n = unsafe { sendmsg(fd, &raw const m.msg_hdr, flags) };
-            if n < 0 {
-                return partial(i, before);
-            }
-            m.msg_len = n as c_uint;
+        let special = flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0;
+        if !special
+            && all.iter().all(|m| m.msg_hdr.msg_controllen == 0)
+            && let Some(report) = hook::several_begin(fd, flags, true)
+        {
+            let done = real(fd, messages, count, flags);
+            report.finish(moved(all, done));
+            return done;
         }
-        all.len() as c_int
+        send_messages(fd, all, flags)
     }
 
     /// `recvmmsg()`.
@@ -101,6 +101,13 @@ hook! {
             to_kernel(fd);
             return real(fd, messages, count, flags, timeout);
         };
+        if flags & libc::MSG_OOB == 0
+            && let Some(report) = hook::several_begin(fd, flags, false)
+        {
+            let done = real(fd, messages, count, flags, timeout);
+            report.finish(moved(all, done));
+            return done;
+        }
         receive_messages(fd, all, flags, limit, timeout)
     }
 }
@@ -167,7 +174,14 @@ fn has_control(message: *const msghdr) -> bool {
     memory::read(message).is_some_and(|m| m.msg_controllen != 0)
 }
 
-fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
+/// `rest_since`: this is not the first message of its call, which began after so many handlers.
+fn send_message(
+    fd: c_int,
+    message: *const msghdr,
+    flags: c_int,
+    rest_since: Option<u32>,
+    real: impl FnOnce() -> isize,
+) -> isize {
     let Some((m, iov)) = memory::message(message) else {
         if let Some(m) = memory::read(message) {
             if hook::is_followed(fd) {
@@ -186,7 +200,11 @@ fn send_message(fd: c_int, message: *const msghdr, flags: c_int, real: impl FnOn
     if !m.msg_name.is_null() && hook::is_followed(fd) && !acceptable_name(&m) {
         return real();
     }
-    settle(hook::send(fd, user(iov), flags), real)
+    let verdict = match rest_since {
+        None => hook::send(fd, user(iov), flags),
+        Some(handlers) => hook::send_rest(fd, user(iov), flags, handlers),
+    };
+    settle(verdict, real)
 }
 
 /// The kernel cuts a header's address length instead of refusing it, unless it is negative.
@@ -209,7 +227,14 @@ fn special(fd: c_int, m: &msghdr, flags: c_int) {
     }
 }
 
-fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnOnce() -> isize) -> isize {
+/// `rest_since` as for a message that is sent.
+fn receive_message(
+    fd: c_int,
+    message: *mut msghdr,
+    flags: c_int,
+    rest_since: Option<u32>,
+    real: impl FnOnce() -> isize,
+) -> isize {
     let Some((m, iov)) = memory::message(message) else {
         if let Some(m) = memory::read(message) {
             unless_refused(fd, m.msg_iov);
@@ -223,7 +248,11 @@ fn receive_message(fd: c_int, message: *mut msghdr, flags: c_int, real: impl FnO
     if (m.msg_namelen as c_int) < 0 && !m.msg_name.is_null() {
         return real();
     }
-    match hook::recv(fd, user(iov), flags) {
+    let verdict = match rest_since {
+        None => hook::recv(fd, user(iov), flags),
+        Some(handlers) => hook::recv_rest(fd, user(iov), flags, handlers),
+    };
+    match verdict {
         Verdict::Done(Ok(n)) => {
             let mut out = m;
             // The kernel stores the length of the source only where the program asked for the source.
@@ -248,6 +277,34 @@ fn partial(moved: usize, errno_before: c_int) -> c_int {
     moved as c_int
 }
 
+/// Bytes of the first `done` messages, as a call that moves bytes would return them.
+fn moved(all: &[mmsghdr], done: c_int) -> isize {
+    let Ok(done) = usize::try_from(done) else { return -1 };
+    all.iter().take(done).map(|m| m.msg_len as isize).sum()
+}
+
+/// Signal handlers run between the messages: [`hook::send_rest`].
+fn send_messages(fd: c_int, all: &mut [mmsghdr], flags: c_int) -> c_int {
+    let handlers = hook::handlers();
+    let before = errno::get();
+    for (i, m) in all.iter_mut().enumerate() {
+        let header = &raw const m.msg_hdr;
+        let rest_since = (i > 0).then_some(handlers);
+        // SAFETY: a header inside the program's array.
+        let n = send_message(fd, header, flags, rest_since, || unsafe { sendmsg(fd, header, flags) });
+        if n < 0 {
+            return partial(i, before);
+        }
+        m.msg_len = n as c_uint;
+        let whole = memory::message(header).map_or(0, |(_, iov)| iov.iter().map(|v| v.len).sum());
+        if (n as usize) < whole {
+            // What follows must not overtake the rest.
+            return i as c_int + 1;
+        }
+    }
+    all.len() as c_int
+}
+
 fn receive_messages(
     fd: c_int,
     all: &mut [mmsghdr],
@@ -257,12 +314,23 @@ fn receive_messages(
 ) -> c_int {
     let wait_for_one = flags & libc::MSG_WAITFORONE != 0;
     flags &= !libc::MSG_WAITFORONE;
+    // Unlike recvmsg() this call tells an error before it gives out data.
+    if let Some(e) = hook::take_error(fd) {
+        return errno::fail(e.raw_os_error());
+    }
     let started = now();
+    let handlers = hook::handlers();
     let before = errno::get();
     for (i, m) in all.iter_mut().enumerate() {
+        let header = &raw mut m.msg_hdr;
+        let rest_since = (i > 0).then_some(handlers);
         // SAFETY: a header inside the program's array.
-        let n = unsafe { recvmsg(fd, &raw mut m.msg_hdr, flags) };
+        let n = receive_message(fd, header, flags, rest_since, || unsafe { recvmsg(fd, header, flags) });
         if n < 0 {
+            // EINTR: the kernel keeps a number there that programs are not meant to see.
+            if i > 0 && !matches!(errno::get(), libc::EAGAIN | libc::EINTR) {
+                hook::keep_error(fd, errno::get());
+            }
             return partial(i, before);
         }
         m.msg_len = n as c_uint;

@@ -187,6 +187,10 @@ pub struct ReaderLine {
     pub ring_bytes: AtomicU64,
     /// Bytes received through the carrier.
     pub kernel_bytes: AtomicU64,
+    /// Bytes that were put aside when the connection was shut down, and that were read since.
+    pub kept_read: AtomicU64,
+    /// Bytes that were put aside.
+    pub kept: AtomicU64,
 }
 
 const _: () = assert!(size_of::<End>() == 640 || size_of::<End>() == 512);

@@ -171,6 +171,16 @@ impl Arena {
     }
 }
 
+/// A ring of `size` bytes (a power of two) that no peer maps; processes forked from this one share it.
+///
+/// # Errors
+/// ENOMEM.
+pub fn own_ring(size: u32) -> Result<Ring> {
+    let map = Mapping::shared_anonymous(size as usize)?;
+    // SAFETY: the whole of a mapping that is never unmapped.
+    Ok(unsafe { Ring::new(map, 0, size) })
+}
+
 /// Allocates `n` values that live as long as the process, without malloc (hooks may run inside it).
 ///
 /// # Errors

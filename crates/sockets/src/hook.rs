@@ -6,16 +6,17 @@
 //! its result to [`Cold::finish`].
 
 use crate::config::Config;
-use crate::epoll::BlindWait;
+use crate::raised::Raised;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
-    carrier, epoll, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread, uring,
+    carrier, epoll, kept, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread,
+    uring,
 };
 pub use bypath_shm::reason::Reason;
-use bypath_sys::Errno;
 use bypath_sys::signal::Deferred;
 use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, sock};
 use std::sync::atomic::Ordering::*;
 
 /// The answer to "who moves these bytes?".
@@ -50,31 +51,31 @@ pub struct Cold(Kind);
 
 #[derive(Debug)]
 enum Kind {
-    Data { sock: &'static Sock, sending: bool, blocking: bool, flags: i32 },
-    Blind(BlindWait),
+    Data { sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32 },
+    Blind(Raised),
 }
 
 impl Cold {
-    pub(crate) fn new(sock: &'static Sock, sending: bool, blocking: bool, flags: i32) -> Cold {
-        Cold(Kind::Data { sock, sending, blocking, flags })
+    pub(crate) fn new(sock: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32) -> Cold {
+        Cold(Kind::Data { sock, sending, raised, flags })
     }
 
-    pub(crate) fn blind(wait: BlindWait) -> Cold {
+    pub(crate) fn blind(wait: Raised) -> Cold {
         Cold(Kind::Blind(wait))
     }
 
     /// Whether the real function may wait.
     pub fn may_wait(&self) -> bool {
-        matches!(self.0, Kind::Data { blocking: true, .. } | Kind::Blind(_))
+        matches!(self.0, Kind::Data { raised: Some(_), .. } | Kind::Blind(_))
     }
 
     /// Reports the real function's result: `ret` as returned (-1 on error). errno is preserved.
     pub fn finish(self, ret: isize) {
         match self.0 {
-            Kind::Data { sock, sending, blocking, flags } => {
-                stream::cold_done(sock, sending, blocking, flags, ret);
+            Kind::Data { sock, sending, raised, flags } => {
+                stream::cold_done(sock, sending, raised, flags, ret);
             }
-            Kind::Blind(wait) => wait.finish(),
+            Kind::Blind(raised) => raised.lower(),
         }
     }
 }
@@ -112,6 +113,7 @@ pub fn next_own_fd(from: u32) -> Option<u32> {
         table::each_sock(|k| {
             take(k.listener.load(Relaxed));
             take(k.dialled.load(Relaxed));
+            k.stays.descriptor().into_iter().for_each(&mut take);
         });
     } else {
         take(log::descriptor());
@@ -141,9 +143,42 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags) {
+        if let Some(v) = stream::recv(fd, buf, flags, None) {
             return v.unless_sealed();
         }
+    }
+}
+
+/// As [`recv`], for a later message of a call that has received some and that began after `handlers` handlers. It does not
+/// wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what it has.
+pub fn recv_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdict {
+    if signals::is_cancelled() {
+        return CANCELLED;
+    }
+    loop {
+        if let Some(v) = stream::recv(fd, buf, flags, Some(handlers)) {
+            return v.unless_sealed();
+        }
+    }
+}
+
+/// Before sendmmsg or recvmmsg on `fd`: a report if the kernel's own call is to move all of the messages. None: they go one
+/// by one.
+pub fn several_begin(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
+    if signals::is_cancelled() { None } else { stream::several(fd, flags, sending) }
+}
+
+/// The error that `fd` has for its next call, and will not tell again.
+pub fn take_error(fd: i32) -> Option<Errno> {
+    let s = table::sock(fd)?;
+    let kernel = || sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_ERROR).ok().filter(|e| *e != 0);
+    stream::take_error(s).or_else(|| kernel().map(Errno::from_raw_os_error))
+}
+
+/// A call that has something else to tell met this error: the next one tells it.
+pub fn keep_error(fd: i32, errno: i32) {
+    if let Some(s) = table::sock(fd) {
+        s.keep_error(errno);
     }
 }
 
@@ -298,7 +333,8 @@ pub fn nonblocking_done(fd: i32, on: bool) {
 
 /// Bytes in the ring that FIONREAD (SIOCINQ) must add to the kernel's number.
 pub fn unread_ring_bytes(fd: i32) -> usize {
-    table::sock(fd).and_then(|s| s.conn.get()).map_or(0, |c| switch::unread(c) as usize)
+    let Some(s) = table::sock(fd) else { return 0 };
+    s.conn.get().map_or(0, |c| (switch::unread(c) + kept::len(s)) as usize)
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.

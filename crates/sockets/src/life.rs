@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch};
+use crate::{carrier, epoll, guard, kept, memory, peer, rendezvous, siblings, stay, switch};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -20,8 +20,9 @@ const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
 /// What a close (or dup2 over a descriptor) is about.
 #[derive(Debug)]
 pub struct Closing {
-    fd: i32,
     entry: Option<Entry>,
+    /// Calls of other threads go on with the connection.
+    stays: bool,
 }
 
 /// Follows a new socket, if its kind is followed.
@@ -82,9 +83,17 @@ fn lose(fd: i32) {
 
 /// Before the real close of `fd`.
 pub fn close_begin(fd: i32) -> Closing {
-    let Some(entry) = table::entry(fd) else { return Closing { fd, entry: None } };
+    let none = Closing { entry: None, stays: false };
+    let Some(entry) = table::entry(fd) else { return none };
     if state::is_borrowed() {
-        return Closing { fd, entry: None };
+        return none;
+    }
+    let mut stays = false;
+    if let Entry::Sock(s) = entry
+        && s.descriptors.load(Acquire) == 1
+        && s.is_warm()
+    {
+        stays = stay::offer(s, fd);
     }
     if let Entry::Sock(s) = entry
         && s.descriptors.load(Acquire) == 1
@@ -109,14 +118,14 @@ pub fn close_begin(fd: i32) -> Closing {
             epoll::forget(s);
         }
     }
-    Closing { fd, entry }
+    Closing { entry, stays }
 }
 
 impl Closing {
     /// After the real close.
     pub fn finish(self, _ret: i32) {
         let Some(entry) = self.entry else { return };
-        let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+        let Some(life) = state::LIFE.lock(table::tid()) else { return };
         match entry {
             Entry::Sock(s) => {
                 if s.descriptors.fetch_sub(1, AcqRel) == 1 {
@@ -129,7 +138,12 @@ impl Closing {
                 }
             }
         }
-        let _ = self.fd;
+        drop(life);
+        if let Entry::Sock(s) = entry
+            && self.stays
+        {
+            stay::closed(s);
+        }
     }
 }
 
@@ -152,6 +166,7 @@ fn finish_last(s: &'static Sock) {
     }
     rendezvous::abandon(s);
     epoll::forget(s);
+    kept::forget(s, last);
     let conn = s.conn.get();
     s.conn.set(None);
     if let Some(conn) = conn {
@@ -215,7 +230,7 @@ fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
         }
         switch::recall_outgoing(s, conn, reason, &call);
     }
-    let unread = switch::unread(conn);
+    let unread = switch::unread(conn) + kept::len(s);
     switch::ask_recall(s, conn, ask::CLOSED, reason);
     end_as_tcp(s, unread, &call);
 }
@@ -283,8 +298,9 @@ pub fn close_range_begin(first: u32, last: u32) {
     let mut fds = [0i32; 256];
     loop {
         let mut n = 0;
-        table::each(|fd, _| {
-            if fd as u32 >= first && fd <= top && n < fds.len() {
+        table::each(|fd, e| {
+            let own = matches!(e, Entry::Sock(s) if s.stays.descriptor() == Some(fd));
+            if fd as u32 >= first && fd <= top && !own && n < fds.len() {
                 fds[n] = fd;
                 n += 1;
             }
@@ -369,9 +385,13 @@ pub fn shutdown_begin(fd: i32, how: i32) {
         switch::empty_ring(s, conn, Reason::RecalledShutdown, &call);
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
-    if how == libc::SHUT_RD || how == libc::SHUT_RDWR {
+    if kept::is_due(s) {
+        kept::put_aside(s, conn, &call);
+    } else if how == libc::SHUT_RD {
         switch::recall_incoming(s, conn, Reason::RecalledShutdown);
     }
+    // The kernel wakes whoever waits on the socket, which is an edge of what is ready.
+    epoll::is_enough(s);
 }
 
 /// connect() on a socket: a new life for a disconnected one.
@@ -379,6 +399,7 @@ pub fn connect_begin(fd: i32) {
     let Some(s) = table::sock(fd) else { return };
     guard::connects(s);
     if s.is_warm() {
+        kept::forget(s, true);
         switch::recall_both(s, Reason::RecalledConnect, true);
     }
 }
@@ -446,12 +467,21 @@ impl Forking {
         table::enter_child();
         thread::enter_child();
         epoll::enter_child();
+        kept::enter_child();
         peer::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
         state::own_copy();
         state.enter_child(self.birth);
+        // Calls of threads that are the parent's.
+        table::each_sock(|s| {
+            if let Some(own) = s.stays.descriptor() {
+                s.stays.reset();
+                fd::close(own);
+                lose(own);
+            }
+        });
         table::each_sock(|s| {
             if s.is_warm() != s.inherited.load(Relaxed) {
                 s.inherited.store(s.is_warm(), Relaxed);
@@ -554,7 +584,7 @@ pub fn exiting() {
             if s.end().w.path.load(Relaxed) != wpath::KERNEL {
                 switch::empty_ring(s, conn, Reason::RecalledExit, &call);
             }
-            let unread = switch::unread(conn);
+            let unread = switch::unread(conn) + kept::len(s);
             switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);
             end_as_tcp(s, unread, &call);
         }

@@ -3,6 +3,7 @@
 use crate::epoll;
 use crate::hook::{PollFd, Verdict};
 use crate::peer::Conn;
+use crate::raised::{self, Counter, Raised};
 use crate::ready;
 use crate::state;
 use crate::switch;
@@ -12,7 +13,7 @@ use crate::wait::{STALL_NS, SpinHistory};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
-use bypath_sys::{Errno, clock, eventfd};
+use bypath_sys::{Errno, clock, eventfd, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Sets up to this size are handled without allocation.
@@ -120,14 +121,14 @@ fn wait(
 
         // Threads blocked in the kernel on cold ends hold back their upgrade.
         let cold = |p: &PollFd| table::sock(p.fd).filter(|s| !s.is_warm());
-        let mut entered = [None; SMALL];
+        let mut entered = [const { None }; SMALL];
+        let frame = thread::stack_address();
+        raised::lower_dead(frame);
         let mut refused = false;
         for (i, p) in fds.iter().enumerate() {
             if let Some(s) = cold(p) {
-                s.end().r.in_kernel.fetch_add(1, SeqCst);
-                s.end().w.in_kernel.fetch_add(1, SeqCst);
                 if i < SMALL {
-                    entered[i] = Some((s, s.end().generation.load(Relaxed)));
+                    entered[i] = Some(raised::raise(Counter::Polling(s), frame));
                 } else {
                     // Beyond the small set nothing is remembered: such a socket stays cold for good.
                     s.keep_on_kernel(Reason::InKernelCall);
@@ -172,12 +173,7 @@ fn wait(
         if flushing {
             switch::drive_flushes(call);
         }
-        for (s, generation) in entered.iter().flatten() {
-            if s.end().generation.load(Relaxed) == *generation {
-                s.end().r.in_kernel.fetch_sub(1, SeqCst);
-                s.end().w.in_kernel.fetch_sub(1, SeqCst);
-            }
-        }
+        entered.into_iter().flatten().for_each(Raised::lower);
         let silent = result? == 0;
         if merge(fds, scratch) > 0 {
             // Rings may have become ready as well: report all of it.

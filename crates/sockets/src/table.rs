@@ -3,9 +3,11 @@
 use crate::carrier::{self, Kind};
 use crate::peer::Conn;
 use crate::state::{self, State};
+use crate::stay::Stays;
 use bypath_shm::family::{ENDS, End, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{Slab, StaticCell};
+use bypath_shm::ring::Ring;
 use bypath_sys::{fd, sock, thread};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -87,6 +89,10 @@ pub struct Sock {
     pub sent_last: AtomicBool,
     /// How spinning on this connection went.
     pub spins: crate::wait::SpinHistory,
+    /// Bytes that outlive a shutdown, see `kept`.
+    pub kept: StaticCell<Ring>,
+    /// Calls that sleep on it while its descriptors are closed, see `stay`.
+    pub stays: Stays,
     /// How fast it is on either path.
     pub guard: crate::guard::Guard,
     /// Empty reads in a row: the carrier is looked at now and then.
@@ -269,6 +275,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.descriptors.store(1, Relaxed);
     sock.fd.store(fd, Relaxed);
     sock.conn.set(None);
+    sock.kept.set(None);
+    sock.stays.reset();
     sock.inherited.store(false, Relaxed);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
@@ -322,6 +330,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &end.r.tail_cache,
         &end.r.ring_bytes,
         &end.r.kernel_bytes,
+        &end.r.kept_read,
+        &end.r.kept,
     ] {
         word.store(0, Relaxed);
     }
@@ -446,7 +456,11 @@ pub fn each_sock(mut f: impl FnMut(&'static Sock)) {
 /// Whether `number` is a rendezvous socket of ours.
 pub fn owns(number: i32) -> bool {
     let mut found = false;
-    each_sock(|s| found |= s.listener.load(Relaxed) == number || s.dialled.load(Relaxed) == number);
+    each_sock(|s| {
+        found |= s.listener.load(Relaxed) == number
+            || s.dialled.load(Relaxed) == number
+            || s.stays.descriptor() == Some(number);
+    });
     found
 }
 

@@ -4,11 +4,13 @@
 //! counts its nesting with plain stores; who wants to reuse something issues a membarrier and looks at every
 //! thread (see [`quiesce`]). Threads that sleep in the kernel hold nothing ([`Call::parked`]).
 
+use crate::raised::Notes;
 use crate::state;
+use crate::stay;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
-use bypath_sys::signal::Deferred;
+use bypath_sys::signal::{self, Deferred};
 use bypath_sys::{Errno, clock, eventfd, fd, futex, process, thread as sys};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
@@ -49,6 +51,12 @@ pub struct Record {
     asleep: AtomicBool,
     /// Epoll set it waits on plus one.
     pub waits_on: AtomicU32,
+    /// Socket on which a data call of its sleeps, or may, plus one.
+    pub sleeps_on: AtomicU32,
+    /// Socket that such a call keeps, plus one; see `stay`.
+    pub stays_on: AtomicU32,
+    /// Its stack address.
+    pub stays_frame: AtomicUsize,
     /// Number of this thread's bell, 0 = none yet.
     pub bell: AtomicU32,
     /// Its eventfd.
@@ -59,6 +67,8 @@ pub struct Record {
     ticket: AtomicU32,
     /// Stack address of the frame that holds a writer's lock, 0 = none.
     pub lock_frame: AtomicUsize,
+    /// Counters that are up for calls of this thread.
+    notes: Notes,
     /// Nesting of sleeps: a signal handler may sleep inside a sleep.
     sleeps: AtomicU32,
     /// Pauses between two polls in stream mode.
@@ -72,6 +82,8 @@ extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
     let number = (value as usize).wrapping_sub(1) as u32;
     if let Some(r) = record(number) {
         r.depth.store(0, Relaxed);
+        r.notes.lower_all();
+        stay::thread_ended(r);
         r.in_use.store(false, Release);
     }
     MINE.set(None);
@@ -103,7 +115,9 @@ fn enter() -> Option<&'static Record> {
         if !r.in_use.swap(true, AcqRel) {
             r.number.store(number, Relaxed);
             r.tid.store(tid, Relaxed);
-            for counter in [&r.depth, &r.base, &r.ran, &r.handlers, &r.sleeps, &r.waits_on] {
+            let counters =
+                [&r.depth, &r.base, &r.ran, &r.handlers, &r.sleeps, &r.waits_on, &r.sleeps_on, &r.stays_on];
+            for counter in counters {
                 counter.store(0, Relaxed);
             }
             r.asleep.store(false, Relaxed);
@@ -236,6 +250,11 @@ impl Record {
         self.depth.load(Relaxed) > self.base.load(Relaxed)
     }
 
+    /// Counters that are up for calls of this thread.
+    pub fn notes(&self) -> &Notes {
+        &self.notes
+    }
+
     /// Keeps a signal for later.
     pub fn deferred(&self) -> &Deferred {
         &self.deferred
@@ -256,6 +275,10 @@ impl Record {
                 return;
             }
             self.wake();
+            if self.bell.load(Acquire) == 0 && self.waits_on.load(Acquire) == 0 {
+                // It sleeps where nobody was told of it.
+                signal::nudge(self.tid.load(Relaxed));
+            }
             futex::wait(&AtomicU32::new(0), 0, 100_000);
         }
     }
@@ -358,6 +381,39 @@ pub fn ring(number: u32) {
     }
 }
 
+/// Other threads that sleep in a data call on the socket `place` (its number plus one), or are about to.
+fn sleepers(place: u32) -> impl Iterator<Item = &'static Record> {
+    let me = MINE.get();
+    let records = (0..USED.load(Acquire)).filter_map(record);
+    records.filter(move |r| {
+        r.sleeps_on.load(SeqCst) == place
+            && r.in_use.load(Acquire)
+            && !me.is_some_and(|m| std::ptr::eq(m, *r))
+    })
+}
+
+/// Whether other threads sleep in a data call on the socket.
+pub fn sleep_on(place: u32) -> bool {
+    sleepers(place).next().is_some()
+}
+
+/// Wakes those that do not keep the socket. Whether there are any.
+pub fn call(place: u32) -> bool {
+    let mut any = false;
+    for r in sleepers(place).filter(|r| r.stays_on.load(SeqCst) != place) {
+        r.wake();
+        any = true;
+    }
+    any
+}
+
+/// Those that do not keep it do not sleep there any more.
+pub fn forget_sleep_on(place: u32) {
+    for r in sleepers(place).filter(|r| r.stays_on.load(SeqCst) != place) {
+        let _ = r.sleeps_on.compare_exchange(place, 0, AcqRel, Relaxed);
+    }
+}
+
 /// Waits up to `patience` ns until every other thread has left its call; those that sleep are woken.
 pub fn turn_out(patience: u64) {
     let me = MINE.get();
@@ -410,6 +466,7 @@ pub fn enter_child() {
         if r.lock_frame.load(Relaxed) != 0 {
             r.lock_frame.store(0, Relaxed);
         }
+        r.notes.forget();
         if me.is_some_and(|m| std::ptr::eq(m, r)) {
             r.tid.store(sys::tid(), Relaxed);
             r.pages.forget();

@@ -39,6 +39,32 @@ pub fn others_restart(known: [usize; 2]) -> bool {
     })
 }
 
+/// Whether the calling thread runs on its alternate signal stack.
+pub fn is_on_alternate_stack() -> bool {
+    /// Offset of `ss_flags` in `stack_t`, in words.
+    const FLAGS: usize = 1;
+    let mut stack = [0usize; 3];
+    // SAFETY: the kernel writes one `stack_t` of three words.
+    let asked =
+        check(unsafe { syscall(libc::SYS_sigaltstack, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) });
+    asked.is_ok() && stack[FLAGS] as i32 & libc::SS_ONSTACK != 0
+}
+
+/// Interrupts whatever system call the thread `tid` of this process sleeps in, by the signal that the C library has for
+/// pthread_cancel; false if it has not installed it. Where cancellation is deferred its handler does nothing.
+pub fn nudge(tid: u32) -> bool {
+    /// SIGCANCEL of glibc.
+    const CANCEL: i32 = 32;
+    if installed(CANCEL).is_none_or(|(handler, _)| handler == libc::SIG_DFL || handler == libc::SIG_IGN) {
+        return false;
+    }
+    // SAFETY: plain values.
+    let sent = check(unsafe {
+        syscall(libc::SYS_tgkill, [process::pid() as usize, tid as usize, CANCEL as usize, 0, 0, 0])
+    });
+    sent.is_ok()
+}
+
 /// Words of a `siginfo_t`.
 const INFO_WORDS: usize = 16;
 const PLACES: usize = 8;

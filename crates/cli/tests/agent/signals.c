@@ -14,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/select.h>
 #include <sys/socket.h>
 #include <sys/time.h>
@@ -190,6 +191,7 @@ static void mixed(void) {
 }
 
 #include "signals_files.h"
+#include "signals_several.h"
 
 // ---------------------------------------------------------------- what sigaction says, masks, siginfo
 
@@ -663,6 +665,7 @@ int main(int argc, char **argv) {
     if (!strcmp(t, "interruptions")) interruptions();
     else if (!strcmp(t, "files")) files(0);
     else if (!strcmp(t, "files-restart")) files(SA_RESTART);
+    else if (!strcmp(t, "several")) several_messages();
     else if (!strcmp(t, "mixed")) mixed();
     else if (!strcmp(t, "masks")) masks();
     else if (!strcmp(t, "information")) information();

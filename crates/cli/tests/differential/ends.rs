@@ -93,6 +93,86 @@ scripts! {
         c close 3
         s close 4
     ";
+    shutdown_of_both_directions_keeps_what_is_there, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        s wait_in 4 5000
+        s recv 4 191
+        s send 4 700 2
+        s shutdown 4 rdwr
+        s poll 0 4:in|out|rdhup
+        s fionread 4
+        s recv 4 100 peek
+        s recv 4 600
+        c send 3 300 3
+        c wait_ev 3 hup
+        c send 3 300 3 nosignal
+        c recv 3 1000
+        c recv 3 1000
+        s recv 4 1000
+        s recv 4 9000 waitall
+        s recv 4 10
+        c close 3
+        s close 4
+    ";
+    shutdown_of_both_directions_beside_a_stopped_writer, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        s wait_in 4 5000
+        stop c
+        s shutdown 4 rdwr
+        s recv 4 1000 dontwait
+        s shutdown 4 rdwr
+        cont c
+        c send 3 300 3
+        c wait_ev 3 hup
+        s recv 4 9000
+        s getsockopt 4 error
+        s recv 4 10
+    ";
+    shutdown_of_one_direction_after_the_other, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        s wait_in 4 5000
+        s shutdown 4 wr
+        c wait_ev 3 rdhup
+        c send 3 500 6
+        s wait_in 4 5500
+        s shutdown 4 rd
+        s recv 4 1000
+        c recv 3 10
+        c send 3 10 7
+        c wait_ev 3 hup
+        s recv 4 4500 waitall
+    ";
+    shutdown_of_both_directions_keeps_much, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c sendall 3 100000 1 10000
+        s wait_in 4 100000
+        s shutdown 4 rdwr
+        c wait_ev 3 rdhup
+        c send 3 10 7
+        c wait_ev 3 hup
+        s recvall 4 100000
+    ";
+    shutdown_of_both_directions_and_a_close, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        s wait_in 4 5000
+        s shutdown 4 rdwr
+        c wait_ev 3 rdhup
+        c recv 3 10
+        s recv 4 1000
+        s close 4
+        c wait_ev 3 hup
+        c getsockopt 3 error
+        c send 3 10 1 nosignal
+    ";
     shutdown_twice_and_in_the_other_order, "shutdown in all its orders", Ring: "
         pair
         warm
@@ -267,6 +347,19 @@ scripts! {
         s recv 4 1000
         s recv 4 1000
         s send 4 10 1 nosignal
+    ";
+    a_reset_is_told_before_the_data_by_recvmmsg, "SO_LINGER", Ring: "
+        pair
+        warm
+        c setsockopt 3 linger 1 0
+        c send 3 30 1
+        s wait_in 4 30
+        c close 3
+        s wait_ev 4 hup|err
+        s recvmmsg 4 10,10
+        s recvmmsg 4 10,10
+        s recvmmsg 4 5,20,20
+        s recv 4 1000
     ";
     linger_waits_for_the_data, "SO_LINGER", Ring: "
         pair

@@ -177,6 +177,20 @@ scripts! {
         s epoll_ctl 5 mod 4 0 81
         s epoll_wait 5 4 0
     ";
+    epoll_edge_reports_what_is_there_after_a_shutdown, "epoll edge", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|rdhup|et
+        c send 3 100 1
+        s wait_in 4 100
+        s epoll_wait 5 4 1000
+        s epoll_wait 5 4 0
+        s shutdown 4 wr
+        s epoll_wait 5 4 1000
+        s epoll_wait 5 4 0
+        s recv 4 100
+    ";
     epoll_edge_reports_news_once, "epoll edge", Ring: "
         pair
         warm

@@ -50,6 +50,15 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
+    (
+        "shutdown_of_both_directions_keeps_what_is_there",
+        "a writer learns of it: EPIPE; here: shutdown_keeps_what_is_there",
+    ),
+    ("shutdown_of_both_directions_beside_a_stopped_writer", "as above"),
+    ("shutdown_of_one_direction_after_the_other", "as above"),
+    ("shutdown_of_both_directions_keeps_much", "as above"),
+    ("shutdown_of_both_directions_and_a_close", "there is no reset"),
+    ("a_reset_is_told_before_the_data_by_recvmmsg", "as above"),
 ];
 
 /// Declares a test for each script that runs over AF_UNIX, and the list of them.
@@ -154,6 +163,7 @@ over_unix! {
         writability_comes_back_when_the_peer_reads
         epoll_level_reports_again
         epoll_edge_reports_news_once
+        epoll_edge_reports_what_is_there_after_a_shutdown
         epoll_edge_for_writing_comes_with_space
         epoll_edge_for_room_that_came_before_the_wait
         epoll_oneshot_reports_once_until_rearmed
@@ -396,6 +406,20 @@ scripts! { over Unix;
         s accept 3
         warm
         c connect 3 127.0.0.1:%port:s:3
+    ";
+    shutdown_keeps_what_is_there, "shutdown in all its orders", Ring: "
+        pair
+        warm
+        c send 3 5000 1
+        s wait_in 4 5000
+        stop c
+        s shutdown 4 rdwr
+        s recv 4 1000 dontwait
+        cont c
+        s recv 4 4000 waitall
+        s recv 4 10
+        c send 3 10 2 nosignal
+        c recv 3 10
     ";
     shutdown_of_reading, "shutdown in all its orders", Ring: "
         pair

@@ -8,7 +8,7 @@
 mod hot;
 mod wait;
 
-pub use wait::{BlindWait, told_by_kernel, wait};
+pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
 use crate::lock::Lock;
@@ -432,7 +432,8 @@ pub fn news(s: &'static Sock) {
     }
 }
 
-/// The low-water mark was set, and what is there reaches it: the kernel reports that as an arrival.
+/// The low-water mark was set and what is there reaches it, or the socket was shut down: the kernel reports that as an
+/// arrival.
 pub fn is_enough(s: &'static Sock) {
     if s.registrations.load(Relaxed) == 0 {
         return;

@@ -4,6 +4,7 @@ use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, WAITED, reg, ring_own, set};
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
+use crate::raised::{self, Counter};
 use crate::state;
 use crate::switch;
 use crate::table::{self, Entry};
@@ -18,16 +19,18 @@ const KERNEL_EVERY: u32 = 16;
 /// Hot ends that a spinning waiter polls directly; more are armed and found through the inbox.
 const HOT_POLLED: usize = 64;
 
-/// A wait that the overlay does not serve: the set has no warm end yet.
-#[derive(Debug)]
-pub struct BlindWait(u32);
+/// A wait begins that the overlay does not serve: the set has no warm end yet.
+pub fn blind_wait_begins(number: u32) {
+    if let Some(s) = set(number) {
+        s.blind_waits.fetch_add(1, SeqCst);
+    }
+}
 
-impl BlindWait {
-    /// It ended.
-    pub fn finish(self) {
-        if let Some(s) = set(self.0) {
-            s.blind_waits.fetch_sub(1, SeqCst);
-        }
+/// Such a wait has ended.
+pub fn blind_wait_ended(number: u32) {
+    if let Some(s) = set(number) {
+        // A set that was closed meanwhile, and its number used again, counts from 0.
+        let _ = s.blind_waits.fetch_update(SeqCst, SeqCst, |n| n.checked_sub(1));
     }
 }
 
@@ -46,11 +49,13 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
             // Nobody else can upgrade anything meanwhile.
             return Verdict::NotOurs;
         }
-        s.blind_waits.fetch_add(1, SeqCst);
+        let frame = cpu::stack_address();
+        raised::lower_dead(frame);
+        let raised = raised::raise(Counter::Blind(number), frame);
         if s.warm.load(SeqCst) == 0 {
-            return Verdict::Kernel(crate::hook::Cold::blind(BlindWait(number)));
+            return Verdict::Kernel(crate::hook::Cold::blind(raised));
         }
-        s.blind_waits.fetch_sub(1, SeqCst);
+        raised.lower();
     }
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
     Verdict::Done(wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask))

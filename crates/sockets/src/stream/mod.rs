@@ -6,18 +6,19 @@
 mod recv;
 mod send;
 
-pub use recv::recv;
+pub use recv::{from_kernel, received, recv};
 pub use send::{send, unstick};
 
 use crate::carrier;
 use crate::guard;
 use crate::hook::{Cold, FileSend, Verdict};
+use crate::raised::{self, Counter, Raised};
 use crate::rendezvous;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
-use bypath_sys::Errno;
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
+use bypath_sys::{Errno, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Calls f with the part of `buf` after its first `skip` bytes (of long lists, the first 16 elements).
@@ -46,22 +47,29 @@ fn accessible(call: &Call, buf: UserVec<'_>, skip: usize, n: usize, access: Acce
     reach - reach % piece
 }
 
+/// How many of the `n` > 0 first bytes of `buf` can be written: 0 = EFAULT.
+pub fn writable(call: &Call, buf: UserVec<'_>, n: usize) -> usize {
+    accessible(call, buf, 0, n, Access::Write)
+}
+
 /// A call on a cold end: the kernel moves the bytes.
 fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
     let blocking = flags & libc::MSG_DONTWAIT == 0 && !s.has(flag::NONBLOCK);
-    let end = s.end();
-    let counter = if sending { &end.w.in_kernel } else { &end.r.in_kernel };
     // Where only hooked calls know how many bytes they moved, none of them may be under way at a switch.
     let counted = blocking || !carrier::is_counted(s);
+    let mut raised = None;
     if counted {
         // Counted first, looked at again second: an upgrade that starts meanwhile sees one of the two.
-        counter.fetch_add(1, SeqCst);
+        let frame = thread::stack_address();
+        raised::lower_dead(frame);
+        let up = raised::raise(if sending { Counter::Sending(s) } else { Counter::Receiving(s) }, frame);
         if s.is_warm() {
-            counter.fetch_sub(1, SeqCst);
+            up.lower();
             return None;
         }
+        raised = Some(up);
     }
-    Some(Verdict::Kernel(Cold::new(s, sending, counted, flags)))
+    Some(Verdict::Kernel(Cold::new(s, sending, raised, flags)))
 }
 
 /// How a file gets into the connection `fd`.
@@ -77,21 +85,28 @@ pub fn send_file(fd: i32) -> FileSend {
     }
 }
 
+/// A call that moves several messages on `fd`: its report if the kernel moves them all, `None` if they go one by one.
+pub fn several(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
+    let s = table::sock(fd)?;
+    while s.conn.get().is_none() {
+        if let Some(Verdict::Kernel(report)) = cold(s, flags, sending) {
+            return Some(report);
+        }
+    }
+    None
+}
+
 /// Reports the result of a call on a cold end.
-pub fn cold_done(s: &'static Sock, sending: bool, blocking: bool, flags: i32, ret: isize) {
+pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32, ret: isize) {
     let end = s.end();
     let moved = if flags & libc::MSG_PEEK != 0 { 0 } else { ret.max(0) as u64 };
-    let (bytes, in_kernel) = if sending {
-        (&end.w.kernel_bytes, &end.w.in_kernel)
-    } else {
-        (&end.r.kernel_bytes, &end.r.in_kernel)
-    };
+    let bytes = if sending { &end.w.kernel_bytes } else { &end.r.kernel_bytes };
     // The bytes first: who sees nobody in the kernel must see the count that belongs to it.
     if moved > 0 {
         bytes.fetch_add(moved, Relaxed);
     }
-    if blocking {
-        in_kernel.fetch_sub(1, SeqCst);
+    if let Some(raised) = raised {
+        raised.lower();
     }
     if moved == 0 {
         return;

@@ -5,11 +5,12 @@ use crate::config::Profile;
 use crate::hook::Verdict;
 use crate::peer::Conn;
 use crate::state;
+use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard};
+use crate::{carrier, epoll, fault, foreign, guard, kept};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -21,9 +22,10 @@ use std::sync::atomic::Ordering::*;
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
 
-/// Receive on `fd`. `None` = the socket changed under the question; ask again.
+/// Receive on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: messages of the program's call
+/// were received already, and it began when the thread had run so many handlers.
 #[inline]
-pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
+pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
     let Some(s) = table::sock(fd) else {
         if foreign::is_due()
             && let Err(e) = foreign::before_read(fd, flags)
@@ -40,20 +42,25 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Option<Verdict> {
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
         return Some(Verdict::NotOurs);
     }
-    let received = recv_warm(&call, s, conn, fd, buf, flags);
+    let mut staying = Staying::new(&call, s);
+    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
+    staying.end(&call, s);
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
     }
     Some(Verdict::Done(received))
 }
 
+#[expect(clippy::too_many_arguments, reason = "one call's arguments and what it is about")]
 fn recv_warm(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
-    fd: i32,
+    mut fd: i32,
     buf: UserVec<'_>,
     flags: i32,
+    rest_since: Option<u32>,
+    staying: &mut Staying,
 ) -> Result<usize, Errno> {
     let want = buf.admit()?;
     let end = s.end();
@@ -71,6 +78,12 @@ fn recv_warm(
     let mut done = 0usize;
     let mut patience = PATIENCE;
     switch::attend();
+    if kept::concerns(s) {
+        done = kept::read(call, s, buf, want, flags)?;
+        if done > 0 && (done >= target || peek || nonblocking) {
+            return Ok(done);
+        }
+    }
     if fault::flip(64) {
         switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTest);
     }
@@ -117,7 +130,7 @@ fn recv_warm(
             Ok(Readable::Ring { .. }) => {
                 // Empty. The carrier tells of ends; look at it when there is reason to, and now and then.
                 let empties = s.empty_reads.fetch_add(1, Relaxed);
-                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES)
+                check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
             }
@@ -199,8 +212,10 @@ fn recv_warm(
                         continue;
                     }
                     switch::consent(s, conn);
-                    if done == 0 && take_error(s).is_some_and(|e| e != Errno::PIPE) {
-                        return Err(Errno::CONNRESET);
+                    if done == 0
+                        && let Some(e) = take_error(s)
+                    {
+                        return Err(e);
                     }
                 }
                 other => {
@@ -213,6 +228,13 @@ fn recv_warm(
                         _ => {}
                     }
                     if done > 0 {
+                        // The program has not seen the error: its next call does.
+                        if let Err(e) = other
+                            && e != Errno::FAULT
+                            && e != Errno::INTR
+                        {
+                            s.keep_error(e.raw_os_error());
+                        }
                         return Ok(done);
                     }
                     if let Some(e) = take_error(s) {
@@ -246,6 +268,10 @@ fn recv_warm(
         if nonblocking {
             return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) };
         }
+        if rest_since.is_some_and(|since| since != call.thread.handlers.load(Relaxed)) {
+            // It ran between two messages. (From here on one waits until the thread sleeps.)
+            return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
+        }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
         let path = match seen {
@@ -253,12 +279,14 @@ fn recv_warm(
             Ok(Readable::Drain(_)) => Path::Drain,
             _ => Path::Kernel,
         };
-        match wait::readable(call, s, conn, path, need.max(1), deadline) {
-            Woken::Look => {
-                if !s.is_warm() || !table::still(fd, s) {
-                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
-                }
-            }
+        let wait = || wait::readable(call, s, conn, path, need.max(1), deadline);
+        let (woken, goes_on) = staying.sleep(call, s, fd, wait);
+        let Some(now) = goes_on else {
+            return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+        };
+        fd = now;
+        match woken {
+            Woken::Look => {}
             Woken::Carrier(events) => {
                 if matches!(seen, Ok(Readable::Ring { head, .. }) if inc.h.head.load(Acquire) == head.raw()) {
                     if events & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
@@ -272,10 +300,11 @@ fn recv_warm(
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
             Woken::Interrupted => {
-                if done > 0 {
+                // A thread that is to end does so in here, whatever it has moved.
+                if done > 0 && !call.thread.is_cancelled() {
                     return Ok(done);
                 }
-                if !crate::signals::restarts(call.thread, timeout != 0) {
+                if rest_since.is_some() || !crate::signals::restarts(call.thread, timeout != 0) {
                     return Err(Errno::INTR);
                 }
             }
@@ -369,7 +398,7 @@ fn pace(call: &Call, available: u64) {
 
 /// After a commit: counts, and wakes a writer that waits for space.
 #[inline]
-fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
+pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
     let end = s.end();
     end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed) + n as u64, Relaxed);
     s.sent_last.store(false, Relaxed);
@@ -390,7 +419,7 @@ fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: u
     }
 }
 
-fn from_kernel(call: &Call, s: &Sock, n: usize) {
+pub fn from_kernel(call: &Call, s: &Sock, n: usize) {
     s.end().r.kernel_bytes.fetch_add(n as u64, Relaxed);
     call.thread.count(|b| &b.kernel_rx, n as u64);
 }

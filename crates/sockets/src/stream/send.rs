@@ -4,6 +4,7 @@ use super::{accessible, cold, rest, take_error};
 use crate::hook::Verdict;
 use crate::peer::Conn;
 use crate::state;
+use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
@@ -28,7 +29,9 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
-    let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since);
+    let mut staying = Staying::new(&call, s);
+    let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
+    staying.end(&call, s);
     if matches!(sent, Ok(1..)) {
         guard::moved(s, true);
     }
@@ -42,14 +45,16 @@ fn cold_send(s: &'static Sock, flags: i32) -> Option<Verdict> {
     cold(s, flags, true)
 }
 
+#[expect(clippy::too_many_arguments, reason = "one call's arguments and what it is about")]
 fn send_warm(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
-    fd: i32,
+    mut fd: i32,
     buf: UserVec<'_>,
     flags: i32,
     rest_since: Option<u32>,
+    staying: &mut Staying,
 ) -> Result<usize, Errno> {
     let total = buf.admit()?;
     let end = s.end();
@@ -175,16 +180,17 @@ fn send_warm(
             return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
         }
         let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
-        let woken = match full {
+        let wait = || match full {
             Full::Ring(_) => wait::space(call, s, conn, deadline),
             Full::Carrier => wait::carrier_writable(call, s, deadline),
         };
+        let (woken, goes_on) = staying.sleep(call, s, fd, wait);
+        let Some(now) = goes_on else {
+            return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
+        };
+        fd = now;
         match woken {
-            Woken::Look => {
-                if !s.is_warm() || !table::still(fd, s) {
-                    return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
-                }
-            }
+            Woken::Look => {}
             Woken::Carrier(events) => {
                 if matches!(full, Full::Ring(_)) {
                     let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
@@ -193,7 +199,8 @@ fn send_warm(
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
             Woken::Interrupted => {
-                if done > 0 {
+                // A thread that is to end does so in here, whatever it has moved.
+                if done > 0 && !call.thread.is_cancelled() {
                     return Ok(done);
                 }
                 if rest_since.is_some() || !crate::signals::restarts(call.thread, timeout != 0) {

@@ -1,0 +1,204 @@
+//! Bytes that had arrived in a ring when the connection was shut down.
+//!
+//! In the kernel's own queue they would stay readable. But the other end sends what is left in the ring again, through
+//! the carrier, and a connection that is shut down both ways answers bytes that come with a reset. So they are put
+//! aside before the kernel hears of the shutdown, and are read from here first. Processes forked later share them.
+
+use crate::carrier;
+use crate::peer::Conn;
+use crate::state;
+use crate::stream;
+use crate::switch;
+use crate::table::{Sock, flag};
+use crate::thread::Call;
+use crate::wait;
+use bypath_shm::direction::{Path, Readable, writer_flag};
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{self, Slab, StaticCell};
+use bypath_shm::ring::Ring;
+use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, clock, sock, thread};
+use std::sync::atomic::{AtomicBool, Ordering::*};
+
+/// Most bytes of a connection: a ring, and what the kernel's queue holds before it. Memory is taken as bytes come.
+const SIZE: u32 = 8 << 20;
+/// How long bytes are waited for that are on their way through the carrier.
+const PATIENCE_NS: u64 = 50_000_000;
+/// The same where other processes share the socket.
+const PATIENCE_SHARED_NS: u64 = 500_000_000;
+/// Bytes read from the carrier at a time.
+const PIECE: u64 = 64 * 1024;
+
+/// Room for the bytes of one connection.
+#[derive(Debug, Default)]
+struct Place {
+    ring: StaticCell<Ring>,
+    in_use: AtomicBool,
+}
+
+static PLACES: Slab<Place, 64, 16> = Slab::new();
+
+fn places() -> impl Iterator<Item = &'static Place> {
+    (0..64 * 16).map_while(|i| PLACES.get(i))
+}
+
+fn free_place() -> Option<&'static Ring> {
+    let place = (0..64 * 16).find_map(|i| PLACES.ensure(i).filter(|p| !p.in_use.swap(true, AcqRel)))?;
+    if place.ring.get().is_none() {
+        place.ring.set(region::own_ring(SIZE).and_then(region::leak).ok());
+    }
+    place.ring.get()
+}
+
+/// Unread bytes that were put aside.
+pub fn len(s: &Sock) -> u64 {
+    let r = &s.end().r;
+    r.kept.load(Acquire).saturating_sub(r.kept_read.load(Acquire))
+}
+
+/// Before the kernel shuts both directions down: takes what has arrived in the ring, and what is on its way back to the
+/// carrier, out of the way of a reset.
+pub fn put_aside(s: &'static Sock, conn: &'static Conn, call: &Call) {
+    let inc = conn.inc();
+    let alone = state::get().is_some_and(|state| s.is_sole_holder(state));
+    inc.withdraw_consent();
+    if alone {
+        // Asked first, looked at second: W sees this before its next byte, or its byte is seen here.
+        switch::ask_recall(s, conn, bypath_shm::direction::ask::RECALL, Reason::RecalledShutdown);
+    } else {
+        // Who shares the socket has no view of these bytes: they had better go back to the kernel.
+        for _ in 0..PATIENCE_SHARED_NS / PATIENCE_NS {
+            switch::recall_incoming(s, conn, Reason::RecalledShutdown);
+            if inc.path() == Path::Kernel || wait::peer_end(s).0 {
+                break;
+            }
+        }
+    }
+    let until = clock::monotonic_ns() + if alone { PATIENCE_NS } else { PATIENCE_SHARED_NS };
+    loop {
+        let moved = match inc.readable(conn.rx.size()) {
+            Ok(Readable::Ring { available: 0, .. }) | Err(_) => return,
+            Ok(Readable::Ring { head, available }) => {
+                let Some((ring, at, room)) = room(s) else { return };
+                let n = available.min(room);
+                if n == 0 || ring.back(at, at + n).is_err() {
+                    return;
+                }
+                conn.rx.with_pieces(head.position(), n as usize, |v| ring.copy_in(at, v, 0, n as usize));
+                if inc.commit(head, n) {
+                    s.end().r.kept.store(at + n, Release);
+                    stream::received(call, s, conn, head, n as usize);
+                }
+                true
+            }
+            Ok(Readable::Drain(head)) => {
+                if inc.t.tail.load(Acquire) == head.position() {
+                    return;
+                }
+                from_carrier(s, call) || switch::try_drained(s, conn, head)
+            }
+            Ok(Readable::Kernel) => {
+                if inc.wa.flags.load(Acquire) & writer_flag::FLUSHING == 0 {
+                    return;
+                }
+                // Makes room for the rest of the flush.
+                alone && from_carrier(s, call)
+            }
+        };
+        if !moved {
+            if clock::monotonic_ns() > until || wait::peer_end(s).0 {
+                return;
+            }
+            // W may be this very process.
+            switch::attend();
+            thread::yield_now();
+        }
+    }
+}
+
+/// Where the next bytes go, and how many fit.
+fn room(s: &'static Sock) -> Option<(&'static Ring, u64, u64)> {
+    let ring = match s.kept.get() {
+        Some(ring) => ring,
+        None => s.kept.set_once(free_place()?),
+    };
+    Some((ring, s.end().r.kept.load(Relaxed), ring.size() - len(s)))
+}
+
+/// Bytes that stand before those in the ring. Whether there were any.
+fn from_carrier(s: &'static Sock, call: &Call) -> bool {
+    if sock::inq(s.carrier()).unwrap_or(0) == 0 {
+        return false;
+    }
+    let Some((ring, at, room)) = room(s) else { return false };
+    let n = room.min(PIECE);
+    if n == 0 || ring.back(at, at + n).is_err() {
+        return false;
+    }
+    let got = ring.with_pieces(at, n as usize, |v| sock::recv(s.carrier(), v, libc::MSG_DONTWAIT));
+    let Ok(got @ 1..) = got else { return false };
+    s.end().r.kept.store(at + got as u64, Release);
+    stream::from_kernel(call, s, got);
+    true
+}
+
+/// Reads what was put aside, at most `want` bytes.
+///
+/// # Errors
+/// EFAULT.
+#[cold]
+pub fn read(call: &Call, s: &Sock, buf: UserVec<'_>, want: usize, flags: i32) -> Result<usize, Errno> {
+    loop {
+        let Some(ring) = s.kept.get() else { return Ok(0) };
+        let read = &s.end().r.kept_read;
+        let at = read.load(Acquire);
+        let left = s.end().r.kept.load(Acquire).saturating_sub(at);
+        let mut n = left.min(want as u64) as usize;
+        if n == 0 {
+            return Ok(0);
+        }
+        if flags & libc::MSG_TRUNC == 0 {
+            n = stream::writable(call, buf, n);
+            if n == 0 {
+                return Err(Errno::FAULT);
+            }
+            ring.copy_out(at, buf, 0, n);
+        }
+        let peek = flags & libc::MSG_PEEK != 0;
+        if peek || read.compare_exchange(at, at + n as u64, AcqRel, Relaxed).is_ok() {
+            return Ok(n);
+        }
+    }
+}
+
+/// The connection is over, or begins anew: unread bytes are gone. `last`: no other process holds it.
+pub fn forget(s: &Sock, last: bool) {
+    let Some(ring) = s.kept.get() else { return };
+    s.kept.set(None);
+    if last {
+        let r = &s.end().r;
+        r.kept_read.store(r.kept.load(Relaxed), Relaxed);
+        if let Some(place) = places().find(|p| p.ring.get().is_some_and(|r| std::ptr::eq(r, ring))) {
+            ring.release();
+            place.in_use.store(false, Release);
+        }
+    }
+}
+
+/// In a forked child: what is not in use may come into use in the parent.
+pub fn enter_child() {
+    for place in places().filter(|p| !p.in_use.load(Relaxed)) {
+        place.ring.set(None);
+    }
+}
+
+/// Whether reads must look here, and at the carrier before they find nothing.
+#[inline]
+pub fn concerns(s: &Sock) -> bool {
+    s.has(flag::NO_READ)
+}
+
+/// Whether bytes have to be put aside before the shutdown that `s` is marked with.
+pub fn is_due(s: &Sock) -> bool {
+    s.has(flag::NO_READ) && (s.has(flag::SENT_FIN) || !carrier::of(s).shutdown_is_gentle())
+}
