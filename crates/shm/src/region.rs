@@ -74,16 +74,31 @@ pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
     Ok((view(&map, 0)?, fd))
 }
 
-/// Maps the family region of another process.
+/// Maps the family region of another process for as long as `f` looks at it.
 ///
 /// # Errors
-/// EPERM if it could shrink, EINVAL if it is too small or not a memfd.
-pub fn map_family(fd: i32) -> Result<&'static Family> {
-    let size = REGION_SIZE.next_multiple_of(4096);
+/// EPERM if it could shrink, EINVAL if it is too small or not a memfd, as mmap(2).
+pub fn with_family<R>(fd: i32, f: impl FnOnce(&Family) -> R) -> Result<R> {
+    with(fd, REGION_SIZE.next_multiple_of(4096), f)
+}
+
+/// Maps the inbox of another process for as long as `f` looks at it.
+///
+/// # Errors
+/// As [`with_family`].
+pub fn with_inbox<R>(fd: i32, f: impl FnOnce(&Inbox) -> R) -> Result<R> {
+    with(fd, size_of::<Inbox>(), f)
+}
+
+fn with<T: Shared + 'static, R>(fd: i32, size: usize, f: impl FnOnce(&T) -> R) -> Result<R> {
     if mem::sealed_size(fd)? < size {
         return Err(Errno::INVAL);
     }
-    view(&Mapping::shared(fd, 0, size)?, 0)
+    let map = Mapping::shared(fd, 0, size)?;
+    let result = view(&map, 0).map(|shared: &T| f(shared));
+    // SAFETY: the only reference was `f`'s, which takes one of any lifetime and so can keep none.
+    unsafe { map.unmap() };
+    result
 }
 
 /// Maps a peer's inbox; the descriptor may be closed afterwards.

@@ -5,7 +5,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch};
+use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -329,10 +329,10 @@ pub fn dup_done(old: i32, new: i32) {
     }
 }
 
-/// `new` came from a process, perhaps this one (pidfd_getfd): if it is a socket that is followed here, it is one more
-/// descriptor of that.
-pub fn taken(new: i32) {
-    if state::config().is_none() || state::get().is_none() || state::is_borrowed() {
+/// `new` came from the process behind `pidfd`, perhaps this one (pidfd_getfd): if it is a socket that is followed here,
+/// it is one more descriptor of that.
+pub fn taken(new: i32, pidfd: i32) {
+    if state::config().is_none() || state::is_borrowed() {
         return;
     }
     let cookie_of = |fd| sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);
@@ -343,8 +343,9 @@ pub fn taken(new: i32) {
             held = Some(s.carrier());
         }
     });
-    if let Some(old) = held.filter(|old| *old != new) {
-        dup_done(old, new);
+    match held.filter(|old| *old != new) {
+        Some(old) => dup_done(old, new),
+        None => taken::came(new, pidfd),
     }
 }
 
