@@ -4,8 +4,8 @@ use crate::lock::Held;
 use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
-use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, memory, peer, rendezvous, siblings, switch, taken};
+use crate::thread::{self, Call, Record};
+use crate::{carrier, epoll, guard, memory, rendezvous, siblings, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -168,7 +168,7 @@ static LIMBO_USED: AtomicU32 = AtomicU32::new(0);
 
 /// Gives slot and number back once no thread uses them. Under [`state::LIFE`].
 fn retire(s: &'static Sock, conn: &'static Conn, last: bool) {
-    if !last || s.inherited.load(Relaxed) {
+    if !last || s.is_inherited() {
         // Another process of the family goes on with the mapping.
         table::forget(s, last);
         return;
@@ -390,6 +390,8 @@ pub fn connect_begin(fd: i32) {
 #[derive(Debug)]
 pub struct Forking {
     life: Option<Held<'static>>,
+    /// The forking thread's record: the child need not look for it.
+    thread: Option<&'static Record>,
     /// `None` if nothing is followed.
     birth: Option<Birth>,
 }
@@ -397,9 +399,9 @@ pub struct Forking {
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
-    let Some(state) = state::get() else { return Forking { life: None, birth: None } };
+    let Some(state) = state::get() else { return Forking { life: None, thread: None, birth: None } };
     if state::is_sealed() || state::is_borrowed() {
-        return Forking { life: None, birth: None };
+        return Forking { life: None, thread: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
     let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
@@ -416,7 +418,7 @@ pub fn fork_begin() -> Forking {
         // kernel.
         None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
     }
-    Forking { life, birth }
+    Forking { life, thread: thread::existing(), birth }
 }
 
 impl Forking {
@@ -445,20 +447,14 @@ impl Forking {
         let _life = self.life;
         state::LIFE.reset();
         table::enter_child();
-        thread::enter_child();
+        thread::enter_child(self.thread);
         epoll::enter_child();
-        peer::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
         state::own_copy();
         state.enter_child(self.birth);
-        table::each_sock(|s| {
-            if s.is_warm() != s.inherited.load(Relaxed) {
-                s.inherited.store(s.is_warm(), Relaxed);
-            }
-            rendezvous::abandon(s);
-        });
+        table::each_sock(rendezvous::abandon);
     }
 }
 
@@ -509,8 +505,10 @@ pub fn hand_over(reason: Reason) {
 
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed.
 pub fn exec_begin() {
+    let Some(state) = state::get() else { return };
     hand_over(Reason::RecalledExec);
-    if state::is_borrowed() {
+    // Many forked children do nothing else: nothing is remembered for them.
+    if state::is_sealed() || state::is_memory_of_another() {
         return;
     }
     table::each_sock(|s| {
@@ -523,7 +521,6 @@ pub fn exec_begin() {
         }
     });
     // What the new image does not inherit, this process no longer holds.
-    let Some(state) = state::get() else { return };
     table::each_sock(|s| {
         if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) {
             s.end().holders.fetch_and(!state.bit(), AcqRel);
@@ -534,7 +531,7 @@ pub fn exec_begin() {
 /// exec failed: the process still holds what it held.
 pub fn exec_failed() {
     let Some(state) = state::get() else { return };
-    if !state::is_borrowed() {
+    if !state::is_sealed() && !state::is_memory_of_another() {
         table::each_sock(|s| {
             s.end().holders.fetch_or(state.bit(), AcqRel);
         });
