@@ -28,7 +28,7 @@ static DESTRUCTOR: extern "C" fn() = destructor;
 extern "C" fn constructor() {
     crate::errno::init();
     crate::errno::kept(|| {
-        real::resolve_early();
+        real::begin();
         if !first_copy() {
             return;
         }
