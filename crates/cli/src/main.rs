@@ -9,7 +9,6 @@ mod connections; // the connections of all programs under Bypath, read from /pro
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
-mod request; //   what other processes are asked to do with their connections
 mod subject; //   PID[:FD]
 
 use args::{Cli, Command};

@@ -11,6 +11,8 @@ mod filter;
 mod identity;
 #[path = "roads/moves.rs"]
 mod moves;
+#[path = "roads/taken.rs"]
+mod taken;
 #[path = "roads/uring.rs"]
 mod uring;
 

@@ -55,6 +55,10 @@ pub(crate) fn forking(fork: impl FnOnce() -> pid_t) -> pid_t {
 #[unsafe(naked)]
 pub unsafe extern "C" fn vfork() -> pid_t {
     naked_asm!(
+        // The child must find what it calls looked up.
+        "sub rsp, 8",
+        "call {first_call}",
+        "add rsp, 8",
         "pop rdi",
         "lock inc dword ptr [rip + {sharers}]",
         "mov eax, {number}",
@@ -69,6 +73,7 @@ pub unsafe extern "C" fn vfork() -> pid_t {
         "add rsp, 8",
         "2:",
         "ret",
+        first_call = sym crate::real::first_call,
         sharers = sym SHARERS,
         number = const libc::SYS_vfork,
         returned = sym vfork_returned,

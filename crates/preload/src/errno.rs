@@ -1,20 +1,44 @@
 //! The calling thread's errno.
 
-use bypath_sys::Errno;
+use bypath_sys::{Errno, thread};
 use libc::c_int;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+/// Where errno stands, seen from the thread descriptor: the C library's variables of a thread are at the same place in
+/// every thread. [`UNKNOWN`] before the constructor.
+static PLACE: AtomicUsize = AtomicUsize::new(UNKNOWN);
+const UNKNOWN: usize = usize::MAX;
+
+/// Called by the constructor. From then on no function of the C library is called for errno: a forked child would first
+/// have to map its code.
+pub(crate) fn init() {
+    // SAFETY: no arguments.
+    let errno = unsafe { libc::__errno_location() };
+    PLACE.store((errno as usize).wrapping_sub(thread::pthread_self()), Relaxed);
+}
+
+/// The calling thread's errno.
+#[inline]
+fn location() -> *mut c_int {
+    match PLACE.load(Relaxed) {
+        // SAFETY: no arguments.
+        UNKNOWN => unsafe { libc::__errno_location() },
+        place => thread::pthread_self().wrapping_add(place) as *mut c_int,
+    }
+}
 
 /// The current value.
 #[inline]
 pub(crate) fn get() -> c_int {
-    // SAFETY: the C library answers a valid pointer to the calling thread's errno.
-    unsafe { *libc::__errno_location() }
+    // SAFETY: a valid pointer to the calling thread's errno.
+    unsafe { *location() }
 }
 
 /// Sets the value.
 #[inline]
 pub(crate) fn set(value: c_int) {
     // SAFETY: as in `get`.
-    unsafe { *libc::__errno_location() = value }
+    unsafe { *location() = value }
 }
 
 /// Runs `f` and puts errno back as it was: for reports that follow a real call.

@@ -6,6 +6,7 @@ use bypath_sockets::{hook, rules};
 use libc::c_char;
 use std::ffi::CStr;
 use std::fmt::Write;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Marks the library. In a process that loads two copies, the one whose marker is found first in the global
 /// scope works, and the other passes every call on.
@@ -25,11 +26,13 @@ static CONSTRUCTOR: extern "C" fn() = constructor;
 static DESTRUCTOR: extern "C" fn() = destructor;
 
 extern "C" fn constructor() {
+    crate::errno::init();
     crate::errno::kept(|| {
-        real::resolve_early();
+        real::begin();
         if !first_copy() {
             return;
         }
+        IS_FIRST.store(true, Relaxed);
         let mut bad = None;
         let mut config = rules::configure(setting, invoked, |e| {
             bad.get_or_insert(e);
@@ -46,10 +49,13 @@ extern "C" fn constructor() {
 }
 
 extern "C" fn destructor() {
-    if first_copy() {
+    if IS_FIRST.load(Relaxed) {
         crate::errno::kept(hook::exiting);
     }
 }
+
+/// What [`first_copy`] said.
+static IS_FIRST: AtomicBool = AtomicBool::new(false);
 
 /// Whether this is the first (normally only) copy of the library in the process.
 fn first_copy() -> bool {

@@ -1,11 +1,11 @@
-//! The functions that our symbols hide: found with `dlsym(RTLD_NEXT)`, nearly all at once by the constructor, one by
-//! one before it ran.
+//! The functions that our symbols hide: found with `dlsym(RTLD_NEXT)`, nearly all at once by the first call of one, one by
+//! one before the constructor ran.
 
 use crate::errno::{self, Answer};
 use crate::raw;
 use crate::symbols::{LATE, SYMBOLS};
 use libc::{c_char, c_void};
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 /// Not looked up yet.
 const UNKNOWN: usize = 0;
@@ -57,15 +57,46 @@ pub(crate) fn load<const I: usize>() -> usize {
     }
 }
 
+/// The constructor ran, and none of the functions was called since.
+static UNCALLED: AtomicBool = AtomicBool::new(false);
+
+/// Called by the constructor. Programs that call none of the functions (those of a shell script, often) look none up.
+pub(crate) fn begin() {
+    UNCALLED.store(true, Relaxed);
+}
+
+/// At the first call of one of the functions, all that a signal handler or the child of a vfork may call are looked up,
+/// as dlsym is not safe there. It comes before the first handler: that is installed, and the process that has the child
+/// is left, by such a call. (Before the constructor only those that are needed are: who calls may be about to set up
+/// malloc.)
+#[cold]
+#[inline(never)]
+pub(crate) extern "C" fn first_call() {
+    if UNCALLED.load(Relaxed) && UNCALLED.swap(false, Relaxed) {
+        for (i, early) in EARLY.iter().enumerate() {
+            if *early {
+                look_up(i);
+            }
+        }
+    }
+}
+
 /// Looks the function up.
 #[cold]
 #[inline(never)]
 pub(crate) fn resolve(i: usize) -> usize {
-    if REAL[i].load(Relaxed) == MISSING {
-        return 0;
+    if EARLY[i] && UNCALLED.load(Relaxed) {
+        first_call();
     }
-    let mut name = [0u8; 64];
-    name[..SYMBOLS[i].len()].copy_from_slice(SYMBOLS[i].as_bytes());
+    match REAL[i].load(Relaxed) {
+        UNKNOWN => look_up(i),
+        MISSING => 0,
+        address => address,
+    }
+}
+
+fn look_up(i: usize) -> usize {
+    let name = &NAMES[STARTS[i] as usize..];
     // SAFETY: a NUL-terminated name; RTLD_NEXT searches the objects after this library.
     let p = errno::kept(|| unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast::<c_char>()) });
     let p: *mut c_void = p;
@@ -73,7 +104,34 @@ pub(crate) fn resolve(i: usize) -> usize {
     p as usize
 }
 
-/// Which entries of the table the constructor fills.
+/// The names of the table, each with its NUL, and where each one starts: text without pointers, which the dynamic linker
+/// would have to write to memory of every process.
+static NAMES: [u8; NAMES_SIZE] = {
+    let mut all = [0; NAMES_SIZE];
+    let mut i = 0;
+    while i < SYMBOLS.len() {
+        let name = SYMBOLS[i].as_bytes();
+        let mut j = 0;
+        while j < name.len() {
+            all[STARTS[i] as usize + j] = name[j];
+            j += 1;
+        }
+        i += 1;
+    }
+    all
+};
+const NAMES_SIZE: usize = STARTS[SYMBOLS.len()] as usize;
+static STARTS: [u16; SYMBOLS.len() + 1] = {
+    let mut starts = [0; SYMBOLS.len() + 1];
+    let mut i = 0;
+    while i < SYMBOLS.len() {
+        starts[i + 1] = starts[i] + SYMBOLS[i].len() as u16 + 1;
+        i += 1;
+    }
+    starts
+};
+
+/// Which entries of the table the first call fills.
 static EARLY: [bool; SYMBOLS.len()] = {
     let mut early = [true; SYMBOLS.len()];
     let mut i = 0;
@@ -83,15 +141,6 @@ static EARLY: [bool; SYMBOLS.len()] = {
     }
     early
 };
-
-/// Looks up every function that a signal handler may call: dlsym is not safe there, so this happens early.
-pub(crate) fn resolve_early() {
-    for (i, early) in EARLY.iter().enumerate() {
-        if *early {
-            resolve(i);
-        }
-    }
-}
 
 /// The answer where the C library lacks a function: the system call of the same shape, or ENOSYS.
 #[cold]

@@ -129,11 +129,11 @@ hook! {
         });
     }
 
-    /// `pidfd_getfd()`: it may be one of our own sockets once more.
+    /// `pidfd_getfd()`: it may be one of our own sockets once more, or one that another process has on rings.
     fn pidfd_getfd(pidfd: c_int, fd: c_int, flags: c_uint) -> c_int, raw Some(libc::SYS_pidfd_getfd); {
         let taken = real(pidfd, fd, flags);
         if taken >= 0 && !borrowed_memory() {
-            kept(|| hook::taken(taken));
+            kept(|| hook::taken(taken, pidfd));
         }
         taken
     }

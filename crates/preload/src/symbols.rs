@@ -1,4 +1,4 @@
-/// Symbols whose real functions are looked up when they are first needed, instead of by the constructor: names that
+/// Symbols whose real functions are looked up when they are first needed, instead of by the first call of any: names that
 /// are never asked for (another name jumps to the first one; others are built of the functions above them), and
 /// functions that must not be called in a signal handler, where dlsym is not safe. Each look-up that a program's start
 /// does without saves it 0.3 us, and one of a function that the C library lacks much more.

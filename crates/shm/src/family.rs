@@ -45,6 +45,9 @@ pub mod wish {
     pub const RECALL: u32 = 1;
     /// An attempt to upgrade now.
     pub const UPGRADE: u32 = 2;
+    /// Both directions back to the kernel, never to come up again: another process has taken a descriptor of one of the
+    /// two ends, and uses the carrier.
+    pub const TAKEN: u32 = 3;
 }
 
 /// One process of the family.

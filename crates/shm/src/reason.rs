@@ -102,6 +102,7 @@ reasons! {
     RecalledCommand = 57, "recalled-command", "taken back because `bypath recall` asked for it";
     RecalledSlower = 58, "recalled-slower", "taken back because the kernel seemed, or was, faster (--guard)";
     RecalledSeccomp = 59, "recalled-seccomp", "taken back before a seccomp filter";
+    RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

@@ -8,7 +8,7 @@ use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
-use std::sync::atomic::{AtomicPtr, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 /// A type made of atomics (and padding) only: any bytes are a valid value, and others may change them.
 ///
@@ -74,16 +74,31 @@ pub fn new_inbox(floor: i32) -> Result<(&'static Inbox, i32)> {
     Ok((view(&map, 0)?, fd))
 }
 
-/// Maps the family region of another process.
+/// Maps the family region of another process for as long as `f` looks at it.
 ///
 /// # Errors
-/// EPERM if it could shrink, EINVAL if it is too small or not a memfd.
-pub fn map_family(fd: i32) -> Result<&'static Family> {
-    let size = REGION_SIZE.next_multiple_of(4096);
+/// EPERM if it could shrink, EINVAL if it is too small or not a memfd, as mmap(2).
+pub fn with_family<R>(fd: i32, f: impl FnOnce(&Family) -> R) -> Result<R> {
+    with(fd, REGION_SIZE.next_multiple_of(4096), f)
+}
+
+/// Maps the inbox of another process for as long as `f` looks at it.
+///
+/// # Errors
+/// As [`with_family`].
+pub fn with_inbox<R>(fd: i32, f: impl FnOnce(&Inbox) -> R) -> Result<R> {
+    with(fd, size_of::<Inbox>(), f)
+}
+
+fn with<T: Shared + 'static, R>(fd: i32, size: usize, f: impl FnOnce(&T) -> R) -> Result<R> {
     if mem::sealed_size(fd)? < size {
         return Err(Errno::INVAL);
     }
-    view(&Mapping::shared(fd, 0, size)?, 0)
+    let map = Mapping::shared(fd, 0, size)?;
+    let result = view(&map, 0).map(|shared: &T| f(shared));
+    // SAFETY: the only reference was `f`'s, which takes one of any lifetime and so can keep none.
+    unsafe { map.unmap() };
+    result
 }
 
 /// Maps a peer's inbox; the descriptor may be closed afterwards.
@@ -181,19 +196,51 @@ pub fn own_ring(size: u32) -> Result<Ring> {
     Ok(unsafe { Ring::new(map, 0, size) })
 }
 
+/// Private memory that is handed out piece by piece and never given back, in one mapping: a fork copies every mapping, and
+/// every page of it that was written. Too small for a huge page, of which the first byte would cost two megabytes.
+const POOL_SIZE: usize = 1 << 20;
+static POOL: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
+/// Bytes of the pool that were handed out.
+static POOL_USED: AtomicUsize = AtomicUsize::new(0);
+
+/// `size` bytes of zeroes that live as long as the process, aligned to 128.
+fn lasting(size: usize) -> Result<*mut u8> {
+    let size = size.max(1).next_multiple_of(128);
+    if size > POOL_SIZE / 8 || POOL_USED.load(Relaxed) > POOL_SIZE - size {
+        return Ok(Mapping::private(size)?.addr());
+    }
+    let mut pool = POOL.load(Acquire);
+    if pool.is_null() {
+        let made = Mapping::private(POOL_SIZE)?;
+        match POOL.compare_exchange(pool, made.addr(), AcqRel, Acquire) {
+            Ok(_) => pool = made.addr(),
+            Err(other) => {
+                pool = other;
+                // SAFETY: nobody has seen it.
+                unsafe { made.unmap() };
+            }
+        }
+    }
+    let at = POOL_USED.fetch_add(size, Relaxed);
+    if at > POOL_SIZE - size {
+        return Ok(Mapping::private(size)?.addr());
+    }
+    Ok(pool.wrapping_add(at))
+}
+
 /// Allocates `n` values that live as long as the process, without malloc (hooks may run inside it).
 ///
 /// # Errors
 /// ENOMEM.
 pub fn alloc_static<T: Default + Sync>(n: usize) -> Result<&'static [T]> {
-    let size = size_of::<T>().checked_mul(n).ok_or(Errno::NOMEM)?.max(1);
-    let map = Mapping::private(size)?;
-    let first = map.addr().cast::<T>();
+    const { assert!(align_of::<T>() <= 128) };
+    let size = size_of::<T>().checked_mul(n).ok_or(Errno::NOMEM)?;
+    let first = lasting(size)?.cast::<T>();
     for i in 0..n {
-        // SAFETY: in bounds; pages are aligned for every T used here (at most 128).
+        // SAFETY: in bounds, aligned, and nobody else's.
         unsafe { first.add(i).write(T::default()) };
     }
-    // SAFETY: initialised just above, never unmapped.
+    // SAFETY: initialised just above, never given back.
     Ok(unsafe { std::slice::from_raw_parts(first, n) })
 }
 
@@ -202,9 +249,9 @@ pub fn alloc_static<T: Default + Sync>(n: usize) -> Result<&'static [T]> {
 /// # Errors
 /// ENOMEM.
 pub fn leak<T: Sync>(value: T) -> Result<&'static T> {
-    let map = Mapping::private(size_of::<T>().max(1))?;
-    let place = map.addr().cast::<T>();
-    // SAFETY: a fresh page-aligned mapping of sufficient size, never unmapped.
+    const { assert!(align_of::<T>() <= 128) };
+    let place = lasting(size_of::<T>())?.cast::<T>();
+    // SAFETY: fresh memory of sufficient size and alignment, never given back.
     unsafe {
         place.write(value);
         Ok(&*place)
@@ -291,5 +338,27 @@ impl<T: Default + Sync, const CHUNKS: usize, const CHUNK: usize> Slab<T, CHUNKS,
             Acquire,
         );
         self.get(i)
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU8;
+
+    #[test]
+    fn what_is_allocated_is_empty_and_nobody_elses() {
+        // Small and large, from the pool and beside it, until it is used up.
+        let sizes = [1, 100, 4096, 5000, POOL_SIZE / 8, POOL_SIZE / 8 + 1];
+        let mut all: Vec<&'static [AtomicU8]> = Vec::new();
+        for size in sizes.iter().cycle().take(60) {
+            let bytes = alloc_static::<AtomicU8>(*size).unwrap();
+            assert!(bytes.len() == *size && bytes.as_ptr().addr().is_multiple_of(128));
+            assert!(bytes.iter().all(|b| b.swap(1, Relaxed) == 0), "{size}");
+            all.push(bytes);
+        }
+        assert!(POOL_USED.load(Relaxed) > POOL_SIZE / 2);
+        assert!(all.iter().flat_map(|bytes| bytes.iter()).all(|b| b.fetch_add(1, Relaxed) == 1));
+        assert_eq!(*leak(7u32).unwrap(), 7);
     }
 }

@@ -204,7 +204,7 @@ fn suspect(s: &'static Sock) {
     let guard = &s.guard;
     let (Some(ring), Some(kernel)) = (guard.cost(RING), guard.cost(KERNEL)) else { return };
     let Some(conn) = s.conn.get() else { return };
-    let alone = state::get().is_some_and(|state| s.is_sole_holder(state)) && !s.inherited.load(Relaxed);
+    let alone = state::get().is_some_and(|state| s.is_sole_holder(state)) && !s.is_inherited();
     if ring <= kernel.saturating_mul(3) / 2
         || !alone
         || s.has(flag::FOR_GOOD | flag::SENT_FIN | flag::NO_READ)

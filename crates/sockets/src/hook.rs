@@ -291,9 +291,9 @@ pub fn dup_done(old: i32, new: i32) {
     life::dup_done(old, new);
 }
 
-/// `pidfd_getfd` returned `fd`: a descriptor of any process, also of the calling one.
-pub fn taken(fd: i32) {
-    life::taken(fd);
+/// `pidfd_getfd` returned `fd`: a copy of a descriptor of the process behind `pidfd`, which may be the calling one.
+pub fn taken(fd: i32, pidfd: i32) {
+    life::taken(fd, pidfd);
 }
 
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.

@@ -3,7 +3,8 @@
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
 //! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold
 //! the other end, `life` follows descriptors and processes, `table` maps descriptors to sockets, `rules` and `limit`
-//! say which may be upgraded, `wish` does what `bypath recall` and `bypath upgrade` ask for, `guard`
+//! say which may be upgraded, `wish` does what was asked for from outside (`request`: `bypath recall`, `bypath upgrade`; `taken`: a process that took
+//! a descriptor), `guard`
 //! takes back what the kernel does faster.
 
 mod carrier;
@@ -26,6 +27,7 @@ mod poll;
 mod raised;
 mod ready;
 mod rendezvous;
+pub mod request;
 pub mod rules;
 mod sealed;
 mod siblings;
@@ -35,6 +37,7 @@ mod stay;
 mod stream;
 mod switch;
 mod table;
+mod taken;
 mod thread;
 mod unsupported;
 mod uring;

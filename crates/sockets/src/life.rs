@@ -4,8 +4,8 @@ use crate::lock::Held;
 use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
-use crate::thread::{self, Call};
-use crate::{carrier, epoll, guard, kept, memory, peer, rendezvous, siblings, stay, switch};
+use crate::thread::{self, Call, Record};
+use crate::{carrier, epoll, guard, kept, memory, rendezvous, siblings, stay, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -183,7 +183,7 @@ static LIMBO_USED: AtomicU32 = AtomicU32::new(0);
 
 /// Gives slot and number back once no thread uses them. Under [`state::LIFE`].
 fn retire(s: &'static Sock, conn: &'static Conn, last: bool) {
-    if !last || s.inherited.load(Relaxed) {
+    if !last || s.is_inherited() {
         // Another process of the family goes on with the mapping.
         table::forget(s, last);
         return;
@@ -345,10 +345,10 @@ pub fn dup_done(old: i32, new: i32) {
     }
 }
 
-/// `new` came from a process, perhaps this one (pidfd_getfd): if it is a socket that is followed here, it is one more
-/// descriptor of that.
-pub fn taken(new: i32) {
-    if state::config().is_none() || state::get().is_none() || state::is_borrowed() {
+/// `new` came from the process behind `pidfd`, perhaps this one (pidfd_getfd): if it is a socket that is followed here,
+/// it is one more descriptor of that.
+pub fn taken(new: i32, pidfd: i32) {
+    if state::config().is_none() || state::is_borrowed() {
         return;
     }
     let cookie_of = |fd| sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE);
@@ -359,8 +359,9 @@ pub fn taken(new: i32) {
             held = Some(s.carrier());
         }
     });
-    if let Some(old) = held.filter(|old| *old != new) {
-        dup_done(old, new);
+    match held.filter(|old| *old != new) {
+        Some(old) => dup_done(old, new),
+        None => taken::came(new, pidfd),
     }
 }
 
@@ -410,6 +411,8 @@ pub fn connect_begin(fd: i32) {
 #[derive(Debug)]
 pub struct Forking {
     life: Option<Held<'static>>,
+    /// The forking thread's record: the child need not look for it.
+    thread: Option<&'static Record>,
     /// `None` if nothing is followed.
     birth: Option<Birth>,
 }
@@ -417,9 +420,9 @@ pub struct Forking {
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
-    let Some(state) = state::get() else { return Forking { life: None, birth: None } };
+    let Some(state) = state::get() else { return Forking { life: None, thread: None, birth: None } };
     if state::is_sealed() || state::is_borrowed() {
-        return Forking { life: None, birth: None };
+        return Forking { life: None, thread: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
     let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
@@ -436,7 +439,7 @@ pub fn fork_begin() -> Forking {
         // kernel.
         None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
     }
-    Forking { life, birth }
+    Forking { life, thread: thread::existing(), birth }
 }
 
 impl Forking {
@@ -465,10 +468,9 @@ impl Forking {
         let _life = self.life;
         state::LIFE.reset();
         table::enter_child();
-        thread::enter_child();
+        thread::enter_child(self.thread);
         epoll::enter_child();
         kept::enter_child();
-        peer::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
@@ -482,12 +484,7 @@ impl Forking {
                 lose(own);
             }
         });
-        table::each_sock(|s| {
-            if s.is_warm() != s.inherited.load(Relaxed) {
-                s.inherited.store(s.is_warm(), Relaxed);
-            }
-            rendezvous::abandon(s);
-        });
+        table::each_sock(rendezvous::abandon);
     }
 }
 
@@ -538,8 +535,10 @@ pub fn hand_over(reason: Reason) {
 
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed.
 pub fn exec_begin() {
+    let Some(state) = state::get() else { return };
     hand_over(Reason::RecalledExec);
-    if state::is_borrowed() {
+    // Many forked children do nothing else: nothing is remembered for them.
+    if state::is_sealed() || state::is_memory_of_another() {
         return;
     }
     table::each_sock(|s| {
@@ -552,7 +551,6 @@ pub fn exec_begin() {
         }
     });
     // What the new image does not inherit, this process no longer holds.
-    let Some(state) = state::get() else { return };
     table::each_sock(|s| {
         if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) {
             s.end().holders.fetch_and(!state.bit(), AcqRel);
@@ -563,7 +561,7 @@ pub fn exec_begin() {
 /// exec failed: the process still holds what it held.
 pub fn exec_failed() {
     let Some(state) = state::get() else { return };
-    if !state::is_borrowed() {
+    if !state::is_sealed() && !state::is_memory_of_another() {
         table::each_sock(|s| {
             s.end().holders.fetch_or(state.bit(), AcqRel);
         });

@@ -20,7 +20,7 @@ const MOST_TOLD_AGAIN: u32 = 8;
 /// Arenas one pair can have.
 const ARENAS: usize = 8;
 
-static PEERS: Slab<Peer, 256, 16> = Slab::new();
+static PEERS: Slab<Peer, 4096, 1> = Slab::new();
 static PEERS_USED: AtomicU32 = AtomicU32::new(0);
 
 /// One process at the other end of connections.
@@ -49,8 +49,8 @@ pub struct Peer {
     theirs: [ArenaRecord; ARENAS],
     /// Connections of this pair that are mapped now.
     pub connections: AtomicU32,
-    /// Whether the mapping was inherited through fork.
-    inherited: AtomicBool,
+    /// The process (its token) whose pair it is: forked children inherit mappings, and cannot receive bells.
+    owner: AtomicU64,
 }
 
 impl Default for Peer {
@@ -68,7 +68,7 @@ impl Default for Peer {
             ours: std::array::from_fn(|_| ArenaRecord::default()),
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
-            inherited: AtomicBool::new(false),
+            owner: AtomicU64::new(0),
         }
     }
 }
@@ -207,6 +207,11 @@ impl Conn {
 }
 
 impl Peer {
+    /// Whether it is the pair of a process that this one was forked from. Connections over it stay usable.
+    fn is_inherited(&self) -> bool {
+        !state::is_own_token(self.owner.load(Relaxed))
+    }
+
     fn bell(&self, number: u32) -> Option<i32> {
         self.known_bell(number).or_else(|| {
             self.read_control();
@@ -325,7 +330,7 @@ pub struct Allocated {
 fn live() -> impl Iterator<Item = &'static Peer> {
     (0..PEERS_USED.load(Acquire))
         .filter_map(|i| PEERS.get(i as usize))
-        .filter(|p| p.alive.load(Acquire) && !p.inherited.load(Relaxed))
+        .filter(|p| p.alive.load(Acquire) && !p.is_inherited())
 }
 
 /// A pair with the process `token` whose control channel works; we accept a connection over it.
@@ -357,7 +362,7 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     peer.side.store(side, Relaxed);
     peer.control.store(control, Relaxed);
     peer.inbox.set(Some(inbox));
-    peer.inherited.store(false, Relaxed);
+    peer.owner.store(state::get()?.own().token.load(Relaxed), Relaxed);
     peer.connections.store(0, Relaxed);
     peer.alive.store(true, Release);
     PEERS_USED.fetch_max(i + 1, AcqRel);
@@ -367,7 +372,7 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
 /// Forgets peers that are gone and carry no connection any more. Called under [`state::LIFE`], now and then.
 pub fn sweep() {
     let gone = |p: &&'static Peer| {
-        p.alive.load(Acquire) && p.connections.load(Acquire) == 0 && !p.inherited.load(Relaxed) && p.is_gone()
+        p.alive.load(Acquire) && p.connections.load(Acquire) == 0 && !p.is_inherited() && p.is_gone()
     };
     let any = (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).any(|p| gone(&p));
     if !any || !crate::thread::quiesce() {
@@ -488,13 +493,6 @@ impl Peer {
         }
         self.connections.fetch_add(1, AcqRel);
         Ok(conn)
-    }
-}
-
-/// In a forked child: pairs are the parent's; connections over them stay usable, bells cannot be received.
-pub fn enter_child() {
-    for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)) {
-        p.inherited.store(true, Relaxed);
     }
 }
 

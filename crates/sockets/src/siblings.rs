@@ -19,7 +19,8 @@ static LOOKED: AtomicU64 = AtomicU64::new(0);
 /// Before a fork: what is mapped now is shared from now on, in both processes.
 pub fn forking() {
     table::each_sock(|s| {
-        if s.is_warm() {
+        // Each page that a parent writes after a fork is copied first.
+        if s.is_warm() && !SHARED.load(Relaxed) {
             SHARED.store(true, Release);
         }
     });

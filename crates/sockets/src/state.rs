@@ -144,8 +144,6 @@ pub fn floor() -> i32 {
 /// Initialises the library with its settings; the first call wins.
 pub fn init(config: Config) {
     log::init(config.log);
-    CALIBRATION[0].store(clock::ticks(), Relaxed);
-    CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
     own_process();
     thread::init();
     if config.upgrade == Upgrade::Off {
@@ -155,7 +153,7 @@ pub fn init(config: Config) {
     fault::init();
 }
 
-/// Time-stamp ticks per microsecond, from the time since `init`.
+/// Time-stamp ticks per microsecond, from the time since [`start`].
 pub fn ticks_per_us() -> u64 {
     let known = CALIBRATION[2].load(Relaxed);
     if known != 0 {
@@ -249,6 +247,11 @@ pub fn forget_netlink() {
     }
 }
 
+/// Whether `token` names this process.
+pub fn is_own_token(token: u64) -> bool {
+    PROCESS.identity.token.load(Relaxed) == token
+}
+
 /// Marks the process as ending; returns whether it was marked before.
 pub fn set_exiting() -> bool {
     hinder(Reason::RecalledExit);
@@ -286,6 +289,8 @@ pub fn start() -> Option<&'static State> {
         hinder(Reason::ForbiddenCall);
     }
     crate::thread::init();
+    CALIBRATION[0].store(clock::ticks(), Relaxed);
+    CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
     let state = region::leak(state).ok()?;
     enter_process(state, config, None);
     STATE.set(Some(state));
@@ -375,7 +380,9 @@ impl State {
     }
 }
 
-/// Takes a place in the process table (the reserved one of a forked child) and a statistics record.
+/// Takes a place in the process table (the reserved one of a forked child) and a statistics record. Inlined, so that a
+/// forked child has less code to map.
+#[inline(always)]
 fn enter_process(state: &'static State, config: &Config, born: Option<Birth>) {
     let own = state.own();
     own.token.store(process::random_u64() | 1, Relaxed);
@@ -388,6 +395,8 @@ fn enter_process(state: &'static State, config: &Config, born: Option<Birth>) {
         return;
     };
     let p = &state.family.header.processes[place as usize];
+    // A read maps what is near, too: the record of the statistics, most often. A write to a page maps that alone.
+    std::hint::black_box(p.ready.load(Relaxed));
     p.command[0].store(command[0], Relaxed);
     p.command[1].store(command[1], Relaxed);
     state.name_place(place, pid, born.map(|b| b.since));

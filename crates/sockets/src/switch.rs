@@ -42,6 +42,7 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     if s.has(flag::SENT_FIN) {
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
+    s.mapped_by.store(state::get().map_or(0, |st| st.own().token.load(Relaxed)), Relaxed);
     s.conn.set(Some(conn));
     // Who counts itself into a kernel call after this sees the connection; who did before is seen by `consent`.
     fence(SeqCst);
@@ -66,7 +67,7 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     let Some(state) = state::get() else { return };
     if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
         || state::hindrance().is_some()
-        || s.inherited.load(Relaxed)
+        || s.is_inherited()
         || !s.is_sole_holder(state)
         || s.guard.holds()
         || conn.inc().path() != Path::Kernel
@@ -114,7 +115,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     let Some(state) = state::get() else { return };
     if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::SENT_FIN)
         || state::hindrance().is_some()
-        || s.inherited.load(Relaxed)
+        || s.is_inherited()
         || !s.is_sole_holder(state)
         || s.guard.holds()
         || w.in_kernel.load(SeqCst) != 0

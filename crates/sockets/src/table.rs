@@ -13,8 +13,10 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, 
 
 /// Descriptor numbers that can be followed: 0..2^20.
 static FDS: Slab<AtomicU32, 1024, 1024> = Slab::new();
+/// Above the highest number that was ever followed.
+static TOP: AtomicU32 = AtomicU32::new(0);
 /// Private parts, by end number.
-static SOCKS: Slab<Sock, 512, 128> = Slab::new();
+static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
 /// Entry bit: the number is an epoll set.
 const EPOLL: u32 = 1 << 31;
 /// First free end number of this process's free list plus one (linked through [`Sock::next_free`]).
@@ -57,8 +59,8 @@ pub struct Sock {
     pub fd: AtomicI32,
     /// The mapped connection while warm.
     pub conn: StaticCell<Conn>,
-    /// Whether the mapping was inherited through fork: its bells and epoll sets are the parent's.
-    pub inherited: AtomicBool,
+    /// The process (its token) that mapped the connection, 0 = nobody yet.
+    pub mapped_by: AtomicU64,
     /// Rendezvous: listener and dialled socket, -1 = none; see `rendezvous`.
     pub listener: AtomicI32,
     /// See `listener`.
@@ -223,6 +225,13 @@ impl Sock {
         self.conn.get().is_some()
     }
 
+    /// Whether the mapping was inherited through fork: its bells and epoll sets are the parent's. (A forked child has
+    /// another token. It need not write to the socket's memory for this, which would be copied.)
+    pub fn is_inherited(&self) -> bool {
+        let mapped_by = self.mapped_by.load(Relaxed);
+        mapped_by != 0 && !state::is_own_token(mapped_by)
+    }
+
     /// Whether this process alone holds the socket, as far as is known.
     pub fn is_sole_holder(&self, state: &State) -> bool {
         self.end().holders.load(Acquire) == state.bit()
@@ -277,7 +286,6 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.conn.set(None);
     sock.kept.set(None);
     sock.stays.reset();
-    sock.inherited.store(false, Relaxed);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
     for flag in [&sock.meeting, &sock.sent_last] {
@@ -287,6 +295,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         word.store(0, Relaxed);
     }
     for word in [
+        &sock.mapped_by,
         &sock.due_calls,
         &sock.due_bytes,
         &sock.meeting_ends,
@@ -343,7 +352,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     if fd <= 2 {
         sock.keep_on_kernel(Reason::StandardDescriptor);
     }
-    place.store(sock.number.load(Relaxed) + 1, Release);
+    mean(fd, place, sock.number.load(Relaxed) + 1);
     Some(sock)
 }
 
@@ -380,7 +389,7 @@ pub fn forget(sock: &'static Sock, last: bool) {
 pub fn alias(fd: i32, sock: &'static Sock) {
     if let Some(place) = FDS.ensure(fd as u32 as usize) {
         sock.descriptors.fetch_add(1, AcqRel);
-        place.store(sock.number.load(Relaxed) + 1, Release);
+        mean(fd, place, sock.number.load(Relaxed) + 1);
     }
 }
 
@@ -400,8 +409,17 @@ pub fn enter_child() {
 /// Marks `fd` as epoll set `number`.
 pub fn set_epoll(fd: i32, number: u32) {
     if let Some(place) = FDS.ensure(fd as u32 as usize) {
-        place.store(number | EPOLL, Release);
+        mean(fd, place, number | EPOLL);
     }
+}
+
+/// Writes the entry of `fd`.
+fn mean(fd: i32, place: &AtomicU32, entry: u32) {
+    // First the bound: who goes through all sees every entry that was there before.
+    if fd as u32 >= TOP.load(Relaxed) {
+        TOP.fetch_max(fd as u32 + 1, SeqCst);
+    }
+    place.store(entry, Release);
 }
 
 /// Empties the entry of `fd`; returns what it was.
@@ -430,11 +448,12 @@ pub fn repoint(sock: &'static Sock, closed: i32) {
 
 /// Every followed descriptor.
 pub fn each(mut f: impl FnMut(i32, Entry)) {
-    for chunk in 0..1024usize {
+    let top = TOP.load(SeqCst) as usize;
+    for chunk in 0..top.div_ceil(1024) {
         if FDS.get(chunk * 1024).is_none() {
             continue;
         }
-        for fd in chunk * 1024..(chunk + 1) * 1024 {
+        for fd in chunk * 1024..top.min((chunk + 1) * 1024) {
             if let Some(e) = entry(fd as i32) {
                 f(fd as i32, e);
             }

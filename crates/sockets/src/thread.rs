@@ -17,7 +17,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, AtomicUsize
 
 /// Threads followed at a time; others use the kernel path.
 const THREADS: usize = 4096;
-static RECORDS: Slab<Record, { THREADS / 64 }, 64> = Slab::new();
+// Chunks of a page or two: each page that was written once is copied at every fork.
+static RECORDS: Slab<Record, { THREADS / 2 }, 2> = Slab::new();
 /// Upper bound of the records ever used.
 static USED: AtomicU32 = AtomicU32::new(0);
 
@@ -454,9 +455,8 @@ pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
     Ok((number, bell))
 }
 
-/// In a forked child: only the calling thread exists, and bells are the parent's.
-pub fn enter_child() {
-    let me = MINE.get();
+/// In a forked child: only the calling thread, whose record is `me`, exists, and bells are the parent's.
+pub fn enter_child(me: Option<&'static Record>) {
     for number in 0..USED.load(Acquire) {
         let Some(r) = record(number) else { continue };
         if r.bell.load(Relaxed) != 0 {

@@ -1,5 +1,5 @@
-//! What `bypath recall` and `bypath upgrade` want of a connection: they write it into the family region, mark the end in
-//! the process's inbox and ring who sleeps. The process does it at its next look: here.
+//! What others want of a connection (`bypath recall`, `bypath upgrade`, who took a descriptor of it): they write it into
+//! the family region, mark the end in the process's inbox and ring who sleeps. The process does it at its next look: here.
 
 use crate::config::LogLevel;
 use crate::table::{Sock, flag};
@@ -23,6 +23,7 @@ fn serve_wish(s: &'static Sock) {
     match s.end().wish.swap(wish::NONE, AcqRel) {
         wish::RECALL => recall(s),
         wish::UPGRADE => upgrade(s),
+        wish::TAKEN => taken(s),
         // Written by somebody who knows more, or by mistake.
         _ => {}
     }
@@ -43,9 +44,24 @@ fn recall(s: &'static Sock) {
     s.end().rx_reason.store(Reason::RecalledCommand as u16, Relaxed);
 }
 
+/// As [`recall`], where another process reads from the carrier and writes to it next. It has set the flags itself, so that
+/// nothing comes up before this is done.
+fn taken(s: &'static Sock) {
+    let Some(call) = Call::enter() else { return };
+    s.keep_on_kernel(Reason::RecalledTaken);
+    let Some(conn) = s.conn.get() else { return };
+    switch::empty_ring(s, conn, Reason::RecalledTaken, &call);
+    conn.inc().withdraw_consent();
+    switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTaken);
+    s.end().rx_reason.store(Reason::RecalledTaken as u16, Relaxed);
+}
+
 /// Whatever kept the connection on the kernel and may have passed is forgotten, and so is what earlier recalls cost.
 fn upgrade(s: &'static Sock) {
     let reason = s.end().reason();
+    if s.has(flag::HANDED_OVER) {
+        return;
+    }
     if s.has(flag::FOR_GOOD) {
         if reason != Reason::RecalledCommand && !rendezvous::is_passing(reason) {
             return;

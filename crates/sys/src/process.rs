@@ -110,7 +110,8 @@ pub fn executable() -> Vec<u8> {
     path
 }
 
-fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Option<&'a std::ffi::CStr> {
+/// `/proc/` with a number and `tail` (NUL at its end) behind it.
+pub(crate) fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Option<&'a std::ffi::CStr> {
     let mut digits = [0u8; 10];
     let mut n = pid;
     let mut i = digits.len();
@@ -128,6 +129,34 @@ fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Option<&'a std
         at += part.len();
     }
     std::ffi::CStr::from_bytes_with_nul(&buf[..at]).ok()
+}
+
+/// The process that a pidfd stands for, as this process's `/proc` numbers it; `None` if it has ended, is not seen from
+/// here, or `pidfd` is none.
+pub fn behind(pidfd: i32) -> Option<u32> {
+    let mut path = *b"/proc/self/fdinfo/\0\0\0\0\0\0\0\0\0\0\0\0";
+    let mut digits = [0u8; 32];
+    let number = proc_path(&mut digits, u32::try_from(pidfd).ok()?, b"\0")?.to_bytes();
+    let number = &number[b"/proc/".len()..];
+    path[b"/proc/self/fdinfo/".len()..][..number.len()].copy_from_slice(number);
+    let mut text = [0u8; 512];
+    let length = fd::read_file(std::ffi::CStr::from_bytes_until_nul(&path).ok()?, &mut text).ok()?;
+    let line = text[..length].split(|&b| b == b'\n').find_map(|line| line.strip_prefix(b"Pid:"))?;
+    let pid: i32 = std::str::from_utf8(line).ok()?.trim().parse().ok()?;
+    u32::try_from(pid).ok().filter(|pid| *pid > 0)
+}
+
+/// A copy of descriptor `number` of process `pid`, close-on-exec.
+///
+/// # Errors
+/// As pidfd_open(2) and pidfd_getfd(2): EPERM without the right to trace the process.
+pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
+    // SAFETY: integers only.
+    let pidfd = check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) })?;
+    // SAFETY: integers only.
+    let copy = check(unsafe { syscall(libc::SYS_pidfd_getfd, [pidfd, number as usize, 0, 0, 0, 0]) });
+    fd::close(pidfd as i32);
+    copy.map(|n| n as i32)
 }
 
 /// Inode numbers of the pid, user and mount namespaces: equal numbers, same namespaces.
@@ -199,6 +228,28 @@ mod tests {
         let started = start_time(pid()).unwrap();
         assert!(lives(pid(), started) && lives(pid(), 0) && lives_unseen(pid()));
         assert!(!lives(pid(), started + 1));
+    }
+
+    #[test]
+    fn a_pidfd_names_its_process() {
+        let me = pid();
+        // SAFETY: integers only.
+        let own = unsafe { syscall(libc::SYS_pidfd_open, [me as usize, 0, 0, 0, 0, 0]) } as i32;
+        assert_eq!(behind(own), Some(me));
+        let mut child =
+            std::process::Command::new("cat").stdin(std::process::Stdio::piped()).spawn().unwrap();
+        // SAFETY: integers only.
+        let other = unsafe { syscall(libc::SYS_pidfd_open, [child.id() as usize, 0, 0, 0, 0, 0]) } as i32;
+        assert_eq!(behind(other), Some(child.id()));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        assert_eq!((behind(other), behind(-1)), (None, None));
+        let copy = descriptor_of(me, own).unwrap();
+        assert_eq!(fd::is_cloexec(copy), Ok(true));
+        for open in [own, other, copy] {
+            fd::close(open);
+        }
+        assert!(descriptor_of(me, copy).is_err());
     }
 
     #[test]

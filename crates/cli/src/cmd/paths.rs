@@ -4,11 +4,13 @@ use super::ss;
 use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
 use crate::output::{self, Failure, Outcome};
-use crate::request::{self, Delivery};
 use crate::subject::Subject;
 use bypath_shm::family::wish;
+use bypath_shm::region;
 use bypath_shm::view::{End, Path};
+use bypath_sockets::request::{self, Delivery};
 use serde::Serialize;
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -165,7 +167,14 @@ fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
 }
 
 fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {
-    request::leave(c, wish).map_err(|e| cannot_ask(c.process.pid, &e))
+    let holders = c.family.holders(c.end).map(|member| member.pid);
+    let asked = c.family.open().and_then(|region| {
+        let left = region::with_family(region.as_raw_fd(), |family| {
+            request::leave(family, c.end.number, c.end.generation, wish, holders)
+        });
+        Ok(left??)
+    });
+    asked.map_err(|e| cannot_ask(c.process.pid, &e))
 }
 
 fn outcome(c: &Connection, is_done: &impl Fn(&End) -> bool) -> Record {

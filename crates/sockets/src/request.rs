@@ -1,0 +1,105 @@
+//! Asking the processes that hold a connection to do something with it, from outside: the wish goes into the family
+//! region, the end is marked in the inboxes of its holders, and who sleeps there is woken. They do it in `wish`.
+//!
+//! Regions and inboxes belong to other programs, which may have filled them with anything: they are mapped only if their
+//! size is sealed, and nothing is written to a descriptor that is not an eventfd.
+
+use bypath_shm::family::{Family, VIEW_MAGIC, VIEW_NAME, wish};
+use bypath_shm::inbox::INBOX_NAME;
+use bypath_shm::region;
+use bypath_sys::{Result, eventfd, fd, open_files, process};
+use std::sync::atomic::Ordering::*;
+
+/// What came of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// Its processes run, or were woken.
+    Woken,
+    /// A process sleeps and may not be woken by us (that takes the right to trace it): it finds the wish when it wakes.
+    Asleep,
+}
+
+/// What `/proc` calls a memfd of this name.
+fn link(buffer: &mut [u8; 64], name: &str) -> usize {
+    let mut at = 0;
+    for part in ["/memfd:", name, " (deleted)"] {
+        buffer[at..at + part.len()].copy_from_slice(part.as_bytes());
+        at += part.len();
+    }
+    at
+}
+
+/// The family regions that process `pid` has open, until `found` says true of one; whether it did.
+///
+/// # Errors
+/// As open(2): the process may not be looked at.
+pub fn regions_of(pid: u32, mut found: impl FnMut(&Family) -> bool) -> Result<bool> {
+    let mut text = [0; 64];
+    let length = link(&mut text, VIEW_NAME);
+    open_files::of_process(pid, &text[..length], |region| {
+        let read = region::with_family(region, |family| {
+            family.header.magic.load(Acquire) == VIEW_MAGIC && found(family)
+        });
+        read.unwrap_or(false)
+    })
+}
+
+/// Leaves `wish` (one of [`wish`]) at end `number` of a region, if that is still of this `generation`, and tells
+/// `holders`. A wish of the kind that is never taken back stays.
+///
+/// # Errors
+/// A holder cannot be looked at.
+pub fn leave(
+    family: &Family,
+    number: usize,
+    generation: u32,
+    wish: u32,
+    holders: impl Iterator<Item = u32>,
+) -> Result<Delivery> {
+    let Some(end) = family.ends.get(number) else { return Ok(Delivery::Woken) };
+    let other = |now: u32| (now != wish::TAKEN).then_some(wish);
+    let _ = end.wish.fetch_update(SeqCst, Relaxed, other);
+    if end.generation.load(Acquire) != generation {
+        // Another connection stands there by now.
+        let _ = end.wish.compare_exchange(wish, wish::NONE, AcqRel, Acquire);
+        return Ok(Delivery::Woken);
+    }
+    let mut delivery = Delivery::Woken;
+    for pid in holders {
+        if !wake(pid, family, number)? {
+            delivery = Delivery::Asleep;
+        }
+    }
+    Ok(delivery)
+}
+
+/// Marks the end in the process's inbox and rings whoever sleeps; false if somebody sleeps on.
+fn wake(pid: u32, family: &Family, end: usize) -> Result<bool> {
+    let mut text = [0; 64];
+    let length = link(&mut text, INBOX_NAME);
+    let mut woken = true;
+    open_files::of_process(pid, &text[..length], |inbox| {
+        let _ = region::with_inbox(inbox, |inbox| {
+            inbox.mark(u32::try_from(end).unwrap_or(u32::MAX));
+            for (asleep, bell) in inbox.asleep.iter().zip(&family.bells) {
+                let descriptor = bell.load(Acquire) - 1;
+                if asleep.load(SeqCst) != 0 && descriptor >= 0 {
+                    woken &= ring(pid, descriptor);
+                }
+            }
+        });
+        false
+    })?;
+    Ok(woken)
+}
+
+/// Rings a bell of another process; false if that descriptor is no bell, or cannot be had.
+fn ring(pid: u32, descriptor: i32) -> bool {
+    let Ok(bell) = process::descriptor_of(pid, descriptor) else { return false };
+    let known = open_files::is(bell, b"anon_inode:[eventfd]");
+    if known {
+        eventfd::ring(bell);
+    }
+    fd::close(bell);
+    known
+}

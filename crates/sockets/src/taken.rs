@@ -1,0 +1,174 @@
+//! A descriptor came out of another process (pidfd_getfd). If it is a connection that is followed there, its bytes may be
+//! in rings, where this process does not look: both ends are asked to take them back for good, and waited for.
+
+use crate::carrier;
+use crate::log;
+use crate::request;
+use crate::table::flag;
+use crate::{config::LogLevel, state, switch};
+use bypath_shm::family::{End, Family, end_state, wish, wpath};
+use bypath_sys::{clock, fd, futex, open_files, process, sock};
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
+
+/// How long the call is held up in all. Who is late (stopped, or busy with something else) does it before its next byte.
+const PATIENCE_NS: u64 = 50_000_000;
+/// Time between two looks.
+const PERIOD_NS: u64 = 50_000;
+
+/// `new` is a copy of a descriptor of the process behind `pidfd`, and not of a socket that this process follows.
+#[cold]
+pub fn came(new: i32, pidfd: i32) {
+    if carrier::accepted(new).is_none() {
+        return;
+    }
+    let Ok(cookie) = sock::option_u64(new, libc::SOL_SOCKET, libc::SO_COOKIE) else { return };
+    let Some(owner) = process::behind(pidfd) else { return };
+    let until = clock::monotonic_ns() + PATIENCE_NS;
+    let found = request::regions_of(owner, |family| {
+        // An end that gets its cookie meanwhile is found afterwards.
+        let end = find(family, cookie).or_else(|| {
+            let kept = keep_unnamed(family, owner, cookie, until);
+            find(family, cookie).filter(|_| !kept)
+        });
+        if let Some(end) = end {
+            take_back(family, end, owner, until);
+        }
+        end.is_some()
+    });
+    let text = match found {
+        Ok(true) => "another process has it too, and takes it back to the kernel",
+        Ok(false) => "taken from a process that has not upgraded it",
+        Err(_) => "taken from a process that cannot be looked at",
+    };
+    log::line(LogLevel::Debug, format_args!("fd {new}: {text}"));
+}
+
+/// The place of the socket of this cookie.
+fn find(family: &Family, cookie: u64) -> Option<usize> {
+    let used = family.header.ends_used.load(Acquire) as usize;
+    let mut ends = family.ends.iter().take(used);
+    ends.position(|e| e.cookie.load(Relaxed) == cookie && e.state.load(Acquire) != end_state::FREE)
+}
+
+/// Ends have no cookie before they try to come up: one of these may be that socket. Its descriptor tells, if it is still
+/// the one by which the end was first followed. If not, or if two ends have had that number, the end is kept on the kernel
+/// in case it is. Whether it was found.
+#[cold]
+fn keep_unnamed(family: &Family, owner: u32, cookie: u64, until: u64) -> bool {
+    let used = family.header.ends_used.load(Acquire) as usize;
+    let ends = || family.ends.iter().take(used).filter(|e| e.state.load(Acquire) != end_state::FREE);
+    for (number, end) in family.ends.iter().take(used).enumerate() {
+        if end.state.load(Acquire) == end_state::FREE || end.cookie.load(Relaxed) != 0 {
+            continue;
+        }
+        if clock::monotonic_ns() > until {
+            return false;
+        }
+        let descriptor = end.fd.load(Relaxed);
+        let copy = process::descriptor_of(owner, descriptor);
+        let named = copy.and_then(|copy| {
+            let cookie = sock::option_u64(copy, libc::SOL_SOCKET, libc::SO_COOKIE);
+            fd::close(copy);
+            cookie
+        });
+        let found = named == Ok(cookie);
+        let is_reused = || ends().filter(|e| e.fd.load(Relaxed) == descriptor).nth(1).is_some();
+        if found || named.is_err() || is_reused() {
+            ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER);
+        }
+        if found {
+            return true;
+        }
+    }
+    false
+}
+
+/// An end that was asked.
+struct Asked<'a> {
+    end: &'a End,
+    generation: u32,
+}
+
+/// Asks the holders of an end, of whom `pid` is one if known.
+fn ask(family: &Family, number: usize, pid: u32, flags: u32) -> Asked<'_> {
+    let end = &family.ends[number];
+    let generation = end.generation.load(Acquire);
+    let before = end.flags.fetch_or(flags, SeqCst);
+    if end.generation.load(Acquire) != generation {
+        // Another connection stands there by now.
+        end.flags.fetch_and(!(flags & !before), AcqRel);
+        return Asked { end, generation };
+    }
+    let holders = end.holders.load(Acquire);
+    let processes = family.header.processes.iter().enumerate();
+    let others = processes.filter_map(|(slot, p)| {
+        let other = p.pid.load(Acquire);
+        let known = holders >> slot & 1 == 1 && p.ready.load(Acquire) == 1 && other != pid;
+        (known && process::start_time(other) == Some(p.start_time.load(Relaxed))).then_some(other)
+    });
+    // Who cannot be woken finds it later.
+    let _ = request::leave(family, number, generation, wish::TAKEN, std::iter::once(pid).chain(others));
+    Asked { end, generation }
+}
+
+/// Both ends go back; the one at `number` is the one of which `owner` had a descriptor.
+fn take_back(family: &Family, number: usize, owner: u32, until: u64) {
+    // Said first: who begins a ring, or permits one, looks at it afterwards.
+    let near = ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER);
+    fence(SeqCst);
+    if near.end.state.load(Acquire) != end_state::WARM {
+        return;
+    }
+    let cookie = near.end.peer_cookie.load(Acquire);
+    let mut other = false;
+    let mut with_other = |pid: u32, family: &Family| {
+        if let Some(number) = find(family, cookie) {
+            let far = ask(family, number, pid, flag::FOR_GOOD);
+            fence(SeqCst);
+            other = true;
+            wait(until, || near.is_on_kernel() && far.is_off_ring());
+        }
+        other
+    };
+    // Ends of one family are found without a search.
+    if cookie != 0 && !with_other(owner, family) {
+        let _ = open_files::processes(|pid| {
+            clock::monotonic_ns() > until || request::regions_of(pid, |f| with_other(pid, f)).unwrap_or(false)
+        });
+    }
+    if !other {
+        // The owner asks it: when the owner has done so is seen here.
+        wait(until, || near.has_answered() && near.is_on_kernel());
+    }
+}
+
+impl Asked<'_> {
+    fn is_over(&self) -> bool {
+        self.end.generation.load(Acquire) != self.generation
+            || self.end.state.load(Acquire) == end_state::FREE
+    }
+
+    fn has_answered(&self) -> bool {
+        self.is_over() || self.end.wish.load(Acquire) != wish::TAKEN
+    }
+
+    /// Whether everything that it sent is in the carrier.
+    fn is_on_kernel(&self) -> bool {
+        self.is_over() || self.end.w.path.load(Acquire) == wpath::KERNEL
+    }
+
+    /// Whether what it sent is in the carrier, or follows as room is made there.
+    fn is_off_ring(&self) -> bool {
+        self.is_over() || self.end.w.path.load(Acquire) != wpath::RING
+    }
+}
+
+fn wait(until: u64, mut done: impl FnMut() -> bool) {
+    while !done() && clock::monotonic_ns() < until {
+        // One of the ends may be in this very process.
+        if !state::is_borrowed() {
+            switch::attend();
+        }
+        futex::wait(&AtomicU32::new(0), 0, PERIOD_NS);
+    }
+}
