@@ -6,6 +6,10 @@
 #![no_std]
 #![deny(unsafe_code)]
 
+#[cfg(any(test, all(feature = "std", target_arch = "x86_64")))]
+extern crate std;
+
+pub mod checksum;
 pub mod meta;
 
 pub use meta::FrameMeta;
