@@ -32,7 +32,9 @@ fn best<const N: usize>(mut works: [&mut dyn FnMut(); N]) -> [f64; N] {
 }
 
 fn main() {
-    println!("octets  internet-checksum  portable ratio  dispatched ratio  memcpy  copy+sum portable  copy+sum");
+    println!(
+        "octets  internet-checksum  portable ratio  dispatched ratio  memcpy  copy+sum portable  copy+sum"
+    );
     for len in [20, 40, 64, 128, 256, 576, 1460, 1461, 4096, 8960, 65536] {
         let data: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8).collect();
         let expected = u16::from_be_bytes(internet_checksum::checksum(&data));

@@ -11,11 +11,9 @@ mod x86;
 
 use core::net::{Ipv4Addr, Ipv6Addr};
 
-/// Octets that the wide loops take at once.
-const BLOCK: usize = 64;
 /// From here on a piece is worth asking what the processor can do.
-const WIDE: usize = 2 * BLOCK;
-/// Pieces are cut here, so that no lane overflows: a lane takes an eighth of the words, each below 2^32.
+const WIDE: usize = 64;
+/// Pieces are cut here, so that no sum of 32-bit halves overflows 64 bits.
 const MOST: usize = 1 << 30;
 
 /// A one's complement sum that is being collected (RFC 1071, 1).
@@ -154,17 +152,17 @@ pub fn pseudo_v6(source: Ipv6Addr, destination: Ipv6Addr, protocol: u8, len: u32
 
 /// The sums of plain Rust alone, for machines without wide registers. [`Sum`] gives the same results.
 pub mod portable {
-    use super::{Sum, copy_with, sum_with};
+    use super::{Sum, copy_here, sum_here};
 
     /// The one's complement sum of one piece.
     pub fn sum(data: &[u8]) -> Sum {
-        Sum::new().with(sum_with(data, super::sum_blocks), data.len())
+        Sum::new().with(sum_here(data), data.len())
     }
 
     /// Copies `from` to `to` while summing; the shorter length counts.
     pub fn copy(to: &mut [u8], from: &[u8]) -> Sum {
         let len = to.len().min(from.len());
-        Sum::new().with(copy_with(&mut to[..len], &from[..len], super::copy_blocks), len)
+        Sum::new().with(copy_here(&mut to[..len], &from[..len]), len)
     }
 }
 
@@ -187,7 +185,7 @@ fn native_sum(data: &[u8]) -> u64 {
     if data.len() >= WIDE {
         return x86::sum(data);
     }
-    sum_with(data, sum_blocks)
+    sum_here(data)
 }
 
 #[inline]
@@ -196,49 +194,44 @@ fn native_copy(to: &mut [u8], from: &[u8]) -> u64 {
     if from.len() >= WIDE {
         return x86::copy(to, from);
     }
-    copy_with(to, from, copy_blocks)
+    copy_here(to, from)
 }
 
-/// Sums blocks by `blocks` and the rest word by word.
+/// The sum of the words that two numbers stand for: all of them added modulo 2^64, and their upper halves. The lower
+/// halves add up to less than 2^64, so they follow from both. Three operations a word where two masks would be four,
+/// in a loop that compilers make vectors of.
 #[inline(always)]
-fn sum_with(data: &[u8], blocks: impl Fn(&[[u8; BLOCK]]) -> u64) -> u64 {
-    let (wide, rest) = data.as_chunks::<BLOCK>();
-    let sum = if wide.is_empty() { 0 } else { half(blocks(wide)) };
-    sum + sum_short(rest)
+fn joined(all: u64, upper: u64) -> u64 {
+    half(all.wrapping_sub(upper << 32)) + half(upper)
 }
 
+/// Sums octets on the registers that the caller is compiled for.
 #[inline(always)]
-fn copy_with(
-    to: &mut [u8],
-    from: &[u8],
-    blocks: impl Fn(&mut [[u8; BLOCK]], &[[u8; BLOCK]]) -> u64,
-) -> u64 {
-    let (wide_to, rest_to) = to.as_chunks_mut::<BLOCK>();
-    let (wide, rest) = from.as_chunks::<BLOCK>();
-    let sum = if wide.is_empty() { 0 } else { half(blocks(wide_to, wide)) };
-    rest_to.copy_from_slice(rest);
-    sum + sum_short(rest)
-}
-
-/// Fewer octets than a block, in eights and a last piece.
-#[inline(always)]
-fn sum_short(data: &[u8]) -> u64 {
+fn sum_here(data: &[u8]) -> u64 {
     let (words, rest) = data.as_chunks::<8>();
-    let sum = words.iter().fold(0u64, |sum, word| {
+    let (mut all, mut upper) = (0u64, 0u64);
+    for word in words {
         let word = u64::from_ne_bytes(*word);
-        sum + (word & 0xffff_ffff) + (word >> 32)
-    });
-    let Some(last) = data.last_chunk::<8>() else {
-        return sum + sum_tiny(rest);
-    };
-    if rest.is_empty() {
-        return sum;
+        all = all.wrapping_add(word);
+        upper = upper.wrapping_add(word >> 32);
     }
-    // The last eight octets hold the rest behind octets that are summed already: those are shifted out.
-    let known = 64 - 8 * rest.len() as u32;
-    let last = u64::from_ne_bytes(*last);
-    let last = if cfg!(target_endian = "little") { last >> known } else { last << known };
-    sum + (last & 0xffff_ffff) + (last >> 32)
+    joined(all, upper) + sum_tiny(rest)
+}
+
+/// As [`sum_here`], while copying. The lengths are equal.
+#[inline(always)]
+fn copy_here(to: &mut [u8], from: &[u8]) -> u64 {
+    let (words_to, rest_to) = to.as_chunks_mut::<8>();
+    let (words, rest) = from.as_chunks::<8>();
+    let (mut all, mut upper) = (0u64, 0u64);
+    for (to, word) in words_to.iter_mut().zip(words) {
+        *to = *word;
+        let word = u64::from_ne_bytes(*word);
+        all = all.wrapping_add(word);
+        upper = upper.wrapping_add(word >> 32);
+    }
+    rest_to.copy_from_slice(rest);
+    joined(all, upper) + sum_tiny(rest)
 }
 
 /// At most seven octets.
@@ -247,52 +240,6 @@ fn sum_tiny(data: &[u8]) -> u64 {
     let (words, rest) = data.as_chunks::<2>();
     let sum = words.iter().fold(0, |sum, word| sum + u16::from_ne_bytes(*word) as u64);
     sum + rest.first().map_or(0, |last| u16::from_ne_bytes([*last, 0]) as u64)
-}
-
-/// Eight lanes, each with the sum of its words modulo 2^64 and the sum of their upper halves. From both follows the
-/// sum of the lower halves, which is smaller than 2^64: three operations a word where two masks would be four, and
-/// the compiler makes vectors of the lanes.
-#[derive(Clone, Copy, Default)]
-struct Lanes {
-    all: [u64; 8],
-    upper: [u64; 8],
-}
-
-impl Lanes {
-    #[inline(always)]
-    fn add(&mut self, block: &[u8; BLOCK]) {
-        let (words, _) = block.as_chunks::<8>();
-        for ((all, upper), word) in self.all.iter_mut().zip(&mut self.upper).zip(words) {
-            let word = u64::from_ne_bytes(*word);
-            *all = all.wrapping_add(word);
-            *upper += word >> 32;
-        }
-    }
-
-    #[inline(always)]
-    fn sum(&self) -> u64 {
-        let lanes = self.all.iter().zip(&self.upper);
-        lanes.fold(0, |sum, (all, upper)| sum + all.wrapping_sub(upper << 32) + upper)
-    }
-}
-
-#[inline(always)]
-fn sum_blocks(blocks: &[[u8; BLOCK]]) -> u64 {
-    let mut lanes = Lanes::default();
-    for block in blocks {
-        lanes.add(block);
-    }
-    lanes.sum()
-}
-
-#[inline(always)]
-fn copy_blocks(to: &mut [[u8; BLOCK]], from: &[[u8; BLOCK]]) -> u64 {
-    let mut lanes = Lanes::default();
-    for (to, from) in to.iter_mut().zip(from) {
-        lanes.add(from);
-        *to = *from;
-    }
-    lanes.sum()
 }
 
 #[cfg(test)]

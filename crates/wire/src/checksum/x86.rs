@@ -1,11 +1,11 @@
 //! The sums for x86-64 processors with AVX2 or AVX-512: the portable loops compiled for wider registers, and a masked
 //! load for the last octets. Asked once per process, remembered by the standard library.
 
-use super::{BLOCK, copy_blocks, copy_with, half, sum_blocks, sum_with};
+use super::{copy_here, half, sum_here};
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
-/// As `sum_with`, on the widest registers of this processor.
+/// As `sum_here`, on the widest registers of this processor.
 pub(super) fn sum(data: &[u8]) -> u64 {
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
         // SAFETY: the processor has what the function is compiled for.
@@ -15,10 +15,10 @@ pub(super) fn sum(data: &[u8]) -> u64 {
         // SAFETY: as above.
         return unsafe { sum_avx2(data) };
     }
-    sum_with(data, sum_blocks)
+    sum_here(data)
 }
 
-/// As `copy_with`, on the widest registers of this processor. The lengths are equal.
+/// As `copy_here`, on the widest registers of this processor. The lengths are equal.
 pub(super) fn copy(to: &mut [u8], from: &[u8]) -> u64 {
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
         // SAFETY: the processor has what the function is compiled for.
@@ -28,20 +28,23 @@ pub(super) fn copy(to: &mut [u8], from: &[u8]) -> u64 {
         // SAFETY: as above.
         return unsafe { copy_avx2(to, from) };
     }
-    copy_with(to, from, copy_blocks)
+    copy_here(to, from)
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn sum_avx2(data: &[u8]) -> u64 {
-    sum_with(data, sum_blocks)
+    sum_here(data)
 }
 
 #[target_feature(enable = "avx2")]
 pub(super) fn copy_avx2(to: &mut [u8], from: &[u8]) -> u64 {
-    copy_with(to, from, copy_blocks)
+    copy_here(to, from)
 }
 
-/// The lanes of `super::Lanes` in two registers.
+/// Octets in a register.
+const BLOCK: usize = 64;
+
+/// The two numbers of `super::joined`, in eight lanes.
 #[derive(Clone, Copy)]
 struct Lanes {
     all: __m512i,
@@ -152,17 +155,25 @@ pub(super) mod tests {
         let mut ways: Vec<(&'static str, fn(&[u8]) -> u16, fn(&mut [u8], &[u8]) -> u16)> = Vec::new();
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
-            ways.push(("avx2", |d| folded(unsafe { sum_avx2(d) }), |t, f| {
-                // SAFETY: as above.
-                folded(unsafe { copy_avx2(t, f) })
-            }));
+            ways.push((
+                "avx2",
+                |d| folded(unsafe { sum_avx2(d) }),
+                |t, f| {
+                    // SAFETY: as above.
+                    folded(unsafe { copy_avx2(t, f) })
+                },
+            ));
         }
         if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
             // SAFETY: the processor has AVX-512 F and BW.
-            ways.push(("avx512", |d| folded(unsafe { sum_avx512(d) }), |t, f| {
-                // SAFETY: as above.
-                folded(unsafe { copy_avx512(t, f) })
-            }));
+            ways.push((
+                "avx512",
+                |d| folded(unsafe { sum_avx512(d) }),
+                |t, f| {
+                    // SAFETY: as above.
+                    folded(unsafe { copy_avx512(t, f) })
+                },
+            ));
         }
         ways
     }
