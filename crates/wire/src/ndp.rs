@@ -26,6 +26,8 @@ pub enum NdpMessage {
         managed: bool,
         /// O: other settings are given out by DHCPv6.
         other: bool,
+        /// Prf: before or behind other routers.
+        preference: RouterPreference,
         /// Seconds for which it is a default router; 0: it is none.
         lifetime: u16,
         /// Milliseconds for which a neighbour counts as reachable; 0: it does not say.
@@ -56,6 +58,30 @@ pub enum NdpMessage {
         /// The packets' destination.
         destination: Ipv6Addr,
     },
+}
+
+/// How a default router stands among others (RFC 4191, 2.1).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum RouterPreference {
+    /// Like most; also what the reserved value counts as.
+    #[default]
+    Medium = 0,
+    /// Before others.
+    High = 1,
+    /// Behind others.
+    Low = 3,
+}
+
+impl RouterPreference {
+    /// From its two bits; higher ones are not looked at.
+    const fn from_bits(bits: u8) -> RouterPreference {
+        match bits & 3 {
+            1 => RouterPreference::High,
+            3 => RouterPreference::Low,
+            _ => RouterPreference::Medium,
+        }
+    }
 }
 
 impl NdpMessage {
@@ -100,6 +126,7 @@ impl NdpMessage {
                     hop_limit: bytes[4],
                     managed: bytes[5] & 0x80 != 0,
                     other: bytes[5] & 0x40 != 0,
+                    preference: RouterPreference::from_bits(bytes[5] >> 3),
                     lifetime: be16!(bytes, 6),
                     reachable_ms: be32!(bytes, 8),
                     retransmit_ms: be32!(bytes, 12),
@@ -141,12 +168,13 @@ impl NdpMessage {
                 hop_limit,
                 managed,
                 other,
+                preference,
                 lifetime,
                 reachable_ms,
                 retransmit_ms,
             } => {
                 fixed[4] = hop_limit;
-                fixed[5] = (managed as u8) << 7 | (other as u8) << 6;
+                fixed[5] = (managed as u8) << 7 | (other as u8) << 6 | (preference as u8) << 3;
                 fixed[6..8].copy_from_slice(&lifetime.to_be_bytes());
                 rest[..4].copy_from_slice(&reachable_ms.to_be_bytes());
                 rest[4..].copy_from_slice(&retransmit_ms.to_be_bytes());

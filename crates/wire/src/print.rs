@@ -42,11 +42,14 @@ impl fmt::Display for Line<'_> {
         // The innermost addresses, as long as nobody has printed them with or without ports.
         let mut pending: Option<Addresses> = None;
         let mut quoting = false;
+        // An empty payload is worth a word behind TCP and UDP.
+        let mut counts = false;
         for layer in &mut layers {
             if layer.quoted && !quoting {
                 f.write_str(" (about ")?;
                 quoting = true;
             }
+            counts = matches!(layer.header, Header::Udp(..) | Header::Tcp(..));
             match layer.header {
                 Header::Ethernet(header) => link(f, &header, self.link)?,
                 Header::Arp(packet) => arp(f, &packet)?,
@@ -100,8 +103,7 @@ impl fmt::Display for Line<'_> {
             Why::Error(error) => write!(f, "[{error}]")?,
             Why::TooDeep => f.write_str("[too many layers]")?,
         }
-        // Messages without anything behind them end without a length.
-        if !(end.why == Why::Payload && end.rest.is_empty() && !self.counts_nothing()) {
+        if counts || end.why != Why::Payload || !end.rest.is_empty() {
             write!(f, ", length {}", end.rest.len())?;
         }
         if end.missing > 0 {
@@ -111,14 +113,6 @@ impl fmt::Display for Line<'_> {
             f.write_char(')')?;
         }
         Ok(())
-    }
-}
-
-impl Line<'_> {
-    /// The last layer is one of which an empty payload is worth a word: TCP and UDP.
-    fn counts_nothing(&self) -> bool {
-        let last = dissect(self.frame, self.first).last();
-        last.is_some_and(|layer| matches!(layer.header, Header::Udp(..) | Header::Tcp(..)))
     }
 }
 

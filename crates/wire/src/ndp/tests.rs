@@ -29,6 +29,7 @@ fn messages_are_written_and_read() {
             hop_limit: 64,
             managed: false,
             other: true,
+            preference: RouterPreference::Low,
             lifetime: 1800,
             reachable_ms: 30000,
             retransmit_ms: 1000,
