@@ -47,7 +47,7 @@ pub enum Icmpv4Message {
     },
     /// A packet was not delivered (type 3).
     Unreachable {
-        /// Why: see [`unreachable`].
+        /// Why: see [`mod@unreachable`].
         code: u8,
         /// Octets that would pass, with [`unreachable::FRAGMENTATION_NEEDED`]; 0: an old router that does not say.
         mtu: u16,

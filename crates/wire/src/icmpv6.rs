@@ -40,7 +40,7 @@ pub mod parameter {
 pub enum Icmpv6Message {
     /// A packet was not delivered (type 1).
     Unreachable {
-        /// Why: see [`unreachable`].
+        /// Why: see [`mod@unreachable`].
         code: u8,
     },
     /// A packet is too big for a link (type 2).

@@ -153,7 +153,7 @@ impl Ipv4Header {
             return Err(EmitError::TooLong { part: Part::Ipv4, found: payload_len, most });
         }
         let found = self.fragment_offset as u32;
-        if found % 8 != 0 {
+        if !found.is_multiple_of(8) {
             return Err(EmitError::Field {
                 part: Part::Ipv4,
                 field: "fragment offset",

@@ -74,7 +74,7 @@ impl FragmentHeader {
     /// [`EmitError::Room`]; [`EmitError::Field`] for an offset that is no multiple of 8.
     pub fn emit(&self, buffer: &mut [u8], next_header: IpProtocol) -> Result<usize, EmitError> {
         let found = self.offset as u32;
-        if found % 8 != 0 {
+        if !found.is_multiple_of(8) {
             let most = found & !7;
             return Err(EmitError::Field { part: Part::Extension, field: "fragment offset", found, most });
         }
@@ -122,7 +122,7 @@ pub fn emit_routing(
     data: &[u8],
 ) -> Result<usize, EmitError> {
     let len = 4 + data.len();
-    if len % 8 != 0 {
+    if !len.is_multiple_of(8) {
         let (found, most) = (data.len() as u32, (data.len() & !7) as u32);
         return Err(EmitError::Field { part: Part::Extension, field: "routing data length", found, most });
     }

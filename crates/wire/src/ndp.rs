@@ -282,7 +282,7 @@ fn framed(buffer: &mut [u8], kind: u8, parts: &[&[u8]]) -> Result<usize, EmitErr
     if len > MOST_OPTION {
         return Err(EmitError::TooLong { part: Part::Ndp, found: len, most: MOST_OPTION });
     }
-    if len % 8 != 0 {
+    if !len.is_multiple_of(8) {
         let (found, most) = (data as u32, (len & !7).saturating_sub(2) as u32);
         return Err(EmitError::Field { part: Part::Ndp, field: "option length", found, most });
     }

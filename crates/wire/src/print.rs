@@ -282,6 +282,3 @@ fn ndp(f: &mut Formatter<'_>, message: &NdpMessage, options: NdpOptions<'_>) -> 
         _ => Ok(()),
     }
 }
-
-#[cfg(test)]
-mod tests;

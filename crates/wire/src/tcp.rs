@@ -172,7 +172,7 @@ impl TcpHeader {
     pub fn parse(segment: &[u8]) -> Result<(TcpHeader, &[u8]), ParseError> {
         let (mut header, len) = TcpHeader::parse_fixed(segment)?;
         let (whole, payload) = split(segment, len, Part::Tcp)?;
-        header.options = TcpOptions::from_bytes(&whole[HEADER_LEN..]).unwrap_or(TcpOptions::new());
+        header.options = TcpOptions::from_bytes(&whole[HEADER_LEN..]).unwrap_or_default();
         Ok((header, payload))
     }
 

@@ -29,12 +29,12 @@ fn noise(len: usize) -> Vec<u8> {
     core::iter::repeat_with(next).take(len).collect()
 }
 
-type SumOf = fn(&[u8]) -> u16;
-type CopyOf = fn(&mut [u8], &[u8]) -> u16;
+/// The name of an implementation, how it sums, and how it copies while summing.
+pub(super) type Way = (&'static str, fn(&[u8]) -> u16, fn(&mut [u8], &[u8]) -> u16);
 
 /// Every implementation that this machine can run.
-fn ways() -> Vec<(&'static str, SumOf, CopyOf)> {
-    let mut ways: Vec<(&'static str, SumOf, CopyOf)> = vec![
+fn ways() -> Vec<Way> {
+    let mut ways: Vec<Way> = vec![
         ("portable", |d| portable::sum(d).folded(), |t, f| portable::copy(t, f).folded()),
         ("dispatched", |d| Sum::new().bytes(d).folded(), |t, f| copy(t, f).folded()),
     ];

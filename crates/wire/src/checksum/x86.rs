@@ -5,6 +5,9 @@ use super::{copy_here, half, sum_here};
 use core::arch::x86_64::*;
 use std::arch::is_x86_feature_detected;
 
+/// From so many octets on it is worth asking what the processor can do.
+pub(super) const WIDE: usize = 64;
+
 /// As `sum_here`, on the widest registers of this processor.
 pub(super) fn sum(data: &[u8]) -> u64 {
     if is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512bw") {
@@ -144,6 +147,7 @@ pub(super) fn copy_avx512(to: &mut [u8], from: &[u8]) -> u64 {
 pub(super) mod tests {
     use super::*;
     use crate::checksum::Sum;
+    use crate::checksum::tests::Way;
     use std::vec::Vec;
 
     fn folded(native: u64) -> u16 {
@@ -151,8 +155,8 @@ pub(super) mod tests {
     }
 
     /// The implementations that this processor can run, whichever of them is dispatched to.
-    pub fn ways() -> Vec<(&'static str, fn(&[u8]) -> u16, fn(&mut [u8], &[u8]) -> u16)> {
-        let mut ways: Vec<(&'static str, fn(&[u8]) -> u16, fn(&mut [u8], &[u8]) -> u16)> = Vec::new();
+    pub fn ways() -> Vec<Way> {
+        let mut ways: Vec<Way> = Vec::new();
         if is_x86_feature_detected!("avx2") {
             // SAFETY: the processor has AVX2.
             ways.push((
