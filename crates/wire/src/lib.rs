@@ -2,6 +2,42 @@
 //!
 //! No system call, no clock, no allocation on the way of a packet; any input is answered with a value or an error,
 //! never with a panic.
+//!
+//! Headers are values: `parse` reads one from the front of a slice and gives the rest, `emit` writes one to the front of
+//! a buffer and gives its length. Lengths and checksums are no fields, they follow from what is there. The payload stays
+//! where it is, or is copied once while it is summed. All multi-octet fields are in host byte order.
+//!
+//! ```
+//! use bypath_wire::dissect::First;
+//! use bypath_wire::print::Line;
+//! use bypath_wire::{EtherType, EthernetHeader, Headers, IpProtocol, Ipv4Header, MacAddr, Network, Transport};
+//! use bypath_wire::{UdpHeader, VlanTag, VlanTags};
+//!
+//! let mut link = EthernetHeader::new(
+//!     "02:00:00:00:00:0b".parse()?,
+//!     MacAddr([0x02, 0, 0, 0, 0, 0x0a]),
+//!     EtherType::IPV4,
+//! );
+//! link.tags = VlanTags::one(VlanTag { tpid: EtherType::VLAN.0, pcp: 7, dei: false, vid: 10 });
+//! let headers = Headers {
+//!     link: Some(link),
+//!     network: Network::V4(Ipv4Header::new([10, 0, 0, 1].into(), [10, 0, 0, 2].into(), IpProtocol::UDP)),
+//!     transport: Transport::Udp(UdpHeader { source_port: 5000, destination_port: 6000 }),
+//! };
+//! let mut frame = [0; 1518];
+//! let len = headers.emit(&mut frame, b"hello")?;
+//!
+//! let (read, packet) = EthernetHeader::parse(&frame[..len])?;
+//! assert_eq!(read, link);
+//! let (ip, datagram) = Ipv4Header::parse(packet)?;
+//! let (udp, payload) = UdpHeader::parse(datagram)?;
+//! assert_eq!((ip.ttl, udp.destination_port, payload), (64, 6000, &b"hello"[..]));
+//! assert_eq!(
+//!     Line::new(&frame[..len], First::Ethernet).without_link().to_string(),
+//!     "vlan 10 p 7, IPv4 10.0.0.1.5000 > 10.0.0.2.6000: UDP, length 5"
+//! );
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 #![no_std]
 #![deny(unsafe_code)]

@@ -5,3 +5,4 @@ mod frames;
 mod golden;
 mod hostile;
 mod oracle;
+mod without_std;
