@@ -3,6 +3,8 @@
 
     golden/make.py CAPTURE.pcap > golden/frames.txt
 
+The capture is of Linux talking to itself over a veth pair between two network namespaces, with tcpdump and without
+checksum offload: IPv6 coming up, echoes whole and in fragments, a TCP connection, datagrams to a closed port.
 The tests of this crate read that file; neither scapy nor tshark is needed to run them.
 """
 import logging
