@@ -73,7 +73,8 @@ pub(crate) fn next_tlv(bytes: &[u8], at: usize) -> Option<Result<(Tlv<'_>, usize
     match *rest {
         [] | [0, ..] => None,
         [1, ..] => Some(Ok((Tlv { kind: 1, data: &[] }, at + 1))),
-        [kind, len, ..] if len >= 2 => match rest.get(2..len as usize) {
+        // No octets begin at 2 and end before it: lengths of 0 and 1 are impossible too.
+        [kind, len, ..] => match rest.get(2..len as usize) {
             Some(data) => Some(Ok((Tlv { kind, data }, at + len as usize))),
             None => Some(Err((kind, at))),
         },

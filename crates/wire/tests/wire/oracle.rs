@@ -334,7 +334,7 @@ fn longer_there(headers: &Headers) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn they_read_what_is_written_here(headers in any_headers(), payload in any_payload()) {
