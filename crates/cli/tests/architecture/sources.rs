@@ -67,6 +67,8 @@ fn unsafe_stands_only_where_it_is_listed() {
 fn crates_without_unsafe_say_so() {
     let main = fs::read_to_string(workspace().join("crates/cli/src/main.rs")).expect("main.rs");
     assert!(main.contains("#![forbid(unsafe_code)]"));
+    let wire = fs::read_to_string(workspace().join("crates/wire/src/lib.rs")).expect("lib.rs");
+    assert!(wire.contains("#![no_std]") && wire.contains("#![deny(unsafe_code)]"));
 }
 
 #[test]

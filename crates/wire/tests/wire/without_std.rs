@@ -1,0 +1,14 @@
+//! The crate without the standard library: it builds, and nothing in it is left over.
+
+use std::process::Command;
+
+#[test]
+fn it_builds_without_features_and_without_a_warning() {
+    let output = Command::new(env!("CARGO"))
+        .args(["check", "--package", "bypath-wire", "--lib", "--no-default-features"])
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .output()
+        .expect("cargo starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && !said.contains("warning"), "{said}");
+}
