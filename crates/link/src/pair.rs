@@ -153,6 +153,7 @@ impl Link for End {
             let payload = len.saturating_sub(ETHERNET + if tagged { 4 } else { 0 });
             if len < ETHERNET || payload > self.mtu || len > longest {
                 queue.spare.push(buffer);
+                self.statistics.sent += 1;
                 self.statistics.refused += 1;
                 if len < ETHERNET {
                     return Err(Error::TooShort { len });

@@ -91,6 +91,7 @@ impl PacketLink {
     }
 
     fn refuse(&mut self, refusal: Refusal) -> Error {
+        self.statistics.sent += 1;
         self.statistics.refused += 1;
         match refusal {
             Refusal::TooShort(len) => Error::TooShort { len },
