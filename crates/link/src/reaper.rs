@@ -23,12 +23,15 @@ struct State {
     waiting: VecDeque<Burden>,
     threads: usize,
     idle: usize,
+    /// Burdens that are being dropped.
+    busy: usize,
 }
 
-static STATE: Mutex<State> = Mutex::new(State { waiting: VecDeque::new(), threads: 0, idle: 0 });
+static STATE: Mutex<State> = Mutex::new(State { waiting: VecDeque::new(), threads: 0, idle: 0, busy: 0 });
 /// The process that the threads are in. A forked child has none of them, and perhaps a lock that nobody gives back.
 static PROCESS: AtomicU32 = AtomicU32::new(0);
 static NEWS: Condvar = Condvar::new();
+static SETTLED: Condvar = Condvar::new();
 
 /// Sees to it that a thread is there, so that a later [`reap`] need not start one.
 pub(crate) fn prepare() {
@@ -47,6 +50,16 @@ pub(crate) fn prepare() {
 pub(crate) fn reap(burden: Burden) {
     let Some(burden) = hand_over(burden) else { return };
     drop(burden);
+}
+
+/// Waits until everything that was to be closed is closed, for half a second at most.
+pub(crate) fn settle() {
+    if PROCESS.load(Relaxed) != std::process::id() {
+        return;
+    }
+    let state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let unsettled = |s: &mut State| s.busy > 0 || !s.waiting.is_empty();
+    drop(SETTLED.wait_timeout_while(state, Duration::from_millis(500), unsettled));
 }
 
 /// Gives `burden` back if it cannot wait its turn.
@@ -75,9 +88,14 @@ fn work() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if let Some(burden) = state.waiting.pop_front() {
+            state.busy += 1;
             drop(state);
             drop(burden);
             state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+            state.busy -= 1;
+            if state.busy == 0 && state.waiting.is_empty() {
+                SETTLED.notify_all();
+            }
             continue;
         }
         state.idle += 1;

@@ -127,7 +127,8 @@ impl Builder {
         self
     }
 
-    /// The interface's frames are shared with the other sockets of this group.
+    /// The interface's frames are shared with the other sockets of this group. When one of them is closed, what is on its way
+    /// to it at that moment is lost: as with any way of closing, and for the moment until a thread of ours comes to it.
     pub fn fanout(mut self, group: u16, mode: Fanout) -> Builder {
         self.config.fanout = Some((group, mode));
         self

@@ -92,7 +92,7 @@ impl Socket<PacketLink> {
     /// Ends [`join`](Socket::join).
     ///
     /// # Errors
-    /// [`Error::System`] for a group that was not joined; [`Error::Gone`].
+    /// [`Error::Invalid`] for a group that was not joined; [`Error::Gone`].
     pub fn leave(&mut self, group: Mac) -> Result<()> {
         self.link.leave(group)
     }

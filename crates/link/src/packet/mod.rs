@@ -137,8 +137,11 @@ impl PacketLink {
     /// Ends [`join`](PacketLink::join).
     ///
     /// # Errors
-    /// [`Error::System`] (EADDRNOTAVAIL) for a group that was not joined; [`Error::Gone`].
+    /// [`Error::Invalid`] for a group that was not joined; [`Error::Gone`].
     pub fn leave(&mut self, group: Mac) -> Result<()> {
+        if matches!(&self.groups, Groups::Only(groups) if !groups.contains(&group)) {
+            return Err(Error::Invalid(format!("{group} was not joined")));
+        }
         self.member(group, false)?;
         if let Groups::Only(groups) = &mut self.groups {
             groups.retain(|&g| g != group);

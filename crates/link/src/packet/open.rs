@@ -50,6 +50,8 @@ pub(super) fn open(config: &Config) -> Result<PacketLink> {
         e => Error::system("bind the packet socket", e),
     })?;
     if let Some((id, mode)) = config.fanout {
+        // A member that is still being closed would keep its share of the group's frames, and the group its mode.
+        reaper::settle();
         socket.fanout(id, mode).map_err(|e| Error::system("join the fanout group", e))?;
     }
     memberships(socket, config, interface.index)?;

@@ -6,5 +6,6 @@ mod choose;
 mod close;
 mod interop;
 mod modes;
+mod offload;
 mod trouble;
 mod vlan;

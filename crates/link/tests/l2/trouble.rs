@@ -1,6 +1,6 @@
 //! Interfaces that are down, vanish, or never were; queues that are full; rights that are missing; time that is over.
 
-use crate::common::{LONG, MODES, both, builder, exchange, payload, until, veth};
+use crate::common::{LONG, MODES, both, builder, exchange, payload, settled, until, veth};
 use bypath_link::l2::{Error, Mode, Socket, Wait};
 use bypath_link::packet::Receive;
 use bypath_sys::{clock, netns};
@@ -31,6 +31,7 @@ isolated! {
             let mut right = builder("right", mode).open().unwrap();
             assert_eq!(left.send(right.mac(), &[1; 60]), Err(Error::Down { interface: "left".into() }), "{what}");
             netns::set_up("left", true).unwrap();
+            settled();
             exchange(&mut left, &mut right, what, [100, 200]);
             exchange(&mut right, &mut left, what, [100, 200]);
             netns::set_up("left", false).unwrap();
@@ -65,7 +66,7 @@ isolated! {
             assert_eq!(results, [Err(Error::Down { interface: "right".into() })], "{what}");
             assert_eq!(right.send(left.mac(), &[1; 60]), Err(Error::Down { interface: "right".into() }), "{what}");
             netns::set_up("right", true).unwrap();
-            // Its error of before may still be pending where nothing was received since.
+            settled();
             exchange(&mut left, &mut right, what, [300, 301]);
             exchange(&mut right, &mut left, what, [300, 301]);
         }
