@@ -23,7 +23,14 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     let Some(interface) = arguments.next() else {
         println!("usage: l2_hello INTERFACE [TEXT]; the interfaces here:");
         for i in l2::interfaces()? {
-            println!("{:>3} {:15} {} mtu {} {}", i.index, i.name, i.mac, i.mtu, if i.up { "up" } else { "down" });
+            println!(
+                "{:>3} {:15} {} mtu {} {}",
+                i.index,
+                i.name,
+                i.mac,
+                i.mtu,
+                if i.up { "up" } else { "down" }
+            );
         }
         return Ok(());
     };

@@ -22,7 +22,9 @@ pub enum Error {
         interface: String,
     },
     /// The interface carries no Ethernet frames.
-    #[error("{interface}: this interface does not carry Ethernet frames; use one that does, or the kernel's sockets")]
+    #[error(
+        "{interface}: this interface does not carry Ethernet frames; use one that does, or the kernel's sockets"
+    )]
     NotEthernet {
         /// Its name.
         interface: String,
@@ -34,7 +36,9 @@ pub enum Error {
         interface: String,
     },
     /// The interface was removed while it was open.
-    #[error("{interface}: the interface was removed; close this socket, and open it anew when the interface is back")]
+    #[error(
+        "{interface}: the interface was removed; close this socket, and open it anew when the interface is back"
+    )]
     Gone {
         /// Its name.
         interface: String,
@@ -91,7 +95,9 @@ pub enum Error {
     #[error("a signal came while waiting; call again to go on")]
     Interrupted,
     /// The device's queue threw frames away.
-    #[error("{interface}: the device's queue is full and threw a frame away; send more slowly, or lengthen it: ip link set dev {interface} txqueuelen 10000")]
+    #[error(
+        "{interface}: the device's queue is full and threw a frame away; send more slowly, or lengthen it: ip link set dev {interface} txqueuelen 10000"
+    )]
     QueueFull {
         /// The interface's name.
         interface: String,

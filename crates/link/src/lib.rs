@@ -23,6 +23,11 @@ use std::os::fd::BorrowedFd;
 /// Result of an operation on a link.
 pub type Result<T> = std::result::Result<T, Error>;
 
+/// Takes a received frame and its facts.
+pub type Each<'a> = dyn FnMut(&[u8], &FrameMeta) + 'a;
+/// Writes a frame into the place that it gets, and returns its length and facts; `None`: there is none.
+pub type Next<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)> + 'a;
+
 /// Something that frames go into and come out of.
 ///
 /// No function waits. A caller that has nothing to do waits for [`descriptor`](Link::descriptor) to be readable, or, while
@@ -43,7 +48,7 @@ pub trait Link {
     ///
     /// # Errors
     /// [`Error::Down`] once when the interface goes down, [`Error::Gone`] from when it is removed; others of the system.
-    fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> Result<usize>;
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize>;
 
     /// Lets `next` write up to `most` frames, and sends them; returns how many it took.
     ///
@@ -56,11 +61,7 @@ pub trait Link {
     /// [`Error::TooLong`] for a frame beyond the MTU, which is dropped and counted; [`Error::Down`], [`Error::Gone`], with
     /// what is pending dropped and counted; others of the system. Frames that `next` wrote in the failing call were
     /// accepted, or dropped and counted in [`Statistics::refused`].
-    fn send(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<usize>;
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize>;
 
     /// Sends what is pending, as far as that is possible now; returns how many frames still are.
     ///

@@ -70,7 +70,14 @@ mod tests {
         assert_eq!(mac.to_string(), "02:00:5e:10:ff:01");
         assert_eq!(mac.to_string().parse(), Ok(mac));
         assert_eq!("02-00-5E-10-FF-01".parse(), Ok(mac));
-        for wrong in ["", "02:00:5e:10:ff", "02:00:5e:10:ff:01:02", "2:0:5e:10:ff:1", "02:00-5e:10:ff:01", "+2:00:5e:10:ff:01"] {
+        for wrong in [
+            "",
+            "02:00:5e:10:ff",
+            "02:00:5e:10:ff:01:02",
+            "2:0:5e:10:ff:1",
+            "02:00-5e:10:ff:01",
+            "+2:00:5e:10:ff:01",
+        ] {
             assert!(wrong.parse::<Mac>().is_err(), "{wrong}");
         }
     }

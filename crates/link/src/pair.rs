@@ -1,7 +1,7 @@
 //! Two ends in memory: what one sends, the other receives, in order and without loss but for a full queue. No thread, no
 //! clock and no chance are involved, so the same calls have the same effect every time.
 
-use crate::{Capabilities, Error, Link, Mac, Result, Statistics, Timestamps};
+use crate::{Capabilities, Each, Error, Link, Mac, Next, Result, Statistics, Timestamps};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::Addressed;
 use std::collections::VecDeque;
@@ -95,7 +95,7 @@ impl Link for End {
         None
     }
 
-    fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> Result<usize> {
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
         let mut given = 0;
         // What arrives meanwhile is for the next call.
         let most = most.min(self.waiting());
@@ -126,11 +126,7 @@ impl Link for End {
         Ok(given)
     }
 
-    fn send(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<usize> {
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
         let longest = self.mtu + HEADERS;
         let other = 1 - self.side;
         let mut given = 0;

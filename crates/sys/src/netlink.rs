@@ -118,7 +118,8 @@ impl Netlink {
             syscall(libc::SYS_sendto, [fd, request.bytes.as_ptr() as usize, request.bytes.len(), 0, 0, 0])
         })?;
         let several = u16::from_ne_bytes([request.bytes[6], request.bytes[7]]) & libc::NLM_F_DUMP as u16 != 0;
-        let acknowledged = u16::from_ne_bytes([request.bytes[6], request.bytes[7]]) & libc::NLM_F_ACK as u16 != 0;
+        let acknowledged =
+            u16::from_ne_bytes([request.bytes[6], request.bytes[7]]) & libc::NLM_F_ACK as u16 != 0;
         let mut buf = vec![0u8; 64 * 1024];
         let mut interrupted = false;
         loop {

@@ -57,7 +57,8 @@ fn write_once(path: &std::ffi::CStr, text: &[u8]) -> Result<()> {
         syscall(libc::SYS_openat, [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags, 0, 0, 0])
     })?;
     // SAFETY: write reads the slice.
-    let written = check(unsafe { syscall(libc::SYS_write, [fd, text.as_ptr() as usize, text.len(), 0, 0, 0]) });
+    let written =
+        check(unsafe { syscall(libc::SYS_write, [fd, text.as_ptr() as usize, text.len(), 0, 0, 0]) });
     crate::fd::close(fd as i32);
     written.map(|_| ())
 }
@@ -101,7 +102,8 @@ impl Namespace {
     pub fn enter(&self) -> Result<()> {
         let kind = libc::CLONE_NEWNET as usize;
         // SAFETY: integers only.
-        check(unsafe { syscall(libc::SYS_setns, [self.0.as_raw_fd() as usize, kind, 0, 0, 0, 0]) }).map(|_| ())
+        check(unsafe { syscall(libc::SYS_setns, [self.0.as_raw_fd() as usize, kind, 0, 0, 0, 0]) })
+            .map(|_| ())
     }
 
     /// Runs `f` inside, on a thread of its own, and returns what it returns.

@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::frame::{Frame, Header, Received};
 use crate::packet::{Obtained, PacketLink};
-use crate::{Error, Interface, Link, Mac, Result, Statistics};
+use crate::{Error, Interface, Link, Mac, Next, Result, Statistics};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock};
 use bypath_wire::meta::VlanTag;
@@ -196,17 +196,14 @@ impl<L: Link> Socket<L> {
     }
 
     fn own_header(&self, to: Mac) -> Result<Header> {
-        let none = || Error::Invalid("frames need an EtherType: ask the builder for one, or use send_with".into());
+        let none =
+            || Error::Invalid("frames need an EtherType: ask the builder for one, or use send_with".into());
         self.settings.ethertype.ok_or_else(none)?;
         Ok(self.header(to))
     }
 
     /// Sends what `next` writes until it has no more or `most` are sent.
-    fn send_all(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, bypath_wire::FrameMeta)>,
-    ) -> Result<usize> {
+    fn send_all(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
         let gone = |s: Statistics| s.sent.saturating_sub(s.refused);
         let before = if most > 1 { gone(self.link.statistics()) } else { 0 };
         let mut waiting = Waiting::new();

@@ -95,7 +95,8 @@ mod tests {
         let sent = to_send(&meta, true);
         assert_eq!(sent.at, Some(5));
         let stamp = bypath_sys::packet::frame::Stamp { ns: 5, hardware: false };
-        let arrival = Arrival { vnet: Some(sent.vnet), tag: sent.tag, stamp: Some(stamp), ..Arrival::default() };
+        let arrival =
+            Arrival { vnet: Some(sent.vnet), tag: sent.tag, stamp: Some(stamp), ..Arrival::default() };
         assert_eq!(received(&arrival, true), meta);
         assert_eq!(received(&arrival, false).timestamp, None);
         assert_eq!(to_send(&meta, false).at, None);

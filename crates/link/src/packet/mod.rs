@@ -11,13 +11,12 @@ mod send;
 
 pub use config::{Clock, Config, Fanout, Groups, Mode, Obtained, Receive, Send, Vlan};
 
-use crate::{Capabilities, Error, Interface, Link, Mac, Result, Statistics, reaper};
+use crate::{Capabilities, Each, Error, Interface, Link, Mac, Next, Result, Statistics, reaper};
 use bypath_sys::packet::batch::{ReceiveBatch, SendBatch};
 use bypath_sys::packet::frame::Departure;
 use bypath_sys::packet::ring::Ring;
 use bypath_sys::packet::{Membership, Socket, filter};
 use bypath_sys::{Errno, clock, netif};
-use bypath_wire::FrameMeta;
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Octets of an Ethernet header.
@@ -241,15 +240,11 @@ impl Link for PacketLink {
         Some(self.device().socket().as_fd())
     }
 
-    fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> Result<usize> {
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
         self.take(most, each)
     }
 
-    fn send(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<usize> {
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
         self.give(most, next)
     }
 

@@ -90,7 +90,9 @@ pub(super) fn open(config: &Config) -> Result<PacketLink> {
 fn check(config: &Config) -> Result<()> {
     let wrong = |text: String| Err(Error::Invalid(text));
     if let Some(tag) = config.ethertypes.iter().find(|&&t| t == 0x8100 || t == 0x88a8) {
-        return wrong(format!("{tag:#06x} is a VLAN tag and no EtherType of a payload: choose frames by VLAN"));
+        return wrong(format!(
+            "{tag:#06x} is a VLAN tag and no EtherType of a payload: choose frames by VLAN"
+        ));
     }
     if let Some(length) = config.ethertypes.iter().find(|&&t| t < 0x600) {
         return wrong(format!("{length:#06x} is no EtherType: below 0x0600 the field is a length"));

@@ -1,11 +1,10 @@
 //! The way in.
 
 use super::{Device, PacketLink, Receiver, State, meta};
-use crate::{Error, Result, Statistics, Timestamps};
+use crate::{Each, Error, Result, Statistics, Timestamps};
 use bypath_sys::Errno;
 use bypath_sys::packet::batch::ReceiveBatch;
 use bypath_sys::packet::frame::{Arrival, HEADROOM};
-use bypath_wire::FrameMeta;
 use std::os::fd::AsFd;
 
 /// The longest frame for which a batch's buffers grow.
@@ -17,7 +16,7 @@ fn deliver(
     stamped: bool,
     frame: &[u8],
     a: &Arrival,
-    each: &mut dyn FnMut(&[u8], &FrameMeta),
+    each: &mut Each<'_>,
 ) -> usize {
     if a.is_cut() {
         statistics.cut += 1;
@@ -30,7 +29,7 @@ fn deliver(
 }
 
 impl PacketLink {
-    pub(super) fn take(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> Result<usize> {
+    pub(super) fn take(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
         if self.state == State::Gone {
             return Err(Error::Gone { interface: self.interface.name.clone() });
         }
@@ -53,13 +52,11 @@ impl PacketLink {
         }
     }
 
-    fn take_singly(
-        &mut self,
-        most: usize,
-        each: &mut dyn FnMut(&[u8], &FrameMeta),
-    ) -> std::result::Result<usize, Errno> {
+    fn take_singly(&mut self, most: usize, each: &mut Each<'_>) -> std::result::Result<usize, Errno> {
         let (stamped, vnet) = (self.obtained.timestamps != Timestamps::None, self.obtained.offload);
-        let (Some(device), Receiver::Plain(buffer)) = (&self.device, &mut self.receiver) else { return Ok(0) };
+        let (Some(device), Receiver::Plain(buffer)) = (&self.device, &mut self.receiver) else {
+            return Ok(0);
+        };
         let mut given = 0;
         while given < most {
             match device.socket().receive(buffer, vnet) {
@@ -80,11 +77,7 @@ impl PacketLink {
         Ok(given)
     }
 
-    fn take_batches(
-        &mut self,
-        most: usize,
-        each: &mut dyn FnMut(&[u8], &FrameMeta),
-    ) -> std::result::Result<usize, Errno> {
+    fn take_batches(&mut self, most: usize, each: &mut Each<'_>) -> std::result::Result<usize, Errno> {
         let (stamped, vnet) = (self.obtained.timestamps != Timestamps::None, self.obtained.offload);
         let (Some(device), Receiver::Batch(batch)) = (&self.device, &mut self.receiver) else { return Ok(0) };
         let mut given = 0;
@@ -118,7 +111,7 @@ impl PacketLink {
         Ok(given)
     }
 
-    fn take_from_ring(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> usize {
+    fn take_from_ring(&mut self, most: usize, each: &mut Each<'_>) -> usize {
         let stamped = self.obtained.timestamps != Timestamps::None;
         let statistics = &mut self.statistics;
         let Some(Device::Ring(ring)) = &mut self.device else { return 0 };

@@ -1,7 +1,7 @@
 //! The way out.
 
 use super::{HEADER, PacketLink, Sender, State, TAG, meta};
-use crate::{Error, Result};
+use crate::{Error, Next, Result};
 use bypath_sys::Errno;
 use bypath_sys::packet::frame::HEADROOM;
 use bypath_wire::FrameMeta;
@@ -15,11 +15,7 @@ enum Refusal {
 }
 
 impl PacketLink {
-    pub(super) fn give(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<usize> {
+    pub(super) fn give(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
         if self.state == State::Gone {
             return Err(Error::Gone { interface: self.interface.name.clone() });
         }
@@ -45,11 +41,7 @@ impl PacketLink {
 
     /// Lets `next` fill what room there is. Returns how many frames it wrote, what was wrong with the last one, and
     /// whether it may have more.
-    fn accept(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> (usize, Option<Refusal>, bool) {
+    fn accept(&mut self, most: usize, next: &mut Next<'_>) -> (usize, Option<Refusal>, bool) {
         let mut accepted = 0;
         let mut refusal = None;
         while accepted < most {

@@ -58,7 +58,8 @@ pub fn in_namespace(path: &str, body: impl FnOnce()) {
 pub fn skip(name: &str, reason: &str) {
     println!("skipped: {name}: {reason}");
     if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
-        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list of skips");
+        let mut file =
+            std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list of skips");
         writeln!(file, "{name}\t{reason}").expect("the list of skips");
     }
 }

@@ -61,7 +61,8 @@ fn tag(tpid: u16, vid: u16, pcp: u8, dei: bool) -> VlanTag {
 
 /// Headers of every kind.
 fn headers(to: Mac, from: Mac) -> Vec<Header> {
-    let plain = Header { destination: to, source: from, vlan: None, inner_vlan: None, ethertype: TYPE, at: None };
+    let plain =
+        Header { destination: to, source: from, vlan: None, inner_vlan: None, ethertype: TYPE, at: None };
     let outer = Some(tag(TPID_SERVICE, 200, 3, true));
     vec![
         plain,

@@ -15,7 +15,8 @@ const DATA: usize = UDP + 8;
 
 /// The sum of RFC 1071 over sixteen-bit words, not yet complemented.
 fn sum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
+    let mut sum: u32 =
+        bytes.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(*w.get(1).unwrap_or(&0))).sum();
     while sum > 0xffff {
         sum = (sum & 0xffff) + (sum >> 16);
     }

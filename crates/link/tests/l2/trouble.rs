@@ -40,7 +40,10 @@ isolated! {
 }
 
 /// Receives in another thread, and waits until that thread waits.
-fn blocked(mut socket: Socket, frames: usize) -> std::thread::JoinHandle<(Socket, Vec<Result<usize, Error>>)> {
+fn blocked(
+    mut socket: Socket,
+    frames: usize,
+) -> std::thread::JoinHandle<(Socket, Vec<Result<usize, Error>>)> {
     let (tell, told) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         tell.send(bypath_sys::thread::tid()).unwrap();

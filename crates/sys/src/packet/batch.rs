@@ -69,7 +69,13 @@ fn to_receive(
 }
 
 /// What one received message tells. `room` is the buffer's length.
-fn arrival(message: &libc::msghdr, got: usize, slot: &Slot<ReceiveControl>, buffer: &[u8], vnet: bool) -> Arrival {
+fn arrival(
+    message: &libc::msghdr,
+    got: usize,
+    slot: &Slot<ReceiveControl>,
+    buffer: &[u8],
+    vnet: bool,
+) -> Arrival {
     let mut found = Arrival { kind: slot.name[KIND], ..Arrival::default() };
     let start = HEADROOM - if vnet { VnetHeader::SIZE } else { 0 };
     if vnet {
@@ -79,7 +85,7 @@ fn arrival(message: &libc::msghdr, got: usize, slot: &Slot<ReceiveControl>, buff
     // With MSG_TRUNC the kernel tells the whole length.
     found.whole = got.saturating_sub(HEADROOM - start);
     found.len = found.whole.min(buffer.len() - HEADROOM);
-    let len = (message.msg_controllen as usize).min(size_of::<ReceiveControl>());
+    let len = message.msg_controllen.min(size_of::<ReceiveControl>());
     let mut control = [0u8; size_of::<ReceiveControl>()];
     for (bytes, word) in control.chunks_exact_mut(8).zip(&slot.control).take(len.div_ceil(8)) {
         bytes.copy_from_slice(&word.to_ne_bytes());
@@ -89,8 +95,11 @@ fn arrival(message: &libc::msghdr, got: usize, slot: &Slot<ReceiveControl>, buff
 }
 
 fn read_control(mut rest: &[u8], found: &mut Arrival) {
-    let word = |b: &[u8], at: usize| b.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
-    let half = |b: &[u8], at: usize| u32::from_ne_bytes(b.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]));
+    let word =
+        |b: &[u8], at: usize| b.get(at..at + 8).and_then(|b| b.try_into().ok()).map_or(0, u64::from_ne_bytes);
+    let half = |b: &[u8], at: usize| {
+        u32::from_ne_bytes(b.get(at..at + 4).and_then(|b| b.try_into().ok()).unwrap_or([0; 4]))
+    };
     let time = |b: &[u8], at: usize| word(b, at).wrapping_mul(1_000_000_000).wrapping_add(word(b, at + 8));
     while rest.len() >= CONTROL_HEADER {
         let len = word(rest, 0) as usize;
@@ -100,7 +109,8 @@ fn read_control(mut rest: &[u8], found: &mut Arrival) {
             (libc::SOL_PACKET, libc::PACKET_AUXDATA) if value.len() >= 20 => {
                 // struct tpacket_auxdata: status, len, snaplen, mac, net, vlan_tci, vlan_tpid.
                 let tag = half(value, 16).to_ne_bytes();
-                let (tci, tpid) = (u16::from_ne_bytes([tag[0], tag[1]]), u16::from_ne_bytes([tag[2], tag[3]]));
+                let (tci, tpid) =
+                    (u16::from_ne_bytes([tag[0], tag[1]]), u16::from_ne_bytes([tag[2], tag[3]]));
                 found.status(half(value, 0), tci, tpid);
             }
             (libc::SOL_SOCKET, libc::SO_TIMESTAMPNS) if found.stamp.is_none() => {

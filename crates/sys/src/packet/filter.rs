@@ -252,7 +252,9 @@ mod tests {
                 LOAD_WORD if value == TAG_PRESENT => a = u32::from(frame.tag.is_some()),
                 LOAD_WORD | LOAD_HALF => {
                     let size = if code == LOAD_WORD { 4 } else { 2 };
-                    let Some(bytes) = frame.bytes.get(value as usize..value as usize + size) else { return false };
+                    let Some(bytes) = frame.bytes.get(value as usize..value as usize + size) else {
+                        return false;
+                    };
                     a = bytes.iter().fold(0, |sum, &b| sum << 8 | u32::from(b));
                 }
                 other => panic!("instruction {other:#x}"),
@@ -332,11 +334,15 @@ mod tests {
     fn the_longest_program_is_one() {
         let types: Vec<u16> = (0..MOST as u16).map(|n| 0x9000 + n).collect();
         let groups: Vec<[u8; 6]> = (0..MOST as u8).map(|n| [1, 0, 0x5e, 0, 0, n]).collect();
-        let choice = Choice { ethertypes: &types, vlan: Vlan::Id(4094), foreign: false, groups: Some(&groups) };
+        let choice =
+            Choice { ethertypes: &types, vlan: Vlan::Id(4094), foreign: false, groups: Some(&groups) };
         let program = compile(&choice);
         for (kind, group) in types.iter().zip(&groups) {
             let bytes = frame(*group, &[*kind]);
-            assert!(passes(&program, &Shown { bytes: &bytes, kind: libc::PACKET_MULTICAST, tag: Some(4094) }));
+            assert!(passes(
+                &program,
+                &Shown { bytes: &bytes, kind: libc::PACKET_MULTICAST, tag: Some(4094) }
+            ));
         }
         assert!(!passes(&nothing(), &Shown { bytes: &frame(ME, &[0x9000]), kind: 0, tag: None }));
     }

@@ -95,7 +95,8 @@ impl Arrival {
     /// Takes over what TP_STATUS_... bits tell.
     pub(super) fn status(&mut self, status: u32, tci: u16, tpid: u16) {
         if status & libc::TP_STATUS_VLAN_VALID != 0 {
-            let tpid = if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { libc::ETH_P_8021Q as u16 };
+            let tpid =
+                if status & libc::TP_STATUS_VLAN_TPID_VALID != 0 { tpid } else { libc::ETH_P_8021Q as u16 };
             self.tag = Some(Tag { tpid, tci });
         }
         self.checksum_valid = status & libc::TP_STATUS_CSUM_VALID != 0;
@@ -157,13 +158,21 @@ mod tests {
         buffer.extend((1..=20).collect::<Vec<u8>>());
         let how = Departure { tag: Some(Tag { tpid: 0x8100, tci: 0xe00a }), ..Departure::default() };
         let start = complete(&mut buffer, 20, &how, false);
-        let expected = [(1..=12).collect::<Vec<u8>>(), vec![0x81, 0, 0xe0, 0x0a], (13..=20).collect()].concat();
+        let expected =
+            [(1..=12).collect::<Vec<u8>>(), vec![0x81, 0, 0xe0, 0x0a], (13..=20).collect()].concat();
         assert_eq!(buffer[start..], expected);
     }
 
     #[test]
     fn the_header_in_front_counts_the_tag() {
-        let vnet = VnetHeader { flags: 1, gso_type: 1, header_len: 54, gso_size: 1400, checksum_start: 34, checksum_offset: 16 };
+        let vnet = VnetHeader {
+            flags: 1,
+            gso_type: 1,
+            header_len: 54,
+            gso_size: 1400,
+            checksum_start: 34,
+            checksum_offset: 16,
+        };
         let how = Departure { tag: Some(Tag { tpid: 0x8100, tci: 1 }), vnet, at: None };
         let mut buffer = vec![0u8; HEADROOM + 60];
         let start = complete(&mut buffer, 60, &how, true);

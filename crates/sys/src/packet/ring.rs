@@ -3,10 +3,10 @@
 //! A status word says whose a frame, or a block of frames, is. Safe code sees memory only while it is ours, as a slice
 //! for the length of a closure. The kernel is trusted; what it writes is still checked against the ring's bounds.
 
+use super::Socket;
 use super::frame::{Arrival, Departure};
 use super::rx_ring::Rx;
 use super::tx_ring::Tx;
-use super::Socket;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, sock};
 use std::os::fd::{AsFd, AsRawFd};
@@ -126,6 +126,11 @@ impl Drop for Map {
     }
 }
 
+/// Writes a frame, and returns its length and facts; `None`: there is none.
+pub type Fill<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, Departure)> + 'a;
+/// Takes a frame.
+pub type Each<'a> = dyn FnMut(&[u8], &Arrival) + 'a;
+
 /// A packet socket with its rings.
 pub struct Ring {
     // First, so that the mapping is gone before the descriptor.
@@ -174,7 +179,8 @@ impl Ring {
             Layout::Blocks { .. } => {
                 // A block holds two of the longest frames at least, and there are enough blocks to be filled while
                 // others are read.
-                let block_size = (wish.receive / 16).next_power_of_two().max(2 * frame.next_power_of_two()).max(BLOCK);
+                let block_size =
+                    (wish.receive / 16).next_power_of_two().max(2 * frame.next_power_of_two()).max(BLOCK);
                 let blocks = wish.receive.div_ceil(block_size).max(4);
                 Geometry { block_size, blocks, frame_size: frame.next_multiple_of(ALIGNMENT) }
             }
@@ -217,13 +223,13 @@ impl Ring {
     }
 
     /// Gives up to `most` frames that are there to `each`, and returns how many. It makes no system call.
-    pub fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &Arrival)) -> usize {
+    pub fn receive(&mut self, most: usize, each: &mut Each<'_>) -> usize {
         self.receive.as_mut().map_or(0, |rx| rx.receive(&self.map, most, each))
     }
 
     /// Lets `fill` write the next frame that is to be sent, and returns what it returns: the frame's length and facts, or
     /// `None` for no frame. `None` also while the ring has no free slot. Sent by [`kick`](Ring::kick).
-    pub fn put(&mut self, fill: &mut dyn FnMut(&mut [u8]) -> Option<(usize, Departure)>) -> Option<usize> {
+    pub fn put(&mut self, fill: &mut Fill<'_>) -> Option<usize> {
         self.send.as_mut().and_then(|tx| tx.put(&mut self.map, fill))
     }
 
@@ -246,9 +252,8 @@ impl Ring {
         let Some(tx) = self.send.as_mut() else { return Ok(()) };
         let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
         // SAFETY: a null buffer of no length.
-        let sent = check(unsafe {
-            syscall(libc::SYS_sendto, [self.socket.raw() as usize, 0, 0, flags, 0, 0])
-        });
+        let sent =
+            check(unsafe { syscall(libc::SYS_sendto, [self.socket.raw() as usize, 0, 0, flags, 0, 0]) });
         match sent {
             Ok(_) => Ok(()),
             Err(e) => {

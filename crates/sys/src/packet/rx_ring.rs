@@ -1,7 +1,7 @@
 //! The receive ring: TPACKET_V3 (blocks) and TPACKET_V2 (a slot for each frame).
 
 use super::frame::{Arrival, Stamp, VnetHeader};
-use super::ring::{Geometry, Layout, Map};
+use super::ring::{Each, Geometry, Layout, Map};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 /// Where we are in the receive ring, which begins at the mapping's first octet.
@@ -36,10 +36,28 @@ struct Offsets {
     whole: usize,
 }
 
-const SLOT: Offsets =
-    Offsets { status: 0, len: 4, captured: 8, start: 12, time: 16, tci: 24, tpid: 26, kind: 32 + 10, whole: 52 };
-const IN_BLOCK: Offsets =
-    Offsets { status: 20, len: 16, captured: 12, start: 24, time: 4, tci: 32, tpid: 36, kind: 48 + 10, whole: 68 };
+const SLOT: Offsets = Offsets {
+    status: 0,
+    len: 4,
+    captured: 8,
+    start: 12,
+    time: 16,
+    tci: 24,
+    tpid: 26,
+    kind: 32 + 10,
+    whole: 52,
+};
+const IN_BLOCK: Offsets = Offsets {
+    status: 20,
+    len: 16,
+    captured: 12,
+    start: 24,
+    time: 4,
+    tci: 32,
+    tpid: 36,
+    kind: 48 + 10,
+    whole: 68,
+};
 
 fn word(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes)
@@ -83,16 +101,16 @@ impl Rx {
         self.geometry.bytes()
     }
 
-    pub fn receive(&mut self, map: &Map, most: usize, each: &mut dyn FnMut(&[u8], &Arrival)) -> usize {
+    pub fn receive(&mut self, map: &Map, most: usize, each: &mut Each<'_>) -> usize {
         let mut given = 0;
         // Bounded by the ring, so that a sender that is faster than `each` cannot keep us here.
         let mut looks = if self.blocks { self.geometry.blocks } else { self.geometry.frames() };
         while given < most && looks > 0 {
             let went_on = if self.blocks {
-                self.from_block(map, most, &mut given, &mut looks, each)
+                self.give_block(map, most, &mut given, &mut looks, each)
             } else {
                 looks -= 1;
-                self.from_slot(map, &mut given, each)
+                self.give_slot(map, &mut given, each)
             };
             if !went_on {
                 break;
@@ -102,13 +120,13 @@ impl Rx {
     }
 
     /// Gives out frames of the current block, and the block back if none is left. False: the block is the kernel's.
-    fn from_block(
+    fn give_block(
         &mut self,
         map: &Map,
         most: usize,
         given: &mut usize,
         looks: &mut usize,
-        each: &mut dyn FnMut(&[u8], &Arrival),
+        each: &mut Each<'_>,
     ) -> bool {
         let block = self.current * self.geometry.block_size;
         let status = map.status(block + BLOCK_STATUS);
@@ -144,7 +162,7 @@ impl Rx {
     }
 
     /// Gives out the frame in the current slot. False: the slot is the kernel's.
-    fn from_slot(&mut self, map: &Map, given: &mut usize, each: &mut dyn FnMut(&[u8], &Arrival)) -> bool {
+    fn give_slot(&mut self, map: &Map, given: &mut usize, each: &mut Each<'_>) -> bool {
         let slot = self.geometry.offset(self.current);
         let status = map.status(slot + SLOT.status);
         // Pairs with the kernel's barrier before it sets the status: the slot's contents are seen.

@@ -5,8 +5,8 @@
 //! referred to and the one that overwrites it. That is a distance and no guarantee; on loopback a receiver without a ring
 //! of its own may fall behind further.
 
-use super::frame::{Departure, HEADROOM, complete};
-use super::ring::{Geometry, Layout, Map};
+use super::frame::{HEADROOM, complete};
+use super::ring::{Fill, Geometry, Layout, Map};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) struct Tx {
@@ -80,11 +80,7 @@ impl Tx {
             .count()
     }
 
-    pub fn put(
-        &mut self,
-        map: &mut Map,
-        fill: &mut dyn FnMut(&mut [u8]) -> Option<(usize, Departure)>,
-    ) -> Option<usize> {
+    pub fn put(&mut self, map: &mut Map, fill: &mut Fill<'_>) -> Option<usize> {
         if self.full() {
             self.settle(map);
             if self.full() {
@@ -116,13 +112,13 @@ impl Tx {
     /// goes on where it stopped. Returns its octets, 0 if there is none.
     pub fn take_out_refused(&mut self, map: &mut Map) -> usize {
         let frames = self.frames();
-        let refused = (0..self.out).find(|n| {
-            self.status(map, (self.oldest + n) % frames) & libc::TP_STATUS_WRONG_FORMAT != 0
-        });
+        let refused = (0..self.out)
+            .find(|n| self.status(map, (self.oldest + n) % frames) & libc::TP_STATUS_WRONG_FORMAT != 0);
         let Some(refused) = refused else { return 0 };
         let len = self.len(map, (self.oldest + refused) % frames);
         for n in refused..self.out - 1 {
-            let (to, from) = (self.offset((self.oldest + n) % frames), self.offset((self.oldest + n + 1) % frames));
+            let (to, from) =
+                (self.offset((self.oldest + n) % frames), self.offset((self.oldest + n + 1) % frames));
             for part in [self.at.len..self.at.len + 4, self.at.start..self.at.start + 2] {
                 self.copy(map, from, to, part);
             }
@@ -141,7 +137,8 @@ impl Tx {
     fn len(&self, map: &Map, slot: usize) -> usize {
         // SAFETY: the kernel refused the slot, and touches it no more.
         let bytes = unsafe { map.bytes(self.offset(slot), self.at.header) };
-        let word = |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let word =
+            |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
         let start = usize::from(u16::from_ne_bytes([bytes[self.at.start], bytes[self.at.start + 1]]));
         (start + word(self.at.len) as usize).saturating_sub(self.at.header + HEADROOM)
     }
