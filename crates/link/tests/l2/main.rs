@@ -7,5 +7,6 @@ mod close;
 mod interop;
 mod modes;
 mod offload;
+mod place;
 mod trouble;
 mod vlan;

@@ -1,8 +1,8 @@
 //! Every way of moving frames carries every octet, whatever the length.
 
-use crate::common::{LONG, MODES, both, builder, exchange, veth, veth_with_mtu};
+use crate::common::{LONG, MODES, both, builder, exchange, payload, until, veth, veth_with_mtu};
 use bypath_link::Timestamps;
-use bypath_link::l2::{Error, Mac, Mode, Socket};
+use bypath_link::l2::{Error, Mac, Mode, Socket, Wait};
 use bypath_link::packet::{Receive, Send};
 use bypath_sys::netns;
 
@@ -242,7 +242,7 @@ isolated! {
                 while next < 20_000 {
                     right
                         .receive_batch(1000, |f| {
-                            assert_eq!(f.payload, crate::common::payload(next, 200), "frame {next}");
+                            assert_eq!(f.payload, payload(next, 200), "frame {next}");
                             next += 1;
                         })
                         .unwrap();
@@ -253,13 +253,43 @@ isolated! {
             left.set_timeout(Some(LONG));
             let (mut sent, mut done) = (0u32, 0u32);
             while done < 20_000 {
-                let part: Vec<_> = (sent..20_000.min(done + 400)).map(|n| crate::common::payload(n, 200)).collect();
+                let part: Vec<_> = (sent..20_000.min(done + 400)).map(|n| payload(n, 200)).collect();
                 let count = left.send_batch(to, part.iter().map(Vec::as_slice)).unwrap();
                 assert_eq!(count, part.len(), "{what}");
                 sent += count as u32;
                 left.receive_batch(100, |f| done = u32::from_be_bytes(f.payload[..4].try_into().unwrap())).unwrap();
             }
             reader.join().unwrap();
+        }
+    }
+}
+
+isolated! {
+    fn a_reader_that_falls_far_behind_gets_whole_frames() {
+        // A send ring's slot must not be used again while somebody may still read the frame that was in it.
+        veth();
+        netns::set_up("lo", true).unwrap();
+        const COUNT: u32 = 700;
+        for (what, mode) in MODES {
+            for (from, to) in [("lo", "lo"), ("left", "right")] {
+                let mut from = builder(from, mode).send_ring(64).send_only().open().unwrap();
+                let mut to = builder(to, mode).receive_ring(64 << 20).open().unwrap();
+                let destination = to.mac();
+                for n in 0..COUNT {
+                    from.send(destination, &payload(n, 100)).unwrap();
+                }
+                let (mut next, mut seen) = (0, 0);
+                to.set_wait(Wait::Never);
+                until(what, || {
+                    let _ = to.receive_batch(1000, |f| {
+                        let n = u32::from_be_bytes(f.payload[..4].try_into().unwrap());
+                        assert!(n >= next && f.payload == payload(n, 100), "{what}: frame {n} after {next}");
+                        (next, seen) = (n + 1, seen + 1);
+                    });
+                    seen + to.statistics().dropped >= u64::from(COUNT)
+                });
+                assert!(seen > 128, "{what}: {seen} frames are fewer than two send rings");
+            }
         }
     }
 }
