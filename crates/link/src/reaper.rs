@@ -13,8 +13,8 @@ use std::time::Duration;
 const MOST_THREADS: usize = 4;
 /// The most that wait to be closed.
 const MOST_WAITING: usize = 256;
-/// A thread without work ends after this.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// A thread without work ends after this. While it lives it keeps the network namespace in which it was started.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 /// Something whose drop takes long.
 pub(crate) type Burden = Box<dyn Send>;

@@ -208,6 +208,9 @@ impl Builder {
             Some(tag) => Vlan::Id(tag.vid),
         };
         self.config.vlan = self.vlans.unwrap_or(own);
-        Ok(Socket::over(PacketLink::open(&self.config)?, self.settings))
+        let link = PacketLink::open(&self.config)?;
+        let up = link.interface().up;
+        let socket = Socket::over(link, self.settings);
+        Ok(if up { socket } else { socket.begin_down() })
     }
 }

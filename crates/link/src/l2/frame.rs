@@ -196,6 +196,33 @@ mod tests {
     }
 
     #[test]
+    fn no_octets_whatever_are_read_beyond() {
+        let mut state = 20u64;
+        let mut random = || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        for _ in 0..20_000 {
+            let mut octets: Vec<u8> = (0..random() % 40).map(|_| random() as u8).collect();
+            for at in [12, 16, 20] {
+                if let Some(place) = octets.get_mut(at..at + 2).filter(|_| random() % 2 == 0) {
+                    place.copy_from_slice(if random() % 2 == 0 { &[0x81, 0] } else { &[0x88, 0xa8] });
+                }
+            }
+            let vlan = (random() % 2 == 0).then(|| tag(TPID_VLAN, 1));
+            let frame = Frame::parse(&octets, &FrameMeta { vlan, ..FrameMeta::default() });
+            let tags =
+                |f: &Frame<'_>| [f.vlan, f.inner_vlan].iter().flatten().count() - usize::from(vlan.is_some());
+            match frame {
+                Some(f) => assert_eq!(f.payload.len() + HEADER + 4 * tags(&f), octets.len()),
+                None => assert!(octets.len() < HEADER + 8),
+            }
+        }
+    }
+
+    #[test]
     fn a_frame_that_ends_too_early_is_none() {
         let mut octets = vec![0; 12];
         octets.extend([0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x88, 0xb5]);

@@ -51,10 +51,11 @@ pub struct Socket<L = PacketLink> {
     link: L,
     settings: Settings,
     mac: Mac,
+    /// The interface was down when it was last heard of.
+    down: bool,
 }
 
-/// How long a sleep is at most before the link is looked at again: it sees the removal of an interface that was down, of which
-/// the kernel does not tell.
+/// How long a sleep is at most while the interface is down: the kernel does not tell when it is removed then.
 const LONGEST_SLEEP: u64 = 100_000_000;
 /// A sleep where the kernel says that there is room and the link has none: half a send ring is always kept back.
 const SHORT_SLEEP: u64 = 50_000;
@@ -102,12 +103,18 @@ impl<L: Link> Socket<L> {
     /// A socket over a link of any kind.
     pub fn over(link: L, settings: Settings) -> Socket<L> {
         let mac = link.capabilities().mac;
-        Socket { link, settings, mac }
+        Socket { link, settings, mac, down: false }
     }
 
     /// The link.
     pub const fn link(&mut self) -> &mut L {
         &mut self.link
+    }
+
+    /// Says that the interface is down from the beginning.
+    pub(super) const fn begin_down(mut self) -> Socket<L> {
+        self.down = true;
+        self
     }
 
     /// This end's hardware address.
@@ -231,6 +238,7 @@ impl<L: Link> Socket<L> {
             }
         };
         let Err(error) = outcome else { return Ok(accepted) };
+        self.down |= matches!(error, Error::Down { .. });
         // What the kernel has not taken is not sent later.
         self.link.forget();
         let sent = if most > 1 { gone(self.link.statistics()).saturating_sub(before) } else { 0 };
@@ -258,14 +266,19 @@ impl<L: Link> Socket<L> {
         let mut waiting = Waiting::new();
         loop {
             let mut given = 0;
-            self.link.receive(most, &mut |octets, meta| {
+            let taken = self.link.receive(most, &mut |octets, meta| {
                 // The kernel gives out nothing shorter than a header, but a link of another kind might.
                 if let Some(frame) = Frame::parse(octets, meta) {
                     given += 1;
                     each(frame);
                 }
-            })?;
+            });
+            if let Err(e) = taken {
+                self.down |= matches!(e, Error::Down { .. });
+                return Err(e);
+            }
             if given > 0 || most == 0 {
+                self.down = false;
                 return Ok(given);
             }
             self.wait(&mut waiting, POLLIN)?;
@@ -291,7 +304,11 @@ impl<L: Link> Socket<L> {
         }
         let Some(descriptor) = self.link.descriptor() else { return Err(Error::WouldBlock) };
         let mut fds = [PollFd { fd: descriptor.as_raw_fd(), events, revents: 0 }];
-        match ppoll(&mut fds, Some(left.min(LONGEST_SLEEP)), 0) {
+        let sleep = match if self.down { left.min(LONGEST_SLEEP) } else { left } {
+            u64::MAX => None,
+            ns => Some(ns),
+        };
+        match ppoll(&mut fds, sleep, 0) {
             Ok(_) if fds[0].revents & POLLOUT != 0 && waiting.looks > 1 => {
                 match ppoll(&mut [], Some(left.min(SHORT_SLEEP)), 0) {
                     Err(Errno::INTR) => Err(Error::Interrupted),

@@ -10,6 +10,9 @@ use std::os::fd::AsFd;
 /// The longest frame for which a batch's buffers grow.
 const LONGEST: usize = 65_600;
 
+/// Frames of one call at most, where the kernel could go on for ever: a sender may be faster than who takes them.
+const BURST: usize = 1024;
+
 /// Gives out one frame, or counts it where octets are missing.
 fn deliver(
     statistics: &mut Statistics,
@@ -37,8 +40,8 @@ impl PacketLink {
             return Err(self.failed("receive", e));
         }
         let given = match &self.receiver {
-            Receiver::Plain(_) => self.take_singly(most, each),
-            Receiver::Batch(_) => self.take_batches(most, each),
+            Receiver::Plain(_) => self.take_singly(most.min(BURST), each),
+            Receiver::Batch(_) => self.take_batches(most.min(BURST), each),
             Receiver::Ring => Ok(self.take_from_ring(most, each)),
         };
         match given {
@@ -122,8 +125,8 @@ impl PacketLink {
                 seen += 1;
                 given += deliver(statistics, stamped, frame, a, each);
             });
-            // Frames that were left out do not count for `most`.
-            if seen == 0 || given >= most {
+            // Where all frames were left out there may be others: nothing given means that there is nothing.
+            if seen == 0 || given > 0 {
                 return given;
             }
         }

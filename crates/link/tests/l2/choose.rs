@@ -205,6 +205,68 @@ isolated! {
 }
 
 isolated! {
+    fn two_programs_on_one_ethertype_each_get_every_frame() {
+        veth();
+        for (what, mode) in MODES {
+            let (mut left, mut right) = both(mode, |b| b);
+            let mut second = builder("right", mode).open().unwrap();
+            let to = right.mac();
+            for n in 0..50 {
+                left.send(to, &crate::common::payload(n, 100)).unwrap();
+            }
+            for socket in [&mut right, &mut second] {
+                for n in 0..50 {
+                    let mut buffer = [0; 100];
+                    socket.receive(&mut buffer).unwrap();
+                    assert!(buffer[..] == crate::common::payload(n, 100), "{what}");
+                }
+                nothing_arrives(socket);
+            }
+        }
+    }
+}
+
+isolated! {
+    fn frames_that_are_short_or_end_in_a_tag_harm_nobody() {
+        veth();
+        for (what, mode) in MODES {
+            let mut left = builder("left", mode).open().unwrap();
+            let mut right = Socket::builder("right").mode(mode).timeout(crate::common::LONG).open().unwrap();
+            let header = [right.mac().0, left.mac().0].concat();
+            for len in 0..14 {
+                assert_eq!(left.send_octets(&vec![0; len]), Err(Error::TooShort { len }), "{what}");
+            }
+            let mut expected = Vec::new();
+            for kind in [[0x88, 0xb5], [0x81, 0x00], [0x88, 0xa8], [0x00, 0x10]] {
+                for rest in 0..12 {
+                    let frame = [&header[..], &kind, &vec![0x81; rest]].concat();
+                    left.send_octets(&frame).unwrap();
+                    // A tag needs four octets behind its first two, and the kernel wants a header behind it.
+                    if kind == [0x88, 0xb5] || kind == [0x00, 0x10] {
+                        expected.push((u16::from_be_bytes(kind), rest));
+                    }
+                }
+            }
+            left.send(right.mac(), b"the end").unwrap();
+            let mut seen = Vec::new();
+            let (from, mut ended) = (left.mac(), false);
+            while !ended {
+                right
+                    .receive_batch(100, |f| {
+                        if f.source == from && f.payload.starts_with(b"the end") {
+                            ended = true;
+                        } else if f.source == from && f.vlan.is_none() && f.ethertype != 0x86dd {
+                            seen.push((f.ethertype, f.payload.len()));
+                        }
+                    })
+                    .unwrap();
+            }
+            assert_eq!(seen, expected, "{what}");
+        }
+    }
+}
+
+isolated! {
     fn values_that_cannot_be_are_refused_with_a_reason() {
         veth();
         let reason = |builder: bypath_link::l2::Builder| match builder.open().map(|_| ()) {

@@ -69,9 +69,8 @@ isolated! {
 }
 
 isolated! {
-    fn a_closed_socket_that_waits_for_its_end_gets_no_frames() {
+    fn sockets_that_are_being_closed_disturb_no_other() {
         veth();
-        // What it would get, it would take from a group's other members.
         let mut left = builder("left", Mode::PLAIN).open().unwrap();
         let mut right = builder("right", Mode::PLAIN).open().unwrap();
         for _ in 0..50 {
