@@ -146,7 +146,7 @@ impl Builder {
         self
     }
 
-    /// Octets of the receive ring, where the mode has one: 4 MiB unless asked.
+    /// Octets of the receive ring, where the mode has one: 8 MiB unless asked ([`Config::receive_ring`]).
     pub fn receive_ring(mut self, octets: usize) -> Builder {
         self.config.receive_ring = octets;
         self

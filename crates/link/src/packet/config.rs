@@ -105,7 +105,9 @@ pub struct Config {
     pub receive_queue: usize,
     /// Octets of the send queue, by the kernel's count; 0: the system's default.
     pub send_queue: usize,
-    /// Octets of the receive ring.
+    /// Octets of the receive ring. A ring of blocks has one for each 128 KiB, and a block
+    /// is used up when it is given over by time, however little is in it: where frames come slowly, the ring is full after as many
+    /// [`block_ms`](Config::block_ms) without a reader as it has blocks.
     pub receive_ring: usize,
     /// Frames of the send ring.
     pub send_ring: usize,
@@ -140,7 +142,7 @@ impl Config {
             send_time: None,
             receive_queue: 4 << 20,
             send_queue: 0,
-            receive_ring: 4 << 20,
+            receive_ring: 8 << 20,
             send_ring: 256,
             block_ms: 1,
             batch: 64,

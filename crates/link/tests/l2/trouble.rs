@@ -122,7 +122,7 @@ isolated! {
         const COUNT: u64 = 3000;
         for (what, mode) in MODES {
             let mut left = builder("left", Mode::PLAIN).open().unwrap();
-            // A ring of 4 blocks, or 256 KiB: less than the frames that follow.
+            // A ring of 4 blocks, or of the fewest slots: less than the frames that follow.
             let mut right = builder("right", mode).receive_queue(100_000).receive_ring(1).open().unwrap();
             let to = right.mac();
             for n in 0..COUNT {
@@ -249,6 +249,140 @@ isolated! {
             left.send(right.mac(), &[1; 60]).unwrap();
             right.set_timeout(Some(LONG));
             assert_eq!(right.receive(&mut [0; 60]).unwrap().whole, 60);
+        }
+    }
+}
+
+/// Lets `left` send so many bits a second, with so many octets waiting. False, and said so: this cannot be done here.
+fn slow(test: &str, rate: &str, waiting: &str) -> bool {
+    let parts =
+        ["qdisc", "replace", "dev", "left", "root", "tbf", "rate", rate, "burst", "5000", "limit", waiting];
+    let made = std::process::Command::new("tc").args(parts).output();
+    let there = made.is_ok_and(|o| o.status.success());
+    if !there {
+        let reason = "no queueing discipline tbf (the kernel's sch_tbf, Debian package iproute2)";
+        crate::common::skip(test, reason);
+    }
+    there
+}
+
+isolated! {
+    fn a_device_that_is_slower_than_its_sender_loses_nothing_and_keeps_the_order() {
+        veth();
+        if !slow("trouble::a_device_that_is_slower_than_its_sender_loses_nothing_and_keeps_the_order", "400mbit", "64mb") {
+            return;
+        }
+        const COUNT: u32 = 3000;
+        for (what, mode) in MODES {
+            for batch in [1, 100] {
+                let (mut left, mut right) = both(mode, |b| b.receive_queue(64 << 20).receive_ring(32 << 20));
+                let to = right.mac();
+                // The send queue of a socket holds a tenth of these frames: it has to wait again and again.
+                let sender = std::thread::spawn(move || {
+                    let all: Vec<_> = (0..COUNT).map(|n| payload(n, 1000)).collect();
+                    for part in all.chunks(batch) {
+                        assert_eq!(left.send_batch(to, part.iter().map(Vec::as_slice)), Ok(part.len()));
+                    }
+                    left
+                });
+                let mut next = 0;
+                while next < COUNT {
+                    right
+                        .receive_batch(1000, |f| {
+                            assert!(f.payload == payload(next, 1000), "{what}: frame {next}");
+                            next += 1;
+                        })
+                        .unwrap_or_else(|e| panic!("{what}: {e} at {next}"));
+                }
+                let s = sender.join().unwrap().statistics();
+                assert_eq!((s.sent, s.refused), (u64::from(COUNT), 0), "{what}");
+            }
+        }
+    }
+}
+
+isolated! {
+    fn without_room_a_socket_that_does_not_wait_says_so_and_what_it_took_arrives() {
+        veth();
+        if !slow("trouble::without_room_a_socket_that_does_not_wait_says_so_and_what_it_took_arrives", "50mbit", "64mb") {
+            return;
+        }
+        for (what, mode) in MODES {
+            let (mut left, mut right) = both(mode, |b| b.receive_queue(64 << 20).receive_ring(32 << 20));
+            let to = right.mac();
+            left.set_wait(Wait::Never);
+            let mut taken = 0;
+            let refused = loop {
+                match left.send(to, &payload(taken, 1000)) {
+                    Ok(()) => taken += 1,
+                    Err(e) => break e,
+                }
+            };
+            assert_eq!(refused, Error::WouldBlock, "{what}");
+            // The frame that was refused is not sent later; one in a batch that is cut short is not either.
+            let all: Vec<_> = (taken..taken + 2000).map(|n| payload(n, 1000)).collect();
+            left.set_wait(Wait::Sleep);
+            left.set_timeout(Some(Duration::from_millis(5)));
+            let cut_short = match left.send_batch(to, all.iter().map(Vec::as_slice)) {
+                Ok(count) => count as u32,
+                Err(e) => {
+                    assert!(matches!(e, Error::TimedOut { .. }), "{what}: {e}");
+                    0
+                }
+            };
+            assert!(cut_short < 2000, "{what}");
+            left.set_timeout(Some(LONG));
+            left.send(to, &payload(1_000_000, 500)).unwrap_or_else(|e| panic!("{what}: {e}"));
+            let mut next = 0;
+            let mut ended = false;
+            while !ended {
+                right
+                    .receive_batch(1000, |f| {
+                        ended = f.payload == payload(1_000_000, 500);
+                        assert!(ended || f.payload == payload(next, 1000), "{what}: frame {next}");
+                        next += 1;
+                    })
+                    .unwrap_or_else(|e| panic!("{what}: {e} at {next}"));
+            }
+            assert_eq!(next, taken + cut_short + 1, "{what}");
+        }
+    }
+}
+
+isolated! {
+    fn frames_that_the_devices_queue_throws_away_are_told_and_counted() {
+        veth();
+        if !slow("trouble::frames_that_the_devices_queue_throws_away_are_told_and_counted", "20mbit", "20000") {
+            return;
+        }
+        for (what, mode) in MODES {
+            if mode.send == bypath_link::packet::Send::Ring {
+                // The kernel offers the frame again: it is late, not lost.
+                continue;
+            }
+            let (mut left, mut right) = both(mode, |b| b);
+            let to = right.mac();
+            let mut refused = 0;
+            for n in 0..200 {
+                match left.send(to, &payload(n, 1000)) {
+                    Ok(()) => {}
+                    Err(e) => {
+                        assert_eq!(e, Error::QueueFull { interface: "left".into() }, "{what}");
+                        assert!(e.to_string().contains("txqueuelen"), "{e}");
+                        refused += 1;
+                    }
+                }
+            }
+            assert!(refused > 0, "{what}");
+            assert_eq!((left.statistics().sent, left.statistics().refused), (200, refused));
+            let mut next = 0;
+            for _ in refused..200 {
+                let mut buffer = [0; 1000];
+                right.receive(&mut buffer).unwrap_or_else(|e| panic!("{what}: {e} {:?}", right.statistics()));
+                let n = u32::from_be_bytes(buffer[..4].try_into().unwrap());
+                assert!(n >= next && buffer[..] == payload(n, 1000), "{what}");
+                next = n + 1;
+            }
         }
     }
 }

@@ -76,7 +76,11 @@ impl Geometry {
 /// Frames begin at multiples of this (TPACKET_ALIGNMENT).
 const ALIGNMENT: usize = 16;
 /// The least size of a block.
-const BLOCK: usize = 64 * 1024;
+const BLOCK: usize = 32 * 1024;
+/// The least size of a block that is given over as a whole.
+const TIMED_BLOCK: usize = 128 * 1024;
+/// What stands in front of a block's frames.
+const BLOCK_HEADER: usize = 64;
 /// Headers in front of a frame: the longest tpacket header, an address, a virtio-net header, and room for alignment.
 const OVERHEAD: usize = 48 + 20 + 12 + 4 * ALIGNMENT;
 
@@ -177,10 +181,9 @@ impl Ring {
                 Geometry::of_frames(wish.receive.div_ceil(size), size)
             }
             Layout::Blocks { .. } => {
-                // A block holds two of the longest frames at least, and there are enough blocks to be filled while
-                // others are read.
-                let block_size =
-                    (wish.receive / 16).next_power_of_two().max(2 * frame.next_power_of_two()).max(BLOCK);
+                // One that is given over by time is used up however little is in it: their number is the milliseconds that
+                // a reader may be away while frames come slowly. Smaller ones would wake a sleeping reader more often.
+                let block_size = (frame + BLOCK_HEADER).next_power_of_two().max(TIMED_BLOCK);
                 let blocks = wish.receive.div_ceil(block_size).max(4);
                 Geometry { block_size, blocks, frame_size: frame.next_multiple_of(ALIGNMENT) }
             }
