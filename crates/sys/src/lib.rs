@@ -12,7 +12,15 @@ pub mod exec;
 pub mod fd;
 pub mod futex;
 pub mod mem;
+#[cfg(feature = "link")]
+pub mod netif;
+#[cfg(feature = "link")]
+pub mod netlink;
+#[cfg(feature = "link")]
+pub mod netns;
 pub mod open_files;
+#[cfg(feature = "link")]
+pub mod packet;
 pub mod page;
 pub mod poll;
 pub mod process;

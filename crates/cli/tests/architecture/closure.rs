@@ -73,6 +73,8 @@ fn rustix_makes_its_system_calls_itself() {
     assert!(features.contains("rustix feature"), "the features were not found");
     // Code that runs when the binary is loaded, for the command only.
     assert!(!features.contains("bypath-sys feature \"exec\""), "{features}");
+    // Packet sockets and namespaces are no business of a preloaded program.
+    assert!(!features.contains("bypath-sys feature \"link\""), "{features}");
     let flags: String = ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS", "CARGO_BUILD_RUSTFLAGS"]
         .iter()
         .filter_map(|v| std::env::var(v).ok())

@@ -65,8 +65,10 @@ fn unsafe_stands_only_where_it_is_listed() {
 
 #[test]
 fn crates_without_unsafe_say_so() {
-    let main = fs::read_to_string(workspace().join("crates/cli/src/main.rs")).expect("main.rs");
-    assert!(main.contains("#![forbid(unsafe_code)]"));
+    for file in ["cli/src/main.rs", "link/src/lib.rs", "bypath/src/lib.rs"] {
+        let text = fs::read_to_string(workspace().join("crates").join(file)).expect("a source file");
+        assert!(text.contains("#![forbid(unsafe_code)]"), "{file}");
+    }
     let wire = fs::read_to_string(workspace().join("crates/wire/src/lib.rs")).expect("lib.rs");
     assert!(wire.contains("#![no_std]") && wire.contains("#![deny(unsafe_code)]"));
 }

@@ -1,0 +1,142 @@
+//! What can go wrong, and what to do about it.
+
+use bypath_sys::Errno;
+use std::time::Duration;
+
+/// Why an operation on a link failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is no such interface.
+    #[error("{interface}: no such interface; there are: {}", known.join(", "))]
+    Unknown {
+        /// The name asked for.
+        interface: String,
+        /// The names there are.
+        known: Vec<String>,
+    },
+    /// No interface can have such a name.
+    #[error("{interface}: no interface has such a name; names have at most 15 octets")]
+    NameTooLong {
+        /// The name asked for.
+        interface: String,
+    },
+    /// The interface carries no Ethernet frames.
+    #[error(
+        "{interface}: this interface does not carry Ethernet frames; use one that does, or the kernel's sockets"
+    )]
+    NotEthernet {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface is switched off.
+    #[error("{interface}: the interface is down; switch it on: ip link set dev {interface} up")]
+    Down {
+        /// Its name.
+        interface: String,
+    },
+    /// The interface was removed while it was open.
+    #[error(
+        "{interface}: the interface was removed; close this socket, and open it anew when the interface is back"
+    )]
+    Gone {
+        /// Its name.
+        interface: String,
+    },
+    /// Packet sockets are not allowed.
+    #[error(
+        "packet sockets need the capability CAP_NET_RAW: run as root, or once \
+         `sudo setcap cap_net_raw+ep PROGRAM`, or try it in a network of your own: \
+         `unshare --user --net --map-root-user PROGRAM`"
+    )]
+    NotAllowed,
+    /// A frame is longer than the interface carries.
+    #[error(
+        "a payload of {payload} octets is too long: {interface} carries {mtu} in a frame; \
+         send less, or raise it on both ends: ip link set dev {interface} mtu {payload}"
+    )]
+    TooLong {
+        /// The interface's name.
+        interface: String,
+        /// Octets that follow the EtherType.
+        payload: usize,
+        /// The interface's MTU.
+        mtu: usize,
+    },
+    /// A frame is longer than the buffers made when the link was opened.
+    #[error(
+        "a payload of {payload} octets is longer than {interface} carried when this socket was opened ({room}); \
+         close it and open it anew"
+    )]
+    Grown {
+        /// The interface's name.
+        interface: String,
+        /// Octets that follow the EtherType.
+        payload: usize,
+        /// Octets that there is room for.
+        room: usize,
+    },
+    /// A frame is shorter than its header.
+    #[error("a frame of {len} octets has no room for an Ethernet header of 14")]
+    TooShort {
+        /// Octets of the frame.
+        len: usize,
+    },
+    /// Nothing arrived, or could be sent, in time.
+    #[error("nothing happened for {waited:?}")]
+    TimedOut {
+        /// How long was waited.
+        waited: Duration,
+    },
+    /// Nothing is there, or can be sent, at this moment.
+    #[error("this would have to wait, and the socket does not")]
+    WouldBlock,
+    /// A signal came while waiting.
+    #[error("a signal came while waiting; call again to go on")]
+    Interrupted,
+    /// The device's queue threw frames away.
+    #[error(
+        "{interface}: the device's queue is full and threw a frame away; send more slowly, or lengthen it: ip link set dev {interface} txqueuelen 10000"
+    )]
+    QueueFull {
+        /// The interface's name.
+        interface: String,
+    },
+    /// A value that cannot be used.
+    #[error("{0}")]
+    Invalid(String),
+    /// Something else that the system answered.
+    #[error("could not {doing}: {}", std::io::Error::from_raw_os_error(*code))]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// errno.
+        code: i32,
+    },
+}
+
+impl Error {
+    pub(crate) const fn system(doing: &'static str, e: Errno) -> Error {
+        Error::System { doing, code: e.raw_os_error() }
+    }
+
+    /// The errno that stands for it.
+    pub fn code(&self) -> i32 {
+        use bypath_sys::Errno as E;
+        let errno = match self {
+            Error::Unknown { .. } | Error::NotEthernet { .. } => E::NODEV,
+            Error::NameTooLong { .. } => E::NAMETOOLONG,
+            Error::Down { .. } => E::NETDOWN,
+            Error::Gone { .. } => E::NXIO,
+            Error::NotAllowed => E::PERM,
+            Error::TooLong { .. } | Error::Grown { .. } => E::MSGSIZE,
+            Error::TooShort { .. } | Error::Invalid(_) => E::INVAL,
+            Error::TimedOut { .. } => E::TIMEDOUT,
+            Error::WouldBlock => E::AGAIN,
+            Error::Interrupted => E::INTR,
+            Error::QueueFull { .. } => E::NOBUFS,
+            Error::System { code, .. } => return *code,
+        };
+        errno.raw_os_error()
+    }
+}

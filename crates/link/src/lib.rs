@@ -1,0 +1,132 @@
+//! Frames in and out: one trait, and what implements it.
+//!
+//! [`packet`] is an interface of this machine through a packet socket, [`pair`] is two ends in memory. [`l2`] is the
+//! socket that people use. Links do not know what frames carry, and the stack does not know what carries them.
+
+#![forbid(unsafe_code)]
+
+mod error;
+pub mod interface;
+pub mod l2;
+mod mac;
+pub mod packet;
+pub mod pair;
+mod reaper;
+
+pub use error::Error;
+pub use interface::Interface;
+pub use mac::Mac;
+
+use bypath_wire::FrameMeta;
+use std::os::fd::BorrowedFd;
+
+/// Result of an operation on a link.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Takes a received frame and its facts.
+pub type Each<'a> = dyn FnMut(&[u8], &FrameMeta) + 'a;
+/// Writes a frame into the place that it gets, and returns its length and facts; `None`: there is none.
+pub type Next<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)> + 'a;
+
+/// Something that frames go into and come out of.
+///
+/// No function waits. A caller that has nothing to do waits for [`descriptor`](Link::descriptor) to be readable, or, while
+/// frames are pending, writable. A link without one is asked again.
+///
+/// Frames are Ethernet frames without the frame check sequence. They are given and taken by closures, so that each link
+/// hands out its own memory: nothing is copied on the way that the kernel does not copy, and nothing is allocated.
+pub trait Link {
+    /// What it can do. Asked for once; all but the MTU stay as they are.
+    fn capabilities(&self) -> Capabilities;
+
+    /// To be waited for; `None`: nothing can be.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Gives up to `most` frames that have arrived to `each`, in order, and returns how many.
+    ///
+    /// A frame is never longer than it was sent: one that was cut is counted in [`Statistics::cut`] and left out.
+    ///
+    /// # Errors
+    /// [`Error::Down`] once when the interface goes down, [`Error::Gone`] from when it is removed; others of the system.
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize>;
+
+    /// Lets `next` write up to `most` frames, and sends them; returns how many it took.
+    ///
+    /// `next` gets room for [`Capabilities::longest`] octets and returns the frame's length and facts, or `None` when it
+    /// has no more. It is called only when its frame will be accepted: accepted frames are sent in order, or stay pending
+    /// until a later `send` or [`flush`](Link::flush). A return of less than `most` although `next` had more means: full,
+    /// wait until the descriptor is writable.
+    ///
+    /// # Errors
+    /// [`Error::TooLong`] for a frame beyond the MTU, which is dropped and counted; [`Error::Down`], [`Error::Gone`], with
+    /// what is pending dropped and counted; others of the system. Frames that `next` wrote in the failing call were
+    /// accepted, or dropped and counted in [`Statistics::refused`].
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize>;
+
+    /// Sends what is pending, as far as that is possible now; returns how many frames still are.
+    ///
+    /// # Errors
+    /// Those of [`send`](Link::send).
+    fn flush(&mut self) -> Result<usize>;
+
+    /// Drops what is pending, as far as that is still possible, and counts it in [`Statistics::refused`]; returns how many
+    /// frames that were.
+    fn forget(&mut self) -> usize;
+
+    /// What has passed since the link was made.
+    fn statistics(&mut self) -> Statistics;
+}
+
+/// What a link can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The link's own address.
+    pub mac: Mac,
+    /// Largest payload of a frame in octets: what follows the EtherType.
+    pub mtu: usize,
+    /// Octets of the longest frame that [`Link::send`] has room for: headers and one tag, and a whole super-frame where
+    /// there is segmentation.
+    pub longest: usize,
+    /// Frames may leave transport checksums to the link, and received ones may (`FrameMeta::checksum`).
+    pub checksum: bool,
+    /// Frames longer than the MTU may be given to the link, and received from it (`FrameMeta::gso`).
+    pub segmentation: bool,
+    /// Received frames tell when they came.
+    pub timestamps: Timestamps,
+    /// The timestamp of a frame to be sent says when it is to be sent.
+    pub send_time: bool,
+    /// Frames that one call moves at best.
+    pub batch: usize,
+}
+
+/// Who takes the time of received frames.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timestamps {
+    /// Nobody.
+    #[default]
+    None,
+    /// The kernel.
+    Software,
+    /// The device.
+    Hardware,
+}
+
+/// What has passed through a link.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    /// Frames given out.
+    pub received: u64,
+    /// Octets of these frames.
+    pub received_octets: u64,
+    /// Frames that the link dropped because they were not taken in time.
+    pub dropped: u64,
+    /// Received frames left out because they were longer than the buffer.
+    pub cut: u64,
+    /// Frames accepted for sending.
+    pub sent: u64,
+    /// Octets of these frames.
+    pub sent_octets: u64,
+    /// Accepted frames that were not sent after all: beyond the MTU, dropped by the device's queue, or the interface went
+    /// down.
+    pub refused: u64,
+}

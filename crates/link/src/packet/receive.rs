@@ -1,0 +1,134 @@
+//! The way in.
+
+use super::{Device, PacketLink, Receiver, State, meta};
+use crate::{Each, Error, Result, Statistics, Timestamps};
+use bypath_sys::Errno;
+use bypath_sys::packet::batch::ReceiveBatch;
+use bypath_sys::packet::frame::{Arrival, HEADROOM};
+use std::os::fd::AsFd;
+
+/// The longest frame for which a batch's buffers grow.
+const LONGEST: usize = 65_600;
+
+/// Frames of one call at most, where the kernel could go on for ever: a sender may be faster than who takes them.
+const BURST: usize = 1024;
+
+/// Gives out one frame, or counts it where octets are missing.
+fn deliver(
+    statistics: &mut Statistics,
+    stamped: bool,
+    frame: &[u8],
+    a: &Arrival,
+    each: &mut Each<'_>,
+) -> usize {
+    if a.is_cut() {
+        statistics.cut += 1;
+        return 0;
+    }
+    statistics.received += 1;
+    statistics.received_octets += frame.len() as u64;
+    each(frame, &meta::received(a, stamped));
+    1
+}
+
+impl PacketLink {
+    pub(super) fn take(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
+        if self.state == State::Gone {
+            return Err(Error::Gone { interface: self.interface.name.clone() });
+        }
+        if let Some(e) = self.noted.take() {
+            return Err(self.failed("receive", e));
+        }
+        let given = match &self.receiver {
+            Receiver::Plain(_) => self.take_singly(most.min(BURST), each),
+            Receiver::Batch(_) => self.take_batches(most.min(BURST), each),
+            Receiver::Ring => Ok(self.take_from_ring(most, each)),
+        };
+        match given {
+            Ok(0) if most > 0 => self.silent().map(|()| 0),
+            Ok(n) => {
+                self.empty = 0;
+                self.state = State::Up;
+                Ok(n)
+            }
+            Err(e) => Err(self.failed("receive", e)),
+        }
+    }
+
+    fn take_singly(&mut self, most: usize, each: &mut Each<'_>) -> std::result::Result<usize, Errno> {
+        let (stamped, vnet) = (self.obtained.timestamps != Timestamps::None, self.obtained.offload);
+        let (Some(device), Receiver::Plain(buffer)) = (&self.device, &mut self.receiver) else {
+            return Ok(0);
+        };
+        let mut given = 0;
+        while given < most {
+            match device.socket().receive(buffer, vnet) {
+                Ok(a) => {
+                    let frame = &buffer[HEADROOM..HEADROOM + a.len];
+                    given += deliver(&mut self.statistics, stamped, frame, &a, each);
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(e) if given == 0 => return Err(e),
+                Err(e) => {
+                    // This call has frames to report; the next one reports the error.
+                    self.noted = Some(e);
+                    break;
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    fn take_batches(&mut self, most: usize, each: &mut Each<'_>) -> std::result::Result<usize, Errno> {
+        let (stamped, vnet) = (self.obtained.timestamps != Timestamps::None, self.obtained.offload);
+        let (Some(device), Receiver::Batch(batch)) = (&self.device, &mut self.receiver) else { return Ok(0) };
+        let mut given = 0;
+        while given < most {
+            let asked = batch.count().min(most - given);
+            match batch.receive(device.socket().as_fd(), asked) {
+                Ok(got) => {
+                    let mut longest = 0;
+                    for (frame, a) in batch.frames() {
+                        given += deliver(&mut self.statistics, stamped, frame, a, each);
+                        longest = longest.max(a.whole);
+                    }
+                    if longest > batch.longest() && batch.longest() < LONGEST {
+                        // The MTU was raised, or segments were put together: the next one fits.
+                        *batch = ReceiveBatch::new(batch.count(), longest.min(LONGEST), vnet);
+                    }
+                    if got < asked {
+                        break;
+                    }
+                }
+                Err(Errno::AGAIN) => break,
+                Err(Errno::INTR) => {}
+                Err(e) if given == 0 => return Err(e),
+                Err(e) => {
+                    // This call has frames to report; the next one reports the error.
+                    self.noted = Some(e);
+                    break;
+                }
+            }
+        }
+        Ok(given)
+    }
+
+    fn take_from_ring(&mut self, most: usize, each: &mut Each<'_>) -> usize {
+        let stamped = self.obtained.timestamps != Timestamps::None;
+        let statistics = &mut self.statistics;
+        let Some(Device::Ring(ring)) = &mut self.device else { return 0 };
+        let mut given = 0;
+        loop {
+            let mut seen = 0;
+            ring.receive(most - given, &mut |frame, a| {
+                seen += 1;
+                given += deliver(statistics, stamped, frame, a, each);
+            });
+            // Where all frames were left out there may be others: nothing given means that there is nothing.
+            if seen == 0 || given > 0 {
+                return given;
+            }
+        }
+    }
+}
