@@ -69,6 +69,8 @@ pub enum Command {
     Stats(cmd::stats::Args),
     /// Check the configuration file, show which settings and rules hold, print them as variables
     Config(cmd::config::Args),
+    /// Look for what slows this host or a network interface down, and name the command that mends it
+    Doctor(cmd::doctor::Args),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell

@@ -6,6 +6,7 @@ mod bench; //     the measured programs, their conversations, the figures
 mod cmd; //       one file per subcommand
 mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
+mod doctor; //     what slows a host or an interface down
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
         Command::Upgrade(args) => cmd::paths::upgrade(&args),
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
+        Command::Doctor(args) => cmd::doctor::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args),

@@ -6,6 +6,8 @@
 
 pub mod clock;
 pub mod epoll;
+#[cfg(feature = "link")]
+pub mod ethtool;
 pub mod eventfd;
 #[cfg(feature = "exec")]
 pub mod exec;

@@ -2,6 +2,7 @@
 
 pub mod completions;
 pub mod config;
+pub mod doctor;
 pub mod man;
 pub mod paths;
 pub mod run;

@@ -1,0 +1,177 @@
+//! What is wrong with a host, or with a network interface, for who wants little delay and no loss: what was found, why
+//! it matters, and the command that mends it. Everything is read, nothing is changed.
+
+mod device;
+mod host;
+mod interface;
+
+pub use device::findings as of_device;
+pub use host::findings as of_host;
+pub use interface::{Interface, findings as of_interface};
+
+use serde::Serialize;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Where `/proc` and `/sys` are: the tests show other ones.
+#[derive(Clone, Debug)]
+pub struct Root(PathBuf);
+
+impl Root {
+    /// Those of this machine.
+    pub fn real() -> Root {
+        Root("/".into())
+    }
+
+    /// Those below a directory.
+    #[cfg(test)]
+    pub fn at(directory: &Path) -> Root {
+        Root(directory.into())
+    }
+
+    fn path(&self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.0.join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// The text of a file without its newline; `None` if it is missing or cannot be read.
+    pub fn text(&self, path: impl AsRef<Path>) -> Option<String> {
+        fs::read_to_string(self.path(path)).ok().map(|text| text.trim().to_owned())
+    }
+
+    /// A file that holds a number.
+    pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
+        self.text(path)?.parse().ok()
+    }
+
+    /// Names in a directory, sorted; none if it is missing.
+    pub fn names(&self, path: impl AsRef<Path>) -> Vec<String> {
+        let entries = fs::read_dir(self.path(path)).into_iter().flatten().flatten();
+        let mut names: Vec<_> = entries.filter_map(|e| e.file_name().into_string().ok()).collect();
+        names.sort();
+        names
+    }
+}
+
+/// How bad it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// As it should be.
+    Good,
+    /// Worth knowing; harmful in some uses.
+    Note,
+    /// Costs time or frames.
+    Hurts,
+    /// This machine or device does not say.
+    Unknown,
+}
+
+impl State {
+    /// The word that is printed.
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Good => "good",
+            State::Note => "note",
+            State::Hurts => "hurts",
+            State::Unknown => "unknown",
+        }
+    }
+}
+
+/// The answer to one question.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Finding {
+    /// Which question; the codes are stable.
+    pub check: &'static str,
+    /// How bad it is.
+    pub state: State,
+    /// What was found.
+    pub found: String,
+    /// Why it matters, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub why: Option<&'static str>,
+    /// The command that mends it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+}
+
+impl Finding {
+    fn new(check: &'static str, state: State, found: impl Into<String>) -> Finding {
+        Finding { check, state, found: found.into(), why: None, remedy: None }
+    }
+
+    fn good(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding::new(check, State::Good, found)
+    }
+
+    fn note(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding::new(check, State::Note, found)
+    }
+
+    fn hurts(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding::new(check, State::Hurts, found)
+    }
+
+    fn unknown(check: &'static str, found: impl Into<String>) -> Finding {
+        Finding::new(check, State::Unknown, found)
+    }
+
+    fn why(mut self, why: &'static str) -> Finding {
+        self.why = Some(why);
+        self
+    }
+
+    fn remedy(mut self, command: impl Into<String>) -> Finding {
+        self.remedy = Some(command.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files below a directory that goes with it.
+    pub struct Tree(PathBuf);
+
+    impl Tree {
+        pub fn new(name: &str, files: &[(&str, &str)]) -> Tree {
+            let directory = std::env::temp_dir().join(format!("bypath-doctor-{}-{name}", std::process::id()));
+            let tree = Tree(directory);
+            for (path, text) in files {
+                let path = tree.0.join(path);
+                fs::create_dir_all(path.parent().expect("a directory above")).expect("a directory");
+                fs::write(path, text).expect("a file");
+            }
+            tree
+        }
+
+        pub fn root(&self) -> Root {
+            Root::at(&self.0)
+        }
+    }
+
+    impl Drop for Tree {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    /// The state of one check, and its remedy.
+    pub fn verdict<'a>(findings: &'a [Finding], check: &str) -> (State, Option<&'a str>) {
+        let found: Vec<_> = findings.iter().filter(|f| f.check == check).collect();
+        assert_eq!(found.len(), 1, "{check} in {findings:?}");
+        (found[0].state, found[0].remedy.as_deref())
+    }
+
+    #[test]
+    fn files_are_read_below_the_root() {
+        let tree = Tree::new("root", &[("proc/a", "12\n"), ("proc/b", "x")]);
+        let root = tree.root();
+        assert_eq!(root.number::<u32>("/proc/a"), Some(12));
+        assert_eq!(root.number::<u32>("/proc/b"), None);
+        assert_eq!(root.names("/proc"), ["a", "b"]);
+        assert!(root.names("/sys").is_empty() && root.text("/proc/c").is_none());
+    }
+}

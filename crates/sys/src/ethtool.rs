@@ -1,0 +1,170 @@
+//! What a network device says of itself by `ioctl(SIOCETHTOOL)` (linux/ethtool.h): interrupt coalescing, ring sizes,
+//! offloads, flow control, energy-efficient Ethernet. Reading needs no privilege.
+
+use crate::syscall::{check, syscall};
+use crate::{Errno, Result, fd};
+
+const SIOCETHTOOL: usize = 0x8946;
+const GET_COALESCE: u32 = 0x0e;
+const GET_RINGS: u32 = 0x10;
+const GET_PAUSE: u32 = 0x12;
+const GET_FLAGS: u32 = 0x25;
+const GET_GRO: u32 = 0x2b;
+const GET_EEE: u32 = 0x44;
+
+const FLAG_RX_VLAN: u32 = 1 << 8;
+const FLAG_LRO: u32 = 1 << 15;
+
+/// Interrupt coalescing (`ethtool -c`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coalescing {
+    /// Microseconds that a received frame may wait for others before an interrupt.
+    pub rx_usecs: u32,
+    /// Received frames after which the interrupt comes at once; 0 counts as no limit with some drivers.
+    pub rx_frames: u32,
+    /// The device chooses the delay by load.
+    pub rx_adaptive: bool,
+}
+
+/// Descriptor rings (`ethtool -g`), in frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rings {
+    /// Receive descriptors in use.
+    pub rx: u32,
+    /// Receive descriptors that the device could have.
+    pub rx_most: u32,
+}
+
+/// Offloads that merge frames or take parts out of them (`ethtool -k`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offloads {
+    /// The kernel merges received TCP and UDP segments (generic receive offload).
+    pub gro: bool,
+    /// The device merges received TCP segments (large receive offload).
+    pub lro: bool,
+    /// The device takes the VLAN tag out of received frames.
+    pub rx_vlan: bool,
+}
+
+/// A device that can be asked.
+#[derive(Debug)]
+pub struct Device {
+    socket: i32,
+    name: [u8; libc::IFNAMSIZ],
+}
+
+impl Device {
+    /// The device of this name in the caller's network namespace. Whether it exists, the first question tells.
+    ///
+    /// # Errors
+    /// EINVAL: empty, longer than 15 octets, or with a NUL; as socket(2).
+    pub fn open(name: &str) -> Result<Device> {
+        let mut field = [0; libc::IFNAMSIZ];
+        if name.is_empty() || name.len() >= field.len() || name.contains('\0') {
+            return Err(Errno::INVAL);
+        }
+        field[..name.len()].copy_from_slice(name.as_bytes());
+        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
+        // SAFETY: integers only.
+        let socket =
+            unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) };
+        Ok(Device { socket: check(socket)? as i32, name: field })
+    }
+
+    /// Asks one question; `N` words are filled in, the first is the question.
+    fn ask<const N: usize>(&self, question: u32) -> Result<[u32; N]> {
+        #[repr(C)]
+        struct Request {
+            name: [u8; libc::IFNAMSIZ],
+            data: *mut u32,
+            // The rest of the union in `struct ifreq`.
+            rest: [u64; 2],
+        }
+        let mut words = [0; N];
+        words[0] = question;
+        let mut request = Request { name: self.name, data: words.as_mut_ptr(), rest: [0; 2] };
+        let arguments = [self.socket as usize, SIOCETHTOOL, (&raw mut request) as usize, 0, 0, 0];
+        // SAFETY: `request` is a whole `struct ifreq`, and `words` is as long as the answer to the question.
+        check(unsafe { syscall(libc::SYS_ioctl, arguments) })?;
+        Ok(words)
+    }
+
+    /// Interrupt coalescing.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: the device has none; ENODEV: no such device.
+    pub fn coalescing(&self) -> Result<Coalescing> {
+        // struct ethtool_coalesce: the command and 22 words.
+        let w: [u32; 23] = self.ask(GET_COALESCE)?;
+        Ok(Coalescing { rx_usecs: w[1], rx_frames: w[2], rx_adaptive: w[10] != 0 })
+    }
+
+    /// Descriptor rings.
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn rings(&self) -> Result<Rings> {
+        // struct ethtool_ringparam.
+        let w: [u32; 9] = self.ask(GET_RINGS)?;
+        Ok(Rings { rx: w[5], rx_most: w[1] })
+    }
+
+    /// Offloads on the receiving side.
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn offloads(&self) -> Result<Offloads> {
+        // struct ethtool_value, twice.
+        let [_, gro] = self.ask(GET_GRO)?;
+        let [_, flags] = self.ask(GET_FLAGS)?;
+        Ok(Offloads { gro: gro != 0, lro: flags & FLAG_LRO != 0, rx_vlan: flags & FLAG_RX_VLAN != 0 })
+    }
+
+    /// Whether the device obeys PAUSE frames of its neighbour (IEEE 802.3, annex 31B).
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn obeys_pause(&self) -> Result<bool> {
+        // struct ethtool_pauseparam: command, autonegotiation, receive, transmit.
+        let w: [u32; 4] = self.ask(GET_PAUSE)?;
+        Ok(w[2] != 0)
+    }
+
+    /// Whether the device lets its transmitter sleep between frames (IEEE 802.3az).
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn sleeps(&self) -> Result<bool> {
+        // struct ethtool_eee: command, three masks, active, enabled, ...
+        let w: [u32; 10] = self.ask(GET_EEE)?;
+        Ok(w[4] != 0)
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        fd::close(self.socket);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_loopback_device_answers_what_every_device_knows() {
+        let lo = Device::open("lo").unwrap();
+        let offloads = lo.offloads().unwrap();
+        assert!(!offloads.lro && !offloads.rx_vlan);
+        assert_eq!(lo.coalescing(), Err(Errno::OPNOTSUPP));
+        assert_eq!(lo.rings(), Err(Errno::OPNOTSUPP));
+    }
+
+    #[test]
+    fn names_that_cannot_be() {
+        assert!(matches!(Device::open(""), Err(Errno::INVAL)));
+        assert!(matches!(Device::open("a-name-of-16-oct"), Err(Errno::INVAL)));
+        assert!(matches!(Device::open("a\0b"), Err(Errno::INVAL)));
+        assert_eq!(Device::open("no-such-device").unwrap().offloads(), Err(Errno::NODEV));
+    }
+}
