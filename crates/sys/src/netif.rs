@@ -27,6 +27,8 @@ pub struct Interface {
     pub carrier: Option<bool>,
     /// Queueing discipline of sent frames, such as `noqueue`, `fq` or `mq`.
     pub queueing: String,
+    /// Frames that the queueing discipline may hold (txqueuelen).
+    pub send_queue: u32,
 }
 
 impl Interface {
@@ -53,6 +55,7 @@ const IFLA_ADDRESS: u16 = 1;
 pub(crate) const IFLA_IFNAME: u16 = 3;
 pub(crate) const IFLA_MTU: u16 = 4;
 const IFLA_QDISC: u16 = 6;
+const IFLA_TXQLEN: u16 = 13;
 const IFLA_CARRIER: u16 = 33;
 
 fn parse(body: &[u8]) -> Option<Interface> {
@@ -67,6 +70,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
         mtu: 0,
         carrier: None,
         queueing: String::new(),
+        send_queue: 0,
     };
     let text = |value: &[u8]| {
         let end = value.iter().position(|&b| b == 0).unwrap_or(value.len());
@@ -78,6 +82,7 @@ fn parse(body: &[u8]) -> Option<Interface> {
             IFLA_QDISC => found.queueing = text(value),
             IFLA_ADDRESS => found.mac = value.try_into().unwrap_or([0; 6]),
             IFLA_MTU => found.mtu = word(value)?,
+            IFLA_TXQLEN => found.send_queue = word(value)?,
             // Only a device that is up knows its carrier.
             IFLA_CARRIER if found.is_up() => found.carrier = value.first().map(|&c| c != 0),
             _ => {}

@@ -3,6 +3,7 @@
 use crate::args::Json;
 use crate::doctor::{self, Finding, Interface, Root, State};
 use crate::output::{self, Failure, Outcome};
+use bypath_sys::netif;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -43,8 +44,9 @@ pub fn run(args: Args) -> Outcome {
     let root = Root::real();
     let mut report = Report { interface: None, findings: Vec::new() };
     if let Some(name) = &args.interface {
-        let interface = Interface::find(&root, name).map_err(|text| Failure::new(1, text))?;
-        report.findings.extend(doctor::of_interface(&root, &interface));
+        let interface = Interface::find(name).map_err(|text| Failure::new(1, text))?;
+        let sys = netif::list().is_ok_and(|all| doctor::sees(&root, &all));
+        report.findings.extend(doctor::of_interface(&root, &interface, sys));
         let device = doctor::of_device(name);
         let gone =
             |e| Failure::new(1, format_args!("{name}: the device cannot be asked: {e}; is it still there?"));

@@ -119,7 +119,11 @@ fn limit(root: &Root, check: &'static str, line: &str, name: &str) -> Finding {
     else {
         return Finding::unknown(check, "the kernel does not tell");
     };
-    let may = effective(root).is_some_and(|mask| mask & (SYS_NICE | IPC_LOCK) == SYS_NICE | IPC_LOCK);
+    // In a user namespace of one's own these capabilities lift no limit.
+    let everybody =
+        root.text("/proc/self/uid_map").is_none_or(|map| map.split_whitespace().eq(["0", "0", "4294967295"]));
+    let may =
+        everybody && effective(root).is_some_and(|mask| mask & (SYS_NICE | IPC_LOCK) == SYS_NICE | IPC_LOCK);
     if may || soft == "unlimited" || check == "rt-priority" && soft != "0" {
         let rights = if may { "no limit for this user" } else { soft };
         return Finding::good(check, rights);

@@ -1,12 +1,9 @@
-//! An interface as `/sys/class/net` and `/proc/net` show it: state, MTU, queues, who else listens, what was lost.
+//! An interface as the kernel tells of it by netlink, and in `/sys/class/net` and `/proc/net`: state, MTU, queues, who
+//! else listens, what was lost.
 
 use super::{Finding, Root};
+use bypath_sys::{Errno, netif};
 use serde::Serialize;
-
-/// IFF_UP of netdevice(7).
-const UP: u32 = 1;
-/// ARPHRD_ETHER and ARPHRD_LOOPBACK of linux/if_arp.h: devices that carry Ethernet frames.
-const ETHERNET_LIKE: [u32; 2] = [1, 772];
 
 /// What an interface is.
 #[derive(Clone, Debug, Serialize)]
@@ -21,6 +18,8 @@ pub struct Interface {
     pub mtu: u32,
     /// Mbit/s, if it tells.
     pub speed: Option<u32>,
+    #[serde(skip)]
+    told: netif::Interface,
 }
 
 impl Interface {
@@ -28,25 +27,26 @@ impl Interface {
     ///
     /// # Errors
     /// A text that says what is wrong, and which interfaces there are.
-    pub fn find(root: &Root, name: &str) -> Result<Interface, String> {
-        let there_are = || format!("there are: {}", root.names("/sys/class/net").join(", "));
-        if name.is_empty() || name.len() > 15 || name.contains('/') || name == "." || name == ".." {
-            return Err(format!(
-                "{name:?} cannot be an interface (a name has 1 to 15 characters); {}",
-                there_are()
-            ));
-        }
-        let place = format!("/sys/class/net/{name}");
-        let number = |file: &str| root.number::<u32>(format!("{place}/{file}"));
-        let Some(index) = number("ifindex") else {
-            return Err(format!("{name}: no such interface; {}", there_are()));
-        };
+    pub fn find(name: &str) -> Result<Interface, String> {
+        let told = netif::by_name(name).map_err(|e| {
+            let all = netif::list().unwrap_or_default();
+            let names = all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>().join(", ");
+            match e {
+                Errno::NODEV => format!("{name}: no such interface; there are: {names}"),
+                Errno::NAMETOOLONG => {
+                    let most = netif::LONGEST_NAME;
+                    format!("{name}: an interface's name has {most} characters at most; there are: {names}")
+                }
+                e => format!("{name}: the kernel cannot be asked about interfaces: {e}"),
+            }
+        })?;
         Ok(Interface {
-            index,
-            mac: root.text(format!("{place}/address")).unwrap_or_default(),
-            mtu: number("mtu").unwrap_or(0),
-            speed: number("speed"),
-            name: name.to_owned(),
+            name: told.name.clone(),
+            index: told.index,
+            mac: told.mac.map(|octet| format!("{octet:02x}")).join(":"),
+            mtu: told.mtu,
+            speed: netif::speed(name),
+            told,
         })
     }
 
@@ -57,43 +57,62 @@ impl Interface {
     }
 }
 
-/// What was found about the interface.
-pub fn findings(root: &Root, interface: &Interface) -> Vec<Finding> {
-    let place = format!("/sys/class/net/{}", interface.name);
-    let at = |file: &str| format!("{place}/{file}");
+/// Whether `/sys` shows the network namespace that has these interfaces: it shows that of who mounted it.
+pub fn sees(root: &Root, all: &[netif::Interface]) -> bool {
+    let shown = root.names("/sys/class/net");
+    let number = |name: &str| root.number::<u32>(format!("/sys/class/net/{name}/ifindex"));
+    // Some entries, such as bonding_masters, are no interfaces.
+    shown.iter().filter(|name| number(name).is_some()).count() == all.len()
+        && all.iter().all(|i| {
+            let mac = i.mac.map(|octet| format!("{octet:02x}")).join(":");
+            let shown = root.text(format!("/sys/class/net/{}/address", i.name));
+            number(&i.name) == Some(i.index)
+                && shown.is_none_or(|shown| shown == mac || shown.len() != mac.len())
+        })
+}
+
+/// What was found about the interface. `sys`: whether `/sys` shows its network namespace.
+pub fn findings(root: &Root, interface: &Interface, sys: bool) -> Vec<Finding> {
     let mut found = vec![
-        kind(root, &at("type")),
-        state(root, interface, &at("flags"), &at("carrier")),
+        kind(interface),
+        state(interface),
         mtu(interface),
-        send_queue(root, interface, &at("tx_queue_len")),
-        flush(root, &at("gro_flush_timeout")),
-        steering(root, &at("queues")),
-        lost(root, &at("statistics")),
+        queueing(interface),
+        send_queue(interface),
         others(root, interface),
     ];
+    if !sys {
+        let elsewhere = |check| {
+            Finding::unknown(check, "/sys shows another network namespace")
+                .remedy("mount -t sysfs sysfs /sys")
+        };
+        found.extend(["deferred-interrupts", "packet-steering", "losses", "interrupts"].map(elsewhere));
+        return found;
+    }
+    let at = |file: &str| format!("/sys/class/net/{}/{file}", interface.name);
+    found.push(flush(root, &at("gro_flush_timeout")));
+    found.push(steering(root, &at("queues")));
+    found.push(lost(root, &at("statistics")));
     found.extend(interrupts(root, &at("device/msi_irqs")));
     found
 }
 
-fn kind(root: &Root, file: &str) -> Finding {
-    match root.number::<u32>(file) {
-        Some(kind) if ETHERNET_LIKE.contains(&kind) => Finding::good("kind", "carries Ethernet frames"),
-        Some(kind) => Finding::hurts("kind", format!("hardware type {kind}, not Ethernet"))
-            .why("there are no Ethernet headers, so no EtherType, MAC address or VLAN tag"),
-        None => Finding::unknown("kind", "the kernel does not tell"),
+fn kind(interface: &Interface) -> Finding {
+    if interface.told.is_ethernet() {
+        return Finding::good("kind", "carries Ethernet frames");
     }
+    Finding::hurts("kind", format!("hardware type {}, not Ethernet", interface.told.hardware))
+        .why("there are no Ethernet headers, so no EtherType, MAC address or VLAN tag")
 }
 
-fn state(root: &Root, interface: &Interface, flags: &str, carrier: &str) -> Finding {
-    let flags = root.text(flags).and_then(|text| u32::from_str_radix(text.trim_start_matches("0x"), 16).ok());
-    match (flags, root.number::<u32>(carrier)) {
-        (Some(flags), _) if flags & UP == 0 => Finding::hurts("state", "down")
+fn state(interface: &Interface) -> Finding {
+    match (interface.told.is_up(), interface.told.carrier) {
+        (false, _) => Finding::hurts("state", "down")
             .why("nothing can be sent or received")
             .remedy(format!("ip link set {} up", interface.name)),
-        (Some(_), Some(0)) => Finding::hurts("state", "up, without carrier")
+        (true, Some(false)) => Finding::hurts("state", "up, without carrier")
             .why("there is no neighbour: cable, switch port, or the other end of the pair is down"),
-        (Some(_), _) => Finding::good("state", "up"),
-        (None, _) => Finding::unknown("state", "the kernel does not tell"),
+        (true, _) => Finding::good("state", "up"),
     }
 }
 
@@ -109,16 +128,29 @@ fn mtu(interface: &Interface) -> Finding {
         .remedy(format!("ip link set {} mtu 9000", interface.name))
 }
 
-fn send_queue(root: &Root, interface: &Interface, file: &str) -> Finding {
-    match root.number::<u32>(file) {
-        None => Finding::unknown("send-queue", "the kernel does not tell"),
-        Some(0) => {
-            Finding::note("send-queue", "none").why("a frame that the device cannot take at once is lost")
-        }
-        Some(n) if n < 1000 => Finding::hurts("send-queue", format!("{n} frames"))
+/// Disciplines that send at once, or in order, as fast as the device can.
+const PLAIN_QUEUES: [&str; 5] = ["noqueue", "pfifo_fast", "mq", "pfifo", "bfifo"];
+
+fn queueing(interface: &Interface) -> Finding {
+    let name = interface.told.queueing.as_str();
+    match name {
+        "" => Finding::unknown("queueing", "the kernel does not tell"),
+        "noop" => Finding::unknown("queueing", "none while the interface is down"),
+        _ if PLAIN_QUEUES.contains(&name) => Finding::good("queueing", name),
+        _ => Finding::note("queueing", name)
+            .why("the discipline may delay, drop or reorder what is sent; bypath's rings can go around it (qdisc bypass)")
+            .remedy(format!("tc qdisc replace dev {} root pfifo_fast", interface.name)),
+    }
+}
+
+fn send_queue(interface: &Interface) -> Finding {
+    match interface.told.send_queue {
+        _ if interface.told.queueing == "noqueue" => Finding::good("send-queue", "not needed"),
+        0 => Finding::note("send-queue", "none").why("a frame that the device cannot take at once is lost"),
+        n if n < 1000 => Finding::hurts("send-queue", format!("{n} frames"))
             .why("a burst longer than this is lost before it reaches the wire")
             .remedy(format!("ip link set {} txqueuelen 1000", interface.name)),
-        Some(n) => Finding::good("send-queue", format!("{n} frames")),
+        n => Finding::good("send-queue", format!("{n} frames")),
     }
 }
 
@@ -222,56 +254,49 @@ mod tests {
     use super::super::tests::{Tree, verdict};
     use super::*;
 
-    const PLACE: &str = "sys/class/net/eth7";
-
-    fn tree(name: &str, more: &[(&str, &str)]) -> Tree {
-        let at = |file: &str| format!("{PLACE}/{file}");
-        let mut files: Vec<(String, &str)> = [
-            ("ifindex", "7"),
-            ("address", "02:00:00:00:00:07"),
-            ("mtu", "1500"),
-            ("type", "1"),
-            ("flags", "0x1003"),
-            ("carrier", "1"),
-            ("tx_queue_len", "1000"),
-            ("gro_flush_timeout", "0"),
-            ("queues/rx-0/rps_cpus", "00000000,00000000"),
-            ("statistics/rx_dropped", "0"),
-        ]
-        .map(|(file, text)| (at(file), text))
-        .into();
-        files.push(("proc/net/packet".to_owned(), "sk RefCnt Type Proto Iface R Rmem User Inode\n"));
-        for (path, text) in more {
-            let path = if path.starts_with("proc") { (*path).to_owned() } else { at(path) };
-            files.retain(|(p, _)| *p != path);
-            files.push((path, text));
-        }
-        let files: Vec<_> = files.iter().map(|(path, text)| (path.as_str(), *text)).collect();
-        Tree::new(name, &files)
+    fn interface() -> Interface {
+        let told = netif::Interface {
+            index: 7,
+            name: "eth7".to_owned(),
+            mac: [2, 0, 0, 0, 0, 7],
+            mtu: 9000,
+            flags: 0x1003,
+            hardware: 1,
+            carrier: Some(true),
+            queueing: "pfifo_fast".to_owned(),
+            send_queue: 1000,
+        };
+        let (name, mac) = (told.name.clone(), "02:00:00:00:00:07".to_owned());
+        Interface { name, index: 7, mac, mtu: told.mtu, speed: None, told }
     }
 
-    fn found(name: &str, more: &[(&str, &str)]) -> Vec<Finding> {
-        let tree = tree(name, more);
-        let root = tree.root();
-        findings(&root, &Interface::find(&root, "eth7").unwrap())
+    /// Files of interface 7, or others in their place.
+    fn tree(name: &str, more: &[(&str, &str)]) -> Tree {
+        const USUAL: [(&str, &str); 6] = [
+            ("sys/class/net/eth7/ifindex", "7"),
+            ("sys/class/net/eth7/address", "02:00:00:00:00:07"),
+            ("sys/class/net/eth7/gro_flush_timeout", "0"),
+            ("sys/class/net/eth7/queues/rx-0/rps_cpus", "00000000,00000000"),
+            ("sys/class/net/eth7/statistics/rx_dropped", "0"),
+            ("proc/net/packet", "sk RefCnt Type Proto Iface R Rmem User Inode\n"),
+        ];
+        let usual = USUAL.iter().filter(|(path, _)| more.iter().all(|(other, _)| other != path));
+        Tree::new(name, &usual.chain(more).copied().collect::<Vec<_>>())
     }
 
     #[test]
-    fn an_ordinary_interface_hurts_nowhere() {
-        let found = found("ordinary", &[]);
-        assert!(found.iter().all(|f| f.state == Good || f.check == "mtu"), "{found:?}");
+    fn an_ordinary_interface_is_good() {
+        let found = findings(&tree("ordinary", &[]).root(), &interface(), true);
+        assert!(found.iter().all(|f| f.state == Good), "{found:?}");
     }
 
     #[test]
     fn each_trouble_is_found() {
         let bad = [
-            ("type", "512"),
-            ("flags", "0x1002"),
-            ("tx_queue_len", "10"),
-            ("gro_flush_timeout", "20000"),
-            ("queues/rx-0/rps_cpus", "00000000,00000003"),
-            ("statistics/rx_dropped", "5"),
-            ("device/msi_irqs/41", "msix"),
+            ("sys/class/net/eth7/gro_flush_timeout", "20000"),
+            ("sys/class/net/eth7/queues/rx-0/rps_cpus", "00000000,00000003"),
+            ("sys/class/net/eth7/statistics/rx_dropped", "5"),
+            ("sys/class/net/eth7/device/msi_irqs/41", "msix"),
             ("proc/irq/41/smp_affinity_list", "0-3"),
             (
                 "proc/net/packet",
@@ -281,11 +306,15 @@ mod tests {
                  00000000b5c4e2a3 3      3    88b6   8     1 0      0      125\n",
             ),
         ];
-        let found = found("bad", &bad);
+        let mut eth7 = interface();
+        (eth7.mtu, eth7.told.hardware, eth7.told.flags) = (1500, 512, 0x1002);
+        (eth7.told.send_queue, eth7.told.queueing) = (10, "fq_codel".to_owned());
+        let found = findings(&tree("bad", &bad).root(), &eth7, true);
         for (check, state) in [
             ("kind", Hurts),
             ("state", Hurts),
             ("mtu", Note),
+            ("queueing", Note),
             ("send-queue", Hurts),
             ("deferred-interrupts", Hurts),
             ("packet-steering", Note),
@@ -301,18 +330,33 @@ mod tests {
 
     #[test]
     fn a_dead_wire_is_no_down_interface() {
-        let found = found("wire", &[("carrier", "0")]);
-        assert_eq!(verdict(&found, "state"), (Hurts, None));
+        let mut eth7 = interface();
+        eth7.told.carrier = Some(false);
+        assert_eq!(verdict(&findings(&tree("wire", &[]).root(), &eth7, true), "state"), (Hurts, None));
+    }
+
+    #[test]
+    fn files_of_another_network_namespace_are_not_believed() {
+        let here = |change: fn(&mut netif::Interface)| {
+            let mut told = interface().told;
+            change(&mut told);
+            sees(&tree("elsewhere", &[]).root(), &[told])
+        };
+        assert!(here(|_| {}));
+        assert!(!here(|i| i.index = 8));
+        assert!(!here(|i| i.mac[5] = 8));
+        assert!(!here(|i| i.name = "eth8".to_owned()));
+        let told = interface().told;
+        assert!(!sees(&tree("more", &[]).root(), &[told.clone(), told]));
+        let found = findings(&tree("unseen", &[]).root(), &interface(), false);
+        assert_eq!(verdict(&found, "losses").0, Unknown);
     }
 
     #[test]
     fn names_that_are_none() {
-        let tree = tree("names", &[]);
-        let root = tree.root();
-        let error = Interface::find(&root, "eth8").unwrap_err();
-        assert_eq!(error, "eth8: no such interface; there are: eth7");
-        for name in ["", "..", "a/b", "a-name-of-16-oct"] {
-            assert!(Interface::find(&root, name).unwrap_err().contains("1 to 15 characters"), "{name}");
-        }
+        let error = Interface::find("no-such-device").unwrap_err();
+        assert!(error.starts_with("no-such-device: no such interface; there are: "), "{error}");
+        let error = Interface::find("a-name-of-16-oct").unwrap_err();
+        assert!(error.contains("has 15 characters at most"), "{error}");
     }
 }

@@ -7,7 +7,7 @@ mod interface;
 
 pub use device::findings as of_device;
 pub use host::findings as of_host;
-pub use interface::{Interface, findings as of_interface};
+pub use interface::{Interface, findings as of_interface, sees};
 
 use serde::Serialize;
 use std::fs;
