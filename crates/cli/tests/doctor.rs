@@ -1,0 +1,63 @@
+//! `bypath doctor` on this host: what it says of interfaces, and of none.
+
+mod common;
+
+use common::{bypath, stderr, stdout};
+use serde_json::Value;
+use std::process::Output;
+
+fn doctor(arguments: &[&str]) -> Output {
+    bypath(["doctor"]).args(arguments).output().expect("bypath starts")
+}
+
+/// The state of a check in a report.
+fn state<'a>(report: &'a Value, check: &str) -> &'a str {
+    let findings = report["findings"].as_array().expect("findings");
+    let found: Vec<_> = findings.iter().filter(|f| f["check"] == check).collect();
+    assert_eq!(found.len(), 1, "{check}: {report}");
+    found[0]["state"].as_str().expect("a state")
+}
+
+#[test]
+fn the_status_says_whether_something_hurts() {
+    let output = doctor(&["lo", "--json"]);
+    let report: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!((&report["interface"]["name"], &report["interface"]["index"]), (&"lo".into(), &1.into()));
+    assert_eq!((state(&report, "kind"), state(&report, "coalescing")), ("good", "good"));
+    let findings = report["findings"].as_array().expect("findings");
+    let hurts = findings.iter().any(|f| f["state"] == "hurts");
+    assert_eq!(output.status.code(), Some(if hurts { 3 } else { 0 }), "{report}");
+    for f in findings.iter().filter(|f| f["state"] == "hurts") {
+        assert!(f["why"].is_string(), "{f}");
+    }
+}
+
+#[test]
+fn every_check_is_printed_if_all_are_asked_for() {
+    let report: Value = serde_json::from_slice(&doctor(&["lo", "--json"]).stdout).expect("JSON");
+    let text = stdout(&doctor(&["lo", "--all"]));
+    assert!(text.starts_with("lo: number 1, 00:00:00:00:00:00, MTU "), "{text}");
+    for f in report["findings"].as_array().expect("findings") {
+        let check = f["check"].as_str().expect("a code");
+        assert!(text.lines().any(|l| l.split_whitespace().nth(1) == Some(check)), "{check}:\n{text}");
+    }
+}
+
+#[test]
+fn without_an_interface_the_host_is_looked_at() {
+    let report: Value = serde_json::from_slice(&doctor(&["--json"]).stdout).expect("JSON");
+    assert!(report.get("interface").is_none());
+    for check in ["processors", "halting", "governor", "rt-throttling", "packet-sockets", "receive-queue"] {
+        state(&report, check);
+    }
+}
+
+#[test]
+fn an_interface_that_is_none_is_answered_with_those_there_are() {
+    let output = doctor(&["no-such-device"]);
+    let text = stderr(&output);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text.contains("no-such-device: no such interface; there are:") && text.contains("lo"), "{text}");
+    let output = doctor(&["a-name-of-16-oct"]);
+    assert_eq!((output.status.code(), stderr(&output).contains("15 characters at most")), (Some(1), true));
+}
