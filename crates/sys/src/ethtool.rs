@@ -1,10 +1,10 @@
 //! What a network device says of itself by `ioctl(SIOCETHTOOL)` (linux/ethtool.h): interrupt coalescing, ring sizes,
 //! offloads, flow control, energy-efficient Ethernet. Reading needs no privilege.
 
-use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::netif::{LONGEST_NAME, ethtool};
+use crate::netlink::Netlink;
+use crate::{Errno, Result};
 
-const SIOCETHTOOL: usize = 0x8946;
 const GET_COALESCE: u32 = 0x0e;
 const GET_RINGS: u32 = 0x10;
 const GET_PAUSE: u32 = 0x12;
@@ -47,10 +47,9 @@ pub struct Offloads {
 }
 
 /// A device that can be asked.
-#[derive(Debug)]
 pub struct Device {
-    socket: i32,
-    name: [u8; libc::IFNAMSIZ],
+    socket: Netlink,
+    name: String,
 }
 
 impl Device {
@@ -59,33 +58,17 @@ impl Device {
     /// # Errors
     /// EINVAL: empty, longer than 15 octets, or with a NUL; as socket(2).
     pub fn open(name: &str) -> Result<Device> {
-        let mut field = [0; libc::IFNAMSIZ];
-        if name.is_empty() || name.len() >= field.len() || name.contains('\0') {
+        if name.is_empty() || name.len() > LONGEST_NAME || name.contains('\0') {
             return Err(Errno::INVAL);
         }
-        field[..name.len()].copy_from_slice(name.as_bytes());
-        let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC;
-        // SAFETY: integers only.
-        let socket =
-            unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) };
-        Ok(Device { socket: check(socket)? as i32, name: field })
+        Ok(Device { socket: Netlink::open()?, name: name.to_owned() })
     }
 
     /// Asks one question; `N` words are filled in, the first is the question.
     fn ask<const N: usize>(&self, question: u32) -> Result<[u32; N]> {
-        #[repr(C)]
-        struct Request {
-            name: [u8; libc::IFNAMSIZ],
-            data: *mut u32,
-            // The rest of the union in `struct ifreq`.
-            rest: [u64; 2],
-        }
         let mut words = [0; N];
         words[0] = question;
-        let mut request = Request { name: self.name, data: words.as_mut_ptr(), rest: [0; 2] };
-        let arguments = [self.socket as usize, SIOCETHTOOL, (&raw mut request) as usize, 0, 0, 0];
-        // SAFETY: `request` is a whole `struct ifreq`, and `words` is as long as the answer to the question.
-        check(unsafe { syscall(libc::SYS_ioctl, arguments) })?;
+        ethtool(self.socket.descriptor(), &self.name, &mut words)?;
         Ok(words)
     }
 
@@ -138,12 +121,6 @@ impl Device {
         // struct ethtool_eee: command, three masks, active, enabled, ...
         let w: [u32; 10] = self.ask(GET_EEE)?;
         Ok(w[4] != 0)
-    }
-}
-
-impl Drop for Device {
-    fn drop(&mut self) {
-        fd::close(self.socket);
     }
 }
 

@@ -164,7 +164,7 @@ impl IfReq {
 const SIOCETHTOOL: usize = 0x8946;
 
 /// Asks the driver of the interface through any socket of its network namespace.
-fn ethtool(socket: BorrowedFd<'_>, name: &str, command: &mut [u32]) -> Result<()> {
+pub(crate) fn ethtool(socket: BorrowedFd<'_>, name: &str, command: &mut [u32]) -> Result<()> {
     let mut req = IfReq::named(name)?;
     req.data[0] = command.as_mut_ptr() as u64;
     // SAFETY: every caller's array is as long as the structure of the command in its first word.
