@@ -346,6 +346,25 @@ scripts! {
         s epoll_ctl 5 add 7 in 1
         s epoll_ctl 5 add 5 in 1
     ";
+    epoll_in_epoll_after_more_than_a_ring_holds, "nested epoll", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 7
+        s epoll_wait 5 4 0
+        s epoll_create1 0
+        s epoll_ctl 6 add 5 in 8
+        c sendall 3 70000 1
+        s recvall 4 70000
+        c send 3 100 2
+        s recvall 4 100
+        s go e epoll_wait 6 4 5000
+        s blocked e
+        c deaf
+        c send 3 10 1
+        s join e
+        s recv 4 100
+    ";
     one_descriptor_in_several_epolls, "one descriptor in several epolls", Ring: "
         pair
         warm

@@ -28,6 +28,7 @@ scripts! {
         pair
         warm
         c send 3 1000 1
+        c deaf
         c go r recv 3 1
         c blocked r
         s wait_in 4 1000
@@ -38,6 +39,18 @@ scripts! {
         s send 4 1 2
         c join r
     ";
+    exec_takes_back_what_a_computing_peer_wrote, "recall: exec", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        s recv 4 100
+        c deaf
+        s exec plain
+        c send 3 10 2
+        s wait_in 4 910
+        s recv 4 2000
+    ";
     a_descriptor_sent_takes_back_what_a_waiting_peer_wrote, "recall: SCM_RIGHTS", Ring: "
         pair
         warm
@@ -45,6 +58,7 @@ scripts! {
         c send 3 300 1
         c epoll_create1 0
         c epoll_ctl 4 add 3 in
+        c deaf
         c go e epoll_wait 4 4 5000
         c blocked e
         s wait_in 4 300
@@ -60,6 +74,7 @@ scripts! {
         pair
         warm
         c send 3 1000 1
+        c deaf
         c go p poll 5000 3:in
         c blocked p
         s spawn heir plain
@@ -515,6 +530,76 @@ scripts! {
         c send 3 10 2
         s wait_in 4 20
         s recv 4 100
+    ";
+    bytes_that_nobody_saw_sent_wake_a_reader, "recall: un-hooked calls", Ring: "
+        pair
+        warm
+        s go r recv 4 100
+        s blocked r
+        c raw_write 3 100 1
+        s join r
+        c send 3 100 2
+        s wait_in 4 100
+        s recv 4 200
+    ";
+    a_plain_heir_writes_in_turns_with_its_parent, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        kid exec plain
+        s sendall 4 70000 1
+        c recvall 3 70000
+        s send 4 100 2
+        kid send 4 100 3
+        s send 4 100 4
+        c recvall 3 300
+    ";
+    a_plain_heir_reads_while_its_parent_does_not, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        kid exec plain
+        c sendall 3 70000 1
+        s recvall 4 70000
+        kid go r recv 4 100
+        kid blocked r
+        c deaf
+        c send 3 100 2
+        kid join r
+    ";
+    a_child_that_waits_is_asked_for_what_it_wrote, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        s close 4
+        kid send 4 1000 1
+        c recv 3 100
+        kid deaf
+        kid go p poll 9000 4:in
+        kid blocked p
+        c exec plain
+        c wait_in 3 900
+        c recv 3 2000
+        c send 3 1 2
+        kid join p
+    ";
+    a_child_that_waits_in_epoll_is_asked_for_what_it_wrote, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        s close 4
+        kid epoll_create1 0
+        kid epoll_ctl 5 add 4 in 7
+        kid send 4 1000 1
+        c recv 3 100
+        kid deaf
+        kid go p epoll_wait 5 4 9000
+        kid blocked p
+        c exec plain
+        c wait_in 3 900
+        c recv 3 2000
+        c send 3 1 2
+        kid join p
     ";
     parent_and_child_use_one_connection, "fork", Ring: "
         pair
