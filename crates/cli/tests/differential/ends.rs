@@ -496,6 +496,22 @@ scripts! {
         s recv 4 1000
         s recv 4 1000
     ";
+    a_send_to_a_killed_peer_begins_no_ring, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c sendall 3 66000 2
+        s recvall 4 66000
+        s kill9
+        c deaf
+        c send 3 10 3
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c send 3 10 1 nosignal
+        c recv 3 10
+    ";
     the_error_of_a_killed_peer_is_told_once, "SO_ERROR", Ring: "
         pair
         warm

@@ -47,6 +47,7 @@ scripts! {
         s recv 4 100
         c deaf
         s exec plain
+        s preloaded
         c send 3 10 2
         s wait_in 4 910
         s recv 4 2000
@@ -545,8 +546,13 @@ scripts! {
     a_plain_heir_writes_in_turns_with_its_parent, "fork", Ring: "
         pair
         warm
+        c pipe
+        s send 4 100 1
+        c wait_in 3 100
+        c splice 3 5 100
         s fork kid
-        kid exec plain
+        kid exec plain raw
+        kid preloaded
         s sendall 4 70000 1
         c recvall 3 70000
         s send 4 100 2
@@ -554,13 +560,34 @@ scripts! {
         s send 4 100 4
         c recvall 3 300
     ";
-    a_plain_heir_reads_while_its_parent_does_not, "fork", Ring: "
+    a_plain_heir_reads_what_its_parent_leaves, "fork", Ring: "
         pair
         warm
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
         s fork kid
-        kid exec plain
+        kid exec plain raw
+        kid preloaded
         c sendall 3 70000 1
         s recvall 4 70000
+        kid go r recv 4 100
+        kid blocked r
+        c deaf
+        c send 3 100 2
+        kid join r
+    ";
+    a_plain_heir_reads_what_its_parent_was_ready_for, "fork", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c sendall 3 70000 1
+        s recvall 4 70000
+        s fork kid
+        kid exec plain raw
+        kid preloaded
         kid go r recv 4 100
         kid blocked r
         c deaf
