@@ -326,6 +326,7 @@ scripts! {
         s raw_close 4
         s accept 3
         c close 3
+        warm 4 4
         s send 4 10 2
         c wait_in 4 10
         c recv 4 1000
