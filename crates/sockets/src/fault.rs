@@ -11,6 +11,16 @@ pub fn point(name: &str) {
     let _ = name;
 }
 
+/// A place between two looks of one call, where another thread or process may do anything: `BYPATH_TEST_RAISE` has it
+/// done by a signal handler of the test's. Nothing is half done here, so nobody is killed.
+#[inline(always)]
+pub fn between(name: &str) {
+    #[cfg(feature = "faults")]
+    imp::between(name);
+    #[cfg(not(feature = "faults"))]
+    let _ = name;
+}
+
 /// Whether a test wants a random change of path here (`BYPATH_TEST_FLIP=SEED`), once in `one_in` calls.
 #[inline(always)]
 pub fn flip(one_in: u64) -> bool {
@@ -136,11 +146,15 @@ mod imp {
     pub fn point(name: &str) {
         // Counted before the handler runs: a process that it forks is past this pass.
         let dies = KILL.get().is_some_and(|event| event.is_due(name));
-        if RAISE.get().is_some_and(|event| event.is_due(name)) {
-            process::raise(libc::SIGUSR2);
-        }
+        between(name);
         if dies {
             process::kill_self();
+        }
+    }
+
+    pub fn between(name: &str) {
+        if RAISE.get().is_some_and(|event| event.is_due(name)) {
+            process::raise(libc::SIGUSR2);
         }
     }
 

@@ -58,7 +58,7 @@ fn look_after(s: &'static table::Sock, state: &State, living: u64, call: &Call) 
     let Some(conn) = s.conn.get() else { return };
     let others = s.end().holders.load(Acquire) & !state.bit();
     // What the other end asks for it tells the process that it knows: the one that was forked looks for itself.
-    let unheard = s.inherited.load(Relaxed) && s.end().w.path.load(Relaxed) != wpath::KERNEL;
+    let unheard = s.is_inherited() && s.end().w.path.load(Relaxed) != wpath::KERNEL;
     if others == 0 && !unheard {
         return;
     }

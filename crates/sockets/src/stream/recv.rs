@@ -451,6 +451,7 @@ enum News {
 fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> News {
     let inc = conn.inc();
     let mut byte = [0u8; 1];
+    fault::between("ring-empty");
     let seen = sock::peek(fd, &mut byte);
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.

@@ -1,0 +1,296 @@
+/* What another thread or process does between two looks of one call. The library raises SIGUSR2 there, and the handler has
+ * it done. The bytes of the stream are told by their positions, so each that is lost, doubled or out of place shows.
+ *
+ *     between ended      the ring was empty: the writer sends and is killed, before the carrier is looked at
+ *     between foreign    the ring was empty: bytes come there, then some that a system call puts into the carrier
+ *     between overtaken  a send of a cold connection has not gone into the kernel yet: a ring is there meanwhile
+ *     between late       a receive of a cold connection is not known yet: a ring is there meanwhile
+ *
+ * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
+ * library does not see: it does nothing for anybody meanwhile. */
+#include "agent.h"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MESSAGE = 100, ROUNDS = 100, PATIENCE = 5 };
+
+static int connection, orders[2], answers[2], gate[2];
+static unsigned long sent, received;
+static pid_t other;
+static atomic_int armed, met;
+static void (*event)(void);
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static char byte_at(unsigned long position) { return (char)((position * 2654435761u) >> 13); }
+
+static void prepare(char *message)
+{
+    for (int i = 0; i < MESSAGE; i++)
+        message[i] = byte_at(sent + (unsigned long)i);
+    sent += MESSAGE;
+}
+
+static void send_next(int unseen)
+{
+    char message[MESSAGE];
+    prepare(message);
+    long n = unseen ? plain(SYS_write, connection, (long)message, MESSAGE)
+                    : send(connection, message, MESSAGE, MSG_NOSIGNAL);
+    if (n != MESSAGE)
+        die("send");
+}
+
+/* The next bytes of the stream, `n` of them. */
+static void take(const char *got, long n)
+{
+    for (long i = 0; i < n; i++)
+        if (got[i] != byte_at(received + (unsigned long)i)) {
+            printf("wrong byte %ld of %ld at %lu\n", i, n, received);
+            exit(1);
+        }
+    received += (unsigned long)n;
+}
+
+static void receive_next(long left)
+{
+    char got[MESSAGE];
+    while (left > 0) {
+        long n = recv(connection, got, (size_t)(left < MESSAGE ? left : MESSAGE), 0);
+        if (n <= 0) {
+            printf("%s after %lu bytes\n", n ? strerror(errno) : "the end", received);
+            exit(1);
+        }
+        take(got, n);
+        left -= n;
+    }
+}
+
+static void obey(void)
+{
+    char what;
+    signal(SIGUSR2, SIG_IGN);
+    while (plain(SYS_read, orders[0], (long)&what, 1) == 1) {
+        /* Bytes that wait where nobody looks for them end this, and with it everything. */
+        alarm(PATIENCE);
+        if (what == 's') {
+            send_next(0);
+        } else if (what == 'u') {
+            send_next(1);
+        } else if (what == 'r') {
+            receive_next(MESSAGE);
+        } else if (what == 'd') {
+            send_next(0);
+            plain(SYS_kill, getpid(), SIGKILL, 0);
+        }
+        alarm(0);
+        plain(SYS_write, answers[1], (long)&what, 1);
+    }
+    _exit(0);
+}
+
+static void order(char what)
+{
+    char done;
+    if (plain(SYS_write, orders[1], (long)&what, 1) != 1 || plain(SYS_read, answers[0], (long)&done, 1) != 1) {
+        printf("the other end does not answer to %c\n", what);
+        exit(1);
+    }
+}
+
+static void connect_both(void)
+{
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t length = sizeof address;
+    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0 || pipe(orders) != 0 ||
+        pipe(answers) != 0 || pipe(gate) != 0)
+        die("listen");
+    other = fork();
+    if (other == 0) {
+        close(orders[1]);
+        close(answers[0]);
+        connection = socket(AF_INET, SOCK_STREAM, 0);
+        if (connect(connection, (struct sockaddr *)&address, length) != 0)
+            die("connect");
+        obey();
+    }
+    close(answers[1]);
+    connection = accept(listener, NULL, NULL);
+    if (connection < 0)
+        die("accept");
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (atomic_load(&armed) && !atomic_exchange(&met, 1))
+        event();
+}
+
+/* ---- with an empty ring -------------------------------------------------------------------------------- */
+
+static void die_sending(void)
+{
+    char what = 'd';
+    int status;
+    plain(SYS_write, orders[1], (long)&what, 1);
+    /* Its end is in the carrier when it can be waited for. */
+    while (plain(SYS_wait4, other, (long)&status, 0) == -1 && errno == EINTR)
+        ;
+}
+
+static void send_both_ways(void)
+{
+    order('s');
+    order('u');
+}
+
+static void look_at_an_empty_ring(void (*what)(void))
+{
+    char got[2 * MESSAGE];
+    event = what;
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+        send_next(0);
+        order('r');
+    }
+    atomic_store(&armed, 1);
+    long n = recv(connection, got, sizeof got, MSG_DONTWAIT);
+    atomic_store(&armed, 0);
+    if (n == 0) {
+        printf("the end comes first\n");
+        exit(1);
+    }
+    if (n > 0)
+        take(got, n);
+}
+
+static void ended(void)
+{
+    look_at_an_empty_ring(die_sending);
+    if (!met)
+        return;
+    char byte;
+    receive_next((ROUNDS + 1l) * MESSAGE - (long)received);
+    if (recv(connection, &byte, 1, 0) != 0)
+        printf("no end\n");
+}
+
+static void foreign(void)
+{
+    look_at_an_empty_ring(send_both_ways);
+    if (met)
+        receive_next((ROUNDS + 2l) * MESSAGE - (long)received);
+}
+
+/* ---- with a cold connection ---------------------------------------------------------------------------- */
+
+/* The call stays where it is until the gate opens. */
+static void hold(void)
+{
+    char byte;
+    while (plain(SYS_read, gate[0], (long)&byte, 1) == -1 && errno == EINTR)
+        ;
+}
+
+static void await(void)
+{
+    while (!atomic_load(&met))
+        nap_us(100);
+}
+
+static void open_gate(void) { plain(SYS_write, gate[1], (long)"", 1); }
+
+static char first[MESSAGE];
+
+static void *send_first(void *unused)
+{
+    if (send(connection, first, MESSAGE, MSG_NOSIGNAL) != MESSAGE)
+        die("send");
+    return unused;
+}
+
+static void *receive_first(void *unused)
+{
+    receive_next(MESSAGE);
+    return unused;
+}
+
+static void overtaken(void)
+{
+    pthread_t thread;
+    /* Its bytes are the second message, as they go into the kernel after the first. */
+    sent = MESSAGE;
+    prepare(first);
+    sent = 0;
+    event = hold;
+    atomic_store(&armed, 1);
+    if (pthread_create(&thread, NULL, send_first, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+    }
+    send_next(0);
+    open_gate();
+    pthread_join(thread, NULL);
+    order('r');
+    order('r');
+}
+
+static void late(void)
+{
+    pthread_t thread;
+    event = hold;
+    atomic_store(&armed, 1);
+    if (pthread_create(&thread, NULL, receive_first, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    order('s');
+    open_gate();
+    alarm(PATIENCE);
+    pthread_join(thread, NULL);
+}
+
+void nap_us(unsigned us)
+{
+    struct timespec t = {0, (long)us * 1000};
+    plain(SYS_nanosleep, (long)&t, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR2, &action, NULL);
+    connect_both();
+    if (!strcmp(mode, "ended"))
+        ended();
+    else if (!strcmp(mode, "foreign"))
+        foreign();
+    else if (!strcmp(mode, "overtaken"))
+        overtaken();
+    else if (!strcmp(mode, "late"))
+        late();
+    else
+        printf("what is %s\n", mode);
+    printf(met ? "whole\n" : "never\n");
+    return 0;
+}
