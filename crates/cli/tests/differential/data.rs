@@ -99,6 +99,7 @@ scripts! {
         s pipe
         c send 3 100 1
         s wait_in 4 100
+        c listens
         s splice 4 6 100
         s read 5 100
         c sendall 3 66000 2

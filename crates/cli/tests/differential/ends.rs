@@ -476,6 +476,8 @@ scripts! {
     a_reset_comes_behind_a_ring_that_was_just_begun, "peer killed with data in flight", Ring: "
         pair
         warm
+        c listens
+        s listens
         s pipe
         c send 3 100 1
         s wait_in 4 100
@@ -499,13 +501,14 @@ scripts! {
     a_send_to_a_killed_peer_begins_no_ring, "peer killed with data in flight", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 100 1
         s splice 4 6 100
         c sendall 3 66000 2
         s recvall 4 66000
+        c computes
         s kill9
-        c deaf
         c send 3 10 3
         c wait_ev 3 err|hup
         c getsockopt 3 error

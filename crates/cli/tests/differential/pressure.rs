@@ -264,6 +264,7 @@ scripts! {
     the_end_comes_behind_a_ring_that_was_just_begun, "recall: exit", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 100 1
         s wait_in 4 100

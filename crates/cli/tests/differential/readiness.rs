@@ -360,7 +360,6 @@ scripts! {
         s recvall 4 100
         s go e epoll_wait 6 4 5000
         s blocked e
-        c deaf
         c send 3 10 1
         s join e
         s recv 4 100

@@ -6,6 +6,7 @@ scripts! {
     exec_keeps_the_connection_for_a_plain_heir, "recall: exec", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s recv 4 100
@@ -28,7 +29,6 @@ scripts! {
         pair
         warm
         c send 3 1000 1
-        c deaf
         c go r recv 3 1
         c blocked r
         s wait_in 4 1000
@@ -45,7 +45,6 @@ scripts! {
         c send 3 1000 1
         s wait_in 4 1000
         s recv 4 100
-        c deaf
         s exec plain
         s preloaded
         c send 3 10 2
@@ -59,7 +58,6 @@ scripts! {
         c send 3 300 1
         c epoll_create1 0
         c epoll_ctl 4 add 3 in
-        c deaf
         c go e epoll_wait 4 4 5000
         c blocked e
         s wait_in 4 300
@@ -75,7 +73,6 @@ scripts! {
         pair
         warm
         c send 3 1000 1
-        c deaf
         c go p poll 5000 3:in
         c blocked p
         s spawn heir plain
@@ -89,6 +86,7 @@ scripts! {
     exec_keeps_the_connection_for_a_preloaded_heir, "recall: exec", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s exec same
@@ -144,6 +142,7 @@ scripts! {
     exec_with_a_stopped_peer, "recall: exec", Ring: "
         pair
         warm
+        s listens
         c send 3 1000 1
         s send 4 2000 2
         c wait_in 3 2000
@@ -168,6 +167,7 @@ scripts! {
     posix_spawn_hands_on_the_connection, "recall: posix_spawn", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s spawn heir plain
@@ -242,6 +242,7 @@ scripts! {
     popen_hands_on_the_connection, "recall: popen", Ring: "
         pair
         warm
+        c listens
         c send 3 200 1
         s wait_in 4 200
         s popen recv 4 77
@@ -261,6 +262,7 @@ scripts! {
         c connect 3 127.0.0.1:%port:s:5
         s accept 5
         warm 3 6
+        c listens
         c send 3 300 1
         s wait_in 6 300
         s recv 6 100
@@ -491,6 +493,7 @@ scripts! {
     splice_moves_between_pipes_and_sockets, "sendfile/splice/pread/pwrite", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 1000 1
         s wait_in 4 1000
@@ -546,6 +549,7 @@ scripts! {
     a_plain_heir_writes_in_turns_with_its_parent, "fork", Ring: "
         pair
         warm
+        s listens
         c pipe
         s send 4 100 1
         c wait_in 3 100
@@ -563,9 +567,11 @@ scripts! {
     a_plain_heir_reads_what_its_parent_leaves, "fork", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 100 1
         s splice 4 6 100
+        c computes
         s fork kid
         kid exec plain raw
         kid preloaded
@@ -573,16 +579,17 @@ scripts! {
         s recvall 4 70000
         kid go r recv 4 100
         kid blocked r
-        c deaf
         c send 3 100 2
         kid join r
     ";
     a_plain_heir_reads_what_its_parent_was_ready_for, "fork", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 100 1
         s splice 4 6 100
+        c computes
         c sendall 3 70000 1
         s recvall 4 70000
         s fork kid
@@ -590,7 +597,6 @@ scripts! {
         kid preloaded
         kid go r recv 4 100
         kid blocked r
-        c deaf
         c send 3 100 2
         kid join r
     ";
@@ -601,7 +607,6 @@ scripts! {
         s close 4
         kid send 4 1000 1
         c recv 3 100
-        kid deaf
         kid go p poll 9000 4:in
         kid blocked p
         c exec plain
@@ -619,7 +624,6 @@ scripts! {
         kid epoll_ctl 5 add 4 in 7
         kid send 4 1000 1
         c recv 3 100
-        kid deaf
         kid go p epoll_wait 5 4 9000
         kid blocked p
         c exec plain

@@ -48,6 +48,10 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
     ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
+    ("a_send_to_a_killed_peer_begins_no_ring", "as above"),
+    ("a_plain_heir_writes_in_turns_with_its_parent", "as above"),
+    ("a_plain_heir_reads_what_its_parent_leaves", "as above"),
+    ("a_plain_heir_reads_what_its_parent_was_ready_for", "as above"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
     (
@@ -169,6 +173,7 @@ over_unix! {
         epoll_oneshot_reports_once_until_rearmed
         epoll_exclusive_wakes_at_least_one
         epoll_in_epoll
+        epoll_in_epoll_after_more_than_a_ring_holds
         one_descriptor_in_several_epolls
         registered_before_connect
         registered_before_the_upgrade
@@ -182,6 +187,10 @@ over_unix! {
     recall:
         exec_keeps_the_connection_for_a_plain_heir
         exec_takes_back_what_a_waiting_peer_wrote
+        exec_takes_back_what_a_computing_peer_wrote
+        bytes_that_nobody_saw_sent_wake_a_reader
+        a_child_that_waits_is_asked_for_what_it_wrote
+        a_child_that_waits_in_epoll_is_asked_for_what_it_wrote
         a_descriptor_sent_takes_back_what_a_waiting_peer_wrote
         posix_spawn_takes_back_what_a_waiting_peer_wrote
         exec_keeps_the_connection_for_a_preloaded_heir
@@ -238,6 +247,7 @@ over_unix! {
         closefrom_closes_connections
         the_limit_of_descriptors_is_the_programs
         descriptor_numbers_are_the_kernels
+        a_number_that_was_closed_unseen_is_another_connections
     ;
     waiting:
         full_duplex_streams_do_not_disturb_each_other
