@@ -5,12 +5,18 @@
  *     between foreign    the ring was empty: bytes come there, then some that a system call puts into the carrier
  *     between overtaken  a send of a cold connection has not gone into the kernel yet: a ring is there meanwhile
  *     between late       a receive of a cold connection is not known yet: a ring is there meanwhile
+ *     between alone      sends of a process with one thread, which alone holds the connection: locks cost nothing
+ *     between company    sends beside another thread
+ *     between sibling    sends beside a process that holds the connection, too
+ *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
  *
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
  * library does not see: it does nothing for anybody meanwhile. */
 #include "agent.h"
 #include <arpa/inet.h>
 #include <pthread.h>
+#include <alloca.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -269,6 +275,81 @@ static void late(void)
     pthread_join(thread, NULL);
 }
 
+/* ---- with a lock --------------------------------------------------------------------------------------- */
+
+static void exchange(int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        send_next(0);
+        order('r');
+        order('s');
+        receive_next(MESSAGE);
+    }
+}
+
+static void nothing(void) {}
+
+static void *idle(void *unused)
+{
+    hold();
+    return unused;
+}
+
+static void alone(const char *beside)
+{
+    pthread_t thread;
+    pid_t sibling = 0;
+    exchange(ROUNDS);
+    if (!strcmp(beside, "company") && pthread_create(&thread, NULL, idle, NULL) != 0)
+        die("pthread_create");
+    if (!strcmp(beside, "sibling") && (sibling = fork()) == 0) {
+        hold();
+        _exit(0);
+    }
+    event = nothing;
+    atomic_store(&armed, 1);
+    exchange(ROUNDS);
+    close(socket(AF_INET, SOCK_STREAM, 0));
+    atomic_store(&armed, 0);
+    open_gate();
+    if (!strcmp(beside, "company"))
+        pthread_join(thread, NULL);
+    if (sibling > 0)
+        waitpid(sibling, NULL, 0);
+}
+
+static sigjmp_buf back;
+
+static void jump(void) { siglongjmp(back, 1); }
+
+/* Far down the stack: what it left there is known to be gone. */
+static __attribute__((noinline)) void send_from_below(void)
+{
+    volatile char *room = alloca(32 * 1024);
+    room[0] = 0;
+    send_next(0);
+    room[0] = 1;
+}
+
+static void jumped(void)
+{
+    exchange(ROUNDS);
+    event = jump;
+    if (sigsetjmp(back, 1) == 0) {
+        atomic_store(&armed, 1);
+        send_from_below();
+        atomic_store(&armed, 0);
+        order('r');
+        return;
+    }
+    /* Nobody has seen its bytes yet. */
+    sent -= MESSAGE;
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+}
+
 void nap_us(unsigned us)
 {
     struct timespec t = {0, (long)us * 1000};
@@ -289,6 +370,10 @@ int main(int argc, char **argv)
         overtaken();
     else if (!strcmp(mode, "late"))
         late();
+    else if (!strcmp(mode, "alone") || !strcmp(mode, "company") || !strcmp(mode, "sibling"))
+        alone(mode);
+    else if (!strcmp(mode, "jumped"))
+        jumped();
     else
         printf("what is %s\n", mode);
     printf(met ? "whole\n" : "never\n");
