@@ -335,6 +335,33 @@ scripts! {
         c wait_ev 3 rdhup
         c recv 3 10
     ";
+    a_descriptor_sent_stays_on_the_kernel, "recall: SCM_RIGHTS", Ring: "
+        s socketpair
+        s fork kid
+        s socket inet
+        s bind 5 127.0.0.1:0
+        s listen 5
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:5
+        s accept 5
+        warm 3 6
+        c listens
+        s scm_send 3 6
+        kid scm_recv 4
+        c computes
+        c sendall 3 70000 1
+        s recvall 6 70000
+        kid go r recv 5 100
+        kid blocked r
+        c send 3 100 2
+        kid join r
+        s sendall 6 70000 1
+        c recvall 3 70000
+        s send 6 100 2
+        kid send 5 100 3
+        s send 6 100 4
+        c recvall 3 300
+    ";
     a_stream_over_the_descriptor, "recall: fdopen/stdio", Ring: "
         pair
         warm

@@ -49,6 +49,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_to_a_killed_peer_begins_no_ring", "as above"),
+    ("unread_data_in_a_ring_that_was_just_begun_resets", "as above"),
     ("a_plain_heir_writes_in_turns_with_its_parent", "as above"),
     ("a_plain_heir_reads_what_its_parent_leaves", "as above"),
     ("a_plain_heir_reads_what_its_parent_was_ready_for", "as above"),
@@ -206,6 +207,7 @@ over_unix! {
         system_hands_on_the_connection
         popen_hands_on_the_connection
         a_descriptor_sent_to_another_process
+        a_descriptor_sent_stays_on_the_kernel
         a_descriptor_in_flight_keeps_the_connection
         a_close_beside_a_descriptor_in_flight_resets_nothing
         a_close_beside_another_holder_resets_nothing
