@@ -39,6 +39,22 @@ scripts! {
         s send 4 1 2
         c join r
     ";
+    exec_takes_back_what_a_second_thread_waits_beside, "recall: exec", Ring: "
+        pair
+        warm
+        c poll 20 3:in
+        c send 3 1000 1
+        c go p poll 9000 3:in
+        c blocked p
+        s poll 900 3:in    # until nothing else wakes it
+        s wait_in 4 1000
+        s recv 4 100
+        s exec plain
+        s wait_in 4 900
+        s recv 4 2000
+        s send 4 1 2
+        c join p
+    ";
     exec_takes_back_what_a_computing_peer_wrote, "recall: exec", Ring: "
         pair
         warm
@@ -60,6 +76,7 @@ scripts! {
         c epoll_ctl 4 add 3 in
         c go e epoll_wait 4 4 5000
         c blocked e
+        s poll 900 3:in    # until nothing else wakes it
         s wait_in 4 300
         s recv 4 100
         s scm_send 5 4
@@ -75,6 +92,7 @@ scripts! {
         c send 3 1000 1
         c go p poll 5000 3:in
         c blocked p
+        s poll 900 3:in    # until nothing else wakes it
         s spawn heir plain
         heir wait_in 4 1000
         heir recv 4 2000
@@ -636,6 +654,7 @@ scripts! {
         c recv 3 100
         kid go p poll 9000 4:in
         kid blocked p
+        s poll 900 3:in    # until nothing else wakes it
         c exec plain
         c wait_in 3 900
         c recv 3 2000
@@ -653,6 +672,7 @@ scripts! {
         c recv 3 100
         kid go p epoll_wait 5 4 9000
         kid blocked p
+        s poll 900 3:in    # until nothing else wakes it
         c exec plain
         c wait_in 3 900
         c recv 3 2000

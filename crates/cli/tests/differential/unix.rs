@@ -40,6 +40,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("what_found_no_room_goes_on_while_its_writer_waits_in_epoll", "as above"),
     ("what_found_no_room_goes_on_while_its_writer_reads_elsewhere", "as above"),
     ("what_found_no_room_is_whole_after_a_while", "as above"),
+    ("what_a_killed_child_left_goes_on_while_its_parent_sleeps", "as above"),
     ("a_close_of_what_finds_no_room_loses_nothing", "as above"),
     ("a_shutdown_of_what_finds_no_room_loses_nothing", "as above"),
     ("an_exit_with_what_finds_no_room_loses_nothing", "as above"),
@@ -189,6 +190,7 @@ over_unix! {
         exec_keeps_the_connection_for_a_plain_heir
         exec_takes_back_what_a_waiting_peer_wrote
         exec_takes_back_what_a_computing_peer_wrote
+        exec_takes_back_what_a_second_thread_waits_beside
         bytes_that_nobody_saw_sent_wake_a_reader
         a_child_that_waits_is_asked_for_what_it_wrote
         a_child_that_waits_in_epoll_is_asked_for_what_it_wrote
