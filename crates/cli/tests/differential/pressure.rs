@@ -110,28 +110,6 @@ scripts! {
         s send 4 1 2
         c join p
     ";
-    what_a_killed_child_left_goes_on_while_its_parent_sleeps, "fork", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
-        warm
-        c sendall 3 60000 1
-        c setsockopt 3 sndbuf 4608
-        c fork kid
-        c go p poll 9000 3:in
-        c blocked p
-        s poll 900 3:in    # until nothing else wakes it
-        kid setsockopt 3 zerocopy 1
-        kid kill9
-        s recvall 4 60000
-        s send 4 1 2
-        c join p
-        c wait kid
-    ";
     a_close_of_what_finds_no_room_loses_nothing, "recall: close", Ring: "
         s socket inet
         s setsockopt 3 rcvbuf 10000

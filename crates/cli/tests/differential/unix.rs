@@ -40,7 +40,6 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("what_found_no_room_goes_on_while_its_writer_waits_in_epoll", "as above"),
     ("what_found_no_room_goes_on_while_its_writer_reads_elsewhere", "as above"),
     ("what_found_no_room_is_whole_after_a_while", "as above"),
-    ("what_a_killed_child_left_goes_on_while_its_parent_sleeps", "as above"),
     ("a_close_of_what_finds_no_room_loses_nothing", "as above"),
     ("a_shutdown_of_what_finds_no_room_loses_nothing", "as above"),
     ("an_exit_with_what_finds_no_room_loses_nothing", "as above"),
