@@ -77,3 +77,28 @@ fn only_who_is_alone_takes_a_lock_by_plain_stores() {
 fn a_send_that_a_handler_left_keeps_no_lock() {
     between("copied-in", "jumped");
 }
+
+#[test]
+fn bytes_that_come_before_a_sleep_end_it() {
+    between("to-sleep", "read");
+    between("word-entered", "read");
+    between("to-poll", "polled");
+    between("to-epoll", "epolled");
+    between("to-epoll", "epolled-idle");
+}
+
+#[test]
+fn a_ring_that_begins_before_a_sleep_ends_it() {
+    between("to-sleep", "begun");
+    between("to-sleep", "drained");
+}
+
+#[test]
+fn what_is_demanded_before_a_sleep_is_given_back_in_it() {
+    between("to-poll", "demanded");
+}
+
+#[test]
+fn a_poll_that_is_about_to_enter_the_kernel_keeps_it_from_a_ring() {
+    between("to-poll", "cold-poll");
+}

@@ -8,6 +8,12 @@
  *     between alone      sends of a process with one thread, which alone holds the connection: locks cost nothing
  *     between company    sends beside another thread
  *     between sibling    sends beside a process that holds the connection, too
+ *     between read       a receive is about to sleep: bytes come into the ring
+ *     between polled     a poll is; between epolled: an epoll_wait is, at first and when nothing came for a while
+ *     between begun      a receive is about to sleep on the kernel's path: a ring begins
+ *     between drained    the same, and somebody else has found out that the ring goes on
+ *     between demanded   a poll is about to sleep: the other end wants what is in the ring by the kernel
+ *     between cold-poll  a poll of a cold connection is about to sleep: a ring is there meanwhile
  *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
  *
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
@@ -16,9 +22,12 @@
 #include <arpa/inet.h>
 #include <pthread.h>
 #include <alloca.h>
+#include <fcntl.h>
+#include <poll.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <sys/epoll.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -85,6 +94,7 @@ static void obey(void)
 {
     char what;
     signal(SIGUSR2, SIG_IGN);
+    signal(SIGIO, SIG_IGN);
     while (plain(SYS_read, orders[0], (long)&what, 1) == 1) {
         /* Bytes that wait where nobody looks for them end this, and with it everything. */
         alarm(PATIENCE);
@@ -94,6 +104,21 @@ static void obey(void)
             send_next(1);
         } else if (what == 'r') {
             receive_next(MESSAGE);
+        } else if (what == 'a') {
+            if (fcntl(connection, F_SETFL, fcntl(connection, F_GETFL) | O_ASYNC) != 0)
+                die("O_ASYNC");
+            plain(SYS_write, answers[1], (long)&what, 1);
+            /* The bytes come by themselves, or never. */
+            alarm(PATIENCE);
+            char got[MESSAGE];
+            for (long n, left = MESSAGE; left > 0; left -= n) {
+                if ((n = plain(SYS_read, connection, (long)got, left)) <= 0)
+                    die("read");
+                take(got, n);
+            }
+            send_next(0);
+            alarm(0);
+            continue;
         } else if (what == 'd') {
             send_next(0);
             plain(SYS_kill, getpid(), SIGKILL, 0);
@@ -275,6 +300,136 @@ static void late(void)
     pthread_join(thread, NULL);
 }
 
+/* ---- before a sleep ------------------------------------------------------------------------------------ */
+
+enum { REST = 900 };
+
+static void send_one(void) { order('s'); }
+
+/* The other end's bytes go through a ring; this one has sent nothing, so nothing of its own wakes it. */
+static void be_sent(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+    }
+}
+
+static int poll_for(int ms)
+{
+    struct pollfd one = {.fd = connection, .events = POLLIN};
+    return poll(&one, 1, ms);
+}
+
+/* This end's bytes go through a ring, and what is done for its memory is done. */
+static void send_and_rest(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    poll_for(REST);
+}
+
+static void watch(void (*what)(void))
+{
+    event = what;
+    alarm(PATIENCE);
+    atomic_store(&armed, 1);
+}
+
+static void find(int ready)
+{
+    if (ready != 1)
+        die("the wait");
+    receive_next(MESSAGE);
+}
+
+static void read_late(void)
+{
+    be_sent();
+    watch(send_one);
+    receive_next(MESSAGE);
+}
+
+static void poll_late(void)
+{
+    be_sent();
+    watch(send_one);
+    find(poll_for(-1));
+}
+
+static void epoll_late(int idle)
+{
+    struct epoll_event one = {.events = EPOLLIN};
+    int set = epoll_create1(0);
+    if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
+        die("epoll_ctl");
+    be_sent();
+    epoll_wait(set, &one, 1, 20);
+    if (!idle) {
+        order('s');
+        epoll_wait(set, &one, 1, -1);
+        receive_next(MESSAGE);
+    }
+    watch(send_one);
+    find(epoll_wait(set, &one, 1, -1));
+}
+
+static void begun(void)
+{
+    send_and_rest();
+    watch(send_one);
+    receive_next(MESSAGE);
+}
+
+static void send_and_look(void)
+{
+    send_one();
+    poll_for(0);
+}
+
+static void drained(void)
+{
+    send_and_rest();
+    watch(send_and_look);
+    receive_next(MESSAGE);
+}
+
+static void demand(void) { order('a'); }
+
+static void demanded(void)
+{
+    be_sent();
+    send_and_rest();
+    send_next(0);
+    poll_for(REST);
+    watch(demand);
+    find(poll_for(-1));
+}
+
+static void *poll_cold(void *unused)
+{
+    find(poll_for(-1));
+    return unused;
+}
+
+static void cold_poll(void)
+{
+    pthread_t thread;
+    watch(hold);
+    if (pthread_create(&thread, NULL, poll_cold, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    open_gate();
+    order('s');
+    pthread_join(thread, NULL);
+}
+
 /* ---- with a lock --------------------------------------------------------------------------------------- */
 
 static void exchange(int rounds)
@@ -372,6 +527,20 @@ int main(int argc, char **argv)
         late();
     else if (!strcmp(mode, "alone") || !strcmp(mode, "company") || !strcmp(mode, "sibling"))
         alone(mode);
+    else if (!strcmp(mode, "read"))
+        read_late();
+    else if (!strcmp(mode, "polled"))
+        poll_late();
+    else if (!strcmp(mode, "epolled") || !strcmp(mode, "epolled-idle"))
+        epoll_late(!strcmp(mode, "epolled-idle"));
+    else if (!strcmp(mode, "begun"))
+        begun();
+    else if (!strcmp(mode, "drained"))
+        drained();
+    else if (!strcmp(mode, "demanded"))
+        demanded();
+    else if (!strcmp(mode, "cold-poll"))
+        cold_poll();
     else if (!strcmp(mode, "jumped"))
         jumped();
     else

@@ -2,6 +2,7 @@
 
 use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, WAITED, reg, ring_own, set};
+use crate::fault;
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
 use crate::raised::{self, Counter};
@@ -118,6 +119,7 @@ fn wait_overlay(
                 continue;
             }
         }
+        fault::between("to-epoll");
         // Sleep: announce, arm what is hot, fence, look again.
         let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
         s.sleepers.fetch_add(1, SeqCst);
