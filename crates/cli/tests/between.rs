@@ -100,5 +100,5 @@ fn what_is_demanded_before_a_sleep_is_given_back_in_it() {
 
 #[test]
 fn a_poll_that_is_about_to_enter_the_kernel_keeps_it_from_a_ring() {
-    between("to-poll", "cold-poll");
+    between("poll-enters", "cold-poll");
 }

@@ -164,6 +164,7 @@ fn wait(
                 scratch[n] = Kernel { fd: bell_fd, events: libc::POLLIN, revents: 0 };
                 len = n + 1;
             }
+            fault::between("poll-enters");
             let result = call.parked(|| ppoll(&mut scratch[..len], asked, sigmask));
             if len > n && scratch[n].revents != 0 {
                 call.thread.rung.store(true, Relaxed);

@@ -365,6 +365,8 @@ static void epoll_late(int idle)
     int set = epoll_create1(0);
     if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
         die("epoll_ctl");
+    /* A set that nobody waits on keeps its ends on the kernel. */
+    epoll_wait(set, &one, 1, 0);
     be_sent();
     epoll_wait(set, &one, 1, 20);
     if (!idle) {
@@ -383,17 +385,33 @@ static void begun(void)
     receive_next(MESSAGE);
 }
 
+static atomic_int looked;
+
+static void *look(void *unused)
+{
+    hold();
+    poll_for(0);
+    atomic_store(&looked, 1);
+    return unused;
+}
+
 static void send_and_look(void)
 {
     send_one();
-    poll_for(0);
+    open_gate();
+    while (!atomic_load(&looked))
+        nap_us(100);
 }
 
 static void drained(void)
 {
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, look, NULL) != 0)
+        die("pthread_create");
     send_and_rest();
     watch(send_and_look);
     receive_next(MESSAGE);
+    pthread_join(thread, NULL);
 }
 
 static void demand(void) { order('a'); }
@@ -516,6 +534,7 @@ int main(int argc, char **argv)
     const char *mode = argc > 1 ? argv[1] : "";
     struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGUSR2, &action, NULL);
+    alarm(4 * PATIENCE);
     connect_both();
     if (!strcmp(mode, "ended"))
         ended();
