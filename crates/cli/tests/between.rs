@@ -102,3 +102,13 @@ fn what_is_demanded_before_a_sleep_is_given_back_in_it() {
 fn a_poll_that_is_about_to_enter_the_kernel_keeps_it_from_a_ring() {
     between("poll-enters", "cold-poll");
 }
+
+#[test]
+fn an_end_that_the_kernel_told_of_is_found() {
+    between("none", "edge");
+}
+
+#[test]
+fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
+    between("copied-out", "reused");
+}

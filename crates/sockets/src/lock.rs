@@ -107,6 +107,14 @@ mod tests {
     }
 
     #[test]
+    fn a_lock_of_a_thread_that_is_no_more_is_free_again() {
+        let lock = Lock::new();
+        std::mem::forget(lock.lock(7).unwrap());
+        lock.reset();
+        assert!(lock.try_lock(8).is_some());
+    }
+
+    #[test]
     fn who_waits_for_the_lock_is_not_waited_for() {
         bypath_sys::process::membarrier_register().unwrap();
         let lock = Lock::new();

@@ -14,6 +14,8 @@
  *     between drained    the same, and somebody else has found out that the ring goes on
  *     between demanded   a poll is about to sleep: the other end wants what is in the ring by the kernel
  *     between cold-poll  a poll of a cold connection is about to sleep: a ring is there meanwhile
+ *     between edge       the kernel tells of an end, once, just after the carrier was looked at
+ *     between reused     a receive has copied its bytes: its connection is closed, and another one is in its place
  *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
  *
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
@@ -34,7 +36,7 @@
 
 enum { MESSAGE = 100, ROUNDS = 100, PATIENCE = 5 };
 
-static int connection, orders[2], answers[2], gate[2];
+static int listener, connection, orders[2], answers[2], gate[2];
 static unsigned long sent, received;
 static pid_t other;
 static atomic_int armed, met;
@@ -90,6 +92,16 @@ static void receive_next(long left)
     }
 }
 
+static struct sockaddr_in address = {.sin_family = AF_INET};
+
+static void connect_again(void)
+{
+    sent = received = 0;
+    connection = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(connection, (struct sockaddr *)&address, sizeof address) != 0)
+        die("connect");
+}
+
 static void obey(void)
 {
     char what;
@@ -104,6 +116,13 @@ static void obey(void)
             send_next(1);
         } else if (what == 'r') {
             receive_next(MESSAGE);
+        } else if (what == 'f') {
+            /* Unseen: the ring is left as it is, as by a process that is killed. */
+            if (plain(SYS_shutdown, connection, SHUT_WR, 0) != 0)
+                die("shutdown");
+        } else if (what == 'n') {
+            close(connection);
+            connect_again();
         } else if (what == 'a') {
             if (fcntl(connection, F_SETFL, fcntl(connection, F_GETFL) | O_ASYNC) != 0)
                 die("O_ASYNC");
@@ -140,9 +159,9 @@ static void order(char what)
 
 static void connect_both(void)
 {
-    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t length = sizeof address;
-    int listener = socket(AF_INET, SOCK_STREAM, 0);
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
         getsockname(listener, (struct sockaddr *)&address, &length) != 0 || pipe(orders) != 0 ||
         pipe(answers) != 0 || pipe(gate) != 0)
@@ -151,9 +170,7 @@ static void connect_both(void)
     if (other == 0) {
         close(orders[1]);
         close(answers[0]);
-        connection = socket(AF_INET, SOCK_STREAM, 0);
-        if (connect(connection, (struct sockaddr *)&address, length) != 0)
-            die("connect");
+        connect_again();
         obey();
     }
     close(answers[1]);
@@ -426,6 +443,70 @@ static void demanded(void)
     find(poll_for(-1));
 }
 
+/* An edge is told once: the read that follows must find the end, however fresh the last look is. */
+static void edge(void)
+{
+    struct epoll_event one = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    char byte;
+    int set = epoll_create1(0);
+    if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
+        die("epoll_ctl");
+    epoll_wait(set, &one, 1, 0);
+    be_sent();
+    epoll_wait(set, &one, 1, 0);
+    /* The first empty receive looks at the carrier, the second takes note of when. */
+    if (recv(connection, &byte, 1, MSG_DONTWAIT) != -1 || recv(connection, &byte, 1, MSG_DONTWAIT) != -1)
+        die("bytes from nowhere");
+    order('f');
+    alarm(PATIENCE);
+    while (epoll_wait(set, &one, 1, -1) == 1 && !(one.events & EPOLLRDHUP))
+        ;
+    if (recv(connection, &byte, 1, MSG_DONTWAIT) != 0) {
+        printf("the end is not to be seen\n");
+        exit(1);
+    }
+    met = 1;
+}
+
+static char copied[MESSAGE];
+static long copied_for;
+
+static void *copy_old(void *old)
+{
+    copied_for = recv(*(int *)old, copied, MESSAGE, 0);
+    return NULL;
+}
+
+static void reused(void)
+{
+    pthread_t thread;
+    int old = connection;
+    be_sent();
+    order('s');
+    watch(hold);
+    if (pthread_create(&thread, NULL, copy_old, &old) != 0)
+        die("pthread_create");
+    await();
+    close(old);
+    order('n');
+    connection = accept(listener, NULL, NULL);
+    if (connection < 0)
+        die("accept");
+    unsigned long before = received;
+    received = 0;
+    be_sent();
+    order('s');
+    open_gate();
+    pthread_join(thread, NULL);
+    /* Those of the old connection, or none: the others are the new one's. */
+    for (long i = 0; i < copied_for; i++)
+        if (copied[i] != byte_at(before + (unsigned long)i)) {
+            printf("bytes of another connection\n");
+            exit(1);
+        }
+    receive_next(MESSAGE);
+}
+
 static void *poll_cold(void *unused)
 {
     find(poll_for(-1));
@@ -560,6 +641,10 @@ int main(int argc, char **argv)
         demanded();
     else if (!strcmp(mode, "cold-poll"))
         cold_poll();
+    else if (!strcmp(mode, "edge"))
+        edge();
+    else if (!strcmp(mode, "reused"))
+        reused();
     else if (!strcmp(mode, "jumped"))
         jumped();
     else

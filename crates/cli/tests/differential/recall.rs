@@ -679,6 +679,31 @@ scripts! {
         c send 3 1 2
         kid join p
     ";
+    a_bell_that_a_child_was_told_of_is_not_its_parents, "fork", Ring: "
+        pair
+        warm
+        c poll 900 3:in    # until nothing else wakes it
+        s fork kid
+        c go r recv 3 10
+        c blocked r
+        kid send 4 10 1
+        c join r
+        c go r recv 3 10
+        c blocked r
+        s send 4 10 2
+        c join r
+        kid _exit 0
+        s wait kid
+    ";
+    a_writer_that_reads_elsewhere_gives_back_what_nobody_reads, "recall: un-hooked calls", Ring: "
+        pair
+        warm
+        c listens
+        c send 3 1000 1
+        s exec plain raw
+        s wait_in 4 1000
+        s recv 4 2000
+    ";
     parent_and_child_use_one_connection, "fork", Ring: "
         pair
         warm

@@ -191,6 +191,8 @@ over_unix! {
         exec_takes_back_what_a_computing_peer_wrote
         exec_takes_back_what_a_second_thread_waits_beside
         bytes_that_nobody_saw_sent_wake_a_reader
+        a_bell_that_a_child_was_told_of_is_not_its_parents
+        a_writer_that_reads_elsewhere_gives_back_what_nobody_reads
         a_child_that_waits_is_asked_for_what_it_wrote
         a_child_that_waits_in_epoll_is_asked_for_what_it_wrote
         a_descriptor_sent_takes_back_what_a_waiting_peer_wrote
@@ -257,6 +259,9 @@ over_unix! {
         back_pressure_of_a_stopped_peer_stops_the_writer
         a_blocking_writer_waits_for_a_stopped_peer_and_goes_on
         threads_share_a_receiving_descriptor
+        five_threads_wait_for_one_connection
+        five_threads_poll_one_connection
+        five_epoll_sets_wait_for_one_connection
         threads_share_a_sending_descriptor
         a_thread_blocked_in_recv_survives_the_switch
         a_thread_blocked_in_poll_survives_the_switch
