@@ -85,6 +85,7 @@ fn bytes_that_come_before_a_sleep_end_it() {
     between("to-poll", "polled");
     between("to-epoll", "epolled");
     between("to-epoll", "epolled-idle");
+    between("edge-looked", "epolled-edge");
 }
 
 #[test]

@@ -376,9 +376,9 @@ static void poll_late(void)
     find(poll_for(-1));
 }
 
-static void epoll_late(int idle)
+static void epoll_late(int idle, uint32_t edge)
 {
-    struct epoll_event one = {.events = EPOLLIN};
+    struct epoll_event one = {.events = EPOLLIN | edge};
     int set = epoll_create1(0);
     if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
         die("epoll_ctl");
@@ -632,7 +632,9 @@ int main(int argc, char **argv)
     else if (!strcmp(mode, "polled"))
         poll_late();
     else if (!strcmp(mode, "epolled") || !strcmp(mode, "epolled-idle"))
-        epoll_late(!strcmp(mode, "epolled-idle"));
+        epoll_late(!strcmp(mode, "epolled-idle"), 0);
+    else if (!strcmp(mode, "epolled-edge"))
+        epoll_late(0, EPOLLET);
     else if (!strcmp(mode, "begun"))
         begun();
     else if (!strcmp(mode, "drained"))

@@ -49,6 +49,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_to_a_killed_peer_begins_no_ring", "as above"),
+    ("epoll_edge_reports_what_is_ready_on_either_path", "as above"),
     ("unread_data_in_a_ring_that_was_just_begun_resets", "as above"),
     ("a_plain_heir_writes_in_turns_with_its_parent", "as above"),
     ("a_plain_heir_reads_what_its_parent_leaves", "as above"),
@@ -175,6 +176,9 @@ over_unix! {
         epoll_exclusive_wakes_at_least_one
         epoll_in_epoll
         epoll_in_epoll_after_more_than_a_ring_holds
+        epoll_edges_that_found_no_room_come_next
+        a_connection_that_joins_a_set_in_use_is_served
+        two_threads_wait_for_what_comes_one_by_one
         one_descriptor_in_several_epolls
         registered_before_connect
         registered_before_the_upgrade
