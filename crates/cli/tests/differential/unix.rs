@@ -113,6 +113,7 @@ over_unix! {
         a_full_path_takes_a_part_and_then_says_eagain
         a_non_blocking_send_larger_than_any_buffer_is_partial
         peek_leaves_the_bytes
+        a_peek_before_the_upgrade_counts_nothing
         waitall_waits_for_all_of_it
         waitall_of_more_than_a_ring_holds
         waitall_does_not_wait_when_told_not_to
