@@ -1,12 +1,22 @@
 //! Crash points, forced random switching, and the carrier of tests. Without the feature `faults` all of it is empty.
 
 /// A place where a test can have something happen: `BYPATH_TEST_RAISE=NAME[:COUNT]` raises SIGUSR2 for a handler of
-/// the program's own, then `BYPATH_TEST_KILL=NAME[:COUNT[:child]]` kills the process (COUNT: at which pass; `child`:
-/// only in forked processes, whose own passes count).
+/// the program's own, then `BYPATH_TEST_KILL=NAME[:COUNT[:child]]` kills the process (COUNT: at which pass, 0 = at each;
+/// `child`: only in forked processes, whose own passes count).
 #[inline(always)]
 pub fn point(name: &str) {
     #[cfg(feature = "faults")]
     imp::point(name);
+    #[cfg(not(feature = "faults"))]
+    let _ = name;
+}
+
+/// A place between two looks of one call, where another thread or process may do anything: `BYPATH_TEST_RAISE` has it
+/// done by a signal handler of the test's. Nothing is half done here, so nobody is killed.
+#[inline(always)]
+pub fn between(name: &str) {
+    #[cfg(feature = "faults")]
+    imp::between(name);
     #[cfg(not(feature = "faults"))]
     let _ = name;
 }
@@ -65,7 +75,9 @@ mod imp {
     /// What one of the variables names.
     struct Event {
         point: &'static str,
-        left: AtomicU64,
+        /// Passes up to the one that counts, 0 = each does.
+        count: u64,
+        passed: AtomicU64,
         /// The process that does not count, 0 = every process does.
         spared: u32,
     }
@@ -84,14 +96,14 @@ mod imp {
             let point = words.next().unwrap_or("").to_owned();
             let count = words.next().and_then(|count| count.parse().ok()).unwrap_or(1);
             let spared = if words.next() == Some("child") { process::pid() } else { 0 };
-            Event { point: Box::leak(point.into_boxed_str()), left: AtomicU64::new(count), spared }
+            Event { point: Box::leak(point.into_boxed_str()), count, passed: AtomicU64::new(0), spared }
         }
 
         /// Whether it is to happen at this pass.
         fn is_due(&self, name: &str) -> bool {
             self.point == name
                 && (self.spared == 0 || self.spared != process::pid())
-                && self.left.fetch_sub(1, Relaxed) == 1
+                && (self.count == 0 || self.passed.fetch_add(1, Relaxed) + 1 == self.count)
         }
     }
 
@@ -136,11 +148,15 @@ mod imp {
     pub fn point(name: &str) {
         // Counted before the handler runs: a process that it forks is past this pass.
         let dies = KILL.get().is_some_and(|event| event.is_due(name));
-        if RAISE.get().is_some_and(|event| event.is_due(name)) {
-            process::raise(libc::SIGUSR2);
-        }
+        between(name);
         if dies {
             process::kill_self();
+        }
+    }
+
+    pub fn between(name: &str) {
+        if RAISE.get().is_some_and(|event| event.is_due(name)) {
+            process::raise(libc::SIGUSR2);
         }
     }
 

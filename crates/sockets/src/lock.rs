@@ -3,6 +3,7 @@
 //! It knows its owner, so a signal handler that interrupts its own thread inside the lock is told so instead of
 //! waiting for ever, and a forked child can free locks that other threads of the parent held.
 
+use crate::fault;
 use crate::thread::Call;
 use bypath_sys::{futex, thread};
 use std::sync::atomic::{AtomicU32, Ordering::*, compiler_fence};
@@ -33,6 +34,7 @@ impl Lock {
         let call = Call::enter();
         // The only thread of a process needs no locked instruction: its signal handlers leave the lock as it was.
         if thread::is_the_only_one() && self.0.load(Relaxed) == 0 {
+            fault::between("alone-in-process");
             self.0.store(tid, Relaxed);
             compiler_fence(SeqCst);
             return Some(Held { lock: self, _call: call });
@@ -102,6 +104,15 @@ mod tests {
         assert!(lock.try_lock(8).is_none());
         drop(held);
         assert!(lock.lock(8).is_some());
+    }
+
+    #[test]
+    fn a_lock_of_a_thread_that_is_no_more_is_free_again() {
+        let lock = Lock::new();
+        lock.0.store(7, Relaxed);
+        assert!(lock.try_lock(8).is_none());
+        lock.reset();
+        assert!(lock.try_lock(8).is_some());
     }
 
     #[test]

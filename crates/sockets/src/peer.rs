@@ -149,6 +149,8 @@ impl Conn {
     pub fn demand_attention(&self) {
         let Some(inbox) = self.peer.inbox.get() else { return };
         inbox.mark(self.control.ends[1 - self.role].load(Relaxed));
+        // Who sleeps has told its bell, but where no bytes have rung it nobody has taken the message yet.
+        self.peer.read_control();
         for place in &self.peer.bells {
             let entry = place.load(Acquire);
             if entry == 0 {

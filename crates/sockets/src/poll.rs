@@ -1,6 +1,5 @@
 //! poll and ppoll over followed and other descriptors.
 
-use crate::epoll;
 use crate::hook::{PollFd, Verdict};
 use crate::peer::Conn;
 use crate::raised::{self, Counter, Raised};
@@ -10,6 +9,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::Call;
 use crate::wait::{STALL_NS, SpinHistory};
+use crate::{epoll, fault};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
@@ -136,6 +136,7 @@ fn wait(
                 refused |= s.is_warm();
             }
         }
+        fault::between("to-poll");
         let mut armed = Armed::default();
         let mut bound = deadline.map(|d| d.saturating_sub(clock::monotonic_ns()));
         for p in fds.iter() {
@@ -163,6 +164,7 @@ fn wait(
                 scratch[n] = Kernel { fd: bell_fd, events: libc::POLLIN, revents: 0 };
                 len = n + 1;
             }
+            fault::between("poll-enters");
             let result = call.parked(|| ppoll(&mut scratch[..len], asked, sigmask));
             if len > n && scratch[n].revents != 0 {
                 call.thread.rung.store(true, Relaxed);

@@ -1,10 +1,12 @@
 //! What a sibling that was killed left undone on a shared end, and would be done by nobody: bytes that it was sending
 //! again through the carrier, and the wake of a reader. Whoever sends on the end does it in passing; this is for
-//! processes of the family that only wait.
+//! processes of the family that only wait. So is the look at what the other end asks of a process that inherited the
+//! end: it marks the inbox of the parent.
 
 use crate::state::{self, State};
 use crate::thread::Call;
 use crate::{switch, table};
+use bypath_shm::family::wpath;
 use bypath_sys::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
@@ -55,11 +57,16 @@ fn look(call: &Call) {
 fn look_after(s: &'static table::Sock, state: &State, living: u64, call: &Call) {
     let Some(conn) = s.conn.get() else { return };
     let others = s.end().holders.load(Acquire) & !state.bit();
-    if others == 0 {
+    // What the other end asks for it tells the process that it knows: the one that was forked looks for itself.
+    let unheard = s.is_inherited() && s.end().w.path.load(Relaxed) != wpath::KERNEL;
+    if others == 0 && !unheard {
         return;
     }
-    if others & living != 0 {
+    if others & living != 0 || unheard {
         SHARED.store(true, Release);
     }
     switch::finish_for_siblings(s, conn, call);
+    if unheard {
+        switch::answer_demand(s, conn);
+    }
 }

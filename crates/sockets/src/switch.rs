@@ -490,17 +490,21 @@ fn attend_marked(inbox: &'static bypath_shm::inbox::Inbox) {
         let Some(s) = crate::table::by_number(number) else { return };
         wish::serve(s);
         let Some(conn) = s.conn.get() else { return };
-        let asked = conn.out().ra.ask.load(Acquire);
-        if asked & (ask::RECALL | ask::CLOSED) != 0
-            && s.end().w.path.load(Relaxed) != wpath::KERNEL
-            && let Some(call) = Call::enter()
-        {
-            let reason =
-                if asked & ask::CLOSED != 0 { Reason::RecalledPeerClosed } else { Reason::RecalledPeer };
-            recall_outgoing(s, conn, reason, &call);
-        }
+        answer_demand(s, conn);
         epoll::news(s);
     });
+}
+
+/// Takes outgoing bytes back if the other end asks for that.
+pub fn answer_demand(s: &'static Sock, conn: &'static Conn) {
+    let asked = conn.out().ra.ask.load(Acquire);
+    if asked & (ask::RECALL | ask::CLOSED) != 0
+        && s.end().w.path.load(Relaxed) != wpath::KERNEL
+        && let Some(call) = Call::enter()
+    {
+        let reason = if asked & ask::CLOSED != 0 { Reason::RecalledPeerClosed } else { Reason::RecalledPeer };
+        recall_outgoing(s, conn, reason, &call);
+    }
 }
 
 /// The carrier reported the other end's FIN or an error: outgoing bytes go the kernel's way, so that it answers

@@ -3,6 +3,7 @@
 //! Sleep (I4): enter a wait word, fence, look again, sleep. Whoever publishes fences and looks at the wait words.
 
 use crate::carrier;
+use crate::fault;
 use crate::memory;
 use crate::peer::Conn;
 use crate::siblings;
@@ -154,6 +155,7 @@ pub fn sleep(
         eventfd::silence(bell_fd);
     }
     let word = wait::word(bell, thread.next_ticket());
+    fault::between("to-sleep");
     if !wait::arm(places, word) {
         return sleep_without_bell(call, s, conn, events, bound_ns, blind);
     }
@@ -162,6 +164,7 @@ pub fn sleep(
         withdraw(places, word, bell, thread);
         return Woken::Look;
     }
+    fault::between("word-entered");
     let mut fds = [
         PollFd { fd: s.carrier(), events, revents: 0 },
         PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },

@@ -3,6 +3,7 @@
 //! Its word names process and thread. A dead owner is replaced, and what it left half done is finished
 //! ([`crate::switch::repair`]). It is never held across a system call that can wait.
 
+use crate::fault;
 use crate::state;
 use crate::table::Sock;
 use crate::thread::Call;
@@ -73,6 +74,7 @@ fn take_alone(s: &Sock, word: &AtomicU64, me: u64) -> bool {
     if !alone() || word.load(Relaxed) != 0 {
         return false;
     }
+    fault::between("alone");
     compiler_fence(SeqCst);
     word.store(me, Relaxed);
     compiler_fence(SeqCst);

@@ -212,10 +212,21 @@ static void timed(struct args *a, struct out *o)
 
 /* ---- the loop ------------------------------------------------------------------------------------------ */
 
+static int listens;
+
+/* listens: from now on this process waits for its next command in a read of the library's, which looks after what other
+ * ends ask for. Otherwise, and after `computes`, the library does nothing for anybody meanwhile. */
+static void start_listening(struct args *a, struct out *o)
+{
+    listens = strcmp(arg(a, 0), "listens") == 0;
+    say(o, "%s", arg(a, 0));
+}
+
 static void quiet_close_all(struct args *a, struct out *o)
 {
     /* Through libc: the library must hear of it. */
     (void)a;
+    listens = 0;
     for (int fd = 3; fd < CONTROL_IN; fd++)
         close(fd);
     int left = 0;
@@ -247,6 +258,7 @@ static void own_port(struct args *a, struct out *o)
 static const struct command loop_commands[] = {
     {"go", start_task},    {"blocked", task_blocked}, {"join", task_join}, {"tkill", task_signal}, {"join_any", task_join},
     {"timed", timed},      {"reset", quiet_close_all}, {"pid", own_pid},    {"port", own_port},
+    {"listens", start_listening}, {"computes", start_listening},
     {NULL, NULL},
 };
 
@@ -284,7 +296,9 @@ void serve(void)
     for (;;) {
         char *end;
         while (!(end = memchr(line, '\n', have))) {
-            long n = syscall(SYS_read, CONTROL_IN, line + have, sizeof line - have);
+            long room = (long)(sizeof line - have);
+            long n = listens ? syscall(SYS_read, CONTROL_IN, line + have, room)
+                             : plain(SYS_read, CONTROL_IN, (long)(line + have), room);
             if (n < 0 && errno == EINTR)
                 continue;
             if (n <= 0)

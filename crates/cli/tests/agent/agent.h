@@ -66,6 +66,27 @@ const char *arg(struct args *a, int i);
 long num(struct args *a, int i);
 long num_or(struct args *a, int i, long otherwise);
 
+/* A system call as a program makes it that does not use the C library: nothing is in between. */
+static inline long plain(long number, long a, long b, long c)
+{
+#if defined(__x86_64__)
+    long result;
+    __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c) : "rcx", "r11", "memory");
+#elif defined(__aarch64__)
+    register long x8 __asm__("x8") = number;
+    register long x0 __asm__("x0") = a;
+    register long x1 __asm__("x1") = b;
+    register long x2 __asm__("x2") = c;
+    __asm__ volatile("svc 0" : "+r"(x0) : "r"(x8), "r"(x1), "r"(x2) : "memory");
+    long result = x0;
+#endif
+    if (result < 0 && result > -4096) {
+        errno = (int)-result;
+        return -1;
+    }
+    return result;
+}
+
 /* sockets.c */
 socklen_t parse_address(const char *word, struct sockaddr_storage *to);
 int local_port(const struct sockaddr_storage *of, socklen_t len);

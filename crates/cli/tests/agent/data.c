@@ -541,13 +541,13 @@ static void do_preadv2(struct args *a, struct out *o)
 /* raw_read FD N and raw_write FD N SEED: system calls that no interposed function sees */
 static void do_raw_read(struct args *a, struct out *o)
 {
-    RECEIVE(syscall(SYS_read, (int)num(a, 1), p, len));
+    RECEIVE(plain(SYS_read, num(a, 1), (long)p, (long)len));
 }
 static void do_raw_write(struct args *a, struct out *o)
 {
     size_t len;
     const void *p = pattern(a, arg(a, 2), (unsigned)num(a, 3), &len);
-    CALL(o, syscall(SYS_write, (int)num(a, 1), p, len));
+    CALL(o, plain(SYS_write, num(a, 1), (long)p, (long)len));
 }
 
 const struct command data_commands[] = {

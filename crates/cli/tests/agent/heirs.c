@@ -9,11 +9,14 @@
  *   writes     the peer reading and (if the child is the victim) the parent writing at the same time;
  *   stalls     writes, with a peer that does not read before somebody has died;
  *   departs    the same, and the survivor writes no more: what the dead one had sent must arrive all the same;
+ *   falls      the same (the child alone), and the parent has been asleep in a read of the connection for long;
  *   reads      what the peer sends.
  *
  * What parent and child write is told apart by the top bit of each byte. The peer prints what it got of each and the
  * survivor what it read. PLACE is a directory with two named pipes and a file for the progress of parent and child. */
 #include "crash.h"
+#include <sys/syscall.h>
+#include <time.h>
 
 #define MESSAGE 200
 #define ROUNDS 40
@@ -169,6 +172,32 @@ static void at_the_point(int signal)
     survive(1);
 }
 
+/* Tells the peer of the child's death, while the parent's only other thread sleeps. */
+static void *mourn(void *child)
+{
+    char byte = 'x';
+    siginfo_t info;
+    if (syscall(SYS_waitid, P_PID, *(pid_t *)child, &info, WEXITED | WNOWAIT, NULL) < 0 || info.si_code != CLD_KILLED)
+        fail("nobody died");
+    if (write(to_other, &byte, 1) != 1)
+        fail("the pipe");
+    return NULL;
+}
+
+/* What nobody else does for the child's bytes must be done from this sleep. */
+static void sleep_beside(pid_t child)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, mourn, &child) != 0)
+        fail("pthread_create");
+    while (take(0, CHUNK) > 0)
+        ;
+    pthread_join(thread, NULL);
+    printf("survivor received=%llu\n", (unsigned long long)got);
+    fflush(stdout);
+    exit(0);
+}
+
 static void family(const char *place, int port)
 {
     struct sigaction act = { .sa_handler = at_the_point };
@@ -191,8 +220,13 @@ static void family(const char *place, int port)
     if (child == 0) {
         alarm(LIFETIME);
         sent = 0;
+        /* By then the parent's sleep is not the first after its own writes: nothing else wakes it. */
+        if (is(action, "falls"))
+            nanosleep(&(struct timespec){ .tv_nsec = 900000000 }, NULL);
         be_killed(1);
     }
+    if (is(action, "falls"))
+        sleep_beside(child);
     if (is(action, "writes"))
         give(0, BULK);
     /* Not reaped until the end: a zombie is dead too. */
@@ -249,10 +283,11 @@ static void peer(const char *place)
             peer_gives((uint64_t)r < replies - sent ? (uint64_t)r : replies - sent);
             if (sent == replies && is(action, "reads"))
                 peer_gives(BULK);
-            if (sent == replies && (is(action, "stalls") || is(action, "departs"))) {
+            int waits = is(action, "stalls") || is(action, "departs") || is(action, "falls");
+            if (sent == replies && waits) {
                 if (read(from_other, bytes, 1) < 0 || write(to_other, "x", 1) < 0)
                     fail("the pipe");
-                if (is(action, "departs"))
+                if (!is(action, "stalls"))
                     last_words = progress[dead].returned;
             }
         }

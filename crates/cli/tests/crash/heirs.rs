@@ -56,7 +56,7 @@ fn inherit(victim: &str, action: &str, point: &str, count: u32) {
     assert!(got[dead] <= progress[dead].attempted, "{context}");
     // Of the survivor: everything.
     assert_eq!(got[1 - dead], progress[1 - dead].returned, "{context}");
-    if action != "departs" {
+    if !["departs", "falls"].contains(&action) {
         assert!(got[1 - dead] >= BULK, "{context}");
     }
     // A ring that was begun is used: nobody reads the carrier behind it.
@@ -86,6 +86,8 @@ heirs! {
     child_mid_flush "child" "stalls" "mid-flush" [1];
     child_claimed_last "child" "departs" "claimed" [1];
     child_mid_flush_last "child" "departs" "mid-flush" [1];
+    child_claimed_beside_a_sleeper "child" "falls" "claimed" [1];
+    child_mid_flush_beside_a_sleeper "child" "falls" "mid-flush" [1];
     child_copied_out "child" "reads" "copied-out" [1, 20];
     child_committed "child" "reads" "committed" [1, 20];
     parent_consented "parent" "writes" "consented" [1];

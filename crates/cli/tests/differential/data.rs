@@ -72,6 +72,16 @@ scripts! {
         c shutdown 3 wr
         s join read
     ";
+    a_peek_before_the_upgrade_counts_nothing, "MSG_PEEK", Ring: "
+        pair
+        c send 3 10 1
+        s wait_in 4 10
+        s recv 4 10 peek
+        s recv 4 100
+        warm
+        c send 3 100 2
+        s recvall 4 100
+    ";
     peek_leaves_the_bytes, "MSG_PEEK", Ring: "
         pair
         warm
@@ -99,6 +109,7 @@ scripts! {
         s pipe
         c send 3 100 1
         s wait_in 4 100
+        c listens
         s splice 4 6 100
         s read 5 100
         c sendall 3 66000 2

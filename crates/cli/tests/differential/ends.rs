@@ -476,6 +476,8 @@ scripts! {
     a_reset_comes_behind_a_ring_that_was_just_begun, "peer killed with data in flight", Ring: "
         pair
         warm
+        c listens
+        s listens
         s pipe
         c send 3 100 1
         s wait_in 4 100
@@ -495,6 +497,39 @@ scripts! {
         s recv 4 1000
         s recv 4 1000
         s recv 4 1000
+    ";
+    unread_data_in_a_ring_that_was_just_begun_resets, "unread data at close (RST)", Ring: "
+        pair
+        warm
+        c listens
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c sendall 3 66000 2
+        s recvall 4 66000
+        c computes
+        c send 3 200 3
+        s close 4
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c recv 3 10
+    ";
+    a_send_to_a_killed_peer_begins_no_ring, "peer killed with data in flight", Ring: "
+        pair
+        warm
+        c listens
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c sendall 3 66000 2
+        s recvall 4 66000
+        c computes
+        s kill9
+        c send 3 10 3
+        c wait_ev 3 err|hup
+        c getsockopt 3 error
+        c send 3 10 1 nosignal
+        c recv 3 10
     ";
     the_error_of_a_killed_peer_is_told_once, "SO_ERROR", Ring: "
         pair

@@ -22,19 +22,14 @@ scripts! {
         c connect 3 127.0.0.1:%port:s:3
         s accept 3
         warm
-        c socket inet
-        c connect 4 127.0.0.1:%port:s:3
-        s accept 3
-        warm 4 5
-        c setsockopt 4 rcvtimeo 1500
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
+        c go r recv 3 1
+        c blocked r
         s setsockopt 4 zerocopy 1
-        s go r recvall 4 60000
-        c recv 4 1
-        stop c
-        s join r
-        cont c
+        s recvall 4 60000
+        s send 4 1 2
+        c join r
     ";
     what_found_no_room_goes_on_while_its_writer_polls, "recall: ring full", Ring: "
         s socket inet
@@ -47,11 +42,12 @@ scripts! {
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
+        c go p poll 9000 3:in
+        c blocked p
         s setsockopt 4 zerocopy 1
-        s go e echo 4 1 60000
-        c poll 9000 3:in
-        c recvall 3 60000
-        s join e
+        s recvall 4 60000
+        s send 4 1 2
+        c join p
     ";
     what_found_no_room_goes_on_while_its_writer_waits_in_epoll, "recall: ring full", Ring: "
         s socket inet
@@ -64,13 +60,15 @@ scripts! {
         warm
         c epoll_create1 0
         c epoll_ctl 4 add 3 in 7
+        c epoll_wait 4 4 0
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
+        c go e epoll_wait 4 4 9000
+        c blocked e
         s setsockopt 4 zerocopy 1
-        s go e echo 4 1 60000
-        c epoll_wait 4 4 9000
-        c recvall 3 60000
-        s join e
+        s recvall 4 60000
+        s send 4 1 2
+        c join e
     ";
     what_found_no_room_goes_on_while_its_writer_reads_elsewhere, "recall: exec", Ring: "
         s socket inet
@@ -264,6 +262,7 @@ scripts! {
     the_end_comes_behind_a_ring_that_was_just_begun, "recall: exit", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 100 1
         s wait_in 4 100

@@ -346,6 +346,96 @@ scripts! {
         s epoll_ctl 5 add 7 in 1
         s epoll_ctl 5 add 5 in 1
     ";
+    epoll_in_epoll_after_more_than_a_ring_holds, "nested epoll", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 7
+        s epoll_wait 5 4 0
+        s epoll_create1 0
+        s epoll_ctl 6 add 5 in 8
+        c sendall 3 70000 1
+        s recvall 4 70000
+        c send 3 100 2
+        s recvall 4 100
+        s go e epoll_wait 6 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        s recv 4 100
+    ";
+    epoll_edges_that_found_no_room_come_next, "epoll edge", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s epoll_create1 0
+        s epoll_ctl 6 add 4 in|et 7
+        s epoll_ctl 6 add 5 in|et 7
+        s epoll_wait 6 4 0
+        c send 3 10 1
+        c send 4 10 1
+        s wait_in 4 10
+        s wait_in 5 10
+        s epoll_wait 6 1 0
+        s epoll_wait 6 1 0
+        s epoll_wait 6 1 0
+    ";
+    epoll_edge_reports_what_is_ready_on_either_path, "epoll edge", Ring: "
+        pair
+        warm
+        s listens
+        c pipe
+        s send 4 100 1
+        c wait_in 3 100
+        c splice 3 5 100
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|out|et 7
+        s epoll_wait 5 4 0
+        c send 3 10 1
+        s epoll_wait 5 4 1000
+    ";
+    a_connection_that_joins_a_set_in_use_is_served, "epoll level", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s epoll_create1 0
+        s epoll_ctl 6 add 4 in 7
+        s epoll_wait 6 4 0
+        s go e epoll_wait 6 4 9000
+        s blocked e
+        c poll 900 3:in    # until nothing else wakes it
+        s epoll_ctl 6 add 5 in 8
+        c send 4 10 1
+        s join e
+    ";
+    two_threads_wait_for_what_comes_one_by_one, "threads", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        s accept 3
+        warm 3 4
+        warm 4 5
+        s epoll_create1 0
+        s epoll_ctl 6 add 4 in|oneshot 7
+        s epoll_ctl 6 add 5 in|oneshot 8
+        s epoll_wait 6 4 0
+        s go a epoll_wait 6 4 9000
+        s go b epoll_wait 6 4 9000
+        s blocked a
+        s blocked b
+        c poll 900 3:in    # until nothing else wakes them
+        c send 3 10 1
+        c poll 100 3:in
+        c send 4 10 1
+        s join_any a
+        s join_any b
+    ";
     one_descriptor_in_several_epolls, "one descriptor in several epolls", Ring: "
         pair
         warm

@@ -6,6 +6,7 @@ scripts! {
     exec_keeps_the_connection_for_a_plain_heir, "recall: exec", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s recv 4 100
@@ -38,6 +39,34 @@ scripts! {
         s send 4 1 2
         c join r
     ";
+    exec_takes_back_what_a_second_thread_waits_beside, "recall: exec", Ring: "
+        pair
+        warm
+        c poll 20 3:in
+        c send 3 1000 1
+        c go p poll 9000 3:in
+        c blocked p
+        s poll 900 3:in    # until nothing else wakes it
+        s wait_in 4 1000
+        s recv 4 100
+        s exec plain
+        s wait_in 4 900
+        s recv 4 2000
+        s send 4 1 2
+        c join p
+    ";
+    exec_takes_back_what_a_computing_peer_wrote, "recall: exec", Ring: "
+        pair
+        warm
+        c send 3 1000 1
+        s wait_in 4 1000
+        s recv 4 100
+        s exec plain
+        s preloaded
+        c send 3 10 2
+        s wait_in 4 910
+        s recv 4 2000
+    ";
     a_descriptor_sent_takes_back_what_a_waiting_peer_wrote, "recall: SCM_RIGHTS", Ring: "
         pair
         warm
@@ -47,6 +76,7 @@ scripts! {
         c epoll_ctl 4 add 3 in
         c go e epoll_wait 4 4 5000
         c blocked e
+        s poll 900 3:in    # until nothing else wakes it
         s wait_in 4 300
         s recv 4 100
         s scm_send 5 4
@@ -62,6 +92,7 @@ scripts! {
         c send 3 1000 1
         c go p poll 5000 3:in
         c blocked p
+        s poll 900 3:in    # until nothing else wakes it
         s spawn heir plain
         heir wait_in 4 1000
         heir recv 4 2000
@@ -73,6 +104,7 @@ scripts! {
     exec_keeps_the_connection_for_a_preloaded_heir, "recall: exec", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s exec same
@@ -128,6 +160,7 @@ scripts! {
     exec_with_a_stopped_peer, "recall: exec", Ring: "
         pair
         warm
+        s listens
         c send 3 1000 1
         s send 4 2000 2
         c wait_in 3 2000
@@ -152,6 +185,7 @@ scripts! {
     posix_spawn_hands_on_the_connection, "recall: posix_spawn", Ring: "
         pair
         warm
+        c listens
         c send 3 1000 1
         s wait_in 4 1000
         s spawn heir plain
@@ -226,6 +260,7 @@ scripts! {
     popen_hands_on_the_connection, "recall: popen", Ring: "
         pair
         warm
+        c listens
         c send 3 200 1
         s wait_in 4 200
         s popen recv 4 77
@@ -245,6 +280,7 @@ scripts! {
         c connect 3 127.0.0.1:%port:s:5
         s accept 5
         warm 3 6
+        c listens
         c send 3 300 1
         s wait_in 6 300
         s recv 6 100
@@ -316,6 +352,33 @@ scripts! {
         s close 4
         c wait_ev 3 rdhup
         c recv 3 10
+    ";
+    a_descriptor_sent_stays_on_the_kernel, "recall: SCM_RIGHTS", Ring: "
+        s socketpair
+        s fork kid
+        s socket inet
+        s bind 5 127.0.0.1:0
+        s listen 5
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:5
+        s accept 5
+        warm 3 6
+        c listens
+        s scm_send 3 6
+        kid scm_recv 4
+        c computes
+        c sendall 3 70000 1
+        s recvall 6 70000
+        kid go r recv 5 100
+        kid blocked r
+        c send 3 100 2
+        kid join r
+        s sendall 6 70000 1
+        c recvall 3 70000
+        s send 6 100 2
+        kid send 5 100 3
+        s send 6 100 4
+        c recvall 3 300
     ";
     a_stream_over_the_descriptor, "recall: fdopen/stdio", Ring: "
         pair
@@ -475,6 +538,7 @@ scripts! {
     splice_moves_between_pipes_and_sockets, "sendfile/splice/pread/pwrite", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 1000 1
         s wait_in 4 1000
@@ -515,6 +579,130 @@ scripts! {
         c send 3 10 2
         s wait_in 4 20
         s recv 4 100
+    ";
+    bytes_that_nobody_saw_sent_wake_a_reader, "recall: un-hooked calls", Ring: "
+        pair
+        warm
+        s go r recv 4 100
+        s blocked r
+        c raw_write 3 100 1
+        s join r
+        c send 3 100 2
+        s wait_in 4 100
+        s recv 4 200
+    ";
+    a_plain_heir_writes_in_turns_with_its_parent, "fork", Ring: "
+        pair
+        warm
+        s listens
+        c pipe
+        s send 4 100 1
+        c wait_in 3 100
+        c splice 3 5 100
+        s fork kid
+        kid exec plain raw
+        kid preloaded
+        s sendall 4 70000 1
+        c recvall 3 70000
+        s send 4 100 2
+        kid send 4 100 3
+        s send 4 100 4
+        c recvall 3 300
+    ";
+    a_plain_heir_reads_what_its_parent_leaves, "fork", Ring: "
+        pair
+        warm
+        c listens
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c computes
+        s fork kid
+        kid exec plain raw
+        kid preloaded
+        c sendall 3 70000 1
+        s recvall 4 70000
+        kid go r recv 4 100
+        kid blocked r
+        c send 3 100 2
+        kid join r
+    ";
+    a_plain_heir_reads_what_its_parent_was_ready_for, "fork", Ring: "
+        pair
+        warm
+        c listens
+        s pipe
+        c send 3 100 1
+        s splice 4 6 100
+        c computes
+        c sendall 3 70000 1
+        s recvall 4 70000
+        s fork kid
+        kid exec plain raw
+        kid preloaded
+        kid go r recv 4 100
+        kid blocked r
+        c send 3 100 2
+        kid join r
+    ";
+    a_child_that_waits_is_asked_for_what_it_wrote, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        s close 4
+        kid send 4 1000 1
+        c recv 3 100
+        kid go p poll 9000 4:in
+        kid blocked p
+        s poll 900 3:in    # until nothing else wakes it
+        c exec plain
+        c wait_in 3 900
+        c recv 3 2000
+        c send 3 1 2
+        kid join p
+    ";
+    a_child_that_waits_in_epoll_is_asked_for_what_it_wrote, "fork", Ring: "
+        pair
+        warm
+        s fork kid
+        s close 4
+        kid epoll_create1 0
+        kid epoll_ctl 5 add 4 in 7
+        kid send 4 1000 1
+        c recv 3 100
+        kid go p epoll_wait 5 4 9000
+        kid blocked p
+        s poll 900 3:in    # until nothing else wakes it
+        c exec plain
+        c wait_in 3 900
+        c recv 3 2000
+        c send 3 1 2
+        kid join p
+    ";
+    a_bell_that_a_child_was_told_of_is_not_its_parents, "fork", Ring: "
+        pair
+        warm
+        c poll 900 3:in    # until nothing else wakes it
+        s fork kid
+        c go r recv 3 10
+        c blocked r
+        kid send 4 10 1
+        c join r
+        c go r recv 3 10
+        c blocked r
+        s send 4 10 2
+        c join r
+        kid _exit 0
+        s wait kid
+    ";
+    a_writer_that_reads_elsewhere_gives_back_what_nobody_reads, "recall: un-hooked calls", Ring: "
+        pair
+        warm
+        c listens
+        c send 3 1000 1
+        s exec plain raw
+        s wait_in 4 1000
+        s recv 4 2000
     ";
     parent_and_child_use_one_connection, "fork", Ring: "
         pair

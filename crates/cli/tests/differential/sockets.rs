@@ -317,6 +317,21 @@ scripts! {
         c socketpair
         c fds
     ";
+    a_number_that_was_closed_unseen_is_another_connections, "descriptor numbers", Ring: "
+        pair
+        c socket inet
+        c connect 4 127.0.0.1:%port:s:3
+        warm
+        s send 4 500 1
+        s raw_close 4
+        s accept 3
+        c close 3
+        warm 4 4
+        s send 4 10 2
+        c wait_in 4 10
+        c recv 4 1000
+        s recv 4 10 dontwait
+    ";
     queue_sizes_are_told, "ioctl (FIONREAD, FIONBIO, SIOCOUTQ)", Ring: "
         pair
         warm

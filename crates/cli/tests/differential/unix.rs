@@ -48,6 +48,12 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("the_end_comes_behind_a_ring_that_was_just_begun", "a splice is for good where nothing is counted"),
     ("a_reset_comes_behind_a_ring_that_was_just_begun", "as above"),
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
+    ("a_send_to_a_killed_peer_begins_no_ring", "as above"),
+    ("epoll_edge_reports_what_is_ready_on_either_path", "as above"),
+    ("unread_data_in_a_ring_that_was_just_begun_resets", "as above"),
+    ("a_plain_heir_writes_in_turns_with_its_parent", "as above"),
+    ("a_plain_heir_reads_what_its_parent_leaves", "as above"),
+    ("a_plain_heir_reads_what_its_parent_was_ready_for", "as above"),
     ("a_send_behind_what_found_no_room_comes_after_it", "as above"),
     ("shutdown_twice_and_in_the_other_order", "as above; here: shutdown_twice"),
     (
@@ -107,6 +113,7 @@ over_unix! {
         a_full_path_takes_a_part_and_then_says_eagain
         a_non_blocking_send_larger_than_any_buffer_is_partial
         peek_leaves_the_bytes
+        a_peek_before_the_upgrade_counts_nothing
         waitall_waits_for_all_of_it
         waitall_of_more_than_a_ring_holds
         waitall_does_not_wait_when_told_not_to
@@ -169,6 +176,10 @@ over_unix! {
         epoll_oneshot_reports_once_until_rearmed
         epoll_exclusive_wakes_at_least_one
         epoll_in_epoll
+        epoll_in_epoll_after_more_than_a_ring_holds
+        epoll_edges_that_found_no_room_come_next
+        a_connection_that_joins_a_set_in_use_is_served
+        two_threads_wait_for_what_comes_one_by_one
         one_descriptor_in_several_epolls
         registered_before_connect
         registered_before_the_upgrade
@@ -182,6 +193,13 @@ over_unix! {
     recall:
         exec_keeps_the_connection_for_a_plain_heir
         exec_takes_back_what_a_waiting_peer_wrote
+        exec_takes_back_what_a_computing_peer_wrote
+        exec_takes_back_what_a_second_thread_waits_beside
+        bytes_that_nobody_saw_sent_wake_a_reader
+        a_bell_that_a_child_was_told_of_is_not_its_parents
+        a_writer_that_reads_elsewhere_gives_back_what_nobody_reads
+        a_child_that_waits_is_asked_for_what_it_wrote
+        a_child_that_waits_in_epoll_is_asked_for_what_it_wrote
         a_descriptor_sent_takes_back_what_a_waiting_peer_wrote
         posix_spawn_takes_back_what_a_waiting_peer_wrote
         exec_keeps_the_connection_for_a_preloaded_heir
@@ -197,6 +215,7 @@ over_unix! {
         system_hands_on_the_connection
         popen_hands_on_the_connection
         a_descriptor_sent_to_another_process
+        a_descriptor_sent_stays_on_the_kernel
         a_descriptor_in_flight_keeps_the_connection
         a_close_beside_a_descriptor_in_flight_resets_nothing
         a_close_beside_another_holder_resets_nothing
@@ -238,12 +257,16 @@ over_unix! {
         closefrom_closes_connections
         the_limit_of_descriptors_is_the_programs
         descriptor_numbers_are_the_kernels
+        a_number_that_was_closed_unseen_is_another_connections
     ;
     waiting:
         full_duplex_streams_do_not_disturb_each_other
         back_pressure_of_a_stopped_peer_stops_the_writer
         a_blocking_writer_waits_for_a_stopped_peer_and_goes_on
         threads_share_a_receiving_descriptor
+        five_threads_wait_for_one_connection
+        five_threads_poll_one_connection
+        five_epoll_sets_wait_for_one_connection
         threads_share_a_sending_descriptor
         a_thread_blocked_in_recv_survives_the_switch
         a_thread_blocked_in_poll_survives_the_switch

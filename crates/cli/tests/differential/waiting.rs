@@ -151,6 +151,80 @@ scripts! {
         c send 3 50 2
         s join r
     ";
+    five_threads_wait_for_one_connection, "threads", Ring: "
+        pair
+        warm
+        s go a recv 4 10
+        s go b recv 4 10
+        s go d recv 4 10
+        s go e recv 4 10
+        s blocked a
+        s blocked b
+        s blocked d
+        s blocked e
+        s go f recv 4 10
+        s blocked f
+        c sendall 3 50 1 10
+        s join_any a
+        s join_any b
+        s join_any d
+        s join_any e
+        s join_any f
+    ";
+    five_threads_poll_one_connection, "threads", Ring: "
+        pair
+        warm
+        s go a poll 9000 4:in
+        s go b poll 9000 4:in
+        s go d poll 9000 4:in
+        s go e poll 9000 4:in
+        s blocked a
+        s blocked b
+        s blocked d
+        s blocked e
+        s go f poll 9000 4:in
+        s blocked f
+        c poll 900 3:in    # until nothing else wakes them
+        c send 3 10 1
+        s join a
+        s join b
+        s join d
+        s join e
+        s join f
+        s recv 4 100
+    ";
+    five_epoll_sets_wait_for_one_connection, "threads", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in
+        s epoll_ctl 6 add 4 in
+        s epoll_ctl 7 add 4 in
+        s epoll_ctl 8 add 4 in
+        s epoll_ctl 9 add 4 in
+        s go a epoll_wait 5 4 9000
+        s go b epoll_wait 6 4 9000
+        s go d epoll_wait 7 4 9000
+        s go e epoll_wait 8 4 9000
+        s blocked a
+        s blocked b
+        s blocked d
+        s blocked e
+        s go f epoll_wait 9 4 9000
+        s blocked f
+        c poll 900 3:in    # until nothing else wakes them
+        c send 3 10 1
+        s join a
+        s join b
+        s join d
+        s join e
+        s join f
+        s recv 4 100
+    ";
     signals_interrupt_or_restart_a_blocked_call, "signals", Ring: "
         pair
         warm

@@ -1,6 +1,7 @@
 //! The hot list of a set: warm ends that whoever waits looks at. What is quiet is armed and taken off.
 
 use super::{ET, IN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg};
+use crate::fault;
 use crate::hook::EpollEvent;
 use crate::peer::{Conn, EPOLL_BELL};
 use crate::ready;
@@ -88,6 +89,7 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     let wanted = r.events.load(Relaxed);
     // Before the look at what is ready: bytes that arrive after it are an edge of their own.
     let tail = conn.inc().t.tail.load(Acquire) + 1;
+    fault::between("edge-looked");
     let events = ready::ring_events(sock, conn, wanted);
     if wanted & ET == 0 {
         return events;

@@ -2,6 +2,7 @@
 
 use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, WAITED, reg, ring_own, set};
+use crate::fault;
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
 use crate::raised::{self, Counter};
@@ -118,8 +119,9 @@ fn wait_overlay(
                 continue;
             }
         }
+        fault::between("to-epoll");
         // Sleep: announce, arm what is hot, fence, look again.
-        let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let ticket = fresh_ticket(s);
         s.sleepers.fetch_add(1, SeqCst);
         set_asleep(s, ticket);
         let (rings, stall) = arm_hot(s);
@@ -146,8 +148,8 @@ fn wait_overlay(
         let silent = k == Ok(0) && is_asleep(s, ticket);
         let others = s.sleepers.fetch_sub(1, SeqCst) - 1;
         if others > 0 {
-            // The baton: somebody still sleeps; the next news must ring again.
-            set_asleep(s, ticket);
+            // The baton: somebody still sleeps; the next news must ring again. Who has just rung clears its ticket late.
+            set_asleep(s, fresh_ticket(s));
             if state::get().and_then(|st| st.inbox_if_any()).is_some_and(|i| i.is_marked()) {
                 ring_own(s);
             }
@@ -171,6 +173,10 @@ fn wait_overlay(
             return Ok(collect(s, out));
         }
     }
+}
+
+fn fresh_ticket(s: &Set) -> u32 {
+    s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1)
 }
 
 /// Whether nobody rang for the sleep with this ticket.

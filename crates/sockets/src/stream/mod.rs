@@ -10,12 +10,12 @@ pub use recv::{from_kernel, received, recv};
 pub use send::{send, unstick};
 
 use crate::carrier;
-use crate::guard;
 use crate::hook::{Cold, FileSend, Verdict};
 use crate::raised::{self, Counter, Raised};
 use crate::rendezvous;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
+use crate::{fault, guard};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, thread};
@@ -57,6 +57,7 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
     let blocking = flags & libc::MSG_DONTWAIT == 0 && !s.has(flag::NONBLOCK);
     // Where only hooked calls know how many bytes they moved, none of them may be under way at a switch.
     let counted = blocking || !carrier::is_counted(s);
+    fault::between("cold");
     let mut raised = None;
     if counted {
         // Counted first, looked at again second: an upgrade that starts meanwhile sees one of the two.
@@ -69,6 +70,7 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
         }
         raised = Some(up);
     }
+    fault::between("counted");
     Some(Verdict::Kernel(Cold::new(s, sending, raised, flags)))
 }
 

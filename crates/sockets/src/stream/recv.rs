@@ -168,7 +168,7 @@ fn recv_warm(
                         continue;
                     }
                 }
-                Err(e) if e == Errno::FAULT || e == Errno::INTR => {
+                Err(e) if e == Errno::FAULT || e == Errno::INTR || e == Errno::BADF => {
                     return if done > 0 { Ok(done) } else { Err(e) };
                 }
                 Err(e) => {
@@ -424,8 +424,17 @@ pub fn from_kernel(call: &Call, s: &Sock, n: usize) {
     call.thread.count(|b| &b.kernel_rx, n as u64);
 }
 
-fn carrier_recv(s: &Sock, fd: i32, buf: UserVec<'_>, skip: usize, flags: i32) -> Result<usize, Errno> {
-    let _ = s;
+fn carrier_recv(
+    s: &'static Sock,
+    fd: i32,
+    buf: UserVec<'_>,
+    skip: usize,
+    flags: i32,
+) -> Result<usize, Errno> {
+    // Closed meanwhile by another thread, and the number may be another connection's.
+    if !table::still(fd, s) {
+        return Err(Errno::BADF);
+    }
     let flags = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
     rest(buf, skip, |v| sock::recv(fd, v, flags))
 }
@@ -451,6 +460,7 @@ enum News {
 fn carrier_news(s: &'static Sock, conn: &'static Conn, fd: i32, done: usize) -> News {
     let inc = conn.inc();
     let mut byte = [0u8; 1];
+    fault::between("ring-empty");
     let seen = sock::peek(fd, &mut byte);
     let nothing_more = |answer: Result<usize, Errno>| {
         // Ends count only after the tail was loaded once more, and only while the path is still the ring.

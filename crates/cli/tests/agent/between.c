@@ -1,0 +1,656 @@
+/* What another thread or process does between two looks of one call. The library raises SIGUSR2 there, and the handler has
+ * it done. The bytes of the stream are told by their positions, so each that is lost, doubled or out of place shows.
+ *
+ *     between ended      the ring was empty: the writer sends and is killed, before the carrier is looked at
+ *     between foreign    the ring was empty: bytes come there, then some that a system call puts into the carrier
+ *     between overtaken  a send of a cold connection has not gone into the kernel yet: a ring is there meanwhile
+ *     between late       a receive of a cold connection is not known yet: a ring is there meanwhile
+ *     between alone      sends of a process with one thread, which alone holds the connection: locks cost nothing
+ *     between company    sends beside another thread
+ *     between sibling    sends beside a process that holds the connection, too
+ *     between read       a receive is about to sleep: bytes come into the ring
+ *     between polled     a poll is; between epolled: an epoll_wait is, at first and when nothing came for a while
+ *     between begun      a receive is about to sleep on the kernel's path: a ring begins
+ *     between drained    the same, and somebody else has found out that the ring goes on
+ *     between demanded   a poll is about to sleep: the other end wants what is in the ring by the kernel
+ *     between cold-poll  a poll of a cold connection is about to sleep: a ring is there meanwhile
+ *     between edge       the kernel tells of an end, once, just after the carrier was looked at
+ *     between reused     a receive has copied its bytes: its connection is closed, and another one is in its place
+ *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
+ *
+ * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
+ * library does not see: it does nothing for anybody meanwhile. */
+#include "agent.h"
+#include <arpa/inet.h>
+#include <pthread.h>
+#include <alloca.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/epoll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { MESSAGE = 100, ROUNDS = 100, PATIENCE = 5 };
+
+static int listener, connection, orders[2], answers[2], gate[2];
+static unsigned long sent, received;
+static pid_t other;
+static atomic_int armed, met;
+static void (*event)(void);
+
+static void die(const char *what)
+{
+    perror(what);
+    exit(1);
+}
+
+static char byte_at(unsigned long position) { return (char)((position * 2654435761u) >> 13); }
+
+static void prepare(char *message)
+{
+    for (int i = 0; i < MESSAGE; i++)
+        message[i] = byte_at(sent + (unsigned long)i);
+    sent += MESSAGE;
+}
+
+static void send_next(int unseen)
+{
+    char message[MESSAGE];
+    prepare(message);
+    long n = unseen ? plain(SYS_write, connection, (long)message, MESSAGE)
+                    : send(connection, message, MESSAGE, MSG_NOSIGNAL);
+    if (n != MESSAGE)
+        die("send");
+}
+
+/* The next bytes of the stream, `n` of them. */
+static void take(const char *got, long n)
+{
+    for (long i = 0; i < n; i++)
+        if (got[i] != byte_at(received + (unsigned long)i)) {
+            printf("wrong byte %ld of %ld at %lu\n", i, n, received);
+            exit(1);
+        }
+    received += (unsigned long)n;
+}
+
+static void receive_next(long left)
+{
+    char got[MESSAGE];
+    while (left > 0) {
+        long n = recv(connection, got, (size_t)(left < MESSAGE ? left : MESSAGE), 0);
+        if (n <= 0) {
+            printf("%s after %lu bytes\n", n ? strerror(errno) : "the end", received);
+            exit(1);
+        }
+        take(got, n);
+        left -= n;
+    }
+}
+
+static struct sockaddr_in address = {.sin_family = AF_INET};
+
+static void connect_again(void)
+{
+    sent = received = 0;
+    connection = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(connection, (struct sockaddr *)&address, sizeof address) != 0)
+        die("connect");
+}
+
+static void obey(void)
+{
+    char what;
+    signal(SIGUSR2, SIG_IGN);
+    signal(SIGIO, SIG_IGN);
+    while (plain(SYS_read, orders[0], (long)&what, 1) == 1) {
+        /* Bytes that wait where nobody looks for them end this, and with it everything. */
+        alarm(PATIENCE);
+        if (what == 's') {
+            send_next(0);
+        } else if (what == 'u') {
+            send_next(1);
+        } else if (what == 'r') {
+            receive_next(MESSAGE);
+        } else if (what == 'f') {
+            /* Unseen: the ring is left as it is, as by a process that is killed. */
+            if (plain(SYS_shutdown, connection, SHUT_WR, 0) != 0)
+                die("shutdown");
+        } else if (what == 'n') {
+            close(connection);
+            connect_again();
+        } else if (what == 'a') {
+            if (fcntl(connection, F_SETFL, fcntl(connection, F_GETFL) | O_ASYNC) != 0)
+                die("O_ASYNC");
+            plain(SYS_write, answers[1], (long)&what, 1);
+            /* The bytes come by themselves, or never. */
+            alarm(PATIENCE);
+            char got[MESSAGE];
+            for (long n, left = MESSAGE; left > 0; left -= n) {
+                if ((n = plain(SYS_read, connection, (long)got, left)) <= 0)
+                    die("read");
+                take(got, n);
+            }
+            send_next(0);
+            alarm(0);
+            continue;
+        } else if (what == 'd') {
+            send_next(0);
+            plain(SYS_kill, getpid(), SIGKILL, 0);
+        }
+        alarm(0);
+        plain(SYS_write, answers[1], (long)&what, 1);
+    }
+    _exit(0);
+}
+
+static void order(char what)
+{
+    char done;
+    if (plain(SYS_write, orders[1], (long)&what, 1) != 1 || plain(SYS_read, answers[0], (long)&done, 1) != 1) {
+        printf("the other end does not answer to %c\n", what);
+        exit(1);
+    }
+}
+
+static void connect_both(void)
+{
+    socklen_t length = sizeof address;
+    listener = socket(AF_INET, SOCK_STREAM, 0);
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (bind(listener, (struct sockaddr *)&address, length) != 0 || listen(listener, 1) != 0 ||
+        getsockname(listener, (struct sockaddr *)&address, &length) != 0 || pipe(orders) != 0 ||
+        pipe(answers) != 0 || pipe(gate) != 0)
+        die("listen");
+    other = fork();
+    if (other == 0) {
+        close(orders[1]);
+        close(answers[0]);
+        connect_again();
+        obey();
+    }
+    close(answers[1]);
+    connection = accept(listener, NULL, NULL);
+    if (connection < 0)
+        die("accept");
+}
+
+static void on_signal(int number)
+{
+    (void)number;
+    if (atomic_load(&armed) && !atomic_exchange(&met, 1))
+        event();
+}
+
+/* ---- with an empty ring -------------------------------------------------------------------------------- */
+
+static void die_sending(void)
+{
+    char what = 'd';
+    int status;
+    plain(SYS_write, orders[1], (long)&what, 1);
+    /* Its end is in the carrier when it can be waited for. */
+    while (plain(SYS_wait4, other, (long)&status, 0) == -1 && errno == EINTR)
+        ;
+}
+
+static void send_both_ways(void)
+{
+    order('s');
+    order('u');
+}
+
+static void look_at_an_empty_ring(void (*what)(void))
+{
+    char got[2 * MESSAGE];
+    event = what;
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+        send_next(0);
+        order('r');
+    }
+    atomic_store(&armed, 1);
+    long n = recv(connection, got, sizeof got, MSG_DONTWAIT);
+    atomic_store(&armed, 0);
+    if (n == 0) {
+        printf("the end comes first\n");
+        exit(1);
+    }
+    if (n > 0)
+        take(got, n);
+}
+
+static void ended(void)
+{
+    look_at_an_empty_ring(die_sending);
+    if (!met)
+        return;
+    char byte;
+    receive_next((ROUNDS + 1l) * MESSAGE - (long)received);
+    if (recv(connection, &byte, 1, 0) != 0)
+        printf("no end\n");
+}
+
+static void foreign(void)
+{
+    look_at_an_empty_ring(send_both_ways);
+    if (met)
+        receive_next((ROUNDS + 2l) * MESSAGE - (long)received);
+}
+
+/* ---- with a cold connection ---------------------------------------------------------------------------- */
+
+/* The call stays where it is until the gate opens. */
+static void hold(void)
+{
+    char byte;
+    while (plain(SYS_read, gate[0], (long)&byte, 1) == -1 && errno == EINTR)
+        ;
+}
+
+static void await(void)
+{
+    while (!atomic_load(&met))
+        nap_us(100);
+}
+
+static void open_gate(void) { plain(SYS_write, gate[1], (long)"", 1); }
+
+static char first[MESSAGE];
+
+static void *send_first(void *unused)
+{
+    if (send(connection, first, MESSAGE, MSG_NOSIGNAL) != MESSAGE)
+        die("send");
+    return unused;
+}
+
+static void *receive_first(void *unused)
+{
+    receive_next(MESSAGE);
+    return unused;
+}
+
+static void overtaken(void)
+{
+    pthread_t thread;
+    /* Its bytes are the second message, as they go into the kernel after the first. */
+    sent = MESSAGE;
+    prepare(first);
+    sent = 0;
+    event = hold;
+    atomic_store(&armed, 1);
+    if (pthread_create(&thread, NULL, send_first, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+    }
+    send_next(0);
+    open_gate();
+    pthread_join(thread, NULL);
+    order('r');
+    order('r');
+}
+
+static void late(void)
+{
+    pthread_t thread;
+    event = hold;
+    atomic_store(&armed, 1);
+    if (pthread_create(&thread, NULL, receive_first, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    order('s');
+    open_gate();
+    alarm(PATIENCE);
+    pthread_join(thread, NULL);
+}
+
+/* ---- before a sleep ------------------------------------------------------------------------------------ */
+
+enum { REST = 900 };
+
+static void send_one(void) { order('s'); }
+
+/* The other end's bytes go through a ring; this one has sent nothing, so nothing of its own wakes it. */
+static void be_sent(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        order('s');
+        receive_next(MESSAGE);
+    }
+}
+
+static int poll_for(int ms)
+{
+    struct pollfd one = {.fd = connection, .events = POLLIN};
+    return poll(&one, 1, ms);
+}
+
+/* This end's bytes go through a ring, and what is done for its memory is done. */
+static void send_and_rest(void)
+{
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    poll_for(REST);
+}
+
+static void watch(void (*what)(void))
+{
+    event = what;
+    alarm(PATIENCE);
+    atomic_store(&armed, 1);
+}
+
+static void find(int ready)
+{
+    if (ready != 1)
+        die("the wait");
+    receive_next(MESSAGE);
+}
+
+static void read_late(void)
+{
+    be_sent();
+    watch(send_one);
+    receive_next(MESSAGE);
+}
+
+static void poll_late(void)
+{
+    be_sent();
+    watch(send_one);
+    find(poll_for(-1));
+}
+
+static void epoll_late(int idle, uint32_t edge)
+{
+    struct epoll_event one = {.events = EPOLLIN | edge};
+    int set = epoll_create1(0);
+    if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
+        die("epoll_ctl");
+    /* A set that nobody waits on keeps its ends on the kernel. */
+    epoll_wait(set, &one, 1, 0);
+    be_sent();
+    epoll_wait(set, &one, 1, 20);
+    if (!idle) {
+        order('s');
+        epoll_wait(set, &one, 1, -1);
+        receive_next(MESSAGE);
+    }
+    watch(send_one);
+    find(epoll_wait(set, &one, 1, -1));
+}
+
+static void begun(void)
+{
+    send_and_rest();
+    watch(send_one);
+    receive_next(MESSAGE);
+}
+
+static atomic_int looked;
+
+static void *look(void *unused)
+{
+    hold();
+    poll_for(0);
+    atomic_store(&looked, 1);
+    return unused;
+}
+
+static void send_and_look(void)
+{
+    send_one();
+    open_gate();
+    while (!atomic_load(&looked))
+        nap_us(100);
+}
+
+static void drained(void)
+{
+    pthread_t thread;
+    if (pthread_create(&thread, NULL, look, NULL) != 0)
+        die("pthread_create");
+    send_and_rest();
+    watch(send_and_look);
+    receive_next(MESSAGE);
+    pthread_join(thread, NULL);
+}
+
+static void demand(void) { order('a'); }
+
+static void demanded(void)
+{
+    be_sent();
+    send_and_rest();
+    send_next(0);
+    poll_for(REST);
+    watch(demand);
+    find(poll_for(-1));
+}
+
+/* An edge is told once: the read that follows must find the end, however fresh the last look is. */
+static void edge(void)
+{
+    struct epoll_event one = {.events = EPOLLIN | EPOLLRDHUP | EPOLLET};
+    char byte;
+    int set = epoll_create1(0);
+    if (epoll_ctl(set, EPOLL_CTL_ADD, connection, &one) != 0)
+        die("epoll_ctl");
+    epoll_wait(set, &one, 1, 0);
+    be_sent();
+    epoll_wait(set, &one, 1, 0);
+    /* The first empty receive looks at the carrier, the second takes note of when. */
+    if (recv(connection, &byte, 1, MSG_DONTWAIT) != -1 || recv(connection, &byte, 1, MSG_DONTWAIT) != -1)
+        die("bytes from nowhere");
+    order('f');
+    alarm(PATIENCE);
+    while (epoll_wait(set, &one, 1, -1) == 1 && !(one.events & EPOLLRDHUP))
+        ;
+    if (recv(connection, &byte, 1, MSG_DONTWAIT) != 0) {
+        printf("the end is not to be seen\n");
+        exit(1);
+    }
+    met = 1;
+}
+
+static char copied[MESSAGE];
+static long copied_for;
+
+static void *copy_old(void *old)
+{
+    copied_for = recv(*(int *)old, copied, MESSAGE, 0);
+    return NULL;
+}
+
+static void reused(void)
+{
+    pthread_t thread;
+    int old = connection;
+    be_sent();
+    order('s');
+    watch(hold);
+    if (pthread_create(&thread, NULL, copy_old, &old) != 0)
+        die("pthread_create");
+    await();
+    close(old);
+    order('n');
+    connection = accept(listener, NULL, NULL);
+    if (connection < 0)
+        die("accept");
+    unsigned long before = received;
+    received = 0;
+    be_sent();
+    order('s');
+    open_gate();
+    pthread_join(thread, NULL);
+    /* Those of the old connection, or none: the others are the new one's. */
+    for (long i = 0; i < copied_for; i++)
+        if (copied[i] != byte_at(before + (unsigned long)i)) {
+            printf("bytes of another connection\n");
+            exit(1);
+        }
+    receive_next(MESSAGE);
+}
+
+static void *poll_cold(void *unused)
+{
+    find(poll_for(-1));
+    return unused;
+}
+
+static void cold_poll(void)
+{
+    pthread_t thread;
+    watch(hold);
+    if (pthread_create(&thread, NULL, poll_cold, NULL) != 0)
+        die("pthread_create");
+    await();
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+    open_gate();
+    order('s');
+    pthread_join(thread, NULL);
+}
+
+/* ---- with a lock --------------------------------------------------------------------------------------- */
+
+static void exchange(int rounds)
+{
+    for (int i = 0; i < rounds; i++) {
+        send_next(0);
+        order('r');
+        order('s');
+        receive_next(MESSAGE);
+    }
+}
+
+static void nothing(void) {}
+
+static void *idle(void *unused)
+{
+    hold();
+    return unused;
+}
+
+static void alone(const char *beside)
+{
+    pthread_t thread;
+    pid_t sibling = 0;
+    exchange(ROUNDS);
+    if (!strcmp(beside, "company") && pthread_create(&thread, NULL, idle, NULL) != 0)
+        die("pthread_create");
+    if (!strcmp(beside, "sibling") && (sibling = fork()) == 0) {
+        hold();
+        _exit(0);
+    }
+    event = nothing;
+    atomic_store(&armed, 1);
+    exchange(ROUNDS);
+    close(socket(AF_INET, SOCK_STREAM, 0));
+    atomic_store(&armed, 0);
+    open_gate();
+    if (!strcmp(beside, "company"))
+        pthread_join(thread, NULL);
+    if (sibling > 0)
+        waitpid(sibling, NULL, 0);
+}
+
+static sigjmp_buf back;
+
+static void jump(void) { siglongjmp(back, 1); }
+
+/* Far down the stack: what it left there is known to be gone. */
+static __attribute__((noinline)) void send_from_below(void)
+{
+    volatile char *room = alloca(32 * 1024);
+    room[0] = 0;
+    send_next(0);
+    room[0] = 1;
+}
+
+static void jumped(void)
+{
+    exchange(ROUNDS);
+    event = jump;
+    if (sigsetjmp(back, 1) == 0) {
+        atomic_store(&armed, 1);
+        send_from_below();
+        atomic_store(&armed, 0);
+        order('r');
+        return;
+    }
+    /* Nobody has seen its bytes yet. */
+    sent -= MESSAGE;
+    for (int i = 0; i < ROUNDS; i++) {
+        send_next(0);
+        order('r');
+    }
+}
+
+void nap_us(unsigned us)
+{
+    struct timespec t = {0, (long)us * 1000};
+    plain(SYS_nanosleep, (long)&t, 0, 0);
+}
+
+int main(int argc, char **argv)
+{
+    const char *mode = argc > 1 ? argv[1] : "";
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR2, &action, NULL);
+    alarm(4 * PATIENCE);
+    connect_both();
+    if (!strcmp(mode, "ended"))
+        ended();
+    else if (!strcmp(mode, "foreign"))
+        foreign();
+    else if (!strcmp(mode, "overtaken"))
+        overtaken();
+    else if (!strcmp(mode, "late"))
+        late();
+    else if (!strcmp(mode, "alone") || !strcmp(mode, "company") || !strcmp(mode, "sibling"))
+        alone(mode);
+    else if (!strcmp(mode, "read"))
+        read_late();
+    else if (!strcmp(mode, "polled"))
+        poll_late();
+    else if (!strcmp(mode, "epolled") || !strcmp(mode, "epolled-idle"))
+        epoll_late(!strcmp(mode, "epolled-idle"), 0);
+    else if (!strcmp(mode, "epolled-edge"))
+        epoll_late(0, EPOLLET);
+    else if (!strcmp(mode, "begun"))
+        begun();
+    else if (!strcmp(mode, "drained"))
+        drained();
+    else if (!strcmp(mode, "demanded"))
+        demanded();
+    else if (!strcmp(mode, "cold-poll"))
+        cold_poll();
+    else if (!strcmp(mode, "edge"))
+        edge();
+    else if (!strcmp(mode, "reused"))
+        reused();
+    else if (!strcmp(mode, "jumped"))
+        jumped();
+    else
+        printf("what is %s\n", mode);
+    printf(met ? "whole\n" : "never\n");
+    return 0;
+}

@@ -1,0 +1,115 @@
+//! What another thread or process does between two looks of one call: no byte is lost, out of order, or left where nobody
+//! looks for it.
+
+#[path = "agent/programs.rs"]
+#[allow(dead_code, reason = "shared with other tests")]
+mod programs;
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Tries on a machine so busy that the connection is not on a ring when it should be.
+const TRIES: u32 = 10;
+
+/// What the program says whose calls have `mode` happen where they pass `place`.
+#[track_caller]
+fn said(place: &str, mode: &str) -> String {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    let program = PROGRAM.get_or_init(|| programs::compile("between", &["between.c"], &[]));
+    let mut command = Command::new(program);
+    for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+        command.env_remove(variable);
+    }
+    let output = command
+        .arg(mode)
+        .env("LD_PRELOAD", programs::library())
+        .env("BYPATH_UPGRADE", "eager")
+        .env("BYPATH_TEST_RAISE", format!("{place}:0"))
+        // The handler runs where it stands.
+        .env("BYPATH_TEST_DEFER", "0")
+        .output()
+        .expect("run the program");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaints = String::from_utf8_lossy(&output.stderr);
+    let known = ["whole\n", "never\n"].contains(&&*said) && output.status.success();
+    assert!(known, "{mode}: {}: {said}{complaints}", output.status);
+    said.trim().to_owned()
+}
+
+/// It happens, and nothing is lost by it.
+#[track_caller]
+fn between(place: &str, mode: &str) {
+    assert!((0..TRIES).any(|_| said(place, mode) == "whole"), "{mode}: the call never passed {place}");
+}
+
+#[test]
+fn what_is_sent_just_before_the_end_comes_before_it() {
+    between("ring-empty", "ended");
+}
+
+#[test]
+fn what_goes_into_a_ring_just_before_unseen_bytes_comes_before_them() {
+    between("ring-empty", "foreign");
+}
+
+#[test]
+fn a_send_that_is_about_to_enter_the_kernel_is_overtaken_by_no_ring() {
+    between("counted", "overtaken");
+}
+
+#[test]
+fn a_receive_that_is_about_to_enter_the_kernel_sees_the_ring() {
+    between("cold", "late");
+}
+
+#[test]
+fn only_who_is_alone_takes_a_lock_by_plain_stores() {
+    for (place, modes) in [("alone", &["company", "sibling"][..]), ("alone-in-process", &["company"])] {
+        between(place, "alone");
+        for mode in modes {
+            assert_eq!(said(place, mode), "never", "{place}: {mode}");
+        }
+    }
+}
+
+#[test]
+fn a_send_that_a_handler_left_keeps_no_lock() {
+    between("copied-in", "jumped");
+}
+
+#[test]
+fn bytes_that_come_before_a_sleep_end_it() {
+    between("to-sleep", "read");
+    between("word-entered", "read");
+    between("to-poll", "polled");
+    between("to-epoll", "epolled");
+    between("to-epoll", "epolled-idle");
+    between("edge-looked", "epolled-edge");
+}
+
+#[test]
+fn a_ring_that_begins_before_a_sleep_ends_it() {
+    between("to-sleep", "begun");
+    between("to-sleep", "drained");
+}
+
+#[test]
+fn what_is_demanded_before_a_sleep_is_given_back_in_it() {
+    between("to-poll", "demanded");
+}
+
+#[test]
+fn a_poll_that_is_about_to_enter_the_kernel_keeps_it_from_a_ring() {
+    between("poll-enters", "cold-poll");
+}
+
+#[test]
+fn an_end_that_the_kernel_told_of_is_found() {
+    between("none", "edge");
+}
+
+#[test]
+fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
+    between("copied-out", "reused");
+}
