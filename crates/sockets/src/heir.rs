@@ -331,6 +331,9 @@ fn no_heir(s: &Sock) -> bool {
 
 /// Before a fork: what was left to this process will be held by two of its new family, of which the elders do not know.
 pub fn forking() {
+    if ELDERS[0].get().is_none() {
+        return;
+    }
     table::each_sock(|s| {
         if let Some(elder) = s.elder.get()
             && !settle(s)
@@ -470,9 +473,53 @@ impl Text {
 
 impl Write for Text {
     fn write_str(&mut self, s: &str) -> std::fmt::Result {
-        let to = self.bytes.get_mut(self.len..self.len + s.len()).ok_or(std::fmt::Error)?;
+        // The last byte stays NUL.
+        let room = &mut self.bytes[..Text::SIZE];
+        let to = room.get_mut(self.len..self.len + s.len()).ok_or(std::fmt::Error)?;
         to.copy_from_slice(s.as_bytes());
         self.len += s.len();
-        if self.len > Text::SIZE { Err(std::fmt::Error) } else { Ok(()) }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_deed_says_is_read_back() {
+        let deed = parse("1f:abc:400:3:deadbeef00000003:fd01:10,5:2:1,7:2:1").unwrap();
+        assert_eq!((deed.pid, deed.started, deed.region, deed.place), (0x1f, 0xabc, 0x400, 3));
+        assert_eq!((deed.number, deed.image), (0xdead_beef_0000_0003, Image { device: 0xfd01, inode: 16 }));
+        assert_eq!(deed.sockets, "5:2:1,7:2:1");
+    }
+
+    #[test]
+    fn what_is_no_deed_is_none() {
+        for text in [
+            "",
+            ",",
+            "1:2:3:4:5:6:7",
+            "1:2:3:4:5:6,8:9:a",
+            "1:2:3:4:5:6:7:8,8:9:a",
+            "+1:2:3:4:5:6:7,8:9:a",
+            "1:2:3:4:5:6:,8:9:a",
+            "100000000:2:3:4:5:6:7,8:9:a",
+            "1:2:ffffffff:4:5:6:7,8:9:a",
+            "1:2:3:4:10000000000000000:6:7,8:9:a",
+            "x:2:3:4:5:6:7,8:9:a",
+        ] {
+            assert!(parse(text).is_none(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_is_cut_nowhere_before_its_end() {
+        let mut text = Text::new();
+        for _ in 0..Text::SIZE {
+            text.write_str("x").unwrap();
+        }
+        assert!(text.write_str("x").is_err());
+        assert_eq!((text.bytes[Text::SIZE - 1], text.bytes[text.len]), (b'x', 0));
     }
 }
