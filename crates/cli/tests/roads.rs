@@ -7,6 +7,8 @@ mod programs;
 
 #[path = "roads/filter.rs"]
 mod filter;
+#[path = "roads/heir.rs"]
+mod heir;
 #[path = "roads/identity.rs"]
 mod identity;
 #[path = "roads/moves.rs"]

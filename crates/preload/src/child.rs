@@ -129,6 +129,10 @@ crate::real::hook! {
             return real(entry, stack, flags, arg, ptid, tls, ctid);
         }
         if flags & libc::CLONE_VM != 0 {
+            if hook::is_sealed() || flags & libc::CLONE_VFORK == 0 {
+                // It may outlive this process, and nobody will know what it holds.
+                hook::spread_everything();
+            }
             SHARERS.fetch_add(1, Relaxed);
             let pid = real(entry, stack, flags, arg, ptid, tls, ctid);
             if pid < 0 || flags & libc::CLONE_VFORK != 0 {

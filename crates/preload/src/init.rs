@@ -6,7 +6,7 @@ use bypath_sockets::{hook, rules};
 use libc::c_char;
 use std::ffi::CStr;
 use std::fmt::Write;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 
 /// Marks the library. In a process that loads two copies, the one whose marker is found first in the global
 /// scope works, and the other passes every call on.
@@ -45,6 +45,13 @@ extern "C" fn constructor() {
         }
         crate::signal::init();
         hook::init(config);
+        note_library();
+        if let Some(text) = setting(hook::DEED) {
+            // Taken once, and nobody's who is started from here.
+            // SAFETY: a NUL-terminated name; the program has not run yet, so nobody else reads the environment.
+            unsafe { libc::unsetenv(c"BYPATH_DEED".as_ptr()) };
+            hook::take_deed(text);
+        }
     });
 }
 
@@ -62,6 +69,26 @@ fn first_copy() -> bool {
     // SAFETY: a NUL-terminated name.
     let first = unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"bypath_preload_instance".as_ptr()) };
     first.cast_const().cast::<u8>() == &raw const bypath_preload_instance
+}
+
+/// The name by which the loader was told to load this library.
+static LIBRARY: AtomicPtr<c_char> = AtomicPtr::new(std::ptr::null_mut());
+
+fn note_library() {
+    let mut found = std::mem::MaybeUninit::<libc::Dl_info>::zeroed();
+    // SAFETY: an address of this library; dladdr fills the structure or leaves it.
+    let known = unsafe { libc::dladdr((&raw const bypath_preload_instance).cast(), found.as_mut_ptr()) };
+    if known != 0 {
+        // SAFETY: zeroes are a valid value, and dladdr has filled it.
+        LIBRARY.store(unsafe { found.assume_init() }.dli_fname.cast_mut(), Relaxed);
+    }
+}
+
+/// As noted at the start.
+pub(crate) fn library() -> Option<&'static CStr> {
+    let name = LIBRARY.load(Relaxed);
+    // SAFETY: the loader keeps its names as long as the library is loaded, and this one stays.
+    (!name.is_null()).then(|| unsafe { CStr::from_ptr(name) })
 }
 
 unsafe extern "C" {

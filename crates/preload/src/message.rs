@@ -153,6 +153,9 @@ fn announce_passed(m: &msghdr) {
             return;
         }
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
+            if hook::is_sealed() {
+                hook::spread_everything();
+            }
             let data = start + at + size_of::<cmsghdr>();
             for i in 0..(header.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>() {
                 let fd = memory::read((data + i * size_of::<c_int>()) as *const c_int);

@@ -68,6 +68,8 @@ pub mod ask {
     pub const RECALL: u32 = 2;
     /// The last reader closed.
     pub const CLOSED: u32 = 4;
+    /// This end's program image was replaced, and the next one may meet the other end anew.
+    pub const LEFT: u32 = 8;
 }
 
 /// Bits of [`WriterAsks::flags`].
@@ -322,6 +324,22 @@ impl Direction {
     /// R no longer asks (after the claim).
     pub fn withdraw_recall(&self) {
         self.ra.ask.fetch_and(!ask::RECALL, AcqRel);
+    }
+
+    /// R's image goes, everything is on the carrier, and another image may come.
+    pub fn leave(&self) {
+        self.ra.ask.fetch_or(ask::LEFT, AcqRel);
+    }
+
+    /// It stays after all.
+    pub fn stay(&self) {
+        self.ra.ask.fetch_and(!ask::LEFT, AcqRel);
+    }
+
+    /// Whether R has said so.
+    #[inline]
+    pub fn is_left(&self) -> bool {
+        self.ra.ask.load(Relaxed) & ask::LEFT != 0
     }
 
     /// Whether a consent is pending.

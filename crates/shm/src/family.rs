@@ -194,7 +194,13 @@ pub struct ReaderLine {
     pub kept_read: AtomicU64,
     /// Bytes that were put aside.
     pub kept: AtomicU64,
+    /// Who goes on with the socket in another program image of its process: 0 = nobody, [`HEIR_CAME`], else the random
+    /// number of a deed that was left.
+    pub heir: AtomicU64,
 }
+
+/// [`ReaderLine::heir`]: a deed was left and taken.
+pub const HEIR_CAME: u64 = 1;
 
 const _: () = assert!(size_of::<End>() == 640 || size_of::<End>() == 512);
 const _: () = assert!(size_of::<Header>() == 4096);

@@ -82,6 +82,18 @@ pub fn with_family<R>(fd: i32, f: impl FnOnce(&Family) -> R) -> Result<R> {
     with(fd, REGION_SIZE.next_multiple_of(4096), f)
 }
 
+/// Maps the family region of an earlier image of this process; the descriptor may be closed afterwards.
+///
+/// # Errors
+/// As [`with_family`].
+pub fn map_family(fd: i32) -> Result<&'static Family> {
+    let size = REGION_SIZE.next_multiple_of(4096);
+    if mem::sealed_size(fd)? < size {
+        return Err(Errno::INVAL);
+    }
+    view(&Mapping::shared(fd, 0, size)?, 0)
+}
+
 /// Maps the inbox of another process for as long as `f` looks at it.
 ///
 /// # Errors

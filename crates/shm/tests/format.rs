@@ -34,7 +34,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(Process: pid, ready, start_time, command),
         fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r),
         fields!(WriterLine: lock, tail, head_cache, path, claims, flush, backed, in_kernel, limit, ring_bytes, kernel_bytes, not_before, backed_from),
-        fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept),
+        fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir),
         fields!(Addr: family, port, bytes),
         fields!(StatsRecord: magic, pid, state, start_time, command, connections, upgraded, recalled, not_upgraded, bytes),
         fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx),
@@ -106,7 +106,7 @@ fn words_are_laid_out_as_the_document_says() {
     assert_eq!(Head::from_raw(2 << 62).path(), Path::Kernel);
     assert_eq!(bypath_shm::direction::wait::word(2, 3), 2 << 32 | 3);
     use bypath_shm::direction::{ask, writer_flag};
-    assert_eq!([ask::CONSENT, ask::RECALL, ask::CLOSED, writer_flag::SHUT], [1, 2, 4, 1]);
+    assert_eq!([ask::CONSENT, ask::RECALL, ask::CLOSED, ask::LEFT, writer_flag::SHUT], [1, 2, 4, 8, 1]);
     let g = Geometry { slots: 3, ring: 65536 };
     assert_eq!(g.slot(2), PAGE + 2 * (PAGE + 2 * 65536));
     assert_eq!([g.ring_at(2, 0), g.ring_at(2, 1)], [g.slot(2) + PAGE, g.slot(2) + PAGE + 65536]);

@@ -205,10 +205,7 @@ fn suspect(s: &'static Sock) {
     let (Some(ring), Some(kernel)) = (guard.cost(RING), guard.cost(KERNEL)) else { return };
     let Some(conn) = s.conn.get() else { return };
     let alone = state::get().is_some_and(|state| s.is_sole_holder(state)) && !s.is_inherited();
-    if ring <= kernel.saturating_mul(3) / 2
-        || !alone
-        || s.has(flag::FOR_GOOD | flag::SENT_FIN | flag::NO_READ)
-    {
+    if ring <= kernel.saturating_mul(3) / 2 || !alone || s.has(flag::STAYS | flag::SENT_FIN | flag::NO_READ) {
         return;
     }
     let Some(call) = Call::enter() else { return };

@@ -5,7 +5,7 @@ use crate::config::LogLevel;
 use crate::switch;
 use crate::table::{self, flag};
 use crate::thread::Call;
-use crate::{log, state};
+use crate::{heir, log, state};
 use bypath_shm::direction::{Path, ask};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll;
@@ -28,8 +28,18 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         format_args!("every connection of this process goes through the kernel: {}", hindrance.text()),
     );
     table::each_sock(|s| {
+        let conn = s.conn.get();
+        if conn.is_none() && hindrance == Reason::Seccomp {
+            // Others of the family that hold it may upgrade it once this process is gone.
+            s.set(flag::UNCOUNTED);
+            return s.set_reason(hindrance);
+        }
+        // An instance of io_uring holds what is registered there, whatever is closed.
+        if hindrance == Reason::IoUring {
+            heir::spread(s);
+        }
         s.set(flag::FOR_GOOD);
-        let Some(conn) = s.conn.get() else { return s.set_reason(hindrance) };
+        let Some(conn) = conn else { return s.set_reason(hindrance) };
         switch::recall_outgoing(s, conn, reason, &call);
         if s.end().reason() != reason {
             s.set_reason(hindrance);

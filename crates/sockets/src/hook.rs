@@ -6,12 +6,13 @@
 //! its result to [`Cold::finish`].
 
 use crate::config::Config;
+pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 use crate::raised::Raised;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
-    carrier, epoll, kept, life, log, options, peer, poll, sealed, signals, state, stream, switch, thread,
-    uring,
+    carrier, epoll, heir, kept, life, log, options, peer, poll, sealed, signals, state, stream, switch,
+    thread, uring,
 };
 pub use bypath_shm::reason::Reason;
 use bypath_sys::signal::Deferred;
@@ -461,8 +462,26 @@ pub fn child_left() {
 
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
 /// without CLOEXEC are recalled.
-pub fn exec_begin() {
-    life::exec_begin();
+///
+/// `image` is what comes, if that will load this library; the deed, if one is left, is for its environment.
+pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
+    life::exec_begin(image)
+}
+
+/// Whether an exec may have anything to leave to the next image.
+#[inline]
+pub fn has_legacy() -> bool {
+    state::get().is_some() && !state::is_sealed()
+}
+
+/// This image's environment has `text` in [`DEED`]: takes what was left to it. After [`init`].
+pub fn take_deed(text: &str) {
+    heir::take(text);
+}
+
+/// A process that follows nothing any more makes a call by which others come to hold what it holds.
+pub fn spread_everything() {
+    heir::spread_everything();
 }
 
 /// unshare() or setns() has succeeded; `children_elsewhere`: it was about the pid namespace of children.
@@ -471,13 +490,13 @@ pub fn namespaces_changed(children_elsewhere: bool) {
 }
 
 /// exec* failed and returned.
-pub fn exec_failed() {
-    life::exec_failed();
+pub fn exec_failed(deed: Option<Deed>) {
+    life::exec_failed(deed);
 }
 
 /// Before posix_spawn, system, popen: descriptors without CLOEXEC are recalled for good.
 pub fn spawn_begin() {
-    life::hand_over(Reason::RecalledSpawn);
+    life::hand_over(Reason::RecalledSpawn, None);
 }
 
 /// Before `_exit`, `_Exit`, `quick_exit`, and at the end of `exit`: everything is flushed to the kernel, and

@@ -2,9 +2,9 @@
 //!
 //! `hook` is the face towards the interposed calls. `stream` moves bytes, `poll`, `epoll` and `ready` tell readiness,
 //! `switch` changes paths, `carrier` knows the kernel connection under a ring, `rendezvous` and `peer` find and hold
-//! the other end, `life` follows descriptors and processes, `table` maps descriptors to sockets, `rules` and `limit`
-//! say which may be upgraded, `wish` does what was asked for from outside (`request`: `bypath recall`, `bypath upgrade`; `taken`: a process that took
-//! a descriptor), `guard`
+//! the other end, `life` follows descriptors and processes, `heir` from one program image to the next, `table` maps
+//! descriptors to sockets, `rules` and `limit` say which may be upgraded, `wish` does what was asked for from outside
+//! (`request`: `bypath recall`, `bypath upgrade`; `taken`: a process that took a descriptor), `guard`
 //! takes back what the kernel does faster.
 
 mod carrier;
@@ -13,6 +13,7 @@ mod epoll;
 pub mod fault;
 mod foreign;
 mod guard;
+mod heir;
 mod home;
 pub mod hook;
 mod kept;

@@ -1,5 +1,6 @@
 //! The life of descriptors: from socket() to the last close, through dup, fork, exec and exit.
 
+use crate::heir::{self, Deed, Image};
 use crate::lock::Held;
 use crate::peer::Conn;
 use crate::state::{self, Birth};
@@ -114,6 +115,7 @@ pub fn close_begin(fd: i32) -> Closing {
     if let Some(Entry::Sock(s)) = entry {
         if s.descriptors.load(Acquire) > 1 {
             table::repoint(s, fd);
+            heir::no_standard_descriptor(s, fd);
         } else {
             epoll::forget(s);
         }
@@ -159,6 +161,9 @@ fn finish_last(s: &'static Sock) {
     let end = s.end();
     let left = end.holders.fetch_and(!state.bit(), AcqRel) & !state.bit();
     let last = left == 0;
+    if let Some(elder) = s.elder.get() {
+        elder.leave();
+    }
     if last {
         s.count_reason();
     } else {
@@ -238,7 +243,7 @@ fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
 /// Before the kernel closes the carrier: unread ring bytes make it reset the connection, as unread bytes in its own
 /// queue would. A reset discards what is still in the send queue, so what was just flushed must have left it.
 fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
-    if s.has(flag::HANDED_OVER) {
+    if s.has(flag::HANDED_OVER | flag::STANDARD) {
         return;
     }
     let kind = carrier::of(s);
@@ -271,7 +276,7 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
 }
 
 /// Whether no other living process of the family holds the socket. Bits of dead ones are cleared.
-fn is_last_process(s: &'static Sock) -> bool {
+pub fn is_last_process(s: &'static Sock) -> bool {
     let Some(state) = state::get() else { return true };
     let holders = &s.end().holders;
     let mut others = holders.load(Acquire) & !state.bit();
@@ -367,8 +372,9 @@ pub fn taken(new: i32, pidfd: i32) {
 
 /// A socket became descriptor 0, 1 or 2: children and stdio will use it.
 fn switch_standard(s: &'static Sock) {
-    s.keep_on_kernel(Reason::StandardDescriptor);
-    switch::recall_both(s, Reason::RecalledStdio, true);
+    s.set(flag::STANDARD);
+    s.set_reason(Reason::StandardDescriptor);
+    switch::recall_both(s, Reason::RecalledStdio, false);
 }
 
 /// Before shutdown().
@@ -421,13 +427,18 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
     let Some(state) = state::get() else { return Forking { life: None, thread: None, birth: None } };
-    if state::is_sealed() || state::is_borrowed() {
+    if state::is_sealed() {
+        heir::spread_everything();
+        return Forking { life: None, thread: None, birth: None };
+    }
+    if state::is_borrowed() {
         return Forking { life: None, thread: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
     let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
+    heir::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
             s.end().holders.fetch_or(1 << place, AcqRel);
@@ -501,17 +512,27 @@ pub fn namespaces_changed(children_elsewhere: bool) {
     }
 }
 
-/// Before an exec or spawn: whatever a new image would inherit goes to the kernel for good.
-pub fn hand_over(reason: Reason) {
+/// Before an exec or spawn: whatever a new image would inherit goes to the kernel for good. What no `deed` is about may
+/// be anybody's after it.
+pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
     if state::get().is_none() {
         return;
+    }
+    if state::is_sealed() {
+        return heir::spread_everything();
     }
     let mut waiting = false;
     table::each(|number, e| {
         if let Entry::Sock(s) = e
             && fd::is_cloexec(number) == Ok(false)
         {
-            s.keep_on_kernel(if s.is_warm() { reason } else { Reason::SharedProcesses });
+            let reason_now = if s.is_warm() { reason } else { Reason::SharedProcesses };
+            if deed.is_some_and(|d| d.is_about(s)) {
+                s.set_reason(reason_now);
+            } else {
+                heir::spread(s);
+                s.keep_on_kernel(reason_now);
+            }
             if let Some(conn) = s.conn.get()
                 && let Some(call) = Call::enter()
             {
@@ -524,22 +545,27 @@ pub fn hand_over(reason: Reason) {
     });
     if waiting {
         table::each_sock(|s| {
-            if s.has(flag::FOR_GOOD)
+            if (s.has(flag::STAYS) || deed.is_some_and(|d| d.is_about(s)))
                 && let Some(conn) = s.conn.get()
             {
                 switch::recall_incoming(s, conn, reason);
+                if deed.is_some_and(|d| d.is_about(s)) && s.end().w.path.load(Acquire) == wpath::KERNEL {
+                    conn.inc().leave();
+                }
             }
         });
     }
 }
 
-/// Before an exec by this process itself: close-on-exec descriptors end as if closed.
-pub fn exec_begin() {
-    let Some(state) = state::get() else { return };
-    hand_over(Reason::RecalledExec);
+/// Before an exec by this process itself: close-on-exec descriptors end as if closed, others are left to the next image
+/// where that is `image` (`None` = one without this library, as far as can be told).
+pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
+    let state = state::get()?;
+    let deed = image.and_then(heir::leave);
+    hand_over(Reason::RecalledExec, deed.as_ref());
     // Many forked children do nothing else: nothing is remembered for them.
     if state::is_sealed() || state::is_memory_of_another() {
-        return;
+        return None;
     }
     table::each_sock(|s| {
         if let Some(conn) = s.conn.get()
@@ -552,14 +578,19 @@ pub fn exec_begin() {
     });
     // What the new image does not inherit, this process no longer holds.
     table::each_sock(|s| {
-        if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) {
+        let left = deed.as_ref().is_some_and(|d| d.is_about(s));
+        if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) && !left {
             s.end().holders.fetch_and(!state.bit(), AcqRel);
         }
     });
+    deed
 }
 
 /// exec failed: the process still holds what it held.
-pub fn exec_failed() {
+pub fn exec_failed(deed: Option<Deed>) {
+    if let Some(deed) = deed {
+        deed.revoke();
+    }
     let Some(state) = state::get() else { return };
     if !state::is_sealed() && !state::is_memory_of_another() {
         table::each_sock(|s| {

@@ -70,6 +70,10 @@ pub fn line(level: LogLevel, args: fmt::Arguments<'_>) {
 /// Writes one line, whatever the level.
 #[cold]
 pub fn always(level: LogLevel, args: fmt::Arguments<'_>) {
+    // Where no file may grow a write raises a signal, and standard error may be a file.
+    if state::is_sealed() || fd::are_files_closed() {
+        return;
+    }
     let mut fd = FD.load(Relaxed);
     if fd < 0 {
         fd = duplicate();

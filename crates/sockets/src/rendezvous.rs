@@ -8,7 +8,7 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, limit, log, memory, options, rules, switch, wish};
+use crate::{carrier, fault, heir, limit, log, memory, options, rules, switch, wish};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
@@ -117,7 +117,7 @@ pub fn traffic(s: &'static Sock) {
     let calls = u64::from(end.r.calls.fetch_add(1, Relaxed)) + 1;
     let due = calls >= s.due_calls.load(Relaxed)
         || end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed) >= s.due_bytes.load(Relaxed);
-    if due && !s.has(flag::FOR_GOOD) {
+    if due && !s.has(flag::STAYS) {
         attempt(s, calls);
     }
 }
@@ -174,7 +174,9 @@ fn attempt(s: &'static Sock, calls: u64) {
         Ok(()) => {}
         Err(reason) => {
             s.set_reason(reason);
-            if !is_passing(reason) || attempts + 1 >= MAX_ATTEMPTS {
+            // Processes that share it may let go of it at any time, and nobody else is asked meanwhile.
+            let last = attempts + 1 >= MAX_ATTEMPTS && reason != Reason::SharedProcesses;
+            if !is_passing(reason) || last {
                 s.keep_on_kernel(reason);
             }
             log::line(
@@ -195,7 +197,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if let Some(reason) = state::hindrance() {
         return Err(reason);
     }
-    if !s.is_sole_holder(state) {
+    if !heir::is_alone(s, state) {
         return Err(Reason::SharedProcesses);
     }
     // Whoever shares memory must be able to sleep.
@@ -331,7 +333,11 @@ fn look(s: &'static Sock) {
             s.set_reason(reason);
             let passing = matches!(
                 reason,
-                Reason::PeerPlain | Reason::NoDescriptors | Reason::NoMemory | Reason::ConnectionLimit
+                Reason::PeerPlain
+                    | Reason::SharedProcesses
+                    | Reason::NoDescriptors
+                    | Reason::NoMemory
+                    | Reason::ConnectionLimit
             );
             if !passing {
                 s.keep_on_kernel(reason);
@@ -424,7 +430,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         if m[5..8] != state.namespaces {
             return Err(Reason::PolicyNamespace);
         }
-        if !s.is_sole_holder(state) {
+        if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
         let ring = ring_size(s)?.min(u32::try_from(m[9]).unwrap_or(0));
@@ -525,7 +531,7 @@ fn answered(
         if m[5..8] != state.namespaces {
             return Err(Reason::PolicyNamespace);
         }
-        if !s.is_sole_holder(state) {
+        if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
         }
         let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };

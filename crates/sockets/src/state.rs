@@ -481,6 +481,11 @@ impl State {
         }
     }
 
+    /// The descriptor of the family region, -1 = there is none.
+    pub fn view(&self) -> i32 {
+        self.view_fd
+    }
+
     /// Lowest and highest of our own descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
         [self.view_fd, PROCESS.inbox_fd.load(Relaxed), PROCESS.netlink.load(Relaxed), log::descriptor()]

@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, guard, log, memory, options, uring, wish};
+use crate::{epoll, fault, guard, heir, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -26,6 +26,10 @@ const SMALLEST_LIMIT: u32 = 4096;
 /// Called under [`state::LIFE`].
 pub fn warm(s: &'static Sock, conn: &'static Conn) {
     let end = s.end();
+    let old = s.conn.get();
+    if let Some(old) = old {
+        heir::replaced(s, old);
+    }
     options::refresh(s);
     end.w.tail.store(0, Relaxed);
     end.w.head_cache.store(0, Relaxed);
@@ -35,7 +39,7 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
     end.state.store(end_state::WARM, Release);
     // Whatever kept it cold is over. Each direction moves with its writer's next bytes.
-    if !s.has(flag::FOR_GOOD) {
+    if !s.has(flag::STAYS) {
         s.set_reason(Reason::BelowThreshold);
         end.rx_reason.store(Reason::BelowThreshold as u16, Relaxed);
     }
@@ -46,7 +50,11 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
     s.conn.set(Some(conn));
     // Who counts itself into a kernel call after this sees the connection; who did before is seen by `consent`.
     fence(SeqCst);
-    epoll::became_warm(s);
+    if old.is_some() {
+        epoll::news(s);
+    } else {
+        epoll::became_warm(s);
+    }
     guard::upgraded(s);
     log::line(LogLevel::Debug, format_args!("fd {}: both ends mapped", s.carrier()));
     consent(s, conn);
@@ -65,10 +73,11 @@ pub fn consent(s: &'static Sock, conn: &'static Conn) {
 fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     let end = s.end();
     let Some(state) = state::get() else { return };
-    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
+    if s.has(flag::STAYS | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
         || state::hindrance().is_some()
         || s.is_inherited()
         || !s.is_sole_holder(state)
+        || end.r.heir.load(Relaxed) != 0
         || s.guard.holds()
         || conn.inc().path() != Path::Kernel
         || conn.inc().wa.flags.load(Relaxed) & writer_flag::SHUT != 0
@@ -113,10 +122,11 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     let end = s.end();
     let w = &end.w;
     let Some(state) = state::get() else { return };
-    if s.has(flag::FOR_GOOD | flag::PEER_GONE | flag::SENT_FIN)
+    if s.has(flag::STAYS | flag::PEER_GONE | flag::SENT_FIN)
         || state::hindrance().is_some()
         || s.is_inherited()
         || !s.is_sole_holder(state)
+        || end.r.heir.load(Relaxed) != 0
         || s.guard.holds()
         || w.in_kernel.load(SeqCst) != 0
         || w.path.load(Relaxed) != wpath::KERNEL
@@ -172,7 +182,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
 
 /// Whether the end is to stay on the kernel, whatever it was asked before.
 fn must_stay(s: &Sock) -> bool {
-    s.has(flag::FOR_GOOD) || state::hindrance().is_some()
+    s.has(flag::STAYS) || state::hindrance().is_some() || s.end().r.heir.load(Acquire) != 0
 }
 
 /// Bytes that hooked calls gave to the carrier, recalled ring bytes included.
@@ -429,6 +439,9 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
         if handed_over {
             s.set(flag::HANDED_OVER);
         }
+        if handed_over && reason != Reason::RecalledStdio {
+            heir::spread(s);
+        }
         if !s.is_warm() {
             s.set_reason(reason);
         }
@@ -442,7 +455,7 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
 
 /// A recall that W has answered is over. Where W has not answered yet it stands, and is answered before W's next byte.
 pub fn end_recall(s: &Sock, conn: &Conn) {
-    if !s.has(flag::FOR_GOOD) && conn.inc().path() == Path::Kernel {
+    if !s.has(flag::STAYS) && conn.inc().path() == Path::Kernel {
         conn.inc().withdraw_recall();
     }
 }

@@ -46,6 +46,14 @@ pub mod flag {
     pub const FOREIGN_BYTES: u32 = 64;
     /// The carrier is an AF_UNIX stream.
     pub const LOCAL: u32 = 1024;
+    /// A descriptor of it is 0, 1 or 2, or was.
+    pub const STANDARD: u32 = 2048;
+    /// Somebody may hold it whose doings nobody can follow: another program image, a process of another family.
+    pub const SPREAD: u32 = 4096;
+    /// Taken over from an earlier program image, and not known yet to be nobody else's: see `heir`.
+    pub const ELDERS: u32 = 8192;
+    /// Any of the reasons for which nothing is upgraded.
+    pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }
 
 /// The part of a followed socket that is private to a process (copied at fork).
@@ -99,6 +107,10 @@ pub struct Sock {
     pub guard: crate::guard::Guard,
     /// Empty reads in a row: the carrier is looked at now and then.
     pub empty_reads: AtomicU32,
+    /// The other end's image was replaced: a meeting with the next one is sought while this connection is mapped.
+    pub left: AtomicBool,
+    /// What an earlier program image of this process left behind of it.
+    pub elder: StaticCell<crate::heir::Elder>,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
     pub counted: AtomicU16,
     /// Free list.
@@ -286,9 +298,10 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.conn.set(None);
     sock.kept.set(None);
     sock.stays.reset();
+    sock.elder.set(None);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
-    for flag in [&sock.meeting, &sock.sent_last] {
+    for flag in [&sock.meeting, &sock.sent_last, &sock.left] {
         flag.store(false, Relaxed);
     }
     for word in [&sock.patience, &sock.attempts, &sock.registrations, &sock.empty_reads] {
@@ -341,6 +354,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &end.r.kernel_bytes,
         &end.r.kept_read,
         &end.r.kept,
+        &end.r.heir,
     ] {
         word.store(0, Relaxed);
     }
@@ -350,7 +364,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     end.holders.store(state.bit(), Relaxed);
     end.state.store(end_state::COLD, Release);
     if fd <= 2 {
-        sock.keep_on_kernel(Reason::StandardDescriptor);
+        sock.set(flag::STANDARD);
+        sock.set_reason(Reason::StandardDescriptor);
     }
     mean(fd, place, sock.number.load(Relaxed) + 1);
     Some(sock)
@@ -402,6 +417,10 @@ pub fn enter_child() {
     each_sock(|s| {
         if s.counted.load(Relaxed) != 0 {
             s.counted.store(0, Relaxed);
+        }
+        // What was left to the parent it alone can look after.
+        if s.elder.get().is_some() {
+            s.elder.set(None);
         }
     });
 }

@@ -256,6 +256,11 @@ impl Record {
         &self.notes
     }
 
+    /// Whether its innermost call is its only one: it is no signal handler's.
+    pub fn is_outermost(&self) -> bool {
+        self.depth.load(Relaxed) == 1 && self.base.load(Relaxed) == 0
+    }
+
     /// Keeps a signal for later.
     pub fn deferred(&self) -> &Deferred {
         &self.deferred

@@ -4,7 +4,7 @@
 use crate::config::LogLevel;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{log, rendezvous, switch};
+use crate::{heir, log, rendezvous, switch};
 use bypath_shm::direction::ask;
 use bypath_shm::family::wish;
 use bypath_shm::reason::Reason;
@@ -33,7 +33,7 @@ fn serve_wish(s: &'static Sock) {
 /// rendezvous under way goes on, as the other end may have mapped the rings already.
 fn recall(s: &'static Sock) {
     let Some(call) = Call::enter() else { return };
-    if s.has(flag::FOR_GOOD) {
+    if s.has(flag::STAYS) {
         return;
     }
     s.keep_on_kernel(Reason::RecalledCommand);
@@ -49,6 +49,7 @@ fn recall(s: &'static Sock) {
 fn taken(s: &'static Sock) {
     let Some(call) = Call::enter() else { return };
     s.keep_on_kernel(Reason::RecalledTaken);
+    heir::spread(s);
     let Some(conn) = s.conn.get() else { return };
     switch::empty_ring(s, conn, Reason::RecalledTaken, &call);
     conn.inc().withdraw_consent();
@@ -59,7 +60,7 @@ fn taken(s: &'static Sock) {
 /// Whatever kept the connection on the kernel and may have passed is forgotten, and so is what earlier recalls cost.
 fn upgrade(s: &'static Sock) {
     let reason = s.end().reason();
-    if s.has(flag::HANDED_OVER) {
+    if s.has(flag::HANDED_OVER | flag::STANDARD | flag::SPREAD) {
         return;
     }
     if s.has(flag::FOR_GOOD) {

@@ -51,13 +51,28 @@ pub fn is_cloexec(fd: i32) -> Result<bool> {
     fcntl(fd, libc::F_GETFD, 0).map(|n| n as i32 & libc::FD_CLOEXEC != 0)
 }
 
+/// Makes the descriptor close-on-exec, or not.
+///
+/// # Errors
+/// EBADF.
+pub fn set_cloexec(fd: i32, on: bool) -> Result<()> {
+    fcntl(fd, libc::F_SETFD, if on { libc::FD_CLOEXEC as usize } else { 0 }).map(|_| ())
+}
+
 /// RLIMIT_NOFILE: (soft, hard).
 pub fn limits() -> (u64, u64) {
+    limits_of(libc::RLIMIT_NOFILE)
+}
+
+/// Whether this process may write nothing into files (RLIMIT_FSIZE is 0).
+pub fn are_files_closed() -> bool {
+    limits_of(libc::RLIMIT_FSIZE).0 == 0
+}
+
+fn limits_of(resource: u32) -> (u64, u64) {
     let mut old = libc::rlimit64 { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: prlimit64 writes one rlimit64.
-    unsafe {
-        syscall(libc::SYS_prlimit64, [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut old as usize, 0, 0])
-    };
+    unsafe { syscall(libc::SYS_prlimit64, [0, resource as usize, 0, &raw mut old as usize, 0, 0]) };
     (old.rlim_cur, old.rlim_max)
 }
 
@@ -160,11 +175,31 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
     Ok((st.st_dev, st.st_ino))
 }
 
-/// The target of a symbolic link as (device, inode) of what it points to: names a namespace by /proc/self/ns/*.
+/// The inode of what a path leads to: names a namespace by /proc/self/ns/*.
 ///
 /// # Errors
 /// As stat(2).
 pub fn inode(path: &std::ffi::CStr) -> Result<u64> {
+    status(path).map(|st| st.st_ino)
+}
+
+/// What a path leads to, as (device, inode).
+///
+/// # Errors
+/// As stat(2).
+pub fn file(path: &std::ffi::CStr) -> Result<(u64, u64)> {
+    status(path).map(|st| (st.st_dev, st.st_ino))
+}
+
+/// How many names a file or directory has.
+///
+/// # Errors
+/// As stat(2).
+pub fn links(path: &std::ffi::CStr) -> Result<u64> {
+    status(path).map(|st| st.st_nlink)
+}
+
+fn status(path: &std::ffi::CStr) -> Result<libc::stat> {
     let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: newfstatat writes one stat structure.
     check(unsafe {
@@ -174,5 +209,5 @@ pub fn inode(path: &std::ffi::CStr) -> Result<u64> {
         )
     })?;
     // SAFETY: zeroed is a valid stat, and the kernel filled it.
-    Ok(unsafe { st.assume_init() }.st_ino)
+    Ok(unsafe { st.assume_init() })
 }

@@ -79,6 +79,12 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { runs: !over || threads > 1, started: number(fields.nth(1)?)? })
 }
 
+/// Threads of this process; `None` where `/proc` does not tell.
+pub fn threads() -> Option<u64> {
+    // A directory for each, beside `.` and the name that it has itself.
+    fd::links(c"/proc/self/task").ok()?.checked_sub(2)
+}
+
 /// Now, in the unit of [`start_time`]. A process that was forked between two equal readings started then: the kernel
 /// takes the time from this clock (`copy_process`) and reports hundredths of a second, rounded down.
 pub fn start_time_now() -> u64 {

@@ -10,7 +10,7 @@ use crate::fault;
 use crate::table::{Sock, flag};
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
-use bypath_sys::{Result, sock};
+use bypath_sys::{Errno, Result, sock};
 
 /// What a carrier says about its outgoing stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +59,15 @@ pub trait Backend: Sync {
 
     /// Whether every stream byte before `position` has arrived here, and exactly `unread` of them wait to be read.
     fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool;
+
+    /// Bytes that were given to this end of the carrier, and taken from it, by whomever; exact while both directions are
+    /// open.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn moved(&self, _s: &Sock) -> Result<(u64, u64)> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// What was read is acknowledged now, where the other end may hold back its next bytes for that: what this end sends
     /// goes through a ring and carries no acknowledgement.

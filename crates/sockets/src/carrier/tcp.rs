@@ -53,6 +53,12 @@ impl Backend for Tcp {
             && sock::inq(s.carrier()) == Ok(unread)
     }
 
+    fn moved(&self, s: &Sock) -> Result<(u64, u64)> {
+        let counts = sock::tcp_counts(s.carrier())?;
+        let waiting = sock::inq(s.carrier())? as u64;
+        Ok((counts.written, counts.received.saturating_sub(waiting)))
+    }
+
     fn acknowledge(&self, s: &Sock) {
         // A delayed acknowledgement (40 ms) would hold up a small write behind Nagle's algorithm.
         let _ = sock::set_option(s.carrier(), libc::IPPROTO_TCP, libc::TCP_QUICKACK, &1i32.to_ne_bytes());

@@ -79,7 +79,7 @@ pub fn send_file(fd: i32) -> FileSend {
     let Some(s) = table::sock(fd) else { return FileSend::Unfollowed };
     loop {
         if s.conn.get().is_some() {
-            return if s.has(flag::FOR_GOOD) { FileSend::Unfollowed } else { FileSend::Pieces };
+            return if s.has(flag::STAYS) { FileSend::Unfollowed } else { FileSend::Pieces };
         }
         if let Some(Verdict::Kernel(report)) = cold(s, 0, true) {
             return FileSend::Kernel(report);

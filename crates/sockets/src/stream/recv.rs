@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard, kept};
+use crate::{carrier, epoll, fault, foreign, guard, heir, kept};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -47,6 +47,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     staying.end(&call, s);
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
+        heir::look(s, conn, &call, false);
     }
     Some(Verdict::Done(received))
 }

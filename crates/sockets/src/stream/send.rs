@@ -10,7 +10,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, memory};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory};
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -34,6 +34,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     staying.end(&call, s);
     if matches!(sent, Ok(1..)) {
         guard::moved(s, true);
+        heir::look(s, conn, &call, true);
     }
     Some(Verdict::Done(sent))
 }
