@@ -12,6 +12,7 @@ mod mac;
 pub mod packet;
 pub mod pair;
 mod reaper;
+pub mod xdp;
 
 pub use error::Error;
 pub use interface::Interface;

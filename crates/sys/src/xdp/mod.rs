@@ -75,6 +75,9 @@ pub struct Counts {
     pub fill_empty: u64,
 }
 
+/// Writes a frame, and says where it begins and how many octets it has; `None` for no frame.
+pub type Writer<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, usize)> + 'a;
+
 /// An AF_XDP socket with its memory and rings.
 pub struct Socket {
     fill: Ring<u64, Ours>,
@@ -286,10 +289,7 @@ impl Socket {
     ///
     /// # Errors
     /// EPROTO if a ring is broken; EINVAL if `fill` says what cannot be.
-    pub fn put(
-        &mut self,
-        fill: &mut dyn FnMut(&mut [u8]) -> Option<(usize, usize)>,
-    ) -> Result<Option<usize>> {
+    pub fn put(&mut self, fill: &mut Writer<'_>) -> Result<Option<usize>> {
         if !self.has_room()? {
             return Ok(None);
         }
