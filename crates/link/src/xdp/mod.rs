@@ -17,7 +17,7 @@ mod open;
 
 pub use config::{BusyPoll, Config, Obtained, Place, Refused, Rule, Transfer};
 
-use crate::{Capabilities, Error, Interface, Link, Result, Statistics, Timestamps, reaper};
+use crate::{Capabilities, Each, Error, Interface, Link, Next, Result, Statistics, Timestamps, reaper};
 use bypath_sys::bpf::Attachment;
 use bypath_sys::xdp::Socket;
 use bypath_sys::{Errno, clock, netif};
@@ -161,11 +161,7 @@ impl XdpLink {
 
     /// Lets `next` fill what room there is. Returns how many frames it wrote, what was wrong with the last one, and whether
     /// it may have more.
-    fn accept(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<(usize, Option<Refusal>, bool)> {
+    fn accept(&mut self, most: usize, next: &mut Next<'_>) -> Result<(usize, Option<Refusal>, bool)> {
         let (mtu, longest, loopback) = (self.mtu, self.longest, self.interface.loopback);
         let socket = &mut self.device.as_mut().expect("only drop takes it").1;
         let mut refusal = None;
@@ -201,7 +197,8 @@ impl XdpLink {
         match refusal {
             Refusal::TooShort(len) => Error::TooShort { len },
             Refusal::Offload => Error::Invalid(
-                "the frame leaves its checksum or segmentation to the link, and an XDP link does neither".to_owned(),
+                "the frame leaves its checksum or segmentation to the link, and an XDP link does neither"
+                    .to_owned(),
             ),
             Refusal::TooLong { payload, limit } => {
                 self.refresh_mtu();
@@ -277,7 +274,7 @@ impl Link for XdpLink {
         Some(self.socket().as_fd())
     }
 
-    fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8], &FrameMeta)) -> Result<usize> {
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
         if self.state == State::Gone {
             return Err(self.gone());
         }
@@ -304,11 +301,7 @@ impl Link for XdpLink {
         }
     }
 
-    fn send(
-        &mut self,
-        most: usize,
-        next: &mut dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)>,
-    ) -> Result<usize> {
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
         if self.state == State::Gone {
             return Err(self.gone());
         }

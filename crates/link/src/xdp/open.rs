@@ -28,18 +28,16 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
         return Err(Error::Down { interface: interface.name });
     }
     reaper::prepare();
-    let sockets = queues
-        .iter()
-        .map(|&queue| socket(config, &interface, queue))
-        .collect::<Result<Vec<_>>>()?;
+    let sockets =
+        queues.iter().map(|&queue| socket(config, &interface, queue)).collect::<Result<Vec<_>>>()?;
     let entries = queues.iter().max().map_or(1, |&q| q + 1);
     let map = SocketMap::new(entries).map_err(|e| not_loaded(e, String::new()))?;
     for ((socket, _), &queue) in sockets.iter().zip(queues) {
         map.set(queue, socket.as_fd()).map_err(|e| Error::system("put the socket into its map", e))?;
     }
     let fragments = sockets.iter().any(|(_, got)| got.multi_buffer);
-    let instructions =
-        program::redirect(&config.rules, map.descriptor()).map_err(|e| Error::system("make the program", e))?;
+    let instructions = program::redirect(&config.rules, map.descriptor())
+        .map_err(|e| Error::system("make the program", e))?;
     let program = Program::load(&instructions, fragments).map_err(|r| not_loaded(r.errno, r.log))?;
     let (attachment, place, note) = attach(&program, config, &interface)?;
     // The attachment holds the program, and the program the map.
@@ -73,7 +71,9 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
     for rule in &config.rules {
         match *rule {
             Rule::EtherType { ethertype, .. } if ethertype < 0x600 => {
-                return wrong(&format!("{ethertype:#06x} is no EtherType: below 0x0600 the field is a length"));
+                return wrong(&format!(
+                    "{ethertype:#06x} is no EtherType: below 0x0600 the field is a length"
+                ));
             }
             Rule::EtherType { vlan: Some(id), .. } if id > 4094 => {
                 return wrong("a VLAN is a number from 0 to 4094");
@@ -82,7 +82,9 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
         }
     }
     if !(64..=1 << 16).contains(&config.receive) || !(1..=1 << 14).contains(&config.send) {
-        return wrong("from 64 to 65536 buffers to receive into, and from 1 to 16384 to send from, are possible");
+        return wrong(
+            "from 64 to 65536 buffers to receive into, and from 1 to 16384 to send from, are possible",
+        );
     }
     if queues.is_empty() || queues.iter().any(|&q| q > 4095) {
         return wrong("at least one queue, from 0 to 4095");
@@ -94,7 +96,10 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
 }
 
 /// Calls `f` until it does not say EBUSY, or `patience` is over.
-fn patiently<T>(patience: Duration, mut f: impl FnMut() -> std::result::Result<T, Errno>) -> std::result::Result<T, Errno> {
+fn patiently<T>(
+    patience: Duration,
+    mut f: impl FnMut() -> std::result::Result<T, Errno>,
+) -> std::result::Result<T, Errno> {
     let end = clock::monotonic_ns().saturating_add(patience.as_nanos() as u64);
     loop {
         match f() {
@@ -118,9 +123,12 @@ fn socket(config: &Config, interface: &Interface, queue: u32) -> Result<(Socket,
     let mut socket = Socket::open(&wish).map_err(|e| match e {
         Errno::AFNOSUPPORT => Refused::Unsupported.into(),
         Errno::PERM | Errno::ACCESS => Refused::Socket.into(),
+        // Whoever may not lock memory may often not attach programs either: that is told first.
+        Errno::NOBUFS if SocketMap::new(1).is_err_and(|e| e == Errno::PERM) => Refused::Program.into(),
         Errno::NOBUFS => {
-            let octets = buffer * (config.receive as usize + config.send as usize * longest.div_ceil(buffer));
-            Refused::Memory { octets }.into()
+            let chunks = wish.receive.next_power_of_two() as usize
+                + wish.send as usize * (wish.longest + wish.spare).div_ceil(buffer);
+            Refused::Memory { octets: buffer * chunks }.into()
         }
         e => Error::system("open an AF_XDP socket", e),
     })?;
@@ -187,7 +195,11 @@ fn not_loaded(errno: Errno, log: String) -> Error {
 }
 
 /// Attaches the program; also says where, and why not in the driver.
-fn attach(program: &Program, config: &Config, interface: &Interface) -> Result<(Attachment, Place, Option<String>)> {
+fn attach(
+    program: &Program,
+    config: &Config,
+    interface: &Interface,
+) -> Result<(Attachment, Place, Option<String>)> {
     let attempt = |place| patiently(config.patience, || program.attach(interface.index, place));
     let first = config.place.unwrap_or(Place::Driver);
     let (result, place, note) = match attempt(first) {
@@ -195,7 +207,10 @@ fn attach(program: &Program, config: &Config, interface: &Interface) -> Result<(
         Err(e @ (Errno::BUSY | Errno::EXIST | Errno::PERM | Errno::NODEV)) => (Err(e), first, None),
         Err(e) if config.place.is_some() => (Err(e), first, None),
         Err(e) => {
-            let note = format!("frames are looked at behind the driver of {}, which cannot do it: {e}", interface.name);
+            let note = format!(
+                "frames are looked at behind the driver of {}, which cannot do it: {e}",
+                interface.name
+            );
             (attempt(Place::Generic), Place::Generic, Some(note))
         }
     };
@@ -205,9 +220,11 @@ fn attach(program: &Program, config: &Config, interface: &Interface) -> Result<(
         Err(Errno::BUSY | Errno::EXIST) => Err(Refused::ProgramBusy { interface: name }.into()),
         Err(Errno::PERM) => Err(Refused::Program.into()),
         Err(Errno::NODEV) => Err(Error::Gone { interface: name }),
-        Err(_) if config.place == Some(Place::Driver) => {
-            Err(Refused::Driver { interface: name, what: "look at frames itself (native XDP) as it is set up" }.into())
+        Err(_) if config.place == Some(Place::Driver) => Err(Refused::Driver {
+            interface: name,
+            what: "look at frames itself (native XDP) as it is set up",
         }
+        .into()),
         Err(e) => Err(Error::system("attach the program that chooses frames", e)),
     }
 }
