@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod error;
+pub mod fault;
 pub mod interface;
 pub mod l2;
 mod mac;
