@@ -5,6 +5,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod error;
 pub mod fault;
 pub mod interface;
@@ -12,6 +13,7 @@ pub mod l2;
 mod mac;
 pub mod packet;
 pub mod pair;
+pub mod pcapng;
 mod reaper;
 pub mod xdp;
 

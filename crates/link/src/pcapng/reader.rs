@@ -2,9 +2,10 @@
 //! that are not known are given out as such.
 
 use super::{
-    BYTE_ORDER, COMMENT, Counts, Direction, END_OF_OPTIONS, INTERFACE, INTERFACE_MAC, INTERFACE_NAME, INTERFACE_OFFSET,
-    INTERFACE_RESOLUTION, PACKET, PACKET_DROPS, PACKET_FLAGS, Reception, SECTION, SECTION_APPLICATION, STATISTICS,
-    STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED, STATISTICS_START,
+    BYTE_ORDER, COMMENT, Counts, Direction, END_OF_OPTIONS, INTERFACE, INTERFACE_MAC, INTERFACE_NAME,
+    INTERFACE_OFFSET, INTERFACE_RESOLUTION, PACKET, PACKET_DROPS, PACKET_FLAGS, Reception, SECTION,
+    SECTION_APPLICATION, STATISTICS, STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED,
+    STATISTICS_START,
 };
 use crate::Mac;
 use std::io::{self, Read};
@@ -230,7 +231,8 @@ impl<R: Read> Reader<R> {
             }
             let value = rest.get(4..4 + len).ok_or("an option that is longer than its block")?;
             each(code, value)?;
-            rest = rest.get(4 + len.next_multiple_of(4)..).ok_or("an option that is longer than its block")?;
+            rest =
+                rest.get(4 + len.next_multiple_of(4)..).ok_or("an option that is longer than its block")?;
         }
         Ok(())
     }
@@ -258,7 +260,8 @@ impl<R: Read> Reader<R> {
             match code {
                 INTERFACE_NAME => name = Some(text(value)?),
                 INTERFACE_MAC => {
-                    mac = Some(Mac(value.try_into().map_err(|_| "an address that is not six octets long")?));
+                    mac =
+                        Some(Mac(value.try_into().map_err(|_| "an address that is not six octets long")?));
                 }
                 INTERFACE_RESOLUTION => {
                     let [exponent] = *value else { return Err("a resolution that is not one octet") };
@@ -316,7 +319,11 @@ impl<R: Read> Reader<R> {
                 COMMENT => frame.comments.push(text(value)?),
                 PACKET_DROPS => frame.lost = Some(self.long(value)?),
                 PACKET_FLAGS => {
-                    let flags = if value.len() == 4 { self.word(value) } else { return Err("flags that are no word") };
+                    let flags = if value.len() == 4 {
+                        self.word(value)
+                    } else {
+                        return Err("flags that are no word");
+                    };
                     (frame.direction, frame.reception) = (direction(flags), reception(flags)?);
                 }
                 _ => {}
@@ -333,7 +340,8 @@ impl<R: Read> Reader<R> {
         let ns = self.time(&fixed[4..], by)?;
         let mut counts = Counts::default();
         self.options(&body[12..], |code, value| {
-            let time = || if value.len() == 8 { self.time(value, by) } else { Err("a time that is not two words") };
+            let time =
+                || if value.len() == 8 { self.time(value, by) } else { Err("a time that is not two words") };
             match code {
                 STATISTICS_START => counts.start = Some(time()?),
                 STATISTICS_END => counts.end = Some(time()?),

@@ -1,9 +1,10 @@
 //! Writing.
 
 use super::{
-    BYTE_ORDER, COMMENT, Counts, Direction, END_OF_OPTIONS, ETHERNET, INTERFACE, INTERFACE_MAC, INTERFACE_NAME,
-    INTERFACE_RESOLUTION, PACKET, PACKET_DROPS, PACKET_FLAGS, Reception, SECTION, SECTION_APPLICATION, STATISTICS,
-    STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED, STATISTICS_START,
+    BYTE_ORDER, COMMENT, Counts, Direction, END_OF_OPTIONS, ETHERNET, INTERFACE, INTERFACE_MAC,
+    INTERFACE_NAME, INTERFACE_RESOLUTION, PACKET, PACKET_DROPS, PACKET_FLAGS, Reception, SECTION,
+    SECTION_APPLICATION, STATISTICS, STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED,
+    STATISTICS_START,
 };
 use crate::Mac;
 use std::io::{self, Write};
@@ -82,6 +83,12 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// InvalidInput for an interface that was not described, and a frame beyond 4 GiB; those of the writer inside.
     pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
+        self.prepare(frame)?;
+        self.commit()
+    }
+
+    /// Makes a frame's block, in place of one that was not committed.
+    pub(crate) fn prepare(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let whole: usize = frame.pieces.iter().map(|p| p.len()).sum();
         let (Ok(original), true) = (u32::try_from(whole), frame.interface < self.interfaces) else {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -109,7 +116,12 @@ impl<W: Write> Writer<W> {
         if let Some(comment) = frame.comment {
             self.text(COMMENT, comment);
         }
-        self.end()
+        self.close()
+    }
+
+    /// Writes the block that was made.
+    pub(crate) fn commit(&mut self) -> io::Result<()> {
+        self.out.write_all(&self.block)
     }
 
     /// Writes counters of an interface, as of `ns` since 1970.
@@ -129,7 +141,8 @@ impl<W: Write> Writer<W> {
                 self.option(option, &halves);
             }
         }
-        for (option, count) in [(STATISTICS_RECEIVED, counts.received), (STATISTICS_DROPPED, counts.dropped)] {
+        for (option, count) in [(STATISTICS_RECEIVED, counts.received), (STATISTICS_DROPPED, counts.dropped)]
+        {
             if let Some(count) = count {
                 self.option(option, &count.to_ne_bytes());
             }
@@ -191,11 +204,17 @@ impl<W: Write> Writer<W> {
     }
 
     fn end(&mut self) -> io::Result<()> {
+        self.close()?;
+        self.commit()
+    }
+
+    /// Completes the block.
+    fn close(&mut self) -> io::Result<()> {
         self.option(END_OF_OPTIONS, &[]);
         let len = u32::try_from(self.block.len() + 4).map_err(|_| io::ErrorKind::InvalidInput)?;
         self.word(len);
         self.block[4..8].copy_from_slice(&len.to_ne_bytes());
-        self.out.write_all(&self.block)
+        Ok(())
     }
 }
 
