@@ -100,7 +100,7 @@ fn the_same_seed_has_the_same_effect_and_another_seed_another() {
 
 #[test]
 fn chances_are_what_was_asked_for_and_independent() {
-    const COUNT: u32 = 20_000;
+    const COUNT: u32 = 5_000;
     let lost = |faults: Faults| {
         let (mut a, mut b, _) = faulty(faults, 3);
         let mut seen = vec![false; COUNT as usize];
@@ -113,11 +113,11 @@ fn chances_are_what_was_asked_for_and_independent() {
         ((0..COUNT).filter(|&n| !seen[n as usize]).collect::<Vec<_>>(), a.egress())
     };
     let (which, counters) = lost(Faults { loss: 0.05, ..Faults::NONE });
-    // Five standard deviations (31) around the mean.
-    assert!((850..1150).contains(&which.len()) && counters.lost == which.len() as u64, "{}", which.len());
+    // Five standard deviations (15) around the mean.
+    assert!((173..328).contains(&which.len()) && counters.lost == which.len() as u64, "{}", which.len());
     let (with_copies, counters) = lost(Faults { loss: 0.05, duplication: 0.5, ..Faults::NONE });
     assert_eq!(with_copies, which, "the same frames are lost");
-    assert!((9_100..9_900).contains(&counters.duplicated), "{counters:?}");
+    assert!((2_200..2_550).contains(&counters.duplicated), "{counters:?}");
     assert_eq!(lost(Faults { loss: 1.0, ..Faults::NONE }).0.len(), COUNT as usize);
     assert_eq!(lost(Faults { duplication: 1.0, ..Faults::NONE }).1.left, 2 * u64::from(COUNT));
 }

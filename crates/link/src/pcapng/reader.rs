@@ -153,10 +153,12 @@ impl<R: Read> Reader<R> {
         if !len.is_multiple_of(4) || !(FRAMING..=LONGEST).contains(&len) || section && len < FRAMING + 16 {
             return Err(wrong("a block of impossible length"));
         }
-        let mut body = vec![0; len - 8];
         let known = if section { 4 } else { 0 };
-        body[..known].copy_from_slice(&order[..known]);
-        if self.fill(&mut body[known..])? < len - 8 - known {
+        let mut body = order[..known].to_vec();
+        // As much memory as the file is long, whatever the length says.
+        let got = (&mut self.input).take((len - 8 - known) as u64).read_to_end(&mut body)?;
+        self.at += got as u64;
+        if body.len() < len - 8 {
             return Err(Error::Truncated { at });
         }
         let (body, trailer) = body.split_at(len - FRAMING);

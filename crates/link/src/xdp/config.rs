@@ -57,7 +57,7 @@ impl Config {
             receive: 2048,
             send: 512,
             may_be_down: false,
-            patience: Duration::from_millis(500),
+            patience: Duration::from_secs(1),
         }
     }
 }

@@ -95,17 +95,26 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
     Ok(())
 }
 
-/// Calls `f` until it does not say EBUSY, or `patience` is over.
+/// Calls `f` until it does not say EBUSY, or `patience` is over. What this process is closing itself, which may be what is
+/// in the way, is waited for first.
 fn patiently<T>(
     patience: Duration,
     mut f: impl FnMut() -> std::result::Result<T, Errno>,
 ) -> std::result::Result<T, Errno> {
-    let end = clock::monotonic_ns().saturating_add(patience.as_nanos() as u64);
+    let mut end = None;
     loop {
         match f() {
-            Err(Errno::BUSY | Errno::EXIST) if clock::monotonic_ns() < end => std::thread::sleep(PAUSE),
+            Err(Errno::BUSY | Errno::EXIST) => {}
             other => return other,
         }
+        let end = *end.get_or_insert_with(|| {
+            reaper::settle();
+            clock::monotonic_ns().saturating_add(patience.as_nanos() as u64)
+        });
+        if clock::monotonic_ns() > end {
+            return Err(Errno::BUSY);
+        }
+        std::thread::sleep(PAUSE);
     }
 }
 

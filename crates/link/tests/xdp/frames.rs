@@ -5,10 +5,11 @@ use crate::common::{
 };
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::xdp::{BusyPoll, Place, Transfer};
-use bypath_link::{Error, Link};
+use bypath_link::{Error, Link, Mac};
 use bypath_sys::netns;
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, VlanTag};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn packet_link(interface: &str) -> PacketLink {
     let ethertypes = vec![TYPE];
@@ -166,6 +167,59 @@ apart! {
 }
 
 apart! {
+    fn a_flood_arrives_in_order_while_both_sides_work() {
+        veth(1500);
+        const COUNT: u32 = 20_000;
+        for place in [Place::Driver, Place::Generic] {
+            let mut left = open("left", |c| c.place = Some(place));
+            // Few buffers: each goes round many times, and is given back while the kernel is at work.
+            let mut right = open("right", |c| (c.place, c.receive) = (Some(place), 64));
+            let (to, from) = (mac("right"), mac("left"));
+            let done = AtomicBool::new(false);
+            let (mut got, mut last) = (0u64, None);
+            std::thread::scope(|scope| {
+                scope.spawn(|| {
+                    let mut frames: Vec<_> = (0..COUNT).map(|n| numbered(to, from, n)).collect();
+                    let mut burst = 0;
+                    while !frames.is_empty() {
+                        // Bursts that a reader keeps up with: it gives chunks back while the kernel takes others.
+                        burst = burst % 7 + 1;
+                        let rest = frames.split_off(burst.min(frames.len()));
+                        send(&mut left, &frames);
+                        frames = rest;
+                    }
+                    done.store(true, Ordering::Release);
+                });
+                loop {
+                    let finished = done.load(Ordering::Acquire);
+                    let mut each = |bytes: &[u8], _: &FrameMeta| {
+                        let n = u32::from_be_bytes(bytes[14..18].try_into().unwrap());
+                        if n % 16 == 0 {
+                            assert!(bytes == numbered(to, from, n), "frame {n} is not as it was sent");
+                        }
+                        assert!(last < Some(n), "{n} after {last:?}");
+                        (got, last) = (got + 1, Some(n));
+                    };
+                    if right.receive(64, &mut each).expect("received") == 0 && finished {
+                        break;
+                    }
+                }
+            });
+            let sent = u64::from(COUNT);
+            assert_eq!((left.statistics().sent, right.statistics().received), (sent, got));
+            assert!(got > sent / 100 && got + right.statistics().dropped <= sent, "{got} of {sent}");
+        }
+    }
+}
+
+/// A frame whose number stands in its first octets of payload, and decides about the rest.
+fn numbered(to: Mac, from: Mac, n: u32) -> Vec<u8> {
+    let mut bytes = frame(to, from, n, 4 + n as usize * 31 % 300);
+    bytes[14..18].copy_from_slice(&n.to_be_bytes());
+    bytes
+}
+
+apart! {
     fn what_is_not_read_in_time_is_counted_as_dropped() {
         veth(1500);
         let mut left = open("left", |_| {});
@@ -202,9 +256,9 @@ apart! {
     fn whom_a_frame_was_addressed_to_is_told() {
         veth(1500);
         let (mut left, mut right) = (open("left", |_| {}), open("right", |_| {}));
-        let group = bypath_link::Mac([3, 0, 0, 0, 0, 1]);
-        let other = bypath_link::Mac([2, 0, 0, 0, 0, 0x77]);
-        let to = [mac("right"), bypath_link::Mac::BROADCAST, group, other];
+        let group = Mac([3, 0, 0, 0, 0, 1]);
+        let other = Mac([2, 0, 0, 0, 0, 0x77]);
+        let to = [mac("right"), Mac::BROADCAST, group, other];
         send(&mut left, &to.map(|to| frame(to, mac("left"), 1, 60)));
         let seen: Vec<_> = receive(&mut right, 4).into_iter().map(|(_, meta)| meta.addressed).collect();
         assert_eq!(seen, [Addressed::Host, Addressed::Broadcast, Addressed::Multicast, Addressed::OtherHost]);

@@ -98,6 +98,7 @@ pub struct Socket {
     overlong: bool,
     cut: u64,
     wakeup: bool,
+    broken: bool,
     fd: OwnedFd,
 }
 
@@ -128,8 +129,11 @@ impl Socket {
         let send = (wish.send as usize * pieces).next_power_of_two() as u32;
         let mut umem = Umem::new(receive as usize + wish.send as usize * pieces, wish.chunk)?;
         register(fd.as_fd(), &umem)?;
+        // The kernel shows a frame before it shows that it has taken the frame's chunk: with as many places as chunks,
+        // there would for a moment be none to give the chunk back.
+        let places = 2 * receive;
         for (name, size) in [
-            (libc::XDP_UMEM_FILL_RING, receive),
+            (libc::XDP_UMEM_FILL_RING, places),
             (libc::XDP_UMEM_COMPLETION_RING, send),
             (libc::XDP_RX_RING, receive),
             (libc::XDP_TX_RING, send),
@@ -137,7 +141,7 @@ impl Socket {
             sock::set_option(fd.as_raw_fd(), libc::SOL_XDP, name, &size.to_ne_bytes())?;
         }
         let [rx, tx, fr, cr] = offsets(fd.as_fd())?;
-        let mut fill: Ring<u64, Ours> = Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, fr, receive)?;
+        let mut fill: Ring<u64, Ours> = Ring::map(fd.as_fd(), libc::XDP_UMEM_PGOFF_FILL_RING, fr, places)?;
         fill.room()?;
         for chunk in 0..receive as usize {
             umem.give(chunk);
@@ -159,6 +163,7 @@ impl Socket {
             overlong: false,
             cut: 0,
             wakeup: false,
+            broken: false,
             fd,
         })
     }
@@ -225,12 +230,30 @@ impl Socket {
     /// # Errors
     /// EPROTO if a ring is broken.
     pub fn receive(&mut self, most: usize, each: &mut dyn FnMut(&[u8])) -> Result<usize> {
+        let given = self.whole().and_then(|()| self.take(most, each));
+        self.noting(given)
+    }
+
+    /// A ring that was found broken stays so.
+    fn whole(&self) -> Result<()> {
+        if self.broken { Err(Errno::PROTO) } else { Ok(()) }
+    }
+
+    fn noting<T>(&mut self, result: Result<T>) -> Result<T> {
+        self.broken |= matches!(result, Err(Errno::PROTO));
+        result
+    }
+
+    fn take(&mut self, most: usize, each: &mut dyn FnMut(&[u8])) -> Result<usize> {
         let mut given = 0;
         if self.receive.available()? == 0 {
             return Ok(0);
         }
-        self.fill.room()?;
-        while given < most {
+        let places = self.fill.room()?;
+        for _ in 0..places {
+            if given == most {
+                break;
+            }
             let Some(piece) = self.receive.next() else { break };
             let len = piece.len as usize;
             let chunk = self.umem.take(piece.address).ok_or(Errno::PROTO)?;
@@ -322,10 +345,18 @@ impl Socket {
     /// # Errors
     /// EPROTO if a ring is broken.
     pub fn has_room(&mut self) -> Result<bool> {
+        self.whole()?;
         if self.free.is_empty() {
-            self.complete()?;
+            let done = self.complete();
+            self.noting(done)?;
         }
-        Ok(!self.free.is_empty() && self.transmit.room()? as usize >= self.pieces)
+        Ok(!self.free.is_empty() && self.room()? as usize >= self.pieces)
+    }
+
+    /// Places in the transmit ring.
+    fn room(&mut self) -> Result<u32> {
+        let room = self.whole().and_then(|()| self.transmit.room());
+        self.noting(room)
     }
 
     /// Takes back the chunks of frames that were sent.
@@ -356,7 +387,7 @@ impl Socket {
     }
 
     fn pieces_pending(&mut self) -> Result<u32> {
-        self.transmit.room()?;
+        self.room()?;
         Ok(self.transmit.pending())
     }
 
