@@ -1,5 +1,6 @@
 //! What is asked of an XDP link, and what was obtained.
 
+use crate::Mac;
 pub use bypath_sys::bpf::Place;
 pub use bypath_sys::xdp::Transfer;
 pub use bypath_sys::xdp::program::Rule;
@@ -36,6 +37,10 @@ pub struct Config {
     pub receive: u32,
     /// Frames on their way out at once.
     pub send: u32,
+    /// Groups whose frames the device is to let in. It is not looked at again which group a frame is to.
+    pub groups: Vec<Mac>,
+    /// The device is to let in everything.
+    pub promiscuous: bool,
     /// Opening an interface that is down is no error.
     pub may_be_down: bool,
     /// How long to wait for a queue, or an interface's place for a program, that is in use: the kernel needs some dozen
@@ -56,6 +61,8 @@ impl Config {
             busy_poll: None,
             receive: 2048,
             send: 512,
+            groups: Vec::new(),
+            promiscuous: false,
             may_be_down: false,
             patience: Duration::from_secs(1),
         }

@@ -9,6 +9,7 @@
 //! - A link serves one queue. A device that spreads frames over several needs [`XdpLink::open_queues`], or one queue:
 //!   `ethtool -L eth0 combined 1`.
 //! - Transport checksums are final: a veth peer's kernel leaves them out (`ethtool -K veth0 tx off`).
+//! - Frames to others are given out where the device delivers them, as veth and loopback do; [`FrameMeta::addressed`] tells.
 //! - Received frames have no timestamp.
 //! - What was sent cannot be taken back: frames that an interface did not take because it was down go when it is up again.
 
@@ -20,7 +21,7 @@ pub use config::{BusyPoll, Config, Obtained, Place, Refused, Rule, Transfer};
 use crate::{Capabilities, Each, Error, Interface, Link, Next, Result, Statistics, Timestamps, reaper};
 use bypath_sys::bpf::Attachment;
 use bypath_sys::xdp::Socket;
-use bypath_sys::{Errno, clock, netif};
+use bypath_sys::{Errno, clock, netif, packet};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -43,8 +44,8 @@ const fn longest(mtu: usize) -> usize {
 
 /// One queue of an interface as a link.
 pub struct XdpLink {
-    /// `None` only while it is dropped. The program is taken away before the socket goes.
-    device: Option<(Arc<Attachment>, Socket)>,
+    /// `None` only while it is dropped.
+    device: Option<Device>,
     interface: Interface,
     mtu: usize,
     longest: usize,
@@ -55,6 +56,14 @@ pub struct XdpLink {
     /// When the MTU was asked for.
     looked: u64,
     obtained: Obtained,
+}
+
+/// What holds the interface. The program is taken away before the socket goes.
+struct Device {
+    _attachment: Arc<Attachment>,
+    /// Receives nothing: it holds the device's memberships.
+    _members: Option<Arc<packet::Socket>>,
+    socket: Socket,
 }
 
 /// What is known of the interface.
@@ -105,11 +114,11 @@ impl XdpLink {
     }
 
     fn socket(&self) -> &Socket {
-        &self.device.as_ref().expect("only drop takes it").1
+        &self.device.as_ref().expect("only drop takes it").socket
     }
 
     fn socket_mut(&mut self) -> &mut Socket {
-        &mut self.device.as_mut().expect("only drop takes it").1
+        &mut self.device.as_mut().expect("only drop takes it").socket
     }
 
     fn gone(&self) -> Error {
@@ -163,7 +172,7 @@ impl XdpLink {
     /// it may have more.
     fn accept(&mut self, most: usize, next: &mut Next<'_>) -> Result<(usize, Option<Refusal>, bool)> {
         let (mtu, longest, loopback) = (self.mtu, self.longest, self.interface.loopback);
-        let socket = &mut self.device.as_mut().expect("only drop takes it").1;
+        let socket = &mut self.device.as_mut().expect("only drop takes it").socket;
         let mut refusal = None;
         for accepted in 0..most {
             let mut asked = false;

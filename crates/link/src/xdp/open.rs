@@ -1,9 +1,10 @@
 //! Opening XDP links: sockets first, then the program that feeds them.
 
 use super::config::{Config, Obtained, Place, Refused, Rule, Transfer};
-use super::{LEAD, State, XdpLink};
+use super::{Device, LEAD, State, XdpLink};
 use crate::{Error, Interface, Result, Statistics, reaper};
 use bypath_sys::bpf::{Attachment, Program, SocketMap};
+use bypath_sys::packet::{self, Membership};
 use bypath_sys::xdp::{Binding, HEADROOM, Socket, Wish, program};
 use bypath_sys::{Errno, clock};
 use std::os::fd::AsFd;
@@ -42,11 +43,12 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
     let (attachment, place, note) = attach(&program, config, &interface)?;
     // The attachment holds the program, and the program the map.
     let attachment = Arc::new(attachment);
+    let members = members(config, &interface)?.map(Arc::new);
     let link = |(socket, mut got): (Socket, Obtained)| {
         got.place = place;
         got.notes.extend(note.clone());
         XdpLink {
-            device: Some((Arc::clone(&attachment), socket)),
+            device: Some(Device { _attachment: Arc::clone(&attachment), _members: members.clone(), socket }),
             mtu: interface.mtu as usize,
             longest: super::longest(interface.mtu as usize),
             state: if interface.up { State::Up } else { State::Down },
@@ -58,6 +60,21 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
         }
     };
     Ok(sockets.into_iter().map(link).collect())
+}
+
+/// Lets the device receive more than what is to itself and to everybody: a packet socket that receives nothing asks for it,
+/// and its end takes it back.
+fn members(config: &Config, interface: &Interface) -> Result<Option<packet::Socket>> {
+    if config.groups.is_empty() && !config.promiscuous {
+        return Ok(None);
+    }
+    let socket = packet::Socket::open().map_err(|e| Error::system("open a packet socket", e))?;
+    let promiscuous = config.promiscuous.then_some(Membership::Promiscuous);
+    let groups = config.groups.iter().map(|group| Membership::Multicast(group.0));
+    for membership in groups.chain(promiscuous) {
+        socket.member(interface.index, membership, true).map_err(|e| Error::system("join", e))?;
+    }
+    Ok(Some(socket))
 }
 
 fn check(config: &Config, queues: &[u32]) -> Result<()> {
@@ -85,6 +102,9 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
         return wrong(
             "from 64 to 65536 buffers to receive into, and from 1 to 16384 to send from, are possible",
         );
+    }
+    if let Some(mac) = config.groups.iter().find(|g| !g.is_group()) {
+        return wrong(&format!("{mac} is no group address: the first octet of one is odd"));
     }
     if queues.is_empty() || queues.iter().any(|&q| q > 4095) {
         return wrong("at least one queue, from 0 to 4095");

@@ -1,9 +1,10 @@
 //! What stays with the kernel, and what is left behind: nothing.
 
 use crate::common::{
-    RULE, TYPE, exchange, frame, in_namespace, mac, nothing_arrives, open, program_attached, receive, send,
-    settled, until, veth,
+    RULE, TYPE, exchange, frame, in_namespace, mac, nothing_arrives, open, program_attached, promiscuity,
+    receive, send, settled, until, veth,
 };
+use bypath_link::Mac;
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::xdp::{Config, Place, Rule, XdpLink};
 use bypath_sys::netns::{self, Namespace};
@@ -122,6 +123,23 @@ apart! {
         send(&mut left, std::slice::from_ref(&sent));
         // The kernel's own neighbour discovery may come in between.
         until("the frame", || receive(&mut right, 1)[0].0 == sent);
+    }
+}
+
+apart! {
+    fn groups_and_everything_are_asked_of_the_device_for_as_long_as_the_link_lives() {
+        veth(1500);
+        let known = || std::fs::read_to_string("/proc/thread-self/net/dev_mcast").unwrap().contains("030000001234");
+        let promiscuous = || promiscuity("right") > 0;
+        let group = Mac([3, 0, 0, 0, 0x12, 0x34]);
+        let right = open("right", |c| c.groups = vec![group]);
+        assert!(known() && !promiscuous());
+        drop(right);
+        until("an interface without the group", || !known());
+        let right = open("right", |c| c.promiscuous = true);
+        assert!(promiscuous() && !known());
+        drop(right);
+        until("an interface that is left alone", || !promiscuous());
     }
 }
 

@@ -178,15 +178,27 @@ pub fn nothing_arrives(link: &mut dyn Link) {
 pub fn program_attached(interface: &str) -> bool {
     const IFLA_XDP: u16 = 43;
     const IFLA_XDP_ATTACHED: u16 = 2;
+    let xdp = attribute(interface, IFLA_XDP);
+    let attached = attributes(&xdp).find(|a| a.0 == IFLA_XDP_ATTACHED).map(|a| a.1[0]);
+    attached.expect("what is attached") != 0
+}
+
+/// How many ask this device for everything (IFLA_PROMISCUITY).
+pub fn promiscuity(interface: &str) -> u32 {
+    const IFLA_PROMISCUITY: u16 = 30;
+    u32::from_ne_bytes(attribute(interface, IFLA_PROMISCUITY).try_into().expect("a word"))
+}
+
+/// What the kernel tells about an interface under this number.
+fn attribute(interface: &str, kind: u16) -> Vec<u8> {
     let mut fixed = [0; 16];
     let index = Interface::named(interface).expect("the interface").index;
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
-    let mut attached = None;
+    let mut found = None;
     let mut each = |_, body: &[u8]| {
-        let xdp = attributes(&body[16..]).find(|&(kind, _)| kind == IFLA_XDP).map(|(_, v)| v.to_vec());
-        attached = xdp.and_then(|v| attributes(&v).find(|a| a.0 == IFLA_XDP_ATTACHED).map(|a| a.1[0]));
+        found = attributes(&body[16..]).find(|a| a.0 == kind).map(|a| a.1.to_vec());
     };
     let request = Request::new(libc::RTM_GETLINK, 0, &fixed);
     Netlink::open().expect("netlink").ask(request, &mut each).expect("the interface");
-    attached.expect("what is attached") != 0
+    found.expect("the attribute")
 }

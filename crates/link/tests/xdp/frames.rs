@@ -3,10 +3,14 @@
 use crate::common::{
     TYPE, exchange, frame, mac, nothing_arrives, open, program_attached, receive, send, settled, until, veth,
 };
+use bypath_link::capture::Capture;
+use bypath_link::fault::{FaultInjector, Faults};
 use bypath_link::packet::{self, PacketLink};
+use bypath_link::pcapng::Reader;
+use bypath_link::pcapng::reader::Block;
 use bypath_link::xdp::{BusyPoll, Place, Transfer};
 use bypath_link::{Error, Link, Mac};
-use bypath_sys::netns;
+use bypath_sys::{clock, netns};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, VlanTag};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -262,5 +266,34 @@ apart! {
         send(&mut left, &to.map(|to| frame(to, mac("left"), 1, 60)));
         let seen: Vec<_> = receive(&mut right, 4).into_iter().map(|(_, meta)| meta.addressed).collect();
         assert_eq!(seen, [Addressed::Host, Addressed::Broadcast, Addressed::Multicast, Addressed::OtherHost]);
+    }
+}
+
+apart! {
+    fn a_capture_around_faults_around_a_link_has_what_went_through() {
+        veth(1500);
+        let loss = Faults { loss: 0.3, ..Faults::NONE };
+        let faulty = FaultInjector::new(open("right", |_| {}), loss, Faults::NONE, 5, clock::monotonic_ns).unwrap();
+        let before = clock::realtime_ns();
+        let mut right = Capture::new(faulty, "right", Vec::new(), usize::MAX, clock::realtime_ns).unwrap();
+        let mut left = open("left", |_| {});
+        settled();
+        let frames: Vec<_> = (0..200).map(|n| frame(mac("right"), mac("left"), n, 60 + n as usize)).collect();
+        let mut got = Vec::new();
+        for part in frames.chunks(20) {
+            send(&mut left, part);
+            let came = right.inner().ingress().entered + part.len() as u64;
+            until("the frames", || {
+                right.receive(20, &mut |f, _| got.push(f.to_vec())).unwrap();
+                right.inner().ingress().entered == came
+            });
+        }
+        let lost = right.inner().ingress().lost as usize;
+        assert!((20..100).contains(&lost) && got.len() + lost == 200, "{lost}");
+        let (_, file) = right.finish().unwrap();
+        let blocks = Reader::new(&file[..]).all().unwrap();
+        let written: Vec<_> = blocks.iter().filter_map(|b| if let Block::Frame(f) = b { Some(f) } else { None }).collect();
+        assert!(written.iter().map(|f| &f.bytes).eq(&got));
+        assert!(written.iter().all(|f| (before..=clock::realtime_ns()).contains(&f.ns)));
     }
 }

@@ -75,6 +75,8 @@ apart! {
         let vlan = Rule::EtherType { ethertype: 0x88b5, vlan: Some(4095) };
         assert!(matches!(refused(&Config::new("right", &[vlan])), Error::Invalid(_)));
         assert!(matches!(refused(&Config { receive: 1, ..soon("right") }), Error::Invalid(_)));
+        let group = Config { groups: vec![mac("right")], ..soon("right") };
+        assert!(matches!(refused(&group), Error::Invalid(_)));
         assert!(XdpLink::open_queues(&soon("right"), &[0, 0]).is_err_and(|e| matches!(e, Error::Invalid(_))));
         netns::set_up("right", false).unwrap();
         assert!(matches!(refused(&soon("right")), Error::Down { .. }));
