@@ -102,6 +102,9 @@ pub enum Error {
         /// The interface's name.
         interface: String,
     },
+    /// There is no XDP link.
+    #[error(transparent)]
+    Xdp(#[from] crate::xdp::Refused),
     /// A value that cannot be used.
     #[error("{0}")]
     Invalid(String),
@@ -136,6 +139,7 @@ impl Error {
             Error::Interrupted => E::INTR,
             Error::QueueFull { .. } => E::NOBUFS,
             Error::System { code, .. } => return *code,
+            Error::Xdp(refused) => return refused.code(),
         };
         errno.raw_os_error()
     }

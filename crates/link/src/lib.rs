@@ -1,17 +1,23 @@
 //! Frames in and out: one trait, and what implements it.
 //!
-//! [`packet`] is an interface of this machine through a packet socket, [`pair`] is two ends in memory. [`l2`] is the
-//! socket that people use. Links do not know what frames carry, and the stack does not know what carries them.
+//! [`packet`] is an interface of this machine through a packet socket, [`xdp`] one queue of it through an AF_XDP socket,
+//! [`pair`] is two ends in memory. [`fault`] and [`capture`] go around any link: losses and delays by seed, files for
+//! Wireshark ([`pcapng`]). [`l2`] is the socket that people use. Links do not know what frames carry, and the stack does
+//! not know what carries them.
 
 #![forbid(unsafe_code)]
 
+pub mod capture;
 mod error;
+pub mod fault;
 pub mod interface;
 pub mod l2;
 mod mac;
 pub mod packet;
 pub mod pair;
+pub mod pcapng;
 mod reaper;
+pub mod xdp;
 
 pub use error::Error;
 pub use interface::Interface;

@@ -23,6 +23,12 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Nanoseconds since 1970 (UTC), CLOCK_REALTIME: may be set back. 0 before 1970.
+pub fn realtime_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::Realtime);
+    u64::try_from(t.tv_sec).map_or(0, |s| s * 1_000_000_000 + t.tv_nsec as u64)
+}
+
 /// Calibrates [`ticks`] against CLOCK_MONOTONIC: two readings 200 us apart.
 pub fn ticks_per_us() -> u64 {
     let (n0, t0) = (monotonic_ns(), ticks());

@@ -4,6 +4,8 @@
 //! inside the preload library those would be our own interposed functions. The only libc functions used are
 //! `dlsym` and `getauxval`-like look-ups at start-up.
 
+#[cfg(feature = "link")]
+pub mod bpf;
 pub mod clock;
 pub mod epoll;
 #[cfg(feature = "link")]
@@ -33,6 +35,8 @@ mod syscall;
 pub mod thread;
 pub mod unix;
 pub mod user;
+#[cfg(feature = "link")]
+pub mod xdp;
 
 pub use rustix::io::Errno;
 
