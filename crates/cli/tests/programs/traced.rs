@@ -206,10 +206,7 @@ fn stopped(scene: &Scene) {
 
 /// `bypath run -- valgrind nc` at both ends: a machine without vDSO, and one that judges each access to memory.
 fn valgrind_under_bypath(scene: &Scene) {
-    let (sent, received) = (sample(8), scene.path("received"));
-    let checked = |valgrind: Program<'_>| {
-        valgrind.args("-q --error-exitcode=99").arg(find_program("nc.openbsd").expect("in the test's needs"))
-    };
+    let (sent, received) = (sample(32), scene.path("received"));
     let mut server =
         checked(scene.server("valgrind")).args("-l -v -n 127.0.0.1 0").stdout_to(&received).start();
     let port: String =
@@ -220,5 +217,10 @@ fn valgrind_under_bypath(scene: &Scene) {
         assert!(!said.lines().any(|l| l.starts_with("==") || l.starts_with("--")), "{said}");
     }
     assert_same(&sent, &received);
-    scene.prove(8 << 20);
+    scene.prove(32 << 20);
+}
+
+/// valgrind's words for nc that is judged.
+fn checked(valgrind: Program<'_>) -> Program<'_> {
+    valgrind.args("-q --error-exitcode=99").arg(find_program("nc.openbsd").expect("in the test's needs"))
 }
