@@ -204,14 +204,16 @@ fn stopped(scene: &Scene) {
     scene.prove(256 << 20);
 }
 
-/// `bypath run -- valgrind nc` at both ends: a machine without vDSO, and one that judges each access to memory.
+/// `bypath run -- valgrind nc` at both ends: a machine without vDSO, and one that judges each access to memory. With small
+/// buffers, as a slow reader leaves much in large ones before it has emptied them once.
 fn valgrind_under_bypath(scene: &Scene) {
     let (sent, received) = (sample(32), scene.path("received"));
     let mut server =
-        checked(scene.server("valgrind")).args("-l -v -n 127.0.0.1 0").stdout_to(&received).start();
+        checked(scene.server("valgrind")).args("-I 131072 -l -v -n 127.0.0.1 0").stdout_to(&received).start();
     let port: String =
         server.ready(|line| Some(line.strip_prefix("Listening on ")?.rsplit(' ').next()?.to_owned()));
-    let client = checked(scene.client("valgrind")).args("-N 127.0.0.1").arg(port).stdin_from(&sent).finish();
+    let client =
+        checked(scene.client("valgrind")).args("-O 131072 -N 127.0.0.1").arg(port).stdin_from(&sent).finish();
     for said in [client.stderr, server.wait().ok().stderr] {
         // Its complaints begin with the number of the process, between two signs.
         assert!(!said.lines().any(|l| l.starts_with("==") || l.starts_with("--")), "{said}");
