@@ -318,6 +318,7 @@ scripts! {
     epoll_tells_both_paths_in_one_report_the_other_way_round, "epoll level", Ring: "
         pair
         warm
+        c listens
         s pipe
         c send 3 5 1
         s wait_in 4 5
