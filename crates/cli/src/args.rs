@@ -61,7 +61,7 @@ pub enum Command {
     Ss(cmd::ss::Args),
     /// Explain in sentences why connections of a process take the path they take
     Why(cmd::why::Args),
-    /// Bring connections back to the kernel, for good
+    /// Bring connections back to the kernel, where they stay until `bypath upgrade`
     Recall(cmd::paths::RecallArgs),
     /// Have connections tried again that stayed on the kernel, or were brought back
     Upgrade(cmd::paths::UpgradeArgs),

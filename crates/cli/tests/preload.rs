@@ -184,6 +184,20 @@ fn a_good_setting_is_silent() {
     assert_eq!(text(&output), "ran\n");
 }
 
+/// The run-time of AddressSanitizer wants to be the first library, and finds this one before it.
+#[test]
+fn programs_with_address_sanitizer_run_and_are_served() {
+    let program = compile("sanitized", "sanitized", &["-fsanitize=address", "-g"]);
+    assert_eq!(text(&run(plain(&program, &[]))), "kernel\n");
+    let mut eager = preloaded(&program, &[], &[library()]);
+    eager.env("BYPATH_UPGRADE", "eager");
+    assert_eq!(text(&run(eager)), "ring\n");
+    // As one that another program starts.
+    let shell =
+        preloaded(Path::new("/bin/sh"), &["-c", "\"$0\"", program.to_str().expect("plain")], &[library()]);
+    assert_eq!(text(&run(shell)), "kernel\n");
+}
+
 /// Interpreters exercise the calls in their own ways: vfork, shared fork, an event loop, threads.
 #[test]
 fn interpreters_run_unharmed() {

@@ -374,6 +374,38 @@ fn a_running_program_is_told_what_cannot_be_served() {
     assert_eq!(lines(&aborted), 1, "{}", stderr(&aborted));
 }
 
+#[test]
+fn too_few_descriptors_are_told_before_and_while_it_runs() {
+    if skipped_without_python("too_few_descriptors_are_told_before_and_while_it_runs") {
+        return;
+    }
+    let with = |limit: &str| {
+        // The program's own descriptors are few; so are those of `bypath why`, which it starts.
+        let script = "import os, socket, subprocess, sys\n\
+                      s = socket.socket()\n\
+                      r = subprocess.run([sys.argv[1], 'why', str(os.getpid())], capture_output=True, text=True)\n\
+                      print(r.returncode, r.stdout)";
+        Command::new("sh")
+            .args(["-c", "ulimit -Sn $0; library=$1; shift; BYPATH_LIBRARY=$library exec \"$@\"", limit])
+            .arg(preload_library())
+            .args([common::BYPATH, "run", "--", "python3", "-c", script, common::BYPATH])
+            .env("BYPATH_CONFIG", "none")
+            .output()
+            .expect("sh starts")
+    };
+    let few = with("255");
+    assert!(few.status.success(), "{few:?}");
+    for said in [stderr(&few), stdout(&few)] {
+        for word in ["no-descriptors", "255", "256", "ulimit -n"] {
+            assert!(said.contains(word), "{word}: {said}");
+        }
+    }
+    assert!(stdout(&few).starts_with("1 Process "), "{}", stdout(&few));
+    let enough = with("256");
+    assert_eq!(stderr(&enough), "");
+    assert!(stdout(&enough).starts_with("0 Process "), "{}", stdout(&enough));
+}
+
 /// A program that replaces descriptor 2 by a file of its own before anything is logged.
 const OTHER_STDERR: &str = "
 import os, socket, sys

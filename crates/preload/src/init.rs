@@ -15,6 +15,14 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed};
 #[allow(non_upper_case_globals)]
 pub static bypath_preload_instance: u8 = 1;
 
+/// Asked by the run-time of AddressSanitizer, long before the constructor: a library that is preloaded comes before it in
+/// the list, and that is no reason to refuse the program. One that answers this itself is asked instead of us, and
+/// `ASAN_OPTIONS` goes over both.
+#[unsafe(no_mangle)]
+pub extern "C" fn __asan_default_options() -> *const c_char {
+    c"verify_asan_link_order=0".as_ptr()
+}
+
 // SAFETY: entries of these sections are called by the dynamic linker with the C convention.
 #[used]
 #[unsafe(link_section = ".init_array")]

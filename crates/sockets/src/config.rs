@@ -113,6 +113,9 @@ pub const RING_SIZES: std::ops::RangeInclusive<u32> = 16 * 1024..=1024 * 1024;
 /// Longest spin budget: a thread that spins does nothing else.
 pub const LONGEST_SPIN_NS: u64 = 100_000_000;
 
+/// Below this many descriptors (RLIMIT_NOFILE) the library takes none of its own, and upgrades nothing.
+pub const SMALLEST_DESCRIPTOR_LIMIT: u64 = 256;
+
 /// [`Config::connection_limit`] where there is none.
 pub const NO_LIMIT: u32 = u32::MAX;
 

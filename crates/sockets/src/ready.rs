@@ -12,6 +12,9 @@ use std::sync::atomic::Ordering::*;
 const IN: u32 = (libc::POLLIN | libc::POLLRDNORM) as u32;
 const OUT: u32 = (libc::POLLOUT | libc::POLLWRNORM) as u32;
 
+/// What stands behind the bytes of a stream.
+const END: u32 = (libc::POLLRDHUP | libc::POLLPRI) as u32;
+
 /// Whether the ring has enough bytes for a reader. Passes the drain if the carrier is empty.
 pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
     // AF_UNIX does not wait for the mark here.
@@ -62,7 +65,7 @@ pub fn ring_events(s: &'static Sock, conn: &'static Conn, wanted: u32) -> u32 {
 pub fn on_carrier(s: &Sock, conn: &Conn, wanted: u32) -> u32 {
     let mut bits = 0;
     if conn.inc().path() != bypath_shm::direction::Path::Ring {
-        bits |= wanted & IN;
+        bits |= wanted & (IN | END);
     }
     if s.end().w.path.load(Relaxed) != wpath::RING {
         bits |= wanted & OUT;

@@ -2,7 +2,7 @@
 //!
 //! The family region is created with the first followed socket: programs without sockets pay nothing.
 
-use crate::config::{Config, Upgrade};
+use crate::config::{Config, SMALLEST_DESCRIPTOR_LIMIT, Upgrade};
 use crate::lock::Lock;
 use crate::{fault, log, table};
 use bypath_shm::family::{self, Family, PROCESSES, end_state};
@@ -121,9 +121,6 @@ pub fn is_sealed() -> bool {
 pub fn get() -> Option<&'static State> {
     STATE.get()
 }
-
-/// Below this limit (RLIMIT_NOFILE) the library takes no descriptor of its own, and upgrades nothing.
-const SMALLEST_LIMIT: u64 = 256;
 
 /// Highest [`floor`]: a program that uses select() keeps all numbers that select() knows. Not higher, because the kernel
 /// copies the descriptor table up to its highest entry at every fork.
@@ -264,7 +261,7 @@ pub fn start() -> Option<&'static State> {
         return Some(s);
     }
     let config = CONFIG.get()?;
-    let made = if fd::limits().0 < SMALLEST_LIMIT {
+    let made = if fd::limits().0 < SMALLEST_DESCRIPTOR_LIMIT {
         // A program with so few descriptors gets to use them all.
         Err(bypath_sys::Errno::MFILE)
     } else {

@@ -88,8 +88,7 @@ pub fn threads() -> Option<u64> {
 /// Now, in the unit of [`start_time`]. A process that was forked between two equal readings started then: the kernel
 /// takes the time from this clock (`copy_process`) and reports hundredths of a second, rounded down.
 pub fn start_time_now() -> u64 {
-    let t = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    t.tv_sec as u64 * 100 + t.tv_nsec as u64 / 10_000_000
+    crate::clock::boot_hundredths()
 }
 
 /// Command name of the calling thread, NUL padded: that of the process for its first thread.

@@ -9,7 +9,7 @@ use crate::library::{self, Library, LibraryError};
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity, Obstacle, ProgramError};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
-use bypath_sockets::config::{Config, OnUnsupported, SETTINGS};
+use bypath_sockets::config::{Config, OnUnsupported, SETTINGS, SMALLEST_DESCRIPTOR_LIMIT};
 use bypath_sockets::rules::text;
 use clap::ValueHint;
 use std::ffi::{CString, OsStr, OsString};
@@ -136,6 +136,13 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
                 return Err(RunError::Unsupported { file, obstacle: obstacle.clone() });
             }
         }
+    }
+    let (limit, _) = bypath_sys::fd::limits();
+    if obstacle.is_none() && limit < SMALLEST_DESCRIPTOR_LIMIT {
+        output::message(format_args!(
+            "warning: no connection will be upgraded (no-descriptors): a limit of {limit} descriptors (ulimit -n) leaves \
+             none to Bypath, which begins at {SMALLEST_DESCRIPTOR_LIMIT}"
+        ));
     }
     if obstacle.is_none_or(|(_, o)| o.tolerates_preload()) {
         let existing = std::env::var_os("LD_PRELOAD");

@@ -9,6 +9,7 @@ use crate::program::{self, Identity};
 use crate::subject::Subject;
 use bypath_shm::reason::Reason;
 use bypath_shm::view::{Direction, Path as DataPath};
+use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
 use std::fmt::Write;
 use std::fs;
@@ -105,6 +106,12 @@ fn is_idle(pid: u32) -> io::Result<bool> {
     Ok(!links.into_iter().any(|to| to.to_string_lossy().starts_with("socket:")))
 }
 
+/// How many descriptors a process may have, if that can be told.
+fn descriptor_limit(pid: u32) -> Option<u64> {
+    let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
+    limits.lines().find_map(|l| l.strip_prefix("Max open files")?.split_whitespace().next()?.parse().ok())
+}
+
 /// Why a process has no view.
 ///
 /// # Errors
@@ -114,6 +121,13 @@ fn absence(pid: u32) -> io::Result<String> {
         return Ok("it is a thread of the kernel.".to_owned());
     }
     if is_loaded(pid)? {
+        if let Some(limit) = descriptor_limit(pid).filter(|limit| *limit < SMALLEST_DESCRIPTOR_LIMIT) {
+            return Ok(format!(
+                "the library is loaded but keeps no view (no-descriptors): the process may have {limit} descriptors \
+                 (RLIMIT_NOFILE), and the library leaves them all to a program that may have fewer than \
+                 {SMALLEST_DESCRIPTOR_LIMIT}. Start it with a higher limit: ulimit -n 1024"
+            ));
+        }
         return Ok("the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
                    started, or another version of Bypath wrote it."
             .to_owned());

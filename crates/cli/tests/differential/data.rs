@@ -161,6 +161,27 @@ scripts! {
         s join r
         s recv 4 100
     ";
+    waitall_with_peek_ends_in_time, "MSG_WAITALL", Ring: "
+        pair
+        warm
+        s setsockopt 4 rcvtimeo 60
+        c send 3 40 1
+        s wait_in 4 40
+        s timed 50 1500 recv 4 80 waitall|peek
+        s timed 50 1500 recv 4 80 waitall|peek
+        s recv 4 100
+        s timed 50 1500 recv 4 80 waitall|peek
+        c send 3 80 2
+        s wait_in 4 80
+        s recv 4 80 waitall|peek
+        s setsockopt 4 rcvtimeo 0
+        s go r recv 4 200 waitall|peek
+        s blocked r
+        c shutdown 3 wr
+        s join r
+        s recv 4 100
+        s recv 4 100
+    ";
     waitall_does_not_wait_when_told_not_to, "MSG_WAITALL", Ring: "
         pair
         warm

@@ -289,6 +289,117 @@ scripts! {
         s epoll_ctl 5 mod 4 in|rdhup|oneshot 10
         s epoll_wait 5 4 0
     ";
+    epoll_tells_both_paths_in_one_report, "epoll level", Ring: "
+        pair
+        warm
+        s pipe
+        s write 6 5 1
+        s splice 5 4 5
+        c recv 3 100
+        c send 3 3000 1
+        s wait_in 4 3000
+        s epoll_create1 0
+        s epoll_ctl 7 add 4 in|out 1
+        s epoll_wait 7 4 1000
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out 2
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out|et 3
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out|oneshot 4
+        s epoll_wait 7 4 0
+        s epoll_wait 7 4 0
+        s epoll_ctl 7 mod 4 in|out|et|oneshot 5
+        s epoll_wait 7 4 0
+        s epoll_wait 7 4 0
+        s epoll_ctl 7 mod 4 out|oneshot 6
+        s epoll_wait 7 4 1000
+    ";
+    epoll_tells_both_paths_in_one_report_the_other_way_round, "epoll level", Ring: "
+        pair
+        warm
+        c listens
+        s pipe
+        c send 3 5 1
+        s wait_in 4 5
+        s splice 4 6 5
+        c send 3 3000 1
+        s wait_in 4 3000
+        s epoll_create1 0
+        s epoll_ctl 7 add 4 in|out 1
+        s epoll_wait 7 4 1000
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out 2
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out|et 3
+        s epoll_wait 7 4 1000
+        s epoll_ctl 7 mod 4 in|out|oneshot 4
+        s epoll_wait 7 4 0
+        s epoll_wait 7 4 0
+        s epoll_ctl 7 mod 4 in|out|et|oneshot 5
+        s epoll_wait 7 4 0
+        s epoll_wait 7 4 0
+        s recv 4 4000
+        s epoll_ctl 7 mod 4 in|oneshot 6
+        s go e epoll_wait 7 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        s epoll_wait 7 4 0
+    ";
+    epoll_oneshot_tells_of_the_end_with_the_bytes, "epoll one-shot", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        c send 3 10 1
+        c shutdown 3 wr
+        s wait_in 4 10
+        s wait_ev 4 rdhup
+        s epoll_ctl 5 add 4 in|rdhup|et|oneshot 1
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|rdhup|oneshot 2
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|out|rdhup|et|oneshot 3
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|out|rdhup|oneshot 4
+        s epoll_wait 5 4 0
+        s recv 4 100
+        s recv 4 100
+        s epoll_ctl 5 mod 4 in|rdhup|et|oneshot 5
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 rdhup|et|oneshot 6
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|out|rdhup|et|oneshot 7
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s shutdown 4 wr
+        s wait_ev 4 hup
+        s epoll_ctl 5 mod 4 in|out|rdhup|et|oneshot 8
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 in|et|oneshot 9
+        s epoll_wait 5 4 0
+        c close 3
+        s epoll_ctl 5 mod 4 in|rdhup|et|oneshot 10
+        s epoll_wait 5 4 0
+    ";
+    epoll_oneshot_stays_disarmed_over_an_upgrade, "epoll one-shot", Ring: "
+        pair
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in|oneshot 1
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 1000
+        s recv 4 100
+        warm
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s timed 40 1000 epoll_wait 5 4 50
+        s epoll_ctl 5 mod 4 in|oneshot 2
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+    ";
     epoll_exclusive_wakes_at_least_one, "epoll exclusive", Ring: "
         pair
         warm

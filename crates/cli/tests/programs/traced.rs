@@ -1,5 +1,5 @@
-//! Under a tracer: strace and gdb attached to a server or a client at work, and programs that are started under them.
-//! What is stopped goes on where it was, and no byte is lost.
+//! Under a tracer: strace and gdb attached to a server or a client at work, and programs that are started under them or
+//! under valgrind. What is stopped goes on where it was, and no byte is lost.
 
 use crate::support::{
     Process, Program, Scene, Way, assert_same, bypath, find_program, launcher, preload_library, sample, skip,
@@ -21,6 +21,7 @@ ways! {
     gdb_attached_to_the_client needs ["gdb", "strace", "python3"] =>
         |scene| attached(scene, "gdb_attached_to_the_client", gdb, Side::Client);
     gdb_under_bypath needs ["gdb", "strace", "python3"] => gdb_under_bypath;
+    valgrind_under_bypath needs ["valgrind", "nc.openbsd"] => valgrind_under_bypath;
     reader_stopped_by_gdb needs ["gdb", "strace", "nc.openbsd"] => stopped;
 }
 
@@ -201,4 +202,27 @@ fn stopped(scene: &Scene) {
     server.wait().ok();
     assert_same(&sent, &received);
     scene.prove(256 << 20);
+}
+
+/// `bypath run -- valgrind nc` at both ends: a machine without vDSO, and one that judges each access to memory. With small
+/// buffers, as a slow reader leaves much in large ones before it has emptied them once.
+fn valgrind_under_bypath(scene: &Scene) {
+    let (sent, received) = (sample(32), scene.path("received"));
+    let mut server =
+        checked(scene.server("valgrind")).args("-I 131072 -l -v -n 127.0.0.1 0").stdout_to(&received).start();
+    let port: String =
+        server.ready(|line| Some(line.strip_prefix("Listening on ")?.rsplit(' ').next()?.to_owned()));
+    let client =
+        checked(scene.client("valgrind")).args("-O 131072 -N 127.0.0.1").arg(port).stdin_from(&sent).finish();
+    for said in [client.stderr, server.wait().ok().stderr] {
+        // Its complaints begin with the number of the process, between two signs.
+        assert!(!said.lines().any(|l| l.starts_with("==") || l.starts_with("--")), "{said}");
+    }
+    assert_same(&sent, &received);
+    scene.prove(32 << 20);
+}
+
+/// valgrind's words for nc that is judged.
+fn checked(valgrind: Program<'_>) -> Program<'_> {
+    valgrind.args("-q --error-exitcode=99").arg(find_program("nc.openbsd").expect("in the test's needs"))
 }

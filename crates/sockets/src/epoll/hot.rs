@@ -1,6 +1,6 @@
 //! The hot list of a set: warm ends that whoever waits looks at. What is quiet is armed and taken off.
 
-use super::{ET, IN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg};
+use super::{ALWAYS, ET, IN, KNOWN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg};
 use crate::fault;
 use crate::hook::EpollEvent;
 use crate::peer::{Conn, EPOLL_BELL};
@@ -91,27 +91,32 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     let tail = conn.inc().t.tail.load(Acquire) + 1;
     fault::between("edge-looked");
     let events = ready::ring_events(sock, conn, wanted);
-    if wanted & ET == 0 {
-        return events;
-    }
-    let mut edge = 0;
-    // Any arrival is an edge, also of bytes that were read meanwhile.
-    if r.reported_tail.swap(tail, Relaxed) != tail {
-        edge |= IN;
-    }
-    if events & OUT != 0 {
-        if !r.reported_room.swap(true, Relaxed) {
-            edge |= OUT;
+    if wanted & ET != 0 {
+        let mut edge = 0;
+        // Any arrival is an edge, also of bytes that were read meanwhile.
+        if r.reported_tail.swap(tail, Relaxed) != tail {
+            edge |= IN;
         }
-    } else if wanted & OUT != 0 {
-        r.reported_room.store(false, Relaxed);
-    }
-    if edge == 0 {
+        if events & OUT != 0 {
+            if !r.reported_room.swap(true, Relaxed) {
+                edge |= OUT;
+            }
+        } else if wanted & OUT != 0 {
+            r.reported_room.store(false, Relaxed);
+        }
+        if edge == 0 {
+            return 0;
+        }
+    } else if events == 0 {
         return 0;
     }
-    // As the kernel: an edge reports everything that is ready, on whichever path.
-    let on_carrier = ready::on_carrier(sock, conn, wanted);
-    if on_carrier == 0 { events } else { events | carrier_now(sock, on_carrier) }
+    // As the kernel: a report says everything that is ready, on whichever path.
+    let mut asked = ready::on_carrier(sock, conn, wanted);
+    if wanted & ONESHOT != 0 && events | asked != 0 {
+        // It is the only one: what the kernel would have told of a carrier in the background is given up for it.
+        asked = ready::carrier_events(sock, wanted) & KNOWN;
+    }
+    if asked == 0 { events } else { events | carrier_now(sock, asked | ALWAYS) }
 }
 
 fn carrier_now(sock: &Sock, wanted: u32) -> u32 {

@@ -31,6 +31,10 @@ const OUT: u32 = libc::EPOLLOUT as u32;
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// The events themselves: poll(2) has them by the same numbers.
+const KNOWN: u32 = 0x7fff;
+/// What is reported without being asked for.
+const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 /// Data word of our bell in the program's set.
 const BELL_DATA: u64 = 0xb1fa_7000_be11_0000 ^ 0x5bd1_e995_9e37_79b9;
 
@@ -43,6 +47,14 @@ static LOCK: Lock = Lock::new();
 static WAITED: AtomicBool = AtomicBool::new(false);
 static REGS_USED: AtomicU32 = AtomicU32::new(0);
 static REGS_FREE: AtomicU32 = AtomicU32::new(0);
+
+/// Where to look first for the one-shot registration with a data word: its number plus one.
+static HINTS: [AtomicU32; 4096] = [const { AtomicU32::new(0) }; 4096];
+
+fn hint(data: u64) -> &'static AtomicU32 {
+    // Fibonacci hashing: descriptors and pointers spread over all of the table.
+    &HINTS[(data.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize]
+}
 
 /// One epoll set.
 #[derive(Debug, Default)]
@@ -65,7 +77,7 @@ struct Set {
     /// First registration of the hot list plus one.
     hot: AtomicU32,
     hot_count: AtomicU32,
-    /// Warm one-shot registrations.
+    /// One-shot registrations, cold ones as well: what the kernel disarmed before an upgrade stays so after it.
     oneshots: AtomicU32,
     calls: AtomicU32,
     ticket: AtomicU32,
@@ -194,13 +206,13 @@ fn drop_reg(number: u32, r: &'static Reg) {
     let was_in = r.set.swap(0, AcqRel);
     let Some(s) = was_in.checked_sub(1).and_then(set) else { return };
     unlink_hot(number, r, s);
+    if r.events.load(Relaxed) & ONESHOT != 0 {
+        s.oneshots.fetch_sub(1, Relaxed);
+    }
     if let Some(sock) = table::by_number(r.sock.load(Relaxed)) {
         if let Some(conn) = sock.conn.get() {
             disarm(r, conn);
             s.warm.fetch_sub(1, Relaxed);
-            if r.events.load(Relaxed) & ONESHOT != 0 {
-                s.oneshots.fetch_sub(1, Relaxed);
-            }
         }
         let mut place = &sock.registrations;
         while let Some(n) = place.load(Relaxed).checked_sub(1) {
@@ -317,16 +329,17 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
                 r.next.store(sock.registrations.load(Relaxed), Relaxed);
                 sock.registrations.store(n + 1, Relaxed);
                 r.set.store(number + 1, Release);
-            } else if sock.is_warm() && was & ONESHOT != 0 {
+            } else if was & ONESHOT != 0 {
                 set.oneshots.fetch_sub(1, Relaxed);
+            }
+            if event.events & ONESHOT != 0 {
+                set.oneshots.fetch_add(1, Relaxed);
+                hint(event.data).store(n + 1, Relaxed);
             }
             if sock.is_warm() {
                 if fresh {
                     // Who begins a wait after this is served by the overlay; who did before hears the bell.
                     set.warm.fetch_add(1, SeqCst);
-                }
-                if event.events & ONESHOT != 0 {
-                    set.oneshots.fetch_add(1, Relaxed);
                 }
                 if ensure_bell(set) {
                     make_hot(n, r, set);
@@ -378,9 +391,6 @@ pub fn became_warm(s: &'static Sock) {
     for (n, r) in regs_of(s) {
         let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) else { continue };
         set.warm.fetch_add(1, SeqCst);
-        if r.events.load(Relaxed) & ONESHOT != 0 {
-            set.oneshots.fetch_add(1, Relaxed);
-        }
         if ensure_bell(set) {
             make_hot(n, r, set);
             if set.blind_waits.load(SeqCst) != 0 {

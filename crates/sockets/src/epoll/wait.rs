@@ -1,11 +1,12 @@
 //! Waiting on a set: hot ends first, the kernel's set beside them, then a spin, then a sleep.
 
 use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
-use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Set, WAITED, reg, ring_own, set};
+use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, reg, ring_own, set};
 use crate::fault;
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
 use crate::raised::{self, Counter};
+use crate::ready;
 use crate::state;
 use crate::switch;
 use crate::table::{self, Entry};
@@ -69,15 +70,15 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
     let Some(s) = set(number) else { return out.len() };
     let mut n = 0;
     for i in 0..out.len() {
-        let EpollEvent { events, data } = out[i];
+        let EpollEvent { mut events, data } = out[i];
         if data == BELL_DATA {
             continue;
         }
         crate::wait::kernel_told(events);
         if s.oneshots.load(Relaxed) != 0 {
-            oneshot_fired(s, data);
+            events |= oneshot_fired(s, data);
         }
-        out[n] = out[i];
+        out[n] = EpollEvent { events, data };
         n += 1;
     }
     if n < out.len() {
@@ -209,13 +210,13 @@ fn kernel_events(
     let got = sys::wait(epfd, &mut room[..len], timeout_ns, sigmask)?;
     let mut n = from;
     for e in &room[..got] {
-        let (events, data) = (e.events, e.data);
+        let (mut events, data) = (e.events, e.data);
         if data == BELL_DATA {
             continue;
         }
         crate::wait::kernel_told(events);
         if s.oneshots.load(Relaxed) != 0 {
-            oneshot_fired(s, data);
+            events |= oneshot_fired(s, data);
         }
         if let Some(same) = out[..from].iter_mut().find(|o| { o.data } == data) {
             same.events |= events;
@@ -227,18 +228,29 @@ fn kernel_events(
     Ok(n - from)
 }
 
-/// The kernel reported (and disarmed) a one-shot registration: so does the overlay.
-fn oneshot_fired(s: &'static Set, data: u64) {
-    let Some(_held) = LOCK.lock(table::tid()) else { return };
-    for i in 0..REGS_USED.load(Relaxed) {
-        if let Some(r) = reg(i)
-            && r.data.load(Relaxed) == data
+/// The kernel reported (and disarmed) a one-shot registration: so does the overlay, and gives what the ring adds to the
+/// report.
+fn oneshot_fired(s: &'static Set, data: u64) -> u32 {
+    let Some(_held) = LOCK.lock(table::tid()) else { return 0 };
+    let fits = |r: &&'static Reg| {
+        r.data.load(Relaxed) == data
             && r.events.load(Relaxed) & ONESHOT != 0
             && r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|k| std::ptr::eq(k, s))
+    };
+    let hinted = hint(data).load(Relaxed).checked_sub(1).and_then(reg).filter(fits);
+    let mut added = 0;
+    let others = (0..REGS_USED.load(Relaxed)).filter_map(reg).filter(fits);
+    // Several with the same word: the program cannot tell them apart either.
+    for r in hinted.into_iter().chain(others.take_while(|_| hinted.is_none())) {
+        let sock = table::by_number(r.sock.load(Relaxed));
+        if let Some((sock, conn)) = sock.and_then(|k| Some((k, k.conn.get()?)))
+            && !r.disarmed.load(Relaxed)
         {
-            r.disarmed.store(true, Relaxed);
+            added |= ready::ring_events(sock, conn, r.events.load(Relaxed));
         }
+        r.disarmed.store(true, Relaxed);
     }
+    added
 }
 
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.

@@ -78,6 +78,8 @@ fn recv_warm(
     let mut deadline = None;
     let mut done = 0usize;
     let mut patience = PATIENCE;
+    // The time is over, or a signal came: what a MSG_PEEK with MSG_WAITALL finds now is its answer.
+    let mut late = false;
     switch::attend();
     if kept::concerns(s) {
         done = kept::read(call, s, buf, want, flags)?;
@@ -106,7 +108,10 @@ fn recv_warm(
                     conn.rx.copy_out(head.position(), buf, done, n);
                 }
                 if peek {
-                    if n >= target || nonblocking || n == want || available as usize >= want {
+                    let ended =
+                        s.has(flag::PEER_GONE | flag::NO_READ) || end.pending_error.load(Relaxed) != 0;
+                    if n >= target || nonblocking || n == want || available as usize >= want || ended || late
+                    {
                         if conn.inc().h.head.load(Acquire) != head.raw() {
                             continue;
                         }
@@ -280,6 +285,7 @@ fn recv_warm(
             Ok(Readable::Drain(_)) => Path::Drain,
             _ => Path::Kernel,
         };
+        let some = matches!(seen, Ok(Readable::Ring { available, .. }) if available > 0);
         let wait = || wait::readable(call, s, conn, path, need.max(1), deadline);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
@@ -298,6 +304,10 @@ fn recv_warm(
                         s.set(flag::FOREIGN_BYTES);
                     }
                 }
+            }
+            // What was looked at is the answer: once more, as another thread may have read it meanwhile.
+            Woken::TimedOut | Woken::Interrupted if peek && !late && some && !call.thread.is_cancelled() => {
+                late = true;
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
             Woken::Interrupted => {
