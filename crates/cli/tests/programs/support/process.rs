@@ -132,14 +132,16 @@ impl Process {
     pub fn ready<T>(&mut self, wanted: impl Fn(&str) -> Option<T>) -> T {
         // Either stream may carry it: short turns on each until the deadline.
         while Instant::now() < self.deadline {
-            let turn = Instant::now() + Duration::from_millis(20);
-            if let Some(found) = self.stdout.wait_line(turn, &wanted) {
-                return found;
+            // What it wrote last may be on its way when it has ended: to the end of file then, which children that
+            // have its output put off.
+            let ended = self.has_ended();
+            let turn = Instant::now() + if ended { Duration::from_secs(5) } else { Duration::from_millis(20) };
+            for stream in [&self.stdout, &self.stderr] {
+                if let Some(found) = stream.wait_line(turn.min(self.deadline), &wanted) {
+                    return found;
+                }
             }
-            if let Some(found) = self.stderr.wait_line(turn.min(self.deadline), &wanted) {
-                return found;
-            }
-            if self.has_ended() {
+            if ended {
                 break;
             }
         }
