@@ -1,0 +1,35 @@
+//! `bypath l2`: raw Ethernet frames by hand.
+
+mod list;
+mod recv;
+mod send;
+
+use crate::output::Outcome;
+use clap::Subcommand;
+
+/// Arguments of `bypath l2`.
+#[derive(Debug, clap::Args)]
+#[command(arg_required_else_help = true)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// List the interfaces
+    List(list::Args),
+    /// Send frames
+    Send(send::Args),
+    /// Print the frames that arrive
+    Recv(recv::Args),
+}
+
+/// Does what was asked for.
+pub fn run(args: Args) -> Outcome {
+    match args.command {
+        Command::List(args) => list::run(&args),
+        Command::Send(args) => send::run(args),
+        Command::Recv(args) => recv::run(&args),
+    }
+}
