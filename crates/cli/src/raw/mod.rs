@@ -1,5 +1,6 @@
 //! What the tools for raw Ethernet share: values that are typed, sockets, waiting, Ctrl-C, their protocol.
 
+pub mod header; // the header in front of everything that the tools say to each other
 pub mod values; // EtherTypes, times, octets in hexadecimal
 pub mod wait; //   waiting for several things, and for Ctrl-C
 
@@ -63,7 +64,9 @@ pub fn send(socket: &mut Socket, header: &l2::Header, payload: &[u8]) -> Result<
     const PAUSES: u32 = 20_000;
     for _ in 0..PAUSES {
         match socket.send_with(header, payload) {
-            Err(Error::WouldBlock | Error::QueueFull { .. } | Error::Interrupted) => {
+            Err(
+                Error::WouldBlock | Error::TimedOut { .. } | Error::QueueFull { .. } | Error::Interrupted,
+            ) => {
                 // Nobody tells when a queueing discipline has room.
                 std::thread::sleep(PAUSE);
             }

@@ -90,6 +90,17 @@ pub fn hex(octets: &[u8]) -> String {
     })
 }
 
+/// Nanoseconds for people: `850 ns`, `12.3 us`, `4.56 ms`, `1.20 s`.
+pub fn ns(value: u64) -> String {
+    let v = value as f64;
+    match value {
+        0..1_000 => format!("{value} ns"),
+        1_000..1_000_000 => format!("{:.1} us", v / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.2} ms", v / 1e6),
+        _ => format!("{:.2} s", v / 1e9),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,5 +133,11 @@ mod tests {
         for wrong in ["1", "0x10", "d e", "zz", "é1"] {
             assert!(octets(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn nanoseconds_have_a_fitting_unit() {
+        let seen: Vec<_> = [999, 1_500, 2_000_000, 3_000_000_000].into_iter().map(ns).collect();
+        assert_eq!(seen, ["999 ns", "1.5 us", "2.00 ms", "3.00 s"]);
     }
 }

@@ -5,3 +5,4 @@ mod common;
 #[macro_use]
 mod network;
 mod frames;
+mod rounds;

@@ -1,6 +1,7 @@
 //! `bypath l2`: raw Ethernet frames by hand.
 
 mod list;
+mod ping;
 mod recv;
 mod send;
 
@@ -23,6 +24,10 @@ enum Command {
     Send(send::Args),
     /// Print the frames that arrive
     Recv(recv::Args),
+    /// Measure round trips to `bypath l2 echo`
+    Ping(ping::PingArgs),
+    /// Answer `bypath l2 ping`
+    Echo(ping::EchoArgs),
 }
 
 /// Does what was asked for.
@@ -31,5 +36,7 @@ pub fn run(args: Args) -> Outcome {
         Command::List(args) => list::run(&args),
         Command::Send(args) => send::run(args),
         Command::Recv(args) => recv::run(&args),
+        Command::Ping(args) => ping::ping(args),
+        Command::Echo(args) => ping::echo(&args),
     }
 }
