@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Ipc(args) => cmd::ipc::run(args),
         Command::L2(args) => cmd::l2::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),

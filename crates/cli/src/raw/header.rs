@@ -7,6 +7,11 @@ const MAGIC: u16 = 0x4259;
 /// The only version there is.
 const VERSION: u8 = 1;
 
+/// The first fragment of a message.
+pub const FIRST: u16 = 1;
+/// The last fragment of a message.
+pub const END_OF_MESSAGE: u16 = 2;
+
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
@@ -15,11 +20,20 @@ pub enum Kind {
     Request = 1,
     /// Was sent back.
     Reply = 2,
+    /// Who listens? And: this sender lives.
+    Hello = 4,
+    /// A fragment of a message.
+    Data = 5,
+    /// How far the data arrived.
+    Ack = 6,
+    /// There is no more data.
+    End = 7,
 }
 
 impl Kind {
     fn of(value: u8) -> Option<Kind> {
-        [Kind::Request, Kind::Reply].into_iter().find(|k| *k as u8 == value)
+        const ALL: [Kind; 6] = [Kind::Request, Kind::Reply, Kind::Hello, Kind::Data, Kind::Ack, Kind::End];
+        ALL.into_iter().find(|k| *k as u8 == value)
     }
 }
 
@@ -34,7 +48,7 @@ pub struct Header {
     pub seq: u32,
     /// Number of the message within its session.
     pub message: u32,
-    /// Meant for messages; 0 otherwise.
+    /// [`FIRST`], [`END_OF_MESSAGE`].
     pub flags: u16,
 }
 
@@ -104,12 +118,12 @@ mod tests {
     use super::*;
 
     const HEADER: Header =
-        Header { kind: Kind::Reply, session: 0x0102_0304_0506_0708, seq: 9, message: 10, flags: 1 };
+        Header { kind: Kind::Data, session: 0x0102_0304_0506_0708, seq: 9, message: 10, flags: FIRST };
 
     #[test]
     fn octets_stand_where_the_documentation_says() {
         let expected = [
-            &[0x42, 0x59, 1, 2][..],
+            &[0x42, 0x59, 1, 5][..],
             &[1, 2, 3, 4, 5, 6, 7, 8],
             &[0, 0, 0, 9, 0, 0, 0, 10],
             &[0, 1, 0, 2],

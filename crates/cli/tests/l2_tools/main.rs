@@ -5,4 +5,5 @@ mod common;
 #[macro_use]
 mod network;
 mod frames;
+mod messages;
 mod rounds;
