@@ -20,6 +20,8 @@ pub enum Kind {
     Request = 1,
     /// Was sent back.
     Reply = 2,
+    /// One of a cyclic sender's.
+    Cycle = 3,
     /// Who listens? And: this sender lives.
     Hello = 4,
     /// A fragment of a message.
@@ -32,7 +34,8 @@ pub enum Kind {
 
 impl Kind {
     fn of(value: u8) -> Option<Kind> {
-        const ALL: [Kind; 6] = [Kind::Request, Kind::Reply, Kind::Hello, Kind::Data, Kind::Ack, Kind::End];
+        const ALL: [Kind; 7] =
+            [Kind::Request, Kind::Reply, Kind::Cycle, Kind::Hello, Kind::Data, Kind::Ack, Kind::End];
         ALL.into_iter().find(|k| *k as u8 == value)
     }
 }

@@ -4,6 +4,7 @@
 mod common;
 #[macro_use]
 mod network;
+mod cycles;
 mod frames;
 mod messages;
 mod rounds;

@@ -1,5 +1,6 @@
 //! `bypath l2`: raw Ethernet frames by hand.
 
+mod jitter;
 mod list;
 mod ping;
 mod recv;
@@ -28,6 +29,8 @@ enum Command {
     Ping(ping::PingArgs),
     /// Answer `bypath l2 ping`
     Echo(ping::EchoArgs),
+    /// Send or receive frames at a fixed cycle and measure how late they are
+    Jitter(jitter::Args),
 }
 
 /// Does what was asked for.
@@ -38,5 +41,6 @@ pub fn run(args: Args) -> Outcome {
         Command::Recv(args) => recv::run(&args),
         Command::Ping(args) => ping::ping(args),
         Command::Echo(args) => ping::echo(&args),
+        Command::Jitter(args) => jitter::run(args),
     }
 }
