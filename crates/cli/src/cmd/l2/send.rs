@@ -141,8 +141,7 @@ fn payload(args: &Args, mtu: usize) -> Result<Vec<u8>, Failure> {
     read.map_err(|e| Failure::new(1, format_args!("cannot read {}: {e}", path.display())))?;
     if octets.len() > mtu {
         let text = format!(
-            "{}: longer than the {mtu} octets that {} carries in a frame; cut it (head -c {mtu}), or send it in \
-             fragments: bypath chat",
+            "{}: longer than the {mtu} octets that {} carries in a frame; cut it: head -c {mtu}",
             path.display(),
             args.interface
         );
