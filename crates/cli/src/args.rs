@@ -71,6 +71,10 @@ pub enum Command {
     Config(cmd::config::Args),
     /// Look for what slows this host or a network interface down, and name the command that mends it
     Doctor(cmd::doctor::Args),
+    /// Raw Ethernet: list interfaces, send, receive and measure frames
+    L2(cmd::l2::Args),
+    /// Messages between programs on this host, as frames on the loopback interface
+    Ipc(cmd::ipc::Args),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell

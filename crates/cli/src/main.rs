@@ -10,6 +10,7 @@ mod doctor; //     what slows a host or an interface down
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
+mod raw; //       what the tools for raw Ethernet share
 mod subject; //   PID[:FD]
 
 use args::{Cli, Command};
@@ -25,6 +26,8 @@ fn main() -> ExitCode {
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Ipc(args) => cmd::ipc::run(args),
+        Command::L2(args) => cmd::l2::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args),

@@ -28,6 +28,8 @@ pub mod packet;
 pub mod page;
 pub mod poll;
 pub mod process;
+#[cfg(feature = "link")]
+pub mod realtime;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;

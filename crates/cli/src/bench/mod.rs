@@ -6,7 +6,7 @@ mod c_program;
 mod child;
 mod context;
 mod cpu;
-mod histogram;
+pub mod histogram;
 mod loopback;
 mod machine;
 mod output;

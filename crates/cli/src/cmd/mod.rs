@@ -3,6 +3,8 @@
 pub mod completions;
 pub mod config;
 pub mod doctor;
+pub mod ipc;
+pub mod l2;
 pub mod man;
 pub mod paths;
 pub mod run;

@@ -1,0 +1,212 @@
+//! `bypath ipc recv`.
+
+use super::incoming::Incoming;
+use super::{RECEIVERS, SENDERS, SILENCE};
+use crate::output::{self, Failure, Outcome};
+use crate::raw::{
+    self,
+    header::{Header, Kind},
+    values,
+    wait::{READ, Stop},
+};
+use bypath::l2::{Error, Socket};
+use bypath_sys::{clock, process};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Arguments of `bypath ipc recv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath ipc recv > copy                     what `bypath ipc send` sends, octet for octet\n  \
+    bypath ipc recv --follow                   every message of every sender, until Ctrl-C\n  \
+    bypath ipc recv --count 1 --timeout 5s     one message, if it comes in time\n\n\
+    Every receiver gets every message. Frames travel on the loopback interface only.\n\n\
+    Exit status: 0; 1 if the loopback interface cannot be used, or standard output not written; 2 for wrong usage; 3 if \
+    messages were lost, a sender fell silent, or --timeout passed.")]
+pub struct Args {
+    /// Go on when the senders have ended
+    #[arg(long)]
+    follow: bool,
+
+    /// End after so many messages
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// End after this time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = values::period)]
+    timeout: Option<Duration>,
+
+    /// Print a JSON document per message, each in a line
+    #[arg(long)]
+    json: bool,
+}
+
+/// A message in JSON.
+#[derive(Serialize)]
+struct Record {
+    session: String,
+    message: u32,
+    octets: usize,
+    payload: String,
+}
+
+/// Senders that are followed at most, those that ended included.
+const SENDERS_FOLLOWED: usize = 1024;
+
+#[derive(Default)]
+struct Receiver {
+    id: u64,
+    senders: HashMap<u64, Incoming>,
+    /// Senders that are to be told how far they got.
+    owed: Vec<u64>,
+    messages: u64,
+    octets: u64,
+    ignored: u64,
+    silent: u64,
+}
+
+impl Receiver {
+    /// Takes a frame's payload. The message that it completed.
+    fn frame(&mut self, payload: &[u8], now: u64) -> Option<(Header, Vec<u8>)> {
+        let Some((header, body)) = Header::parse(payload) else {
+            self.ignored += 1;
+            return None;
+        };
+        let known = self.senders.contains_key(&header.session);
+        let ours = matches!(header.kind, Kind::Hello | Kind::Data | Kind::End);
+        if !ours || !known && self.senders.len() >= SENDERS_FOLLOWED {
+            self.ignored += 1;
+            return None;
+        }
+        let sender = self.senders.entry(header.session).or_default();
+        sender.heard = now;
+        if !self.owed.contains(&header.session) {
+            self.owed.push(header.session);
+        }
+        let message = match header.kind {
+            Kind::Data => sender.data(&header, body)?,
+            Kind::End => {
+                sender.end(&header);
+                return None;
+            }
+            _ => {
+                sender.hello(&header);
+                return None;
+            }
+        };
+        self.messages += 1;
+        self.octets += message.len() as u64;
+        Some((header, message))
+    }
+
+    /// Tells the senders how far they got.
+    fn acknowledge(&mut self, socket: &mut Socket) -> Result<(), Failure> {
+        let to = socket.header(SENDERS);
+        for session in self.owed.drain(..) {
+            let expected = self.senders.get(&session).map_or(0, Incoming::expected);
+            let ack = Header::new(Kind::Ack, session, expected).frame(&self.id.to_be_bytes());
+            raw::send(socket, &to, &ack).map_err(raw::failed)?;
+        }
+        Ok(())
+    }
+
+    /// Ends senders that are silent for too long.
+    fn look_for_the_dead(&mut self, now: u64) {
+        for (session, sender) in self.senders.iter_mut().filter(|(_, s)| !s.ended) {
+            if now.saturating_sub(sender.heard) > SILENCE.as_nanos() as u64 {
+                sender.silent();
+                self.silent += 1;
+                output::message(format_args!(
+                    "sender {session:016x} fell silent; what it did not send is missing"
+                ));
+            }
+        }
+    }
+
+    fn all_ended(&self) -> bool {
+        !self.senders.is_empty() && self.senders.values().all(|s| s.ended)
+    }
+}
+
+/// Writes messages until there were enough.
+pub fn run(args: &Args) -> Outcome {
+    let mut socket = super::open(RECEIVERS)?;
+    let stop = Stop::new()?;
+    let mut receiver = Receiver { id: process::random_u64(), ..Receiver::default() };
+    output::message("receiving");
+    let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
+    let mut late = false;
+    loop {
+        let now = clock::monotonic_ns();
+        let mut written = Ok(true);
+        let full = |receiver: &Receiver| args.count.is_some_and(|count| receiver.messages >= count);
+        let received = socket.receive_batch(8, |frame| {
+            if full(&receiver) || !matches!(written, Ok(true)) {
+                return;
+            }
+            if let Some((header, message)) = receiver.frame(frame.payload, now) {
+                written = put(args, &header, &message);
+            }
+        });
+        receiver.acknowledge(&mut socket)?;
+        if !written? || full(&receiver) || stop.asked() {
+            break;
+        }
+        match received {
+            Ok(_) | Err(Error::Interrupted) => {}
+            Err(Error::WouldBlock) => {
+                receiver.look_for_the_dead(now);
+                if receiver.all_ended() && !args.follow {
+                    break;
+                }
+                late = end.is_some_and(|end| now >= end);
+                if late {
+                    break;
+                }
+                stop.wait([(socket.as_fd(), READ)], end);
+            }
+            Err(e) => return Err(raw::failed(e)),
+        }
+    }
+    let dropped = socket.statistics().dropped;
+    let sum = |what: fn(&Incoming) -> u64| receiver.senders.values().map(what).sum::<u64>();
+    let (messages, frames) = (sum(|s| s.lost_messages), sum(|s| s.lost_frames));
+    output::message(format_args!(
+        "{} messages with {} octets received from {} senders; {messages} messages lost, {frames} frames missing, \
+         {dropped} of them not taken in time; {} frames of others ignored",
+        receiver.messages,
+        receiver.octets,
+        receiver.senders.len(),
+        receiver.ignored
+    ));
+    let good = messages == 0 && frames == 0 && receiver.silent == 0 && !late;
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
+}
+
+/// Writes a message to standard output; `false` if nobody reads it any more.
+fn put(args: &Args, header: &Header, message: &[u8]) -> Result<bool, Failure> {
+    let line;
+    let octets = if args.json {
+        let record = Record {
+            session: format!("{:016x}", header.session),
+            message: header.message,
+            octets: message.len(),
+            payload: values::hex(message),
+        };
+        let text = serde_json::to_string(&record);
+        line = text.map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))? + "\n";
+        line.as_bytes()
+    } else {
+        message
+    };
+    let mut out = io::stdout().lock();
+    match out.write_all(octets).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Failure::new(1, format_args!("cannot write to standard output: {e}"))),
+        Ok(()) => Ok(true),
+    }
+}

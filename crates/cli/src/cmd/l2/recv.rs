@@ -1,0 +1,234 @@
+//! `bypath l2 recv`.
+
+use crate::output::{self, Failure, Outcome};
+use crate::raw::{
+    self, values,
+    wait::{READ, Stop},
+};
+use bypath::l2::{Addressed, Builder, Error, Frame, Mac, Socket, Vlan, VlanTag};
+use bypath_sys::clock;
+use serde::Serialize;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Arguments of `bypath l2 recv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath l2 recv eth0                                 frames of EtherType 0x88b5 to this host\n  \
+    bypath l2 recv eth0 --vlan 10 --count 1 --timeout 5s\n  \
+    bypath l2 recv eth0 --ethertype any --promiscuous --hex\n  \
+    bypath l2 recv eth0 --json | jq .payload            a document per frame and line\n\n\
+    Padding counts as payload: frames do not tell it apart. The counts are printed to standard error at the end.\n\n\
+    Exit status: 0, also after Ctrl-C; 1 if the interface cannot be used; 2 for wrong usage; 3 if --timeout passed before \
+    --count frames (without --count: before one), or frames were lost because they were not taken in time.")]
+pub struct Args {
+    /// The interface
+    #[arg(value_name = "IFACE")]
+    interface: String,
+
+    /// Only this EtherType; may be given several times; `any`: all [default: 0x88b5]
+    #[arg(long, value_name = "TYPE", value_parser = some_ethertype)]
+    ethertype: Vec<Wanted>,
+
+    /// Only frames of this VLAN, 1 to 4094; `none`: only frames of none
+    #[arg(long, value_name = "VLAN", value_parser = vlan)]
+    vlan: Option<Vlan>,
+
+    /// Only frames from this hardware address
+    #[arg(long, value_name = "MAC", value_parser = raw::mac)]
+    from: Option<Mac>,
+
+    /// Everything that the device hears, to whomever it is sent
+    #[arg(long)]
+    promiscuous: bool,
+
+    /// End after so many frames
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    count: Option<u64>,
+
+    /// End after this time, such as 5s
+    #[arg(long, value_name = "TIME", value_parser = values::period)]
+    timeout: Option<Duration>,
+
+    /// Print payloads as hexadecimal digits
+    #[arg(long, conflicts_with = "json")]
+    hex: bool,
+
+    /// Print a JSON document per frame, each in a line
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Wanted {
+    Any,
+    Only(u16),
+}
+
+fn some_ethertype(text: &str) -> Result<Wanted, String> {
+    if text == "any" { Ok(Wanted::Any) } else { values::ethertype(text).map(Wanted::Only) }
+}
+
+fn vlan(text: &str) -> Result<Vlan, String> {
+    match text.parse() {
+        _ if text == "none" => Ok(Vlan::None),
+        Ok(id @ 1..=4094) => Ok(Vlan::Id(id)),
+        _ => Err("expected a VLAN from 1 to 4094, or `none`".into()),
+    }
+}
+
+/// A VLAN tag in JSON.
+#[derive(Serialize)]
+struct Tag {
+    vlan: u16,
+    priority: u8,
+    drop_eligible: bool,
+    tpid: u16,
+}
+
+impl From<VlanTag> for Tag {
+    fn from(t: VlanTag) -> Tag {
+        Tag { vlan: t.vid, priority: t.pcp, drop_eligible: t.dei, tpid: t.tpid }
+    }
+}
+
+/// A frame in JSON.
+#[derive(Serialize)]
+struct Record {
+    time_ns: Option<u64>,
+    destination: String,
+    source: String,
+    tags: Vec<Tag>,
+    ethertype: u16,
+    addressed: String,
+    octets: usize,
+    payload: String,
+}
+
+/// Prints frames until there were enough.
+pub fn run(args: &Args) -> Outcome {
+    let mut socket = raw::open(builder(args))?;
+    let stop = Stop::new()?;
+    output::message(format_args!("receiving on {} ({})", args.interface, socket.mac()));
+    let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
+    let wanted = args.count.unwrap_or(u64::MAX);
+    let (mut frames, mut octets, mut foreign) = (0u64, 0u64, 0u64);
+    let mut lines = Vec::new();
+    let outcome = loop {
+        if frames >= wanted || stop.asked() {
+            break Ok(());
+        }
+        let most = usize::try_from(wanted - frames).unwrap_or(usize::MAX).min(64);
+        lines.clear();
+        let mut written = Ok(());
+        let received = socket.receive_batch(most, |frame| {
+            if args.from.is_some_and(|from| from != frame.source) {
+                foreign += 1;
+                return;
+            }
+            frames += 1;
+            octets += frame.payload.len() as u64;
+            if written.is_ok() {
+                written = print(args, &frame, &mut lines);
+            }
+        });
+        written?;
+        match received {
+            Ok(_) if !put(&lines)? => break Ok(()),
+            Ok(_) | Err(Error::Interrupted) => {}
+            Err(Error::WouldBlock) if end.is_some_and(|end| clock::monotonic_ns() >= end) => break Ok(()),
+            Err(Error::WouldBlock) => {
+                stop.wait([(socket.as_fd(), READ)], end);
+            }
+            Err(e) => break Err(raw::failed(e)),
+        }
+    };
+    let statistics = socket.statistics();
+    let mut text = format!("{frames} frames with {octets} octets of payload received");
+    if args.from.is_some() {
+        text += &format!(", {foreign} from others left out");
+    }
+    if statistics.dropped > 0 {
+        text += &format!(", {} lost because they were not taken in time", statistics.dropped);
+    }
+    output::message(text);
+    outcome?;
+    let too_few = frames < args.count.unwrap_or(1) && args.timeout.is_some() && !stop.asked();
+    Ok(if too_few || statistics.dropped > 0 { ExitCode::from(raw::LOST) } else { ExitCode::SUCCESS })
+}
+
+fn builder(args: &Args) -> Builder {
+    let mut builder = Socket::builder(&args.interface).all_groups();
+    let any = args.ethertype.iter().any(|w| matches!(w, Wanted::Any));
+    if args.ethertype.is_empty() {
+        builder = builder.ethertype(bypath::l2::ETHERTYPE_HYBRID);
+    }
+    for wanted in &args.ethertype {
+        if let (Wanted::Only(ethertype), false) = (wanted, any) {
+            builder = builder.ethertype(*ethertype);
+        }
+    }
+    if args.promiscuous {
+        builder = builder.promiscuous();
+    }
+    builder.receive_vlan(args.vlan.unwrap_or(Vlan::Any))
+}
+
+/// Writes lines to standard output; `false` if nobody reads it any more.
+fn put(lines: &[u8]) -> Result<bool, Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(lines).and_then(|()| out.flush()) {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),
+        Err(e) => Err(Failure::new(1, format_args!("cannot write to standard output: {e}"))),
+        Ok(()) => Ok(true),
+    }
+}
+
+fn addressed(whom: Addressed) -> String {
+    format!("{whom:?}").to_lowercase()
+}
+
+/// Appends the line of a frame.
+fn print(args: &Args, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
+    let tags = [frame.vlan, frame.inner_vlan].into_iter().flatten();
+    if args.json {
+        let record = Record {
+            time_ns: frame.timestamp.map(|t| t.ns),
+            destination: frame.destination.to_string(),
+            source: frame.source.to_string(),
+            tags: tags.map(Tag::from).collect(),
+            ethertype: frame.ethertype,
+            addressed: addressed(frame.addressed),
+            octets: frame.payload.len(),
+            payload: values::hex(frame.payload),
+        };
+        let written = serde_json::to_writer(&mut *out, &record);
+        written.map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))?;
+        out.push(b'\n');
+        return Ok(());
+    }
+    let time = frame
+        .timestamp
+        .map_or("-".to_owned(), |t| format!("{}.{:09}", t.ns / 1_000_000_000, t.ns % 1_000_000_000));
+    let tags: String = tags
+        .map(|t| format!(" vlan {} priority {}{}", t.vid, t.pcp, if t.dei { " drop-eligible" } else { "" }))
+        .collect();
+    let payload = if args.hex {
+        values::hex(frame.payload)
+    } else {
+        // Zeroes at the end are padding, most likely, and nothing to look at.
+        let end = frame.payload.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        output::printable(&String::from_utf8_lossy(&frame.payload[..end]))
+    };
+    let line = format!(
+        "{time} {} > {}{tags} {:#06x} {} octets: {payload}\n",
+        frame.source,
+        frame.destination,
+        frame.ethertype,
+        frame.payload.len()
+    );
+    out.extend_from_slice(line.as_bytes());
+    Ok(())
+}

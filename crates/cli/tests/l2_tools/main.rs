@@ -1,0 +1,10 @@
+//! The tools for raw Ethernet, as a user starts them, on veth pairs and loopback in network namespaces of the tests' own.
+
+#[path = "../common/mod.rs"]
+mod common;
+#[macro_use]
+mod network;
+mod cycles;
+mod frames;
+mod messages;
+mod rounds;
