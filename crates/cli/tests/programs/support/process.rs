@@ -135,7 +135,8 @@ impl Process {
             // What it wrote last may be on its way when it has ended: to the end of file then, which children that
             // have its output put off.
             let ended = self.has_ended();
-            let turn = Instant::now() + if ended { Duration::from_secs(5) } else { Duration::from_millis(20) };
+            let turn =
+                Instant::now() + if ended { Duration::from_secs(5) } else { Duration::from_millis(20) };
             for stream in [&self.stdout, &self.stderr] {
                 if let Some(found) = stream.wait_line(turn.min(self.deadline), &wanted) {
                     return found;
