@@ -12,6 +12,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("sendto_ignores_the_address_of_a_connected_socket", "an address is refused: EISCONN"),
     ("trunc_discards_without_a_copy", "MSG_TRUNC discards on TCP only"),
     ("waitall_with_peek", "MSG_PEEK does not wait for MSG_WAITALL"),
+    ("waitall_with_peek_ends_in_time", "as above"),
     ("queue_sizes_are_told", "SIOCOUTQ counts memory, not bytes"),
     ("other_kinds_of_sockets_are_left_alone", "is about sockets of other kinds"),
     (
