@@ -164,6 +164,10 @@ over_unix! {
         a_reset_connection_can_be_used_no_more
     ;
     readiness:
+        epoll_tells_both_paths_in_one_report
+        epoll_tells_both_paths_in_one_report_the_other_way_round
+        epoll_oneshot_tells_of_the_end_with_the_bytes
+        epoll_oneshot_stays_disarmed_over_an_upgrade
         poll_reports_what_is_so
         poll_waits_for_several_connections
         poll_mixes_with_ordinary_descriptors
