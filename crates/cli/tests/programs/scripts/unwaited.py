@@ -10,7 +10,7 @@ import select
 import socket
 import sys
 
-TURNS, SIZE = 3000, 16384
+TURNS, SIZE = 16000, 16384
 
 
 def server():
