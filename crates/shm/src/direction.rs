@@ -103,6 +103,8 @@ pub struct HeadLine {
     pub head: AtomicU64,
     /// Processor R last ran on.
     pub cpu: AtomicU32,
+    /// Bytes R has read from the carrier on [`Path::Drain`]: while it does, the head stands still.
+    pub carrier_read: AtomicU64,
 }
 
 /// Line RA: rarely written, by R; read by W after every publish.
@@ -163,7 +165,11 @@ impl Direction {
         let wait = || [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
         Direction {
             t: TailLine { tail: AtomicU64::new(0), cpu: AtomicU32::new(u32::MAX) },
-            h: HeadLine { head: AtomicU64::new(Head::new(0, Path::Kernel).0), cpu: AtomicU32::new(u32::MAX) },
+            h: HeadLine {
+                head: AtomicU64::new(Head::new(0, Path::Kernel).0),
+                cpu: AtomicU32::new(u32::MAX),
+                carrier_read: AtomicU64::new(0),
+            },
             ra: ReaderAsks { wait: wait(), ask: AtomicU32::new(0) },
             wa: WriterAsks { wait: wait(), switch_k: AtomicU64::new(0), flags: AtomicU32::new(0) },
         }
@@ -179,6 +185,7 @@ impl Direction {
         self.wa.flags.store(0, Relaxed);
         self.t.cpu.store(u32::MAX, Relaxed);
         self.h.cpu.store(u32::MAX, Relaxed);
+        self.h.carrier_read.store(0, Relaxed);
         self.t.tail.store(0, Relaxed);
         self.h.head.store(Head::new(0, Path::Kernel).0, Release);
     }
@@ -198,6 +205,11 @@ impl Direction {
             return Err(Poisoned);
         }
         Ok(size - used)
+    }
+
+    /// A number that changes whenever R reads, from the ring or, before that, from the carrier.
+    pub fn progress(&self) -> u64 {
+        self.h.head.load(Relaxed).wrapping_add(self.h.carrier_read.load(Relaxed))
     }
 
     /// Makes the bytes up to `tail` visible. The caller then unlocks with a read-modify-write and looks at the
@@ -277,6 +289,11 @@ impl Direction {
         let next = Head::new(head.position() + n, head.path());
         // Release pairs with `space` and `claim`: our copy is done before W may overwrite or re-send.
         self.h.head.compare_exchange(head.0, next.0, AcqRel, Relaxed).is_ok()
+    }
+
+    /// R has read `n` bytes of the carrier that come before the ring's: W sees that it reads.
+    pub fn note_carrier_read(&self, n: u64) {
+        self.h.carrier_read.fetch_add(n, Relaxed);
     }
 
     /// D to R: the carrier is read up to `switch_k`.

@@ -43,7 +43,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(Control: in_use, cookies, ends, direction),
         fields!(Direction: t, h, ra, wa),
         fields!(TailLine: tail, cpu),
-        fields!(HeadLine: head, cpu),
+        fields!(HeadLine: head, cpu, carrier_read),
         fields!(ReaderAsks: wait, ask),
         fields!(WriterAsks: wait, switch_k, flags),
     ]

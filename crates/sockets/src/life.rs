@@ -18,6 +18,9 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 /// Longest wait of a last close for a carrier without room.
 const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
 
+/// Data calls ask no more often than this (microseconds) whether other holders live: each answer is a file in /proc.
+const ASK_WHO_US: u64 = 10_000;
+
 /// What a close (or dup2 over a descriptor) is about.
 #[derive(Debug)]
 pub struct Closing {
@@ -291,6 +294,22 @@ pub fn is_last_process(s: &'static Sock) -> bool {
         }
         holders.fetch_and(!(1 << i), AcqRel);
     }
+    true
+}
+
+/// As [`Sock::is_sole_holder`], for data calls: now and then they ask whether the others live. Children end without a
+/// word, some of them because they may say none.
+pub fn holds_alone(s: &'static Sock, state: &state::State) -> bool {
+    s.is_sole_holder(state) || is_time_to_ask(s) && is_last_process(s) && s.is_sole_holder(state)
+}
+
+#[cold]
+fn is_time_to_ask(s: &Sock) -> bool {
+    let now = clock::ticks();
+    if now.wrapping_sub(s.asked_who.load(Relaxed)) < ASK_WHO_US * state::ticks_per_us() {
+        return false;
+    }
+    s.asked_who.store(now, Relaxed);
     true
 }
 

@@ -8,7 +8,7 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, heir, limit, log, memory, options, rules, switch, wish};
+use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, switch, wish};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
@@ -323,7 +323,7 @@ fn look(s: &'static Sock) {
             switch::warm(s, conn);
         }
         Ok(None) => {
-            if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) {
+            if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) && !waits_alone(s, state) {
                 abandon(s);
                 s.set_reason(Reason::PeerPlain);
             }
@@ -346,11 +346,20 @@ fn look(s: &'static Sock) {
     }
 }
 
+/// Whether the other end was called, and a child that came since shares this one: the answer waits until it is gone. Who has
+/// answered counts on this end, and cannot be met again.
+fn waits_alone(s: &'static Sock, state: &State) -> bool {
+    s.dialled.load(Relaxed) >= 0 && !life::holds_alone(s, state)
+}
+
 fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>, Reason> {
     let floor = state::floor();
     let end = s.end();
     let mut bytes = [0; MESSAGE_SIZE];
     let dialled = s.dialled.load(Relaxed);
+    if waits_alone(s, state) {
+        return Ok(None);
+    }
     if dialled >= 0 {
         match unix::recv(dialled, &mut bytes, floor) {
             Ok(None) => {}
@@ -538,7 +547,7 @@ fn answered(
         let known = peer::by_pair(m[2], 0).or_else(|| {
             // The answer that founded the pair came earlier, on the socket of another connection.
             if m[10] == 0 && look_further {
-                look_at_others(s, state);
+                look_at_others(s, state, m[2]);
             }
             peer::by_pair(m[2], 0)
         });
@@ -570,8 +579,8 @@ fn answered(
     result
 }
 
-/// Takes the answer that founded the pair, if it waits on another connection's socket.
-fn look_at_others(but: &'static Sock, state: &'static State) {
+/// Takes the answer that founded `pair`, if it waits on another connection's socket. Other pairs are founded there, too.
+fn look_at_others(but: &'static Sock, state: &'static State, pair: u64) {
     let mut founder = None;
     table::each_sock(|s| {
         let dialled = s.dialled.load(Relaxed);
@@ -581,7 +590,7 @@ fn look_at_others(but: &'static Sock, state: &'static State) {
         let mut bytes = [0; MESSAGE_SIZE];
         let founds = unix::peek(dialled, &mut bytes)
             .and_then(|n| from_bytes(&bytes[..n]))
-            .is_some_and(|m| m[0] == WELCOME && m[10] != 0);
+            .is_some_and(|m| m[0] == WELCOME && m[10] != 0 && m[2] == pair);
         if founds {
             founder = Some((s, dialled));
         }

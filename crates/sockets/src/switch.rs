@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, guard, heir, log, memory, options, uring, wish};
+use crate::{epoll, fault, guard, heir, life, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -19,6 +19,8 @@ use std::sync::atomic::{AtomicBool, Ordering::*, fence};
 
 /// A direction that was taken back `n` times is not upgraded again before this many bytes times 2^n (n up to 8).
 const BACK_OFF_BYTES: u64 = 64 * 1024;
+/// A full ring is given up 2^n times later where that was in vain before.
+pub const MOST_PARDONS: u32 = 4;
 /// No upgrade where the carrier has room for less than this.
 const SMALLEST_LIMIT: u32 = 4096;
 
@@ -76,7 +78,7 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     if s.has(flag::STAYS | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
         || state::hindrance().is_some()
         || s.is_inherited()
-        || !s.is_sole_holder(state)
+        || !life::holds_alone(s, state)
         || end.r.heir.load(Relaxed) != 0
         || s.guard.holds()
         || conn.inc().path() != Path::Kernel
@@ -125,7 +127,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     if s.has(flag::STAYS | flag::PEER_GONE | flag::SENT_FIN)
         || state::hindrance().is_some()
         || s.is_inherited()
-        || !s.is_sole_holder(state)
+        || !life::holds_alone(s, state)
         || end.r.heir.load(Relaxed) != 0
         || s.guard.holds()
         || w.in_kernel.load(SeqCst) != 0
@@ -268,6 +270,8 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
             }
         }
         let claims = end.w.claims.fetch_add(1, Relaxed);
+        // Unless it is pardoned, the carrier's room was of use.
+        s.pardons.store(s.pardons.load(Relaxed).saturating_sub(1), Relaxed);
         let sent = end.w.kernel_bytes.load(Relaxed);
         let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
         end.w.not_before.store(sent + pause, Relaxed);
@@ -331,6 +335,21 @@ pub fn finish_for_siblings(s: &'static Sock, conn: &'static Conn, call: &Call) {
     if w.path.load(Acquire) == wpath::RING && unread {
         wake_readers(s, conn);
     }
+}
+
+/// The carrier is full, too. If the ring was given up because it was full, that did not help: the other end does not read,
+/// or gets no processor, and the direction may come back as soon as it does. Under the writer's lock.
+#[cold]
+pub fn pardon(s: &Sock) {
+    let w = &s.end().w;
+    if s.end().reason() != Reason::RecalledRingFull
+        || w.not_before.load(Relaxed) <= w.kernel_bytes.load(Relaxed)
+    {
+        return;
+    }
+    w.not_before.store(w.kernel_bytes.load(Relaxed), Relaxed);
+    w.claims.store(w.claims.load(Relaxed).saturating_sub(1), Relaxed);
+    s.pardons.store((s.pardons.load(Relaxed) + 2).min(MOST_PARDONS), Relaxed);
 }
 
 /// How long a sleeper may sleep while flushes are pending.

@@ -89,10 +89,14 @@ pub struct Sock {
     pub registrations: AtomicU32,
     /// When the carrier was last looked at (ticks).
     pub looked: AtomicU64,
-    /// When a full ring without progress was first seen (ticks, 0 = not), and the head then.
+    /// When a full ring without progress was first seen (ns of CLOCK_MONOTONIC, 0 = not), and how far the reader was then.
     pub full_since: AtomicU64,
     /// See `full_since`.
-    pub full_head: AtomicU64,
+    pub full_progress: AtomicU64,
+    /// How much later a full ring is given up, as that was in vain: see [`switch::pardon`](crate::switch::pardon).
+    pub pardons: AtomicU32,
+    /// When it was last asked whether the other holders live (ticks).
+    pub asked_who: AtomicU64,
     /// The tail when the connection was last seen to rest, see `memory`.
     pub rested_at: AtomicU64,
     /// The last thing this end did was to send: it waits for an answer (latency mode).
@@ -304,7 +308,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     for flag in [&sock.meeting, &sock.sent_last, &sock.left] {
         flag.store(false, Relaxed);
     }
-    for word in [&sock.patience, &sock.attempts, &sock.registrations, &sock.empty_reads] {
+    for word in [&sock.patience, &sock.attempts, &sock.registrations, &sock.empty_reads, &sock.pardons] {
         word.store(0, Relaxed);
     }
     for word in [
@@ -314,7 +318,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &sock.meeting_ends,
         &sock.looked,
         &sock.full_since,
-        &sock.full_head,
+        &sock.full_progress,
+        &sock.asked_who,
         &sock.rested_at,
     ] {
         word.store(0, Relaxed);

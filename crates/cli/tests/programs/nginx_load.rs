@@ -55,8 +55,7 @@ fn load(scene: &Scene, directives: &str) {
     client.more(64);
     let report = client.stop();
     server.stop(Signal::QUIT).ok();
-    // One of the eight connections stays on the kernel now and then (README, known gaps).
-    scene.prove_share(report.number("payload "), 80);
+    scene.prove(report.number("payload "));
 }
 
 /// Reloaded three times while eight connections ask on and others are opened for one request each.

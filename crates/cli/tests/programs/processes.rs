@@ -43,4 +43,8 @@ cases! {
     ranges_closed 90;
     replaced_by_dup2 90;
     closed_under_a_reader 90;
+    outlived_child 90;
+    answers_of_two_servers 90;
+    forked_before_the_answer 90;
+    slow_reader 80;
 }

@@ -15,11 +15,10 @@ ways! {
     rsync_over_it needs ["sshd", "ssh", "ssh-keygen", "rsync"] => rsync;
 }
 
-/// Percent of the bytes that go through rings for sure with both sides under Bypath. Where root logs in one process of sshd
-/// goes on with the connection alone, and mostly it is 97 and more, but now and then nothing moves (README, known gaps).
-/// For another user two processes share it to its end.
+/// Percent of the bytes that go through rings with both sides under Bypath. Where root logs in one process of sshd goes on
+/// with the connection alone; for another user two processes share it to its end.
 fn share() -> u64 {
-    0
+    if rustix::process::geteuid().is_root() { 95 } else { 0 }
 }
 
 /// A server with keys and settings of its own for the user who runs the test, and the settings of its clients.

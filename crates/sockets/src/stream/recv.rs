@@ -153,6 +153,7 @@ fn recv_warm(
                 Ok(n) => {
                     if !peek {
                         from_kernel(call, s, n);
+                        inc.note_carrier_read(n as u64);
                     }
                     // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
                     // neither this thread nor others that wait for the same socket.

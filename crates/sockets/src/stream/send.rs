@@ -105,9 +105,9 @@ fn send_warm(
                         }
                         continue;
                     }
-                    Put::Full(head) => {
+                    Put::Full(progress) => {
                         lock.unlock();
-                        Full::Ring(head)
+                        Full::Ring(progress)
                     }
                     Put::Fault => {
                         lock.unlock();
@@ -129,6 +129,9 @@ fn send_warm(
             wpath::FLUSH => {
                 switch::flush(s, conn, &lock);
                 let again = w.path.load(Relaxed) != wpath::FLUSH;
+                if !again {
+                    switch::pardon(s);
+                }
                 lock.unlock();
                 if again {
                     continue;
@@ -147,8 +150,12 @@ fn send_warm(
                 // After a partial success the error belongs to the next call, and so does its SIGPIPE.
                 let quiet = if done > 0 { libc::MSG_NOSIGNAL } else { 0 };
                 let sent = rest(buf, done, |v| sock::send(fd, v, flags | libc::MSG_DONTWAIT | quiet));
-                if let Ok(n) = sent {
-                    w.kernel_bytes.fetch_add(n as u64, Relaxed);
+                match sent {
+                    Ok(n) => {
+                        w.kernel_bytes.fetch_add(n as u64, Relaxed);
+                    }
+                    Err(Errno::AGAIN) => switch::pardon(s),
+                    Err(_) => {}
                 }
                 lock.unlock();
                 match sent {
@@ -166,8 +173,8 @@ fn send_warm(
                 }
             }
         };
-        if let Full::Ring(head) = full
-            && stays_full(s, conn, head, !nonblocking)
+        if let Full::Ring(progress) = full
+            && stays_full(s, conn, progress, !nonblocking)
         {
             switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
@@ -243,7 +250,7 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
         }
     }
     if free == 0 {
-        return Put::Full(conn.out().h.head.load(Relaxed));
+        return Put::Full(conn.out().progress());
     }
     let n = accessible(call, buf, skip, free.min(len as u64) as usize, Access::Read);
     if n == 0 {
@@ -291,20 +298,21 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     }
 }
 
-/// Whether a full ring counts as stuck: no progress for a while. Where two blocked writers face each other, or one
-/// process holds both ends, nobody may be reading at all: the while is short.
-fn stays_full(s: &Sock, conn: &Conn, head: u64, blocking: bool) -> bool {
+/// Whether a full ring counts as stuck: the reader stands at `progress` for a while. Where two blocked writers face each
+/// other, or one thread holds both ends, nobody may be reading at all: the while is short. Where the carrier's room was
+/// of no more use than the ring's so far, it is long.
+fn stays_full(s: &Sock, conn: &Conn, progress: u64, blocking: bool) -> bool {
     let now = bypath_sys::clock::monotonic_ns();
-    if s.full_head.load(Relaxed) != head || s.full_since.load(Relaxed) == 0 {
-        s.full_head.store(head, Relaxed);
+    if s.full_progress.load(Relaxed) != progress || s.full_since.load(Relaxed) == 0 {
+        s.full_progress.store(progress, Relaxed);
         s.full_since.store(now, Relaxed);
         return false;
     }
-    let own = state::get().map(|st| st.own().token.load(Relaxed)) == Some(conn.peer.token.load(Relaxed));
+    let own = state::is_own_token(conn.peer.token.load(Relaxed)) && thread::is_the_only_one();
     let facing = blocking && words::any(&conn.inc().wa.wait);
     // Another thread may have seen it since.
-    now.saturating_sub(s.full_since.load(Relaxed))
-        >= if own || facing { wait::FULL_NS / 10 } else { wait::FULL_NS }
+    let long = wait::FULL_NS << s.pardons.load(Relaxed);
+    now.saturating_sub(s.full_since.load(Relaxed)) >= if own || facing { wait::FULL_NS / 10 } else { long }
 }
 
 /// A writer waits for room (in poll or epoll): takes the ring back if it stays full.
@@ -313,8 +321,7 @@ pub fn unstick(s: &'static Sock, conn: &'static Conn, call: &Call) {
     if end.w.path.load(Relaxed) != wpath::RING || crate::ready::ring_writable(s, conn) {
         return;
     }
-    let head = conn.out().h.head.load(Relaxed);
-    if stays_full(s, conn, head, false) {
+    if stays_full(s, conn, conn.out().progress(), false) {
         switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
     }
 }

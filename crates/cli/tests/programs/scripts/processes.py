@@ -398,6 +398,142 @@ def closed_under_a_reader():
     talk(c, d)
 
 
+def stream(a, b, total):
+    """One way, by a thread of its own."""
+    import threading
+
+    def write():
+        left = total
+        while left:
+            left -= a.send(bytes(min(left, 1 << 18)))
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    left = total
+    while left:
+        left -= len(b.recv(min(left, 1 << 18)))
+    writer.join()
+
+
+def outlived_child():
+    """A child holds the connection, which goes back to the kernel meanwhile, and is killed: its parent goes on alone."""
+    a, b = pair()
+    talk(a, b)
+    child = fork(signal.pause)
+    # A ring that stays full goes to the kernel.
+    a.setblocking(False)
+    sent = 0
+    for _ in range(10):
+        try:
+            while True:
+                sent += a.send(bytes(1 << 16))
+        except BlockingIOError:
+            select.select([], [a], [], 0.03)
+    a.setblocking(True)
+    print(len(exactly(b, sent)) == sent)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    stream(a, b, 256 << 20)
+
+
+def slow_reader():
+    """What the reader leaves on the carrier when the ring comes takes it longer than a full ring is waited for."""
+    import time
+
+    total = 48 << 20
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def write():
+            with socket.create_connection(listener.getsockname()) as s:
+                left = total
+                while left:
+                    left -= s.send(bytes(min(left, 1 << 18)))
+
+        writer = fork(write)
+        s, _ = listener.accept()
+    got = 0
+    while data := s.recv(1 << 15):
+        got += len(data)
+        time.sleep(0.002)
+    wait(writer)
+    print(got == total)
+
+
+def answering(listener, count, tell):
+    """Accepts `count` connections in turn. On each it looks for the other end first, and then answers its call."""
+    kept = []
+    for _ in range(count):
+        s, _ = listener.accept()
+        for _ in range(15):
+            exactly(s, 1)
+        s.sendall(b"a")
+        s.sendall(b"b")
+        os.write(tell, b"is there")
+        for _ in range(8):
+            exactly(s, 1)
+        os.write(tell, b"answered")
+        kept.append(s)
+    echo(s)
+
+
+def called(s, told):
+    """Calls the other end. Its answer is there, and was not looked at."""
+    for _ in range(15):
+        s.sendall(b".")
+    assert os.read(told, 8) == b"is there"
+    s.sendall(b"1")
+    s.sendall(b"2345678")
+    assert os.read(told, 8) == b"answered"
+
+
+def echoed(s):
+    for n in range(1000):
+        block = n.to_bytes(4, "big") * 2048
+        s.sendall(block)
+        assert exactly(s, len(block)) == block
+
+
+def answers_of_two_servers():
+    """A process has connections to two others. What founds the pair with the one waits, unread, behind what founds the pair
+    with the other, and the third connection is the first to look."""
+    told, tell = os.pipe()
+    counts = (1, 2)
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in counts]
+    pids = [fork(lambda: answering(*of, tell)) for of in zip(listeners, counts)]
+    made = [
+        socket.create_connection(listener.getsockname())
+        for listener, count in zip(listeners, counts)
+        for _ in range(count)
+    ]
+    for s in made:
+        called(s, told)
+    assert exactly(made[-1], 2) == b"ab"
+    echoed(made[-1])
+    for s in made:
+        print(s is made[-1] or exactly(s, 2) == b"ab")
+        s.close()
+    wait(*pids)
+
+
+def forked_before_the_answer():
+    """A child shares the connection for a while, from after the call until after the answer."""
+    told, tell = os.pipe()
+    listener = socket.create_server(("127.0.0.1", 0))
+    pid = fork(lambda: answering(listener, 1, tell))
+    s = socket.create_connection(listener.getsockname())
+    called(s, told)
+    child = fork(signal.pause)
+    assert exactly(s, 2) == b"ab"
+    for _ in range(20):
+        s.sendall(b"shared")
+        assert exactly(s, 6) == b"shared"
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    echoed(s)
+    s.close()
+    wait(pid)
+
+
 CASES = {
     "spawn": lambda: handed_on("spawn"),
     "vfork": lambda: handed_on("vfork"),
