@@ -28,18 +28,13 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         format_args!("every connection of this process goes through the kernel: {}", hindrance.text()),
     );
     table::each_sock(|s| {
-        let conn = s.conn.get();
-        if conn.is_none() && hindrance == Reason::Seccomp {
-            // Others of the family that hold it may upgrade it once this process is gone.
-            s.set(flag::UNCOUNTED);
-            return s.set_reason(hindrance);
-        }
         // An instance of io_uring holds what is registered there, whatever is closed.
         if hindrance == Reason::IoUring {
             heir::spread(s);
         }
-        s.set(flag::FOR_GOOD);
-        let Some(conn) = conn else { return s.set_reason(hindrance) };
+        // Once a process with a filter is gone, others of its family that hold the socket may upgrade it.
+        s.set(if hindrance == Reason::Seccomp { flag::UNCOUNTED } else { flag::FOR_GOOD });
+        let Some(conn) = s.conn.get() else { return s.set_reason(hindrance) };
         switch::recall_outgoing(s, conn, reason, &call);
         if s.end().reason() != reason {
             s.set_reason(hindrance);

@@ -1,6 +1,6 @@
 // A connection that goes on in another program image of its process. Prints the same on the kernel and under Bypath.
 // Usage: heir once|flight|twice|shell|static|child|cleared|moved|range|standard|late|fork|spawned|vforked|passed|failed|many|helper|helper-closes|helper-forks|helper-spawns|
-//             sandbox|sandbox-forks|stale|hostile0...hostile8
+//             sandbox|sandbox-late|sandbox-forks|sandbox-late-forks|stale|hostile0...hostile8
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <linux/filter.h>
@@ -211,6 +211,8 @@ static void help(void) {
 static void sandbox(void) {
     int end[2];
     char c;
+    if (strncmp(how, "sandbox-late", 12) == 0)
+        exchange(ROUNDS);
     if (pipe(end))
         die("pipe");
     struct sock_filter allow = {BPF_RET | BPF_K, 0, 0, SECCOMP_RET_ALLOW};
@@ -220,7 +222,7 @@ static void sandbox(void) {
         if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program))
             die("a filter");
         exchange(5);
-        if (strcmp(how, "sandbox-forks") == 0 && fork() == 0) {
+        if (strstr(how, "forks") != NULL && fork() == 0) {
             // Holds the connection until the end, and nobody can know.
             close(end[1]);
             close(control);
@@ -341,7 +343,7 @@ static void begin(void) {
     }
     if (strncmp(how, "helper", 6) == 0)
         helper();
-    if (strcmp(how, "sandbox") == 0 || strcmp(how, "sandbox-forks") == 0)
+    if (strncmp(how, "sandbox", 7) == 0)
         sandbox();
     exchange(strcmp(how, "once") == 0 ? 3 : 30);
     if (strcmp(how, "shell") == 0)

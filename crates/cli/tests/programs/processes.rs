@@ -46,5 +46,5 @@ cases! {
     outlived_child 90;
     answers_of_two_servers 90;
     forked_before_the_answer 90;
-    slow_reader 80;
+    slow_reader 60;
 }

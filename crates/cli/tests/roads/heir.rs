@@ -125,6 +125,8 @@ fn the_parent_goes_on_when_the_next_image_of_its_child_is_gone() {
 fn a_child_under_a_filter_lets_go_when_it_ends() {
     comes_up_again("sandbox");
     stays("sandbox-forks");
+    both("sandbox-late", |ran| assert!(arrived(ran) > 2 * AFTER * 9 / 10, "{}", arrived(ran)));
+    both("sandbox-late-forks", |ran| assert!(arrived(ran) < AFTER + AFTER / 2 + BEFORE, "{}", arrived(ran)));
 }
 
 #[test]
@@ -156,7 +158,7 @@ fn places_of_heirs_are_free_when_they_are_gone() {
 
 #[test]
 fn while_paths_change() {
-    for how in ["once", "flight", "twice", "late", "fork", "sandbox"] {
+    for how in ["once", "flight", "twice", "late", "fork", "sandbox", "sandbox-late"] {
         same_while_paths_change(program(), &[how]);
     }
 }

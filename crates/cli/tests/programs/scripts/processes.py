@@ -487,7 +487,7 @@ def called(s, told):
 
 
 def echoed(s):
-    for n in range(1000):
+    for n in range(4000):
         block = n.to_bytes(4, "big") * 2048
         s.sendall(block)
         assert exactly(s, len(block)) == block
