@@ -6,14 +6,14 @@ use crate::{Errno, Result};
 
 /// `struct msghdr` of the kernel.
 #[repr(C)]
-struct MsgHdr {
-    name: usize,
-    namelen: u32,
-    iov: usize,
-    iovlen: usize,
-    control: usize,
-    controllen: usize,
-    flags: i32,
+pub(crate) struct MsgHdr {
+    pub(crate) name: usize,
+    pub(crate) namelen: u32,
+    pub(crate) iov: usize,
+    pub(crate) iovlen: usize,
+    pub(crate) control: usize,
+    pub(crate) controllen: usize,
+    pub(crate) flags: i32,
 }
 
 fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {

@@ -1,5 +1,6 @@
 //! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes.
 
+use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 
@@ -90,17 +91,6 @@ pub fn peer_credentials(s: i32) -> Result<Credentials> {
     crate::sock::option_bytes(s, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut raw)?;
     let word = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().unwrap_or([0; 4]));
     Ok(Credentials { pid: word(0), uid: word(4) })
-}
-
-#[repr(C)]
-struct MsgHdr {
-    name: usize,
-    namelen: u32,
-    iov: usize,
-    iovlen: usize,
-    control: usize,
-    controllen: usize,
-    flags: i32,
 }
 
 #[repr(C, align(8))]
