@@ -45,6 +45,6 @@ cases! {
     closed_under_a_reader 90;
     outlived_child 90;
     answers_of_two_servers 90;
-    forked_before_the_answer 90;
+    forked_before_the_answer 75;
     slow_reader 60;
 }
