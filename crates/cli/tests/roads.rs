@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod programs;
 
+#[path = "roads/ends.rs"]
+mod ends;
 #[path = "roads/filter.rs"]
 mod filter;
 #[path = "roads/heir.rs"]

@@ -35,6 +35,8 @@ pub mod end_state {
     pub const COLD: u32 = 1;
     /// Both ends have mapped a common control block; each direction has its own path.
     pub const WARM: u32 = 2;
+    /// A process has taken it and is about to follow a socket by it.
+    pub const CLAIMED: u32 = 3;
 }
 
 /// What somebody outside wants of a connection, [`End::wish`].
@@ -76,6 +78,10 @@ pub struct Header {
     pub next_bell: AtomicU32,
     /// The processes.
     pub processes: [Process; PROCESSES],
+    /// Raised whenever a place among the processes was given to a new one.
+    pub births: AtomicU32,
+    /// Where the next look for a used end begins (modulo `ends_used`).
+    pub next_look: AtomicU32,
 }
 
 /// An address as stored for the view: family (AF_INET, AF_INET6 or 0), port in host byte order, 16 address

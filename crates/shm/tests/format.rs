@@ -30,7 +30,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         };
     }
     [
-        fields!(Header: magic, ends_used, next_bell, processes),
+        fields!(Header: magic, ends_used, next_bell, processes, births, next_look),
         fields!(Process: pid, ready, start_time, command),
         fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r),
         fields!(WriterLine: lock, tail, head_cache, path, claims, flush, backed, in_kernel, limit, ring_bytes, kernel_bytes, not_before, backed_from),

@@ -22,6 +22,7 @@ mod limit;
 mod lock;
 mod log;
 mod memory;
+mod numbers;
 mod options;
 mod peer;
 mod poll;

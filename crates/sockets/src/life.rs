@@ -6,7 +6,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
-use crate::{carrier, epoll, guard, kept, memory, rendezvous, siblings, stay, switch, taken};
+use crate::{carrier, epoll, guard, kept, memory, numbers, rendezvous, siblings, stay, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -281,20 +281,7 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
 /// Whether no other living process of the family holds the socket. Bits of dead ones are cleared.
 pub fn is_last_process(s: &'static Sock) -> bool {
     let Some(state) = state::get() else { return true };
-    let holders = &s.end().holders;
-    let mut others = holders.load(Acquire) & !state.bit();
-    while others != 0 {
-        let i = others.trailing_zeros();
-        others &= others - 1;
-        let p = &state.family.header.processes[i as usize];
-        let alive =
-            p.ready.load(Acquire) == 0 || process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed));
-        if alive {
-            return false;
-        }
-        holders.fetch_and(!(1 << i), AcqRel);
-    }
-    true
+    numbers::is_left_to(state.family, s.end(), state.bit())
 }
 
 /// As [`Sock::is_sole_holder`], for data calls: now and then they ask whether the others live. Children end without a
@@ -454,7 +441,9 @@ pub fn fork_begin() -> Forking {
         return Forking { life: None, thread: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
-    let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
+    // Where this process has no place itself nobody could tell that it holds what the child does.
+    let none = state::are_children_elsewhere() || state.bit() == 0;
+    let place = if none { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
     heir::forking();
@@ -467,7 +456,12 @@ pub fn fork_begin() -> Forking {
         }),
         // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
         // kernel.
-        None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
+        None => table::each_sock(|s| {
+            switch::recall_both(s, Reason::RecalledFork, true);
+            if s.is_warm() {
+                s.set(flag::CROWDED);
+            }
+        }),
     }
     Forking { life, thread: thread::existing(), birth }
 }
@@ -515,7 +509,23 @@ impl Forking {
             }
         });
         table::each_sock(rendezvous::abandon);
+        if self.birth.is_none() {
+            let_go();
+        }
     }
+}
+
+/// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another
+/// socket one day. What was mapped may have bytes in rings yet and is followed on; its number is not used again.
+#[cold]
+fn let_go() {
+    table::each(|fd, entry| {
+        let Entry::Sock(s) = entry else { return };
+        if !s.is_warm() {
+            table::remove(fd);
+            epoll::forget(s);
+        }
+    });
 }
 
 /// unshare() or setns() has succeeded.
