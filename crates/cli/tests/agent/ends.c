@@ -144,9 +144,9 @@ static void crowd(int connections, int l) {
             exchange(theirs[i] = connected(), i, 1);
         for (int i = 0; i < connections; i++) {
             ours[i] = connected();
-            // Either sort in turn.
+            // Either sort in turn, those of the last children first.
             for (int k = 0; k < 8; k++) {
-                exchange(theirs[i], i + 1000 * k, 20);
+                exchange(theirs[connections - 1 - i], i + 1000 * k, 20);
                 exchange(ours[i], i + 100000 + 1000 * k, 20);
             }
         }
