@@ -13,6 +13,8 @@ mod filter;
 mod heir;
 #[path = "roads/identity.rs"]
 mod identity;
+#[path = "roads/leaves.rs"]
+mod leaves;
 #[path = "roads/moves.rs"]
 mod moves;
 #[path = "roads/taken.rs"]

@@ -72,7 +72,8 @@ impl Elder {
 
     /// Whether nobody else of that family holds it. Who is dead does not.
     fn is_deserted(&self, end: &End) -> bool {
-        numbers::is_left_to(self.family, end, self.bit)
+        // Whether an exec of theirs has happened only their own family can ask.
+        numbers::is_left_to(self.family, end, self.bit, |_| false)
     }
 }
 

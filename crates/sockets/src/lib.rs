@@ -17,6 +17,7 @@ mod heir;
 mod home;
 pub mod hook;
 mod kept;
+mod leaving;
 mod life;
 mod limit;
 mod lock;

@@ -6,7 +6,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
-use crate::{carrier, epoll, guard, kept, memory, numbers, rendezvous, siblings, stay, switch, taken};
+use crate::{carrier, epoll, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -281,7 +281,7 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
 /// Whether no other living process of the family holds the socket. Bits of dead ones are cleared.
 pub fn is_last_process(s: &'static Sock) -> bool {
     let Some(state) = state::get() else { return true };
-    numbers::is_left_to(state.family, s.end(), state.bit())
+    leaving::is_left_to(state, s.end())
 }
 
 /// As [`Sock::is_sole_holder`], for data calls: now and then they ask whether the others live. Children end without a
@@ -447,9 +447,15 @@ pub fn fork_begin() -> Forking {
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
     heir::forking();
+    peer::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
-            s.end().holders.fetch_or(1 << place, AcqRel);
+            let end = s.end();
+            end.holders.fetch_or(1 << place, AcqRel);
+            // What an earlier process of that place was about to do.
+            if end.r.leaving.load(Relaxed) & 1 << place != 0 {
+                end.r.leaving.fetch_and(!(1 << place), AcqRel);
+            }
             if let Some(conn) = s.conn.get() {
                 conn.inc().withdraw_consent();
             }
@@ -495,6 +501,7 @@ impl Forking {
         thread::enter_child(self.thread);
         epoll::enter_child();
         kept::enter_child();
+        leaving::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
@@ -596,6 +603,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
     if state::is_sealed() || state::is_memory_of_another() {
         return None;
     }
+    leaving::begin();
     table::each_sock(|s| {
         if let Some(conn) = s.conn.get()
             && fd::is_cloexec(s.carrier()) == Ok(true)
@@ -605,13 +613,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
             switch::empty_ring(s, conn, Reason::RecalledExec, &call);
         }
     });
-    // What the new image does not inherit, this process no longer holds.
-    table::each_sock(|s| {
-        let left = deed.as_ref().is_some_and(|d| d.is_about(s));
-        if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) && !left {
-            s.end().holders.fetch_and(!state.bit(), AcqRel);
-        }
-    });
+    leaving::tell(state, |s| deed.as_ref().is_some_and(|d| d.is_about(s)));
     deed
 }
 
@@ -622,9 +624,7 @@ pub fn exec_failed(deed: Option<Deed>) {
     }
     let Some(state) = state::get() else { return };
     if !state::is_sealed() && !state::is_memory_of_another() {
-        table::each_sock(|s| {
-            s.end().holders.fetch_or(state.bit(), AcqRel);
-        });
+        leaving::failed(state);
     }
 }
 

@@ -134,17 +134,19 @@ fn is_dead(family: &Family, place: u32) -> bool {
     p.ready.load(Acquire) != 0 && !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
 }
 
-/// Clears the bits of those who died from the holders of `end`, one of whom is `own`. Whether nobody else holds it then.
-pub fn is_left_to(family: &Family, end: &End, own: u64) -> bool {
+/// Clears the bits of those who died, or have left, from the holders of `end`, one of whom is `own`. Whether nobody else
+/// holds it then.
+pub fn is_left_to(family: &Family, end: &End, own: u64, has_left: impl Fn(u32) -> bool) -> bool {
     /// Forks of others that come between, one after the other.
     const TRIES: u32 = 8;
     let mut alone = false;
     for _ in 0..TRIES {
         let births = family.header.births.load(SeqCst);
         let others = end.holders.load(Acquire) & !own;
-        let (mut left, mut dead) = (others, 0u64);
-        while left != 0 && is_dead(family, left.trailing_zeros()) {
-            dead |= left & left.wrapping_neg();
+        let (mut left, mut gone) = (others, 0u64);
+        let is_gone = |place| has_left(place) || is_dead(family, place);
+        while left != 0 && is_gone(left.trailing_zeros()) {
+            gone |= left & left.wrapping_neg();
             left &= left - 1;
         }
         alone = left == 0;
@@ -152,12 +154,12 @@ pub fn is_left_to(family: &Family, end: &End, own: u64) -> bool {
         if family.header.births.load(SeqCst) != births {
             continue;
         }
-        end.holders.fetch_and(!dead, AcqRel);
+        end.holders.fetch_and(!gone, AcqRel);
         if family.header.births.load(SeqCst) == births {
             return alone;
         }
         // Rather one holder too many.
-        end.holders.fetch_or(dead, AcqRel);
+        end.holders.fetch_or(gone, AcqRel);
     }
     alone
 }

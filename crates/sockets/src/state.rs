@@ -6,7 +6,7 @@ use crate::config::{Config, SMALLEST_DESCRIPTOR_LIMIT, Upgrade};
 use crate::lock::Lock;
 use crate::{fault, log, numbers, table};
 use bypath_shm::family::{self, Family, PROCESSES};
-use bypath_shm::inbox::Inbox;
+use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
@@ -62,6 +62,7 @@ impl Process {
                 token: AtomicU64::new(0),
                 stats: StaticCell::new(),
                 ring_bytes: AtomicU64::new(0),
+                elder_bells: [const { AtomicU32::new(0) }; 2],
             },
         }
     }
@@ -87,6 +88,8 @@ pub struct Identity {
     pub stats: StaticCell<StatsRecord>,
     /// Ring bytes reserved by this process.
     pub ring_bytes: AtomicU64,
+    /// Bells from the first number up to the second one were made before this process was born, and not looked at yet.
+    elder_bells: [AtomicU32; 2],
 }
 
 /// Exists once a socket is followed.
@@ -95,6 +98,8 @@ pub struct State {
     /// The family region.
     pub family: &'static Family,
     view_fd: i32,
+    /// Device and inode of that.
+    view_file: (u64, u64),
     /// Namespaces: pid, user, mount.
     pub namespaces: [u64; 3],
 }
@@ -281,7 +286,8 @@ pub fn start() -> Option<&'static State> {
             (region::hidden_family().ok()?, -1)
         }
     };
-    let state = State { family, view_fd, namespaces: process::namespaces() };
+    let view_file = fd::identity(view_fd).unwrap_or((0, 0));
+    let state = State { family, view_fd, view_file, namespaces: process::namespaces() };
     if process::membarrier_register().is_err() {
         hinder(Reason::ForbiddenCall);
     }
@@ -395,6 +401,8 @@ fn enter_process(state: &'static State, config: &Config, is_child: bool, born: O
         None => state.reserve_place(),
     };
     own.index.store(place.unwrap_or(u32::MAX), Relaxed);
+    own.elder_bells[0].store(1, Relaxed);
+    own.elder_bells[1].store(state.family.header.next_bell.load(Acquire).min(BELLS as u32), Relaxed);
     let mut started = 0;
     if let Some(place) = place {
         let p = &state.family.header.processes[place as usize];
@@ -470,6 +478,16 @@ impl State {
         PROCESS.inbox.get()
     }
 
+    /// Bells that were made before this process was born, each one once. Those of its place are its predecessors', who
+    /// died.
+    pub fn elder_bells(&self) -> impl Iterator<Item = usize> {
+        let [next, end] = &self.own().elder_bells;
+        std::iter::from_fn(|| {
+            let step = |number: u32| (number < end.load(Relaxed)).then_some(number + 1);
+            next.fetch_update(AcqRel, Relaxed, step).ok().map(|number| number as usize)
+        })
+    }
+
     /// The bit of this process in holder sets.
     pub fn bit(&self) -> u64 {
         1u64.checked_shl(self.own().index.load(Relaxed)).unwrap_or(0)
@@ -492,6 +510,11 @@ impl State {
     /// The descriptor of the family region, -1 = there is none.
     pub fn view(&self) -> i32 {
         self.view_fd
+    }
+
+    /// Whether the program has left that descriptor what it was.
+    pub fn holds_view(&self) -> bool {
+        fd::identity(self.view_fd) == Ok(self.view_file)
     }
 
     /// Lowest and highest of our own descriptors.

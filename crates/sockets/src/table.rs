@@ -253,7 +253,11 @@ impl Sock {
 
     /// Whether this process alone holds the socket, as far as is known.
     pub fn is_sole_holder(&self, state: &State) -> bool {
-        self.end().holders.load(Acquire) == state.bit()
+        let end = self.end();
+        let holders = end.holders.load(Acquire);
+        holders == state.bit()
+            || end.r.leaving.load(Relaxed) & !state.bit() & holders != 0
+                && crate::leaving::have_left(self, state)
     }
 }
 
@@ -370,6 +374,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &end.r.kept_read,
         &end.r.kept,
         &end.r.heir,
+        &end.r.leaving,
     ] {
         word.store(0, Relaxed);
     }

@@ -63,5 +63,8 @@ fn what_a_family_without_room_holds_is_nobody_elses() {
     // The parent's own eighty, of which the client is the other end.
     let most = ran.counted.iter().map(|process| process.upgraded).max();
     let parent = ran.counted.first().map(|process| process.upgraded);
-    assert!(parent == Some(80) && most >= Some(80), "{parent:?} of the parent's came up, {most:?} of the client's");
+    assert!(
+        parent == Some(80) && most >= Some(80),
+        "{parent:?} of the parent's came up, {most:?} of the client's"
+    );
 }
