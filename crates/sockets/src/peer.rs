@@ -6,7 +6,7 @@ use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::direction::Direction;
 use bypath_shm::family::bell;
 use bypath_shm::inbox::Inbox;
-use bypath_shm::region::{Arena, Slab, StaticCell};
+use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
 use bypath_sys::{Result, eventfd, fd, poll, unix};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -421,8 +421,11 @@ pub fn sweep() {
     }
     for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).filter(gone) {
         p.close_descriptors();
+        if let Some(inbox) = p.inbox.get() {
+            region::let_go_of_inbox(inbox);
+        }
         for r in p.ours.iter().chain(&p.theirs) {
-            // The address space stays: it carries no memory, and nothing can dangle.
+            // The address space stays: it carries nothing, and nothing can dangle.
             if let Some(arena) = r.arena.get() {
                 arena.release_all();
             }
@@ -433,6 +436,7 @@ pub fn sweep() {
                 fd::close(kept - 1);
             }
         }
+        p.inbox.set(None);
         p.alive.store(false, Release);
     }
 }
