@@ -68,8 +68,8 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     }
 }
 
-/// The number `fd` was closed behind our back and is in use anew.
-fn lose(fd: i32) {
+/// The number `fd` was closed behind our back, if it was followed, and is in use anew. Under [`state::LIFE`].
+pub fn lose(fd: i32) {
     match table::remove(fd) {
         Some(Entry::Sock(s)) => {
             if s.descriptors.fetch_sub(1, AcqRel) == 1 {
