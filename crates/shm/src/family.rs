@@ -184,7 +184,7 @@ pub struct End {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct WriterLine {
-    /// Owner of the writer's lock: {process index + 1} << 32 | thread id; 0 = free.
+    /// Owner of the writer's lock: {process index + 1, or 2^31 and the process id} << 32 | thread id; 0 = free.
     pub lock: AtomicU64,
     /// Bytes ever offered on this stream, ring or carrier: the true tail.
     pub tail: AtomicU64,
