@@ -105,13 +105,3 @@ pub fn is_left_to(state: &State, end: &End) -> bool {
     }
     alone
 }
-
-/// Whether those that hold `s` beside this process may all have left it, and have.
-#[cold]
-pub fn have_left(s: &Sock, state: &State) -> bool {
-    let end = s.end();
-    let others = end.holders.load(Acquire) & !state.bit();
-    others & !end.r.leaving.load(Acquire) == 0
-        && is_left_to(state, end)
-        && end.holders.load(Acquire) == state.bit()
-}

@@ -253,11 +253,7 @@ impl Sock {
 
     /// Whether this process alone holds the socket, as far as is known.
     pub fn is_sole_holder(&self, state: &State) -> bool {
-        let end = self.end();
-        let holders = end.holders.load(Acquire);
-        holders == state.bit()
-            || end.r.leaving.load(Relaxed) & !state.bit() & holders != 0
-                && crate::leaving::have_left(self, state)
+        self.end().holders.load(Acquire) == state.bit()
     }
 }
 
