@@ -15,7 +15,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { LIFETIME = 600, SHORT = 3, LONG = 300, MOST = 64, SIZE = 512 };
+enum { LIFETIME = 3000, SHORT = 3, LONG = 300, MOST = 64, SIZE = 512 };
 
 static struct sockaddr_in address = {.sin_family = AF_INET};
 
