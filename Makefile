@@ -35,7 +35,7 @@ test:
 	tests/run
 
 soak:
-	BYPATH_SOAK=1 tests/run differential soak
+	BYPATH_SOAK=1 tests/run differential roads soak
 
 mutants:
 	tests/mutants

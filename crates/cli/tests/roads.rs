@@ -5,12 +5,16 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod programs;
 
+#[path = "roads/ends.rs"]
+mod ends;
 #[path = "roads/filter.rs"]
 mod filter;
 #[path = "roads/heir.rs"]
 mod heir;
 #[path = "roads/identity.rs"]
 mod identity;
+#[path = "roads/leaves.rs"]
+mod leaves;
 #[path = "roads/moves.rs"]
 mod moves;
 #[path = "roads/taken.rs"]

@@ -83,6 +83,7 @@ fn write_end(file: &File, end: &End) {
     set(offset_of!(family::End, reason), &(out as u16).to_ne_bytes());
     set(offset_of!(family::End, rx_reason), &(incoming as u16).to_ne_bytes());
     set(offset_of!(family::End, holders), &end.holders.to_ne_bytes());
+    set(offset_of!(family::End, r.leaving), &0u64.to_ne_bytes());
     set(offset_of!(family::End, cookie), &end.cookies.0.to_ne_bytes());
     set(offset_of!(family::End, peer_cookie), &end.cookies.1.to_ne_bytes());
     set(offset_of!(family::End, ring_size), &65536u32.to_ne_bytes());

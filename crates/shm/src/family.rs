@@ -35,6 +35,8 @@ pub mod end_state {
     pub const COLD: u32 = 1;
     /// Both ends have mapped a common control block; each direction has its own path.
     pub const WARM: u32 = 2;
+    /// A process has taken it and is about to follow a socket by it.
+    pub const CLAIMED: u32 = 3;
 }
 
 /// What somebody outside wants of a connection, [`End::wish`].
@@ -48,6 +50,34 @@ pub mod wish {
     /// Both directions back to the kernel, never to come up again: another process has taken a descriptor of one of the
     /// two ends, and uses the carrier.
     pub const TAKEN: u32 = 3;
+}
+
+/// What [`Family::bells`] says of a bell: its descriptor, and the place of the process that made it.
+pub mod bell {
+    const DESCRIPTOR: i32 = (1 << 22) - 1;
+    const PLACE_SHIFT: u32 = 22;
+    const PLACE: i32 = 0x7f << PLACE_SHIFT;
+    /// Processes of other families may know it by its number for longer than its maker lives: the number is not used again.
+    pub const LASTING: i32 = 1 << 30;
+
+    /// The bell that is `descriptor` in the process at `place` of the table.
+    pub fn pack(descriptor: i32, place: u32) -> i32 {
+        let named = if (0..DESCRIPTOR).contains(&descriptor) { descriptor + 1 } else { 0 };
+        match i32::try_from(place) {
+            Ok(place) if place < 64 => named | ((place + 1) << PLACE_SHIFT),
+            _ => named | LASTING,
+        }
+    }
+
+    /// Its descriptor in the process that made it, -1 = none is known.
+    pub fn descriptor(bell: i32) -> i32 {
+        (bell & DESCRIPTOR) - 1
+    }
+
+    /// Whether a process at `place` made it, and nobody will know it by its number once that is gone.
+    pub fn ends_with(bell: i32, place: u32) -> bool {
+        bell & (LASTING | PLACE) == pack(-1, place)
+    }
 }
 
 /// One process of the family.
@@ -76,6 +106,12 @@ pub struct Header {
     pub next_bell: AtomicU32,
     /// The processes.
     pub processes: [Process; PROCESSES],
+    /// Raised whenever a place among the processes was given to a new one.
+    pub births: AtomicU32,
+    /// Where the next look for a used end begins (modulo `ends_used`).
+    pub next_look: AtomicU32,
+    /// By place: execs of that process, raised before and after each; odd = one is under way, or has succeeded.
+    pub execs: [AtomicU32; PROCESSES],
 }
 
 /// An address as stored for the view: family (AF_INET, AF_INET6 or 0), port in host byte order, 16 address
@@ -148,7 +184,7 @@ pub struct End {
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct WriterLine {
-    /// Owner of the writer's lock: {process index + 1} << 32 | thread id; 0 = free.
+    /// Owner of the writer's lock: {process index + 1, or 2^31 and the process id} << 32 | thread id; 0 = free.
     pub lock: AtomicU64,
     /// Bytes ever offered on this stream, ring or carrier: the true tail.
     pub tail: AtomicU64,
@@ -197,6 +233,8 @@ pub struct ReaderLine {
     /// Who goes on with the socket in another program image of its process: 0 = nobody, [`HEIR_CAME`], else the random
     /// number of a deed that was left.
     pub heir: AtomicU64,
+    /// Of the holders, those that will hold it no longer if the exec under way succeeds.
+    pub leaving: AtomicU64,
 }
 
 /// [`ReaderLine::heir`]: a deed was left and taken.
@@ -253,7 +291,7 @@ pub struct Family {
     pub stats: [StatsSlot; PROCESSES],
     /// The ends.
     pub ends: [End; ENDS],
-    /// By bell number: the descriptor of the eventfd in the process that made it, plus one; 0 = not made yet.
+    /// By bell number: see [`bell`]; 0 = not made yet.
     pub bells: [AtomicI32; BELLS],
 }
 

@@ -124,6 +124,13 @@ pub fn map_inbox(fd: i32) -> Result<&'static Inbox> {
     view(&Mapping::shared(fd, 0, size_of::<Inbox>())?, 0)
 }
 
+/// Gives a peer's inbox back to the kernel: the peer is gone. What is written there from now on nobody sees.
+pub fn let_go_of_inbox(inbox: &'static Inbox) {
+    // SAFETY: every inbox is the whole of a mapping.
+    let map = unsafe { Mapping::of(std::ptr::from_ref(inbox).addr(), size_of::<Inbox>()) };
+    let _ = map.let_go();
+}
+
 /// Maps the statistics record at `offset` of an open file.
 ///
 /// # Errors
@@ -185,9 +192,10 @@ impl Arena {
         Ok(unsafe { Ring::new(self.map, self.geometry.ring_at(slot, d), self.geometry.ring) })
     }
 
-    /// Gives every page back to the kernel: the peer is gone and no connection uses the arena.
+    /// Gives every page back to the kernel, and the mapping: the peer is gone and no connection uses the arena.
     pub fn release_all(&self) {
         self.map.release(0, self.map.len());
+        let _ = self.map.let_go();
     }
 
     /// Gives the ring pages of an unused slot back to the kernel.
@@ -208,36 +216,36 @@ pub fn own_ring(size: u32) -> Result<Ring> {
     Ok(unsafe { Ring::new(map, 0, size) })
 }
 
-/// Private memory that is handed out piece by piece and never given back, in one mapping: a fork copies every mapping, and
+/// Private memory that is handed out piece by piece and never given back, in few mappings: a fork copies every mapping, and
 /// every page of it that was written. Too small for a huge page, of which the first byte would cost two megabytes.
 const POOL_SIZE: usize = 1 << 20;
-static POOL: AtomicPtr<u8> = AtomicPtr::new(std::ptr::null_mut());
-/// Bytes of the pool that were handed out.
-static POOL_USED: AtomicUsize = AtomicUsize::new(0);
+/// Where the next piece begins. A pool ends at a multiple of its size: there begins none, so another pool is made.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// `size` bytes of zeroes that live as long as the process, aligned to 128.
 fn lasting(size: usize) -> Result<*mut u8> {
     let size = size.max(1).next_multiple_of(128);
-    if size > POOL_SIZE / 8 || POOL_USED.load(Relaxed) > POOL_SIZE - size {
+    if size > POOL_SIZE / 8 {
         return Ok(Mapping::private(size)?.addr());
     }
-    let mut pool = POOL.load(Acquire);
-    if pool.is_null() {
-        let made = Mapping::private(POOL_SIZE)?;
-        match POOL.compare_exchange(pool, made.addr(), AcqRel, Acquire) {
-            Ok(_) => pool = made.addr(),
-            Err(other) => {
-                pool = other;
-                // SAFETY: nobody has seen it.
-                unsafe { made.unmap() };
-            }
+    loop {
+        let next = NEXT.load(Acquire);
+        let room = next.next_multiple_of(POOL_SIZE) - next;
+        let (at, made) = if size <= room {
+            (next, None)
+        } else {
+            // A whole pool lies in there.
+            let made = Mapping::private(2 * POOL_SIZE - 4096)?;
+            (made.addr().addr().next_multiple_of(POOL_SIZE), Some(made))
+        };
+        if NEXT.compare_exchange(next, at + size, AcqRel, Acquire).is_ok() {
+            return Ok(std::ptr::with_exposed_provenance_mut(at));
+        }
+        if let Some(made) = made {
+            // SAFETY: nobody has seen it.
+            unsafe { made.unmap() };
         }
     }
-    let at = POOL_USED.fetch_add(size, Relaxed);
-    if at > POOL_SIZE - size {
-        return Ok(Mapping::private(size)?.addr());
-    }
-    Ok(pool.wrapping_add(at))
 }
 
 /// Allocates `n` values that live as long as the process, without malloc (hooks may run inside it).
@@ -369,8 +377,13 @@ mod tests {
             assert!(bytes.iter().all(|b| b.swap(1, Relaxed) == 0), "{size}");
             all.push(bytes);
         }
-        assert!(POOL_USED.load(Relaxed) > POOL_SIZE / 2);
-        assert!(all.iter().flat_map(|bytes| bytes.iter()).all(|b| b.fetch_add(1, Relaxed) == 1));
+        // The pool is used up, and another one.
+        for _ in 0..3 * POOL_SIZE / 4096 {
+            let bytes = alloc_static::<AtomicU8>(4000).unwrap();
+            assert!(bytes.iter().step_by(512).all(|b| b.swap(1, Relaxed) == 0));
+            all.push(bytes);
+        }
+        assert!(all.iter().flat_map(|bytes| bytes.iter().step_by(512)).all(|b| b.fetch_add(1, Relaxed) == 1));
         assert_eq!(*leak(7u32).unwrap(), 7);
     }
 }

@@ -215,7 +215,8 @@ impl End {
             wish: half(raw, offset_of!(family::End, wish)),
             warm,
             fd: half(raw, offset_of!(family::End, fd)).cast_signed(),
-            holders: word(raw, offset_of!(family::End, holders)),
+            holders: word(raw, offset_of!(family::End, holders))
+                & !word(raw, offset_of!(family::End, r.leaving)),
             cookie: cookie(offset_of!(family::End, cookie)),
             peer_cookie: cookie(offset_of!(family::End, peer_cookie)),
             local: address(raw, offset_of!(family::End, local)),

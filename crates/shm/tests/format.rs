@@ -30,11 +30,11 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         };
     }
     [
-        fields!(Header: magic, ends_used, next_bell, processes),
+        fields!(Header: magic, ends_used, next_bell, processes, births, next_look, execs),
         fields!(Process: pid, ready, start_time, command),
         fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r),
         fields!(WriterLine: lock, tail, head_cache, path, claims, flush, backed, in_kernel, limit, ring_bytes, kernel_bytes, not_before, backed_from),
-        fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir),
+        fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir, leaving),
         fields!(Addr: family, port, bytes),
         fields!(StatsRecord: magic, pid, state, start_time, command, connections, upgraded, recalled, not_upgraded, bytes),
         fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx),

@@ -11,9 +11,9 @@ use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::Call;
-use crate::{carrier, life, log, memory, rendezvous};
+use crate::{carrier, life, log, memory, numbers, rendezvous};
 use bypath_shm::direction::{Path, writer_flag};
-use bypath_shm::family::{self, End, Family, HEIR_CAME, end_state, wpath};
+use bypath_shm::family::{self, End, Family, HEIR_CAME, wpath};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_sys::{fd, open_files, process, sock};
@@ -66,23 +66,14 @@ impl Elder {
         if let Some(end) = self.end()
             && end.holders.fetch_and(!self.bit, AcqRel) == self.bit
         {
-            end.state.store(end_state::FREE, Release);
+            numbers::free(end);
         }
     }
 
     /// Whether nobody else of that family holds it. Who is dead does not.
     fn is_deserted(&self, end: &End) -> bool {
-        let mut others = end.holders.load(Acquire) & !self.bit;
-        while others != 0 {
-            let place = others.trailing_zeros();
-            others &= others - 1;
-            let p = &self.family.header.processes[place as usize];
-            if p.ready.load(Acquire) == 0 || process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed)) {
-                return false;
-            }
-            end.holders.fetch_and(!(1 << place), AcqRel);
-        }
-        true
+        // Whether an exec of theirs has happened only their own family can ask.
+        numbers::is_left_to(self.family, end, self.bit, |_| false)
     }
 }
 

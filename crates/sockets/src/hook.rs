@@ -411,6 +411,7 @@ pub fn epoll_created(epfd: i32) {
         && !state::is_borrowed()
         && let Some(_life) = state::LIFE.lock(table::tid())
     {
+        life::lose(epfd);
         epoll::created(epfd);
     }
 }

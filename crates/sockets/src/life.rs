@@ -6,7 +6,7 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
-use crate::{carrier, epoll, guard, kept, memory, rendezvous, siblings, stay, switch, taken};
+use crate::{carrier, epoll, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -68,8 +68,8 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
     }
 }
 
-/// The number `fd` was closed behind our back and is in use anew.
-fn lose(fd: i32) {
+/// The number `fd` was closed behind our back, if it was followed, and is in use anew. Under [`state::LIFE`].
+pub fn lose(fd: i32) {
     match table::remove(fd) {
         Some(Entry::Sock(s)) => {
             if s.descriptors.fetch_sub(1, AcqRel) == 1 {
@@ -281,20 +281,7 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
 /// Whether no other living process of the family holds the socket. Bits of dead ones are cleared.
 pub fn is_last_process(s: &'static Sock) -> bool {
     let Some(state) = state::get() else { return true };
-    let holders = &s.end().holders;
-    let mut others = holders.load(Acquire) & !state.bit();
-    while others != 0 {
-        let i = others.trailing_zeros();
-        others &= others - 1;
-        let p = &state.family.header.processes[i as usize];
-        let alive =
-            p.ready.load(Acquire) == 0 || process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed));
-        if alive {
-            return false;
-        }
-        holders.fetch_and(!(1 << i), AcqRel);
-    }
-    true
+    leaving::is_left_to(state, s.end())
 }
 
 /// As [`Sock::is_sole_holder`], for data calls: now and then they ask whether the others live. Children end without a
@@ -454,20 +441,33 @@ pub fn fork_begin() -> Forking {
         return Forking { life: None, thread: None, birth: None };
     }
     let life = state::LIFE.lock(table::tid());
-    let place = if state::are_children_elsewhere() { None } else { state.reserve_place() };
+    // Where this process has no place itself nobody could tell that it holds what the child does.
+    let none = state::are_children_elsewhere() || state.bit() == 0;
+    let place = if none { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
     heir::forking();
+    peer::forking();
     match birth {
         Some(Birth { place, .. }) => table::each_sock(|s| {
-            s.end().holders.fetch_or(1 << place, AcqRel);
+            let end = s.end();
+            end.holders.fetch_or(1 << place, AcqRel);
+            // What an earlier process of that place was about to do.
+            if end.r.leaving.load(Relaxed) & 1 << place != 0 {
+                end.r.leaving.fetch_and(!(1 << place), AcqRel);
+            }
             if let Some(conn) = s.conn.get() {
                 conn.inc().withdraw_consent();
             }
         }),
         // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
         // kernel.
-        None => table::each_sock(|s| switch::recall_both(s, Reason::RecalledFork, true)),
+        None => table::each_sock(|s| {
+            switch::recall_both(s, Reason::RecalledFork, true);
+            if s.is_warm() {
+                s.set(flag::CROWDED);
+            }
+        }),
     }
     Forking { life, thread: thread::existing(), birth }
 }
@@ -501,6 +501,7 @@ impl Forking {
         thread::enter_child(self.thread);
         epoll::enter_child();
         kept::enter_child();
+        leaving::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);
         }
@@ -515,7 +516,23 @@ impl Forking {
             }
         });
         table::each_sock(rendezvous::abandon);
+        if self.birth.is_none() {
+            let_go();
+        }
     }
+}
+
+/// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another
+/// socket one day. What was mapped may have bytes in rings yet and is followed on; its number is not used again.
+#[cold]
+fn let_go() {
+    table::each(|fd, entry| {
+        let Entry::Sock(s) = entry else { return };
+        if !s.is_warm() {
+            table::remove(fd);
+            epoll::forget(s);
+        }
+    });
 }
 
 /// unshare() or setns() has succeeded.
@@ -586,6 +603,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
     if state::is_sealed() || state::is_memory_of_another() {
         return None;
     }
+    leaving::begin();
     table::each_sock(|s| {
         if let Some(conn) = s.conn.get()
             && fd::is_cloexec(s.carrier()) == Ok(true)
@@ -595,13 +613,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
             switch::empty_ring(s, conn, Reason::RecalledExec, &call);
         }
     });
-    // What the new image does not inherit, this process no longer holds.
-    table::each_sock(|s| {
-        let left = deed.as_ref().is_some_and(|d| d.is_about(s));
-        if fd::is_cloexec(s.carrier()) == Ok(true) && !s.has(flag::FOR_GOOD) && !left {
-            s.end().holders.fetch_and(!state.bit(), AcqRel);
-        }
-    });
+    leaving::tell(state, |s| deed.as_ref().is_some_and(|d| d.is_about(s)));
     deed
 }
 
@@ -612,9 +624,7 @@ pub fn exec_failed(deed: Option<Deed>) {
     }
     let Some(state) = state::get() else { return };
     if !state::is_sealed() && !state::is_memory_of_another() {
-        table::each_sock(|s| {
-            s.end().holders.fetch_or(state.bit(), AcqRel);
-        });
+        leaving::failed(state);
     }
 }
 

@@ -4,8 +4,9 @@ use crate::state;
 use crate::thread::Record;
 use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::direction::Direction;
+use bypath_shm::family::bell;
 use bypath_shm::inbox::Inbox;
-use bypath_shm::region::{Arena, Slab, StaticCell};
+use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
 use bypath_sys::{Result, eventfd, fd, poll, unix};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -44,6 +45,8 @@ pub struct Peer {
     told: [AtomicU64; bypath_shm::inbox::BELLS / 64],
     /// How often one was told again.
     told_again: AtomicU32,
+    /// Processes that were forked from this one, or this one was from, may use it as well.
+    shared: AtomicBool,
     /// Arenas that we created (we hand out the slots) and that it created.
     ours: [ArenaRecord; ARENAS],
     theirs: [ArenaRecord; ARENAS],
@@ -65,6 +68,7 @@ impl Default for Peer {
             bells: std::array::from_fn(|_| AtomicU64::new(0)),
             told: std::array::from_fn(|_| AtomicU64::new(0)),
             told_again: AtomicU32::new(0),
+            shared: AtomicBool::new(false),
             ours: std::array::from_fn(|_| ArenaRecord::default()),
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
             connections: AtomicU32::new(0),
@@ -176,7 +180,11 @@ impl Conn {
         if unix::send(self.peer.control.load(Acquire), &message, &[bell_fd]).is_err() {
             return false;
         }
-        place.fetch_or(bit, AcqRel);
+        place.fetch_or(bit, SeqCst);
+        // Told first, looked at second: whoever forks marks it the other way round.
+        if self.peer.shared.load(SeqCst) {
+            keep_number(number);
+        }
         true
     }
 
@@ -302,6 +310,35 @@ impl Peer {
     }
 }
 
+/// Some pair is not [`Peer::shared`] yet.
+static UNSHARED: AtomicBool = AtomicBool::new(false);
+
+/// Before a fork: pairs are used by two processes from now on. What the other end was told of this one's bells it
+/// remembers for as long as the child lives.
+pub fn forking() {
+    if !UNSHARED.load(Relaxed) {
+        return;
+    }
+    UNSHARED.store(false, Relaxed);
+    for p in live().filter(|p| !p.shared.load(Relaxed)) {
+        p.shared.store(true, SeqCst);
+        for (word, set) in p.told.iter().enumerate() {
+            let mut told = set.load(SeqCst);
+            while told != 0 {
+                keep_number(word as u32 * 64 + told.trailing_zeros());
+                told &= told - 1;
+            }
+        }
+    }
+}
+
+/// The number of a bell of ours is not used again.
+fn keep_number(number: u32) {
+    if let Some(bell) = state::get().and_then(|state| state.family.bells.get(number as usize)) {
+        bell.fetch_or(bell::LASTING, AcqRel);
+    }
+}
+
 /// Connection records, by running number.
 static CONNS: Slab<KeptConn, 4096, 64> = Slab::new();
 static CONNS_USED: AtomicU32 = AtomicU32::new(0);
@@ -366,6 +403,8 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     peer.inbox.set(Some(inbox));
     peer.owner.store(state::get()?.own().token.load(Relaxed), Relaxed);
     peer.connections.store(0, Relaxed);
+    peer.shared.store(false, Relaxed);
+    UNSHARED.store(true, Relaxed);
     peer.alive.store(true, Release);
     PEERS_USED.fetch_max(i + 1, AcqRel);
     Some(peer)
@@ -382,8 +421,11 @@ pub fn sweep() {
     }
     for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).filter(gone) {
         p.close_descriptors();
+        if let Some(inbox) = p.inbox.get() {
+            region::let_go_of_inbox(inbox);
+        }
         for r in p.ours.iter().chain(&p.theirs) {
-            // The address space stays: it carries no memory, and nothing can dangle.
+            // The address space stays: it carries nothing, and nothing can dangle.
             if let Some(arena) = r.arena.get() {
                 arena.release_all();
             }
@@ -394,6 +436,7 @@ pub fn sweep() {
                 fd::close(kept - 1);
             }
         }
+        p.inbox.set(None);
         p.alive.store(false, Release);
     }
 }

@@ -4,7 +4,7 @@
 //! Regions and inboxes belong to other programs, which may have filled them with anything: they are mapped only if their
 //! size is sealed, and nothing is written to a descriptor that is not an eventfd.
 
-use bypath_shm::family::{Family, VIEW_MAGIC, VIEW_NAME, wish};
+use bypath_shm::family::{Family, VIEW_MAGIC, VIEW_NAME, bell, wish};
 use bypath_shm::inbox::INBOX_NAME;
 use bypath_shm::region;
 use bypath_sys::{Result, eventfd, fd, open_files, process};
@@ -82,7 +82,7 @@ fn wake(pid: u32, family: &Family, end: usize) -> Result<bool> {
         let _ = region::with_inbox(inbox, |inbox| {
             inbox.mark(u32::try_from(end).unwrap_or(u32::MAX));
             for (asleep, bell) in inbox.asleep.iter().zip(&family.bells) {
-                let descriptor = bell.load(Acquire) - 1;
+                let descriptor = bell::descriptor(bell.load(Acquire));
                 if asleep.load(SeqCst) != 0 && descriptor >= 0 {
                     woken &= ring(pid, descriptor);
                 }

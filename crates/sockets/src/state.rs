@@ -4,9 +4,9 @@
 
 use crate::config::{Config, SMALLEST_DESCRIPTOR_LIMIT, Upgrade};
 use crate::lock::Lock;
-use crate::{fault, log, table};
-use bypath_shm::family::{self, Family, PROCESSES, end_state};
-use bypath_shm::inbox::Inbox;
+use crate::{fault, log, numbers, table};
+use bypath_shm::family::{self, Family, PROCESSES};
+use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
@@ -62,6 +62,7 @@ impl Process {
                 token: AtomicU64::new(0),
                 stats: StaticCell::new(),
                 ring_bytes: AtomicU64::new(0),
+                elder_bells: [const { AtomicU32::new(0) }; 2],
             },
         }
     }
@@ -87,6 +88,8 @@ pub struct Identity {
     pub stats: StaticCell<StatsRecord>,
     /// Ring bytes reserved by this process.
     pub ring_bytes: AtomicU64,
+    /// Bells from the first number up to the second one were made before this process was born, and not looked at yet.
+    elder_bells: [AtomicU32; 2],
 }
 
 /// Exists once a socket is followed.
@@ -95,6 +98,8 @@ pub struct State {
     /// The family region.
     pub family: &'static Family,
     view_fd: i32,
+    /// Device and inode of that.
+    view_file: (u64, u64),
     /// Namespaces: pid, user, mount.
     pub namespaces: [u64; 3],
 }
@@ -281,7 +286,8 @@ pub fn start() -> Option<&'static State> {
             (region::hidden_family().ok()?, -1)
         }
     };
-    let state = State { family, view_fd, namespaces: process::namespaces() };
+    let view_file = fd::identity(view_fd).unwrap_or((0, 0));
+    let state = State { family, view_fd, view_file, namespaces: process::namespaces() };
     if process::membarrier_register().is_err() {
         hinder(Reason::ForbiddenCall);
     }
@@ -289,7 +295,7 @@ pub fn start() -> Option<&'static State> {
     CALIBRATION[0].store(clock::ticks(), Relaxed);
     CALIBRATION[1].store(clock::monotonic_ns(), Relaxed);
     let state = region::leak(state).ok()?;
-    enter_process(state, config, None);
+    enter_process(state, config, false, None);
     STATE.set(Some(state));
     Some(state)
 }
@@ -323,6 +329,8 @@ impl State {
             let p = &table[i as usize];
             let taken = p.pid.load(Acquire);
             is_free(p, taken) && p.pid.compare_exchange(taken, RESERVED, AcqRel, Relaxed).is_ok() && {
+                // Before the new one can hold anything: see `numbers`.
+                self.family.header.births.fetch_add(1, SeqCst);
                 p.ready.store(0, Release);
                 if taken != 0 {
                     self.bury(i);
@@ -344,7 +352,7 @@ impl State {
             if end.holders.load(Relaxed) & 1 << place != 0
                 && end.holders.fetch_and(!(1 << place), AcqRel) == 1 << place
             {
-                end.state.store(end_state::FREE, Release);
+                numbers::free(end);
             }
         }
     }
@@ -380,33 +388,44 @@ impl State {
 /// Takes a place in the process table (the reserved one of a forked child) and a statistics record. Inlined, so that a
 /// forked child has less code to map.
 #[inline(always)]
-fn enter_process(state: &'static State, config: &Config, born: Option<Birth>) {
+fn enter_process(state: &'static State, config: &Config, is_child: bool, born: Option<Birth>) {
     let own = state.own();
     own.token.store(process::random_u64() | 1, Relaxed);
     own_process();
     let pid = PROCESS.pid.load(Relaxed);
     let command = command_words();
-    let Some(place) = born.map(|b| b.place).or_else(|| state.reserve_place()) else {
-        own.index.store(u32::MAX, Relaxed);
-        hinder(Reason::TableFull);
-        return;
+    let place = match born {
+        Some(birth) => Some(birth.place),
+        // Where it was born ids mean others: those who look at the table would take it for dead.
+        None if is_child && are_children_elsewhere() => None,
+        None => state.reserve_place(),
     };
-    let p = &state.family.header.processes[place as usize];
-    // A read maps what is near, too: the record of the statistics, most often. A write to a page maps that alone.
-    std::hint::black_box(p.ready.load(Relaxed));
-    p.command[0].store(command[0], Relaxed);
-    p.command[1].store(command[1], Relaxed);
-    state.name_place(place, pid, born.map(|b| b.since));
-    own.index.store(place, Relaxed);
-    let index = place as usize;
-    let record = stats_file(config).unwrap_or(&state.family.stats[index].record);
+    own.index.store(place.unwrap_or(u32::MAX), Relaxed);
+    own.elder_bells[0].store(1, Relaxed);
+    own.elder_bells[1].store(state.family.header.next_bell.load(Acquire).min(BELLS as u32), Relaxed);
+    let mut started = 0;
+    if let Some(place) = place {
+        let p = &state.family.header.processes[place as usize];
+        // A read maps what is near, too: the record of the statistics, most often. A write to a page maps that alone.
+        std::hint::black_box(p.ready.load(Relaxed));
+        p.command[0].store(command[0], Relaxed);
+        p.command[1].store(command[1], Relaxed);
+        state.name_place(place, pid, born.map(|b| b.since));
+        started = p.start_time.load(Relaxed);
+    } else {
+        hinder(Reason::TableFull);
+    }
+    let of_place = || Some(&state.family.stats[place? as usize].record);
+    let record = stats_file(config).or_else(of_place);
+    // Without one it counts nothing: what it inherited is its parent's.
+    own.stats.set(record);
+    let Some(record) = record else { return };
     record.pid.store(pid, Relaxed);
     record.state.store(1, Relaxed);
-    record.start_time.store(p.start_time.load(Relaxed), Relaxed);
+    record.start_time.store(started, Relaxed);
     record.command[0].store(command[0], Relaxed);
     record.command[1].store(command[1], Relaxed);
     record.magic.store(STATS_MAGIC, Release);
-    own.stats.set(Some(record));
 }
 
 fn command_words() -> [u64; 2] {
@@ -459,6 +478,16 @@ impl State {
         PROCESS.inbox.get()
     }
 
+    /// Bells that were made before this process was born, each one once. Those of its place are its predecessors', who
+    /// died.
+    pub fn elder_bells(&self) -> impl Iterator<Item = usize> {
+        let [next, end] = &self.own().elder_bells;
+        std::iter::from_fn(|| {
+            let step = |number: u32| (number < end.load(Relaxed)).then_some(number + 1);
+            next.fetch_update(AcqRel, Relaxed, step).ok().map(|number| number as usize)
+        })
+    }
+
     /// The bit of this process in holder sets.
     pub fn bit(&self) -> u64 {
         1u64.checked_shl(self.own().index.load(Relaxed)).unwrap_or(0)
@@ -474,13 +503,18 @@ impl State {
         forget_netlink();
         self.own().ring_bytes.store(0, Relaxed);
         if let Some(config) = CONFIG.get() {
-            enter_process(self, config, born);
+            enter_process(self, config, true, born);
         }
     }
 
     /// The descriptor of the family region, -1 = there is none.
     pub fn view(&self) -> i32 {
         self.view_fd
+    }
+
+    /// Whether the program has left that descriptor what it was.
+    pub fn holds_view(&self) -> bool {
+        fd::identity(self.view_fd) == Ok(self.view_file)
     }
 
     /// Lowest and highest of our own descriptors.

@@ -9,7 +9,7 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, guard, heir, life, log, memory, options, uring, wish};
+use crate::{epoll, fault, guard, heir, leaving, life, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
@@ -77,6 +77,7 @@ fn consent_slow(s: &'static Sock, conn: &'static Conn) {
     let Some(state) = state::get() else { return };
     if s.has(flag::STAYS | flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
         || state::hindrance().is_some()
+        || leaving::is_under_way()
         || s.is_inherited()
         || !life::holds_alone(s, state)
         || end.r.heir.load(Relaxed) != 0
@@ -126,6 +127,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     let Some(state) = state::get() else { return };
     if s.has(flag::STAYS | flag::PEER_GONE | flag::SENT_FIN)
         || state::hindrance().is_some()
+        || leaving::is_under_way()
         || s.is_inherited()
         || !life::holds_alone(s, state)
         || end.r.heir.load(Relaxed) != 0

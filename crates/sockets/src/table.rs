@@ -1,6 +1,7 @@
 //! From descriptor to followed socket: two loads and a compare. And the private part of a socket's record.
 
 use crate::carrier::{self, Kind};
+use crate::numbers;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::stay::Stays;
@@ -19,8 +20,6 @@ static TOP: AtomicU32 = AtomicU32::new(0);
 static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
 /// Entry bit: the number is an epoll set.
 const EPOLL: u32 = 1 << 31;
-/// First free end number of this process's free list plus one (linked through [`Sock::next_free`]).
-static FREE: AtomicU32 = AtomicU32::new(0);
 
 /// Bits of [`End::flags`].
 pub mod flag {
@@ -52,6 +51,8 @@ pub mod flag {
     pub const SPREAD: u32 = 4096;
     /// Taken over from an earlier program image, and not known yet to be nobody else's: see `heir`.
     pub const ELDERS: u32 = 8192;
+    /// A process without a place in the family's table holds it, too: its number is not used again.
+    pub const CROWDED: u32 = 16384;
     /// Any of the reasons for which nothing is upgraded.
     pub const STAYS: u32 = FOR_GOOD | STANDARD | SPREAD;
 }
@@ -117,8 +118,10 @@ pub struct Sock {
     pub elder: StaticCell<crate::heir::Elder>,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
     pub counted: AtomicU16,
-    /// Free list.
+    /// See `numbers`.
     pub next_free: AtomicU32,
+    /// `next_free` means something.
+    pub listed: AtomicBool,
 }
 
 /// A descriptor's meaning.
@@ -291,12 +294,19 @@ pub fn by_number(number: u32) -> Option<&'static Sock> {
     SOCKS.get(number as usize)
 }
 
+/// The private part of an end number, made if need be.
+pub fn ensure(number: u32) -> Option<&'static Sock> {
+    SOCKS.ensure(number as usize)
+}
+
 /// Follows a socket that was just created or accepted as `fd`. Called under [`state::LIFE`].
 pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     let state = state::start()?;
     let place = FDS.ensure(fd as u32 as usize)?;
-    let sock = take_number(state)?;
+    let sock = numbers::take(state)?;
     let end = sock.end();
+    // First: who takes a number and dies does not keep it.
+    end.holders.store(state.bit(), Relaxed);
     sock.descriptors.store(1, Relaxed);
     sock.fd.store(fd, Relaxed);
     sock.conn.set(None);
@@ -360,13 +370,13 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &end.r.kept_read,
         &end.r.kept,
         &end.r.heir,
+        &end.r.leaving,
     ] {
         word.store(0, Relaxed);
     }
     for word in [&w.path, &w.claims, &w.in_kernel, &end.r.in_kernel, &end.r.calls] {
         word.store(0, Relaxed);
     }
-    end.holders.store(state.bit(), Relaxed);
     end.state.store(end_state::COLD, Release);
     if fd <= 2 {
         sock.set(flag::STANDARD);
@@ -376,32 +386,12 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     Some(sock)
 }
 
-fn take_number(state: &State) -> Option<&'static Sock> {
-    let free = FREE.load(Relaxed);
-    if free != 0 {
-        let sock = SOCKS.get(free as usize - 1)?;
-        FREE.store(sock.next_free.load(Relaxed), Relaxed);
-        return Some(sock);
-    }
-    let used = &state.family.header.ends_used;
-    let number = used.fetch_add(1, AcqRel);
-    if number as usize >= ENDS {
-        used.store(ENDS as u32, Relaxed);
-        return None;
-    }
-    let sock = SOCKS.ensure(number as usize)?;
-    sock.number.store(number, Relaxed);
-    Some(sock)
-}
-
 /// Forgets a socket that nobody in this process refers to. Called under [`state::LIFE`]; `last` = no other
 /// process of the family holds it, so its number can be used again.
 pub fn forget(sock: &'static Sock, last: bool) {
     sock.conn.set(None);
     if last {
-        sock.end().state.store(end_state::FREE, Release);
-        sock.next_free.store(FREE.load(Relaxed), Relaxed);
-        FREE.store(sock.number.load(Relaxed) + 1, Relaxed);
+        numbers::give_back(sock);
     }
 }
 
@@ -413,12 +403,9 @@ pub fn alias(fd: i32, sock: &'static Sock) {
     }
 }
 
-/// In a forked child: free numbers are the parent's to hand out, and the parent has counted what was open.
+/// In a forked child: the parent has counted what was open.
 pub fn enter_child() {
     // Written only where need be: each page that a child writes is copied first.
-    if FREE.load(Relaxed) != 0 {
-        FREE.store(0, Relaxed);
-    }
     each_sock(|s| {
         if s.counted.load(Relaxed) != 0 {
             s.counted.store(0, Relaxed);

@@ -7,6 +7,7 @@
 use crate::raised::Notes;
 use crate::state;
 use crate::stay;
+use bypath_shm::family;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
@@ -450,14 +451,23 @@ pub fn turn_out(patience: u64) {
 /// EMFILE, or ENOSPC when the family has used up its bell numbers.
 pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
     let state = state::get().ok_or(bypath_sys::Errno::INVAL)?;
-    let number = state.family.header.next_bell.fetch_add(1, AcqRel);
-    if number as usize >= bypath_shm::inbox::BELLS {
-        return Err(bypath_sys::Errno::NOSPC);
-    }
-    let bell = eventfd::create(state::floor())?;
+    let bells = &state.family.bells;
+    let place = state.own().index.load(Relaxed);
+    let number = match state.elder_bells().find(|&n| family::bell::ends_with(bells[n].load(Acquire), place)) {
+        Some(number) => number,
+        None => {
+            let next = |next: u32| ((next as usize) < bells.len()).then_some(next + 1);
+            let number = state.family.header.next_bell.fetch_update(AcqRel, Relaxed, next);
+            number.map_err(|_| bypath_sys::Errno::NOSPC)? as usize
+        }
+    };
+    let bell = eventfd::create(state::floor()).inspect_err(|_| {
+        // For the next process at this place.
+        bells[number].store(family::bell::pack(-1, place), Release);
+    })?;
     // For who wants to wake this process from outside.
-    state.family.bells[number as usize].store(bell + 1, Release);
-    Ok((number, bell))
+    bells[number].store(family::bell::pack(bell, place), Release);
+    Ok((number as u32, bell))
 }
 
 /// In a forked child: only the calling thread, whose record is `me`, exists, and bells are the parent's.

@@ -60,9 +60,18 @@ impl WriteLock {
     }
 }
 
+/// Of the owner's process: it has no place in the family's table, and this is its process id, 0 = not to be known.
+const UNPLACED: u64 = 1 << 31;
+
 fn owner_word(tid: u32) -> u64 {
     let index = state::get().map_or(0, |s| s.own().index.load(Relaxed));
-    u64::from(index + 1) << 32 | u64::from(tid)
+    let process = match index.checked_add(1) {
+        Some(place) => u64::from(place),
+        // Its id means another process to the others, or none.
+        None if state::are_children_elsewhere() => UNPLACED,
+        None => UNPLACED | u64::from(process::pid()),
+    };
+    process << 32 | u64::from(tid)
 }
 
 /// Takes the lock with plain stores where nobody else can want it: the process has one thread and holds the socket
@@ -131,6 +140,10 @@ fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<bool> {
 fn is_dead(owner: u64) -> bool {
     let Some(state) = state::get() else { return false };
     let index = (owner >> 32) as usize;
+    if index as u64 & UNPLACED != 0 {
+        let pid = (index as u64 & !UNPLACED) as u32;
+        return pid != 0 && !process::lives(pid, 0);
+    }
     let Some(p) = index.checked_sub(1).and_then(|i| state.family.header.processes.get(i)) else {
         return true;
     };

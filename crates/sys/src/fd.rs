@@ -35,6 +35,34 @@ pub fn close(fd: i32) {
     unsafe { syscall(libc::SYS_close, [fd as usize, 0, 0, 0, 0, 0]) };
 }
 
+/// A lock on one byte of a file, which the kernel takes back when the process ends, or closes any descriptor of that file,
+/// as at an exec that closes it.
+///
+/// # Errors
+/// As fcntl(2): EBADF, EAGAIN (another process has it), ENOLCK.
+pub fn lock_byte(fd: i32, at: i64, on: bool) -> Result<()> {
+    record_lock(fd, libc::F_SETLK, if on { libc::F_WRLCK } else { libc::F_UNLCK }, at).map(|_| ())
+}
+
+/// Whether another process has that byte locked ([`lock_byte`]).
+///
+/// # Errors
+/// As fcntl(2).
+pub fn is_byte_locked(fd: i32, at: i64) -> Result<bool> {
+    record_lock(fd, libc::F_GETLK, libc::F_WRLCK, at).map(|kind| kind != libc::F_UNLCK)
+}
+
+/// Returns the kind of lock that the kernel leaves in the structure.
+fn record_lock(fd: i32, command: i32, kind: i32, at: i64) -> Result<i32> {
+    let mut lock =
+        libc::flock { l_type: kind as i16, l_whence: libc::SEEK_SET as i16, l_start: at, l_len: 1, l_pid: 0 };
+    // SAFETY: these commands read and write one flock structure.
+    check(unsafe {
+        syscall(libc::SYS_fcntl, [fd as usize, command as usize, (&raw mut lock) as usize, 0, 0, 0])
+    })?;
+    Ok(i32::from(lock.l_type))
+}
+
 /// File status flags (F_GETFL).
 ///
 /// # Errors

@@ -130,6 +130,14 @@ impl Mapping {
         Self::anonymous(len, libc::MAP_PRIVATE)
     }
 
+    /// The mapping of `len` bytes at `addr`.
+    ///
+    /// # Safety
+    /// It is one that another value of this type stood for, and only plain bytes and atomics are kept there.
+    pub const unsafe fn of(addr: usize, len: usize) -> Mapping {
+        Mapping { addr, len }
+    }
+
     /// First address.
     pub const fn addr(&self) -> *mut u8 {
         self.addr as *mut u8
@@ -143,6 +151,31 @@ impl Mapping {
     /// Whether it is empty (it never is).
     pub const fn is_empty(&self) -> bool {
         self.len == 0
+    }
+
+    /// Puts zeroes in its place that are private to this process: what it was mapped from is let go, while addresses into it
+    /// stay valid. Neighbours that were let go become one mapping, of which a process may have so many only. Contents are
+    /// plain bytes and atomics, as for [`Mapping::release`].
+    ///
+    /// # Errors
+    /// As mmap(2).
+    pub fn let_go(&self) -> Result<()> {
+        // SAFETY: the range is this mapping's, and what replaces it is as long, readable and writable.
+        check(unsafe {
+            syscall(
+                libc::SYS_mmap,
+                [
+                    self.addr,
+                    self.len,
+                    (libc::PROT_READ | libc::PROT_WRITE) as usize,
+                    (libc::MAP_FIXED | libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE)
+                        as usize,
+                    usize::MAX,
+                    0,
+                ],
+            )
+        })
+        .map(|_| ())
     }
 
     /// Unmaps it.
