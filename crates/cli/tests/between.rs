@@ -113,3 +113,9 @@ fn an_end_that_the_kernel_told_of_is_found() {
 fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
     between("copied-out", "reused");
 }
+
+#[test]
+fn a_number_that_is_replaced_is_never_closed() {
+    between("to-sleep", "replaced");
+    between("ring-empty", "replaced");
+}

@@ -16,6 +16,7 @@
  *     between cold-poll  a poll of a cold connection is about to sleep: a ring is there meanwhile
  *     between edge       the kernel tells of an end, once, just after the carrier was looked at
  *     between reused     a receive has copied its bytes: its connection is closed, and another one is in its place
+ *     between replaced   a receive is about to sleep, or the ring was empty: another descriptor takes the number
  *     between jumped     a handler leaves a send by siglongjmp; later ones are sent
  *
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
@@ -507,6 +508,29 @@ static void reused(void)
     receive_next(MESSAGE);
 }
 
+static int spare[2];
+
+static void replace(void)
+{
+    if (dup2(spare[0], connection) != connection)
+        die("dup2");
+}
+
+/* There is no moment at which the number means nothing. */
+static void replaced(void)
+{
+    char got = 0;
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, spare) != 0 || write(spare[1], "x", 1) != 1)
+        die("socketpair");
+    be_sent();
+    watch(replace);
+    for (int flags = MSG_DONTWAIT; got == 0; flags ^= MSG_DONTWAIT)
+        if (recv(connection, &got, 1, flags) == -1 && errno != EAGAIN)
+            die("a receive");
+    if (got != 'x')
+        die("another byte");
+}
+
 static void *poll_cold(void *unused)
 {
     find(poll_for(-1));
@@ -647,6 +671,8 @@ int main(int argc, char **argv)
         edge();
     else if (!strcmp(mode, "reused"))
         reused();
+    else if (!strcmp(mode, "replaced"))
+        replaced();
     else if (!strcmp(mode, "jumped"))
         jumped();
     else

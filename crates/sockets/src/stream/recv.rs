@@ -45,6 +45,10 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let mut staying = Staying::new(&call, s);
     let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
+    if received == Err(Errno::BADF) && !table::still(fd, s) {
+        // Another file has the number by now, perhaps without a moment between (dup2): the call is for that.
+        return None;
+    }
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
         heir::look(s, conn, &call, false);
