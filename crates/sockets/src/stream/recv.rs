@@ -45,8 +45,8 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let mut staying = Staying::new(&call, s);
     let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
-    if received == Err(Errno::BADF) && !table::still(fd, s) {
-        // Another file has the number by now, perhaps without a moment between (dup2): the call is for that.
+    if received == Err(Errno::BADF) && s.is_replaced(fd) {
+        // There was no moment at which the number meant nothing: the call is for what has it now.
         return None;
     }
     if matches!(received, Ok(1..)) {

@@ -32,7 +32,7 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let mut staying = Staying::new(&call, s);
     let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
-    if sent == Err(Errno::BADF) && !table::still(fd, s) {
+    if sent == Err(Errno::BADF) && s.is_replaced(fd) {
         // As in `recv`.
         return None;
     }
