@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard, heir, kept};
+use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -71,6 +71,7 @@ fn recv_warm(
     let end = s.end();
     let inc = conn.inc();
     let size = conn.rx.size();
+    options::look_again(s, inc.path() == Path::Kernel);
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let peek = flags & libc::MSG_PEEK != 0;
     let lowat = end.rcvlowat.load(Relaxed) as usize;

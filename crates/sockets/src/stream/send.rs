@@ -10,7 +10,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options};
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -64,6 +64,7 @@ fn send_warm(
     let total = buf.admit()?;
     let end = s.end();
     let w = &end.w;
+    options::look_again(s, w.path.load(Relaxed) == wpath::KERNEL);
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
