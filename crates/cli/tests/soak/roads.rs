@@ -3,7 +3,7 @@
 //!
 //! Rounds go on for `BYPATH_SOAK_SECONDS`, and until each road was taken often enough.
 
-use crate::{Random, number, programs, running};
+use crate::{Random, describe, number, programs, running};
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{RECORD_SIZE, StatsSnapshot};
 use std::collections::{BTreeMap, HashMap};
@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+const BYPATH: &str = env!("CARGO_BIN_EXE_bypath");
 const SOURCES: [&str; 7] = [
     "soak_roads/main.c",
     "soak_roads/moves.c",
@@ -22,7 +23,7 @@ const SOURCES: [&str; 7] = [
     "soak_roads/uring.c",
 ];
 /// No round takes as long as this unless something hangs. (Waits that should end fail after 20 s by themselves.)
-const DEADLINE: Duration = Duration::from_secs(90);
+const DEADLINE: Duration = Duration::from_secs(180);
 /// Pairs of ends at a time.
 const PAIRS: usize = 3;
 /// How often each road must have been taken under the library, and on the kernel alone.
@@ -101,6 +102,11 @@ struct Roads<'a> {
 }
 
 impl Roads<'_> {
+    /// Is there when an end has found something wrong.
+    fn failed(&self) -> PathBuf {
+        self.file.with_extension("notes.failed")
+    }
+
     fn start(&self, words: &[String], environment: &HashMap<&'static str, String>) -> Child {
         let mut command = Command::new(self.program);
         for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
@@ -165,6 +171,21 @@ impl Roads<'_> {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// How everything stands when something went wrong: what the library says of live ends, where they wait, what they did.
+    fn states(&self, pairs: &[Pair]) -> String {
+        let mut text = self.round.clone();
+        for pair in pairs {
+            text += &format!("\n{}\n", pair.what);
+            for pid in pair.children.iter().map(Child::id) {
+                let output =
+                    Command::new(BYPATH).args(["why", &pid.to_string()]).output().expect("run bypath");
+                let why = String::from_utf8_lossy(&output.stdout);
+                text += &format!("  process {pid}\n{why}{}", describe(pid));
+            }
+        }
+        text + "\n" + &self.report()
+    }
+
     fn add_to(&self, tally: &mut Tally) {
         for line in self.report().lines().filter(|line| line.starts_with("road\t")) {
             let fields: Vec<&str> = line.split('\t').collect();
@@ -188,6 +209,7 @@ impl Roads<'_> {
         let until = Instant::now() + DEADLINE;
         let mut left: Vec<u32> = pairs.iter().flat_map(|p| p.children.iter().map(Child::id)).collect();
         while !left.is_empty() {
+            assert!(!self.failed().exists(), "it failed: {}", self.states(pairs));
             // The moment is random on purpose; whatever it hits must be survived.
             std::thread::sleep(Duration::from_millis(1 + random.below(20)));
             for pair in &mut *pairs {
@@ -197,10 +219,7 @@ impl Roads<'_> {
                     left.retain(|pid| *pid != child.id());
                 }
             }
-            if Instant::now() > until {
-                let what: Vec<&str> = pairs.iter().map(|p| p.what.as_str()).collect();
-                panic!("{}: it hangs: {what:?}\n{}", self.round, self.report());
-            }
+            assert!(Instant::now() < until, "it hangs: {}", self.states(pairs));
             if ours && !left.is_empty() {
                 let pid = left[random.below(left.len() as u64) as usize];
                 tally.asked += u64::from(ask(pid, random));
@@ -223,7 +242,7 @@ impl Roads<'_> {
 fn ask(pid: u32, random: &mut Random) -> bool {
     let what = if random.below(2) == 0 { "recall" } else { "upgrade" };
     let of = if random.below(2) == 0 { String::new() } else { format!(":{}", 4 + random.below(4)) };
-    let status = Command::new(env!("CARGO_BIN_EXE_bypath"))
+    let status = Command::new(BYPATH)
         .args([what, &format!("{pid}{of}")])
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -255,6 +274,7 @@ fn rounds(test: &str, ours: bool, span: Duration, times: u64, connections: u64) 
     let mut roads =
         Roads { program: &program, round: String::new(), file: place("notes"), stats: place("stats") };
     let _ = std::fs::remove_file(&roads.stats);
+    let _ = std::fs::remove_file(roads.failed());
     let begin = Instant::now();
     let mut tally = Tally::default();
     while begin.elapsed() < span || !tally.is_enough(times, ours) && begin.elapsed() < PATIENCE {

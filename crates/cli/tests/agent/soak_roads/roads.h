@@ -100,7 +100,7 @@ enum road {
 #undef NAME
 };
 
-enum { BUFFER = 70000, WINDOW = 48 << 10, NOTES = 48, PAIRS = 8, PATIENCE_MS = 20000, GENTLE = 25 };
+enum { BUFFER = 70000, WINDOW = 48 << 10, NOTES = 48, PAIRS = 8, PATIENCE_MS = 20000, GENTLE = 25, WATCHED_MS = 10000 };
 
 /* What was done: for who has to find out why it was wrong. */
 struct note {
