@@ -299,7 +299,7 @@ fn rounds(test: &str, ours: bool, span: Duration, times: u64, connections: u64) 
 #[test]
 fn every_road_is_taken_on_the_kernel_alone() {
     // What the program expects is what the kernel does.
-    let tally = rounds("plain", false, Duration::from_secs(3), TIMES_PLAIN, 6);
+    let tally = rounds("plain", false, Duration::from_secs(3), TIMES_PLAIN, 4);
     println!("{} rounds on the kernel", tally.rounds);
 }
 
@@ -307,7 +307,7 @@ fn every_road_is_taken_on_the_kernel_alone() {
 fn every_road_back_is_taken_while_others_are() {
     programs::library();
     let span = Duration::from_secs(number("BYPATH_SOAK_SECONDS", 22));
-    let tally = rounds("ours", true, span, TIMES, 12);
+    let tally = rounds("ours", true, span, TIMES, 8);
     println!(
         "{} rounds, {} bytes through rings, {} by the kernel, {} requests from outside",
         tally.rounds, tally.ring_bytes, tally.kernel_bytes, tally.asked

@@ -347,7 +347,7 @@ static void connect_ends(struct way *w)
     setsockopt(fd, SOL_SOCKET, SO_OOBINLINE, &one, sizeof one);
     if (any(w, 2))
         setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    w->end->left = w->end->total = w->end->conn % 4 == 2 ? 10 * w->end->ops : w->end->ops;
+    w->end->left = w->end->total = w->end->conn % 4 == 2 ? 6 * w->end->ops : w->end->ops;
     w->end->eof = w->end->shut = 0;
     atomic_store(&w->end->need, 0);
     atomic_store(&w->end->for_good, w->end->plain);
