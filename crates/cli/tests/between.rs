@@ -15,8 +15,11 @@ const TRIES: u32 = 10;
 /// What the program says whose calls have `mode` happen where they pass `place`.
 #[track_caller]
 fn said(place: &str, mode: &str) -> String {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    let program = PROGRAM.get_or_init(|| programs::compile("between", &["between.c"], &[]));
+    static PROGRAMS: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
+    let others = ["forked", "forked-edge", "marked", "passed", "kept"].contains(&mode);
+    let name = if others { "between_others" } else { "between" };
+    let build = || programs::compile(name, &[&format!("{name}.c")], &["-Wno-unused-function"]);
+    let program = PROGRAMS[usize::from(others)].get_or_init(build);
     let mut command = Command::new(program);
     for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
         command.env_remove(variable);
@@ -112,4 +115,27 @@ fn an_end_that_the_kernel_told_of_is_found() {
 #[test]
 fn a_receive_of_a_closed_connection_takes_nothing_of_another() {
     between("copied-out", "reused");
+}
+
+#[test]
+fn a_number_that_is_replaced_is_never_closed() {
+    between("to-sleep", "replaced");
+    between("ring-empty", "replaced");
+    between("to-sleep", "kept");
+}
+
+#[test]
+fn a_forked_process_finds_bytes_by_an_epoll_set_of_its_own() {
+    between("to-epoll", "forked");
+    between("to-epoll", "forked-edge");
+}
+
+#[test]
+fn bytes_of_both_paths_together_reach_the_low_water_mark() {
+    between("drained", "marked");
+}
+
+#[test]
+fn what_others_do_to_the_options_of_a_socket_that_they_got_counts() {
+    between("to-sleep", "passed");
 }

@@ -7,6 +7,9 @@
 #[path = "agent/programs.rs"]
 mod programs;
 
+#[path = "soak/roads.rs"]
+mod roads;
+
 use bypath_shm::stats::{RECORD_SIZE, StatsSnapshot};
 use std::collections::HashMap;
 use std::io::{BufRead, BufReader, Read};

@@ -17,7 +17,7 @@ use crate::{
 pub use bypath_shm::reason::Reason;
 use bypath_sys::signal::Deferred;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, sock};
+use bypath_sys::{Errno, fd, sock};
 use std::sync::atomic::Ordering::*;
 
 /// The answer to "who moves these bytes?".
@@ -299,7 +299,13 @@ pub fn taken(fd: i32, pidfd: i32) {
 
 /// Before dup2/dup3(old, new) with old != new: `new` is about to be closed by the kernel.
 pub fn dup2_begin(old: i32, new: i32) -> Closing {
-    let _ = old;
+    if let Some(s) = table::sock(new) {
+        if fd::status_flags(old).is_err() {
+            // It will fail, and change nothing.
+            return Closing(life::Closing::none());
+        }
+        s.replaced.store(new + 1, Release);
+    }
     close_begin(new)
 }
 

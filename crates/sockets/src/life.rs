@@ -87,7 +87,7 @@ pub fn lose(fd: i32) {
 
 /// Before the real close of `fd`.
 pub fn close_begin(fd: i32) -> Closing {
-    let none = Closing { entry: None, stays: false };
+    let none = Closing::none();
     let Some(entry) = table::entry(fd) else { return none };
     if state::is_borrowed() {
         return none;
@@ -127,6 +127,11 @@ pub fn close_begin(fd: i32) -> Closing {
 }
 
 impl Closing {
+    /// Of nothing that is followed.
+    pub fn none() -> Closing {
+        Closing { entry: None, stays: false }
+    }
+
     /// After the real close.
     pub fn finish(self, _ret: i32) {
         let Some(entry) = self.entry else { return };

@@ -41,6 +41,15 @@ pub fn refresh(s: &Sock) {
     table::refresh_nonblocking(s);
 }
 
+/// Before a data call: who else has the socket may have changed its options, and nobody heard. While there is an heir
+/// everything is on the kernel's path.
+#[inline]
+pub fn look_again(s: &Sock, on_kernel: bool) {
+    if s.has(flag::HANDED_OVER | flag::SPREAD) || on_kernel && s.end().r.heir.load(Relaxed) != 0 {
+        refresh(s);
+    }
+}
+
 /// Whether setting this option needs the kernel path for good.
 pub fn needs_kernel(level: i32, name: i32) -> bool {
     match level {

@@ -145,7 +145,7 @@ fn wait(
                 if (incoming || outgoing) && !armed.arm(call, s, conn, incoming, outgoing) {
                     bound = Some(bound.unwrap_or(u64::MAX).min(2_000_000));
                 }
-                if outgoing {
+                if outgoing || incoming && ready::fills_unseen(s, conn) {
                     bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
                 }
             }

@@ -1,5 +1,6 @@
 //! Readiness of one followed socket: what the ring says, and what to ask the carrier.
 
+use crate::carrier;
 use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
@@ -27,17 +28,32 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
                 || s.end().pending_error.load(Relaxed) != 0
         }
         Ok(Readable::Drain(head)) => {
-            if conn.inc().t.tail.load(Acquire) == head.position() {
+            let behind = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
+            if behind == 0 {
                 return false;
             }
-            sock::inq(s.carrier()) == Ok(0)
-                && switch::try_drained(s, conn, head)
-                && switch::unread(conn) >= need
+            match sock::inq(s.carrier()) {
+                Ok(0) => switch::try_drained(s, conn, head) && switch::unread(conn) >= need,
+                // The kernel tells of these alone if they are enough; together with what follows them they may be.
+                Ok(queued) if need > 1 && queued as u64 + behind >= need => {
+                    let before = conn.inc().wa.switch_k.load(Relaxed);
+                    carrier::of(s).arrived(s, before, queued)
+                }
+                _ => false,
+            }
         }
         Ok(Readable::Kernel) => false,
         // Poison is found by the read that follows.
         Err(_) => true,
     }
+}
+
+/// Whether the last bytes of the carrier may make enough of what is there, without anybody telling: too few for the
+/// kernel's low-water mark, and the ring's bytes have been told.
+pub fn fills_unseen(s: &Sock, conn: &Conn) -> bool {
+    s.end().rcvlowat.load(Relaxed) > 1
+        && !s.has(flag::LOCAL)
+        && conn.inc().path() == bypath_shm::direction::Path::Drain
 }
 
 /// Whether a writer finds room: a quarter of the ring, as a reader frees it in batches.

@@ -114,6 +114,8 @@ pub struct Sock {
     pub empty_reads: AtomicU32,
     /// The other end's image was replaced: a meeting with the next one is sought while this connection is mapped.
     pub left: AtomicBool,
+    /// The last of its numbers that dup2 gave to another file, plus one.
+    pub replaced: AtomicI32,
     /// What an earlier program image of this process left behind of it.
     pub elder: StaticCell<crate::heir::Elder>,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
@@ -139,6 +141,12 @@ impl Sock {
     pub fn end(&self) -> &'static End {
         let family = state::get().expect("a Sock exists only once the state does").family;
         &family.ends[self.number.load(Relaxed) as usize % ENDS]
+    }
+
+    /// Whether dup2 took `fd` from it: there was no moment at which that meant nothing.
+    #[cold]
+    pub fn is_replaced(&self, fd: i32) -> bool {
+        self.replaced.load(Acquire) == fd + 1
     }
 
     /// The carrier.
@@ -313,6 +321,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.kept.set(None);
     sock.stays.reset();
     sock.elder.set(None);
+    sock.replaced.store(0, Relaxed);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
     for flag in [&sock.meeting, &sock.sent_last, &sock.left] {

@@ -94,7 +94,7 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     if wanted & ET != 0 {
         let mut edge = 0;
         // Any arrival is an edge, also of bytes that were read meanwhile.
-        if r.reported_tail.swap(tail, Relaxed) != tail {
+        if r.reported_tail.load(Relaxed) != tail {
             edge |= IN;
         }
         if events & OUT != 0 {
@@ -116,7 +116,12 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
         // It is the only one: what the kernel would have told of a carrier in the background is given up for it.
         asked = ready::carrier_events(sock, wanted) & KNOWN;
     }
-    if asked == 0 { events } else { events | carrier_now(sock, asked | ALWAYS) }
+    let told = if asked == 0 { events } else { events | carrier_now(sock, asked | ALWAYS) };
+    // Of too few bytes for the low-water mark nothing was told: they are part of the edge that will be.
+    if told != 0 {
+        r.reported_tail.store(tail, Relaxed);
+    }
+    told
 }
 
 fn carrier_now(sock: &Sock, wanted: u32) -> u32 {
@@ -148,7 +153,11 @@ pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
             switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledNoBell);
         }
         let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
-        let word = words::word(bell | EPOLL_BELL, ticket);
+        // The other end knows the inbox of the process that mapped the connection. For a forked one it rings without a look
+        // there, and marks nothing there: the end stays on the list.
+        let inherited = sock.is_inherited();
+        let word = words::word(if inherited { bell } else { bell | EPOLL_BELL }, ticket);
+        let unseen = incoming && ready::fills_unseen(sock, conn);
         // An old word may be about to be cleared by a waker that rang already: it never counts as armed.
         disarm(r, conn);
         if incoming {
@@ -165,7 +174,9 @@ pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
         std::sync::atomic::fence(SeqCst);
         if would_report(sock, conn, r) {
             ready = true;
-        } else if !outgoing {
+        } else if unseen {
+            stall = true;
+        } else if !outgoing && !inherited {
             // A full ring that is waited for stays on the list: it may have to be taken back.
             unlink_hot(number, r, s);
         }

@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard, heir, kept};
+use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -45,6 +45,10 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let mut staying = Staying::new(&call, s);
     let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
+    if received == Err(Errno::BADF) && s.is_replaced(fd) {
+        // There was no moment at which the number meant nothing: the call is for what has it now.
+        return None;
+    }
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
         heir::look(s, conn, &call, false);
@@ -67,6 +71,7 @@ fn recv_warm(
     let end = s.end();
     let inc = conn.inc();
     let size = conn.rx.size();
+    options::look_again(s, inc.path() == Path::Kernel);
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let peek = flags & libc::MSG_PEEK != 0;
     let lowat = end.rcvlowat.load(Relaxed) as usize;

@@ -10,7 +10,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options};
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -32,6 +32,10 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let mut staying = Staying::new(&call, s);
     let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
     staying.end(&call, s);
+    if sent == Err(Errno::BADF) && s.is_replaced(fd) {
+        // As in `recv`.
+        return None;
+    }
     if matches!(sent, Ok(1..)) {
         guard::moved(s, true);
         heir::look(s, conn, &call, true);
@@ -60,6 +64,7 @@ fn send_warm(
     let total = buf.admit()?;
     let end = s.end();
     let w = &end.w;
+    options::look_again(s, w.path.load(Relaxed) == wpath::KERNEL);
     let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
