@@ -3,6 +3,7 @@
 
 mod args; //      what can be typed: subcommands, settings, `--json`
 mod bench; //     the measured programs, their conversations, the figures
+mod chat; //      the protocol of `bypath chat`
 mod cmd; //       one file per subcommand
 mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
