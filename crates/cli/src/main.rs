@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Chat(args) => cmd::chat::run(&args),
         Command::Ipc(args) => cmd::ipc::run(args),
         Command::L2(args) => cmd::l2::run(args),
         Command::Bench(args) => bench::run(args),

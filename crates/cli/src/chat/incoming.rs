@@ -188,7 +188,9 @@ impl Incoming {
             let Ok(prefix) = <[u8; PREFIX]>::try_from(&self.prefix[..]) else { continue };
             let len = u32::from_be_bytes(prefix) as usize;
             if len == 0 || len > LONGEST {
-                return Err(Lie::new(format_args!("a message of {len} octets; there are those of 1 to {LONGEST}")));
+                return Err(Lie::new(format_args!(
+                    "a message of {len} octets; there are those of 1 to {LONGEST}"
+                )));
             }
             let (part, rest) = octets.split_at(octets.len().min(len - self.partial.len()));
             self.partial.extend_from_slice(part);

@@ -328,7 +328,8 @@ impl Session {
         if peer.vlan != own.vlan {
             let name = |v: Option<u16>| v.map_or("none".to_owned(), |v| v.to_string());
             let (theirs, ours) = (name(peer.vlan), name(own.vlan));
-            let text = format!("the other end's VLAN is {theirs}, and this one's {ours}; give both the same --vlan");
+            let text =
+                format!("the other end's VLAN is {theirs}, and this one's {ours}; give both the same --vlan");
             return Err(Fault::Mismatch(text));
         }
         if peer.ethertype != own.ethertype {
@@ -458,7 +459,10 @@ impl Session {
         }
         if self.incoming.is_behind() && now >= self.missing_since + STALL {
             let from = self.foreign.from.map_or(String::new(), |mac| {
-                format!(" ({} came from {mac}, which is not the address that it told)", self.foreign.elsewhere)
+                format!(
+                    " ({} came from {mac}, which is not the address that it told)",
+                    self.foreign.elsewhere
+                )
             });
             return Err(Fault::Deaf(from));
         }
@@ -543,7 +547,9 @@ fn usable(mtu: u32) -> Result<usize, Fault> {
     // The least that IPv4 allows (RFC 791): nothing that carries Ethernet frames has less.
     const LEAST: u32 = 68;
     if mtu < LEAST {
-        return Err(Lie::new(format_args!("it says that its interface carries {mtu} octets in a frame")).into());
+        return Err(
+            Lie::new(format_args!("it says that its interface carries {mtu} octets in a frame")).into()
+        );
     }
     Ok(mtu as usize)
 }

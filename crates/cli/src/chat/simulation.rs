@@ -89,7 +89,8 @@ impl World {
             let mut frames = Vec::new();
             let mut each = |octets: &[u8], meta: &FrameMeta| {
                 // A frame whose addresses or EtherType were changed is given to nobody.
-                let parsed = Frame::parse(octets, meta).filter(|f| f.ethertype == TYPE && f.destination == side.mac);
+                let parsed =
+                    Frame::parse(octets, meta).filter(|f| f.ethertype == TYPE && f.destination == side.mac);
                 frames.extend(parsed.map(|f| (f.source, f.payload.to_vec())));
             };
             side.link.receive(64, &mut each).unwrap();
@@ -101,7 +102,9 @@ impl World {
                 side.session.tick(now, side.mtu).map_err(fail)?;
                 any = true;
             }
-            while side.takes && let Some(message) = side.session.take() {
+            while side.takes
+                && let Some(message) = side.session.take()
+            {
                 side.heard.push(message);
                 side.session.written();
                 side.session.tick(now, side.mtu).map_err(fail)?;
@@ -345,7 +348,8 @@ fn ends_that_do_not_fit_are_told_what_to_do() {
 
 #[test]
 fn lies_on_the_connection_end_the_conversation() {
-    let report = |next, limit, wanted: &[(u64, u64)]| Control::Report(Report { next, limit, wanted: wanted.to_vec() });
+    let report =
+        |next, limit, wanted: &[(u64, u64)]| Control::Report(Report { next, limit, wanted: wanted.to_vec() });
     for lie in [
         report(1_000_000, 2_000_000, &[]),
         report(0, 0, &[]),

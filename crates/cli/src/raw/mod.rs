@@ -1,6 +1,7 @@
 //! What the tools for raw Ethernet share: values that are typed, sockets, waiting, Ctrl-C, their protocol.
 
 pub mod header; // the header in front of everything that the tools say to each other
+pub mod input; //  lines, or a whole file, as messages
 pub mod values; // EtherTypes, times, octets in hexadecimal
 pub mod wait; //   waiting for several things, and for Ctrl-C
 

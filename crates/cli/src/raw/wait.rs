@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// There is something to be read, or an end of the stream.
 pub const READ: i16 = 1;
+/// There is room to write.
+pub const WRITE: i16 = 4;
 
 /// Longest sleep: the kernel does not wake who waits for a socket whose interface is removed while it is down.
 const LONGEST: u64 = 250_000_000;

@@ -35,7 +35,7 @@ pub fn run(args: Args) -> Outcome {
 }
 
 /// Longest message.
-const LONGEST: usize = 16 << 20;
+const LONGEST: usize = crate::raw::input::LONGEST;
 /// Longest body of a frame: 32 of them are well below what a socket's queue holds.
 const BODY: usize = 32 << 10;
 /// Frames on their way at most.

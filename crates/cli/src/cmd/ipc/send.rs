@@ -1,10 +1,11 @@
 //! `bypath ipc send`.
 
-use super::{BODY, LONGEST, RECEIVERS, SENDERS, SILENCE, WINDOW};
+use super::{BODY, RECEIVERS, SENDERS, SILENCE, WINDOW};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self,
     header::{END_OF_MESSAGE, FIRST, Header, Kind, SIZE},
+    input::Input,
     values,
     wait::{READ, Stop},
 };
@@ -35,8 +36,6 @@ pub struct Args {
     wait: Duration,
 }
 
-/// Octets of a message of `--whole`.
-const PIECE: usize = 1 << 20;
 /// Receivers that are followed at most.
 const RECEIVERS_FOLLOWED: usize = 64;
 /// How often it is asked who listens, and said that this end lives.
@@ -209,9 +208,7 @@ impl Sender {
 
     /// Sends what standard input has, until its end or Ctrl-C. Whether it was the end.
     fn input(&mut self, whole: bool) -> Result<bool, Failure> {
-        let input = std::io::stdin();
-        let mut held: Vec<u8> = Vec::new();
-        let mut chunk = vec![0; 64 << 10];
+        let mut input = Input::new(whole);
         let mut said = clock::monotonic_ns();
         loop {
             if self.stop.asked() {
@@ -221,30 +218,13 @@ impl Sender {
                 said = clock::monotonic_ns();
                 self.control(Kind::Hello)?;
             }
-            let ready =
-                self.stop.wait([(input.as_fd(), READ), (self.socket.as_fd(), READ)], Some(said + ALIVE));
+            let stdin = std::io::stdin();
+            let what = [(stdin.as_fd(), READ), (self.socket.as_fd(), READ)];
+            let ready = self.stop.wait(what, Some(said + ALIVE));
             if ready[1] {
                 self.listen()?;
             }
-            if !ready[0] {
-                continue;
-            }
-            let read = match rustix::io::read(&input, &mut chunk) {
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
-                read => read.map_err(|e| Failure::new(1, format_args!("cannot read standard input: {e}")))?,
-            };
-            held.extend_from_slice(&chunk[..read]);
-            let mut from = 0;
-            while let Some(len) = piece(&held[from..], whole, read == 0) {
-                if len > LONGEST {
-                    let text = "a line is longer than 16 MiB; send it with --whole";
-                    return Err(Failure::new(1, text));
-                }
-                self.message(&held[from..from + len])?;
-                from += len;
-            }
-            held.drain(..from);
-            if read == 0 {
+            if ready[0] && input.read(|message| self.message(message))? {
                 return Ok(!self.stop.asked());
             }
         }
@@ -255,18 +235,4 @@ impl Sender {
         self.control(Kind::End)?;
         if self.stop.asked() { Ok(()) } else { self.reached(self.next.saturating_add(1), Kind::End) }
     }
-}
-
-/// How long the next message is, if it is there. `last`: no more octets come.
-fn piece(held: &[u8], whole: bool, last: bool) -> Option<usize> {
-    if held.is_empty() {
-        return None;
-    }
-    let there = if whole {
-        (held.len() >= PIECE).then_some(PIECE)
-    } else {
-        let newline = held.iter().position(|b| *b == b'\n').map(|at| at + 1);
-        newline.or((held.len() > LONGEST).then_some(held.len()))
-    };
-    there.or(last.then_some(held.len()))
 }
