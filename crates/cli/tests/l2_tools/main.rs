@@ -4,7 +4,10 @@
 mod common;
 #[macro_use]
 mod network;
+mod bridge;
+mod chat;
 mod cycles;
 mod frames;
+mod liars;
 mod messages;
 mod rounds;

@@ -71,6 +71,8 @@ pub struct Talk<'a> {
     /// What the interface carries, and the buffers of this socket.
     mtu: usize,
     opened_mtu: usize,
+    /// What it was found to carry less, where it says more: loopback counts the tag.
+    carried: Option<(usize, usize)>,
     look_at: u64,
     send_at: u64,
     trouble: Trouble,
@@ -126,6 +128,7 @@ impl<'a> Talk<'a> {
             to: socket.header(terms.own.mac),
             mtu: socket.mtu(),
             opened_mtu: socket.mtu(),
+            carried: None,
             input: Some(Input::new(terms.whole)),
             output: Output {
                 octets: Vec::new(),
@@ -229,8 +232,9 @@ impl<'a> Talk<'a> {
         if more {
             until = 0;
         }
+        let takes = if self.has_begun() { READ } else { 0 };
         let what = [
-            (self.socket.as_fd(), READ),
+            (self.socket.as_fd(), takes),
             (self.stream.as_fd(), READ | speaks),
             (stdin.as_fd(), reads),
             (stdout.as_fd(), writes),
@@ -310,6 +314,10 @@ impl<'a> Talk<'a> {
 
     /// Takes frames.
     fn receive(&mut self) -> Result<(), Failure> {
+        if !self.has_begun() {
+            // The other end may be quicker than its word of who it is: they wait in the socket.
+            return Ok(());
+        }
         let now = clock::monotonic_ns();
         let mut outcome = Ok(());
         let session = &mut self.session;
@@ -337,13 +345,15 @@ impl<'a> Talk<'a> {
             let Some(piece) = self.session.next_frame(now, self.mtu, &mut frame) else { return Ok(false) };
             let Err(e) = self.socket.send_with(&self.to, &frame) else { continue };
             self.session.refused(piece);
-            let now_carried = self.socket.mtu().min(self.opened_mtu);
             match e {
                 Error::WouldBlock | Error::TimedOut { .. } | Error::QueueFull { .. } | Error::Interrupted => {
                     self.send_at = now + PAUSE[0];
                 }
                 // It was made smaller: the piece is cut anew.
-                Error::TooLong { .. } if now_carried < frame.len() => self.mtu = now_carried,
+                Error::TooLong { mtu, .. } if mtu < frame.len() => {
+                    self.carried = Some((self.socket.mtu(), mtu));
+                    self.mtu = mtu;
+                }
                 e => {
                     self.send_at = now + PAUSE[1];
                     self.device(e)?;
@@ -369,7 +379,9 @@ impl<'a> Talk<'a> {
     fn look(&mut self, now: u64) {
         self.look_at = now + LOOK;
         let Ok(found) = Interface::named(self.terms.interface) else { return };
-        self.mtu = (found.mtu as usize).min(self.opened_mtu);
+        let says = found.mtu as usize;
+        let carries = self.carried.filter(|(said, _)| *said == says).map_or(says, |(_, carried)| carried);
+        self.mtu = carries.min(self.opened_mtu);
         let trouble = match (found.up, found.carrier) {
             (false, _) => Trouble::Down,
             (true, Some(false)) => Trouble::NoCarrier,
