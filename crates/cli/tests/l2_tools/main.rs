@@ -10,4 +10,5 @@ mod cycles;
 mod frames;
 mod liars;
 mod messages;
+mod rings;
 mod rounds;
