@@ -5,6 +5,7 @@ mod common;
 #[macro_use]
 mod network;
 mod bridge;
+mod captures;
 mod chat;
 mod cycles;
 mod frames;
@@ -12,3 +13,4 @@ mod liars;
 mod messages;
 mod rings;
 mod rounds;
+mod trouble;
