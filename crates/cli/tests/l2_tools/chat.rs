@@ -1,7 +1,7 @@
 //! `bypath chat`: two ends that are ours, on veth pairs and loopback.
 
 use crate::bridge::Bridge;
-use crate::network::{Tool, address, octets, socket, tool, veth};
+use crate::network::{Tool, address, hosts, octets, socket, tool, veth};
 use bypath::link::fault::Faults;
 use bypath_sys::netns;
 use rustix::process::Signal;
@@ -145,6 +145,23 @@ isolated! {
         let ended = client.end().expect(1);
         assert!(ended.stderr.contains("the interface was removed"), "{}", ended.stderr);
         assert!(server.end().code().is_some_and(|c| c == 1 || c == 3));
+    }
+}
+
+isolated! {
+    fn two_hosts_talk_and_a_pulled_cable_is_told() {
+        let there = hosts();
+        let server = there.run(|| Tool::start(&["chat", "right", "server"]).says("waiting")).unwrap();
+        let mut client = Tool::start(&["chat", "left", "client", "10.0.0.2"]);
+        client.write(b"over the cable\n");
+        let mut server = server.hears("over the cable\n");
+        server.write(b"and back\n");
+        let client = client.hears("and back\n");
+        there.run(|| netns::set_up("right", false)).unwrap().unwrap();
+        for end in [server, client] {
+            let ended = end.end().expect(3);
+            assert!(ended.stderr.contains("silent for 5 s") && ended.stderr.contains("or the network is cut"), "{}", ended.stderr);
+        }
     }
 }
 

@@ -69,9 +69,28 @@ pub fn veths(pairs: &[(&str, &str)]) {
     for name in pairs.iter().flat_map(|(a, b)| [*a, *b]).chain(["lo"]) {
         netns::set_up(name, true).expect("an interface that is up");
     }
+    wait_until_they_run();
+}
+
+/// Two hosts: `left` with 10.0.0.1 here, and `right` with 10.0.0.2 in the namespace that is returned.
+pub fn hosts() -> netns::Namespace {
+    let there = netns::Namespace::new().expect("a namespace");
+    netns::veth("left", "right", Some(&there)).expect("a veth pair");
+    let up = |name: &str, ip: &str| {
+        netns::set_up(name, true).expect("an interface that is up");
+        address(name, ip);
+    };
+    there.run(|| up("right", "10.0.0.2")).expect("the other host");
+    up("left", "10.0.0.1");
+    wait_until_they_run();
+    there.run(wait_until_they_run).expect("the other host");
+    there
+}
+
+fn wait_until_they_run() {
     let end = Instant::now() + LONG;
     // For a while after they are up the kernel still throws away what they send.
-    while !l2::interfaces().expect("interfaces").iter().all(|i| i.loopback || i.flags & 0x40 != 0) {
+    while !l2::interfaces().expect("interfaces").iter().all(|i| !i.up || i.loopback || i.flags & 0x40 != 0) {
         assert!(Instant::now() < end, "the interfaces do not run");
         std::thread::yield_now();
     }
@@ -110,9 +129,7 @@ pub fn nothing_is_left() {
         assert!(Instant::now() < end, "a packet socket is left");
         std::thread::yield_now();
     }
-    for port in [9000] {
-        std::net::TcpListener::bind(("127.0.0.1", port)).expect("a port that is free");
-    }
+    std::net::TcpListener::bind(("127.0.0.1", 9000)).expect("a port that is free");
     let names: Vec<_> =
         l2::interfaces().expect("interfaces").into_iter().map(|i| (i.name, i.flags & 0x100)).collect();
     let expected = ["left", "lo", "right"].map(|n| (n.to_owned(), 0));

@@ -23,6 +23,8 @@ const EVER: usize = 1024;
 /// Octets that are gathered for one write.
 const GATHER: usize = 64 << 10;
 
+/// While there is much to take, it is looked so often who calls.
+const ADMIT: u64 = 10_000_000;
 /// A sender that was told that everything is written hangs up; it is waited for so long.
 const PARTING: u64 = 1_000_000_000;
 
@@ -76,7 +78,8 @@ pub fn run(args: &Args) -> Outcome {
     output::message("receiving");
     let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let mut late = false;
-    let mut looked = clock::monotonic_ns();
+    // When it was last looked who calls, and since when nothing comes.
+    let (mut looked, mut idle) = (clock::monotonic_ns(), None);
     loop {
         let taken = receiver.take(args)?;
         if receiver.output.len() >= GATHER || !taken {
@@ -91,7 +94,12 @@ pub fn run(args: &Args) -> Outcome {
         }
         let now = clock::monotonic_ns();
         if taken {
-            looked = now;
+            idle = None;
+            // Who has much to say does not keep others out.
+            if now >= looked + ADMIT {
+                receiver.admit(&listener)?;
+                looked = now;
+            }
             continue;
         }
         if receiver.senders.is_empty() && receiver.ended + receiver.died + receiver.lied > 0 && !args.follow {
@@ -101,12 +109,12 @@ pub fn run(args: &Args) -> Outcome {
         if late {
             break;
         }
-        if !receiver.senders.is_empty() && now < looked + super::SPIN {
+        if !receiver.senders.is_empty() && now < idle.get_or_insert(now).saturating_add(super::SPIN) {
             std::hint::spin_loop();
             continue;
         }
         receiver.sleep(&listener, &stop, end)?;
-        looked = clock::monotonic_ns();
+        (looked, idle) = (clock::monotonic_ns(), None);
     }
     receiver.write()?;
     receiver.acknowledge();

@@ -1,9 +1,9 @@
 //! `bypath ipc send --via ring`.
 
 use super::{FLOOR, GEOMETRY, GREETING, LONGEST_WORD, Shared, Socket, Word, socket_name};
-use crate::cmd::ipc::BODY;
 use crate::cmd::ipc::effort::Effort;
 use crate::cmd::ipc::send::Args;
+use crate::cmd::ipc::{BODY, SILENCE};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self,
@@ -102,7 +102,7 @@ fn reach(channel: &str, until: u64, stop: &Stop) -> Result<Option<(Socket, Share
         );
         return Err(Failure::new(1, text));
     }
-    let until = until.max(clock::monotonic_ns() + 2_000_000_000);
+    let until = until.max(clock::monotonic_ns() + SILENCE.as_nanos() as u64);
     let broken = |what: &str| {
         Failure::new(
             raw::LOST,
