@@ -95,10 +95,11 @@ fn tshark(file: &Path, fields: &[&str]) -> Vec<String> {
     lines(&mut command)
 }
 
-/// Lets tshark capture on `right` into a file; returns when it does.
-struct Tshark(std::process::Child);
+/// A tshark that captures on `right` into a file, and what it printed of it, a line per frame.
+struct Tshark(std::process::Child, mpsc::Receiver<String>);
 
 impl Tshark {
+    /// Begins; returns when it captures.
     fn capture(file: &Path) -> Tshark {
         let mut command = Command::new("tshark");
         command.args(["-l", "-n", "-i", "right", "-f", "ether src 02:00:00:00:00:07", "-P", "-w"]).arg(file);
@@ -106,17 +107,27 @@ impl Tshark {
         let (sender, seen) = mpsc::channel();
         let stdout = BufReader::new(child.stdout.take().expect("a pipe"));
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|l| sender.send(l)));
-        let tshark = Tshark(child);
+        let tshark = Tshark(child, seen);
         let mut left = bypath::l2::Socket::builder("left").ethertype(0x9999).send_only().open().unwrap();
         let header = bypath::l2::Header { source: Mac([2, 0, 0, 0, 0, 7]), ..left.header(Mac::BROADCAST) };
         // It says that it captures before it does: frames until it has seen one.
         let end = Instant::now() + LONG;
-        while seen.try_recv().is_err() {
+        while tshark.1.try_recv().is_err() {
             assert!(Instant::now() < end, "tshark sees nothing");
             left.send_with(&header, b"are you there").unwrap();
             poll::ppoll(&mut [], Some(10_000_000), 0).unwrap();
         }
         tshark
+    }
+
+    /// Waits until it has captured so many frames of scapy's, and ends it.
+    fn end(self, frames: usize) {
+        let end = Instant::now() + 2 * LONG;
+        let mut seen = 0;
+        while seen < frames {
+            let line = self.1.recv_timeout(end.saturating_duration_since(Instant::now()));
+            seen += usize::from(!line.expect("tshark captures everything").contains("0x9999"));
+        }
     }
 }
 
@@ -202,12 +213,7 @@ isolated! {
         let recv = Tool::start(&recv).says("receiving on right");
         let sent = write_with_scapy(right);
         recv.end().expect(0);
-        let end = Instant::now() + LONG;
-        // It writes at its own pace.
-        while tshark(&theirs, &["frame.len"]).len() < sent.len() {
-            assert!(Instant::now() < end, "tshark has not captured everything");
-        }
-        drop(tshark_runs);
+        tshark_runs.end(sent.len());
         let (ours_read, theirs_read) = (tshark(&ours, &FIELDS), tshark(&theirs, &FIELDS));
         assert_eq!(ours_read, theirs_read);
         let tags = tshark(&ours, &["vlan.id", "vlan.priority", "vlan.dei"]).join("\n").replace("True", "1").replace("False", "0");

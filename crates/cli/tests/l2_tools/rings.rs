@@ -65,6 +65,34 @@ isolated! {
 }
 
 isolated! {
+    fn the_figure_of_system_calls_is_what_strace_counts() {
+        let test = "rings::the_figure_of_system_calls_is_what_strace_counts";
+        let there = Command::new("strace").arg("--version").stdout(Stdio::null()).status();
+        if !there.is_ok_and(|s| s.success()) {
+            return skip(test, "strace is not installed (Debian package strace)");
+        }
+        veth();
+        let directory = crate::common::TempDir::new();
+        let lines: String = (0..3000).map(|n| format!("{n}\n")).collect();
+        for via in ["--via=l2", "--via=ring"] {
+            let receiver = Tool::start(&["ipc", "recv", via]).says("receiving");
+            let log = directory.join("strace");
+            let mut command = Command::new("strace");
+            command.args(["-qq", "-e", "trace=sendto,recvmsg,sendmsg,ppoll,write", "-o"]).arg(&log);
+            command.args([crate::common::BYPATH, "ipc", "send", via, "--stats"]).env("BYPATH_CONFIG", "none");
+            let ended = Tool::of(command).give(lines.as_bytes()).end().expect(0);
+            receiver.end().expect(0);
+            let (before, _) = ended.stderr.split_once(" system calls moved them").expect("the figure");
+            let told: usize = before.rsplit(' ').next().unwrap().parse().unwrap();
+            let text = std::fs::read_to_string(&log).unwrap();
+            // Words for the user are no messages; time begins with the first one.
+            let counted = text.lines().filter(|l| !l.starts_with("write(")).count();
+            assert!(told <= counted && counted - told < 100, "{via}: {told} told, {counted} counted");
+        }
+    }
+}
+
+isolated! {
     fn several_senders_have_a_ring_each_and_channels_are_apart() {
         veth();
         let (one, other) = (recv(&["--follow", "--json"]), recv(&["--channel=other"]));
