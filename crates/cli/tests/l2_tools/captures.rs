@@ -155,12 +155,12 @@ isolated! {
         let file = directory.join("ours.pcapng");
         let path = file.to_str().unwrap();
         let recv = ["l2", "recv", "right", "--ethertype=any", "--promiscuous", "--from=02:00:00:00:00:07", "--count=11",
-            "--timeout=20s", "--comment=seen by us", "-w", path];
+            "--timeout=2min", "--comment=seen by us", "-w", path];
         let before = clock::realtime_ns();
         let recv = Tool::start(&recv).says("receiving on right");
         // A second one, of the same frames.
         let other = ["l2", "recv", "right", "--ethertype=any", "--promiscuous", "--from=02:00:00:00:00:07", "--count=11",
-            "--timeout=20s", "--json"];
+            "--timeout=2min", "--json"];
         let other = Tool::start(&other).says("receiving on right");
         let sent = write_with_scapy(right);
         assert_eq!(sent.len(), 11);
@@ -209,7 +209,7 @@ isolated! {
         let (ours, theirs) = (directory.join("ours.pcapng"), directory.join("theirs.pcapng"));
         let tshark_runs = Tshark::capture(&theirs);
         let recv = ["l2", "recv", "right", "--ethertype=any", "--promiscuous", "--from=02:00:00:00:00:07", "--count=11",
-            "--timeout=20s", "--comment=a remark", "-w", ours.to_str().unwrap()];
+            "--timeout=2min", "--comment=a remark", "-w", ours.to_str().unwrap()];
         let recv = Tool::start(&recv).says("receiving on right");
         let sent = write_with_scapy(right);
         recv.end().expect(0);

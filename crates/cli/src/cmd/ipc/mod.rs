@@ -47,9 +47,8 @@ pub struct Via {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Way {
-    /// Raw frames on the loopback interface
+    // Explained where the option is.
     L2,
-    /// A ring in shared memory
     Ring,
 }
 
