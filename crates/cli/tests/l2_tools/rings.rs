@@ -93,6 +93,30 @@ isolated! {
 }
 
 isolated! {
+    fn who_sleeps_is_woken() {
+        veth();
+        // Who is not woken looks by itself after a quarter of a second: 60 of them would be 15 s.
+        let begun = Instant::now();
+        let (mut receiver, mut sender) = (recv(&[]), send(&[]));
+        for n in 0..60 {
+            let line = format!("line {n}\n");
+            sender.write(line.as_bytes());
+            receiver = receiver.hears(&line);
+        }
+        assert!(begun.elapsed().as_secs() < 10, "{:?}", begun.elapsed());
+        sender.end().expect(0);
+        receiver.end().expect(0);
+        // A ring that is full, 79 times at least.
+        let file = octets(80 << 20);
+        let receiver = recv(&[]);
+        let begun = Instant::now();
+        send(&["--whole"]).give(&file).end().expect(0);
+        assert!(begun.elapsed().as_secs() < 15, "{:?}", begun.elapsed());
+        assert!(receiver.end().expect(0).stdout == file);
+    }
+}
+
+isolated! {
     fn several_senders_have_a_ring_each_and_channels_are_apart() {
         veth();
         let (one, other) = (recv(&["--follow", "--json"]), recv(&["--channel=other"]));
