@@ -88,9 +88,11 @@ impl World {
             }
             let mut frames = Vec::new();
             let mut each = |octets: &[u8], meta: &FrameMeta| {
-                // A frame whose addresses or EtherType were changed is given to nobody.
-                let parsed =
-                    Frame::parse(octets, meta).filter(|f| f.ethertype == TYPE && f.destination == side.mac);
+                // A frame whose addresses or EtherType were changed is given to nobody, nor is one that is too long.
+                let ours = |f: &Frame<'_>| {
+                    f.ethertype == TYPE && f.destination == side.mac && f.payload.len() <= side.mtu
+                };
+                let parsed = Frame::parse(octets, meta).filter(ours);
                 frames.extend(parsed.map(|f| (f.source, f.payload.to_vec())));
             };
             side.link.receive(64, &mut each).unwrap();
@@ -228,7 +230,7 @@ fn a_long_message_passes_a_bad_link_whole() {
     assert_eq!(world.run(600_000 * MS), Ok(true));
     assert!(world.sides[1].heard == [message]);
     let (there, here) = (&world.sides[1].session, &world.sides[0].session);
-    assert!(here.sending().again > 1000 && there.foreign.corrupt > 100 && there.receiving().twice > 100);
+    assert!(here.sending().again > 500 && there.foreign.corrupt > 50 && there.receiving().twice > 50);
 }
 
 #[test]
@@ -305,7 +307,7 @@ fn an_end_that_says_nothing_is_taken_for_dead() {
     let end = world.now.get() + 60_000 * MS;
     let fault = loop {
         let next = world.sides[0].session.next_tick();
-        assert!(next < end);
+        assert!(next < end && next > world.now.get(), "{next}");
         world.now.set(next);
         if let Err(fault) = world.sides[0].session.tick(next, 1500) {
             break fault;
