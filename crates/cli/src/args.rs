@@ -73,6 +73,8 @@ pub enum Command {
     Doctor(cmd::doctor::Args),
     /// Raw Ethernet: list interfaces, send, receive and measure frames
     L2(cmd::l2::Args),
+    /// Talk to another host: typed lines, or files, as raw Ethernet frames
+    Chat(cmd::chat::Args),
     /// Messages between programs on this host, as frames on the loopback interface
     Ipc(cmd::ipc::Args),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring

@@ -3,6 +3,7 @@
 
 mod args; //      what can be typed: subcommands, settings, `--json`
 mod bench; //     the measured programs, their conversations, the figures
+mod chat; //      the protocol of `bypath chat`
 mod cmd; //       one file per subcommand
 mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => cmd::stats::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
+        Command::Chat(args) => cmd::chat::run(&args),
         Command::Ipc(args) => cmd::ipc::run(args),
         Command::L2(args) => cmd::l2::run(args),
         Command::Bench(args) => bench::run(args),

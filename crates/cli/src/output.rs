@@ -16,6 +16,12 @@ pub struct Failure {
     code: u8,
 }
 
+impl Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
 /// What a subcommand returns.
 pub type Outcome = Result<ExitCode, Failure>;
 
@@ -34,7 +40,8 @@ impl Failure {
 
 /// One message on standard error, which may be closed.
 pub fn message(text: impl Display) {
-    let _ = writeln!(io::stderr(), "bypath: {text}");
+    // In one piece: other programs may write there, too.
+    let _ = io::stderr().write_all(format!("bypath: {text}\n").as_bytes());
 }
 
 /// Writes `bytes` to `target`. A reader that has gone away (`bypath ss | head -1`) is not an error.

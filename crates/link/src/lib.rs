@@ -19,11 +19,11 @@ pub mod pcapng;
 mod reaper;
 pub mod xdp;
 
+pub use bypath_wire::FrameMeta;
 pub use error::Error;
 pub use interface::Interface;
 pub use mac::Mac;
 
-use bypath_wire::FrameMeta;
 use std::os::fd::BorrowedFd;
 
 /// Result of an operation on a link.

@@ -1,5 +1,6 @@
 //! One file per subcommand: its arguments and what it does.
 
+pub mod chat;
 pub mod completions;
 pub mod config;
 pub mod doctor;

@@ -11,6 +11,8 @@ const VERSION: u8 = 1;
 pub const FIRST: u16 = 1;
 /// The last fragment of a message.
 pub const END_OF_MESSAGE: u16 = 2;
+/// Of a stream: the server sent it.
+pub const OF_SERVER: u16 = 4;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,12 +32,22 @@ pub enum Kind {
     Ack = 6,
     /// There is no more data.
     End = 7,
+    /// A piece of a stream, whose position `seq` and `message` are.
+    Stream = 8,
 }
 
 impl Kind {
     fn of(value: u8) -> Option<Kind> {
-        const ALL: [Kind; 7] =
-            [Kind::Request, Kind::Reply, Kind::Cycle, Kind::Hello, Kind::Data, Kind::Ack, Kind::End];
+        const ALL: [Kind; 8] = [
+            Kind::Request,
+            Kind::Reply,
+            Kind::Cycle,
+            Kind::Hello,
+            Kind::Data,
+            Kind::Ack,
+            Kind::End,
+            Kind::Stream,
+        ];
         ALL.into_iter().find(|k| *k as u8 == value)
     }
 }
@@ -51,7 +63,7 @@ pub struct Header {
     pub seq: u32,
     /// Number of the message within its session.
     pub message: u32,
-    /// [`FIRST`], [`END_OF_MESSAGE`].
+    /// [`FIRST`], [`END_OF_MESSAGE`], [`OF_SERVER`].
     pub flags: u16,
 }
 

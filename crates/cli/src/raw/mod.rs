@@ -1,6 +1,7 @@
 //! What the tools for raw Ethernet share: values that are typed, sockets, waiting, Ctrl-C, their protocol.
 
 pub mod header; // the header in front of everything that the tools say to each other
+pub mod input; //  lines, or a whole file, as messages
 pub mod values; // EtherTypes, times, octets in hexadecimal
 pub mod wait; //   waiting for several things, and for Ctrl-C
 
@@ -26,16 +27,20 @@ pub struct Tag {
     /// Priority in the tag, 0 to 7; without --vlan the tag is one of VLAN 0 [default: 0]
     #[arg(long, value_name = "PRIORITY", value_parser = clap::value_parser!(u8).range(0..=7))]
     priority: Option<u8>,
+
+    /// Set the tag's drop eligible indicator: a congested switch throws such frames away first
+    #[arg(long)]
+    drop_eligible: bool,
 }
 
 impl Tag {
     /// The tag, `None` if none was asked for.
     pub fn tag(self) -> Option<VlanTag> {
-        if self.vlan.is_none() && self.priority.is_none() {
+        if self.vlan.is_none() && self.priority.is_none() && !self.drop_eligible {
             return None;
         }
         let (vid, pcp) = (self.vlan.unwrap_or(0), self.priority.unwrap_or(0));
-        Some(VlanTag { tpid: l2::TPID_VLAN, pcp, dei: false, vid })
+        Some(VlanTag { tpid: l2::TPID_VLAN, pcp, dei: self.drop_eligible, vid })
     }
 
     /// A builder whose socket sends, and receives, with this tag.

@@ -14,6 +14,8 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
 /// There is something to be read, or an end of the stream.
 pub const READ: i16 = 1;
+/// There is room to write.
+pub const WRITE: i16 = 4;
 
 /// Longest sleep: the kernel does not wake who waits for a socket whose interface is removed while it is down.
 const LONGEST: u64 = 250_000_000;
@@ -52,17 +54,31 @@ impl Stop {
     /// Waits for one of these descriptors, each with what is waited for, for the time `until` (ns of the monotonic clock), or
     /// for Ctrl-C. Which of them are ready; also returns early, with none.
     pub fn wait<const N: usize>(&self, what: [(BorrowedFd<'_>, i16); N], until: Option<u64>) -> [bool; N] {
-        let left = until.map_or(LONGEST, |at| at.saturating_sub(clock::monotonic_ns()).min(LONGEST));
-        let bell = PollFd { fd: self.bell.as_raw_fd(), events: READ, revents: 0 };
-        let mut fds = [bell; 8];
-        for (slot, (fd, events)) in fds[1..].iter_mut().zip(&what) {
+        let mut fds = [PollFd::default(); 8];
+        for (slot, (fd, events)) in fds.iter_mut().zip(&what) {
             // Nothing to wait for: not looked at, as a hang-up would be told in any case.
             *slot =
                 PollFd { fd: if *events == 0 { -1 } else { fd.as_raw_fd() }, events: *events, revents: 0 };
         }
+        self.sleep_for(&mut fds[..=N], until);
+        std::array::from_fn(|n| fds[n].revents != 0)
+    }
+
+    /// The same, of any number of descriptors by their numbers.
+    pub fn wait_any(&self, what: &mut Vec<PollFd>, until: Option<u64>) {
+        what.push(PollFd::default());
+        self.sleep_for(what, until);
+        what.pop();
+    }
+
+    /// The last one's place is the bell's.
+    fn sleep_for(&self, fds: &mut [PollFd], until: Option<u64>) {
+        let left = until.map_or(LONGEST, |at| at.saturating_sub(clock::monotonic_ns()).min(LONGEST));
+        if let Some(last) = fds.last_mut() {
+            *last = PollFd { fd: self.bell.as_raw_fd(), events: READ, revents: 0 };
+        }
         // An error is a signal, which the bell tells, too.
-        let _ = ppoll(&mut fds[..=N], Some(left), 0);
-        std::array::from_fn(|n| fds[n + 1].revents != 0)
+        let _ = ppoll(fds, Some(left), 0);
     }
 
     /// Sleeps until this time of the monotonic clock, or Ctrl-C.

@@ -4,7 +4,13 @@
 mod common;
 #[macro_use]
 mod network;
+mod bridge;
+mod captures;
+mod chat;
 mod cycles;
 mod frames;
+mod liars;
 mod messages;
+mod rings;
 mod rounds;
+mod trouble;

@@ -1,6 +1,6 @@
 //! `bypath ipc`.
 
-use crate::network::{LONG, Tool, tool, veth};
+use crate::network::{LONG, Tool, octets, tool, veth};
 use bypath::l2::{Error, Mac, Socket};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -20,11 +20,6 @@ fn frame(kind: u8, seq: u32, message: u32, flags: u16, body: &[u8]) -> Vec<u8> {
 
 fn loopback() -> Socket {
     Socket::builder("lo").ethertype(0xaaaa).group(SENDERS).timeout(LONG).open().expect("a socket")
-}
-
-/// Octets of every value, in no simple order.
-fn octets(len: usize) -> Vec<u8> {
-    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
 
 isolated! {

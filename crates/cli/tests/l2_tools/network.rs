@@ -9,7 +9,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 /// What no test should need.
-pub const LONG: Duration = Duration::from_secs(20);
+pub const LONG: Duration = Duration::from_secs(60);
 
 /// A test that runs in a user and network namespace of its own.
 macro_rules! isolated {
@@ -56,18 +56,86 @@ pub fn skip(name: &str, reason: &str) {
 
 /// Two interfaces, `left` and `right`, that are connected and up, and the loopback interface. Returns their addresses.
 pub fn veth() -> (Mac, Mac) {
-    netns::veth("left", "right", None).expect("a veth pair");
-    for name in ["lo", "left", "right"] {
+    veths(&[("left", "right")]);
+    let mac = |name: &str| l2::Interface::named(name).expect("an interface").mac;
+    (mac("left"), mac("right"))
+}
+
+/// Pairs of connected interfaces that are up, and the loopback interface.
+pub fn veths(pairs: &[(&str, &str)]) {
+    for (a, b) in pairs {
+        netns::veth(a, b, None).expect("a veth pair");
+    }
+    for name in pairs.iter().flat_map(|(a, b)| [*a, *b]).chain(["lo"]) {
         netns::set_up(name, true).expect("an interface that is up");
     }
+    wait_until_they_run();
+}
+
+/// Two hosts: `left` with 10.0.0.1 here, and `right` with 10.0.0.2 in the namespace that is returned.
+pub fn hosts() -> netns::Namespace {
+    let there = netns::Namespace::new().expect("a namespace");
+    netns::veth("left", "right", Some(&there)).expect("a veth pair");
+    let up = |name: &str, ip: &str| {
+        netns::set_up(name, true).expect("an interface that is up");
+        address(name, ip);
+    };
+    there.run(|| up("right", "10.0.0.2")).expect("the other host");
+    up("left", "10.0.0.1");
+    wait_until_they_run();
+    there.run(wait_until_they_run).expect("the other host");
+    there
+}
+
+fn wait_until_they_run() {
     let end = Instant::now() + LONG;
     // For a while after they are up the kernel still throws away what they send.
-    while !l2::interfaces().expect("interfaces").iter().all(|i| i.loopback || i.flags & 0x40 != 0) {
+    while !l2::interfaces().expect("interfaces").iter().all(|i| !i.up || i.loopback || i.flags & 0x40 != 0) {
         assert!(Instant::now() < end, "the interfaces do not run");
         std::thread::yield_now();
     }
-    let mac = |name: &str| l2::Interface::named(name).expect("an interface").mac;
-    (mac("left"), mac("right"))
+}
+
+/// Gives an interface an address.
+pub fn address(interface: &str, address: &str) {
+    netns::add_address(interface, address.parse().expect("an address"), 24).expect("an address that is free");
+}
+
+/// Octets of every value, in no simple order.
+pub fn octets(len: usize) -> Vec<u8> {
+    (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
+}
+
+/// Runs `body` on a thread that, with what it starts, has no CAP_NET_RAW.
+pub fn without_net_raw(body: impl FnOnce() + Send) {
+    use rustix::thread::CapabilitySet;
+    let drop_it = || {
+        let set = CapabilitySet::NET_RAW;
+        rustix::thread::remove_capability_from_bounding_set(set).expect("a bounding set");
+        let mut have = rustix::thread::capabilities(None).expect("capabilities");
+        have.inheritable.remove(set);
+        rustix::thread::set_capabilities(None, have).expect("fewer capabilities");
+        body();
+    };
+    std::thread::scope(|scope| scope.spawn(drop_it).join().expect("the thread"));
+}
+
+/// Checks that no packet socket is open in this namespace, and no port waits.
+pub fn nothing_is_left() {
+    let lines = |path: &str| std::fs::read_to_string(path).expect(path).lines().count() - 1;
+    let end = Instant::now() + LONG;
+    // The kernel takes its time with sockets that were closed.
+    while lines("/proc/net/packet") > 0 {
+        assert!(Instant::now() < end, "a packet socket is left");
+        std::thread::yield_now();
+    }
+    std::net::TcpListener::bind(("127.0.0.1", 9000)).expect("a port that is free");
+    let names: Vec<_> =
+        l2::interfaces().expect("interfaces").into_iter().map(|i| (i.name, i.flags & 0x100)).collect();
+    let expected = ["left", "lo", "right"].map(|n| (n.to_owned(), 0));
+    let mut sorted = names;
+    sorted.sort();
+    assert_eq!(sorted, expected, "interfaces, and whether they are promiscuous");
 }
 
 /// A socket of the test's own, which waits long.
@@ -81,7 +149,9 @@ pub struct Tool {
     lines: mpsc::Receiver<String>,
     /// What it said so far on standard error.
     pub said: String,
-    output: Option<std::thread::JoinHandle<Vec<u8>>>,
+    printed: mpsc::Receiver<Vec<u8>>,
+    /// What it wrote so far on standard output.
+    heard: Vec<u8>,
 }
 
 /// How a tool ended.
@@ -110,7 +180,11 @@ impl Ended {
 
 impl Tool {
     pub fn start(args: &[&str]) -> Tool {
-        let mut command = bypath(args);
+        Tool::of(bypath(args))
+    }
+
+    /// Any program.
+    pub fn of(mut command: Command) -> Tool {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("bypath starts");
         let stderr = child.stderr.take().expect("a pipe");
@@ -123,12 +197,17 @@ impl Tool {
                 }
             }
         });
-        let output = std::thread::spawn(move || {
-            let mut all = Vec::new();
-            stdout.read_to_end(&mut all).expect("output");
-            all
+        let (sender, printed) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut chunk = vec![0; 1 << 16];
+            // A terminal that is gone is an error, which is an end, too.
+            while let Ok(len @ 1..) = stdout.read(&mut chunk) {
+                if sender.send(chunk[..len].to_vec()).is_err() {
+                    break;
+                }
+            }
         });
-        Tool { child, lines, said: String::new(), output: Some(output) }
+        Tool { child, lines, said: String::new(), printed, heard: Vec::new() }
     }
 
     /// Waits for a line on standard error that contains this.
@@ -145,12 +224,38 @@ impl Tool {
         panic!("`{what}` was not said:\n{}", self.said);
     }
 
+    /// Waits until this was written to standard output.
+    #[track_caller]
+    pub fn hears(mut self, what: &str) -> Tool {
+        let end = Instant::now() + LONG;
+        while !self.heard.windows(what.len()).any(|w| w == what.as_bytes()) {
+            match self.printed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+                Ok(octets) => self.heard.extend(octets),
+                Err(_) => {
+                    panic!("`{what}` was not heard: {}{}", String::from_utf8_lossy(&self.heard), self.said)
+                }
+            }
+        }
+        self
+    }
+
+    /// Writes to its standard input, which stays open.
+    pub fn write(&mut self, input: &[u8]) {
+        self.child.stdin.as_mut().expect("standard input").write_all(input).expect("a reader");
+    }
+
     /// Writes to its standard input and closes it.
     pub fn give(mut self, input: &[u8]) -> Tool {
         let mut stdin = self.child.stdin.take().expect("standard input");
         let input = input.to_vec();
         // It may end before it has read all.
         std::thread::spawn(move || stdin.write_all(&input));
+        self
+    }
+
+    /// Closes its standard input.
+    pub fn quiet(mut self) -> Tool {
+        drop(self.child.stdin.take());
         self
     }
 
@@ -168,9 +273,12 @@ impl Tool {
             self.said.push('\n');
         }
         assert!(Instant::now() < end, "it does not end:\n{}", self.said);
-        let stdout = self.output.take().expect("not yet taken").join().expect("the reader");
+        while let Ok(octets) = self.printed.recv_timeout(end.saturating_duration_since(Instant::now())) {
+            self.heard.extend(octets);
+        }
+        assert!(Instant::now() < end, "its output does not end:\n{}", self.said);
         let status = self.child.wait().expect("a status");
-        Ended { status, stdout, stderr: std::mem::take(&mut self.said) }
+        Ended { status, stdout: std::mem::take(&mut self.heard), stderr: std::mem::take(&mut self.said) }
     }
 }
 

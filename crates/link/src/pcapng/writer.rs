@@ -62,6 +62,14 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// Those of the writer inside.
     pub fn interface(&mut self, name: &str, mac: Option<Mac>) -> io::Result<u32> {
+        self.interface_with(name, mac, None)
+    }
+
+    /// The same, with a remark.
+    ///
+    /// # Errors
+    /// Those of the writer inside.
+    pub fn interface_with(&mut self, name: &str, mac: Option<Mac>, comment: Option<&str>) -> io::Result<u32> {
         self.begin(INTERFACE);
         self.block.extend_from_slice(&ETHERNET.to_ne_bytes());
         self.block.extend_from_slice(&[0, 0]);
@@ -73,6 +81,9 @@ impl<W: Write> Writer<W> {
         }
         // Times are in 10^-9 s.
         self.option(INTERFACE_RESOLUTION, &[9]);
+        if let Some(comment) = comment {
+            self.text(COMMENT, comment);
+        }
         self.end()?;
         self.interfaces += 1;
         Ok(self.interfaces - 1)

@@ -1,7 +1,10 @@
-//! `bypath ipc`: messages between programs on one host, as frames on the loopback interface. docs/l2-tools.md has the protocol.
+//! `bypath ipc`: messages between programs on one host, as frames on the loopback interface, or through shared memory.
+//! docs/l2-tools.md has the protocol.
 
+mod effort;
 mod incoming;
 mod recv;
+mod ring;
 mod send;
 
 use crate::output::{Failure, Outcome};
@@ -26,16 +29,58 @@ enum Command {
     Send(send::Args),
 }
 
+/// Which way messages go.
+#[derive(Debug, clap::Args)]
+pub struct Via {
+    /// As frames on loopback, to any number of receivers, or through a ring in shared memory, to one receiver
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = Way::L2)]
+    via: Way,
+
+    /// Name of the ring, so that several can be used beside each other [default: default]
+    #[arg(long, value_name = "NAME", value_parser = ring::channel)]
+    channel: Option<String>,
+
+    /// Say in the end what a message cost: time, processor, system calls
+    #[arg(long)]
+    stats: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Way {
+    // Explained where the option is.
+    L2,
+    Ring,
+}
+
+impl Via {
+    /// Whether it is the ring.
+    ///
+    /// # Errors
+    /// A channel was named, and frames have none.
+    fn is_ring(&self) -> Result<bool, Failure> {
+        if self.via == Way::L2 && self.channel.is_some() {
+            return Err(Failure::new(2, "--channel names a ring; give --via ring, too"));
+        }
+        Ok(self.via == Way::Ring)
+    }
+
+    fn channel(&self) -> &str {
+        self.channel.as_deref().unwrap_or("default")
+    }
+}
+
 /// Does what was asked for.
 pub fn run(args: Args) -> Outcome {
     match args.command {
+        Command::Recv(args) if args.via.is_ring()? => ring::recv::run(&args),
+        Command::Send(args) if args.via.is_ring()? => ring::send::run(&args),
         Command::Recv(args) => recv::run(&args),
         Command::Send(args) => send::run(&args),
     }
 }
 
 /// Longest message.
-const LONGEST: usize = 16 << 20;
+const LONGEST: usize = crate::raw::input::LONGEST;
 /// Longest body of a frame: 32 of them are well below what a socket's queue holds.
 const BODY: usize = 32 << 10;
 /// Frames on their way at most.

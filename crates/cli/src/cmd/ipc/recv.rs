@@ -1,7 +1,8 @@
 //! `bypath ipc recv`.
 
+use super::effort::Effort;
 use super::incoming::Incoming;
-use super::{RECEIVERS, SENDERS, SILENCE};
+use super::{RECEIVERS, SENDERS, SILENCE, Via};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self,
@@ -23,26 +24,31 @@ use std::time::Duration;
 #[command(after_help = "Examples:\n  \
     bypath ipc recv > copy                     what `bypath ipc send` sends, octet for octet\n  \
     bypath ipc recv --follow                   every message of every sender, until Ctrl-C\n  \
-    bypath ipc recv --count 1 --timeout 5s     one message, if it comes in time\n\n\
-    Every receiver gets every message. Frames travel on the loopback interface only.\n\n\
-    Exit status: 0; 1 if the loopback interface cannot be used, or standard output not written; 2 for wrong usage; 3 if \
-    messages were lost, a sender fell silent, or --timeout passed.")]
+    bypath ipc recv --count 1 --timeout 5s     one message, if it comes in time\n  \
+    bypath ipc recv --via ring --channel logs --follow    through shared memory\n\n\
+    Every receiver gets every message. Frames travel on the loopback interface only, and need CAP_NET_RAW. A ring needs no \
+    capability: one receiver, senders of the same user.\n\n\
+    Exit status: 0; 1 if the loopback interface or shared memory cannot be used, or standard output not written; 2 for wrong \
+    usage; 3 if messages were lost, a sender died, fell silent or wrote what cannot be, or --timeout passed.")]
 pub struct Args {
     /// Go on when the senders have ended
     #[arg(long)]
-    follow: bool,
+    pub follow: bool,
 
     /// End after so many messages
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
-    count: Option<u64>,
+    pub count: Option<u64>,
 
     /// End after this time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = values::period)]
-    timeout: Option<Duration>,
+    pub timeout: Option<Duration>,
 
     /// Print a JSON document per message, each in a line
     #[arg(long)]
-    json: bool,
+    pub json: bool,
+
+    #[command(flatten)]
+    pub via: Via,
 }
 
 /// A message in JSON.
@@ -67,6 +73,7 @@ struct Receiver {
     octets: u64,
     ignored: u64,
     silent: u64,
+    effort: Effort,
 }
 
 impl Receiver {
@@ -87,6 +94,7 @@ impl Receiver {
         if !self.owed.contains(&header.session) {
             self.owed.push(header.session);
         }
+        self.effort.begin();
         let message = match header.kind {
             Kind::Data => sender.data(&header, body)?,
             Kind::End => {
@@ -110,6 +118,7 @@ impl Receiver {
             let expected = self.senders.get(&session).map_or(0, Incoming::expected);
             let ack = Header::new(Kind::Ack, session, expected).frame(&self.id.to_be_bytes());
             raw::send(socket, &to, &ack).map_err(raw::failed)?;
+            self.effort.calls += 1;
         }
         Ok(())
     }
@@ -140,6 +149,7 @@ pub fn run(args: &Args) -> Outcome {
     output::message("receiving");
     let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let mut late = false;
+    let mut printed = Vec::new();
     loop {
         let now = clock::monotonic_ns();
         let mut written = Ok(true);
@@ -148,8 +158,10 @@ pub fn run(args: &Args) -> Outcome {
             if full(&receiver) || !matches!(written, Ok(true)) {
                 return;
             }
+            receiver.effort.calls += 1;
             if let Some((header, message)) = receiver.frame(frame.payload, now) {
-                written = put(args, &header, &message);
+                printed.clear();
+                written = add(args, &header, &message, &mut printed).and_then(|()| put(&printed));
             }
         });
         receiver.acknowledge(&mut socket)?;
@@ -168,6 +180,8 @@ pub fn run(args: &Args) -> Outcome {
                     break;
                 }
                 stop.wait([(socket.as_fd(), READ)], end);
+                // And the look that found nothing.
+                receiver.effort.calls += 2;
             }
             Err(e) => return Err(raw::failed(e)),
         }
@@ -183,26 +197,33 @@ pub fn run(args: &Args) -> Outcome {
         receiver.senders.len(),
         receiver.ignored
     ));
+    if args.via.stats {
+        receiver.effort.tell("l2", receiver.messages, receiver.octets);
+    }
     let good = messages == 0 && frames == 0 && receiver.silent == 0 && !late;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
 
-/// Writes a message to standard output; `false` if nobody reads it any more.
-fn put(args: &Args, header: &Header, message: &[u8]) -> Result<bool, Failure> {
-    let line;
-    let octets = if args.json {
-        let record = Record {
-            session: format!("{:016x}", header.session),
-            message: header.message,
-            octets: message.len(),
-            payload: values::hex(message),
-        };
-        let text = serde_json::to_string(&record);
-        line = text.map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))? + "\n";
-        line.as_bytes()
-    } else {
-        message
+/// Appends a message as it is printed.
+pub fn add(args: &Args, header: &Header, message: &[u8], out: &mut Vec<u8>) -> Result<(), Failure> {
+    if !args.json {
+        out.extend_from_slice(message);
+        return Ok(());
+    }
+    let record = Record {
+        session: format!("{:016x}", header.session),
+        message: header.message,
+        octets: message.len(),
+        payload: values::hex(message),
     };
+    let written = serde_json::to_writer(&mut *out, &record);
+    written.map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))?;
+    out.push(b'\n');
+    Ok(())
+}
+
+/// Writes octets to standard output; `false` if nobody reads it any more.
+pub fn put(octets: &[u8]) -> Result<bool, Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(octets).and_then(|()| out.flush()) {
         Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(false),

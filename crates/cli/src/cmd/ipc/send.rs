@@ -1,10 +1,12 @@
 //! `bypath ipc send`.
 
-use super::{BODY, LONGEST, RECEIVERS, SENDERS, SILENCE, WINDOW};
+use super::effort::Effort;
+use super::{BODY, RECEIVERS, SENDERS, SILENCE, Via, WINDOW};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self,
     header::{END_OF_MESSAGE, FIRST, Header, Kind, SIZE},
+    input::Input,
     values,
     wait::{READ, Stop},
 };
@@ -20,25 +22,29 @@ use std::time::Duration;
 #[command(after_help = "Examples:\n  \
     echo hello | bypath ipc send              a message per line\n  \
     bypath ipc send --whole < photo.jpg       a file; `bypath ipc recv > copy` writes it\n  \
-    tail -f log | bypath ipc send             each line when it comes\n\n\
+    tail -f log | bypath ipc send             each line when it comes\n  \
+    seq 1000000 | bypath ipc send --via ring --stats     through shared memory, and what a message costs\n\n\
     Receivers that are there get every message; the slowest one sets the pace. Frames travel on the loopback interface \
-    only.\n\n\
-    Exit status: 0 if every receiver got everything; 1 if the loopback interface or standard input cannot be used; 2 for \
-    wrong usage; 3 if there was no receiver, one fell silent, or Ctrl-C came before the end.")]
+    only, and need CAP_NET_RAW. A ring needs no capability: one receiver, of the same user.\n\n\
+    Exit status: 0 if every receiver got everything; 1 if the loopback interface, shared memory or standard input cannot be \
+    used; 2 for wrong usage; 3 if there was no receiver, one died or fell silent, or Ctrl-C came before the end.")]
 pub struct Args {
     /// Standard input is not lines: it is cut into messages of 1 MiB
     #[arg(long)]
-    whole: bool,
+    pub whole: bool,
 
     /// Longest wait for the first receiver
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = values::time)]
-    wait: Duration,
+    pub wait: Duration,
+
+    #[command(flatten)]
+    pub via: Via,
 }
 
-/// Octets of a message of `--whole`.
-const PIECE: usize = 1 << 20;
 /// Receivers that are followed at most.
 const RECEIVERS_FOLLOWED: usize = 64;
+/// Acknowledgements that are read in one go at most.
+const LOOK: usize = 64;
 /// How often it is asked who listens, and said that this end lives.
 const HELLO: u64 = 50_000_000;
 /// The same, while there is nothing to be sent.
@@ -61,6 +67,7 @@ struct Sender {
     receivers: HashMap<u64, Progress>,
     left_behind: u64,
     ignored: u64,
+    effort: Effort,
 }
 
 /// Sends standard input.
@@ -77,6 +84,7 @@ pub fn run(args: &Args) -> Outcome {
         receivers: HashMap::new(),
         left_behind: 0,
         ignored: 0,
+        effort: Effort::default(),
     };
     sender.find(args.wait)?;
     let complete = if sender.stop.asked() { false } else { sender.input(args.whole)? };
@@ -89,6 +97,9 @@ pub fn run(args: &Args) -> Outcome {
         sender.left_behind,
         sender.ignored
     ));
+    if args.via.stats {
+        sender.effort.tell("l2", sender.message.into(), sender.octets);
+    }
     let good = complete && sender.left_behind == 0 && !sender.receivers.is_empty();
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
@@ -96,6 +107,7 @@ pub fn run(args: &Args) -> Outcome {
 impl Sender {
     fn control(&mut self, kind: Kind) -> Result<(), Failure> {
         let header = Header { message: self.message, ..Header::new(kind, self.session, self.next) };
+        self.effort.calls += 1;
         raw::send(&mut self.socket, &self.to, &header.frame(&[])).map_err(raw::failed)
     }
 
@@ -105,7 +117,7 @@ impl Sender {
         let mut any = false;
         let (session, next, receivers, ignored) =
             (self.session, self.next, &mut self.receivers, &mut self.ignored);
-        let received = self.socket.receive_batch(64, |frame| {
+        let received = self.socket.receive_batch(LOOK, |frame| {
             let ack = Header::parse(frame.payload).and_then(|(h, body)| Some((h, body.try_into().ok()?)));
             match ack {
                 // To another sender.
@@ -126,6 +138,8 @@ impl Sender {
                 _ => *ignored += 1,
             }
         });
+        // One per frame, and the one that finds none.
+        self.effort.calls += received.as_ref().map_or(1, |n| *n as u64 + u64::from(*n < LOOK));
         match received {
             Ok(_) | Err(Error::WouldBlock | Error::Interrupted) => Ok(any),
             Err(e) => Err(raw::failed(e)),
@@ -179,11 +193,13 @@ impl Sender {
                 self.control(ask)?;
             }
             self.stop.wait([(self.socket.as_fd(), READ)], Some(asked + HELLO));
+            self.effort.calls += 1;
         }
     }
 
     /// Sends one message.
     fn message(&mut self, message: &[u8]) -> Result<(), Failure> {
+        self.effort.begin();
         let body = BODY.min(self.socket.mtu() - SIZE);
         let count = message.chunks(body).count();
         let mut frame = Vec::with_capacity(SIZE + body);
@@ -195,6 +211,7 @@ impl Sender {
             frame.clear();
             header.write(part, &mut frame);
             raw::send(&mut self.socket, &self.to, &frame).map_err(raw::failed)?;
+            self.effort.calls += 1;
             let none_left = || Failure::new(1, "a sender has 4,294,967,295 frames; start it anew for more");
             self.next = self.next.checked_add(1).filter(|n| *n < u32::MAX).ok_or_else(none_left)?;
             self.reached(self.next.saturating_sub(WINDOW), Kind::Hello)?;
@@ -209,9 +226,7 @@ impl Sender {
 
     /// Sends what standard input has, until its end or Ctrl-C. Whether it was the end.
     fn input(&mut self, whole: bool) -> Result<bool, Failure> {
-        let input = std::io::stdin();
-        let mut held: Vec<u8> = Vec::new();
-        let mut chunk = vec![0; 64 << 10];
+        let mut input = Input::new(whole);
         let mut said = clock::monotonic_ns();
         loop {
             if self.stop.asked() {
@@ -221,30 +236,13 @@ impl Sender {
                 said = clock::monotonic_ns();
                 self.control(Kind::Hello)?;
             }
-            let ready =
-                self.stop.wait([(input.as_fd(), READ), (self.socket.as_fd(), READ)], Some(said + ALIVE));
+            let stdin = std::io::stdin();
+            let what = [(stdin.as_fd(), READ), (self.socket.as_fd(), READ)];
+            let ready = self.stop.wait(what, Some(said + ALIVE));
             if ready[1] {
                 self.listen()?;
             }
-            if !ready[0] {
-                continue;
-            }
-            let read = match rustix::io::read(&input, &mut chunk) {
-                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => continue,
-                read => read.map_err(|e| Failure::new(1, format_args!("cannot read standard input: {e}")))?,
-            };
-            held.extend_from_slice(&chunk[..read]);
-            let mut from = 0;
-            while let Some(len) = piece(&held[from..], whole, read == 0) {
-                if len > LONGEST {
-                    let text = "a line is longer than 16 MiB; send it with --whole";
-                    return Err(Failure::new(1, text));
-                }
-                self.message(&held[from..from + len])?;
-                from += len;
-            }
-            held.drain(..from);
-            if read == 0 {
+            if ready[0] && input.read(|message| self.message(message))? {
                 return Ok(!self.stop.asked());
             }
         }
@@ -255,18 +253,4 @@ impl Sender {
         self.control(Kind::End)?;
         if self.stop.asked() { Ok(()) } else { self.reached(self.next.saturating_add(1), Kind::End) }
     }
-}
-
-/// How long the next message is, if it is there. `last`: no more octets come.
-fn piece(held: &[u8], whole: bool, last: bool) -> Option<usize> {
-    if held.is_empty() {
-        return None;
-    }
-    let there = if whole {
-        (held.len() >= PIECE).then_some(PIECE)
-    } else {
-        let newline = held.iter().position(|b| *b == b'\n').map(|at| at + 1);
-        newline.or((held.len() > LONGEST).then_some(held.len()))
-    };
-    there.or(last.then_some(held.len()))
 }

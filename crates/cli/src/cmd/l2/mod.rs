@@ -1,5 +1,6 @@
 //! `bypath l2`: raw Ethernet frames by hand.
 
+mod capture;
 mod jitter;
 mod list;
 mod ping;

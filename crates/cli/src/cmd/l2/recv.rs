@@ -1,5 +1,6 @@
 //! `bypath l2 recv`.
 
+use super::capture::Capture;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self, values,
@@ -7,9 +8,11 @@ use crate::raw::{
 };
 use bypath::l2::{Addressed, Builder, Error, Frame, Mac, Socket, Vlan, VlanTag};
 use bypath_sys::clock;
+use clap::ValueHint;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,10 +22,13 @@ use std::time::Duration;
     bypath l2 recv eth0                                 frames of EtherType 0x88b5 to this host\n  \
     bypath l2 recv eth0 --vlan 10 --count 1 --timeout 5s\n  \
     bypath l2 recv eth0 --ethertype any --promiscuous --hex\n  \
-    bypath l2 recv eth0 --json | jq .payload            a document per frame and line\n\n\
+    bypath l2 recv eth0 --json | jq .payload            a document per frame and line\n  \
+    bypath l2 recv eth0 --ethertype any -w frames.pcapng     for Wireshark, tags where they stood on the wire\n  \
+    bypath l2 recv eth0 -w - | tshark -r - -V\n\n\
     Padding counts as payload: frames do not tell it apart. The counts are printed to standard error at the end.\n\n\
-    Exit status: 0, also after Ctrl-C; 1 if the interface cannot be used; 2 for wrong usage; 3 if --timeout passed before \
-    --count frames (without --count: before one), or frames were lost because they were not taken in time.")]
+    Exit status: 0, also after Ctrl-C; 1 if the interface cannot be used, or the output not written; 2 for wrong usage; 3 if \
+    --timeout passed before --count frames (without --count: before one), or frames were lost because they were not taken in \
+    time.")]
 pub struct Args {
     /// The interface
     #[arg(value_name = "IFACE")]
@@ -51,6 +57,14 @@ pub struct Args {
     /// End after this time, such as 5s
     #[arg(long, value_name = "TIME", value_parser = values::period)]
     timeout: Option<Duration>,
+
+    /// Write the frames to this file as a capture (pcapng) instead of printing them; `-` is standard output
+    #[arg(short = 'w', long = "write", value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["hex", "json"])]
+    write: Option<PathBuf>,
+
+    /// A remark in the capture
+    #[arg(long, value_name = "TEXT", requires = "write")]
+    comment: Option<String>,
 
     /// Print payloads as hexadecimal digits
     #[arg(long, conflicts_with = "json")]
@@ -111,6 +125,10 @@ struct Record {
 pub fn run(args: &Args) -> Outcome {
     let mut socket = raw::open(builder(args))?;
     let stop = Stop::new()?;
+    let mut capture = match &args.write {
+        Some(path) => Some(Capture::create(path, &args.interface, socket.mac(), args.comment.as_deref())?),
+        None => None,
+    };
     output::message(format_args!("receiving on {} ({})", args.interface, socket.mac()));
     let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let wanted = args.count.unwrap_or(u64::MAX);
@@ -131,21 +149,38 @@ pub fn run(args: &Args) -> Outcome {
             frames += 1;
             octets += frame.payload.len() as u64;
             if written.is_ok() {
-                written = print(args, &frame, &mut lines);
+                written = match &mut capture {
+                    Some(capture) => capture.frame(&frame),
+                    None => print(args, &frame, &mut lines),
+                };
             }
         });
         written?;
+        let read = match &mut capture {
+            Some(capture) => {
+                capture.dropped(socket.statistics().dropped);
+                capture.is_read()
+            }
+            None => put(&lines)?,
+        };
         match received {
-            Ok(_) if !put(&lines)? => break Ok(()),
+            _ if !read => break Ok(()),
             Ok(_) | Err(Error::Interrupted) => {}
             Err(Error::WouldBlock) if end.is_some_and(|end| clock::monotonic_ns() >= end) => break Ok(()),
             Err(Error::WouldBlock) => {
+                if let Some(capture) = &mut capture {
+                    // What is there can be read by others while nothing comes.
+                    capture.flush()?;
+                }
                 stop.wait([(socket.as_fd(), READ)], end);
             }
             Err(e) => break Err(raw::failed(e)),
         }
     };
     let statistics = socket.statistics();
+    if let Some(capture) = capture {
+        capture.finish(statistics.received, statistics.dropped)?;
+    }
     let mut text = format!("{frames} frames with {octets} octets of payload received");
     if args.from.is_some() {
         text += &format!(", {foreign} from others left out");
