@@ -2,7 +2,7 @@
 
 use crate::boundary::{guarded, slice_mut, text, write};
 use crate::status::{Failure, bypath_error, bypath_status, put_text};
-use bypath_link::Mac;
+use bypath_link::MacAddr;
 use std::ffi::c_char;
 
 /// A hardware address, in the order in which it is sent.
@@ -16,22 +16,22 @@ pub struct bypath_mac {
 /// Octets of an address's text, terminating zero included.
 pub const BYPATH_MAC_TEXT: usize = 18;
 
-impl From<Mac> for bypath_mac {
-    fn from(mac: Mac) -> bypath_mac {
+impl From<MacAddr> for bypath_mac {
+    fn from(mac: MacAddr) -> bypath_mac {
         bypath_mac { octets: mac.0 }
     }
 }
 
-impl From<bypath_mac> for Mac {
-    fn from(mac: bypath_mac) -> Mac {
-        Mac(mac.octets)
+impl From<bypath_mac> for MacAddr {
+    fn from(mac: bypath_mac) -> MacAddr {
+        MacAddr(mac.octets)
     }
 }
 
 /// The address of everybody.
 #[unsafe(no_mangle)]
 pub extern "C" fn bypath_mac_broadcast() -> bypath_mac {
-    Mac::BROADCAST.into()
+    MacAddr::BROADCAST.into()
 }
 
 /// Reads an address such as `02:00:5e:10:00:01`, or with `-`.
@@ -44,7 +44,7 @@ pub unsafe extern "C" fn bypath_mac_parse(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        let parsed = text(address, "address")?.parse::<Mac>();
+        let parsed = text(address, "address")?.parse::<MacAddr>();
         write(mac, "mac", parsed.map_err(|e| Failure::invalid(e.to_string()))?.into())
     })
 }
@@ -59,7 +59,7 @@ pub unsafe extern "C" fn bypath_mac_format(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        put_text(slice_mut(address, BYPATH_MAC_TEXT, "address")?, &Mac::from(mac).to_string());
+        put_text(slice_mut(address, BYPATH_MAC_TEXT, "address")?, &MacAddr::from(mac).to_string());
         Ok(())
     })
 }

@@ -9,7 +9,7 @@ use bypath_link::packet::{self, PacketLink};
 use bypath_link::pcapng::Reader;
 use bypath_link::pcapng::reader::Block;
 use bypath_link::xdp::{BusyPoll, Place, Transfer};
-use bypath_link::{Error, Link, Mac};
+use bypath_link::{Error, Link, MacAddr};
 use bypath_sys::{clock, netns};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, VlanTag};
@@ -217,7 +217,7 @@ apart! {
 }
 
 /// A frame whose number stands in its first octets of payload, and decides about the rest.
-fn numbered(to: Mac, from: Mac, n: u32) -> Vec<u8> {
+fn numbered(to: MacAddr, from: MacAddr, n: u32) -> Vec<u8> {
     let mut bytes = frame(to, from, n, 4 + n as usize * 31 % 300);
     bytes[14..18].copy_from_slice(&n.to_be_bytes());
     bytes
@@ -260,9 +260,9 @@ apart! {
     fn whom_a_frame_was_addressed_to_is_told() {
         veth(1500);
         let (mut left, mut right) = (open("left", |_| {}), open("right", |_| {}));
-        let group = Mac([3, 0, 0, 0, 0, 1]);
-        let other = Mac([2, 0, 0, 0, 0, 0x77]);
-        let to = [mac("right"), Mac::BROADCAST, group, other];
+        let group = MacAddr([3, 0, 0, 0, 0, 1]);
+        let other = MacAddr([2, 0, 0, 0, 0, 0x77]);
+        let to = [mac("right"), MacAddr::BROADCAST, group, other];
         send(&mut left, &to.map(|to| frame(to, mac("left"), 1, 60)));
         let seen: Vec<_> = receive(&mut right, 4).into_iter().map(|(_, meta)| meta.addressed).collect();
         assert_eq!(seen, [Addressed::Host, Addressed::Broadcast, Addressed::Multicast, Addressed::OtherHost]);
