@@ -83,8 +83,8 @@ install: build install-c
 		share/fish/vendor_completions.d/bypath.fish | cat - '$(target)/man/manifest' >'$(manifest)'
 	@echo 'Installed in $(root). Try: $(PREFIX)/bin/bypath run --help'
 
-# C and C++ only, from what `build-c` built.
-install-c:
+# C and C++ only.
+install-c: build-c
 	$(INSTALL) -d '$(root)/include' '$(root)/lib/bypath' '$(root)/lib/pkgconfig' '$(root)/lib/cmake/Bypath'
 	$(INSTALL) -m 644 crates/capi/include/bypath.h crates/capi/include/bypath.hpp '$(root)/include/'
 	$(INSTALL) -m 755 '$(c_libraries)/libbypath.so' '$(root)/lib/libbypath.so.$(version)'
@@ -112,7 +112,8 @@ uninstall:
 	@# The list is read before anything goes: it is in it.
 	@files=$$(cat '$(manifest)') && for file in $$files; do rm -f "$(root)/$$file"; done
 	@rmdir '$(root)/share/doc/bypath'
-	@$(MAKE) --no-print-directory uninstall-c
+	@test ! -f '$(c_manifest)' || $(MAKE) --no-print-directory uninstall-c
+	@rmdir '$(root)/lib/bypath' 2>/dev/null || true
 	@echo 'Removed from $(root).'
 
 clean:

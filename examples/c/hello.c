@@ -33,7 +33,6 @@ static void show(const bypath_l2_frame *frame, const unsigned char *payload) {
 }
 
 int main(int argc, char **argv) {
-    const uint16_t ethertype = BYPATH_ETHERTYPE_HYBRID;
     bypath_l2_options options;
     bypath_l2_socket *socket;
     bypath_l2_frame frame;
@@ -46,11 +45,8 @@ int main(int argc, char **argv) {
         return 2;
     }
     bypath_l2_options_init(&options, NULL);
-    options.ethertypes = &ethertype;
-    options.ethertype_count = 1;
-    options.tag.tpid = BYPATH_TPID_VLAN;
-    options.tag.vlan = BYPATH_DEFAULT_VLAN;
-    options.tag.priority = BYPATH_DEFAULT_PRIORITY;
+    options.ethertype = BYPATH_ETHERTYPE_HYBRID;
+    options.tag = bypath_vlan(BYPATH_DEFAULT_VLAN, BYPATH_DEFAULT_PRIORITY);
     options.timeout_ns = argc > 2 ? 100000000 : 20000000000;
     if (bypath_l2_open(argv[1], &options, &socket, &error) != BYPATH_OK) return failed(&error);
 

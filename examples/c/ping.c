@@ -77,7 +77,6 @@ static bypath_status ping(bypath_l2_socket *socket, bypath_mac to, unsigned coun
 }
 
 int main(int argc, char **argv) {
-    const uint16_t ethertype = BYPATH_ETHERTYPE_HYBRID;
     bypath_l2_options options;
     bypath_l2_socket *socket;
     bypath_mac to;
@@ -91,8 +90,7 @@ int main(int argc, char **argv) {
         return 2;
     }
     bypath_l2_options_init(&options, NULL);
-    options.ethertypes = &ethertype;
-    options.ethertype_count = 1;
+    options.ethertype = BYPATH_ETHERTYPE_HYBRID;
     options.timeout_ns = 5000000000;
     if (echoes) options.receive_mode = options.send_mode = BYPATH_MODE_BATCH;
     status = echoes ? BYPATH_OK : bypath_mac_parse(argv[2], &to, &error);

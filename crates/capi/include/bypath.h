@@ -14,8 +14,11 @@
  * Threads. Different sockets may be used by different threads at the same time. One socket is used by one thread at a
  * time, whichever; a call while another thread is inside one with the same socket is BYPATH_E_BUSY and does nothing.
  * To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
- * call: no other thread may still begin one. Functions may not be called from signal handlers. A process that forks
- * shares its sockets with its child: use and close them in one of the two only.
+ * call: no other thread may still begin one. A wait ends by a frame, its time-out or a signal, not by another thread: to
+ * be able to stop a receiver, poll bypath_l2_descriptor together with a descriptor of your own, and receive with
+ * BYPATH_WAIT_NEVER. Functions may not be called from signal handlers. A process that forks shares its sockets with its
+ * child: use and close them in one of the two only. After the first bypath_l2_close a thread of the library's own waits
+ * for the kernel; it takes no signals.
  *
  * Nothing of this library unwinds into the caller, and no function ends the process on purpose: a mistake of the
  * library's own is BYPATH_E_INTERNAL.
@@ -82,6 +85,15 @@
 
 // Octets of an error's text, terminating zero included.
 #define BYPATH_ERROR_TEXT 512
+
+// The version of this header, to be compared with that of the library that runs: its first number.
+#define BYPATH_VERSION_MAJOR 0
+
+// Its second number.
+#define BYPATH_VERSION_MINOR 1
+
+// Its third number.
+#define BYPATH_VERSION_PATCH 0
 
 // Octets of an address's text, terminating zero included.
 #define BYPATH_MAC_TEXT 18
@@ -259,6 +271,18 @@ typedef struct bypath_error {
     char message[BYPATH_ERROR_TEXT];
 } bypath_error;
 
+// A VLAN tag. One with `tpid` 0 is no tag.
+typedef struct bypath_vlan_tag {
+    // `BYPATH_TPID_VLAN`, `BYPATH_TPID_SERVICE`; 0: no tag.
+    uint16_t tpid;
+    // VLAN, 0 to 4094; 0: a priority only.
+    uint16_t vlan;
+    // Priority, 0 to 7.
+    uint8_t priority;
+    // Drop eligible: 0 or 1.
+    uint8_t drop_eligible;
+} bypath_vlan_tag;
+
 // An interface.
 typedef struct bypath_interface {
     // Number, from 1.
@@ -285,28 +309,15 @@ typedef struct bypath_interface {
     char queueing[BYPATH_QUEUEING_NAME];
 } bypath_interface;
 
-// A VLAN tag. One with `tpid` 0 is no tag.
-typedef struct bypath_vlan_tag {
-    // `BYPATH_TPID_VLAN`, `BYPATH_TPID_SERVICE`; 0: no tag.
-    uint16_t tpid;
-    // VLAN, 0 to 4094; 0: a priority only.
-    uint16_t vlan;
-    // Priority, 0 to 7.
-    uint8_t priority;
-    // Drop eligible: 0 or 1.
-    uint8_t drop_eligible;
-} bypath_vlan_tag;
-
 // What socket is wanted. Fill it by `bypath_l2_options_init`, then change what should differ. It may be thrown away when
 // `bypath_l2_open` has returned.
 typedef struct bypath_l2_options {
     // Octets of this structure: set by `bypath_l2_options_init`, by which the library knows what it was given.
     size_t size;
-    // EtherTypes of received frames; the first is that of sent ones. None: frames of every EtherType are received, and
-    // frames are sent by `bypath_l2_send_with` only.
-    const uint16_t *ethertypes;
+    // More EtherTypes of received frames, beside `ethertype`.
+    const uint16_t *more_ethertypes;
     // How many.
-    size_t ethertype_count;
+    size_t more_ethertype_count;
     // Groups whose frames are received.
     const struct bypath_mac *groups;
     // How many.
@@ -337,11 +348,15 @@ typedef struct bypath_l2_options {
     uint32_t fanout;
     // The clock of `at_ns` of sent frames: `BYPATH_CLOCK_...`
     uint32_t send_clock;
+    // EtherType of sent and of received frames, such as `BYPATH_ETHERTYPE_HYBRID`. 0, as it is unless changed, and no
+    // other ones: frames of every EtherType are received, and frames are sent by `bypath_l2_send_with` only.
+    uint16_t ethertype;
     // The fanout group, if there is one.
     uint16_t fanout_group;
     // The VLAN, with `BYPATH_VLAN_ID`.
     uint16_t receive_vlan_id;
-    // The tag of sent frames; frames of its VLAN are received, of whatever priority. None unless changed.
+    // The tag of sent frames, such as `bypath_vlan(10, 7)`; frames of its VLAN are received, of whatever priority. None
+    // unless changed.
     struct bypath_vlan_tag tag;
 } bypath_l2_options;
 
@@ -441,6 +456,14 @@ typedef struct bypath_l2_slot {
     struct bypath_l2_frame frame;
 } bypath_l2_slot;
 
+// Takes a received frame: `context` is what was given to `bypath_l2_receive_each`, `payload` has `frame->len` octets. Both
+// `frame` and `payload` are there until it returns.
+//
+// It must return: no longjmp, no exception. Calls with the same socket are answered with `BYPATH_E_BUSY` meanwhile.
+typedef void (*bypath_l2_taker)(void *context,
+                                const struct bypath_l2_frame *frame,
+                                const void *payload);
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -466,6 +489,11 @@ bypath_status bypath_mac_parse(const char *address,
 // Fails with `BYPATH_E_INVALID` if `address` is NULL.
 bypath_status bypath_mac_format(struct bypath_mac mac, char *address, struct bypath_error *error);
 
+// The tag of a VLAN (0 to 4094; 0: a priority only) with a priority (0 to 7), by IEEE 802.1Q and not drop eligible. That
+// the numbers can be is checked where the tag is used.
+struct bypath_vlan_tag bypath_vlan(uint16_t vlan,
+                                   uint8_t priority);
+
 // All interfaces of the calling thread's network namespace, by index.
 //
 // Writes up to `capacity` of them into `list`, and into `count` how many there are, which may be more. With a capacity
@@ -630,190 +658,16 @@ bypath_status bypath_l2_receive_batch(struct bypath_l2_socket *socket,
                                       size_t *received,
                                       struct bypath_error *error);
 
-// All interfaces of the calling thread's network namespace, by index.
+// Waits for a frame, and gives it and those that are there already, up to `most`, to `taker`, one after the other. Nothing
+// is copied: payloads are read where the kernel put them.
 //
-// Writes up to `capacity` of them into `list`, and into `count` how many there are, which may be more. With a capacity
-// of 0 `list` may be NULL.
-//
-// Fails with `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
-bypath_status bypath_interfaces(struct bypath_interface *list,
-                                size_t capacity,
-                                size_t *count,
-                                struct bypath_error *error);
-
-// The interface of this name.
-//
-// Fails with `BYPATH_E_UNKNOWN`, `BYPATH_E_NAME`, `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
-bypath_status bypath_interface_named(const char *name,
-                                     struct bypath_interface *found,
+// `*received` is how many were given: 0 only if it fails, or if `most` is 0. Fails as `bypath_l2_receive` does.
+bypath_status bypath_l2_receive_each(struct bypath_l2_socket *socket,
+                                     size_t most,
+                                     bypath_l2_taker taker,
+                                     void *context,
+                                     size_t *received,
                                      struct bypath_error *error);
-
-// The address of everybody.
-struct bypath_mac bypath_mac_broadcast(void);
-
-// Reads an address such as `02:00:5e:10:00:01`, or with `-`.
-//
-// Fails with `BYPATH_E_INVALID`.
-bypath_status bypath_mac_parse(const char *address,
-                               struct bypath_mac *mac,
-                               struct bypath_error *error);
-
-// Writes an address as text, such as `02:00:5e:10:00:01`, into `BYPATH_MAC_TEXT` octets.
-//
-// Fails with `BYPATH_E_INVALID` if `address` is NULL.
-bypath_status bypath_mac_format(struct bypath_mac mac, char *address, struct bypath_error *error);
-
-// Fills options with the usual values.
-//
-// Fails with `BYPATH_E_INVALID` if `options` is NULL.
-bypath_status bypath_l2_options_init(struct bypath_l2_options *options, struct bypath_error *error);
-
-// Waits for a frame and copies its payload into `buffer`, as much as fits.
-//
-// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_DOWN` once when the interface
-// goes down, `BYPATH_E_GONE` from when it is removed, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`, `BYPATH_E_SYSTEM`.
-bypath_status bypath_l2_receive(struct bypath_l2_socket *socket,
-                                void *buffer,
-                                size_t capacity,
-                                struct bypath_l2_frame *frame,
-                                struct bypath_error *error);
-
-// Waits for a frame, and puts it and those that are there already into `slots`, up to `count` of them.
-//
-// `*received` is how many slots were filled, from the first one on: 0 only if it fails, or if `count` is 0. Fails as
-// `bypath_l2_receive` does.
-bypath_status bypath_l2_receive_batch(struct bypath_l2_socket *socket,
-                                      struct bypath_l2_slot *slots,
-                                      size_t count,
-                                      size_t *received,
-                                      struct bypath_error *error);
-
-// Fills a header with what `bypath_l2_send` would send: the own address, tag and EtherType of the socket (0 if it has
-// none), at once.
-//
-// Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_header_init(struct bypath_l2_socket *socket,
-                                    struct bypath_mac to,
-                                    struct bypath_l2_header *header,
-                                    struct bypath_error *error);
-
-// Sends one frame, with the socket's EtherType and tag. Short payloads are padded with zeroes to
-// `BYPATH_SHORTEST_PAYLOAD` octets; the receiver cannot tell padding from payload.
-//
-// Fails with `BYPATH_E_TOO_LONG` beyond the MTU, `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_INTERRUPTED`,
-// `BYPATH_E_QUEUE_FULL`, `BYPATH_E_DOWN`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`, `BYPATH_E_SYSTEM`; the
-// frame was not sent then.
-bypath_status bypath_l2_send(struct bypath_l2_socket *socket,
-                             struct bypath_mac to,
-                             const void *payload,
-                             size_t len,
-                             struct bypath_error *error);
-
-// Sends one frame with a header of your own. Fails as `bypath_l2_send` does.
-bypath_status bypath_l2_send_with(struct bypath_l2_socket *socket,
-                                  const struct bypath_l2_header *header,
-                                  const void *payload,
-                                  size_t len,
-                                  struct bypath_error *error);
-
-// Sends a whole frame as it is: header included, without frame check sequence; no tag and no padding is added.
-//
-// Fails as `bypath_l2_send` does, and with `BYPATH_E_TOO_SHORT` for less than `BYPATH_HEADER` octets.
-bypath_status bypath_l2_send_octets(struct bypath_l2_socket *socket,
-                                    const void *frame,
-                                    size_t len,
-                                    struct bypath_error *error);
-
-// Sends many frames to one address, with as few system calls as the mode needs.
-//
-// `*sent` is how many were sent: fewer than `count` if the time was over, or something went wrong after the first ones;
-// 0 if it fails. Fails as `bypath_l2_send` does.
-bypath_status bypath_l2_send_batch(struct bypath_l2_socket *socket,
-                                   struct bypath_mac to,
-                                   const struct bypath_octets *payloads,
-                                   size_t count,
-                                   size_t *sent,
-                                   struct bypath_error *error);
-
-// Opens a socket on an interface, such as `eth0`. Close it by `bypath_l2_close`.
-//
-// Needs the capability CAP_NET_RAW. `options` may be NULL for the usual ones. When it fails, `*socket` is NULL.
-//
-// Fails with `BYPATH_E_UNKNOWN`, `BYPATH_E_NAME`, `BYPATH_E_NOT_ETHERNET`, `BYPATH_E_DOWN`, `BYPATH_E_NOT_ALLOWED`,
-// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
-bypath_status bypath_l2_open(const char *interface,
-                             const struct bypath_l2_options *options,
-                             struct bypath_l2_socket **socket,
-                             struct bypath_error *error);
-
-// Closes a socket: in microseconds, and the same interface can be opened anew at once. NULL is left alone.
-//
-// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
-bypath_status bypath_l2_close(struct bypath_l2_socket *socket,
-                              struct bypath_error *error);
-
-// The descriptor to poll: readable (POLLIN) when a frame may be there. Read, write and close it by this library only. It
-// is valid as long as the socket. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_descriptor(struct bypath_l2_socket *socket,
-                                   int *descriptor,
-                                   struct bypath_error *error);
-
-// This end's hardware address. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_mac(struct bypath_l2_socket *socket,
-                            struct bypath_mac *mac,
-                            struct bypath_error *error);
-
-// Octets of the longest payload. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_mtu(struct bypath_l2_socket *socket,
-                            size_t *mtu,
-                            struct bypath_error *error);
-
-// Changes the longest wait, in ns; `BYPATH_FOREVER`: no limit. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_set_timeout(struct bypath_l2_socket *socket,
-                                    uint64_t timeout_ns,
-                                    struct bypath_error *error);
-
-// Changes how calls wait: `BYPATH_WAIT_...`. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_set_wait(struct bypath_l2_socket *socket,
-                                 uint32_t wait,
-                                 struct bypath_error *error);
-
-// Begins to receive frames to a group.
-//
-// Fails with `BYPATH_E_INVALID` for an address that is no group's, `BYPATH_E_GONE`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_join(struct bypath_l2_socket *socket,
-                             struct bypath_mac group,
-                             struct bypath_error *error);
-
-// Ends `bypath_l2_join`.
-//
-// Fails with `BYPATH_E_INVALID` for a group that was not joined, `BYPATH_E_GONE`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_leave(struct bypath_l2_socket *socket,
-                              struct bypath_mac group,
-                              struct bypath_error *error);
-
-// Reads the counters. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_read_statistics(struct bypath_l2_socket *socket,
-                                        struct bypath_l2_statistics *statistics,
-                                        struct bypath_error *error);
-
-// Says what was obtained of what was asked.
-//
-// Why something was not obtained is written into `notes`, one sentence to a line, cut to `capacity` octets with the zero
-// that ends it. `notes` may be NULL with a capacity of 0.
-//
-// Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-bypath_status bypath_l2_read_obtained(struct bypath_l2_socket *socket,
-                                      struct bypath_l2_obtained *obtained,
-                                      char *notes,
-                                      size_t capacity,
-                                      struct bypath_error *error);
-
-// The code's name, such as `BYPATH_E_TIMED_OUT`: a constant text. Never NULL.
-const char *bypath_status_name(int32_t status);
-
-// The version of the library that runs, such as `0.1.0`: a constant text. Never NULL.
-const char *bypath_version(void);
 
 #ifdef __cplusplus
 }  // extern "C"

@@ -10,8 +10,10 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -124,6 +126,11 @@ using Slot = bypath_l2_slot;
 // What stands before a payload.
 using Header = bypath_l2_header;
 
+// The interface of this name.
+inline Result<Interface> interface_named(const char *name) {
+    return detail::get<Interface>([&](Interface *i, bypath_error *e) { return bypath_interface_named(name, i, e); });
+}
+
 // All interfaces of this network namespace.
 inline Result<std::vector<Interface>> interfaces() {
     std::vector<Interface> list;
@@ -143,14 +150,26 @@ public:
     Options() noexcept { (void)bypath_l2_options_init(&raw_, nullptr); }
 
     // What sent frames carry, and which frames are received; again: one more that is received.
-    Options &ethertype(std::uint16_t value) { ethertypes_.push_back(value); return *this; }
+    Options &ethertype(std::uint16_t value) {
+        if (raw_.ethertype == 0) raw_.ethertype = value;
+        else more_ethertypes_.push_back(value);
+        return *this;
+    }
     // Frames to this group are received.
     Options &group(Mac value) { groups_.push_back(value); return *this; }
     // The tag of sent frames; frames of this VLAN are received.
     Options &vlan(std::uint16_t id, std::uint8_t priority) noexcept {
-        raw_.tag = bypath_vlan_tag{BYPATH_TPID_VLAN, id, priority, 0};
+        raw_.tag = bypath_vlan(id, priority);
         return *this;
     }
+    // Which VLANs' frames are received, in place of the own one's: BYPATH_VLAN_..., with a number for BYPATH_VLAN_ID.
+    Options &receive_vlan(std::uint32_t which, std::uint16_t id = 0) noexcept {
+        raw_.receive_vlan = which;
+        raw_.receive_vlan_id = id;
+        return *this;
+    }
+    // Who takes the time of received frames: BYPATH_TIMESTAMP_...
+    Options &timestamps(std::uint32_t who) noexcept { raw_.timestamps = who; return *this; }
     // The longest wait.
     Options &timeout(std::chrono::nanoseconds longest) noexcept {
         raw_.timeout_ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
@@ -173,9 +192,9 @@ private:
     friend class Socket;
     bypath_l2_options complete() const noexcept {
         bypath_l2_options all = raw_;
-        if (!ethertypes_.empty()) {
-            all.ethertypes = ethertypes_.data();
-            all.ethertype_count = ethertypes_.size();
+        if (!more_ethertypes_.empty()) {
+            all.more_ethertypes = more_ethertypes_.data();
+            all.more_ethertype_count = more_ethertypes_.size();
         }
         if (!groups_.empty()) {
             all.groups = groups_.data();
@@ -185,13 +204,21 @@ private:
     }
 
     bypath_l2_options raw_{};
-    std::vector<std::uint16_t> ethertypes_;
+    std::vector<std::uint16_t> more_ethertypes_;
     std::vector<bypath_mac> groups_;
 };
 
-// A raw Ethernet socket, closed with its object. One thread at a time.
+// What was obtained of what was asked, and why not all of it.
+struct Obtained : bypath_l2_obtained {
+    // One sentence to a line; empty if everything was obtained.
+    std::string notes;
+};
+
+// A raw Ethernet socket, closed with its object. One thread at a time. An object that was closed, or moved from, answers
+// BYPATH_E_INVALID.
 class Socket {
 public:
+    // Opens a socket on an interface, such as eth0.
     static Result<Socket> open(const char *interface, const Options &options = Options()) {
         const bypath_l2_options all = options.complete();
         bypath_l2_socket *raw = nullptr;
@@ -212,63 +239,100 @@ public:
     Socket &operator=(const Socket &) = delete;
     ~Socket() { close(); }
 
-    // Closes it now; its functions answer BYPATH_E_INVALID afterwards.
+    // Closes it now.
     void close() noexcept { (void)bypath_l2_close(std::exchange(raw_, nullptr), nullptr); }
     // For the C functions; still owned by this object.
     bypath_l2_socket *raw() noexcept { return raw_; }
 
+    // Sends one frame with the socket's EtherType and tag.
     Status send(Mac to, Octets payload) {
         return detail::call([&](bypath_error *e) { return bypath_l2_send(raw_, to, payload.data, payload.size, e); });
     }
+    // Sends one frame with a header of your own: change what header() gives.
     Status send_with(const Header &header, Octets payload) {
         return detail::call(
             [&](bypath_error *e) { return bypath_l2_send_with(raw_, &header, payload.data, payload.size, e); });
     }
+    // Sends a whole frame as it is.
     Status send_octets(Octets frame) {
         return detail::call([&](bypath_error *e) { return bypath_l2_send_octets(raw_, frame.data, frame.size, e); });
     }
+    // Sends many frames to one address; how many were sent may be fewer.
     Result<std::size_t> send_batch(Mac to, const bypath_octets *payloads, std::size_t count) {
         return detail::get<std::size_t>([&](std::size_t *sent, bypath_error *e) {
             return bypath_l2_send_batch(raw_, to, payloads, count, sent, e);
         });
     }
+    // The header of what send() sends.
     Result<Header> header(Mac to) {
         return detail::get<Header>([&](Header *h, bypath_error *e) { return bypath_l2_header_init(raw_, to, h, e); });
     }
+    // Waits for a frame and copies its payload into the buffer, as much as fits.
     Result<Frame> receive(void *buffer, std::size_t capacity) {
         return detail::get<Frame>(
             [&](Frame *frame, bypath_error *e) { return bypath_l2_receive(raw_, buffer, capacity, frame, e); });
     }
+    // Waits for a frame, and fills slots with it and those that are there already.
     Result<std::size_t> receive_batch(Slot *slots, std::size_t count) {
         return detail::get<std::size_t>([&](std::size_t *received, bypath_error *e) {
             return bypath_l2_receive_batch(raw_, slots, count, received, e);
         });
     }
+    // Waits for a frame, and gives it and those that are there already, up to `most`, to `take(const Frame &, const void *)`,
+    // without a copy. An exception that leaves `take` ends the program.
+    template <typename F>
+    Result<std::size_t> receive_each(std::size_t most, F &&take) {
+        using Take = std::remove_reference_t<F>;
+        const bypath_l2_taker taker = [](void *context, const bypath_l2_frame *frame, const void *payload) noexcept {
+            (*static_cast<Take *>(context))(*frame, payload);
+        };
+        void *context = const_cast<void *>(static_cast<const void *>(std::addressof(take)));
+        return detail::get<std::size_t>([&](std::size_t *received, bypath_error *e) {
+            return bypath_l2_receive_each(raw_, most, taker, context, received, e);
+        });
+    }
+    // The descriptor to poll; still owned by this object.
     Result<int> descriptor() {
         return detail::get<int>([&](int *d, bypath_error *e) { return bypath_l2_descriptor(raw_, d, e); });
     }
+    // This end's address.
     Result<Mac> mac() {
         return detail::get<Mac>([&](Mac *mac, bypath_error *e) { return bypath_l2_mac(raw_, mac, e); });
     }
+    // Octets of the longest payload.
     Result<std::size_t> mtu() {
         return detail::get<std::size_t>([&](std::size_t *m, bypath_error *e) { return bypath_l2_mtu(raw_, m, e); });
     }
+    // Changes the longest wait.
     Status set_timeout(std::chrono::nanoseconds longest) {
         const std::uint64_t ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
         return detail::call([&](bypath_error *e) { return bypath_l2_set_timeout(raw_, ns, e); });
     }
+    // Changes how calls wait: BYPATH_WAIT_...
     Status set_wait(std::uint32_t how) {
         return detail::call([&](bypath_error *e) { return bypath_l2_set_wait(raw_, how, e); });
     }
+    // Begins to receive frames to a group.
     Status join(Mac group) {
         return detail::call([&](bypath_error *e) { return bypath_l2_join(raw_, group, e); });
     }
+    // Ends join().
     Status leave(Mac group) {
         return detail::call([&](bypath_error *e) { return bypath_l2_leave(raw_, group, e); });
     }
+    // What has passed, and what was dropped.
     Result<bypath_l2_statistics> statistics() {
         return detail::get<bypath_l2_statistics>(
             [&](bypath_l2_statistics *s, bypath_error *e) { return bypath_l2_read_statistics(raw_, s, e); });
+    }
+    // What was obtained of what was asked.
+    Result<Obtained> obtained() {
+        return detail::get<Obtained>([&](Obtained *o, bypath_error *e) {
+            char notes[2000] = "";
+            const bypath_status status = bypath_l2_read_obtained(raw_, o, notes, sizeof notes, e);
+            o->notes = notes;
+            return status;
+        });
     }
 
 private:

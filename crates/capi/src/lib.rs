@@ -6,6 +6,8 @@
 #![allow(clippy::missing_safety_doc, reason = "the header's introduction says what holds for all pointers")]
 
 mod boundary;
+#[cfg(feature = "faults")]
+mod fault;
 mod interface;
 mod mac;
 mod options;

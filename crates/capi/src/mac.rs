@@ -44,8 +44,9 @@ pub unsafe extern "C" fn bypath_mac_parse(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        let parsed = text(address, "address")?.parse::<MacAddr>();
-        write(mac, "mac", parsed.map_err(|e| Failure::invalid(e.to_string()))?.into())
+        let address = text(address, "address")?;
+        let parsed = address.parse::<MacAddr>().map_err(|e| Failure::invalid(format!("`{address}`: {e}")))?;
+        write(mac, "mac", parsed.into())
     })
 }
 

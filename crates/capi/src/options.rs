@@ -87,11 +87,10 @@ pub const BYPATH_CLOCK_TAI: u32 = 2;
 pub struct bypath_l2_options {
     /// Octets of this structure: set by `bypath_l2_options_init`, by which the library knows what it was given.
     pub size: usize,
-    /// EtherTypes of received frames; the first is that of sent ones. None: frames of every EtherType are received, and
-    /// frames are sent by `bypath_l2_send_with` only.
-    pub ethertypes: *const u16,
+    /// More EtherTypes of received frames, beside `ethertype`.
+    pub more_ethertypes: *const u16,
     /// How many.
-    pub ethertype_count: usize,
+    pub more_ethertype_count: usize,
     /// Groups whose frames are received.
     pub groups: *const bypath_mac,
     /// How many.
@@ -122,19 +121,23 @@ pub struct bypath_l2_options {
     pub fanout: u32,
     /// The clock of `at_ns` of sent frames: `BYPATH_CLOCK_...`
     pub send_clock: u32,
+    /// EtherType of sent and of received frames, such as `BYPATH_ETHERTYPE_HYBRID`. 0, as it is unless changed, and no
+    /// other ones: frames of every EtherType are received, and frames are sent by `bypath_l2_send_with` only.
+    pub ethertype: u16,
     /// The fanout group, if there is one.
     pub fanout_group: u16,
     /// The VLAN, with `BYPATH_VLAN_ID`.
     pub receive_vlan_id: u16,
-    /// The tag of sent frames; frames of its VLAN are received, of whatever priority. None unless changed.
+    /// The tag of sent frames, such as `bypath_vlan(10, 7)`; frames of its VLAN are received, of whatever priority. None
+    /// unless changed.
     pub tag: bypath_vlan_tag,
 }
 
 impl bypath_l2_options {
     pub const USUAL: bypath_l2_options = bypath_l2_options {
         size: size_of::<bypath_l2_options>(),
-        ethertypes: std::ptr::null(),
-        ethertype_count: 0,
+        more_ethertypes: std::ptr::null(),
+        more_ethertype_count: 0,
         groups: std::ptr::null(),
         group_count: 0,
         timeout_ns: BYPATH_FOREVER,
@@ -150,6 +153,7 @@ impl bypath_l2_options {
         receive_vlan: BYPATH_VLAN_OWN,
         fanout: BYPATH_FANOUT_OFF,
         send_clock: BYPATH_CLOCK_NONE,
+        ethertype: 0,
         fanout_group: 0,
         receive_vlan_id: 0,
         tag: bypath_vlan_tag::none(),
@@ -169,7 +173,13 @@ impl bypath_l2_options {
             return Err(unknown("flags", self.flags & !ALL_FLAGS));
         }
         let mut builder = Socket::builder(interface);
-        for &ethertype in slice(self.ethertypes, self.ethertype_count, "ethertypes")? {
+        let more = slice(self.more_ethertypes, self.more_ethertype_count, "more_ethertypes")?;
+        if self.ethertype != 0 {
+            builder = builder.ethertype(self.ethertype);
+        } else if !more.is_empty() {
+            return Err(Failure::invalid("`more_ethertypes` without `ethertype`: the first one goes there"));
+        }
+        for &ethertype in more {
             builder = builder.ethertype(ethertype);
         }
         for &group in slice(self.groups, self.group_count, "groups")? {

@@ -1,8 +1,8 @@
-//! Frames in.
+//! Frames in: copied, or looked at where they are.
 
 use crate::boundary::{guarded, octets_mut, slice_mut, writable, write};
 use crate::socket::{bypath_l2_socket, with};
-use crate::status::{bypath_error, bypath_status};
+use crate::status::{Failure, bypath_error, bypath_status};
 use crate::types::bypath_l2_frame;
 use std::ffi::c_void;
 
@@ -72,6 +72,41 @@ pub unsafe extern "C" fn bypath_l2_receive_batch(
                 let len = f.payload.len().min(buffer.len());
                 buffer[..len].copy_from_slice(&f.payload[..len]);
                 slot.frame = bypath_l2_frame::of(&f, len);
+            });
+            Ok(taken?)
+        })?;
+        write(received, "received", taken)
+    })
+}
+
+/// Takes a received frame: `context` is what was given to `bypath_l2_receive_each`, `payload` has `frame->len` octets. Both
+/// `frame` and `payload` are there until it returns.
+///
+/// It must return: no longjmp, no exception. Calls with the same socket are answered with `BYPATH_E_BUSY` meanwhile.
+pub type bypath_l2_taker =
+    Option<unsafe extern "C" fn(context: *mut c_void, frame: *const bypath_l2_frame, payload: *const c_void)>;
+
+/// Waits for a frame, and gives it and those that are there already, up to `most`, to `taker`, one after the other. Nothing
+/// is copied: payloads are read where the kernel put them.
+///
+/// `*received` is how many were given: 0 only if it fails, or if `most` is 0. Fails as `bypath_l2_receive` does.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bypath_l2_receive_each(
+    socket: *mut bypath_l2_socket,
+    most: usize,
+    taker: bypath_l2_taker,
+    context: *mut c_void,
+    received: *mut usize,
+    error: *mut bypath_error,
+) -> bypath_status {
+    guarded(error, || {
+        write(received, "received", 0)?;
+        let taker = taker.ok_or_else(|| Failure::invalid("`taker` is NULL"))?;
+        let taken = with(socket, |s| {
+            let taken = s.receive_batch(most, |f| {
+                let frame = bypath_l2_frame::of(&f, f.payload.len());
+                // SAFETY: the caller's function, with the caller's context; frame and payload outlive the call.
+                unsafe { taker(context, &frame, f.payload.as_ptr().cast()) };
             });
             Ok(taken?)
         })?;

@@ -152,9 +152,47 @@ pub extern "C" fn bypath_status_name(status: i32) -> *const c_char {
     name.as_ptr()
 }
 
+/// The version of this header, to be compared with that of the library that runs: its first number.
+pub const BYPATH_VERSION_MAJOR: u32 = 0;
+/// Its second number.
+pub const BYPATH_VERSION_MINOR: u32 = 1;
+/// Its third number.
+pub const BYPATH_VERSION_PATCH: u32 = 0;
+
+/// The header shows numbers; the crate's own version is meant.
+const _: () = {
+    const fn number(text: &str) -> u32 {
+        match u32::from_str_radix(text, 10) {
+            Ok(number) => number,
+            Err(_) => panic!("a version of three numbers"),
+        }
+    }
+    assert!(
+        BYPATH_VERSION_MAJOR == number(env!("CARGO_PKG_VERSION_MAJOR"))
+            && BYPATH_VERSION_MINOR == number(env!("CARGO_PKG_VERSION_MINOR"))
+            && BYPATH_VERSION_PATCH == number(env!("CARGO_PKG_VERSION_PATCH"))
+    );
+};
+
 /// The version of the library that runs, such as `0.1.0`: a constant text. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn bypath_version() -> *const c_char {
     const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
     VERSION.as_ptr().cast()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_status_has_its_name() {
+        // SAFETY: a constant text with a zero at its end.
+        let name = |status| unsafe { std::ffi::CStr::from_ptr(bypath_status_name(status)) };
+        let mut names: Vec<_> = (BYPATH_E_INTERNAL..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
+        assert!(names.iter().all(|n| n.to_bytes().starts_with(b"BYPATH_")), "{names:?}");
+        names.dedup();
+        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_INTERNAL + 1) as usize);
+        assert!(name(BYPATH_E_INTERNAL - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
+    }
 }

@@ -76,6 +76,13 @@ impl bypath_vlan_tag {
     }
 }
 
+/// The tag of a VLAN (0 to 4094; 0: a priority only) with a priority (0 to 7), by IEEE 802.1Q and not drop eligible. That
+/// the numbers can be is checked where the tag is used.
+#[unsafe(no_mangle)]
+pub extern "C" fn bypath_vlan(vlan: u16, priority: u8) -> bypath_vlan_tag {
+    bypath_vlan_tag { tpid: BYPATH_TPID_VLAN, vlan, priority, drop_eligible: 0 }
+}
+
 impl From<Option<VlanTag>> for bypath_vlan_tag {
     fn from(tag: Option<VlanTag>) -> bypath_vlan_tag {
         tag.map_or(bypath_vlan_tag::none(), |t| bypath_vlan_tag {

@@ -1,5 +1,6 @@
 //! The library, installed for the tests, and what runs programs against it.
 
+use bypath_sys::netns;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -30,13 +31,8 @@ pub fn pass(command: &mut Command) -> String {
     text
 }
 
-/// Whether a program is there.
-pub fn have(program: &str) -> bool {
-    Command::new(program).arg("--version").output().is_ok()
-}
-
 /// Says that a test did not run, and why.
-pub fn skip(name: &str, reason: &str) {
+fn skip(name: &str, reason: &str) {
     use std::io::Write;
     println!("skipped: {name}: {reason}");
     if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
@@ -46,49 +42,47 @@ pub fn skip(name: &str, reason: &str) {
     }
 }
 
-/// Where cargo put libbypath.so and libbypath.a, in an invocation of its own, as for a release.
-pub fn libraries() -> &'static Path {
-    static PATH: OnceLock<PathBuf> = OnceLock::new();
-    PATH.get_or_init(|| {
-        let text = pass(
-            Command::new(env!("CARGO"))
-                .args(["build", "-p", "bypath-capi", "--message-format=json"])
-                .current_dir(workspace()),
-        );
-        let artifact = text
-            .lines()
-            .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-            .filter(|m| m["reason"] == "compiler-artifact")
-            .filter(|m| {
-                m["package_id"]
-                    .as_str()
-                    .is_some_and(|p| p.contains("bypath-capi") || p.contains("crates/capi"))
-            })
-            .find_map(|m| {
-                let files = m["filenames"].as_array()?;
-                files
-                    .iter()
-                    .filter_map(|f| f.as_str())
-                    .find(|f| f.ends_with("libbypath.so"))
-                    .map(PathBuf::from)
-            })
-            .expect("cargo names the library it built");
-        artifact.parent().expect("a directory").to_owned()
-    })
+/// Builds the libraries in an invocation of its own, and returns where cargo put libbypath.so and libbypath.a.
+fn build(arguments: &[&str]) -> PathBuf {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["build", "--locked", "-p", "bypath-capi", "--message-format=json"]).args(arguments);
+    let text = pass(command.current_dir(workspace()));
+    let artifact = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|m| m["reason"] == "compiler-artifact")
+        .filter(|m| m["manifest_path"].as_str().is_some_and(|p| p.ends_with("crates/capi/Cargo.toml")))
+        .flat_map(|m| m["filenames"].as_array().cloned().unwrap_or_default())
+        .find_map(|f| f.as_str().filter(|f| f.ends_with("libbypath.so")).map(PathBuf::from))
+        .expect("cargo names the library it built");
+    artifact.parent().expect("a directory").to_owned()
 }
 
-/// Runs `make` with a prefix, for the tests' build of the libraries.
-pub fn make(target: &str, prefix: &Path) -> String {
+/// Where the libraries are, built as for a release.
+pub fn libraries() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| build(&["--profile", "capi"]))
+}
+
+/// Where the libraries are that panic when asked to: beside the others, so that none of them is ever taken for those.
+pub fn faulty_libraries() -> PathBuf {
+    let target = libraries().parent().expect("a target directory").join("capi-faults");
+    build(&["--features", "faults", "--target-dir", target.to_str().expect("UTF-8")])
+}
+
+/// Runs `make` with `DESTDIR` and a prefix, for the libraries that were built already.
+pub fn make(target: &str, destination: &Path, prefix: &str) {
     let mut command = Command::new("make");
     command.args(["--no-print-directory", target]).current_dir(workspace());
-    command.arg(format!("PREFIX={}", prefix.display())).arg(format!("c_libraries={}", libraries().display()));
-    pass(&mut command)
+    command.env("CARGO_TARGET_DIR", libraries().parent().expect("a target directory"));
+    command.arg(format!("DESTDIR={}", destination.display())).arg(format!("PREFIX={prefix}"));
+    pass(&mut command);
 }
 
 /// A prefix with header, libraries, pkg-config and CMake files, made by the Makefile.
 pub fn installed() -> TempDir {
     let prefix = TempDir::new();
-    make("install-c", prefix.path());
+    make("install-c", Path::new(""), prefix.path().to_str().expect("UTF-8"));
     prefix
 }
 
@@ -120,4 +114,58 @@ impl Drop for TempDir {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
+}
+
+/// Compiler flags with which no warning passes.
+const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"];
+
+/// A command that knows where the library was installed, and does not run for ever.
+pub fn tool(program: impl AsRef<Path>, prefix: &Path) -> Command {
+    let mut command = Command::new("timeout");
+    command.arg("300").arg(program.as_ref());
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).env("LD_LIBRARY_PATH", prefix.join("lib"));
+    command
+}
+
+/// Compiles one source with the flags that pkg-config gives for `package`, and `more`, and nothing else.
+pub fn compile(prefix: &Path, package: &str, source: &Path, to: &Path, more: &[&str]) {
+    let flags = pass(tool("pkg-config", prefix).args(["--cflags", "--libs", package]));
+    let cpp = source.extension().is_some_and(|e| e == "cpp");
+    let mut command = Command::new(if cpp { "c++" } else { "cc" });
+    command.arg(if cpp { "-std=c++17" } else { "-std=c11" });
+    command.args(WARNINGS).args(more).arg(source).arg("-o").arg(to).args(flags.split_whitespace());
+    pass(&mut command);
+}
+
+/// Runs the test `name` again in a user and network namespace of its own, with two connected interfaces `left` and `right`,
+/// and returns true in there.
+pub fn isolated(name: &str) -> bool {
+    const INSIDE: &str = "BYPATH_TEST_NAMESPACE";
+    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
+        netns::veth("left", "right", None).expect("a veth pair");
+        for name in ["left", "right", "lo"] {
+            netns::set_up(name, true).expect("an interface that is up");
+        }
+        return true;
+    }
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
+    match netns::isolated(&mut command).output() {
+        Ok(output) => {
+            let text = String::from_utf8_lossy(&output.stdout);
+            let errors = String::from_utf8_lossy(&output.stderr);
+            assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
+        }
+        Err(e) => skip(name, &format!("no user and network namespaces: {e}")),
+    }
+    false
+}
+
+/// Whether these programs are there; says which test is skipped for want of one.
+pub fn need(test: &str, programs: &[&str]) -> bool {
+    let missing = programs.iter().find(|p| Command::new(p).arg("--version").output().is_err());
+    if let Some(program) = missing {
+        skip(test, &format!("{program} is not installed"));
+    }
+    missing.is_none()
 }

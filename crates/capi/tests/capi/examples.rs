@@ -1,52 +1,9 @@
 //! The examples, built as a user builds them and run over two connected interfaces in a network of their own.
 
-use crate::common::{TempDir, crate_root, have, installed, make, output, pass, skip, workspace};
-use bypath_sys::netns;
+use crate::common::{TempDir, compile, installed, isolated, make, need, output, pass, tool, workspace};
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-
-const WARNINGS: [&str; 5] = ["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-g"];
-
-/// A command that knows where the library was installed.
-fn tool(program: &str, prefix: &Path) -> Command {
-    let mut command = Command::new(program);
-    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig")).env("LD_LIBRARY_PATH", prefix.join("lib"));
-    command
-}
-
-/// Compiles one example with the flags that pkg-config gives for `package`, and nothing else.
-fn compile(prefix: &Path, package: &str, source: &Path, to: &Path) {
-    let flags = pass(tool("pkg-config", prefix).args(["--cflags", "--libs", package]));
-    let cpp = source.extension().is_some_and(|e| e == "cpp");
-    let mut command = Command::new(if cpp { "c++" } else { "cc" });
-    command.args(if cpp { &["-std=c++17", "-fno-exceptions"][..] } else { &["-std=c11"][..] });
-    command.args(WARNINGS).arg(source).arg("-o").arg(to).args(flags.split_whitespace());
-    pass(&mut command);
-}
-
-/// Runs the test `name` again in a user and network namespace of its own, and returns true in there.
-fn isolated(name: &str) -> bool {
-    const INSIDE: &str = "BYPATH_TEST_NAMESPACE";
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
-        netns::veth("left", "right", None).expect("a veth pair");
-        for name in ["left", "right", "lo"] {
-            netns::set_up(name, true).expect("an interface that is up");
-        }
-        return true;
-    }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    match netns::isolated(&mut command).output() {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
-        }
-        Err(e) => skip(name, &format!("no user and network namespaces: {e}")),
-    }
-    false
-}
 
 fn start(command: &mut Command) -> Child {
     command.stdout(Stdio::piped()).spawn().unwrap_or_else(|e| panic!("{command:?}: {e}"))
@@ -61,7 +18,7 @@ fn end(mut child: Child, mut out: impl Read) -> String {
 
 /// Runs all examples; `program` gives the path of one.
 fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
-    let command = |name: &str| tool(program(name).to_str().expect("UTF-8"), prefix);
+    let command = |name: &str| tool(program(name), prefix);
 
     let text = pass(&mut command("interfaces"));
     assert!(text.contains(" left ") && text.contains(" right ") && text.contains(" lo "), "{text}");
@@ -98,10 +55,7 @@ fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
 }
 
 fn by_pkg_config(test: &str, package: &str, linked: bool) {
-    if !have("pkg-config") {
-        return skip(test, "pkg-config is not installed");
-    }
-    if !isolated(test) {
+    if !need(test, &["pkg-config", "c++", "readelf"]) || !isolated(test) {
         return;
     }
     let prefix = installed();
@@ -109,7 +63,7 @@ fn by_pkg_config(test: &str, package: &str, linked: bool) {
     for (file, name) in
         [("interfaces.c", "interfaces"), ("hello.c", "hello"), ("ping.c", "ping"), ("hello.cpp", "hello_cpp")]
     {
-        compile(prefix.path(), package, &sources.join(file), &prefix.join(name));
+        compile(prefix.path(), package, &sources.join(file), &prefix.join(name), &[]);
         let needs = pass(Command::new("readelf").arg("-dW").arg(prefix.join(name)));
         assert_eq!(needs.contains("[libbypath.so.0]"), linked, "{needs}");
     }
@@ -129,10 +83,7 @@ fn examples_run_against_the_archive() {
 #[test]
 fn examples_build_with_cmake() {
     const NAME: &str = "examples::examples_build_with_cmake";
-    if !have("cmake") {
-        return skip(NAME, "cmake is not installed (Debian package cmake)");
-    }
-    if !isolated(NAME) {
+    if !need(NAME, &["cmake", "c++"]) || !isolated(NAME) {
         return;
     }
     let prefix = installed();
@@ -146,44 +97,29 @@ fn examples_build_with_cmake() {
     }
 }
 
-/// Compiles the tests written in C and runs them, `under` another program if one is named.
-fn in_c(test: &str, under: &[&str]) {
-    if !isolated(test) {
-        return;
-    }
-    let prefix = installed();
-    let program = prefix.join("bad");
-    compile(prefix.path(), "bypath", &crate_root().join("tests/c/interface.c"), &program);
-    let mut command = match under {
-        [] => tool(program.to_str().expect("UTF-8"), prefix.path()),
-        [first, rest @ ..] => {
-            let mut command = tool(first, prefix.path());
-            command.args(rest).arg(&program);
-            command
-        }
-    };
-    assert_eq!(pass(&mut command), "all as it should be\n");
-}
-
-#[test]
-fn bad_arguments_and_every_function() {
-    in_c("examples::bad_arguments_and_every_function", &[]);
-}
-
 #[test]
 fn what_is_installed_is_removed() {
-    let prefix: TempDir = installed();
-    let files = |directory: &Path| -> Vec<String> {
-        let text = pass(Command::new("find").arg(directory).args(["-not", "-type", "d", "-printf", "%P\n"]));
+    let destination = TempDir::new();
+    let files = || -> Vec<String> {
+        let mut find = Command::new("find");
+        let text = pass(find.arg(destination.path()).args(["-not", "-type", "d", "-printf", "%P\n"]));
         let mut names: Vec<_> = text.lines().map(str::to_owned).collect();
         names.sort();
         names
     };
-    let there = files(prefix.path());
+    make("install-c", destination.path(), "/opt/bypath");
+    let there = files();
     for name in ["include/bypath.hpp", "lib/libbypath.a", "lib/libbypath.so.0", "lib/pkgconfig/bypath.pc"] {
-        assert!(there.iter().any(|f| f == name), "{name}: {there:?}");
+        assert!(there.contains(&format!("opt/bypath/{name}")), "{name}: {there:?}");
     }
-    std::fs::write(prefix.join("lib/other"), "").expect("a file");
-    make("uninstall-c", prefix.path());
-    assert_eq!(files(prefix.path()), ["lib/other"]);
+    // What is moved to its place later is not told where it was put for now.
+    for name in
+        ["lib/pkgconfig/bypath.pc", "lib/pkgconfig/bypath-static.pc", "lib/cmake/Bypath/BypathConfig.cmake"]
+    {
+        let text = std::fs::read_to_string(destination.join(format!("opt/bypath/{name}"))).expect("a file");
+        assert!(!text.contains(destination.path().to_str().expect("UTF-8")) && !text.contains('@'), "{text}");
+    }
+    std::fs::write(destination.join("opt/bypath/lib/other"), "").expect("a file");
+    make("uninstall-c", destination.path(), "/opt/bypath");
+    assert_eq!(files(), ["opt/bypath/lib/other"]);
 }

@@ -4,3 +4,4 @@ mod common;
 mod examples;
 mod header;
 mod symbols;
+mod written;

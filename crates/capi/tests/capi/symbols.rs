@@ -70,6 +70,17 @@ fn the_archive_has_them_and_no_other_name_that_a_program_might_use() {
     assert_eq!(others, Vec::<&String>::new());
 }
 
+/// Where a panic ends the process, nothing calls this.
+#[test]
+fn the_libraries_are_built_to_unwind() {
+    let unwinds = |names: String| names.lines().any(|n| n.contains("_Unwind_RaiseException"));
+    let undefined = |file: &str, more: &[&str]| {
+        let mut nm = Command::new("nm");
+        pass(nm.args(["--undefined-only", "--format=posix"]).args(more).arg(libraries().join(file)))
+    };
+    assert!(unwinds(undefined("libbypath.so", &["--dynamic"])) && unwinds(undefined("libbypath.a", &[])));
+}
+
 #[test]
 fn the_shared_library_has_its_soname_and_stays_loaded() {
     let text = pass(Command::new("readelf").arg("-dW").arg(libraries().join("libbypath.so")));
