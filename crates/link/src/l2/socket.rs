@@ -111,6 +111,11 @@ impl<L: Link> Socket<L> {
         &mut self.link
     }
 
+    /// The link alone: the socket ends.
+    pub fn into_link(self) -> L {
+        self.link
+    }
+
     /// Says that the interface is down from the beginning.
     pub(super) const fn begin_down(mut self) -> Socket<L> {
         self.down = true;

@@ -93,6 +93,22 @@ isolated! {
 }
 
 isolated! {
+    fn everybody_is_everybody_on_loopback_too() {
+        netns::set_up("lo", true).unwrap();
+        for (what, mode) in MODES {
+            let mut lo = builder("lo", mode).open().unwrap();
+            lo.send(GROUP, &[1; 60]).unwrap();
+            lo.send(MacAddr::BROADCAST, &[2; 60]).unwrap();
+            let mut buffer = [0; 60];
+            let got = lo.receive(&mut buffer).unwrap();
+            assert_eq!((got.destination, got.addressed), (MacAddr::BROADCAST, Addressed::Broadcast), "{what}");
+            assert_eq!(buffer, [2; 60]);
+            nothing_arrives(&mut lo);
+        }
+    }
+}
+
+isolated! {
     fn a_group_that_was_joined_is_known_to_the_device() {
         veth();
         let known = || std::fs::read_to_string("/proc/net/dev_mcast").unwrap().contains("030000001234");

@@ -5,6 +5,7 @@ use crate::common::{
 };
 use bypath_link::capture::Capture;
 use bypath_link::fault::{FaultInjector, Faults};
+use bypath_link::l2::{self, Settings, Socket, Wait};
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::pcapng::Reader;
 use bypath_link::pcapng::reader::Block;
@@ -14,6 +15,7 @@ use bypath_sys::{clock, netns};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, VlanTag};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn packet_link(interface: &str) -> PacketLink {
     let ethertypes = vec![TYPE];
@@ -266,6 +268,39 @@ apart! {
         send(&mut left, &to.map(|to| frame(to, mac("left"), 1, 60)));
         let seen: Vec<_> = receive(&mut right, 4).into_iter().map(|(_, meta)| meta.addressed).collect();
         assert_eq!(seen, [Addressed::Host, Addressed::Broadcast, Addressed::Multicast, Addressed::OtherHost]);
+    }
+}
+
+apart! {
+    fn a_socket_goes_over_such_a_link() {
+        veth(1500);
+        let tag = VlanTag { tpid: l2::TPID_VLAN, pcp: 7, dei: false, vid: 10 };
+        let settings = Settings {
+            ethertype: Some(TYPE),
+            tag: Some(tag),
+            timeout: Some(Duration::from_secs(20)),
+            ..Settings::default()
+        };
+        let mut left = Socket::over(open("left", |_| {}), settings);
+        let mut right = Socket::over(open("right", |_| {}), settings);
+        for (number, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
+            right.set_wait(wait);
+            let sent = [number as u8; 60];
+            left.send(right.mac(), &sent).unwrap();
+            let mut buffer = [0; 1500];
+            let got = right.receive(&mut buffer).unwrap();
+            assert_eq!(buffer[..got.len], sent);
+            assert_eq!((got.vlan, got.ethertype, got.source), (Some(tag), TYPE, mac("left")));
+            assert_eq!(left.send_batch(right.mac(), [&sent[..]; 20]).unwrap(), 20);
+            let mut count = 0;
+            while count < 20 {
+                count += right.receive_batch(20 - count, |f| assert_eq!(f.payload, sent)).unwrap();
+            }
+            right.set_timeout(Some(Duration::from_millis(1)));
+            assert!(matches!(right.receive(&mut buffer), Err(Error::TimedOut { .. })));
+            right.set_timeout(settings.timeout);
+        }
+        assert_eq!(right.into_link().statistics().received, 42);
     }
 }
 
