@@ -32,7 +32,7 @@ pub fn pass(command: &mut Command) -> String {
 }
 
 /// Says that a test did not run, and why.
-fn skip(name: &str, reason: &str) {
+pub fn skip(name: &str, reason: &str) {
     use std::io::Write;
     println!("skipped: {name}: {reason}");
     if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {

@@ -3,5 +3,6 @@
 mod common;
 mod examples;
 mod header;
+mod readme;
 mod symbols;
 mod written;
