@@ -1,5 +1,7 @@
 /* Two programs say hello to each other in raw Ethernet frames, on VLAN 10 with the highest priority.
  *
+ *     cc hello.c $(pkg-config --cflags --libs bypath) -o hello
+ *
  *     hello right              waits for a frame and answers it
  *     hello left "hello there" sends one and waits for the answer
  */
