@@ -6,6 +6,9 @@
  * last argument, `error`, gets the code, an errno and a text that says what to do; it may be NULL, and is left alone by
  * functions that succeed. Where a function fails, what it gives is not written, unless it says so.
  *
+ * Numbers. All are in the byte order of the host, EtherTypes and VLANs too: no htons. Times are nanoseconds. Addresses are
+ * in the order in which they are sent.
+ *
  * Pointers. NULL and misaligned ones are answered with BYPATH_E_INVALID, as are values that cannot be. That a pointer
  * points to memory of the right size, that texts end with a zero, that a socket is not used after it was closed, and
  * that the memory of two arguments does not overlap, cannot be checked: it is the caller's promise. Memory is never
