@@ -20,11 +20,11 @@
  * call: no other thread may still begin one. A wait ends by a frame, its time-out or a signal, not by another thread: to
  * be able to stop a receiver, poll bypath_l2_descriptor together with a descriptor of your own, and receive with
  * BYPATH_WAIT_NEVER. Functions may not be called from signal handlers. A process that forks shares its sockets with its
- * child: use and close them in one of the two only. After the first bypath_l2_close a thread of the library's own waits
- * for the kernel; it takes no signals.
+ * child: use and close them in one of the two only. Threads of the library's own close sockets, because
+ * the kernel takes its time for that; they take no signals, and end after a second without work.
  *
  * Nothing of this library unwinds into the caller, and no function ends the process on purpose: a mistake of the
- * library's own is BYPATH_E_INTERNAL.
+ * library's own is BYPATH_E_INTERNAL, and some lines on standard error.
  *
  * Versions. Before 1.0 each minor version may change structures, and then the SONAME changes with it. */
 
