@@ -9,11 +9,17 @@ target := $(or $(CARGO_TARGET_DIR),target)
 bypath := $(target)/release/bypath
 library := $(target)/release/libbypath_preload.so
 
+# Where cargo puts libbypath.so and libbypath.a.
+c_libraries := $(target)/capi
+version := $(shell sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+
 root := $(DESTDIR)$(PREFIX)
 # Every installed file is listed here, so that `uninstall` removes these and no others.
 manifest := $(root)/lib/bypath/manifest
+# The same of the C library.
+c_manifest := $(root)/lib/bypath/manifest-c
 
-.PHONY: help demo test soak mutants bench check build install uninstall clean
+.PHONY: help demo test soak mutants bench check build build-c install install-c uninstall uninstall-c clean
 .DEFAULT_GOAL := help
 
 help:
@@ -23,7 +29,7 @@ help:
 	@echo 'make mutants     whether the tests notice a library that is broken on purpose (hours)'
 	@echo 'make bench       measurements against the kernel, as printed in README.md'
 	@echo 'make check       formatting, lints and documentation, warnings are errors'
-	@echo 'make build       the command and the preload library, release'
+	@echo 'make build       the command, the preload library and the C library, release'
 	@echo 'make install     [PREFIX=/usr/local] [DESTDIR=] after building'
 	@echo 'make uninstall   [PREFIX=/usr/local] [DESTDIR=] what was installed there'
 	@echo 'make clean       remove what was built'
@@ -50,11 +56,15 @@ check:
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
 
 # Two invocations: features of the command's dependencies must not reach those of the library.
-build:
+build: build-c
 	$(CARGO) build --release --locked -p bypath-cli
 	$(CARGO) build --release --locked -p bypath-preload
 
-install: build
+# Its own profile: a panic must unwind to the boundary, where it becomes an error.
+build-c:
+	$(CARGO) build --profile capi --locked -p bypath-capi
+
+install: build install-c
 	$(INSTALL) -d '$(root)/bin' '$(root)/lib/bypath' '$(root)/share/man/man1' '$(root)/share/doc/bypath' \
 		'$(root)/share/bash-completion/completions' '$(root)/share/zsh/site-functions' \
 		'$(root)/share/fish/vendor_completions.d'
@@ -73,11 +83,37 @@ install: build
 		share/fish/vendor_completions.d/bypath.fish | cat - '$(target)/man/manifest' >'$(manifest)'
 	@echo 'Installed in $(root). Try: $(PREFIX)/bin/bypath run --help'
 
+# C and C++ only.
+install-c: build-c
+	$(INSTALL) -d '$(root)/include' '$(root)/lib/bypath' '$(root)/lib/pkgconfig' '$(root)/lib/cmake/Bypath'
+	$(INSTALL) -m 644 crates/capi/include/bypath.h crates/capi/include/bypath.hpp '$(root)/include/'
+	$(INSTALL) -m 755 '$(c_libraries)/libbypath.so' '$(root)/lib/libbypath.so.$(version)'
+	ln -sf 'libbypath.so.$(version)' '$(root)/lib/libbypath.so.0'
+	ln -sf libbypath.so.0 '$(root)/lib/libbypath.so'
+	$(INSTALL) -m 644 '$(c_libraries)/libbypath.a' '$(root)/lib/libbypath.a'
+	for file in bypath.pc bypath-static.pc; do \
+		sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@VERSION@|$(version)|' "crates/capi/$$file.in" >"$(root)/lib/pkgconfig/$$file" || exit 1; \
+	done
+	for file in BypathConfig.cmake BypathConfigVersion.cmake; do \
+		sed -e 's|@VERSION@|$(version)|' "crates/capi/cmake/$$file.in" >"$(root)/lib/cmake/Bypath/$$file" || exit 1; \
+	done
+	printf '%s\n' include/bypath.h include/bypath.hpp lib/libbypath.so lib/libbypath.so.0 'lib/libbypath.so.$(version)' \
+		lib/libbypath.a lib/pkgconfig/bypath.pc lib/pkgconfig/bypath-static.pc lib/cmake/Bypath/BypathConfig.cmake \
+		lib/cmake/Bypath/BypathConfigVersion.cmake lib/bypath/manifest-c >'$(c_manifest)'
+
+uninstall-c:
+	@test -f '$(c_manifest)' || { echo 'nothing to remove: $(c_manifest) is missing (PREFIX, DESTDIR as for install?)' >&2; exit 1; }
+	@files=$$(cat '$(c_manifest)') && for file in $$files; do rm -f "$(root)/$$file"; done
+	@rmdir '$(root)/lib/cmake/Bypath'
+	@rmdir '$(root)/lib/bypath' 2>/dev/null || true
+
 uninstall:
 	@test -f '$(manifest)' || { echo 'nothing to remove: $(manifest) is missing (PREFIX, DESTDIR as for install?)' >&2; exit 1; }
 	@# The list is read before anything goes: it is in it.
 	@files=$$(cat '$(manifest)') && for file in $$files; do rm -f "$(root)/$$file"; done
-	@rmdir '$(root)/lib/bypath' '$(root)/share/doc/bypath'
+	@rmdir '$(root)/share/doc/bypath'
+	@test ! -f '$(c_manifest)' || $(MAKE) --no-print-directory uninstall-c
+	@rmdir '$(root)/lib/bypath' 2>/dev/null || true
 	@echo 'Removed from $(root).'
 
 clean:

@@ -8,7 +8,7 @@
 //!
 //! With one argument it waits for a frame and answers it, with two it sends one and waits for the answer.
 
-use bypath::l2::{self, Mac};
+use bypath::l2::{self, MacAddr};
 use std::time::Duration;
 
 fn main() {
@@ -45,7 +45,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
             // Nobody may listen yet: ask again until somebody answers.
             socket.set_timeout(Some(Duration::from_millis(100)));
             for _ in 0..50 {
-                send_text(&mut socket, Mac::BROADCAST, &text)?;
+                send_text(&mut socket, MacAddr::BROADCAST, &text)?;
                 match socket.receive(&mut buffer) {
                     Ok(answer) => {
                         show(&answer, &buffer);
@@ -67,7 +67,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
 }
 
 /// Short frames are padded, so the text carries its length.
-fn send_text(socket: &mut l2::Socket, to: Mac, text: &str) -> l2::Result<()> {
+fn send_text(socket: &mut l2::Socket, to: MacAddr, text: &str) -> l2::Result<()> {
     let mut payload = (text.len() as u16).to_be_bytes().to_vec();
     payload.extend_from_slice(text.as_bytes());
     socket.send(to, &payload)

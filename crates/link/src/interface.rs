@@ -1,6 +1,6 @@
 //! The interfaces of this machine.
 
-use crate::{Error, Mac, Result};
+use crate::{Error, MacAddr, Result};
 use bypath_sys::{Errno, netif};
 
 /// An interface.
@@ -11,7 +11,7 @@ pub struct Interface {
     /// Name, such as `eth0`.
     pub name: String,
     /// Hardware address.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// Largest payload of a frame in octets.
     pub mtu: u32,
     /// IFF_... of netdevice(7).
@@ -32,7 +32,7 @@ impl From<netif::Interface> for Interface {
     fn from(i: netif::Interface) -> Interface {
         Interface {
             index: i.index,
-            mac: Mac(i.mac),
+            mac: MacAddr(i.mac),
             mtu: i.mtu,
             flags: i.flags,
             up: i.is_up(),

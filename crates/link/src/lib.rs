@@ -12,17 +12,15 @@ mod error;
 pub mod fault;
 pub mod interface;
 pub mod l2;
-mod mac;
 pub mod packet;
 pub mod pair;
 pub mod pcapng;
 mod reaper;
 pub mod xdp;
 
-pub use bypath_wire::FrameMeta;
+pub use bypath_wire::{FrameMeta, MacAddr};
 pub use error::Error;
 pub use interface::Interface;
-pub use mac::Mac;
 
 use std::os::fd::BorrowedFd;
 
@@ -87,7 +85,7 @@ pub trait Link {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
     /// The link's own address.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// Largest payload of a frame in octets: what follows the EtherType.
     pub mtu: usize,
     /// Octets of the longest frame that [`Link::send`] has room for: headers and one tag, and a whole super-frame where

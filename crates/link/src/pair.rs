@@ -1,7 +1,7 @@
 //! Two ends in memory: what one sends, the other receives, in order and without loss but for a full queue. No thread, no
 //! clock and no chance are involved, so the same calls have the same effect every time.
 
-use crate::{Capabilities, Each, Error, Link, Mac, Next, Result, Statistics, Timestamps};
+use crate::{Capabilities, Each, Error, Link, MacAddr, Next, Result, Statistics, Timestamps};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::Addressed;
 use std::collections::VecDeque;
@@ -54,8 +54,8 @@ impl Queue {
 
 impl End {
     /// This end's address.
-    pub const fn mac(&self) -> Mac {
-        Mac([2, 0, 0, 0, 0, self.side as u8 + 1])
+    pub const fn mac(&self) -> MacAddr {
+        MacAddr([2, 0, 0, 0, 0, self.side as u8 + 1])
     }
 
     /// Frames that wait for this end.
@@ -194,7 +194,7 @@ mod tests {
         })
     }
 
-    fn frame(to: Mac, len: usize, fill: u8) -> Vec<u8> {
+    fn frame(to: MacAddr, len: usize, fill: u8) -> Vec<u8> {
         let mut bytes = to.0.to_vec();
         bytes.resize(len, fill);
         bytes

@@ -4,6 +4,7 @@
 //! Threads of ours wait instead. They are few, and what waits for them is bounded: beyond that a closer waits itself. A
 //! socket that waits still has its filter, which is set to let nothing pass, so it costs next to nothing.
 
+use bypath_sys::signal::Blocked;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -80,6 +81,9 @@ fn hand_over(burden: Burden) -> Option<Burden> {
 }
 
 fn start(state: &mut State) {
+    // It inherits that no signal comes to it: one that the program blocks in its own threads, to wait for it or to read it
+    // from a descriptor, would end the program here.
+    let _blocked = Blocked::new();
     let thread = std::thread::Builder::new().name("bypath-close".to_owned()).stack_size(64 * 1024);
     state.threads += usize::from(thread.spawn(work).is_ok());
 }
@@ -106,5 +110,49 @@ fn work() {
             state.threads -= 1;
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+    use std::time::Instant;
+
+    /// Fields of this kind, in hexadecimal, of the threads that close.
+    fn masks() -> Vec<u64> {
+        let threads = fs::read_dir("/proc/self/task").unwrap().map(|t| t.unwrap().path());
+        // A thread may end while it is looked at.
+        let closers =
+            threads.filter(|t| fs::read_to_string(t.join("comm")).is_ok_and(|c| c == "bypath-close\n"));
+        let texts = closers.filter_map(|t| fs::read_to_string(t.join("status")).ok());
+        texts
+            .filter_map(|t| {
+                let mask = t.lines().find_map(|l| l.strip_prefix("SigBlk:"))?.trim().to_owned();
+                Some(u64::from_str_radix(&mask, 16).unwrap())
+            })
+            .collect()
+    }
+
+    #[test]
+    fn no_signal_comes_to_the_threads_that_close() {
+        let own = || {
+            let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+            status.lines().find(|l| l.starts_with("SigBlk:")).unwrap().to_owned()
+        };
+        let before = own();
+        prepare();
+        let deadline = Instant::now() + Duration::from_secs(20);
+        let seen = loop {
+            match masks() {
+                none if none.is_empty() => assert!(Instant::now() < deadline, "no thread"),
+                seen => break seen,
+            }
+            prepare();
+        };
+        // Nobody can block 9 and 19; 32 and 33 are the C library's.
+        assert!(seen.iter().all(|&m| m == !(1 << 8 | 1 << 18 | 0b11 << 31)), "{seen:x?}");
+        // The starter's own mask is as it was.
+        assert_eq!(own(), before);
     }
 }

@@ -65,6 +65,46 @@ pub fn nudge(tid: u32) -> bool {
     sent.is_ok()
 }
 
+/// Keeps signals from the calling thread until it is dropped, and for ever from threads that are started meanwhile. Those of
+/// the C library pass: setuid and pthread_cancel wait for every thread.
+#[derive(Debug)]
+pub struct Blocked {
+    before: u64,
+    /// The mask is the thread's.
+    not_send: std::marker::PhantomData<*const ()>,
+}
+
+impl Blocked {
+    /// From now on.
+    pub fn new() -> Blocked {
+        /// SIGCANCEL and SIGSETXID of glibc: 32 and 33.
+        const ALL_BUT_INTERNAL: u64 = !(0b11 << 31);
+        Blocked { before: set_mask(ALL_BUT_INTERNAL), not_send: std::marker::PhantomData }
+    }
+}
+
+impl Default for Blocked {
+    fn default() -> Blocked {
+        Blocked::new()
+    }
+}
+
+impl Drop for Blocked {
+    fn drop(&mut self) {
+        set_mask(self.before);
+    }
+}
+
+/// Replaces the calling thread's mask, and returns the one before.
+fn set_mask(mask: u64) -> u64 {
+    let mut before = 0u64;
+    let arguments = [libc::SIG_SETMASK as usize, &raw const mask as usize, &raw mut before as usize, 8, 0, 0];
+    // SAFETY: the kernel reads one set of 64 signals and writes another.
+    let changed = check(unsafe { syscall(libc::SYS_rt_sigprocmask, arguments) });
+    debug_assert!(changed.is_ok(), "there is such an operation, and such a set");
+    before
+}
+
 /// Words of a `siginfo_t`.
 const INFO_WORDS: usize = 16;
 const PLACES: usize = 8;

@@ -17,13 +17,13 @@ pub const MIN_FRAME_LEN: usize = 60;
 pub const MTU: usize = 1500;
 
 /// An address of a device, or of a group of them, in the order of transmission.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MacAddr(pub [u8; 6]);
 
 impl MacAddr {
     /// Everybody.
     pub const BROADCAST: MacAddr = MacAddr([0xff; 6]);
-    /// Nobody: what stands in an ARP request for the address that is looked for.
+    /// Nobody: what stands in an ARP request for the address that is looked for. The loopback interface has it.
     pub const UNSPECIFIED: MacAddr = MacAddr([0; 6]);
 
     /// The six octets.
@@ -64,6 +64,19 @@ impl fmt::Display for MacAddr {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0;
         write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl fmt::Debug for MacAddr {
+    /// As it is displayed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<[u8; 6]> for MacAddr {
+    fn from(octets: [u8; 6]) -> MacAddr {
+        MacAddr(octets)
     }
 }
 

@@ -1,6 +1,6 @@
 //! What the two ends say on their connection: a kind, the length of what follows, most significant octet first.
 
-use bypath::l2::Mac;
+use bypath::l2::MacAddr;
 
 /// What a conversation begins with.
 const MAGIC: [u8; 4] = *b"BYPC";
@@ -25,7 +25,7 @@ pub struct Hello {
     /// The conversation: the server chooses it, the client says 0.
     pub session: u64,
     /// Where its frames come from, and are to be sent to.
-    pub mac: Mac,
+    pub mac: MacAddr,
     /// EtherType of its frames.
     pub ethertype: u16,
     /// Their VLAN, if they have one.
@@ -212,7 +212,7 @@ impl Fields<'_> {
         Some(Hello {
             version: self.half()?,
             session: self.number()?,
-            mac: Mac(self.octets()?),
+            mac: MacAddr(self.octets()?),
             ethertype: self.half()?,
             vlan: Some(self.half()?).filter(|v| *v != NO_VLAN),
             priority: u8::from_be_bytes(self.octets()?),
@@ -272,7 +272,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn hello() -> Hello {
-        let mac = Mac([2, 0, 0, 0, 0, 1]);
+        let mac = MacAddr([2, 0, 0, 0, 0, 1]);
         Hello {
             version: 1,
             session: 7,

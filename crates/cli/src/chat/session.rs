@@ -5,7 +5,7 @@ use super::data::{self, Piece, Read};
 use super::incoming::Incoming;
 use super::outgoing::Outgoing;
 use super::{Lie, WINDOW};
-use bypath::l2::Mac;
+use bypath::l2::MacAddr;
 
 const MS: u64 = 1_000_000;
 /// The first word of the other end is waited for so long.
@@ -98,7 +98,7 @@ pub struct Foreign {
     /// With changed octets.
     pub corrupt: u64,
     /// Where the last one with another address came from.
-    from: Option<Mac>,
+    from: Option<MacAddr>,
 }
 
 /// One end of a conversation.
@@ -339,14 +339,14 @@ impl Session {
             );
             return Err(Fault::Mismatch(text));
         }
-        if peer.mac == own.mac && own.mac != Mac::ZERO {
+        if peer.mac == own.mac && own.mac != MacAddr::UNSPECIFIED {
             let text = format!(
                 "both ends have the hardware address {}: an interface does not hear itself; on one host use the interface lo",
                 own.mac
             );
             return Err(Fault::Mismatch(text));
         }
-        if peer.mac.is_group() || (peer.mac == Mac::ZERO) != (own.mac == Mac::ZERO) {
+        if peer.mac.is_multicast() || (peer.mac == MacAddr::UNSPECIFIED) != (own.mac == MacAddr::UNSPECIFIED) {
             return Err(Lie::new(format_args!("it says that its hardware address is {}", peer.mac)).into());
         }
         if (peer.session == 0) != (self.role == Role::Server) {
@@ -366,7 +366,7 @@ impl Session {
     ///
     /// # Errors
     /// The stream has what cannot be.
-    pub fn frame(&mut self, now: u64, source: Mac, payload: &[u8]) -> Result<(), Fault> {
+    pub fn frame(&mut self, now: u64, source: MacAddr, payload: &[u8]) -> Result<(), Fault> {
         let Some(peer) = self.peer else {
             self.foreign.others += 1;
             return Ok(());

@@ -4,7 +4,7 @@ use super::control::{Control, Hello, Report, VERSION};
 use super::data::{OVERHEAD, Piece};
 use super::session::{Fault, Role, Session};
 use super::{LONGEST, WINDOW};
-use bypath::l2::{Frame, Mac};
+use bypath::l2::{Frame, MacAddr};
 use bypath::link::fault::{FaultInjector, Faults};
 use bypath::link::pair::{End, pair};
 use bypath::link::{FrameMeta, Link};
@@ -23,7 +23,7 @@ const DELAY: u64 = MS / 5;
 struct Side {
     session: Session,
     link: FaultInjector<End, Clock>,
-    mac: Mac,
+    mac: MacAddr,
     mtu: usize,
     /// Octets on their way to this end, and when they arrive.
     inbox: VecDeque<(u64, Vec<u8>)>,
@@ -37,7 +37,7 @@ struct World {
     sides: [Side; 2],
 }
 
-fn hello(mac: Mac, session: u64, mtu: usize) -> Hello {
+fn hello(mac: MacAddr, session: u64, mtu: usize) -> Hello {
     Hello {
         version: VERSION,
         session,
@@ -315,15 +315,15 @@ fn an_end_that_says_nothing_is_taken_for_dead() {
     };
     assert_eq!(fault, Fault::Silent);
     assert_eq!(world.sides[0].session.ended(), Err(Fault::Died));
-    let mut alone = Session::new(Role::Client, hello(Mac::ZERO, 0, 1500), 5);
+    let mut alone = Session::new(Role::Client, hello(MacAddr::UNSPECIFIED, 0, 1500), 5);
     assert_eq!(alone.tick(alone.next_tick(), 1500), Ok(()));
     assert_eq!(alone.tick(5 + 5_000 * MS, 1500), Err(Fault::NoHello));
 }
 
 #[test]
 fn ends_that_do_not_fit_are_told_what_to_do() {
-    let own = hello(Mac([2, 0, 0, 0, 0, 1]), 7, 1500);
-    let other = hello(Mac([2, 0, 0, 0, 0, 2]), 0, 1500);
+    let own = hello(MacAddr([2, 0, 0, 0, 0, 1]), 7, 1500);
+    let other = hello(MacAddr([2, 0, 0, 0, 0, 2]), 0, 1500);
     let answer = |peer: Hello| {
         let mut session = Session::new(Role::Server, own, 1);
         let mut octets = Vec::new();
@@ -336,8 +336,8 @@ fn ends_that_do_not_fit_are_told_what_to_do() {
         (Hello { vlan: Some(11), ..other }, "--vlan"),
         (Hello { ethertype: 0x9999, ..other }, "--ethertype"),
         (Hello { mac: own.mac, ..other }, "use the interface lo"),
-        (Hello { mac: Mac::BROADCAST, ..other }, "ff:ff:ff:ff:ff:ff"),
-        (Hello { mac: Mac::ZERO, ..other }, "00:00:00:00:00:00"),
+        (Hello { mac: MacAddr::BROADCAST, ..other }, "ff:ff:ff:ff:ff:ff"),
+        (Hello { mac: MacAddr::UNSPECIFIED, ..other }, "00:00:00:00:00:00"),
         (Hello { session: 9, ..other }, "number of the conversation"),
         (Hello { mtu: 10, ..other }, "carries 10 octets"),
     ] {
@@ -358,7 +358,7 @@ fn lies_on_the_connection_end_the_conversation() {
         report(0, WINDOW, &[(0, 1_000_000)]),
         Control::Sent(u64::MAX),
         Control::Done,
-        Control::Hello(hello(Mac([2, 0, 0, 0, 0, 9]), 0, 1500)),
+        Control::Hello(hello(MacAddr([2, 0, 0, 0, 0, 9]), 0, 1500)),
         Control::Ping(1, 0),
     ] {
         let mut world = World::new(1500, Faults::NONE, 8);
@@ -396,7 +396,7 @@ fn frames_of_others_have_no_effect_but_are_counted() {
         (peer, &good[..good.len() - 1]),
         (peer, &frame(8, false, 0)),
         (peer, &changed),
-        (Mac([2, 0, 0, 0, 0, 9]), &good),
+        (MacAddr([2, 0, 0, 0, 0, 9]), &good),
         // Its own.
         (peer, &frame(7, true, 0)),
         // Beyond what may be sent.

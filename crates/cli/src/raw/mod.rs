@@ -6,7 +6,7 @@ pub mod values; // EtherTypes, times, octets in hexadecimal
 pub mod wait; //   waiting for several things, and for Ctrl-C
 
 use crate::output::Failure;
-use bypath::l2::{self, Builder, Error, Mac, Socket, VlanTag};
+use bypath::l2::{self, Builder, Error, MacAddr, Socket, VlanTag};
 use std::time::Duration;
 
 /// Exit status where something was lost, or did not come in time.
@@ -82,9 +82,9 @@ pub fn send(socket: &mut Socket, header: &l2::Header, payload: &[u8]) -> Result<
 }
 
 /// A hardware address as it is typed.
-pub fn mac(text: &str) -> Result<Mac, String> {
+pub fn mac(text: &str) -> Result<MacAddr, String> {
     if text == "broadcast" {
-        return Ok(Mac::BROADCAST);
+        return Ok(MacAddr::BROADCAST);
     }
     text.parse().map_err(|e| format!("{e}, or write `broadcast`"))
 }

@@ -2,7 +2,7 @@
 
 use crate::common::TempDir;
 use crate::network::{LONG, Tool, skip, socket, tool, veth};
-use bypath::l2::Mac;
+use bypath::l2::MacAddr;
 use bypath::link::pcapng::Reader;
 use bypath::link::pcapng::reader::Block;
 use bypath_sys::{clock, poll};
@@ -109,7 +109,8 @@ impl Tshark {
         std::thread::spawn(move || stdout.lines().map_while(Result::ok).try_for_each(|l| sender.send(l)));
         let tshark = Tshark(child, seen);
         let mut left = bypath::l2::Socket::builder("left").ethertype(0x9999).send_only().open().unwrap();
-        let header = bypath::l2::Header { source: Mac([2, 0, 0, 0, 0, 7]), ..left.header(Mac::BROADCAST) };
+        let header =
+            bypath::l2::Header { source: MacAddr([2, 0, 0, 0, 0, 7]), ..left.header(MacAddr::BROADCAST) };
         // It says that it captures before it does: frames until it has seen one.
         let end = Instant::now() + LONG;
         while tshark.1.try_recv().is_err() {
@@ -140,7 +141,7 @@ impl Drop for Tshark {
     }
 }
 
-fn write_with_scapy(to: Mac) -> Vec<String> {
+fn write_with_scapy(to: MacAddr) -> Vec<String> {
     lines(Command::new(PYTHON).args(["-c", SCAPY_WRITES, &to.to_string()]))
 }
 

@@ -1,7 +1,7 @@
 //! `bypath chat` with a peer made by hand that is broken, or lies: docs/l2-tools.md.
 
 use crate::network::{LONG, Tool, octets, socket, tool, veth};
-use bypath::l2::{Header, Mac, Socket};
+use bypath::l2::{Header, MacAddr, Socket};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -16,12 +16,12 @@ fn crc(octets: &[u8]) -> u32 {
 struct Peer {
     stream: TcpStream,
     socket: Socket,
-    server: Mac,
+    server: MacAddr,
     session: [u8; 8],
     next: u64,
 }
 
-fn hello(mac: Mac, vlan: u16) -> Vec<u8> {
+fn hello(mac: MacAddr, vlan: u16) -> Vec<u8> {
     let body = [
         &b"BYPC\0\x01"[..],
         &[0; 8],
@@ -37,15 +37,15 @@ fn hello(mac: Mac, vlan: u16) -> Vec<u8> {
 
 impl Peer {
     /// Calls the server on `right` and says who it is.
-    fn call(mac: Mac) -> Peer {
+    fn call(mac: MacAddr) -> Peer {
         let stream = TcpStream::connect("127.0.0.1:9000").unwrap();
         stream.set_read_timeout(Some(LONG)).unwrap();
         let socket = Socket::builder("left").ethertype(0x88b5).vlan(10, 7).timeout(LONG).open().unwrap();
-        let mut peer = Peer { stream, socket, server: Mac::ZERO, session: [0; 8], next: 0 };
+        let mut peer = Peer { stream, socket, server: MacAddr::UNSPECIFIED, session: [0; 8], next: 0 };
         peer.say(1, &hello(mac, 10));
         let theirs = peer.hears(1);
         peer.session.copy_from_slice(&theirs[6..14]);
-        peer.server = Mac(theirs[14..20].try_into().unwrap());
+        peer.server = MacAddr(theirs[14..20].try_into().unwrap());
         peer
     }
 
@@ -218,11 +218,11 @@ isolated! {
         let header = peer.socket.header(peer.server);
         let tag = header.vlan.unwrap();
         for header in [
-            Header { source: Mac([2, 0, 0, 0, 0, 9]), ..header },
+            Header { source: MacAddr([2, 0, 0, 0, 0, 9]), ..header },
             Header { vlan: Some(bypath::l2::VlanTag { vid: 11, ..tag }), ..header },
             Header { vlan: None, ..header },
             Header { ethertype: 0x88b6, ..header },
-            Header { destination: Mac([2, 0, 0, 0, 0, 9]), ..header },
+            Header { destination: MacAddr([2, 0, 0, 0, 0, 9]), ..header },
         ] {
             peer.socket.send_with(&header, &good).unwrap();
         }
@@ -254,7 +254,7 @@ isolated! {
     fn a_peer_whose_frames_come_from_another_address_is_named() {
         veth();
         let server = server();
-        let mut peer = Peer::call(Mac([2, 0, 0, 0, 0, 8]));
+        let mut peer = Peer::call(MacAddr([2, 0, 0, 0, 0, 8]));
         peer.line(b"from left\n");
         peer.say(4, &peer.next.to_be_bytes());
         // It stays alive on the connection.
@@ -316,7 +316,7 @@ isolated! {
         let (_, right) = veth();
         let _see = socket("right");
         let listener = TcpListener::bind("127.0.0.1:9000").unwrap();
-        let theirs = |session: u64, mac: Mac| {
+        let theirs = |session: u64, mac: MacAddr| {
             let mut body = hello(mac, 10);
             body[6..14].copy_from_slice(&session.to_be_bytes());
             [&[1, 0, 33][..], &body].concat()
@@ -324,7 +324,7 @@ isolated! {
         for (answer, code, words) in [
             (b"220 ready\r\n".to_vec(), 1, "it is not bypath chat"),
             (theirs(0, right), 1, "its number of the conversation cannot be"),
-            (theirs(9, Mac::BROADCAST), 1, "says that its hardware address is ff:ff"),
+            (theirs(9, MacAddr::BROADCAST), 1, "says that its hardware address is ff:ff"),
             ([&[2, 0, 2][..], b"\x1b["].concat(), 1, "refused: ?["),
             ([theirs(9, right), [&[9, 0, 2][..], b"\x07x"].concat()].concat(), 3, "gave up: ?x"),
         ] {

@@ -1,14 +1,14 @@
 //! `bypath ipc`.
 
 use crate::network::{LONG, Tool, octets, tool, veth};
-use bypath::l2::{Error, Mac, Socket};
+use bypath::l2::{Error, MacAddr, Socket};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::Duration;
 
 /// What receivers listen to, and senders: docs/l2-tools.md.
-const RECEIVERS: Mac = Mac([3, 0x42, 0x59, 0, 0, 1]);
-const SENDERS: Mac = Mac([3, 0x42, 0x59, 0, 0, 2]);
+const RECEIVERS: MacAddr = MacAddr([3, 0x42, 0x59, 0, 0, 1]);
+const SENDERS: MacAddr = MacAddr([3, 0x42, 0x59, 0, 0, 2]);
 
 /// A frame of the tools' protocol by hand.
 fn frame(kind: u8, seq: u32, message: u32, flags: u16, body: &[u8]) -> Vec<u8> {

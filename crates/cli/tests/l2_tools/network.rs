@@ -1,7 +1,7 @@
 //! Namespaces, and programs whose output is waited for.
 
 use crate::common::bypath;
-use bypath::l2::{self, Mac, Socket};
+use bypath::l2::{self, MacAddr, Socket};
 use bypath_sys::netns;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -55,7 +55,7 @@ pub fn skip(name: &str, reason: &str) {
 }
 
 /// Two interfaces, `left` and `right`, that are connected and up, and the loopback interface. Returns their addresses.
-pub fn veth() -> (Mac, Mac) {
+pub fn veth() -> (MacAddr, MacAddr) {
     veths(&[("left", "right")]);
     let mac = |name: &str| l2::Interface::named(name).expect("an interface").mac;
     (mac("left"), mac("right"))

@@ -1,7 +1,7 @@
 //! `bypath l2 ping` and `echo`.
 
 use crate::network::{Tool, socket, tool, veth};
-use bypath::l2::{Header, Mac};
+use bypath::l2::{Header, MacAddr};
 use rustix::process::Signal;
 use serde_json::Value;
 
@@ -47,7 +47,7 @@ isolated! {
             socket.send(right, bad).unwrap();
         }
         // To somebody else: the device gives it to us, and it is not ours.
-        socket.send(Mac([2, 0, 0, 0, 0, 9]), &good).unwrap();
+        socket.send(MacAddr([2, 0, 0, 0, 0, 9]), &good).unwrap();
         socket.send(right, &good).unwrap();
         let mut buffer = [0; 1500];
         let got = socket.receive(&mut buffer).unwrap();
@@ -80,7 +80,7 @@ isolated! {
                 }
                 // From somebody else.
                 2 => {
-                    let header = Header { source: Mac([2, 0, 0, 0, 0, 9]), ..there.header(left) };
+                    let header = Header { source: MacAddr([2, 0, 0, 0, 0, 9]), ..there.header(left) };
                     there.send_with(&header, &answer).unwrap();
                 }
                 _ => there.send(left, &answer).unwrap(),

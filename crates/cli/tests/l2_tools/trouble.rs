@@ -2,7 +2,7 @@
 //! at once, Ctrl-C.
 
 use crate::network::{Tool, nothing_is_left, octets, socket, veth};
-use bypath::l2::{Header, Mac, Socket, VlanTag};
+use bypath::l2::{Header, MacAddr, Socket, VlanTag};
 use bypath_sys::netns;
 use rustix::process::Signal;
 use serde_json::Value;
@@ -124,7 +124,7 @@ isolated! {
             Header { vlan: tag(11), ..header },
             Header { vlan: tag(0), ..header },
             Header { ethertype: 0x88b6, vlan: tag(10), ..header },
-            Header { destination: Mac([2, 0, 0, 0, 0, 9]), vlan: tag(10), ..header },
+            Header { destination: MacAddr([2, 0, 0, 0, 0, 9]), vlan: tag(10), ..header },
             Header { vlan: tag(10), ..header },
             header,
         ] {

@@ -3,7 +3,7 @@
 use super::socket::{Settings, Socket, Wait};
 use super::{TPID_SERVICE, TPID_VLAN};
 use crate::packet::{Clock, Config, Fanout, Groups, Mode, PacketLink, Vlan};
-use crate::{Error, Mac, Result, Timestamps};
+use crate::{Error, MacAddr, Result, Timestamps};
 use bypath_wire::meta::VlanTag;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Builder {
     }
 
     /// Frames to this group are received.
-    pub fn group(mut self, group: Mac) -> Builder {
+    pub fn group(mut self, group: MacAddr) -> Builder {
         match &mut self.config.groups {
             Groups::Only(groups) => groups.push(group),
             Groups::All => {}

@@ -1,7 +1,7 @@
 //! A frame as its user sees it.
 
 use super::{HEADER, SHORTEST, TPID_SERVICE, TPID_VLAN};
-use crate::Mac;
+use crate::MacAddr;
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, Timestamp, VlanTag};
 
@@ -9,9 +9,9 @@ use bypath_wire::meta::{Addressed, Timestamp, VlanTag};
 #[derive(Clone, Copy, Debug)]
 pub struct Frame<'a> {
     /// To whom.
-    pub destination: Mac,
+    pub destination: MacAddr,
     /// From whom.
-    pub source: Mac,
+    pub source: MacAddr,
     /// The outermost VLAN tag.
     pub vlan: Option<VlanTag>,
     /// The second tag of two.
@@ -33,7 +33,7 @@ fn half(octets: &[u8], at: usize) -> Option<u16> {
 impl<'a> Frame<'a> {
     /// Reads a frame's header; `None` for one that is shorter than that.
     pub fn parse(octets: &'a [u8], meta: &FrameMeta) -> Option<Frame<'a>> {
-        let mac = |at: usize| octets.get(at..at + 6).and_then(|b| b.try_into().ok()).map(Mac);
+        let mac = |at: usize| octets.get(at..at + 6).and_then(|b| b.try_into().ok()).map(MacAddr);
         let (destination, source) = (mac(0)?, mac(6)?);
         let mut tags = [meta.vlan, None];
         let mut at = HEADER - 2;
@@ -66,9 +66,9 @@ pub struct Received {
     /// Octets of payload that the frame had, padding included: more than `len` if the buffer was too short.
     pub whole: usize,
     /// To whom.
-    pub destination: Mac,
+    pub destination: MacAddr,
     /// From whom.
-    pub source: Mac,
+    pub source: MacAddr,
     /// The outermost VLAN tag.
     pub vlan: Option<VlanTag>,
     /// The second tag of two.
@@ -104,9 +104,9 @@ impl Received {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// To whom.
-    pub destination: Mac,
+    pub destination: MacAddr,
     /// From whom.
-    pub source: Mac,
+    pub source: MacAddr,
     /// The VLAN tag.
     pub vlan: Option<VlanTag>,
     /// A second tag, behind the first.
@@ -175,8 +175,8 @@ mod tests {
             (Some(tag(TPID_SERVICE, 20)), Some(tag(TPID_VLAN, 10))),
         ] {
             let header = Header {
-                destination: Mac([1; 6]),
-                source: Mac([2; 6]),
+                destination: MacAddr([1; 6]),
+                source: MacAddr([2; 6]),
                 vlan,
                 inner_vlan,
                 ethertype: 0x88b5,

@@ -1,10 +1,10 @@
 //! Raw Ethernet for people: a socket that sends and receives frames with their addresses, VLAN tag and priority.
 //!
 //! ```no_run
-//! use bypath_link::{Mac, l2};
+//! use bypath_link::{MacAddr, l2};
 //!
 //! let mut socket = l2::Socket::builder("eth0").ethertype(l2::ETHERTYPE_HYBRID).vlan(10, 7).open()?;
-//! socket.send(Mac::BROADCAST, b"who is there?")?;
+//! socket.send(MacAddr::BROADCAST, b"who is there?")?;
 //! let mut buffer = [0; 1500];
 //! let answer = socket.receive(&mut buffer)?;
 //! println!("{} says {:?}", answer.source, &buffer[..answer.len]);
@@ -35,7 +35,7 @@ mod frame;
 mod socket;
 
 pub use crate::packet::{Clock, Fanout, Mode, Obtained, Vlan};
-pub use crate::{Error, Interface, Mac, Result, Statistics, Timestamps, interface::list as interfaces};
+pub use crate::{Error, Interface, MacAddr, Result, Statistics, Timestamps, interface::list as interfaces};
 pub use builder::Builder;
 pub use bypath_wire::meta::{Addressed, Timestamp, TimestampSource, VlanTag};
 pub use frame::{Frame, Header, Received};

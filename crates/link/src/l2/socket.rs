@@ -3,7 +3,7 @@
 use super::builder::Builder;
 use super::frame::{Frame, Header, Received};
 use crate::packet::{Obtained, PacketLink};
-use crate::{Error, Interface, Link, Mac, Next, Result, Statistics};
+use crate::{Error, Interface, Link, MacAddr, Next, Result, Statistics};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock};
 use bypath_wire::meta::VlanTag;
@@ -50,7 +50,7 @@ impl Default for Settings {
 pub struct Socket<L = PacketLink> {
     link: L,
     settings: Settings,
-    mac: Mac,
+    mac: MacAddr,
     /// The interface was down when it was last heard of.
     down: bool,
 }
@@ -86,7 +86,7 @@ impl Socket<PacketLink> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an address that is no group's; [`Error::Gone`].
-    pub fn join(&mut self, group: Mac) -> Result<()> {
+    pub fn join(&mut self, group: MacAddr) -> Result<()> {
         self.link.join(group)
     }
 
@@ -94,7 +94,7 @@ impl Socket<PacketLink> {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a group that was not joined; [`Error::Gone`].
-    pub fn leave(&mut self, group: Mac) -> Result<()> {
+    pub fn leave(&mut self, group: MacAddr) -> Result<()> {
         self.link.leave(group)
     }
 }
@@ -111,6 +111,11 @@ impl<L: Link> Socket<L> {
         &mut self.link
     }
 
+    /// The link alone: the socket ends.
+    pub fn into_link(self) -> L {
+        self.link
+    }
+
     /// Says that the interface is down from the beginning.
     pub(super) const fn begin_down(mut self) -> Socket<L> {
         self.down = true;
@@ -118,7 +123,7 @@ impl<L: Link> Socket<L> {
     }
 
     /// This end's hardware address.
-    pub const fn mac(&self) -> Mac {
+    pub const fn mac(&self) -> MacAddr {
         self.mac
     }
 
@@ -146,7 +151,7 @@ impl<L: Link> Socket<L> {
     pub fn close(self) {}
 
     /// The header of frames that [`send`](Socket::send) sends; `ethertype` 0 if none was asked for.
-    pub fn header(&self, to: Mac) -> Header {
+    pub fn header(&self, to: MacAddr) -> Header {
         Header {
             destination: to,
             source: self.mac,
@@ -162,7 +167,7 @@ impl<L: Link> Socket<L> {
     /// # Errors
     /// [`Error::TooLong`] beyond the MTU; [`Error::TimedOut`] and [`Error::WouldBlock`] without room; [`Error::QueueFull`];
     /// [`Error::Down`], [`Error::Gone`]; [`Error::Invalid`] without an EtherType. After an error it was not sent.
-    pub fn send(&mut self, to: Mac, payload: &[u8]) -> Result<()> {
+    pub fn send(&mut self, to: MacAddr, payload: &[u8]) -> Result<()> {
         let header = self.own_header(to)?;
         self.send_with(&header, payload)
     }
@@ -195,14 +200,18 @@ impl<L: Link> Socket<L> {
     ///
     /// # Errors
     /// Those of [`send`](Socket::send) if none was sent.
-    pub fn send_batch<'p>(&mut self, to: Mac, payloads: impl IntoIterator<Item = &'p [u8]>) -> Result<usize> {
+    pub fn send_batch<'p>(
+        &mut self,
+        to: MacAddr,
+        payloads: impl IntoIterator<Item = &'p [u8]>,
+    ) -> Result<usize> {
         let header = self.own_header(to)?;
         let (meta, pad) = (header.meta(), self.settings.pad);
         let mut payloads = payloads.into_iter();
         self.send_all(usize::MAX, &mut |slot| Some((header.write(slot, payloads.next()?, pad), meta)))
     }
 
-    fn own_header(&self, to: Mac) -> Result<Header> {
+    fn own_header(&self, to: MacAddr) -> Result<Header> {
         let none =
             || Error::Invalid("frames need an EtherType: ask the builder for one, or use send_with".into());
         self.settings.ethertype.ok_or_else(none)?;

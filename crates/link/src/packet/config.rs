@@ -1,6 +1,6 @@
 //! What is asked of a packet link, and what was obtained.
 
-use crate::{Mac, Timestamps};
+use crate::{MacAddr, Timestamps};
 
 pub use bypath_sys::packet::Fanout;
 pub use bypath_sys::packet::filter::Vlan;
@@ -57,7 +57,7 @@ pub enum Groups {
     /// All of them.
     All,
     /// Only these.
-    Only(Vec<Mac>),
+    Only(Vec<MacAddr>),
 }
 
 /// The clock of the times at which frames are to be sent.

@@ -1,8 +1,8 @@
 //! Between the kernel's facts about a frame and [`FrameMeta`].
 
 use bypath_sys::packet::frame::{Arrival, Departure, Tag, VnetHeader};
-use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, Gso, GsoKind, Timestamp, TimestampSource, VlanTag};
+use bypath_wire::{FrameMeta, MacAddr};
 
 // linux/virtio_net.h
 const NEEDS_CHECKSUM: u8 = 1;
@@ -12,8 +12,8 @@ const GSO_TCP6: u8 = 4;
 const GSO_UDP: u8 = 5;
 const GSO_ECN: u8 = 0x80;
 
-/// What the kernel told about a received frame. `stamped`: the time is wanted.
-pub(super) fn received(a: &Arrival, stamped: bool) -> FrameMeta {
+/// What the kernel told about a received frame, which begins with its destination. `stamped`: the time is wanted.
+pub(super) fn received(frame: &[u8], a: &Arrival, stamped: bool) -> FrameMeta {
     let vnet = a.vnet.unwrap_or_default();
     let checksum = if vnet.flags & NEEDS_CHECKSUM != 0 {
         ChecksumState::Partial { start: vnet.checksum_start, offset: vnet.checksum_offset }
@@ -44,6 +44,8 @@ pub(super) fn received(a: &Arrival, stamped: bool) -> FrameMeta {
         addressed: match a.kind {
             0 => Addressed::Host,
             1 => Addressed::Broadcast,
+            // The kernel compares with the device's own, and loopback has none.
+            2 if frame.starts_with(&MacAddr::BROADCAST.0) => Addressed::Broadcast,
             2 => Addressed::Multicast,
             3 => Addressed::OtherHost,
             4 => Addressed::Outgoing,
@@ -97,8 +99,9 @@ mod tests {
         let stamp = bypath_sys::packet::frame::Stamp { ns: 5, hardware: false };
         let arrival =
             Arrival { vnet: Some(sent.vnet), tag: sent.tag, stamp: Some(stamp), ..Arrival::default() };
-        assert_eq!(received(&arrival, true), meta);
-        assert_eq!(received(&arrival, false).timestamp, None);
+        const FRAME: [u8; 60] = [2; 60];
+        assert_eq!(received(&FRAME, &arrival, true), meta);
+        assert_eq!(received(&FRAME, &arrival, false).timestamp, None);
         assert_eq!(to_send(&meta, false).at, None);
         assert!(needs_offload(&meta) && !needs_offload(&FrameMeta::default()));
     }

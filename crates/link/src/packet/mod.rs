@@ -11,7 +11,7 @@ mod send;
 
 pub use config::{Clock, Config, Fanout, Groups, Mode, Obtained, Receive, Send, Vlan};
 
-use crate::{Capabilities, Each, Error, Interface, Link, Mac, Next, Result, Statistics, reaper};
+use crate::{Capabilities, Each, Error, Interface, Link, MacAddr, Next, Result, Statistics, reaper};
 use bypath_sys::packet::batch::{ReceiveBatch, SendBatch};
 use bypath_sys::packet::frame::Departure;
 use bypath_sys::packet::ring::Ring;
@@ -116,8 +116,8 @@ impl PacketLink {
     ///
     /// # Errors
     /// [`Error::Invalid`] for an address that is no group's, or too many groups; [`Error::Gone`].
-    pub fn join(&mut self, group: Mac) -> Result<()> {
-        if !group.is_group() {
+    pub fn join(&mut self, group: MacAddr) -> Result<()> {
+        if !group.is_multicast() {
             let text = format!("{group} is no group address: the first octet of one is odd");
             return Err(Error::Invalid(text));
         }
@@ -137,7 +137,7 @@ impl PacketLink {
     ///
     /// # Errors
     /// [`Error::Invalid`] for a group that was not joined; [`Error::Gone`].
-    pub fn leave(&mut self, group: Mac) -> Result<()> {
+    pub fn leave(&mut self, group: MacAddr) -> Result<()> {
         if matches!(&self.groups, Groups::Only(groups) if !groups.contains(&group)) {
             return Err(Error::Invalid(format!("{group} was not joined")));
         }
@@ -148,7 +148,7 @@ impl PacketLink {
         open::attach_filter(self.device().socket(), &self.config, &self.groups)
     }
 
-    fn member(&mut self, group: Mac, join: bool) -> Result<()> {
+    fn member(&mut self, group: MacAddr, join: bool) -> Result<()> {
         let done = self.device().socket().member(self.interface.index, Membership::Multicast(group.0), join);
         done.map_err(|e| match e {
             Errno::NODEV => self.lost(),

@@ -2,7 +2,7 @@
 
 use super::config::{Config, Groups, Mode, Obtained, Receive, Send};
 use super::{Device, PacketLink, Receiver, Sender, State, longest};
-use crate::{Error, Interface, Mac, Result, Statistics, Timestamps, reaper};
+use crate::{Error, Interface, MacAddr, Result, Statistics, Timestamps, reaper};
 use bypath_sys::packet::batch::{ReceiveBatch, SendBatch};
 use bypath_sys::packet::ring::{Layout, Ring, Wish};
 use bypath_sys::packet::{Membership, Socket, Switch, filter};
@@ -104,7 +104,7 @@ fn check(config: &Config) -> Result<()> {
         if groups.len() > filter::MOST {
             return wrong(format!("more than {} groups: receive all, and choose among them", filter::MOST));
         }
-        if let Some(mac) = groups.iter().find(|g| !g.is_group()) {
+        if let Some(mac) = groups.iter().find(|g| !g.is_multicast()) {
             return wrong(format!("{mac} is no group address: the first octet of one is odd"));
         }
     }
@@ -226,7 +226,7 @@ fn memberships(socket: &Socket, config: &Config, index: u32) -> Result<()> {
     }
     match &config.groups {
         Groups::All => join(Membership::AllMulticast),
-        Groups::Only(groups) => groups.iter().try_for_each(|&Mac(g)| join(Membership::Multicast(g))),
+        Groups::Only(groups) => groups.iter().try_for_each(|&MacAddr(g)| join(Membership::Multicast(g))),
     }
 }
 

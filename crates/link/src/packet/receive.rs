@@ -27,7 +27,7 @@ fn deliver(
     }
     statistics.received += 1;
     statistics.received_octets += frame.len() as u64;
-    each(frame, &meta::received(a, stamped));
+    each(frame, &meta::received(frame, a, stamped));
     1
 }
 

@@ -7,7 +7,7 @@ use super::{
     SECTION_APPLICATION, STATISTICS, STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED,
     STATISTICS_START,
 };
-use crate::Mac;
+use crate::MacAddr;
 use std::io::{self, Read};
 
 /// No block that anybody writes is longer.
@@ -57,7 +57,7 @@ pub enum Block {
         /// Its name.
         name: Option<String>,
         /// Its hardware address.
-        mac: Option<Mac>,
+        mac: Option<MacAddr>,
     },
     /// A frame.
     Frame(Frame),
@@ -262,8 +262,9 @@ impl<R: Read> Reader<R> {
             match code {
                 INTERFACE_NAME => name = Some(text(value)?),
                 INTERFACE_MAC => {
-                    mac =
-                        Some(Mac(value.try_into().map_err(|_| "an address that is not six octets long")?));
+                    mac = Some(MacAddr(
+                        value.try_into().map_err(|_| "an address that is not six octets long")?,
+                    ));
                 }
                 INTERFACE_RESOLUTION => {
                     let [exponent] = *value else { return Err("a resolution that is not one octet") };

@@ -6,7 +6,7 @@ use super::{
     SECTION_APPLICATION, STATISTICS, STATISTICS_DROPPED, STATISTICS_END, STATISTICS_RECEIVED,
     STATISTICS_START,
 };
-use crate::Mac;
+use crate::MacAddr;
 use std::io::{self, Write};
 
 /// Octets of an option's value at most; longer texts are cut.
@@ -61,7 +61,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of the writer inside.
-    pub fn interface(&mut self, name: &str, mac: Option<Mac>) -> io::Result<u32> {
+    pub fn interface(&mut self, name: &str, mac: Option<MacAddr>) -> io::Result<u32> {
         self.interface_with(name, mac, None)
     }
 
@@ -69,7 +69,12 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Those of the writer inside.
-    pub fn interface_with(&mut self, name: &str, mac: Option<Mac>, comment: Option<&str>) -> io::Result<u32> {
+    pub fn interface_with(
+        &mut self,
+        name: &str,
+        mac: Option<MacAddr>,
+        comment: Option<&str>,
+    ) -> io::Result<u32> {
         self.begin(INTERFACE);
         self.block.extend_from_slice(&ETHERNET.to_ne_bytes());
         self.block.extend_from_slice(&[0, 0]);

@@ -1,6 +1,6 @@
 //! What is asked of an XDP link, and what was obtained.
 
-use crate::Mac;
+use crate::MacAddr;
 pub use bypath_sys::bpf::Place;
 pub use bypath_sys::xdp::Transfer;
 pub use bypath_sys::xdp::program::Rule;
@@ -38,7 +38,7 @@ pub struct Config {
     /// Frames on their way out at once.
     pub send: u32,
     /// Groups whose frames the device is to let in. It is not looked at again which group a frame is to.
-    pub groups: Vec<Mac>,
+    pub groups: Vec<MacAddr>,
     /// The device is to let in everything.
     pub promiscuous: bool,
     /// Opening an interface that is down is no error.

@@ -103,7 +103,7 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
             "from 64 to 65536 buffers to receive into, and from 1 to 16384 to send from, are possible",
         );
     }
-    if let Some(mac) = config.groups.iter().find(|g| !g.is_group()) {
+    if let Some(mac) = config.groups.iter().find(|g| !g.is_multicast()) {
         return wrong(&format!("{mac} is no group address: the first octet of one is odd"));
     }
     if queues.is_empty() || queues.iter().any(|&q| q > 4095) {

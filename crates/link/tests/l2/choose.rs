@@ -1,7 +1,7 @@
 //! What a socket receives, and what it does not: EtherTypes, addresses, groups, its own frames, its share of a group's.
 
 use crate::common::{GROUP, MODES, TYPE, both, builder, nothing_arrives, veth};
-use bypath_link::l2::{Addressed, Error, Fanout, Header, Mac, Mode, Socket};
+use bypath_link::l2::{Addressed, Error, Fanout, Header, MacAddr, Mode, Socket};
 use bypath_sys::netns;
 
 isolated! {
@@ -41,7 +41,7 @@ isolated! {
 isolated! {
     fn frames_to_others_are_seen_when_asked_for_only() {
         veth();
-        let other = Mac([2, 0, 0, 0, 0, 0x55]);
+        let other = MacAddr([2, 0, 0, 0, 0, 0x55]);
         for (what, mode) in MODES {
             let (mut left, mut right) = both(mode, |b| b);
             let mut foreign = builder("right", mode).foreign().open().unwrap();
@@ -62,32 +62,48 @@ isolated! {
 isolated! {
     fn groups_are_received_when_joined_only() {
         veth();
-        let other = Mac([0x03, 0, 0, 0, 0x12, 0x35]);
+        let other = MacAddr([0x03, 0, 0, 0, 0x12, 0x35]);
         for (what, mode) in MODES {
             let (mut left, mut right) = both(mode, |b| b);
             let mut joined = builder("right", mode).group(GROUP).open().unwrap();
             let mut all = builder("right", mode).all_groups().open().unwrap();
             let send = |left: &mut Socket| {
-                for to in [GROUP, other, Mac::BROADCAST] {
+                for to in [GROUP, other, MacAddr::BROADCAST] {
                     left.send(to, &[1; 60]).unwrap();
                 }
             };
-            let seen = |socket: &mut Socket, count: usize| -> Vec<Mac> {
+            let seen = |socket: &mut Socket, count: usize| -> Vec<MacAddr> {
                 let seen = (0..count).map(|_| socket.receive(&mut [0; 60]).unwrap().destination).collect();
                 nothing_arrives(socket);
                 seen
             };
             send(&mut left);
-            assert_eq!(seen(&mut right, 1), [Mac::BROADCAST], "{what}");
-            assert_eq!(seen(&mut joined, 2), [GROUP, Mac::BROADCAST], "{what}");
-            assert_eq!(seen(&mut all, 3), [GROUP, other, Mac::BROADCAST], "{what}");
+            assert_eq!(seen(&mut right, 1), [MacAddr::BROADCAST], "{what}");
+            assert_eq!(seen(&mut joined, 2), [GROUP, MacAddr::BROADCAST], "{what}");
+            assert_eq!(seen(&mut all, 3), [GROUP, other, MacAddr::BROADCAST], "{what}");
             right.join(other).unwrap();
             joined.leave(GROUP).unwrap();
             send(&mut left);
-            assert_eq!(seen(&mut right, 2), [other, Mac::BROADCAST], "{what}");
-            assert_eq!(seen(&mut joined, 1), [Mac::BROADCAST], "{what}");
+            assert_eq!(seen(&mut right, 2), [other, MacAddr::BROADCAST], "{what}");
+            assert_eq!(seen(&mut joined, 1), [MacAddr::BROADCAST], "{what}");
             assert!(matches!(joined.leave(GROUP), Err(Error::Invalid(_))));
-            assert!(matches!(right.join(Mac([2; 6])), Err(Error::Invalid(_))));
+            assert!(matches!(right.join(MacAddr([2; 6])), Err(Error::Invalid(_))));
+        }
+    }
+}
+
+isolated! {
+    fn everybody_is_everybody_on_loopback_too() {
+        netns::set_up("lo", true).unwrap();
+        for (what, mode) in MODES {
+            let mut lo = builder("lo", mode).open().unwrap();
+            lo.send(GROUP, &[1; 60]).unwrap();
+            lo.send(MacAddr::BROADCAST, &[2; 60]).unwrap();
+            let mut buffer = [0; 60];
+            let got = lo.receive(&mut buffer).unwrap();
+            assert_eq!((got.destination, got.addressed), (MacAddr::BROADCAST, Addressed::Broadcast), "{what}");
+            assert_eq!(buffer, [2; 60]);
+            nothing_arrives(&mut lo);
         }
     }
 }
@@ -130,7 +146,7 @@ isolated! {
         for (what, mode) in MODES {
             let mut one = builder("lo", mode).open().unwrap();
             let mut other = builder("lo", mode).open().unwrap();
-            one.send(Mac::ZERO, &[1; 60]).unwrap();
+            one.send(MacAddr::UNSPECIFIED, &[1; 60]).unwrap();
             for socket in [&mut other, &mut one] {
                 socket.receive(&mut [0; 60]).unwrap_or_else(|e| panic!("{what}: {e}"));
                 nothing_arrives(socket);
@@ -145,7 +161,7 @@ isolated! {
         for (what, mode) in MODES {
             let mut looking = builder("left", mode).outgoing().open().unwrap();
             let (mut left, _right) = both(mode, |b| b);
-            left.send(Mac::BROADCAST, &[1; 60]).unwrap();
+            left.send(MacAddr::BROADCAST, &[1; 60]).unwrap();
             let got = looking.receive(&mut [0; 60]).unwrap();
             assert_eq!((got.addressed, got.source), (Addressed::Outgoing, left.mac()), "{what}");
             nothing_arrives(&mut left);
@@ -278,7 +294,7 @@ isolated! {
         assert!(reason(left().ethertype(0x05ff)).contains("length"));
         assert!(reason(left().ethertype(TYPE).vlan(4095, 0)).contains("0 to 4094"));
         assert!(reason(left().ethertype(TYPE).vlan(10, 8)).contains("0 to 7"));
-        assert!(reason(left().ethertype(TYPE).group(Mac([2; 6]))).contains("group"));
+        assert!(reason(left().ethertype(TYPE).group(MacAddr([2; 6]))).contains("group"));
         assert!(reason(left().ethertype(TYPE).batch(0)).contains("1 to 1024"));
         let many = (0..51).fold(left(), |b, n| b.ethertype(0x9000 + n));
         assert!(reason(many).contains("50"));

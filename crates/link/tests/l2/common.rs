@@ -1,6 +1,6 @@
 //! Namespaces, sockets and frames for the tests.
 
-use bypath_link::l2::{Builder, Error, Mac, Mode, Socket};
+use bypath_link::l2::{Builder, Error, MacAddr, Mode, Socket};
 use bypath_link::packet::{Receive, Send};
 use bypath_sys::{clock, netns};
 use std::io::Write;
@@ -159,4 +159,4 @@ pub fn nothing_arrives(socket: &mut Socket) {
 }
 
 /// A group address that nobody joins on his own.
-pub const GROUP: Mac = Mac([0x03, 0, 0, 0, 0x12, 0x34]);
+pub const GROUP: MacAddr = MacAddr([0x03, 0, 0, 0, 0x12, 0x34]);

@@ -1,7 +1,7 @@
 //! scapy and tshark, which know nothing of us, read what we write and write what we read.
 
 use crate::common::{LONG, MODES, TYPE, builder, payload, skip, veth};
-use bypath_link::l2::{Header, Mac, Mode, Socket, TPID_SERVICE, TPID_VLAN, VlanTag};
+use bypath_link::l2::{Header, MacAddr, Mode, Socket, TPID_SERVICE, TPID_VLAN, VlanTag};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Child, Command, Stdio};
 
@@ -60,13 +60,13 @@ fn tag(tpid: u16, vid: u16, pcp: u8, dei: bool) -> VlanTag {
 }
 
 /// Headers of every kind.
-fn headers(to: Mac, from: Mac) -> Vec<Header> {
+fn headers(to: MacAddr, from: MacAddr) -> Vec<Header> {
     let plain =
         Header { destination: to, source: from, vlan: None, inner_vlan: None, ethertype: TYPE, at: None };
     let outer = Some(tag(TPID_SERVICE, 200, 3, true));
     vec![
         plain,
-        Header { ethertype: 0xaaaa, destination: Mac::BROADCAST, ..plain },
+        Header { ethertype: 0xaaaa, destination: MacAddr::BROADCAST, ..plain },
         Header { vlan: Some(tag(TPID_VLAN, 10, 7, false)), ..plain },
         Header { vlan: Some(tag(TPID_VLAN, 4094, 0, true)), ..plain },
         Header { vlan: outer, inner_vlan: Some(tag(TPID_VLAN, 10, 7, false)), ..plain },
@@ -81,7 +81,7 @@ isolated! {
         veth();
         for (what, mode) in MODES {
             let mut left = builder("left", mode).open().unwrap();
-            let headers = headers(Mac([2, 0, 0, 0, 0, 9]), left.mac());
+            let headers = headers(MacAddr([2, 0, 0, 0, 0, 9]), left.mac());
             let source = left.mac().to_string();
             let mut scapy = start(Command::new(PYTHON).args(["-c", SCAPY_READS, &headers.len().to_string(), &source]));
             let mut lines = BufReader::new(scapy.0.stdout.take().unwrap()).lines();
@@ -128,7 +128,7 @@ isolated! {
         veth();
         for (what, mode) in MODES {
             let mut right = builder("right", mode).ethertype(0xaaaa).open().unwrap();
-            let headers = headers(right.mac(), Mac([2, 0, 0, 0, 0, 7]));
+            let headers = headers(right.mac(), MacAddr([2, 0, 0, 0, 0, 7]));
             let mut scapy = start(Command::new(PYTHON).args(["-c", SCAPY_WRITES]));
             let mut stdin = scapy.0.stdin.take().unwrap();
             for (n, header) in headers.iter().enumerate() {
@@ -166,7 +166,7 @@ isolated! {
         veth();
         for (what, mode) in [("plain", Mode::PLAIN), ("mmsg", Mode::MMSG), ("ring", Mode::RING)] {
             let mut left: Socket = builder("left", mode).vlan(10, 7).open().unwrap();
-            let to = Mac([2, 0, 0, 0, 0, 9]);
+            let to = MacAddr([2, 0, 0, 0, 0, 9]);
             let filter = format!("ether src {}", left.mac());
             let fields = ["eth.dst", "eth.src", "vlan.priority", "vlan.dei", "vlan.id", "vlan.etype", "data.data"];
             let mut command = Command::new("tshark");

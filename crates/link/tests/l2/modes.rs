@@ -2,7 +2,7 @@
 
 use crate::common::{LONG, MODES, both, builder, exchange, payload, until, veth, veth_with_mtu};
 use bypath_link::Timestamps;
-use bypath_link::l2::{Error, Mac, Mode, Socket, Wait};
+use bypath_link::l2::{Error, MacAddr, Mode, Socket, Wait};
 use bypath_link::packet::{Receive, Send};
 use bypath_sys::netns;
 
@@ -37,7 +37,7 @@ isolated! {
             let mut from = builder("lo", mode).padding(false).send_only().open().unwrap();
             let mut to = builder("lo", mode).padding(false).open().unwrap();
             exchange(&mut from, &mut to, what, (1..=1500).chain([4000, 9000, 30_000, 65_535, 65_536]));
-            assert!(matches!(from.send(Mac::ZERO, &vec![0; 65_537]), Err(Error::TooLong { mtu: 65_536, .. })));
+            assert!(matches!(from.send(MacAddr::UNSPECIFIED, &vec![0; 65_537]), Err(Error::TooLong { mtu: 65_536, .. })));
         }
     }
 }
@@ -246,7 +246,7 @@ isolated! {
                             next += 1;
                         })
                         .unwrap();
-                    right.send(Mac::BROADCAST, &next.to_be_bytes()).unwrap();
+                    right.send(MacAddr::BROADCAST, &next.to_be_bytes()).unwrap();
                 }
             });
             // The reader tells how far it is: no more is on the way than its queue holds.

@@ -1,7 +1,7 @@
 //! What is left to the kernel and the device: checksums, segmentation, the time of sending.
 
 use crate::common::{LONG, MODES, TYPE, builder, payload, skip, until, veth};
-use bypath_link::l2::{Clock, Header, Mac, Mode};
+use bypath_link::l2::{Clock, Header, MacAddr, Mode};
 use bypath_link::packet::{Config, PacketLink};
 use bypath_link::{Error, Link};
 use bypath_sys::{clock, netns};
@@ -24,7 +24,7 @@ fn sum(bytes: &[u8]) -> u16 {
 }
 
 /// A UDP datagram from 10.0.0.1 to 10.0.0.2 in an Ethernet frame, with only the pseudo header's sum.
-fn datagram(to: Mac, from: Mac, data: &[u8]) -> Vec<u8> {
+fn datagram(to: MacAddr, from: MacAddr, data: &[u8]) -> Vec<u8> {
     let mut f = vec![0; DATA];
     f[..6].copy_from_slice(&to.0);
     f[6..12].copy_from_slice(&from.0);
@@ -127,7 +127,7 @@ isolated! {
         for (what, mode) in MODES {
             let mut left = PacketLink::open(&Config { mode, ..Config::new("left") }).unwrap();
             assert!(!left.capabilities().checksum && !left.capabilities().segmentation);
-            let frame = datagram(Mac::BROADCAST, left.capabilities().mac, &[1; 100]);
+            let frame = datagram(MacAddr::BROADCAST, left.capabilities().mac, &[1; 100]);
             let refused = send(&mut left, &frame, FrameMeta { checksum: PARTIAL, ..FrameMeta::default() });
             assert!(matches!(refused, Err(Error::Invalid(_))), "{what}: {refused:?}");
             assert_eq!((left.statistics().sent, left.statistics().refused), (1, 1));

@@ -1,7 +1,7 @@
 //! Where links are: interfaces and what they tell, namespaces, links of other kinds, threads and signals.
 
 use crate::common::{LONG, MODES, both, builder, exchange, settled, until, veth};
-use bypath_link::l2::{Error, Mac, Mode, Settings, Socket};
+use bypath_link::l2::{Error, MacAddr, Mode, Settings, Socket};
 use bypath_link::pair;
 use bypath_sys::netns::{self, Namespace};
 
@@ -13,9 +13,9 @@ isolated! {
         assert_eq!(all.iter().map(|i| i.name.as_str()).collect::<Vec<_>>(), ["lo", "right", "left"]);
         assert!(all.windows(2).all(|w| w[0].index < w[1].index) && all.iter().all(|i| i.ethernet));
         let [lo, right, left] = &all[..] else { panic!("{all:?}") };
-        assert!(lo.loopback && !lo.up && lo.mac == Mac::ZERO && lo.speed().is_none(), "{lo:?}");
+        assert!(lo.loopback && !lo.up && lo.mac == MacAddr::UNSPECIFIED && lo.speed().is_none(), "{lo:?}");
         assert_eq!((left.mtu, right.mtu, left.up, left.carrier), (4000, 1500, true, Some(true)));
-        assert!(left.mac != right.mac && !left.mac.is_group() && left.mac != Mac::ZERO);
+        assert!(left.mac != right.mac && !left.mac.is_multicast() && left.mac != MacAddr::UNSPECIFIED);
         // What veth says of itself.
         assert_eq!((left.speed(), left.queueing.as_str()), (Some(10_000), "noqueue"));
         netns::set_up("right", false).unwrap();

@@ -1,7 +1,7 @@
 //! VLAN tags and priorities leave right and arrive right.
 
 use crate::common::{LONG, MODES, TYPE, both, builder, nothing_arrives, veth};
-use bypath_link::l2::{Header, Mac, Mode, Socket, TPID_SERVICE, TPID_VLAN, Vlan, VlanTag};
+use bypath_link::l2::{Header, MacAddr, Mode, Socket, TPID_SERVICE, TPID_VLAN, Vlan, VlanTag};
 
 const fn tag(vid: u16, pcp: u8, dei: bool) -> VlanTag {
     VlanTag { tpid: TPID_VLAN, pcp, dei, vid }
@@ -38,7 +38,7 @@ isolated! {
         for (what, mode) in MODES {
             let mut left = builder("left", mode).vlan(10, 7).open().unwrap();
             let mut looking = Socket::builder("left").ethertype(TYPE).outgoing().foreign().timeout(LONG).open().unwrap();
-            let to = Mac([2, 0, 0, 0, 0, 0x77]);
+            let to = MacAddr([2, 0, 0, 0, 0, 0x77]);
             left.send(to, &[5; 64]).unwrap();
             let mut seen = Vec::new();
             use bypath_link::Link;

@@ -4,7 +4,7 @@ use crate::common::{
     RULE, TYPE, exchange, frame, in_namespace, mac, nothing_arrives, open, program_attached, promiscuity,
     receive, send, settled, until, veth,
 };
-use bypath_link::Mac;
+use bypath_link::MacAddr;
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::xdp::{Config, Place, Rule, XdpLink};
 use bypath_sys::netns::{self, Namespace};
@@ -131,7 +131,7 @@ apart! {
         veth(1500);
         let known = || std::fs::read_to_string("/proc/thread-self/net/dev_mcast").unwrap().contains("030000001234");
         let promiscuous = || promiscuity("right") > 0;
-        let group = Mac([3, 0, 0, 0, 0x12, 0x34]);
+        let group = MacAddr([3, 0, 0, 0, 0x12, 0x34]);
         let right = open("right", |c| c.groups = vec![group]);
         assert!(known() && !promiscuous());
         drop(right);

@@ -1,7 +1,7 @@
 //! Namespaces, links and frames for the tests.
 
 use bypath_link::xdp::{Config, Rule, XdpLink};
-use bypath_link::{Interface, Link, Mac};
+use bypath_link::{Interface, Link, MacAddr};
 use bypath_sys::netlink::{Netlink, Request, attributes};
 use bypath_sys::netns::{self, Namespace};
 use bypath_sys::{bpf, clock, poll};
@@ -92,12 +92,12 @@ pub fn open(interface: &str, with: impl FnOnce(&mut Config)) -> XdpLink {
     link
 }
 
-pub fn mac(interface: &str) -> Mac {
+pub fn mac(interface: &str) -> MacAddr {
     Interface::named(interface).expect("the interface").mac
 }
 
 /// A frame whose payload no other number or length has.
-pub fn frame(to: Mac, from: Mac, number: u32, payload: usize) -> Vec<u8> {
+pub fn frame(to: MacAddr, from: MacAddr, number: u32, payload: usize) -> Vec<u8> {
     let mut bytes = [&to.0[..], &from.0, &TYPE.to_be_bytes()].concat();
     let mut state = u64::from(number) << 20 ^ payload as u64 ^ 0x9e37_79b9_7f4a_7c15;
     while bytes.len() < 14 + payload {

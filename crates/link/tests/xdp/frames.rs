@@ -5,15 +5,17 @@ use crate::common::{
 };
 use bypath_link::capture::Capture;
 use bypath_link::fault::{FaultInjector, Faults};
+use bypath_link::l2::{self, Settings, Socket, Wait};
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::pcapng::Reader;
 use bypath_link::pcapng::reader::Block;
 use bypath_link::xdp::{BusyPoll, Place, Transfer};
-use bypath_link::{Error, Link, Mac};
+use bypath_link::{Error, Link, MacAddr};
 use bypath_sys::{clock, netns};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, ChecksumState, VlanTag};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn packet_link(interface: &str) -> PacketLink {
     let ethertypes = vec![TYPE];
@@ -217,7 +219,7 @@ apart! {
 }
 
 /// A frame whose number stands in its first octets of payload, and decides about the rest.
-fn numbered(to: Mac, from: Mac, n: u32) -> Vec<u8> {
+fn numbered(to: MacAddr, from: MacAddr, n: u32) -> Vec<u8> {
     let mut bytes = frame(to, from, n, 4 + n as usize * 31 % 300);
     bytes[14..18].copy_from_slice(&n.to_be_bytes());
     bytes
@@ -260,12 +262,45 @@ apart! {
     fn whom_a_frame_was_addressed_to_is_told() {
         veth(1500);
         let (mut left, mut right) = (open("left", |_| {}), open("right", |_| {}));
-        let group = Mac([3, 0, 0, 0, 0, 1]);
-        let other = Mac([2, 0, 0, 0, 0, 0x77]);
-        let to = [mac("right"), Mac::BROADCAST, group, other];
+        let group = MacAddr([3, 0, 0, 0, 0, 1]);
+        let other = MacAddr([2, 0, 0, 0, 0, 0x77]);
+        let to = [mac("right"), MacAddr::BROADCAST, group, other];
         send(&mut left, &to.map(|to| frame(to, mac("left"), 1, 60)));
         let seen: Vec<_> = receive(&mut right, 4).into_iter().map(|(_, meta)| meta.addressed).collect();
         assert_eq!(seen, [Addressed::Host, Addressed::Broadcast, Addressed::Multicast, Addressed::OtherHost]);
+    }
+}
+
+apart! {
+    fn a_socket_goes_over_such_a_link() {
+        veth(1500);
+        let tag = VlanTag { tpid: l2::TPID_VLAN, pcp: 7, dei: false, vid: 10 };
+        let settings = Settings {
+            ethertype: Some(TYPE),
+            tag: Some(tag),
+            timeout: Some(Duration::from_secs(20)),
+            ..Settings::default()
+        };
+        let mut left = Socket::over(open("left", |_| {}), settings);
+        let mut right = Socket::over(open("right", |_| {}), settings);
+        for (number, wait) in [Wait::Sleep, Wait::Spin].into_iter().enumerate() {
+            right.set_wait(wait);
+            let sent = [number as u8; 60];
+            left.send(right.mac(), &sent).unwrap();
+            let mut buffer = [0; 1500];
+            let got = right.receive(&mut buffer).unwrap();
+            assert_eq!(buffer[..got.len], sent);
+            assert_eq!((got.vlan, got.ethertype, got.source), (Some(tag), TYPE, mac("left")));
+            assert_eq!(left.send_batch(right.mac(), [&sent[..]; 20]).unwrap(), 20);
+            let mut count = 0;
+            while count < 20 {
+                count += right.receive_batch(20 - count, |f| assert_eq!(f.payload, sent)).unwrap();
+            }
+            right.set_timeout(Some(Duration::from_millis(1)));
+            assert!(matches!(right.receive(&mut buffer), Err(Error::TimedOut { .. })));
+            right.set_timeout(settings.timeout);
+        }
+        assert_eq!(right.into_link().statistics().received, 42);
     }
 }
 

@@ -37,7 +37,7 @@ pub struct Choice<'a> {
     pub vlan: Vlan,
     /// Frames to other hosts, too.
     pub foreign: bool,
-    /// Of frames to groups only those to these; `None`: all.
+    /// Of frames to groups only those to these, and to everybody; `None`: all.
     pub groups: Option<&'a [[u8; 6]]>,
 }
 
@@ -156,7 +156,8 @@ fn addressed(p: &mut Program, choice: &Choice<'_>) {
     }
     if let Some(groups) = choice.groups {
         p.if_other(u32::from(libc::PACKET_MULTICAST), passed);
-        for &[a, b, c, d, e, f] in groups {
+        // The kernel knows everybody's address by that of the device, and loopback has none.
+        for &[a, b, c, d, e, f] in [[0xff; 6]].iter().chain(groups) {
             let next = p.label();
             p.put(LOAD_WORD, 0);
             p.if_other(u32::from_be_bytes([a, b, c, d]), next);
@@ -321,6 +322,7 @@ mod tests {
         assert!(!check(false, None, ME, PACKET_OTHERHOST) && check(true, None, ME, PACKET_OTHERHOST));
         assert!(check(true, Some(&[]), ME, PACKET_OTHERHOST));
         assert!(check(false, Some(&groups), [0xff; 6], PACKET_BROADCAST));
+        assert!(check(false, Some(&[]), [0xff; 6], PACKET_MULTICAST));
         for group in groups {
             assert!(check(false, Some(&groups), group, PACKET_MULTICAST));
             assert!(!check(false, Some(&[]), group, PACKET_MULTICAST));

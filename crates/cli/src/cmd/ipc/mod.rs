@@ -9,7 +9,7 @@ mod send;
 
 use crate::output::{Failure, Outcome};
 use crate::raw;
-use bypath::l2::{self, Mac, Socket};
+use bypath::l2::{self, MacAddr, Socket};
 use clap::Subcommand;
 use std::time::Duration;
 
@@ -88,11 +88,11 @@ const WINDOW: u32 = 32;
 /// After so long without a word an end is taken for dead.
 const SILENCE: Duration = Duration::from_secs(5);
 /// What data is sent to.
-const RECEIVERS: Mac = Mac([0x03, 0x42, 0x59, 0, 0, 1]);
+const RECEIVERS: MacAddr = MacAddr([0x03, 0x42, 0x59, 0, 0, 1]);
 /// What acknowledgements are sent to.
-const SENDERS: Mac = Mac([0x03, 0x42, 0x59, 0, 0, 2]);
+const SENDERS: MacAddr = MacAddr([0x03, 0x42, 0x59, 0, 0, 2]);
 
 /// Opens the loopback interface, and no other: frames cannot leave the host.
-fn open(group: Mac) -> Result<Socket, Failure> {
+fn open(group: MacAddr) -> Result<Socket, Failure> {
     raw::open(Socket::builder("lo").ethertype(l2::ETHERTYPE_IPC).group(group).padding(false))
 }

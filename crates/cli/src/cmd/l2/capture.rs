@@ -1,7 +1,7 @@
 //! Received frames in a capture file, with the tags that the kernel took out where they stood on the wire.
 
 use crate::output::Failure;
-use bypath::l2::{Addressed, Frame, Mac};
+use bypath::l2::{Addressed, Frame, MacAddr};
 use bypath::link::pcapng::writer::Frame as Block;
 use bypath::link::pcapng::{Counts, Direction, Reception, Writer};
 use bypath_sys::clock;
@@ -28,7 +28,7 @@ impl Capture {
     ///
     /// # Errors
     /// It cannot be written, or is a terminal.
-    pub fn create(path: &Path, name: &str, mac: Mac, comment: Option<&str>) -> Result<Capture, Failure> {
+    pub fn create(path: &Path, name: &str, mac: MacAddr, comment: Option<&str>) -> Result<Capture, Failure> {
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let out: Box<dyn Write> = if path == Path::new("-") {
             if io::stdout().is_terminal() {

@@ -9,7 +9,7 @@ use crate::raw::{
     values,
     wait::{READ, Stop},
 };
-use bypath::l2::{self, Error, Mac, Socket};
+use bypath::l2::{self, Error, MacAddr, Socket};
 use bypath_sys::{clock, process, realtime};
 use serde::Serialize;
 use std::os::fd::AsFd;
@@ -37,7 +37,7 @@ pub struct Args {
 
     /// Send, to this hardware address
     #[arg(long, value_name = "MAC", value_parser = raw::mac)]
-    dst: Option<Mac>,
+    dst: Option<MacAddr>,
 
     /// Receive
     #[arg(long)]
@@ -166,7 +166,7 @@ pub fn run(args: Args) -> Outcome {
 
 fn send(
     args: &Args,
-    to: Mac,
+    to: MacAddr,
     socket: &mut Socket,
     stop: &Stop,
     report: &mut Report,

@@ -9,7 +9,7 @@ use crate::raw::{
     values,
     wait::{READ, Stop},
 };
-use bypath::l2::{self, Builder, Error, Mac, Socket, Wait};
+use bypath::l2::{self, Builder, Error, MacAddr, Socket, Wait};
 use bypath_sys::{clock, process};
 use serde::Serialize;
 use std::os::fd::AsFd;
@@ -32,7 +32,7 @@ pub struct PingArgs {
 
     /// The hardware address of the answering side
     #[arg(long, value_name = "MAC", value_parser = raw::mac)]
-    dst: Mac,
+    dst: MacAddr,
 
     /// How many frames
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]

@@ -6,7 +6,7 @@ use crate::raw::{
     self, values,
     wait::{READ, Stop},
 };
-use bypath::l2::{Addressed, Builder, Error, Frame, Mac, Socket, Vlan, VlanTag};
+use bypath::l2::{Addressed, Builder, Error, Frame, MacAddr, Socket, Vlan, VlanTag};
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
@@ -44,7 +44,7 @@ pub struct Args {
 
     /// Only frames from this hardware address
     #[arg(long, value_name = "MAC", value_parser = raw::mac)]
-    from: Option<Mac>,
+    from: Option<MacAddr>,
 
     /// Everything that the device hears, to whomever it is sent
     #[arg(long)]

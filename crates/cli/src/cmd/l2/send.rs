@@ -3,7 +3,7 @@
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{self, Tag, values, wait::Stop};
-use bypath::l2::{self, Mac, Socket};
+use bypath::l2::{self, MacAddr, Socket};
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
@@ -38,11 +38,11 @@ pub struct Args {
 
     /// To this hardware address, or `broadcast`
     #[arg(long, value_name = "MAC", value_parser = raw::mac)]
-    dst: Mac,
+    dst: MacAddr,
 
     /// From this hardware address instead of the interface's
     #[arg(long, value_name = "MAC", value_parser = raw::mac)]
-    src: Option<Mac>,
+    src: Option<MacAddr>,
 
     /// The payload as text
     #[arg(long, value_name = "TEXT")]

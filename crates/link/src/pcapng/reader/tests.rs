@@ -6,7 +6,7 @@ const WHEN: u64 = 1_800_000_000_123_456_789;
 
 fn file() -> Vec<u8> {
     let mut w = Writer::new(Vec::new(), "a test", 100).unwrap();
-    let one = w.interface("eth0", Some(Mac([2, 0, 0, 0, 0, 1]))).unwrap();
+    let one = w.interface("eth0", Some(MacAddr([2, 0, 0, 0, 0, 1]))).unwrap();
     let two = w.interface("lo", None).unwrap();
     for (n, direction) in [Direction::Unknown, Direction::In, Direction::Out].into_iter().enumerate() {
         let (head, tail) = ([n as u8; 14], vec![0xee; 40 * n + n]);
@@ -26,7 +26,7 @@ fn what_is_written_is_read() {
     let blocks = Reader::new(&file()[..]).all().unwrap();
     let interface =
         |name: &str, mac| Block::Interface { link_type: 1, snap: 100, name: Some(name.to_owned()), mac };
-    let mac = Some(Mac([2, 0, 0, 0, 0, 1]));
+    let mac = Some(MacAddr([2, 0, 0, 0, 0, 1]));
     let head = [
         Block::Section { application: Some("a test".to_owned()) },
         interface("eth0", mac),

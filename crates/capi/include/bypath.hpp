@@ -1,0 +1,345 @@
+// Bypath for C++17: what bypath.h has, with sockets that close themselves and results that carry a value or an error.
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//
+// Header only, on top of the C functions. It throws nothing and compiles with -fno-exceptions and -fno-rtti. The rules of
+// bypath.h hold, above all: one thread at a time per socket.
+#ifndef BYPATH_HPP
+#define BYPATH_HPP
+
+#include <cassert>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "bypath.h"
+
+namespace bypath {
+
+// What went wrong, and what to do about it.
+class Error {
+public:
+    explicit Error(const bypath_error &raw) noexcept : raw_(raw) {}
+    // BYPATH_E_...
+    bypath_status status() const noexcept { return raw_.status; }
+    // The errno that stands for it.
+    int system() const noexcept { return raw_.system; }
+    // One or two sentences with the remedy.
+    const char *message() const noexcept { return raw_.message; }
+    // The name of the status.
+    const char *name() const noexcept { return bypath_status_name(raw_.status); }
+
+private:
+    bypath_error raw_;
+};
+
+// A value, or an error. To ask for what is not there is a mistake of the program.
+template <typename T>
+class [[nodiscard]] Result {
+public:
+    Result(T value) : held_(std::in_place_index<0>, std::move(value)) {}
+    Result(Error error) : held_(std::in_place_index<1>, error) {}
+
+    explicit operator bool() const noexcept { return held_.index() == 0; }
+    bool has_value() const noexcept { return held_.index() == 0; }
+    T &value() noexcept { assert(has_value()); return *std::get_if<0>(&held_); }
+    const T &value() const noexcept { assert(has_value()); return *std::get_if<0>(&held_); }
+    T &operator*() noexcept { return value(); }
+    const T &operator*() const noexcept { return value(); }
+    T *operator->() noexcept { return &value(); }
+    const T *operator->() const noexcept { return &value(); }
+    const Error &error() const noexcept { assert(!has_value()); return *std::get_if<1>(&held_); }
+    // BYPATH_OK, or the error's.
+    bypath_status status() const noexcept { return has_value() ? BYPATH_OK : error().status(); }
+
+private:
+    std::variant<T, Error> held_;
+};
+
+// Of functions that give nothing.
+using Status = Result<std::monostate>;
+
+namespace detail {
+template <typename F>
+Status call(F function) {
+    bypath_error error;
+    if (function(&error) == BYPATH_OK) return std::monostate{};
+    return Error(error);
+}
+
+template <typename T, typename F>
+Result<T> get(F function) {
+    T value{};
+    bypath_error error;
+    if (function(&value, &error) == BYPATH_OK) return value;
+    return Error(error);
+}
+} // namespace detail
+
+// Octets somewhere: what a std::span is in C++20.
+struct Octets {
+    const void *data = nullptr;
+    std::size_t size = 0;
+
+    constexpr Octets() noexcept = default;
+    constexpr Octets(const void *first, std::size_t count) noexcept : data(first), size(count) {}
+    Octets(std::string_view text) noexcept : data(text.data()), size(text.size()) {}
+    Octets(const char *text) noexcept : Octets(std::string_view(text)) {}
+    Octets(const std::string &text) noexcept : data(text.data()), size(text.size()) {}
+    Octets(const std::vector<std::uint8_t> &octets) noexcept : data(octets.data()), size(octets.size()) {}
+};
+
+// A hardware address.
+struct Mac : bypath_mac {
+    Mac() noexcept : bypath_mac{} {}
+    Mac(const bypath_mac &raw) noexcept : bypath_mac(raw) {}
+
+    static Mac broadcast() noexcept { return bypath_mac_broadcast(); }
+    static Result<Mac> parse(const char *text) {
+        return detail::get<Mac>([&](Mac *mac, bypath_error *e) { return bypath_mac_parse(text, mac, e); });
+    }
+    std::string text() const {
+        char place[BYPATH_MAC_TEXT] = "";
+        (void)bypath_mac_format(*this, place, nullptr);
+        return place;
+    }
+    friend bool operator==(const Mac &a, const Mac &b) noexcept {
+        for (std::size_t i = 0; i < sizeof a.octets; ++i)
+            if (a.octets[i] != b.octets[i]) return false;
+        return true;
+    }
+    friend bool operator!=(const Mac &a, const Mac &b) noexcept { return !(a == b); }
+};
+
+// A received frame: what is known of it. `len` octets of payload are in the buffer.
+using Frame = bypath_l2_frame;
+// An interface.
+using Interface = bypath_interface;
+// A place for a received frame.
+using Slot = bypath_l2_slot;
+// What stands before a payload.
+using Header = bypath_l2_header;
+
+// The interface of this name.
+inline Result<Interface> interface_named(const char *name) {
+    return detail::get<Interface>([&](Interface *i, bypath_error *e) { return bypath_interface_named(name, i, e); });
+}
+
+// All interfaces of this network namespace.
+inline Result<std::vector<Interface>> interfaces() {
+    std::vector<Interface> list;
+    for (;;) {
+        std::size_t count = 0;
+        bypath_error error;
+        if (bypath_interfaces(list.data(), list.size(), &count, &error) != BYPATH_OK) return Error(error);
+        const bool whole = count <= list.size();
+        list.resize(count);
+        if (whole) return list;
+    }
+}
+
+// What socket is wanted.
+class Options {
+public:
+    Options() noexcept { (void)bypath_l2_options_init(&raw_, nullptr); }
+
+    // What sent frames carry, and which frames are received; again: one more that is received.
+    Options &ethertype(std::uint16_t value) {
+        if (raw_.ethertype == 0) raw_.ethertype = value;
+        else more_ethertypes_.push_back(value);
+        return *this;
+    }
+    // Frames to this group are received.
+    Options &group(Mac value) { groups_.push_back(value); return *this; }
+    // The tag of sent frames; frames of this VLAN are received.
+    Options &vlan(std::uint16_t id, std::uint8_t priority) noexcept {
+        raw_.tag = bypath_vlan(id, priority);
+        return *this;
+    }
+    // Which VLANs' frames are received, in place of the own one's: BYPATH_VLAN_..., with a number for BYPATH_VLAN_ID.
+    Options &receive_vlan(std::uint32_t which, std::uint16_t id = 0) noexcept {
+        raw_.receive_vlan = which;
+        raw_.receive_vlan_id = id;
+        return *this;
+    }
+    // Who takes the time of received frames: BYPATH_TIMESTAMP_...
+    Options &timestamps(std::uint32_t who) noexcept { raw_.timestamps = who; return *this; }
+    // The longest wait.
+    Options &timeout(std::chrono::nanoseconds longest) noexcept {
+        raw_.timeout_ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return *this;
+    }
+    // The ways in and out: BYPATH_MODE_...
+    Options &mode(std::uint32_t receive, std::uint32_t send) noexcept {
+        raw_.receive_mode = receive;
+        raw_.send_mode = send;
+        return *this;
+    }
+    // How calls wait: BYPATH_WAIT_...
+    Options &wait(std::uint32_t how) noexcept { raw_.wait = how; return *this; }
+    // BYPATH_PROMISCUOUS and the others.
+    Options &flags(std::uint32_t more) noexcept { raw_.flags |= more; return *this; }
+    // Everything else. The lists of EtherTypes and groups are put in when a socket is opened.
+    bypath_l2_options &raw() noexcept { return raw_; }
+
+private:
+    friend class Socket;
+    bypath_l2_options complete() const noexcept {
+        bypath_l2_options all = raw_;
+        if (!more_ethertypes_.empty()) {
+            all.more_ethertypes = more_ethertypes_.data();
+            all.more_ethertype_count = more_ethertypes_.size();
+        }
+        if (!groups_.empty()) {
+            all.groups = groups_.data();
+            all.group_count = groups_.size();
+        }
+        return all;
+    }
+
+    bypath_l2_options raw_{};
+    std::vector<std::uint16_t> more_ethertypes_;
+    std::vector<bypath_mac> groups_;
+};
+
+// What was obtained of what was asked, and why not all of it.
+struct Obtained : bypath_l2_obtained {
+    // One sentence to a line; empty if everything was obtained.
+    std::string notes;
+};
+
+// A raw Ethernet socket, closed with its object. One thread at a time. An object that was closed, or moved from, answers
+// BYPATH_E_INVALID.
+class Socket {
+public:
+    // Opens a socket on an interface, such as eth0.
+    static Result<Socket> open(const char *interface, const Options &options = Options()) {
+        const bypath_l2_options all = options.complete();
+        bypath_l2_socket *raw = nullptr;
+        bypath_error error;
+        if (bypath_l2_open(interface, &all, &raw, &error) != BYPATH_OK) return Error(error);
+        return Socket(raw);
+    }
+
+    Socket(Socket &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Socket &operator=(Socket &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Socket(const Socket &) = delete;
+    Socket &operator=(const Socket &) = delete;
+    ~Socket() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_l2_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_l2_socket *raw() noexcept { return raw_; }
+
+    // Sends one frame with the socket's EtherType and tag.
+    Status send(Mac to, Octets payload) {
+        return detail::call([&](bypath_error *e) { return bypath_l2_send(raw_, to, payload.data, payload.size, e); });
+    }
+    // Sends one frame with a header of your own: change what header() gives.
+    Status send_with(const Header &header, Octets payload) {
+        return detail::call(
+            [&](bypath_error *e) { return bypath_l2_send_with(raw_, &header, payload.data, payload.size, e); });
+    }
+    // Sends a whole frame as it is.
+    Status send_octets(Octets frame) {
+        return detail::call([&](bypath_error *e) { return bypath_l2_send_octets(raw_, frame.data, frame.size, e); });
+    }
+    // Sends many frames to one address; how many were sent may be fewer.
+    Result<std::size_t> send_batch(Mac to, const bypath_octets *payloads, std::size_t count) {
+        return detail::get<std::size_t>([&](std::size_t *sent, bypath_error *e) {
+            return bypath_l2_send_batch(raw_, to, payloads, count, sent, e);
+        });
+    }
+    // The header of what send() sends.
+    Result<Header> header(Mac to) {
+        return detail::get<Header>([&](Header *h, bypath_error *e) { return bypath_l2_header_init(raw_, to, h, e); });
+    }
+    // Waits for a frame and copies its payload into the buffer, as much as fits.
+    Result<Frame> receive(void *buffer, std::size_t capacity) {
+        return detail::get<Frame>(
+            [&](Frame *frame, bypath_error *e) { return bypath_l2_receive(raw_, buffer, capacity, frame, e); });
+    }
+    // Waits for a frame, and fills slots with it and those that are there already.
+    Result<std::size_t> receive_batch(Slot *slots, std::size_t count) {
+        return detail::get<std::size_t>([&](std::size_t *received, bypath_error *e) {
+            return bypath_l2_receive_batch(raw_, slots, count, received, e);
+        });
+    }
+    // Waits for a frame, and gives it and those that are there already, up to `most`, to `take(const Frame &, const void *)`,
+    // without a copy. An exception that leaves `take` ends the program.
+    template <typename F>
+    Result<std::size_t> receive_each(std::size_t most, F &&take) {
+        using Take = std::remove_reference_t<F>;
+        const bypath_l2_taker taker = [](void *context, const bypath_l2_frame *frame, const void *payload) noexcept {
+            (*static_cast<Take *>(context))(*frame, payload);
+        };
+        void *context = const_cast<void *>(static_cast<const void *>(std::addressof(take)));
+        return detail::get<std::size_t>([&](std::size_t *received, bypath_error *e) {
+            return bypath_l2_receive_each(raw_, most, taker, context, received, e);
+        });
+    }
+    // The descriptor to poll; still owned by this object.
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_l2_descriptor(raw_, d, e); });
+    }
+    // This end's address.
+    Result<Mac> mac() {
+        return detail::get<Mac>([&](Mac *mac, bypath_error *e) { return bypath_l2_mac(raw_, mac, e); });
+    }
+    // Octets of the longest payload.
+    Result<std::size_t> mtu() {
+        return detail::get<std::size_t>([&](std::size_t *m, bypath_error *e) { return bypath_l2_mtu(raw_, m, e); });
+    }
+    // Changes the longest wait.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return detail::call([&](bypath_error *e) { return bypath_l2_set_timeout(raw_, ns, e); });
+    }
+    // Changes how calls wait: BYPATH_WAIT_...
+    Status set_wait(std::uint32_t how) {
+        return detail::call([&](bypath_error *e) { return bypath_l2_set_wait(raw_, how, e); });
+    }
+    // Begins to receive frames to a group.
+    Status join(Mac group) {
+        return detail::call([&](bypath_error *e) { return bypath_l2_join(raw_, group, e); });
+    }
+    // Ends join().
+    Status leave(Mac group) {
+        return detail::call([&](bypath_error *e) { return bypath_l2_leave(raw_, group, e); });
+    }
+    // What has passed, and what was dropped.
+    Result<bypath_l2_statistics> statistics() {
+        return detail::get<bypath_l2_statistics>(
+            [&](bypath_l2_statistics *s, bypath_error *e) { return bypath_l2_read_statistics(raw_, s, e); });
+    }
+    // What was obtained of what was asked.
+    Result<Obtained> obtained() {
+        return detail::get<Obtained>([&](Obtained *o, bypath_error *e) {
+            char notes[2000] = "";
+            const bypath_status status = bypath_l2_read_obtained(raw_, o, notes, sizeof notes, e);
+            o->notes = notes;
+            return status;
+        });
+    }
+
+private:
+    explicit Socket(bypath_l2_socket *raw) noexcept : raw_(raw) {}
+    bypath_l2_socket *raw_;
+};
+
+} // namespace bypath
+
+#endif // BYPATH_HPP

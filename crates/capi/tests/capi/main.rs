@@ -1,0 +1,8 @@
+//! The C interface as C programs meet it: header, symbols, installation, examples.
+
+mod common;
+mod examples;
+mod header;
+mod readme;
+mod symbols;
+mod written;
