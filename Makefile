@@ -49,6 +49,7 @@ mutants:
 bench: build
 	$(bypath) bench loopback
 	$(bypath) bench apps
+	$(bypath) bench raw
 
 check:
 	$(CARGO) fmt --all --check

@@ -89,6 +89,8 @@ fn start(state: &mut State) {
 }
 
 fn work() {
+    // Woken on the processor of who closes, this thread would make him wait while it unmaps rings. Otherwise it does as it is.
+    let _ = bypath_sys::realtime::batch();
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     loop {
         if let Some(burden) = state.waiting.pop_front() {

@@ -14,6 +14,17 @@ use std::process::Command;
 /// namespaces and the caller is root, it gets a network namespace only. If neither is possible `spawn` fails with EPERM
 /// (ENOSPC where there are too many namespaces, EINVAL where the kernel has none).
 pub fn isolated(command: &mut Command) -> &mut Command {
+    starts_in(command, [libc::CLONE_NEWUSER | libc::CLONE_NEWNET, libc::CLONE_NEWNET])
+}
+
+/// As [`isolated`], but a caller who may make one gets a network namespace only: in it he keeps his rights over the whole
+/// machine, without which no BPF program is loaded.
+pub fn apart(command: &mut Command) -> &mut Command {
+    starts_in(command, [libc::CLONE_NEWNET, libc::CLONE_NEWUSER | libc::CLONE_NEWNET])
+}
+
+/// In the first of these kinds of namespaces that can be made.
+fn starts_in(command: &mut Command, kinds: [i32; 2]) -> &mut Command {
     let (uid, gid) = (crate::process::euid(), egid());
     let maps = [
         (c"/proc/self/setgroups", b"deny".to_vec()),
@@ -21,15 +32,19 @@ pub fn isolated(command: &mut Command) -> &mut Command {
         (c"/proc/self/gid_map", format!("0 {gid} 1").into_bytes()),
     ];
     let enter = move || -> std::io::Result<()> {
-        match unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) {
-            Ok(()) => {
-                for (path, text) in &maps {
-                    write_once(path, text).map_err(as_io)?;
+        let mut refused = Errno::PERM;
+        for kind in kinds {
+            match unshare(kind) {
+                Ok(()) if kind & libc::CLONE_NEWUSER == 0 => return Ok(()),
+                Ok(()) => {
+                    return maps.iter().try_for_each(|(path, text)| write_once(path, text)).map_err(as_io);
                 }
-                Ok(())
+                // What users and their namespaces may says more than that root is needed.
+                Err(e) if kind & libc::CLONE_NEWUSER != 0 => refused = e,
+                Err(_) => {}
             }
-            Err(refused) => unshare(libc::CLONE_NEWNET).map_err(|_| as_io(refused)),
         }
+        Err(as_io(refused))
     };
     // SAFETY: after the fork it makes system calls on memory that was made before, and nothing else.
     unsafe { command.pre_exec(enter) }

@@ -1,4 +1,4 @@
-//! What a thread that must be in time asks for: a real-time priority, memory that stays.
+//! What a thread that must be in time asks for: a real-time priority, memory that stays; and one that others must not wait for.
 
 use crate::Result;
 use crate::syscall::{check, syscall};
@@ -8,9 +8,21 @@ use crate::syscall::{check, syscall};
 /// # Errors
 /// EPERM without CAP_SYS_NICE and with too low an RLIMIT_RTPRIO; EINVAL for another priority.
 pub fn fifo(priority: i32) -> Result<()> {
+    schedule(libc::SCHED_FIFO, priority)
+}
+
+/// Schedules the calling thread by SCHED_BATCH: woken, it does not take a processor away from a thread that runs.
+///
+/// # Errors
+/// EPERM under a filter.
+pub fn batch() -> Result<()> {
+    schedule(libc::SCHED_BATCH, 0)
+}
+
+fn schedule(policy: i32, priority: i32) -> Result<()> {
     // `struct sched_param` has this one field.
     let parameter = [priority];
-    let policy = libc::SCHED_FIFO as usize;
+    let policy = policy as usize;
     // SAFETY: the kernel reads the parameter, which lives until the call returns.
     check(unsafe { syscall(libc::SYS_sched_setscheduler, [0, policy, parameter.as_ptr() as usize, 0, 0, 0]) })
         .map(|_| ())

@@ -1,6 +1,7 @@
 //! What can be typed after `bypath bench`.
 
 use super::peer::PeerArgs;
+use super::raw::{EndArgs, RawArgs, ServeArgs};
 use crate::args::Json;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -19,6 +20,13 @@ pub enum What {
     Loopback(LoopbackArgs),
     /// Installed real programs (redis, nginx, PostgreSQL, rsync and others) with and without Bypath
     Apps(AppsArgs),
+    /// Raw Ethernet beside UDP: loopback, a veth pair, or another host
+    Raw(Box<RawArgs>),
+    /// The far end of `bench raw --peer` on another host
+    Serve(ServeArgs),
+    /// One end of `bench raw` (started by the bench itself)
+    #[command(hide = true)]
+    End(EndArgs),
     /// A measured program (started by the bench itself)
     #[command(hide = true)]
     Peer(Box<PeerArgs>),
@@ -172,7 +180,8 @@ impl SubjectName {
     }
 }
 
-fn seconds(text: &str) -> Result<f64, String> {
+/// Seconds of a run.
+pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(s) if (0.01..=3600.0).contains(&s) => Ok(s),
         _ => Err("expected seconds, 0.01 to 3600".into()),

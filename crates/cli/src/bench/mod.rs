@@ -13,6 +13,7 @@ mod output;
 mod peer;
 mod progress;
 mod proof;
+mod raw;
 mod record;
 mod scratch;
 mod table;
@@ -28,5 +29,8 @@ pub fn run(args: Args) -> Outcome {
         What::Peer(peer) => Ok(peer::run(&peer)),
         What::Loopback(args) => loopback::run(&args),
         What::Apps(args) => apps::run(&args),
+        What::Raw(args) => raw::run(&args),
+        What::Serve(args) => raw::serve(&args),
+        What::End(args) => Ok(raw::end(&args)),
     }
 }

@@ -15,12 +15,20 @@ struct Document<'a, R: Serialize> {
     results: Vec<R>,
 }
 
+/// The records as JSON.
+pub fn document(machine: &Machine, records: &[Record]) -> Vec<u8> {
+    let results = records.iter().map(Record::document).collect();
+    let document = Document { schema: 1, machine, results };
+    let mut bytes = serde_json::to_vec_pretty(&document).expect("plain data");
+    bytes.push(b'\n');
+    bytes
+}
+
 /// Writes them. The exit status is a failure if a figure failed (not if one was skipped).
 pub fn write(common: &Common, machine: &Machine, records: &[Record], text: &str) -> Outcome {
     let target = common.json.target();
     if let Some(target) = &target {
-        let results = records.iter().map(Record::document).collect();
-        output::json(target, &Document { schema: 1, machine, results })?;
+        output::write_to(target, &document(machine, records))?;
     }
     if target != Some(Target::Stdout) {
         output::print(text)?;

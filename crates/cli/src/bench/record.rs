@@ -18,15 +18,15 @@ pub enum Status {
 /// What was measured. Two figures are the same figure if all of this is equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// `loopback` or `apps`.
+    /// `loopback`, `apps` or `raw`.
     pub bench: &'static str,
     /// The case; for `apps` the program with its arguments.
     pub case: String,
     /// What carried the bytes.
     pub subject: &'static str,
-    /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call.
+    /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call; of `raw` `lo`, `veth`, `peer`.
     pub link: Option<String>,
-    /// `spin` or `block`.
+    /// `spin` or `block`; of the case `prototype` `library` or `c`.
     pub mode: Option<&'static str>,
     /// Bytes in a message.
     pub size: Option<u64>,
@@ -45,7 +45,10 @@ impl Figure {
     pub fn unit(&self) -> &'static str {
         match self.metric {
             "messages_per_s" | "connections_per_s" | "requests_per_s" => "1/s",
-            "bytes_per_s" => "B/s",
+            "received_frames_per_s" | "sent_frames_per_s" => "1/s",
+            "bytes_per_s" | "received_bytes_per_s" | "sent_bytes_per_s" => "B/s",
+            "loss_ratio" => "1",
+            "corrupt_frames" => "frames",
             "bits_per_s" => "bit/s",
             "idle_cpu_share" => "cores",
             "resident_bytes_per_connection" => "B",

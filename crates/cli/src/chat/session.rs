@@ -346,7 +346,8 @@ impl Session {
             );
             return Err(Fault::Mismatch(text));
         }
-        if peer.mac.is_multicast() || (peer.mac == MacAddr::UNSPECIFIED) != (own.mac == MacAddr::UNSPECIFIED) {
+        if peer.mac.is_multicast() || (peer.mac == MacAddr::UNSPECIFIED) != (own.mac == MacAddr::UNSPECIFIED)
+        {
             return Err(Lie::new(format_args!("it says that its hardware address is {}", peer.mac)).into());
         }
         if (peer.session == 0) != (self.role == Role::Server) {

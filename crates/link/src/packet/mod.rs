@@ -89,6 +89,9 @@ enum State {
     Gone,
 }
 
+/// A ring that is empty so many times in a row is asked for an error: a system call, which would often be in the way of a
+/// frame if it came while an answer is awaited.
+const EMPTY: u32 = 1024;
 /// How long a look at a silent interface that is down is good for.
 const LOOK_NS: u64 = 10_000_000;
 
@@ -189,7 +192,7 @@ impl PacketLink {
     /// Nothing arrived: has something happened that no call reports?
     fn silent(&mut self) -> Result<()> {
         self.empty = self.empty.wrapping_add(1);
-        if matches!(self.receiver, Receiver::Ring) && self.empty.is_multiple_of(64) {
+        if matches!(self.receiver, Receiver::Ring) && self.empty.is_multiple_of(EMPTY) {
             // A ring is read without system calls, which would have told.
             if let Some(e) = self.device().socket().take_error() {
                 return Err(self.failed("receive", e));

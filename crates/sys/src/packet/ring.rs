@@ -63,6 +63,14 @@ impl Geometry {
         frame / per_block * self.block_size + frame % per_block * self.frame_size
     }
 
+    /// The same where a frame has a block for itself: all of the block is its slot.
+    const fn roomy(mut self) -> Geometry {
+        if self.block_size / self.frame_size == 1 {
+            self.frame_size = self.block_size;
+        }
+        self
+    }
+
     /// At least `frames` frames of `frame_size` octets.
     fn of_frames(frames: usize, frame_size: usize) -> Geometry {
         let frame_size = frame_size.next_multiple_of(ALIGNMENT);
@@ -188,7 +196,7 @@ impl Ring {
                 Geometry { block_size, blocks, frame_size: frame.next_multiple_of(ALIGNMENT) }
             }
         };
-        let send = if wish.send == 0 { none } else { Geometry::of_frames(wish.send, frame) };
+        let send = if wish.send == 0 { none } else { Geometry::of_frames(wish.send, frame).roomy() };
         if send != none {
             sock::set_option(fd, libc::SOL_PACKET, libc::PACKET_TX_HAS_OFF, &1i32.to_ne_bytes())?;
         }

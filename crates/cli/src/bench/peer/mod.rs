@@ -17,7 +17,7 @@ mod sleep;
 mod stream;
 mod transport;
 
-pub use clock::clock_cost_ns;
+pub use clock::{clock_cost_ns, cpu_ns, now_ns};
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
