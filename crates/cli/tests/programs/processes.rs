@@ -47,4 +47,5 @@ cases! {
     answers_of_two_servers 90;
     forked_before_the_answer 75;
     slow_reader 60;
+    reset_under_a_writer 1;
 }

@@ -174,7 +174,14 @@ fn send_warm(
                     }
                     Err(Errno::AGAIN) => Full::Carrier,
                     Err(Errno::INTR) => continue,
-                    Err(e) => return if done > 0 { Ok(done) } else { Err(e) },
+                    Err(e) if done > 0 => {
+                        // The kernel has told it to us and tells it to nobody else; a broken pipe it tells each time.
+                        if !matches!(e, Errno::PIPE | Errno::FAULT | Errno::BADF) {
+                            s.keep_error(e.raw_os_error());
+                        }
+                        return Ok(done);
+                    }
+                    Err(e) => return Err(e),
                 }
             }
         };

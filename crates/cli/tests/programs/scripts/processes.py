@@ -436,6 +436,40 @@ def outlived_child():
     stream(a, b, 256 << 20)
 
 
+def reset_under_a_writer():
+    """The reader ends with bytes unread, by a close or killed, while the writer waits for room: what the writer's calls say."""
+    import time
+
+    for size in (500, 8192, 10_000, 100_000):
+        for end in ("close", "kill"):
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+
+                def read():
+                    s = socket.create_connection(listener.getsockname())
+                    for _ in range(100):
+                        s.sendall(exactly(s, 10))
+                    # Until the writer has filled whatever there is.
+                    time.sleep(0.5)
+                    if end == "kill":
+                        os.kill(os.getpid(), signal.SIGKILL)
+                    s.close()
+
+                pid = fork(read)
+                s, _ = listener.accept()
+            for _ in range(100):
+                s.sendall(b"0123456789")
+                assert exactly(s, 10) == b"0123456789"
+            said = []
+            while len(said) < 3:
+                try:
+                    s.send(bytes(size))
+                except OSError as error:
+                    said.append(error.strerror)
+            print(size, end, *said)
+            os.waitpid(pid, 0)
+            s.close()
+
+
 def slow_reader():
     """What the reader leaves on the carrier when the ring comes takes it longer than a full ring is waited for."""
     import time
