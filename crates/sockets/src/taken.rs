@@ -10,8 +10,10 @@ use bypath_shm::family::{End, Family, end_state, wish, wpath};
 use bypath_sys::{clock, fd, futex, open_files, process, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 
-/// How long the call is held up in all. Who is late (stopped, or busy with something else) does it before its next byte.
-const PATIENCE_NS: u64 = 50_000_000;
+/// How long the call is held up in all. Who is later than this, busy with something else, does it before its next byte.
+const PATIENCE_NS: u64 = 2_000_000_000;
+/// How long by an end that is stopped, and may be so for ever.
+const STOPPED_NS: u64 = 50_000_000;
 /// Time between two looks.
 const PERIOD_NS: u64 = 50_000;
 
@@ -126,7 +128,7 @@ fn take_back(family: &Family, number: usize, owner: u32, until: u64) {
             let far = ask(family, number, pid, flag::FOR_GOOD);
             fence(SeqCst);
             other = true;
-            wait(until, || near.is_on_kernel() && far.is_off_ring());
+            wait(until, &[owner, pid], || near.is_on_kernel() && far.is_off_ring());
         }
         other
     };
@@ -138,7 +140,7 @@ fn take_back(family: &Family, number: usize, owner: u32, until: u64) {
     }
     if !other {
         // The owner asks it: when the owner has done so is seen here.
-        wait(until, || near.has_answered() && near.is_on_kernel());
+        wait(until, &[owner], || near.has_answered() && near.is_on_kernel());
     }
 }
 
@@ -163,8 +165,19 @@ impl Asked<'_> {
     }
 }
 
-fn wait(until: u64, mut done: impl FnMut() -> bool) {
-    while !done() && clock::monotonic_ns() < until {
+fn wait(until: u64, processes: &[u32], mut done: impl FnMut() -> bool) {
+    let mut look = until - PATIENCE_NS + STOPPED_NS;
+    while !done() {
+        let now = clock::monotonic_ns();
+        if now >= until {
+            return;
+        }
+        if now >= look {
+            look = now + STOPPED_NS;
+            if processes.iter().any(|pid| process::is_stopped(*pid)) {
+                return;
+            }
+        }
         // One of the ends may be in this very process.
         if !state::is_borrowed() {
             switch::attend();

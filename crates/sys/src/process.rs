@@ -57,9 +57,15 @@ fn lives_unseen(pid: u32) -> bool {
     }
 }
 
-/// Of /proc/PID/stat: whether any thread still runs, and the start time (field 22).
+/// Whether process `pid` is stopped, by a signal or a tracer, as far as `/proc` shows it.
+pub fn is_stopped(pid: u32) -> bool {
+    stat(pid).is_some_and(|s| s.stopped)
+}
+
+/// Of /proc/PID/stat: whether any thread still runs, whether the first one is stopped, and the start time (field 22).
 struct Stat {
     runs: bool,
+    stopped: bool,
     started: u64,
 }
 
@@ -73,10 +79,11 @@ fn stat(pid: u32) -> Option<Stat> {
     let rest = &text[text.iter().rposition(|&b| b == b')')? + 2..];
     let mut fields = rest.split(|&b| b == b' ');
     let number = |field: &[u8]| std::str::from_utf8(field).ok()?.parse::<u64>().ok();
-    let over = matches!(fields.next()?, b"Z" | b"X");
+    let state = fields.next()?;
+    let (over, stopped) = (matches!(state, b"Z" | b"X"), matches!(state, b"T" | b"t"));
     // The first thread may have ended before the others.
     let threads = number(fields.nth(16)?)?;
-    Some(Stat { runs: !over || threads > 1, started: number(fields.nth(1)?)? })
+    Some(Stat { runs: !over || threads > 1, stopped, started: number(fields.nth(1)?)? })
 }
 
 /// Threads of this process; `None` where `/proc` does not tell.
