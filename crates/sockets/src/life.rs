@@ -105,7 +105,7 @@ pub fn close_begin(fd: i32) -> Closing {
         if s.meeting.load(Relaxed)
             && let Some(_life) = state::LIFE.lock(table::tid())
         {
-            rendezvous::abandon(s);
+            rendezvous::give_up(s);
         }
         if let Some(conn) = s.conn.get()
             && is_last_process(s)
@@ -177,7 +177,7 @@ fn finish_last(s: &'static Sock) {
     } else {
         s.count_elsewhere();
     }
-    rendezvous::abandon(s);
+    rendezvous::give_up(s);
     epoll::forget(s);
     kept::forget(s, last);
     let conn = s.conn.get();

@@ -204,6 +204,12 @@ impl Conn {
         self.tell_bell(number, fd).then_some((number, fd))
     }
 
+    /// Gives a slot back that was handed out to an end which never heard of it.
+    pub fn take_back(&self) {
+        self.control.in_use.fetch_and(!slot_use::DIALLER, AcqRel);
+        self.release();
+    }
+
     /// Gives the slot back. The caller has made sure that no thread of this process uses it any more.
     pub fn release(&self) {
         let mine = if self.role == 1 { slot_use::ACCEPTER } else { slot_use::DIALLER };

@@ -324,7 +324,7 @@ fn look(s: &'static Sock) {
         }
         Ok(None) => {
             if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) && !waits_alone(s, state) {
-                abandon(s);
+                give_up(s);
                 s.set_reason(Reason::PeerPlain);
             }
         }
@@ -477,7 +477,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
     if welcome(caller, state, &a, peer, fresh, inbox_fd, s).is_err() {
-        a.conn.release();
+        a.conn.take_back();
         if fresh {
             peer.disown();
         }
@@ -574,9 +574,24 @@ fn answered(
         }
         Ok(conn)
     })();
+    if result.is_err() {
+        hand_back(bytes, r);
+    }
     close_all(r);
     fault::point("welcome-taken");
     result
+}
+
+/// An answer that nothing comes of: the slot that it hands out can be used again.
+#[cold]
+fn hand_back(bytes: &[u8], r: &unix::Received) {
+    let Some(m) = from_bytes(bytes).filter(|m| m[0] == WELCOME && r.fd_count == 2) else { return };
+    let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
+    if let Some(peer) = peer::by_pair(m[2], 0)
+        && let Ok(conn) = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1])
+    {
+        conn.release();
+    }
 }
 
 /// Takes the answer that founded `pair`, if it waits on another connection's socket. Other pairs are founded there, too.
@@ -605,6 +620,19 @@ fn look_at_others(but: &'static Sock, state: &'static State, pair: u64) {
             Err(reason) => s.set_reason(reason),
         }
     }
+}
+
+/// As [`abandon`], where nobody else goes on with it: the answer may have come meanwhile. Called under [`state::LIFE`].
+pub fn give_up(s: &Sock) {
+    let dialled = s.dialled.load(Acquire);
+    let mut bytes = [0; MESSAGE_SIZE];
+    if dialled >= 0
+        && let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor())
+    {
+        hand_back(&bytes[..r.len], &r);
+        close_all(&r);
+    }
+    abandon(s);
 }
 
 /// Ends a rendezvous: closes what is open for it.

@@ -48,4 +48,5 @@ cases! {
     forked_before_the_answer 75;
     slow_reader 60;
     reset_under_a_writer 1;
+    closed_as_it_comes_up 0;
 }

@@ -436,6 +436,26 @@ def outlived_child():
     stream(a, b, 256 << 20)
 
 
+def closed_as_it_comes_up():
+    """Connections that end about when both ends have found each other: what one was given serves the next."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve():
+            for _ in range(600):
+                s, _ = listener.accept()
+                echo(s)
+
+        pid = fork(serve)
+        for n in range(600):
+            with socket.create_connection(listener.getsockname()) as s:
+                for _ in range(8 + n % 8):
+                    s.sendall(b"ping")
+                    assert exactly(s, 4) == b"ping"
+    with open("/proc/self/maps") as maps:
+        print(sum("bypath-arena" in line for line in maps) <= 2)
+    wait(pid)
+
+
 def reset_under_a_writer():
     """The reader ends with bytes unread, by a close or killed, while the writer waits for room: what the writer's calls say."""
     import time
