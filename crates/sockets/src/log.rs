@@ -76,6 +76,9 @@ pub fn always(level: LogLevel, args: fmt::Arguments<'_>) {
     }
     let mut fd = FD.load(Relaxed);
     if fd < 0 {
+        if state::is_borrowed() {
+            return;
+        }
         fd = duplicate();
         if fd < 0 {
             return;

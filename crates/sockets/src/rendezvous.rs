@@ -146,6 +146,10 @@ pub fn attempt_soon(s: &Sock) {
 
 #[cold]
 fn attempt(s: &'static Sock, calls: u64) {
+    if state::is_borrowed() {
+        // What a vfork child opens here the owner of this memory does not have.
+        return;
+    }
     let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
     let (Some(state), Some(config)) = (state::get(), state::config()) else { return };
     let end = s.end();
@@ -312,6 +316,9 @@ fn ring_size(s: &Sock) -> Result<u32, Reason> {
 /// Looks at a rendezvous under way.
 #[cold]
 fn look(s: &'static Sock) {
+    if state::is_borrowed() {
+        return;
+    }
     let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
     if !s.meeting.load(Relaxed) {
         return;

@@ -450,6 +450,10 @@ pub fn turn_out(patience: u64) {
 /// # Errors
 /// EMFILE, or ENOSPC when the family has used up its bell numbers.
 pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
+    if state::is_borrowed() {
+        // The descriptor would be a vfork child's, its number in the memory of another.
+        return Err(bypath_sys::Errno::NOSPC);
+    }
     let state = state::get().ok_or(bypath_sys::Errno::INVAL)?;
     let bells = &state.family.bells;
     let place = state.own().index.load(Relaxed);

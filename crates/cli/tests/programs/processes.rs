@@ -49,4 +49,5 @@ cases! {
     slow_reader 60;
     reset_under_a_writer 1;
     closed_as_it_comes_up 0;
+    bell_told_before_a_vfork 50;
 }

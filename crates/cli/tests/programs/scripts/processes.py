@@ -436,6 +436,47 @@ def outlived_child():
     stream(a, b, 256 << 20)
 
 
+def bell_told_before_a_vfork():
+    """A thread of the other end sleeps for the first time; then a child in this process's memory executes a program, and
+    takes another connection back for that. The thread's bell still rings."""
+    import threading
+    import time
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def other_end():
+            a, b = (socket.create_connection(listener.getsockname()) for _ in range(2))
+            for s in (a, b):
+                for _ in range(300):
+                    s.sendall(exactly(s, 100))
+
+            def sleeper():
+                b.sendall(exactly(b, 5))
+
+            thread = threading.Thread(target=sleeper)
+            thread.start()
+            thread.join()
+            echo(a)
+
+        pid = fork(other_end)
+        a, b = (listener.accept()[0] for _ in range(2))
+    for s in (a, b):
+        for n in range(300):
+            s.sendall(b"%99d\n" % n)
+            assert exactly(s, 100) == b"%99d\n" % n
+    # Until the thread sleeps.
+    time.sleep(0.5)
+    a.set_inheritable(True)
+    subprocess.run(["true"], close_fds=False, check=True)
+    b.settimeout(20)
+    b.sendall(b"wake!")
+    print(exactly(b, 5))
+    a.sendall(b"still there")
+    print(exactly(a, 11))
+    a.close()
+    wait(pid)
+
+
 def closed_as_it_comes_up():
     """Connections that end about when both ends have found each other: what one was given serves the next."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
