@@ -5,11 +5,13 @@ use crate::netif::{LONGEST_NAME, ethtool};
 use crate::netlink::Netlink;
 use crate::{Errno, Result};
 
+const GET_DRIVER: u32 = 0x03;
 const GET_COALESCE: u32 = 0x0e;
 const GET_RINGS: u32 = 0x10;
 const GET_PAUSE: u32 = 0x12;
 const GET_FLAGS: u32 = 0x25;
 const GET_GRO: u32 = 0x2b;
+const GET_CHANNELS: u32 = 0x3c;
 const GET_EEE: u32 = 0x44;
 
 const FLAG_RX_VLAN: u32 = 1 << 8;
@@ -92,6 +94,16 @@ impl Device {
         Ok(Rings { rx: w[5], rx_most: w[1] })
     }
 
+    /// Queues through which it receives (`ethtool -l`: those of both ways, and those for receiving only).
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn receive_queues(&self) -> Result<u32> {
+        // struct ethtool_channels: command, four most counts, then receive, transmit, other, combined.
+        let w: [u32; 9] = self.ask(GET_CHANNELS)?;
+        Ok(w[5].saturating_add(w[8]))
+    }
+
     /// Offloads on the receiving side.
     ///
     /// # Errors
@@ -101,6 +113,18 @@ impl Device {
         let [_, gro] = self.ask(GET_GRO)?;
         let [_, flags] = self.ask(GET_FLAGS)?;
         Ok(Offloads { gro: gro != 0, lro: flags & FLAG_LRO != 0, rx_vlan: flags & FLAG_RX_VLAN != 0 })
+    }
+
+    /// Name of its driver, such as `veth` (`ethtool -i`).
+    ///
+    /// # Errors
+    /// As [`Device::coalescing`].
+    pub fn driver(&self) -> Result<String> {
+        // struct ethtool_drvinfo: the command, five names of 32 octets each, two fillers, five words.
+        let w: [u32; 49] = self.ask(GET_DRIVER)?;
+        let octets: Vec<u8> =
+            w[1..9].iter().flat_map(|w| w.to_ne_bytes()).take_while(|&octet| octet != 0).collect();
+        Ok(String::from_utf8_lossy(&octets).into_owned())
     }
 
     /// Whether the device obeys PAUSE frames of its neighbour (IEEE 802.3, annex 31B).
@@ -133,8 +157,10 @@ mod tests {
         let lo = Device::open("lo").unwrap();
         let offloads = lo.offloads().unwrap();
         assert!(!offloads.lro && !offloads.rx_vlan);
+        assert_eq!(lo.driver(), Err(Errno::OPNOTSUPP));
         assert_eq!(lo.coalescing(), Err(Errno::OPNOTSUPP));
         assert_eq!(lo.rings(), Err(Errno::OPNOTSUPP));
+        assert_eq!(lo.receive_queues(), Err(Errno::OPNOTSUPP));
     }
 
     #[test]

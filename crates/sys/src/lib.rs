@@ -30,11 +30,14 @@ pub mod poll;
 pub mod process;
 #[cfg(feature = "link")]
 pub mod realtime;
+pub mod scratch;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;
 mod syscall;
 pub mod thread;
+#[cfg(feature = "link")]
+pub mod tun;
 pub mod unix;
 pub mod user;
 #[cfg(feature = "link")]

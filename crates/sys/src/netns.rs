@@ -231,3 +231,42 @@ pub fn add_address(name: &str, address: IpAddr, prefix: u8) -> Result<()> {
         .attribute(IFA_ADDRESS, &octets);
     Netlink::open()?.change(request)
 }
+
+/// Waits until the kernel uses the IPv6 addresses of an interface that is up: it begins a moment after they were added, and
+/// until then throws away what comes to them.
+///
+/// # Errors
+/// ENODEV; ETIMEDOUT after `patience_ns`; EADDRINUSE where another host has one.
+pub fn settle_addresses(name: &str, patience_ns: u64) -> Result<()> {
+    const RTM_NEWADDR: u16 = 20;
+    const RTM_GETADDR: u16 = 22;
+    const IFA_F_DADFAILED: u8 = 0x08;
+    const IFA_F_TENTATIVE: u8 = 0x40;
+    /// The kernel tells a change to those who listen, but not what was already so: looking again is simpler.
+    const PAUSE_NS: u64 = 200_000;
+    let index = by_name(name)?.index;
+    let netlink = Netlink::open()?;
+    let end = crate::clock::monotonic_ns() + patience_ns;
+    loop {
+        let mut flags = 0;
+        // struct ifaddrmsg: family, prefix length, flags, scope, index.
+        let request =
+            Request::new(RTM_GETADDR, libc::NLM_F_DUMP, &[libc::AF_INET6 as u8, 0, 0, 0, 0, 0, 0, 0]);
+        let asked = netlink.ask(request, &mut |kind, body| {
+            if kind == RTM_NEWADDR && body.get(4..8) == Some(&index.to_ne_bytes()[..]) {
+                flags |= body[2];
+            }
+        });
+        match asked {
+            Ok(()) if flags & IFA_F_DADFAILED != 0 => return Err(Errno::ADDRINUSE),
+            Ok(()) if flags & IFA_F_TENTATIVE == 0 => return Ok(()),
+            // It changed while it was listed.
+            Ok(()) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+        if crate::clock::monotonic_ns() > end {
+            return Err(Errno::TIMEDOUT);
+        }
+        let _ = crate::poll::ppoll(&mut [], Some(PAUSE_NS), 0);
+    }
+}

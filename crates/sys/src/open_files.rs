@@ -63,7 +63,8 @@ pub fn is(number: i32, link: &[u8]) -> bool {
 /// Calls `f` with the directory, and number and name of each entry that is named by a number, until it says true.
 fn find_entry(path: &CStr, mut f: impl FnMut(i32, i32, &CStr) -> bool) -> Result<bool> {
     let dir = open_directory(path)?;
-    let mut entries = [0u8; 4096];
+    // Not more of a stack that may be small: each entry takes a call of its own anyway.
+    let mut entries = [0u8; 1024];
     let found = loop {
         // SAFETY: getdents64 writes at most as many bytes as the array has.
         let got = check(unsafe {

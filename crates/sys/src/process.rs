@@ -1,7 +1,7 @@
 //! Processes: identity, namespaces, membarrier.
 
 use crate::syscall::{check, syscall};
-use crate::{Result, fd, poll};
+use crate::{Result, fd, poll, thread};
 
 /// This process's id, from the kernel (a vfork child or a clone sees its own).
 pub fn pid() -> u32 {
@@ -90,6 +90,18 @@ fn stat(pid: u32) -> Option<Stat> {
 pub fn threads() -> Option<u64> {
     // A directory for each, beside `.` and the name that it has itself.
     fd::links(c"/proc/self/task").ok()?.checked_sub(2)
+}
+
+/// Whether more threads of the system want to run than this thread has processors to choose from. False where `/proc`
+/// does not tell.
+pub fn processors_are_short() -> bool {
+    let mut text = [0u8; 64];
+    let Ok(length) = fd::read_file(c"/proc/loadavg", &mut text) else { return false };
+    // The fourth field: those that run or wait for a processor, and all there are (proc_loadavg(5)).
+    let field = text[..length].split(|&b| b == b' ').nth(3);
+    let wanting =
+        field.and_then(|f| std::str::from_utf8(f.split(|&b| b == b'/').next()?).ok()?.parse::<u32>().ok());
+    wanting.is_some_and(|n| n > thread::processors())
 }
 
 /// Now, in the unit of [`start_time`]. A process that was forked between two equal readings started then: the kernel
@@ -262,6 +274,30 @@ mod tests {
             fd::close(open);
         }
         assert!(descriptor_of(me, copy).is_err());
+    }
+
+    #[test]
+    fn processors_are_short_when_more_threads_want_to_run() {
+        use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+        assert_eq!(thread::processors() as usize, std::thread::available_parallelism().unwrap().get());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..=thread::processors() {
+                scope.spawn(|| {
+                    while !over.load(Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                });
+            }
+            let until = std::time::Instant::now() + std::time::Duration::from_secs(10);
+            let mut short = false;
+            while !short && std::time::Instant::now() < until {
+                short = processors_are_short();
+                std::thread::yield_now();
+            }
+            over.store(true, Relaxed);
+            assert!(short);
+        });
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Sockets: data, options, TCP counters, addresses.
 
 use crate::syscall::{check, syscall};
-use crate::user::{IoVec, UserVec};
+use crate::user::{IoVec, UserControl, UserVec};
 use crate::{Errno, Result};
 
 /// `struct msghdr` of the kernel.
@@ -16,18 +16,22 @@ pub(crate) struct MsgHdr {
     pub(crate) flags: i32,
 }
 
-fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
-    let hdr = MsgHdr {
+fn header(iov: &[IoVec], (control, controllen): (usize, usize)) -> MsgHdr {
+    MsgHdr {
         name: 0,
         namelen: 0,
         iov: iov.as_ptr() as usize,
         iovlen: iov.len(),
-        control: 0,
-        controllen: 0,
+        control,
+        controllen,
         flags: 0,
-    };
+    }
+}
+
+fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
+    let mut hdr = header(iov, (0, 0));
     // SAFETY: the kernel checks the addresses in the list; the list itself is a live slice.
-    check(unsafe { syscall(n, [fd as usize, &raw const hdr as usize, flags as usize, 0, 0, 0]) })
+    check(unsafe { syscall(n, [fd as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0]) })
 }
 
 /// recvmsg without address and control data.
@@ -36,6 +40,20 @@ fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
 /// As recvmsg(2).
 pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Result<usize> {
     msg(libc::SYS_recvmsg, fd, buf.elements(), flags)
+}
+
+/// recvmsg without address. What the kernel has to say beside the bytes is in `control` afterwards, unless it fails.
+///
+/// # Errors
+/// As recvmsg(2).
+pub fn recv_with(fd: i32, buf: UserVec<'_>, flags: i32, control: &mut UserControl) -> Result<usize> {
+    let mut hdr = header(buf.elements(), control.room());
+    // SAFETY: the kernel checks the addresses in the list and of the control messages; the list itself is a live slice.
+    let n = check(unsafe {
+        syscall(libc::SYS_recvmsg, [fd as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0])
+    })?;
+    control.stored(hdr.controllen, hdr.flags);
+    Ok(n)
 }
 
 /// sendmsg without address and control data. Raises SIGPIPE as the kernel does unless MSG_NOSIGNAL.

@@ -1,6 +1,6 @@
 //! Threads: identity, processor, waiting without sleeping.
 
-use crate::syscall::syscall;
+use crate::syscall::{check, syscall};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
 /// The calling thread's id.
@@ -24,6 +24,22 @@ pub fn pthread_self() -> usize {
 #[cfg(not(target_arch = "x86_64"))]
 pub fn pthread_self() -> usize {
     0
+}
+
+/// The kernel's number of the thread that the C library calls `pthread`, which has not been joined; `None` if it has ended.
+pub fn tid_of(pthread: usize) -> Option<u32> {
+    let mut clock = 0;
+    // SAFETY: the caller's `pthread` is one; the clock's number is written.
+    let failed = unsafe { libc::pthread_getcpuclockid(pthread as libc::pthread_t, &raw mut clock) };
+    // clock_getres(2), "Dynamic clocks": the inverted number of the thread, above three bits of kind.
+    (failed == 0).then_some(!(clock >> 3) as u32).filter(|&tid| tid != 0)
+}
+
+/// Whether this process has a thread of this number.
+pub fn is_alive(tid: u32) -> bool {
+    let to = [crate::process::pid() as usize, tid as usize, 0, 0, 0, 0];
+    // SAFETY: integers only; signal 0 is not sent.
+    check(unsafe { syscall(libc::SYS_tgkill, to) }).is_ok()
 }
 
 /// Involuntary context switches of this thread so far: somebody else wanted its processor.
@@ -68,6 +84,20 @@ pub fn init() {
         }
         let single = libc::dlsym(libc::RTLD_DEFAULT, c"__libc_single_threaded".as_ptr());
         SINGLE_THREADED.store(single as usize, Relaxed);
+    }
+}
+
+/// Processors that this thread may run on; `u32::MAX` if the kernel does not tell.
+pub fn processors() -> u32 {
+    let mut mask = [0u64; 128];
+    let room = size_of_val(&mask);
+    // SAFETY: sched_getaffinity writes at most `room` bytes; it returns how many.
+    let got = check(unsafe {
+        syscall(libc::SYS_sched_getaffinity, [0, room, mask.as_mut_ptr() as usize, 0, 0, 0])
+    });
+    match got {
+        Ok(length) if length > 0 => mask.iter().map(|word| word.count_ones()).sum(),
+        _ => u32::MAX,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::{Errno, Result, fd, sock};
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 4;
@@ -14,6 +14,19 @@ fn new(floor: i32) -> Result<i32> {
         check(unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) })?
             as i32;
     fd::move_high(low, floor)
+}
+
+/// The largest send buffer that SO_SNDBUF gives a socket, as SO_SNDBUF then tells it: twice `net.core.wmem_max`.
+///
+/// # Errors
+/// EMFILE; EPERM or EACCES under a filter.
+pub fn most_send_buffer(floor: i32) -> Result<i32> {
+    let probe = new(floor)?;
+    let all = i32::MAX / 2;
+    let size = sock::set_option(probe, libc::SOL_SOCKET, libc::SO_SNDBUF, &all.to_ne_bytes())
+        .and_then(|()| sock::option(probe, libc::SOL_SOCKET, libc::SO_SNDBUF));
+    fd::close(probe);
+    size
 }
 
 /// sockaddr_un of an abstract name.

@@ -120,6 +120,39 @@ impl UserVec<'_> {
     }
 }
 
+/// The room for control messages that the calling program gave to a receive, and what the kernel stored there.
+#[derive(Debug)]
+pub struct UserControl {
+    base: usize,
+    room: usize,
+    told: Option<(usize, i32)>,
+}
+
+impl UserControl {
+    /// Wraps the program's room; nothing is stored yet.
+    ///
+    /// # Safety
+    /// The address is the one that the program passed; if it is mapped, the program allows it to be written until the
+    /// call returns.
+    pub const unsafe fn new(base: usize, room: usize) -> Self {
+        UserControl { base, room, told: None }
+    }
+
+    /// What the kernel answered to the last receive: how many bytes of control messages it stored, and `MSG_*` flags.
+    /// `None` if it was not asked.
+    pub const fn told(&self) -> Option<(usize, i32)> {
+        self.told
+    }
+
+    pub(crate) const fn room(&self) -> (usize, usize) {
+        (self.base, self.room)
+    }
+
+    pub(crate) const fn stored(&mut self, used: usize, flags: i32) {
+        self.told = Some((used, flags));
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

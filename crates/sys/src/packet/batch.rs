@@ -1,11 +1,13 @@
 //! Frames by message: one (recvmsg, sendmsg), or many with one system call (recvmmsg, sendmmsg).
 
-use super::frame::{Arrival, Departure, HEADROOM, Stamp, VnetHeader, complete};
+use super::frame::{Arrival, Departure, HEADROOM, LONGEST, Stamp, VnetHeader, complete};
+use super::ring::spread;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Room for everything that a received frame tells beside its bytes: tpacket_auxdata, a timespec, three timespecs.
+/// Room for everything that a received frame tells beside its bytes: tpacket_auxdata, a timespec, three timespecs,
+/// a count.
 type ReceiveControl = [u64; 20];
 /// A control message with a time.
 type SendControl = [u64; 3];
@@ -124,6 +126,7 @@ fn read_control(mut rest: &[u8], found: &mut Arrival) {
                     (0, 0) => {}
                 }
             }
+            (libc::SOL_SOCKET, libc::SO_RXQ_OVFL) if value.len() >= 4 => found.dropped = Some(half(value, 0)),
             _ => {}
         }
         rest = rest.get(len.next_multiple_of(8)..).unwrap_or(&[]);
@@ -210,9 +213,9 @@ pub struct ReceiveBatch {
 }
 
 impl ReceiveBatch {
-    /// For `count` frames of up to `longest` octets.
-    pub fn new(count: usize, longest: usize, vnet: bool) -> ReceiveBatch {
-        let stride = (HEADROOM + longest).next_multiple_of(64);
+    /// For `count` frames of up to [`LONGEST`] octets, whatever the MTU is now: what is not written to is no memory yet.
+    pub fn new(count: usize, vnet: bool) -> ReceiveBatch {
+        let stride = spread(HEADROOM + LONGEST);
         ReceiveBatch {
             stride,
             bytes: vec![0; count * stride],
@@ -226,11 +229,6 @@ impl ReceiveBatch {
     /// The most frames of one call.
     pub fn count(&self) -> usize {
         self.slots.len()
-    }
-
-    /// Octets of the longest frame that is not cut.
-    pub const fn longest(&self) -> usize {
-        self.stride - HEADROOM
     }
 
     /// Takes up to `most` frames that are there, in place of those before, and returns how many.

@@ -84,6 +84,9 @@ pub struct Arrival {
     pub checksum_valid: bool,
     /// The checksum is not computed yet: the sender on this machine left it to a device.
     pub checksum_missing: bool,
+    /// Frames that the socket had dropped, ever, when this one was queued, modulo 2^32 ([`super::Socket::tell_drops`]);
+    /// `None`: not told, or none.
+    pub dropped: Option<u32>,
 }
 
 impl Arrival {
@@ -119,13 +122,16 @@ pub struct Departure {
 /// header is then aligned to four octets.
 pub const HEADROOM: usize = 22;
 
+/// Octets of the longest frame that there are buffers for: what the largest MTU, 65,536, or a super-frame has, with two tags.
+pub const LONGEST: usize = 65_600;
+
 /// Addresses of an Ethernet header, behind which a tag goes.
 const ADDRESSES: usize = 12;
 const TAG: usize = 4;
 
 /// Completes the frame of `len` octets at [`HEADROOM`] of `buffer`: tag and virtio-net header go in front. Returns where
 /// what the kernel is to read begins.
-pub(super) fn complete(buffer: &mut [u8], len: usize, how: &Departure, vnet: bool) -> usize {
+pub(crate) fn complete(buffer: &mut [u8], len: usize, how: &Departure, vnet: bool) -> usize {
     let mut start = HEADROOM;
     let tag = how.tag.filter(|_| len >= ADDRESSES);
     if let Some(tag) = tag {

@@ -173,6 +173,15 @@ impl Socket {
         Ok(Counts { frames: word(0), drops: word(4) })
     }
 
+    /// Lets every frame that is taken by message tell how many the socket had dropped when the frame was queued
+    /// (SO_RXQ_OVFL). Frames of a ring do not.
+    ///
+    /// # Errors
+    /// None that a kernel since 2.6.33 has.
+    pub fn tell_drops(&self) -> Result<()> {
+        sock::set_option(self.raw(), libc::SOL_SOCKET, libc::SO_RXQ_OVFL, &1i32.to_ne_bytes())
+    }
+
     /// Joins the fanout group `id` of this network namespace: its sockets share the frames of one interface.
     ///
     /// # Errors

@@ -20,6 +20,8 @@ pub enum Layout {
     Blocks {
         /// Milliseconds, from 1.
         retire_ms: u32,
+        /// Octets of a block, 32 KiB to 4 MiB, rounded up to a power of two that holds the longest frame.
+        size: usize,
     },
     /// TPACKET_V2: one slot per frame, given over at once. The lowest latency.
     Slots,
@@ -63,30 +65,47 @@ impl Geometry {
         frame / per_block * self.block_size + frame % per_block * self.frame_size
     }
 
-    /// The same where a frame has a block for itself: all of the block is its slot.
-    const fn roomy(mut self) -> Geometry {
-        if self.block_size / self.frame_size == 1 {
-            self.frame_size = self.block_size;
-        }
-        self
-    }
-
     /// At least `frames` frames of `frame_size` octets.
     fn of_frames(frames: usize, frame_size: usize) -> Geometry {
-        let frame_size = frame_size.next_multiple_of(ALIGNMENT);
-        // Blocks are contiguous memory: small ones are easier to get.
-        let block_size = frame_size.next_power_of_two().max(BLOCK);
-        let blocks = frames.div_ceil(block_size / frame_size).max(2);
+        let frame_size = spread(frame_size);
+        let all = (frames * frame_size).next_power_of_two().min(LARGE_BLOCK);
+        let block_size = frame_size.next_power_of_two().max(BLOCK).max(all);
+        let blocks = frames.div_ceil(block_size / frame_size).max(1);
         Geometry { block_size, blocks, frame_size }
     }
 }
 
+/// Octets of a slot for frames of up to so many. Frames are mostly shorter: were the slots as long as a power of two, all of
+/// the frames' first octets would use the same few lines of the processor's cache.
+pub(super) fn spread(frame_size: usize) -> usize {
+    let least = frame_size.next_multiple_of(LINE);
+    if least <= SHORT {
+        return least;
+    }
+    match least % CYCLE {
+        beyond if beyond < APART => least + APART - beyond,
+        beyond if beyond > CYCLE - APART => least + CYCLE + APART - beyond,
+        _ => least,
+    }
+}
+
+/// Octets of a line of the cache.
+const LINE: usize = 64;
+/// Slots of frames up to this length need no more room between them.
+const SHORT: usize = 4096;
+/// Addresses so far apart use the same lines of the cache, or few others.
+const CYCLE: usize = 16 * 1024;
+/// How far the beginnings of neighbouring slots then are from the same lines, at least: a usual frame with its header.
+const APART: usize = 26 * LINE;
+/// Blocks are contiguous memory, which the kernel has in pieces of up to this size, and makes out of pages otherwise. In two
+/// blocks slots of the same place use the same lines of the cache: one large block is better than many.
+const LARGE_BLOCK: usize = 4 << 20;
 /// Frames begin at multiples of this (TPACKET_ALIGNMENT).
 const ALIGNMENT: usize = 16;
+/// Frames of a send ring at least: half of them are kept back.
+const LEAST: usize = 2;
 /// The least size of a block.
 const BLOCK: usize = 32 * 1024;
-/// The least size of a block that is given over as a whole.
-const TIMED_BLOCK: usize = 128 * 1024;
 /// What stands in front of a block's frames.
 const BLOCK_HEADER: usize = 64;
 /// Headers in front of a frame: the longest tpacket header, an address, a virtio-net header, and room for alignment.
@@ -177,7 +196,7 @@ impl Ring {
         let fd = socket.as_fd().as_raw_fd();
         let frame = wish.longest.checked_add(OVERHEAD).filter(|&f| f <= 1 << 24).ok_or(Errno::INVAL)?;
         let (version, retire) = match wish.layout {
-            Layout::Blocks { retire_ms } => (2i32, retire_ms.max(1)),
+            Layout::Blocks { retire_ms, .. } => (2i32, retire_ms.max(1)),
             Layout::Slots => (1, 0),
         };
         sock::set_option(fd, libc::SOL_PACKET, libc::PACKET_VERSION, &version.to_ne_bytes())?;
@@ -188,15 +207,20 @@ impl Ring {
                 let size = frame.next_multiple_of(ALIGNMENT);
                 Geometry::of_frames(wish.receive.div_ceil(size), size)
             }
-            Layout::Blocks { .. } => {
+            Layout::Blocks { size, .. } => {
                 // One that is given over by time is used up however little is in it: their number is the milliseconds that
                 // a reader may be away while frames come slowly. Smaller ones would wake a sleeping reader more often.
-                let block_size = (frame + BLOCK_HEADER).next_power_of_two().max(TIMED_BLOCK);
+                let block_size =
+                    (frame + BLOCK_HEADER).max(size.clamp(BLOCK, LARGE_BLOCK)).next_power_of_two();
                 let blocks = wish.receive.div_ceil(block_size).max(4);
                 Geometry { block_size, blocks, frame_size: frame.next_multiple_of(ALIGNMENT) }
             }
         };
-        let send = if wish.send == 0 { none } else { Geometry::of_frames(wish.send, frame).roomy() };
+        let send = if wish.send == 0 { none } else { Geometry::of_frames(wish.send.max(LEAST), frame) };
+        if receive != none && wish.layout == Layout::Slots {
+            // A frame that is longer than a slot is in the socket's queue, too.
+            sock::set_option(fd, libc::SOL_PACKET, libc::PACKET_COPY_THRESH, &1i32.to_ne_bytes())?;
+        }
         if send != none {
             sock::set_option(fd, libc::SOL_PACKET, libc::PACKET_TX_HAS_OFF, &1i32.to_ne_bytes())?;
         }
@@ -233,9 +257,10 @@ impl Ring {
         self.send.as_ref().map_or(0, Tx::frames)
     }
 
-    /// Gives up to `most` frames that are there to `each`, and returns how many. It makes no system call.
+    /// Gives up to `most` frames that are there to `each`, and returns how many. It makes no system call, but for a frame
+    /// that is longer than a slot: the MTU was raised, or segments were put together.
     pub fn receive(&mut self, most: usize, each: &mut Each<'_>) -> usize {
-        self.receive.as_mut().map_or(0, |rx| rx.receive(&self.map, most, each))
+        self.receive.as_mut().map_or(0, |rx| rx.receive(&self.map, &self.socket, most, each))
     }
 
     /// Lets `fill` write the next frame that is to be sent, and returns what it returns: the frame's length and facts, or
@@ -277,6 +302,11 @@ impl Ring {
     /// Octets of the frame that the last failed [`kick`](Ring::kick) took out, without a tag that was put in; 0: none.
     pub const fn refused_len(&self) -> usize {
         self.refused
+    }
+
+    /// Takes out the first frame that was not sent yet. Returns its octets, without a tag that was put in; 0: there is none.
+    pub fn take_out_first(&mut self) -> usize {
+        self.send.as_mut().map_or(0, |tx| tx.take_out_first(&mut self.map))
     }
 
     /// Takes out frames that were not sent yet, and forgets them.
@@ -321,6 +351,13 @@ mod tests {
                 assert!(offset + g.frame_size <= g.bytes());
                 assert_eq!(offset % ALIGNMENT, 0);
             }
+            // Frames at once on their way, of the usual length, do not push each other out of the cache.
+            let mut users = [0; CYCLE / LINE];
+            for frame in 0..64 {
+                let first = g.offset(frame) / LINE;
+                (first..first + 25).for_each(|line| users[line % users.len()] += 1);
+            }
+            assert!(users.iter().all(|&n| n <= 12), "{longest}: {users:?}");
         }
     }
 }

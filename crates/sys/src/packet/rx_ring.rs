@@ -1,6 +1,7 @@
 //! The receive ring: TPACKET_V3 (blocks) and TPACKET_V2 (a slot for each frame).
 
-use super::frame::{Arrival, Stamp, VnetHeader};
+use super::Socket;
+use super::frame::{Arrival, HEADROOM, LONGEST, Stamp, VnetHeader};
 use super::ring::{Each, Geometry, Layout, Map};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
@@ -14,6 +15,8 @@ pub(super) struct Rx {
     /// Of the current block: frames not given out yet, and the offset of the first of them.
     left: u32,
     next: usize,
+    /// For frames that are longer than a slot; empty before the first of them.
+    long: Vec<u8>,
 }
 
 // linux/if_packet.h: struct tpacket_block_desc with tpacket_hdr_v1.
@@ -67,6 +70,20 @@ fn half(bytes: &[u8], at: usize) -> u16 {
     bytes.get(at..at + 2).and_then(|b| b.try_into().ok()).map_or(0, u16::from_ne_bytes)
 }
 
+/// Has the processor fetch what is likely to be a header and the first octets of its frame.
+#[inline]
+fn fetch(bytes: &[u8], at: usize) {
+    #[cfg(target_arch = "x86_64")]
+    if at + 128 < bytes.len() {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        // SAFETY: a hint, inside the slice.
+        unsafe {
+            _mm_prefetch(bytes.as_ptr().add(at).cast(), _MM_HINT_T0);
+            _mm_prefetch(bytes.as_ptr().add(at + 64).cast(), _MM_HINT_T0);
+        }
+    }
+}
+
 /// The frame whose header begins `bytes`; `None` where lengths make no sense.
 fn frame<'a>(bytes: &'a [u8], at: &Offsets, vnet: bool) -> Option<(&'a [u8], Arrival)> {
     let header = bytes.get(..at.whole)?;
@@ -92,16 +109,31 @@ fn frame<'a>(bytes: &'a [u8], at: &Offsets, vnet: bool) -> Option<(&'a [u8], Arr
     Some((frame, found))
 }
 
+/// Takes the frame that a slot has only a part of; `None` where it is not in the queue.
+fn whole<'a>(socket: &Socket, buffer: &'a mut Vec<u8>, vnet: bool) -> Option<&'a [u8]> {
+    buffer.resize(Socket::buffer_for(LONGEST), 0);
+    let len = socket.receive(buffer, vnet).ok()?.len;
+    buffer.get(HEADROOM..HEADROOM + len)
+}
+
 impl Rx {
     pub fn new(layout: Layout, geometry: Geometry, vnet: bool) -> Rx {
-        Rx { blocks: matches!(layout, Layout::Blocks { .. }), geometry, vnet, current: 0, left: 0, next: 0 }
+        Rx {
+            blocks: matches!(layout, Layout::Blocks { .. }),
+            geometry,
+            vnet,
+            current: 0,
+            left: 0,
+            next: 0,
+            long: Vec::new(),
+        }
     }
 
     pub fn bytes(&self) -> usize {
         self.geometry.bytes()
     }
 
-    pub fn receive(&mut self, map: &Map, most: usize, each: &mut Each<'_>) -> usize {
+    pub fn receive(&mut self, map: &Map, socket: &Socket, most: usize, each: &mut Each<'_>) -> usize {
         let mut given = 0;
         // Bounded by the ring, so that a sender that is faster than `each` cannot keep us here.
         let mut looks = if self.blocks { self.geometry.blocks } else { self.geometry.frames() };
@@ -110,7 +142,7 @@ impl Rx {
                 self.give_block(map, most, &mut given, &mut looks, each)
             } else {
                 looks -= 1;
-                self.give_slot(map, &mut given, each)
+                self.give_slot(map, socket, &mut given, each)
             };
             if !went_on {
                 break;
@@ -144,7 +176,9 @@ impl Rx {
             let at = self.next;
             let here = bytes.get(at.max(BLOCK_HEADER)..).unwrap_or(&[]);
             self.left -= 1;
-            self.next = at.saturating_add(word(here, 0) as usize);
+            let apart = word(here, 0) as usize;
+            self.next = at.saturating_add(apart);
+            fetch(bytes, at.wrapping_add(4 * apart));
             let Some((frame, arrival)) = frame(here, &IN_BLOCK, self.vnet) else {
                 self.left = 0;
                 break;
@@ -162,17 +196,23 @@ impl Rx {
     }
 
     /// Gives out the frame in the current slot. False: the slot is the kernel's.
-    fn give_slot(&mut self, map: &Map, given: &mut usize, each: &mut Each<'_>) -> bool {
+    fn give_slot(&mut self, map: &Map, socket: &Socket, given: &mut usize, each: &mut Each<'_>) -> bool {
         let slot = self.geometry.offset(self.current);
         let status = map.status(slot + SLOT.status);
         // Pairs with the kernel's barrier before it sets the status: the slot's contents are seen.
-        if status.load(Acquire) & libc::TP_STATUS_USER == 0 {
+        let bits = status.load(Acquire);
+        if bits & libc::TP_STATUS_USER == 0 {
             return false;
         }
         // SAFETY: the kernel gave the slot over and does not write it before the status is set back below.
         let bytes = unsafe { map.bytes(slot, self.geometry.frame_size) };
-        if let Some((frame, arrival)) = frame(bytes, &SLOT, self.vnet) {
+        // The kernel queues such frames in the order of their slots, before it gives the slot over.
+        let whole =
+            if bits & libc::TP_STATUS_COPY != 0 { whole(socket, &mut self.long, self.vnet) } else { None };
+        if let Some((part, mut arrival)) = frame(bytes, &SLOT, self.vnet) {
             *given += 1;
+            let frame = whole.unwrap_or(part);
+            arrival.len = frame.len();
             each(frame, &arrival);
         }
         // Pairs with the kernel's look at the status: our reads of the slot are done.

@@ -10,9 +10,9 @@ use super::ring::{Fill, Geometry, Layout, Map};
 use std::sync::atomic::Ordering::{Acquire, Release};
 
 pub(super) struct Tx {
-    geometry: Geometry,
-    /// Where the send ring begins in the mapping: behind the receive ring.
-    base: usize,
+    /// Where in the mapping each slot begins: divisions, once.
+    slots: Box<[usize]>,
+    slot_size: usize,
     /// Slot that is filled next.
     next: usize,
     /// Oldest slot that may still be the kernel's, and how many there are from it on.
@@ -29,38 +29,30 @@ struct Offsets {
     len: usize,
     start: usize,
     header: usize,
-    /// Octets received (`tp_snaplen`), which the kernel does not look at here: where we note [`Tx::shift`].
-    shift: usize,
 }
 
-const SLOT: Offsets = Offsets { status: 0, len: 4, start: 12, header: 32, shift: 8 };
-const IN_BLOCK: Offsets = Offsets { status: 20, len: 16, start: 24, header: 48, shift: 12 };
-
-/// How far apart the frames of neighbouring slots begin, relative to their slots, where there is room. Slots of long frames
-/// lie at multiples of a power of two: without this, short frames in them would all use the same few lines of the
-/// processor's cache. More than a usual frame with its header; less than what the field for it can say, in all.
-const SHIFT: usize = 1600;
-const MOST_SHIFT: usize = 60_000;
+const SLOT: Offsets = Offsets { status: 0, len: 4, start: 12, header: 32 };
+const IN_BLOCK: Offsets = Offsets { status: 20, len: 16, start: 24, header: 48 };
 
 impl Tx {
     pub fn new(layout: Layout, geometry: Geometry, base: usize, longest: usize, vnet: bool) -> Tx {
         let at = if matches!(layout, Layout::Blocks { .. }) { IN_BLOCK } else { SLOT };
-        Tx { geometry, base, next: 0, oldest: 0, out: 0, longest, vnet, at }
+        let slots = (0..geometry.frames()).map(|slot| base + geometry.offset(slot)).collect();
+        Tx { slots, slot_size: geometry.frame_size, next: 0, oldest: 0, out: 0, longest, vnet, at }
     }
 
     pub fn frames(&self) -> usize {
-        self.geometry.frames()
+        self.slots.len()
     }
 
     fn offset(&self, slot: usize) -> usize {
-        self.base + self.geometry.offset(slot)
+        self.slots[slot]
     }
 
-    /// Octets between the header of a slot, and the usual place of its frame.
-    fn shift(&self, slot: usize) -> usize {
-        let needed = self.at.header + HEADROOM + self.longest;
-        let spare = self.geometry.frame_size.saturating_sub(needed).min(MOST_SHIFT);
-        slot * SHIFT % (spare / SHIFT * SHIFT + SHIFT)
+    /// The slot `n` behind this one, `n` being at most the ring's length.
+    fn behind(&self, slot: usize, n: usize) -> usize {
+        let slot = slot + n;
+        if slot < self.frames() { slot } else { slot - self.frames() }
     }
 
     fn status(&self, map: &Map, slot: usize) -> u32 {
@@ -71,7 +63,7 @@ impl Tx {
     /// Counts slots that the kernel gave back.
     fn settle(&mut self, map: &Map) {
         while self.out > 0 && self.status(map, self.oldest) == libc::TP_STATUS_AVAILABLE {
-            self.oldest = (self.oldest + 1) % self.frames();
+            self.oldest = self.behind(self.oldest, 1);
             self.out -= 1;
         }
     }
@@ -90,7 +82,7 @@ impl Tx {
         (0..self.out)
             .rev()
             .take_while(|n| {
-                self.status(map, (self.oldest + n) % self.frames()) & libc::TP_STATUS_SEND_REQUEST != 0
+                self.status(map, self.behind(self.oldest, *n)) & libc::TP_STATUS_SEND_REQUEST != 0
             })
             .count()
     }
@@ -106,10 +98,9 @@ impl Tx {
         if self.status(map, self.next) != libc::TP_STATUS_AVAILABLE {
             return None;
         }
-        let shift = self.shift(self.next);
-        let room = self.at.header + shift;
+        let room = self.at.header;
         // SAFETY: the slot is available: ours until its status is set below, the only place that gives one away.
-        let bytes = unsafe { map.bytes_mut(slot, self.geometry.frame_size) };
+        let bytes = unsafe { map.bytes_mut(slot, self.slot_size) };
         let body = &mut bytes[room..];
         let (len, how) = fill(&mut body[HEADROOM..HEADROOM + self.longest])?;
         let len = len.min(self.longest);
@@ -117,10 +108,9 @@ impl Tx {
         let end = HEADROOM + len;
         bytes[self.at.len..][..4].copy_from_slice(&((end - start) as u32).to_ne_bytes());
         bytes[self.at.start..][..2].copy_from_slice(&((room + start) as u16).to_ne_bytes());
-        bytes[self.at.shift..][..4].copy_from_slice(&(shift as u32).to_ne_bytes());
         // Pairs with the kernel's look at the status: it sees the frame.
         map.status(slot + self.at.status).store(libc::TP_STATUS_SEND_REQUEST, Release);
-        self.next = (self.next + 1) % self.frames();
+        self.next = self.behind(self.next, 1);
         self.out += 1;
         Some(len)
     }
@@ -128,23 +118,33 @@ impl Tx {
     /// Takes out the frame that the kernel marked as one that cannot be sent; those behind it move up, because the kernel
     /// goes on where it stopped. Returns its octets, 0 if there is none.
     pub fn take_out_refused(&mut self, map: &mut Map) -> usize {
-        let frames = self.frames();
         let refused = (0..self.out)
-            .find(|n| self.status(map, (self.oldest + n) % frames) & libc::TP_STATUS_WRONG_FORMAT != 0);
-        let Some(refused) = refused else { return 0 };
-        let len = self.len(map, (self.oldest + refused) % frames);
+            .find(|n| self.status(map, self.behind(self.oldest, *n)) & libc::TP_STATUS_WRONG_FORMAT != 0);
+        refused.map_or(0, |refused| self.take_out(map, refused))
+    }
+
+    /// Takes out the first frame whose sending the kernel has not begun. Returns its octets, 0 if there is none.
+    pub fn take_out_first(&mut self, map: &mut Map) -> usize {
+        match self.pending(map) {
+            0 => 0,
+            pending => self.take_out(map, self.out - pending),
+        }
+    }
+
+    /// Takes out the frame so far behind the oldest slot; those behind it move up.
+    fn take_out(&mut self, map: &mut Map, refused: usize) -> usize {
+        let len = self.len(map, self.behind(self.oldest, refused));
         for n in refused..self.out - 1 {
-            let (to, from) =
-                (self.offset((self.oldest + n) % frames), self.offset((self.oldest + n + 1) % frames));
-            let fields = [(self.at.len, 4), (self.at.start, 2), (self.at.shift, 4)];
+            let (to, from) = [n, n + 1].map(|n| self.offset(self.behind(self.oldest, n))).into();
+            let fields = [(self.at.len, 4), (self.at.start, 2)];
             for part in fields.map(|(at, len)| at..at + len) {
                 self.copy(map, from, to, part);
             }
-            self.copy(map, from, to, self.at.header..self.geometry.frame_size);
+            self.copy(map, from, to, self.at.header..self.slot_size);
             // Pairs with the kernel's look at the status: it sees the frame that moved here.
             map.status(to + self.at.status).store(libc::TP_STATUS_SEND_REQUEST, Release);
         }
-        self.next = (self.oldest + self.out - 1) % frames;
+        self.next = self.behind(self.oldest, self.out - 1);
         self.out -= 1;
         // Pairs with the kernel's look at the status; there is nothing to be seen.
         map.status(self.offset(self.next) + self.at.status).store(libc::TP_STATUS_AVAILABLE, Release);
@@ -158,7 +158,7 @@ impl Tx {
         let word =
             |at: usize| bytes.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
         let start = usize::from(u16::from_ne_bytes([bytes[self.at.start], bytes[self.at.start + 1]]));
-        let before = self.at.header + HEADROOM + word(self.at.shift) as usize;
+        let before = self.at.header + HEADROOM;
         (start + word(self.at.len) as usize).saturating_sub(before)
     }
 
@@ -174,7 +174,7 @@ impl Tx {
     pub fn forget_pending(&mut self, map: &Map) {
         let pending = self.pending(map);
         for _ in 0..pending {
-            self.next = (self.next + self.frames() - 1) % self.frames();
+            self.next = self.behind(self.next, self.frames() - 1);
             self.out -= 1;
             // Pairs with the kernel's look at the status; there is nothing to be seen.
             map.status(self.offset(self.next) + self.at.status).store(libc::TP_STATUS_AVAILABLE, Release);

@@ -2,6 +2,7 @@
 //! stays with the kernel.
 
 use crate::bpf::{Assembler, Change, Instruction, Label, Reg, Size, When};
+use crate::packet::filter::Vlan;
 use crate::{Errno, Result};
 use std::os::fd::BorrowedFd;
 
@@ -17,6 +18,13 @@ pub enum Rule {
         ethertype: u16,
         /// Only behind a tag with this VLAN identifier, the innermost one where there are two.
         vlan: Option<u16>,
+    },
+    /// Frames of an EtherType as a packet socket chooses them: behind at most two tags, and by the VLAN of the outermost one.
+    Outer {
+        /// The EtherType, as it is written: 0x88B5.
+        ethertype: u16,
+        /// Which VLANs' frames.
+        vlan: Vlan,
     },
     /// IPv4 and IPv6 packets of an upper protocol to a port, with the same tags or none. Fragments, and IPv6 packets with
     /// extension headers, stay with the kernel.
@@ -40,7 +48,9 @@ const TAG: i32 = 4;
 const MOST_TAGS: usize = 2;
 const TPIDS: [u16; 2] = [0x8100, 0x88a8];
 
-// What the registers hold. R0 to R5 are free.
+// What the registers hold. R1 to R5 are free.
+/// The VLAN identifier of the outermost tag, or a number that is none.
+const OUTER: Reg = Reg::R0;
 const CONTEXT: Reg = Reg::R6;
 /// First octet behind the EtherType.
 const PAYLOAD: Reg = Reg::R7;
@@ -48,6 +58,8 @@ const PAYLOAD: Reg = Reg::R7;
 const VLAN: Reg = Reg::R8;
 const END: Reg = Reg::R9;
 const KIND: Reg = Reg::R5;
+/// A VLAN identifier that is none.
+const UNTAGGED: i32 = -1;
 
 /// A number of two octets as it comes out of memory in network byte order.
 fn loaded(value: u16) -> i32 {
@@ -72,16 +84,30 @@ impl Builder<'_> {
     /// Rules that tell by EtherType.
     fn ethertypes(&mut self) {
         for rule in self.rules {
-            let Rule::EtherType { ethertype, vlan } = *rule else { continue };
-            match vlan {
-                None => self.a.jump_if(KIND, When::Equal, loaded(ethertype), self.redirect),
-                Some(id) => {
-                    let next = self.a.label();
-                    self.a.jump_if(KIND, When::Different, loaded(ethertype), next);
-                    self.a.jump_if(VLAN, When::Equal, loaded(id & 0xfff), self.redirect);
-                    self.a.place(next);
+            let (ethertype, tag) = match *rule {
+                Rule::EtherType { ethertype, vlan: None } | Rule::Outer { ethertype, vlan: Vlan::Any } => {
+                    (ethertype, None)
                 }
+                Rule::EtherType { ethertype, vlan: Some(id) } => {
+                    (ethertype, Some((VLAN, vec![loaded(id & 0xfff)])))
+                }
+                Rule::Outer { ethertype, vlan: Vlan::Id(id) } => {
+                    (ethertype, Some((OUTER, vec![loaded(id & 0xfff)])))
+                }
+                // VLAN 0 is a priority only.
+                Rule::Outer { ethertype, vlan: Vlan::None } => (ethertype, Some((OUTER, vec![UNTAGGED, 0]))),
+                Rule::Everything | Rule::Port { .. } => continue,
+            };
+            let Some((register, values)) = tag else {
+                self.a.jump_if(KIND, When::Equal, loaded(ethertype), self.redirect);
+                continue;
+            };
+            let next = self.a.label();
+            self.a.jump_if(KIND, When::Different, loaded(ethertype), next);
+            for value in values {
+                self.a.jump_if(register, When::Equal, value, self.redirect);
             }
+            self.a.place(next);
         }
     }
 
@@ -145,7 +171,8 @@ pub fn redirect(rules: &[Rule], map: BorrowedFd<'_>) -> Result<Vec<Instruction>>
         b.need(PAYLOAD, ETHERNET_HEADER);
         b.a.load(Size::Half, KIND, PAYLOAD, 12);
         b.a.change(Change::Add, PAYLOAD, ETHERNET_HEADER);
-        b.a.change(Change::Set, VLAN, -1);
+        b.a.change(Change::Set, VLAN, UNTAGGED);
+        b.a.change(Change::Set, OUTER, UNTAGGED);
         let network = b.a.label();
         for level in 0..=MOST_TAGS {
             b.ethertypes();
@@ -161,6 +188,9 @@ pub fn redirect(rules: &[Rule], map: BorrowedFd<'_>) -> Result<Vec<Instruction>>
             b.need(PAYLOAD, TAG);
             b.a.load(Size::Half, VLAN, PAYLOAD, 0);
             b.a.change(Change::And, VLAN, loaded(0xfff));
+            if level == 0 {
+                b.a.change(Change::Set, OUTER, VLAN);
+            }
             b.a.load(Size::Half, KIND, PAYLOAD, 2);
             b.a.change(Change::Add, PAYLOAD, TAG);
         }
@@ -316,6 +346,31 @@ mod tests {
             (&[(0x88a8, 11), (0x8100, 10)], "redirect"),
         ] {
             assert_eq!(decide(&rules, &ethernet(tags, 0x88b5, &[0; 40])), expected, "{tags:?}");
+        }
+    }
+
+    #[test]
+    fn as_a_packet_socket_chooses_the_outermost_tag_counts() {
+        let priority = 0x6000;
+        for (tags, of_10, of_none) in [
+            (&[][..], "pass", "redirect"),
+            (&[(0x8100, priority)], "pass", "redirect"),
+            (&[(0x8100, 0xe00a)], "redirect", "pass"),
+            (&[(0x88a8, 0x100a)], "redirect", "pass"),
+            (&[(0x8100, 11)], "pass", "pass"),
+            (&[(0x88a8, 10), (0x8100, 11)], "redirect", "pass"),
+            (&[(0x88a8, 11), (0x8100, 10)], "pass", "pass"),
+            (&[(0x88a8, priority), (0x8100, 10)], "pass", "redirect"),
+            (&[(0x88a8, 11), (0x8100, 0)], "pass", "pass"),
+        ] {
+            let rule = |vlan| [Rule::Outer { ethertype: 0x88b5, vlan }];
+            let frame = ethernet(tags, 0x88b5, &[0; 40]);
+            assert_eq!(decide(&rule(Vlan::Id(10)), &frame), of_10, "{tags:?}");
+            assert_eq!(decide(&rule(Vlan::None), &frame), of_none, "{tags:?}");
+            assert_eq!(decide(&rule(Vlan::Any), &frame), "redirect", "{tags:?}");
+            for vlan in [Vlan::Id(10), Vlan::None, Vlan::Any] {
+                assert_eq!(decide(&rule(vlan), &ethernet(tags, 0x88b6, &[0; 40])), "pass", "{tags:?}");
+            }
         }
     }
 
