@@ -11,6 +11,8 @@ use crate::ipv4::Ipv4Header;
 use crate::ipv6::{self, Ipv6Header};
 use crate::ipv6_ext::{Extension, ExtensionHeader, ExtensionWalk, MOST_HEADERS};
 use crate::ndp::{NdpMessage, NdpOptions};
+#[cfg(feature = "roce")]
+use crate::roce;
 use crate::tcp::{self, TcpHeader};
 use crate::udp::{self, UdpChecksum, UdpHeader};
 
@@ -68,6 +70,9 @@ pub enum Header<'a> {
     Icmpv6(Icmpv6Message, Verdict),
     /// Neighbour discovery.
     Ndp(NdpMessage, NdpOptions<'a>, Verdict),
+    /// RoCEv2's transport headers, and whether the ICRC fits.
+    #[cfg(feature = "roce")]
+    Roce(roce::Headers, Verdict),
 }
 
 /// One layer of a frame.
@@ -125,6 +130,8 @@ enum Next {
     Type(EtherType),
     Ip,
     Protocol(IpProtocol),
+    #[cfg(feature = "roce")]
+    Roce,
     End(Why),
 }
 
@@ -140,6 +147,9 @@ pub struct Dissector<'a> {
     next: Next,
     /// Of the network header that counts for checksums; none where they cannot be checked.
     addresses: Option<Addresses>,
+    /// Where the innermost network header begins.
+    #[cfg(feature = "roce")]
+    network_at: usize,
     /// In IPv6: where extension headers began, and how many there were.
     extensions: Option<(usize, usize)>,
     quoted: bool,
@@ -159,6 +169,8 @@ pub fn dissect(frame: &[u8], first: First) -> Dissector<'_> {
         missing: 0,
         next,
         addresses: None,
+        #[cfg(feature = "roce")]
+        network_at: 0,
         extensions: None,
         quoted: false,
         count: 0,
@@ -262,7 +274,22 @@ impl<'a> Dissector<'a> {
             UdpChecksum::Absent => Verdict::Absent,
             UdpChecksum::Wrong => Verdict::Wrong,
         });
+        #[cfg(feature = "roce")]
+        if header.destination_port == roce::PORT {
+            return Ok((Header::Udp(header, verdict), udp::HEADER_LEN, Next::Roce));
+        }
         Ok((Header::Udp(header, verdict), udp::HEADER_LEN, Next::End(Why::Payload)))
+    }
+
+    /// The payload ends in front of padding and ICRC.
+    #[cfg(feature = "roce")]
+    fn roce(&mut self) -> Read<'a> {
+        let (headers, payload, _) = roce::Headers::parse(self.rest())?;
+        let packet = self.frame.get(self.network_at..self.stop).unwrap_or(&[]);
+        let verdict =
+            self.judge(|_, _| roce::icrc::is_intact(packet).map_or(Verdict::Unknown, Verdict::from));
+        self.stop = self.at + headers.len() + payload.len();
+        Ok((Header::Roce(headers, verdict), headers.len(), Next::End(Why::Payload)))
     }
 
     fn tcp(&mut self) -> Read<'a> {
@@ -325,6 +352,10 @@ impl<'a> Dissector<'a> {
 
     fn ip(&mut self, version: u8) -> Read<'a> {
         self.extensions = None;
+        #[cfg(feature = "roce")]
+        {
+            self.network_at = self.at;
+        }
         if version == 6 { self.ipv6() } else { self.ipv4() }
     }
 
@@ -345,6 +376,8 @@ impl<'a> Dissector<'a> {
                 self.ip(ip::version(self.rest()).unwrap_or(4))
             }
             Next::Protocol(protocol) => self.protocol(protocol),
+            #[cfg(feature = "roce")]
+            Next::Roce => self.roce(),
             Next::End(why) => Err(why),
         }?;
         let layer = Layer { header, at: self.at, len, quoted: self.quoted };

@@ -27,6 +27,26 @@ pub enum Part {
     Icmpv6,
     /// A message or an option of neighbour discovery.
     Ndp,
+    /// RoCE's base transport header.
+    Bth,
+    /// Address, key and length of RDMA.
+    Reth,
+    /// RoCE's acknowledgement.
+    Aeth,
+    /// Q_Key and source of a RoCE datagram.
+    Deth,
+    /// Immediate data of RoCE.
+    ImmDt,
+    /// A RoCE atomic operation.
+    AtomicEth,
+    /// The answer to a RoCE atomic operation.
+    AtomicAckEth,
+    /// A key that RoCE invalidates.
+    Ieth,
+    /// RoCE's congestion notification.
+    Cnp,
+    /// The CRC at the end of a RoCE packet.
+    Icrc,
 }
 
 impl fmt::Display for Part {
@@ -43,6 +63,16 @@ impl fmt::Display for Part {
             Part::Icmpv4 => "ICMP",
             Part::Icmpv6 => "ICMPv6",
             Part::Ndp => "neighbour discovery",
+            Part::Bth => "BTH",
+            Part::Reth => "RETH",
+            Part::Aeth => "AETH",
+            Part::Deth => "DETH",
+            Part::ImmDt => "ImmDt",
+            Part::AtomicEth => "AtomicETH",
+            Part::AtomicAckEth => "AtomicAckETH",
+            Part::Ieth => "IETH",
+            Part::Cnp => "CNP",
+            Part::Icrc => "ICRC",
         })
     }
 }

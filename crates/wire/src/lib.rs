@@ -62,6 +62,8 @@ pub mod ndp;
 mod option_bytes;
 pub mod packet;
 pub mod print;
+#[cfg(feature = "roce")]
+pub mod roce;
 pub mod seq;
 pub mod tcp;
 pub mod tcp_options;

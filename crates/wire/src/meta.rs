@@ -14,6 +14,9 @@ pub struct FrameMeta {
     pub timestamp: Option<Timestamp>,
     /// Whom the frame was addressed to, as the device saw it (received frames).
     pub addressed: Addressed,
+    /// Frames that the link had dropped, since it was made, when it put this one into its queue; `None`: it does not tell
+    /// (received frames).
+    pub dropped: Option<u64>,
 }
 
 /// State of the transport checksum (virtio 1.2, 5.1.6.2 and 5.1.6.4).

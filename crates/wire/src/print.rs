@@ -50,6 +50,10 @@ impl fmt::Display for Line<'_> {
                 quoting = true;
             }
             counts = matches!(layer.header, Header::Udp(..) | Header::Tcp(..));
+            #[cfg(feature = "roce")]
+            {
+                counts |= matches!(layer.header, Header::Roce(..));
+            }
             match layer.header {
                 Header::Ethernet(header) => link(f, &header, self.link)?,
                 Header::Arp(packet) => arp(f, &packet)?,
@@ -82,6 +86,13 @@ impl fmt::Display for Line<'_> {
                     plain(f, pending.take())?;
                     icmpv6(f, &message)?;
                     judged(f, verdict)?;
+                }
+                #[cfg(feature = "roce")]
+                Header::Roce(headers, verdict) => {
+                    write!(f, " RoCE {headers}")?;
+                    if verdict == Verdict::Wrong {
+                        f.write_str(" [wrong ICRC]")?;
+                    }
                 }
                 Header::Ndp(message, options, verdict) => {
                     plain(f, pending.take())?;

@@ -43,6 +43,10 @@ fn shape(bytes: &[u8], first: First) -> (Vec<&'static str>, Why, usize) {
             (Header::Icmpv4(..), true) => "(icmp)",
             (Header::Icmpv6(..), _) => "icmpv6",
             (Header::Ndp(..), _) => "ndp",
+            #[cfg(feature = "roce")]
+            (Header::Roce(_, Verdict::Fits), _) => "roce",
+            #[cfg(feature = "roce")]
+            (Header::Roce(..), _) => "roce?",
         });
     }
     let end = layers.end();

@@ -16,10 +16,14 @@ fn octets(hex: &str) -> Vec<u8> {
 
 /// All of them.
 pub fn all() -> Vec<Golden> {
-    let text = include_str!("golden/frames.txt");
-    let frames: Vec<Golden> = text.split("\n= ").skip(1).map(read).collect();
+    let frames = listed(include_str!("golden/frames.txt"));
     assert!(frames.len() > 80, "{}", frames.len());
     frames
+}
+
+/// Those of a file.
+pub fn listed(text: &str) -> Vec<Golden> {
+    text.split("\n= ").skip(1).map(read).collect()
 }
 
 fn read(text: &str) -> Golden {

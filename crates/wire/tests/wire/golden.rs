@@ -205,6 +205,9 @@ fn fields(frame: &'static [u8]) -> Fields {
                 kind_and_code(&mut fields, "icmpv6", verdict, [message.kind(), 0, 0, 0, 0, 0, 0, 0]);
                 ndp(&mut fields, &message, options.iter());
             }
+            // Those have a file of their own.
+            #[cfg(feature = "roce")]
+            Header::Roce(..) => {}
         }
     }
     fields

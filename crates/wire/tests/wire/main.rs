@@ -5,4 +5,6 @@ mod frames;
 mod golden;
 mod hostile;
 mod oracle;
+#[cfg(feature = "roce")]
+mod roce;
 mod without_std;
