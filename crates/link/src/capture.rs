@@ -1,12 +1,16 @@
 //! A link whose frames are also written into a capture file (pcapng): received and sent ones, with their direction, the
 //! time in nanoseconds, and what was lost.
 //!
+//! What was lost is told with the first frame after it where frames tell of it, and otherwise with the first one after the
+//! link was next found empty ([`Losses`]).
+//!
 //! A tag that travels beside a frame is written where it stands on the wire. Frames that leave their checksum or
 //! segmentation to the link are written as they were given.
 
-use crate::pcapng::writer::Frame;
-use crate::pcapng::{Counts, Direction, Reception, Writer};
-use crate::{Capabilities, Each, Error, Link, Next, Result, Statistics};
+use crate::losses::Losses;
+use crate::pcapng::writer::{Frame, Interface};
+use crate::pcapng::{Counts, Direction, RAW_IP, Reception, Writer};
+use crate::{Capabilities, Each, Error, Link, Medium, Next, Result, Statistics};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::{Addressed, TimestampSource};
 use std::io::{self, Write};
@@ -23,10 +27,7 @@ pub struct Capture<L, W, C> {
     file: File<W>,
     clock: C,
     start: u64,
-    /// Frames that the link had dropped when it was asked.
-    dropped: u64,
-    /// Those that no frame in the file has told of.
-    untold: u64,
+    losses: Losses,
 }
 
 struct File<W> {
@@ -78,7 +79,7 @@ impl<W: Write> File<W> {
             Addressed::Unknown | Addressed::Outgoing => Reception::Unknown,
         };
         let interface = self.interface;
-        self.prepare(&Frame { interface, ns, pieces, direction, reception, lost, comment: None });
+        self.prepare(&Frame { interface, ns, pieces, direction, reception, lost, ..Frame::default() });
     }
 }
 
@@ -91,10 +92,16 @@ impl<L: Link, W: Write, C: FnMut() -> u64> Capture<L, W, C> {
     /// Those of `out`.
     pub fn new(link: L, name: &str, out: W, snap: usize, mut clock: C) -> io::Result<Capture<L, W, C>> {
         let mut writer = Writer::new(out, concat!("bypath ", env!("CARGO_PKG_VERSION")), snap)?;
-        let interface = writer.interface(name, Some(link.capabilities().mac))?;
+        let can = link.capabilities();
+        let interface = match can.medium {
+            Medium::Ethernet => writer.interface(name, Some(can.mac))?,
+            Medium::Ip => {
+                writer.describe(&Interface { name, link_type: RAW_IP, mac: None, comment: None })?
+            }
+        };
         let start = clock();
         let file = File { writer, interface, frames: 0, ready: false, failed: None };
-        Ok(Capture { link, file, clock, start, dropped: 0, untold: 0 })
+        Ok(Capture { link, file, clock, start, losses: Losses::default() })
     }
 
     /// Frames that were written.
@@ -146,7 +153,7 @@ impl<L: Link, W: Write, C: FnMut() -> u64> Link for Capture<L, W, C> {
     fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
         // One time for all of a call, unless the kernel took each frame's.
         let now = (self.clock)();
-        let (file, mut untold) = (&mut self.file, Some(self.untold).filter(|&n| n > 0));
+        let (file, losses) = (&mut self.file, &mut self.losses);
         let mut any = false;
         let given = self.link.receive(most, &mut |bytes, meta| {
             let ns = match meta.timestamp {
@@ -155,15 +162,14 @@ impl<L: Link, W: Write, C: FnMut() -> u64> Link for Capture<L, W, C> {
                 _ => now,
             };
             any = true;
-            file.put(bytes, meta, ns, Direction::In, untold.take());
+            file.put(bytes, meta, ns, Direction::In, losses.before(meta.dropped));
             each(bytes, meta);
         });
         self.file.commit();
         if any {
-            // What was lost meanwhile is told with the next frame.
-            let dropped = self.link.statistics().dropped;
-            self.untold = dropped.saturating_sub(self.dropped);
-            self.dropped = dropped;
+            self.losses.counted(self.link.statistics().dropped);
+        } else if given == Ok(0) && most > 0 {
+            self.losses.empty();
         }
         given
     }
@@ -284,10 +290,11 @@ mod tests {
         assert_eq!(frames(&file).into_iter().map(|f| f.bytes).collect::<Vec<_>>(), [good.0.clone(), good.0]);
     }
 
-    /// A link that gives out one frame per call, with these facts, and has dropped this many before each.
+    /// A link that gives out one frame in every second call, with these facts, and has lost seven after each.
     struct Lossy {
         dropped: u64,
         meta: FrameMeta,
+        empty: bool,
     }
 
     impl Link for Lossy {
@@ -300,8 +307,12 @@ mod tests {
         }
 
         fn receive(&mut self, _: usize, each: &mut Each<'_>) -> Result<usize> {
+            if std::mem::replace(&mut self.empty, false) {
+                return Ok(0);
+            }
             each(&[1; 60], &self.meta);
             self.dropped += 7;
+            self.empty = true;
             Ok(1)
         }
 
@@ -327,18 +338,30 @@ mod tests {
         let stamp =
             |ns, source| FrameMeta { timestamp: Some(Timestamp { ns, source }), ..FrameMeta::default() };
         let meta = stamp(WHEN - 5, TimestampSource::Software);
-        let mut capture = Capture::new(Lossy { dropped: 0, meta }, "x", Vec::new(), 32, || WHEN).unwrap();
-        capture.receive(1, &mut |_, _| {}).unwrap();
-        capture.receive(1, &mut |_, _| {}).unwrap();
+        let lossy = Lossy { dropped: 0, meta, empty: false };
+        let mut capture = Capture::new(lossy, "x", Vec::new(), 32, || WHEN).unwrap();
+        for given in [1, 0, 1] {
+            assert_eq!(capture.receive(1, &mut |_, _| {}), Ok(given));
+        }
+        // It is not found empty: whether the frame was there before the loss nobody knows.
+        capture.inner().empty = false;
         capture.inner().meta = stamp(12, TimestampSource::Hardware);
+        for given in [1, 0, 1, 0] {
+            assert_eq!(capture.receive(1, &mut |_, _| {}), Ok(given));
+        }
+        // A frame that tells is believed.
+        capture.inner().meta.dropped = Some(25);
         capture.receive(1, &mut |_, _| {}).unwrap();
         let (_, file) = capture.finish().unwrap();
         let facts: Vec<_> = frames(&file).iter().map(|f| (f.ns, f.lost, f.bytes.len(), f.original)).collect();
         let (early, now) = (WHEN - 5, WHEN);
-        assert_eq!(facts, [(early, None, 32, 60), (early, Some(7), 32, 60), (now, Some(7), 32, 60)]);
+        let lost = [None, Some(7), None, Some(14), Some(4)];
+        let times = [early, early, now, now, now];
+        let expected: Vec<_> = times.into_iter().zip(lost).map(|(ns, lost)| (ns, lost, 32, 60)).collect();
+        assert_eq!(facts, expected);
         let blocks = Reader::new(&file[..]).all().unwrap();
         let Some(Block::Statistics { counts, .. }) = blocks.last() else { panic!("{blocks:?}") };
-        assert_eq!((counts.received, counts.dropped), (Some(3 + 21), Some(21)));
+        assert_eq!((counts.received, counts.dropped), (Some(5 + 35), Some(35)));
     }
 
     /// A disk with room for so many octets.

@@ -3,12 +3,20 @@
 use bypath_sys::Errno;
 use std::time::Duration;
 
+/// What is wrong with a name that no interface has.
+fn unknown(interface: &str) -> String {
+    match interface {
+        "" => "the interface's name is empty; name one".to_owned(),
+        name => format!("{name}: no such interface"),
+    }
+}
+
 /// Why an operation on a link failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// There is no such interface.
-    #[error("{interface}: no such interface; there are: {}", known.join(", "))]
+    #[error("{}; there are: {}", unknown(interface), known.join(", "))]
     Unknown {
         /// The name asked for.
         interface: String,
@@ -94,17 +102,25 @@ pub enum Error {
     /// A signal came while waiting.
     #[error("a signal came while waiting; call again to go on")]
     Interrupted,
-    /// The device's queue threw frames away.
+    /// The device threw a frame away (ENOBUFS). The kernel does not tell why: a full queue, or, of a pair of virtual
+    /// interfaces, an other end that takes no frame so long.
     #[error(
-        "{interface}: the device's queue is full and threw a frame away; send more slowly, or lengthen it: ip link set dev {interface} txqueuelen 10000"
+        "{interface}: the device threw away a frame with a payload of {payload} octets, and does not tell why: if its \
+         queue is full, send more slowly, or lengthen it: ip link set dev {interface} txqueuelen 10000; if the other end \
+         takes no frame so long, give both the same MTU: ip link shows it"
     )]
     QueueFull {
         /// The interface's name.
         interface: String,
+        /// Octets that follow the EtherType.
+        payload: usize,
     },
     /// There is no XDP link.
     #[error(transparent)]
     Xdp(#[from] crate::xdp::Refused),
+    /// Something about TUN and TAP devices.
+    #[error(transparent)]
+    Tun(#[from] crate::tun::Refused),
     /// A value that cannot be used.
     #[error("{0}")]
     Invalid(String),
@@ -140,6 +156,7 @@ impl Error {
             Error::QueueFull { .. } => E::NOBUFS,
             Error::System { code, .. } => return *code,
             Error::Xdp(refused) => return refused.code(),
+            Error::Tun(refused) => return refused.code(),
         };
         errno.raw_os_error()
     }

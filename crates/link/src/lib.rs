@@ -1,7 +1,8 @@
 //! Frames in and out: one trait, and what implements it.
 //!
 //! [`packet`] is an interface of this machine through a packet socket, [`xdp`] one queue of it through an AF_XDP socket,
-//! [`pair`] is two ends in memory. [`fault`] and [`capture`] go around any link: losses and delays by seed, files for
+//! [`tun`] the other end of an
+//! interface that is made for it, [`pair`] two ends in memory. [`fault`] and [`capture`] go around any link: losses and delays by seed, files for
 //! Wireshark ([`pcapng`]). [`l2`] is the socket that people use. Links do not know what frames carry, and the stack does
 //! not know what carries them.
 
@@ -12,10 +13,16 @@ mod error;
 pub mod fault;
 pub mod interface;
 pub mod l2;
+pub mod losses;
 pub mod packet;
 pub mod pair;
+pub mod pcap;
 pub mod pcapng;
 mod reaper;
+mod refusal;
+pub mod roce;
+pub mod tun;
+mod vnet;
 pub mod xdp;
 
 pub use bypath_wire::{FrameMeta, MacAddr};
@@ -37,10 +44,10 @@ pub type Next<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)> + 'a;
 /// No function waits. A caller that has nothing to do waits for [`descriptor`](Link::descriptor) to be readable, or, while
 /// frames are pending, writable. A link without one is asked again.
 ///
-/// Frames are Ethernet frames without the frame check sequence. They are given and taken by closures, so that each link
+/// Frames are Ethernet frames without the frame check sequence, or IP packets where [`Capabilities::medium`] says so. They are given and taken by closures, so that each link
 /// hands out its own memory: nothing is copied on the way that the kernel does not copy, and nothing is allocated.
 pub trait Link {
-    /// What it can do. Asked for once; all but the MTU stay as they are.
+    /// What it can do. Asked for once; all but the MTUs stay as they are.
     fn capabilities(&self) -> Capabilities;
 
     /// To be waited for; `None`: nothing can be.
@@ -84,10 +91,15 @@ pub trait Link {
 /// What a link can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {
-    /// The link's own address.
+    /// What frames begin with.
+    pub medium: Medium,
+    /// The link's own address; zeroes where there are none.
     pub mac: MacAddr,
-    /// Largest payload of a frame in octets: what follows the EtherType.
+    /// Largest payload of a frame in octets: what follows the EtherType; where there is none, the whole packet.
     pub mtu: usize,
+    /// The same of a frame with one VLAN tag: as much, but 4 octets less on loopback, where a tag counts. A second tag is
+    /// payload everywhere.
+    pub tagged_mtu: usize,
     /// Octets of the longest frame that [`Link::send`] has room for: headers and one tag, and a whole super-frame where
     /// there is segmentation.
     pub longest: usize,
@@ -101,6 +113,16 @@ pub struct Capabilities {
     pub send_time: bool,
     /// Frames that one call moves at best.
     pub batch: usize,
+}
+
+/// What frames begin with.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Medium {
+    /// An Ethernet header.
+    #[default]
+    Ethernet,
+    /// An IPv4 or IPv6 header: there are no addresses beside it, and nobody asks for any.
+    Ip,
 }
 
 /// Who takes the time of received frames.
@@ -124,7 +146,8 @@ pub struct Statistics {
     pub received_octets: u64,
     /// Frames that the link dropped because they were not taken in time.
     pub dropped: u64,
-    /// Received frames left out because they were longer than the buffer.
+    /// Received frames left out because they were longer than any buffer: a raised MTU is no cause, but for a ring of small
+    /// blocks ([`packet::Config::block`]), and AF_XDP.
     pub cut: u64,
     /// Frames accepted for sending.
     pub sent: u64,

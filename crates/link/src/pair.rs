@@ -1,7 +1,7 @@
 //! Two ends in memory: what one sends, the other receives, in order and without loss but for a full queue. No thread, no
 //! clock and no chance are involved, so the same calls have the same effect every time.
 
-use crate::{Capabilities, Each, Error, Link, MacAddr, Next, Result, Statistics, Timestamps};
+use crate::{Capabilities, Each, Error, Link, MacAddr, Medium, Next, Result, Statistics, Timestamps};
 use bypath_wire::FrameMeta;
 use bypath_wire::meta::Addressed;
 use std::collections::VecDeque;
@@ -80,8 +80,10 @@ impl End {
 impl Link for End {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            medium: Medium::Ethernet,
             mac: self.mac(),
             mtu: self.mtu,
+            tagged_mtu: self.mtu,
             longest: self.mtu + HEADERS,
             checksum: false,
             segmentation: false,

@@ -143,3 +143,42 @@ fn an_xdp_link_takes_no_memory_per_frame() {
     // Once a second the MTU is asked for.
     assert!(taken < 500, "{taken} allocations for 8000 frames");
 }
+
+#[test]
+fn queue_pairs_take_no_memory_per_packet() {
+    use bypath_link::roce::{Access, Config, Device, Local, Remote, Request, What, carry};
+    use bypath_wire::roce::{Envelope, Psn, Qpn};
+    use bypath_wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, MacAddr, Network};
+
+    let (mut a, mut b) = pair(1500, 512);
+    let way = |from: u8, to: u8| {
+        let network = Ipv4Header::new([10, 0, 0, from].into(), [10, 0, 0, to].into(), IpProtocol::UDP);
+        let mac = |n| MacAddr([2, 0, 0, 0, 0, n]);
+        let link = EthernetHeader::new(mac(to), mac(from), EtherType::IPV4);
+        Envelope { link: Some(link), ..Envelope::new(Network::V4(network), 0xc000) }
+    };
+    let (mut here, mut there) = (Device::new(), Device::new());
+    let (one, two, psn) = (Qpn::new(1), Qpn::new(2), Psn::new(0));
+    here.connect(one, two, way(1, 2), Config::DEFAULT, psn, psn).expect("a queue pair");
+    there.connect(two, one, way(2, 1), Config::DEFAULT, psn, psn).expect("a queue pair");
+    here.memory.register(1, vec![7; 100_000], 0, Access::LOCAL).expect("a free key");
+    there.memory.register(2, vec![0; 100_000], 0, Access::ALL).expect("a free key");
+    let mut round = || {
+        let (local, remote) = (Local { key: 1, address: 0, len: 100_000 }, Remote { key: 2, address: 0 });
+        here.post(one, 1, Request::Write { from: local, to: remote, immediate: None }).expect("a place");
+        here.post(one, 2, Request::Read { from: remote, to: local }).expect("a place");
+        here.post(one, 3, Request::FetchAdd { at: remote, add: 1 }).expect("a place");
+        let mut over = 0;
+        while over < 3 {
+            carry(&mut here, &mut a, 0, 64).expect("carried");
+            carry(&mut there, &mut b, 0, 64).expect("carried");
+            while let Some(event) = here.poll_event() {
+                assert!(matches!(event.what, What::Over { result: Ok(_), .. }), "{event:?}");
+                over += 1;
+            }
+        }
+    };
+    // As many atomic operations as results of them are kept.
+    (0..20).for_each(|_| round());
+    assert_eq!(allocations(|| (0..10).for_each(|_| round())), 0);
+}

@@ -1,8 +1,10 @@
 //! Says what socket is wanted.
 
+use super::link::AnyLink;
 use super::socket::{Settings, Socket, Wait};
-use super::{TPID_SERVICE, TPID_VLAN};
+use super::{TPID_SERVICE, TPID_VLAN, xdp};
 use crate::packet::{Clock, Config, Fanout, Groups, Mode, PacketLink, Vlan};
+use crate::xdp::{BusyPoll, Place, Transfer};
 use crate::{Error, MacAddr, Result, Timestamps};
 use bypath_wire::meta::VlanTag;
 use std::time::Duration;
@@ -14,6 +16,32 @@ pub struct Builder {
     config: Config,
     settings: Settings,
     vlans: Option<Vlan>,
+    asked: Asked,
+}
+
+/// What was asked for, where that differs from leaving it as it is usual.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
+    pub timestamps: Option<Timestamps>,
+    pub receive_queue: Option<usize>,
+    pub receive_ring: Option<usize>,
+    pub send_ring: Option<usize>,
+    pub queue: Option<u32>,
+    pub transfer: Option<Transfer>,
+    pub place: Option<Place>,
+    pub need_wakeup: Option<bool>,
+    pub busy_poll: Option<BusyPoll>,
+}
+
+impl Asked {
+    /// What only AF_XDP has.
+    const fn xdp(&self) -> bool {
+        self.queue.is_some()
+            || self.transfer.is_some()
+            || self.place.is_some()
+            || self.need_wakeup.is_some()
+            || self.busy_poll.is_some()
+    }
 }
 
 impl Builder {
@@ -21,7 +49,7 @@ impl Builder {
         let mut config = Config::new(interface);
         config.groups = Groups::Only(Vec::new());
         config.timestamps = Timestamps::Software;
-        Builder { config, settings: Settings::default(), vlans: None }
+        Builder { config, settings: Settings::default(), vlans: None, asked: Asked::default() }
     }
 
     /// What sent frames carry, and which frames are received. Called again, it adds one that is received. Without it,
@@ -86,14 +114,51 @@ impl Builder {
     }
 
     /// How frames move between the kernel and us; [`Mode::PLAIN`] unless asked.
+    ///
+    /// [`Mode::XDP`] needs EtherTypes, and takes their frames away from the kernel and everybody else: see the
+    /// [module](super#af_xdp).
     pub fn mode(mut self, mode: Mode) -> Builder {
         self.config.mode = mode;
         self
     }
 
-    /// Who takes the time of received frames; the kernel unless asked.
+    /// The device queue, from 0, with [`Mode::XDP`]; 0 unless asked.
+    pub fn queue(mut self, queue: u32) -> Builder {
+        self.asked.queue = Some(queue);
+        self
+    }
+
+    /// Who copies frames between the device and our memory, with [`Mode::XDP`]. Unless asked nobody where the driver can,
+    /// the kernel elsewhere.
+    pub fn transfer(mut self, transfer: Transfer) -> Builder {
+        self.asked.transfer = Some(transfer);
+        self
+    }
+
+    /// Where the program that chooses frames runs, with [`Mode::XDP`]. Unless asked in the driver where that can, behind
+    /// it elsewhere.
+    pub fn place(mut self, place: Place) -> Builder {
+        self.asked.place = Some(place);
+        self
+    }
+
+    /// Whether the kernel tells when it must be woken, with [`Mode::XDP`]; it does unless asked. Otherwise it is woken for
+    /// every batch.
+    pub fn need_wakeup(mut self, on: bool) -> Builder {
+        self.asked.need_wakeup = Some(on);
+        self
+    }
+
+    /// Receiving calls work in the device's queue themselves, with [`Mode::XDP`].
+    pub fn busy_poll(mut self, poll: BusyPoll) -> Builder {
+        self.asked.busy_poll = Some(poll);
+        self
+    }
+
+    /// Who takes the time of received frames; unless asked the kernel, and with [`Mode::XDP`] nobody.
     pub fn timestamps(mut self, who: Timestamps) -> Builder {
         self.config.timestamps = who;
+        self.asked.timestamps = Some(who);
         self
     }
 
@@ -143,18 +208,28 @@ impl Builder {
     /// Octets of the receive queue, by the kernel's count: 4 MiB unless asked.
     pub fn receive_queue(mut self, octets: usize) -> Builder {
         self.config.receive_queue = octets;
+        self.asked.receive_queue = Some(octets);
         self
     }
 
-    /// Octets of the receive ring, where the mode has one: 8 MiB unless asked ([`Config::receive_ring`]).
+    /// Octets of a block of the receive ring, where it has blocks: 128 KiB unless asked ([`Config::block`]).
+    pub fn block(mut self, octets: usize) -> Builder {
+        self.config.block = octets;
+        self
+    }
+
+    /// Octets of the receive ring, where the mode has one: 8 MiB unless asked ([`Config::receive_ring`]); with
+    /// [`Mode::XDP`] of the buffers to receive into: as many as 2048 frames of an ordinary MTU take.
     pub fn receive_ring(mut self, octets: usize) -> Builder {
         self.config.receive_ring = octets;
+        self.asked.receive_ring = Some(octets);
         self
     }
 
-    /// Frames of the send ring, where the mode has one: 256 unless asked.
+    /// Frames of the send ring, where the mode has one: 256 unless asked, 512 with [`Mode::XDP`].
     pub fn send_ring(mut self, frames: usize) -> Builder {
         self.config.send_ring = frames;
+        self.asked.send_ring = Some(frames);
         self
     }
 
@@ -187,7 +262,8 @@ impl Builder {
     ///
     /// # Errors
     /// [`Error::Unknown`], [`Error::NameTooLong`], [`Error::NotEthernet`], [`Error::Down`], [`Error::NotAllowed`];
-    /// [`Error::Invalid`] for values that cannot be; others of the system.
+    /// [`Error::Invalid`] for values that cannot be, and for what the mode cannot do; [`Error::Xdp`] with the reason why
+    /// there is no AF_XDP socket; others of the system.
     pub fn open(mut self) -> Result<Socket> {
         if let Some(tag) = self.settings.tag {
             if tag.vid > 4094 || tag.pcp > 7 {
@@ -208,7 +284,14 @@ impl Builder {
             Some(tag) => Vlan::Id(tag.vid),
         };
         self.config.vlan = self.vlans.unwrap_or(own);
-        let link = PacketLink::open(&self.config)?;
+        let link = if self.config.mode.any_xdp() {
+            AnyLink::xdp(xdp::open(&self.config, &self.asked)?)
+        } else if self.asked.xdp() {
+            let text = "a queue, a transfer, a place for the program, need-wakeup and busy-poll are AF_XDP's: ask for mode XDP";
+            return Err(Error::Invalid(text.to_owned()));
+        } else {
+            AnyLink::packet(PacketLink::open(&self.config)?)
+        };
         let up = link.interface().up;
         let socket = Socket::over(link, self.settings);
         Ok(if up { socket } else { socket.begin_down() })

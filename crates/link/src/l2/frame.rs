@@ -24,6 +24,9 @@ pub struct Frame<'a> {
     pub timestamp: Option<Timestamp>,
     /// Whom it was addressed to, as the device saw it.
     pub addressed: Addressed,
+    /// Frames that the socket had dropped, since it was opened, when it put this one into its queue; `None`: its mode does
+    /// not tell (rings and AF_XDP: see [`statistics`](super::Socket::statistics)).
+    pub dropped: Option<u64>,
 }
 
 fn half(octets: &[u8], at: usize) -> Option<u16> {
@@ -54,6 +57,7 @@ impl<'a> Frame<'a> {
             payload: &octets[at + 2..],
             timestamp: meta.timestamp,
             addressed: meta.addressed,
+            dropped: meta.dropped,
         })
     }
 }

@@ -16,13 +16,38 @@
 //! Frames of the EtherTypes asked for, addressed to this interface, to everybody, or to a group that was joined, and of the
 //! VLAN asked for. The kernel leaves out everything else. Frames that this host sends are not received.
 //!
+//! # AF_XDP
+//!
+//! With [`Mode::XDP`] frames of the EtherTypes asked for, of the VLAN asked for, tagged or not, go from one queue of the
+//! device to this socket, past the kernel's path; all others stay on it. Which queue, [`Builder::queue`] says, and it is
+//! queue 0 unless asked: a device that spreads frames over several (`ethtool -l eth0`) needs one queue
+//! (`ethtool -L eth0 combined 1`), or [`crate::xdp::XdpLink::open_queues`]. What is taken nobody else receives, whomever
+//! it is addressed to: no packet socket, no capture on this host. One socket has a queue, and one program an interface: a second socket is refused. The
+//! program goes when the socket is closed, and when the process dies.
+//!
+//! It needs the capabilities CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF of the whole machine; root of a user namespace has only
+//! its own. Tags are part of the frame: where a device takes them out it says so, and opening fails if VLANs matter. There
+//! are no timestamps, no fanout, no send times, no looking at sent frames, and no sending alone: asking for one of them is an
+//! error that says what to do. What was obtained (zero-copy or copied, in the driver or behind it) is in [`Obtained::xdp`].
+//!
+//! ```no_run
+//! use bypath_link::l2::{Mode, Socket};
+//!
+//! let mut socket = Socket::builder("eth0").ethertype(0x88B5).vlan(10, 7).mode(Mode::XDP).open()?;
+//! if let Some(xdp) = &socket.obtained().xdp {
+//!     println!("{:?}, looked at by {:?}; {}", xdp.transfer, xdp.place, xdp.notes.join("; "));
+//! }
+//! # Ok::<(), bypath_link::Error>(())
+//! ```
+//!
 //! # Padding
 //!
 //! An Ethernet frame has at least 60 octets without its frame check sequence: 46 of payload. Shorter ones are padded with
 //! zeroes when they are sent, here already, so that they arrive alike on every kind of interface; a tag does not count, so
 //! that 46 octets are left when it is taken out. A receiver cannot tell padding from payload: a payload that may be shorter
 //! must carry its length. [`Builder::padding`] switches this off; loopback and veth then carry shorter frames, and drivers of
-//! real devices pad them.
+//! real devices pad them. (Linux as receiver throws frames away that have a tag and less than two octets behind the
+//! EtherType.)
 //!
 //! # Waiting
 //!
@@ -32,13 +57,17 @@
 
 mod builder;
 mod frame;
+mod link;
 mod socket;
+mod xdp;
 
 pub use crate::packet::{Clock, Fanout, Mode, Obtained, Vlan};
+pub use crate::xdp::{BusyPoll, Place, Transfer};
 pub use crate::{Error, Interface, MacAddr, Result, Statistics, Timestamps, interface::list as interfaces};
 pub use builder::Builder;
 pub use bypath_wire::meta::{Addressed, Timestamp, TimestampSource, VlanTag};
 pub use frame::{Frame, Header, Received};
+pub use link::AnyLink;
 pub use socket::{Settings, Socket, Wait};
 
 /// EtherType of the hybrid protocol's data frames: IEEE 802, local experimental EtherType 1.

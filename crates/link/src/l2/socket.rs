@@ -2,7 +2,8 @@
 
 use super::builder::Builder;
 use super::frame::{Frame, Header, Received};
-use crate::packet::{Obtained, PacketLink};
+use super::link::AnyLink;
+use crate::packet::Obtained;
 use crate::{Error, Interface, Link, MacAddr, Next, Result, Statistics};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock};
@@ -47,7 +48,7 @@ impl Default for Settings {
 ///
 /// Dropping it takes microseconds; the kernel's own wait is left to a thread. The same interface and EtherType can be opened
 /// anew at once.
-pub struct Socket<L = PacketLink> {
+pub struct Socket<L = AnyLink> {
     link: L,
     settings: Settings,
     mac: MacAddr,
@@ -66,19 +67,19 @@ struct Waiting {
     looks: u32,
 }
 
-impl Socket<PacketLink> {
+impl Socket<AnyLink> {
     /// Begins to say what socket is wanted on this interface.
     pub fn builder(interface: &str) -> Builder {
         Builder::new(interface)
     }
 
     /// What was obtained of what was asked.
-    pub const fn obtained(&self) -> &Obtained {
+    pub fn obtained(&self) -> &Obtained {
         self.link.obtained()
     }
 
     /// The interface as it was when the socket was opened.
-    pub const fn interface(&self) -> &Interface {
+    pub fn interface(&self) -> &Interface {
         self.link.interface()
     }
 
@@ -127,9 +128,11 @@ impl<L: Link> Socket<L> {
         self.mac
     }
 
-    /// Octets of the longest payload.
+    /// Octets of the longest payload that [`send`](Socket::send) sends. On loopback, where a tag counts, they are 4 less for a
+    /// socket with a tag; a second tag ([`Header::inner_vlan`]) takes 4 everywhere.
     pub fn mtu(&self) -> usize {
-        self.link.capabilities().mtu
+        let can = self.link.capabilities();
+        if self.settings.tag.is_some() { can.tagged_mtu } else { can.mtu }
     }
 
     /// What has passed.

@@ -20,12 +20,14 @@ pub enum Receive {
     /// One system call per frame.
     Plain,
     /// One system call for many frames (recvmmsg).
-    Batch,
+    Mmsg,
     /// A ring of blocks (TPACKET_V3): no system call while there is work, the least CPU. A frame that comes alone waits for
     /// its block to be given over: a millisecond, or a tick of the kernel.
     Ring,
     /// A ring of slots (TPACKET_V2): each frame can be seen at once. For programs that spin.
     LatencyRing,
+    /// AF_XDP, together with [`Send::Xdp`]: no packet link's ([`Mode::XDP`]).
+    Xdp,
 }
 
 /// The way out.
@@ -34,21 +36,31 @@ pub enum Send {
     /// One system call per frame.
     Plain,
     /// One system call for many frames (sendmmsg).
-    Batch,
+    Mmsg,
     /// A ring: one system call for many frames, and the kernel sends from our memory. Not on loopback unless
     /// [`Config::ring_on_loopback`] is set.
     Ring,
+    /// AF_XDP, together with [`Receive::Xdp`]: no packet link's ([`Mode::XDP`]).
+    Xdp,
 }
 
 impl Mode {
     /// One system call per frame, both ways.
     pub const PLAIN: Mode = Mode { receive: Receive::Plain, send: Send::Plain };
     /// recvmmsg and sendmmsg.
-    pub const MMSG: Mode = Mode { receive: Receive::Batch, send: Send::Batch };
+    pub const MMSG: Mode = Mode { receive: Receive::Mmsg, send: Send::Mmsg };
     /// Rings both ways.
     pub const RING: Mode = Mode { receive: Receive::Ring, send: Send::Ring };
     /// The quickest answer: a ring of slots in, one system call per frame out.
     pub const LATENCY: Mode = Mode { receive: Receive::LatencyRing, send: Send::Plain };
+    /// AF_XDP both ways: chosen frames pass by the kernel, which does not see them. What [`crate::l2`] opens in this mode is
+    /// a [`crate::xdp::XdpLink`]; a packet link refuses it.
+    pub const XDP: Mode = Mode { receive: Receive::Xdp, send: Send::Xdp };
+
+    /// Whether one of its ways is AF_XDP's.
+    pub const fn any_xdp(self) -> bool {
+        matches!(self.receive, Receive::Xdp) || matches!(self.send, Send::Xdp)
+    }
 }
 
 /// Which groups' frames are received.
@@ -105,15 +117,19 @@ pub struct Config {
     pub receive_queue: usize,
     /// Octets of the send queue, by the kernel's count; 0: the system's default.
     pub send_queue: usize,
-    /// Octets of the receive ring. A ring of blocks has one for each 128 KiB, and a block
-    /// is used up when it is given over by time, however little is in it: where frames come slowly, the ring is full after as many
-    /// [`block_ms`](Config::block_ms) without a reader as it has blocks.
+    /// Octets of the receive ring.
     pub receive_ring: usize,
+    /// Octets of a block of a ring of blocks: 128 KiB unless asked, 32 KiB to 4 MiB, a power of two. A sleeping
+    /// reader is woken for each: long ones cost less. A block is used up when it is given over by time, however little is in
+    /// it: where frames come slowly, the ring is full after as many [`block_ms`](Config::block_ms) without a reader as it
+    /// has blocks, four at least.
+    pub block: usize,
     /// Frames of the send ring.
     pub send_ring: usize,
     /// Milliseconds after which the ring of blocks gives over a block that is not full.
     pub block_ms: u32,
-    /// Frames of one call in batches.
+    /// Frames of one call, with [`Receive::Mmsg`] and [`Send::Mmsg`]. Each that is received has addresses for the longest
+    /// frame there can be, 64 KiB, and memory as far as frames were that long.
     pub batch: usize,
     /// A send ring on loopback, too. There the kernel takes a frame for sent before a receiver that has no ring of its own
     /// has copied it: such receivers may see frames overwritten. Set it where every receiver uses a receive ring.
@@ -143,6 +159,7 @@ impl Config {
             receive_queue: 4 << 20,
             send_queue: 0,
             receive_ring: 8 << 20,
+            block: 128 << 10,
             send_ring: 256,
             block_ms: 1,
             batch: 64,
@@ -152,7 +169,7 @@ impl Config {
     }
 }
 
-/// What a packet link obtained of what was asked.
+/// What was obtained of what was asked: of a packet link, and of the AF_XDP link that [`crate::l2`] opens in its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obtained {
     /// How frames were to move.
@@ -171,10 +188,12 @@ pub struct Obtained {
     pub send_time: bool,
     /// Octets of the receive queue, by the kernel's count.
     pub receive_queue: usize,
-    /// Octets of the receive ring; 0: there is none.
+    /// Octets of the receive ring, with AF_XDP of the buffers to receive into; 0: there is none.
     pub receive_ring: usize,
     /// Frames of the send ring; 0: there is none.
     pub send_ring: usize,
+    /// What is AF_XDP's alone, asked and obtained; `None` where frames do not move by AF_XDP.
+    pub xdp: Option<crate::xdp::Obtained>,
     /// Why something asked was not obtained, one sentence each.
     pub notes: Vec<String>,
 }

@@ -10,8 +10,11 @@ mod receive;
 mod send;
 
 pub use config::{Clock, Config, Fanout, Groups, Mode, Obtained, Receive, Send, Vlan};
+pub(crate) use open::choice;
 
-use crate::{Capabilities, Each, Error, Interface, Link, MacAddr, Next, Result, Statistics, reaper};
+use crate::{
+    Capabilities, Each, Error, Interface, Link, MacAddr, Medium, Next, Result, Statistics, reaper, refusal,
+};
 use bypath_sys::packet::batch::{ReceiveBatch, SendBatch};
 use bypath_sys::packet::frame::Departure;
 use bypath_sys::packet::ring::Ring;
@@ -48,8 +51,12 @@ pub struct PacketLink {
     empty: u32,
     /// An error that came after frames: the next call reports it.
     noted: Option<Errno>,
+    /// What the socket had dropped when the last frame was queued; `None`: frames do not tell.
+    lost: Option<u64>,
     /// When a silent interface was looked after.
     looked: u64,
+    /// Since when the kernel throws a send ring's first frame away and offers it again.
+    stuck: Option<u64>,
     obtained: Obtained,
 }
 
@@ -92,6 +99,8 @@ enum State {
 /// A ring that is empty so many times in a row is asked for an error: a system call, which would often be in the way of a
 /// frame if it came while an answer is awaited.
 const EMPTY: u32 = 1024;
+/// How long a send ring's frame is offered again. A queue that is full has sent a frame in the meantime.
+const STUCK_NS: u64 = 2_000_000_000;
 /// How long a look at a silent interface that is down is good for.
 const LOOK_NS: u64 = 10_000_000;
 
@@ -224,8 +233,10 @@ impl PacketLink {
 impl Link for PacketLink {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            medium: Medium::Ethernet,
             mac: self.interface.mac,
             mtu: self.mtu,
+            tagged_mtu: refusal::tagged(self.mtu, self.interface.loopback),
             longest: self.longest,
             checksum: self.obtained.offload,
             segmentation: self.obtained.offload,
@@ -233,8 +244,8 @@ impl Link for PacketLink {
             send_time: self.obtained.send_time,
             batch: match self.obtained.mode.receive {
                 Receive::Plain => 1,
-                Receive::Batch => self.config.batch,
-                Receive::Ring | Receive::LatencyRing => usize::MAX,
+                Receive::Mmsg => self.config.batch,
+                Receive::Ring | Receive::LatencyRing | Receive::Xdp => usize::MAX,
             },
         }
     }

@@ -4,6 +4,7 @@ use super::config::{Config, Groups, Mode, Obtained, Receive, Send};
 use super::{Device, PacketLink, Receiver, Sender, State, longest};
 use crate::{Error, Interface, MacAddr, Result, Statistics, Timestamps, reaper};
 use bypath_sys::packet::batch::{ReceiveBatch, SendBatch};
+use bypath_sys::packet::frame::LONGEST;
 use bypath_sys::packet::ring::{Layout, Ring, Wish};
 use bypath_sys::packet::{Membership, Socket, Switch, filter};
 use bypath_sys::{Errno, netif};
@@ -35,6 +36,7 @@ pub(super) fn open(config: &Config) -> Result<PacketLink> {
         receive_queue: 0,
         receive_ring: 0,
         send_ring: 0,
+        xdp: None,
         notes: Vec::new(),
     };
     settle_mode(config, &interface, &mut got);
@@ -59,15 +61,16 @@ pub(super) fn open(config: &Config) -> Result<PacketLink> {
     let down = socket.take_error().is_some();
 
     let receiver = match got.mode.receive {
-        // Every super-frame fits: there is one buffer only.
-        Receive::Plain => Receiver::Plain(vec![0; Socket::buffer_for(super::longest(0, true).max(longest))]),
-        Receive::Batch => Receiver::Batch(ReceiveBatch::new(config.batch, longest, got.offload)),
-        Receive::Ring | Receive::LatencyRing => Receiver::Ring,
+        // Whatever the MTU becomes, and every super-frame, fits.
+        Receive::Plain => Receiver::Plain(vec![0; Socket::buffer_for(LONGEST)]),
+        Receive::Mmsg => Receiver::Batch(ReceiveBatch::new(config.batch, got.offload)),
+        Receive::Ring | Receive::LatencyRing | Receive::Xdp => Receiver::Ring,
     };
+    let lost = if matches!(receiver, Receiver::Ring) { None } else { Some(0) };
     let sender = match got.mode.send {
         Send::Plain => Sender::Plain { buffer: vec![0; Socket::buffer_for(longest)], pending: None },
-        Send::Batch => Sender::Batch(SendBatch::new(config.batch, longest, got.offload)),
-        Send::Ring => Sender::Ring,
+        Send::Mmsg => Sender::Batch(SendBatch::new(config.batch, longest, got.offload)),
+        Send::Ring | Send::Xdp => Sender::Ring,
     };
     Ok(PacketLink {
         device: Some(device),
@@ -82,12 +85,24 @@ pub(super) fn open(config: &Config) -> Result<PacketLink> {
         statistics: Statistics::default(),
         empty: 0,
         noted: None,
+        lost,
         looked: 0,
+        stuck: None,
         obtained: got,
     })
 }
 
 fn check(config: &Config) -> Result<()> {
+    if config.mode.any_xdp() {
+        return Err(Error::Invalid(
+            "a packet link does not go by AF_XDP: ask for a link of xdp, or for a socket of l2".to_owned(),
+        ));
+    }
+    choice(config)
+}
+
+/// Whether these frames can be chosen.
+pub fn choice(config: &Config) -> Result<()> {
     let wrong = |text: String| Err(Error::Invalid(text));
     if let Some(tag) = config.ethertypes.iter().find(|&&t| t == 0x8100 || t == 0x88a8) {
         return wrong(format!(
@@ -124,14 +139,14 @@ fn groups(config: &Config) -> Groups {
 /// Replaces ways out that are not to be had here.
 fn settle_mode(config: &Config, interface: &Interface, got: &mut Obtained) {
     if got.mode.send == Send::Ring && interface.loopback && !config.ring_on_loopback {
-        got.mode.send = Send::Batch;
+        got.mode.send = Send::Mmsg;
         got.notes.push(
             "no send ring: on loopback the kernel gives a slot back before every receiver has read it; sending by sendmmsg"
                 .to_owned(),
         );
     }
     if got.mode.send == Send::Ring && config.send_time.is_some() {
-        got.mode.send = Send::Batch;
+        got.mode.send = Send::Mmsg;
         got.notes.push("no send ring: its frames cannot carry a time; sending by sendmmsg".to_owned());
     }
 }
@@ -139,6 +154,7 @@ fn settle_mode(config: &Config, interface: &Interface, got: &mut Obtained) {
 fn switches(socket: &Socket, config: &Config, interface: &Interface, got: &mut Obtained) -> Result<()> {
     let must = |what, doing| socket.switch(what, true).map_err(|e| Error::system(doing, e));
     must(Switch::AuxData, "ask for VLAN tags")?;
+    socket.tell_drops().map_err(|e| Error::system("ask for the count of lost frames", e))?;
     if !config.outgoing {
         must(Switch::IgnoreOutgoing, "leave out frames of this host (this takes Linux 4.20)")?;
     }
@@ -242,7 +258,7 @@ fn rings(socket: Socket, config: &Config, longest: usize, got: &mut Obtained) ->
     }
     let wish = Wish {
         layout: if receive == Receive::Ring {
-            Layout::Blocks { retire_ms: config.block_ms }
+            Layout::Blocks { retire_ms: config.block_ms, size: config.block }
         } else {
             Layout::Slots
         },
@@ -259,10 +275,10 @@ fn rings(socket: Socket, config: &Config, longest: usize, got: &mut Obtained) ->
         }
         Err((socket, e)) => {
             if receives {
-                got.mode.receive = Receive::Batch;
+                got.mode.receive = Receive::Mmsg;
             }
             if send == Send::Ring {
-                got.mode.send = Send::Batch;
+                got.mode.send = Send::Mmsg;
             }
             got.notes.push(format!("no ring: {e}; moving frames by recvmmsg and sendmmsg"));
             Device::Plain(socket)

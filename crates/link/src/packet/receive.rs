@@ -3,12 +3,9 @@
 use super::{Device, PacketLink, Receiver, State, meta};
 use crate::{Each, Error, Result, Statistics, Timestamps};
 use bypath_sys::Errno;
-use bypath_sys::packet::batch::ReceiveBatch;
 use bypath_sys::packet::frame::{Arrival, HEADROOM};
+use bypath_wire::FrameMeta;
 use std::os::fd::AsFd;
-
-/// The longest frame for which a batch's buffers grow.
-const LONGEST: usize = 65_600;
 
 /// Frames of one call at most, where the kernel could go on for ever: a sender may be faster than who takes them.
 const BURST: usize = 1024;
@@ -16,18 +13,23 @@ const BURST: usize = 1024;
 /// Gives out one frame, or counts it where octets are missing.
 fn deliver(
     statistics: &mut Statistics,
+    lost: &mut Option<u64>,
     stamped: bool,
     frame: &[u8],
     a: &Arrival,
     each: &mut Each<'_>,
 ) -> usize {
+    if let (Some(all), Some(now)) = (lost.as_mut(), a.dropped) {
+        // The kernel counts with 32 bits.
+        *all += u64::from(now.wrapping_sub(*all as u32));
+    }
     if a.is_cut() {
         statistics.cut += 1;
         return 0;
     }
     statistics.received += 1;
     statistics.received_octets += frame.len() as u64;
-    each(frame, &meta::received(frame, a, stamped));
+    each(frame, &FrameMeta { dropped: *lost, ..meta::received(frame, a, stamped) });
     1
 }
 
@@ -65,7 +67,7 @@ impl PacketLink {
             match device.socket().receive(buffer, vnet) {
                 Ok(a) => {
                     let frame = &buffer[HEADROOM..HEADROOM + a.len];
-                    given += deliver(&mut self.statistics, stamped, frame, &a, each);
+                    given += deliver(&mut self.statistics, &mut self.lost, stamped, frame, &a, each);
                 }
                 Err(Errno::AGAIN) => break,
                 Err(Errno::INTR) => {}
@@ -81,21 +83,15 @@ impl PacketLink {
     }
 
     fn take_batches(&mut self, most: usize, each: &mut Each<'_>) -> std::result::Result<usize, Errno> {
-        let (stamped, vnet) = (self.obtained.timestamps != Timestamps::None, self.obtained.offload);
+        let stamped = self.obtained.timestamps != Timestamps::None;
         let (Some(device), Receiver::Batch(batch)) = (&self.device, &mut self.receiver) else { return Ok(0) };
         let mut given = 0;
         while given < most {
             let asked = batch.count().min(most - given);
             match batch.receive(device.socket().as_fd(), asked) {
                 Ok(got) => {
-                    let mut longest = 0;
                     for (frame, a) in batch.frames() {
-                        given += deliver(&mut self.statistics, stamped, frame, a, each);
-                        longest = longest.max(a.whole);
-                    }
-                    if longest > batch.longest() && batch.longest() < LONGEST {
-                        // The MTU was raised, or segments were put together: the next one fits.
-                        *batch = ReceiveBatch::new(batch.count(), longest.min(LONGEST), vnet);
+                        given += deliver(&mut self.statistics, &mut self.lost, stamped, frame, a, each);
                     }
                     if got < asked {
                         break;
@@ -116,14 +112,14 @@ impl PacketLink {
 
     fn take_from_ring(&mut self, most: usize, each: &mut Each<'_>) -> usize {
         let stamped = self.obtained.timestamps != Timestamps::None;
-        let statistics = &mut self.statistics;
+        let (statistics, lost) = (&mut self.statistics, &mut self.lost);
         let Some(Device::Ring(ring)) = &mut self.device else { return 0 };
         let mut given = 0;
         loop {
             let mut seen = 0;
             ring.receive(most - given, &mut |frame, a| {
                 seen += 1;
-                given += deliver(statistics, stamped, frame, a, each);
+                given += deliver(statistics, lost, stamped, frame, a, each);
             });
             // Where all frames were left out there may be others: nothing given means that there is nothing.
             if seen == 0 || given > 0 {

@@ -1,18 +1,11 @@
 //! The way out.
 
-use super::{HEADER, PacketLink, Sender, State, TAG, meta};
+use super::{HEADER, PacketLink, STUCK_NS, Sender, State, meta};
+use crate::refusal::{Refusal, examine};
 use crate::{Error, Next, Result};
-use bypath_sys::Errno;
 use bypath_sys::packet::frame::HEADROOM;
-use bypath_wire::FrameMeta;
+use bypath_sys::{Errno, clock};
 use std::os::fd::AsFd;
-
-/// What keeps a frame from being accepted.
-enum Refusal {
-    TooShort(usize),
-    TooLong { payload: usize, limit: usize },
-    Offload,
-}
 
 impl PacketLink {
     pub(super) fn give(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
@@ -85,22 +78,12 @@ impl PacketLink {
     fn refuse(&mut self, refusal: Refusal) -> Error {
         self.statistics.sent += 1;
         self.statistics.refused += 1;
-        match refusal {
-            Refusal::TooShort(len) => Error::TooShort { len },
-            Refusal::Offload => Error::Invalid(
-                "the frame leaves its checksum or segmentation to the link, which was opened without offload"
-                    .to_owned(),
-            ),
-            Refusal::TooLong { payload, limit } => {
-                self.refresh_mtu();
-                let interface = self.interface.name.clone();
-                let room = self.longest - HEADER - 2 * TAG;
-                if payload <= self.mtu && payload > room {
-                    return Error::Grown { interface, payload, room };
-                }
-                Error::TooLong { interface, payload, mtu: self.mtu.min(limit) }
-            }
+        if matches!(refusal, Refusal::TooLong { .. }) {
+            self.refresh_mtu();
         }
+        let offload =
+            "the frame leaves its checksum or segmentation to the link, which was opened without offload";
+        refusal.error(&self.interface, self.mtu, self.longest, offload)
     }
 
     fn has_room(&mut self) -> bool {
@@ -133,6 +116,7 @@ impl PacketLink {
             };
             match result {
                 Ok(()) => {
+                    self.stuck = None;
                     if let Sender::Plain { pending, .. } = &mut self.sender {
                         *pending = None;
                     }
@@ -143,10 +127,32 @@ impl PacketLink {
                 }
                 Err(Errno::AGAIN) => return Ok(self.pending()),
                 Err(Errno::INTR) => {}
-                Err(Errno::NOBUFS) if matches!(self.sender, Sender::Ring) => return Ok(self.pending()),
+                Err(Errno::NOBUFS) if matches!(self.sender, Sender::Ring) => {
+                    let left = self.pending();
+                    if left < before {
+                        self.stuck = None;
+                    } else if self.is_stuck() {
+                        return Err(self.give_up_first());
+                    }
+                    return Ok(left);
+                }
                 Err(e) => return Err(self.not_sent(e)),
             }
         }
+    }
+
+    /// The kernel threw the first frame of the send ring away once more: for how long has it?
+    fn is_stuck(&mut self) -> bool {
+        let now = clock::monotonic_ns();
+        now.saturating_sub(*self.stuck.get_or_insert(now)) >= STUCK_NS
+    }
+
+    /// Takes the first frame out of the send ring: others may go where it does not.
+    fn give_up_first(&mut self) -> Error {
+        self.stuck = None;
+        let len = self.ring().map_or(0, |r| r.take_out_first());
+        self.statistics.refused += 1;
+        Error::QueueFull { interface: self.interface.name.clone(), payload: len.saturating_sub(HEADER) }
     }
 
     fn pending(&mut self) -> usize {
@@ -167,23 +173,30 @@ impl PacketLink {
         self.statistics.refused += 1;
     }
 
+    /// Octets of payload of the frame that the kernel refused.
+    fn refused_payload(&mut self) -> usize {
+        let len = match &mut self.sender {
+            Sender::Plain { pending, .. } => pending.map_or(0, |(len, _)| len),
+            Sender::Batch(batch) => batch.first_len(),
+            Sender::Ring => self.ring().map_or(0, |r| r.refused_len()),
+        };
+        len.saturating_sub(HEADER)
+    }
+
     fn not_sent(&mut self, e: Errno) -> Error {
         let interface = self.interface.name.clone();
         match e {
             Errno::MSGSIZE => {
                 // The MTU was lowered.
-                let len = match &mut self.sender {
-                    Sender::Plain { pending, .. } => pending.map_or(0, |(len, _)| len),
-                    Sender::Batch(batch) => batch.first_len(),
-                    Sender::Ring => self.ring().map_or(0, |r| r.refused_len()),
-                };
+                let payload = self.refused_payload();
                 self.skip();
                 self.refresh_mtu();
-                Error::TooLong { interface, payload: len.saturating_sub(HEADER), mtu: self.mtu }
+                Error::TooLong { interface, payload, mtu: self.mtu }
             }
             Errno::NOBUFS => {
+                let payload = self.refused_payload();
                 self.skip();
-                Error::QueueFull { interface }
+                Error::QueueFull { interface, payload }
             }
             Errno::NETDOWN | Errno::NXIO | Errno::NODEV => {
                 self.forget_pending();
@@ -210,28 +223,4 @@ impl PacketLink {
         self.statistics.refused += count as u64;
         count
     }
-}
-
-/// Whether a frame may go.
-fn examine(
-    frame: &[u8],
-    len: usize,
-    meta: &FrameMeta,
-    mtu: usize,
-    loopback: bool,
-    offload: bool,
-) -> std::result::Result<(), Refusal> {
-    let Some(kind) = frame.get(12..HEADER) else { return Err(Refusal::TooShort(len)) };
-    if meta::needs_offload(meta) && !offload {
-        return Err(Refusal::Offload);
-    }
-    let tag_in_bytes = meta.vlan.is_none() && (kind == [0x81, 0x00] || kind == [0x88, 0xa8]);
-    let tagged = tag_in_bytes || meta.vlan.is_some();
-    let payload = len - HEADER - if tag_in_bytes { TAG.min(len - HEADER) } else { 0 };
-    // Devices carry one tag beside the MTU; loopback does not.
-    let limit = if tagged && loopback { mtu.saturating_sub(TAG) } else { mtu };
-    if payload > limit && meta.gso.is_none() || len > frame.len() {
-        return Err(Refusal::TooLong { payload, limit });
-    }
-    Ok(())
 }

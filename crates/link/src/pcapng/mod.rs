@@ -33,6 +33,8 @@ const STATISTICS_DROPPED: u16 = 5;
 
 /// Link type of Ethernet frames (LINKTYPE_ETHERNET).
 pub const ETHERNET: u16 = 1;
+/// Link type of packets that begin with an IPv4 or IPv6 header (LINKTYPE_RAW).
+pub const RAW_IP: u16 = 101;
 
 /// Which way a frame went (section 4.3.1, bits 0 and 1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -21,12 +21,27 @@ pub struct Frame<'a> {
     pub ns: u64,
     /// The frame's pieces, which follow each other.
     pub pieces: [&'a [u8]; 3],
+    /// Octets that the frame had, where the pieces are only its beginning.
+    pub original: Option<u32>,
     /// Which way it went.
     pub direction: Direction,
     /// How it was received.
     pub reception: Reception,
     /// Frames lost between the one before and this one, if that is known.
     pub lost: Option<u64>,
+    /// A remark.
+    pub comment: Option<&'a str>,
+}
+
+/// What is written about an interface.
+#[derive(Clone, Copy, Debug)]
+pub struct Interface<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// What its frames begin with: LINKTYPE_..., [`ETHERNET`] for Ethernet frames.
+    pub link_type: u16,
+    /// Its hardware address.
+    pub mac: Option<MacAddr>,
     /// A remark.
     pub comment: Option<&'a str>,
 }
@@ -75,18 +90,26 @@ impl<W: Write> Writer<W> {
         mac: Option<MacAddr>,
         comment: Option<&str>,
     ) -> io::Result<u32> {
+        self.describe(&Interface { name, link_type: ETHERNET, mac, comment })
+    }
+
+    /// Describes an interface of any kind, and returns its number.
+    ///
+    /// # Errors
+    /// Those of the writer inside.
+    pub fn describe(&mut self, interface: &Interface<'_>) -> io::Result<u32> {
         self.begin(INTERFACE);
-        self.block.extend_from_slice(&ETHERNET.to_ne_bytes());
+        self.block.extend_from_slice(&interface.link_type.to_ne_bytes());
         self.block.extend_from_slice(&[0, 0]);
         // 0: no limit.
         self.word(u32::try_from(self.snap).unwrap_or(0));
-        self.text(INTERFACE_NAME, name);
-        if let Some(mac) = mac {
+        self.text(INTERFACE_NAME, interface.name);
+        if let Some(mac) = interface.mac {
             self.option(INTERFACE_MAC, &mac.0);
         }
         // Times are in 10^-9 s.
         self.option(INTERFACE_RESOLUTION, &[9]);
-        if let Some(comment) = comment {
+        if let Some(comment) = interface.comment {
             self.text(COMMENT, comment);
         }
         self.end()?;
@@ -97,7 +120,8 @@ impl<W: Write> Writer<W> {
     /// Writes a frame.
     ///
     /// # Errors
-    /// InvalidInput for an interface that was not described, and a frame beyond 4 GiB; those of the writer inside.
+    /// InvalidInput for an interface that was not described, a frame beyond 4 GiB, and one whose pieces are more than it
+    /// had; those of the writer inside.
     pub fn frame(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         self.prepare(frame)?;
         self.commit()
@@ -106,9 +130,13 @@ impl<W: Write> Writer<W> {
     /// Makes a frame's block, in place of one that was not committed.
     pub(crate) fn prepare(&mut self, frame: &Frame<'_>) -> io::Result<()> {
         let whole: usize = frame.pieces.iter().map(|p| p.len()).sum();
-        let (Ok(original), true) = (u32::try_from(whole), frame.interface < self.interfaces) else {
+        let (Ok(there), true) = (u32::try_from(whole), frame.interface < self.interfaces) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
+        let original = frame.original.unwrap_or(there);
+        if original < there {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
         let captured = whole.min(self.snap);
         self.begin(PACKET);
         self.word(frame.interface);

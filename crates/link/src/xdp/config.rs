@@ -2,6 +2,7 @@
 
 use crate::MacAddr;
 pub use bypath_sys::bpf::Place;
+pub use bypath_sys::packet::filter::Vlan;
 pub use bypath_sys::xdp::Transfer;
 pub use bypath_sys::xdp::program::Rule;
 use std::time::Duration;
@@ -39,6 +40,8 @@ pub struct Config {
     pub send: u32,
     /// Groups whose frames the device is to let in. It is not looked at again which group a frame is to.
     pub groups: Vec<MacAddr>,
+    /// The device is to let in frames to any group.
+    pub all_groups: bool,
     /// The device is to let in everything.
     pub promiscuous: bool,
     /// Opening an interface that is down is no error.
@@ -62,6 +65,7 @@ impl Config {
             receive: 2048,
             send: 512,
             groups: Vec::new(),
+            all_groups: false,
             promiscuous: false,
             may_be_down: false,
             patience: Duration::from_secs(1),
@@ -72,6 +76,8 @@ impl Config {
 /// What an XDP link obtained of what was asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obtained {
+    /// The device queue.
+    pub queue: u32,
     /// Who was to copy.
     pub transfer_asked: Option<Transfer>,
     /// Who copies.
@@ -80,16 +86,26 @@ pub struct Obtained {
     pub place_asked: Option<Place>,
     /// Where they are looked at.
     pub place: Place,
-    /// Whether the kernel tells when it must be woken.
+    /// Whether the kernel was to tell when it must be woken.
+    pub need_wakeup_asked: bool,
+    /// Whether it tells.
     pub need_wakeup: bool,
-    /// Whether the device is polled.
+    /// How the device was to be polled.
+    pub busy_poll_asked: Option<BusyPoll>,
+    /// Whether it is polled.
     pub busy_poll: bool,
-    /// Whether frames may lie in several buffers.
+    /// Whether the MTU asks for frames that lie in several buffers.
+    pub multi_buffer_asked: bool,
+    /// Whether they may.
     pub multi_buffer: bool,
     /// Octets of the longest frame that can be received.
     pub longest_received: usize,
     /// Octets of a buffer.
     pub buffer: usize,
+    /// Buffers to receive into.
+    pub receive: u32,
+    /// Frames on their way out at once.
+    pub send: u32,
     /// Octets of all buffers.
     pub memory: usize,
     /// Why something asked was not obtained, one sentence each.
@@ -102,7 +118,7 @@ pub struct Obtained {
 pub enum Refused {
     /// The kernel has no AF_XDP sockets.
     #[error(
-        "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS, Linux 5.4 or newer); use a packet link: it works everywhere"
+        "this kernel has no AF_XDP sockets (CONFIG_XDP_SOCKETS, Linux 5.4 or newer); use a packet link (mode RING moves the most): it works everywhere"
     )]
     Unsupported,
     /// AF_XDP sockets are not allowed.
@@ -115,7 +131,7 @@ pub enum Refused {
     #[error(
         "programs for received frames need the capabilities CAP_BPF and CAP_NET_ADMIN of the whole machine, which no user \
          namespace gives: run as root, or once `sudo setcap cap_net_raw,cap_net_admin,cap_bpf+ep PROGRAM`; \
-         a packet link needs neither"
+         a packet link (mode RING moves the most) needs neither"
     )]
     Program,
     /// The memory may not be locked.
@@ -143,7 +159,7 @@ pub enum Refused {
     #[error(
         "{interface}: another XDP program is attached; end the program that uses it (`ip -details link show dev \
          {interface}` tells its id), or take it away: ip link set dev {interface} xdp off; several queues of one \
-         interface are opened together"
+         interface are opened together (XdpLink::open_queues)"
     )]
     ProgramBusy {
         /// The interface's name.

@@ -16,14 +16,19 @@
 mod config;
 mod open;
 
-pub use config::{BusyPoll, Config, Obtained, Place, Refused, Rule, Transfer};
+pub use config::{BusyPoll, Config, Obtained, Place, Refused, Rule, Transfer, Vlan};
+pub(crate) use open::buffer;
 
-use crate::{Capabilities, Each, Error, Interface, Link, Next, Result, Statistics, Timestamps, reaper};
+use crate::refusal::{self, Refusal, examine};
+use crate::{
+    Capabilities, Each, Error, Interface, Link, MacAddr, Medium, Next, Result, Statistics, Timestamps, reaper,
+};
 use bypath_sys::bpf::Attachment;
+use bypath_sys::packet::{self, Membership};
 use bypath_sys::xdp::Socket;
-use bypath_sys::{Errno, clock, netif, packet};
+use bypath_sys::{Errno, clock, netif};
 use bypath_wire::FrameMeta;
-use bypath_wire::meta::{Addressed, ChecksumState};
+use bypath_wire::meta::Addressed;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
@@ -62,7 +67,7 @@ pub struct XdpLink {
 struct Device {
     _attachment: Arc<Attachment>,
     /// Receives nothing: it holds the device's memberships.
-    _members: Option<Arc<packet::Socket>>,
+    members: Option<Arc<packet::Socket>>,
     socket: Socket,
 }
 
@@ -74,13 +79,6 @@ enum State {
     Down,
     /// It was removed, for ever.
     Gone,
-}
-
-/// What keeps a frame from being accepted.
-enum Refusal {
-    TooShort(usize),
-    TooLong { payload: usize, limit: usize },
-    Offload,
 }
 
 impl XdpLink {
@@ -111,6 +109,41 @@ impl XdpLink {
     /// The interface as it was when it was opened.
     pub const fn interface(&self) -> &Interface {
         &self.interface
+    }
+
+    /// Lets the device receive frames to a group. Frames to others are given out where the device delivers them.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for an address that is no group's; [`Error::Gone`]; others of the system.
+    pub fn join(&mut self, group: MacAddr) -> Result<()> {
+        if !group.is_multicast() {
+            let text = format!("{group} is no group address: the first octet of one is odd");
+            return Err(Error::Invalid(text));
+        }
+        let device = self.device.as_mut().expect("only drop takes it");
+        if device.members.is_none() {
+            device.members = Some(Arc::new(open::no_receiver()?));
+        }
+        self.member(group, true)
+    }
+
+    /// Ends [`join`](XdpLink::join).
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a group that was not joined; [`Error::Gone`].
+    pub fn leave(&mut self, group: MacAddr) -> Result<()> {
+        self.member(group, false)
+    }
+
+    fn member(&mut self, group: MacAddr, join: bool) -> Result<()> {
+        let members = self.device.as_ref().and_then(|d| d.members.as_ref());
+        let membership = Membership::Multicast(group.0);
+        let done =
+            members.map_or(Err(Errno::ADDRNOTAVAIL), |m| m.member(self.interface.index, membership, join));
+        done.map_err(|e| match e {
+            Errno::ADDRNOTAVAIL => Error::Invalid(format!("{group} was not joined")),
+            e => self.failed(if join { "join the group" } else { "leave the group" }, e),
+        })
     }
 
     fn socket(&self) -> &Socket {
@@ -180,7 +213,7 @@ impl XdpLink {
                 asked = true;
                 let (len, meta) = next(&mut room[LEAD..LEAD + longest])?;
                 let frame = &room[LEAD..LEAD + len.min(longest)];
-                refusal = examine(frame, len, &meta, mtu, loopback).err();
+                refusal = examine(frame, len, &meta, mtu, loopback, false).err();
                 if refusal.is_some() {
                     return None;
                 }
@@ -203,22 +236,12 @@ impl XdpLink {
     fn refuse(&mut self, refusal: Refusal) -> Error {
         self.statistics.sent += 1;
         self.statistics.refused += 1;
-        match refusal {
-            Refusal::TooShort(len) => Error::TooShort { len },
-            Refusal::Offload => Error::Invalid(
-                "the frame leaves its checksum or segmentation to the link, and an XDP link does neither"
-                    .to_owned(),
-            ),
-            Refusal::TooLong { payload, limit } => {
-                self.refresh_mtu();
-                let interface = self.interface.name.clone();
-                let room = self.longest - HEADER - 2 * TAG;
-                if payload <= self.mtu && payload > room {
-                    return Error::Grown { interface, payload, room };
-                }
-                Error::TooLong { interface, payload, mtu: self.mtu.min(limit) }
-            }
+        if matches!(refusal, Refusal::TooLong { .. }) {
+            self.refresh_mtu();
         }
+        let offload =
+            "the frame leaves its checksum or segmentation to the link, and an XDP link does neither";
+        refusal.error(&self.interface, self.mtu, self.longest, offload)
     }
 
     fn push(&mut self) -> Result<()> {
@@ -230,29 +253,6 @@ impl XdpLink {
             Err(e) => Err(self.failed("send", e)),
         }
     }
-}
-
-/// Whether a frame may go.
-fn examine(
-    frame: &[u8],
-    len: usize,
-    meta: &FrameMeta,
-    mtu: usize,
-    loopback: bool,
-) -> std::result::Result<(), Refusal> {
-    let Some(kind) = frame.get(ADDRESSES..HEADER) else { return Err(Refusal::TooShort(len)) };
-    if meta.gso.is_some() || matches!(meta.checksum, ChecksumState::Partial { .. }) {
-        return Err(Refusal::Offload);
-    }
-    let tag_in_bytes = meta.vlan.is_none() && (kind == [0x81, 0x00] || kind == [0x88, 0xa8]);
-    let tagged = tag_in_bytes || meta.vlan.is_some();
-    let payload = len - HEADER - if tag_in_bytes { TAG.min(len - HEADER) } else { 0 };
-    // Devices carry one tag beside the MTU; loopback does not.
-    let limit = if tagged && loopback { mtu.saturating_sub(TAG) } else { mtu };
-    if payload > limit || len > frame.len() {
-        return Err(Refusal::TooLong { payload, limit });
-    }
-    Ok(())
 }
 
 fn addressed(frame: &[u8], own: [u8; 6]) -> Addressed {
@@ -268,8 +268,10 @@ fn addressed(frame: &[u8], own: [u8; 6]) -> Addressed {
 impl Link for XdpLink {
     fn capabilities(&self) -> Capabilities {
         Capabilities {
+            medium: Medium::Ethernet,
             mac: self.interface.mac,
             mtu: self.mtu,
+            tagged_mtu: refusal::tagged(self.mtu, self.interface.loopback),
             longest: self.longest,
             checksum: false,
             segmentation: false,

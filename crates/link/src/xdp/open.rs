@@ -1,6 +1,6 @@
 //! Opening XDP links: sockets first, then the program that feeds them.
 
-use super::config::{Config, Obtained, Place, Refused, Rule, Transfer};
+use super::config::{Config, Obtained, Place, Refused, Rule, Transfer, Vlan};
 use super::{Device, LEAD, State, XdpLink};
 use crate::{Error, Interface, Result, Statistics, reaper};
 use bypath_sys::bpf::{Attachment, Program, SocketMap};
@@ -48,7 +48,7 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
         got.place = place;
         got.notes.extend(note.clone());
         XdpLink {
-            device: Some(Device { _attachment: Arc::clone(&attachment), _members: members.clone(), socket }),
+            device: Some(Device { _attachment: Arc::clone(&attachment), members: members.clone(), socket }),
             mtu: interface.mtu as usize,
             longest: super::longest(interface.mtu as usize),
             state: if interface.up { State::Up } else { State::Down },
@@ -65,16 +65,22 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
 /// Lets the device receive more than what is to itself and to everybody: a packet socket that receives nothing asks for it,
 /// and its end takes it back.
 fn members(config: &Config, interface: &Interface) -> Result<Option<packet::Socket>> {
-    if config.groups.is_empty() && !config.promiscuous {
+    if config.groups.is_empty() && !config.all_groups && !config.promiscuous {
         return Ok(None);
     }
-    let socket = packet::Socket::open().map_err(|e| Error::system("open a packet socket", e))?;
-    let promiscuous = config.promiscuous.then_some(Membership::Promiscuous);
+    let socket = no_receiver()?;
+    let all = [(config.all_groups, Membership::AllMulticast), (config.promiscuous, Membership::Promiscuous)];
+    let all = all.into_iter().filter_map(|(asked, membership)| asked.then_some(membership));
     let groups = config.groups.iter().map(|group| Membership::Multicast(group.0));
-    for membership in groups.chain(promiscuous) {
+    for membership in groups.chain(all) {
         socket.member(interface.index, membership, true).map_err(|e| Error::system("join", e))?;
     }
     Ok(Some(socket))
+}
+
+/// A packet socket that receives nothing.
+pub(super) fn no_receiver() -> Result<packet::Socket> {
+    packet::Socket::open().map_err(|e| Error::system("open a packet socket", e))
 }
 
 fn check(config: &Config, queues: &[u32]) -> Result<()> {
@@ -87,12 +93,12 @@ fn check(config: &Config, queues: &[u32]) -> Result<()> {
     }
     for rule in &config.rules {
         match *rule {
-            Rule::EtherType { ethertype, .. } if ethertype < 0x600 => {
+            Rule::EtherType { ethertype, .. } | Rule::Outer { ethertype, .. } if ethertype < 0x600 => {
                 return wrong(&format!(
                     "{ethertype:#06x} is no EtherType: below 0x0600 the field is a length"
                 ));
             }
-            Rule::EtherType { vlan: Some(id), .. } if id > 4094 => {
+            Rule::EtherType { vlan: Some(id), .. } | Rule::Outer { vlan: Vlan::Id(id), .. } if id > 4094 => {
                 return wrong("a VLAN is a number from 0 to 4094");
             }
             _ => {}
@@ -138,9 +144,14 @@ fn patiently<T>(
     }
 }
 
+/// Octets of the buffers for frames of this MTU.
+pub fn buffer(mtu: usize) -> usize {
+    if super::longest(mtu) <= SMALL - HEADROOM { SMALL } else { LARGE }
+}
+
 fn socket(config: &Config, interface: &Interface, queue: u32) -> Result<(Socket, Obtained)> {
     let longest = super::longest(interface.mtu as usize);
-    let buffer = if longest <= SMALL - HEADROOM { SMALL } else { LARGE };
+    let buffer = buffer(interface.mtu as usize);
     let several = longest > buffer - HEADROOM;
     let wish = Wish {
         chunk: buffer,
@@ -162,15 +173,21 @@ fn socket(config: &Config, interface: &Interface, queue: u32) -> Result<(Socket,
         e => Error::system("open an AF_XDP socket", e),
     })?;
     let mut got = Obtained {
+        queue,
         transfer_asked: config.transfer,
         transfer: Transfer::Copy,
         place_asked: config.place,
         place: Place::Generic,
+        need_wakeup_asked: config.need_wakeup,
         need_wakeup: config.need_wakeup,
+        busy_poll_asked: config.busy_poll,
         busy_poll: false,
+        multi_buffer_asked: several,
         multi_buffer: several,
         longest_received: if several { longest } else { buffer - HEADROOM },
         buffer,
+        receive: wish.receive.next_power_of_two(),
+        send: wish.send,
         memory: socket.memory(),
         notes: Vec::new(),
     };

@@ -3,9 +3,11 @@
 use bypath_link::l2::{Builder, Error, MacAddr, Mode, Socket};
 use bypath_link::packet::{Receive, Send};
 use bypath_sys::{clock, netns};
-use std::io::Write;
-use std::process::Command;
 use std::time::Duration;
+
+#[path = "../common/namespace.rs"]
+mod namespace;
+pub use namespace::{in_namespace, skip};
 
 /// An EtherType that nobody else on a test's network uses.
 pub const TYPE: u16 = 0x88b5;
@@ -18,7 +20,7 @@ pub const MODES: [(&str, Mode); 7] = [
     ("mmsg", Mode::MMSG),
     ("ring", Mode::RING),
     ("latency", Mode::LATENCY),
-    ("ring and sendmmsg", Mode { receive: Receive::Ring, send: Send::Batch }),
+    ("ring and sendmmsg", Mode { receive: Receive::Ring, send: Send::Mmsg }),
     ("recv and send ring", Mode { receive: Receive::Plain, send: Send::Ring }),
     ("slots and send ring", Mode { receive: Receive::LatencyRing, send: Send::Ring }),
 ];
@@ -32,36 +34,6 @@ macro_rules! isolated {
             $crate::common::in_namespace(concat!(module_path!(), "::", stringify!($name)), || $body);
         }
     };
-}
-
-/// Runs `body` in a process that was started in namespaces of its own.
-pub fn in_namespace(path: &str, body: impl FnOnce()) {
-    const INSIDE: &str = "BYPATH_TEST_NAMESPACE";
-    // Without the crate's name, as libtest names tests.
-    let name = path.split_once("::").map_or(path, |(_, name)| name);
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
-        return body();
-    }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    match netns::isolated(&mut command).output() {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
-        }
-        Err(e) => skip(name, &format!("no user and network namespaces: {e}")),
-    }
-}
-
-/// Says that a test did not run, and why.
-pub fn skip(name: &str, reason: &str) {
-    println!("skipped: {name}: {reason}");
-    if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
-        let mut file =
-            std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list of skips");
-        file.write_all(format!("{name}\t{reason}\n").as_bytes()).expect("the list of skips");
-    }
 }
 
 /// Two interfaces, `left` and `right`, that are connected and up.

@@ -5,6 +5,7 @@ mod common;
 mod choose;
 mod close;
 mod interop;
+mod losses;
 mod modes;
 mod offload;
 mod place;

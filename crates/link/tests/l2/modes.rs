@@ -1,10 +1,11 @@
 //! Every way of moving frames carries every octet, whatever the length.
 
-use crate::common::{LONG, MODES, both, builder, exchange, payload, until, veth, veth_with_mtu};
-use bypath_link::Timestamps;
-use bypath_link::l2::{Error, MacAddr, Mode, Socket, Wait};
+use crate::common::{LONG, MODES, TYPE, both, builder, exchange, payload, until, veth, veth_with_mtu};
+use bypath_link::l2::{Addressed, Builder, Error, MacAddr, Mode, Socket, VlanTag, Wait};
 use bypath_link::packet::{Receive, Send};
-use bypath_sys::netns;
+use bypath_link::{Link, Timestamps};
+use bypath_sys::packet::frame::{Departure, HEADROOM};
+use bypath_sys::{Errno, netns, packet};
 
 isolated! {
     fn every_length_arrives_both_ways_on_veth() {
@@ -43,15 +44,67 @@ isolated! {
 }
 
 isolated! {
+    fn a_tag_counts_on_loopback_and_the_mtu_says_so() {
+        netns::set_up("lo", true).unwrap();
+        for (what, mode) in MODES {
+            let with = |b: Builder| b.vlan(10, 7).padding(false).ring_on_loopback();
+            let mut from = with(builder("lo", mode)).send_only().open().unwrap();
+            let mut to = with(builder("lo", mode)).open().unwrap();
+            assert_eq!((from.mtu(), to.mtu()), (65_532, 65_532), "{what}");
+            let can = from.link().capabilities();
+            assert_eq!((can.mtu, can.tagged_mtu), (65_536, 65_532));
+            exchange(&mut from, &mut to, what, [2, 46, 1500, 65_531, 65_532]);
+            let long = Error::TooLong { interface: "lo".to_owned(), payload: 65_533, mtu: 65_532 };
+            assert_eq!(from.send(MacAddr::UNSPECIFIED, &vec![0; 65_533]), Err(long), "{what}");
+            // The second tag is payload.
+            let mut header = from.header(MacAddr::UNSPECIFIED);
+            header.inner_vlan = header.vlan;
+            let mut buffer = vec![0; 65_536];
+            from.send_with(&header, &vec![7; 65_528]).unwrap();
+            assert_eq!(to.receive(&mut buffer).map(|f| (f.len, f.inner_vlan)), Ok((65_528, header.vlan)), "{what}");
+            assert!(matches!(from.send_with(&header, &vec![7; 65_529]), Err(Error::TooLong { .. })), "{what}");
+        }
+        assert_eq!(builder("lo", Mode::PLAIN).open().unwrap().mtu(), 65_536);
+    }
+}
+
+isolated! {
+    /// The limits are the kernel's: it refuses what the link refuses, whoever sends it.
+    fn the_kernel_carries_on_loopback_what_the_mtu_says_and_no_more() {
+        netns::set_up("lo", true).unwrap();
+        let index = bypath_link::Interface::named("lo").unwrap().index;
+        let socket = packet::Socket::open().unwrap();
+        socket.bind(index, false).unwrap();
+        for (tags, most) in [(0, 65_536), (1, 65_532), (2, 65_528)] {
+            let send = |payload: usize| {
+                let mut buffer = vec![0; HEADROOM + 12];
+                for _ in 0..tags {
+                    buffer.extend([0x81, 0, 0xe0, 10]);
+                }
+                buffer.extend(TYPE.to_be_bytes());
+                buffer.resize(buffer.len() + payload, 0);
+                let len = buffer.len() - HEADROOM;
+                socket.send(&mut buffer, len, &Departure::default(), false)
+            };
+            assert_eq!(send(most), Ok(()), "{tags} tags");
+            assert_eq!(send(most + 1), Err(Errno::MSGSIZE), "{tags} tags");
+        }
+    }
+}
+
+isolated! {
     fn a_send_ring_on_loopback_is_only_made_when_asked_for() {
         netns::set_up("lo", true).unwrap();
         let socket = builder("lo", Mode::RING).open().unwrap();
-        assert_eq!(socket.obtained().mode, Mode { receive: Receive::Ring, send: Send::Batch });
+        assert_eq!(socket.obtained().mode, Mode { receive: Receive::Ring, send: Send::Mmsg });
         assert!(socket.obtained().notes.iter().any(|n| n.contains("loopback")), "{:?}", socket.obtained());
         let mut from = builder("lo", Mode::RING).ring_on_loopback().send_only().open().unwrap();
         let mut to = builder("lo", Mode::RING).ring_on_loopback().open().unwrap();
         assert_eq!(to.obtained().mode, Mode::RING);
         exchange(&mut from, &mut to, "rings on loopback", (46..65_000).step_by(517));
+        // However few were asked for, there is room for one.
+        let mut from = builder("lo", Mode::RING).ring_on_loopback().send_only().send_ring(1).open().unwrap();
+        exchange(&mut from, &mut to, "a ring of few", (46..65_000).step_by(5170));
     }
 }
 
@@ -105,30 +158,67 @@ isolated! {
 }
 
 isolated! {
-    fn a_frame_longer_than_the_receiver_has_room_for_is_counted_and_never_given_out_in_part() {
-        veth_with_mtu(1000);
+    fn an_mtu_that_is_raised_while_a_receiver_is_open_costs_no_frame() {
         for (what, mode) in MODES {
-            let mut right = builder("right", mode).open().unwrap();
-            for name in ["left", "right"] {
-                netns::set_mtu(name, 9000).unwrap();
+            veth_with_mtu(1000);
+            for tagged in [false, true] {
+                let with = |b: Builder| if tagged { b.vlan(10, 7) } else { b };
+                let mut right = with(builder("right", mode)).open().unwrap();
+                for mtu in [9000, 65_535] {
+                    for name in ["left", "right"] {
+                        netns::set_mtu(name, mtu).unwrap();
+                    }
+                    let mut left = with(builder("left", Mode::PLAIN)).open().unwrap();
+                    let most = mtu as usize;
+                    let lengths = [most, 100, most - 1, most, 1000, 1001, most];
+                    exchange(&mut left, &mut right, what, lengths);
+                    // Sent while nobody takes them, they come in their order, too.
+                    let all: Vec<_> = (0..7).map(|n| payload(n, lengths[n as usize])).collect();
+                    assert_eq!(left.send_batch(right.mac(), all.iter().map(Vec::as_slice)), Ok(7));
+                    let mut next = all.iter();
+                    while next.len() > 0 {
+                        let tag = with_tag(tagged);
+                        let taken = right.receive_batch(7, |f| {
+                            assert!(Some(f.payload) == next.next().map(Vec::as_slice), "{what}: {} octets", f.payload.len());
+                            assert_eq!((f.vlan, f.addressed), (tag, Addressed::Host), "{what}");
+                            assert!(f.timestamp.is_some_and(|t| t.ns > 0), "{what}");
+                        });
+                        taken.unwrap_or_else(|e| panic!("{what}: {e}"));
+                    }
+                }
+                assert_eq!((right.statistics().cut, right.statistics().dropped), (0, 0), "{what}");
+                for name in ["left", "right"] {
+                    netns::set_mtu(name, 1000).unwrap();
+                }
             }
-            let mut left = builder("left", Mode::PLAIN).open().unwrap();
-            let to = right.mac();
-            for n in 0..3u8 {
-                left.send(to, &vec![n; 8000]).unwrap();
-                left.send(to, &[n; 100]).unwrap();
-            }
-            let mut got = Vec::new();
-            while got.iter().filter(|&&(_, len)| len == 100).count() < 3 {
-                right.receive_batch(9, |f| got.push((f.payload[0], f.payload.len()))).unwrap();
-            }
-            let long = got.iter().filter(|&&(_, len)| len == 8000).count() as u64;
-            assert!(got.iter().all(|&(_, len)| len == 100 || len == 8000), "{what}: {got:?}");
-            assert_eq!(right.statistics().cut + long, 3, "{what}");
-            for name in ["left", "right"] {
-                netns::set_mtu(name, 1000).unwrap();
-            }
+            netns::remove("left").unwrap();
         }
+    }
+}
+
+/// The tag of the frames of a test.
+fn with_tag(tagged: bool) -> Option<VlanTag> {
+    tagged.then_some(VlanTag { tpid: 0x8100, pcp: 7, dei: false, vid: 10 })
+}
+
+isolated! {
+    fn a_frame_longer_than_a_block_is_counted_and_never_given_out_in_part() {
+        veth_with_mtu(1000);
+        let mut right = builder("right", Mode::RING).block(32 << 10).open().unwrap();
+        for name in ["left", "right"] {
+            netns::set_mtu(name, 65_535).unwrap();
+        }
+        let mut left = builder("left", Mode::PLAIN).open().unwrap();
+        for n in 0..3u8 {
+            left.send(right.mac(), &vec![n; 60_000]).unwrap();
+            left.send(right.mac(), &[n; 100]).unwrap();
+        }
+        let mut got = Vec::new();
+        while got.len() < 3 {
+            right.receive_batch(9, |f| got.push((f.payload[0], f.payload.len()))).unwrap();
+        }
+        assert_eq!(got, [(0, 100), (1, 100), (2, 100)]);
+        assert_eq!(right.statistics().cut, 3);
     }
 }
 
@@ -195,12 +285,30 @@ isolated! {
         let asked = builder("left", Mode::RING).send_time(bypath_link::l2::Clock::Monotonic).open().unwrap();
         let got = asked.obtained();
         assert!(!got.send_time && got.notes.iter().any(|n| n.contains("noqueue")), "{got:?}");
-        assert_eq!(got.mode.send, Send::Batch, "a ring's frames carry no time");
+        assert_eq!(got.mode.send, Send::Mmsg, "a ring's frames carry no time");
         // More memory than there is.
         let asked = builder("left", Mode::RING).receive_ring(1 << 45).open().unwrap();
         let got = asked.obtained();
-        assert_eq!(got.mode, Mode { receive: Receive::Batch, send: Send::Batch });
+        assert_eq!(got.mode, Mode { receive: Receive::Mmsg, send: Send::Mmsg });
         assert!(got.notes.iter().any(|n| n.starts_with("no ring")), "{got:?}");
+    }
+}
+
+isolated! {
+    fn a_ring_has_blocks_of_the_size_that_was_asked_for() {
+        veth();
+        // Four blocks at least, each a power of two that holds the longest frame, none above 4 MiB.
+        for (asked, block) in [(0, 32 << 10), (100 << 10, 128 << 10), (512 << 10, 512 << 10), (1 << 30, 4 << 20)] {
+            let socket = builder("left", Mode::RING).receive_ring(1).block(asked).open().unwrap();
+            assert_eq!(socket.obtained().receive_ring, 4 * block, "{asked}");
+        }
+        let (mut left, mut right) = both(Mode::RING, |b| b.receive_ring(1).block(4 << 20));
+        for n in 0..200u32 {
+            left.send(right.mac(), &n.to_be_bytes()).unwrap();
+            let mut buffer = [0; 60];
+            right.receive(&mut buffer).unwrap();
+            assert_eq!(buffer[..4], n.to_be_bytes());
+        }
     }
 }
 

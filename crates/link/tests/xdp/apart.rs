@@ -5,6 +5,7 @@ use crate::common::{
     receive, send, settled, until, veth,
 };
 use bypath_link::MacAddr;
+use bypath_link::l2::{Mode, Socket};
 use bypath_link::packet::{self, PacketLink};
 use bypath_link::xdp::{Config, Place, Rule, XdpLink};
 use bypath_sys::netns::{self, Namespace};
@@ -17,7 +18,7 @@ use std::time::Duration;
 const LONG: Option<Duration> = Some(Duration::from_secs(20));
 
 /// `left` with 10.9.0.1 here, and `right` with 10.9.0.2 in the namespace that is returned.
-fn two_hosts() -> Namespace {
+pub fn two_hosts() -> Namespace {
     let there = Namespace::new().unwrap();
     netns::veth("left", "right", Some(&there)).unwrap();
     netns::add_address("left", "10.9.0.1".parse().unwrap(), 24).unwrap();
@@ -32,7 +33,7 @@ fn two_hosts() -> Namespace {
 }
 
 /// Asks the kernel of the other host over UDP, and gets the answer.
-fn kernel_answers(there: &Namespace, port: u16) {
+pub fn kernel_answers(there: &Namespace, port: u16) {
     let (ready, is_ready) = mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -156,9 +157,11 @@ apart! {
     }
 }
 
-/// Run as a process of its own by the test below: opens a link, says so, and waits to be killed.
-fn holder() {
-    let _link = open("right", |_| {});
+/// Run as a process of its own by the test below: opens a link, or a socket, says so, and waits to be killed.
+fn holder(what: &str) {
+    let _link = (what == "link").then(|| open("right", |_| {}));
+    let _socket = (what == "socket")
+        .then(|| Socket::builder("right").ethertype(TYPE).mode(Mode::XDP).open().expect("a socket"));
     println!("open");
     std::io::stdin().read_line(&mut String::new()).expect("never");
 }
@@ -166,32 +169,36 @@ fn holder() {
 #[test]
 fn the_program_goes_with_a_process_that_is_killed() {
     const INSIDE: &str = "BYPATH_TEST_XDP_HOLDER";
-    if std::env::var_os(INSIDE).is_some() {
-        return holder();
+    if let Ok(what) = std::env::var(INSIDE) {
+        return holder(&what);
     }
     let name = concat!(module_path!(), "::the_program_goes_with_a_process_that_is_killed");
     in_namespace(name, move || {
         veth(1500);
         let name = name.split_once("::").expect("a path").1;
-        let mut process = Command::new(std::env::current_exe().unwrap())
-            .args([name, "--exact", "--nocapture", "--test-threads=1"])
-            .env(INSIDE, "1")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        assert!(
-            lines.map_while(Result::ok).any(|l| l.ends_with("open")),
-            "the process did not open the link"
-        );
-        assert!(program_attached("right"));
-        process.kill().unwrap();
-        process.wait().unwrap();
-        until("an interface without a program", || !program_attached("right"));
-        // And its queue is free again.
-        let (mut left, mut right) = (open("left", |_| {}), open("right", |_| {}));
-        exchange(&mut left, &mut right, "afterwards", [1, 1500]);
+        for what in ["link", "socket"] {
+            let mut process = Command::new(std::env::current_exe().unwrap())
+                .args([name, "--exact", "--nocapture", "--test-threads=1"])
+                .env(INSIDE, what)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            let lines = BufReader::new(process.stdout.take().unwrap()).lines();
+            assert!(
+                lines.map_while(Result::ok).any(|l| l.ends_with("open")),
+                "the process did not open the link"
+            );
+            assert!(program_attached("right"));
+            process.kill().unwrap();
+            process.wait().unwrap();
+            until("an interface without a program", || !program_attached("right"));
+            // And its queue is free again.
+            let (mut left, mut right) = (open("left", |_| {}), open("right", |_| {}));
+            exchange(&mut left, &mut right, "afterwards", [1, 1500]);
+            drop((left, right));
+            until("interfaces without programs", || !program_attached("left") && !program_attached("right"));
+        }
     });
 }
 

@@ -4,5 +4,6 @@
 #[macro_use]
 mod common;
 mod apart;
+mod builder;
 mod frames;
 mod trouble;

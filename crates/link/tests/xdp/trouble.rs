@@ -1,7 +1,8 @@
 //! What goes wrong says what to do.
 
 use crate::common::{RULE, exchange, frame, mac, open, receive, send, settled, skip, until, veth};
-use bypath_link::xdp::{Config, Place, Refused, Rule, Transfer, XdpLink};
+use bypath_link::l2::{Mode, Socket};
+use bypath_link::xdp::{Config, Place, Refused, Rule, Transfer, Vlan, XdpLink};
 use bypath_link::{Error, Link};
 use bypath_sys::bpf::{Assembler, Change, Program, Reg, SocketMap};
 use bypath_sys::xdp::program;
@@ -16,6 +17,12 @@ fn refused(config: &Config) -> Error {
         Ok(link) => panic!("opened: {:?}", link.obtained()),
         Err(e) => e,
     }
+}
+
+/// What a socket of the builder is told in place of being opened.
+fn refused_to_the_builder() -> Error {
+    let socket = Socket::builder("lo").ethertype(0x88b5).mode(Mode::XDP).open();
+    socket.map(|_| ()).expect_err("nothing was opened")
 }
 
 fn soon(interface: &str) -> Config {
@@ -103,6 +110,8 @@ apart! {
         let map = SocketMap::new(1).unwrap();
         let mut all: Vec<_> = (0..100).map(|n| Rule::Port { protocol: 6 + n % 2 * 11, port: 1000 + u16::from(n) }).collect();
         all.extend((0..100).map(|n| Rule::EtherType { ethertype: 0x9000 + n, vlan: (n % 3 > 0).then_some(n) }));
+        let vlan = |n| [Vlan::Any, Vlan::None, Vlan::Id(n)][usize::from(n) % 3];
+        all.extend((0..50).map(|n| Rule::Outer { ethertype: 0xa000 + n, vlan: vlan(n) }));
         let each = all.iter().map(std::slice::from_ref);
         for rules in each.chain([&all[..], &[Rule::Everything]]) {
             let instructions = program::redirect(rules, map.descriptor()).unwrap();
@@ -219,6 +228,8 @@ fn root_of_a_user_namespace_is_told_what_is_missing() {
         assert_eq!(e, Refused::Program.into());
         assert_eq!(e.code(), Errno::PERM.raw_os_error());
         assert!(e.to_string().contains("setcap cap_net_raw,cap_net_admin,cap_bpf+ep"), "{e}");
+        assert!(e.to_string().contains("mode RING"), "{e}");
+        assert_eq!(refused_to_the_builder(), e);
         return;
     }
     if !in_user_namespace() {
@@ -251,6 +262,7 @@ fn an_ordinary_user_is_told_what_is_missing() {
         let e = refused(&soon("lo"));
         assert_eq!(e, Refused::Socket.into());
         assert!(e.to_string().contains("CAP_NET_RAW: run as root"), "{e}");
+        assert_eq!(refused_to_the_builder(), e);
         return;
     }
     // The program may lie where only root can read: it is started first, and gives its rights away then.
@@ -312,7 +324,8 @@ fn a_kernel_without_af_xdp_is_told() {
     if std::env::var_os(INSIDE).is_some() {
         let e = refused(&soon("lo"));
         assert_eq!(e, Refused::Unsupported.into());
-        assert!(e.to_string().contains("use a packet link"), "{e}");
+        assert!(e.to_string().contains("use a packet link (mode RING moves the most)"), "{e}");
+        assert_eq!(refused_to_the_builder(), e);
         return;
     }
     let refusal = in_process(NAME, INSIDE, |c| {

@@ -1,6 +1,6 @@
 use super::*;
 use crate::pcapng::Writer;
-use crate::pcapng::writer::Frame as Written;
+use crate::pcapng::writer::{Frame as Written, Interface};
 
 const WHEN: u64 = 1_800_000_000_123_456_789;
 
@@ -13,8 +13,9 @@ fn file() -> Vec<u8> {
         let pieces = [&head[..], &[], &tail];
         let (ns, reception) = (WHEN + n as u64, Reception::Multicast);
         let (lost, comment) = (Some(n as u64), Some("a remark"));
-        w.frame(&Written { interface: two - n as u32 / 2, ns, pieces, direction, reception, lost, comment })
-            .unwrap();
+        let interface = two - n as u32 / 2;
+        let original = None;
+        w.frame(&Written { interface, ns, pieces, original, direction, reception, lost, comment }).unwrap();
     }
     let counts = Counts { start: Some(WHEN), end: Some(WHEN + 9), received: Some(12), dropped: Some(3) };
     w.statistics(one, WHEN + 9, &counts).unwrap();
@@ -63,6 +64,22 @@ fn frames_are_cut_to_what_is_kept_and_their_length_is_told() {
         let Block::Frame(frame) = &blocks[2] else { panic!("{blocks:?}") };
         assert_eq!((&frame.bytes[..], frame.original), (&bytes[..usize::from(len.min(100))], u32::from(len)));
     }
+}
+
+#[test]
+fn beginnings_of_frames_and_other_kinds_of_interfaces_are_written_as_what_they_are() {
+    let mut writer = Writer::new(Vec::new(), "test", usize::MAX).unwrap();
+    let raw = Interface { name: "tun0", link_type: 101, mac: None, comment: None };
+    assert_eq!(writer.describe(&raw).unwrap(), 0);
+    let part = Written { pieces: [&[0x45; 20], &[], &[]], original: Some(1400), ..Written::default() };
+    writer.frame(&part).unwrap();
+    let more = Written { original: Some(19), ..part };
+    assert_eq!(writer.frame(&more).unwrap_err().kind(), std::io::ErrorKind::InvalidInput);
+    let file = writer.into_inner();
+    let blocks = Reader::new(&file[..]).all().unwrap();
+    assert!(matches!(&blocks[1], Block::Interface { link_type: 101, name: Some(n), .. } if n == "tun0"));
+    assert!(matches!(&blocks[2], Block::Frame(f) if f.bytes == [0x45; 20] && f.original == 1400));
+    assert_eq!(blocks.len(), 3);
 }
 
 #[test]
