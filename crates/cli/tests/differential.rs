@@ -18,10 +18,16 @@ mod script;
 mod data;
 #[path = "differential/ends.rs"]
 mod ends;
+#[path = "differential/epoll.rs"]
+mod epoll;
+#[path = "differential/inherited.rs"]
+mod inherited;
 #[path = "differential/itself.rs"]
 mod itself;
 #[path = "differential/model.rs"]
 mod model;
+#[path = "differential/narrow.rs"]
+mod narrow;
 #[path = "differential/pressure.rs"]
 mod pressure;
 #[path = "differential/random.rs"]
@@ -32,6 +38,8 @@ mod readiness;
 mod recall;
 #[path = "differential/sockets.rs"]
 mod sockets;
+#[path = "differential/told.rs"]
+mod told;
 #[path = "differential/unix.rs"]
 mod unix;
 #[path = "differential/waiting.rs"]

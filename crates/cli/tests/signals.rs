@@ -147,6 +147,19 @@ fn every_wait_is_a_cancellation_point() {
     same("cancels");
 }
 
+/// A thread that may be cancelled anywhere leaves no call of ours half done.
+#[test]
+fn a_thread_cancelled_in_the_middle_of_a_call_holds_nothing() {
+    let severed = programs::compile("severed", &["severed.c"], &[]);
+    let plain = said("on the kernel", &Command::new(&severed).output().expect("run the program"));
+    for upgrade in ["lazy", "eager"] {
+        let mut command = Command::new(&severed);
+        command.env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", upgrade);
+        let output = command.output().expect("run the program");
+        assert_eq!(plain, said(upgrade, &output), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
 /// A call that a cancellation, pthread_exit or longjmp ended is over: its connection comes up on a ring after it.
 #[test]
 fn calls_that_never_return_hold_no_connection_on_the_kernel() {

@@ -85,3 +85,46 @@ fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
         assert_eq!(kernel, run(&[rings[0], rings[1], ("BYPATH_TEST_FLIP", seed)]), "{seed}");
     }
 }
+
+/// A thread may have no more than 16 KiB of stack (PTHREAD_STACK_MIN).
+#[test]
+fn calls_on_connections_fit_on_the_smallest_stack() {
+    let program = programs::compile("stack", &["stack.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        command.arg("16384").envs(environment.iter().copied());
+        let output = command.output().expect("run the program");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let took = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{environment:?}: {}: {said}{took}", output.status);
+        said
+    };
+    let kernel = run(&[]);
+    assert!(kernel.contains("select of many: 1\n") && kernel.contains("sendfile: 50000\n"), "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy", "off"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
+/// Each connection of a server of several threads is one thread's at a time: the kernel and a ring do not both tell of it.
+#[test]
+fn a_one_shot_registration_is_told_to_one_thread() {
+    let program = programs::compile("oneshot", &["oneshot.c"], &[]);
+    for upgrade in ["off", "lazy", "eager"] {
+        let mut command = Command::new(&program);
+        command.arg("1500").env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", upgrade);
+        let output = command.output().expect("run the program");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (&*said, &*complaints),
+            ("answered 1, shared 0, wrong 0\n", ""),
+            "{upgrade}: {}",
+            output.status
+        );
+    }
+}

@@ -29,7 +29,7 @@ hook! {
             libc::FIONREAD => {
                 let ret = real(fd, request, arg);
                 if ret == 0 {
-                    kept(|| add_unread(fd, arg as *mut c_int));
+                    kept(|| tell_unread(fd, arg as *mut c_int));
                 }
                 ret
             }
@@ -95,11 +95,8 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
     }
 }
 
-fn add_unread(fd: c_int, to: *mut c_int) {
-    let extra = hook::unread_ring_bytes(fd);
-    if extra != 0
-        && let Some(kernel) = memory::read(to)
-    {
-        memory::write(to, kernel.saturating_add(c_int::try_from(extra).unwrap_or(c_int::MAX)));
+fn tell_unread(fd: c_int, to: *mut c_int) {
+    if let Some(all) = hook::unread_bytes(fd) {
+        memory::write(to, c_int::try_from(all).unwrap_or(c_int::MAX));
     }
 }

@@ -119,6 +119,10 @@ hook! {
     fn preadv2(fd: c_int, iov: *const iovec, count: c_int, offset: off_t, flags: c_int) -> isize, raw None; aka preadv64v2; {
         if offset == -1 && hook::is_followed(fd) {
             let list = memory::iovecs(iov, count as usize);
+            if list.is_some_and(|v| v.iter().all(|e| e.len == 0)) {
+                // As readv() above.
+                return real(fd, iov, count, offset, flags);
+            }
             if let (Some(v), Some(how)) = (list, message_flags(flags)) {
                 return settle(hook::recv(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }

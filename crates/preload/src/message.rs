@@ -7,7 +7,8 @@ use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason, Verdict};
-use bypath_sys::user::IoVec;
+use bypath_sys::page::Access;
+use bypath_sys::user::{IoVec, UserControl};
 use libc::{c_int, c_uint, c_void, cmsghdr, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
 
 /// Longest socket address that the kernel takes (sizeof(struct sockaddr_storage)).
@@ -251,24 +252,53 @@ fn receive_message(
     if (m.msg_namelen as c_int) < 0 && !m.msg_name.is_null() {
         return real();
     }
-    let verdict = match rest_since {
-        None => hook::recv(fd, user(iov), flags),
-        Some(handlers) => hook::recv_rest(fd, user(iov), flags, handlers),
-    };
-    match verdict {
+    // SAFETY: the room that the program gave to the call that is running.
+    let mut control = unsafe { UserControl::new(m.msg_control as usize, m.msg_controllen) };
+    match hook::recv_message(fd, user(iov), flags, rest_since, &mut control) {
         Verdict::Done(Ok(n)) => {
             let mut out = m;
             // The kernel stores the length of the source only where the program asked for the source.
             if !m.msg_name.is_null() {
                 out.msg_namelen = 0;
             }
-            out.msg_controllen = 0;
-            out.msg_flags = flags & libc::MSG_CMSG_CLOEXEC;
+            let told = control.told().or_else(|| Some(tell_rest(&m, hook::rest_to_tell(fd)?)));
+            let (used, said) = told.unwrap_or((0, 0));
+            out.msg_controllen = used;
+            out.msg_flags = flags & libc::MSG_CMSG_CLOEXEC | said;
             // The bytes are consumed all the same.
             if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
         verdict => settle(verdict, real),
     }
+}
+
+/// Control message of TCP_INQ after a receive that took bytes out of a ring, as far as the program has room for it. Returns
+/// how much it took, and the `MSG_*` flags that go with it.
+#[cold]
+fn tell_rest(m: &msghdr, rest: c_int) -> (usize, c_int) {
+    /// TCP_CM_INQ (linux/tcp.h).
+    const INQ: c_int = 36;
+    const HEADER: usize = size_of::<cmsghdr>();
+    const WHOLE: usize = HEADER + size_of::<c_int>();
+    let room = m.msg_controllen;
+    if m.msg_control.is_null() || room < HEADER {
+        return (0, libc::MSG_CTRUNC);
+    }
+    let len = room.min(WHOLE);
+    let mut bytes = [0; WHOLE];
+    bytes[..8].copy_from_slice(&len.to_ne_bytes());
+    bytes[8..12].copy_from_slice(&libc::IPPROTO_TCP.to_ne_bytes());
+    bytes[12..16].copy_from_slice(&INQ.to_ne_bytes());
+    bytes[16..].copy_from_slice(&rest.to_ne_bytes());
+    let said = if len < WHOLE { libc::MSG_CTRUNC } else { 0 };
+    let to = m.msg_control.cast::<u8>();
+    if memory::usable(to, len, Access::Write) < len {
+        return (0, said);
+    }
+    for (i, byte) in bytes[..len].iter().enumerate() {
+        memory::write(to.wrapping_add(i), *byte);
+    }
+    (room.min(len.next_multiple_of(size_of::<usize>())), said)
 }
 
 /// The end of a call that failed after `moved` messages: the failure shows only if there is nothing else to tell.

@@ -2,7 +2,6 @@
 //! and for functions that an old C library does not have.
 
 use std::arch::asm;
-use std::mem::MaybeUninit;
 
 /// One system call; the result is the kernel's (-4095..0 is an error).
 ///
@@ -55,15 +54,14 @@ pub(crate) fn set_position(fd: i32, to: i64) {
 }
 
 /// Reads from a position of a file: what was read, or the error number.
-pub(crate) fn pread(fd: i32, into: &mut [MaybeUninit<u8>], at: i64) -> Result<&[u8], i32> {
+pub(crate) fn pread(fd: i32, into: &mut [u8], at: i64) -> Result<&[u8], i32> {
     let args = [fd as usize, into.as_mut_ptr() as usize, into.len(), at as usize, 0, 0];
     // SAFETY: address and length of a live slice.
     let ret = unsafe { syscall(libc::SYS_pread64, args) };
     if ret < 0 {
         return Err(-ret as i32);
     }
-    // SAFETY: the kernel wrote these bytes.
-    Ok(unsafe { std::slice::from_raw_parts(into.as_ptr().cast::<u8>(), ret as usize) })
+    Ok(&into[..ret as usize])
 }
 
 /// Sends on the kernel's connection as the C library does: -1 and errno.

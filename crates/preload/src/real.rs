@@ -229,6 +229,19 @@ macro_rules! define {
             $(#[doc = concat!("Runs only where `", stringify!($condition), "` holds.")] #[inline(never)])?
             #[allow(clippy::too_many_arguments)]
             extern $abi fn body($($arg: $ty),*) -> $ret $body
+            // Where a thread can be cancelled anywhere, it is not to happen in the middle of ours.
+            #[cold]
+            #[inline(never)]
+            #[allow(clippy::too_many_arguments)]
+            extern $abi fn undisturbed($($arg: $ty),*) -> $ret {
+                let before = $crate::cancel::keep_out();
+                let ret = body($($arg),*);
+                $crate::cancel::readmit(before);
+                ret
+            }
+            if $crate::cancel::comes_anywhere() {
+                return undisturbed($($arg),*);
+            }
             body($($arg),*)
         }
         $(

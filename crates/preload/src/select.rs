@@ -5,10 +5,13 @@ use crate::memory;
 use crate::message::now;
 use crate::real::hook;
 use bypath_sockets::hook::{self, PollFd, Reason, Verdict};
+use bypath_sys::thread::stack_address;
 use libc::{c_int, fd_set, sigset_t, timespec, timeval};
 
 /// Descriptors that one call can name here; beyond that, followed ones go back to the kernel.
 const MAX: usize = 1024;
+/// So many find room on the stack, which may be that of a small thread.
+const FEW: usize = 8;
 const BITS: usize = 64;
 
 // The kernel's sets (fs/select.c): which poll events count for which set.
@@ -123,24 +126,35 @@ impl Sets {
 
     /// Waits by poll; `None`: the kernel must answer.
     fn wait(&self, limit: Option<u64>, mask: usize) -> Option<c_int> {
-        let mut fds = [PollFd { fd: -1, events: 0, revents: 0 }; MAX];
-        let mut used = 0;
-        for fd in self.members() {
-            let Some(slot) = fds.get_mut(used) else {
-                self.members().filter(|fd| hook::is_followed(*fd)).for_each(|fd| {
-                    hook::recall(fd, Reason::RecalledWaiters, true);
-                });
-                return None;
-            };
-            slot.fd = fd;
+        let count = self.members().count();
+        if count <= FEW {
+            let mut fds = [PollFd::default(); FEW];
+            return Some(self.wait_for(&mut fds[..count], limit, mask));
+        }
+        if count > MAX {
+            self.members().filter(|fd| hook::is_followed(*fd)).for_each(|fd| {
+                hook::recall(fd, Reason::RecalledWaiters, true);
+            });
+            return None;
+        }
+        let Some(mut scratch) = hook::scratch(count * size_of::<PollFd>(), stack_address()) else {
+            return Some(errno::fail(libc::ENOMEM));
+        };
+        Some(self.wait_for(scratch.values(count), limit, mask))
+    }
+
+    /// The same in `fds`, with an entry for each member.
+    fn wait_for(&self, fds: &mut [PollFd], limit: Option<u64>, mask: usize) -> c_int {
+        // Another thread may change the sets at any time: fewer members than entries are possible.
+        fds.fill(PollFd { fd: -1, ..PollFd::default() });
+        for (entry, fd) in fds.iter_mut().zip(self.members()) {
+            *entry = PollFd { fd, ..PollFd::default() };
             for (set, events) in [READ, WRITE, EXCEPT].into_iter().enumerate() {
                 if self.has(set, fd) {
-                    slot.events |= events & !UNASKED;
+                    entry.events |= events & !UNASKED;
                 }
             }
-            used += 1;
         }
-        let fds = &mut fds[..used];
         let deadline = limit.map(|ns| now().saturating_add(ns));
         loop {
             let left = deadline.map(|d| d.saturating_sub(now()));
@@ -154,16 +168,16 @@ impl Sets {
                 Verdict::Done(result) => errno::answer(result),
             };
             if ready < 0 {
-                return Some(-1);
+                return -1;
             }
             for f in fds.iter_mut().filter(|f| f.fd >= 0 && f.revents & libc::POLLNVAL != 0) {
                 if !beyond_the_table(f.fd) {
-                    return Some(errno::fail(libc::EBADF));
+                    return errno::fail(libc::EBADF);
                 }
                 f.fd = -1;
             }
             if ready == 0 {
-                return Some(self.store(fds));
+                return self.store(fds);
             }
             let mut counts = false;
             for f in fds.iter_mut().filter(|f| f.fd >= 0 && f.revents != 0) {
@@ -175,7 +189,7 @@ impl Sets {
                 }
             }
             if counts {
-                return Some(self.store(fds));
+                return self.store(fds);
             }
         }
     }

@@ -6,12 +6,12 @@ use crate::io::{settle, user};
 use crate::memory;
 use crate::raw;
 use bypath_sockets::hook::{self, FileSend};
+use bypath_sys::thread::stack_address;
 use bypath_sys::user::IoVec;
 use libc::{c_int, off_t, size_t};
-use std::mem::MaybeUninit;
 
-/// Bytes of a piece. They lie on the stack, which may be that of a small thread.
-const PIECE: usize = 16 * 1024;
+/// Bytes of a piece.
+const PIECE: usize = bypath_sys::scratch::SIZE;
 /// What the kernel moves at most in one call (sendfile(2)).
 const MOST: usize = 0x7fff_f000;
 /// Bytes that the kernel is given at a time where it may wait for room.
@@ -86,7 +86,8 @@ fn in_pieces(
     if start < 0 || start.checked_add(count as off_t).is_none() {
         return None;
     }
-    let mut piece = [const { MaybeUninit::<u8>::uninit() }; PIECE];
+    let mut scratch = hook::scratch(PIECE, stack_address())?;
+    let piece = scratch.values::<u8>(PIECE);
     let handlers = rest_since.unwrap_or_else(hook::handlers);
     let mut done = 0;
     while done < count {

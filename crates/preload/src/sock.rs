@@ -56,9 +56,16 @@ hook! {
         real(fd, address, len)
     }
 
-    /// `getsockopt()`: the carrier's answer is the socket's, but for an error that a call of ours took from it.
+    /// `getsockopt()`: the carrier's answer is the socket's, but for an error that a call of ours took from it. One option
+    /// receives.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockopt);
-    only level == libc::SOL_SOCKET && name == libc::SO_ERROR && hook::is_followed(fd); {
+    only hook::is_followed(fd) && (level == libc::SOL_SOCKET && name == libc::SO_ERROR || hook::receives(level, name)); {
+        if hook::receives(level, name) {
+            if !borrowed_memory() {
+                kept(|| hook::setsockopt_begin(fd, level, name));
+            }
+            return real(fd, level, name, value, len);
+        }
         let ret = real(fd, level, name, value, len);
         if ret == 0 && memory::read(len) == Some(size_of::<c_int>() as socklen_t) {
             // The earlier error counts; what the kernel has now came of what was done about it.

@@ -60,6 +60,15 @@ pub fn slow() {
     imp::slow();
 }
 
+/// Whether carriers stay as narrow as they are (`BYPATH_TEST_NARROW=1`), as where the system allows only small buffers.
+#[inline(always)]
+pub fn is_narrow() -> bool {
+    #[cfg(feature = "faults")]
+    return imp::is_narrow();
+    #[cfg(not(feature = "faults"))]
+    false
+}
+
 /// Reads the variables.
 pub fn init() {
     #[cfg(feature = "faults")]
@@ -86,6 +95,7 @@ mod imp {
     static RAISE: OnceLock<Event> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
+    static NARROW: AtomicBool = AtomicBool::new(false);
     static AT_ONCE: AtomicBool = AtomicBool::new(false);
     static SLOW_US: AtomicU64 = AtomicU64::new(0);
     static SLOW_LEFT: AtomicU64 = AtomicU64::new(0);
@@ -118,6 +128,7 @@ mod imp {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
         }
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
+        NARROW.store(lookup("BYPATH_TEST_NARROW").as_deref() == Some("1"), Relaxed);
         if let Some(value) = lookup("BYPATH_TEST_SLOW") {
             let (us, count) = value.split_once(':').unwrap_or((&value, ""));
             SLOW_US.store(us.parse().unwrap_or(0), Relaxed);
@@ -139,6 +150,10 @@ mod imp {
 
     pub fn defers() -> bool {
         !AT_ONCE.load(Relaxed)
+    }
+
+    pub fn is_narrow() -> bool {
+        NARROW.load(Relaxed)
     }
 
     pub fn follows_unix() -> bool {

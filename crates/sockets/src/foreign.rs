@@ -2,6 +2,7 @@
 //! shows no sign of reading, or asked to get through the carrier, must not wait until this process makes another
 //! call on that connection. Their reader may have become a program that only knows the carrier.
 
+use crate::flush;
 use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;
@@ -80,11 +81,11 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
                 n += 1;
             }
         });
-        let flushing = switch::flushes_pending();
+        let flushing = flush::flushes_pending();
         if n == 0 && !flushing {
             return Ok(());
         }
-        let period = if flushing { switch::FLUSH_PERIOD_NS } else { stall };
+        let period = if flushing { flush::FLUSH_PERIOD_NS } else { stall };
         DIRTY.store(true, Relaxed);
         if call.thread.rung.swap(false, Relaxed) {
             eventfd::silence(bell_fd);
@@ -96,7 +97,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
         ];
         let result = call.parked(|| ppoll(&mut fds, Some(period), 0));
         if flushing {
-            switch::drive_flushes(&call);
+            flush::drive_flushes(&call);
         }
         wait::retract(bell, call.thread);
         if fds[1].revents != 0 {
@@ -110,7 +111,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
                     if let Some(conn) = s.conn.get()
                         && unread(s).is_some_and(|(now, _)| now == *head)
                     {
-                        switch::recall_outgoing(s, conn, Reason::RecalledStalledReader, &call);
+                        flush::recall_outgoing(s, conn, Reason::RecalledStalledReader, &call);
                     }
                 }
                 stall = QUIET_NS;

@@ -8,6 +8,7 @@
 //! suspected for a while. Each while is twice the last one.
 
 use crate::config::LogLevel;
+use crate::flush;
 use crate::peer::Conn;
 use crate::state;
 use crate::switch;
@@ -217,7 +218,7 @@ fn suspect(s: &'static Sock) {
 }
 
 fn take_back(s: &'static Sock, conn: &'static Conn, call: &Call) {
-    switch::recall_outgoing(s, conn, Reason::RecalledSlower, call);
+    flush::recall_outgoing(s, conn, Reason::RecalledSlower, call);
     conn.inc().withdraw_consent();
     switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledSlower);
 }

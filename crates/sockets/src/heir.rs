@@ -11,7 +11,7 @@ use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::Call;
-use crate::{carrier, life, log, memory, numbers, rendezvous};
+use crate::{carrier, flush, life, log, memory, numbers, rendezvous};
 use bypath_shm::direction::{Path, writer_flag};
 use bypath_shm::family::{self, End, Family, HEIR_CAME, wpath};
 use bypath_shm::reason::Reason;
@@ -405,6 +405,7 @@ fn may_be_replaced(s: &Sock) -> bool {
         && !s.is_inherited()
         && conn.out().is_left()
         && s.end().w.path.load(Acquire) == wpath::KERNEL
+        && !flush::has_left_rest(conn)
         && conn.inc().path() == Path::Kernel
         && conn.inc().wa.flags.load(Acquire) & (writer_flag::FLUSHING | writer_flag::SHUT) == 0
         && process::threads() == Some(1)

@@ -2,6 +2,7 @@
 //! happened that no single descriptor is to blame for.
 
 use crate::config::LogLevel;
+use crate::flush;
 use crate::switch;
 use crate::table::{self, flag};
 use crate::thread::Call;
@@ -35,7 +36,7 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
         // Once a process with a filter is gone, others of its family that hold the socket may upgrade it.
         s.set(if hindrance == Reason::Seccomp { flag::UNCOUNTED } else { flag::FOR_GOOD });
         let Some(conn) = s.conn.get() else { return s.set_reason(hindrance) };
-        switch::recall_outgoing(s, conn, reason, &call);
+        flush::recall_outgoing(s, conn, reason, &call);
         if s.end().reason() != reason {
             s.set_reason(hindrance);
         }

@@ -11,12 +11,14 @@ use crate::raised::Raised;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
-    carrier, epoll, heir, kept, life, log, options, peer, poll, sealed, signals, state, stream, switch,
-    thread, uring,
+    carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, signals, state, stream,
+    switch, thread, uring,
 };
 pub use bypath_shm::reason::Reason;
+pub use bypath_sys::poll::PollFd;
+pub use bypath_sys::scratch::Scratch;
 use bypath_sys::signal::Deferred;
-use bypath_sys::user::UserVec;
+use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, fd, sock};
 use std::sync::atomic::Ordering::*;
 
@@ -137,27 +139,35 @@ pub fn connect_begin(fd: i32) {
     life::connect_begin(fd);
 }
 
-/// Receive: read, readv, recv, recvfrom, recvmsg (data part). `flags` are MSG_*.
+/// Receive: read, readv, recv, recvfrom. `flags` are MSG_*.
 #[inline]
 pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     if signals::is_cancelled() {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags, None) {
+        if let Some(v) = stream::recv(fd, buf, flags, None, None) {
             return v.unless_sealed();
         }
     }
 }
 
-/// As [`recv`], for a later message of a call that has received some and that began after `handlers` handlers. It does not
-/// wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what it has.
-pub fn recv_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdict {
+/// As [`recv`], for recvmsg: what the kernel tells beside the bytes is in `control` if they are [`Verdict::Done`].
+///
+/// `rest_since`: this is a later message of a call that has received some and that began after so many handlers. It does
+/// not wait if more ran since: EINTR, whatever their SA_RESTART, and the call answers with what it has.
+pub fn recv_message(
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+    rest_since: Option<u32>,
+    control: &mut UserControl,
+) -> Verdict {
     if signals::is_cancelled() {
         return CANCELLED;
     }
     loop {
-        if let Some(v) = stream::recv(fd, buf, flags, Some(handlers)) {
+        if let Some(v) = stream::recv(fd, buf, flags, rest_since, Some(control)) {
             return v.unless_sealed();
         }
     }
@@ -237,7 +247,7 @@ pub fn recall_for_splice(fd: i32, sending: bool) {
     }
     let (Some(conn), Some(call)) = (s.conn.get(), thread::Call::enter()) else { return };
     if sending {
-        switch::empty_ring(s, conn, Reason::RecalledSplice, &call);
+        flush::empty_ring(s, conn, Reason::RecalledSplice, &call);
     } else {
         switch::recall_incoming(s, conn, Reason::RecalledSplice);
         switch::end_recall(s, conn);
@@ -338,10 +348,19 @@ pub fn nonblocking_done(fd: i32, on: bool) {
     }
 }
 
-/// Bytes in the ring that FIONREAD (SIOCINQ) must add to the kernel's number.
-pub fn unread_ring_bytes(fd: i32) -> usize {
-    let Some(s) = table::sock(fd) else { return 0 };
-    s.conn.get().map_or(0, |c| (switch::unread(c) + kept::len(s)) as usize)
+/// What FIONREAD (SIOCINQ) tells: bytes to read in ring and carrier together. `None`: the kernel's answer is right.
+pub fn unread_bytes(fd: i32) -> Option<usize> {
+    let s = table::sock(fd)?;
+    s.conn.get().map(|conn| ready::unread(s, conn))
+}
+
+/// After a receive that the kernel was not asked for: what TCP_INQ has it tell, if the program has set that.
+pub fn rest_to_tell(fd: i32) -> Option<i32> {
+    let s = table::sock(fd).filter(|s| options::tells_rest(s))?;
+    let rest = unread_bytes(fd).or_else(|| sock::inq(s.carrier()).ok()).unwrap_or(0);
+    // The end counts as one.
+    let ended = carrier::of(s).standing(s).is_ok_and(|at| at.course != carrier::Course::Open);
+    i32::try_from(rest + usize::from(ended)).ok()
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.
@@ -361,21 +380,20 @@ pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     }
 }
 
+/// Whether getsockopt of this option receives bytes. [`setsockopt_begin`] goes before it.
+pub fn receives(level: i32, name: i32) -> bool {
+    options::receives(level, name)
+}
+
 /// An error that one of our own calls took from the socket, for getsockopt(SO_ERROR); 0 = none.
 pub fn take_socket_error(fd: i32) -> i32 {
     table::sock(fd).and_then(stream::take_error).map_or(0, Errno::raw_os_error)
 }
 
-/// One entry of a poll set, laid out as `struct pollfd`.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub struct PollFd {
-    /// Descriptor, negative = ignored.
-    pub fd: i32,
-    /// Requested events.
-    pub events: i16,
-    /// Returned events.
-    pub revents: i16,
+/// Working memory of `len` bytes for the calling frame, whose stack address is `frame`: the stack may be small, and malloc
+/// is not for signal handlers. `None` if there is none.
+pub fn scratch(len: usize, frame: usize) -> Option<Scratch<'static>> {
+    thread::scratch(thread::Use::Caller, len, frame)
 }
 
 /// poll and ppoll. `timeout_ns` `None` waits for ever; `sigmask` is the address of a kernel sigset (8 bytes)
@@ -464,7 +482,7 @@ impl Forking {
 
 /// A child that shared this memory (vfork) has a program of its own now, or is gone.
 pub fn child_left() {
-    switch::finish_for_child();
+    flush::finish_for_child();
 }
 
 /// Before any exec* (also in a vfork child, where nothing but shared memory may be touched): descriptors
@@ -555,6 +573,11 @@ pub fn signal_handled(flags: i32) {
 /// pthread_cancel succeeded for `pthread`.
 pub fn cancelled(pthread: usize) {
     signals::cancel(pthread);
+}
+
+/// The calling thread was told to end (see [`is_cancelled`]), and the C library says that it need not.
+pub fn not_cancelled() {
+    signals::not_cancelled();
 }
 
 /// Whether the calling thread must end here (pthread_cancel).

@@ -11,6 +11,7 @@ mod carrier;
 pub mod config;
 mod epoll;
 pub mod fault;
+mod flush;
 mod foreign;
 mod guard;
 mod heir;

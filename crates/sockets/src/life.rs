@@ -6,12 +6,13 @@ use crate::peer::Conn;
 use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
-use crate::{carrier, epoll, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken};
+use crate::{
+    carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken,
+};
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, fd, process, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -232,17 +233,7 @@ static HELD_BACK: Slab<bypath_shm::region::StaticCell<Conn>, 64, 64> = Slab::new
 /// Before the last close: outgoing bytes to the carrier; the other end learns that nobody reads any more.
 fn leave_ring(s: &'static Sock, conn: &'static Conn, reason: Reason) {
     let Some(call) = Call::enter() else { return };
-    switch::empty_ring(s, conn, reason, &call);
-    // A carrier that cannot take the flush at once (its buffer was made smaller) gets some time.
-    let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
-    while s.end().w.path.load(Acquire) == wpath::FLUSH && clock::monotonic_ns() < until {
-        let mut one = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
-        let _ = ppoll(&mut one, Some(50_000_000), 0);
-        if one[0].revents & (libc::POLLERR | libc::POLLHUP) != 0 {
-            break;
-        }
-        switch::recall_outgoing(s, conn, reason, &call);
-    }
+    flush::empty_ring_for_others(s, conn, reason, &call);
     let unread = switch::unread(conn) + kept::len(s);
     switch::ask_recall(s, conn, ask::CLOSED, reason);
     end_as_tcp(s, unread, &call);
@@ -400,7 +391,8 @@ pub fn shutdown_begin(fd: i32, how: i32) {
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
     if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
-        switch::empty_ring(s, conn, Reason::RecalledShutdown, &call);
+        flush::empty_ring(s, conn, Reason::RecalledShutdown, &call);
+        flush::leave_rest(s, &call);
         conn.out().wa.flags.fetch_or(writer_flag::SHUT, AcqRel);
     }
     if kept::is_due(s) {
@@ -577,7 +569,7 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
             if let Some(conn) = s.conn.get()
                 && let Some(call) = Call::enter()
             {
-                switch::empty_ring(s, conn, reason, &call);
+                flush::empty_ring_for_others(s, conn, reason, &call);
                 conn.inc().withdraw_consent();
                 switch::ask_recall(s, conn, ask::RECALL, reason);
                 waiting = true;
@@ -615,7 +607,7 @@ pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
             && is_last_process(s)
             && let Some(call) = Call::enter()
         {
-            switch::empty_ring(s, conn, Reason::RecalledExec, &call);
+            flush::empty_ring(s, conn, Reason::RecalledExec, &call);
         }
     });
     leaving::tell(state, |s| deed.as_ref().is_some_and(|d| d.is_about(s)));
@@ -645,7 +637,7 @@ pub fn exiting() {
             && let Some(call) = Call::enter()
         {
             if s.end().w.path.load(Relaxed) != wpath::KERNEL {
-                switch::empty_ring(s, conn, Reason::RecalledExit, &call);
+                flush::empty_ring(s, conn, Reason::RecalledExit, &call);
             }
             let unread = switch::unread(conn) + kept::len(s);
             switch::ask_recall(s, conn, ask::CLOSED, Reason::RecalledExit);

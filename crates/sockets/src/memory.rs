@@ -4,6 +4,7 @@
 //! so nobody reads them: a reader that lost a race may copy zeroes, but its commit fails.
 
 use crate::config::Config;
+use crate::flush;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::table::{self, Sock};
@@ -160,8 +161,8 @@ fn release(s: &Sock, conn: &Conn) {
     let w = &s.end().w;
     let tail = w.tail.load(Relaxed);
     let empty = match w.path.load(Relaxed) {
-        // A reader that believes us dead may have taken the ring over.
-        wpath::KERNEL => conn.out().path() == Path::Kernel,
+        // A reader may have taken the ring over, or be about to.
+        wpath::KERNEL => conn.out().path() == Path::Kernel && !flush::has_left_rest(conn),
         wpath::RING => Head::from_raw(conn.out().h.head.load(Acquire)).position() == tail,
         _ => false,
     };

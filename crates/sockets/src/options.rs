@@ -10,6 +10,16 @@ use std::sync::atomic::Ordering::*;
 const SO_PEEK_OFF: i32 = 42;
 const SO_ZEROCOPY: i32 = 60;
 
+/// With these the kernel tells the time of what is received, or of what was sent: the numbers of old and new structures
+/// (asm-generic/socket.h).
+const TIMES: [i32; 6] = [libc::SO_TIMESTAMP, libc::SO_TIMESTAMPNS, libc::SO_TIMESTAMPING, 63, 64, 65];
+
+/// With this every recvmsg tells how much is left to read (linux/tcp.h).
+const TCP_INQ: i32 = 36;
+
+/// Receives, by getsockopt (linux/tcp.h).
+const TCP_ZEROCOPY_RECEIVE: i32 = 35;
+
 /// Whether the options in force on the socket have an equivalent on a ring.
 ///
 /// # Errors
@@ -18,9 +28,7 @@ pub fn eligible(s: &Sock) -> Result<(), Reason> {
     let fd = s.carrier();
     let is_set = |level, name| sock::option(fd, level, name).is_ok_and(|v| v != 0);
     if is_set(libc::SOL_SOCKET, SO_ZEROCOPY)
-        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMP)
-        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS)
-        || is_set(libc::SOL_SOCKET, libc::SO_TIMESTAMPING)
+        || TIMES.iter().any(|name| is_set(libc::SOL_SOCKET, *name))
         || sock::option(fd, libc::SOL_SOCKET, SO_PEEK_OFF).is_ok_and(|v| v >= 0)
     {
         return Err(Reason::SocketOption);
@@ -29,6 +37,17 @@ pub fn eligible(s: &Sock) -> Result<(), Reason> {
         return Err(Reason::SocketOption);
     }
     carrier::of(s).eligible(fd)
+}
+
+/// Whether every recvmsg tells how much is left to read (TCP_INQ). Bytes that were in a ring when that was set may still be
+/// read from there.
+pub fn tells_rest(s: &Sock) -> bool {
+    s.has(flag::STAYS) && !s.has(flag::LOCAL) && has_inq(s.carrier())
+}
+
+/// Whether TCP_INQ is set.
+pub fn has_inq(fd: i32) -> bool {
+    sock::option(fd, libc::IPPROTO_TCP, TCP_INQ).is_ok_and(|v| v != 0)
 }
 
 /// Reads the options that data calls on a ring need.
@@ -50,19 +69,20 @@ pub fn look_again(s: &Sock, on_kernel: bool) {
     }
 }
 
-/// Whether setting this option needs the kernel path for good.
+/// Whether setting this option, or receiving by it, needs the kernel path for good.
 pub fn needs_kernel(level: i32, name: i32) -> bool {
     match level {
-        libc::SOL_SOCKET => {
-            name == SO_ZEROCOPY
-                || name == SO_PEEK_OFF
-                || name == libc::SO_TIMESTAMP
-                || name == libc::SO_TIMESTAMPNS
-                || name == libc::SO_TIMESTAMPING
+        libc::SOL_SOCKET => name == SO_ZEROCOPY || name == SO_PEEK_OFF || TIMES.contains(&name),
+        libc::IPPROTO_TCP => {
+            [libc::TCP_ULP, libc::TCP_REPAIR, libc::TCP_MD5SIG, TCP_INQ, TCP_ZEROCOPY_RECEIVE].contains(&name)
         }
-        libc::IPPROTO_TCP => name == libc::TCP_ULP || name == libc::TCP_REPAIR || name == libc::TCP_MD5SIG,
         _ => false,
     }
+}
+
+/// Whether reading this option takes bytes out of the stream, past any ring.
+pub fn receives(level: i32, name: i32) -> bool {
+    level == libc::IPPROTO_TCP && name == TCP_ZEROCOPY_RECEIVE
 }
 
 /// After a successful setsockopt.

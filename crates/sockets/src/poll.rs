@@ -1,13 +1,14 @@
 //! poll and ppoll over followed and other descriptors.
 
+use crate::flush;
 use crate::hook::{PollFd, Verdict};
 use crate::peer::Conn;
-use crate::raised::{self, Counter, Raised};
+use crate::raised::{self, Counter, Several};
 use crate::ready;
 use crate::state;
 use crate::switch;
 use crate::table::{self, Entry, Sock};
-use crate::thread::Call;
+use crate::thread::{self as threads, Call, Use};
 use crate::wait::{STALL_NS, SpinHistory};
 use crate::{epoll, fault};
 use bypath_shm::direction::wait as words;
@@ -16,8 +17,10 @@ use bypath_sys::poll::{PollFd as Kernel, ppoll};
 use bypath_sys::{Errno, clock, eventfd, thread};
 use std::sync::atomic::Ordering::*;
 
-/// Sets up to this size are handled without allocation.
-const SMALL: usize = 63;
+/// Sets up to this size find room on the stack: more of it than this needs may not be there.
+const SMALL: usize = 8;
+/// Sockets of a set, the first ones, for which it is remembered that the thread may be blocked on them.
+const REMEMBERED: usize = 63;
 
 /// How spinning in poll went, all sets of the process together.
 static SPINS: SpinHistory = SpinHistory::new();
@@ -39,15 +42,18 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
             epoll::keep_on_kernel(set);
         }
     }
-    let mut small = [Kernel::default(); SMALL + 1];
-    let mut large;
-    let scratch: &mut [Kernel] = if fds.len() <= SMALL {
-        &mut small[..fds.len() + 1]
-    } else {
-        large = vec![Kernel::default(); fds.len() + 1];
-        &mut large
+    let n = fds.len();
+    if n <= SMALL {
+        let (mut view, mut words) = ([Kernel::default(); SMALL + 1], [0; SMALL]);
+        return Verdict::Done(wait(&call, fds, &mut view[..n + 1], &mut words[..n], timeout_ns, sigmask));
+    }
+    let remembered = n.min(REMEMBERED);
+    let len = (n + 1) * size_of::<Kernel>() + remembered * size_of::<u64>();
+    let Some(mut scratch) = threads::scratch(Use::Wait, len, thread::stack_address()) else {
+        return Verdict::Done(Err(Errno::NOMEM));
     };
-    Verdict::Done(wait(&call, fds, scratch, timeout_ns, sigmask))
+    let (view, words) = scratch.two::<Kernel, u64>(n + 1, remembered);
+    Verdict::Done(wait(&call, fds, view, words, timeout_ns, sigmask))
 }
 
 fn warm(fd: i32) -> Option<(&'static Sock, &'static Conn)> {
@@ -97,6 +103,7 @@ fn wait(
     call: &Call,
     fds: &mut [PollFd],
     scratch: &mut [Kernel],
+    words: &mut [u64],
     timeout_ns: Option<u64>,
     sigmask: usize,
 ) -> Result<usize, Errno> {
@@ -121,16 +128,14 @@ fn wait(
 
         // Threads blocked in the kernel on cold ends hold back their upgrade.
         let cold = |p: &PollFd| table::sock(p.fd).filter(|s| !s.is_warm());
-        let mut entered = [const { None }; SMALL];
         let frame = thread::stack_address();
         raised::lower_dead(frame);
+        let mut entered = Several::new(words, frame);
         let mut refused = false;
         for (i, p) in fds.iter().enumerate() {
             if let Some(s) = cold(p) {
-                if i < SMALL {
-                    entered[i] = Some(raised::raise(Counter::Polling(s), frame));
-                } else {
-                    // Beyond the small set nothing is remembered: such a socket stays cold for good.
+                if !entered.raise(i, || Counter::Polling(s)) {
+                    // Nothing is remembered of it: such a socket stays cold for good.
                     s.keep_on_kernel(Reason::InKernelCall);
                 }
                 refused |= s.is_warm();
@@ -150,9 +155,9 @@ fn wait(
                 }
             }
         }
-        let flushing = switch::flushes_pending();
+        let flushing = flush::flushes_pending();
         if flushing {
-            bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+            bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
         }
         let asked = crate::wait::before_sleep(call, bound);
         let result = if refused || evaluate(fds, scratch) > 0 {
@@ -173,9 +178,9 @@ fn wait(
         };
         armed.withdraw(call, fds);
         if flushing {
-            switch::drive_flushes(call);
+            flush::drive_flushes(call);
         }
-        entered.into_iter().flatten().for_each(Raised::lower);
+        entered.lower();
         let silent = result? == 0;
         if merge(fds, scratch) > 0 {
             // Rings may have become ready as well: report all of it.

@@ -140,6 +140,40 @@ impl Raised {
     }
 }
 
+/// Counters that one frame raises for many sockets.
+#[derive(Debug)]
+pub struct Several<'a> {
+    /// What is raised for each, 0 = nothing.
+    words: &'a mut [u64],
+    /// A bit for each that the thread has noted.
+    noted: u64,
+    frame: usize,
+}
+
+impl<'a> Several<'a> {
+    /// For as many sockets as there are places in `words`, 64 at most.
+    pub fn new(words: &'a mut [u64], frame: usize) -> Self {
+        words.fill(0);
+        Several { words, noted: 0, frame }
+    }
+
+    /// Raises a counter for the socket at place `i`; false if there is none.
+    pub fn raise(&mut self, i: usize, counter: impl FnOnce() -> Counter) -> bool {
+        let Some(place) = self.words.get_mut(i) else { return false };
+        let raised = raise(counter(), self.frame);
+        *place = raised.word;
+        self.noted |= u64::from(raised.noted) << i;
+        true
+    }
+
+    /// The call returned.
+    pub fn lower(self) {
+        for (i, word) in self.words.iter().enumerate().filter(|(_, word)| **word != 0) {
+            Raised { word: *word, frame: self.frame, noted: self.noted >> i & 1 != 0 }.lower();
+        }
+    }
+}
+
 impl Notes {
     /// Enters a counter; false if all places are taken.
     fn note(&self, word: u64, frame: usize) -> bool {

@@ -1,12 +1,15 @@
 //! Readiness of one followed socket: what the ring says, and what to ask the carrier.
 
 use crate::carrier;
+use crate::kept;
 use crate::peer::Conn;
 use crate::switch;
 use crate::table::{Sock, flag};
+use crate::thread::Call;
+use crate::wait;
 use bypath_shm::direction::Readable;
 use bypath_shm::family::wpath;
-use bypath_sys::sock;
+use bypath_sys::{sock, thread};
 use std::sync::atomic::Ordering::*;
 
 /// POLLIN and friends, as poll(2) and epoll(7) share them.
@@ -59,6 +62,35 @@ pub fn fills_unseen(s: &Sock, conn: &Conn) -> bool {
 /// Whether a writer finds room: a quarter of the ring, as a reader frees it in batches.
 pub fn ring_writable(s: &Sock, conn: &Conn) -> bool {
     s.end().w.path.load(Relaxed) == wpath::RING && switch::has_space(s, conn)
+}
+
+/// Looks at ring and carrier while bytes are on their way from one to the other: so many times at the writer's
+/// convenience, and so many in all.
+const UNREAD_LOOKS: (u32, u32) = (20, 40);
+
+/// Bytes to read, in ring and carrier together.
+pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
+    let call = Call::enter();
+    let mut total = 0;
+    for look in 0..UNREAD_LOOKS.1 {
+        let head = conn.inc().h.head.load(Acquire);
+        let ring = switch::unread(conn) + kept::len(s);
+        let carrier = sock::inq(s.carrier()).unwrap_or(0);
+        if conn.inc().h.head.load(Acquire) != head {
+            // Taken back between the two: they would count twice, or not at all.
+            continue;
+        }
+        total = ring as usize + carrier;
+        let patiently = look >= UNREAD_LOOKS.0;
+        if !switch::awaits_flush(conn) || patiently && carrier > 0 {
+            break;
+        }
+        match &call {
+            Some(call) => wait::for_flush(call, s, patiently),
+            None => thread::yield_now(),
+        }
+    }
+    total
 }
 
 /// Events out of `wanted` that the ring can vouch for.

@@ -4,7 +4,7 @@
 
 use crate::table::{self, Entry};
 use crate::thread::Call;
-use crate::{epoll, foreign, home, rendezvous, state, switch, thread};
+use crate::{epoll, flush, foreign, home, rendezvous, state, thread};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
@@ -66,9 +66,9 @@ fn flushed() -> bool {
             return false;
         }
         let mut one = [PollFd { fd: s.carrier(), events: libc::POLLOUT, revents: 0 }];
-        let _ = ppoll(&mut one, Some(switch::FLUSH_PERIOD_NS), 0);
+        let _ = ppoll(&mut one, Some(flush::FLUSH_PERIOD_NS), 0);
         if let (Some(conn), Some(call)) = (s.conn.get(), Call::enter()) {
-            switch::recall_outgoing(s, conn, Reason::RecalledSeccomp, &call);
+            flush::recall_outgoing(s, conn, Reason::RecalledSeccomp, &call);
         }
     }
 }

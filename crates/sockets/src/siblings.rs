@@ -5,7 +5,7 @@
 
 use crate::state::{self, State};
 use crate::thread::Call;
-use crate::{switch, table};
+use crate::{flush, switch, table};
 use bypath_shm::family::wpath;
 use bypath_sys::clock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -65,7 +65,7 @@ fn look_after(s: &'static table::Sock, state: &State, living: u64, call: &Call) 
     if others & living != 0 || unheard {
         SHARED.store(true, Release);
     }
-    switch::finish_for_siblings(s, conn, call);
+    flush::finish_for_siblings(s, conn, call);
     if unheard {
         switch::answer_demand(s, conn);
     }

@@ -1,9 +1,9 @@
 //! When a signal handler of the program may run: between our critical sections, never inside one (docs/signals.md).
 
 use crate::thread::{self, Record};
-use bypath_sys::signal;
+use bypath_sys::{signal, thread as sys};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::*, fence};
 
 /// A handler ran while its thread slept in one of our calls.
 pub const RAN: u32 = 1;
@@ -66,8 +66,39 @@ pub fn is_cancelled() -> bool {
 #[cold]
 pub fn cancel(pthread: usize) {
     CANCELS.store(true, SeqCst);
-    let Some(target) = thread::find(pthread) else { return };
-    target.cancel();
+    if let Some(target) = thread::find(pthread) {
+        return target.cancel();
+    }
+    // It has made no call of ours so far. It is noted first and looked for second, and does it the other way round.
+    let Some(tid) = sys::tid_of(pthread) else { return };
+    let free = |noted: u32| noted == 0 || noted == tid || !sys::is_alive(noted);
+    let note = |place: &AtomicU32| {
+        let noted = place.load(Relaxed);
+        free(noted) && place.compare_exchange(noted, tid, SeqCst, Relaxed).is_ok()
+    };
+    let _ = EARLY.iter().any(note);
+    fence(SeqCst);
+    if let Some(target) = thread::find(pthread) {
+        target.cancel();
+    }
+}
+
+/// Threads, by the kernel's numbers, for which pthread_cancel was called before they had a record. More at a time than there
+/// is room for are cancelled by calls only that the kernel serves.
+static EARLY: [AtomicU32; 256] = [const { AtomicU32::new(0) }; 256];
+
+/// Whether pthread_cancel was called for the thread `tid`, which has just got its record.
+pub fn was_cancelled(tid: u32) -> bool {
+    fence(SeqCst);
+    CANCELS.load(SeqCst) && EARLY.iter().any(|place| place.compare_exchange(tid, 0, SeqCst, Relaxed).is_ok())
+}
+
+/// The C library knows nothing of what the calling thread's mark says.
+#[cold]
+pub fn not_cancelled() {
+    if let Some(thread) = thread::existing() {
+        thread.not_cancelled();
+    }
 }
 
 /// Whether the calling thread has cancellation switched on, as the C library knows.

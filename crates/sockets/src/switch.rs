@@ -9,18 +9,14 @@ use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait as waiting;
 use crate::wlock::WriteLock;
-use crate::{epoll, fault, guard, heir, leaving, life, log, memory, options, uring, wish};
+use crate::{epoll, fault, flush, guard, heir, leaving, life, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
 use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
 use bypath_shm::reason::Reason;
-use bypath_sys::{Errno, clock, sock, thread};
-use std::sync::atomic::{AtomicBool, Ordering::*, fence};
+use bypath_sys::{clock, thread};
+use std::sync::atomic::{Ordering::*, fence};
 
-/// A direction that was taken back `n` times is not upgraded again before this many bytes times 2^n (n up to 8).
-const BACK_OFF_BYTES: u64 = 64 * 1024;
-/// A full ring is given up 2^n times later where that was in vain before.
-pub const MOST_PARDONS: u32 = 4;
 /// No upgrade where the carrier has room for less than this.
 const SMALLEST_LIMIT: u32 = 4096;
 
@@ -170,7 +166,7 @@ fn begin(s: &'static Sock, conn: &'static Conn, lock: &WriteLock) {
     // Who wants the end on the kernel for good says so first and looks at the path second.
     fence(SeqCst);
     if must_stay(s) {
-        return claim(s, conn, state::hindrance().unwrap_or(end.reason()), lock);
+        return flush::claim(s, conn, state::hindrance().unwrap_or(end.reason()), lock);
     }
     // What was read last would have been acknowledged with these bytes.
     carrier::of(s).acknowledge(s);
@@ -212,7 +208,7 @@ fn wake_readers_slow(s: &'static Sock, conn: &'static Conn) {
         && s.end().w.path.load(Relaxed) == wpath::RING
         && let Some(call) = Call::enter()
     {
-        recall_outgoing(s, conn, Reason::RecalledNoBell, &call);
+        flush::recall_outgoing(s, conn, Reason::RecalledNoBell, &call);
     }
 }
 
@@ -224,218 +220,6 @@ pub fn wake_writers(conn: &'static Conn) {
             conn.ring(bell);
         });
     }
-}
-
-/// W takes its direction back: freezes R's position and re-sends what was not consumed. Waits for the writer's
-/// lock.
-pub fn recall_outgoing(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &Call) {
-    if s.end().w.path.load(Acquire) == wpath::KERNEL {
-        return;
-    }
-    let Some(lock) = WriteLock::take(s, call) else { return };
-    claim(s, conn, reason, &lock);
-    lock.unlock();
-}
-
-/// As [`recall_outgoing`], where the carrier must have all bytes at once: others write to it next, or nobody of this
-/// image will be there to go on with a flush that has to wait for room.
-pub fn empty_ring(s: &'static Sock, conn: &'static Conn, reason: Reason, call: &Call) {
-    recall_outgoing(s, conn, reason, call);
-    if s.end().w.path.load(Acquire) != wpath::FLUSH {
-        return;
-    }
-    let restore = carrier::of(s).widen(s, 2 * conn.tx.size());
-    recall_outgoing(s, conn, reason, call);
-    if let Some(size) = restore {
-        carrier::of(s).narrow(s, size);
-    }
-}
-
-/// As [`recall_outgoing`], under the writer's lock.
-pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &WriteLock) {
-    let end = s.end();
-    if end.w.path.load(Acquire) == wpath::RING {
-        conn.out().wa.flags.fetch_or(writer_flag::FLUSHING, AcqRel);
-        match conn.out().claim() {
-            Ok(position) => {
-                fault::point("claimed");
-                end.w.flush.store(position, Relaxed);
-                // Decided here, under the lock: of several threads that see the end one is the first.
-                if position != end.w.tail.load(Relaxed) && peer_was_killed(s, conn) {
-                    s.keep_error(libc::ECONNRESET);
-                }
-                end.w.path.store(wpath::FLUSH, Release);
-            }
-            Err(_) => {
-                poison(s, conn);
-                return;
-            }
-        }
-        let claims = end.w.claims.fetch_add(1, Relaxed);
-        // Unless it is pardoned, the carrier's room was of use.
-        s.pardons.store(s.pardons.load(Relaxed).saturating_sub(1), Relaxed);
-        let sent = end.w.kernel_bytes.load(Relaxed);
-        let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
-        end.w.not_before.store(sent + pause, Relaxed);
-        s.set_reason(reason);
-        if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
-            stats.recalled[reason as usize % stats.recalled.len()].fetch_add(1, Relaxed);
-        }
-        log::line(
-            LogLevel::Info,
-            format_args!("fd {}: outgoing bytes go through the kernel: {}", s.carrier(), reason.code()),
-        );
-    }
-    flush(s, conn, lock);
-    if end.w.path.load(Relaxed) == wpath::FLUSH {
-        PENDING.store(true, Release);
-        // The rest follows when the carrier has room: the kernel watches that from now on.
-        epoll::path_changed(s);
-    }
-}
-
-/// Some end's flush waits for room in its carrier.
-static PENDING: AtomicBool = AtomicBool::new(false);
-
-/// Whether a sleeper must wake now and then to drive flushes: the program has handed these bytes over and need not
-/// make another call on their connection.
-#[inline]
-pub fn flushes_pending() -> bool {
-    PENDING.load(Relaxed)
-}
-
-/// Drives every pending flush, without waiting.
-#[cold]
-pub fn drive_flushes(call: &Call) {
-    PENDING.store(false, SeqCst);
-    crate::table::each_sock(|s| {
-        if s.end().w.path.load(Acquire) == wpath::FLUSH
-            && let Some(conn) = s.conn.get()
-        {
-            recall_outgoing(s, conn, Reason::RecalledRingFull, call);
-            if s.end().w.path.load(Acquire) == wpath::FLUSH {
-                PENDING.store(true, Release);
-            }
-        }
-    });
-}
-
-/// A sibling may have been killed on a shared end: while it took the direction back (its flush goes on here), or before
-/// it woke a reader.
-pub fn finish_for_siblings(s: &'static Sock, conn: &'static Conn, call: &Call) {
-    let w = &s.end().w;
-    if (w.path.load(Acquire) == wpath::FLUSH || WriteLock::is_orphaned(s))
-        && let Some(lock) = WriteLock::take(s, call)
-    {
-        flush(s, conn, &lock);
-        lock.unlock();
-        if w.path.load(Acquire) == wpath::FLUSH {
-            PENDING.store(true, Release);
-        }
-    }
-    let unread = Head::from_raw(conn.out().h.head.load(Acquire)).position() != w.tail.load(Relaxed);
-    if w.path.load(Acquire) == wpath::RING && unread {
-        wake_readers(s, conn);
-    }
-}
-
-/// The carrier is full, too. If the ring was given up because it was full, that did not help: the other end does not read,
-/// or gets no processor, and the direction may come back as soon as it does. Under the writer's lock.
-#[cold]
-pub fn pardon(s: &Sock) {
-    let w = &s.end().w;
-    if s.end().reason() != Reason::RecalledRingFull
-        || w.not_before.load(Relaxed) <= w.kernel_bytes.load(Relaxed)
-    {
-        return;
-    }
-    w.not_before.store(w.kernel_bytes.load(Relaxed), Relaxed);
-    w.claims.store(w.claims.load(Relaxed).saturating_sub(1), Relaxed);
-    s.pardons.store((s.pardons.load(Relaxed) + 2).min(MOST_PARDONS), Relaxed);
-}
-
-/// How long a sleeper may sleep while flushes are pending.
-pub const FLUSH_PERIOD_NS: u64 = 5_000_000;
-
-/// Whether the descriptor of the carrier is the carrier also in the calling process.
-#[cold]
-fn has_carrier(s: &Sock) -> bool {
-    let cookie = s.end().cookie.load(Relaxed);
-    sock::option_u64(s.carrier(), libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)
-}
-
-/// A child that ran in this memory goes its own way: what it left to do is done.
-pub fn finish_for_child() {
-    if flushes_pending()
-        && let Some(call) = Call::enter()
-    {
-        drive_flushes(&call);
-    }
-}
-
-/// Continues a flush: re-sends ring bytes through the carrier, without waiting. Holds the writer's lock.
-pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
-    let end = s.end();
-    let w = &end.w;
-    if w.path.load(Acquire) != wpath::FLUSH {
-        return;
-    }
-    let carrier = carrier::of(s);
-    let tail = w.tail.load(Relaxed);
-    let mut at = w.flush.load(Relaxed);
-    if at != tail && state::is_borrowed() && !has_carrier(s) {
-        // A vfork child that closed it, or put something else in its place: our process goes on with this when it runs.
-        PENDING.store(true, Release);
-        return;
-    }
-    if at != tail && bypath_sys::poll::now(s.carrier(), 0) & (libc::POLLERR | libc::POLLHUP) != 0 {
-        // A dead connection: the bytes are lost as unsent data is, and the error stays for the program to see.
-        at = tail;
-        if let Some(errno) = carrier.lost(s, None) {
-            s.keep_error(errno);
-        }
-    }
-    let urged = at != tail && carrier.urge(s);
-    while at != tail {
-        let left = tail.wrapping_sub(at);
-        if left > conn.tx.size() {
-            poison(s, conn);
-            return;
-        }
-        let sent = conn.tx.with_pieces(at, left as usize, |v| {
-            sock::send(s.carrier(), v, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
-        });
-        match sent {
-            Ok(n) => {
-                at += n as u64;
-                w.flush.store(at, Relaxed);
-                w.kernel_bytes.fetch_add(n as u64, Relaxed);
-                w.not_before.fetch_add(n as u64, Relaxed);
-                fault::point("mid-flush");
-            }
-            Err(Errno::INTR) => {}
-            Err(Errno::AGAIN) => {
-                if urged {
-                    carrier.relax(s);
-                }
-                return;
-            }
-            Err(e) => {
-                // The connection is dead, and so are these bytes, as unsent data of a reset connection are. The
-                // error was the program's to see.
-                if let Some(errno) = carrier.lost(s, Some(e.raw_os_error())) {
-                    s.keep_error(errno);
-                }
-                break;
-            }
-        }
-    }
-    if urged {
-        carrier.relax(s);
-    }
-    conn.out().wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
-    w.path.store(wpath::KERNEL, Release);
-    epoll::path_changed(s);
 }
 
 /// R asks for the kernel path on the incoming direction and sees to it that W notices.
@@ -464,12 +248,20 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
             heir::spread(s);
         }
         if !s.is_warm() {
-            s.set_reason(reason);
+            match reason {
+                // There is nothing to take back.
+                Reason::RecalledOption | Reason::RecalledUlp => s.keep_for_option(),
+                _ => s.set_reason(reason),
+            }
         }
     }
     let Some(conn) = s.conn.get() else { return };
     let Some(call) = Call::enter() else { return };
-    empty_ring(s, conn, reason, &call);
+    if s.has(flag::HANDED_OVER) {
+        flush::empty_ring_for_others(s, conn, reason, &call);
+    } else {
+        flush::empty_ring(s, conn, reason, &call);
+    }
     recall_incoming(s, conn, reason);
     end_recall(s, conn);
 }
@@ -537,7 +329,7 @@ pub fn answer_demand(s: &'static Sock, conn: &'static Conn) {
         && let Some(call) = Call::enter()
     {
         let reason = if asked & ask::CLOSED != 0 { Reason::RecalledPeerClosed } else { Reason::RecalledPeer };
-        recall_outgoing(s, conn, reason, &call);
+        flush::recall_outgoing(s, conn, reason, &call);
     }
 }
 
@@ -548,13 +340,13 @@ pub fn peer_ended(s: &'static Sock, conn: &'static Conn, reset: bool, call: &Cal
         return;
     }
     s.set(flag::PEER_GONE);
-    recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
+    flush::recall_outgoing(s, conn, Reason::RecalledPeerClosed, call);
 }
 
 /// Whether the other end is gone and did not say why, and the kernel has no error for it. An end that closes with unread
 /// bytes, or after reading all, says CLOSED. One that did neither was killed; the kernel resets such a connection if
 /// bytes were unread, and so it ends here. An end that reads no more looks to its own calls as if the other were gone.
-fn peer_was_killed(s: &Sock, conn: &Conn) -> bool {
+pub fn peer_was_killed(s: &Sock, conn: &Conn) -> bool {
     let carrier = carrier::of(s);
     let finished = || carrier.standing(s).is_ok_and(|at| at.course != Course::Open);
     s.has(flag::PEER_GONE)
@@ -606,13 +398,12 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
     true
 }
 
-/// The carrier has ended. If W had claimed and died before it had sent everything again, the rest is still in the ring:
-/// true if R reads on there.
+/// The carrier has ended. If W had claimed and died, or shut its side down, before it had sent everything again, the rest
+/// is still in the ring: true if R reads on there.
 #[cold]
 pub fn inherit(s: &Sock, conn: &Conn) -> bool {
     let inc = conn.inc();
-    // A writer that only shut its side down goes on with what it has to send again, and may want the memory back.
-    if inc.wa.flags.load(Acquire) & (writer_flag::FLUSHING | writer_flag::SHUT) != writer_flag::FLUSHING {
+    if inc.wa.flags.load(Acquire) & writer_flag::FLUSHING == 0 {
         return false;
     }
     let (taken, before) = (s.end().r.kernel_bytes.load(Acquire), inc.wa.switch_k.load(Relaxed));

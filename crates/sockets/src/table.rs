@@ -94,7 +94,7 @@ pub struct Sock {
     pub full_since: AtomicU64,
     /// See `full_since`.
     pub full_progress: AtomicU64,
-    /// How much later a full ring is given up, as that was in vain: see [`switch::pardon`](crate::switch::pardon).
+    /// How much later a full ring is given up, as that was in vain: see [`flush::pardon`](crate::flush::pardon).
     pub pardons: AtomicU32,
     /// When it was last asked whether the other holders live (ticks).
     pub asked_who: AtomicU64,
@@ -177,6 +177,19 @@ impl Sock {
         self.set_reason(reason);
     }
 
+    /// Never upgrade this socket, which has an option that a ring cannot honour.
+    pub fn keep_for_option(&self) {
+        self.keep_on_kernel(Reason::SocketOption);
+        self.name_unless_hindered();
+    }
+
+    /// An attempt to come up records the names; where there will be none, who looks at the connection wants them too.
+    fn name_unless_hindered(&self) {
+        if state::hindrance().is_none() {
+            carrier::of(self).record_names(self);
+        }
+    }
+
     /// Why outgoing bytes go where they go.
     pub fn set_reason(&self, reason: Reason) {
         self.end().reason.store(reason as u16, Relaxed);
@@ -190,6 +203,10 @@ impl Sock {
     #[cold]
     pub fn set_used(&self) {
         self.set(flag::USED);
+        if self.end().reason.load(Relaxed) == Reason::SocketOption as u16 {
+            // When that was settled it may not have been connected.
+            self.name_unless_hindered();
+        }
         if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
             stats.connections.fetch_add(1, Relaxed);
         }

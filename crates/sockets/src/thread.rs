@@ -11,6 +11,7 @@ use bypath_shm::family;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
 use bypath_sys::page::Pages;
+use bypath_sys::scratch::{Scratch, Slot};
 use bypath_sys::signal::{self, Deferred};
 use bypath_sys::{Errno, clock, eventfd, fd, futex, process, thread as sys};
 use std::cell::Cell;
@@ -77,6 +78,25 @@ pub struct Record {
     pub pace: AtomicU32,
     /// Pages of buffers that were good lately: 1 MiB of them.
     pub pages: Pages<256>,
+    /// Working memory: of who calls the engine, and of its waits.
+    scratch: [Slot; 2],
+}
+
+/// For what working memory is used. Calls of one kind nest only by signal handlers.
+#[derive(Clone, Copy, Debug)]
+pub enum Use {
+    /// By who calls the engine.
+    Caller,
+    /// By a wait inside.
+    Wait,
+}
+
+/// Working memory of the calling thread, for its frame at `frame`; `None` if there is none.
+pub fn scratch(purpose: Use, len: usize, frame: usize) -> Option<Scratch<'static>> {
+    match mine() {
+        Some(r) => r.scratch[purpose as usize].take(len, frame),
+        None => Scratch::of_one_call(len),
+    }
 }
 
 extern "C" fn thread_ends(value: *mut std::ffi::c_void) {
@@ -125,11 +145,15 @@ fn enter() -> Option<&'static Record> {
             r.asleep.store(false, Relaxed);
             r.cancelled.store(false, Relaxed);
             r.lock_frame.store(0, Relaxed);
+            r.scratch.iter().for_each(Slot::hand_over);
             r.pthread.store(sys::pthread_self(), Release);
             r.pace.store(2, Relaxed);
             USED.fetch_max(number + 1, AcqRel);
             MINE.set(Some(r));
             sys::set_exit_value(number as usize + 1);
+            if crate::signals::was_cancelled(tid) {
+                r.cancelled.store(true, SeqCst);
+            }
             return Some(r);
         }
     }
@@ -271,6 +295,11 @@ impl Record {
     #[inline]
     pub fn is_cancelled(&self) -> bool {
         self.cancelled.load(SeqCst) && crate::signals::may_be_cancelled()
+    }
+
+    /// Takes [`cancel`](Record::cancel) back.
+    pub fn not_cancelled(&self) {
+        self.cancelled.store(false, SeqCst);
     }
 
     /// Marks it as cancelled, and wakes it if it sleeps: until it looked, and not for longer than a tenth of a second.

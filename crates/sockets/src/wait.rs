@@ -4,6 +4,7 @@
 
 use crate::carrier;
 use crate::fault;
+use crate::flush;
 use crate::memory;
 use crate::peer::Conn;
 use crate::siblings;
@@ -19,9 +20,10 @@ use std::sync::atomic::{AtomicU64, Ordering::*};
 
 /// Bytes that nobody seems to read are taken back after this long.
 pub const STALL_NS: u64 = 20_000_000;
-/// A full ring without progress is taken back after this long: longer than a reader on a busy machine waits for a
-/// processor.
+/// A full ring without progress is taken back after this long.
 pub const FULL_NS: u64 = 50_000_000;
+/// So many times twice as long while the machine has more to run than processors: a reader waits for its turn.
+pub const BUSY_PARDONS: u32 = 2;
 /// The same where the reader has shown that it reads rings.
 pub const QUIET_NS: u64 = 500_000_000;
 /// Why a wait ended.
@@ -169,10 +171,10 @@ pub fn sleep(
         PollFd { fd: s.carrier(), events, revents: 0 },
         PollFd { fd: bell_fd, events: libc::POLLIN, revents: 0 },
     ];
-    let flushing = switch::flushes_pending();
+    let flushing = flush::flushes_pending();
     let mut bound = bound_ns;
     if flushing {
-        bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+        bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
     }
     let bound = before_sleep(call, bound);
     let result = call.parked(|| ppoll(&mut fds, bound, 0));
@@ -182,7 +184,7 @@ pub fn sleep(
     }
     switch::attend();
     if flushing {
-        switch::drive_flushes(call);
+        flush::drive_flushes(call);
     }
     match result {
         Err(Errno::INTR) => Woken::Interrupted,
@@ -305,7 +307,7 @@ pub fn readable(
     let woken = sleep(call, s, conn, &inc.ra.wait, events, bound, ready, true);
     if woken == Woken::TimedOut && bound != left {
         if stalled == Some(conn.out().h.head.load(Relaxed)) && !wait::any(&conn.out().ra.wait) {
-            switch::recall_outgoing(s, conn, bypath_shm::reason::Reason::RecalledStalledReader, call);
+            flush::recall_outgoing(s, conn, bypath_shm::reason::Reason::RecalledStalledReader, call);
         }
         return Woken::Look;
     }

@@ -4,7 +4,7 @@
 use crate::config::LogLevel;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
-use crate::{heir, log, rendezvous, switch};
+use crate::{flush, heir, log, rendezvous, switch};
 use bypath_shm::direction::ask;
 use bypath_shm::family::wish;
 use bypath_shm::reason::Reason;
@@ -38,7 +38,7 @@ fn recall(s: &'static Sock) {
     }
     s.keep_on_kernel(Reason::RecalledCommand);
     let Some(conn) = s.conn.get() else { return };
-    switch::recall_outgoing(s, conn, Reason::RecalledCommand, &call);
+    flush::recall_outgoing(s, conn, Reason::RecalledCommand, &call);
     conn.inc().withdraw_consent();
     switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledCommand);
     s.end().rx_reason.store(Reason::RecalledCommand as u16, Relaxed);
@@ -51,7 +51,7 @@ fn taken(s: &'static Sock) {
     s.keep_on_kernel(Reason::RecalledTaken);
     heir::spread(s);
     let Some(conn) = s.conn.get() else { return };
-    switch::empty_ring(s, conn, Reason::RecalledTaken, &call);
+    flush::empty_ring_for_others(s, conn, Reason::RecalledTaken, &call);
     conn.inc().withdraw_consent();
     switch::ask_recall(s, conn, ask::RECALL, Reason::RecalledTaken);
     s.end().rx_reason.store(Reason::RecalledTaken as u16, Relaxed);

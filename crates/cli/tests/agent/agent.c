@@ -278,7 +278,7 @@ void execute(const char *line, int slot, struct out *o)
         line++;
     a.rest = line + strlen(a.word[0]);
     const struct command *tables[] = {loop_commands,    data_commands, socket_commands, ready_commands,
-                                      process_commands, bad_commands,  stdio_commands};
+                                      process_commands, bad_commands,  stdio_commands, told_commands};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct command *c = tables[t]; c->name; c++)
             if (strcmp(c->name, a.word[0]) == 0) {

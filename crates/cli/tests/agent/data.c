@@ -402,8 +402,8 @@ static void do_sendsame(struct args *a, struct out *o)
 static void do_fillup(struct args *a, struct out *o)
 {
     size_t at = 0;
-    /* Acknowledgements make room again for a while: full is what stays full. */
-    for (int quiet = 0; quiet < 16;) {
+    /* Acknowledgements make room again for a while, and a ring is given up some time after it was full. */
+    for (int quiet = 0; quiet < 50;) {
         fill(areas[a->slot], 65536, (unsigned)num(a, 2), at);
         long sent = send((int)num(a, 1), areas[a->slot], 65536, MSG_DONTWAIT | MSG_NOSIGNAL);
         if (sent < 0 && errno != EAGAIN)

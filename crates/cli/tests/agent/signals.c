@@ -600,6 +600,21 @@ static void *protected(void *arg) {
     return arg;
 }
 
+static volatile int go_on;
+
+// A thread that makes its first call after it was cancelled: one that waits, or many that do not.
+static void *computes(void *arg) {
+    char buf[64];
+    pthread_barrier_wait(&there);
+    while (!go_on)
+        ;
+    if (arg)
+        recv(s, buf, 64, 0);
+    for (int i = 0; i < 1000 && !arg; i++)
+        recv(s, buf, 64, MSG_DONTWAIT);
+    return arg;
+}
+
 static void cancels(void) {
     const char *names[] = {"read", "readv", "recv", "recvmsg", "poll", "ppoll", "select", "epoll_wait", "busy", "full"};
     pthread_barrier_init(&there, NULL, 2);
@@ -634,6 +649,18 @@ static void cancels(void) {
     order('s', LATER_MS, 10);
     pthread_join(t, &r);
     printf("then: canceled %d\n", r == PTHREAD_CANCELED);
+    for (int waits = 0; waits < 2; waits++)
+        // More of them than are remembered at a time.
+        for (int i = 0; i < 400; i++) {
+            go_on = 0;
+            pthread_create(&t, NULL, computes, waits ? &there : NULL);
+            pthread_barrier_wait(&there);
+            pthread_cancel(t);
+            go_on = 1;
+            pthread_join(t, &r);
+            if (r != PTHREAD_CANCELED)
+                printf("computes %d: not canceled\n", waits);
+        }
     int ep;
     way = 9;
     pthread_create(&t, NULL, blocked, &ep);

@@ -40,7 +40,7 @@ static const struct word socket_words[] = {
 static const struct word message_words[] = {
     {"peek", MSG_PEEK},   {"waitall", MSG_WAITALL}, {"dontwait", MSG_DONTWAIT}, {"trunc", MSG_TRUNC},
     {"oob", MSG_OOB},     {"nosignal", MSG_NOSIGNAL}, {"more", MSG_MORE},       {"waitforone", MSG_WAITFORONE},
-    {"errqueue", MSG_ERRQUEUE}, {NULL, 0},
+    {"errqueue", MSG_ERRQUEUE}, {"fastopen", MSG_FASTOPEN}, {NULL, 0},
 };
 static const struct word fcntl_words[] = {
     {"getfl", F_GETFL},     {"setfl", F_SETFL}, {"getfd", F_GETFD},       {"setfd", F_SETFD},
@@ -317,6 +317,10 @@ static const struct option {
     {"cork", IPPROTO_TCP, TCP_CORK, INT},          {"ulp", IPPROTO_TCP, TCP_ULP, TEXT},
     {"v6only", IPPROTO_IPV6, IPV6_V6ONLY, INT},    {"peek_off", SOL_SOCKET, SO_PEEK_OFF, INT},
     {"maxseg", IPPROTO_TCP, TCP_MAXSEG, INT},      {"zerocopy", SOL_SOCKET, SO_ZEROCOPY, INT},
+    {"inq", IPPROTO_TCP, TCP_INQ, INT},            {"timestamp", SOL_SOCKET, SO_TIMESTAMP_OLD, INT},
+    {"timestampns", SOL_SOCKET, SO_TIMESTAMPNS_OLD, INT}, {"timestamping", SOL_SOCKET, SO_TIMESTAMPING_OLD, INT},
+    {"timestamp_new", SOL_SOCKET, SO_TIMESTAMP_NEW, INT}, {"timestampns_new", SOL_SOCKET, SO_TIMESTAMPNS_NEW, INT},
+    {"timestamping_new", SOL_SOCKET, SO_TIMESTAMPING_NEW, INT},
     {NULL, 0, 0, INT},
 };
 

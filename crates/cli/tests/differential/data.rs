@@ -275,6 +275,17 @@ scripts! {
         c iov_huge 3
         s fionread 4
     ";
+    who_is_connected_cannot_connect_by_sending, "every libc entry", Ring: "
+        pair
+        warm
+        c send 3 5 1
+        c send 3 7 2 fastopen
+        c sendto 3 7 2 fastopen
+        s wait_in 4 5
+        s recv 4 100
+        c send 3 5 3
+        s recv 4 5
+    ";
     zero_length_calls_do_nothing, "zero length", Ring: "
         pair
         warm
@@ -285,6 +296,7 @@ scripts! {
         s recv 4 10 dontwait
         s read 4 0
         s readv 4 0,0
+        s preadv2 4 0,0
         s recv 4 0 dontwait
         s go r recv 4 0
         s blocked r

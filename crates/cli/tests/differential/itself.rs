@@ -71,6 +71,7 @@ const PROMISES: &[&str] = &[
     "recall: ring full",
     "recall: TCP_ULP",
     "recall: un-hooked calls",
+    "control messages",
     "sendfile/splice/pread/pwrite",
 ];
 
@@ -79,9 +80,13 @@ pub fn all() -> impl Iterator<Item = &'static Script> {
         crate::data::SCRIPTS,
         crate::ends::SCRIPTS,
         crate::pressure::SCRIPTS,
+        crate::epoll::SCRIPTS,
+        crate::inherited::SCRIPTS,
+        crate::narrow::SCRIPTS,
         crate::readiness::SCRIPTS,
         crate::recall::SCRIPTS,
         crate::sockets::SCRIPTS,
+        crate::told::SCRIPTS,
         crate::waiting::SCRIPTS,
     ];
     files.into_iter().flatten()

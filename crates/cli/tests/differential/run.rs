@@ -42,6 +42,8 @@ pub struct Combination {
 pub enum Over {
     /// TCP, as the script says.
     Tcp,
+    /// The same where send buffers cannot be made wider.
+    Narrow,
     /// AF_UNIX streams in place of TCP connections, abstract names in place of addresses.
     Unix,
 }
@@ -81,7 +83,7 @@ pub fn on_rings_alone() -> bool {
 /// The agent program, compiled once: plainly, or with _FORTIFY_SOURCE (`__recv_chk` and the like).
 fn agent_program(fortified: bool) -> &'static Path {
     static PROGRAMS: OnceLock<[PathBuf; 2]> = OnceLock::new();
-    let sources = ["agent.c", "sockets.c", "data.c", "ready.c", "process.c", "bad.c", "stdio.c"];
+    let sources = ["agent.c", "sockets.c", "data.c", "ready.c", "process.c", "bad.c", "stdio.c", "told.c"];
     let programs = PROGRAMS.get_or_init(|| {
         let plain = programs::compile("agent", &sources, &["-U_FORTIFY_SOURCE"]);
         let fortified =
@@ -299,6 +301,9 @@ fn environment(under: Under, over: Over, dir: &Path) -> HashMap<String, String> 
     if under == Under::Plain {
         return e;
     }
+    if over == Over::Narrow {
+        e.insert("BYPATH_TEST_NARROW".to_owned(), "1".to_owned());
+    }
     let mut set = |name: &str, value: String| drop(e.insert(name.to_owned(), value));
     set("LD_PRELOAD", programs::library().to_string_lossy().into_owned());
     set("BYPATH_STATS", dir.join("stats").to_string_lossy().into_owned());
@@ -337,6 +342,7 @@ fn may_lag(command: &str, expected: &str, got: &str, seen: &mut Events) -> bool 
         // Edges may come with others, and more often: what is expected must be among them.
         "epoll_edges" => seen.gather(got),
         "fionread" | "outq" | "atmark" => true,
+        "copied" => got.contains("copied=0 "),
         "getsockopt" => words.get(2) == Some(&"error") && got.ends_with(" 0"),
         _ => got.starts_with("-1 EAGAIN") && !expected.starts_with("-1 EAGAIN"),
     }

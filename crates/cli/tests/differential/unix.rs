@@ -10,6 +10,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("low_water_mark_that_is_lowered_is_an_edge", "poll does not look at SO_RCVLOWAT"),
     ("low_water_mark_that_is_lowered_wakes_a_wait", "poll does not look at SO_RCVLOWAT"),
     ("sendto_ignores_the_address_of_a_connected_socket", "an address is refused: EISCONN"),
+    ("who_is_connected_cannot_connect_by_sending", "MSG_FASTOPEN means nothing"),
     ("trunc_discards_without_a_copy", "MSG_TRUNC discards on TCP only"),
     ("waitall_with_peek", "MSG_PEEK does not wait for MSG_WAITALL"),
     ("waitall_with_peek_ends_in_time", "as above"),
@@ -51,6 +52,8 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("peek_shows_what_stands_in_a_ring_behind_the_kernels_bytes", "as above"),
     ("a_send_to_a_killed_peer_begins_no_ring", "as above"),
     ("epoll_edge_reports_what_is_ready_on_either_path", "as above"),
+    ("epoll_edge_of_bytes_that_were_read_tells_of_room", "as above"),
+    ("bytes_received_by_an_option", "there is no TCP_ZEROCOPY_RECEIVE"),
     ("unread_data_in_a_ring_that_was_just_begun_resets", "as above"),
     ("a_plain_heir_writes_in_turns_with_its_parent", "as above"),
     ("a_plain_heir_reads_what_its_parent_leaves", "as above"),
@@ -66,6 +69,17 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("shutdown_of_both_directions_keeps_much", "as above"),
     ("shutdown_of_both_directions_and_a_close", "there is no reset"),
     ("a_reset_is_told_before_the_data_by_recvmmsg", "as above"),
+    ("a_shutdown_leaves_the_rest_to_the_reader", "is about a buffer that stays narrow"),
+    ("a_shutdown_of_both_directions_leaves_the_rest_to_the_reader", "as above"),
+    ("a_second_shutdown_leaves_the_rest_to_the_reader", "as above"),
+    ("a_close_behind_a_shutdown_leaves_the_rest_to_the_reader", "as above"),
+    ("an_exit_behind_a_shutdown_leaves_the_rest_to_the_reader", "as above"),
+    ("a_close_leaves_the_rest_to_the_reader", "as above"),
+    ("memory_that_is_wanted_elsewhere_is_not_the_readers", "as above"),
+    ("what_is_left_is_told_when_asked_for_late", "there is no TCP_INQ"),
+    ("what_is_left_is_told_when_asked_for_first", "as above"),
+    ("what_is_left_is_told_when_the_listener_was_asked", "as above"),
+    ("times_of_what_was_sent_are_told_apart", "no times are taken"),
 ];
 
 /// Declares a test for each script that runs over AF_UNIX, and the list of them.
@@ -164,20 +178,26 @@ over_unix! {
         a_reset_connection_can_be_used_no_more
     ;
     readiness:
-        epoll_tells_both_paths_in_one_report
-        epoll_tells_both_paths_in_one_report_the_other_way_round
-        epoll_oneshot_tells_of_the_end_with_the_bytes
-        epoll_oneshot_stays_disarmed_over_an_upgrade
         poll_reports_what_is_so
         poll_waits_for_several_connections
         poll_mixes_with_ordinary_descriptors
         select_reports_what_is_so
         writability_comes_back_when_the_peer_reads
+        duplicated_descriptors_share_the_connection
+        dup2_over_a_connection_closes_it
+        dup2_of_a_connection_over_another
+    ;
+    epoll:
+        epoll_tells_both_paths_in_one_report
+        epoll_tells_both_paths_in_one_report_the_other_way_round
+        epoll_oneshot_tells_of_the_end_with_the_bytes
+        epoll_oneshot_stays_disarmed_over_an_upgrade
         epoll_level_reports_again
         epoll_edge_reports_news_once
         epoll_edge_reports_what_is_there_after_a_shutdown
         epoll_edge_for_writing_comes_with_space
         epoll_edge_for_room_that_came_before_the_wait
+        epoll_edge_asked_for_again_waits_for_room
         epoll_oneshot_reports_once_until_rearmed
         epoll_exclusive_wakes_at_least_one
         epoll_in_epoll
@@ -189,20 +209,46 @@ over_unix! {
         registered_before_connect
         registered_before_the_upgrade
         an_epoll_set_shared_by_threads_wakes_one_for_each_connection
-        duplicated_descriptors_share_the_connection
-        dup2_over_a_connection_closes_it
-        dup2_of_a_connection_over_another
         closing_the_descriptor_leaves_the_epoll
         many_connections_in_one_epoll
     ;
     recall:
+        bytes_that_nobody_saw_sent_wake_a_reader
+        a_writer_that_reads_elsewhere_gives_back_what_nobody_reads
+        a_stream_over_the_descriptor
+        a_stream_reads_what_is_already_there
+        urgent_data_is_the_kernels
+        urgent_data_in_line
+        urgent_data_before_any_upgrade
+        a_protocol_of_the_kernel_takes_over
+        other_options_work_as_ever
+        corked_bytes_arrive_when_uncorked
+        sendfile_moves_a_file
+        splice_moves_between_pipes_and_sockets
+        sockets_have_no_position
+        system_calls_that_nobody_sees
+    ;
+    told:
+        nothing_is_told_that_nobody_asked_for
+        times_are_told_when_asked_for_late
+        times_are_told_when_asked_for_first
+        new_times_are_told_when_asked_for_late
+        new_times_are_told_when_asked_for_first
+        times_in_nanoseconds_are_told_when_asked_for_late
+        times_in_nanoseconds_are_told_when_asked_for_first
+        new_times_in_nanoseconds_are_told_when_asked_for_late
+        new_times_in_nanoseconds_are_told_when_asked_for_first
+        times_of_a_kind_are_told_when_asked_for_late
+        times_of_a_kind_are_told_when_asked_for_first
+        new_times_of_a_kind_are_told_when_asked_for_late
+        new_times_of_a_kind_are_told_when_asked_for_first
+    ;
+    inherited:
         exec_keeps_the_connection_for_a_plain_heir
         exec_takes_back_what_a_waiting_peer_wrote
         exec_takes_back_what_a_computing_peer_wrote
         exec_takes_back_what_a_second_thread_waits_beside
-        bytes_that_nobody_saw_sent_wake_a_reader
         a_bell_that_a_child_was_told_of_is_not_its_parents
-        a_writer_that_reads_elsewhere_gives_back_what_nobody_reads
         a_child_that_waits_is_asked_for_what_it_wrote
         a_child_that_waits_in_epoll_is_asked_for_what_it_wrote
         a_descriptor_sent_takes_back_what_a_waiting_peer_wrote
@@ -224,18 +270,6 @@ over_unix! {
         a_descriptor_in_flight_keeps_the_connection
         a_close_beside_a_descriptor_in_flight_resets_nothing
         a_close_beside_another_holder_resets_nothing
-        a_stream_over_the_descriptor
-        a_stream_reads_what_is_already_there
-        urgent_data_is_the_kernels
-        urgent_data_in_line
-        urgent_data_before_any_upgrade
-        a_protocol_of_the_kernel_takes_over
-        other_options_work_as_ever
-        corked_bytes_arrive_when_uncorked
-        sendfile_moves_a_file
-        splice_moves_between_pipes_and_sockets
-        sockets_have_no_position
-        system_calls_that_nobody_sees
         parent_and_child_use_one_connection
         a_child_serves_what_its_parent_accepted
         a_child_that_exits_takes_nothing_along
@@ -272,6 +306,7 @@ over_unix! {
         five_threads_wait_for_one_connection
         five_threads_poll_one_connection
         five_epoll_sets_wait_for_one_connection
+        an_epoll_set_waits_beside_four_threads
         threads_share_a_sending_descriptor
         a_thread_blocked_in_recv_survives_the_switch
         a_thread_blocked_in_poll_survives_the_switch

@@ -225,6 +225,30 @@ scripts! {
         s join f
         s recv 4 100
     ";
+    an_epoll_set_waits_beside_four_threads, "threads", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in
+        s go a poll 9000 4:in
+        s go b poll 9000 4:in
+        s go d poll 9000 4:in
+        s go e poll 9000 4:in
+        s blocked a
+        s blocked b
+        s blocked d
+        s blocked e
+        s go f epoll_wait 5 4 9000
+        s blocked f
+        c poll 900 3:in    # until nothing else wakes them
+        c send 3 10 1
+        s join a
+        s join b
+        s join d
+        s join e
+        s join f
+        s recv 4 100
+    ";
     signals_interrupt_or_restart_a_blocked_call, "signals", Ring: "
         pair
         warm

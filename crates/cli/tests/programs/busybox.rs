@@ -27,7 +27,7 @@ fn busybox() -> std::path::PathBuf {
 
 /// nc ends when either side has nothing more to say: the server's input is a pipe that stays open.
 fn nc(scene: &Scene) {
-    let (sent, received, port) = (sample(160), scene.path("received"), scene.port().to_string());
+    let (sent, received, port) = (sample(240), scene.path("received"), scene.port().to_string());
     scene.plain("mkfifo").arg("open").finish();
     let server = scene.server("sh").words(["-c", "exec \"$0\" nc -l -p \"$1\" <>open"]).arg(busybox());
     let mut server = server.arg(&port).stdout_to(&received).start();
@@ -35,7 +35,7 @@ fn nc(scene: &Scene) {
     scene.client("busybox").args("nc 127.0.0.1").arg(port).stdin_from(&sent).finish();
     server.wait().ok();
     assert_same(&sent, &received);
-    prove(scene, 160 << 20);
+    prove(scene, 240 << 20);
 }
 
 /// httpd gives each connection to a child as its descriptors 0 and 1, and wget reads through a stream of the C library:

@@ -16,8 +16,8 @@ fn serve(scene: &Scene, sendfile: &str) -> (Process, u16) {
     let port = scene.port();
     let root = scene.path("www");
     fs::create_dir(&root).expect("a fresh directory");
-    fs::hard_link(sample(160), root.join("file"))
-        .or_else(|_| fs::copy(sample(160), root.join("file")).map(drop))
+    fs::hard_link(sample(240), root.join("file"))
+        .or_else(|_| fs::copy(sample(240), root.join("file")).map(drop))
         .expect("the sample");
     for n in 1..=200 {
         fs::write(root.join(format!("small-{n}")), small(n)).expect("a small file");
@@ -59,8 +59,8 @@ fn download(scene: &Scene, sendfile: &str) {
     let client = scene.client("curl").args("--silent --show-error --fail --output").arg(&got);
     client.arg(format!("http://127.0.0.1:{port}/file")).finish();
     server.stop(Signal::QUIT).ok();
-    assert_same(&sample(160), &got);
-    scene.prove(160 << 20);
+    assert_same(&sample(240), &got);
+    scene.prove(240 << 20);
 }
 
 fn small_files(scene: &Scene) {

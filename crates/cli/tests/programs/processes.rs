@@ -1,6 +1,6 @@
 //! Processes that share, hand on and inherit connections: what arrives is what arrives on the kernel.
 
-use crate::support::{Scene, Way, missing, ring_required, skip};
+use crate::support::{Program, Scene, Way, missing, ring_required, skip};
 
 /// Runs one case of processes.py on the kernel and with everything under Bypath. At least `share` percent of the bytes
 /// must have gone through rings: what comes before a fork or after a recall for good is the kernel's.
@@ -15,6 +15,21 @@ fn case(name: &str, share: u64) {
     if ring_required() {
         let totals = scene.totals();
         assert!(totals.ring_tx * 100 >= totals.sent() * share, "less than {share} %: {totals:#?}");
+    }
+}
+
+#[test]
+fn shut_down_without_room() {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip("processes::shut_down_without_room", &reason);
+    }
+    for narrow in ["0", "1"] {
+        let scene = Scene::new(Way::Both);
+        let run = |program: Program| {
+            let program = program.env("BYPATH_TEST_NARROW", narrow).script("processes.py");
+            program.arg("shut_down_without_room").finish().stdout
+        };
+        assert_eq!(run(scene.plain("python3")), run(scene.client("python3")), "narrow: {narrow}");
     }
 }
 
@@ -50,4 +65,6 @@ cases! {
     reset_under_a_writer 1;
     closed_as_it_comes_up 0;
     bell_told_before_a_vfork 50;
+    bell_that_cannot_be_told 50;
+    everybody_has_a_turn 90;
 }

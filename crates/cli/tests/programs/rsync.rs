@@ -37,7 +37,7 @@ fn serve(scene: &Scene) -> (Process, u16) {
 fn tree(scene: &Scene) -> Vec<PathBuf> {
     let root = scene.path("from");
     fs::create_dir(&root).expect("a fresh directory");
-    fs::copy(sample(160), root.join("large")).expect("a copy");
+    fs::copy(sample(240), root.join("large")).expect("a copy");
     let mut names = vec![PathBuf::from("large")];
     for n in 0..200 {
         let name = PathBuf::from(format!("{}/{n}", n % 7));
@@ -70,5 +70,5 @@ fn copy(scene: &Scene, upload: bool) {
     fs::remove_dir_all(scene.path("to").join("3")).expect("a directory");
     pass();
     server.stop(Signal::TERM);
-    scene.prove(160 << 20);
+    scene.prove(240 << 20);
 }

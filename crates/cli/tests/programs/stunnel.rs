@@ -16,7 +16,7 @@ fn beside<'a>(scene: &'a Scene, program: &str) -> Program<'a> {
 fn nginx(scene: &Scene) -> (Process, u16) {
     let port = scene.port();
     fs::create_dir(scene.path("www")).expect("a fresh directory");
-    fs::copy(sample(160), scene.path("www/file")).expect("a copy");
+    fs::copy(sample(240), scene.path("www/file")).expect("a copy");
     let dir = scene.path("");
     let dir = dir.display();
     let user = if rustix::process::geteuid().is_root() { "user root;" } else { "" };
@@ -67,6 +67,6 @@ fn download(scene: &Scene) {
         stunnel.stop(Signal::TERM);
     }
     nginx.stop(Signal::QUIT).ok();
-    assert_same(&sample(160), &got);
-    scene.prove(if scene.way() == Way::Both { 3 } else { 1 } * (160 << 20));
+    assert_same(&sample(240), &got);
+    scene.prove(if scene.way() == Way::Both { 3 } else { 1 } * (240 << 20));
 }

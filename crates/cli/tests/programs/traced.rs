@@ -87,7 +87,7 @@ fn attached(scene: &Scene, test: &str, tracer: fn(&Scene, u32, &mut Process), si
         tracer(scene, pid, &mut client);
     }
     // Enough that the first bytes of each connection, and those of a recall, do not count.
-    more(&mut client, 160);
+    more(&mut client, 240);
     let payload = client.stop(Signal::TERM).ok().number("payload ");
     assert!(!server.has_ended(), "{server}");
     server.stop(Signal::TERM);

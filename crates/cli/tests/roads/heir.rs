@@ -162,3 +162,12 @@ fn while_paths_change() {
         same_while_paths_change(program(), &[how]);
     }
 }
+
+#[test]
+fn a_spawned_program_writes_behind_what_found_no_room() {
+    let program = programs::compile("behind", &["behind.c"], &[]);
+    for narrow in ["0", "1"] {
+        let ran = same(&program, &[], &[("BYPATH_TEST_NARROW", narrow)]);
+        assert!(ran.ring_bytes() > 100_000, "{narrow}: {}", ran.ring_bytes());
+    }
+}

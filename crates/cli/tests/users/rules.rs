@@ -398,3 +398,46 @@ fn unreadable_rules_are_one_warning_and_the_kernel() {
     );
     stage.counted().assert_kernel(None, Some("disabled"));
 }
+
+/// A client that sets SO_TIMESTAMP before or after it connects, exchanges a few bytes either way and then waits.
+const STAMPED: &str = "import signal, socket, sys
+def client(port, early):
+    s = socket.socket()
+    if early: s.setsockopt(socket.SOL_SOCKET, 29, 1)
+    s.connect((\"127.0.0.1\", port))
+    if not early:
+        s.sendall(b\"x\")
+        assert s.recv(1) == b\"x\"
+        s.setsockopt(socket.SOL_SOCKET, 29, 1)
+    for _ in range(30):
+        s.sendall(b\"x\")
+        assert s.recv(1) == b\"x\"
+    return s
+both = [client(int(sys.argv[1]), early) for early in (True, False)]
+print(*(s.getsockname()[1] for s in both), flush=True)
+while True: signal.pause()
+";
+
+#[test]
+fn why_names_the_option_and_the_connection_that_never_came_up() {
+    let Some(stage) = stage("why_names_the_option_and_the_connection_that_never_came_up") else { return };
+    let (server, port) = stage.echo_server(&Side::default());
+    let client = stage.program(&Side::default(), "client.stats", &installed("python3"));
+    let mut client = client.arg("-c").arg(STAMPED).arg(port.to_string()).start();
+    let ports = client.ready(|line| {
+        let (early, late) = line.split_once(' ')?;
+        Some([early.to_owned(), late.trim().to_owned()])
+    });
+    let output = Command::new(bypath()).args(["why", &client.pid().to_string()]).output().expect("why");
+    let told = String::from_utf8_lossy(&output.stdout).into_owned();
+    client.stop(Signal::TERM);
+    server.stop(Signal::TERM);
+    if !ring_required() {
+        return;
+    }
+    for own in ports {
+        assert!(told.contains(&format!(": 127.0.0.1:{own} to 127.0.0.1:{port}\n")), "{own}: {told}");
+    }
+    assert_eq!(told.matches("(socket-option)").count(), 2, "{told}");
+    assert!(!told.contains("recalled"), "{told}");
+}

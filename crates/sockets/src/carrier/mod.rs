@@ -91,20 +91,34 @@ pub trait Backend: Sync {
     /// After a flush that was urged.
     fn relax(&self, s: &Sock);
 
-    /// Lets the carrier take `bytes` more than it holds, whatever its buffer was made by the program. Returns what
-    /// [`Backend::narrow`] is to be called with, if that went.
-    fn widen(&self, s: &Sock, bytes: u64) -> Option<i32> {
-        let size = sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF).ok()?;
+    /// Lets the carrier take `bytes` more than it holds, whatever its buffer was made by the program, as far as the system
+    /// allows. Returns what [`Backend::narrow`] is to be called with, if that went.
+    fn widen(&self, s: &Sock, bytes: u64) -> Option<Buffer> {
+        if fault::is_narrow() {
+            return None;
+        }
+        let number = |name| sock::option(s.carrier(), libc::SOL_SOCKET, name);
+        let size = number(libc::SO_SNDBUF).ok()?;
         let queued = sock::outq(s.carrier()).unwrap_or(0) as u64;
-        // The kernel doubles it, for its own bookkeeping, and has a limit that it applies by itself.
-        let wide = i32::try_from(bytes + queued).ok()?;
-        set_buffer(s, wide.max(size / 2));
-        Some(size)
+        let before = Buffer { size, locks: number(SO_BUF_LOCK).ok() };
+        // The kernel doubles it, for its own bookkeeping.
+        let wide = i32::try_from(bytes + queued).ok()?.max(size / 2);
+        if set_buffer(s, libc::SO_SNDBUFFORCE, wide) {
+            return Some(before);
+        }
+        // A buffer that has grown by itself may be larger than what may be asked for, and would shrink.
+        let most = bypath_sys::unix::most_send_buffer(crate::state::floor()).ok()?;
+        (most > size && set_buffer(s, libc::SO_SNDBUF, wide)).then_some(before)
     }
 
     /// The buffer is again as the program made it; what is in it stays.
-    fn narrow(&self, s: &Sock, size: i32) {
-        set_buffer(s, size / 2);
+    fn narrow(&self, s: &Sock, before: Buffer) {
+        let _ = set_buffer(s, libc::SO_SNDBUFFORCE, before.size / 2)
+            || set_buffer(s, libc::SO_SNDBUF, before.size / 2);
+        if let Some(locks) = before.locks {
+            // It goes on growing by itself if it did.
+            let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, SO_BUF_LOCK, &locks.to_ne_bytes());
+        }
     }
 
     /// Whether the program's bytes that found the connection dead, as a send in a flush told by `error` (`None` = poll
@@ -129,8 +143,18 @@ pub trait Backend: Sync {
     fn close_unread(&self, s: &Sock);
 }
 
-fn set_buffer(s: &Sock, size: i32) {
-    let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF, &size.to_ne_bytes());
+fn set_buffer(s: &Sock, name: i32, size: i32) -> bool {
+    sock::set_option(s.carrier(), libc::SOL_SOCKET, name, &size.to_ne_bytes()).is_ok()
+}
+
+/// linux/socket.h: which buffers the program has given a size (bit 0: sending), and do not grow by themselves.
+const SO_BUF_LOCK: i32 = 72;
+
+/// A send buffer before [`Backend::widen`].
+#[derive(Debug)]
+pub struct Buffer {
+    size: i32,
+    locks: Option<i32>,
 }
 
 /// The kind of carrier under a followed socket.

@@ -1,6 +1,7 @@
 //! TCP: the kernel counts every byte (TCP_INFO), knows both ends by their addresses, and can reset a connection.
 
 use super::{Backend, Course, Standing};
+use crate::options;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::{self, Found};
@@ -14,7 +15,7 @@ impl Backend for Tcp {
     fn eligible(&self, fd: i32) -> std::result::Result<(), Reason> {
         let mut ulp = [0u8; 16];
         let layered = sock::option_bytes(fd, libc::IPPROTO_TCP, libc::TCP_ULP, &mut ulp).is_ok_and(|n| n > 0);
-        if layered { Err(Reason::SocketOption) } else { Ok(()) }
+        if layered || options::has_inq(fd) { Err(Reason::SocketOption) } else { Ok(()) }
     }
 
     fn record_names(&self, s: &Sock) -> bool {

@@ -70,6 +70,7 @@ pub(super) fn collect_into(s: &'static Set, out: &mut [EpollEvent], n: usize) ->
             // No room: first in line next time.
             r.reported_tail.store(0, Relaxed);
             r.reported_room.store(false, Relaxed);
+            begin_with(number, s);
             break;
         }
         if r.events.load(Relaxed) & ONESHOT != 0 {
@@ -79,6 +80,29 @@ pub(super) fn collect_into(s: &'static Set, out: &mut [EpollEvent], n: usize) ->
         }
     }
     n
+}
+
+/// The hot list begins with its member `number`; those before it come last. Under the lock.
+fn begin_with(number: u32, s: &Set) {
+    let first = s.hot.load(Relaxed);
+    if first == number + 1 {
+        return;
+    }
+    let mut last = number;
+    while let Some(next) = reg(last).and_then(|r| r.next_hot.load(Relaxed).checked_sub(1)) {
+        last = next;
+    }
+    let mut before = first.wrapping_sub(1);
+    while let Some(next) =
+        reg(before).map(|r| r.next_hot.load(Relaxed)).filter(|&n| n != number + 1 && n != 0)
+    {
+        before = next - 1;
+    }
+    if let (Some(before), Some(last)) = (reg(before), reg(last)) {
+        last.next_hot.store(first, Relaxed);
+        before.next_hot.store(0, Relaxed);
+        s.hot.store(number + 1, Release);
+    }
 }
 
 /// What to report of one registration now.
@@ -110,9 +134,13 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     } else if events == 0 {
         return 0;
     }
+    if wanted & ONESHOT != 0 && events == 0 {
+        // What the carrier alone has the kernel tells, and only one needs to.
+        return 0;
+    }
     // As the kernel: a report says everything that is ready, on whichever path.
     let mut asked = ready::on_carrier(sock, conn, wanted);
-    if wanted & ONESHOT != 0 && events | asked != 0 {
+    if wanted & ONESHOT != 0 {
         // It is the only one: what the kernel would have told of a carrier in the background is given up for it.
         asked = ready::carrier_events(sock, wanted) & KNOWN;
     }
@@ -124,7 +152,7 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     told
 }
 
-fn carrier_now(sock: &Sock, wanted: u32) -> u32 {
+pub(super) fn carrier_now(sock: &Sock, wanted: u32) -> u32 {
     bypath_sys::poll::now(sock.carrier(), wanted as i16) as u32 & wanted
 }
 

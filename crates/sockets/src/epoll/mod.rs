@@ -80,8 +80,32 @@ struct Set {
     /// One-shot registrations, cold ones as well: what the kernel disarmed before an upgrade stays so after it.
     oneshots: AtomicU32,
     calls: AtomicU32,
+    /// When the kernel was last asked while ends were hot, in ticks of the processor.
+    asked_at: AtomicU64,
     ticket: AtomicU32,
     spins: SpinHistory,
+    /// One-shot registrations of warm ends that have gone, and the data words of the last ones.
+    drops: AtomicU32,
+    gone: [AtomicU64; GONE],
+}
+
+/// Registrations that may go between the kernel's report of one and the look of the thread that got it.
+const GONE: usize = 32;
+
+impl Set {
+    /// A one-shot registration has gone. The caller holds [`LOCK`].
+    fn is_gone(&self, data: u64) {
+        let n = self.drops.load(Relaxed);
+        self.gone[n as usize % GONE].store(data, Relaxed);
+        self.drops.store(n.wrapping_add(1), Release);
+    }
+
+    /// Whether one with this data word has gone since there were `drops`. The caller holds [`LOCK`].
+    fn gone_since(&self, data: u64, drops: u32) -> bool {
+        let n = self.drops.load(Relaxed);
+        let since = n.wrapping_sub(drops).min(GONE as u32);
+        (1..=since).any(|back| self.gone[n.wrapping_sub(back) as usize % GONE].load(Relaxed) == data)
+    }
 }
 
 /// One registration of a followed socket in a set.
@@ -213,6 +237,9 @@ fn drop_reg(number: u32, r: &'static Reg) {
         if let Some(conn) = sock.conn.get() {
             disarm(r, conn);
             s.warm.fetch_sub(1, Relaxed);
+            if r.events.load(Relaxed) & ONESHOT != 0 {
+                s.is_gone(r.data.load(Relaxed));
+            }
         }
         let mut place = &sock.registrations;
         while let Some(n) = place.load(Relaxed).checked_sub(1) {
@@ -253,11 +280,18 @@ fn new_reg() -> Option<(u32, &'static Reg)> {
 
 /// The kernel's mask for a registration.
 fn kernel_mask(s: &Sock, r: &Reg) -> u32 {
-    let wanted = r.events.load(Relaxed);
-    if r.disarmed.load(Relaxed) {
-        return 0;
-    }
-    if s.is_warm() { ready::carrier_events(s, wanted) } else { wanted }
+    if r.disarmed.load(Relaxed) { 0 } else { watched(s, r.events.load(Relaxed)) }
+}
+
+/// What the kernel watches for a registration of `wanted`.
+///
+/// Room in a carrier that is not in use is none of its business, with one exception: an arrival is an edge that tells
+/// all there is, room as well, even of bytes that were read meanwhile. Such a carrier has room at once and tells of it
+/// with nothing but arrivals after that, so while the ring is full it must not be asked.
+fn watched(s: &Sock, wanted: u32) -> u32 {
+    let Some(conn) = s.conn.get() else { return wanted };
+    let edge = wanted & (ET | ONESHOT) == ET && ready::ring_writable(s, conn);
+    if edge { wanted } else { ready::carrier_events(s, wanted) }
 }
 
 /// epoll_ctl.
@@ -296,11 +330,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     let Some(_call) = Call::enter() else { return Verdict::NotOurs };
     let Some(held) = LOCK.lock(table::tid()) else { return Verdict::NotOurs };
     let existing = regs_of(sock).find(|(_, r)| r.set.load(Relaxed) == number + 1 && r.fd.load(Relaxed) == fd);
-    let mut mask = event.events;
-    if sock.is_warm() {
-        mask = ready::carrier_events(sock, mask);
-    }
-    if let Err(e) = sys::ctl(epfd, op, fd, Event { events: mask, data: event.data }) {
+    if let Err(e) = sys::ctl(epfd, op, fd, Event { events: watched(sock, event.events), data: event.data }) {
         return Verdict::Done(Err(e));
     }
     match (op, existing) {

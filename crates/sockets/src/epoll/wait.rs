@@ -1,8 +1,12 @@
 //! Waiting on a set: hot ends first, the kernel's set beside them, then a spin, then a sleep.
 
-use super::hot::{arm_hot, collect, collect_into, unstick_all, would_report};
-use super::{BELL_DATA, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, reg, ring_own, set};
+use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
+use super::{
+    ALWAYS, BELL_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, kernel_mask, reg, ring_own,
+    set,
+};
 use crate::fault;
+use crate::flush;
 use crate::hook::{EpollEvent, Verdict};
 use crate::peer::Conn;
 use crate::raised::{self, Counter};
@@ -16,8 +20,10 @@ use bypath_sys::epoll::{self as sys, Event};
 use bypath_sys::{Errno, clock, thread as cpu};
 use std::sync::atomic::Ordering::*;
 
-/// While rings have events, the kernel is asked at least at every such call.
+/// While rings have events, the kernel is asked at least at every such call,
 const KERNEL_EVERY: u32 = 16;
+/// and at one after so many microseconds: who works for long on each event is not to find the kernel's late.
+const KERNEL_EVERY_US: u64 = 20;
 /// Hot ends that a spinning waiter polls directly; more are armed and found through the inbox.
 const HOT_POLLED: usize = 64;
 
@@ -76,7 +82,10 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
         }
         crate::wait::kernel_told(events);
         if s.oneshots.load(Relaxed) != 0 {
-            events |= oneshot_fired(s, data);
+            match oneshot_fired(s, data, events, s.drops.load(Acquire)) {
+                Some(e) => events = e,
+                None => continue,
+            }
         }
         out[n] = EpollEvent { events, data };
         n += 1;
@@ -103,15 +112,23 @@ fn wait_overlay(
             return Err(Errno::BADF);
         }
         switch::attend();
-        let n = collect(s, out);
-        if n > 0 {
-            // Who does not wait wants to know all there is; who waits gets the rest with its next call.
-            let due = timeout_ns == Some(0) || s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_EVERY);
-            let more = if due && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
-            return Ok(n + more);
+        // Who does not wait wants to know all there is; who waits gets the rest with a later call.
+        let wants_all = timeout_ns == Some(0);
+        // Rings that are always ready leave room for the kernel's events, and those for rings.
+        let mut asked = false;
+        if s.hot.load(Acquire) != 0 {
+            asked = kernel_is_due(s);
+            let half = out.len().div_ceil(2);
+            let k = if asked { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
+            let n = collect_into(s, out, k);
+            if n > 0 {
+                let room = wants_all && n < out.len() && (!asked || k == half);
+                let more = if room { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
+                return Ok(n + more);
+            }
         }
-        let k = kernel_events(s, epfd, out, 0, Some(0), 0)?;
-        if k > 0 || timeout_ns == Some(0) {
+        let k = if asked { 0 } else { kernel_events(s, epfd, out, 0, Some(0), 0)? };
+        if k > 0 || wants_all {
             return Ok(k);
         }
         if !spun {
@@ -133,9 +150,9 @@ fn wait_overlay(
         if stall {
             bound = Some(bound.unwrap_or(u64::MAX).min(STALL_NS));
         }
-        let flushing = switch::flushes_pending();
+        let flushing = flush::flushes_pending();
         if flushing {
-            bound = Some(bound.unwrap_or(u64::MAX).min(switch::FLUSH_PERIOD_NS));
+            bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
         }
         bound = crate::wait::before_sleep(call, bound);
         let k = if marked || rings {
@@ -161,7 +178,7 @@ fn wait_overlay(
             unstick_all(s, call, silent);
         }
         if flushing {
-            switch::drive_flushes(call);
+            flush::drive_flushes(call);
         }
         let k = k?;
         if k > 0 {
@@ -174,6 +191,17 @@ fn wait_overlay(
             return Ok(collect(s, out));
         }
     }
+}
+
+/// Whether a wait must ask the kernel, whatever rings have.
+fn kernel_is_due(s: &Set) -> bool {
+    let now = clock::ticks();
+    let rests = now.wrapping_sub(s.asked_at.load(Relaxed)) > KERNEL_EVERY_US * state::ticks_per_us();
+    let due = s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_EVERY) || rests;
+    if due {
+        s.asked_at.store(now, Relaxed);
+    }
+    due
 }
 
 fn fresh_ticket(s: &Set) -> u32 {
@@ -207,6 +235,7 @@ fn kernel_events(
     let (_, tail) = out.split_at(from);
     // Large arrays go to the kernel in portions: the rest stays ready and comes with the next call.
     let len = tail.len().min(room.len());
+    let drops = s.drops.load(Acquire);
     let got = sys::wait(epfd, &mut room[..len], timeout_ns, sigmask)?;
     let mut n = from;
     for e in &room[..got] {
@@ -215,8 +244,11 @@ fn kernel_events(
             continue;
         }
         crate::wait::kernel_told(events);
-        if s.oneshots.load(Relaxed) != 0 {
-            events |= oneshot_fired(s, data);
+        if s.oneshots.load(Relaxed) != 0 || s.drops.load(Acquire) != drops {
+            match oneshot_fired(s, data, events, drops) {
+                Some(e) => events = e,
+                None => continue,
+            }
         }
         if let Some(same) = out[..from].iter_mut().find(|o| { o.data } == data) {
             same.events |= events;
@@ -228,29 +260,51 @@ fn kernel_events(
     Ok(n - from)
 }
 
-/// The kernel reported (and disarmed) a one-shot registration: so does the overlay, and gives what the ring adds to the
-/// report.
-fn oneshot_fired(s: &'static Set, data: u64) -> u32 {
-    let Some(_held) = LOCK.lock(table::tid()) else { return 0 };
+/// The kernel reported `events` of `data`; if that is a one-shot registration it has disarmed it, and so does the overlay.
+/// Returns what to tell, with what the ring adds; `None`: another thread got its report from the overlay meanwhile, and may
+/// have armed it again, or closed the descriptor. `drops`: how many registrations were gone when the wait began.
+fn oneshot_fired(s: &'static Set, data: u64, events: u32, drops: u32) -> Option<u32> {
+    let Some(_held) = LOCK.lock(table::tid()) else { return Some(events) };
     let fits = |r: &&'static Reg| {
         r.data.load(Relaxed) == data
             && r.events.load(Relaxed) & ONESHOT != 0
             && r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|k| std::ptr::eq(k, s))
     };
     let hinted = hint(data).load(Relaxed).checked_sub(1).and_then(reg).filter(fits);
-    let mut added = 0;
     let others = (0..REGS_USED.load(Relaxed)).filter_map(reg).filter(fits);
+    let (mut told, mut found, mut fired) = (events, false, false);
     // Several with the same word: the program cannot tell them apart either.
     for r in hinted.into_iter().chain(others.take_while(|_| hinted.is_none())) {
+        found = true;
         let sock = table::by_number(r.sock.load(Relaxed));
-        if let Some((sock, conn)) = sock.and_then(|k| Some((k, k.conn.get()?)))
-            && !r.disarmed.load(Relaxed)
-        {
-            added |= ready::ring_events(sock, conn, r.events.load(Relaxed));
+        let Some((sock, conn)) = sock.and_then(|k| Some((k, k.conn.get()?))) else {
+            // The kernel's alone.
+            r.disarmed.store(true, Relaxed);
+            fired = true;
+            continue;
+        };
+        if r.disarmed.load(Relaxed) {
+            continue;
         }
-        r.disarmed.store(true, Relaxed);
+        // It may have been reported and armed again since: what is told is what there is now.
+        let wanted = r.events.load(Relaxed);
+        let now = ready::ring_events(sock, conn, wanted)
+            | hot::carrier_now(sock, ready::carrier_events(sock, wanted) & KNOWN | ALWAYS);
+        let mask = if now == 0 { kernel_mask(sock, r) } else { 0 };
+        r.disarmed.store(now != 0, Relaxed);
+        let _ = sys::ctl(
+            s.fd.load(Relaxed),
+            libc::EPOLL_CTL_MOD,
+            r.fd.load(Relaxed),
+            Event { events: mask, data },
+        );
+        if now != 0 {
+            told |= now;
+            fired = true;
+        }
     }
-    added
+    let gone = !found && s.gone_since(data, drops);
+    (fired || !found && !gone).then_some(told)
 }
 
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.

@@ -15,7 +15,7 @@ use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
-use bypath_sys::user::UserVec;
+use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, sock, thread};
 use std::sync::atomic::Ordering::*;
 
@@ -23,9 +23,16 @@ use std::sync::atomic::Ordering::*;
 const PATIENCE: u32 = 40;
 
 /// Receive on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: messages of the program's call
-/// were received already, and it began when the thread had run so many handlers.
+/// were received already, and it began when the thread had run so many handlers. `control`: where the kernel puts what it
+/// tells beside the bytes; a ring has nothing to tell.
 #[inline]
-pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
+pub fn recv(
+    fd: i32,
+    buf: UserVec<'_>,
+    flags: i32,
+    rest_since: Option<u32>,
+    control: Option<&mut UserControl>,
+) -> Option<Verdict> {
     let Some(s) = table::sock(fd) else {
         if foreign::is_due()
             && let Err(e) = foreign::before_read(fd, flags)
@@ -43,7 +50,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
         return Some(Verdict::NotOurs);
     }
     let mut staying = Staying::new(&call, s);
-    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
+    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
     staying.end(&call, s);
     if received == Err(Errno::BADF) && s.is_replaced(fd) {
         // There was no moment at which the number meant nothing: the call is for what has it now.
@@ -65,6 +72,7 @@ fn recv_warm(
     buf: UserVec<'_>,
     flags: i32,
     rest_since: Option<u32>,
+    mut control: Option<&mut UserControl>,
     staying: &mut Staying,
 ) -> Result<usize, Errno> {
     let want = buf.admit()?;
@@ -145,59 +153,61 @@ fn recv_warm(
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
             }
-            Ok(Readable::Drain(head)) => match carrier_recv(s, fd, buf, done, flags) {
-                Ok(0) if want > done => {
-                    s.set(flag::PEER_GONE);
-                    if switch::try_drained(s, conn, head) {
+            Ok(Readable::Drain(head)) => {
+                match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
+                    Ok(0) if want > done => {
+                        s.set(flag::PEER_GONE);
+                        if switch::try_drained(s, conn, head) {
+                            continue;
+                        }
+                        // The carrier lost bytes (a reset): what follows them in the ring never arrived.
+                        carrier_ended(call, s, conn, false);
+                        return if done > 0 { Ok(done) } else { take_error(s).map_or(Ok(0), Err) };
+                    }
+                    Ok(n) => {
+                        if !peek {
+                            from_kernel(call, s, n);
+                            inc.note_carrier_read(n as u64);
+                        }
+                        // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
+                        // neither this thread nor others that wait for the same socket.
+                        let drained = switch::try_drained(s, conn, head);
+                        epoll::news(s);
+                        words::each(&inc.ra.wait, crate::thread::ring);
+                        done += n;
+                        if peek {
+                            return Ok(peek_behind(call, s, conn, head, buf, done, want));
+                        }
+                        if !drained && (done >= target || nonblocking) {
+                            return Ok(done);
+                        }
+                        // What waits in the ring belongs to the same answer.
                         continue;
                     }
-                    // The carrier lost bytes (a reset): what follows them in the ring never arrived.
-                    carrier_ended(call, s, conn, false);
-                    return if done > 0 { Ok(done) } else { take_error(s).map_or(Ok(0), Err) };
-                }
-                Ok(n) => {
-                    if !peek {
-                        from_kernel(call, s, n);
-                        inc.note_carrier_read(n as u64);
+                    Err(Errno::AGAIN) => {
+                        if switch::try_drained(s, conn, head) {
+                            continue;
+                        }
                     }
-                    // Bytes may wait in the ring behind the last one of the carrier, and no wake will tell of them:
-                    // neither this thread nor others that wait for the same socket.
-                    let drained = switch::try_drained(s, conn, head);
-                    epoll::news(s);
-                    words::each(&inc.ra.wait, crate::thread::ring);
-                    done += n;
-                    if peek {
-                        return Ok(peek_behind(call, s, conn, head, buf, done, want));
+                    Err(e) if e == Errno::FAULT || e == Errno::INTR || e == Errno::BADF => {
+                        return if done > 0 { Ok(done) } else { Err(e) };
                     }
-                    if !drained && (done >= target || nonblocking) {
-                        return Ok(done);
-                    }
-                    // What waits in the ring belongs to the same answer.
-                    continue;
-                }
-                Err(Errno::AGAIN) => {
-                    if switch::try_drained(s, conn, head) {
-                        continue;
-                    }
-                }
-                Err(e) if e == Errno::FAULT || e == Errno::INTR || e == Errno::BADF => {
-                    return if done > 0 { Ok(done) } else { Err(e) };
-                }
-                Err(e) => {
-                    s.set(flag::PEER_GONE);
-                    if done > 0 {
+                    Err(e) => {
+                        s.set(flag::PEER_GONE);
+                        if done > 0 {
+                            s.keep_error(e.raw_os_error());
+                            return Ok(done);
+                        }
+                        if !switch::try_drained(s, conn, head) {
+                            return Err(e);
+                        }
+                        // Ring bytes come before the error, as queued bytes do.
                         s.keep_error(e.raw_os_error());
-                        return Ok(done);
+                        continue;
                     }
-                    if !switch::try_drained(s, conn, head) {
-                        return Err(e);
-                    }
-                    // Ring bytes come before the error, as queued bytes do.
-                    s.keep_error(e.raw_os_error());
-                    continue;
                 }
-            },
-            Ok(Readable::Kernel) => match carrier_recv(s, fd, buf, done, flags) {
+            }
+            Ok(Readable::Kernel) => match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
                 Ok(n) if n > 0 => {
                     if !peek {
                         from_kernel(call, s, n);
@@ -265,7 +275,7 @@ fn recv_warm(
                 News::Look => continue,
                 News::Answer(r) => return r,
                 News::Foreign => {
-                    let r = carrier_recv(s, fd, buf, done, flags);
+                    let r = carrier_recv(s, fd, buf, done, flags, control.as_deref_mut());
                     return match r {
                         Ok(n) => {
                             from_kernel(call, s, n);
@@ -447,13 +457,17 @@ fn carrier_recv(
     buf: UserVec<'_>,
     skip: usize,
     flags: i32,
+    control: Option<&mut UserControl>,
 ) -> Result<usize, Errno> {
     // Closed meanwhile by another thread, and the number may be another connection's.
     if !table::still(fd, s) {
         return Err(Errno::BADF);
     }
     let flags = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
-    rest(buf, skip, |v| sock::recv(fd, v, flags))
+    rest(buf, skip, |v| match control {
+        Some(control) => sock::recv_with(fd, v, flags, control),
+        None => sock::recv(fd, v, flags),
+    })
 }
 
 /// A read of the carrier reported its end: bytes of ours that wait in the outgoing ring must meet the kernel's answer

@@ -1,6 +1,7 @@
 //! Send: into the ring, or to the carrier without waiting inside it.
 
 use super::{accessible, cold, rest, take_error};
+use crate::flush;
 use crate::hook::Verdict;
 use crate::peer::Conn;
 use crate::state;
@@ -16,7 +17,7 @@ use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, sock, thread};
+use bypath_sys::{Errno, process, sock, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Send on `fd`. `None` = the socket changed under the question; ask again. `rest_since`: bytes of the program's call were
@@ -26,6 +27,10 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
     if s.conn.get().is_none() {
         return cold_send(s, flags);
+    }
+    if flags & libc::MSG_FASTOPEN != 0 && !s.has(flag::LOCAL) {
+        // It would connect first, and is refused: the kernel sends nothing.
+        return Some(Verdict::NotOurs);
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
@@ -92,7 +97,7 @@ fn send_warm(
                     } else {
                         Reason::RecalledTest
                     };
-                    switch::claim(s, conn, reason, &lock);
+                    flush::claim(s, conn, reason, &lock);
                     lock.unlock();
                     continue;
                 }
@@ -119,7 +124,7 @@ fn send_warm(
                         return if done > 0 { Ok(done) } else { Err(Errno::FAULT) };
                     }
                     Put::NoMemory(reason) => {
-                        switch::claim(s, conn, Reason::RecalledMemory, &lock);
+                        flush::claim(s, conn, Reason::RecalledMemory, &lock);
                         lock.unlock();
                         s.keep_on_kernel(reason);
                         continue;
@@ -132,10 +137,10 @@ fn send_warm(
                 }
             }
             wpath::FLUSH => {
-                switch::flush(s, conn, &lock);
+                flush::flush(s, conn, &lock);
                 let again = w.path.load(Relaxed) != wpath::FLUSH;
                 if !again {
-                    switch::pardon(s);
+                    flush::pardon(s);
                 }
                 lock.unlock();
                 if again {
@@ -159,7 +164,7 @@ fn send_warm(
                     Ok(n) => {
                         w.kernel_bytes.fetch_add(n as u64, Relaxed);
                     }
-                    Err(Errno::AGAIN) => switch::pardon(s),
+                    Err(Errno::AGAIN) => flush::pardon(s),
                     Err(_) => {}
                 }
                 lock.unlock();
@@ -188,7 +193,7 @@ fn send_warm(
         if let Full::Ring(progress) = full
             && stays_full(s, conn, progress, !nonblocking)
         {
-            switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+            flush::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
             continue;
         }
         if nonblocking {
@@ -290,7 +295,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     switch::look_fence();
     switch::wake_readers(s, conn);
     if out.ra.ask.load(Relaxed) & (ask::RECALL | ask::CLOSED) != 0 {
-        switch::recall_outgoing(s, conn, Reason::RecalledPeer, call);
+        flush::recall_outgoing(s, conn, Reason::RecalledPeer, call);
     }
     s.sent_last.store(true, Relaxed);
     foreign::published();
@@ -312,7 +317,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
 
 /// Whether a full ring counts as stuck: the reader stands at `progress` for a while. Where two blocked writers face each
 /// other, or one thread holds both ends, nobody may be reading at all: the while is short. Where the carrier's room was
-/// of no more use than the ring's so far, it is long.
+/// of no more use than the ring's so far, or the reader may be waiting for a processor, it is long.
 fn stays_full(s: &Sock, conn: &Conn, progress: u64, blocking: bool) -> bool {
     let now = bypath_sys::clock::monotonic_ns();
     if s.full_progress.load(Relaxed) != progress || s.full_since.load(Relaxed) == 0 {
@@ -323,8 +328,13 @@ fn stays_full(s: &Sock, conn: &Conn, progress: u64, blocking: bool) -> bool {
     let own = state::is_own_token(conn.peer.token.load(Relaxed)) && thread::is_the_only_one();
     let facing = blocking && words::any(&conn.inc().wa.wait);
     // Another thread may have seen it since.
-    let long = wait::FULL_NS << s.pardons.load(Relaxed);
-    now.saturating_sub(s.full_since.load(Relaxed)) >= if own || facing { wait::FULL_NS / 10 } else { long }
+    let since = now.saturating_sub(s.full_since.load(Relaxed));
+    if own || facing {
+        return since >= wait::FULL_NS / 10;
+    }
+    let pardons = s.pardons.load(Relaxed);
+    since >= wait::FULL_NS << pardons
+        && (since >= wait::FULL_NS << pardons.max(wait::BUSY_PARDONS) || !process::processors_are_short())
 }
 
 /// A writer waits for room (in poll or epoll): takes the ring back if it stays full.
@@ -334,6 +344,6 @@ pub fn unstick(s: &'static Sock, conn: &'static Conn, call: &Call) {
         return;
     }
     if stays_full(s, conn, conn.out().progress(), false) {
-        switch::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
+        flush::recall_outgoing(s, conn, Reason::RecalledRingFull, call);
     }
 }

@@ -477,6 +477,177 @@ def bell_told_before_a_vfork():
     wait(pid)
 
 
+def bell_that_cannot_be_told():
+    """As many descriptors are on their way as this user may send: a thread that sleeps for the first time cannot tell the
+    other end how to wake it. Its bytes come all the same."""
+    import array
+    import ctypes
+    import resource
+    import threading
+
+    CLONE_NEWUSER = 0x10000000
+    # Whoever may do everything may send without end: not so in a namespace of its own.
+    if ctypes.CDLL(None).unshare(CLONE_NEWUSER):
+        raise OSError("no user namespace")
+    told, tell = os.pipe()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def other_end():
+            s = socket.create_connection(listener.getsockname())
+            for _ in range(300):
+                s.sendall(exactly(s, 100))
+            resource.setrlimit(resource.RLIMIT_NOFILE, (1500, 1500))
+            out, into = socket.socketpair()
+            many = array.array("i", [tell] * 250)
+            try:
+                for _ in range(100):
+                    out.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, many)])
+                raise AssertionError("no limit")
+            except OSError as error:
+                assert error.errno == errno.ETOOMANYREFS, error
+
+            def sleeper():
+                os.write(tell, b"%d\n" % threading.get_native_id())
+                s.sendall(exactly(s, 5))
+
+            thread = threading.Thread(target=sleeper)
+            thread.start()
+            thread.join()
+            into.close()
+
+        pid = fork(other_end)
+        s, _ = listener.accept()
+    for n in range(300):
+        s.sendall(b"%99d\n" % n)
+        assert exactly(s, 100) == b"%99d\n" % n
+    thread = int(os.read(told, 20))
+    # Until it sleeps in one call for a while.
+    asleep = 0
+    while asleep < 20:
+        select.select([], [], [], 0.01)
+        with open(f"/proc/{pid}/task/{thread}/stat") as file:
+            asleep = asleep + 1 if file.read().rsplit(")", 1)[1].split()[0] == "S" else 0
+    s.settimeout(20)
+    s.sendall(b"wake!")
+    print(exactly(s, 5))
+    s.close()
+    wait(pid)
+
+
+def shut_down_without_room():
+    """A writer that never waits fills everything there is, and shuts its side down in several ways; who reads late gets
+    every byte, and then the end."""
+
+    def pattern(start, n):
+        return bytes((i * 7 + i // 256) % 251 for i in range(start, start + n))
+
+    def fill(s):
+        n = 0
+        while True:
+            try:
+                n += s.send(pattern(n, 5000))
+            except BlockingIOError:
+                return n
+
+    ways = {
+        "WR": lambda s: s.shutdown(socket.SHUT_WR),
+        "RDWR": lambda s: s.shutdown(socket.SHUT_RDWR),
+        "WR twice": lambda s: (s.shutdown(socket.SHUT_WR), s.shutdown(socket.SHUT_WR)),
+        "WR, close": lambda s: (s.shutdown(socket.SHUT_WR), s.close()),
+        "WR, exit": lambda s: (s.shutdown(socket.SHUT_WR), os._exit(0)),
+        "WR, kill": lambda s: (s.shutdown(socket.SHUT_WR), os.kill(os.getpid(), signal.SIGKILL)),
+    }
+    for name, way in ways.items():
+        for small in (False, True):
+            told, tell = os.pipe()
+            with socket.create_server(("127.0.0.1", 0)) as listener:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 10000)
+
+                def writer():
+                    s = socket.create_connection(listener.getsockname())
+                    for _ in range(300):
+                        s.sendall(exactly(s, 100))
+                    s.setblocking(False)
+                    if small:
+                        s.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4608)
+                    os.write(tell, b"%20d" % fill(s))
+                    way(s)
+                    os.write(tell, b"%20d" % 1)
+                    if s.fileno() >= 0:
+                        try:
+                            s.send(b"x")
+                            raise AssertionError("sent")
+                        except BrokenPipeError:
+                            pass
+                        # As the kernel: sending does not wait, it fails.
+                        poll = select.poll()
+                        poll.register(s, select.POLLOUT)
+                        assert poll.poll(0)
+                        s.setblocking(True)
+                        if name != "RDWR":
+                            assert exactly(s, 5) == b"thank"
+
+                pid = fork(writer)
+                s, _ = listener.accept()
+            for n in range(300):
+                s.sendall(b"%99d\n" % n)
+                assert exactly(s, 100) == b"%99d\n" % n
+            sent = int(os.read(told, 20))
+            # Not before the writer has shut its side down, and is gone if it goes.
+            gone = name in ("WR, exit", "WR, kill")
+            status = os.waitpid(pid, 0)[1] if gone else os.read(told, 20) and None
+            s.settimeout(20)
+            data = exactly(s, sent + 1)
+            same = data == pattern(0, sent)
+            if name in ("WR", "WR twice"):
+                s.sendall(b"thank")
+            if not gone:
+                status = os.waitpid(pid, 0)[1]
+            print(name, small, same or f"{len(data)} of {sent}", status)
+            s.close()
+            os.close(told)
+            os.close(tell)
+
+
+def everybody_has_a_turn():
+    """A set with ends that are always ready, on rings and in the kernel, and little room in each answer."""
+    import time
+
+    pairs = [pair() for _ in range(5)]
+    for a, b in pairs:
+        talk(a, b)
+    told, tell = os.pipe()
+    os.write(tell, b"x")
+    listener = socket.create_server(("127.0.0.1", 0))
+    waiting = socket.create_connection(listener.getsockname())
+    poll = select.epoll()
+    names = {told: "pipe", listener.fileno(): "listener"}
+    for n, (a, b) in enumerate(pairs):
+        b.sendall(b"never read")
+        assert select.select([a], [], [], 20)[0]
+        names[a.fileno()] = f"end {n}"
+        poll.register(a, select.EPOLLIN | (select.EPOLLOUT if n % 2 else 0))
+    for fd in told, listener.fileno():
+        poll.register(fd, select.EPOLLIN)
+    for room in range(1, len(names) + 1):
+        seen = {names[fd] for _ in range(300) for fd, _ in poll.poll(1, room)}
+        print(room, sorted(seen))
+
+    # Somebody who works for a while on each event: what the kernel has comes with the next answer.
+    poll.unregister(listener)
+    for late in range(50):
+        os.read(told, 1)
+        for _ in range(3):
+            poll.poll(1, 64)
+        os.write(tell, b"x")
+        until = time.monotonic() + 0.001
+        while time.monotonic() < until:
+            pass
+        if told not in dict(poll.poll(1, 64)):
+            print("late")
+    waiting.close()
+
+
 def closed_as_it_comes_up():
     """Connections that end about when both ends have found each other: what one was given serves the next."""
     with socket.create_server(("127.0.0.1", 0)) as listener:

@@ -6,7 +6,7 @@ use std::sync::Mutex;
 
 /// A file of `mib` MiB, made once per length and kept with the build.
 ///
-/// What is proved with it needs 128, and more on a busy machine: before a connection is upgraded its kernel buffers may take 4 MB, and 95 %
+/// What is proved with it needs 200 on a busy machine: before a connection is upgraded its kernel buffers may take 9 MB, and 95 %
 /// of the bytes must go through the ring.
 pub fn sample(mib: usize) -> PathBuf {
     static MAKING: Mutex<()> = Mutex::new(());

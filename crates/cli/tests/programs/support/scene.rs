@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 /// while something hangs and is looked for.
 fn test_time() -> Duration {
     let seconds = std::env::var("BYPATH_TEST_SECONDS").ok().and_then(|s| s.parse().ok());
-    Duration::from_secs(seconds.unwrap_or(120))
+    Duration::from_secs(seconds.unwrap_or(240))
 }
 
 /// Which side of the connection runs under Bypath.
