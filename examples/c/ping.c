@@ -92,7 +92,7 @@ int main(int argc, char **argv) {
     bypath_l2_options_init(&options, NULL);
     options.ethertype = BYPATH_ETHERTYPE_HYBRID;
     options.timeout_ns = 5000000000;
-    if (echoes) options.receive_mode = options.send_mode = BYPATH_MODE_BATCH;
+    if (echoes) options.receive_mode = options.send_mode = BYPATH_MODE_MMSG;
     status = echoes ? BYPATH_OK : bypath_mac_parse(argv[2], &to, &error);
     if (status == BYPATH_OK) status = bypath_l2_open(argv[1], &options, &socket, &error);
     if (status == BYPATH_OK) {

@@ -1,4 +1,4 @@
-/* Bypath: raw Ethernet sockets for C and C++. SPDX-License-Identifier: MIT OR Apache-2.0
+/* Bypath: raw Ethernet sockets, TUN devices and capture files for C and C++. SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Made from crates/capi/src: change it there.
  *
@@ -10,13 +10,13 @@
  * in the order in which they are sent.
  *
  * Pointers. NULL and misaligned ones are answered with BYPATH_E_INVALID, as are values that cannot be. That a pointer
- * points to memory of the right size, that texts end with a zero, that a socket is not used after it was closed, and
+ * points to memory of the right size, that texts end with a zero, that a socket or a file is not used after it was closed, and
  * that the memory of two arguments does not overlap, cannot be checked: it is the caller's promise. Memory is never
  * kept: what was passed may be changed or freed when the function has returned.
  *
  * Threads. Different sockets may be used by different threads at the same time. One socket is used by one thread at a
  * time, whichever; a call while another thread is inside one with the same socket is BYPATH_E_BUSY and does nothing.
- * To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
+ * Capture files and TUN devices likewise. To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
  * call: no other thread may still begin one. A wait ends by a frame, its time-out or a signal, not by another thread: to
  * be able to stop a receiver, poll bypath_l2_descriptor together with a descriptor of your own, and receive with
  * BYPATH_WAIT_NEVER. Functions may not be called from signal handlers. A process that forks shares its sockets with its
@@ -53,7 +53,7 @@
 // The interface was removed: close the socket.
 #define BYPATH_E_GONE -5
 
-// The capability CAP_NET_RAW is missing.
+// A capability is missing, CAP_NET_RAW most often. The text names it.
 #define BYPATH_E_NOT_ALLOWED -6
 
 // The payload is longer than the interface's MTU.
@@ -77,7 +77,7 @@
 // An argument cannot be used: NULL, out of range, contradictory. The text says which.
 #define BYPATH_E_INVALID -13
 
-// Another thread is inside a call with this socket.
+// Another thread is inside a call with this socket, or this file.
 #define BYPATH_E_BUSY -14
 
 // The system answered something else: see `system` of the error.
@@ -85,6 +85,21 @@
 
 // A mistake of this library's own. A socket that it happened to can only be closed.
 #define BYPATH_E_INTERNAL -16
+
+// The kernel, or the interface's driver, cannot do it. The text says what can be done instead.
+#define BYPATH_E_UNSUPPORTED -17
+
+// Another program has it: the device queue, or the interface's place for a program.
+#define BYPATH_E_IN_USE -18
+
+// The file is not what its format allows, or ends in the middle. The text says where.
+#define BYPATH_E_FORMAT -19
+
+// The file has been read to its end.
+#define BYPATH_E_END -20
+
+// A host answered that nobody takes datagrams at that address and port.
+#define BYPATH_E_UNREACHABLE -21
 
 // Octets of an error's text, terminating zero included.
 #define BYPATH_ERROR_TEXT 512
@@ -137,6 +152,9 @@
 // The device does: ns of its own clock.
 #define BYPATH_TIMESTAMP_HARDWARE 2
 
+// For options only: the kernel does, and with `BYPATH_MODE_XDP` nobody.
+#define BYPATH_TIMESTAMP_USUAL 3
+
 // It is not known to whom a frame was addressed.
 #define BYPATH_TO_UNKNOWN 0
 
@@ -161,11 +179,29 @@
 // Octets of the name of a queueing discipline, terminating zero included.
 #define BYPATH_QUEUEING_NAME 32
 
+// Nobody copies frames where the driver can do without, elsewhere the kernel does.
+#define BYPATH_TRANSFER_BEST 0
+
+// The kernel copies frames between the device and our memory.
+#define BYPATH_TRANSFER_COPY 1
+
+// Nobody copies: the device reads and writes our memory. Opening fails where the driver cannot do that.
+#define BYPATH_TRANSFER_ZERO_COPY 2
+
+// Frames are looked at in the driver where it can do that, behind it elsewhere.
+#define BYPATH_PLACE_BEST 0
+
+// In the driver ("native"). Opening fails where it cannot do that.
+#define BYPATH_PLACE_DRIVER 1
+
+// Behind it: works with every interface, costs more ("generic").
+#define BYPATH_PLACE_GENERIC 2
+
 // One system call per frame.
 #define BYPATH_MODE_PLAIN 0
 
 // One system call for many frames (recvmmsg, sendmmsg).
-#define BYPATH_MODE_BATCH 1
+#define BYPATH_MODE_MMSG 1
 
 // A ring shared with the kernel: no system call per frame, the least CPU. A frame that comes alone may be given over a
 // millisecond late.
@@ -173,6 +209,12 @@
 
 // Receiving only: a ring of slots in which each frame can be seen at once. For programs that spin.
 #define BYPATH_MODE_LATENCY_RING 3
+
+// AF_XDP, both ways: frames of the EtherTypes and the VLAN asked for pass by the kernel's path, and nobody else receives
+// them; all others stay on it. One socket has a device queue. It needs at least one EtherType. There are no timestamps,
+// fanout, send times, frames that this host sends, sockets that only send, and no `receive_queue`: asking for one of them
+// is `BYPATH_E_INVALID`.
+#define BYPATH_MODE_XDP 4
 
 // A waiting call sleeps.
 #define BYPATH_WAIT_SLEEP 0
@@ -222,6 +264,10 @@
 // Flag: a send ring on loopback, too.
 #define BYPATH_RING_ON_LOOPBACK 256
 
+// Every flag there is.
+// Flag, with `BYPATH_MODE_XDP`: the kernel is woken for every batch, and does not tell when it must be.
+#define BYPATH_ALWAYS_WAKE 512
+
 // No sharing among sockets.
 #define BYPATH_FANOUT_OFF 0
 
@@ -252,8 +298,68 @@
 // The same with CLOCK_TAI, for `etf` and `taprio`.
 #define BYPATH_CLOCK_TAI 2
 
+// Octets of an endpoint's text, terminating zero included.
+#define BYPATH_ENDPOINT_TEXT 56
+
+// Headers and payload are written from where they are (writev).
+#define BYPATH_TUN_PIECES 0
+
+// Headers and payload are copied together and written.
+#define BYPATH_TUN_ASSEMBLE 1
+
+// As pieces, and where many datagrams are given, up to 64 of one size with one system call (USO; Linux 6.2).
+#define BYPATH_TUN_SUPER 2
+
+// The kernel computes checksums where it offers to, we do elsewhere.
+#define BYPATH_CHECKSUM_USUAL 0
+
+// The kernel does, if anybody must.
+#define BYPATH_CHECKSUM_KERNEL 1
+
+// The library does.
+#define BYPATH_CHECKSUM_OWN 2
+
+// Nobody does, and the datagram says so (IPv4 only).
+#define BYPATH_CHECKSUM_OMITTED 3
+
+// Flag: the device exists, and persists. Without it, a device that exists is `BYPATH_E_IN_USE`.
+#define BYPATH_TUN_ATTACH 1
+
+// Flag: the device stays when it is closed.
+#define BYPATH_TUN_PERSISTENT 2
+
+// Flag: datagrams must not be cut into fragments (DF).
+#define BYPATH_TUN_DONT_FRAGMENT 4
+
+// Flag: neither side leaves checksums and segmentation to the other.
+#define BYPATH_TUN_NO_OFFLOADS 8
+
+// Frames begin with an Ethernet header. The numbers of other kinds: <https://www.tcpdump.org/linktypes.html>.
+#define BYPATH_LINK_TYPE_ETHERNET 1
+
+// It is not told which way a frame went.
+#define BYPATH_DIRECTION_UNKNOWN 0
+
+// It was received.
+#define BYPATH_DIRECTION_IN 1
+
+// It was sent.
+#define BYPATH_DIRECTION_OUT 2
+
+// Octets of the name of an interface in a capture file, terminating zero included. Longer ones are cut.
+#define BYPATH_CAPTURE_NAME 128
+
+// A capture file that is read. Only pointers to it are of use.
+typedef struct bypath_capture_reader bypath_capture_reader;
+
+// A capture file that is written. Only pointers to it are of use.
+typedef struct bypath_capture_writer bypath_capture_writer;
+
 // A raw Ethernet socket. Only pointers to it are of use.
 typedef struct bypath_l2_socket bypath_l2_socket;
+
+// A TUN device, and the datagrams of one own address over it. Only pointers to it are of use.
+typedef struct bypath_tun bypath_tun;
 
 // A hardware address, in the order in which it is sent.
 typedef struct bypath_mac {
@@ -329,11 +435,15 @@ typedef struct bypath_l2_options {
     uint64_t timeout_ns;
     // Octets of the receive queue; 0: the usual 4 MiB.
     size_t receive_queue;
-    // Octets of the receive ring, where the mode has one; 0: the usual 8 MiB.
+    // Octets of the receive ring, where the mode has one; 0: the usual 8 MiB. With `BYPATH_MODE_XDP` of the buffers to
+    // receive into; 0: as many as 2048 frames of an ordinary MTU take.
     size_t receive_ring;
-    // Frames of the send ring, where the mode has one; 0: the usual 256.
+    // Octets of a block of the receive ring of `BYPATH_MODE_RING`, 32 KiB to 4 MiB; 0: the usual 128 KiB. A sleeping reader is
+    // woken for each.
+    size_t block;
+    // Frames of the send ring, where the mode has one; 0: the usual 256, 512 with `BYPATH_MODE_XDP`.
     size_t send_ring;
-    // Frames of one system call in `BYPATH_MODE_BATCH`; 0: the usual 64.
+    // Frames of one system call in `BYPATH_MODE_MMSG`; 0: the usual 64.
     size_t batch;
     // `BYPATH_ALL_GROUPS` and the other flags, joined by `|`.
     uint32_t flags;
@@ -341,9 +451,9 @@ typedef struct bypath_l2_options {
     uint32_t wait;
     // The way in: `BYPATH_MODE_...`
     uint32_t receive_mode;
-    // The way out: `BYPATH_MODE_...` without `BYPATH_MODE_LATENCY_RING`.
+    // The way out: `BYPATH_MODE_...` without `BYPATH_MODE_LATENCY_RING`; `BYPATH_MODE_XDP` is for both ways together.
     uint32_t send_mode;
-    // Who takes the time of received frames: `BYPATH_TIMESTAMP_...`; the kernel unless changed.
+    // Who takes the time of received frames: `BYPATH_TIMESTAMP_...`; `BYPATH_TIMESTAMP_USUAL` unless changed.
     uint32_t timestamps;
     // Which VLANs' frames are received: `BYPATH_VLAN_...`
     uint32_t receive_vlan;
@@ -351,6 +461,17 @@ typedef struct bypath_l2_options {
     uint32_t fanout;
     // The clock of `at_ns` of sent frames: `BYPATH_CLOCK_...`
     uint32_t send_clock;
+    // The device queue, from 0, with `BYPATH_MODE_XDP`. Other queues stay with the kernel.
+    uint32_t queue;
+    // Who copies frames, with `BYPATH_MODE_XDP`: `BYPATH_TRANSFER_...`
+    uint32_t transfer;
+    // Where frames are looked at, with `BYPATH_MODE_XDP`: `BYPATH_PLACE_...`
+    uint32_t place;
+    // With `BYPATH_MODE_XDP`: receiving calls work in the device's queue themselves for so many microseconds at most; 0:
+    // they do not.
+    uint32_t busy_poll_us;
+    // Frames of one such poll, to 65535; 0: the usual 64.
+    uint32_t busy_poll_budget;
     // EtherType of sent and of received frames, such as `BYPATH_ETHERTYPE_HYBRID`. 0, as it is unless changed, and no
     // other ones: frames of every EtherType are received, and frames are sent by `bypath_l2_send_with` only.
     uint16_t ethertype;
@@ -371,7 +492,7 @@ typedef struct bypath_l2_statistics {
     uint64_t received_octets;
     // Frames that were dropped because they were not received in time.
     uint64_t dropped;
-    // Received frames left out because they were longer than the buffers made for the MTU.
+    // Received frames left out because they were longer than any buffer.
     uint64_t cut;
     // Frames accepted for sending.
     uint64_t sent;
@@ -381,24 +502,56 @@ typedef struct bypath_l2_statistics {
     uint64_t refused;
 } bypath_l2_statistics;
 
-// What was obtained of what was asked.
+// What was asked, and what was obtained of it. What is for `BYPATH_MODE_XDP` is 0 in other modes.
 typedef struct bypath_l2_obtained {
     // Octets of the receive queue, by the kernel's count.
     size_t receive_queue;
-    // Octets of the receive ring; 0: there is none.
+    // Octets of the receive ring, with `BYPATH_MODE_XDP` of the buffers to receive into; 0: there is none.
     size_t receive_ring;
     // Frames of the send ring; 0: there is none.
     size_t send_ring;
-    // The way in: `BYPATH_MODE_...`
+    // With `BYPATH_MODE_XDP`: octets of the longest frame that can be received.
+    size_t longest_received;
+    // With `BYPATH_MODE_XDP`: octets of all buffers.
+    size_t memory;
+    // The way in that was asked for: `BYPATH_MODE_...`
+    uint32_t receive_mode_asked;
+    // The way in.
     uint32_t receive_mode;
-    // The way out: `BYPATH_MODE_...`
+    // The way out that was asked for: `BYPATH_MODE_...`
+    uint32_t send_mode_asked;
+    // The way out.
     uint32_t send_mode;
-    // Who takes the time of received frames: `BYPATH_TIMESTAMP_...`
+    // Who was to take the time of received frames: `BYPATH_TIMESTAMP_...`
+    uint32_t timestamps_asked;
+    // Who takes it: `BYPATH_TIMESTAMP_...`
     uint32_t timestamps;
+    // With `BYPATH_MODE_XDP`: the device queue.
+    uint32_t queue;
+    // With `BYPATH_MODE_XDP`: who was to copy: `BYPATH_TRANSFER_...`
+    uint32_t transfer_asked;
+    // Who copies: `BYPATH_TRANSFER_COPY` or `BYPATH_TRANSFER_ZERO_COPY`.
+    uint32_t transfer;
+    // With `BYPATH_MODE_XDP`: where frames were to be looked at: `BYPATH_PLACE_...`
+    uint32_t place_asked;
+    // Where they are looked at: `BYPATH_PLACE_DRIVER` or `BYPATH_PLACE_GENERIC`.
+    uint32_t place;
     // 1 if sent frames bypass the queueing discipline.
     uint8_t qdisc_bypass;
     // 1 if the queue sends frames at their time.
     uint8_t send_time;
+    // With `BYPATH_MODE_XDP`: 1 if the kernel was to tell when it must be woken.
+    uint8_t need_wakeup_asked;
+    // 1 if it tells.
+    uint8_t need_wakeup;
+    // With `BYPATH_MODE_XDP`: 1 if the device was to be polled.
+    uint8_t busy_poll_asked;
+    // 1 if it is polled.
+    uint8_t busy_poll;
+    // With `BYPATH_MODE_XDP`: 1 if the MTU asks for frames that lie in several buffers.
+    uint8_t multi_buffer_asked;
+    // 1 if frames may lie in several buffers.
+    uint8_t multi_buffer;
 } bypath_l2_obtained;
 
 // What stands before the payload of a frame to be sent. Fill it by `bypath_l2_header_init`.
@@ -467,6 +620,149 @@ typedef void (*bypath_l2_taker)(void *context,
                                 const struct bypath_l2_frame *frame,
                                 const void *payload);
 
+// An address and a port.
+typedef struct bypath_endpoint {
+    // The address in the order in which it is sent: 4 octets of IPv4, or 16 of IPv6.
+    uint8_t address[16];
+    // The port, in the byte order of the host.
+    uint16_t port;
+    // 4 or 6.
+    uint8_t family;
+    // Not used.
+    uint8_t reserved;
+} bypath_endpoint;
+
+// What device is wanted, and how datagrams are sent. Fill it by `bypath_tun_options_init`, then change what should differ.
+// It may be thrown away when `bypath_tun_open` has returned.
+typedef struct bypath_tun_options {
+    // Octets of this structure: set by `bypath_tun_options_init`, by which the library knows what it was given.
+    size_t size;
+    // The interface's name: `%d` stands for the first number that is free. NULL: `tun%d`.
+    const char *name;
+    // The kernel's address and the length of the network's prefix, such as `10.9.0.1/24`, through which it reaches us.
+    // NULL: it has one already, or none.
+    const char *address;
+    // The own address and port, such as `10.9.0.2:7000`, which the kernel reaches through the device and does not have
+    // itself.
+    const char *local;
+    // Another device node than `/dev/net/tun`; NULL: that one.
+    const char *path;
+    // The longest wait of a receiving call in ns; `BYPATH_FOREVER` unless changed; 0: it does not wait.
+    uint64_t timeout_ns;
+    // Octets of the largest packet; 0: 1500, or what an existing device has.
+    uint32_t mtu;
+    // How packets are handed over: `BYPATH_TUN_PIECES`, `BYPATH_TUN_ASSEMBLE`, `BYPATH_TUN_SUPER`.
+    uint32_t mode;
+    // Who computes checksums: `BYPATH_CHECKSUM_...`
+    uint32_t checksum;
+    // `BYPATH_TUN_ATTACH` and the other flags, joined by `|`.
+    uint32_t flags;
+    // Routers that a packet may pass; 0: 64.
+    uint8_t ttl;
+    // The differentiated services code point, 0 to 63.
+    uint8_t dscp;
+    // Not used.
+    uint8_t reserved[6];
+} bypath_tun_options;
+
+// What became of what was asked.
+typedef struct bypath_tun_obtained {
+    // Octets of the longest datagram.
+    size_t most_payload;
+    // Octets of the longest datagram that is not cut.
+    size_t most_uncut;
+    // The interface's number.
+    uint32_t index;
+    // Its MTU.
+    uint32_t mtu;
+    // The interface's name.
+    char name[16];
+    // 1 if the kernel takes and gives datagrams without a checksum.
+    uint8_t checksum;
+    // 1 if it takes and gives TCP super-packets.
+    uint8_t tcp;
+    // 1 if it takes and gives super-packets of datagrams.
+    uint8_t udp;
+    // 1 if the device stays when it is closed.
+    uint8_t persistent;
+    // 1 if it did not exist before.
+    uint8_t created;
+    // Not used.
+    uint8_t reserved[3];
+} bypath_tun_obtained;
+
+// What is known of a received datagram.
+typedef struct bypath_tun_datagram {
+    // Octets of payload in the buffer.
+    size_t len;
+    // Octets of payload that the datagram had: more than `len` if the buffer was too short.
+    size_t whole;
+    // From whom.
+    struct bypath_endpoint source;
+    // Routers that it might still have passed.
+    uint8_t ttl;
+    // Type of service, traffic class: DSCP in the upper six bits, ECN in the lower two.
+    uint8_t class_octet;
+    // Not used.
+    uint8_t reserved[2];
+} bypath_tun_datagram;
+
+// Takes a received datagram: `context` is what was given to `bypath_tun_receive_each`, `payload` has `datagram->len` octets.
+// Both `datagram` and `payload` are there until it returns.
+//
+// It must return: no longjmp, no exception. Calls with the same device are answered with `BYPATH_E_BUSY` meanwhile.
+typedef void (*bypath_tun_taker)(void *context,
+                                 const struct bypath_tun_datagram *datagram,
+                                 const void *payload);
+
+// What capture file is wanted. Fill it by `bypath_capture_options_init`, then change what should differ. It may be thrown
+// away when `bypath_capture_create` has returned.
+typedef struct bypath_capture_options {
+    // Octets of this structure: set by `bypath_capture_options_init`, by which the library knows what it was given.
+    size_t size;
+    // A remark about the interface, for people; NULL, as it is unless changed: none.
+    const char *comment;
+    // Octets that are written of each frame at most; 0, as it is unless changed: all.
+    uint32_t snap;
+    // What frames begin with: `BYPATH_LINK_TYPE_ETHERNET` unless changed.
+    uint16_t link_type;
+    // The interface's hardware address; zeroes, as it is unless changed: not told.
+    struct bypath_mac mac;
+} bypath_capture_options;
+
+// What a capture file says about a frame. One of zeroes says nothing but that it was captured in 1970.
+typedef struct bypath_capture_frame {
+    // Nanoseconds since 1970 (UTC).
+    uint64_t ns;
+    // Frames that were lost between the one before and this one, as far as that is told.
+    uint64_t lost;
+    // Octets in the buffer that it was read into. Not looked at by functions that write.
+    size_t len;
+    // Octets in the file: more than `len` if the buffer was too short. Not looked at by functions that write.
+    size_t kept;
+    // Octets that the frame had: more than `kept` if only its beginning was written. For functions that write, 0: as many
+    // as they are given.
+    size_t whole;
+    // The number of its interface in the file, from 0. Not looked at by functions that write.
+    uint32_t interface;
+    // Which way it went: `BYPATH_DIRECTION_...`
+    uint32_t direction;
+    // Whom it was addressed to: `BYPATH_TO_...`; files do not tell `BYPATH_TO_OUTGOING`.
+    uint32_t addressed;
+} bypath_capture_frame;
+
+// What a capture file says about an interface.
+typedef struct bypath_capture_interface {
+    // Octets that were written of each frame at most; 0: all.
+    uint32_t snap;
+    // What its frames begin with, such as `BYPATH_LINK_TYPE_ETHERNET`.
+    uint16_t link_type;
+    // Its hardware address; zeroes: not told.
+    struct bypath_mac mac;
+    // Its name; empty: not told.
+    char name[BYPATH_CAPTURE_NAME];
+} bypath_capture_interface;
+
 #ifdef __cplusplus
 extern "C" {
 #endif // __cplusplus
@@ -522,10 +818,12 @@ bypath_status bypath_l2_options_init(struct bypath_l2_options *options, struct b
 
 // Opens a socket on an interface, such as `eth0`. Close it by `bypath_l2_close`.
 //
-// Needs the capability CAP_NET_RAW. `options` may be NULL for the usual ones. When it fails, `*socket` is NULL.
+// Needs the capability CAP_NET_RAW; with `BYPATH_MODE_XDP` CAP_NET_ADMIN and CAP_BPF, too, of the whole machine and not of
+// a user namespace. `options` may be NULL for the usual ones. When it fails, `*socket` is NULL.
 //
 // Fails with `BYPATH_E_UNKNOWN`, `BYPATH_E_NAME`, `BYPATH_E_NOT_ETHERNET`, `BYPATH_E_DOWN`, `BYPATH_E_NOT_ALLOWED`,
-// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`; with `BYPATH_MODE_XDP` also `BYPATH_E_UNSUPPORTED` where the kernel or the driver
+// cannot do it, and `BYPATH_E_IN_USE` where another program has the queue, or the interface's place for a program.
 bypath_status bypath_l2_open(const char *interface,
                              const struct bypath_l2_options *options,
                              struct bypath_l2_socket **socket,
@@ -548,7 +846,8 @@ bypath_status bypath_l2_mac(struct bypath_l2_socket *socket,
                             struct bypath_mac *mac,
                             struct bypath_error *error);
 
-// Octets of the longest payload. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+// Octets of the longest payload that `bypath_l2_send` sends: 4 less than the MTU for a socket with a tag on loopback. A
+// second tag takes 4 everywhere. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
 bypath_status bypath_l2_mtu(struct bypath_l2_socket *socket,
                             size_t *mtu,
                             struct bypath_error *error);
@@ -671,6 +970,210 @@ bypath_status bypath_l2_receive_each(struct bypath_l2_socket *socket,
                                      void *context,
                                      size_t *received,
                                      struct bypath_error *error);
+
+// Reads an address and a port, such as `10.9.0.1:9000` or `[fd09::1]:9000`.
+//
+// Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_endpoint_parse(const char *address,
+                                    struct bypath_endpoint *endpoint,
+                                    struct bypath_error *error);
+
+// Writes an address and a port as text into `BYPATH_ENDPOINT_TEXT` octets.
+//
+// Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_endpoint_format(struct bypath_endpoint endpoint,
+                                     char *address,
+                                     struct bypath_error *error);
+
+// Fills options with what is usual: `local` is to be set.
+//
+// Fails with `BYPATH_E_INVALID` if `options` is NULL.
+bypath_status bypath_tun_options_init(struct bypath_tun_options *options,
+                                      struct bypath_error *error);
+
+// Makes a TUN device, or attaches to one, and begins to send and receive datagrams. Close it by `bypath_tun_close`.
+//
+// Making one needs the capability CAP_NET_ADMIN, which root of a user and network namespace of one's own has
+// (`unshare --user --net --map-root-user`). When it fails, `*tun` is NULL and nothing is left behind.
+//
+// Fails with `BYPATH_E_NAME`, `BYPATH_E_IN_USE` for a name that is taken, `BYPATH_E_UNKNOWN`, `BYPATH_E_NOT_ALLOWED`,
+// `BYPATH_E_UNSUPPORTED` where there is no TUN device or it has no super-packets, `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_tun_open(const struct bypath_tun_options *options,
+                              struct bypath_tun **tun,
+                              struct bypath_error *error);
+
+// Closes it; a device that does not persist is gone afterwards. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
+bypath_status bypath_tun_close(struct bypath_tun *tun, struct bypath_error *error);
+
+// The descriptor to poll: readable (POLLIN) when a packet may be there. Read, write and close it by this library only. It
+// is valid until `bypath_tun_close`. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_tun_descriptor(struct bypath_tun *tun,
+                                    int *descriptor,
+                                    struct bypath_error *error);
+
+// Changes the longest wait of receiving calls, in ns; `BYPATH_FOREVER`: no limit; 0: they do not wait. Fails with
+// `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_tun_set_timeout(struct bypath_tun *tun,
+                                     uint64_t timeout_ns,
+                                     struct bypath_error *error);
+
+// Changes how packets are handed over: `BYPATH_TUN_PIECES`, `BYPATH_TUN_ASSEMBLE`, `BYPATH_TUN_SUPER`. Fails with
+// `BYPATH_E_UNSUPPORTED`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_tun_set_mode(struct bypath_tun *tun,
+                                  uint32_t how,
+                                  struct bypath_error *error);
+
+// Tells what became of what was asked. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_tun_read_obtained(struct bypath_tun *tun,
+                                       struct bypath_tun_obtained *obtained,
+                                       struct bypath_error *error);
+
+// Sends one datagram. One that does not fit into the MTU is cut into fragments, unless `BYPATH_TUN_DONT_FRAGMENT` was asked.
+//
+// Fails with `BYPATH_E_TOO_LONG`, `BYPATH_E_DOWN`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`,
+// `BYPATH_E_SYSTEM`.
+bypath_status bypath_tun_send(struct bypath_tun *tun,
+                              struct bypath_endpoint to,
+                              const void *payload,
+                              size_t len,
+                              struct bypath_error *error);
+
+// Sends many datagrams to one receiver; with `BYPATH_TUN_SUPER` those of one size that follow each other by one system call.
+//
+// `*sent` is how many were sent: fewer than `count` if something went wrong after the first ones; 0 if it fails. Fails as
+// `bypath_tun_send` does.
+bypath_status bypath_tun_send_batch(struct bypath_tun *tun,
+                                    struct bypath_endpoint to,
+                                    const struct bypath_octets *payloads,
+                                    size_t count,
+                                    size_t *sent,
+                                    struct bypath_error *error);
+
+// Cuts octets into datagrams of `size`, the last of which may be shorter, and sends them; with `BYPATH_TUN_SUPER` up to 64
+// by one system call, and nothing is copied.
+//
+// `*sent` is how many datagrams were sent; 0 if it fails. Fails as `bypath_tun_send` does.
+bypath_status bypath_tun_send_cut(struct bypath_tun *tun,
+                                  struct bypath_endpoint to,
+                                  const void *data,
+                                  size_t len,
+                                  size_t size,
+                                  size_t *sent,
+                                  struct bypath_error *error);
+
+// Waits for a datagram to the own address and copies its payload into `buffer`, as much as fits.
+//
+// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_UNREACHABLE` once when a host
+// answered that nobody takes what was sent, `BYPATH_E_GONE`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_tun_receive(struct bypath_tun *tun,
+                                 void *buffer,
+                                 size_t capacity,
+                                 struct bypath_tun_datagram *datagram,
+                                 struct bypath_error *error);
+
+// Waits for a datagram, and gives it and those that are there already, up to `most`, to `taker`, one after the other. Those
+// of a super-packet come out of one system call, and nothing is copied.
+//
+// `*received` is how many were given: 0 only if it fails, or if `most` is 0. Fails as `bypath_tun_receive` does.
+bypath_status bypath_tun_receive_each(struct bypath_tun *tun,
+                                      size_t most,
+                                      bypath_tun_taker taker,
+                                      void *context,
+                                      size_t *received,
+                                      struct bypath_error *error);
+
+// Fills options with the usual values.
+//
+// Fails with `BYPATH_E_INVALID` if `options` is NULL.
+bypath_status bypath_capture_options_init(struct bypath_capture_options *options,
+                                          struct bypath_error *error);
+
+// Begins a capture file (pcapng) for one interface, such as `eth0`; the name is what the file says. A file that is there
+// already is emptied. End it by `bypath_capture_finish`.
+//
+// `options` may be NULL for the usual ones. When it fails, `*writer` is NULL. Fails with `BYPATH_E_INVALID`, and with
+// `BYPATH_E_SYSTEM` where the file cannot be written.
+bypath_status bypath_capture_create(const char *path,
+                                    const char *interface,
+                                    const struct bypath_capture_options *options,
+                                    struct bypath_capture_writer **writer,
+                                    struct bypath_error *error);
+
+// Writes one frame, header included, with the time at which it was captured, in ns since 1970.
+//
+// What is written is held back until there is enough of it: see `bypath_capture_flush`. Fails with `BYPATH_E_INVALID`,
+// `BYPATH_E_BUSY`, `BYPATH_E_SYSTEM`. After `BYPATH_E_SYSTEM` nothing is written any more, and every further call answers
+// the same.
+bypath_status bypath_capture_write(struct bypath_capture_writer *writer,
+                                   uint64_t ns,
+                                   const void *frame,
+                                   size_t len,
+                                   struct bypath_error *error);
+
+// Writes one frame, and what is known of it. Fails as `bypath_capture_write` does.
+bypath_status bypath_capture_write_with(struct bypath_capture_writer *writer,
+                                        const struct bypath_capture_frame *about,
+                                        const void *frame,
+                                        size_t len,
+                                        struct bypath_error *error);
+
+// Writes one frame as a function such as `bypath_l2_receive` gave it: `payload` has `frame->len` octets. Header and tags are
+// put in front as they were on the wire.
+//
+// Its time is the kernel's, where the kernel took it; otherwise, as with `BYPATH_MODE_XDP`, it is `ns`, since 1970. Fails as
+// `bypath_capture_write` does.
+bypath_status bypath_capture_write_received(struct bypath_capture_writer *writer,
+                                            const struct bypath_l2_frame *frame,
+                                            const void *payload,
+                                            uint64_t ns,
+                                            struct bypath_error *error);
+
+// Hands the operating system what is held back, so that whoever reads the file sees it: whole frames. Fails as
+// `bypath_capture_write` does.
+bypath_status bypath_capture_flush(struct bypath_capture_writer *writer,
+                                   struct bypath_error *error);
+
+// Ends a capture file: what is held back is written, and the file is closed. NULL is left alone.
+//
+// The pointer must not be used afterwards, unless it fails with `BYPATH_E_BUSY`, where nothing is closed. Fails also as
+// `bypath_capture_write` does: the file is closed then, and what is in it may end early.
+bypath_status bypath_capture_finish(struct bypath_capture_writer *writer,
+                                    struct bypath_error *error);
+
+// Opens a capture file (pcapng). End it by `bypath_capture_close`.
+//
+// When it fails, `*reader` is NULL. Fails with `BYPATH_E_INVALID`, and with `BYPATH_E_SYSTEM` where the file cannot be
+// read. Whether it is such a file the first `bypath_capture_read` tells.
+bypath_status bypath_capture_open(const char *path,
+                                  struct bypath_capture_reader **reader,
+                                  struct bypath_error *error);
+
+// Reads the next frame into `buffer`, as much as fits, and what the file says about it into `frame`.
+//
+// Fails with `BYPATH_E_END` behind the last frame, `BYPATH_E_FORMAT` for what the format does not allow (frames before it
+// are good), `BYPATH_E_SYSTEM`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`. After one of the first three every further call
+// answers the same.
+bypath_status bypath_capture_read(struct bypath_capture_reader *reader,
+                                  struct bypath_capture_frame *frame,
+                                  void *buffer,
+                                  size_t capacity,
+                                  struct bypath_error *error);
+
+// What the file says about an interface, by its number in the frame that was read last.
+//
+// Fails with `BYPATH_E_INVALID` for a number that no frame until now has had, `BYPATH_E_BUSY`.
+bypath_status bypath_capture_interface_of(struct bypath_capture_reader *reader,
+                                          uint32_t number,
+                                          struct bypath_capture_interface *interface,
+                                          struct bypath_error *error);
+
+// Closes a capture file that was read. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
+bypath_status bypath_capture_close(struct bypath_capture_reader *reader,
+                                   struct bypath_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

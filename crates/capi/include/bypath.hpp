@@ -175,10 +175,24 @@ public:
         raw_.timeout_ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
         return *this;
     }
-    // The ways in and out: BYPATH_MODE_...
+    // The ways in and out: BYPATH_MODE_...; BYPATH_MODE_XDP is both.
     Options &mode(std::uint32_t receive, std::uint32_t send) noexcept {
         raw_.receive_mode = receive;
         raw_.send_mode = send;
+        return *this;
+    }
+    // AF_XDP both ways: frames of the EtherTypes and the VLAN asked for, through one device queue, past the kernel's path.
+    Options &xdp(std::uint32_t queue = 0) noexcept {
+        raw_.queue = queue;
+        return mode(BYPATH_MODE_XDP, BYPATH_MODE_XDP);
+    }
+    // With AF_XDP: who copies frames, BYPATH_TRANSFER_..., and where they are looked at, BYPATH_PLACE_...
+    Options &transfer(std::uint32_t who) noexcept { raw_.transfer = who; return *this; }
+    Options &place(std::uint32_t where) noexcept { raw_.place = where; return *this; }
+    // With AF_XDP: receiving calls work in the device's queue themselves, for so long at most.
+    Options &busy_poll(std::chrono::microseconds longest, std::uint32_t budget = 0) noexcept {
+        raw_.busy_poll_us = longest.count() < 0 ? 0 : static_cast<std::uint32_t>(longest.count());
+        raw_.busy_poll_budget = budget;
         return *this;
     }
     // How calls wait: BYPATH_WAIT_...
@@ -338,6 +352,298 @@ public:
 private:
     explicit Socket(bypath_l2_socket *raw) noexcept : raw_(raw) {}
     bypath_l2_socket *raw_;
+};
+
+// What capture file is wanted.
+class CaptureOptions {
+public:
+    CaptureOptions() noexcept { (void)bypath_capture_options_init(&raw_, nullptr); }
+    // Octets that are written of each frame at most; 0: all.
+    CaptureOptions &snap(std::uint32_t octets) noexcept { raw_.snap = octets; return *this; }
+    // What frames begin with: BYPATH_LINK_TYPE_ETHERNET unless changed.
+    CaptureOptions &link_type(std::uint16_t number) noexcept { raw_.link_type = number; return *this; }
+    // The interface's address.
+    CaptureOptions &mac(Mac address) noexcept { raw_.mac = address; return *this; }
+    // A remark about the interface.
+    CaptureOptions &comment(std::string text) { comment_ = std::move(text); return *this; }
+
+private:
+    friend class CaptureWriter;
+    bypath_capture_options complete() const noexcept {
+        bypath_capture_options all = raw_;
+        if (!comment_.empty()) all.comment = comment_.c_str();
+        return all;
+    }
+
+    bypath_capture_options raw_{};
+    std::string comment_;
+};
+
+// A capture file (pcapng) that is written. Its object's end closes it, but only finish() tells whether all was written. An
+// object that was finished, or moved from, answers BYPATH_E_INVALID.
+class CaptureWriter {
+public:
+    // Begins a file for one interface, by the name that the file says.
+    static Result<CaptureWriter> create(const char *path, const char *interface,
+                                        const CaptureOptions &options = CaptureOptions()) {
+        const bypath_capture_options all = options.complete();
+        bypath_capture_writer *raw = nullptr;
+        bypath_error error;
+        if (bypath_capture_create(path, interface, &all, &raw, &error) != BYPATH_OK) return Error(error);
+        return CaptureWriter(raw);
+    }
+
+    CaptureWriter(CaptureWriter &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    CaptureWriter &operator=(CaptureWriter &&other) noexcept {
+        if (this != &other) {
+            (void)bypath_capture_finish(raw_, nullptr);
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    CaptureWriter(const CaptureWriter &) = delete;
+    CaptureWriter &operator=(const CaptureWriter &) = delete;
+    ~CaptureWriter() { (void)bypath_capture_finish(raw_, nullptr); }
+
+    // Writes one frame, header included, with its time since 1970.
+    Status write(std::chrono::nanoseconds since_1970, Octets frame) {
+        return detail::call([&](bypath_error *e) {
+            return bypath_capture_write(raw_, ns(since_1970), frame.data, frame.size, e);
+        });
+    }
+    // Writes one frame, and what is known of it.
+    Status write_with(const bypath_capture_frame &about, Octets frame) {
+        return detail::call([&](bypath_error *e) {
+            return bypath_capture_write_with(raw_, &about, frame.data, frame.size, e);
+        });
+    }
+    // Writes one frame as a socket's receive() gave it, with the kernel's time, or the one given here where it took none.
+    Status write_received(const Frame &frame, const void *payload, std::chrono::nanoseconds since_1970) {
+        return detail::call([&](bypath_error *e) {
+            return bypath_capture_write_received(raw_, &frame, payload, ns(since_1970), e);
+        });
+    }
+    // Lets readers of the file see what was written.
+    Status flush() {
+        return detail::call([&](bypath_error *e) { return bypath_capture_flush(raw_, e); });
+    }
+    // Ends the file.
+    Status finish() {
+        if (raw_ == nullptr) return flush();
+        return detail::call([&](bypath_error *e) { return bypath_capture_finish(std::exchange(raw_, nullptr), e); });
+    }
+    // For the C functions; still owned by this object.
+    bypath_capture_writer *raw() noexcept { return raw_; }
+
+private:
+    explicit CaptureWriter(bypath_capture_writer *raw) noexcept : raw_(raw) {}
+    static std::uint64_t ns(std::chrono::nanoseconds time) noexcept {
+        return time.count() < 0 ? 0 : static_cast<std::uint64_t>(time.count());
+    }
+    bypath_capture_writer *raw_;
+};
+
+// A frame of a capture file: what the file says, and the octets that are in it.
+struct CapturedFrame : bypath_capture_frame {
+    std::vector<std::uint8_t> octets;
+};
+
+// A capture file (pcapng) that is read, closed with its object. An object that was moved from answers BYPATH_E_INVALID.
+class CaptureReader {
+public:
+    static Result<CaptureReader> open(const char *path) {
+        bypath_capture_reader *raw = nullptr;
+        bypath_error error;
+        if (bypath_capture_open(path, &raw, &error) != BYPATH_OK) return Error(error);
+        return CaptureReader(raw);
+    }
+
+    CaptureReader(CaptureReader &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    CaptureReader &operator=(CaptureReader &&other) noexcept {
+        if (this != &other) {
+            (void)bypath_capture_close(raw_, nullptr);
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    CaptureReader(const CaptureReader &) = delete;
+    CaptureReader &operator=(const CaptureReader &) = delete;
+    ~CaptureReader() { (void)bypath_capture_close(raw_, nullptr); }
+
+    // The next frame, as much of it as fits into the buffer; BYPATH_E_END behind the last one.
+    Result<bypath_capture_frame> read(void *buffer, std::size_t capacity) {
+        return detail::get<bypath_capture_frame>([&](bypath_capture_frame *frame, bypath_error *e) {
+            return bypath_capture_read(raw_, frame, buffer, capacity, e);
+        });
+    }
+    // The next frame with up to `longest` of its octets.
+    Result<CapturedFrame> read(std::size_t longest = 65536 + 22) {
+        CapturedFrame frame{};
+        frame.octets.resize(longest);
+        bypath_error error;
+        if (bypath_capture_read(raw_, &frame, frame.octets.data(), longest, &error) != BYPATH_OK) return Error(error);
+        frame.octets.resize(frame.len);
+        return Result<CapturedFrame>(std::move(frame));
+    }
+    // What the file says about an interface, by its number in the frame that was read last.
+    Result<bypath_capture_interface> interface_of(std::uint32_t number) {
+        return detail::get<bypath_capture_interface>([&](bypath_capture_interface *i, bypath_error *e) {
+            return bypath_capture_interface_of(raw_, number, i, e);
+        });
+    }
+    // For the C functions; still owned by this object.
+    bypath_capture_reader *raw() noexcept { return raw_; }
+
+private:
+    explicit CaptureReader(bypath_capture_reader *raw) noexcept : raw_(raw) {}
+    bypath_capture_reader *raw_;
+};
+
+// An address and a port.
+struct Endpoint : bypath_endpoint {
+    Endpoint() noexcept : bypath_endpoint{} {}
+    Endpoint(const bypath_endpoint &raw) noexcept : bypath_endpoint(raw) {}
+
+    // Such as 10.9.0.1:9000 or [fd09::1]:9000.
+    static Result<Endpoint> parse(const char *text) {
+        return detail::get<Endpoint>(
+            [&](Endpoint *to, bypath_error *e) { return bypath_endpoint_parse(text, to, e); });
+    }
+    std::string text() const {
+        char place[BYPATH_ENDPOINT_TEXT] = "";
+        (void)bypath_endpoint_format(*this, place, nullptr);
+        return place;
+    }
+};
+
+// What TUN device is wanted, and how datagrams are sent over it.
+class TunOptions {
+public:
+    // The own end, such as 10.9.0.2:7000.
+    explicit TunOptions(std::string local) : local_(std::move(local)) { (void)bypath_tun_options_init(&raw_, nullptr); }
+
+    // The interface's name: %d stands for the first number that is free.
+    TunOptions &name(std::string value) { name_ = std::move(value); return *this; }
+    // The kernel's end, such as 10.9.0.1/24.
+    TunOptions &address(std::string value) { address_ = std::move(value); return *this; }
+    // Octets of the largest packet.
+    TunOptions &mtu(std::uint32_t octets) noexcept { raw_.mtu = octets; return *this; }
+    // How packets are handed over: BYPATH_TUN_...
+    TunOptions &mode(std::uint32_t how) noexcept { raw_.mode = how; return *this; }
+    // Who computes checksums: BYPATH_CHECKSUM_...
+    TunOptions &checksum(std::uint32_t who) noexcept { raw_.checksum = who; return *this; }
+    TunOptions &ttl(std::uint8_t routers) noexcept { raw_.ttl = routers; return *this; }
+    TunOptions &dscp(std::uint8_t code) noexcept { raw_.dscp = code; return *this; }
+    // The longest wait of receiving calls.
+    TunOptions &timeout(std::chrono::nanoseconds longest) noexcept {
+        raw_.timeout_ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return *this;
+    }
+    // BYPATH_TUN_ATTACH and the others.
+    TunOptions &flags(std::uint32_t more) noexcept { raw_.flags |= more; return *this; }
+
+private:
+    friend class Tun;
+    bypath_tun_options complete() const noexcept {
+        bypath_tun_options all = raw_;
+        all.local = local_.c_str();
+        all.name = name_.empty() ? nullptr : name_.c_str();
+        all.address = address_.empty() ? nullptr : address_.c_str();
+        return all;
+    }
+
+    bypath_tun_options raw_{};
+    std::string local_, name_, address_;
+};
+
+// A received datagram: what is known of it.
+using Datagram = bypath_tun_datagram;
+
+// A TUN device and the datagrams of one own address over it, closed with its object. One thread at a time. An object that
+// was closed, or moved from, answers BYPATH_E_INVALID.
+class Tun {
+public:
+    static Result<Tun> open(const TunOptions &options) {
+        const bypath_tun_options all = options.complete();
+        bypath_tun *raw = nullptr;
+        bypath_error error;
+        if (bypath_tun_open(&all, &raw, &error) != BYPATH_OK) return Error(error);
+        return Tun(raw);
+    }
+
+    Tun(Tun &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Tun &operator=(Tun &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Tun(const Tun &) = delete;
+    Tun &operator=(const Tun &) = delete;
+    ~Tun() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_tun_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_tun *raw() noexcept { return raw_; }
+
+    // Sends one datagram.
+    Status send(Endpoint to, Octets payload) {
+        return detail::call([&](bypath_error *e) { return bypath_tun_send(raw_, to, payload.data, payload.size, e); });
+    }
+    // Sends many datagrams to one receiver; how many were sent may be fewer.
+    Result<std::size_t> send_batch(Endpoint to, const bypath_octets *payloads, std::size_t count) {
+        return detail::get<std::size_t>([&](std::size_t *sent, bypath_error *e) {
+            return bypath_tun_send_batch(raw_, to, payloads, count, sent, e);
+        });
+    }
+    // Cuts octets into datagrams of `size`, and sends them.
+    Result<std::size_t> send_cut(Endpoint to, Octets data, std::size_t size) {
+        return detail::get<std::size_t>([&](std::size_t *sent, bypath_error *e) {
+            return bypath_tun_send_cut(raw_, to, data.data, data.size, size, sent, e);
+        });
+    }
+    // Waits for a datagram and copies its payload into the buffer, as much as fits.
+    Result<Datagram> receive(void *buffer, std::size_t capacity) {
+        return detail::get<Datagram>(
+            [&](Datagram *d, bypath_error *e) { return bypath_tun_receive(raw_, buffer, capacity, d, e); });
+    }
+    // Waits for a datagram, and gives it and those that are there already, up to `most`, to
+    // `take(const Datagram &, const void *)`, without a copy. An exception that leaves `take` ends the program.
+    template <typename F>
+    Result<std::size_t> receive_each(std::size_t most, F &&take) {
+        using Take = std::remove_reference_t<F>;
+        const bypath_tun_taker taker = [](void *context, const bypath_tun_datagram *d, const void *payload) noexcept {
+            (*static_cast<Take *>(context))(*d, payload);
+        };
+        void *context = const_cast<void *>(static_cast<const void *>(std::addressof(take)));
+        return detail::get<std::size_t>([&](std::size_t *received, bypath_error *e) {
+            return bypath_tun_receive_each(raw_, most, taker, context, received, e);
+        });
+    }
+    // What became of what was asked.
+    Result<bypath_tun_obtained> obtained() {
+        return detail::get<bypath_tun_obtained>(
+            [&](bypath_tun_obtained *o, bypath_error *e) { return bypath_tun_read_obtained(raw_, o, e); });
+    }
+    // The descriptor to poll; still owned by this object.
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_tun_descriptor(raw_, d, e); });
+    }
+    // Changes how packets are handed over: BYPATH_TUN_...
+    Status set_mode(std::uint32_t how) {
+        return detail::call([&](bypath_error *e) { return bypath_tun_set_mode(raw_, how, e); });
+    }
+    // Changes the longest wait.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return detail::call([&](bypath_error *e) { return bypath_tun_set_timeout(raw_, ns, e); });
+    }
+
+private:
+    explicit Tun(bypath_tun *raw) noexcept : raw_(raw) {}
+    bypath_tun *raw_ = nullptr;
 };
 
 } // namespace bypath

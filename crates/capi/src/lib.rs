@@ -6,13 +6,20 @@
 #![allow(clippy::missing_safety_doc, reason = "the header's introduction says what holds for all pointers")]
 
 mod boundary;
+mod capture;
+mod capture_reader;
+mod capture_writer;
 #[cfg(feature = "faults")]
 mod fault;
+mod handle;
 mod interface;
 mod mac;
+mod obtained;
 mod options;
 mod receive;
 mod send;
 mod socket;
 mod status;
+mod tun;
 mod types;
+mod xdp;

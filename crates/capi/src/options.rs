@@ -5,8 +5,9 @@ use crate::mac::bypath_mac;
 use crate::status::{Failure, bypath_error, bypath_status};
 use crate::types::{
     BYPATH_FOREVER, BYPATH_TIMESTAMP_HARDWARE, BYPATH_TIMESTAMP_NONE, BYPATH_TIMESTAMP_SOFTWARE,
-    bypath_vlan_tag,
+    BYPATH_TIMESTAMP_USUAL, bypath_vlan_tag,
 };
+use crate::xdp::{BYPATH_PLACE_BEST, BYPATH_TRANSFER_BEST};
 use bypath_link::Timestamps;
 use bypath_link::l2::{Builder, Clock, Fanout, Mode, Socket, Vlan};
 use bypath_link::packet::{Receive, Send};
@@ -15,12 +16,17 @@ use std::time::Duration;
 /// One system call per frame.
 pub const BYPATH_MODE_PLAIN: u32 = 0;
 /// One system call for many frames (recvmmsg, sendmmsg).
-pub const BYPATH_MODE_BATCH: u32 = 1;
+pub const BYPATH_MODE_MMSG: u32 = 1;
 /// A ring shared with the kernel: no system call per frame, the least CPU. A frame that comes alone may be given over a
 /// millisecond late.
 pub const BYPATH_MODE_RING: u32 = 2;
 /// Receiving only: a ring of slots in which each frame can be seen at once. For programs that spin.
 pub const BYPATH_MODE_LATENCY_RING: u32 = 3;
+/// AF_XDP, both ways: frames of the EtherTypes and the VLAN asked for pass by the kernel's path, and nobody else receives
+/// them; all others stay on it. One socket has a device queue. It needs at least one EtherType. There are no timestamps,
+/// fanout, send times, frames that this host sends, sockets that only send, and no `receive_queue`: asking for one of them
+/// is `BYPATH_E_INVALID`.
+pub const BYPATH_MODE_XDP: u32 = 4;
 
 /// A waiting call sleeps.
 pub const BYPATH_WAIT_SLEEP: u32 = 0;
@@ -57,7 +63,9 @@ pub const BYPATH_NO_PADDING: u32 = 0x80;
 /// Flag: a send ring on loopback, too.
 pub const BYPATH_RING_ON_LOOPBACK: u32 = 0x100;
 /// Every flag there is.
-const ALL_FLAGS: u32 = 0x1ff;
+/// Flag, with `BYPATH_MODE_XDP`: the kernel is woken for every batch, and does not tell when it must be.
+pub const BYPATH_ALWAYS_WAKE: u32 = 0x200;
+const ALL_FLAGS: u32 = 0x3ff;
 
 /// No sharing among sockets.
 pub const BYPATH_FANOUT_OFF: u32 = 0;
@@ -99,11 +107,15 @@ pub struct bypath_l2_options {
     pub timeout_ns: u64,
     /// Octets of the receive queue; 0: the usual 4 MiB.
     pub receive_queue: usize,
-    /// Octets of the receive ring, where the mode has one; 0: the usual 8 MiB.
+    /// Octets of the receive ring, where the mode has one; 0: the usual 8 MiB. With `BYPATH_MODE_XDP` of the buffers to
+    /// receive into; 0: as many as 2048 frames of an ordinary MTU take.
     pub receive_ring: usize,
-    /// Frames of the send ring, where the mode has one; 0: the usual 256.
+    /// Octets of a block of the receive ring of `BYPATH_MODE_RING`, 32 KiB to 4 MiB; 0: the usual 128 KiB. A sleeping reader is
+    /// woken for each.
+    pub block: usize,
+    /// Frames of the send ring, where the mode has one; 0: the usual 256, 512 with `BYPATH_MODE_XDP`.
     pub send_ring: usize,
-    /// Frames of one system call in `BYPATH_MODE_BATCH`; 0: the usual 64.
+    /// Frames of one system call in `BYPATH_MODE_MMSG`; 0: the usual 64.
     pub batch: usize,
     /// `BYPATH_ALL_GROUPS` and the other flags, joined by `|`.
     pub flags: u32,
@@ -111,9 +123,9 @@ pub struct bypath_l2_options {
     pub wait: u32,
     /// The way in: `BYPATH_MODE_...`
     pub receive_mode: u32,
-    /// The way out: `BYPATH_MODE_...` without `BYPATH_MODE_LATENCY_RING`.
+    /// The way out: `BYPATH_MODE_...` without `BYPATH_MODE_LATENCY_RING`; `BYPATH_MODE_XDP` is for both ways together.
     pub send_mode: u32,
-    /// Who takes the time of received frames: `BYPATH_TIMESTAMP_...`; the kernel unless changed.
+    /// Who takes the time of received frames: `BYPATH_TIMESTAMP_...`; `BYPATH_TIMESTAMP_USUAL` unless changed.
     pub timestamps: u32,
     /// Which VLANs' frames are received: `BYPATH_VLAN_...`
     pub receive_vlan: u32,
@@ -121,6 +133,17 @@ pub struct bypath_l2_options {
     pub fanout: u32,
     /// The clock of `at_ns` of sent frames: `BYPATH_CLOCK_...`
     pub send_clock: u32,
+    /// The device queue, from 0, with `BYPATH_MODE_XDP`. Other queues stay with the kernel.
+    pub queue: u32,
+    /// Who copies frames, with `BYPATH_MODE_XDP`: `BYPATH_TRANSFER_...`
+    pub transfer: u32,
+    /// Where frames are looked at, with `BYPATH_MODE_XDP`: `BYPATH_PLACE_...`
+    pub place: u32,
+    /// With `BYPATH_MODE_XDP`: receiving calls work in the device's queue themselves for so many microseconds at most; 0:
+    /// they do not.
+    pub busy_poll_us: u32,
+    /// Frames of one such poll, to 65535; 0: the usual 64.
+    pub busy_poll_budget: u32,
     /// EtherType of sent and of received frames, such as `BYPATH_ETHERTYPE_HYBRID`. 0, as it is unless changed, and no
     /// other ones: frames of every EtherType are received, and frames are sent by `bypath_l2_send_with` only.
     pub ethertype: u16,
@@ -143,16 +166,22 @@ impl bypath_l2_options {
         timeout_ns: BYPATH_FOREVER,
         receive_queue: 0,
         receive_ring: 0,
+        block: 0,
         send_ring: 0,
         batch: 0,
         flags: 0,
         wait: BYPATH_WAIT_SLEEP,
         receive_mode: BYPATH_MODE_PLAIN,
         send_mode: BYPATH_MODE_PLAIN,
-        timestamps: BYPATH_TIMESTAMP_SOFTWARE,
+        timestamps: BYPATH_TIMESTAMP_USUAL,
         receive_vlan: BYPATH_VLAN_OWN,
         fanout: BYPATH_FANOUT_OFF,
         send_clock: BYPATH_CLOCK_NONE,
+        queue: 0,
+        transfer: BYPATH_TRANSFER_BEST,
+        place: BYPATH_PLACE_BEST,
+        busy_poll_us: 0,
+        busy_poll_budget: 0,
         ethertype: 0,
         fanout_group: 0,
         receive_vlan_id: 0,
@@ -198,12 +227,14 @@ impl bypath_l2_options {
             BYPATH_VLAN_ID => return Err(unknown("receive_vlan_id", self.receive_vlan_id.into())),
             other => return Err(unknown("receive_vlan", other)),
         };
-        builder = builder.mode(self.mode()?).timestamps(match self.timestamps {
-            BYPATH_TIMESTAMP_NONE => Timestamps::None,
-            BYPATH_TIMESTAMP_SOFTWARE => Timestamps::Software,
-            BYPATH_TIMESTAMP_HARDWARE => Timestamps::Hardware,
+        builder = crate::xdp::asked(self, builder.mode(self.mode()?))?;
+        builder = match self.timestamps {
+            BYPATH_TIMESTAMP_USUAL => builder,
+            BYPATH_TIMESTAMP_NONE => builder.timestamps(Timestamps::None),
+            BYPATH_TIMESTAMP_SOFTWARE => builder.timestamps(Timestamps::Software),
+            BYPATH_TIMESTAMP_HARDWARE => builder.timestamps(Timestamps::Hardware),
             other => return Err(unknown("timestamps", other)),
-        });
+        };
         builder = match self.wait {
             BYPATH_WAIT_SLEEP => builder,
             BYPATH_WAIT_SPIN => builder.spin(),
@@ -238,15 +269,17 @@ impl bypath_l2_options {
     fn mode(&self) -> Outcome<Mode> {
         let receive = match self.receive_mode {
             BYPATH_MODE_PLAIN => Receive::Plain,
-            BYPATH_MODE_BATCH => Receive::Batch,
+            BYPATH_MODE_MMSG => Receive::Mmsg,
             BYPATH_MODE_RING => Receive::Ring,
             BYPATH_MODE_LATENCY_RING => Receive::LatencyRing,
+            BYPATH_MODE_XDP => Receive::Xdp,
             other => return Err(unknown("receive_mode", other)),
         };
         let send = match self.send_mode {
             BYPATH_MODE_PLAIN => Send::Plain,
-            BYPATH_MODE_BATCH => Send::Batch,
+            BYPATH_MODE_MMSG => Send::Mmsg,
             BYPATH_MODE_RING => Send::Ring,
+            BYPATH_MODE_XDP => Send::Xdp,
             other => return Err(unknown("send_mode", other)),
         };
         Ok(Mode { receive, send })
@@ -275,9 +308,10 @@ impl bypath_l2_options {
 
     fn sizes(&self, mut builder: Builder) -> Builder {
         type Change = fn(Builder, usize) -> Builder;
-        let change: [(usize, Change); 4] = [
+        let change: [(usize, Change); 5] = [
             (self.receive_queue, Builder::receive_queue),
             (self.receive_ring, Builder::receive_ring),
+            (self.block, Builder::block),
             (self.send_ring, Builder::send_ring),
             (self.batch, Builder::batch),
         ];

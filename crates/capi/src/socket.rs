@@ -1,77 +1,36 @@
 //! Sockets: opened, closed, asked.
 
-use crate::boundary::{Outcome, guarded, read, slice_mut, text, writable, write};
+use crate::boundary::{Outcome, guarded, read, text, writable, write};
+use crate::handle::{self, Handle};
 use crate::mac::bypath_mac;
 use crate::options::{
-    BYPATH_MODE_BATCH, BYPATH_MODE_LATENCY_RING, BYPATH_MODE_PLAIN, BYPATH_MODE_RING, BYPATH_WAIT_NEVER,
-    BYPATH_WAIT_SLEEP, BYPATH_WAIT_SPIN, bypath_l2_options, timeout, unknown,
+    BYPATH_WAIT_NEVER, BYPATH_WAIT_SLEEP, BYPATH_WAIT_SPIN, bypath_l2_options, timeout, unknown,
 };
-use crate::status::{Failure, bypath_error, bypath_status, put_text};
-use crate::types::{BYPATH_TIMESTAMP_HARDWARE, BYPATH_TIMESTAMP_NONE, BYPATH_TIMESTAMP_SOFTWARE};
-use bypath_link::Timestamps;
+use crate::status::{bypath_error, bypath_status};
 use bypath_link::l2::{Socket, Wait};
-use bypath_link::packet::{Receive, Send};
-use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
 use std::os::fd::{AsFd, AsRawFd};
-use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A raw Ethernet socket. Only pointers to it are of use.
 pub struct bypath_l2_socket {
-    state: AtomicU8,
-    socket: UnsafeCell<Socket>,
+    handle: Handle<Socket>,
 }
 
-/// Nobody is inside a call.
-const IDLE: u8 = 0;
-/// Somebody is.
-const BUSY: u8 = 1;
-/// A call ended by a panic: what it left is not looked at again.
-const BROKEN: u8 = 2;
-
-/// A socket may be used by one thread after another.
-const fn moves_between_threads<T: std::marker::Send>() {}
-const _: () = moves_between_threads::<Socket>();
-
-/// Gives the socket back; as broken if it is dropped by a panic.
-struct Turn<'a>(&'a AtomicU8);
-
-impl Drop for Turn<'_> {
-    fn drop(&mut self) {
-        let left = if std::thread::panicking() { BROKEN } else { IDLE };
-        // Release: pairs with the Acquire of the next turn.
-        self.0.store(left, Ordering::Release);
-    }
-}
-
-fn take(state: &AtomicU8) -> Outcome {
-    // Acquire: pairs with the Release at the end of the turn before.
-    match state.compare_exchange(IDLE, BUSY, Ordering::Acquire, Ordering::Relaxed) {
-        Ok(_) => Ok(()),
-        Err(BROKEN) => {
-            Err(Failure::internal("a call with this socket failed by a mistake in bypath: close it"))
-        }
-        Err(_) => Err(Failure::busy()),
-    }
-}
+handle::held!(bypath_l2_socket, Socket);
 
 /// Runs `f` with the socket, alone.
 pub fn with<R>(socket: *mut bypath_l2_socket, f: impl FnOnce(&mut Socket) -> Outcome<R>) -> Outcome<R> {
-    let handle = read(socket.cast_const(), "socket")?;
-    take(&handle.state)?;
-    let turn = Turn(&handle.state);
-    // SAFETY: `take` let nobody else in until `turn` is dropped.
-    let outcome = f(unsafe { &mut *handle.socket.get() });
-    drop(turn);
-    outcome
+    handle::with(socket, "socket", f)
 }
 
 /// Opens a socket on an interface, such as `eth0`. Close it by `bypath_l2_close`.
 ///
-/// Needs the capability CAP_NET_RAW. `options` may be NULL for the usual ones. When it fails, `*socket` is NULL.
+/// Needs the capability CAP_NET_RAW; with `BYPATH_MODE_XDP` CAP_NET_ADMIN and CAP_BPF, too, of the whole machine and not of
+/// a user namespace. `options` may be NULL for the usual ones. When it fails, `*socket` is NULL.
 ///
 /// Fails with `BYPATH_E_UNKNOWN`, `BYPATH_E_NAME`, `BYPATH_E_NOT_ETHERNET`, `BYPATH_E_DOWN`, `BYPATH_E_NOT_ALLOWED`,
-/// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+/// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`; with `BYPATH_MODE_XDP` also `BYPATH_E_UNSUPPORTED` where the kernel or the driver
+/// cannot do it, and `BYPATH_E_IN_USE` where another program has the queue, or the interface's place for a program.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_l2_open(
     interface: *const c_char,
@@ -85,8 +44,7 @@ pub unsafe extern "C" fn bypath_l2_open(
         let usual = bypath_l2_options::USUAL;
         let options = if options.is_null() { &usual } else { read(options, "options")? };
         let opened = options.builder(name)?.open()?;
-        let handle = bypath_l2_socket { state: AtomicU8::new(IDLE), socket: UnsafeCell::new(opened) };
-        write(socket, "socket", Box::into_raw(Box::new(handle)))
+        write(socket, "socket", handle::begin(opened))
     })
 }
 
@@ -99,16 +57,7 @@ pub unsafe extern "C" fn bypath_l2_close(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        if socket.is_null() {
-            return Ok(());
-        }
-        let handle = read(socket.cast_const(), "socket")?;
-        // Whatever it was, but not in use: BUSY for ever, for whoever still comes before the memory is given back.
-        if handle.state.swap(BUSY, Ordering::Acquire) == BUSY {
-            return Err(Failure::busy());
-        }
-        // SAFETY: made by `Box::into_raw` in `bypath_l2_open`, and this is the one call that ends it.
-        drop(unsafe { Box::from_raw(socket) });
+        drop(handle::end(socket, "socket")?);
         Ok(())
     })
 }
@@ -134,7 +83,8 @@ pub unsafe extern "C" fn bypath_l2_mac(
     guarded(error, || write(mac, "mac", with(socket, |s| Ok(s.mac().into()))?))
 }
 
-/// Octets of the longest payload. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+/// Octets of the longest payload that `bypath_l2_send` sends: 4 less than the MTU for a socket with a tag on loopback. A
+/// second tag takes 4 everywhere. Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_l2_mtu(
     socket: *mut bypath_l2_socket,
@@ -213,7 +163,7 @@ pub struct bypath_l2_statistics {
     pub received_octets: u64,
     /// Frames that were dropped because they were not received in time.
     pub dropped: u64,
-    /// Received frames left out because they were longer than the buffers made for the MTU.
+    /// Received frames left out because they were longer than any buffer.
     pub cut: u64,
     /// Frames accepted for sending.
     pub sent: u64,
@@ -244,99 +194,4 @@ pub unsafe extern "C" fn bypath_l2_read_statistics(
         };
         write(statistics, "statistics", counted)
     })
-}
-
-/// What was obtained of what was asked.
-#[repr(C)]
-pub struct bypath_l2_obtained {
-    /// Octets of the receive queue, by the kernel's count.
-    pub receive_queue: usize,
-    /// Octets of the receive ring; 0: there is none.
-    pub receive_ring: usize,
-    /// Frames of the send ring; 0: there is none.
-    pub send_ring: usize,
-    /// The way in: `BYPATH_MODE_...`
-    pub receive_mode: u32,
-    /// The way out: `BYPATH_MODE_...`
-    pub send_mode: u32,
-    /// Who takes the time of received frames: `BYPATH_TIMESTAMP_...`
-    pub timestamps: u32,
-    /// 1 if sent frames bypass the queueing discipline.
-    pub qdisc_bypass: u8,
-    /// 1 if the queue sends frames at their time.
-    pub send_time: u8,
-}
-
-/// Says what was obtained of what was asked.
-///
-/// Why something was not obtained is written into `notes`, one sentence to a line, cut to `capacity` octets with the zero
-/// that ends it. `notes` may be NULL with a capacity of 0.
-///
-/// Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
-#[unsafe(no_mangle)]
-pub unsafe extern "C" fn bypath_l2_read_obtained(
-    socket: *mut bypath_l2_socket,
-    obtained: *mut bypath_l2_obtained,
-    notes: *mut c_char,
-    capacity: usize,
-    error: *mut bypath_error,
-) -> bypath_status {
-    guarded(error, || {
-        writable(obtained, "obtained")?;
-        let place = slice_mut(notes, capacity, "notes")?;
-        let o = with(socket, |s| Ok(s.obtained().clone()))?;
-        put_text(place, &o.notes.join("\n"));
-        let got = bypath_l2_obtained {
-            receive_queue: o.receive_queue,
-            receive_ring: o.receive_ring,
-            send_ring: o.send_ring,
-            receive_mode: match o.mode.receive {
-                Receive::Plain => BYPATH_MODE_PLAIN,
-                Receive::Batch => BYPATH_MODE_BATCH,
-                Receive::Ring => BYPATH_MODE_RING,
-                Receive::LatencyRing => BYPATH_MODE_LATENCY_RING,
-            },
-            send_mode: match o.mode.send {
-                Send::Plain => BYPATH_MODE_PLAIN,
-                Send::Batch => BYPATH_MODE_BATCH,
-                Send::Ring => BYPATH_MODE_RING,
-            },
-            timestamps: match o.timestamps {
-                Timestamps::None => BYPATH_TIMESTAMP_NONE,
-                Timestamps::Software => BYPATH_TIMESTAMP_SOFTWARE,
-                Timestamps::Hardware => BYPATH_TIMESTAMP_HARDWARE,
-            },
-            qdisc_bypass: o.qdisc_bypass.into(),
-            send_time: o.send_time.into(),
-        };
-        write(obtained, "obtained", got)
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::status::{BYPATH_E_BUSY, BYPATH_E_INTERNAL};
-
-    #[test]
-    fn one_thread_at_a_time() {
-        let state = AtomicU8::new(IDLE);
-        take(&state).ok().unwrap();
-        let turn = Turn(&state);
-        assert_eq!(take(&state).err().unwrap().status, BYPATH_E_BUSY);
-        drop(turn);
-        assert!(take(&state).is_ok());
-    }
-
-    #[test]
-    fn a_panic_leaves_a_broken_socket() {
-        let state = AtomicU8::new(IDLE);
-        let status = guarded(std::ptr::null_mut(), || {
-            take(&state)?;
-            let _turn = Turn(&state);
-            panic!("for the test");
-        });
-        assert_eq!(status, BYPATH_E_INTERNAL);
-        assert_eq!(take(&state).err().unwrap().status, BYPATH_E_INTERNAL);
-    }
 }

@@ -1,6 +1,8 @@
 //! What goes wrong, as numbers and as text.
 
 use bypath_link::Error;
+use bypath_link::tun;
+use bypath_link::xdp::Refused;
 use std::borrow::Cow;
 use std::ffi::{c_char, c_int};
 
@@ -19,7 +21,7 @@ pub const BYPATH_E_NOT_ETHERNET: i32 = -3;
 pub const BYPATH_E_DOWN: i32 = -4;
 /// The interface was removed: close the socket.
 pub const BYPATH_E_GONE: i32 = -5;
-/// The capability CAP_NET_RAW is missing.
+/// A capability is missing, CAP_NET_RAW most often. The text names it.
 pub const BYPATH_E_NOT_ALLOWED: i32 = -6;
 /// The payload is longer than the interface's MTU.
 pub const BYPATH_E_TOO_LONG: i32 = -7;
@@ -35,12 +37,22 @@ pub const BYPATH_E_INTERRUPTED: i32 = -11;
 pub const BYPATH_E_QUEUE_FULL: i32 = -12;
 /// An argument cannot be used: NULL, out of range, contradictory. The text says which.
 pub const BYPATH_E_INVALID: i32 = -13;
-/// Another thread is inside a call with this socket.
+/// Another thread is inside a call with this socket, or this file.
 pub const BYPATH_E_BUSY: i32 = -14;
 /// The system answered something else: see `system` of the error.
 pub const BYPATH_E_SYSTEM: i32 = -15;
 /// A mistake of this library's own. A socket that it happened to can only be closed.
 pub const BYPATH_E_INTERNAL: i32 = -16;
+/// The kernel, or the interface's driver, cannot do it. The text says what can be done instead.
+pub const BYPATH_E_UNSUPPORTED: i32 = -17;
+/// Another program has it: the device queue, or the interface's place for a program.
+pub const BYPATH_E_IN_USE: i32 = -18;
+/// The file is not what its format allows, or ends in the middle. The text says where.
+pub const BYPATH_E_FORMAT: i32 = -19;
+/// The file has been read to its end.
+pub const BYPATH_E_END: i32 = -20;
+/// A host answered that nobody takes datagrams at that address and port.
+pub const BYPATH_E_UNREACHABLE: i32 = -21;
 
 /// Octets of an error's text, terminating zero included.
 pub const BYPATH_ERROR_TEXT: usize = 512;
@@ -57,6 +69,7 @@ pub struct bypath_error {
 }
 
 /// A failure on its way out.
+#[derive(Clone)]
 pub struct Failure {
     pub status: bypath_status,
     pub system: i32,
@@ -74,8 +87,8 @@ impl Failure {
     }
 
     pub fn busy() -> Failure {
-        let text = "another thread is inside a call with this socket: one thread at a time may use a socket; \
-                    open a second one for the other direction";
+        let text = "another thread is inside a call with this socket, or this file: one thread at a time may use it; \
+                    open a second socket for the other direction";
         Failure { status: BYPATH_E_BUSY, system: EBUSY, text: text.into() }
     }
 
@@ -119,10 +132,30 @@ impl From<Error> for Failure {
             Error::WouldBlock => BYPATH_E_WOULD_BLOCK,
             Error::Interrupted => BYPATH_E_INTERRUPTED,
             Error::QueueFull { .. } => BYPATH_E_QUEUE_FULL,
-            Error::Invalid(_) => BYPATH_E_INVALID,
+            Error::Invalid(_) | Error::Xdp(Refused::Queue { .. }) => BYPATH_E_INVALID,
+            Error::Xdp(Refused::Socket | Refused::Program) => BYPATH_E_NOT_ALLOWED,
+            Error::Xdp(Refused::Unsupported | Refused::Driver { .. }) => BYPATH_E_UNSUPPORTED,
+            Error::Xdp(Refused::QueueBusy { .. } | Refused::ProgramBusy { .. }) => BYPATH_E_IN_USE,
+            Error::Tun(ref refused) => of_tun(refused),
             _ => BYPATH_E_SYSTEM,
         };
         Failure { status, system: e.code(), text: e.to_string().into() }
+    }
+}
+
+fn of_tun(refused: &tun::Refused) -> bypath_status {
+    use tun::Refused;
+    match refused {
+        Refused::Missing { .. } | Refused::NotTun { .. } | Refused::NoSuperPackets { .. } => {
+            BYPATH_E_UNSUPPORTED
+        }
+        Refused::Forbidden { .. } | Refused::NotAllowed { .. } => BYPATH_E_NOT_ALLOWED,
+        Refused::Taken { .. } | Refused::Busy { .. } => BYPATH_E_IN_USE,
+        Refused::Name { .. } => BYPATH_E_NAME,
+        Refused::OtherKind { .. } | Refused::Queues { .. } | Refused::MtuTooSmall { .. } => BYPATH_E_INVALID,
+        Refused::DatagramTooLong { .. } | Refused::TooLong { .. } => BYPATH_E_TOO_LONG,
+        Refused::Unreachable { .. } => BYPATH_E_UNREACHABLE,
+        _ => BYPATH_E_SYSTEM,
     }
 }
 
@@ -147,6 +180,11 @@ pub extern "C" fn bypath_status_name(status: i32) -> *const c_char {
         BYPATH_E_BUSY => c"BYPATH_E_BUSY",
         BYPATH_E_SYSTEM => c"BYPATH_E_SYSTEM",
         BYPATH_E_INTERNAL => c"BYPATH_E_INTERNAL",
+        BYPATH_E_UNSUPPORTED => c"BYPATH_E_UNSUPPORTED",
+        BYPATH_E_IN_USE => c"BYPATH_E_IN_USE",
+        BYPATH_E_FORMAT => c"BYPATH_E_FORMAT",
+        BYPATH_E_END => c"BYPATH_E_END",
+        BYPATH_E_UNREACHABLE => c"BYPATH_E_UNREACHABLE",
         _ => c"(no status of bypath)",
     };
     name.as_ptr()
@@ -189,10 +227,10 @@ mod tests {
     fn every_status_has_its_name() {
         // SAFETY: a constant text with a zero at its end.
         let name = |status| unsafe { std::ffi::CStr::from_ptr(bypath_status_name(status)) };
-        let mut names: Vec<_> = (BYPATH_E_INTERNAL..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
+        let mut names: Vec<_> = (BYPATH_E_UNREACHABLE..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
         assert!(names.iter().all(|n| n.to_bytes().starts_with(b"BYPATH_")), "{names:?}");
         names.dedup();
-        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_INTERNAL + 1) as usize);
-        assert!(name(BYPATH_E_INTERNAL - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
+        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_UNREACHABLE + 1) as usize);
+        assert!(name(BYPATH_E_UNREACHABLE - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
     }
 }

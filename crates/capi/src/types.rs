@@ -100,6 +100,8 @@ pub const BYPATH_TIMESTAMP_NONE: u32 = 0;
 pub const BYPATH_TIMESTAMP_SOFTWARE: u32 = 1;
 /// The device does: ns of its own clock.
 pub const BYPATH_TIMESTAMP_HARDWARE: u32 = 2;
+/// For options only: the kernel does, and with `BYPATH_MODE_XDP` nobody.
+pub const BYPATH_TIMESTAMP_USUAL: u32 = 3;
 
 /// It is not known to whom a frame was addressed.
 pub const BYPATH_TO_UNKNOWN: u32 = 0;

@@ -1,29 +1,18 @@
 /* Every function once as it should be, and with what cannot be. Run where `left` and `right` are connected. */
 #define _POSIX_C_SOURCE 200809L
-#include <bypath.h>
+#include "check.h"
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 
-static bypath_error error;
+/* Whether root here is somebody else, or nobody else, outside. */
+static int root_of_a_part;
 
-#define CHECK(condition)                                                                     \
-    do {                                                                                     \
-        if (!(condition)) {                                                                  \
-            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #condition, error.message);       \
-            exit(1);                                                                         \
-        }                                                                                    \
-    } while (0)
-/* The status is told twice, and there is a text. */
-#define FAILS(wanted, call)                                                                  \
-    do {                                                                                     \
-        memset(&error, 0, sizeof error);                                                     \
-        CHECK((call) == (wanted));                                                           \
-        CHECK(error.status == (wanted) && error.system > 0 && error.message[0] != 0);        \
-    } while (0)
-#define WORKS(call) CHECK((call) == BYPATH_OK)
+static void whose_root(void) {
+    unsigned long inside, outside, count;
+    FILE *map = fopen("/proc/self/uid_map", "r");
+    CHECK(map != NULL && fscanf(map, "%lu %lu %lu", &inside, &outside, &count) == 3 && fclose(map) == 0);
+    root_of_a_part = count < 4294967295u;
+}
 
 static const uint16_t more[] = {BYPATH_ETHERTYPE_IPC};
 
@@ -54,7 +43,8 @@ static void bad_options(void) {
         {offsetof(bypath_l2_options, receive_mode), 9},      {offsetof(bypath_l2_options, send_mode), 3},
         {offsetof(bypath_l2_options, timestamps), 9},        {offsetof(bypath_l2_options, receive_vlan), 9},
         {offsetof(bypath_l2_options, fanout), 99},           {offsetof(bypath_l2_options, send_clock), 9},
-        {offsetof(bypath_l2_options, size), 8},
+        {offsetof(bypath_l2_options, size), 8},              {offsetof(bypath_l2_options, place), 9},
+        {offsetof(bypath_l2_options, transfer), 9},
     };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         WORKS(bypath_l2_options_init(&o, NULL));
@@ -76,6 +66,14 @@ static void bad_options(void) {
     o.more_ethertypes = more;
     o.more_ethertype_count = 1;
     FAILS(BYPATH_E_INVALID, bypath_l2_open("left", &o, &socket, &error));
+    /* Root of a user namespace may not attach programs: a text that says what to do. */
+    WORKS(bypath_l2_options_init(&o, NULL));
+    o.ethertype = BYPATH_ETHERTYPE_HYBRID;
+    o.receive_mode = o.send_mode = BYPATH_MODE_XDP;
+    if (root_of_a_part) {
+        FAILS(BYPATH_E_NOT_ALLOWED, bypath_l2_open("left", &o, &socket, &error));
+        CHECK(strstr(error.message, "CAP_BPF") != NULL && strstr(error.message, "mode RING") != NULL);
+    }
     FAILS(BYPATH_E_INVALID, bypath_l2_options_init(NULL, &error));
     FAILS(BYPATH_E_INVALID, bypath_l2_open(NULL, NULL, &socket, &error));
     FAILS(BYPATH_E_INVALID, bypath_l2_open("left", NULL, NULL, &error));
@@ -144,6 +142,21 @@ static void bad_pointers(bypath_l2_socket *s) {
     FAILS(BYPATH_E_INVALID, bypath_mac_parse("zz", &to, &error));
     FAILS(BYPATH_E_INVALID, bypath_mac_format(to, NULL, &error));
     WORKS(bypath_l2_close(NULL, &error));
+}
+
+static void blocks(void) {
+    bypath_l2_options options;
+    bypath_l2_socket *socket;
+    bypath_l2_obtained obtained;
+    WORKS(bypath_l2_options_init(&options, &error));
+    options.receive_mode = BYPATH_MODE_RING;
+    options.receive_ring = 1;
+    options.block = 512 << 10;
+    WORKS(bypath_l2_open("left", &options, &socket, &error));
+    WORKS(bypath_l2_read_obtained(socket, &obtained, NULL, 0, &error));
+    /* Four blocks at least. */
+    CHECK(obtained.receive_ring == 4 * options.block);
+    WORKS(bypath_l2_close(socket, &error));
 }
 
 static void frames(uint32_t mode) {
@@ -296,10 +309,12 @@ int main(void) {
     CHECK(strcmp(bypath_status_name(BYPATH_E_DOWN), "BYPATH_E_DOWN") == 0 && bypath_status_name(5) != NULL);
     snprintf(text, sizeof text, "%d.%d.%d", BYPATH_VERSION_MAJOR, BYPATH_VERSION_MINOR, BYPATH_VERSION_PATCH);
     CHECK(strcmp(bypath_version(), text) == 0);
+    whose_root();
     bad_options();
     frames(BYPATH_MODE_PLAIN);
-    frames(BYPATH_MODE_BATCH);
+    frames(BYPATH_MODE_MMSG);
     frames(BYPATH_MODE_RING);
+    blocks();
     frames(BYPATH_MODE_LATENCY_RING);
     one_thread_at_a_time();
     puts("all as it should be");

@@ -1,17 +1,9 @@
 // What bypath.hpp adds: ownership, results, lists. Run where `left` and `right` are connected.
+#include "check.h"
+
 #include <bypath.hpp>
 
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
-
-#define CHECK(condition)                                                              \
-    do {                                                                              \
-        if (!(condition)) {                                                           \
-            std::fprintf(stderr, "line %d: %s\n", __LINE__, #condition);              \
-            std::exit(1);                                                             \
-        }                                                                             \
-    } while (0)
 
 static bypath::Socket opened(const char *name, const bypath::Options &options) {
     auto socket = bypath::Socket::open(name, options);

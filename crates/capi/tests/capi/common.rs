@@ -1,6 +1,7 @@
 //! The library, installed for the tests, and what runs programs against it.
 
-use bypath_sys::netns;
+use bypath_sys::bpf;
+use bypath_sys::netns::{self, Namespace};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -38,7 +39,8 @@ pub fn skip(name: &str, reason: &str) {
     if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
         let mut file =
             std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list of skips");
-        writeln!(file, "{name}\t{reason}").expect("the list of skips");
+        // One write of one line: tests append at the same time.
+        file.write_all(format!("{name}\t{reason}\n").as_bytes()).expect("the list of skips");
     }
 }
 
@@ -159,6 +161,37 @@ pub fn isolated(name: &str) -> bool {
         Err(e) => skip(name, &format!("no user and network namespaces: {e}")),
     }
     false
+}
+
+/// Runs `body` on a thread in a network namespace of its own, where it and what it starts have all the rights of this
+/// process, and `left` and `right` are connected; without the right to attach programs the test is skipped.
+pub fn privileged(name: &str, body: impl FnOnce() + Send) {
+    if let Err(e) = bpf::SocketMap::new(1) {
+        return skip(name, &format!("no programs for received frames ({e}): needs root of the machine"));
+    }
+    let namespace = match Namespace::new() {
+        Ok(namespace) => namespace,
+        Err(e) => return skip(name, &format!("no network namespaces: {e}")),
+    };
+    let entered = namespace.run(|| {
+        netns::veth("left", "right", None).expect("a veth pair");
+        for name in ["left", "right"] {
+            netns::set_up(name, true).expect("an interface that is up");
+        }
+        body();
+    });
+    entered.expect("inside the namespace");
+}
+
+/// Whether TUN devices can be made here; says which test is skipped, or cut short, where they cannot.
+pub fn tun_devices(name: &str) -> bool {
+    match bypath_link::tun::Device::tun("probe%d").open() {
+        Ok(_) => true,
+        Err(e) => {
+            skip(name, &format!("no TUN devices: {e}"));
+            false
+        }
+    }
 }
 
 /// Whether these programs are there; says which test is skipped for want of one.

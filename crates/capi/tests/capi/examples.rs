@@ -1,7 +1,13 @@
 //! The examples, built as a user builds them and run over two connected interfaces in a network of their own.
 
-use crate::common::{TempDir, compile, installed, isolated, make, need, output, pass, tool, workspace};
+use crate::common::{
+    TempDir, compile, installed, isolated, make, need, output, pass, privileged, tool, tun_devices, workspace,
+};
+use bypath_link::l2::{MacAddr, Socket};
+use bypath_link::pcapng::Reader;
+use bypath_link::pcapng::reader::Block;
 use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -43,9 +49,30 @@ fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
     assert!(text.starts_with("500 round trips: least "), "{text}");
     assert_eq!(end(echo, out), "500 frames answered\n");
 
-    let text =
-        pass(command("hello_cpp").args(["left", "right", "hello in C++, in a frame that needs no padding"]));
-    assert_eq!(text, "VLAN 10 priority 7: hello in C++, in a frame that needs no padding\n");
+    // Several receive the same frame.
+    let place = TempDir::new();
+    let file = place.join("frames.pcapng");
+    let mut records = start(command("record").arg("right").arg(&file).arg("2"));
+    let mut out = BufReader::new(records.stdout.take().expect("its output"));
+    line.clear();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready, by a packet socket\n");
+    let hello = "hello in C++, in a frame that needs no padding";
+    for _ in 0..2 {
+        let text = pass(command("hello_cpp").args(["left", "right", hello]));
+        assert_eq!(text, format!("VLAN 10 priority 7: {hello}\n"));
+    }
+    assert_eq!(end(records, out), "");
+    let text = pass(command("record").arg(&file));
+    assert_eq!(
+        text.lines().filter(|l| l.ends_with(&format!(" right: {} octets", 18 + hello.len()))).count(),
+        2,
+        "{text}"
+    );
+
+    if tun_devices("examples") {
+        through_tun(&command);
+    }
 
     // What goes wrong is told, with the remedy.
     let wrong = output(command("hello").arg("nowhere"));
@@ -54,15 +81,97 @@ fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
     assert!(text.contains("nowhere: no such interface; there are: lo, "), "{text}");
 }
 
+/// The examples that make a TUN device: an ordinary socket answers, and receives a file.
+fn through_tun(command: &impl Fn(&str) -> Command) {
+    // The address is the device's, which is not there yet.
+    std::fs::write("/proc/sys/net/ipv4/ip_nonlocal_bind", "1").expect("a setting of this namespace");
+    let echo = UdpSocket::bind("10.9.0.1:0").expect("a socket");
+    let address = echo.local_addr().expect("an address").to_string();
+    let answers = std::thread::spawn(move || {
+        let mut buffer = [0; 2000];
+        for _ in 0..3 {
+            let (len, from) = echo.recv_from(&mut buffer).expect("a datagram");
+            echo.send_to(&buffer[..len], from).expect("an answer");
+        }
+        echo
+    });
+    let text = pass(command("tun").args([&address, "one", "two", "three"]));
+    assert!(text.starts_with("tun0, MTU 1500, super-packets: yes\n3 datagrams sent\n"), "{text}");
+    assert!(text.ends_with(&format!("{address}: one\n{address}: two\n{address}: three\n")), "{text}");
+    let echo = answers.join().expect("three answers");
+    // As many datagrams as an ordinary socket's queue holds.
+    let data: Vec<u8> = (0..40_500u32).map(|n| (n * 7 + n / 251) as u8).collect();
+    let place = TempDir::new();
+    let file = place.join("data");
+    std::fs::write(&file, &data).expect("a file");
+    let text = pass(command("tun_cpp").arg(&address).arg(&file));
+    assert_eq!(text, "40500 octets in 41 datagrams sent\n");
+    let mut all = Vec::new();
+    let mut buffer = [0; 2000];
+    while all.len() < data.len() {
+        let len = echo.recv(&mut buffer).expect("a datagram");
+        all.extend_from_slice(&buffer[..len]);
+    }
+    assert!(all == data);
+    drop(echo);
+    let nobody = output(command("tun").args([&address, "hello"]));
+    let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
+    assert!(text.contains("nobody takes datagrams there; start the receiver first"), "{text}");
+}
+
+#[test]
+fn frames_are_recorded_by_af_xdp() {
+    const NAME: &str = "examples::frames_are_recorded_by_af_xdp";
+    if !need(NAME, &["pkg-config", "c++"]) {
+        return;
+    }
+    privileged(NAME, || {
+        let prefix = installed();
+        let program = prefix.join("record");
+        let source = workspace().join("examples/c/record.c");
+        compile(prefix.path(), "bypath", &source, &program, &[]);
+        let file = prefix.join("frames.pcapng");
+        let mut command = tool(&program, prefix.path());
+        let mut records = start(command.arg("right").arg(&file).args(["2", "xdp"]));
+        let mut out = BufReader::new(records.stdout.take().expect("its output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        assert_eq!(line, "ready, by AF_XDP: copied, looked at in the driver\n");
+        let socket = Socket::builder("left").ethertype(0x88b5).vlan(10, 7).open();
+        let mut socket = socket.expect("a socket");
+        // A driver that begins to look at frames loses some.
+        while records.try_wait().expect("its state").is_none() {
+            socket.send(MacAddr::BROADCAST, b"to be recorded").expect("sent");
+            std::thread::yield_now();
+        }
+        assert_eq!(end(records, out), "");
+        let blocks =
+            Reader::new(std::fs::File::open(&file).expect("the file")).all().expect("a capture file");
+        let frames: Vec<_> =
+            blocks.iter().filter_map(|b| if let Block::Frame(f) = b { Some(f) } else { None }).collect();
+        assert_eq!(frames.len(), 2);
+        for frame in frames {
+            assert_eq!(frame.bytes[12..18], [0x81, 0, 0xe0, 10, 0x88, 0xb5]);
+            assert!(frame.bytes[18..].starts_with(b"to be recorded") && frame.original == 64);
+        }
+    });
+}
+
 fn by_pkg_config(test: &str, package: &str, linked: bool) {
     if !need(test, &["pkg-config", "c++", "readelf"]) || !isolated(test) {
         return;
     }
     let prefix = installed();
     let sources = workspace().join("examples/c");
-    for (file, name) in
-        [("interfaces.c", "interfaces"), ("hello.c", "hello"), ("ping.c", "ping"), ("hello.cpp", "hello_cpp")]
-    {
+    for (file, name) in [
+        ("interfaces.c", "interfaces"),
+        ("hello.c", "hello"),
+        ("ping.c", "ping"),
+        ("record.c", "record"),
+        ("hello.cpp", "hello_cpp"),
+        ("tun.c", "tun"),
+        ("tun.cpp", "tun_cpp"),
+    ] {
         compile(prefix.path(), package, &sources.join(file), &prefix.join(name), &[]);
         let needs = pass(Command::new("readelf").arg("-dW").arg(prefix.join(name)));
         assert_eq!(needs.contains("[libbypath.so.0]"), linked, "{needs}");

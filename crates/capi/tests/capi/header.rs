@@ -16,7 +16,22 @@ fn generated() -> String {
         })
         .collect();
     // The order in the header: what is used stands before what uses it.
-    let order = ["status", "mac", "types", "interface", "options", "socket", "send", "receive"];
+    let order = [
+        "status",
+        "mac",
+        "types",
+        "interface",
+        "xdp",
+        "options",
+        "socket",
+        "obtained",
+        "send",
+        "receive",
+        "tun",
+        "capture",
+        "capture_writer",
+        "capture_reader",
+    ];
     sources.sort_by_key(|p| {
         order.iter().position(|o| p.file_stem().is_some_and(|s| s == *o)).unwrap_or(order.len())
     });

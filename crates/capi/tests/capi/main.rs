@@ -3,6 +3,5 @@
 mod common;
 mod examples;
 mod header;
-mod readme;
 mod symbols;
 mod written;

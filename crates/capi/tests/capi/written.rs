@@ -1,6 +1,9 @@
 //! The tests that are written in C and C++ (`tests/c`), compiled and run.
 
-use crate::common::{compile, crate_root, faulty_libraries, installed, isolated, need, pass, tool};
+use crate::common::{
+    TempDir, compile, crate_root, faulty_libraries, installed, isolated, need, pass, privileged, tool,
+    tun_devices,
+};
 use std::path::Path;
 use std::process::Command;
 
@@ -29,16 +32,24 @@ fn the_archive_does_the_same() {
     run("written::the_archive_does_the_same", "interface.c", "bypath-static", &["-pthread"], &[]);
 }
 
+const MEMCHECK: [&str; 5] =
+    ["valgrind", "--quiet", "--error-exitcode=9", "--leak-check=full", "--errors-for-leak-kinds=definite"];
+
 #[test]
 fn valgrind_complains_of_nothing() {
-    let memcheck = [
-        "valgrind",
-        "--quiet",
-        "--error-exitcode=9",
-        "--leak-check=full",
-        "--errors-for-leak-kinds=definite",
-    ];
-    run("written::valgrind_complains_of_nothing", "interface.c", "bypath", &["-pthread"], &memcheck);
+    run("written::valgrind_complains_of_nothing", "interface.c", "bypath", &["-pthread"], &MEMCHECK);
+}
+
+#[test]
+fn valgrind_complains_of_nothing_about_capture_files() {
+    const NAME: &str = "written::valgrind_complains_of_nothing_about_capture_files";
+    if !need(NAME, &["valgrind"]) {
+        return;
+    }
+    let Some(place) = run_capture(NAME, "capture.c", "bypath", &[]) else { return };
+    let mut memcheck = tool(MEMCHECK[0], place.path());
+    memcheck.args(&MEMCHECK[1..]).arg(place.join("tests")).arg(place.path());
+    assert_eq!(pass(&mut memcheck), "all as it should be\n");
 }
 
 #[test]
@@ -50,6 +61,111 @@ fn the_classes_of_cpp() {
 fn the_classes_of_cpp_without_exceptions() {
     let flags = ["-fno-exceptions", "-fno-rtti"];
     run("written::the_classes_of_cpp_without_exceptions", "interface.cpp", "bypath", &flags, &[]);
+}
+
+/// AF_XDP needs rights that no user namespace gives.
+fn run_xdp(test: &str, source: &str, package: &str, flags: &[&str]) {
+    if !need(test, &["pkg-config", "c++"]) {
+        return;
+    }
+    privileged(test, || {
+        let prefix = installed();
+        let program = prefix.join("tests");
+        compile(prefix.path(), package, &crate_root().join("tests/c").join(source), &program, flags);
+        assert_eq!(pass(&mut tool(&program, prefix.path())), "all as it should be\n");
+    });
+}
+
+#[test]
+fn af_xdp_from_c() {
+    run_xdp("written::af_xdp_from_c", "xdp.c", "bypath", &[]);
+}
+
+#[test]
+fn af_xdp_from_c_by_the_archive() {
+    run_xdp("written::af_xdp_from_c_by_the_archive", "xdp.c", "bypath-static", &[]);
+}
+
+#[test]
+fn af_xdp_from_cpp() {
+    run_xdp("written::af_xdp_from_cpp", "xdp.cpp", "bypath", &["-fno-exceptions", "-fno-rtti"]);
+}
+
+#[test]
+fn af_xdp_from_cpp_by_the_archive() {
+    run_xdp("written::af_xdp_from_cpp_by_the_archive", "xdp.cpp", "bypath-static", &[]);
+}
+
+/// Compiles and runs one of the tests of capture files, and returns where it left them.
+fn run_capture(test: &str, source: &str, package: &str, flags: &[&str]) -> Option<TempDir> {
+    if !need(test, &["pkg-config", "c++"]) {
+        return None;
+    }
+    let prefix = installed();
+    let program = prefix.join("tests");
+    compile(prefix.path(), package, &crate_root().join("tests/c").join(source), &program, flags);
+    assert_eq!(pass(tool(&program, prefix.path()).arg(prefix.path())), "all as it should be\n");
+    Some(prefix)
+}
+
+#[test]
+fn capture_files_from_c() {
+    run_capture("written::capture_files_from_c", "capture.c", "bypath", &[]);
+}
+
+#[test]
+fn capture_files_from_c_by_the_archive() {
+    run_capture("written::capture_files_from_c_by_the_archive", "capture.c", "bypath-static", &[]);
+}
+
+#[test]
+fn capture_files_from_cpp() {
+    let flags = ["-fno-exceptions", "-fno-rtti"];
+    run_capture("written::capture_files_from_cpp", "capture.cpp", "bypath", &flags);
+}
+
+#[test]
+fn capture_files_from_cpp_by_the_archive() {
+    run_capture("written::capture_files_from_cpp_by_the_archive", "capture.cpp", "bypath-static", &[]);
+}
+
+/// An independent reader sees what was written, and what it writes is read.
+#[test]
+fn tshark_reads_the_capture_files_of_c_and_c_those_of_tshark() {
+    const NAME: &str = "written::tshark_reads_the_capture_files_of_c_and_c_those_of_tshark";
+    if !need(NAME, &["tshark"]) {
+        return;
+    }
+    let Some(place) = run_capture(NAME, "capture.c", "bypath", &[]) else { return };
+    let fields = [
+        "frame.time_epoch",
+        "frame.len",
+        "frame.cap_len",
+        "frame.interface_name",
+        "frame.packet_flags_direction",
+        "vlan.id",
+        "vlan.priority",
+    ];
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-T", "fields", "-E", "separator=|", "-r"]).arg(place.join("ours.pcapng"));
+    tshark.args(fields.iter().flat_map(|f| ["-e", f]));
+    let text = pass(&mut tshark);
+    let lines: Vec<_> = text.lines().collect();
+    assert_eq!(lines.len(), 4, "{text}");
+    assert!(lines[0].starts_with("1800000000.123456789|60|60|eth7|"), "{text}");
+    assert!(lines[1].starts_with("1800000000.123456790|1000|120|eth7|"), "{text}");
+    assert!(
+        lines[2].starts_with("1800000000.123456791|102|72|eth7|") && lines[2].ends_with("|10,20|7,1"),
+        "{text}"
+    );
+    assert!(lines[3].starts_with("1800000000.123456792|64|64|eth7|"), "{text}");
+    // Written anew by tshark, the same file passes the same test.
+    let theirs = TempDir::new();
+    let mut tshark = Command::new("tshark");
+    tshark.args(["-F", "pcapng", "-r"]).arg(place.join("ours.pcapng"));
+    pass(tshark.arg("-w").arg(theirs.join("ours.pcapng")));
+    let mut again = tool(place.join("tests"), place.path());
+    assert_eq!(pass(again.arg(theirs.path()).arg("read")), "all as it should be\n");
 }
 
 #[test]
@@ -76,4 +192,47 @@ fn a_panic_does_not_leave_the_library() {
         let mut command = tool(&program, Path::new(""));
         assert_eq!(pass(command.env("LD_LIBRARY_PATH", prefix.path())), "all as it should be\n", "{kind}");
     }
+}
+
+/// Compiles and runs one of the tests of TUN devices.
+fn run_tun(test: &str, source: &str, package: &str, flags: &[&str], under: &[&str]) {
+    if !need(test, &["pkg-config", "c++"]) || !need(test, under.get(..1).unwrap_or(&[])) || !isolated(test) {
+        return;
+    }
+    if !tun_devices(test) {
+        return;
+    }
+    let prefix = installed();
+    let program = prefix.join("tests");
+    compile(prefix.path(), package, &crate_root().join("tests/c").join(source), &program, flags);
+    let text = match under {
+        [] => pass(&mut tool(&program, prefix.path())),
+        [first, rest @ ..] => pass(tool(first, prefix.path()).args(rest).arg(&program)),
+    };
+    assert_eq!(text, "all as it should be\n");
+}
+
+#[test]
+fn tun_from_c() {
+    run_tun("written::tun_from_c", "tun.c", "bypath", &[], &[]);
+}
+
+#[test]
+fn tun_from_c_by_the_archive() {
+    run_tun("written::tun_from_c_by_the_archive", "tun.c", "bypath-static", &[], &[]);
+}
+
+#[test]
+fn tun_from_cpp() {
+    run_tun("written::tun_from_cpp", "tun.cpp", "bypath", &["-fno-exceptions", "-fno-rtti"], &[]);
+}
+
+#[test]
+fn tun_from_cpp_by_the_archive() {
+    run_tun("written::tun_from_cpp_by_the_archive", "tun.cpp", "bypath-static", &[], &[]);
+}
+
+#[test]
+fn valgrind_complains_of_nothing_about_tun() {
+    run_tun("written::valgrind_complains_of_nothing_about_tun", "tun.c", "bypath", &[], &MEMCHECK);
 }
