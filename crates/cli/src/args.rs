@@ -77,6 +77,10 @@ pub enum Command {
     Chat(cmd::chat::Args),
     /// Messages between programs on this host, as frames on the loopback interface
     Ipc(cmd::ipc::Args),
+    /// Files as datagrams with headers of our own, through a TUN device, or through a socket
+    Tun(cmd::tun::Args),
+    /// RDMA (RoCEv2) without an adapter: send, write, read and count in another host's memory; explain captures
+    Roce(cmd::roce::Args),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell

@@ -12,6 +12,7 @@ mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
 mod raw; //       what the tools for raw Ethernet share
+mod roce; //      what `bypath roce send` and `recv` share
 mod subject; //   PID[:FD]
 
 use args::{Cli, Command};
@@ -30,6 +31,8 @@ fn main() -> ExitCode {
         Command::Chat(args) => cmd::chat::run(&args),
         Command::Ipc(args) => cmd::ipc::run(args),
         Command::L2(args) => cmd::l2::run(args),
+        Command::Tun(args) => cmd::tun::run(args),
+        Command::Roce(args) => cmd::roce::run(args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args),

@@ -32,3 +32,12 @@ impl FromStr for Subject {
         Ok(Subject { pid: pid.cast_unsigned(), fd })
     }
 }
+
+/// Why a process is not shown to this one, and what can be done.
+pub fn out_of_reach() -> &'static str {
+    if rustix::process::geteuid().is_root() {
+        "it belongs to another user namespace, or the kernel or a container keeps it from root, too"
+    } else {
+        "it may belong to another user: try as root"
+    }
+}

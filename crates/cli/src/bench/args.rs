@@ -2,6 +2,8 @@
 
 use super::peer::PeerArgs;
 use super::raw::{EndArgs, RawArgs, ServeArgs};
+use super::roce::RoceArgs;
+use super::tun::TunArgs;
 use crate::args::Json;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
 
@@ -22,6 +24,10 @@ pub enum What {
     Apps(AppsArgs),
     /// Raw Ethernet beside UDP: loopback, a veth pair, or another host
     Raw(Box<RawArgs>),
+    /// UDP through a TUN device: the classic ways, their naive versions, super-packets
+    Tun(TunArgs),
+    /// RoCEv2: packets built with their ICRC, RDMA WRITE between two processes
+    Roce(RoceArgs),
     /// The far end of `bench raw --peer` on another host
     Serve(ServeArgs),
     /// One end of `bench raw` (started by the bench itself)

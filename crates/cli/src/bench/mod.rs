@@ -15,8 +15,11 @@ mod progress;
 mod proof;
 mod raw;
 mod record;
+mod roce;
 mod scratch;
+mod section;
 mod table;
+mod tun;
 
 pub use args::Args;
 
@@ -30,6 +33,8 @@ pub fn run(args: Args) -> Outcome {
         What::Loopback(args) => loopback::run(&args),
         What::Apps(args) => apps::run(&args),
         What::Raw(args) => raw::run(&args),
+        What::Tun(args) => tun::run(&args),
+        What::Roce(args) => roce::run(&args),
         What::Serve(args) => raw::serve(&args),
         What::End(args) => Ok(raw::end(&args)),
     }

@@ -5,6 +5,7 @@ use super::machine::Machine;
 use super::record::{Record, Status};
 use crate::args::Target;
 use crate::output::{self, Outcome};
+use crate::raw;
 use serde::Serialize;
 use std::process::ExitCode;
 
@@ -24,14 +25,19 @@ pub fn document(machine: &Machine, records: &[Record]) -> Vec<u8> {
     bytes
 }
 
-/// Writes them. The exit status is a failure if a figure failed (not if one was skipped).
-pub fn write(common: &Common, machine: &Machine, records: &[Record], text: &str) -> Outcome {
+/// Writes them. The exit status tells a run that was interrupted (not `whole`), and is a failure if a figure failed (not if
+/// one was skipped).
+pub fn write(common: &Common, machine: &Machine, records: &[Record], text: &str, whole: bool) -> Outcome {
     let target = common.json.target();
     if let Some(target) = &target {
         output::write_to(target, &document(machine, records))?;
     }
     if target != Some(Target::Stdout) {
         output::print(text)?;
+    }
+    if !whole {
+        output::message("bench: interrupted; what was measured by then is told, and no target judged by it");
+        return Ok(ExitCode::from(raw::LOST));
     }
     let failed = records.iter().filter(|r| r.status == Status::Failed).count();
     if failed > 0 {

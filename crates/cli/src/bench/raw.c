@@ -24,11 +24,11 @@
 
 #define TYPE 0x88b5
 #define BATCH 64
-#define SLOTS 256
-#define BLOCK (128u * 1024)
-#define BLOCKS 64u
+#define SLOTS 64
+#define BLOCK (512u * 1024)
+#define BLOCKS 4u
 #define QUIET_NS 200000000ull
-#define PATIENCE_NS 5000000000ull
+#define PATIENCE_NS 3000000000ull
 
 static void fail(const char *why) {
     printf("{\"error\":\"%s: %s\"}\n", why, strerror(errno));

@@ -9,6 +9,8 @@ use serde::Serialize;
 pub enum Status {
     /// Measured.
     Ok,
+    /// Measured, but more was lost than at a rate that the link carries: no figure to compare with others.
+    Lossy,
     /// Not measured here, for the reason given.
     Skipped,
     /// Tried; went wrong for the reason given.
@@ -18,7 +20,7 @@ pub enum Status {
 /// What was measured. Two figures are the same figure if all of this is equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// `loopback`, `apps` or `raw`.
+    /// `loopback`, `apps`, `raw`, `tun` or `roce`.
     pub bench: &'static str,
     /// The case; for `apps` the program with its arguments.
     pub case: String,
@@ -26,7 +28,8 @@ pub struct Figure {
     pub subject: &'static str,
     /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call; of `raw` `lo`, `veth`, `peer`.
     pub link: Option<String>,
-    /// `spin` or `block`; of the case `prototype` `library` or `c`.
+    /// `spin` or `block`; of the case `prototype` `library` or `c`; of `tun` `c` for plain C,
+    /// and for `cpu_share` whose: `sender` or `receiver`.
     pub mode: Option<&'static str>,
     /// Bytes in a message.
     pub size: Option<u64>,
@@ -50,7 +53,8 @@ impl Figure {
             "loss_ratio" => "1",
             "corrupt_frames" => "frames",
             "bits_per_s" => "bit/s",
-            "idle_cpu_share" => "cores",
+            "idle_cpu_share" | "cpu_share" => "cores",
+            "total_us" => "us",
             "resident_bytes_per_connection" => "B",
             "cpu_s_per_gb" => "s/GB",
             _ => "ns",

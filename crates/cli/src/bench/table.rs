@@ -191,6 +191,7 @@ fn notes(records: &[Record], out: &mut String) {
             let f = &record.figure;
             let what = match record.status {
                 Status::Ok => "note",
+                Status::Lossy => "lossy",
                 Status::Skipped => "skipped",
                 Status::Failed => "FAILED",
             };

@@ -4,7 +4,7 @@ use super::ss;
 use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
 use crate::output::{self, Failure, Outcome};
-use crate::subject::Subject;
+use crate::subject::{Subject, out_of_reach};
 use bypath_shm::family::wish;
 use bypath_shm::region;
 use bypath_shm::view::{End, Path};
@@ -147,8 +147,7 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
 }
 
 fn cannot_ask(pid: u32, error: &std::io::Error) -> Failure {
-    let hint = "it may belong to another user: try as root";
-    Failure::new(CANNOT_ASK, format_args!("process {pid} cannot be asked: {error} ({hint})"))
+    Failure::new(CANNOT_ASK, format_args!("process {pid} cannot be asked: {error} ({})", out_of_reach()))
 }
 
 fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {

@@ -6,7 +6,7 @@ use crate::connections::{self, Connection, Family, Member};
 use crate::library;
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
-use crate::subject::Subject;
+use crate::subject::{Subject, out_of_reach};
 use bypath_shm::reason::Reason;
 use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
@@ -84,8 +84,10 @@ fn name_of(pid: u32) -> String {
 }
 
 fn not_readable(pid: u32, error: &io::Error) -> Failure {
-    let hint = "it may belong to another user: try as root";
-    Failure::new(CANNOT_TELL, format_args!("process {pid} cannot be looked into: {error} ({hint})"))
+    Failure::new(
+        CANNOT_TELL,
+        format_args!("process {pid} cannot be looked into: {error} ({})", out_of_reach()),
+    )
 }
 
 fn names_library(bytes: &[u8]) -> bool {
@@ -165,9 +167,10 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> Stri
         text += &about_connection(connection);
     }
     if let Some(counters) = family.counters(member) {
+        let noun = if counters.connections == 1 { "connection" } else { "connections" };
         let _ = write!(
             text,
-            "\nSo far: {} connections, {} of them upgraded at some time.",
+            "\nSo far: {} {noun}, {} of them upgraded at some time.",
             counters.connections, counters.upgraded
         );
         for (what, counts) in [("Not upgraded", &counters.not_upgraded), ("Recalled", &counters.recalled)] {

@@ -13,6 +13,8 @@ pub const FIRST: u16 = 1;
 pub const END_OF_MESSAGE: u16 = 2;
 /// Of a stream: the server sent it.
 pub const OF_SERVER: u16 = 4;
+/// Of an acknowledgement: the receiver ends, and takes no more.
+pub const LEAVES: u16 = 8;
 
 /// What a frame is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -63,7 +65,7 @@ pub struct Header {
     pub seq: u32,
     /// Number of the message within its session.
     pub message: u32,
-    /// [`FIRST`], [`END_OF_MESSAGE`], [`OF_SERVER`].
+    /// [`FIRST`], [`END_OF_MESSAGE`], [`OF_SERVER`], [`LEAVES`].
     pub flags: u16,
 }
 

@@ -1,5 +1,6 @@
 //! What the tools for raw Ethernet share: values that are typed, sockets, waiting, Ctrl-C, their protocol.
 
+pub mod carrier; // an interface whose cable is out
 pub mod header; // the header in front of everything that the tools say to each other
 pub mod input; //  lines, or a whole file, as messages
 pub mod values; // EtherTypes, times, octets in hexadecimal
@@ -79,6 +80,29 @@ pub fn send(socket: &mut Socket, header: &l2::Header, payload: &[u8]) -> Result<
         }
     }
     socket.send_with(header, payload)
+}
+
+/// That a payload of so many octets fits into a frame of this socket.
+///
+/// # Errors
+/// The interface carries less.
+pub fn fits(socket: &Socket, payload: u32) -> Result<(), Failure> {
+    let (payload, mtu) = (payload as usize, socket.mtu());
+    if payload <= mtu {
+        return Ok(());
+    }
+    Err(failed(Error::TooLong { interface: socket.interface().name.clone(), payload, mtu }))
+}
+
+/// A hardware address of one interface, as it is typed.
+pub fn unicast(text: &str) -> Result<MacAddr, String> {
+    const ONE: &str = "one interface answers: give its hardware address, which `bypath l2 list` shows there";
+    match text.parse::<MacAddr>() {
+        Ok(mac) if !mac.is_multicast() => Ok(mac),
+        Ok(_) => Err(format!("this is the address of a group; {ONE}")),
+        Err(_) if text == "broadcast" => Err(ONE.into()),
+        Err(e) => Err(e.to_string()),
+    }
 }
 
 /// A hardware address as it is typed.

@@ -17,6 +17,9 @@ pub const READ: i16 = 1;
 /// There is room to write.
 pub const WRITE: i16 = 4;
 
+/// Nothing but its end: nobody reads what is written to it.
+pub const GONE: i16 = 2;
+
 /// Longest sleep: the kernel does not wake who waits for a socket whose interface is removed while it is down.
 const LONGEST: u64 = 250_000_000;
 

@@ -6,6 +6,7 @@ use bypath::l2::MacAddr;
 use bypath::link::pcapng::Reader;
 use bypath::link::pcapng::reader::Block;
 use bypath_sys::{clock, poll};
+use std::cell::Cell;
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -276,5 +277,57 @@ isolated! {
         for wrong in [&["-w", "x", "--hex"][..], &["-w", "x", "--json"], &["--comment=x"]] {
             tool(&[&["l2", "recv", "right"], wrong].concat()).expect(2);
         }
+    }
+}
+
+isolated! {
+    fn the_first_frame_after_a_loss_says_how_many_were_lost() {
+        let (_, right) = veth();
+        let directory = TempDir::new();
+        let file = directory.join("lossy.pcapng");
+        let recv = Tool::start(&["l2", "recv", "right", "-w", file.to_str().unwrap()]).says("receiving on right");
+        let mut left = socket("left");
+        let next = Cell::new(0u32);
+        // Returns the number of the next one.
+        let mut send = |count: u32| {
+            for _ in 0..count {
+                left.send(right, &next.get().to_be_bytes()).unwrap();
+                next.set(next.get() + 1);
+            }
+            next.get()
+        };
+        let numbers = || -> Vec<(u32, Option<u64>)> {
+            // The last block may be half written while it runs.
+            let mut reader = Reader::new(std::fs::File::open(&file).unwrap());
+            let mut frames = Vec::new();
+            while let Ok(Some(block)) = reader.next() {
+                if let Block::Frame(f) = block {
+                    frames.push((u32::from_be_bytes(f.bytes[14..18].try_into().unwrap()), f.lost));
+                }
+            }
+            frames
+        };
+        // Stopped, flooded and woken, twice; then frames without a pause until one of them has come through.
+        for _ in 0..2 {
+            recv.signal(rustix::process::Signal::STOP);
+            let flooded = send(20_000);
+            recv.signal(rustix::process::Signal::CONT);
+            let end = Instant::now() + LONG;
+            while numbers().last().is_none_or(|&(last, _)| last < flooded) {
+                assert!(Instant::now() < end, "nothing comes through");
+                send(10);
+            }
+        }
+        recv.signal(rustix::process::Signal::INT);
+        let ended = recv.end().expect(3);
+        let (mut expected, mut lost, mut gaps) = (0, 0, 0);
+        for (number, told) in numbers() {
+            let gap = u64::from(number - expected);
+            assert_eq!(told.unwrap_or(0), gap, "before frame {number}, expected {expected}");
+            (expected, lost, gaps) = (number + 1, lost + gap, gaps + u32::from(gap > 0));
+        }
+        assert!(gaps >= 2 && lost > 20_000, "{gaps} gaps, {lost} frames");
+        // Those behind the last frame of the file stand in the counts only.
+        assert!(ended.stderr.contains(&format!(", {} lost because", lost + u64::from(next.get() - expected))), "{}", ended.stderr);
     }
 }

@@ -308,7 +308,7 @@ isolated! {
         let mut see = socket("right");
         crate::network::without_net_raw(|| {
             for args in [&["chat", "left", "server"][..], &["l2", "recv", "left"], &["l2", "send", "left", "--dst=broadcast",
-                "--payload=x"], &["l2", "ping", "left", "--dst=broadcast"], &["l2", "echo", "left"], &["ipc", "send"], &["ipc", "recv"],
+                "--payload=x"], &["l2", "ping", "left", "--dst=02:00:00:00:00:09"], &["l2", "echo", "left"], &["ipc", "send"], &["ipc", "recv"],
                 &["l2", "jitter", "left", "--receive"]] {
                 let ended = tool(args).expect(1);
                 assert!(ended.stderr.contains("CAP_NET_RAW") && ended.stderr.contains("setcap"), "{args:?}: {}", ended.stderr);

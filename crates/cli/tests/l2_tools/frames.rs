@@ -142,3 +142,20 @@ isolated! {
         assert!(scapy.wait().unwrap().success());
     }
 }
+
+isolated! {
+    fn a_reader_that_goes_away_ends_it_at_once_and_is_no_error() {
+        let (_, right) = veth();
+        for args in [&["l2", "recv", "right"][..], &["l2", "recv", "right", "-w", "-"]] {
+            let mut command = crate::common::bypath(args);
+            let mut recv = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(recv.stderr.take().unwrap()).lines();
+            while !said.next().unwrap().unwrap().contains("receiving") {}
+            crate::network::socket("left").send(right, b"the only one").unwrap();
+            let mut stdout = recv.stdout.take().unwrap();
+            assert!(stdout.read(&mut [0; 10]).unwrap() > 0);
+            drop(stdout);
+            assert_eq!(recv.wait().unwrap().code(), Some(0));
+        }
+    }
+}

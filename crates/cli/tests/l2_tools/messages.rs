@@ -4,11 +4,17 @@ use crate::network::{LONG, Tool, octets, tool, veth};
 use bypath::l2::{Error, MacAddr, Socket};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::time::Duration;
+use std::collections::BTreeSet;
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// What receivers listen to, and senders: docs/l2-tools.md.
 const RECEIVERS: MacAddr = MacAddr([3, 0x42, 0x59, 0, 0, 1]);
 const SENDERS: MacAddr = MacAddr([3, 0x42, 0x59, 0, 0, 2]);
+
+/// After what time a receiver that says nothing is left behind.
+const SILENCE: Duration = Duration::from_secs(5);
 
 /// A frame of the tools' protocol by hand.
 fn frame(kind: u8, seq: u32, message: u32, flags: u16, body: &[u8]) -> Vec<u8> {
@@ -89,6 +95,209 @@ isolated! {
         assert_eq!(ended.text(), "whole again");
         let told = "1 messages lost, 1 frames missing, 0 of them not taken in time; 2 frames of others ignored";
         assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn who_answers_in_the_first_moment_counts() {
+        veth();
+        let mut socket = Socket::builder("lo").ethertype(0xaaaa).group(RECEIVERS).timeout(LONG).open().expect("a socket");
+        let sender = Tool::start(&["ipc", "send"]).give(b"line\n");
+        let mut buffer = [0; 2000];
+        let mut hellos = 0;
+        // Two receivers: the second one answers the second question, which comes before any data.
+        loop {
+            let got = socket.receive(&mut buffer).unwrap();
+            let (kind, session) = (buffer[3], buffer[4..12].to_vec());
+            assert!(got.len >= 24 && [4, 5, 7].contains(&kind), "{:?}", &buffer[..got.len]);
+            assert!(kind == 4 || hellos >= 2, "kind {kind} after {hellos} hellos");
+            hellos += u32::from(kind == 4);
+            let expected = match kind {
+                4 => 0,
+                5 => 1,
+                _ => 2,
+            };
+            for id in 1..=hellos.min(2) {
+                let mut ack = frame(6, expected, 0, 0, &u64::from(id).to_be_bytes());
+                ack[4..12].copy_from_slice(&session);
+                socket.send(SENDERS, &ack).unwrap();
+            }
+            if kind == 7 {
+                break;
+            }
+        }
+        let ended = sender.end().expect(0);
+        assert!(ended.stderr.contains("1 messages with 5 octets sent to 2 receivers"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn a_receiver_that_comes_later_is_told_apart() {
+        veth();
+        // Opened before the sender's socket, it is given frames after that one.
+        let mut watch = loopback();
+        let first = Tool::start(&["ipc", "recv"]).says("receiving");
+        let mut sender = Tool::start(&["ipc", "send"]);
+        sender.write(b"one\n");
+        let first = first.hears("one\n");
+        let second = Tool::start(&["ipc", "recv"]).says("receiving");
+        sender.write(b"two\n");
+        let (first, second) = (first.hears("two\n"), second.hears("two\n"));
+        // It writes before it answers; a sender that ends before the answer does not know of it.
+        let (mut ids, mut buffer) = (BTreeSet::new(), [0; 100]);
+        while ids.len() < 2 {
+            let got = watch.receive(&mut buffer).unwrap();
+            assert!(got.len >= 32 && buffer[3] == 6, "{:?}", &buffer[..got.len]);
+            ids.insert(buffer[24..32].to_vec());
+        }
+        let ended = sender.end().expect(0);
+        let told = "sent to 2 receivers, 1 of which answered late; 0 fell silent";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        assert_eq!(first.end().expect(0).text(), "one\ntwo\n");
+        let ended = second.end().expect(3);
+        assert_eq!(ended.text(), "two\n");
+        let told = "; 1 messages lost, 1 frames missing, 0 of them not taken in time;";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+    }
+}
+
+/// The numbers in a line of text.
+fn numbers(text: &str) -> Vec<u64> {
+    text.split(|c: char| !c.is_ascii_digit()).filter_map(|n| n.parse().ok()).collect()
+}
+
+isolated! {
+    fn what_a_stopped_receiver_missed_adds_up() {
+        veth();
+        let running = Tool::start(&["ipc", "recv"]).says("receiving");
+        let stopped = Tool::start(&["ipc", "recv"]).says("receiving");
+        stopped.stop();
+        let ended = Tool::start(&["ipc", "send", "--whole"]).give(&octets(30 << 20)).end().expect(0);
+        // It could not answer: it does not count.
+        let told = "30 messages with 31457280 octets sent to 1 receivers, 0 of which answered late";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        let _ = running.end().expect(0);
+        stopped.signal(Signal::CONT);
+        let ended = stopped.end().expect(3);
+        let line = ended.stderr.lines().last().expect("a line");
+        assert!(line.contains("; at least ") && line.contains(", at least "), "{line}");
+        let n = numbers(line);
+        let [messages, octets, senders, lost, missing, not_taken, others] = n[..] else { panic!("{line}") };
+        assert_eq!((senders, others), (1, 0), "{line}");
+        assert_eq!((messages << 20, ended.stdout.len() as u64), (octets, octets), "{line}");
+        assert!(messages + lost <= 30 && lost >= 1, "{line}");
+        // All but what its queue holds.
+        assert!(missing >= not_taken && not_taken > 100, "{line}");
+    }
+}
+
+isolated! {
+    fn a_receiver_that_leaves_says_so_and_what_it_did_not_take_is_told() {
+        veth();
+        // It has all that there is: nobody waits for it, and nothing is lost.
+        let receiver = Tool::start(&["ipc", "recv", "--count=3"]).says("receiving");
+        let began = Instant::now();
+        let ended = Tool::start(&["ipc", "send"]).give(b"one\ntwo\nthree\n").end().expect(0);
+        assert!(began.elapsed() < SILENCE, "{:?}", began.elapsed());
+        let told = "3 messages with 14 octets sent to 1 receivers, 0 of which answered late; 0 fell silent, 0 left before the end, \
+                    0 messages not acknowledged by these";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        assert_eq!(receiver.end().expect(0).text(), "one\ntwo\nthree\n");
+
+        // One has had enough of it, one stays.
+        let few = Tool::start(&["ipc", "recv", "--count=2"]).says("receiving");
+        let all = Tool::start(&["ipc", "recv"]).says("receiving");
+        let lines: String = (0..1000).map(|n| format!("{n}\n")).collect();
+        let began = Instant::now();
+        let ended = Tool::start(&["ipc", "send"]).give(lines.as_bytes()).end().expect(3);
+        assert!(began.elapsed() < SILENCE, "{:?}", began.elapsed());
+        let told = "sent to 1 receivers, 0 of which answered late; 0 fell silent, 1 left before the end, 998 messages not acknowledged";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        assert_eq!(few.end().expect(0).text(), "0\n1\n");
+        assert_eq!(all.end().expect(0).text(), lines);
+
+        // Who came later does not count, whenever it leaves.
+        let all = Tool::start(&["ipc", "recv"]).says("receiving");
+        let mut sender = Tool::start(&["ipc", "send"]);
+        sender.write(b"one\n");
+        let all = all.hears("one\n");
+        let late = Tool::start(&["ipc", "recv", "--count=1"]).says("receiving");
+        sender.write(b"two\n");
+        assert_eq!(late.end().expect(3).text(), "two\n");
+        let ended = sender.give(b"three\n").end().expect(0);
+        let told = "sent to 1 receivers, 0 of which answered late; 0 fell silent, 1 left before the end, 1 messages not acknowledged";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        assert_eq!(all.end().expect(0).text(), "one\ntwo\nthree\n");
+
+        // Nobody is left in the middle of it: what is not sent is not called sent.
+        let few = Tool::start(&["ipc", "recv", "--count=1"]).says("receiving");
+        let mut sender = Tool::start(&["ipc", "send"]);
+        sender.write(b"one\n");
+        assert_eq!(few.end().expect(0).text(), "one\n");
+        let ended = sender.give(b"two\n").end().expect(3);
+        assert!(ended.stderr.contains("1 messages with 4 octets sent to 1 receivers"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("no receiver is left; start `bypath ipc recv` anew"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn a_receiver_says_that_it_leaves_however_it_ends() {
+        veth();
+        for how in ["--timeout=300ms", "Ctrl-C", "no reader"] {
+            let mut command = crate::common::bypath(["ipc", "recv", if how.starts_with("--") { how } else { "--follow" }]);
+            let mut receiver = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+            let mut said = BufReader::new(receiver.stderr.take().unwrap()).lines();
+            while !said.next().unwrap().unwrap().contains("receiving") {}
+            let mut socket = loopback();
+            socket.send(RECEIVERS, &frame(5, 0, 0, 3, b"message")).unwrap();
+            let mut stdout = receiver.stdout.take().unwrap();
+            stdout.read_exact(&mut [0; 7]).unwrap();
+            match how {
+                "Ctrl-C" => {
+                    let pid = rustix::process::Pid::from_child(&receiver);
+                    rustix::process::kill_process(pid, Signal::INT).unwrap();
+                }
+                "no reader" => drop(stdout),
+                _ => {}
+            }
+            let mut buffer = [0; 100];
+            loop {
+                let got = socket.receive(&mut buffer).unwrap_or_else(|e| panic!("{how}: {e}"));
+                assert!(got.len >= 32 && buffer[3] == 6, "{:?}", &buffer[..got.len]);
+                // What it had, and that it leaves.
+                if buffer[20..22] == [0, 8] {
+                    assert_eq!(buffer[12..16], [0, 0, 0, 1]);
+                    break;
+                }
+            }
+            assert_eq!(receiver.wait().unwrap().code(), Some(if how.starts_with("--") { 3 } else { 0 }), "{how}");
+        }
+    }
+}
+
+isolated! {
+    fn what_a_silent_receiver_did_not_acknowledge_is_told() {
+        veth();
+        let mut watch = loopback();
+        let stopped = Tool::start(&["ipc", "recv"]).says("receiving");
+        let other = Tool::start(&["ipc", "recv"]).says("receiving");
+        let mut sender = Tool::start(&["ipc", "send"]);
+        sender.write(b"one\n");
+        let (stopped, other) = (stopped.hears("one\n"), other.hears("one\n"));
+        let (mut ids, mut buffer) = (BTreeSet::new(), [0; 100]);
+        while ids.len() < 2 {
+            watch.receive(&mut buffer).unwrap();
+            if buffer[12..16] == [0, 0, 0, 1] {
+                ids.insert(buffer[24..32].to_vec());
+            }
+        }
+        stopped.stop();
+        let lines: String = (0..100).map(|n| format!("{n}\n")).collect();
+        let ended = sender.give(lines.as_bytes()).end().expect(3);
+        let told = "101 messages with 294 octets sent to 1 receivers, 0 of which answered late; 1 fell silent, 0 left before the end, \
+                    100 messages not acknowledged";
+        assert!(ended.stderr.contains(told), "{}", ended.stderr);
+        assert_eq!(other.end().expect(0).text(), format!("one\n{lines}"));
     }
 }
 

@@ -8,6 +8,11 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
+#[path = "../../../link/tests/common/namespace.rs"]
+mod namespace;
+#[allow(unused_imports, reason = "some tests have namespaces of another kind")]
+pub use namespace::{in_namespace, skip};
+
 /// What no test should need.
 pub const LONG: Duration = Duration::from_secs(60);
 
@@ -20,38 +25,6 @@ macro_rules! isolated {
             $crate::network::in_namespace(concat!(module_path!(), "::", stringify!($name)), || $body);
         }
     };
-}
-
-/// Runs `body` in a process that was started in namespaces of its own.
-pub fn in_namespace(path: &str, body: impl FnOnce()) {
-    const INSIDE: &str = "BYPATH_TEST_NAMESPACE";
-    // Without the crate's name, as libtest names tests.
-    let name = path.split_once("::").map_or(path, |(_, name)| name);
-    if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
-        return body();
-    }
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    match netns::isolated(&mut command).output() {
-        Ok(output) => {
-            let text = String::from_utf8_lossy(&output.stdout);
-            let errors = String::from_utf8_lossy(&output.stderr);
-            assert!(output.status.success() && text.contains("1 passed"), "{text}{errors}");
-            // A part that was left out inside is told outside.
-            text.lines().filter(|l| l.starts_with("skipped: ")).for_each(|l| println!("{l}"));
-        }
-        Err(e) => skip(name, &format!("no user and network namespaces: {e}")),
-    }
-}
-
-/// Says that a test did not run, and why.
-pub fn skip(name: &str, reason: &str) {
-    println!("skipped: {name}: {reason}");
-    if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
-        let mut file =
-            std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list of skips");
-        file.write_all(format!("{name}\t{reason}\n").as_bytes()).expect("the list of skips");
-    }
 }
 
 /// Two interfaces, `left` and `right`, that are connected and up, and the loopback interface. Returns their addresses.
@@ -69,7 +42,7 @@ pub fn veths(pairs: &[(&str, &str)]) {
     for name in pairs.iter().flat_map(|(a, b)| [*a, *b]).chain(["lo"]) {
         netns::set_up(name, true).expect("an interface that is up");
     }
-    wait_until_they_run();
+    they_run();
 }
 
 /// Two hosts: `left` with 10.0.0.1 here, and `right` with 10.0.0.2 in the namespace that is returned.
@@ -82,12 +55,13 @@ pub fn hosts() -> netns::Namespace {
     };
     there.run(|| up("right", "10.0.0.2")).expect("the other host");
     up("left", "10.0.0.1");
-    wait_until_they_run();
-    there.run(wait_until_they_run).expect("the other host");
+    they_run();
+    there.run(they_run).expect("the other host");
     there
 }
 
-fn wait_until_they_run() {
+/// Waits until all interfaces carry frames.
+pub fn they_run() {
     let end = Instant::now() + LONG;
     // For a while after they are up the kernel still throws away what they send.
     while !l2::interfaces().expect("interfaces").iter().all(|i| !i.up || i.loopback || i.flags & 0x40 != 0) {
@@ -262,6 +236,19 @@ impl Tool {
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("a process");
+    }
+
+    /// Stops it, and waits until it is.
+    pub fn stop(&self) {
+        self.signal(rustix::process::Signal::STOP);
+        let end = Instant::now() + LONG;
+        let stat = format!("/proc/{}/stat", self.child.id());
+        while !std::fs::read_to_string(&stat)
+            .is_ok_and(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with('T')))
+        {
+            assert!(Instant::now() < end, "it does not stop");
+            std::thread::yield_now();
+        }
     }
 
     /// Waits for its end.

@@ -180,6 +180,8 @@ isolated! {
         receiver.signal(Signal::KILL);
         let ended = sender.end().expect(3);
         assert!(ended.stderr.contains("the receiver died"), "{}", ended.stderr);
+        // What it leaves when it is killed goes piece by piece: the channel is free when it has ended.
+        assert!(!receiver.end().status.success());
         // One that is stopped is waited for, and Ctrl-C ends the waiting.
         let receiver = recv(&["--follow"]);
         let mut sender = send(&[]);

@@ -103,3 +103,27 @@ isolated! {
         assert!(ended.stderr.contains("1501 octets is too long"), "{}", ended.stderr);
     }
 }
+
+isolated! {
+    fn what_cannot_be_answered_or_sent_is_refused_with_what_to_do() {
+        veth();
+        bypath_sys::netns::set_mtu("lo", 65_536).unwrap();
+        for group in ["broadcast", "ff:ff:ff:ff:ff:ff", "03:00:00:00:00:01"] {
+            let ended = tool(&["l2", "ping", "left", "--dst", group]).expect(2);
+            assert!(ended.stderr.contains("one interface answers: give its hardware address"), "{}", ended.stderr);
+        }
+        for (interface, size, carries) in [("left", "70000", 1500), ("left", "1501", 1500), ("lo", "65537", 65_536)] {
+            for tool in ["ping", "jitter"] {
+                let ended = crate::network::tool(&["l2", tool, interface, "--dst=02:00:00:00:00:09", "--size", size]).expect(1);
+                let told = format!("a payload of {size} octets is too long: {interface} carries {carries} in a frame; send less");
+                assert!(ended.stderr.contains(&told) && ended.stdout.is_empty(), "{}", ended.stderr);
+            }
+        }
+        let ended = tool(&["l2", "ping", "", "--dst=02:00:00:00:00:09"]).expect(1);
+        assert!(ended.stderr.contains("the interface's name is empty; name one; there are: lo"), "{}", ended.stderr);
+        // The longest one of loopback comes back.
+        let echo = Tool::start(&["l2", "echo", "lo", "--count=1"]).says("answering");
+        tool(&["l2", "ping", "lo", "--dst=00:00:00:00:00:00", "--size=65536", "--count=1"]).expect(0);
+        echo.end().expect(0);
+    }
+}

@@ -1,7 +1,7 @@
 //! What goes wrong while the tools run: interfaces that go down, change or vanish, frames of strangers, several programs
 //! at once, Ctrl-C.
 
-use crate::network::{Tool, nothing_is_left, octets, socket, veth};
+use crate::network::{Tool, nothing_is_left, octets, socket, they_run, tool, veth};
 use bypath::l2::{Header, MacAddr, Socket, VlanTag};
 use bypath_sys::netns;
 use rustix::process::Signal;
@@ -60,6 +60,83 @@ isolated! {
         netns::set_up("right", false).unwrap();
         let report: Value = serde_json::from_slice(&ping.end().expect(3).stdout).unwrap();
         assert_eq!((&report["sent"], &report["lost"]), (&6.into(), &6.into()), "{report}");
+    }
+}
+
+isolated! {
+    fn no_carrier_is_told_once_at_the_beginning_and_on_the_way() {
+        let (_, right) = veth();
+        let dst = right.to_string();
+        let told = "left: no carrier: what is sent is thrown away, without an error; plug the cable in";
+        let senders: [&[&str]; 3] = [
+            &["l2", "send", "left", "--dst", &dst, "--payload=x", "--count=30", "--interval=20ms"],
+            &["l2", "ping", "left", "--dst", &dst, "--count=30", "--interval=20ms", "--timeout=20ms"],
+            &["l2", "jitter", "left", "--dst", &dst, "--count=30", "--cycle=20ms"],
+        ];
+        for sender in senders {
+            let ended = tool(sender);
+            assert!(!ended.stderr.contains("carrier"), "{sender:?} {}", ended.stderr);
+            let mut there = socket("right");
+            let running = Tool::start(sender);
+            there.receive(&mut [0; 1500]).unwrap();
+            netns::set_up("right", false).unwrap();
+            for ended in [running.end(), tool(sender)] {
+                assert_eq!(ended.stderr.matches(told).count(), 1, "{sender:?} {}", ended.stderr);
+                assert!(ended.stderr.contains("ip link set dev PEER up"), "{}", ended.stderr);
+            }
+            netns::set_up("right", true).unwrap();
+            they_run();
+        }
+    }
+}
+
+isolated! {
+    fn a_frame_that_the_other_end_does_not_carry_is_not_called_a_full_queue() {
+        let (_, right) = veth();
+        netns::set_mtu("right", 600).unwrap();
+        let (dst, hex) = (right.to_string(), "ab".repeat(1000));
+        let senders: [(&[&str], &str); 3] = [
+            (&["l2", "send", "left", "--dst", &dst, "--hex", &hex, "--count=3"], "0 of 3 frames of 1000 octets"),
+            (&["l2", "ping", "left", "--dst", &dst, "--size=1000", "--count=3"], "0 frames of 1000 octets sent"),
+            (&["l2", "jitter", "left", "--dst", &dst, "--size=1000", "--count=3"], ": 0 frames sent"),
+        ];
+        for (sender, count) in senders {
+            let ended = tool(sender).expect(1);
+            let (said, printed) = (&ended.stderr, ended.text());
+            assert!(said.contains("threw away a frame with a payload of 1000 octets, and does not tell why"), "{said}");
+            assert!(said.contains("if its queue is full,") && said.contains("give both the same MTU"), "{said}");
+            assert!(said.contains(count) || printed.contains(count), "{said}{printed}");
+        }
+    }
+}
+
+isolated! {
+    fn a_sender_that_fails_on_the_way_tells_how_far_it_came() {
+        let (_, right) = veth();
+        let dst = right.to_string();
+        for json in [false, true] {
+            let mut there = socket("right");
+            let more: &[&str] = if json { &["--json"] } else { &[] };
+            let send = ["l2", "send", "left", "--dst", &dst, "--payload=x", "--count=1000", "--interval=100ms"];
+            let sender = Tool::start(&[&send, more].concat());
+            for _ in 0..3 {
+                there.receive(&mut [0; 1500]).unwrap();
+            }
+            netns::set_up("left", false).unwrap();
+            let ended = sender.end().expect(1);
+            assert!(ended.stderr.contains("left: the interface is down"), "{}", ended.stderr);
+            let sent = if json {
+                let report: Value = serde_json::from_slice(&ended.stdout).unwrap();
+                assert_eq!(report["asked"], 1000);
+                report["frames"].as_u64().unwrap()
+            } else {
+                let (count, _) = ended.stderr.split_once(" of 1000 frames").expect("a count");
+                count.rsplit(' ').next().unwrap().parse().unwrap()
+            };
+            assert!((3..1000).contains(&sent), "{sent}");
+            netns::set_up("left", true).unwrap();
+            they_run();
+        }
     }
 }
 

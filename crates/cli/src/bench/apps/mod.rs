@@ -13,6 +13,7 @@ mod targets;
 mod transfer;
 
 use super::args::{App, AppsArgs, SubjectName};
+use super::child::interrupted;
 use super::context::{Context, Job};
 use super::record::Figure;
 use super::{output, table};
@@ -47,12 +48,15 @@ pub fn run(args: &AppsArgs) -> Outcome {
     }
     groups.retain(|g| !g.is_empty());
     let records = context.measure(&groups).records();
+    let whole = !interrupted();
     // Ends the servers before anything is printed.
     drop(groups);
     let mut text = table::figures(&context.machine, &records);
     let everything = args.cases.is_empty() && args.subjects.is_empty();
-    text += &table::targets(&targets::check(&records), everything);
-    output::write(&args.common, &context.machine, &records, &text)
+    if whole {
+        text += &table::targets(&targets::check(&records), everything);
+    }
+    output::write(&args.common, &context.machine, &records, &text, whole)
 }
 
 /// A figure of a program.

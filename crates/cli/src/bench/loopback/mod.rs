@@ -11,6 +11,7 @@ mod targets;
 
 use super::args::{Case, LoopbackArgs, SubjectName};
 use super::c_program;
+use super::child::interrupted;
 use super::context::{Context, Job};
 use super::{output, table};
 use crate::output::{Failure, Outcome};
@@ -34,10 +35,13 @@ pub fn run(args: &LoopbackArgs) -> Outcome {
     context.machine.bare_ring_ns = pair::bare_ring_ns(&context);
     let groups = plan(args, &context, &ring);
     let records = context.measure(&groups).records();
+    let whole = !interrupted();
     let mut text = table::figures(&context.machine, &records);
     let everything = args.cases.is_empty() && args.subjects.is_empty() && args.sizes.is_empty();
-    text += &table::targets(&targets::check(&records), everything);
-    output::write(&args.common, &context.machine, &records, &text)
+    if whole {
+        text += &table::targets(&targets::check(&records), everything);
+    }
+    output::write(&args.common, &context.machine, &records, &text, whole)
 }
 
 type Group = Vec<Box<dyn Job>>;

@@ -15,7 +15,10 @@ use std::path::PathBuf;
     bypath bench serve --iface eth0                         on another host, and then here\n  \
     bypath bench raw --iface eth0 --peer 192.0.2.2\n\n\
     Loopback and veth pair are made in network namespaces of their own, which end with the bench. Root is not needed where \
-    the kernel lets users make namespaces; AF_XDP is measured by root only.")]
+    the kernel lets users make namespaces; AF_XDP is measured by root only.\n\n\
+    Exit status: 0 if no figure failed, also if targets are missed or figures skipped; 1 if one failed, there are no \
+    namespaces, the peer does not answer, or a file cannot be written; 2 for wrong usage; 3 if Ctrl-C (SIGINT, SIGTERM) came \
+    before the end: what was measured is told, and no target judged.")]
 pub struct RawArgs {
     /// End within about 30 seconds: fewer sizes, shorter runs
     #[arg(long)]

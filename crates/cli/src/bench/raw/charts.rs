@@ -2,7 +2,7 @@
 
 use super::order::Carrier;
 use super::tables::{LINKS, trip_rows};
-use crate::bench::record::Record;
+use crate::bench::record::{Record, Status};
 use plotters::coord::ranged1d::{KeyPointHint, NoDefaultFormatting, Ranged, ValueFormatter};
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
@@ -146,7 +146,7 @@ pub fn all(records: &[Record]) -> Result<Vec<Chart>, String> {
         }
     }
     for link in LINKS {
-        let title = format!("Received on {link}: throughput, every octet checked");
+        let title = format!("Received on {link}: throughput, every octet checked{}", lossy(records, link));
         charts.push(throughput_chart(format!("throughput-{link}"), title, received(records, link))?);
     }
     Ok(charts.into_iter().flatten().collect())
@@ -170,6 +170,15 @@ fn trips(
         Series { name, colour: colour(*carrier), light: by_link && link == "lo", points: of.collect() }
     };
     carriers.iter().enumerate().filter(|(_, c)| wanted(**c)).map(series).collect()
+}
+
+/// Which subjects lost too much at some size.
+fn lossy(records: &[Record], link: &str) -> String {
+    let of = records.iter().filter(|r| r.status == Status::Lossy && r.figure.link.as_deref() == Some(link));
+    let mut names: Vec<&str> = of.map(|r| r.figure.subject).collect();
+    names.sort_unstable();
+    names.dedup();
+    if names.is_empty() { String::new() } else { format!("; lossy: {}", names.join(", ")) }
 }
 
 /// MiB/s over the size.

@@ -6,10 +6,10 @@ mod end; //        the two programs
 mod order; //      what they are told, and answer
 mod prototype; //  the library beside bare C
 mod remote; //     the other host
-mod report; //     HTML, CSV
+pub mod report; // HTML, CSV
 mod serve; //      the program there
 mod stage; //      namespaces, links, programs
-mod tables; //     text
+pub mod tables; //     text
 mod targets; //    what is demanded
 mod throughput; // one way; and what only a sender sees
 mod trips; //      there and back; opening and closing
@@ -17,10 +17,13 @@ mod trips; //      there and back; opening and closing
 pub use args::RawArgs;
 pub use end::EndArgs;
 pub use end::run as end;
+
 pub use serve::{ServeArgs, run as serve};
+pub use stage::inside_namespaces;
 
 use super::args::Common;
 use super::c_program;
+use super::child::interrupted;
 use super::context::{Context, Job};
 use super::output;
 use crate::output::{Failure, Outcome};
@@ -63,13 +66,16 @@ pub fn run(args: &RawArgs) -> Outcome {
         json: args.json.clone(),
     };
     let context = Context::new(&common).map_err(fail)?;
-    let roads = roads(args).map_err(fail)?;
+    let roads = roads(args).map_err(|e| Failure::new(if interrupted() { crate::raw::LOST } else { 1 }, e))?;
     let groups = plan(args, &context, &roads);
-    let records = context.measure(&groups).records();
+    let mut records = context.measure(&groups).records();
+    throughput::judge(&mut records);
+    let whole = !interrupted();
     drop(groups);
     let everything =
         args.cases.is_empty() && args.subjects.is_empty() && args.sizes.is_empty() && args.links.is_empty();
-    let checks = targets::check(&records);
+    // Figures of a part of the runs are no ground for a verdict.
+    let checks = if whole { targets::check(&records) } else { Vec::new() };
     let mut text = tables::all(&context.machine, &records);
     text += &super::table::targets(&checks, everything && args.peer.is_none());
     if let Some(folder) = &args.report {
@@ -77,7 +83,7 @@ pub fn run(args: &RawArgs) -> Outcome {
         report::write(folder, &context.machine, &records, &checks, &document).map_err(fail)?;
         text += &format!("\nreport: {}\n", folder.join("report.html").display());
     }
-    output::write(&common, &context.machine, &records, &text)
+    output::write(&common, &context.machine, &records, &text, whole)
 }
 
 fn roads(args: &RawArgs) -> Result<Vec<Rc<stage::Road>>, String> {

@@ -102,16 +102,19 @@ fn throughput(records: &[Record]) -> String {
 fn status(record: &Record) -> &'static str {
     match record.status {
         Status::Ok => "ok",
+        Status::Lossy => "lossy",
         Status::Skipped => "skipped",
         Status::Failed => "failed",
     }
 }
 
-fn escaped(text: &str) -> String {
+/// Text in HTML.
+pub fn escaped(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
-const STYLE: &str = "
+/// The look of the page.
+pub const STYLE: &str = "
 body { font: 15px/1.5 system-ui, sans-serif; color: #222; background: #fff; max-width: 1000px; margin: 2em auto; padding: 0 1em }
 h1 { font-size: 1.6em; margin-bottom: .2em } h2 { font-size: 1.2em; margin-top: 2.2em }
 .where { color: #555 } .busy { color: #a40000; font-weight: 600 }
@@ -167,7 +170,8 @@ fn inline(svg: &str, title: &str) -> String {
     svg.replacen(sized, &format!("role=\"img\" aria-label=\"{}\"", escaped(title)), 1)
 }
 
-fn targets(checks: &[Check]) -> String {
+/// The targets that were measured.
+pub fn targets(checks: &[Check]) -> String {
     let measured: Vec<&Check> = checks.iter().filter(|c| c.measured.is_some()).collect();
     if measured.is_empty() {
         return String::new();
@@ -189,7 +193,8 @@ fn targets(checks: &[Check]) -> String {
     html + "</table></div>\n"
 }
 
-fn table(sheet: &Sheet) -> String {
+/// A table with its title and note.
+pub fn table(sheet: &Sheet) -> String {
     let cell = |tag: &str, at: usize, text: &str| {
         let class = if at < sheet.texts { " class=\"t\"" } else { "" };
         format!("<{tag}{class}>{}</{tag}>", escaped(text))

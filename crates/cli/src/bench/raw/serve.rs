@@ -10,6 +10,7 @@ use bypath::l2::{Error, Socket};
 use nix::ifaddrs::getifaddrs;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::PidfdFlags;
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitCode, Stdio};
@@ -30,6 +31,12 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// Arguments of `bypath bench serve`.
 #[derive(clap::Args, Clone, Debug)]
+#[command(after_help = "Examples:\n  \
+    bypath bench serve --iface eth0                         until Ctrl-C, on all addresses\n  \
+    bypath bench serve --iface eth0 --listen 192.0.2.2\n\n\
+    It asks nobody who he is: serve on a network of your own.\n\n\
+    Exit status: 0 after Ctrl-C (SIGINT, SIGTERM); 1 if the interface, the rights or the port do not allow it; 2 for wrong \
+    usage.")]
 pub struct ServeArgs {
     /// The interface that frames come through
     #[arg(long, value_name = "INTERFACE")]
@@ -65,6 +72,26 @@ pub fn addresses(iface: &str) -> Vec<IpAddr> {
     found
 }
 
+/// Why there is no listening at this address, and what to do.
+fn cannot_listen(iface: &str, at: SocketAddr, e: &io::Error) -> String {
+    let remedy = match e.kind() {
+        io::ErrorKind::AddrNotAvailable => {
+            let known: Vec<String> = addresses(iface).iter().map(IpAddr::to_string).collect();
+            match known.as_slice() {
+                [] => format!("{iface} has no address; give it one: ip address add ADDRESS/24 dev {iface}"),
+                known => format!("name an address of this host; {iface} has: {}", known.join(", ")),
+            }
+        }
+        io::ErrorKind::AddrInUse => format!(
+            "another program has this port, perhaps another bench serve; end it, or take another port: --listen {}",
+            SocketAddr::new(at.ip(), at.port().saturating_add(1))
+        ),
+        io::ErrorKind::PermissionDenied => "take a port from 1024 on".to_owned(),
+        _ => "name another address: --listen ADDRESS[:PORT]".to_owned(),
+    };
+    format!("cannot listen on {at}: {e}; {remedy}")
+}
+
 /// Serves until Ctrl-C.
 pub fn run(args: &ServeArgs) -> Outcome {
     let fail = |what: &str, e: &dyn std::fmt::Display| Failure::new(1, format_args!("{what}: {e}"));
@@ -81,7 +108,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
         // Both versions of IP where there are both.
         None => TcpListener::bind(("::", PORT)).or_else(|_| TcpListener::bind(any)),
     };
-    let listener = listener.map_err(|e| fail("cannot listen", &e))?;
+    let at = args.listen.unwrap_or(any);
+    let listener = listener.map_err(|e| Failure::new(1, cannot_listen(&args.iface, at, &e)))?;
     listener.set_nonblocking(true).map_err(|e| fail("cannot listen", &e))?;
     let port = listener.local_addr().map_err(|e| fail("cannot listen", &e))?.port();
     let exe = std::env::current_exe().map_err(|e| fail("cannot find this program", &e))?;
@@ -162,7 +190,7 @@ fn start(
     let at = stream.local_addr().ok()?.ip();
     // An IPv4 connection to a socket of both versions.
     let ip = own.unwrap_or_else(|| at.to_canonical());
-    let begin = || -> std::io::Result<Child> {
+    let begin = || -> io::Result<Child> {
         stream.set_nonblocking(false)?;
         stream.set_nodelay(true)?;
         let orders = OwnedFd::from(stream.try_clone()?);

@@ -5,6 +5,7 @@ use super::order::{Answer, Order, Place, Run};
 use super::remote::Remote;
 use crate::bench::child::interrupted;
 use crate::bench::context::{Context, Trouble};
+use crate::raw;
 use bypath_sys::{Errno, netns};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::cell::{Cell, RefCell};
@@ -56,7 +57,9 @@ pub fn inside_namespaces() -> Result<ExitCode, String> {
         }
     }
     let status = child.wait().map_err(|e| e.to_string())?;
-    Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(1)))
+    // Without a status it was killed: by what came from here, before it was ready to catch it, or by somebody else.
+    let killed = if told { raw::LOST } else { 1 };
+    Ok(ExitCode::from(status.code().and_then(|c| u8::try_from(c).ok()).unwrap_or(killed)))
 }
 
 fn libc_eperm() -> i32 {

@@ -10,6 +10,8 @@ pub struct Incoming {
     expected: u32,
     /// Number of the next message.
     next: u32,
+    /// Number after the highest one that a fragment had.
+    seen: u32,
     /// What there is of a message, if its first fragment is there and none is missing.
     partial: Option<Vec<u8>>,
     /// Whether the sender said that there is no more.
@@ -18,14 +20,20 @@ pub struct Incoming {
     pub heard: u64,
     /// Frames that did not arrive.
     pub lost_frames: u64,
-    /// Messages that did not arrive, or not whole.
-    pub lost_messages: u64,
+    /// Messages before the next one that did not arrive, or not whole.
+    lost_messages: u64,
 }
 
 impl Incoming {
     /// What an acknowledgement says: the number of the next frame.
     pub const fn expected(&self) -> u32 {
         self.expected
+    }
+
+    /// Messages that did not arrive, or not whole, as far as numbers tell: the one under way is not lost yet.
+    pub fn lost_messages(&self) -> u64 {
+        let begun = u64::from(self.seen.saturating_sub(self.next));
+        self.lost_messages + begun.saturating_sub(u64::from(self.partial.is_some()))
     }
 
     /// Takes a frame's number: `false` for one that was there before.
@@ -52,6 +60,7 @@ impl Incoming {
         if !self.arrived(header.seq) {
             return None;
         }
+        self.seen = self.seen.max(header.message.saturating_add(1));
         if header.flags & FIRST != 0 {
             self.up_to(header.message);
             self.partial = Some(Vec::new());
@@ -91,7 +100,7 @@ impl Incoming {
 
     /// Ends it for a sender that is silent. What it began is lost.
     pub fn silent(&mut self) {
-        self.lost_messages += u64::from(self.partial.take().is_some());
+        self.partial = None;
         self.ended = true;
     }
 }
@@ -117,7 +126,7 @@ mod tests {
         assert_eq!(i.data(&data(1, 1, FIRST), b"b"), None, "twice");
         assert_eq!(i.data(&data(2, 1, END_OF_MESSAGE), b"c"), Some(b"bc".to_vec()));
         i.end(&end(3, 2));
-        assert_eq!((i.ended, i.expected(), i.lost_frames, i.lost_messages), (true, 4, 0, 0));
+        assert_eq!((i.ended, i.expected(), i.lost_frames, i.lost_messages()), (true, 4, 0, 0));
     }
 
     #[test]
@@ -128,7 +137,7 @@ mod tests {
         assert_eq!(i.data(&data(2, 0, END_OF_MESSAGE), b"c"), None);
         assert_eq!(i.data(&data(3, 1, FIRST | END_OF_MESSAGE), b"d"), Some(b"d".to_vec()));
         i.end(&end(6, 4));
-        assert_eq!((i.lost_frames, i.lost_messages), (3, 3));
+        assert_eq!((i.lost_frames, i.lost_messages()), (3, 3));
     }
 
     #[test]
@@ -138,8 +147,26 @@ mod tests {
         let hello = Header { kind: Kind::Hello, ..data(3, 2, 0) };
         i.hello(&hello);
         i.hello(&hello);
-        assert_eq!((i.expected(), i.lost_frames, i.lost_messages), (3, 2, 2));
+        assert_eq!((i.expected(), i.lost_frames, i.lost_messages()), (3, 2, 2));
         assert_eq!(i.data(&data(3, 2, FIRST | END_OF_MESSAGE), b"b"), Some(b"b".to_vec()));
+    }
+
+    #[test]
+    fn silence_costs_every_message_whose_number_was_seen() {
+        let mut i = Incoming::default();
+        i.data(&data(0, 0, FIRST | END_OF_MESSAGE), b"a");
+        i.data(&data(1, 1, FIRST), b"b");
+        assert_eq!(i.lost_messages(), 0, "message 1 may still become whole");
+        // The rest of 1, all of 2 and the beginning of 3 are missing.
+        i.data(&data(9, 3, 0), b"d");
+        assert_eq!((i.lost_frames, i.lost_messages()), (7, 3));
+        i.silent();
+        assert_eq!((i.lost_frames, i.lost_messages()), (7, 3));
+
+        let mut i = Incoming::default();
+        i.data(&data(0, 0, FIRST), b"a");
+        i.silent();
+        assert_eq!((i.lost_frames, i.lost_messages()), (0, 1));
     }
 
     #[test]
@@ -148,7 +175,7 @@ mod tests {
         assert!(i.data(&data(u32::MAX, u32::MAX, FIRST | END_OF_MESSAGE), b"x").is_some());
         assert!(i.data(&data(u32::MAX, u32::MAX, FIRST | END_OF_MESSAGE), b"x").is_some());
         i.end(&end(u32::MAX, 0));
-        assert_eq!((i.lost_frames, i.lost_messages), (u64::from(u32::MAX), u64::from(u32::MAX)));
+        assert_eq!((i.lost_frames, i.lost_messages()), (u64::from(u32::MAX), u64::from(u32::MAX)));
     }
 
     #[test]
@@ -161,6 +188,6 @@ mod tests {
             assert!(i.partial.as_ref().is_none_or(|p| p.len() <= LONGEST));
         }
         i.end(&end(400, 1));
-        assert_eq!(i.lost_messages, 1);
+        assert_eq!(i.lost_messages(), 1);
     }
 }

@@ -6,9 +6,9 @@ use super::{RECEIVERS, SENDERS, SILENCE, Via};
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self,
-    header::{Header, Kind},
+    header::{Header, Kind, LEAVES},
     values,
-    wait::{READ, Stop},
+    wait::{GONE, READ, Stop},
 };
 use bypath::l2::{Error, Socket};
 use bypath_sys::{clock, process};
@@ -26,10 +26,12 @@ use std::time::Duration;
     bypath ipc recv --follow                   every message of every sender, until Ctrl-C\n  \
     bypath ipc recv --count 1 --timeout 5s     one message, if it comes in time\n  \
     bypath ipc recv --via ring --channel logs --follow    through shared memory\n\n\
-    Every receiver gets every message. Frames travel on the loopback interface only, and need CAP_NET_RAW. A ring needs no \
+    A receiver that is there when a sender begins gets every message; one that comes later, or is stopped then, counts as \
+    lost what the numbers in the frames say that it missed. Frames travel on the loopback interface only, and need CAP_NET_RAW. A ring needs no \
     capability: one receiver, senders of the same user.\n\n\
+    One that ends before its senders do (--count, --timeout, Ctrl-C, `| head -1`) tells them, and is not waited for.\n\n\
     Exit status: 0; 1 if the loopback interface or shared memory cannot be used, or standard output not written; 2 for wrong \
-    usage; 3 if messages were lost, a sender died, fell silent or wrote what cannot be, or --timeout passed.")]
+    usage; 3 if messages were lost, frames are missing, a sender died, fell silent or wrote what cannot be, or --timeout passed.")]
 pub struct Args {
     /// Go on when the senders have ended
     #[arg(long)]
@@ -112,15 +114,22 @@ impl Receiver {
     }
 
     /// Tells the senders how far they got.
-    fn acknowledge(&mut self, socket: &mut Socket) -> Result<(), Failure> {
+    fn acknowledge(&mut self, socket: &mut Socket, flags: u16) -> Result<(), Failure> {
         let to = socket.header(SENDERS);
         for session in self.owed.drain(..) {
             let expected = self.senders.get(&session).map_or(0, Incoming::expected);
-            let ack = Header::new(Kind::Ack, session, expected).frame(&self.id.to_be_bytes());
-            raw::send(socket, &to, &ack).map_err(raw::failed)?;
+            let ack = Header { flags, ..Header::new(Kind::Ack, session, expected) };
+            raw::send(socket, &to, &ack.frame(&self.id.to_be_bytes())).map_err(raw::failed)?;
             self.effort.calls += 1;
         }
         Ok(())
+    }
+
+    /// Tells the senders that have not ended that nobody is here any more: they need not wait.
+    fn leave(&mut self, socket: &mut Socket) {
+        self.owed = self.senders.iter().filter(|(_, s)| !s.ended).map(|(session, _)| *session).collect();
+        // If it cannot be told, they notice that this end is silent.
+        let _ = self.acknowledge(socket, LEAVES);
     }
 
     /// Ends senders that are silent for too long.
@@ -150,7 +159,7 @@ pub fn run(args: &Args) -> Outcome {
     let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let mut late = false;
     let mut printed = Vec::new();
-    loop {
+    let outcome = loop {
         let now = clock::monotonic_ns();
         let mut written = Ok(true);
         let full = |receiver: &Receiver| args.count.is_some_and(|count| receiver.messages >= count);
@@ -164,33 +173,43 @@ pub fn run(args: &Args) -> Outcome {
                 written = add(args, &header, &message, &mut printed).and_then(|()| put(&printed));
             }
         });
-        receiver.acknowledge(&mut socket)?;
-        if !written? || full(&receiver) || stop.asked() {
-            break;
+        let told = receiver.acknowledge(&mut socket, 0);
+        match written.and_then(|read| told.map(|()| read)) {
+            Ok(read) if !read || full(&receiver) || stop.asked() => break Ok(()),
+            Ok(_) => {}
+            Err(e) => break Err(e),
         }
         match received {
             Ok(_) | Err(Error::Interrupted) => {}
             Err(Error::WouldBlock) => {
                 receiver.look_for_the_dead(now);
                 if receiver.all_ended() && !args.follow {
-                    break;
+                    break Ok(());
                 }
                 late = end.is_some_and(|end| now >= end);
                 if late {
-                    break;
+                    break Ok(());
                 }
-                stop.wait([(socket.as_fd(), READ)], end);
+                let stdout = io::stdout();
+                if stop.wait([(socket.as_fd(), READ), (stdout.as_fd(), GONE)], end)[1] {
+                    break Ok(());
+                }
                 // And the look that found nothing.
                 receiver.effort.calls += 2;
             }
-            Err(e) => return Err(raw::failed(e)),
+            Err(e) => break Err(raw::failed(e)),
         }
-    }
+    };
+    receiver.leave(&mut socket);
     let dropped = socket.statistics().dropped;
     let sum = |what: fn(&Incoming) -> u64| receiver.senders.values().map(what).sum::<u64>();
-    let (messages, frames) = (sum(|s| s.lost_messages), sum(|s| s.lost_frames));
+    // Numbers show a gap only if a frame came after it; the kernel knows what found no room, whatever came after.
+    let (messages, frames) = (sum(Incoming::lost_messages), sum(|s| s.lost_frames).max(dropped));
+    // How much a silent sender had sent, nobody told.
+    let at_least = if receiver.silent > 0 { "at least " } else { "" };
     output::message(format_args!(
-        "{} messages with {} octets received from {} senders; {messages} messages lost, {frames} frames missing, \
+        "{} messages with {} octets received from {} senders; \
+         {at_least}{messages} messages lost, {at_least}{frames} frames missing, \
          {dropped} of them not taken in time; {} frames of others ignored",
         receiver.messages,
         receiver.octets,
@@ -200,6 +219,7 @@ pub fn run(args: &Args) -> Outcome {
     if args.via.stats {
         receiver.effort.tell("l2", receiver.messages, receiver.octets);
     }
+    outcome?;
     let good = messages == 0 && frames == 0 && receiver.silent == 0 && !late;
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }

@@ -2,6 +2,7 @@
 
 use crate::output::Failure;
 use bypath::l2::{Addressed, Frame, MacAddr};
+use bypath::link::losses::Losses;
 use bypath::link::pcapng::writer::Frame as Block;
 use bypath::link::pcapng::{Counts, Direction, Reception, Writer};
 use bypath_sys::clock;
@@ -15,9 +16,7 @@ pub struct Capture {
     writer: Writer<BufWriter<Box<dyn Write>>>,
     interface: u32,
     begun: u64,
-    /// Frames lost so far, and those that no frame in the file has told of.
-    dropped: u64,
-    untold: u64,
+    losses: Losses,
     /// Nobody reads it any more.
     unread: bool,
     header: Vec<u8>,
@@ -53,8 +52,7 @@ impl Capture {
             writer,
             interface,
             begun: clock::realtime_ns(),
-            dropped: 0,
-            untold: 0,
+            losses: Losses::default(),
             unread: false,
             header: Vec::with_capacity(22),
         })
@@ -94,7 +92,7 @@ impl Capture {
             self.header.extend_from_slice(&tag.tci().to_be_bytes());
         }
         self.header.extend_from_slice(&frame.ethertype.to_be_bytes());
-        let lost = Some(std::mem::take(&mut self.untold)).filter(|&n| n > 0);
+        let lost = self.losses.before(frame.dropped);
         let comment =
             lost.map(|n| format!("{n} frames were lost before this one: they were not taken in time"));
         let reception = match frame.addressed {
@@ -109,18 +107,13 @@ impl Capture {
             interface: self.interface,
             ns: frame.timestamp.map_or_else(clock::realtime_ns, |t| t.ns),
             pieces: [&self.header, frame.payload, &[]],
+            original: None,
             direction,
             reception,
             lost,
             comment: comment.as_deref(),
         });
         self.outcome(written)
-    }
-
-    /// So many frames were lost until now; the next one in the file tells of it.
-    pub const fn dropped(&mut self, all: u64) {
-        self.untold += all.saturating_sub(self.dropped);
-        self.dropped = all;
     }
 
     /// Hands on what is held back.

@@ -2,9 +2,10 @@
 
 use crate::args::Json;
 use crate::bench::histogram::Histogram;
-use crate::output::{self, Outcome};
+use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self, Tag,
+    carrier::Carrier,
     header::{self, Header, Kind},
     values,
     wait::{READ, Stop},
@@ -43,19 +44,17 @@ pub struct Args {
     #[arg(long)]
     receive: bool,
 
-    /// Time from one frame to the next
-    #[arg(long, value_name = "TIME", default_value = "1ms", value_parser = values::period, conflicts_with = "receive")]
-    cycle: Duration,
+    /// Time from one frame to the next, as the sender says [default: 1ms]
+    #[arg(long, value_name = "TIME", value_parser = values::period)]
+    cycle: Option<Duration>,
 
-    /// How many frames
-    #[arg(long, value_name = "N", default_value_t = 10_000, conflicts_with = "receive",
-        value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
-    count: u32,
+    /// How many frames, as the sender says [default: 10000]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=i64::from(MOST)))]
+    count: Option<u32>,
 
-    /// Octets of payload, from 46 up to the interface's MTU
-    #[arg(long, value_name = "OCTETS", default_value_t = 46, conflicts_with = "receive",
-        value_parser = clap::value_parser!(u16).range(46..))]
-    size: u16,
+    /// Octets of payload, from 46 up to the interface's MTU, as the sender says [default: 46]
+    #[arg(long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(46..))]
+    size: Option<u32>,
 
     /// The receiver ends when nothing came for so long
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = values::period)]
@@ -80,6 +79,12 @@ pub struct Args {
 const MOST: u32 = 10_000_000;
 /// Octets of the body in front of the fill: the cycle in ns.
 const CYCLE: usize = 8;
+/// The cycle unless another is asked for.
+const CYCLE_NS: u64 = 1_000_000;
+/// Frames unless another number is asked for.
+const COUNT: u32 = 10_000;
+/// What must be left of a cycle for a look at the interface.
+const FOR_A_LOOK: u64 = 500_000;
 /// How often the end is said.
 const ENDS: u32 = 3;
 
@@ -92,14 +97,23 @@ struct Report {
     scheduling: String,
     memory: String,
     frames: u64,
+    /// What only a receiver knows.
+    #[serde(flatten)]
+    arrived: Option<Arrived>,
+    /// What only a sender knows.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    missed_cycles: Option<u64>,
+    complete: bool,
+    lateness_ns: Option<Lateness>,
+}
+
+#[derive(Serialize, Default)]
+struct Arrived {
     lost: u64,
     out_of_order: u64,
     twice: u64,
     corrupt: u64,
     ignored: u64,
-    missed_cycles: u64,
-    complete: bool,
-    lateness_ns: Option<Lateness>,
 }
 
 #[derive(Serialize)]
@@ -134,10 +148,34 @@ impl Lateness {
     }
 }
 
+impl Args {
+    /// That nothing was asked of a receiver which the sender decides.
+    fn check(&self) -> Result<(), Failure> {
+        let of_sender = [
+            ("--cycle", self.cycle.is_some()),
+            ("--count", self.count.is_some()),
+            ("--size", self.size.is_some()),
+        ];
+        match of_sender.iter().find(|(_, given)| *given && self.receive) {
+            None => Ok(()),
+            Some((option, _)) => Err(Failure::new(
+                2,
+                format_args!(
+                    "{option} is the sender's: the receiver takes what comes until the sender says that it ends; leave it \
+                     out here, and give it there, with --dst"
+                ),
+            )),
+        }
+    }
+}
+
 /// Sends or receives.
 pub fn run(args: Args) -> Outcome {
+    args.check()?;
     let builder = Socket::builder(&args.interface).ethertype(args.ethertype);
     let mut socket = raw::open(args.tag.apply(builder))?;
+    let size = args.size.unwrap_or(46);
+    raw::fits(&socket, size)?;
     let stop = Stop::new()?;
     let mut report = Report { interface: args.interface.clone(), ..Report::default() };
     report.memory = match realtime::lock_memory() {
@@ -151,35 +189,41 @@ pub fn run(args: Args) -> Outcome {
             Err(e) => format!("ordinary; no SCHED_FIFO: {e}"),
         },
     };
-    let times = match args.dst {
-        Some(dst) => send(&args, dst, &mut socket, &stop, &mut report),
-        None => receive(&args, &mut socket, &stop, &mut report),
+    let mut times = Histogram::new();
+    let outcome = match args.dst {
+        Some(dst) => send(&args, dst, size as usize, &mut socket, &stop, &mut report, &mut times),
+        None => receive(&args, &mut socket, &stop, &mut report, &mut times),
     };
-    report.lateness_ns = Lateness::of(&times.map_err(raw::failed)?);
+    report.lateness_ns = Lateness::of(&times);
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
         None => output::print(&text(&report))?,
     }
-    let wrong = report.lost + report.out_of_order + report.twice + report.corrupt;
+    outcome.map_err(raw::failed)?;
+    let wrong = report.arrived.map_or(0, |a| a.lost + a.out_of_order + a.twice + a.corrupt);
     Ok(if report.complete && wrong == 0 { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
 
 fn send(
     args: &Args,
     to: MacAddr,
+    size: usize,
     socket: &mut Socket,
     stop: &Stop,
     report: &mut Report,
-) -> Result<Histogram, Error> {
-    let cycle = args.cycle.as_nanos() as u64;
+    times: &mut Histogram,
+) -> Result<(), Error> {
+    let cycle = args.cycle.map_or(CYCLE_NS, |c| c.as_nanos() as u64);
+    let count = args.count.unwrap_or(COUNT);
     (report.side, report.cycle_ns) = ("sender", cycle);
-    let mut times = Histogram::new();
+    let mut missed = 0;
+    report.missed_cycles = Some(missed);
+    let mut carrier = Carrier::new(&args.interface);
     let session = process::random_u64();
     let header = l2::Header { ethertype: args.ethertype, ..socket.header(to) };
     let started = clock::monotonic_ns() + cycle;
-    for seq in 0..args.count {
-        let body =
-            [&cycle.to_be_bytes()[..], &header::fill(seq, usize::from(args.size) - header::SIZE - CYCLE)];
+    for seq in 0..count {
+        let body = [&cycle.to_be_bytes()[..], &header::fill(seq, size - header::SIZE - CYCLE)];
         let frame = Header::new(Kind::Cycle, session, seq).frame(&body.concat());
         let due = started.saturating_add(u64::from(seq).saturating_mul(cycle));
         stop.sleep(due);
@@ -187,17 +231,23 @@ fn send(
             break;
         }
         raw::send(socket, &header, &frame)?;
-        let late = clock::monotonic_ns().saturating_sub(due);
+        let now = clock::monotonic_ns();
+        let late = now.saturating_sub(due);
         times.record(late);
         report.frames += 1;
-        report.missed_cycles += u64::from(late >= cycle);
+        missed += u64::from(late >= cycle);
+        report.missed_cycles = Some(missed);
+        if carrier.is_due(now) && due.saturating_add(cycle).saturating_sub(now) > FOR_A_LOOK {
+            carrier.look(now);
+        }
     }
+    carrier.look(clock::monotonic_ns());
     for _ in 0..ENDS {
         let end = Header::new(Kind::End, session, report.frames as u32).frame(&[]);
         raw::send(socket, &header, &end)?;
     }
-    report.complete = report.frames == u64::from(args.count);
-    Ok(times)
+    report.complete = report.frames == u64::from(count);
+    Ok(())
 }
 
 /// What a receiver knows of the run that it follows.
@@ -208,6 +258,7 @@ struct Run {
     seen: Vec<bool>,
     /// For each frame when it came, less its number times the cycle.
     offsets: Vec<u64>,
+    arrived: Arrived,
     /// How many were sent, once that was said.
     sent: Option<u32>,
 }
@@ -225,16 +276,16 @@ impl Run {
                     (self.session, report.cycle_ns) = (Some(h.session), cycle);
                 }
                 if cycle != report.cycle_ns || !header::is_filled(h.seq, fill) {
-                    report.corrupt += 1;
+                    self.arrived.corrupt += 1;
                     return;
                 }
                 let at = h.seq as usize;
                 if at < self.seen.len() {
                     if self.seen[at] {
-                        report.twice += 1;
+                        self.arrived.twice += 1;
                         return;
                     }
-                    report.out_of_order += 1;
+                    self.arrived.out_of_order += 1;
                 } else {
                     self.seen.resize(at + 1, false);
                 }
@@ -243,27 +294,32 @@ impl Run {
                 self.offsets.push(now.wrapping_sub(cycle.wrapping_mul(u64::from(h.seq))));
             }
             Some((h, _)) if h.kind == Kind::End && self.session.is_some() => self.sent = Some(h.seq),
-            _ => report.ignored += 1,
+            _ => self.arrived.ignored += 1,
         }
     }
 
     /// How much later than the least delayed frame each one came.
-    fn lateness(&self) -> Histogram {
-        let mut times = Histogram::new();
+    fn lateness(&self, times: &mut Histogram) {
         let first = self.offsets.first().copied().unwrap_or(0);
         // Relative to the first: the numbers themselves may be beyond what their type has.
         let relative = || self.offsets.iter().map(|o| o.wrapping_sub(first) as i64);
         let least = relative().min().unwrap_or(0);
         relative().for_each(|o| times.record(o.abs_diff(least)));
-        times
     }
 }
 
-fn receive(args: &Args, socket: &mut Socket, stop: &Stop, report: &mut Report) -> Result<Histogram, Error> {
+fn receive(
+    args: &Args,
+    socket: &mut Socket,
+    stop: &Stop,
+    report: &mut Report,
+    times: &mut Histogram,
+) -> Result<(), Error> {
     report.side = "receiver";
     output::message(format_args!("receiving on {} ({})", args.interface, socket.mac()));
     let mut run = Run::default();
     let mut heard = clock::monotonic_ns();
+    let mut outcome = Ok(());
     while run.sent.is_none() && !stop.asked() {
         let received = socket.receive_batch(1, |frame| {
             heard = clock::monotonic_ns();
@@ -278,33 +334,40 @@ fn receive(args: &Args, socket: &mut Socket, stop: &Stop, report: &mut Report) -
                 }
                 stop.wait([(socket.as_fd(), READ)], Some(until));
             }
-            Err(e) => return Err(e),
+            Err(e) => {
+                outcome = Err(e);
+                break;
+            }
         }
     }
     let sent = u64::from(run.sent.unwrap_or(0)).max(run.seen.len() as u64);
-    report.lost = sent - report.frames;
     report.complete = run.sent.is_some();
-    Ok(run.lateness())
+    run.lateness(times);
+    report.arrived = Some(Arrived { lost: sent - report.frames, ..run.arrived });
+    outcome
 }
 
 fn text(r: &Report) -> String {
-    let mut text = format!(
-        "{} on {}, cycle {}: {} frames, {} lost, {} out of order, {} twice, {} changed, {} of others ignored, {} cycles \
-         missed{}\nscheduling: {}; memory: {}\n",
-        r.side,
-        r.interface,
-        values::ns(r.cycle_ns),
-        r.frames,
-        r.lost,
-        r.out_of_order,
-        r.twice,
-        r.corrupt,
-        r.ignored,
-        r.missed_cycles,
-        if r.complete { "" } else { "; the end did not come" },
-        r.scheduling,
-        r.memory
-    );
+    let mut text =
+        format!("{} on {}, cycle {}: {} frames", r.side, r.interface, values::ns(r.cycle_ns), r.frames);
+    if let Some(a) = &r.arrived {
+        text += &format!(
+            ", {} lost, {} out of order, {} twice, {} changed, {} of others ignored{}",
+            a.lost,
+            a.out_of_order,
+            a.twice,
+            a.corrupt,
+            a.ignored,
+            if r.complete { "" } else { "; the end did not come" }
+        );
+    } else {
+        let missed = r.missed_cycles.unwrap_or(0);
+        text += &format!(
+            " sent, {missed} cycles missed{}",
+            if r.complete { "" } else { "; ended before the last one" }
+        );
+    }
+    text += &format!("\nscheduling: {}; memory: {}\n", r.scheduling, r.memory);
     let Some(late) = &r.lateness_ns else { return text };
     let [p50, p99, p999, max] = [late.p50, late.p99, late.p999, late.max].map(values::ns);
     text += &format!("lateness: p50 {p50}, p99 {p99}, p99.9 {p999}, max {max}\n");

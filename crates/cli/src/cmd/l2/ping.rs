@@ -5,6 +5,7 @@ use crate::bench::histogram::Histogram;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self, Tag,
+    carrier::Carrier,
     header::{self, Header, Kind},
     values,
     wait::{READ, Stop},
@@ -31,7 +32,7 @@ pub struct PingArgs {
     common: Common,
 
     /// The hardware address of the answering side
-    #[arg(long, value_name = "MAC", value_parser = raw::mac)]
+    #[arg(long, value_name = "MAC", value_parser = raw::unicast)]
     dst: MacAddr,
 
     /// How many frames
@@ -47,8 +48,8 @@ pub struct PingArgs {
     timeout: Duration,
 
     /// Octets of payload, from 24 up to the interface's MTU
-    #[arg(long, value_name = "OCTETS", default_value_t = 46, value_parser = clap::value_parser!(u16).range(24..))]
-    size: u16,
+    #[arg(long, value_name = "OCTETS", default_value_t = 46, value_parser = clap::value_parser!(u32).range(24..))]
+    size: u32,
 
     #[command(flatten)]
     json: Json,
@@ -120,7 +121,7 @@ fn wait(socket: &mut Socket, stop: &Stop, spin: bool, until: Option<u64>) -> boo
 struct Report {
     interface: String,
     destination: String,
-    payload_octets: u16,
+    payload_octets: u32,
     sent: u32,
     received: u32,
     lost: u32,
@@ -152,7 +153,9 @@ impl RoundTrip {
 /// Sends frames and waits for each answer.
 pub fn ping(args: PingArgs) -> Outcome {
     let mut socket = args.common.open()?;
+    raw::fits(&socket, args.size)?;
     let stop = Stop::new()?;
+    let mut carrier = Carrier::new(&args.common.interface);
     let session = process::random_u64();
     let started = clock::monotonic_ns();
     let mut times = Histogram::new();
@@ -163,24 +166,39 @@ pub fn ping(args: PingArgs) -> Outcome {
         ..Report::default()
     };
     let header = l2::Header { ethertype: args.common.ethertype, ..socket.header(args.dst) };
+    let mut outcome = Ok(());
     for seq in 0..args.count {
         stop.sleep(started.saturating_add(u64::from(seq) * args.interval.as_nanos() as u64));
         if stop.asked() {
             break;
         }
-        let body = header::fill(seq, usize::from(args.size) - header::SIZE);
+        let body = header::fill(seq, args.size as usize - header::SIZE);
         let frame = Header::new(Kind::Request, session, seq).frame(&body);
         let sent = clock::monotonic_ns();
-        raw::send(&mut socket, &header, &frame).map_err(raw::failed)?;
+        if let Err(e) = raw::send(&mut socket, &header, &frame) {
+            outcome = Err(raw::failed(e));
+            break;
+        }
         report.sent += 1;
-        match answer(&mut socket, &stop, &args, session, seq, sent, &mut report)? {
-            Some(received) => {
+        match answer(&mut socket, &stop, &args, session, seq, sent, &mut report) {
+            Ok(Some(received)) => {
                 report.received += 1;
                 times.record(received - sent);
             }
             // The user did not want to wait for it.
-            None if stop.asked() => report.sent -= 1,
-            None => report.lost += 1,
+            Ok(None) if stop.asked() => report.sent -= 1,
+            Ok(None) => {
+                report.lost += 1;
+                let now = clock::monotonic_ns();
+                if carrier.is_due(now) {
+                    carrier.look(now);
+                }
+            }
+            Err(e) => {
+                report.lost += 1;
+                outcome = Err(e);
+                break;
+            }
         }
     }
     report.round_trip_ns = RoundTrip::of(&times);
@@ -188,6 +206,7 @@ pub fn ping(args: PingArgs) -> Outcome {
         Some(target) => output::json(&target, &report)?,
         None => output::print(&text(&report))?,
     }
+    outcome?;
     let good = report.sent > 0 && report.lost + report.late + report.corrupt == 0;
     if report.received == 0 && report.sent > 0 {
         output::message(format_args!(
@@ -219,7 +238,7 @@ fn answer(
                     if h.kind == Kind::Reply && h.session == session && frame.source == args.dst =>
                 {
                     let right =
-                        body.len() + header::SIZE == usize::from(args.size) && header::is_filled(h.seq, body);
+                        body.len() + header::SIZE == args.size as usize && header::is_filled(h.seq, body);
                     match h.seq == seq && found.is_none() {
                         _ if !right => report.corrupt += 1,
                         true => found = Some(now),

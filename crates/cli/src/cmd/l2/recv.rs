@@ -4,7 +4,7 @@ use super::capture::Capture;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::{
     self, values,
-    wait::{READ, Stop},
+    wait::{GONE, READ, Stop},
 };
 use bypath::l2::{Addressed, Builder, Error, Frame, MacAddr, Socket, Vlan, VlanTag};
 use bypath_sys::clock;
@@ -12,7 +12,7 @@ use clap::ValueHint;
 use serde::Serialize;
 use std::io::{self, Write};
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -26,7 +26,7 @@ use std::time::Duration;
     bypath l2 recv eth0 --ethertype any -w frames.pcapng     for Wireshark, tags where they stood on the wire\n  \
     bypath l2 recv eth0 -w - | tshark -r - -V\n\n\
     Padding counts as payload: frames do not tell it apart. The counts are printed to standard error at the end.\n\n\
-    Exit status: 0, also after Ctrl-C; 1 if the interface cannot be used, or the output not written; 2 for wrong usage; 3 if \
+    Exit status: 0, also after Ctrl-C, and when nobody reads its output any more (`| head -1`); 1 if the interface cannot be used, or the output not written; 2 for wrong usage; 3 if \
     --timeout passed before --count frames (without --count: before one), or frames were lost because they were not taken in \
     time.")]
 pub struct Args {
@@ -132,6 +132,7 @@ pub fn run(args: &Args) -> Outcome {
     output::message(format_args!("receiving on {} ({})", args.interface, socket.mac()));
     let end = args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64));
     let wanted = args.count.unwrap_or(u64::MAX);
+    let printed = args.write.as_deref().is_none_or(|file| file == Path::new("-"));
     let (mut frames, mut octets, mut foreign) = (0u64, 0u64, 0u64);
     let mut lines = Vec::new();
     let outcome = loop {
@@ -157,10 +158,7 @@ pub fn run(args: &Args) -> Outcome {
         });
         written?;
         let read = match &mut capture {
-            Some(capture) => {
-                capture.dropped(socket.statistics().dropped);
-                capture.is_read()
-            }
+            Some(capture) => capture.is_read(),
             None => put(&lines)?,
         };
         match received {
@@ -172,7 +170,12 @@ pub fn run(args: &Args) -> Outcome {
                     // What is there can be read by others while nothing comes.
                     capture.flush()?;
                 }
-                stop.wait([(socket.as_fd(), READ)], end);
+                // A reader that goes away is noticed at once, not only with the next frame.
+                let gone = if printed { GONE } else { 0 };
+                let stdout = io::stdout();
+                if stop.wait([(socket.as_fd(), READ), (stdout.as_fd(), gone)], end)[1] {
+                    break Ok(());
+                }
             }
             Err(e) => break Err(raw::failed(e)),
         }
@@ -185,13 +188,20 @@ pub fn run(args: &Args) -> Outcome {
     if args.from.is_some() {
         text += &format!(", {foreign} from others left out");
     }
+    if statistics.cut > 0 {
+        text += &format!(", {} left out because they were longer than any buffer", statistics.cut);
+    }
     if statistics.dropped > 0 {
         text += &format!(", {} lost because they were not taken in time", statistics.dropped);
     }
     output::message(text);
     outcome?;
     let too_few = frames < args.count.unwrap_or(1) && args.timeout.is_some() && !stop.asked();
-    Ok(if too_few || statistics.dropped > 0 { ExitCode::from(raw::LOST) } else { ExitCode::SUCCESS })
+    Ok(if too_few || statistics.dropped + statistics.cut > 0 {
+        ExitCode::from(raw::LOST)
+    } else {
+        ExitCode::SUCCESS
+    })
 }
 
 fn builder(args: &Args) -> Builder {

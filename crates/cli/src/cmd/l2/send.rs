@@ -2,7 +2,7 @@
 
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use crate::raw::{self, Tag, values, wait::Stop};
+use crate::raw::{self, Tag, carrier::Carrier, values, wait::Stop};
 use bypath::l2::{self, MacAddr, Socket};
 use bypath_sys::clock;
 use clap::ValueHint;
@@ -21,8 +21,8 @@ use std::time::Duration;
     bypath l2 send eth0 --dst broadcast --vlan 10 --priority 7 --hex 'de ad be ef'\n  \
     bypath l2 send eth0 --dst 02:00:5e:10:00:01 --file frame.bin --count 1000 --interval 1ms\n\n\
     A payload shorter than 46 octets is padded with zeroes, as Ethernet demands; the receiver cannot tell them from it.\n\n\
-    Exit status: 0 if all frames were given to the device, 1 if the interface, the rights or the payload do not fit, 2 for \
-    wrong usage, 3 if Ctrl-C came before the last frame."
+    Exit status: 0 if all frames were given to the device, 1 if the interface, the rights or the payload do not fit (what was \
+    sent by then is told), 2 for wrong usage, 3 if Ctrl-C came before the last frame."
 )]
 pub struct Args {
     /// The interface
@@ -90,17 +90,27 @@ pub fn run(args: Args) -> Outcome {
     let stop = Stop::new()?;
     let started = clock::monotonic_ns();
     let interval = args.interval.map_or(0, |i| i.as_nanos() as u64);
+    let mut carrier = Carrier::new(&args.interface);
     let mut frames = 0;
-    while frames < args.count {
+    let outcome = loop {
+        if frames >= args.count {
+            break Ok(());
+        }
         if interval > 0 {
             stop.sleep(started.saturating_add(frames.saturating_mul(interval)));
         }
         if stop.asked() {
-            break;
+            break Ok(());
         }
-        raw::send(&mut socket, &header, &payload).map_err(raw::failed)?;
+        if let Err(e) = raw::send(&mut socket, &header, &payload) {
+            break Err(raw::failed(e));
+        }
         frames += 1;
-    }
+        let now = clock::monotonic_ns();
+        if carrier.is_due(now) {
+            carrier.look(now);
+        }
+    };
     let seconds = (clock::monotonic_ns() - started) as f64 / 1e9;
     let complete = frames == args.count;
     let report = Report {
@@ -119,6 +129,7 @@ pub fn run(args: Args) -> Outcome {
             args.dst
         )),
     }
+    outcome?;
     Ok(if complete { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
 

@@ -190,7 +190,7 @@ fn receive_raw<L: Link>(
     control.ready(0, notes);
     let content = Content::new(run);
     // Greetings come first: they say that sender and receiver know each other.
-    loop {
+    let to = loop {
         let mut from = None;
         let taken = link.receive(1, &mut |frame, _| {
             let payload = frame.get(raw::HEADER..).unwrap_or(&[]);
@@ -200,7 +200,7 @@ fn receive_raw<L: Link>(
         });
         if let Some(from) = from {
             say(control, &mut answers, from, &content, Kind::Welcome)?;
-            break;
+            break from;
         }
         if taken.map_err(|e| raw::trouble(&e))? == 0 {
             raw::receive(&mut link, &mut |_| {}).map_err(|e| raw::trouble(&e))?;
@@ -208,10 +208,20 @@ fn receive_raw<L: Link>(
         if control.finish().is_some() {
             return Ok(Received::default());
         }
-    }
-    drop(answers);
+    };
     let mut received = counted(control, run, 1, |tally| {
-        raw::receive(&mut link, &mut |payload| tally.take(payload)).map_err(|e| raw::trouble(&e))
+        let begins = tally.arrived() == 0;
+        let mut greeted = false;
+        let each = &mut |payload: &[u8]| match content.number(payload, Kind::Greeting) {
+            Some(_) if begins => greeted = true,
+            _ => tally.take(payload),
+        };
+        let n = raw::receive(&mut link, each).map_err(|e| raw::trouble(&e))?;
+        if greeted {
+            // The answer was lost.
+            say(control, &mut answers, to, &content, Kind::Welcome)?;
+        }
+        Ok(n)
     })?;
     received.dropped = link.statistics().dropped;
     Ok(received)

@@ -17,6 +17,9 @@ const TO_NEAR: u16 = 0x88b6;
 pub const HEADER: usize = 14;
 /// Octets of the receive ring where one frame at a time is on its way: what is used again soon stays in the processor's cache.
 const SMALL_RING: usize = 256 << 10;
+/// Octets of the receive ring where many are, and of a block of it: about what the cache of a core holds, as a fast reader is
+/// never far behind; and a reader that sleeps is woken for each block.
+const RING: (usize, usize) = (2 << 20, 512 << 10);
 /// Frames of one call.
 pub const BATCH: usize = 64;
 
@@ -54,8 +57,14 @@ pub fn config(control: &Control, carrier: Carrier, what: Use) -> Config {
     // The only receiver of these frames has a receive ring.
     config.ring_on_loopback = true;
     config.send_only = what == Use::Send;
+    if carrier == Carrier::RawRing && what != Use::Talk {
+        (config.receive_ring, config.block) = RING;
+        config.send_ring = BATCH;
+    }
     if what == Use::Talk {
         config.receive_ring = SMALL_RING;
+        // One frame at a time has no need of it.
+        config.qdisc_bypass = carrier == Carrier::RawRing;
     }
     config
 }

@@ -155,7 +155,7 @@ impl Receiver {
 
     /// Ends a sender that is gone. Always false: it is not kept.
     fn forget(&mut self, sender: &Sender) -> bool {
-        self.lost_messages += sender.incoming.lost_messages;
+        self.lost_messages += sender.incoming.lost_messages();
         self.lost_frames += sender.incoming.lost_frames;
         sender.shared.arena.release_all();
         false

@@ -1,0 +1,494 @@
+//! `bypath roce recv`.
+
+use super::report::{Measured, Progress};
+use super::send::SILENCE;
+use crate::args::Json;
+use crate::output::{self, Failure, Outcome as Ending};
+use crate::raw::{self, values};
+use crate::roce::engine::Engine;
+use crate::roce::road::Which;
+use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE};
+use bypath::roce::{Access, Beside, Config, Local, Mtu, NotPosted, Receive, Remote, Request, Source, What};
+use bypath_sys::clock;
+use clap::ValueHint;
+use serde::Serialize;
+use std::io::Write;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Arguments of `bypath roce recv`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath roce recv                                   one file, into this directory, through a UDP socket\n  \
+    bypath roce recv --output - --count 1 > copy       to standard output\n  \
+    bypath roce recv --count 0 --output inbox/         all that come, until Ctrl-C\n  \
+    bypath roce recv --iface eth0 --bind 10.0.0.78     as raw Ethernet frames, with an address of its own\n  \
+    bypath roce recv --tun tun%d --net 10.9.0.1/24     behind a TUN device, at 10.9.0.2\n\n\
+    It gives one sender at a time a queue pair and memory as long as the file, and keeps the file only if its SHA-256 is the one \
+    that the sender told. Anybody who reaches UDP port 4791 can send: use it in networks that you trust.\n\n\
+    Exit status: 0 if everything that was begun is there; 1 if the address, the interface or the output cannot be used; 2 for \
+    wrong usage; 3 if a transfer failed, nobody came in time, or Ctrl-C came inside a transfer or before the first.")]
+pub struct Args {
+    /// Where files go: a directory, a file (of one transfer), or `-` for standard output
+    #[arg(long, value_name = "PATH", default_value = ".", value_hint = ValueHint::AnyPath)]
+    output: PathBuf,
+
+    /// Replace files that are there
+    #[arg(long)]
+    force: bool,
+
+    /// Transfers until it ends; 0: until Ctrl-C
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    count: u64,
+
+    /// Longest wait for a sender [default: any]
+    #[arg(long, value_name = "TIME", value_parser = values::time)]
+    wait: Option<Duration>,
+
+    /// Largest file, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=4095))]
+    most: u64,
+
+    #[command(flatten)]
+    which: Which,
+
+    /// Octets of payload in a packet: 256, 512, 1024, 2048 or 4096 [default: the largest that fits at both ends]
+    #[arg(long, value_name = "OCTETS", value_parser = super::mtu)]
+    mtu: Option<Mtu>,
+
+    #[command(flatten)]
+    json: Json,
+}
+
+/// The key of this end's last word.
+const WORD: u32 = 4;
+/// The request of the last word.
+const LAST: u64 = u64::MAX;
+/// Buffers for messages at a time.
+const BUFFERS: u64 = 4;
+
+/// What is printed as JSON, one for each transfer.
+#[derive(Serialize)]
+struct Report {
+    op: Op,
+    from: IpAddr,
+    name: String,
+    ok: bool,
+    sha256: String,
+    mtu: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    value: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    why: Option<String>,
+    #[serde(flatten)]
+    measured: Measured,
+}
+
+struct Receiver<'a> {
+    engine: Engine,
+    args: &'a Args,
+    /// The counter that senders count in.
+    counter: u64,
+    /// The last offer and what was answered, if it is asked again.
+    answered: Option<(u64, Message)>,
+    reports: Vec<Report>,
+}
+
+/// A transfer that has begun.
+struct Transfer {
+    offer: Offer,
+    from: IpAddr,
+    own: End,
+    config: Config,
+    /// Where it goes; none: standard output, or nowhere.
+    path: Option<PathBuf>,
+    /// SEND: what has arrived, and how many buffers were given.
+    arrived: Vec<u8>,
+    posted: u64,
+    /// READ: whether the sender is connected, what was asked for, and what is there.
+    begun: bool,
+    asked: u64,
+    got: u64,
+}
+
+/// Receives.
+pub fn run(args: &Args) -> Ending {
+    let road = args.which.open(None)?;
+    output::message(format_args!("receiving by {}", road.name()));
+    let engine = Engine::new(road, LISTENER)?;
+    let mut receiver = Receiver { engine, args, counter: 0, answered: None, reports: Vec::new() };
+    let whole = receiver.all()?;
+    if let Some(target) = args.json.target() {
+        output::json(&target, &receiver.reports)?;
+    }
+    let good = whole && receiver.reports.iter().all(|r| r.ok);
+    Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
+}
+
+impl Receiver<'_> {
+    /// One transfer after the other. Whether as many came as were waited for.
+    fn all(&mut self) -> Result<bool, Failure> {
+        let wait = self.args.wait.map(|w| w.as_nanos() as u64);
+        let mut begun = clock::monotonic_ns();
+        let mut count = 0;
+        while self.args.count == 0 || count < self.args.count {
+            let now = clock::monotonic_ns();
+            let end = wait.map_or(u64::MAX, |wait| begun.saturating_add(wait));
+            if self.engine.stop.asked() {
+                return Ok(count > 0 && self.args.count == 0);
+            }
+            if now >= end {
+                return Err(Failure::new(raw::LOST, "nobody sent anything in time"));
+            }
+            self.engine.turn(end)?;
+            while self.engine.event().is_some() {}
+            while let Some((message, source)) = self.engine.heard() {
+                let Message::Hello(offer) = message else { continue };
+                if let Some(transfer) = self.consider(offer, source)? {
+                    self.serve(transfer)?;
+                    count += 1;
+                    begun = clock::monotonic_ns();
+                    break;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Answers an offer; a transfer if it is a new one that can be taken.
+    fn consider(&mut self, offer: Offer, source: Source) -> Result<Option<Transfer>, Failure> {
+        if let Some((session, answer)) = &self.answered
+            && *session == offer.session
+        {
+            let answer = answer.clone();
+            self.engine.say(source.address, source.pair, &answer)?;
+            return Ok(None);
+        }
+        let session = offer.session;
+        match self.prepare(offer, source) {
+            Ok(transfer) => {
+                let answer = Message::Welcome { session, end: transfer.own };
+                self.engine.say(source.address, source.pair, &answer)?;
+                self.answered = Some((session, answer));
+                Ok(Some(transfer))
+            }
+            Err(why) => {
+                output::message(format_args!("refused {}: {why}", source.address));
+                let answer = Message::Refused { session, why };
+                self.engine.say(source.address, source.pair, &answer)?;
+                self.answered = Some((session, answer));
+                Ok(None)
+            }
+        }
+    }
+
+    /// Memory, a place for the file, a queue pair. Why not, otherwise.
+    fn prepare(&mut self, offer: Offer, source: Source) -> Result<Transfer, String> {
+        let most = self.args.most << 20;
+        if offer.size > most {
+            return Err(format!("{} octets are too many, {most} are the most here (--most)", offer.size));
+        }
+        let path = if offer.op == Op::Atomic { None } else { self.place(&offer.name)? };
+        let own = End::draw(self.engine.mtu(self.args.mtu.unwrap_or(Mtu::LARGEST)));
+        let config = own.agreed(&offer.end, self.engine.road.window()).ok_or("its path MTU is none")?;
+        let envelope = self.engine.road.way(source.address).map_err(|e| e.to_string())?;
+        let envelope = envelope.ok_or("the way back is not known yet; try again")?;
+        let device = &mut self.engine.device;
+        let (len, access) = match offer.op {
+            Op::Send => (BUFFERS * u64::from(PIECE), Access::LOCAL),
+            Op::Write => (offer.size, Access { write: true, ..Access::LOCAL }),
+            Op::Read => (offer.size, Access::LOCAL),
+            Op::Atomic => (8, Access { atomic: true, ..Access::LOCAL }),
+        };
+        let mut region = Vec::new();
+        region.try_reserve_exact(len as usize).map_err(|_| format!("there is no memory for {len} octets"))?;
+        region.resize(len as usize, 0);
+        if offer.op == Op::Atomic {
+            region.copy_from_slice(&self.counter.to_ne_bytes());
+        }
+        let gone = |_| "a key is taken; try again".to_owned();
+        device.memory.register(own.key, region, own.address, access).map_err(gone)?;
+        device.memory.register(WORD, vec![0; LONGEST as usize], 0, Access::LOCAL).map_err(gone)?;
+        let other = &offer.end;
+        let made = device.connect(own.pair(), other.pair(), envelope, config, own.first(), other.first());
+        let mut transfer = Transfer {
+            from: source.address,
+            own,
+            config,
+            path,
+            arrived: Vec::new(),
+            posted: 0,
+            begun: false,
+            asked: 0,
+            got: 0,
+            offer,
+        };
+        if let Err(e) = made {
+            self.close(&transfer);
+            return Err(e.to_string());
+        }
+        self.buffers(&mut transfer);
+        Ok(transfer)
+    }
+
+    /// Where a file of this name goes.
+    fn place(&self, name: &str) -> Result<Option<PathBuf>, String> {
+        let output = &self.args.output;
+        if output == Path::new("-") {
+            return Ok(None);
+        }
+        let path = if output.is_dir() {
+            output.join(session::file_name(name).ok_or("its name cannot be a file's here")?)
+        } else {
+            output.clone()
+        };
+        if path.exists() && !is_special(&path) && !self.args.force {
+            let shown = path.display();
+            return Err(format!("{shown} is there already; `bypath roce recv --force` replaces files"));
+        }
+        Ok(Some(path))
+    }
+
+    /// Gives buffers for the messages that are to come.
+    fn buffers(&mut self, transfer: &mut Transfer) {
+        let (own, size) = (transfer.own, transfer.offer.size);
+        let (most, len) = match transfer.offer.op {
+            Op::Send => (size.div_ceil(PIECE.into()).max(1), PIECE),
+            // For immediate data, or the empty message.
+            Op::Write | Op::Atomic | Op::Read => (1, 0),
+        };
+        let drained = transfer.arrived.len() as u64 / u64::from(PIECE);
+        while transfer.posted < most.min(drained + BUFFERS) {
+            let slot = transfer.posted % BUFFERS;
+            let address = own.address + if len > 0 { slot * u64::from(PIECE) } else { 0 };
+            let to = Local { key: own.key, address, len };
+            if self.engine.device.receive(own.pair(), Receive { id: slot, to }).is_err() {
+                break;
+            }
+            transfer.posted += 1;
+        }
+    }
+
+    /// Asks for the next pieces of a READ: no more at a time than a queue on the way holds.
+    fn ask(&mut self, transfer: &mut Transfer) -> Result<(), Failure> {
+        let (own, other, size) = (transfer.own, transfer.offer.end, transfer.offer.size);
+        let piece = u64::from(transfer.config.window / 2 * transfer.config.mtu.octets());
+        while transfer.begun && transfer.asked < size && self.engine.device.pending(own.pair()) < 2 {
+            let len = (size - transfer.asked).min(piece) as u32;
+            let from = Remote { key: other.key, address: other.address.wrapping_add(transfer.asked) };
+            let to = Local { key: own.key, address: own.address + transfer.asked, len };
+            match self.engine.device.post(own.pair(), len.into(), Request::Read { from, to }) {
+                Ok(()) => transfer.asked += u64::from(len),
+                Err(NotPosted::Full | NotPosted::Broken) => break,
+                Err(e) => return Err(Failure::new(1, format_args!("cannot read: {e}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Does a transfer. How it was is in the reports.
+    fn serve(&mut self, mut transfer: Transfer) -> Result<(), Failure> {
+        let before = self.engine.counters();
+        let mut progress = Progress::new(transfer.offer.size);
+        self.engine.listen_anew();
+        let arrived = self.arrive(&mut transfer, &mut progress);
+        let measured = Measured::new(&progress, &before, &self.engine.counters());
+        let outcome = match arrived {
+            Ok(()) => self.check(&transfer),
+            Err(why) => Outcome { ok: false, sha256: String::new(), value: None, why: Some(why) },
+        };
+        // The last word, and its acknowledgement.
+        self.last_word(&transfer, &outcome)?;
+        self.close(&transfer);
+        let report = Report {
+            op: transfer.offer.op,
+            from: transfer.from,
+            name: output::printable(&transfer.offer.name),
+            ok: outcome.ok,
+            sha256: outcome.sha256,
+            mtu: transfer.config.mtu.octets(),
+            value: outcome.value,
+            why: outcome.why,
+            measured,
+        };
+        match (&report.why, report.value) {
+            (Some(why), _) => output::message(format_args!("{} from {}: {why}", report.name, report.from)),
+            (None, Some(value)) => {
+                output::message(format_args!("{} counted; the counter is {value}", report.from));
+            }
+            (None, None) => output::message(format_args!(
+                "{} from {}, SHA-256 {}: {}",
+                report.name, report.from, report.sha256, report.measured
+            )),
+        }
+        self.reports.push(report);
+        Ok(())
+    }
+
+    /// Until everything is there. Why not, otherwise.
+    fn arrive(&mut self, transfer: &mut Transfer, progress: &mut Progress) -> Result<(), String> {
+        loop {
+            if transfer.offer.op == Op::Read {
+                if transfer.begun && transfer.got >= transfer.offer.size {
+                    return Ok(());
+                }
+                self.ask(transfer).map_err(|e| e.to_string())?;
+            }
+            self.turn()?;
+            while let Some(event) = self.engine.event() {
+                match event.what {
+                    _ if event.pair != transfer.own.pair() => {}
+                    What::Over { id, result: Ok(_) } => {
+                        transfer.got += id;
+                        progress.reach(transfer.got);
+                    }
+                    What::Over { result: Err(failure), .. } => return Err(failure.to_string()),
+                    What::Broken(nak) => {
+                        return Err(format!("the sender asked for what it may not have: {nak}"));
+                    }
+                    What::Received(received) => {
+                        if transfer.offer.op == Op::Read {
+                            transfer.begun = true;
+                            continue;
+                        }
+                        if transfer.offer.op == Op::Send {
+                            self.drain(transfer, received.id, received.len)?;
+                            progress.reach(transfer.arrived.len() as u64);
+                            if (transfer.arrived.len() as u64) < transfer.offer.size {
+                                continue;
+                            }
+                        } else {
+                            progress.reach(transfer.offer.size);
+                        }
+                        return Ok(());
+                    }
+                }
+            }
+            if self.engine.stop.asked() {
+                return Err("stopped here before everything had come".into());
+            }
+            if self.engine.silent_for() > SILENCE {
+                return Err("the sender fell silent before everything had come".into());
+            }
+            progress.tell();
+        }
+    }
+
+    /// Takes a message out of its buffer, which is given again.
+    fn drain(&mut self, transfer: &mut Transfer, slot: u64, len: u32) -> Result<(), String> {
+        let own = transfer.own;
+        let from = Local { key: own.key, address: own.address + slot * u64::from(PIECE), len };
+        let octets = self.engine.device.memory.octets(from).map_err(|_| "a buffer is gone".to_owned())?;
+        if transfer.arrived.len() as u64 + u64::from(len) > transfer.offer.size {
+            return Err("more came than was told".into());
+        }
+        transfer.arrived.extend_from_slice(octets);
+        self.buffers(transfer);
+        Ok(())
+    }
+
+    /// Moves packets, and answers those who knock meanwhile.
+    fn turn(&mut self) -> Result<(), String> {
+        self.engine.turn(clock::monotonic_ns() + 100_000_000).map_err(|e| e.to_string())?;
+        while let Some((message, source)) = self.engine.heard() {
+            let Message::Hello(offer) = message else { continue };
+            let answer = match &self.answered {
+                Some((session, answer)) if *session == offer.session => answer.clone(),
+                _ => {
+                    let why = "another transfer is going on; try again in a while".into();
+                    Message::Refused { session: offer.session, why }
+                }
+            };
+            self.engine.say(source.address, source.pair, &answer).map_err(|e| e.to_string())?;
+        }
+        Ok(())
+    }
+
+    /// Compares the hash, and keeps the file.
+    fn check(&mut self, transfer: &Transfer) -> Outcome {
+        let (own, offer) = (transfer.own, &transfer.offer);
+        let len = if offer.op == Op::Atomic { 8 } else { offer.size as usize };
+        let all = match offer.op {
+            Op::Send => &transfer.arrived[..],
+            _ => whole(&self.engine, &own, len),
+        };
+        if offer.op == Op::Atomic {
+            let value = all.try_into().map(u64::from_ne_bytes).unwrap_or(0);
+            self.counter = value;
+            return Outcome { ok: true, sha256: String::new(), value: Some(value), why: None };
+        }
+        let sha256 = session::hash(all);
+        let kept = if sha256 != offer.sha256 {
+            Err("what arrived is not what was sent: SHA-256 differs".to_owned())
+        } else {
+            keep(transfer.path.as_deref(), all)
+        };
+        Outcome { ok: kept.is_ok(), sha256, value: None, why: kept.err() }
+    }
+
+    /// Says how it was, and waits until that was heard, or cannot be.
+    fn last_word(&mut self, transfer: &Transfer, outcome: &Outcome) -> Result<(), Failure> {
+        let Some(octets) = session::written(outcome) else { return Ok(()) };
+        let from = Local { key: WORD, address: 0, len: octets.len() as u32 };
+        let pair = transfer.own.pair();
+        if let Ok(room) = self.engine.device.memory.octets_mut(from) {
+            room.copy_from_slice(&octets);
+        }
+        let word = Request::Send { from, beside: Beside::Nothing };
+        if self.engine.device.post(pair, LAST, word).is_err() {
+            return Ok(());
+        }
+        self.engine.listen_anew();
+        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < SILENCE {
+            // Who knocks now is not too early: he is answered when this is over.
+            self.engine.turn(clock::monotonic_ns() + 100_000_000)?;
+            while self.engine.event().is_some() {}
+        }
+        Ok(())
+    }
+
+    /// The queue pair and its memory go away.
+    fn close(&mut self, transfer: &Transfer) {
+        self.engine.device.remove(transfer.own.pair());
+        self.engine.device.memory.deregister(transfer.own.key);
+        self.engine.device.memory.deregister(WORD);
+    }
+}
+
+/// The memory of a transfer. A region has no more than 4 GiB in a piece, and a transfer here no more than that.
+fn whole<'a>(engine: &'a Engine, own: &End, len: usize) -> &'a [u8] {
+    let all = Local { key: own.key, address: own.address, len: len as u32 };
+    engine.device.memory.octets(all).unwrap_or(&[])
+}
+
+/// A device or a pipe: it is written to, and nothing takes its place.
+fn is_special(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
+/// Writes a file beside its place first, so that there is a whole one or none; standard output without a place.
+fn keep(path: Option<&Path>, octets: &[u8]) -> Result<(), String> {
+    let Some(path) = path else {
+        let mut out = std::io::stdout().lock();
+        return out
+            .write_all(octets)
+            .and_then(|()| out.flush())
+            .map_err(|e| format!("the receiver cannot write to standard output: {e}"));
+    };
+    if is_special(path) {
+        return std::fs::OpenOptions::new()
+            .write(true)
+            .open(path)
+            .and_then(|mut file| file.write_all(octets))
+            .map_err(|e| format!("the receiver cannot write {}: {e}", path.display()));
+    }
+    let mut part = path.as_os_str().to_owned();
+    part.push(".part");
+    let part = PathBuf::from(part);
+    std::fs::write(&part, octets).and_then(|()| std::fs::rename(&part, path)).map_err(|e| {
+        let _ = std::fs::remove_file(&part);
+        format!("the receiver cannot write {}: {e}", path.display())
+    })
+}

@@ -1,0 +1,239 @@
+//! What carries datagrams: a TUN device, or an ordinary socket.
+
+use super::{How, Link, Way, next};
+use crate::output::Failure;
+use crate::raw::{
+    self,
+    wait::{READ, Stop},
+};
+use bypath::tun::{Device, Mode, Refused, Udp};
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+/// What came.
+pub enum Got {
+    /// A datagram of so many octets, from there.
+    Datagram(usize, SocketAddr),
+    /// The other host says that nobody takes datagrams there.
+    Unreachable,
+    /// Nothing in time, or Ctrl-C.
+    Nothing,
+}
+
+/// A TUN device, or a socket.
+pub enum Carrier {
+    Tun(Box<Udp>),
+    Socket(UdpSocket),
+}
+
+/// Both ends of the datagrams.
+pub struct Ends {
+    /// The own one, if it was asked for.
+    pub local: Option<SocketAddr>,
+    /// The own port where none was asked for; 0: any.
+    pub port: u16,
+    /// To whom.
+    pub to: Option<SocketAddr>,
+    /// The kernel's end of a device that is made.
+    pub net: (IpAddr, u8),
+}
+
+impl Carrier {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of the device or the socket, with the remedy.
+    pub fn open(link: &Link, ends: &Ends) -> Result<Carrier, Failure> {
+        match link.via {
+            Way::Tun => Carrier::tun(link, ends),
+            Way::Socket => Carrier::socket(ends),
+        }
+    }
+
+    fn tun(link: &Link, ends: &Ends) -> Result<Carrier, Failure> {
+        let net = link.net.unwrap_or(ends.net);
+        let local = ends.local.unwrap_or_else(|| SocketAddr::new(next(net.0), ends.port));
+        if let Some(to) = ends.to {
+            if to.ip().is_loopback() {
+                let text = format!(
+                    "{to}: the kernel takes nothing for this address from a device; send to its end of the device ({}), or give \
+                     --via socket",
+                    net.0
+                );
+                return Err(Failure::new(1, text));
+            }
+            if to.ip() == local.ip() {
+                let text = format!("{to}: this is the own end of the device; the kernel's is {}", net.0);
+                return Err(Failure::new(1, text));
+            }
+        }
+        let mut device = Device::tun(&link.device);
+        if link.attach {
+            device = device.attach();
+        }
+        if !link.attach || link.net.is_some() {
+            device = device.address(net.0, net.1);
+        }
+        if let Some(mtu) = link.mtu {
+            device = device.mtu(mtu);
+        }
+        let device = device.open().map_err(raw::failed)?;
+        // What nobody asked for is taken where it is to be had.
+        let offloads = device.obtained().offloads;
+        let own = link.checksum.is_some_and(|who| who != super::Who::Kernel);
+        let usual = if offloads.udp && !own { How::Super } else { How::Writev };
+        let mode = Mode::from(link.mode.unwrap_or(usual));
+        let mut udp = Udp::over(device, local).mode(mode).ttl(link.ttl).dscp(link.dscp);
+        udp = udp.dont_fragment(link.dont_fragment).timeout(Duration::ZERO);
+        if let Some(who) = link.checksum {
+            udp = udp.checksum(who.into());
+        }
+        Ok(Carrier::Tun(Box::new(udp.open().map_err(raw::failed)?)))
+    }
+
+    fn socket(ends: &Ends) -> Result<Carrier, Failure> {
+        let any: IpAddr = match (ends.to, ends.local) {
+            (Some(SocketAddr::V6(_)), _) => std::net::Ipv6Addr::UNSPECIFIED.into(),
+            _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
+        };
+        let local = ends.local.unwrap_or_else(|| SocketAddr::new(any, ends.port));
+        let failed = |what: &str, e: std::io::Error| Failure::new(1, format_args!("cannot {what}: {e}"));
+        let socket = UdpSocket::bind(local).map_err(|e| {
+            let remedy = match e.kind() {
+                ErrorKind::AddrInUse => "; another program has this port: give another one, --listen",
+                ErrorKind::AddrNotAvailable => {
+                    "; this host has no such address (`ip address show` lists them)"
+                }
+                _ => "",
+            };
+            Failure::new(1, format_args!("cannot receive at {local}: {e}{remedy}"))
+        })?;
+        if let Some(to) = ends.to {
+            socket.connect(to).map_err(|e| failed(&format!("send to {to}"), e))?;
+        }
+        // As much as an ordinary user may have, so that a burst finds room.
+        let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 8 << 20);
+        socket.set_nonblocking(true).map_err(|e| failed("use the socket", e))?;
+        Ok(Carrier::Socket(socket))
+    }
+
+    /// In words.
+    pub fn describe(&mut self) -> String {
+        match self {
+            Carrier::Tun(udp) => {
+                let (local, mode) = (udp.local(), udp.mode());
+                let device = udp.device();
+                let offloads = device.obtained().offloads;
+                let granted = |on: bool, name: &'static str| if on { name } else { "" };
+                let granted = [
+                    granted(offloads.checksum, "checksum"),
+                    granted(offloads.tcp, "TSO"),
+                    granted(offloads.udp, "USO"),
+                ];
+                let granted: Vec<_> = granted.into_iter().filter(|g| !g.is_empty()).collect();
+                format!(
+                    "{local} through {} (MTU {}, offloads {}, {})",
+                    device.name(),
+                    device.mtu(),
+                    if granted.is_empty() { "none".to_owned() } else { granted.join(" ") },
+                    match mode {
+                        Mode::Assemble => "assemble",
+                        Mode::Pieces => "writev",
+                        Mode::Super => "super",
+                    }
+                )
+            }
+            Carrier::Socket(socket) => {
+                let local = socket.local_addr().map_or_else(|_| "a socket".to_owned(), |a| a.to_string());
+                format!("{local} through a socket")
+            }
+        }
+    }
+
+    /// Octets of the largest datagram, and of the largest that goes in one packet (of 1500 octets, where nobody tells).
+    pub fn most(&self, v6: bool) -> (usize, usize) {
+        match self {
+            Carrier::Tun(udp) => (udp.most_payload(), udp.most_uncut()),
+            Carrier::Socket(_) if v6 => (65_535 - 8, 1500 - 48),
+            Carrier::Socket(_) => (65_535 - 28, 1500 - 28),
+        }
+    }
+
+    /// Sends datagrams of `size`, which stand behind each other.
+    ///
+    /// # Errors
+    /// Those of the device or the socket. `Ok(false)`: nobody takes them.
+    pub fn send(&mut self, to: SocketAddr, datagrams: &[u8], size: usize) -> Result<bool, Failure> {
+        match self {
+            Carrier::Tun(udp) => {
+                let mut sent = 0;
+                while sent < datagrams.len().max(1) {
+                    if datagrams.is_empty() {
+                        udp.send(to, &[]).map_err(raw::failed)?;
+                        return Ok(true);
+                    }
+                    sent += size * udp.send_cut(to, &datagrams[sent..], size).map_err(raw::failed)?;
+                }
+                Ok(true)
+            }
+            Carrier::Socket(socket) => {
+                let connected = socket.peer_addr().is_ok();
+                let one = |part: &[u8]| {
+                    if connected { socket.send(part) } else { socket.send_to(part, to) }
+                };
+                let parts = datagrams.chunks(size.max(1)).chain(datagrams.is_empty().then_some(&[][..]));
+                for part in parts {
+                    loop {
+                        match one(part) {
+                            Ok(_) => break,
+                            Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Ok(false),
+                            Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                            Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                                let mut room =
+                                    [rustix::event::PollFd::new(&*socket, rustix::event::PollFlags::OUT)];
+                                let _ = rustix::event::poll(&mut room, None);
+                            }
+                            Err(e) => return Err(Failure::new(1, format_args!("cannot send to {to}: {e}"))),
+                        }
+                    }
+                }
+                Ok(true)
+            }
+        }
+    }
+
+    /// Waits for a datagram until then (ns of the monotonic clock), or for Ctrl-C.
+    ///
+    /// # Errors
+    /// Those of the device or the socket.
+    pub fn receive(&mut self, buffer: &mut [u8], until: Option<u64>, stop: &Stop) -> Result<Got, Failure> {
+        loop {
+            let got = match self {
+                Carrier::Tun(udp) => match udp.receive(buffer) {
+                    Ok(got) => Some(Got::Datagram(got.len, got.source)),
+                    Err(bypath::l2::Error::Tun(Refused::Unreachable { .. })) => Some(Got::Unreachable),
+                    Err(bypath::l2::Error::WouldBlock | bypath::l2::Error::Interrupted) => None,
+                    Err(e) => return Err(raw::failed(e)),
+                },
+                Carrier::Socket(socket) => match socket.recv_from(buffer) {
+                    Ok((len, from)) => Some(Got::Datagram(len, from)),
+                    Err(e) if e.kind() == ErrorKind::ConnectionRefused => Some(Got::Unreachable),
+                    Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
+                    Err(e) => return Err(Failure::new(1, format_args!("cannot receive: {e}"))),
+                },
+            };
+            if let Some(got) = got {
+                return Ok(got);
+            }
+            if stop.asked() || until.is_some_and(|end| bypath_sys::clock::monotonic_ns() >= end) {
+                return Ok(Got::Nothing);
+            }
+            match self {
+                Carrier::Tun(udp) => stop.wait([(udp.device().as_fd(), READ)], until),
+                Carrier::Socket(socket) => stop.wait([(socket.as_fd(), READ)], until),
+            };
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Files to be sent, and files that arrive.
+
+use super::stream::{LONGEST_NAME, Sink};
+use crate::output::Failure;
+use std::fs::{self, File};
+use std::io::{self, BufWriter, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// A file to be sent.
+pub struct Entry {
+    /// What the receiver is told: the path below the directory that was named, or the file's own name.
+    pub name: String,
+    pub path: PathBuf,
+    /// Octets, as the system said when it was found; 0 for standard input.
+    pub len: u64,
+}
+
+/// Standard input.
+pub const STDIN: &str = "-";
+
+/// The files that `path` stands for, by name. Every one of them can be opened.
+///
+/// # Errors
+/// One that cannot be read; none at all.
+pub fn find(path: &Path) -> Result<Vec<Entry>, Failure> {
+    if path == Path::new(STDIN) {
+        return Ok(vec![Entry { name: STDIN.to_owned(), path: path.to_owned(), len: 0 }]);
+    }
+    let mut all = Vec::new();
+    let meta = fs::metadata(path).map_err(|e| unreadable(path, &e))?;
+    if meta.is_dir() {
+        walk(path, path, &mut all)?;
+        if all.is_empty() {
+            return Err(Failure::new(
+                1,
+                format_args!("{}: there is no file in this directory", path.display()),
+            ));
+        }
+    } else {
+        let name = path.file_name().unwrap_or(path.as_os_str()).to_str();
+        all.push(entry(path, name, &meta)?);
+    }
+    all.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(all)
+}
+
+fn unreadable(path: &Path, e: &io::Error) -> Failure {
+    Failure::new(1, format_args!("cannot read {}: {e}; nothing was sent", path.display()))
+}
+
+fn entry(path: &Path, name: Option<&str>, meta: &fs::Metadata) -> Result<Entry, Failure> {
+    let name = name.filter(|n| n.len() <= LONGEST_NAME).ok_or_else(|| {
+        let text = format!("{}: its name is no UTF-8, or too long to be sent; rename it", path.display());
+        Failure::new(1, text)
+    })?;
+    // It may have been there to be listed and not to be read.
+    File::open(path).map_err(|e| unreadable(path, &e))?;
+    Ok(Entry { name: name.to_owned(), path: path.to_owned(), len: meta.len() })
+}
+
+fn walk(root: &Path, directory: &Path, all: &mut Vec<Entry>) -> Result<(), Failure> {
+    for found in fs::read_dir(directory).map_err(|e| unreadable(directory, &e))? {
+        let path = found.map_err(|e| unreadable(directory, &e))?.path();
+        let kind = fs::symlink_metadata(&path).map_err(|e| unreadable(&path, &e))?;
+        if kind.is_dir() {
+            walk(root, &path, all)?;
+        } else if kind.is_file() {
+            let name = path.strip_prefix(root).ok().and_then(Path::to_str);
+            all.push(entry(&path, name, &kind)?);
+        } else {
+            let what = "not a file, and not sent";
+            crate::output::message(format_args!("{}: {what}", path.display()));
+        }
+    }
+    Ok(())
+}
+
+/// Where files that arrive go.
+pub struct Place {
+    /// A directory; `None`: standard output.
+    directory: Option<PathBuf>,
+    overwrite: bool,
+    open: Option<Open>,
+    files: u64,
+}
+
+/// A file that is not whole yet.
+struct Open {
+    out: BufWriter<File>,
+    /// Where it is written, and where it belongs.
+    now: PathBuf,
+    then: PathBuf,
+}
+
+impl Place {
+    pub const fn new(directory: Option<PathBuf>, overwrite: bool) -> Place {
+        Place { directory, overwrite, open: None, files: 0 }
+    }
+}
+
+/// The name of a stranger's file as a path below a directory; `None` if it would lead elsewhere.
+fn below(name: &str) -> Option<PathBuf> {
+    let path = Path::new(name);
+    let plain = !name.is_empty()
+        && !name.ends_with('/')
+        && !name.contains('\0')
+        && path.components().all(|c| matches!(c, Component::Normal(_)));
+    plain.then(|| path.to_owned())
+}
+
+impl Sink for Place {
+    fn begin(&mut self, name: &str) -> Result<(), String> {
+        let Some(directory) = &self.directory else {
+            if self.files > 0 {
+                return Err(
+                    "several files come, and go to standard output: give the receiver --out DIRECTORY".into(),
+                );
+            }
+            return Ok(());
+        };
+        let name = if name == STDIN { "stdin" } else { name };
+        let relative = below(name).ok_or_else(|| format!("{name:?}: the name of no file in a directory"))?;
+        let then = directory.join(&relative);
+        let failed = |what: &Path, e: io::Error| format!("the receiver cannot write {}: {e}", what.display());
+        if let Some(parent) = then.parent() {
+            fs::create_dir_all(parent).map_err(|e| failed(parent, e))?;
+        }
+        if !self.overwrite && fs::symlink_metadata(&then).is_ok() {
+            return Err(format!(
+                "{} is there already; give the receiver --overwrite, or another --out",
+                then.display()
+            ));
+        }
+        let mut now = then.clone().into_os_string();
+        now.push(format!(".{}.part", std::process::id()));
+        let now = PathBuf::from(now);
+        let file = File::create_new(&now).map_err(|e| failed(&now, e))?;
+        self.open = Some(Open { out: BufWriter::with_capacity(1 << 18, file), now, then });
+        Ok(())
+    }
+
+    fn octets(&mut self, octets: &[u8]) -> Result<(), String> {
+        match &mut self.open {
+            Some(open) => open
+                .out
+                .write_all(octets)
+                .map_err(|e| format!("the receiver cannot write {}: {e}", open.then.display())),
+            None => {
+                io::stdout().write_all(octets).map_err(|e| format!("the receiver's standard output: {e}"))
+            }
+        }
+    }
+
+    fn end(&mut self) -> Result<(), String> {
+        self.files += 1;
+        let Some(mut open) = self.open.take() else {
+            return io::stdout().flush().map_err(|e| format!("the receiver's standard output: {e}"));
+        };
+        let done = open.out.flush().and_then(|()| fs::rename(&open.now, &open.then));
+        done.map_err(|e| {
+            let _ = fs::remove_file(&open.now);
+            format!("the receiver cannot write {}: {e}", open.then.display())
+        })
+    }
+}
+
+impl Drop for Place {
+    /// What is not whole does not stay.
+    fn drop(&mut self) {
+        if let Some(open) = self.open.take() {
+            drop(open.out);
+            let _ = fs::remove_file(open.now);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_strangers_stay_in_the_directory() {
+        for good in ["a", "a/b", "a/.b/c d", "stdin", "..a"] {
+            assert_eq!(below(good), Some(PathBuf::from(good)));
+        }
+        for bad in ["", "/a", "../a", "a/../../b", "a/", "..", "./a", "a\0b", "a/.."] {
+            assert_eq!(below(bad), None, "{bad:?}");
+        }
+    }
+}

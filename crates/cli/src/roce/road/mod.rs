@@ -1,0 +1,107 @@
+//! Ways for RoCEv2 packets in and out of this host.
+
+mod ethernet;
+mod tun;
+mod udp;
+
+use crate::output::Failure;
+use bypath::l2::MacAddr;
+use bypath::roce::Device;
+use bypath::wire::roce::Envelope;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::BorrowedFd;
+
+/// A way for IP packets.
+pub trait Road {
+    /// What it is, for people.
+    fn name(&self) -> String;
+
+    /// Octets of an IP packet at most.
+    fn mtu(&self) -> usize;
+
+    /// Packets that may be on their way without an acknowledgement: as many as a receiver's queue holds.
+    fn window(&self) -> u32;
+
+    /// What packets to this address begin with; `None`: not known yet, ask again.
+    ///
+    /// # Errors
+    /// There is no way to it.
+    fn way(&mut self, to: IpAddr) -> Result<Option<Envelope>, Failure>;
+
+    /// Gives what has arrived to the device; returns how many packets.
+    ///
+    /// # Errors
+    /// The interface is gone, or another error of the system.
+    fn receive(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure>;
+
+    /// Sends what the device has to send, as far as there is room; returns how many packets.
+    ///
+    /// # Errors
+    /// As [`Road::receive`].
+    fn send(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure>;
+
+    /// To be waited for.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Whether something waits for room.
+    fn is_full(&self) -> bool;
+}
+
+/// Which way packets go.
+#[derive(Debug, clap::Args)]
+pub struct Which {
+    /// This host's address: with it the packets are sent and received [default: what the routes say]
+    #[arg(long, value_name = "IP")]
+    bind: Option<IpAddr>,
+
+    /// Not through a UDP socket: as raw Ethernet frames of this interface, with --bind as the address. Best one that the
+    /// kernel does not have
+    #[arg(long, value_name = "IFACE", requires = "bind")]
+    iface: Option<String>,
+
+    /// Not through a UDP socket: through a TUN device that is made, of this name (`tun%d`: of the first free number). --bind is
+    /// the program's end of it [default: the address after the kernel's]
+    #[arg(long, value_name = "DEVICE", conflicts_with = "iface", requires = "net")]
+    tun: Option<String>,
+
+    /// The kernel's end of the TUN device, with the length of the network's prefix
+    #[arg(long, value_name = "ADDRESS/PREFIX", requires = "tun", value_parser = crate::cmd::tun::network)]
+    net: Option<(IpAddr, u8)>,
+
+    /// The peer's hardware address, where it cannot be asked for (IPv6)
+    #[arg(long, value_name = "MAC", requires = "iface", value_parser = crate::raw::mac)]
+    to_mac: Option<MacAddr>,
+}
+
+/// Packets that are moved in one go at most.
+const BATCH: usize = 64;
+
+impl Which {
+    /// Opens it. `peer`: whom it is to reach, if that is known.
+    ///
+    /// # Errors
+    /// The address or interface cannot be used.
+    pub fn open(&self, peer: Option<IpAddr>) -> Result<Box<dyn Road>, Failure> {
+        if let (Some(a), Some(b)) = (self.bind, peer)
+            && a.is_ipv4() != b.is_ipv4()
+        {
+            return Err(Failure::new(2, format_args!("--bind {a} and --to {b} are not of one IP version")));
+        }
+        if let (Some(name), Some(net)) = (&self.tun, self.net) {
+            let address = self.bind.unwrap_or_else(|| crate::cmd::tun::next(net.0));
+            return Ok(Box::new(tun::Tun::open(name, net, address)?));
+        }
+        match (&self.iface, self.bind) {
+            (Some(interface), Some(address)) => {
+                Ok(Box::new(ethernet::Ethernet::open(interface, address, self.to_mac)?))
+            }
+            (_, bind) => {
+                let any = match peer {
+                    Some(peer) => udp::source_towards(peer)?,
+                    None => Ipv4Addr::UNSPECIFIED.into(),
+                };
+                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any))?))
+            }
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! What can go wrong: a clear word, the right exit status, nothing left behind.
+
+use crate::common::TempDir;
+use crate::network::{LONG, Tool, hosts, octets, veths, without_net_raw};
+use crate::{file, json, receiver, send, text};
+use bypath_sys::netns;
+use rustix::process::Signal;
+use std::net::UdpSocket;
+use std::time::Instant;
+
+isolated! {
+    fn nobody_there_is_said_with_what_to_do() {
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 10);
+        let to = ["--to=127.0.0.1", "--bind=127.0.0.2", "--wait=300ms"];
+        let ended = send(&[&[text(&from)], &to[..]].concat()).expect(3);
+        assert!(ended.stderr.contains("nobody answered at 127.0.0.1: start `bypath roce recv`"), "{}", ended.stderr);
+        let ended = Tool::start(&["roce", "recv", "--bind=127.0.0.1", "--wait=100ms"]).end().expect(3);
+        assert!(ended.stderr.contains("nobody sent anything in time"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn what_cannot_be_used_is_named() {
+        veths(&[("left", "right")]);
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 10);
+        let path = text(&from);
+        let says = |args: &[&str], code: i32, what: &str| {
+            let ended = Tool::start(&[&["roce"], args].concat()).end().expect(code);
+            assert!(ended.stderr.contains(what), "{args:?}: {}", ended.stderr);
+        };
+        says(&["send", "/nowhere", "--to=127.0.0.1"], 1, "cannot read /nowhere: No such file");
+        says(&["send", path, "--to=127.0.0.1", "--bind=10.9.9.9"], 1, "does not have that address");
+        says(&["send", path, "--to=10.9.9.9"], 1, "there is no way to 10.9.9.9");
+        says(&["send", path, "--to=fd00::1", "--bind=127.0.0.1"], 2, "not of one IP version");
+        says(&["recv", "--iface=eth9", "--bind=10.0.0.1"], 1, "eth9: no such interface; there are:");
+        says(&["recv", "--iface=right"], 2, "--bind");
+        says(&["send", path, "--to=fd00::1", "--bind=fd00::2", "--iface=left"], 2, "--to-mac");
+        says(&["recv", "--tun=rdma"], 2, "--net");
+        says(&["recv", "--tun=rdma", "--net=10.9.0.1/24", "--bind=10.9.0.1"], 2, "two addresses of one IP version");
+        says(&["send", path, "--to=127.0.0.1", "--mtu=1500"], 2, "expected 256, 512, 1024, 2048 or 4096");
+        says(&["send", "--to=127.0.0.1", "--add=1"], 2, "--op atomic takes");
+        says(&["send", path, "--to=127.0.0.1", "--op=atomic"], 2, "--op atomic takes");
+        says(&["send", "--to=127.0.0.1"], 2, "FILE");
+        let _taken = UdpSocket::bind("127.0.0.1:4791").unwrap();
+        says(&["recv", "--bind=127.0.0.1"], 1, "another program has it");
+        netns::set_mtu("right", 600).unwrap();
+        says(&["recv", "--iface=right", "--bind=10.0.0.1"], 1, "mtu 1500");
+        netns::set_up("right", false).unwrap();
+        says(&["recv", "--iface=right", "--bind=10.0.0.1"], 1, "ip link set dev right up");
+        without_net_raw(|| says(&["recv", "--iface=left", "--bind=10.0.0.1"], 1, "CAP_NET_RAW"));
+    }
+}
+
+isolated! {
+    fn a_receiver_refuses_what_it_cannot_keep_and_says_why() {
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", (1 << 20) + 1);
+        let (there, before) = file(&directory, "there", 5);
+        let to = ["--to=127.0.0.1", "--bind=127.0.0.2"];
+        let small = receiver(&["--bind=127.0.0.1", "--most=1", "--output", text(&directory.join("to"))]);
+        let ended = send(&[&[text(&from)], &to[..]].concat()).expect(1);
+        assert!(ended.stderr.contains("127.0.0.1 refused: 1048577 octets are too many"), "{}", ended.stderr);
+        // It goes on, and what fits is taken.
+        send(&[&[text(&there)], &to[..]].concat()).expect(0);
+        small.end().expect(0);
+        let exists = receiver(&["--bind=127.0.0.1", "--output", text(&there)]);
+        let ended = send(&[&[text(&from)], &to[..]].concat()).expect(1);
+        assert!(ended.stderr.contains("is there already"), "{}", ended.stderr);
+        assert_eq!(std::fs::read(&there).unwrap(), before);
+        exists.signal(Signal::INT);
+        exists.end().expect(3);
+        // A place that cannot be written to is told by the one who knows.
+        let nowhere = receiver(&["--bind=127.0.0.1", "--output=/nowhere/at/all"]);
+        let ended = send(&[&[text(&from)], &to[..]].concat()).expect(3);
+        assert!(ended.stderr.contains("the receiver cannot write /nowhere/at/all"), "{}", ended.stderr);
+        nowhere.end().expect(3);
+    }
+}
+
+isolated! {
+    fn strangers_packets_are_dropped_and_counted_and_the_transfer_goes_on() {
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let (from, octets_sent) = file(&directory, "from", 200_000);
+        let to = directory.join("to");
+        let receiver = receiver(&["--bind=127.0.0.1", "--json", "--output", text(&to)]);
+        let stranger = UdpSocket::bind("127.0.0.3:0").unwrap();
+        let noise = octets(600);
+        for len in (0..600).step_by(7) {
+            stranger.send_to(&noise[..len], "127.0.0.1:4791").unwrap();
+        }
+        // Well formed but for the ICRC.
+        for opcode in [0x04, 0x0a, 0x11, 0x64, 0x81] {
+            let mut packet = vec![opcode, 0x40, 0xff, 0xff, 0, 0x42, 0x59, 0x50, 0, 0, 0, 0];
+            packet.resize(64, 0);
+            stranger.send_to(&packet, "127.0.0.1:4791").unwrap();
+        }
+        send(&[text(&from), "--to=127.0.0.1", "--bind=127.0.0.2"]).expect(0);
+        let report = json(&receiver.end().expect(0));
+        assert_eq!(report[0]["ok"], true);
+        assert_eq!(std::fs::read(&to).unwrap(), octets_sent);
+    }
+}
+
+isolated! {
+    fn a_sender_that_dies_leaves_nothing_and_ctrl_c_ends_both() {
+        let there = hosts();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 64 << 20);
+        let inbox = directory.join("inbox");
+        std::fs::create_dir(&inbox).unwrap();
+        for op in ["write", "send"] {
+            let receiver = there.run(|| receiver(&["--output", text(&inbox)])).unwrap();
+            let sender = Tool::start(&["roce", "send", text(&from), "--to=10.0.0.2", "--op", op]);
+            // In the middle of it: the receiver's interface has taken some.
+            let begun = Instant::now();
+            let received = || {
+                let text = there.run(|| std::fs::read_to_string("/proc/thread-self/net/dev")).unwrap().unwrap();
+                let line = text.lines().find(|l| l.trim_start().starts_with("right:")).unwrap().to_owned();
+                line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap()
+            };
+            let before = received();
+            while received() < before + (1 << 20) {
+                assert!(begun.elapsed() < LONG, "nothing is sent");
+                std::thread::yield_now();
+            }
+            sender.signal(Signal::INT);
+            let ended = sender.end();
+            receiver.signal(Signal::INT);
+            let received = receiver.end();
+            // Unless it was over by then.
+            if ended.code() != Some(0) {
+                assert_eq!(ended.code(), Some(3), "{}", ended.stderr);
+                assert_eq!(received.code(), Some(3), "{}", received.stderr);
+                assert_eq!(std::fs::read_dir(&inbox).unwrap().count(), 0);
+            }
+            std::fs::remove_dir_all(&inbox).unwrap();
+            std::fs::create_dir(&inbox).unwrap();
+        }
+    }
+}

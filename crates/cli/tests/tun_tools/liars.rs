@@ -1,0 +1,178 @@
+//! The other end loses, forges or contradicts: what arrives is right, or it is said that it is not.
+
+use crate::network::{LONG, Tool, octets};
+use crate::{Place, routes, tree};
+use std::net::UdpSocket;
+use std::path::Path;
+
+const HELLO: u8 = 1;
+const DATA: u8 = 2;
+const END: u8 = 3;
+const ACK: u8 = 5;
+const DONE: u8 = 6;
+const FAIL: u8 = 7;
+
+fn datagram(kind: u8, session: u64, position: u64, body: &[u8]) -> Vec<u8> {
+    let mut bytes = b"BYTU\x01".to_vec();
+    bytes.extend([kind, u8::from(kind <= END), 0]);
+    bytes.extend(session.to_be_bytes());
+    bytes.extend(position.to_be_bytes());
+    bytes.extend(body);
+    bytes
+}
+
+fn parts(datagram: &[u8]) -> (u8, u64, u64, &[u8]) {
+    let long = |at: usize| u64::from_be_bytes(datagram[at..at + 8].try_into().unwrap());
+    (datagram[5], long(8), long(16), &datagram[24..])
+}
+
+fn socket(at: &str) -> UdpSocket {
+    let socket = UdpSocket::bind(at).unwrap();
+    socket.set_read_timeout(Some(LONG)).unwrap();
+    socket
+}
+
+isolated! {
+    fn a_receiver_that_loses_much_gets_it_all_again() {
+        routes();
+        let place = Place::new();
+        let file = place.file("file", &octets(150_000));
+        let socket = socket("127.0.0.1:9000");
+        let sender = Tool::start(&["tun", "send", &file, "--via=socket", "--to=127.0.0.1:9000"]);
+        let (mut expected, mut stream) = (0, Vec::new());
+        let mut state = 88_172_645_463_325_252u64;
+        // Of each kind a fifth is lost, by a fixed chance.
+        let mut lost = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state.is_multiple_of(5)
+        };
+        let mut buffer = vec![0; 65_536];
+        loop {
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            let (kind, session, position, body) = parts(&buffer[..len]);
+            let wanted = buffer[6] == 1;
+            let reply = |kind, position, body: &[u8]| {
+                // Somebody else's answers, and what is none, harm nobody.
+                socket.send_to(&datagram(ACK, session ^ 1, u64::MAX, &[]), from).unwrap();
+                socket.send_to(b"BYTU", from).unwrap();
+                socket.send_to(&datagram(kind, session, position, body), from).unwrap();
+            };
+            match kind {
+                HELLO => reply(ACK, expected, &[]),
+                DATA => {
+                    if position == expected && !lost() {
+                        stream.extend_from_slice(body);
+                        expected += body.len() as u64;
+                    }
+                    if wanted && !lost() {
+                        reply(ACK, expected, &[]);
+                    }
+                }
+                END => {
+                    assert_eq!(position, expected);
+                    // The receiver has what the hash is of.
+                    let hash = body.to_vec();
+                    reply(DONE, expected, &hash);
+                }
+                4 => break,
+                other => panic!("kind {other}"),
+            }
+        }
+        let ended = sender.end().expect(0);
+        assert!(!ended.stderr.contains(" 0 of them sent again"), "{}", ended.stderr);
+        // Name, blocks, hash: without them it is the file.
+        let blocks: Vec<u8> = [&stream[10..10 + 65_536], &stream[14 + 65_536..14 + 2 * 65_536]].concat();
+        assert_eq!(&stream[..6], b"\0\x04file");
+        assert!(blocks == octets(150_000)[..2 * 65_536]);
+    }
+}
+
+isolated! {
+    fn a_receiver_that_has_something_else_or_falls_silent_is_reported() {
+        routes();
+        let place = Place::new();
+        let file = place.file("file", &octets(100));
+        for (case, told, code) in [(0, "the hashes differ", 1), (1, "no room left?evil", 1), (2, "fell silent", 3)] {
+            let socket = socket("127.0.0.1:9000");
+            let sender = Tool::start(&["tun", "send", &file, "--via=socket", "--to=127.0.0.1:9000"]);
+            let mut buffer = vec![0; 65_536];
+            let mut expected = 0;
+            loop {
+                let (len, from) = socket.recv_from(&mut buffer).unwrap();
+                let (kind, session, position, body) = parts(&buffer[..len]);
+                let reply = |kind, position, body: &[u8]| socket.send_to(&datagram(kind, session, position, body), from).unwrap();
+                match (kind, case) {
+                    (HELLO, _) => drop(reply(ACK, 0, &[])),
+                    // The end of it: the next one finds nobody.
+                    (DATA, 2) => break,
+                    (DATA, 1) => drop(reply(FAIL, 0, b"no room left\x1bevil")),
+                    (DATA, _) => {
+                        expected = position + body.len() as u64;
+                        reply(ACK, expected, &[]);
+                    }
+                    (END, _) => drop(reply(DONE, expected, &[7; 32])),
+                    _ => break,
+                }
+                if kind == DATA && case == 1 {
+                    break;
+                }
+            }
+            drop(socket);
+            let ended = sender.end().expect(code);
+            assert!(ended.stderr.contains(told), "{case}: {}", ended.stderr);
+        }
+    }
+}
+
+isolated! {
+    fn a_sender_that_forges_is_refused_and_leaves_nothing() {
+        routes();
+        let name = |text: &str| [&(text.len() as u16).to_be_bytes()[..], text.as_bytes()].concat();
+        let block = |octets: &[u8]| [&(octets.len() as u32).to_be_bytes()[..], octets].concat();
+        for (stream, told) in [
+            (name("/etc/evil"), "the name of no file in a directory"),
+            (name("../evil"), "the name of no file in a directory"),
+            (name(""), "a name of 0 octets"),
+            (vec![0xff, 0xff], "a name of 65535 octets"),
+            ([&[0, 2, 0xff, 0xfe][..]].concat(), "no UTF-8"),
+            ([name("good"), block(b"content"), block(b""), vec![7; 32]].concat(), "its hash does not fit"),
+            (name("there"), "is there already"),
+        ] {
+            let place = Place::new();
+            place.file("out/there", b"mine");
+            let out = place.join("out");
+            let receiver = Tool::start(&["tun", "recv", "--via=socket", "--out", &out]).says("receiving at");
+            let socket = socket("127.0.0.1:0");
+            socket.connect("127.0.0.1:9000").unwrap();
+            // What is no beginning is ignored.
+            for nonsense in [&b""[..], b"BYTU", &[0; 100], &datagram(DATA, 5, 0, b"x"), &datagram(9, 5, 0, b"")] {
+                socket.send(nonsense).unwrap();
+            }
+            socket.send(&datagram(HELLO, 5, 0, b"")).unwrap();
+            let mut buffer = vec![0; 2000];
+            let len = socket.recv(&mut buffer).unwrap();
+            assert_eq!(parts(&buffer[..len]).0, ACK);
+            // Out of order, and of another session: not taken.
+            socket.send(&datagram(DATA, 5, 7, &stream)).unwrap();
+            socket.send(&datagram(DATA, 6, 0, &stream)).unwrap();
+            socket.send(&datagram(END, 5, 99, &[0; 32])).unwrap();
+            socket.send(&datagram(DATA, 5, 0, &stream)).unwrap();
+            loop {
+                let len = socket.recv(&mut buffer).unwrap();
+                let (kind, session, position, body) = parts(&buffer[..len]);
+                if kind == FAIL {
+                    assert_eq!((session, position), (5, 0));
+                    let text = String::from_utf8_lossy(body).into_owned();
+                    assert!(text.contains(told), "{text}");
+                    break;
+                }
+                assert_eq!((kind, position), (ACK, 0));
+            }
+            let ended = receiver.end().expect(1);
+            assert!(ended.stderr.contains(told), "{}", ended.stderr);
+            assert_eq!(tree(Path::new(&out)), [("there".to_owned(), b"mine".to_vec())]);
+        }
+    }
+}
