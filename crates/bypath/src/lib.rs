@@ -4,8 +4,10 @@
 //! |---|---|
 //! | [`l2`] | sockets for Ethernet frames: addresses, VLAN tags and priorities, EtherTypes, timestamps, jumbo frames |
 //! | [`xdp`] | one queue of an interface past the kernel's path (AF_XDP), as a link |
+//! | [`tun`] | TUN and TAP devices, and UDP over them with headers made by hand: singly, and many with one call |
 //! | [`fault`] | around any link: losses, doubles, reordering, corruption, delays, a rate; by seed |
-//! | [`capture`], [`pcapng`] | around any link: a file for Wireshark; and such files by themselves |
+//! | [`capture`], [`pcapng`], [`pcap`] | around any link: a file for Wireshark; and such files by themselves |
+//! | [`roce`] | RoCEv2 queue pairs without an adapter: SEND, WRITE, READ, atomic operations, datagrams; over any link |
 //! | [`link`](mod@link) | one level below the socket: many frames with few calls, and what was obtained of what was asked |
 //! | [`wire`] | headers from Ethernet to TCP, checksums, frames taken apart and printed |
 //! | [`clock`] | the clocks that links are given |
@@ -20,17 +22,40 @@
 //! # Ok::<(), l2::Error>(())
 //! ```
 //!
-//! The same socket goes over any link. With AF_XDP the frames of one EtherType leave the kernel's path, and all others stay
-//! on it:
+//! With AF_XDP the frames of its EtherTypes and its VLAN leave the kernel's path, and all others stay on it
+//! ([more](l2#af_xdp)):
+//!
+//! ```no_run
+//! use bypath::l2::{Mode, Socket};
+//!
+//! let mut socket = Socket::builder("eth0").ethertype(0x88B5).vlan(10, 7).mode(Mode::XDP).open()?;
+//! if let Some(xdp) = &socket.obtained().xdp {
+//!     println!("copied by {:?}; {}", xdp.transfer, xdp.notes.join("; "));
+//! }
+//! # Ok::<(), bypath::l2::Error>(())
+//! ```
+//!
+//! A TUN device is an interface whose other end is this program. Datagrams with headers made here come out of the kernel's
+//! sockets, up to 64 of them for one system call ([more](tun)):
+//!
+//! ```no_run
+//! use bypath::tun::{Device, Mode, Udp};
+//!
+//! let device = Device::tun("tun%d").address("10.9.0.1".parse()?, 24).open()?;
+//! let mut udp = Udp::over(device, "10.9.0.2:7000".parse()?).mode(Mode::Super).open()?;
+//! udp.send_batch("10.9.0.1:9000".parse()?, [&b"one"[..], b"two"])?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! A socket goes over any link, such as one that takes a port from the kernel:
 //!
 //! ```no_run
 //! use bypath::l2::{Settings, Socket};
 //! use bypath::xdp::{Config, Rule, XdpLink};
 //!
-//! let rule = Rule::EtherType { ethertype: 0x88B5, vlan: None };
+//! let rule = Rule::Port { protocol: 17, port: 9000 };
 //! let link = XdpLink::open(&Config::new("eth0", &[rule]))?;
-//! println!("copied by {:?}; {}", link.obtained().transfer, link.obtained().notes.join("; "));
-//! let mut socket = Socket::over(link, Settings { ethertype: Some(0x88B5), ..Settings::default() });
+//! let mut socket = Socket::over(link, Settings { ethertype: Some(0x0800), ..Settings::default() });
 //! # Ok::<(), bypath::l2::Error>(())
 //! ```
 //!
@@ -66,7 +91,7 @@
 #![forbid(unsafe_code)]
 
 pub use bypath_link as link;
-pub use bypath_link::{capture, fault, l2, pcapng, xdp};
+pub use bypath_link::{capture, fault, l2, pcap, pcapng, roce, tun, xdp};
 pub use bypath_wire as wire;
 
 /// Clocks for links that are given one, in nanoseconds.
