@@ -30,6 +30,7 @@
 static void count(int n) {
     (void)n;
     ran++;
+    handled = now();
 }
 
 static void install(int sig, void (*handler)(int), int flags) {
@@ -47,7 +48,7 @@ static void alarm_in(long us, long every) {
     setitimer(ITIMER_REAL, &t, NULL);
 }
 
-static ssize_t result(const char *name, ssize_t r) {
+static void result(const char *name, ssize_t r) {
     int e = errno;
     alarm_in(0, 0);
     if (r == -1)
@@ -55,7 +56,20 @@ static ssize_t result(const char *name, ssize_t r) {
     else
         printf("%s: %zd, handler %d\n", name, r, (int)ran);
     ran = 0;
-    return r;
+}
+
+// Whether the handler ran well before the peer did what it was told to do LATER. Where the whole machine stood still in
+// between, both are there at once and either may end the call: such a case says nothing and is made again.
+static int in_time(void) {
+    static int more = 20;
+    int64_t after = (handled ? handled : now()) - ordered;
+    return after < (LATER_MS - 20) * 1000000ll || more-- <= 0;
+}
+
+// Nothing of a case that is made again.
+static void forget(void) {
+    alarm_in(0, 0);
+    ran = 0;
 }
 
 static void limit(int which, long us) {
@@ -83,9 +97,11 @@ static void receives(int flags, const char *kind) {
                     : i == 5 ? recvmmsg(s, &mm, 1, 0, NULL)
                     : i == 6 ? recv(s, buf, sizeof buf, MSG_PEEK)
                              : recv(s, buf, 10, MSG_WAITALL);
-        result(name, r);
+        int told = in_time();
+        told ? result(name, r) : forget();
         if (r == -1 || i == 6)
             all(s, buf, 10, 0);
+        i -= !told;
     }
 }
 
@@ -111,8 +127,10 @@ static void readiness(int flags, const char *kind) {
                     : i == 3 ? pselect(s + 1, &in, NULL, NULL, NULL, NULL)
                     : i == 4 ? epoll_wait(ep, &e, 1, -1)
                              : epoll_pwait(ep, &e, 1, -1, NULL);
-        result(name, r);
+        int told = in_time();
+        told ? result(name, r) : forget();
         all(s, buf, 10, 0);
+        i -= !told;
     }
     close(ep);
 }
@@ -145,12 +163,14 @@ static void sends(int flags, const char *kind) {
                     : i == 2 ? send(s, big, 1000, 0)
                     : i == 3 ? sendto(s, big, 1000, 0, NULL, 0)
                              : sendmsg(s, &m, 0);
-        result(name, r);
+        int told = in_time();
+        told ? result(name, r) : forget();
         answer(got);
         if (r > 0) {
             order('r', 0, r);
             answer(got);
         }
+        i -= !told;
     }
 }
 
@@ -175,8 +195,12 @@ static void mixed(void) {
         install(SIGUSR1, count, breaks ? SA_RESTART : 0);
         order('s', LATER_MS, 10);
         alarm_in(SOON_US, 0);
-        if (result(breaks ? "breaks among others" : "restarts among others", recv(s, buf, 10, 0)) == -1)
+        ssize_t r = recv(s, buf, 10, 0);
+        int told = in_time();
+        told ? result(breaks ? "breaks among others" : "restarts among others", r) : forget();
+        if (r == -1)
             all(s, buf, 10, 0);
+        i -= !told;
     }
     // As signal() and siginterrupt() leave it.
     for (int i = 0; i < 3; i++) {
@@ -185,8 +209,12 @@ static void mixed(void) {
             siginterrupt(SIGALRM, i == 1);
         order('s', LATER_MS, 10);
         alarm_in(SOON_US, 0);
-        if (result(i == 0 ? "signal" : i == 1 ? "siginterrupt on" : "siginterrupt off", recv(s, buf, 10, 0)) == -1)
+        ssize_t r = recv(s, buf, 10, 0);
+        int told = in_time();
+        told ? result(i == 0 ? "signal" : i == 1 ? "siginterrupt on" : "siginterrupt off", r) : forget();
+        if (r == -1)
             all(s, buf, 10, 0);
+        i -= !told;
     }
 }
 

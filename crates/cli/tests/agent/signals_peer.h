@@ -14,6 +14,14 @@ enum { LIFETIME = 60, SOON_US = 30000, LATER_MS = 150, WARM = 40 };
 static int s;       // the connection, this program's end
 static int control; // to the peer
 static volatile sig_atomic_t ran;
+static int64_t ordered;                   // when the peer got its last order, ns of CLOCK_MONOTONIC
+static volatile int64_t handled;          // when the last handler ran since then, 0 if none did
+
+static int64_t now(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec * 1000000000ll + t.tv_nsec;
+}
 
 static void die(const char *what) {
     perror(what);
@@ -77,6 +85,7 @@ static void peer(int fd) {
 
 static void order(char what, uint32_t after_ms, uint32_t n) {
     struct order o = {what, after_ms, n};
+    handled = 0, ordered = now();
     all(control, &o, sizeof o, 1);
 }
 
