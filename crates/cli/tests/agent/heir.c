@@ -63,18 +63,24 @@ static void become(int stage) {
     die("exec");
 }
 
-// Another program in between, which executes the next image, or starts it as its child.
-static void become_by(const char *program, const char *name, char *script, int stage) {
-    next[0] = (char *)name, next[1] = "-c", next[2] = script;
+// The shell in between, which executes the next image.
+static void become_by_shell(int stage) {
+    next[0] = "sh", next[1] = "-c", next[2] = "exec \"$0\" \"$@\"";
     arguments(stage, 3);
-    if (strcmp(name, "busybox") == 0) {
-        // busybox sh -c ...
-        memmove(next + 1, next, 11 * sizeof *next);
-        next[0] = "busybox", next[1] = "sh";
-    }
     fcntl(control, F_SETFD, 0);
-    execv(program, next);
+    execv("/bin/sh", next);
     die("exec of a shell");
+}
+
+// A static program in between (plain.c, beside this one), which executes the next image, or starts it as its child.
+static void become_by_plain(char *deed, int stage) {
+    char plain[4096];
+    snprintf(plain, sizeof plain, "%.*s/plain", (int)(strrchr(own, '/') - own), own);
+    next[0] = "plain", next[1] = deed;
+    arguments(stage, 2);
+    fcntl(control, F_SETFD, 0);
+    execv(plain, next);
+    die("exec of a static program");
 }
 
 static void tell(void) {
@@ -347,11 +353,11 @@ static void begin(void) {
         sandbox();
     exchange(strcmp(how, "once") == 0 ? 3 : 30);
     if (strcmp(how, "shell") == 0)
-        become_by("/bin/sh", "sh", "exec \"$0\" \"$@\"", 1);
+        become_by_shell(1);
     if (strcmp(how, "static") == 0)
-        become_by("/bin/busybox", "busybox", "exec \"$0\" \"$@\"", 1);
+        become_by_plain("exec", 1);
     if (strcmp(how, "child") == 0)
-        become_by("/bin/busybox", "busybox", "\"$0\" \"$@\"; exit $?", 1);
+        become_by_plain("child", 1);
     if (strcmp(how, "cleared") == 0) {
         environ = (char *[]){NULL};
         become(1);
