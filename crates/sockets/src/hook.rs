@@ -234,6 +234,14 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
     }
     let uncountable = reason == Reason::RecalledSplice && !carrier::is_counted(s);
     switch::recall_both(s, reason, forever || uncountable);
+    if reason == Reason::RecalledStdio && !s.has(flag::USED) && is_open(s) {
+        // What the C library moves for a stream nobody sees: it counts from here on.
+        s.set_used();
+    }
+}
+
+fn is_open(s: &'static Sock) -> bool {
+    carrier::of(s).standing(s).is_ok_and(|standing| standing.course == carrier::Course::Open)
 }
 
 /// Before the kernel itself takes bytes from `fd` (`sending` false) or puts bytes into it (splice, sendfile): that

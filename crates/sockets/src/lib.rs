@@ -48,3 +48,4 @@ mod uring;
 mod wait;
 mod wish;
 mod wlock;
+mod worth;

@@ -8,6 +8,7 @@ use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
 use crate::{
     carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken,
+    worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -184,9 +185,15 @@ fn finish_last(s: &'static Sock) {
     let conn = s.conn.get();
     s.conn.set(None);
     if let Some(conn) = conn {
+        if state::is_own_token(s.mapped_by.load(Relaxed)) {
+            worth::ended(s, Some(conn));
+        }
         memory::forget(s, conn);
         retire(s, conn, last);
     } else {
+        if s.attempts.load(Relaxed) > 0 && end.reason() == Reason::PeerPlain {
+            worth::ended(s, None);
+        }
         table::forget(s, last);
     }
 }

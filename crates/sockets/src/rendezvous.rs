@@ -8,7 +8,7 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, switch, wish};
+use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, switch, wish, worth};
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
@@ -155,15 +155,16 @@ fn attempt(s: &'static Sock, calls: u64) {
     let end = s.end();
     let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
     let attempts = s.attempts.load(Relaxed);
-    if config.upgrade == Upgrade::Lazy
-        && attempts == 0
-        && calls < config.upgrade_calls
-        && bytes < config.upgrade_bytes
-    {
-        s.due_calls.store(config.upgrade_calls, Relaxed);
-        s.due_bytes.store(config.upgrade_bytes, Relaxed);
-        s.set_reason(Reason::BelowThreshold);
-        return;
+    if config.upgrade == Upgrade::Lazy && attempts == 0 {
+        let factor = worth::factor();
+        let due_calls = config.upgrade_calls.saturating_mul(factor);
+        let due_bytes = config.upgrade_bytes.saturating_mul(factor);
+        if calls < due_calls && bytes < due_bytes {
+            s.due_calls.store(due_calls, Relaxed);
+            s.due_bytes.store(due_bytes, Relaxed);
+            s.set_reason(Reason::BelowThreshold);
+            return;
+        }
     }
     if MEETINGS.load(Relaxed) >= most_meetings() {
         // Its turn comes: nothing is known about its other end yet.

@@ -52,7 +52,9 @@ fn httpd(scene: &Scene, client: &str, options: &str) {
     assert_same(&file, &got);
     let dynamic = !is_static() || (scene.way() != Way::OnlyServer && options.starts_with("-s"));
     if ring_required() && dynamic {
-        scene.totals_of_the_preloaded().assert_kernel_only(64 << 20);
+        // Nobody counts what the C library moves for a stream.
+        let seen = if scene.way() == Way::OnlyClient && options.starts_with("wget") { 0 } else { 64 << 20 };
+        scene.totals_of_the_preloaded().assert_kernel_only(seen);
     }
 }
 

@@ -302,6 +302,33 @@ fn assert_moved_before(counted: &Counted, bytes: u64) {
     assert!(client.ring_tx > 0 && client.ring_rx > 0, "{client:#?}");
 }
 
+/// Twenty rounds do not pay for an upgrade. The first few connections show it; one that goes on for long is moved still.
+#[test]
+fn where_connections_end_before_they_paid_later_ones_are_not_moved() {
+    let Some(stage) = stage("where_connections_end_before_they_paid_later_ones_are_not_moved") else {
+        return;
+    };
+    let path = stage.scene.path("short_ones.py");
+    let script = "import sys
+from ping import connect, ping
+for rounds in [20] * 100 + [3000]:
+    connection = connect(int(sys.argv[1]))
+    ping(connection, rounds)
+    connection.close()
+";
+    fs::write(&path, script).expect("the script");
+    let (server, port) = stage.echo_server(&Side::default());
+    let client = stage.program(&Side::default(), "client.stats", &installed("python3"));
+    client.arg(path).arg(port.to_string()).finish();
+    server.stop(Signal::TERM);
+    if ring_required() {
+        let client = stage.counted().client;
+        assert_eq!(client.connections, 101, "{client:#?}");
+        assert!(client.upgraded < 20, "{client:#?}");
+        assert!(client.ring_tx >= 2000 << 10, "{client:#?}");
+    }
+}
+
 #[test]
 fn below_the_thresholds_nothing_moves() {
     let Some(stage) = stage("below_the_thresholds_nothing_moves") else { return };
