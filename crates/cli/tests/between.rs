@@ -12,9 +12,10 @@ use std::sync::OnceLock;
 /// Tries on a machine so busy that the connection is not on a ring when it should be.
 const TRIES: u32 = 10;
 
-/// What the program says whose calls have `mode` happen where they pass `place`.
+/// What the program says whose calls have `mode` happen where they pass `place` (or several, separated by commas).
 #[track_caller]
 fn said(place: &str, mode: &str) -> String {
+    let places: Vec<String> = place.split(',').map(|place| format!("{place}:0")).collect();
     static PROGRAMS: [OnceLock<PathBuf>; 2] = [const { OnceLock::new() }; 2];
     let others = ["forked", "forked-edge", "marked", "passed", "kept"].contains(&mode);
     let name = if others { "between_others" } else { "between" };
@@ -28,7 +29,7 @@ fn said(place: &str, mode: &str) -> String {
         .arg(mode)
         .env("LD_PRELOAD", programs::library())
         .env("BYPATH_UPGRADE", "eager")
-        .env("BYPATH_TEST_RAISE", format!("{place}:0"))
+        .env("BYPATH_TEST_RAISE", places.join(","))
         // The handler runs where it stands.
         .env("BYPATH_TEST_DEFER", "0")
         .output()
@@ -54,6 +55,11 @@ fn what_is_sent_just_before_the_end_comes_before_it() {
 #[test]
 fn what_goes_into_a_ring_just_before_unseen_bytes_comes_before_them() {
     between("ring-empty", "foreign");
+}
+
+#[test]
+fn what_was_told_is_found_while_it_changes_its_path() {
+    between("claimed,carrier-empty", "owed");
 }
 
 #[test]

@@ -223,11 +223,12 @@ impl Direction {
     /// K to D: the next bytes go through the ring, after `switch_k` carrier bytes. The consent is used up.
     /// Returns whether R still consented.
     pub fn begin_ring(&self, tail: u64, switch_k: u64) -> bool {
-        self.wa.switch_k.store(switch_k, Relaxed);
-        self.t.tail.store(tail, Relaxed);
         if self.ra.ask.compare_exchange(ask::CONSENT, 0, AcqRel, Relaxed).is_err() {
             return false;
         }
+        // Not before: on the kernel's path R tells by these two what of an earlier ring has not come yet.
+        self.wa.switch_k.store(switch_k, Relaxed);
+        self.t.tail.store(tail, Relaxed);
         // Release pairs with `readable`: who sees D sees switch_k and tail.
         self.h.head.store(Head::new(tail, Path::Drain).0, Release);
         true

@@ -92,7 +92,8 @@ mod imp {
     }
 
     static KILL: OnceLock<Event> = OnceLock::new();
-    static RAISE: OnceLock<Event> = OnceLock::new();
+    /// Several, separated by commas.
+    static RAISE: OnceLock<Vec<Event>> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
     static NARROW: AtomicBool = AtomicBool::new(false);
@@ -119,10 +120,11 @@ mod imp {
 
     pub fn init() {
         let lookup = |name: &str| std::env::var(name).ok();
-        for (event, variable) in [(&KILL, "BYPATH_TEST_KILL"), (&RAISE, "BYPATH_TEST_RAISE")] {
-            if let Some(value) = lookup(variable) {
-                let _ = event.set(Event::parse(&value));
-            }
+        if let Some(value) = lookup("BYPATH_TEST_KILL") {
+            let _ = KILL.set(Event::parse(&value));
+        }
+        if let Some(value) = lookup("BYPATH_TEST_RAISE") {
+            let _ = RAISE.set(value.split(',').map(Event::parse).collect());
         }
         if let Some(seed) = lookup("BYPATH_TEST_FLIP") {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
@@ -170,7 +172,7 @@ mod imp {
     }
 
     pub fn between(name: &str) {
-        if RAISE.get().is_some_and(|event| event.is_due(name)) {
+        if RAISE.get().is_some_and(|events| events.iter().any(|event| event.is_due(name))) {
             process::raise(libc::SIGUSR2);
         }
     }

@@ -74,6 +74,8 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
     let mut total = 0;
     for look in 0..UNREAD_LOOKS.1 {
         let head = conn.inc().h.head.load(Acquire);
+        // Asked before the carrier is looked at: what arrives afterwards must not be missed.
+        let under_way = switch::owed(s, conn).is_some_and(|owed| switch::is_under_way(s, owed));
         let ring = switch::unread(conn) + kept::len(s);
         let carrier = sock::inq(s.carrier()).unwrap_or(0);
         if conn.inc().h.head.load(Acquire) != head {
@@ -82,7 +84,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         }
         total = ring as usize + carrier;
         let patiently = look >= UNREAD_LOOKS.0;
-        if !switch::awaits_flush(conn) || patiently && carrier > 0 {
+        if !under_way || patiently && carrier > 0 {
             break;
         }
         match &call {

@@ -446,11 +446,22 @@ pub fn unread(conn: &Conn) -> u64 {
     }
 }
 
-/// Whether ring bytes that R could see are being re-sent through the carrier.
-pub fn awaits_flush(conn: &Conn) -> bool {
+/// Ring bytes that R could see, and that are not read yet, come through the carrier: the position in its stream that they
+/// end at.
+pub fn owed(s: &Sock, conn: &Conn) -> Option<u64> {
     let inc = conn.inc();
     let head = Head::from_raw(inc.h.head.load(Acquire));
-    inc.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0 && inc.t.tail.load(Acquire) != head.position()
+    let behind = inc.t.tail.load(Acquire).wrapping_sub(head.position());
+    if head.path() != Path::Kernel || behind == 0 || behind > conn.rx.size() {
+        return None;
+    }
+    let end = inc.wa.switch_k.load(Relaxed).wrapping_add(behind);
+    (s.end().r.kernel_bytes.load(Acquire) < end).then_some(end)
+}
+
+/// Whether they are not there yet: their writer is about to send them again, or they are on the way.
+pub fn is_under_way(s: &Sock, owed: u64) -> bool {
+    carrier::of(s).received(s).is_ok_and(|received| received < owed)
 }
 
 /// The writer's lock was taken over from a dead sibling: finishes what it may have left half done. Kernel truth

@@ -3,6 +3,7 @@
  *
  *     between ended      the ring was empty: the writer sends and is killed, before the carrier is looked at
  *     between foreign    the ring was empty: bytes come there, then some that a system call puts into the carrier
+ *     between owed       the ring was taken back, and nothing was sent again when the carrier was looked at
  *     between overtaken  a send of a cold connection has not gone into the kernel yet: a ring is there meanwhile
  *     between late       a receive of a cold connection is not known yet: a ring is there meanwhile
  *     between alone      sends of a process with one thread, which alone holds the connection: locks cost nothing
@@ -22,6 +23,12 @@
  * The other end is a process that obeys orders. Who waits for an order or its answer does so by a system call that the
  * library does not see: it does nothing for anybody meanwhile. */
 #include "between_peer.h"
+
+static int poll_for(int ms)
+{
+    struct pollfd one = {.fd = connection, .events = POLLIN};
+    return poll(&one, 1, ms);
+}
 
 /* ---- with an empty ring -------------------------------------------------------------------------------- */
 
@@ -71,6 +78,33 @@ static void ended(void)
     receive_next((ROUNDS + 1l) * MESSAGE - (long)received);
     if (recv(connection, &byte, 1, 0) != 0)
         printf("no end\n");
+}
+
+static void go_on(void)
+{
+    char byte = 'g';
+    plain(SYS_write, gate[1], (long)&byte, 1);
+    plain(SYS_read, answers[0], (long)&byte, 1);
+}
+
+/* Who was told that there is something to read finds it, though it changes its path meanwhile. */
+static void owed(void)
+{
+    char got[MESSAGE];
+    event = go_on;
+    be_sent();
+    order('s');
+    if (poll_for(0) != 1)
+        die("the poll");
+    order('b');
+    atomic_store(&armed, 1);
+    long n = recv(connection, got, sizeof got, MSG_DONTWAIT);
+    atomic_store(&armed, 0);
+    if (n != MESSAGE) {
+        printf("%s where there is something to read\n", n < 0 ? strerror(errno) : "another number");
+        exit(1);
+    }
+    take(got, n);
 }
 
 static void foreign(void)
@@ -151,12 +185,6 @@ static void late(void)
 enum { REST = 900 };
 
 static void send_one(void) { order('s'); }
-
-static int poll_for(int ms)
-{
-    struct pollfd one = {.fd = connection, .events = POLLIN};
-    return poll(&one, 1, ms);
-}
 
 /* This end's bytes go through a ring, and what is done for its memory is done. */
 static void send_and_rest(void)
@@ -450,6 +478,8 @@ int main(int argc, char **argv)
         ended();
     else if (!strcmp(mode, "foreign"))
         foreign();
+    else if (!strcmp(mode, "owed"))
+        owed();
     else if (!strcmp(mode, "overtaken"))
         overtaken();
     else if (!strcmp(mode, "late"))

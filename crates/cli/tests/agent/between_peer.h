@@ -83,6 +83,16 @@ static void connect_again(void)
         die("connect");
 }
 
+/* Taken back, and not sent again yet: it says so, and waits until it is told to go on. */
+static void stay_between(int number)
+{
+    char byte = 'b';
+    (void)number;
+    signal(SIGUSR2, SIG_IGN);
+    plain(SYS_write, answers[1], (long)&byte, 1);
+    plain(SYS_read, gate[0], (long)&byte, 1);
+}
+
 static void obey(void)
 {
     char what;
@@ -128,6 +138,11 @@ static void obey(void)
             send_next(0);
             alarm(0);
             continue;
+        } else if (what == 'b') {
+            signal(SIGUSR2, stay_between);
+            if (fcntl(connection, F_SETFL, fcntl(connection, F_GETFL) | O_ASYNC) != 0)
+                die("O_ASYNC");
+            signal(SIGUSR2, SIG_IGN);
         } else if (what == 'd') {
             send_next(0);
             plain(SYS_kill, getpid(), SIGKILL, 0);

@@ -69,6 +69,12 @@ pub trait Backend: Sync {
         Err(Errno::OPNOTSUPP)
     }
 
+    /// Stream bytes that have arrived here, read or not; the end of the stream may count one.
+    ///
+    /// # Errors
+    /// The kernel does not tell.
+    fn received(&self, s: &Sock) -> Result<u64>;
+
     /// What was read is acknowledged now, where the other end may hold back its next bytes for that: what this end sends
     /// goes through a ring and carries no acknowledgement.
     fn acknowledge(&self, _s: &Sock) {}

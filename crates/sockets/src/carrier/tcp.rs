@@ -54,6 +54,10 @@ impl Backend for Tcp {
             && sock::inq(s.carrier()) == Ok(unread)
     }
 
+    fn received(&self, s: &Sock) -> Result<u64> {
+        Ok(sock::tcp_counts(s.carrier())?.received)
+    }
+
     fn moved(&self, s: &Sock) -> Result<(u64, u64)> {
         let counts = sock::tcp_counts(s.carrier())?;
         let waiting = sock::inq(s.carrier())? as u64;

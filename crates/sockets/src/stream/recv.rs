@@ -207,64 +207,77 @@ fn recv_warm(
                     }
                 }
             }
-            Ok(Readable::Kernel) => match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
-                Ok(n) if n > 0 => {
-                    if !peek {
-                        from_kernel(call, s, n);
-                        if s.end().w.path.load(Relaxed) == wpath::RING {
-                            carrier::of(s).acknowledge(s);
+            Ok(Readable::Kernel) => {
+                // Asked before the carrier is looked at: what arrives afterwards must not be missed.
+                let owed = if nonblocking { switch::owed(s, conn) } else { None };
+                match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
+                    Ok(n) if n > 0 => {
+                        if !peek {
+                            from_kernel(call, s, n);
+                            if s.end().w.path.load(Relaxed) == wpath::RING {
+                                carrier::of(s).acknowledge(s);
+                            }
                         }
-                    }
-                    done += n;
-                    if done >= target || peek || nonblocking {
-                        switch::consent(s, conn);
-                        return Ok(done);
-                    }
-                    continue;
-                }
-                Err(Errno::AGAIN) => {
-                    if inc.path() != Path::Kernel {
+                        done += n;
+                        if done >= target || peek || nonblocking {
+                            switch::consent(s, conn);
+                            return Ok(done);
+                        }
                         continue;
                     }
-                    if nonblocking && patience > 0 && !s.has(flag::PEER_GONE) && switch::awaits_flush(conn) {
-                        // Readiness was reported from the ring: its bytes are on their way to the carrier, as soon
-                        // as their writer gets a processor.
-                        patience -= 1;
-                        wait::for_flush(call, s, patience < PATIENCE - 20);
-                        continue;
-                    }
-                    switch::consent(s, conn);
-                    if done == 0
-                        && let Some(e) = take_error(s)
-                    {
-                        return Err(e);
-                    }
-                }
-                other => {
-                    match other {
-                        Ok(_) if want > done && switch::inherit(s, conn) => continue,
-                        Ok(_) if want > done => carrier_ended(call, s, conn, false),
-                        Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
-                            carrier_ended(call, s, conn, true)
+                    Err(Errno::AGAIN) => {
+                        if inc.path() != Path::Kernel {
+                            continue;
                         }
-                        _ => {}
-                    }
-                    if done > 0 {
-                        // The program has not seen the error: its next call does.
-                        if let Err(e) = other
-                            && e != Errno::FAULT
-                            && e != Errno::INTR
+                        fault::between("carrier-empty");
+                        if let Some(owed) = owed
+                            && patience > 0
+                            && !s.has(flag::PEER_GONE)
                         {
-                            s.keep_error(e.raw_os_error());
+                            // Readiness was reported from the ring: its bytes are on their way to the carrier, as soon
+                            // as their writer and the kernel get a processor.
+                            if switch::is_under_way(s, owed) {
+                                patience -= 1;
+                                wait::for_flush(call, s, patience < PATIENCE - 20);
+                            } else {
+                                // They came just now, or another thread has read them.
+                                patience = 0;
+                            }
+                            continue;
                         }
-                        return Ok(done);
+                        switch::consent(s, conn);
+                        if done == 0
+                            && let Some(e) = take_error(s)
+                        {
+                            return Err(e);
+                        }
                     }
-                    if let Some(e) = take_error(s) {
-                        return Err(e);
+                    other => {
+                        match other {
+                            Ok(_) if want > done && switch::inherit(s, conn) => continue,
+                            Ok(_) if want > done => carrier_ended(call, s, conn, false),
+                            Err(Errno::CONNRESET | Errno::PIPE | Errno::TIMEDOUT) => {
+                                carrier_ended(call, s, conn, true)
+                            }
+                            _ => {}
+                        }
+                        if done > 0 {
+                            // The program has not seen the error: its next call does.
+                            if let Err(e) = other
+                                && e != Errno::FAULT
+                                && e != Errno::INTR
+                            {
+                                s.keep_error(e.raw_os_error());
+                            }
+                            return Ok(done);
+                        }
+                        if let Some(e) = take_error(s) {
+                            return Err(e);
+                        }
+                        return other;
                     }
-                    return other;
                 }
-            },
+            }
         }
         if done >= target {
             return Ok(done);
