@@ -1,6 +1,6 @@
 //! The hot list of a set: warm ends that whoever waits looks at. What is quiet is armed and taken off.
 
-use super::{ALWAYS, ET, IN, KNOWN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg};
+use super::{ALWAYS, ET, IN, KNOWN, LOCK, ONESHOT, OUT, Reg, Set, disarm, reg, silence};
 use crate::fault;
 use crate::hook::EpollEvent;
 use crate::peer::{Conn, EPOLL_BELL};
@@ -10,7 +10,6 @@ use crate::table::{self, Sock};
 use crate::thread::Call;
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::reason::Reason;
-use bypath_sys::epoll::{self as sys, Event};
 use std::sync::atomic::Ordering::*;
 
 pub(super) fn make_hot(number: u32, r: &Reg, s: &Set) {
@@ -74,9 +73,7 @@ pub(super) fn collect_into(s: &'static Set, out: &mut [EpollEvent], n: usize) ->
             break;
         }
         if r.events.load(Relaxed) & ONESHOT != 0 {
-            r.disarmed.store(true, Relaxed);
-            let event = Event { events: 0, data };
-            let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+            silence(s, r);
         }
     }
     n

@@ -38,6 +38,10 @@ const ALWAYS: u32 = (libc::EPOLLERR | libc::EPOLLHUP) as u32;
 /// Data word of our bell in the program's set.
 const BELL_DATA: u64 = 0xb1fa_7000_be11_0000 ^ 0x5bd1_e995_9e37_79b9;
 
+/// Data word of a registration that the overlay has disarmed. The kernel watches for errors and ends whatever it is asked
+/// for: what it tells of those is nothing to the program until it arms the registration again.
+const DISARMED_DATA: u64 = 0xd15a_6000_be11_0000 ^ 0x5bd1_e995_9e37_79b9;
+
 static SETS: Slab<Set, 64, 16> = Slab::new();
 static REGS: Slab<Reg, 1024, 64> = Slab::new();
 /// Guards sets, registrations and hot lists. Taken after a writer's lock, before nothing.
@@ -77,8 +81,8 @@ struct Set {
     /// First registration of the hot list plus one.
     hot: AtomicU32,
     hot_count: AtomicU32,
-    /// One-shot registrations, cold ones as well: what the kernel disarmed before an upgrade stays so after it.
-    oneshots: AtomicU32,
+    /// It has or had one-shot registrations, cold ones as well: what the kernel disarmed before an upgrade stays so after it.
+    oneshots: AtomicBool,
     calls: AtomicU32,
     /// When the kernel was last asked while ends were hot, in ticks of the processor.
     asked_at: AtomicU64,
@@ -159,10 +163,10 @@ pub fn created(epfd: i32) {
             continue;
         }
         s.fd.store(epfd, Relaxed);
-        for b in [&s.has_bell, &s.foreign] {
+        for b in [&s.has_bell, &s.foreign, &s.oneshots] {
             b.store(false, Relaxed);
         }
-        for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.oneshots, &s.calls] {
+        for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.calls] {
             w.store(0, Relaxed);
         }
         table::set_epoll(epfd, number);
@@ -230,9 +234,6 @@ fn drop_reg(number: u32, r: &'static Reg) {
     let was_in = r.set.swap(0, AcqRel);
     let Some(s) = was_in.checked_sub(1).and_then(set) else { return };
     unlink_hot(number, r, s);
-    if r.events.load(Relaxed) & ONESHOT != 0 {
-        s.oneshots.fetch_sub(1, Relaxed);
-    }
     if let Some(sock) = table::by_number(r.sock.load(Relaxed)) {
         if let Some(conn) = sock.conn.get() {
             disarm(r, conn);
@@ -278,9 +279,11 @@ fn new_reg() -> Option<(u32, &'static Reg)> {
     Some((number, r))
 }
 
-/// The kernel's mask for a registration.
-fn kernel_mask(s: &Sock, r: &Reg) -> u32 {
-    if r.disarmed.load(Relaxed) { 0 } else { watched(s, r.events.load(Relaxed)) }
+/// A one-shot registration was told, by the overlay: the kernel has nothing to tell of it. Under [`LOCK`].
+fn silence(s: &Set, r: &Reg) {
+    r.disarmed.store(true, Relaxed);
+    let event = Event { events: ONESHOT | ET, data: DISARMED_DATA };
+    let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
 }
 
 /// What the kernel watches for a registration of `wanted`.
@@ -329,6 +332,10 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     }
     let Some(_call) = Call::enter() else { return Verdict::NotOurs };
     let Some(held) = LOCK.lock(table::tid()) else { return Verdict::NotOurs };
+    if event.events & ONESHOT != 0 {
+        // Before the kernel can tell of it: who gets that looks here.
+        set.oneshots.store(true, SeqCst);
+    }
     let existing = regs_of(sock).find(|(_, r)| r.set.load(Relaxed) == number + 1 && r.fd.load(Relaxed) == fd);
     if let Err(e) = sys::ctl(epfd, op, fd, Event { events: watched(sock, event.events), data: event.data }) {
         return Verdict::Done(Err(e));
@@ -343,7 +350,6 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
                 switch::recall_both(sock, Reason::TableFull, true);
                 return Verdict::Done(Ok(0));
             };
-            let was = r.events.load(Relaxed);
             r.fd.store(fd, Relaxed);
             r.events.store(event.events, Relaxed);
             r.data.store(event.data, Relaxed);
@@ -359,11 +365,8 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
                 r.next.store(sock.registrations.load(Relaxed), Relaxed);
                 sock.registrations.store(n + 1, Relaxed);
                 r.set.store(number + 1, Release);
-            } else if was & ONESHOT != 0 {
-                set.oneshots.fetch_sub(1, Relaxed);
             }
             if event.events & ONESHOT != 0 {
-                set.oneshots.fetch_add(1, Relaxed);
                 hint(event.data).store(n + 1, Relaxed);
             }
             if sock.is_warm() {
@@ -448,7 +451,7 @@ pub fn path_changed(s: &'static Sock) {
     for (n, r) in regs_of(s) {
         let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) else { continue };
         if r.events.load(Relaxed) & OUT != 0 && !r.disarmed.load(Relaxed) {
-            let event = Event { events: kernel_mask(s, r), data: r.data.load(Relaxed) };
+            let event = Event { events: watched(s, r.events.load(Relaxed)), data: r.data.load(Relaxed) };
             let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
             r.reported_room.store(false, Relaxed);
         }
@@ -533,9 +536,10 @@ pub fn leave() {
         let Some(held) = LOCK.lock(table::tid()) else { continue };
         for i in 0..REGS_USED.load(Relaxed) {
             let Some(r) = reg(i).filter(|r| r.set.load(Relaxed) == number + 1) else { continue };
-            if table::by_number(r.sock.load(Relaxed)).is_some_and(Sock::is_warm) && !r.disarmed.load(Relaxed)
-            {
-                let event = Event { events: r.events.load(Relaxed), data: r.data.load(Relaxed) };
+            if table::by_number(r.sock.load(Relaxed)).is_some_and(Sock::is_warm) {
+                let disarmed = r.disarmed.load(Relaxed);
+                let events = if disarmed { ONESHOT | ET } else { r.events.load(Relaxed) };
+                let event = Event { events, data: r.data.load(Relaxed) };
                 let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
             }
             drop_reg(i, r);

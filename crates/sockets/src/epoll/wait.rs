@@ -2,8 +2,8 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, kernel_mask, reg, ring_own,
-    set,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, reg, ring_own,
+    set, silence, watched,
 };
 use crate::fault;
 use crate::flush;
@@ -77,11 +77,11 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
     let mut n = 0;
     for i in 0..out.len() {
         let EpollEvent { mut events, data } = out[i];
-        if data == BELL_DATA {
+        if data == BELL_DATA || data == DISARMED_DATA {
             continue;
         }
         crate::wait::kernel_told(events);
-        if s.oneshots.load(Relaxed) != 0 {
+        if s.oneshots.load(SeqCst) {
             match oneshot_fired(s, data, events, s.drops.load(Acquire)) {
                 Some(e) => events = e,
                 None => continue,
@@ -240,11 +240,11 @@ fn kernel_events(
     let mut n = from;
     for e in &room[..got] {
         let (mut events, data) = (e.events, e.data);
-        if data == BELL_DATA {
+        if data == BELL_DATA || data == DISARMED_DATA {
             continue;
         }
         crate::wait::kernel_told(events);
-        if s.oneshots.load(Relaxed) != 0 || s.drops.load(Acquire) != drops {
+        if s.oneshots.load(SeqCst) || s.drops.load(Acquire) != drops {
             match oneshot_fired(s, data, events, drops) {
                 Some(e) => events = e,
                 None => continue,
@@ -272,39 +272,38 @@ fn oneshot_fired(s: &'static Set, data: u64, events: u32, drops: u32) -> Option<
     };
     let hinted = hint(data).load(Relaxed).checked_sub(1).and_then(reg).filter(fits);
     let others = (0..REGS_USED.load(Relaxed)).filter_map(reg).filter(fits);
-    let (mut told, mut found, mut fired) = (events, false, false);
+    let (mut told, mut found) = (0, false);
     // Several with the same word: the program cannot tell them apart either.
     for r in hinted.into_iter().chain(others.take_while(|_| hinted.is_none())) {
         found = true;
-        let sock = table::by_number(r.sock.load(Relaxed));
-        let Some((sock, conn)) = sock.and_then(|k| Some((k, k.conn.get()?))) else {
+        let Some(sock) = table::by_number(r.sock.load(Relaxed)) else { continue };
+        let conn = sock.conn.get();
+        if conn.is_none() && !s.gone_since(data, drops) {
             // The kernel's alone.
             r.disarmed.store(true, Relaxed);
-            fired = true;
+            told |= events;
             continue;
-        };
+        }
         if r.disarmed.load(Relaxed) {
             continue;
         }
-        // It may have been reported and armed again since: what is told is what there is now.
+        // It may have been reported and armed again since, or be another one with the word of one that has gone: what is told
+        // is what there is now.
         let wanted = r.events.load(Relaxed);
-        let now = ready::ring_events(sock, conn, wanted)
+        let now = conn.map_or(0, |conn| ready::ring_events(sock, conn, wanted))
             | hot::carrier_now(sock, ready::carrier_events(sock, wanted) & KNOWN | ALWAYS);
-        let mask = if now == 0 { kernel_mask(sock, r) } else { 0 };
-        r.disarmed.store(now != 0, Relaxed);
-        let _ = sys::ctl(
-            s.fd.load(Relaxed),
-            libc::EPOLL_CTL_MOD,
-            r.fd.load(Relaxed),
-            Event { events: mask, data },
-        );
-        if now != 0 {
+        if now == 0 {
+            let event = Event { events: watched(sock, wanted), data };
+            let _ = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_MOD, r.fd.load(Relaxed), event);
+        } else {
+            silence(s, r);
             told |= now;
-            fired = true;
         }
     }
-    let gone = !found && s.gone_since(data, drops);
-    (fired || !found && !gone).then_some(told)
+    if !found && !s.gone_since(data, drops) {
+        return Some(events);
+    }
+    (told != 0).then_some(told)
 }
 
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.
