@@ -25,11 +25,13 @@ enum Answer {
         rest: Local,
         msn: u32,
         begun: bool,
+        again: bool,
     },
     Atomic {
         psn: Psn,
         original: u64,
         msn: u32,
+        again: bool,
     },
 }
 
@@ -38,6 +40,11 @@ impl Answer {
         match *self {
             Answer::Acknowledge { psn, .. } | Answer::Read { psn, .. } | Answer::Atomic { psn, .. } => psn,
         }
+    }
+
+    /// Whether it was given before.
+    const fn is_again(&self) -> bool {
+        matches!(*self, Answer::Read { again: true, .. } | Answer::Atomic { again: true, .. })
     }
 }
 
@@ -148,16 +155,16 @@ impl Responder {
         let packets = match headers.extended {
             // READs and atomic operations stand between messages.
             Extended::Reth(reth) if headers.bth.opcode.operation() == Operation::ReadRequest => {
-                if inbound.is_inside() || !self.has_room() {
+                if inbound.is_inside() || !self.make_room() {
                     return invalid;
                 }
                 let rest = readable(memory, &reth)?;
                 self.complete();
-                self.answers.push_back(Answer::Read { psn, rest, msn: self.msn, begun: false });
+                self.answers.push_back(Answer::Read { psn, rest, msn: self.msn, begun: false, again: false });
                 self.config.mtu.packets(reth.length)
             }
             Extended::Atomic(atomic) => {
-                if inbound.is_inside() || !self.has_room() {
+                if inbound.is_inside() || !self.make_room() {
                     return invalid;
                 }
                 let original = execute_atomic(memory, headers.bth.opcode.operation(), &atomic)?;
@@ -166,7 +173,7 @@ impl Responder {
                     self.saved.pop_front();
                 }
                 self.saved.push_back((psn, original));
-                self.answers.push_back(Answer::Atomic { psn, original, msn: self.msn });
+                self.answers.push_back(Answer::Atomic { psn, original, msn: self.msn, again: false });
                 1
             }
             _ => {
@@ -191,6 +198,17 @@ impl Responder {
     /// Whether one more answer with contents may wait.
     fn has_room(&self) -> bool {
         self.answers.iter().filter(|a| !matches!(a, Answer::Acknowledge { .. })).count() < self.config.reads
+    }
+
+    /// Makes room for a new answer. Who asks for something new has all but the last ones of what he asked for before: the
+    /// oldest one that is given again is not awaited any more.
+    fn make_room(&mut self) -> bool {
+        if !self.has_room()
+            && let Some(at) = self.answers.iter().position(Answer::is_again)
+        {
+            self.answers.remove(at);
+        }
+        self.has_room()
     }
 
     /// Everything before the expected PSN is acknowledged.
@@ -219,12 +237,13 @@ impl Responder {
                     return;
                 }
                 let rest = Local { key: reth.key, address: reth.address, len: reth.length };
-                self.insert(Answer::Read { psn, rest, msn: self.msn, begun: false }, packets);
+                let answer = Answer::Read { psn, rest, msn: self.msn, begun: false, again: true };
+                self.insert(answer, packets);
             }
             Extended::Atomic(_) => match self.saved.iter().find(|(saved, _)| *saved == psn) {
                 Some((_, original)) => {
                     let original = *original;
-                    self.insert(Answer::Atomic { psn, original, msn: self.msn }, 1);
+                    self.insert(Answer::Atomic { psn, original, msn: self.msn, again: true }, 1);
                 }
                 None => counters.forgotten += 1,
             },
@@ -269,14 +288,14 @@ impl Responder {
                 let extended = Extended::Aeth(aeth);
                 Some(Outgoing { extended, ..Outgoing::new(Operation::Acknowledge, psn) })
             }
-            Answer::Atomic { psn, original, msn } => {
+            Answer::Atomic { psn, original, msn, .. } => {
                 let aeth = Aeth { syndrome: Syndrome::DONE, msn: *msn };
                 let extended = Extended::AtomicAck(aeth, *original);
                 let outgoing = Outgoing { extended, ..Outgoing::new(Operation::AtomicAcknowledge, *psn) };
                 self.answers.pop_front();
                 Some(outgoing)
             }
-            Answer::Read { psn, rest, msn, begun } => {
+            Answer::Read { psn, rest, msn, begun, .. } => {
                 let aeth = Aeth { syndrome: Syndrome::DONE, msn: *msn };
                 if rest.len > 0 && memory.wanted(*rest, Want::Read).is_err() {
                     // Taken away since it was asked for.

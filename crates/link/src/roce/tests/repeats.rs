@@ -352,6 +352,26 @@ fn repeated_reads_that_nobody_fetches_the_answers_of_are_not_piled_up() {
 }
 
 #[test]
+fn repeated_reads_give_way_to_a_new_one() {
+    let mut pair = answering();
+    let read = |psn: u32| by_hand(ReadRequest, PSN[0] + psn, reth(u64::from(psn) * 256, 1), b"");
+    // Two are answered, as many as may be on their way; the answers are late, and both are asked for again.
+    for psn in 0..2 {
+        assert_eq!(shape(&answers(&mut pair, &read(psn))), [(ReadOnly, psn, DONE)]);
+    }
+    pair.ends[1].handle(0, &read(0));
+    pair.ends[1].handle(0, &read(1));
+    // Then they arrived after all: the next two show that nobody waits for the others any more.
+    pair.ends[1].handle(0, &read(2));
+    assert_eq!(shape(&answers(&mut pair, &read(3))), [(ReadOnly, 2, DONE), (ReadOnly, 3, DONE)]);
+    assert_eq!(pair.counters()[1].nak_invalid_sent, 0);
+    // One that is repeated does not push out a new one.
+    pair.ends[1].handle(0, &read(4));
+    pair.ends[1].handle(0, &read(5));
+    assert_eq!(shape(&answers(&mut pair, &read(3))), [(ReadOnly, 4, DONE), (ReadOnly, 5, DONE)]);
+}
+
+#[test]
 fn a_repeated_atomic_operation_is_answered_from_memory_until_it_is_forgotten() {
     let mut pair = answering();
     let word = Local { key: THERE, address: BASE, len: 8 };
