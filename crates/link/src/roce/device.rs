@@ -379,8 +379,14 @@ impl Device {
 }
 
 impl Connected {
-    /// What its requester has to tell.
+    /// What its responder and its requester have to tell.
     fn tell(&mut self, local: Qpn, events: &mut VecDeque<Event>) {
+        if let Answering::Rc(responder) = &mut self.service
+            && let Some(nak) = responder.poll_broken()
+        {
+            self.requester.fail(usize::MAX, super::Failure::Flushed);
+            events.push_back(Event { pair: local, what: What::Broken(nak) });
+        }
         while let Some((id, result)) = self.requester.poll_over() {
             events.push_back(Event { pair: local, what: What::Over { id, result } });
         }

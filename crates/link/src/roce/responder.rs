@@ -69,6 +69,8 @@ pub struct Responder {
     /// A NAK was sent for what is missing; no other until it is there.
     asked: bool,
     broken: bool,
+    /// It broke while it answered, which is to be told.
+    broke: Option<Nak>,
     answers: VecDeque<Answer>,
     /// Results of the last atomic operations.
     saved: VecDeque<(Psn, u64)>,
@@ -82,6 +84,7 @@ impl Responder {
             msn: 0,
             asked: false,
             broken: false,
+            broke: None,
             answers: VecDeque::new(),
             saved: VecDeque::new(),
             config,
@@ -273,6 +276,11 @@ impl Responder {
         self.answers.insert(at, answer);
     }
 
+    /// With what it refused a request that it had taken, once.
+    pub const fn poll_broken(&mut self) -> Option<Nak> {
+        self.broke.take()
+    }
+
     /// The next packet.
     pub fn poll_transmit(&mut self, memory: &Memory, counters: &mut Counters) -> Option<Outgoing> {
         let mtu = self.config.mtu;
@@ -301,7 +309,7 @@ impl Responder {
                     // Taken away since it was asked for.
                     let psn = *psn;
                     self.answers.clear();
-                    self.broken = true;
+                    (self.broken, self.broke) = (true, Some(Nak::RemoteAccess));
                     counters.nak_sent(Nak::RemoteAccess);
                     let aeth = Aeth { syndrome: Syndrome::Nak(Nak::RemoteAccess), msn: aeth.msn };
                     let extended = Extended::Aeth(aeth);

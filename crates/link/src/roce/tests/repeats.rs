@@ -325,6 +325,11 @@ fn a_repeated_read_is_executed_again_with_all_checks() {
     assert!(pair.ends[1].memory.deregister(THERE).is_some());
     let refused = Some(nak(Nak::RemoteAccess));
     assert_eq!(shape(&answers(&mut pair, &read(2, 512, 88))), [(Acknowledge, 2, refused)]);
+    // That is the end of the queue pair, and it is told, once.
+    assert!(!pair.ends[1].is_well(TWO));
+    pair.settle();
+    assert_eq!(pair.events[1], [What::Broken(Nak::RemoteAccess)]);
+    assert_eq!(answers(&mut pair, &read(0, 0, 600)), []);
 }
 
 #[test]
