@@ -106,7 +106,8 @@ impl Responder {
         }
         let psn = headers.bth.psn;
         if psn != self.expected {
-            if psn.before(self.expected) {
+            // Half of the circle is behind (IBTA 9.7.2), its end included: a READ of 2^31 octets in packets of 256 goes so far.
+            if self.expected.since(psn) <= 1 << 23 {
                 counters.duplicates += 1;
                 self.repeat(counters, headers);
             } else {
@@ -233,9 +234,9 @@ impl Responder {
         let psn = headers.bth.psn;
         match headers.extended {
             Extended::Reth(reth) if headers.bth.opcode.operation() == Operation::ReadRequest => {
-                let packets = self.config.mtu.packets(reth.length.min(LONGEST));
+                let packets = self.config.mtu.packets(reth.length);
                 // Never more than was asked for the first time: nothing that is yet to be expected.
-                if packets > self.expected.since(psn) {
+                if reth.length > LONGEST || packets > self.expected.since(psn) {
                     counters.stale_answers += 1;
                     return;
                 }

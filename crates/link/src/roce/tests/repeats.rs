@@ -333,6 +333,26 @@ fn a_repeated_read_is_executed_again_with_all_checks() {
 }
 
 #[test]
+fn half_the_circle_behind_is_a_repetition() {
+    for (behind, duplicates, ahead) in [(1, 1, 0), (1 << 23, 1, 0), ((1 << 23) + 1, 0, 1)] {
+        let mut pair = answering();
+        pair.ends[1].handle(0, &by_hand(SendOnly, PSN[0] - behind, Extended::None, b"x"));
+        let counters = pair.counters()[1];
+        assert_eq!((counters.duplicates, counters.ahead), (duplicates, ahead), "{behind}");
+    }
+}
+
+#[test]
+fn a_repeated_read_that_is_longer_than_a_message_can_be_is_none() {
+    let config = Config { window: 1 << 20, ..config(4096) };
+    let mut pair = Pair::new(config, Faults::NONE, 0).with_memory(vec![], vec![0; 4096], Access::ALL);
+    // As far behind as the longest message is.
+    let packet = by_hand(ReadRequest, PSN[0] - (1 << 19), reth(0, u32::MAX), b"");
+    assert_eq!(answers(&mut pair, &packet), []);
+    assert_eq!((pair.counters()[1].stale_answers, pair.ends[1].is_well(TWO)), (1, true));
+}
+
+#[test]
 fn a_read_that_is_repeated_while_it_is_answered_begins_again_and_keeps_its_place() {
     let mut pair = answering();
     let read = by_hand(ReadRequest, PSN[0], reth(0, 600), b"");
