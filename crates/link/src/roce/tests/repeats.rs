@@ -213,7 +213,11 @@ fn answers_that_cannot_be_are_an_error() {
     let done_ack = aeth(Syndrome::DONE, 0);
     let read = read(0, 0, 300);
     let add = Request::FetchAdd { at: remote(0), add: 1 };
-    let cases: [(&str, Request, Operation, Extended, &[u8]); 7] = [
+    let refused = aeth(nak(Nak::RemoteAccess), 0);
+    let no_atomic = Extended::AtomicAck(Aeth { syndrome: Syndrome::NotReady { timer: 1 }, msn: 0 }, 1);
+    let cases: [(&str, Request, Operation, Extended, &[u8]); 9] = [
+        ("first that is no acknowledgement", read, ReadFirst, refused, &[1; 256]),
+        ("atomic that is no acknowledgement", add, AtomicAcknowledge, no_atomic, b""),
         ("first too short", read, ReadFirst, done_ack, &[1; 252]),
         ("last too early", read, ReadLast, done_ack, &[1; 256]),
         ("only", read, ReadOnly, done_ack, &[1; 44]),
