@@ -29,6 +29,8 @@ struct Place {
     there: Box<[u64]>,
     /// Octets that are there.
     octets: usize,
+    /// Where the furthest fragment ends.
+    furthest: usize,
     /// Octets of the whole, once the last fragment is there.
     whole: Option<usize>,
 }
@@ -41,13 +43,15 @@ impl Place {
             bytes: vec![0; MOST + UNIT].into(),
             there: vec![0; (MOST + UNIT) / UNIT / 64 + 1].into(),
             octets: 0,
+            furthest: 0,
             whole: None,
         }
     }
 
     fn begin(&mut self, key: Key, begun: u64) {
         self.there.fill(0);
-        (self.key, self.begun, self.octets, self.whole) = (Some(key), begun, 0, None);
+        (self.key, self.begun, self.octets) = (Some(key), begun, 0);
+        (self.furthest, self.whole) = (0, None);
     }
 
     /// False: it overlaps others, or contradicts them.
@@ -56,7 +60,8 @@ impl Place {
         let sound = !bytes.is_empty()
             && end <= MOST
             && (!more || bytes.len().is_multiple_of(UNIT))
-            && self.whole.is_none_or(|whole| more && end <= whole);
+            && self.whole.is_none_or(|whole| more && end <= whole)
+            && (more || self.furthest <= end);
         if !sound {
             return false;
         }
@@ -70,6 +75,7 @@ impl Place {
         }
         self.bytes[offset..end].copy_from_slice(bytes);
         self.octets += bytes.len();
+        self.furthest = self.furthest.max(end);
         if !more {
             self.whole = Some(end);
         }
@@ -97,14 +103,11 @@ impl Reassembly {
             return None;
         }
         let whole = place.whole?;
+        // Nothing overlaps, and nothing is behind the end: as many octets are all of them.
         if place.octets < whole {
             return None;
         }
         place.key = None;
-        if place.octets > whole {
-            self.incomplete += 1;
-            return None;
-        }
         Some((at, whole))
     }
 
@@ -173,12 +176,14 @@ mod tests {
     #[test]
     fn what_overlaps_contradicts_or_is_too_long_is_thrown_away() {
         let bytes = datagram(65_536);
-        let cases: [&[(usize, usize, bool)]; 6] = [
+        let cases: [&[(usize, usize, bool)]; 7] = [
             &[(0, 16, true), (8, 16, true)],
             &[(0, 16, true), (0, 16, true)],
             &[(16, 20, false), (24, 32, true)],
             &[(16, 20, false), (8, 12, false)],
             &[(0, 13, true)],
+            // As many octets as the whole has, of which some are behind its end and the first ones were never there.
+            &[(24, 32, true), (8, 16, true), (16, 20, false)],
             &[(65_528, 65_536, false)],
         ];
         for case in cases {
