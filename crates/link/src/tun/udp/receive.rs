@@ -80,7 +80,10 @@ impl Udp {
                         self.sleep(&mut patience)?;
                         continue;
                     }
-                    Err(e) => return Err(e),
+                    Err(e) => {
+                        self.unreachable = None;
+                        return Err(e);
+                    }
                 }
             }
             given += self.give(most - given, &mut each);
@@ -120,7 +123,8 @@ impl Udp {
     /// Reads packets until one is to be given out. False: there is none.
     fn next_packet(&mut self) -> Result<bool> {
         loop {
-            if let Some(peer) = self.unreachable.take() {
+            // Until it is told: the call may have datagrams to give out first.
+            if let Some(peer) = self.unreachable {
                 return Err(Refused::Unreachable { peer }.into());
             }
             let Some((len, meta)) = self.device.read()? else { return Ok(false) };
