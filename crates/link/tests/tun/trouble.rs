@@ -3,6 +3,7 @@
 use crate::common::{device, ip, kernel, ours, over, payload};
 use bypath_link::tun::{Checksum, Device, Mode, Offloads, Refused, Udp};
 use bypath_link::{Error, Link};
+use bypath_wire::{Headers, IpProtocol, Ipv4Header, Network, Transport, UdpHeader};
 use std::time::Duration;
 
 fn names() -> Vec<String> {
@@ -211,10 +212,10 @@ isolated! {
         let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
         assert!(raw >= 0);
         // A good one, and a fragment, to begin with.
-        let headers = bypath_wire::Headers {
+        let headers = Headers {
             link: None,
-            network: bypath_wire::Network::V4(bypath_wire::Ipv4Header::new([10, 9, 0, 1].into(), [10, 9, 0, 2].into(), bypath_wire::IpProtocol::UDP)),
-            transport: bypath_wire::Transport::Udp(bypath_wire::UdpHeader { source_port: 5, destination_port: 7000 }),
+            network: Network::V4(Ipv4Header::new([10, 9, 0, 1].into(), [10, 9, 0, 2].into(), IpProtocol::UDP)),
+            transport: Transport::Udp(UdpHeader { source_port: 5, destination_port: 7000 }),
         };
         let mut whole = vec![0; 200];
         let len = headers.emit(&mut whole, &payload(1, 100)).unwrap();
@@ -252,5 +253,54 @@ isolated! {
         assert_eq!(read, given + counts.others + counts.malformed + counts.corrupt + counts.fragments, "{counts:?}");
         assert!(given > ROUNDS / 10 && counts.malformed > ROUNDS / 10 && counts.corrupt > 100, "{given} {counts:?}");
         assert!(counts.fragments > 10 && counts.others > 100, "{counts:?}");
+    }
+}
+
+/// "Port unreachable", said of a datagram from `source` to 10.9.0.1 port 9.
+fn complaint(source: [u8; 4]) -> Vec<u8> {
+    let header = |from: [u8; 4], to: [u8; 4], protocol| Ipv4Header::new(from.into(), to.into(), protocol);
+    let mut quoted = vec![0; 100];
+    let headers = Headers {
+        link: None,
+        network: Network::V4(header(source, [10, 9, 0, 1], IpProtocol::UDP)),
+        transport: Transport::Udp(UdpHeader { source_port: 7000, destination_port: 9 }),
+    };
+    let len = headers.emit(&mut quoted, b"hello").unwrap();
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(&quoted[..len]);
+    let check = bypath_wire::checksum::checksum(&message);
+    message[2..4].copy_from_slice(&check.to_be_bytes());
+    let mut packet = vec![0; 20];
+    header([10, 9, 0, 1], [10, 9, 0, 2], IpProtocol::ICMP).emit(&mut packet, message.len()).unwrap();
+    packet.extend_from_slice(&message);
+    packet
+}
+
+isolated! {
+    fn only_who_was_sent_something_can_say_that_nobody_takes_it() {
+        let mut udp = over(device(1500).offloads(Offloads::NONE).open().unwrap(), 0, |b| b);
+        udp.set_timeout(Some(Duration::ZERO));
+        let index = udp.device().index();
+        // SAFETY: integers only.
+        let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+        assert!(raw >= 0);
+        let told = complaint([10, 9, 0, 2]);
+        let mut damaged = told.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        // The same octets as the rest of a packet.
+        let mut rest = told.clone();
+        rest[6..8].copy_from_slice(&1u16.to_be_bytes());
+        rest[10..12].fill(0);
+        let check = bypath_wire::checksum::checksum(&rest[..20]);
+        rest[10..12].copy_from_slice(&check.to_be_bytes());
+        for (what, packet) in [("another's datagram", complaint([10, 9, 0, 77])), ("damaged", damaged), ("a fragment", rest)] {
+            inject(raw, index, &packet);
+            assert_eq!(udp.receive(&mut [0; 100]), Err(Error::WouldBlock), "{what}");
+        }
+        inject(raw, index, &told);
+        let peer = "10.9.0.1:9".parse().unwrap();
+        assert_eq!(udp.receive(&mut [0; 100]), Err(Refused::Unreachable { peer }.into()));
+        // SAFETY: closes a number of our own.
+        unsafe { libc::close(raw) };
     }
 }
