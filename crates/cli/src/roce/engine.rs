@@ -71,8 +71,12 @@ impl Engine {
         Mtu::within(self.road.mtu()).map_or(most, |mtu| mtu.min(most))
     }
 
-    /// Sends a message to a listening queue pair. False: the way is not known yet, it is being asked for.
+    /// Sends a message to a listening queue pair. False: the way is not known yet, it is being asked for; or as many as have
+    /// a place wait to be sent.
     pub fn say(&mut self, to: IpAddr, pair: Qpn, message: &impl Serialize) -> Result<bool, Failure> {
+        if self.device.pending(self.listener) as u64 >= PLACES {
+            return Ok(false);
+        }
         let Some(envelope) = self.road.way(to)? else { return Ok(false) };
         let Some(octets) = session::written(message) else {
             return Err(Failure::new(
@@ -271,5 +275,26 @@ mod tests {
         engine = silent(vec![knock(QKEY, &said), packet(rc, OWN, Extended::None, b"x")]);
         engine.turn(0).expect("a turn");
         assert_ne!(engine.alive, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_said_yet_is_not_written_over_what_waits() {
+        let mut engine = silent(Vec::new());
+        let mut say = |n: u64| {
+            let message = Message::Refused { session: n, why: String::new() };
+            engine.say(IpAddr::from([10, 0, 0, 2]), OWN, &message).expect("a way")
+        };
+        let said: Vec<bool> = (0..PLACES + 2).map(&mut say).collect();
+        assert_eq!(said.iter().filter(|said| **said).count() as u64, PLACES);
+        assert_eq!(said[PLACES as usize..], [false, false]);
+        let mut room = vec![0; engine.device.longest()];
+        for n in 0..PLACES {
+            let len = engine.device.poll_transmit(0, &mut room).expect("a packet");
+            let packet = bypath::wire::roce::Packet::parse(&room[..len]).expect("a packet");
+            let Some(Message::Refused { session, .. }) = session::read(packet.payload) else {
+                panic!("{:?}", packet.payload);
+            };
+            assert_eq!(session, n);
+        }
     }
 }
