@@ -1,16 +1,16 @@
 //! Packets as frames of an interface, with an address of our own. Neighbours are asked for by ARP, and answered; of whom a
 //! RoCEv2 packet comes, the hardware address is known from it.
 
-use super::{BATCH, Road};
+use super::{Road, between, own_port, receive_by, send_by};
 use crate::output::Failure;
 use crate::raw;
 use bypath::l2::{Interface, MacAddr};
+use bypath::link::Link;
 use bypath::link::packet::{Config, Mode, PacketLink};
-use bypath::link::{Error, FrameMeta, Link};
 use bypath::roce::Device;
 use bypath::wire::arp::{ArpOperation, ArpPacket};
 use bypath::wire::roce::{Envelope, PORT};
-use bypath::wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, Network};
+use bypath::wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, TrafficClass};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -43,15 +43,13 @@ impl Ethernet {
             // Whoever it is.
             neighbours.insert(IpAddr::from([0, 0, 0, 0]), mac);
         }
-        // Some flow of its own, in the range for that (RFC 6335, 6).
-        let port = 0xc000 | (bypath_sys::process::random_u64() as u16 & 0x3fff);
         Ok(Ethernet {
             link,
             interface: found,
             address,
             neighbours,
             asked: VecDeque::new(),
-            port,
+            port: own_port(),
             full: false,
         })
     }
@@ -133,25 +131,18 @@ impl Road for Ethernet {
         let any = IpAddr::from([0, 0, 0, 0]);
         let mac = self.interface.mac;
         let known = self.neighbours.get(&to).or_else(|| self.neighbours.get(&any)).copied();
-        let network = match (self.address, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                if known.is_none() && self.asked.len() < MOST {
-                    let header = EthernetHeader::new(MacAddr::BROADCAST, mac, EtherType::ARP);
-                    self.asked.extend(arp_frame(&header, &ArpPacket::request(mac, from, to)));
-                }
-                Network::V4(Ipv4Header::new(from, to, IpProtocol::UDP))
+        let network = between(self.address, to, TrafficClass(0))?;
+        match (self.address, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) if known.is_none() && self.asked.len() < MOST => {
+                let header = EthernetHeader::new(MacAddr::BROADCAST, mac, EtherType::ARP);
+                self.asked.extend(arp_frame(&header, &ArpPacket::request(mac, from, to)));
             }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                if known.is_none() {
-                    let text = format!("the hardware address of {to} is not known: give it with --to-mac");
-                    return Err(Failure::new(2, text));
-                }
-                Network::V6(Ipv6Header::new(from, to, IpProtocol::UDP))
+            (IpAddr::V6(_), _) if known.is_none() => {
+                let text = format!("the hardware address of {to} is not known: give it with --to-mac");
+                return Err(Failure::new(2, text));
             }
-            (from, to) => {
-                return Err(Failure::new(2, format_args!("{from} and {to} are not of one IP version")));
-            }
-        };
+            _ => {}
+        }
         let link = known.map(|known| EthernetHeader::new(known, mac, network.ethertype()));
         Ok(link.map(|link| Envelope { link: Some(link), ..Envelope::new(network, self.port) }))
     }
@@ -159,7 +150,7 @@ impl Road for Ethernet {
     fn receive(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
         let (mac, address) = (self.interface.mac, self.address);
         let (neighbours, asked) = (&mut self.neighbours, &mut self.asked);
-        let received = self.link.receive(BATCH, &mut |frame, _| {
+        receive_by(&mut self.link, &mut |frame, _| {
             // Those of one conversation are from somebody who is known, most of the time.
             if frame.len() < 100 || neighbours.is_empty() {
                 look(frame, mac, address, neighbours, asked);
@@ -169,32 +160,17 @@ impl Road for Ethernet {
             {
                 device.handle(now, packet);
             }
-        });
-        match received {
-            Err(Error::WouldBlock | Error::Interrupted) => Ok(0),
-            other => other.map_err(raw::failed),
-        }
+        })
     }
 
     fn send(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
         let asked = &mut self.asked;
-        let mut more = true;
-        let sent = self.link.send(BATCH, &mut |room| {
-            if let Some(frame) = asked.pop_front() {
-                room.get_mut(..ARP_FRAME)?.copy_from_slice(&frame);
-                return Some((ARP_FRAME, FrameMeta::default()));
-            }
-            let len = device.poll_transmit(now, room);
-            more = len.is_some();
-            len.map(|len| (len, FrameMeta::default()))
-        });
-        let sent = sent.and_then(|sent| Ok((sent, self.link.flush()?)));
-        let (sent, pending) = match sent {
-            // Lost as on any network: it is sent again.
-            Err(Error::QueueFull { .. } | Error::WouldBlock | Error::Interrupted) => (0, 1),
-            other => other.map_err(raw::failed)?,
-        };
-        self.full = pending > 0 || (more && sent < BATCH);
+        let (sent, full) = send_by(&mut self.link, &mut |room| {
+            let Some(frame) = asked.pop_front() else { return device.poll_transmit(now, room) };
+            room.get_mut(..ARP_FRAME)?.copy_from_slice(&frame);
+            Some(ARP_FRAME)
+        })?;
+        self.full = full;
         Ok(sent)
     }
 
