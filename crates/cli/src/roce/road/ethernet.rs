@@ -1,7 +1,7 @@
 //! Packets as frames of an interface, with an address of our own. Neighbours are asked for by ARP, and answered; of whom a
 //! RoCEv2 packet comes, the hardware address is known from it.
 
-use super::{Road, between, own_port, receive_by, send_by};
+use super::{Road, between, is_to, own_port, receive_by, send_by};
 use crate::output::Failure;
 use crate::raw;
 use bypath::l2::{Interface, MacAddr};
@@ -25,7 +25,9 @@ pub struct Ethernet {
     link: PacketLink,
     interface: Interface,
     address: IpAddr,
-    neighbours: HashMap<IpAddr, MacAddr>,
+    /// Whoever it is that is sent to, if that was told.
+    to: Option<MacAddr>,
+    neighbours: Neighbours,
     /// Frames of ARP that wait.
     asked: VecDeque<[u8; ARP_FRAME]>,
     port: u16,
@@ -38,16 +40,12 @@ impl Ethernet {
         let ethertypes = vec![EtherType::IPV4.0, EtherType::IPV6.0, EtherType::ARP.0];
         let config = Config { mode: Mode::MMSG, ethertypes, ..Config::new(interface) };
         let link = PacketLink::open(&config).map_err(raw::failed)?;
-        let mut neighbours = HashMap::new();
-        if let Some(mac) = to {
-            // Whoever it is.
-            neighbours.insert(IpAddr::from([0, 0, 0, 0]), mac);
-        }
         Ok(Ethernet {
             link,
             interface: found,
             address,
-            neighbours,
+            to,
+            neighbours: Neighbours::default(),
             asked: VecDeque::new(),
             port: own_port(),
             full: false,
@@ -55,51 +53,52 @@ impl Ethernet {
     }
 }
 
-/// Looks at a frame that is not for the device alone: who is where, and who asks.
-fn look(
-    frame: &[u8],
-    mac: MacAddr,
-    address: IpAddr,
-    neighbours: &mut HashMap<IpAddr, MacAddr>,
-    asked: &mut VecDeque<[u8; ARP_FRAME]>,
-) {
-    let Ok((header, packet)) = EthernetHeader::parse(frame) else { return };
-    let mut know = |ip: IpAddr, mac: MacAddr| {
-        if neighbours.len() < MOST || neighbours.contains_key(&ip) {
-            neighbours.insert(ip, mac);
+/// Who is where.
+#[derive(Default)]
+struct Neighbours {
+    known: HashMap<IpAddr, MacAddr>,
+    /// The last one that was heard.
+    last: Option<(IpAddr, MacAddr)>,
+}
+
+impl Neighbours {
+    /// One takes the place of another if there are too many: who is asked for again answers again.
+    fn know(&mut self, ip: IpAddr, mac: MacAddr) {
+        if self.known.len() >= MOST
+            && !self.known.contains_key(&ip)
+            && let Some(other) = self.known.keys().next().copied()
+        {
+            self.known.remove(&other);
+            self.last = None;
         }
-    };
-    match (header.ethertype, address) {
-        (EtherType::ARP, IpAddr::V4(own)) => {
-            let Ok(arp) = ArpPacket::parse(packet) else { return };
-            if arp.target_ip != own {
-                return;
-            }
-            if !arp.is_probe() {
-                know(arp.sender_ip.into(), arp.sender_mac);
-            }
-            if arp.operation == ArpOperation::REQUEST && asked.len() < MOST {
-                let to = EthernetHeader::new(arp.sender_mac, mac, EtherType::ARP);
-                asked.extend(arp_frame(&to, &arp.reply(mac)));
-            }
+        self.known.insert(ip, mac);
+    }
+
+    /// Hears ARP; what is to be answered.
+    fn hear(&mut self, packet: &[u8], own: IpAddr, mac: MacAddr) -> Option<[u8; ARP_FRAME]> {
+        let arp = ArpPacket::parse(packet).ok().filter(|arp| own == arp.target_ip)?;
+        if !arp.is_probe() {
+            self.know(arp.sender_ip.into(), arp.sender_mac);
         }
-        (EtherType::IPV4, IpAddr::V4(own)) => {
-            if let Ok((ip, datagram)) = Ipv4Header::parse(packet)
-                && ip.destination == own
-                && is_roce(ip.protocol, datagram)
-            {
-                know(ip.source.into(), header.source);
-            }
+        if arp.operation != ArpOperation::REQUEST {
+            return None;
         }
-        (EtherType::IPV6, IpAddr::V6(own)) => {
-            if let Ok((ip, datagram)) = Ipv6Header::parse(packet)
-                && ip.destination == own
-                && is_roce(ip.next_header, datagram)
-            {
-                know(ip.source.into(), header.source);
-            }
+        arp_frame(&EthernetHeader::new(arp.sender_mac, mac, EtherType::ARP), &arp.reply(mac))
+    }
+
+    /// Knows from whom a RoCEv2 packet comes. Those of one conversation come from one, most of the time.
+    fn see(&mut self, packet: &[u8], mac: MacAddr) {
+        let (source, is_roce) = if let Ok((ip, datagram)) = Ipv4Header::parse(packet) {
+            (ip.source.into(), is_roce(ip.protocol, datagram))
+        } else if let Ok((ip, datagram)) = Ipv6Header::parse(packet) {
+            (ip.source.into(), is_roce(ip.next_header, datagram))
+        } else {
+            return;
+        };
+        if is_roce && self.last != Some((source, mac)) {
+            self.last = Some((source, mac));
+            self.know(source, mac);
         }
-        _ => {}
     }
 }
 
@@ -128,9 +127,8 @@ impl Road for Ethernet {
     }
 
     fn way(&mut self, to: IpAddr) -> Result<Option<Envelope>, Failure> {
-        let any = IpAddr::from([0, 0, 0, 0]);
         let mac = self.interface.mac;
-        let known = self.neighbours.get(&to).or_else(|| self.neighbours.get(&any)).copied();
+        let known = self.neighbours.known.get(&to).copied().or(self.to);
         let network = between(self.address, to, TrafficClass(0))?;
         match (self.address, to) {
             (IpAddr::V4(from), IpAddr::V4(to)) if known.is_none() && self.asked.len() < MOST => {
@@ -151,14 +149,14 @@ impl Road for Ethernet {
         let (mac, address) = (self.interface.mac, self.address);
         let (neighbours, asked) = (&mut self.neighbours, &mut self.asked);
         receive_by(&mut self.link, &mut |frame, _| {
-            // Those of one conversation are from somebody who is known, most of the time.
-            if frame.len() < 100 || neighbours.is_empty() {
-                look(frame, mac, address, neighbours, asked);
-            }
-            if let Ok((header, packet)) = EthernetHeader::parse(frame)
-                && matches!(header.ethertype, EtherType::IPV4 | EtherType::IPV6)
-            {
-                device.handle(now, packet);
+            let Ok((header, packet)) = EthernetHeader::parse(frame) else { return };
+            match header.ethertype {
+                EtherType::ARP if asked.len() < MOST => asked.extend(neighbours.hear(packet, address, mac)),
+                EtherType::IPV4 | EtherType::IPV6 if is_to(packet, address) => {
+                    neighbours.see(packet, header.source);
+                    device.handle(now, packet);
+                }
+                _ => {}
             }
         })
     }

@@ -97,6 +97,15 @@ fn own_port() -> u16 {
     0xc000 | (bypath_sys::process::random_u64() as u16 & 0x3fff)
 }
 
+/// Whether an IP packet says that it is to this address.
+fn is_to(packet: &[u8], address: IpAddr) -> bool {
+    let version = packet.first().map(|first| first >> 4);
+    match address {
+        IpAddr::V4(own) => version == Some(4) && packet.get(16..20) == Some(&own.octets()),
+        IpAddr::V6(own) => version == Some(6) && packet.get(24..40) == Some(&own.octets()),
+    }
+}
+
 /// Gives what has arrived on a link to `each`; returns how many frames.
 fn receive_by(link: &mut impl Link, each: &mut Each<'_>) -> Result<usize, Failure> {
     match link.receive(BATCH, each) {

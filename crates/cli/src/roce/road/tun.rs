@@ -1,6 +1,6 @@
 //! Packets through a TUN device: the kernel's end is one host, the program's end is another one, with an address of its own.
 
-use super::{Road, between, own_port, receive_by, send_by};
+use super::{Road, between, is_to, own_port, receive_by, send_by};
 use crate::output::Failure;
 use crate::raw;
 use bypath::link::Link;
@@ -58,7 +58,12 @@ impl Road for Tun {
     }
 
     fn receive(&mut self, pairs: &mut Pairs, now: u64) -> Result<usize, Failure> {
-        receive_by(&mut self.device, &mut |packet, _| pairs.handle(now, packet))
+        let address = self.address;
+        receive_by(&mut self.device, &mut |packet, _| {
+            if is_to(packet, address) {
+                pairs.handle(now, packet);
+            }
+        })
     }
 
     fn send(&mut self, pairs: &mut Pairs, now: u64) -> Result<usize, Failure> {
