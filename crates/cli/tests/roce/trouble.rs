@@ -107,6 +107,29 @@ isolated! {
 }
 
 isolated! {
+    fn who_cannot_be_answered_does_not_end_a_receiver() {
+        let there = hosts();
+        // A host that this one has no way to, and whose packets it takes all the same.
+        for path in ["all", "left"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{path}/rp_filter"), "0").unwrap();
+        }
+        there.run(|| netns::add_address("right", "10.7.7.7".parse().unwrap(), 32)).unwrap().unwrap();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 10);
+        let receiver = receiver(&["--output", text(&directory.join("to"))]);
+        let send = |more: &[&str]| {
+            there.run(|| send(&[&[text(&from), "--to=10.0.0.1", "--wait=700ms"], more].concat())).unwrap()
+        };
+        send(&["--bind=10.7.7.7"]).expect(3);
+        // It goes on: it waits for the one whom it believes.
+        let ended = send(&[]).expect(1);
+        assert!(ended.stderr.contains("another transfer is going on"), "{}", ended.stderr);
+        receiver.signal(Signal::INT);
+        receiver.end().expect(3);
+    }
+}
+
+isolated! {
     fn senders_come_one_after_the_other_by_raw_frames_over_ipv6() {
         veths(&[("left", "right")]);
         let directory = TempDir::new();

@@ -157,7 +157,7 @@ impl Which {
                     Some(peer) => udp::source_towards(peer)?,
                     None => Ipv4Addr::UNSPECIFIED.into(),
                 };
-                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any))?))
+                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any), peer.is_none())?))
             }
         }
     }

@@ -50,12 +50,15 @@ pub struct Udp {
     /// A packet that waits for room, if its length is not 0.
     outgoing: Vec<u8>,
     waiting: usize,
+    /// It is not known beforehand whom it reaches: who cannot be reached is one of them, and no error.
+    many: bool,
     /// Without an address of its own: under which one each peer knows this host.
     known_as: HashMap<IpAddr, IpAddr>,
 }
 
 impl Udp {
-    pub fn open(bind: IpAddr) -> Result<Udp, Failure> {
+    /// `many`: whoever comes is to be reached, not one peer.
+    pub fn open(bind: IpAddr, many: bool) -> Result<Udp, Failure> {
         let socket = UdpSocket::bind((bind, PORT)).map_err(|e| {
             let why = match e.kind() {
                 ErrorKind::AddrInUse => {
@@ -67,11 +70,11 @@ impl Udp {
             };
             Failure::new(1, format_args!("cannot use {bind} port {PORT}: {e}: {why}"))
         })?;
-        Udp::with(socket, bind)
+        Udp::with(socket, bind, many)
             .map_err(|e| Failure::new(1, format_args!("cannot set up the UDP socket: {e}")))
     }
 
-    fn with(socket: UdpSocket, bound: IpAddr) -> std::io::Result<Udp> {
+    fn with(socket: UdpSocket, bound: IpAddr, many: bool) -> std::io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let _ = setsockopt(&socket, sockopt::RcvBuf, &QUEUE);
         let fd = socket.as_raw_fd();
@@ -101,6 +104,7 @@ impl Udp {
             control,
             outgoing: vec![0; FRONT + LONGEST],
             waiting: 0,
+            many,
             known_as: HashMap::new(),
         })
     }
@@ -165,8 +169,9 @@ impl Udp {
             }
         }
         let Some(source) = message.address.as_ref().and_then(socket_address) else { return Ok(true) };
-        if self.bound.is_unspecified() && self.known_as.len() < PEERS {
-            self.known_as.insert(source.ip(), destination);
+        let known = &mut self.known_as;
+        if self.bound.is_unspecified() && (known.len() < PEERS || known.contains_key(&source.ip())) {
+            known.insert(source.ip(), destination);
         }
         // The header that the kernel wrote.
         let network = between(source.ip(), destination, TrafficClass(class));
@@ -268,6 +273,9 @@ impl Road for Udp {
                 Err(Errno::EINTR) => {}
                 // Lost as on any network: it is sent again.
                 Err(Errno::ENOBUFS | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => self.waiting = 0,
+                Err(Errno::ENETUNREACH | Errno::EACCES | Errno::EPERM | Errno::EINVAL) if self.many => {
+                    self.waiting = 0;
+                }
                 Err(Errno::EMSGSIZE) => {
                     let text = format!(
                         "a packet of {} octets is too long for the way to {to}; use a smaller path MTU: --mtu 1024, or raise \
