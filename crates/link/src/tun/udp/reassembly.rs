@@ -142,6 +142,7 @@ impl Reassembly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const KEY: Key = Key {
         source: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
@@ -207,5 +208,37 @@ mod tests {
         assert_eq!((reassembly.places.len(), reassembly.incomplete), (PLACES, 96));
         let last = Key { identification: 99, ..KEY };
         assert!(reassembly.add(last, 8, &[2], false).is_some());
+    }
+
+    /// A fragment: where it begins, in units, its octets, and whether others follow.
+    fn fragment() -> impl Strategy<Value = (usize, usize, bool, u8)> {
+        // Mostly as they are cut.
+        let len = prop_oneof![3 => (1..4usize).prop_map(|units| units * UNIT), 1 => 0..30usize];
+        (0..6usize, len, prop::bool::weighted(0.7), any::<u8>())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(5000) })]
+
+        #[test]
+        fn what_is_given_out_is_what_came(fragments in prop::collection::vec(fragment(), 1..30)) {
+            let mut reassembly = Reassembly::default();
+            // What came of the datagram that is in the making, octet by octet.
+            let mut came: Vec<Option<u8>> = vec![None; 400];
+            for (at, len, more, value) in fragments {
+                let (at, bytes) = (at * UNIT, vec![value; len]);
+                let given_up = reassembly.incomplete;
+                came[at..at + len].fill(Some(value));
+                let found = reassembly.add(KEY, at, &bytes, more);
+                if let Some(whole) = found {
+                    let octets: Option<Vec<u8>> = came[..whole.1].iter().copied().collect();
+                    prop_assert_eq!(octets.as_deref(), Some(reassembly.bytes(whole)));
+                    prop_assert!(came[whole.1..].iter().all(Option::is_none));
+                }
+                if found.is_some() || reassembly.incomplete > given_up {
+                    came.fill(None);
+                }
+            }
+        }
     }
 }
