@@ -176,7 +176,13 @@ const fn place(n: u64) -> Local {
 
 /// Packets that reached a connected queue pair, or were datagrams and heard.
 const fn taken(c: &Counters) -> u64 {
-    let nobodys = c.other + c.malformed + c.wrong_icrc + c.unknown_pair + c.wrong_address + c.wrong_partition;
+    let nobodys = c.other
+        + c.extended
+        + c.malformed
+        + c.wrong_icrc
+        + c.unknown_pair
+        + c.wrong_address
+        + c.wrong_partition;
     // No room, and a wrong Q_Key, there is for datagrams only: no queue pair here is an unreliable connection.
     c.received - nobodys - c.wrong_service - c.wrong_qkey - c.no_room
 }

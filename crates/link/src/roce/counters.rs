@@ -26,6 +26,8 @@ counters! {
     sent,
     /// Dropped: no RoCEv2 packet.
     other,
+    /// Dropped: with IPv4 options or IPv6 extension headers, or a fragment.
+    extended,
     /// Dropped: cut off, or against the format's rules.
     malformed,
     /// Dropped: the ICRC does not fit.

@@ -292,6 +292,7 @@ impl Device {
             Err(refused) => {
                 match refused {
                     Refused::Other => counters.other += 1,
+                    Refused::Extended => counters.extended += 1,
                     Refused::Malformed(_) => counters.malformed += 1,
                     Refused::Icrc => counters.wrong_icrc += 1,
                 }
