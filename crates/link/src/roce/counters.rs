@@ -76,6 +76,8 @@ counters! {
     gaps,
     /// UC: messages that were not complete.
     incomplete,
+    /// UC: packets whose message had no beginning, or was given up: dropped.
+    headless,
     /// UC, UD: messages that had no receive buffer, one too short, or memory that they may not use.
     no_room,
     /// Packets marked "congestion experienced".

@@ -558,6 +558,7 @@ fn take_unreliably(
     *expected = psn + 1;
     if !begins && !inbound.is_inside() {
         // The rest of a message that was given up.
+        counters.headless += 1;
         return None;
     }
     match inbound.take(memory, mtu, operation, &headers.extended, payload) {
