@@ -310,7 +310,9 @@ impl Responder {
                     // Taken away since it was asked for.
                     let psn = *psn;
                     self.answers.clear();
-                    (self.broken, self.broke) = (true, Some(Nak::RemoteAccess));
+                    // What was told already is told once.
+                    self.broke = (!self.broken).then_some(Nak::RemoteAccess);
+                    self.broken = true;
                     counters.nak_sent(Nak::RemoteAccess);
                     let aeth = Aeth { syndrome: Syndrome::Nak(Nak::RemoteAccess), msn: aeth.msn };
                     let extended = Extended::Aeth(aeth);

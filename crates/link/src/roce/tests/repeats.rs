@@ -337,6 +337,18 @@ fn a_repeated_read_is_executed_again_with_all_checks() {
 }
 
 #[test]
+fn the_end_of_a_queue_pair_is_told_once() {
+    let mut pair = answering();
+    pair.ends[1].handle(0, &by_hand(ReadRequest, PSN[0], reth(0, 1), b""));
+    // A refusal waits behind the answer, whose memory is taken away.
+    pair.ends[1].handle(0, &by_hand(Operation::SendLast, PSN[0] + 1, Extended::None, b"x"));
+    assert!(pair.ends[1].memory.deregister(THERE).is_some());
+    assert_eq!(sent(&mut pair.ends[1], 0).len(), 1);
+    pair.settle();
+    assert_eq!(pair.events[1], [What::Broken(Nak::InvalidRequest)]);
+}
+
+#[test]
 fn half_the_circle_behind_is_a_repetition() {
     for (behind, duplicates, ahead) in [(1, 1, 0), (1 << 23, 1, 0), ((1 << 23) + 1, 0, 1)] {
         let mut pair = answering();
