@@ -1,10 +1,36 @@
 //! Frames in: copied, or looked at where they are.
 
-use crate::boundary::{guarded, octets_mut, slice_mut, writable, write};
+use crate::boundary::{Outcome, guarded, octets_mut, slice_mut, writable, write};
 use crate::socket::{bypath_l2_socket, with};
 use crate::status::{Failure, bypath_error, bypath_status};
 use crate::types::bypath_l2_frame;
+use bypath_link::l2::Frame;
 use std::ffi::c_void;
+
+/// Copies as much of a payload as fits; returns how much that is.
+pub fn copied(payload: &[u8], buffer: &mut [u8]) -> usize {
+    let len = payload.len().min(buffer.len());
+    buffer[..len].copy_from_slice(&payload[..len]);
+    len
+}
+
+/// Receives one of something into the caller's buffer, by `receive`, and writes what is known of it to `target`.
+///
+/// # Errors
+/// Pointers that cannot be; those of `receive`.
+pub fn one<T>(
+    buffer: *mut c_void,
+    capacity: usize,
+    target: *mut T,
+    name: &'static str,
+    receive: impl FnOnce(&mut [u8], &mut Option<T>) -> Outcome<usize>,
+) -> Outcome<()> {
+    writable(target, name)?;
+    let mut known = None;
+    receive(octets_mut(buffer, capacity, "buffer")?, &mut known)?;
+    // `receive` returns after one, or with an error.
+    known.map_or(Ok(()), |known| write(target, name, known))
+}
 
 /// A place for a received frame.
 #[repr(C)]
@@ -30,19 +56,10 @@ pub unsafe extern "C" fn bypath_l2_receive(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        writable(frame, "frame")?;
-        let buffer = octets_mut(buffer, capacity, "buffer")?;
-        let mut known = None;
-        with(socket, |s| {
-            let taken = s.receive_batch(1, |f| {
-                let len = f.payload.len().min(buffer.len());
-                buffer[..len].copy_from_slice(&f.payload[..len]);
-                known = Some(bypath_l2_frame::of(&f, len));
-            });
-            Ok(taken?)
-        })?;
-        // `receive_batch` returns after a frame, or with an error.
-        known.map_or(Ok(()), |known| write(frame, "frame", known))
+        one(buffer, capacity, frame, "frame", |buffer, known| {
+            let each = |f: Frame<'_>| *known = Some(bypath_l2_frame::of(&f, copied(f.payload, buffer)));
+            with(socket, |s| Ok(s.receive_batch(1, each)?))
+        })
     })
 }
 
@@ -69,9 +86,7 @@ pub unsafe extern "C" fn bypath_l2_receive_batch(
             let taken = s.receive_batch(count, |f| {
                 let Some(slot) = places.next() else { return };
                 let Ok(buffer) = octets_mut(slot.data, slot.capacity, "data") else { return };
-                let len = f.payload.len().min(buffer.len());
-                buffer[..len].copy_from_slice(&f.payload[..len]);
-                slot.frame = bypath_l2_frame::of(&f, len);
+                slot.frame = bypath_l2_frame::of(&f, copied(f.payload, buffer));
             });
             Ok(taken?)
         })?;
@@ -102,14 +117,11 @@ pub unsafe extern "C" fn bypath_l2_receive_each(
     guarded(error, || {
         write(received, "received", 0)?;
         let taker = taker.ok_or_else(|| Failure::invalid("`taker` is NULL"))?;
-        let taken = with(socket, |s| {
-            let taken = s.receive_batch(most, |f| {
-                let frame = bypath_l2_frame::of(&f, f.payload.len());
-                // SAFETY: the caller's function, with the caller's context; frame and payload outlive the call.
-                unsafe { taker(context, &frame, f.payload.as_ptr().cast()) };
-            });
-            Ok(taken?)
-        })?;
-        write(received, "received", taken)
+        let each = |f: Frame<'_>| {
+            let frame = bypath_l2_frame::of(&f, f.payload.len());
+            // SAFETY: the caller's function, with the caller's context; frame and payload outlive the call.
+            unsafe { taker(context, &frame, f.payload.as_ptr().cast()) };
+        };
+        write(received, "received", with(socket, |s| Ok(s.receive_batch(most, each)?))?)
     })
 }

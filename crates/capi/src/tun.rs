@@ -1,8 +1,9 @@
 //! TUN devices, and datagrams over them.
 
-use crate::boundary::{Outcome, guarded, octets, octets_mut, read, slice, slice_mut, text, writable, write};
+use crate::boundary::{Outcome, guarded, octets, read, slice, slice_mut, text, write};
 use crate::handle::{self, Handle};
 use crate::options::{timeout, unknown};
+use crate::receive::{copied, one};
 use crate::send::bypath_octets;
 use crate::status::{Failure, bypath_error, bypath_status, put_text};
 use crate::types::{BYPATH_FOREVER, fixed};
@@ -506,19 +507,11 @@ pub unsafe extern "C" fn bypath_tun_receive(
     error: *mut bypath_error,
 ) -> bypath_status {
     guarded(error, || {
-        writable(datagram, "datagram")?;
-        let buffer = octets_mut(buffer, capacity, "buffer")?;
-        let mut known = None;
-        with(tun, |t| {
-            let taken = t.receive_batch(1, |d| {
-                let len = d.payload.len().min(buffer.len());
-                buffer[..len].copy_from_slice(&d.payload[..len]);
-                known = Some(bypath_tun_datagram::of(&d, len));
-            });
-            Ok(taken?)
-        })?;
-        // `receive_batch` returns after a datagram, or with an error.
-        known.map_or(Ok(()), |known| write(datagram, "datagram", known))
+        one(buffer, capacity, datagram, "datagram", |buffer, known| {
+            let each =
+                |d: Datagram<'_>| *known = Some(bypath_tun_datagram::of(&d, copied(d.payload, buffer)));
+            with(tun, |t| Ok(t.receive_batch(1, each)?))
+        })
     })
 }
 
@@ -546,14 +539,11 @@ pub unsafe extern "C" fn bypath_tun_receive_each(
     guarded(error, || {
         write(received, "received", 0)?;
         let taker = taker.ok_or_else(|| Failure::invalid("`taker` is NULL"))?;
-        let taken = with(tun, |t| {
-            let taken = t.receive_batch(most, |d| {
-                let datagram = bypath_tun_datagram::of(&d, d.payload.len());
-                // SAFETY: the caller's function, with the caller's context; datagram and payload outlive the call.
-                unsafe { taker(context, &datagram, d.payload.as_ptr().cast()) };
-            });
-            Ok(taken?)
-        })?;
-        write(received, "received", taken)
+        let each = |d: Datagram<'_>| {
+            let datagram = bypath_tun_datagram::of(&d, d.payload.len());
+            // SAFETY: the caller's function, with the caller's context; datagram and payload outlive the call.
+            unsafe { taker(context, &datagram, d.payload.as_ptr().cast()) };
+        };
+        write(received, "received", with(tun, |t| Ok(t.receive_batch(most, each)?))?)
     })
 }

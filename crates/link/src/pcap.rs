@@ -160,6 +160,7 @@ fn fill(input: &mut impl Read, buffer: &mut [u8]) -> io::Result<usize> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A file with frames of these octets, each at 7.5 s.
     fn file(big: bool, magic: u32, fraction: u32, frames: &[&[u8]]) -> Vec<u8> {
@@ -228,5 +229,53 @@ mod tests {
         assert!(changed(32, u32::MAX.to_le_bytes()).contains("16 MiB"));
         assert!(changed(36, [2, 0, 0, 0]).contains("more octets kept"));
         assert!(changed(28, 1_000_000u32.to_le_bytes()).contains("fraction"));
+    }
+
+    /// Reads on to the end or an error: how many frames there were, and their octets.
+    fn all(octets: &[u8]) -> (u64, usize) {
+        let Ok(mut reader) = Reader::new(octets) else { return (0, 0) };
+        let (mut frames, mut sum) = (0, 0);
+        while let Ok(Some(frame)) = reader.next() {
+            assert!(frame.bytes.len() <= frame.original as usize);
+            (frames, sum) = (frames + 1, sum + frame.bytes.len());
+        }
+        (frames, sum)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(5000) })]
+
+        #[test]
+        fn any_octets_are_read_without_harm(
+            big: bool, nanoseconds: bool,
+            frames in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..40), 0..6),
+            changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..4),
+            cut in any::<prop::sample::Index>(), is_cut: bool,
+        ) {
+            let magic = if nanoseconds { 0xa1b2_3c4d } else { 0xa1b2_c3d4 };
+            let parts: Vec<&[u8]> = frames.iter().map(Vec::as_slice).collect();
+            let mut octets = file(big, magic, 7, &parts);
+            let whole = (parts.len() as u64, parts.iter().map(|part| part.len()).sum());
+            prop_assert_eq!(all(&octets), whole);
+            for (at, value) in changes {
+                let at = at.index(octets.len());
+                octets[at] = value;
+            }
+            if is_cut {
+                octets.truncate(cut.index(octets.len()));
+            }
+            let (frames, sum) = all(&octets);
+            // Nothing comes out that did not go in.
+            prop_assert!(sum + frames as usize * RECORD <= octets.len().saturating_sub(HEADER));
+        }
+
+        #[test]
+        fn noise_is_read_without_harm(noise in prop::collection::vec(any::<u8>(), 0..200)) {
+            let mut octets = file(false, 0xa1b2_c3d4, 0, &[]);
+            octets.extend(&noise);
+            let (frames, sum) = all(&octets);
+            prop_assert!(sum + frames as usize * RECORD <= noise.len());
+            let _ = all(&noise);
+        }
     }
 }

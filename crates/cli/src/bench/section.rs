@@ -1,12 +1,83 @@
-//! What a small bench tells of itself: text for a terminal, a section of the page that benches share, a table of records.
+//! A small bench: what it is asked, and what it tells of itself: text for a terminal, a section of the page that benches
+//! share, a table of records.
 
+use super::args::Common;
+use super::child::interrupted;
+use super::context::{Context, Job};
 use super::machine::Machine;
 use super::raw::report as page;
 use super::raw::tables::{Sheet, note_lines};
 use super::record::{Record, Status};
 use super::table::Check;
+use super::{output, raw};
+use crate::args::Json;
+use crate::output::{Failure, Outcome};
 use std::fmt::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// How often and how long it is measured, and where it goes.
+#[derive(clap::Args, Clone, Debug)]
+pub struct Runs {
+    /// End within 30 seconds: one round, shorter runs
+    #[arg(long)]
+    pub quick: bool,
+    /// Rounds; in each, every subject has one run
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub rounds: Option<u32>,
+    /// Length of a run in seconds; a run over a file is as long as that
+    #[arg(long, value_name = "S", value_parser = super::args::seconds)]
+    pub seconds: Option<f64>,
+    /// Write tables and an HTML page into this directory; a section is added to a page of another bench that is there
+    #[arg(long, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
+    pub report: Option<PathBuf>,
+    /// Where the records go (a file beside the tables, standard output instead of them).
+    #[command(flatten)]
+    pub json: Json,
+    /// This is the bench in its own namespaces.
+    #[arg(long, hide = true)]
+    pub inside: bool,
+}
+
+/// Measures what `plan` makes, in namespaces of its own, and tells what came of it. `everything`: nothing was left out, so
+/// that all targets must be met.
+///
+/// # Errors
+/// What is missing, or cannot be written.
+pub fn run(
+    runs: &Runs,
+    everything: bool,
+    plan: impl FnOnce(&Context) -> Result<Vec<Vec<Box<dyn Job>>>, String>,
+    check: fn(&[Record]) -> Vec<Check>,
+    section: for<'a> fn(&'a Machine, &'a [Record]) -> Section<'a>,
+) -> Outcome {
+    let fail = |e: String| Failure::new(1, e);
+    if !runs.inside {
+        return raw::inside_namespaces().map_err(fail);
+    }
+    // A bench without the program that the user started is of no use.
+    let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM);
+    let common = Common {
+        quick: runs.quick,
+        rounds: runs.rounds.or(runs.quick.then_some(1)),
+        seconds: runs.seconds.or(Some(if runs.quick { 0.1 } else { 0.3 })),
+        profile: String::new(),
+        json: runs.json.clone(),
+    };
+    let context = Context::new(&common).map_err(fail)?;
+    let records = context.measure(&plan(&context).map_err(fail)?).records();
+    let whole = !interrupted();
+    // Figures of a part of the runs are no ground for a verdict.
+    let checks = if whole { check(&records) } else { Vec::new() };
+    let section = section(&context.machine, &records);
+    let mut text = section.text();
+    text += &super::table::targets(&checks, everything);
+    if let Some(folder) = &runs.report {
+        let document = output::document(&context.machine, &records);
+        section.write(folder, &checks, &document).map_err(fail)?;
+        text += &format!("\nreport: {}\n", folder.join("report.html").display());
+    }
+    output::write(&common, &context.machine, &records, &text, whole)
+}
 
 /// A bench's figures, and what is said about them.
 pub struct Section<'a> {

@@ -25,9 +25,11 @@ pub struct Engine {
     said: u64,
     heard: VecDeque<(Message, Source)>,
     events: VecDeque<Event>,
-    /// When a packet came that the device took.
+    /// When a packet came that a connected queue pair took.
     alive: u64,
     taken: u64,
+    /// Datagrams that were heard.
+    knocks: u64,
 }
 
 impl Engine {
@@ -60,6 +62,7 @@ impl Engine {
             events: VecDeque::new(),
             alive: clock::monotonic_ns(),
             taken: 0,
+            knocks: 0,
         })
     }
 
@@ -68,8 +71,12 @@ impl Engine {
         Mtu::within(self.road.mtu()).map_or(most, |mtu| mtu.min(most))
     }
 
-    /// Sends a message to a listening queue pair. False: the way is not known yet, it is being asked for.
+    /// Sends a message to a listening queue pair. False: the way is not known yet, it is being asked for; or as many as have
+    /// a place wait to be sent.
     pub fn say(&mut self, to: IpAddr, pair: Qpn, message: &impl Serialize) -> Result<bool, Failure> {
+        if self.device.pending(self.listener) as u64 >= PLACES {
+            return Ok(false);
+        }
         let Some(envelope) = self.road.way(to)? else { return Ok(false) };
         let Some(octets) = session::written(message) else {
             return Err(Failure::new(
@@ -104,7 +111,7 @@ impl Engine {
         *self.device.counters()
     }
 
-    /// Nanoseconds since the device took a packet.
+    /// Nanoseconds since a connected queue pair took a packet. Who knocks does not break the silence of a peer.
     pub fn silent_for(&self) -> u64 {
         clock::monotonic_ns().saturating_sub(self.alive)
     }
@@ -122,19 +129,20 @@ impl Engine {
             self.device.handle_timeout(now);
         }
         let sent = self.road.send(&mut self.device, now)?;
-        let taken = taken(self.device.counters());
-        if taken > self.taken {
-            self.taken = taken;
-            self.alive = now;
-        }
         let mut any = received + sent > 0;
         while let Some(event) = self.device.poll_event() {
             any = true;
             if event.pair != self.listener {
                 self.events.push_back(event);
             } else if let What::Received(received) = event.what {
+                self.knocks += 1;
                 self.hear(received.id, received.len, received.source);
             }
+        }
+        let taken = taken(self.device.counters()) - self.knocks;
+        if taken > self.taken {
+            self.taken = taken;
+            self.alive = now;
         }
         if any {
             return Ok(());
@@ -166,8 +174,133 @@ const fn place(n: u64) -> Local {
     Local { key: KEY, address: n * LONGEST as u64, len: LONGEST }
 }
 
-/// Packets that reached a queue pair.
+/// Packets that reached a connected queue pair, or were datagrams and heard.
 const fn taken(c: &Counters) -> u64 {
-    let dropped = c.other + c.malformed + c.wrong_icrc + c.unknown_pair + c.wrong_address + c.wrong_partition;
-    c.received - dropped
+    let nobodys = c.other
+        + c.extended
+        + c.malformed
+        + c.wrong_icrc
+        + c.unknown_pair
+        + c.wrong_address
+        + c.wrong_partition;
+    // No room, and a wrong Q_Key, there is for datagrams only: no queue pair here is an unreliable connection.
+    c.received - nobodys - c.wrong_service - c.wrong_qkey - c.no_room
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypath::wire::roce::{Bth, Deth, Envelope, Extended, Headers, Opcode, Operation, Psn, Service};
+    use bypath::wire::{IpProtocol, Ipv4Header, Network};
+    use std::os::fd::BorrowedFd;
+
+    /// A road on which these packets wait, and all that is sent goes nowhere.
+    struct Waiting(Vec<Vec<u8>>);
+
+    fn from_to(from: u8, to: u8) -> Envelope {
+        let header = Ipv4Header::new([10, 0, 0, from].into(), [10, 0, 0, to].into(), IpProtocol::UDP);
+        Envelope::new(Network::V4(header), 0xc000)
+    }
+
+    impl Road for Waiting {
+        fn name(&self) -> String {
+            "nowhere".to_owned()
+        }
+
+        fn mtu(&self) -> usize {
+            1500
+        }
+
+        fn window(&self) -> u32 {
+            32
+        }
+
+        fn way(&mut self, _: IpAddr) -> Result<Option<Envelope>, Failure> {
+            Ok(Some(from_to(1, 2)))
+        }
+
+        fn receive(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
+            let packets = std::mem::take(&mut self.0);
+            packets.iter().for_each(|packet| device.handle(now, packet));
+            Ok(packets.len())
+        }
+
+        fn send(&mut self, _: &mut Device, _: u64) -> Result<usize, Failure> {
+            Ok(0)
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn is_full(&self) -> bool {
+            false
+        }
+    }
+
+    const OWN: Qpn = Qpn::new(0x11);
+
+    fn packet(opcode: Opcode, to: Qpn, extended: Extended, payload: &[u8]) -> Vec<u8> {
+        let headers = Headers { bth: Bth::new(opcode, to, Psn::new(0)), extended };
+        let mut buffer = vec![0; 1500];
+        let len = from_to(2, 1).emit(&mut buffer, &headers, payload).expect("a packet");
+        buffer.truncate(len);
+        buffer
+    }
+
+    fn knock(qkey: u32, payload: &[u8]) -> Vec<u8> {
+        let ud = Opcode::new(Service::Ud, Operation::SendOnly).expect("an opcode");
+        packet(ud, session::LISTENER, Extended::Deth(Deth { qkey, source: OWN }), payload)
+    }
+
+    /// An engine with these packets, whose last packet was an age ago.
+    fn silent(packets: Vec<Vec<u8>>) -> Engine {
+        let mut engine = Engine::new(Box::new(Waiting(packets)), session::LISTENER).expect("an engine");
+        let first = Psn::new(0);
+        let config = bypath::roce::Config::DEFAULT;
+        engine
+            .device
+            .connect(OWN, Qpn::new(0x22), from_to(1, 2), config, first, first)
+            .expect("a queue pair");
+        engine.alive = 0;
+        engine
+    }
+
+    #[test]
+    fn who_knocks_does_not_break_the_silence_of_a_peer() {
+        let refusal = Message::Refused { session: 1, why: "no".to_owned() };
+        let said = session::written(&refusal).expect("a message");
+        let rc = Opcode::rc(Operation::SendOnly);
+        let mut knocks = vec![knock(QKEY, &said); 40];
+        knocks.extend([knock(QKEY, b"nonsense"), knock(5, &said), vec![0x45; 90]]);
+        knocks.push(packet(rc, session::LISTENER, Extended::None, b"x"));
+        let mut engine = silent(knocks);
+        engine.turn(0).expect("a turn");
+        assert_eq!(engine.heard().map(|(message, _)| message), Some(refusal));
+        assert_eq!(engine.alive, 0);
+        engine = silent(vec![knock(QKEY, &said), packet(rc, OWN, Extended::None, b"x")]);
+        engine.turn(0).expect("a turn");
+        assert_ne!(engine.alive, 0);
+    }
+
+    #[test]
+    fn what_cannot_be_said_yet_is_not_written_over_what_waits() {
+        let mut engine = silent(Vec::new());
+        let mut say = |n: u64| {
+            let message = Message::Refused { session: n, why: String::new() };
+            engine.say(IpAddr::from([10, 0, 0, 2]), OWN, &message).expect("a way")
+        };
+        let said: Vec<bool> = (0..PLACES + 2).map(&mut say).collect();
+        assert_eq!(said.iter().filter(|said| **said).count() as u64, PLACES);
+        assert_eq!(said[PLACES as usize..], [false, false]);
+        let mut room = vec![0; engine.device.longest()];
+        for n in 0..PLACES {
+            let len = engine.device.poll_transmit(0, &mut room).expect("a packet");
+            let packet = bypath::wire::roce::Packet::parse(&room[..len]).expect("a packet");
+            let Some(Message::Refused { session, .. }) = session::read(packet.payload) else {
+                panic!("{:?}", packet.payload);
+            };
+            assert_eq!(session, n);
+        }
+    }
 }

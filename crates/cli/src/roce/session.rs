@@ -128,6 +128,15 @@ pub fn written(message: &impl Serialize) -> Option<Vec<u8>> {
     serde_json::to_vec(message).ok().filter(|octets| octets.len() <= LONGEST as usize)
 }
 
+/// A reason that fits into a message, whatever is in it: without what steers a terminal, and cut.
+pub fn short(why: &str) -> String {
+    // JSON writes a quotation mark as two octets.
+    const MOST: usize = 300;
+    let mut text = crate::output::printable(why);
+    text.truncate(text.floor_char_boundary(MOST));
+    text
+}
+
 /// As it was received. None if it is something else.
 pub fn read<'a, T: Deserialize<'a>>(octets: &'a [u8]) -> Option<T> {
     serde_json::from_slice(octets).ok()
@@ -175,6 +184,18 @@ mod tests {
         for other in [&b""[..], b"{}", b"{\"hello\":{}}", b"\xff", b"null"] {
             assert_eq!(read::<Message>(other), None);
         }
+    }
+
+    #[test]
+    fn a_reason_is_always_short_enough() {
+        for why in ["\"".repeat(5000), "\x1b".repeat(5000), "\u{10ffff}".repeat(5000), "ü".repeat(399) + "x"]
+        {
+            let why = short(&why);
+            assert!(written(&Message::Refused { session: u64::MAX, why: why.clone() }).is_some(), "{why}");
+            let (sha256, value) = (hash(b""), Some(u64::MAX));
+            assert!(written(&Outcome { ok: false, sha256, value, why: Some(why) }).is_some());
+        }
+        assert_eq!(short("no room"), "no room");
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! `bypath l2 recv -w`: scapy writes frames, and tshark, scapy and our own reader find them in the file as they were.
 
 use crate::common::TempDir;
-use crate::network::{LONG, Tool, skip, socket, tool, veth};
+use crate::network::{LONG, Tool, socket, tool, veth};
+use crate::outsiders::{PYTHON, has_scapy, has_tshark, lines};
 use bypath::l2::MacAddr;
 use bypath::link::pcapng::Reader;
 use bypath::link::pcapng::reader::Block;
@@ -12,21 +13,6 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::mpsc;
 use std::time::Instant;
-
-/// Debian's Python: the one that its scapy package is for.
-const PYTHON: &str = "/usr/bin/python3";
-
-fn has(test: &str, what: &str) -> bool {
-    let (program, args): (_, &[&str]) =
-        if what == "scapy" { (PYTHON, &["-c", "import scapy.all"]) } else { (what, &["--version"]) };
-    let there = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if there.is_ok_and(|s| s.success()) {
-        return true;
-    }
-    let package = if what == "scapy" { "python3-scapy" } else { what };
-    skip(test, &format!("{what} is not installed (Debian package {package})"));
-    false
-}
 
 /// Sends frames of every kind from `left`, as scapy makes them, and prints each in hexadecimal, without padding.
 const SCAPY_WRITES: &str = r"
@@ -61,13 +47,6 @@ from scapy.all import RawPcapNgReader
 for data, meta in RawPcapNgReader(sys.argv[1]):
     print(data.hex(), ((meta.tshigh << 32) + meta.tslow) * 10**9 // meta.tsresol, flush=True)
 ";
-
-fn lines(command: &mut Command) -> Vec<String> {
-    let output = command.output().expect("a program that starts");
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}{errors}");
-    text.lines().map(str::to_owned).collect()
-}
 
 const FIELDS: [&str; 12] = [
     "eth.dst",
@@ -149,7 +128,7 @@ fn write_with_scapy(to: MacAddr) -> Vec<String> {
 isolated! {
     fn what_scapy_writes_is_in_the_file_as_it_was() {
         let test = "captures::what_scapy_writes_is_in_the_file_as_it_was";
-        if !has(test, "scapy") {
+        if !has_scapy(test, "all") {
             return;
         }
         let (_, right) = veth();
@@ -203,7 +182,7 @@ isolated! {
 isolated! {
     fn tshark_reads_in_our_file_what_it_captured_itself() {
         let test = "captures::tshark_reads_in_our_file_what_it_captured_itself";
-        if !has(test, "scapy") || !has(test, "tshark") {
+        if !has_scapy(test, "all") || !has_tshark(test) {
             return;
         }
         let (_, right) = veth();
@@ -239,7 +218,7 @@ isolated! {
             .filter_map(|b| if let Block::Frame(f) = b { Some(f.bytes) } else { None }).collect();
         let header = [&right.0[..], &left.0, &[0x81, 0, 0xd0, 10, 0x88, 0xb5], b"to a pipe"].concat();
         assert!(frames.len() == 2 && frames.iter().all(|f| f.starts_with(&header)), "{frames:x?}");
-        if has(test, "tshark") {
+        if has_tshark(test) {
             let mut command = Command::new("tshark");
             command.args(["-n", "-r", "-", "-T", "fields", "-e", "vlan.id", "-e", "vlan.priority", "-e", "vlan.dei"]);
             let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();

@@ -11,6 +11,7 @@ mod cycles;
 mod frames;
 mod liars;
 mod messages;
+mod outsiders;
 mod rings;
 mod rounds;
 mod trouble;

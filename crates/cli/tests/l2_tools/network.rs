@@ -82,16 +82,21 @@ pub fn octets(len: usize) -> Vec<u8> {
 
 /// Runs `body` on a thread that, with what it starts, has no CAP_NET_RAW.
 pub fn without_net_raw(body: impl FnOnce() + Send) {
-    use rustix::thread::CapabilitySet;
-    let drop_it = || {
-        let set = CapabilitySet::NET_RAW;
-        rustix::thread::remove_capability_from_bounding_set(set).expect("a bounding set");
+    without(rustix::thread::CapabilitySet::NET_RAW, body);
+}
+
+/// Runs `body` on a thread that, with what it starts, does not have these capabilities.
+pub fn without<T: Send>(set: rustix::thread::CapabilitySet, body: impl FnOnce() -> T + Send) -> T {
+    let drop_them = || {
+        set.iter().for_each(|one| {
+            rustix::thread::remove_capability_from_bounding_set(one).expect("a bounding set");
+        });
         let mut have = rustix::thread::capabilities(None).expect("capabilities");
         have.inheritable.remove(set);
         rustix::thread::set_capabilities(None, have).expect("fewer capabilities");
-        body();
+        body()
     };
-    std::thread::scope(|scope| scope.spawn(drop_it).join().expect("the thread"));
+    std::thread::scope(|scope| scope.spawn(drop_them).join().expect("the thread"))
 }
 
 /// Checks that no packet socket is open in this namespace, and no port waits.

@@ -8,6 +8,8 @@ mod common;
 #[allow(dead_code, reason = "this test uses a part")]
 mod network;
 mod decode;
+#[path = "../l2_tools/outsiders.rs"]
+mod outsiders;
 mod transfers;
 mod trouble;
 mod witnesses;

@@ -107,6 +107,67 @@ isolated! {
 }
 
 isolated! {
+    fn who_cannot_be_answered_does_not_end_a_receiver() {
+        let there = hosts();
+        // A host that this one has no way to, and whose packets it takes all the same.
+        for path in ["all", "left"] {
+            std::fs::write(format!("/proc/sys/net/ipv4/conf/{path}/rp_filter"), "0").unwrap();
+        }
+        there.run(|| netns::add_address("right", "10.7.7.7".parse().unwrap(), 32)).unwrap().unwrap();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 10);
+        let receiver = receiver(&["--output", text(&directory.join("to"))]);
+        let send = |more: &[&str]| {
+            there.run(|| send(&[&[text(&from), "--to=10.0.0.1", "--wait=700ms"], more].concat())).unwrap()
+        };
+        send(&["--bind=10.7.7.7"]).expect(3);
+        // It goes on: it waits for the one whom it believes.
+        let ended = send(&[]).expect(1);
+        assert!(ended.stderr.contains("another transfer is going on"), "{}", ended.stderr);
+        receiver.signal(Signal::INT);
+        receiver.end().expect(3);
+    }
+}
+
+isolated! {
+    fn senders_come_one_after_the_other_by_raw_frames_over_ipv6() {
+        veths(&[("left", "right")]);
+        let directory = TempDir::new();
+        let (from, octets) = file(&directory, "from", 5000);
+        let inbox = directory.join("inbox");
+        std::fs::create_dir(&inbox).unwrap();
+        let args = ["--iface=right", "--bind=fd00::2", "--count=3", "--force", "--output", text(&inbox)];
+        let receiver = receiver(&args);
+        let mac = bypath::l2::Interface::named("right").unwrap().mac;
+        for bind in ["fd00::1", "fd00::3", "fd00::4"] {
+            let (bind, mac) = (format!("--bind={bind}"), format!("--to-mac={mac}"));
+            send(&[text(&from), "--to=fd00::2", "--iface=left", &bind, &mac]).expect(0);
+        }
+        receiver.end().expect(0);
+        assert_eq!(std::fs::read(inbox.join("from")).unwrap(), octets);
+    }
+}
+
+isolated! {
+    fn frames_to_another_address_are_not_taken() {
+        veths(&[("left", "right")]);
+        let directory = TempDir::new();
+        let (from, octets) = file(&directory, "from", 5000);
+        let to = directory.join("to");
+        let receiver = receiver(&["--iface=right", "--bind=10.0.0.2", "--output", text(&to)]);
+        let mac = format!("--to-mac={}", bypath::l2::Interface::named("right").unwrap().mac);
+        let send = |address: &str| {
+            send(&[text(&from), address, "--iface=left", "--bind=10.0.0.1", &mac, "--wait=500ms"])
+        };
+        // To the same hardware, but another host.
+        send("--to=10.0.0.9").expect(3);
+        send("--to=10.0.0.2").expect(0);
+        receiver.end().expect(0);
+        assert_eq!(std::fs::read(&to).unwrap(), octets);
+    }
+}
+
+isolated! {
     fn a_sender_that_dies_leaves_nothing_and_ctrl_c_ends_both() {
         let there = hosts();
         let directory = TempDir::new();

@@ -1,7 +1,8 @@
 //! What is on the wire, read by others: scapy computes each ICRC again, tshark takes every packet apart.
 
 use crate::common::TempDir;
-use crate::network::{Tool, hosts, skip};
+use crate::network::{Tool, hosts};
+use crate::outsiders::{PYTHON, has_scapy, has_tshark, lines};
 use crate::{file, json, receiver, send, text};
 use bypath::wire::roce::{
     Aeth, Amount, AtomicEth, Bth, Deth, Envelope, Extended, Extension, Headers, Opcode, Psn, Qpn, Reth,
@@ -10,29 +11,7 @@ use bypath::wire::roce::{
 use bypath::wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, Network};
 use rustix::process::Signal;
 use std::path::Path;
-use std::process::{Command, Stdio};
-
-/// Debian's Python: the one that its scapy package is for.
-const PYTHON: &str = "/usr/bin/python3";
-
-fn has(test: &str, what: &str) -> bool {
-    let (program, args): (_, &[&str]) =
-        if what == "scapy" { (PYTHON, &["-c", "import scapy.contrib.roce"]) } else { (what, &["--version"]) };
-    let there = Command::new(program).args(args).stdout(Stdio::null()).stderr(Stdio::null()).status();
-    if there.is_ok_and(|s| s.success()) {
-        return true;
-    }
-    let package = if what == "scapy" { "python3-scapy" } else { what };
-    skip(test, &format!("{what} is not installed (Debian package {package})"));
-    false
-}
-
-fn lines(command: &mut Command) -> Vec<String> {
-    let output = command.output().expect("a program that starts");
-    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
-    assert!(output.status.success(), "{text}{errors}");
-    text.lines().map(str::to_owned).collect()
-}
+use std::process::Command;
 
 /// Prints, of every RoCEv2 packet of a file under IPv4, identification, flags, opcode, the ICRC in it and the one computed.
 const SCAPY: &str = r"
@@ -95,7 +74,7 @@ isolated! {
         let test = "witnesses::packets_of_a_udp_socket_have_the_icrc_of_the_kernels_headers";
         let directory = TempDir::new();
         let paths = captured(&directory, "write");
-        let (scapy_is_there, tshark_is_there) = (has(test, "scapy"), has(test, "tshark"));
+        let (scapy_is_there, tshark_is_there) = (has_scapy(test, "contrib.roce"), has_tshark(test));
         // 98 packets of the file to the one; welcome, acknowledgements and the last word to the other.
         for (path, least) in paths.iter().zip([98, 3]) {
             let ended = Tool::start(&["roce", "decode", text(path), "--json"]).end().expect(0);
@@ -182,10 +161,10 @@ fn packets_of_every_opcode_are_right_to_all_witnesses() {
     pcap(&path, &[v4, v6].concat());
     let ended = Tool::start(&["roce", "decode", text(&path)]).end().expect(0);
     assert!(ended.stderr.contains("76 of them RoCEv2: ICRC right 76"), "{}", ended.stderr);
-    if has(test, "tshark") {
+    if has_tshark(test) {
         tshark(&path, 2 * count);
     }
-    if has(test, "scapy") {
+    if has_scapy(test, "contrib.roce") {
         assert_eq!(scapy(&path).len(), count);
     }
 }

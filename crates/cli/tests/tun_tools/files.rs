@@ -1,8 +1,10 @@
 //! Files go over and come back byte for byte: through devices and sockets, in every mode.
 
-use crate::network::{Tool, octets};
+use crate::network::{Tool, octets, without};
 use crate::{Place, devices, nothing_is_left, routes, tree};
+use bypath::tun::Device;
 use bypath_sys::netns;
+use rustix::thread::CapabilitySet;
 use serde_json::Value;
 use std::net::UdpSocket;
 use std::path::Path;
@@ -157,15 +159,24 @@ isolated! {
 }
 
 isolated! {
-    fn a_device_that_belongs_to_the_user_is_attached_to() {
-        if !devices("files::a_device_that_belongs_to_the_user_is_attached_to") {
+    fn a_device_that_belongs_to_the_user_needs_no_right() {
+        if !devices("files::a_device_that_belongs_to_the_user_needs_no_right") {
             return;
         }
         routes();
-        let made = bypath::tun::Device::tun("mine").persistent(true).address("10.9.0.1".parse().unwrap(), 24).open().unwrap();
-        drop(made);
-        let sent = goes_over(&["--via=socket"], &["--to=10.9.0.1:9000", "--device=mine", "--attach"]);
-        assert_eq!(sent["via"], "tun");
+        let user = rustix::process::geteuid().as_raw();
+        let made = Device::tun("mine").persistent(true).owner(user).address("10.9.0.1".parse().unwrap(), 24);
+        drop(made.open().unwrap());
+        // As an ordinary user without a namespace of his own.
+        let rights = CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW | CapabilitySet::SYS_ADMIN;
+        without(rights | CapabilitySet::DAC_OVERRIDE, || {
+            let sent = goes_over(&["--via=socket"], &["--to=10.9.0.1:9000", "--device=mine", "--attach"]);
+            assert_eq!(sent["via"], "tun");
+            let place = Place::new();
+            let file = place.file("file", b"content");
+            let ended = Tool::start(&["tun", "send", &file, "--to=10.8.0.1:9000"]).end().expect(1);
+            assert!(ended.stderr.contains("CAP_NET_ADMIN"), "{}", ended.stderr);
+        });
         netns::remove("mine").unwrap();
     }
 }

@@ -2,8 +2,12 @@
 
 use crate::network::{LONG, Tool, octets};
 use crate::{Place, routes, tree};
-use std::net::UdpSocket;
+use bypath::wire::{IpProtocol, Ipv4Header, UdpHeader};
+use rustix::net::{AddressFamily, SendFlags, SocketType};
+use std::io::ErrorKind;
+use std::net::{SocketAddr, UdpSocket};
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const HELLO: u8 = 1;
 const DATA: u8 = 2;
@@ -139,9 +143,11 @@ isolated! {
             ([&[0, 2, 0xff, 0xfe][..]].concat(), "no UTF-8"),
             ([name("good"), block(b"content"), block(b""), vec![7; 32]].concat(), "its hash does not fit"),
             (name("there"), "is there already"),
+            (name("\x1b[2Jthere"), "?[2Jthere is there already"),
         ] {
             let place = Place::new();
             place.file("out/there", b"mine");
+            place.file("out/\x1b[2Jthere", b"mine");
             let out = place.join("out");
             let receiver = Tool::start(&["tun", "recv", "--via=socket", "--out", &out]).says("receiving at");
             let socket = socket("127.0.0.1:0");
@@ -166,13 +172,65 @@ isolated! {
                     assert_eq!((session, position), (5, 0));
                     let text = String::from_utf8_lossy(body).into_owned();
                     assert!(text.contains(told), "{text}");
+                    assert!(!text.contains('\x1b'), "{text}");
                     break;
                 }
                 assert_eq!((kind, position), (ACK, 0));
             }
             let ended = receiver.end().expect(1);
             assert!(ended.stderr.contains(told), "{}", ended.stderr);
-            assert_eq!(tree(Path::new(&out)), [("there".to_owned(), b"mine".to_vec())]);
+            assert!(!ended.stderr.contains('\x1b'), "{}", ended.stderr);
+            let mine = ["\x1b[2Jthere", "there"].map(|name| (name.to_owned(), b"mine".to_vec()));
+            assert_eq!(tree(Path::new(&out)), mine);
         }
+    }
+}
+
+isolated! {
+    fn strangers_do_not_keep_a_dead_sender_alive() {
+        routes();
+        let place = Place::new();
+        let out = place.join("out");
+        let args = ["tun", "recv", "--via=socket", "--timeout=400ms", "--json", "--out", &out];
+        let receiver = Tool::start(&args).says("receiving at");
+        let (sender, stranger) = (socket("127.0.0.1:0"), socket("127.0.0.1:0"));
+        sender.send_to(&datagram(HELLO, 5, 0, b""), "127.0.0.1:9000").unwrap();
+        sender.recv(&mut [0; 100]).unwrap();
+        // The sender says no more; somebody else does, as long as there is a receiver.
+        stranger.connect("127.0.0.1:9000").unwrap();
+        stranger.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        let begun = Instant::now();
+        while stranger.send(&datagram(HELLO, 6, 0, b"")).is_ok() {
+            let refused = stranger.recv(&mut [0; 100]).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
+            if refused || begun.elapsed() > Duration::from_secs(10) {
+                break;
+            }
+        }
+        assert!(begun.elapsed() < Duration::from_secs(10), "it is kept alive");
+        let ended = receiver.end().expect(3);
+        assert!(ended.stderr.contains("the sender fell silent"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn who_cannot_be_answered_is_not_waited_for() {
+        routes();
+        let place = Place::new();
+        let (out, file) = (place.join("out"), place.file("file", b"content"));
+        let receiver = Tool::start(&["tun", "recv", "--via=socket", "--out", &out]).says("receiving at");
+        // From port 0, to which nothing can be sent.
+        let hello = datagram(HELLO, 5, 0, b"");
+        let mut packet = vec![0; 28 + hello.len()];
+        let ip = Ipv4Header::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), IpProtocol::UDP);
+        ip.emit(&mut packet, 8 + hello.len()).unwrap();
+        UdpHeader { source_port: 0, destination_port: 9000 }.emit(&mut packet[20..], hello.len()).unwrap();
+        packet[28..].copy_from_slice(&hello);
+        let raw = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(rustix::net::ipproto::RAW)).unwrap();
+        let to: SocketAddr = "127.0.0.1:0".parse().unwrap();
+        rustix::net::sendto(&raw, &packet, SendFlags::empty(), &to).unwrap();
+        // Heard by now, as what comes later is.
+        Tool::start(&["tun", "send", &file, "--via=socket", "--to=127.0.0.1:9000"]).end().expect(0);
+        receiver.end().expect(0);
+        assert_eq!(tree(Path::new(&out)), [("file".to_owned(), b"content".to_vec())]);
     }
 }

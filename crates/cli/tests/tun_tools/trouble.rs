@@ -1,9 +1,10 @@
 //! What goes wrong, and what is said about it; nothing is left behind.
 
-use crate::network::{Tool, octets, tool};
+use crate::network::{Tool, octets, tool, without};
 use crate::{Place, devices, nothing_is_left, routes, tree};
 use bypath_sys::netns;
 use rustix::process::Signal;
+use rustix::thread::CapabilitySet;
 use std::path::Path;
 
 /// Runs the tool, which must fail with this status and these words.
@@ -52,15 +53,8 @@ isolated! {
         }
         let place = Place::new();
         let file = place.file("file", b"content");
-        let said = std::thread::spawn(move || {
-            let set = rustix::thread::CapabilitySet::NET_ADMIN;
-            rustix::thread::remove_capability_from_bounding_set(set).unwrap();
-            let mut have = rustix::thread::capabilities(None).unwrap();
-            have.inheritable.remove(set);
-            rustix::thread::set_capabilities(None, have).unwrap();
-            tool(&["tun", "send", &file, "--to=10.9.0.1:9000"])
-        });
-        let ended = said.join().unwrap().expect(1);
+        let said = without(CapabilitySet::NET_ADMIN, || tool(&["tun", "send", &file, "--to=10.9.0.1:9000"]));
+        let ended = said.expect(1);
         for word in ["CAP_NET_ADMIN", "unshare --user --net --map-root-user", "sudo ip tuntap add"] {
             assert!(ended.stderr.contains(word), "{}", ended.stderr);
         }

@@ -26,6 +26,8 @@ counters! {
     sent,
     /// Dropped: no RoCEv2 packet.
     other,
+    /// Dropped: with IPv4 options or IPv6 extension headers, or a fragment.
+    extended,
     /// Dropped: cut off, or against the format's rules.
     malformed,
     /// Dropped: the ICRC does not fit.
@@ -74,6 +76,8 @@ counters! {
     gaps,
     /// UC: messages that were not complete.
     incomplete,
+    /// UC: packets whose message had no beginning, or was given up: dropped.
+    headless,
     /// UC, UD: messages that had no receive buffer, one too short, or memory that they may not use.
     no_room,
     /// Packets marked "congestion experienced".

@@ -292,6 +292,7 @@ impl Device {
             Err(refused) => {
                 match refused {
                     Refused::Other => counters.other += 1,
+                    Refused::Extended => counters.extended += 1,
                     Refused::Malformed(_) => counters.malformed += 1,
                     Refused::Icrc => counters.wrong_icrc += 1,
                 }
@@ -379,8 +380,14 @@ impl Device {
 }
 
 impl Connected {
-    /// What its requester has to tell.
+    /// What its responder and its requester have to tell.
     fn tell(&mut self, local: Qpn, events: &mut VecDeque<Event>) {
+        if let Answering::Rc(responder) = &mut self.service
+            && let Some(nak) = responder.poll_broken()
+        {
+            self.requester.fail(usize::MAX, super::Failure::Flushed);
+            events.push_back(Event { pair: local, what: What::Broken(nak) });
+        }
         while let Some((id, result)) = self.requester.poll_over() {
             events.push_back(Event { pair: local, what: What::Over { id, result } });
         }
@@ -551,6 +558,7 @@ fn take_unreliably(
     *expected = psn + 1;
     if !begins && !inbound.is_inside() {
         // The rest of a message that was given up.
+        counters.headless += 1;
         return None;
     }
     match inbound.take(memory, mtu, operation, &headers.extended, payload) {

@@ -8,7 +8,7 @@ use super::outgoing::Outgoing;
 use super::responder::LONGEST;
 use super::work::{Beside, Config, Done, Failure, NotPosted, Request};
 use bypath_wire::roce::{
-    AtomicEth, Extended, Headers, Nak, Operation, Psn, Reth, Syndrome, extended::rnr_ns,
+    Aeth, AtomicEth, Extended, Headers, Nak, Operation, Psn, Reth, Syndrome, extended::rnr_ns,
 };
 use std::collections::VecDeque;
 
@@ -291,7 +291,14 @@ impl Requester {
             counters.stale_answers += 1;
             return;
         }
+        let done = |aeth: Aeth| matches!(aeth.syndrome, Syndrome::Ack { .. });
         match (headers.bth.opcode.operation(), headers.extended) {
+            // Who refuses says so in an acknowledgement, never beside an answer (IBTA 9.7.5.2).
+            (operation, extended)
+                if operation != Operation::Acknowledge && !extended.aeth().is_none_or(done) =>
+            {
+                self.fail(self.index_of(psn).unwrap_or(0), Failure::BadAnswer);
+            }
             (Operation::Acknowledge, Extended::Aeth(aeth)) => match aeth.syndrome {
                 Syndrome::Ack { .. } => {
                     if !self.advance(now, psn + 1) {

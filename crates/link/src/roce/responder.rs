@@ -25,11 +25,13 @@ enum Answer {
         rest: Local,
         msn: u32,
         begun: bool,
+        again: bool,
     },
     Atomic {
         psn: Psn,
         original: u64,
         msn: u32,
+        again: bool,
     },
 }
 
@@ -38,6 +40,11 @@ impl Answer {
         match *self {
             Answer::Acknowledge { psn, .. } | Answer::Read { psn, .. } | Answer::Atomic { psn, .. } => psn,
         }
+    }
+
+    /// Whether it was given before.
+    const fn is_again(&self) -> bool {
+        matches!(*self, Answer::Read { again: true, .. } | Answer::Atomic { again: true, .. })
     }
 }
 
@@ -62,6 +69,8 @@ pub struct Responder {
     /// A NAK was sent for what is missing; no other until it is there.
     asked: bool,
     broken: bool,
+    /// It broke while it answered, which is to be told.
+    broke: Option<Nak>,
     answers: VecDeque<Answer>,
     /// Results of the last atomic operations.
     saved: VecDeque<(Psn, u64)>,
@@ -75,6 +84,7 @@ impl Responder {
             msn: 0,
             asked: false,
             broken: false,
+            broke: None,
             answers: VecDeque::new(),
             saved: VecDeque::new(),
             config,
@@ -96,7 +106,8 @@ impl Responder {
         }
         let psn = headers.bth.psn;
         if psn != self.expected {
-            if psn.before(self.expected) {
+            // Half of the circle is behind (IBTA 9.7.2), its end included: a READ of 2^31 octets in packets of 256 goes so far.
+            if self.expected.since(psn) <= 1 << 23 {
                 counters.duplicates += 1;
                 self.repeat(counters, headers);
             } else {
@@ -148,16 +159,16 @@ impl Responder {
         let packets = match headers.extended {
             // READs and atomic operations stand between messages.
             Extended::Reth(reth) if headers.bth.opcode.operation() == Operation::ReadRequest => {
-                if inbound.is_inside() || !self.has_room() {
+                if inbound.is_inside() || !self.make_room() {
                     return invalid;
                 }
                 let rest = readable(memory, &reth)?;
                 self.complete();
-                self.answers.push_back(Answer::Read { psn, rest, msn: self.msn, begun: false });
+                self.answers.push_back(Answer::Read { psn, rest, msn: self.msn, begun: false, again: false });
                 self.config.mtu.packets(reth.length)
             }
             Extended::Atomic(atomic) => {
-                if inbound.is_inside() || !self.has_room() {
+                if inbound.is_inside() || !self.make_room() {
                     return invalid;
                 }
                 let original = execute_atomic(memory, headers.bth.opcode.operation(), &atomic)?;
@@ -166,7 +177,7 @@ impl Responder {
                     self.saved.pop_front();
                 }
                 self.saved.push_back((psn, original));
-                self.answers.push_back(Answer::Atomic { psn, original, msn: self.msn });
+                self.answers.push_back(Answer::Atomic { psn, original, msn: self.msn, again: false });
                 1
             }
             _ => {
@@ -193,6 +204,17 @@ impl Responder {
         self.answers.iter().filter(|a| !matches!(a, Answer::Acknowledge { .. })).count() < self.config.reads
     }
 
+    /// Makes room for a new answer. Who asks for something new has all but the last ones of what he asked for before: the
+    /// oldest one that is given again is not awaited any more.
+    fn make_room(&mut self) -> bool {
+        if !self.has_room()
+            && let Some(at) = self.answers.iter().position(Answer::is_again)
+        {
+            self.answers.remove(at);
+        }
+        self.has_room()
+    }
+
     /// Everything before the expected PSN is acknowledged.
     fn acknowledge(&mut self) {
         self.answer(self.expected - 1, Syndrome::DONE);
@@ -212,19 +234,20 @@ impl Responder {
         let psn = headers.bth.psn;
         match headers.extended {
             Extended::Reth(reth) if headers.bth.opcode.operation() == Operation::ReadRequest => {
-                let packets = self.config.mtu.packets(reth.length.min(LONGEST));
+                let packets = self.config.mtu.packets(reth.length);
                 // Never more than was asked for the first time: nothing that is yet to be expected.
-                if packets > self.expected.since(psn) {
+                if reth.length > LONGEST || packets > self.expected.since(psn) {
                     counters.stale_answers += 1;
                     return;
                 }
                 let rest = Local { key: reth.key, address: reth.address, len: reth.length };
-                self.insert(Answer::Read { psn, rest, msn: self.msn, begun: false }, packets);
+                let answer = Answer::Read { psn, rest, msn: self.msn, begun: false, again: true };
+                self.insert(answer, packets);
             }
             Extended::Atomic(_) => match self.saved.iter().find(|(saved, _)| *saved == psn) {
                 Some((_, original)) => {
                     let original = *original;
-                    self.insert(Answer::Atomic { psn, original, msn: self.msn }, 1);
+                    self.insert(Answer::Atomic { psn, original, msn: self.msn, again: true }, 1);
                 }
                 None => counters.forgotten += 1,
             },
@@ -254,6 +277,11 @@ impl Responder {
         self.answers.insert(at, answer);
     }
 
+    /// With what it refused a request that it had taken, once.
+    pub const fn poll_broken(&mut self) -> Option<Nak> {
+        self.broke.take()
+    }
+
     /// The next packet.
     pub fn poll_transmit(&mut self, memory: &Memory, counters: &mut Counters) -> Option<Outgoing> {
         let mtu = self.config.mtu;
@@ -269,19 +297,21 @@ impl Responder {
                 let extended = Extended::Aeth(aeth);
                 Some(Outgoing { extended, ..Outgoing::new(Operation::Acknowledge, psn) })
             }
-            Answer::Atomic { psn, original, msn } => {
+            Answer::Atomic { psn, original, msn, .. } => {
                 let aeth = Aeth { syndrome: Syndrome::DONE, msn: *msn };
                 let extended = Extended::AtomicAck(aeth, *original);
                 let outgoing = Outgoing { extended, ..Outgoing::new(Operation::AtomicAcknowledge, *psn) };
                 self.answers.pop_front();
                 Some(outgoing)
             }
-            Answer::Read { psn, rest, msn, begun } => {
+            Answer::Read { psn, rest, msn, begun, .. } => {
                 let aeth = Aeth { syndrome: Syndrome::DONE, msn: *msn };
                 if rest.len > 0 && memory.wanted(*rest, Want::Read).is_err() {
                     // Taken away since it was asked for.
                     let psn = *psn;
                     self.answers.clear();
+                    // What was told already is told once.
+                    self.broke = (!self.broken).then_some(Nak::RemoteAccess);
                     self.broken = true;
                     counters.nak_sent(Nak::RemoteAccess);
                     let aeth = Aeth { syndrome: Syndrome::Nak(Nak::RemoteAccess), msn: aeth.msn };

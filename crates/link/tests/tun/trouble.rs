@@ -1,8 +1,11 @@
 //! What is missing, forbidden, taken or removed, and what is said about it.
 
-use crate::common::{device, ip, kernel, ours, over, payload};
+use crate::common::{FAMILIES, device, ip, kernel, ours, over, payload};
 use bypath_link::tun::{Checksum, Device, Mode, Offloads, Refused, Udp};
 use bypath_link::{Error, Link};
+use bypath_wire::ipv6_ext::FragmentHeader;
+use bypath_wire::{Addresses, Headers, IpProtocol, Ipv4Header, Ipv6Header, Network, Transport, UdpHeader};
+use std::net::IpAddr;
 use std::time::Duration;
 
 fn names() -> Vec<String> {
@@ -202,24 +205,44 @@ fn inject(socket: i32, index: u32, octets: &[u8]) {
     assert_eq!(sent, octets.len() as isize, "{}", std::io::Error::last_os_error());
 }
 
+/// A datagram to us, or a first fragment of one.
+fn whole(family: usize, fragment: bool) -> Vec<u8> {
+    let udp = UdpHeader { source_port: 5, destination_port: 7000 };
+    let data = payload(1, 100);
+    let mut packet = vec![0; 200];
+    let extra = if fragment { 8 } else { 0 };
+    let at = if family == 0 {
+        let mut header = Ipv4Header::new([10, 9, 0, 1].into(), [10, 9, 0, 2].into(), IpProtocol::UDP);
+        (header.more_fragments, header.identification) = (fragment, 7);
+        header.emit(&mut packet, 8 + data.len()).unwrap()
+    } else {
+        let [from, to] = ["fd09::1", "fd09::2"].map(|text| text.parse().unwrap());
+        let next = if fragment { IpProtocol::FRAGMENT } else { IpProtocol::UDP };
+        let at = Ipv6Header::new(from, to, next).emit(&mut packet, extra + 8 + data.len()).unwrap();
+        if fragment {
+            let header = FragmentHeader { offset: 0, more: true, identification: 7 };
+            header.emit(&mut packet[at..], IpProtocol::UDP).unwrap();
+        }
+        at + extra
+    };
+    udp.emit(&mut packet[at..], data.len()).unwrap();
+    packet[at + 8..at + 8 + data.len()].copy_from_slice(&data);
+    let [from, to] = [FAMILIES[family].0, FAMILIES[family].1].map(ip);
+    let addresses = match (from, to) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 { source, destination },
+        (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 { source, destination },
+        _ => unreachable!("of one family"),
+    };
+    bypath_wire::udp::fill(&addresses, &mut packet[at..at + 8 + data.len()]);
+    packet.truncate(at + 8 + data.len());
+    packet
+}
+
 isolated! {
     fn packets_that_are_not_what_they_say_are_counted_and_harm_nobody() {
-        let mut udp = over(device(1500).offloads(Offloads::NONE).open().unwrap(), 0, |b| b);
-        udp.set_timeout(Some(Duration::ZERO));
-        let index = udp.device().index();
         // SAFETY: integers only.
         let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
         assert!(raw >= 0);
-        // A good one, and a fragment, to begin with.
-        let headers = bypath_wire::Headers {
-            link: None,
-            network: bypath_wire::Network::V4(bypath_wire::Ipv4Header::new([10, 9, 0, 1].into(), [10, 9, 0, 2].into(), bypath_wire::IpProtocol::UDP)),
-            transport: bypath_wire::Transport::Udp(bypath_wire::UdpHeader { source_port: 5, destination_port: 7000 }),
-        };
-        let mut whole = vec![0; 200];
-        let len = headers.emit(&mut whole, &payload(1, 100)).unwrap();
-        whole.truncate(len);
-        let mut given = 0u64;
         let mut state = 88_172_645_463_325_252u64;
         let mut random = || {
             state ^= state << 13;
@@ -227,30 +250,88 @@ isolated! {
             state ^= state << 17;
             state as usize
         };
-        const ROUNDS: u64 = 20_000;
-        for _ in 0..ROUNDS {
-            let mut packet = whole.clone();
-            for _ in 0..random() % 4 {
-                let at = random() % 30;
-                packet[at] = random() as u8;
+        for family in 0..FAMILIES.len() {
+            let mut udp = over(device(1500).offloads(Offloads::NONE).open().unwrap(), family, |b| b);
+            udp.set_timeout(Some(Duration::ZERO));
+            let index = udp.device().index();
+            let mut given = 0u64;
+            const ROUNDS: u64 = 20_000;
+            for _ in 0..ROUNDS {
+                let mut packet = whole(family, random().is_multiple_of(8));
+                let len = packet.len();
+                for _ in 0..random() % 4 {
+                    let at = random() % if family == 0 { 30 } else { 58 };
+                    packet[at] = random() as u8;
+                }
+                packet.truncate(len - if random().is_multiple_of(4) { random() % (len - 1) } else { 0 });
+                // Half of the changed headers get a checksum that fits.
+                if family == 0 && packet.len() >= 20 && random().is_multiple_of(2) {
+                    packet[10..12].fill(0);
+                    let head = usize::from(packet[0] & 15) * 4;
+                    let check = bypath_wire::checksum::checksum(&packet[..head.min(packet.len())]);
+                    packet[10..12].copy_from_slice(&check.to_be_bytes());
+                }
+                inject(raw, index, &packet);
+                given += udp.receive_batch(10, |d| assert!(d.payload.len() <= 200)).unwrap_or(0) as u64;
             }
-            packet.truncate(len - if random().is_multiple_of(4) { random() % (len - 1) } else { 0 });
-            // Half of the changed headers get a checksum that fits.
-            if packet.len() >= 20 && random().is_multiple_of(2) {
-                packet[10..12].fill(0);
-                let head = usize::from(packet[0] & 15) * 4;
-                let check = bypath_wire::checksum::checksum(&packet[..head.min(packet.len())]);
-                packet[10..12].copy_from_slice(&check.to_be_bytes());
-            }
-            inject(raw, index, &packet);
-            given += udp.receive_batch(10, |d| assert!(d.payload.len() <= 100)).unwrap_or(0) as u64;
+            let counts = udp.counts();
+            let read = udp.statistics().received;
+            // A datagram that was put together was counted by its fragments.
+            let seen = given + counts.others + counts.malformed + counts.corrupt + counts.fragments;
+            assert!(read <= seen && seen <= read + counts.fragments, "{read} {given} {counts:?}");
+            assert!(given > ROUNDS / 10 && counts.malformed > ROUNDS / 20 && counts.corrupt > 100, "{given} {counts:?}");
+            assert!(counts.fragments > 100 && counts.others > 100, "{counts:?}");
         }
         // SAFETY: closes a number of our own.
         unsafe { libc::close(raw) };
-        let counts = udp.counts();
-        let read = udp.statistics().received;
-        assert_eq!(read, given + counts.others + counts.malformed + counts.corrupt + counts.fragments, "{counts:?}");
-        assert!(given > ROUNDS / 10 && counts.malformed > ROUNDS / 10 && counts.corrupt > 100, "{given} {counts:?}");
-        assert!(counts.fragments > 10 && counts.others > 100, "{counts:?}");
+    }
+}
+
+/// "Port unreachable", said of a datagram from `source` to 10.9.0.1 port 9.
+fn complaint(source: [u8; 4]) -> Vec<u8> {
+    let header = |from: [u8; 4], to: [u8; 4], protocol| Ipv4Header::new(from.into(), to.into(), protocol);
+    let mut quoted = vec![0; 100];
+    let headers = Headers {
+        link: None,
+        network: Network::V4(header(source, [10, 9, 0, 1], IpProtocol::UDP)),
+        transport: Transport::Udp(UdpHeader { source_port: 7000, destination_port: 9 }),
+    };
+    let len = headers.emit(&mut quoted, b"hello").unwrap();
+    let mut message = vec![3, 3, 0, 0, 0, 0, 0, 0];
+    message.extend_from_slice(&quoted[..len]);
+    let check = bypath_wire::checksum::checksum(&message);
+    message[2..4].copy_from_slice(&check.to_be_bytes());
+    let mut packet = vec![0; 20];
+    header([10, 9, 0, 1], [10, 9, 0, 2], IpProtocol::ICMP).emit(&mut packet, message.len()).unwrap();
+    packet.extend_from_slice(&message);
+    packet
+}
+
+isolated! {
+    fn only_who_was_sent_something_can_say_that_nobody_takes_it() {
+        let mut udp = over(device(1500).offloads(Offloads::NONE).open().unwrap(), 0, |b| b);
+        udp.set_timeout(Some(Duration::ZERO));
+        let index = udp.device().index();
+        // SAFETY: integers only.
+        let raw = unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW, 0) };
+        assert!(raw >= 0);
+        let told = complaint([10, 9, 0, 2]);
+        let mut damaged = told.clone();
+        *damaged.last_mut().unwrap() ^= 1;
+        // The same octets as the rest of a packet.
+        let mut rest = told.clone();
+        rest[6..8].copy_from_slice(&1u16.to_be_bytes());
+        rest[10..12].fill(0);
+        let check = bypath_wire::checksum::checksum(&rest[..20]);
+        rest[10..12].copy_from_slice(&check.to_be_bytes());
+        for (what, packet) in [("another's datagram", complaint([10, 9, 0, 77])), ("damaged", damaged), ("a fragment", rest)] {
+            inject(raw, index, &packet);
+            assert_eq!(udp.receive(&mut [0; 100]), Err(Error::WouldBlock), "{what}");
+        }
+        inject(raw, index, &told);
+        let peer = "10.9.0.1:9".parse().unwrap();
+        assert_eq!(udp.receive(&mut [0; 100]), Err(Refused::Unreachable { peer }.into()));
+        // SAFETY: closes a number of our own.
+        unsafe { libc::close(raw) };
     }
 }

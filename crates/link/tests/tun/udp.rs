@@ -223,6 +223,21 @@ isolated! {
 }
 
 isolated! {
+    fn nobody_there_is_told_behind_the_datagrams_before_it() {
+        for family in 0..FAMILIES.len() {
+            let mut udp = over(device(1500).open().unwrap(), family, |b| b.timeout(Duration::ZERO));
+            let socket = kernel(family);
+            let nobody = std::net::SocketAddr::new(socket.local_addr().unwrap().ip(), 9);
+            socket.send_to(b"first", ours(family)).unwrap();
+            udp.send(nobody, b"hello").unwrap();
+            assert_eq!(udp.receive_batch(10, |d| assert_eq!(d.payload, b"first")), Ok(1));
+            assert_eq!(udp.receive(&mut [0; 100]), Err(Refused::Unreachable { peer: nobody }.into()));
+            assert_eq!(udp.receive(&mut [0; 100]), Err(Error::WouldBlock));
+        }
+    }
+}
+
+isolated! {
     fn both_ways_with_one_socket_and_a_short_buffer() {
         let mut udp = over(device(1500).open().unwrap(), 0, |b| b);
         let socket = kernel(0);

@@ -8,6 +8,7 @@
 use super::bth;
 use crate::bytes::head;
 use crate::error::{ParseError, Part};
+use crate::ip::IpProtocol;
 use crate::{ip, ipv4, ipv6, udp};
 
 /// Octets of the CRC.
@@ -21,12 +22,20 @@ const MOST_MASKED: usize = ONES + ipv6::HEADER_LEN + udp::HEADER_LEN + bth::HEAD
 /// already.
 ///
 /// # Errors
-/// [`ParseError::Version`]; [`ParseError::Length`] for an IPv4 header with options, which RoCEv2 does not have;
+/// [`ParseError::Version`]; [`ParseError::Length`] for an IPv4 header with options, [`ParseError::Field`] for an IPv6 header
+/// with extension headers behind it, neither of which RoCEv2 has;
 /// [`ParseError::Truncated`] if it ends before the BTH does.
 pub fn compute(packet: &[u8]) -> Result<u32, ParseError> {
     let mut front = [0xff; MOST_MASKED];
     let ip_len = match ip::version(packet) {
-        Some(6) => ipv6::HEADER_LEN,
+        Some(6) => {
+            let fixed: &[u8; ipv6::HEADER_LEN] = head(packet, Part::Ipv6)?;
+            if fixed[6] != IpProtocol::UDP.0 {
+                let found = fixed[6].into();
+                return Err(ParseError::Field { part: Part::Ipv6, field: "next header", found });
+            }
+            ipv6::HEADER_LEN
+        }
         Some(4) => {
             let fixed: &[u8; ipv4::HEADER_LEN] = head(packet, Part::Ipv4)?;
             let found = (fixed[0] & 15) as usize * 4;

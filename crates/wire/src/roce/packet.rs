@@ -7,6 +7,7 @@ use crate::ethernet::EthernetHeader;
 use crate::ip::IpProtocol;
 use crate::ipv4::Ipv4Header;
 use crate::ipv6::{self, Ipv6Header};
+use crate::ipv6_ext::{Extension, ExtensionHeader, ExtensionWalk};
 use crate::packet::Network;
 use crate::udp::{self, UdpHeader};
 
@@ -214,6 +215,9 @@ pub struct Packet<'a> {
 pub enum Refused {
     /// It is no RoCEv2 packet: another protocol, or another port.
     Other,
+    /// It is for RoCEv2's port, but with options of IPv4 or extension headers of IPv6, or as a fragment, which RoCEv2 packets
+    /// do not have.
+    Extended,
     /// It is cut off, or breaks a rule of its format.
     Malformed(ParseError),
     /// The ICRC does not fit.
@@ -231,20 +235,26 @@ impl<'a> Packet<'a> {
     /// more. What follows the IP packet as padding of the link is left out.
     ///
     /// # Errors
-    /// [`Refused`]. Fragments, IPv4 options and IPv6 extension headers are not taken: RoCEv2 has none.
+    /// [`Refused`]. Fragments, IPv4 options and IPv6 extension headers are not taken: RoCEv2 has none ([`Refused::Extended`],
+    /// where the port can be seen).
     pub fn parse(packet: &'a [u8]) -> Result<Packet<'a>, Refused> {
         let (network, total_len) = match crate::ip::version(packet) {
             Some(6) => {
                 let (header, len) = Ipv6Header::parse_header(packet)?;
                 if header.next_header != IpProtocol::UDP {
-                    return Err(Refused::Other);
+                    let behind = packet.get(ipv6::HEADER_LEN..).unwrap_or(&[]);
+                    return Err(behind_extensions(header.next_header, behind));
                 }
                 (Network::V6(header), ipv6::HEADER_LEN + len)
             }
             _ => {
                 let (header, extent) = Ipv4Header::parse_header(packet)?;
-                if header.protocol != IpProtocol::UDP || header.is_fragment() {
+                if header.protocol != IpProtocol::UDP {
                     return Err(Refused::Other);
+                }
+                if header.is_fragment() || !header.options.is_empty() {
+                    let first = header.fragment_offset == 0;
+                    return Err(for_port(first.then(|| packet.get(extent.header_len..)).flatten()));
                 }
                 if !extent.checksum_fits {
                     return Err(ParseError::Checksum { part: Part::Ipv4 }.into());
@@ -267,5 +277,32 @@ impl<'a> Packet<'a> {
             return Err(Refused::Icrc);
         }
         Ok(Packet { network, source_port: udp.source_port, headers, payload })
+    }
+}
+
+/// Why a packet with extension headers is not taken: they are walked to the port.
+#[cold]
+fn behind_extensions(next: IpProtocol, bytes: &[u8]) -> Refused {
+    let mut walk = ExtensionWalk::new(next, bytes);
+    for header in walk.by_ref() {
+        match header {
+            Ok(ExtensionHeader { extension: Extension::Fragment(fragment), .. }) if fragment.offset > 0 => {
+                return Refused::Other;
+            }
+            Ok(_) => {}
+            Err(error) => return Refused::Malformed(error),
+        }
+    }
+    match walk.rest() {
+        (IpProtocol::UDP, _, datagram) => for_port(Some(datagram)),
+        _ => Refused::Other,
+    }
+}
+
+/// Why a datagram in such a packet is not taken.
+fn for_port(datagram: Option<&[u8]>) -> Refused {
+    match datagram.and_then(|d| d.get(2..4)) {
+        Some(port) if port == PORT.to_be_bytes() => Refused::Extended,
+        _ => Refused::Other,
     }
 }

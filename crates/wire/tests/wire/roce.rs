@@ -225,8 +225,8 @@ fn the_icrc_covers_all_but_what_may_change_on_the_way() {
             for bit in 0..8 {
                 let mut changed = packet.to_vec();
                 changed[at] ^= 1 << bit;
-                // The version, and IPv4's header length, decide what is masked.
-                if at == 0 && (!v6 || bit >= 4) {
+                // The version, IPv4's header length and IPv6's next header decide what is masked.
+                if at == 0 && (!v6 || bit >= 4) || v6 && at == 6 {
                     continue;
                 }
                 let masked = if v6 { matches!(at, 0..4 | 7) } else { matches!(at, 1 | 8 | 10 | 11) }
@@ -310,6 +310,23 @@ fn rules_of_the_format_are_kept() {
     for len in 0..36 {
         assert!(matches!(Headers::parse(&whole[..len]), Err(ParseError::Truncated { .. })), "{len}");
     }
+}
+
+#[test]
+fn behind_extension_headers_there_is_no_icrc_to_be_judged() {
+    let mut buffer = vec![0; 200];
+    let len = Envelope::new(network(true, 0), 7).emit(&mut buffer, &plain(), b"").expect("a packet");
+    let mut packet = buffer[..40].to_vec();
+    // Destination options: padding.
+    packet[6] = 60;
+    packet[4..6].copy_from_slice(&(len as u16 - 32).to_be_bytes());
+    packet.extend([17, 0, 1, 4, 0, 0, 0, 0]);
+    packet.extend(&buffer[40..len]);
+    assert_eq!(Packet::parse(&packet), Err(Refused::Extended));
+    assert!(icrc::is_intact(&packet).is_err());
+    let verdict = |header| if let Header::Roce(_, verdict) = header { Some(verdict) } else { None };
+    let verdicts: Vec<_> = dissect(&packet, First::Ip).filter_map(|layer| verdict(layer.header)).collect();
+    assert_eq!(verdicts, [Verdict::Unknown]);
 }
 
 #[test]

@@ -9,6 +9,7 @@ use crate::roce::engine::Engine;
 use crate::roce::road::Which;
 use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE};
 use bypath::roce::{Access, Beside, Config, Local, Mtu, NotPosted, Receive, Remote, Request, Source, What};
+use bypath::wire::roce::Envelope;
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
@@ -146,7 +147,7 @@ impl Receiver<'_> {
             while self.engine.event().is_some() {}
             while let Some((message, source)) = self.engine.heard() {
                 let Message::Hello(offer) = message else { continue };
-                if let Some(transfer) = self.consider(offer, source)? {
+                if let Some(transfer) = self.consider(offer, source) {
                     self.serve(transfer)?;
                     count += 1;
                     begun = clock::monotonic_ns();
@@ -158,34 +159,43 @@ impl Receiver<'_> {
     }
 
     /// Answers an offer; a transfer if it is a new one that can be taken.
-    fn consider(&mut self, offer: Offer, source: Source) -> Result<Option<Transfer>, Failure> {
+    fn consider(&mut self, offer: Offer, source: Source) -> Option<Transfer> {
         if let Some((session, answer)) = &self.answered
             && *session == offer.session
         {
             let answer = answer.clone();
-            self.engine.say(source.address, source.pair, &answer)?;
-            return Ok(None);
+            self.answer(&source, &answer);
+            return None;
         }
         let session = offer.session;
-        match self.prepare(offer, source) {
-            Ok(transfer) => {
-                let answer = Message::Welcome { session, end: transfer.own };
-                self.engine.say(source.address, source.pair, &answer)?;
-                self.answered = Some((session, answer));
-                Ok(Some(transfer))
-            }
+        let way = self.engine.road.way(source.address).map_err(|e| e.to_string());
+        let prepared = match way {
+            // It is being asked for, and the offer comes again.
+            Ok(None) => return None,
+            Ok(Some(envelope)) => self.prepare(offer, envelope, source.address),
+            Err(why) => Err(why),
+        };
+        let (answer, transfer) = match prepared {
+            Ok(transfer) => (Message::Welcome { session, end: transfer.own }, Some(transfer)),
             Err(why) => {
                 output::message(format_args!("refused {}: {why}", source.address));
-                let answer = Message::Refused { session, why };
-                self.engine.say(source.address, source.pair, &answer)?;
-                self.answered = Some((session, answer));
-                Ok(None)
+                (Message::Refused { session, why: session::short(&why) }, None)
             }
+        };
+        self.answer(&source, &answer);
+        self.answered = Some((session, answer));
+        transfer
+    }
+
+    /// Says something to a stranger. Who cannot be answered is nobody's trouble but his own.
+    fn answer(&mut self, to: &Source, answer: &Message) {
+        if let Err(e) = self.engine.say(to.address, to.pair, answer) {
+            output::message(format_args!("{} cannot be answered: {e}", to.address));
         }
     }
 
     /// Memory, a place for the file, a queue pair. Why not, otherwise.
-    fn prepare(&mut self, offer: Offer, source: Source) -> Result<Transfer, String> {
+    fn prepare(&mut self, offer: Offer, envelope: Envelope, from: IpAddr) -> Result<Transfer, String> {
         let most = self.args.most << 20;
         if offer.size > most {
             return Err(format!("{} octets are too many, {most} are the most here (--most)", offer.size));
@@ -193,8 +203,6 @@ impl Receiver<'_> {
         let path = if offer.op == Op::Atomic { None } else { self.place(&offer.name)? };
         let own = End::draw(self.engine.mtu(self.args.mtu.unwrap_or(Mtu::LARGEST)));
         let config = own.agreed(&offer.end, self.engine.road.window()).ok_or("its path MTU is none")?;
-        let envelope = self.engine.road.way(source.address).map_err(|e| e.to_string())?;
-        let envelope = envelope.ok_or("the way back is not known yet; try again")?;
         let device = &mut self.engine.device;
         let (len, access) = match offer.op {
             Op::Send => (BUFFERS * u64::from(PIECE), Access::LOCAL),
@@ -214,7 +222,7 @@ impl Receiver<'_> {
         let other = &offer.end;
         let made = device.connect(own.pair(), other.pair(), envelope, config, own.first(), other.first());
         let mut transfer = Transfer {
-            from: source.address,
+            from,
             own,
             config,
             path,
@@ -297,7 +305,9 @@ impl Receiver<'_> {
         let measured = Measured::new(&progress, &before, &self.engine.counters());
         let outcome = match arrived {
             Ok(()) => self.check(&transfer),
-            Err(why) => Outcome { ok: false, sha256: String::new(), value: None, why: Some(why) },
+            Err(why) => {
+                Outcome { ok: false, sha256: String::new(), value: None, why: Some(session::short(&why)) }
+            }
         };
         // The last word, and its acknowledgement.
         self.last_word(&transfer, &outcome)?;
@@ -401,7 +411,7 @@ impl Receiver<'_> {
                     Message::Refused { session: offer.session, why }
                 }
             };
-            self.engine.say(source.address, source.pair, &answer).map_err(|e| e.to_string())?;
+            self.answer(&source, &answer);
         }
         Ok(())
     }
@@ -425,7 +435,7 @@ impl Receiver<'_> {
         } else {
             keep(transfer.path.as_deref(), all)
         };
-        Outcome { ok: kept.is_ok(), sha256, value: None, why: kept.err() }
+        Outcome { ok: kept.is_ok(), sha256, value: None, why: kept.err().as_deref().map(session::short) }
     }
 
     /// Says how it was, and waits until that was heard, or cannot be.

@@ -104,6 +104,8 @@ struct Receiver<'a> {
     sender: Option<(SocketAddr, u64)>,
     expected: u64,
     started: u64,
+    /// When the sender said something last; before there is one, when it was begun to wait.
+    heard: u64,
     datagrams: u64,
     out_of_order: u64,
     ignored: u64,
@@ -137,6 +139,7 @@ pub fn run(args: &Args) -> Outcome {
         sender: None,
         expected: 0,
         started: clock::monotonic_ns(),
+        heard: clock::monotonic_ns(),
         datagrams: 0,
         out_of_order: 0,
         ignored: 0,
@@ -146,7 +149,7 @@ pub fn run(args: &Args) -> Outcome {
 
 impl Receiver<'_> {
     fn patience(&self) -> Option<u64> {
-        self.args.timeout.map(|t| clock::monotonic_ns().saturating_add(t.as_nanos() as u64))
+        self.args.timeout.map(|t| self.heard.saturating_add(t.as_nanos() as u64))
     }
 
     /// Each datagram is a file.
@@ -161,6 +164,7 @@ impl Receiver<'_> {
                         self.started = clock::monotonic_ns();
                     }
                     self.sender = Some((from, 0));
+                    self.heard = clock::monotonic_ns();
                     self.datagrams += 1;
                     octets += len as u64;
                     let name = self.datagrams.to_string();
@@ -168,8 +172,10 @@ impl Receiver<'_> {
                     done.and_then(|()| self.place.end()).map_err(|e| Failure::new(1, e))?;
                 }
                 Got::Unreachable => {}
-                Got::Nothing if self.stop.asked() => break,
                 Got::Nothing => break,
+            }
+            if self.stop.asked() {
+                break;
             }
         }
         let complete = self.args.count.is_none_or(|count| self.datagrams == count);
@@ -188,11 +194,15 @@ impl Receiver<'_> {
         let mut told = clock::monotonic_ns();
         loop {
             let now = clock::monotonic_ns();
+            // Whatever others send: it neither keeps a dead sender alive nor Ctrl-C from being seen.
             let until = match self.state {
                 State::Waiting => self.patience(),
-                State::Running => Some(now + self.args.timeout.map_or(SILENCE, |t| t.as_nanos() as u64)),
-                State::Done => Some(now + LINGER),
+                State::Running => self.patience().or(Some(self.heard + SILENCE)),
+                State::Done => Some(self.heard + LINGER),
             };
+            if self.stop.asked() || until.is_some_and(|until| now >= until) {
+                break;
+            }
             match self.carrier.receive(&mut buffer, until, &self.stop)? {
                 Got::Datagram(len, from) => {
                     if self.datagram(&buffer[..len], from)? {
@@ -236,9 +246,17 @@ impl Receiver<'_> {
             }
         }
         self.datagrams += 1;
+        self.heard = clock::monotonic_ns();
         let reply = |kind, position| Header { kind, answer: false, session: header.session, position };
         match header.kind {
-            Kind::Hello => self.answer(from, reply(Kind::Ack, self.expected), &[])?,
+            Kind::Hello => match self.answer(from, reply(Kind::Ack, self.expected), &[]) {
+                // From port 0, say, or from where there is no way back to: the next one may be heard.
+                Err(e) if self.expected == 0 => {
+                    output::message(format_args!("{from} cannot be answered: {e}"));
+                    (self.sender, self.state) = (None, State::Waiting);
+                }
+                answered => answered?,
+            },
             Kind::Data => {
                 if header.position == self.expected && self.state == State::Running {
                     if let Err(why) = self.reader.take(body, &mut self.place) {
@@ -271,6 +289,8 @@ impl Receiver<'_> {
     /// Tells the sender why it goes no further, and ends.
     fn fail(&mut self, to: SocketAddr, session: u64, why: &str) -> Result<(), Failure> {
         let header = Header { kind: Kind::Fail, answer: false, session, position: self.expected };
+        // A stranger's names are in it.
+        let why = output::printable(why);
         let room = 1200 - SIZE;
         let text = why.get(..room.min(why.len())).unwrap_or("the receiver cannot go on");
         self.answer(to, header, text.as_bytes())?;

@@ -288,10 +288,14 @@ impl Sender<'_> {
                 Got::Unreachable => return Ok(None),
                 // By its number: where the receiver has several addresses, the answer may come from another one.
                 Got::Datagram(len, _) => {
-                    let Some((header, body)) = Header::parse(&self.answer[..len]) else { continue };
-                    if header.session != self.session {
+                    let parsed = Header::parse(&self.answer[..len]);
+                    let Some((header, body)) = parsed.filter(|(h, _)| h.session == self.session) else {
+                        // However many of them there are.
+                        if clock::monotonic_ns() >= until || self.stop.asked() {
+                            return Ok(Some(Said::Nothing));
+                        }
                         continue;
-                    }
+                    };
                     match header.kind {
                         Kind::Ack => return Ok(Some(Said::Ack(header.position))),
                         Kind::Done => return Ok(Some(Said::Done(body.to_vec()))),

@@ -1,16 +1,16 @@
 //! Packets as frames of an interface, with an address of our own. Neighbours are asked for by ARP, and answered; of whom a
 //! RoCEv2 packet comes, the hardware address is known from it.
 
-use super::{BATCH, Road};
+use super::{Road, between, is_to, own_port, receive_by, send_by};
 use crate::output::Failure;
 use crate::raw;
 use bypath::l2::{Interface, MacAddr};
+use bypath::link::Link;
 use bypath::link::packet::{Config, Mode, PacketLink};
-use bypath::link::{Error, FrameMeta, Link};
 use bypath::roce::Device;
 use bypath::wire::arp::{ArpOperation, ArpPacket};
 use bypath::wire::roce::{Envelope, PORT};
-use bypath::wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, Network};
+use bypath::wire::{EtherType, EthernetHeader, IpProtocol, Ipv4Header, Ipv6Header, TrafficClass};
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
@@ -25,7 +25,9 @@ pub struct Ethernet {
     link: PacketLink,
     interface: Interface,
     address: IpAddr,
-    neighbours: HashMap<IpAddr, MacAddr>,
+    /// Whoever it is that is sent to, if that was told.
+    to: Option<MacAddr>,
+    neighbours: Neighbours,
     /// Frames of ARP that wait.
     asked: VecDeque<[u8; ARP_FRAME]>,
     port: u16,
@@ -38,70 +40,65 @@ impl Ethernet {
         let ethertypes = vec![EtherType::IPV4.0, EtherType::IPV6.0, EtherType::ARP.0];
         let config = Config { mode: Mode::MMSG, ethertypes, ..Config::new(interface) };
         let link = PacketLink::open(&config).map_err(raw::failed)?;
-        let mut neighbours = HashMap::new();
-        if let Some(mac) = to {
-            // Whoever it is.
-            neighbours.insert(IpAddr::from([0, 0, 0, 0]), mac);
-        }
-        // Some flow of its own, in the range for that (RFC 6335, 6).
-        let port = 0xc000 | (bypath_sys::process::random_u64() as u16 & 0x3fff);
         Ok(Ethernet {
             link,
             interface: found,
             address,
-            neighbours,
+            to,
+            neighbours: Neighbours::default(),
             asked: VecDeque::new(),
-            port,
+            port: own_port(),
             full: false,
         })
     }
 }
 
-/// Looks at a frame that is not for the device alone: who is where, and who asks.
-fn look(
-    frame: &[u8],
-    mac: MacAddr,
-    address: IpAddr,
-    neighbours: &mut HashMap<IpAddr, MacAddr>,
-    asked: &mut VecDeque<[u8; ARP_FRAME]>,
-) {
-    let Ok((header, packet)) = EthernetHeader::parse(frame) else { return };
-    let mut know = |ip: IpAddr, mac: MacAddr| {
-        if neighbours.len() < MOST || neighbours.contains_key(&ip) {
-            neighbours.insert(ip, mac);
+/// Who is where.
+#[derive(Default)]
+struct Neighbours {
+    known: HashMap<IpAddr, MacAddr>,
+    /// The last one that was heard.
+    last: Option<(IpAddr, MacAddr)>,
+}
+
+impl Neighbours {
+    /// One takes the place of another if there are too many: who is asked for again answers again.
+    fn know(&mut self, ip: IpAddr, mac: MacAddr) {
+        if self.known.len() >= MOST
+            && !self.known.contains_key(&ip)
+            && let Some(other) = self.known.keys().next().copied()
+        {
+            self.known.remove(&other);
+            self.last = None;
         }
-    };
-    match (header.ethertype, address) {
-        (EtherType::ARP, IpAddr::V4(own)) => {
-            let Ok(arp) = ArpPacket::parse(packet) else { return };
-            if arp.target_ip != own {
-                return;
-            }
-            if !arp.is_probe() {
-                know(arp.sender_ip.into(), arp.sender_mac);
-            }
-            if arp.operation == ArpOperation::REQUEST && asked.len() < MOST {
-                let to = EthernetHeader::new(arp.sender_mac, mac, EtherType::ARP);
-                asked.extend(arp_frame(&to, &arp.reply(mac)));
-            }
+        self.known.insert(ip, mac);
+    }
+
+    /// Hears ARP; what is to be answered.
+    fn hear(&mut self, packet: &[u8], own: IpAddr, mac: MacAddr) -> Option<[u8; ARP_FRAME]> {
+        let arp = ArpPacket::parse(packet).ok().filter(|arp| own == arp.target_ip)?;
+        if !arp.is_probe() {
+            self.know(arp.sender_ip.into(), arp.sender_mac);
         }
-        (EtherType::IPV4, IpAddr::V4(own)) => {
-            if let Ok((ip, datagram)) = Ipv4Header::parse(packet)
-                && ip.destination == own
-                && is_roce(ip.protocol, datagram)
-            {
-                know(ip.source.into(), header.source);
-            }
+        if arp.operation != ArpOperation::REQUEST {
+            return None;
         }
-        (EtherType::IPV6, IpAddr::V6(own)) => {
-            if let Ok((ip, datagram)) = Ipv6Header::parse(packet)
-                && ip.destination == own
-                && is_roce(ip.next_header, datagram)
-            {
-                know(ip.source.into(), header.source);
-            }
+        arp_frame(&EthernetHeader::new(arp.sender_mac, mac, EtherType::ARP), &arp.reply(mac))
+    }
+
+    /// Knows from whom a RoCEv2 packet comes. Those of one conversation come from one, most of the time.
+    fn see(&mut self, packet: &[u8], mac: MacAddr) {
+        let (source, is_roce) = if let Ok((ip, datagram)) = Ipv4Header::parse(packet) {
+            (ip.source.into(), is_roce(ip.protocol, datagram))
+        } else if let Ok((ip, datagram)) = Ipv6Header::parse(packet) {
+            (ip.source.into(), is_roce(ip.next_header, datagram))
+        } else {
+            return;
+        };
+        if is_roce && self.last != Some((source, mac)) {
+            self.last = Some((source, mac));
+            self.know(source, mac);
         }
-        _ => {}
     }
 }
 
@@ -130,28 +127,20 @@ impl Road for Ethernet {
     }
 
     fn way(&mut self, to: IpAddr) -> Result<Option<Envelope>, Failure> {
-        let any = IpAddr::from([0, 0, 0, 0]);
         let mac = self.interface.mac;
-        let known = self.neighbours.get(&to).or_else(|| self.neighbours.get(&any)).copied();
-        let network = match (self.address, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => {
-                if known.is_none() && self.asked.len() < MOST {
-                    let header = EthernetHeader::new(MacAddr::BROADCAST, mac, EtherType::ARP);
-                    self.asked.extend(arp_frame(&header, &ArpPacket::request(mac, from, to)));
-                }
-                Network::V4(Ipv4Header::new(from, to, IpProtocol::UDP))
+        let known = self.neighbours.known.get(&to).copied().or(self.to);
+        let network = between(self.address, to, TrafficClass(0))?;
+        match (self.address, to) {
+            (IpAddr::V4(from), IpAddr::V4(to)) if known.is_none() && self.asked.len() < MOST => {
+                let header = EthernetHeader::new(MacAddr::BROADCAST, mac, EtherType::ARP);
+                self.asked.extend(arp_frame(&header, &ArpPacket::request(mac, from, to)));
             }
-            (IpAddr::V6(from), IpAddr::V6(to)) => {
-                if known.is_none() {
-                    let text = format!("the hardware address of {to} is not known: give it with --to-mac");
-                    return Err(Failure::new(2, text));
-                }
-                Network::V6(Ipv6Header::new(from, to, IpProtocol::UDP))
+            (IpAddr::V6(_), _) if known.is_none() => {
+                let text = format!("the hardware address of {to} is not known: give it with --to-mac");
+                return Err(Failure::new(2, text));
             }
-            (from, to) => {
-                return Err(Failure::new(2, format_args!("{from} and {to} are not of one IP version")));
-            }
-        };
+            _ => {}
+        }
         let link = known.map(|known| EthernetHeader::new(known, mac, network.ethertype()));
         Ok(link.map(|link| Envelope { link: Some(link), ..Envelope::new(network, self.port) }))
     }
@@ -159,42 +148,27 @@ impl Road for Ethernet {
     fn receive(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
         let (mac, address) = (self.interface.mac, self.address);
         let (neighbours, asked) = (&mut self.neighbours, &mut self.asked);
-        let received = self.link.receive(BATCH, &mut |frame, _| {
-            // Those of one conversation are from somebody who is known, most of the time.
-            if frame.len() < 100 || neighbours.is_empty() {
-                look(frame, mac, address, neighbours, asked);
+        receive_by(&mut self.link, &mut |frame, _| {
+            let Ok((header, packet)) = EthernetHeader::parse(frame) else { return };
+            match header.ethertype {
+                EtherType::ARP if asked.len() < MOST => asked.extend(neighbours.hear(packet, address, mac)),
+                EtherType::IPV4 | EtherType::IPV6 if is_to(packet, address) => {
+                    neighbours.see(packet, header.source);
+                    device.handle(now, packet);
+                }
+                _ => {}
             }
-            if let Ok((header, packet)) = EthernetHeader::parse(frame)
-                && matches!(header.ethertype, EtherType::IPV4 | EtherType::IPV6)
-            {
-                device.handle(now, packet);
-            }
-        });
-        match received {
-            Err(Error::WouldBlock | Error::Interrupted) => Ok(0),
-            other => other.map_err(raw::failed),
-        }
+        })
     }
 
     fn send(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
         let asked = &mut self.asked;
-        let mut more = true;
-        let sent = self.link.send(BATCH, &mut |room| {
-            if let Some(frame) = asked.pop_front() {
-                room.get_mut(..ARP_FRAME)?.copy_from_slice(&frame);
-                return Some((ARP_FRAME, FrameMeta::default()));
-            }
-            let len = device.poll_transmit(now, room);
-            more = len.is_some();
-            len.map(|len| (len, FrameMeta::default()))
-        });
-        let sent = sent.and_then(|sent| Ok((sent, self.link.flush()?)));
-        let (sent, pending) = match sent {
-            // Lost as on any network: it is sent again.
-            Err(Error::QueueFull { .. } | Error::WouldBlock | Error::Interrupted) => (0, 1),
-            other => other.map_err(raw::failed)?,
-        };
-        self.full = pending > 0 || (more && sent < BATCH);
+        let (sent, full) = send_by(&mut self.link, &mut |room| {
+            let Some(frame) = asked.pop_front() else { return device.poll_transmit(now, room) };
+            room.get_mut(..ARP_FRAME)?.copy_from_slice(&frame);
+            Some(ARP_FRAME)
+        })?;
+        self.full = full;
         Ok(sent)
     }
 

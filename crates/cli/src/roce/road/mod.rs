@@ -5,9 +5,12 @@ mod tun;
 mod udp;
 
 use crate::output::Failure;
+use crate::raw;
 use bypath::l2::MacAddr;
+use bypath::link::{Each, Error, FrameMeta, Link};
 use bypath::roce::Device;
 use bypath::wire::roce::Envelope;
+use bypath::wire::{IpProtocol, Ipv4Header, Ipv6Header, Network, TrafficClass};
 use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::BorrowedFd;
 
@@ -76,6 +79,60 @@ pub struct Which {
 /// Packets that are moved in one go at most.
 const BATCH: usize = 64;
 
+/// The IP header between two addresses.
+fn between(from: IpAddr, to: IpAddr, class: TrafficClass) -> Result<Network, Failure> {
+    match (from, to) {
+        (IpAddr::V4(a), IpAddr::V4(b)) => {
+            Ok(Network::V4(Ipv4Header { class, ..Ipv4Header::new(a, b, IpProtocol::UDP) }))
+        }
+        (IpAddr::V6(a), IpAddr::V6(b)) => {
+            Ok(Network::V6(Ipv6Header { class, ..Ipv6Header::new(a, b, IpProtocol::UDP) }))
+        }
+        _ => Err(Failure::new(2, format_args!("{from} and {to} are not of one IP version"))),
+    }
+}
+
+/// A source port for a flow of its own, in the range for that (RFC 6335, 6).
+fn own_port() -> u16 {
+    0xc000 | (bypath_sys::process::random_u64() as u16 & 0x3fff)
+}
+
+/// Whether an IP packet says that it is to this address.
+fn is_to(packet: &[u8], address: IpAddr) -> bool {
+    let version = packet.first().map(|first| first >> 4);
+    match address {
+        IpAddr::V4(own) => version == Some(4) && packet.get(16..20) == Some(&own.octets()),
+        IpAddr::V6(own) => version == Some(6) && packet.get(24..40) == Some(&own.octets()),
+    }
+}
+
+/// Gives what has arrived on a link to `each`; returns how many frames.
+fn receive_by(link: &mut impl Link, each: &mut Each<'_>) -> Result<usize, Failure> {
+    match link.receive(BATCH, each) {
+        Err(Error::WouldBlock | Error::Interrupted) => Ok(0),
+        other => other.map_err(raw::failed),
+    }
+}
+
+/// Sends on a link what `next` writes, as long as it does; returns how many frames, and whether something waits for room.
+fn send_by(
+    link: &mut impl Link,
+    next: &mut dyn FnMut(&mut [u8]) -> Option<usize>,
+) -> Result<(usize, bool), Failure> {
+    let mut more = true;
+    let sent = link.send(BATCH, &mut |room| {
+        let len = next(room);
+        more = len.is_some();
+        len.map(|len| (len, FrameMeta::default()))
+    });
+    let (sent, pending) = match sent.and_then(|sent| Ok((sent, link.flush()?))) {
+        // Lost as on any network: it is sent again.
+        Err(Error::QueueFull { .. } | Error::WouldBlock | Error::Interrupted) => (0, 1),
+        other => other.map_err(raw::failed)?,
+    };
+    Ok((sent, pending > 0 || (more && sent < BATCH)))
+}
+
 impl Which {
     /// Opens it. `peer`: whom it is to reach, if that is known.
     ///
@@ -100,7 +157,7 @@ impl Which {
                     Some(peer) => udp::source_towards(peer)?,
                     None => Ipv4Addr::UNSPECIFIED.into(),
                 };
-                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any))?))
+                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any), peer.is_none())?))
             }
         }
     }

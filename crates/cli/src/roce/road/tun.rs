@@ -1,13 +1,13 @@
 //! Packets through a TUN device: the kernel's end is one host, the program's end is another one, with an address of its own.
 
-use super::{BATCH, Road};
+use super::{Road, between, is_to, own_port, receive_by, send_by};
 use crate::output::Failure;
 use crate::raw;
-use bypath::link::{Error, FrameMeta, Link};
+use bypath::link::Link;
 use bypath::roce::Device as Pairs;
 use bypath::tun::{Device, Offloads};
+use bypath::wire::TrafficClass;
 use bypath::wire::roce::Envelope;
-use bypath::wire::{IpProtocol, Ipv4Header, Ipv6Header, Network};
 use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
@@ -35,9 +35,7 @@ impl Tun {
         // Nobody sends super-packets to it, and the checksums that count are made here.
         let device = Device::tun(name).mtu(MTU).address(kernel.0, kernel.1).offloads(Offloads::NONE);
         let device = device.open().map_err(raw::failed)?;
-        // Some flow of its own, in the range for that (RFC 6335, 6).
-        let port = 0xc000 | (bypath_sys::process::random_u64() as u16 & 0x3fff);
-        Ok(Tun { device, address, port, full: false })
+        Ok(Tun { device, address, port: own_port(), full: false })
     }
 }
 
@@ -56,36 +54,21 @@ impl Road for Tun {
     }
 
     fn way(&mut self, to: IpAddr) -> Result<Option<Envelope>, Failure> {
-        let network = match (self.address, to) {
-            (IpAddr::V4(from), IpAddr::V4(to)) => Network::V4(Ipv4Header::new(from, to, IpProtocol::UDP)),
-            (IpAddr::V6(from), IpAddr::V6(to)) => Network::V6(Ipv6Header::new(from, to, IpProtocol::UDP)),
-            (from, to) => {
-                return Err(Failure::new(2, format_args!("{from} and {to} are not of one IP version")));
-            }
-        };
-        Ok(Some(Envelope::new(network, self.port)))
+        Ok(Some(Envelope::new(between(self.address, to, TrafficClass(0))?, self.port)))
     }
 
     fn receive(&mut self, pairs: &mut Pairs, now: u64) -> Result<usize, Failure> {
-        match self.device.receive(BATCH, &mut |packet, _| pairs.handle(now, packet)) {
-            Err(Error::WouldBlock | Error::Interrupted) => Ok(0),
-            other => other.map_err(raw::failed),
-        }
+        let address = self.address;
+        receive_by(&mut self.device, &mut |packet, _| {
+            if is_to(packet, address) {
+                pairs.handle(now, packet);
+            }
+        })
     }
 
     fn send(&mut self, pairs: &mut Pairs, now: u64) -> Result<usize, Failure> {
-        let mut more = true;
-        let sent = self.device.send(BATCH, &mut |room| {
-            let len = pairs.poll_transmit(now, room);
-            more = len.is_some();
-            len.map(|len| (len, FrameMeta::default()))
-        });
-        let sent = sent.and_then(|sent| Ok((sent, self.device.flush()?)));
-        let (sent, pending) = match sent {
-            Err(Error::QueueFull { .. } | Error::WouldBlock | Error::Interrupted) => (0, 1),
-            other => other.map_err(raw::failed)?,
-        };
-        self.full = pending > 0 || (more && sent < BATCH);
+        let (sent, full) = send_by(&mut self.device, &mut |room| pairs.poll_transmit(now, room))?;
+        self.full = full;
         Ok(sent)
     }
 

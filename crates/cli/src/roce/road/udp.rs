@@ -1,10 +1,10 @@
 //! Packets through a UDP socket: the kernel makes the IP header. docs/roce.md says how the ICRC can be right all the same.
 
-use super::{BATCH, Road};
+use super::{BATCH, Road, between};
 use crate::output::Failure;
 use bypath::roce::Device;
 use bypath::wire::roce::{Envelope, PORT};
-use bypath::wire::{IpProtocol, Ipv4Header, Ipv6Header, Network, TrafficClass, UdpHeader};
+use bypath::wire::{Ipv4Header, Ipv6Header, Network, TrafficClass, UdpHeader};
 use bypath_sys::sock;
 use nix::errno::Errno;
 use nix::libc::{in_addr, in_pktinfo, in6_addr, in6_pktinfo};
@@ -50,12 +50,15 @@ pub struct Udp {
     /// A packet that waits for room, if its length is not 0.
     outgoing: Vec<u8>,
     waiting: usize,
+    /// It is not known beforehand whom it reaches: who cannot be reached is one of them, and no error.
+    many: bool,
     /// Without an address of its own: under which one each peer knows this host.
     known_as: HashMap<IpAddr, IpAddr>,
 }
 
 impl Udp {
-    pub fn open(bind: IpAddr) -> Result<Udp, Failure> {
+    /// `many`: whoever comes is to be reached, not one peer.
+    pub fn open(bind: IpAddr, many: bool) -> Result<Udp, Failure> {
         let socket = UdpSocket::bind((bind, PORT)).map_err(|e| {
             let why = match e.kind() {
                 ErrorKind::AddrInUse => {
@@ -67,11 +70,11 @@ impl Udp {
             };
             Failure::new(1, format_args!("cannot use {bind} port {PORT}: {e}: {why}"))
         })?;
-        Udp::with(socket, bind)
+        Udp::with(socket, bind, many)
             .map_err(|e| Failure::new(1, format_args!("cannot set up the UDP socket: {e}")))
     }
 
-    fn with(socket: UdpSocket, bound: IpAddr) -> std::io::Result<Udp> {
+    fn with(socket: UdpSocket, bound: IpAddr, many: bool) -> std::io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let _ = setsockopt(&socket, sockopt::RcvBuf, &QUEUE);
         let fd = socket.as_raw_fd();
@@ -101,6 +104,7 @@ impl Udp {
             control,
             outgoing: vec![0; FRONT + LONGEST],
             waiting: 0,
+            many,
             known_as: HashMap::new(),
         })
     }
@@ -165,11 +169,13 @@ impl Udp {
             }
         }
         let Some(source) = message.address.as_ref().and_then(socket_address) else { return Ok(true) };
-        if self.bound.is_unspecified() && self.known_as.len() < PEERS {
-            self.known_as.insert(source.ip(), destination);
+        let known = &mut self.known_as;
+        if self.bound.is_unspecified() && (known.len() < PEERS || known.contains_key(&source.ip())) {
+            known.insert(source.ip(), destination);
         }
+        // The header that the kernel wrote.
         let network = between(source.ip(), destination, TrafficClass(class));
-        let Some(network) = network else { return Ok(true) };
+        let Ok(network) = network else { return Ok(true) };
         let udp = UdpHeader { source_port: source.port(), destination_port: PORT };
         let at = FRONT - network.len() - 8;
         let behind = 8 + len;
@@ -191,19 +197,6 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
         return Some((v4.ip(), v4.port()).into());
     }
     address.as_sockaddr_in6().map(|v6| SocketAddrV6::new(v6.ip(), v6.port(), 0, 0).into())
-}
-
-/// The header that the kernel writes; none between two versions.
-fn between(source: IpAddr, destination: IpAddr, class: TrafficClass) -> Option<Network> {
-    match (source, destination) {
-        (IpAddr::V4(a), IpAddr::V4(b)) => {
-            Some(Network::V4(Ipv4Header { class, ..Ipv4Header::new(a, b, IpProtocol::UDP) }))
-        }
-        (IpAddr::V6(a), IpAddr::V6(b)) => {
-            Some(Network::V6(Ipv6Header { class, ..Ipv6Header::new(a, b, IpProtocol::UDP) }))
-        }
-        _ => None,
-    }
 }
 
 /// The MTU of the interface that has the address; the smallest one of those that others are reached by, if it is any.
@@ -241,12 +234,9 @@ impl Road for Udp {
             None if self.bound.is_unspecified() => source_towards(to)?,
             None => self.bound,
         };
-        match between(from, to, TrafficClass(0)) {
-            Some(network) => Ok(Some(Envelope::new(network, PORT))),
-            None => {
-                Err(Failure::new(2, format_args!("{from} and {to} are not of one IP version; give --bind")))
-            }
-        }
+        let network = between(from, to, TrafficClass(0))
+            .map_err(|e| Failure::new(2, format_args!("{e}; give --bind")))?;
+        Ok(Some(Envelope::new(network, PORT)))
     }
 
     fn receive(&mut self, device: &mut Device, now: u64) -> Result<usize, Failure> {
@@ -283,6 +273,9 @@ impl Road for Udp {
                 Err(Errno::EINTR) => {}
                 // Lost as on any network: it is sent again.
                 Err(Errno::ENOBUFS | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => self.waiting = 0,
+                Err(Errno::ENETUNREACH | Errno::EACCES | Errno::EPERM | Errno::EINVAL) if self.many => {
+                    self.waiting = 0;
+                }
                 Err(Errno::EMSGSIZE) => {
                     let text = format!(
                         "a packet of {} octets is too long for the way to {to}; use a smaller path MTU: --mtu 1024, or raise \

@@ -159,6 +159,31 @@ fn without_a_buffer_it_is_not_ready_and_takes_the_same_packet_later() {
     assert_eq!(pair.counters()[1].not_ready_sent, 2);
 }
 
+/// The UDP datagram of an IPv4 packet in one that RoCEv2 has not: with an option (4), or in IPv6 behind an extension header of
+/// this number.
+fn extended(kind: u8, packet: &[u8]) -> Vec<u8> {
+    let datagram = &packet[20..];
+    if kind == 4 {
+        let mut made = packet[..20].to_vec();
+        made[0] = 0x46;
+        made[2..4].copy_from_slice(&(packet.len() as u16 + 4).to_be_bytes());
+        made.extend([1; 4]);
+        made[10..12].fill(0);
+        let check = bypath_wire::checksum::checksum(&made);
+        made[10..12].copy_from_slice(&check.to_be_bytes());
+        return [&made, datagram].concat();
+    }
+    let ip = Ipv6Header::new(1u128.into(), 2u128.into(), IpProtocol(kind));
+    let mut made = vec![0; 48];
+    ip.emit(&mut made, 8 + datagram.len()).unwrap();
+    made[40] = 17;
+    if kind != 44 {
+        // Padding.
+        made[42..44].copy_from_slice(&[1, 4]);
+    }
+    [&made, datagram].concat()
+}
+
 #[test]
 fn packets_that_fail_a_check_are_dropped_and_counted() {
     let other_way = |envelope: &mut Envelope, from: [u8; 4], to: [u8; 4]| {
@@ -174,11 +199,18 @@ fn packets_that_fail_a_check_are_dropped_and_counted() {
     wrong_port[23] ^= 1;
     let mut wrong_version = good.clone();
     wrong_version[29] |= 1;
+    let mut elsewhere = good.clone();
+    elsewhere[23] ^= 1;
     let uc = Opcode::new(bypath_wire::roce::Service::Uc, SendOnly).unwrap();
     let ud = Opcode::new(bypath_wire::roce::Service::Ud, SendOnly).unwrap();
     let cases: Vec<(&str, Vec<u8>)> = vec![
         ("wrong_icrc", wrong_icrc),
         ("other", wrong_port),
+        ("extended", extended(4, &good)),
+        ("extended", extended(0, &good)),
+        ("extended", extended(60, &good)),
+        ("extended", extended(44, &good)),
+        ("other", extended(44, &elsewhere)),
         ("malformed", wrong_version),
         ("malformed", good[..good.len() - 1].to_vec()),
         ("malformed", good[..30].to_vec()),

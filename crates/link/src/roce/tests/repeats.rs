@@ -213,7 +213,11 @@ fn answers_that_cannot_be_are_an_error() {
     let done_ack = aeth(Syndrome::DONE, 0);
     let read = read(0, 0, 300);
     let add = Request::FetchAdd { at: remote(0), add: 1 };
-    let cases: [(&str, Request, Operation, Extended, &[u8]); 7] = [
+    let refused = aeth(nak(Nak::RemoteAccess), 0);
+    let no_atomic = Extended::AtomicAck(Aeth { syndrome: Syndrome::NotReady { timer: 1 }, msn: 0 }, 1);
+    let cases: [(&str, Request, Operation, Extended, &[u8]); 9] = [
+        ("first that is no acknowledgement", read, ReadFirst, refused, &[1; 256]),
+        ("atomic that is no acknowledgement", add, AtomicAcknowledge, no_atomic, b""),
         ("first too short", read, ReadFirst, done_ack, &[1; 252]),
         ("last too early", read, ReadLast, done_ack, &[1; 256]),
         ("only", read, ReadOnly, done_ack, &[1; 44]),
@@ -325,6 +329,43 @@ fn a_repeated_read_is_executed_again_with_all_checks() {
     assert!(pair.ends[1].memory.deregister(THERE).is_some());
     let refused = Some(nak(Nak::RemoteAccess));
     assert_eq!(shape(&answers(&mut pair, &read(2, 512, 88))), [(Acknowledge, 2, refused)]);
+    // That is the end of the queue pair, and it is told, once.
+    assert!(!pair.ends[1].is_well(TWO));
+    pair.settle();
+    assert_eq!(pair.events[1], [What::Broken(Nak::RemoteAccess)]);
+    assert_eq!(answers(&mut pair, &read(0, 0, 600)), []);
+}
+
+#[test]
+fn the_end_of_a_queue_pair_is_told_once() {
+    let mut pair = answering();
+    pair.ends[1].handle(0, &by_hand(ReadRequest, PSN[0], reth(0, 1), b""));
+    // A refusal waits behind the answer, whose memory is taken away.
+    pair.ends[1].handle(0, &by_hand(Operation::SendLast, PSN[0] + 1, Extended::None, b"x"));
+    assert!(pair.ends[1].memory.deregister(THERE).is_some());
+    assert_eq!(sent(&mut pair.ends[1], 0).len(), 1);
+    pair.settle();
+    assert_eq!(pair.events[1], [What::Broken(Nak::InvalidRequest)]);
+}
+
+#[test]
+fn half_the_circle_behind_is_a_repetition() {
+    for (behind, duplicates, ahead) in [(1, 1, 0), (1 << 23, 1, 0), ((1 << 23) + 1, 0, 1)] {
+        let mut pair = answering();
+        pair.ends[1].handle(0, &by_hand(SendOnly, PSN[0] - behind, Extended::None, b"x"));
+        let counters = pair.counters()[1];
+        assert_eq!((counters.duplicates, counters.ahead), (duplicates, ahead), "{behind}");
+    }
+}
+
+#[test]
+fn a_repeated_read_that_is_longer_than_a_message_can_be_is_none() {
+    let config = Config { window: 1 << 20, ..config(4096) };
+    let mut pair = Pair::new(config, Faults::NONE, 0).with_memory(vec![], vec![0; 4096], Access::ALL);
+    // As far behind as the longest message is.
+    let packet = by_hand(ReadRequest, PSN[0] - (1 << 19), reth(0, u32::MAX), b"");
+    assert_eq!(answers(&mut pair, &packet), []);
+    assert_eq!((pair.counters()[1].stale_answers, pair.ends[1].is_well(TWO)), (1, true));
 }
 
 #[test]
@@ -349,6 +390,26 @@ fn repeated_reads_that_nobody_fetches_the_answers_of_are_not_piled_up() {
     }
     // As many as READs may be on their way.
     assert_eq!(shape(&sent(&mut pair.ends[1], 0)), [(ReadOnly, 0, DONE), (ReadOnly, 1, DONE)]);
+}
+
+#[test]
+fn repeated_reads_give_way_to_a_new_one() {
+    let mut pair = answering();
+    let read = |psn: u32| by_hand(ReadRequest, PSN[0] + psn, reth(u64::from(psn) * 256, 1), b"");
+    // Two are answered, as many as may be on their way; the answers are late, and both are asked for again.
+    for psn in 0..2 {
+        assert_eq!(shape(&answers(&mut pair, &read(psn))), [(ReadOnly, psn, DONE)]);
+    }
+    pair.ends[1].handle(0, &read(0));
+    pair.ends[1].handle(0, &read(1));
+    // Then they arrived after all: the next two show that nobody waits for the others any more.
+    pair.ends[1].handle(0, &read(2));
+    assert_eq!(shape(&answers(&mut pair, &read(3))), [(ReadOnly, 2, DONE), (ReadOnly, 3, DONE)]);
+    assert_eq!(pair.counters()[1].nak_invalid_sent, 0);
+    // One that is repeated does not push out a new one.
+    pair.ends[1].handle(0, &read(4));
+    pair.ends[1].handle(0, &read(5));
+    assert_eq!(shape(&answers(&mut pair, &read(3))), [(ReadOnly, 4, DONE), (ReadOnly, 5, DONE)]);
 }
 
 #[test]

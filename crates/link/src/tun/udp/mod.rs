@@ -220,7 +220,7 @@ pub struct Counts {
     pub others: u64,
     /// Packets that are not what they say.
     pub malformed: u64,
-    /// Datagrams whose checksum does not fit.
+    /// Datagrams, and messages of ICMP, whose checksum does not fit.
     pub corrupt: u64,
     /// Fragments that were read.
     pub fragments: u64,

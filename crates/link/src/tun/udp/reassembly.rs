@@ -29,6 +29,8 @@ struct Place {
     there: Box<[u64]>,
     /// Octets that are there.
     octets: usize,
+    /// Where the furthest fragment ends.
+    furthest: usize,
     /// Octets of the whole, once the last fragment is there.
     whole: Option<usize>,
 }
@@ -41,13 +43,15 @@ impl Place {
             bytes: vec![0; MOST + UNIT].into(),
             there: vec![0; (MOST + UNIT) / UNIT / 64 + 1].into(),
             octets: 0,
+            furthest: 0,
             whole: None,
         }
     }
 
     fn begin(&mut self, key: Key, begun: u64) {
         self.there.fill(0);
-        (self.key, self.begun, self.octets, self.whole) = (Some(key), begun, 0, None);
+        (self.key, self.begun, self.octets) = (Some(key), begun, 0);
+        (self.furthest, self.whole) = (0, None);
     }
 
     /// False: it overlaps others, or contradicts them.
@@ -56,7 +60,8 @@ impl Place {
         let sound = !bytes.is_empty()
             && end <= MOST
             && (!more || bytes.len().is_multiple_of(UNIT))
-            && self.whole.is_none_or(|whole| more && end <= whole);
+            && self.whole.is_none_or(|whole| more && end <= whole)
+            && (more || self.furthest <= end);
         if !sound {
             return false;
         }
@@ -70,6 +75,7 @@ impl Place {
         }
         self.bytes[offset..end].copy_from_slice(bytes);
         self.octets += bytes.len();
+        self.furthest = self.furthest.max(end);
         if !more {
             self.whole = Some(end);
         }
@@ -97,14 +103,11 @@ impl Reassembly {
             return None;
         }
         let whole = place.whole?;
+        // Nothing overlaps, and nothing is behind the end: as many octets are all of them.
         if place.octets < whole {
             return None;
         }
         place.key = None;
-        if place.octets > whole {
-            self.incomplete += 1;
-            return None;
-        }
         Some((at, whole))
     }
 
@@ -139,6 +142,7 @@ impl Reassembly {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const KEY: Key = Key {
         source: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
@@ -173,12 +177,14 @@ mod tests {
     #[test]
     fn what_overlaps_contradicts_or_is_too_long_is_thrown_away() {
         let bytes = datagram(65_536);
-        let cases: [&[(usize, usize, bool)]; 6] = [
+        let cases: [&[(usize, usize, bool)]; 7] = [
             &[(0, 16, true), (8, 16, true)],
             &[(0, 16, true), (0, 16, true)],
             &[(16, 20, false), (24, 32, true)],
             &[(16, 20, false), (8, 12, false)],
             &[(0, 13, true)],
+            // As many octets as the whole has, of which some are behind its end and the first ones were never there.
+            &[(24, 32, true), (8, 16, true), (16, 20, false)],
             &[(65_528, 65_536, false)],
         ];
         for case in cases {
@@ -202,5 +208,37 @@ mod tests {
         assert_eq!((reassembly.places.len(), reassembly.incomplete), (PLACES, 96));
         let last = Key { identification: 99, ..KEY };
         assert!(reassembly.add(last, 8, &[2], false).is_some());
+    }
+
+    /// A fragment: where it begins, in units, its octets, and whether others follow.
+    fn fragment() -> impl Strategy<Value = (usize, usize, bool, u8)> {
+        // Mostly as they are cut.
+        let len = prop_oneof![3 => (1..4usize).prop_map(|units| units * UNIT), 1 => 0..30usize];
+        (0..6usize, len, prop::bool::weighted(0.7), any::<u8>())
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(5000) })]
+
+        #[test]
+        fn what_is_given_out_is_what_came(fragments in prop::collection::vec(fragment(), 1..30)) {
+            let mut reassembly = Reassembly::default();
+            // What came of the datagram that is in the making, octet by octet.
+            let mut came: Vec<Option<u8>> = vec![None; 400];
+            for (at, len, more, value) in fragments {
+                let (at, bytes) = (at * UNIT, vec![value; len]);
+                let given_up = reassembly.incomplete;
+                came[at..at + len].fill(Some(value));
+                let found = reassembly.add(KEY, at, &bytes, more);
+                if let Some(whole) = found {
+                    let octets: Option<Vec<u8>> = came[..whole.1].iter().copied().collect();
+                    prop_assert_eq!(octets.as_deref(), Some(reassembly.bytes(whole)));
+                    prop_assert!(came[whole.1..].iter().all(Option::is_none));
+                }
+                if found.is_some() || reassembly.incomplete > given_up {
+                    came.fill(None);
+                }
+            }
+        }
     }
 }

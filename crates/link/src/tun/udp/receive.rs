@@ -7,8 +7,10 @@ use crate::tun::device::Patience;
 use crate::{Error, FrameMeta, Result};
 use bypath_wire::meta::{ChecksumState, GsoKind};
 use bypath_wire::udp::{UdpChecksum, verify};
-use bypath_wire::{Addresses, IpProtocol, Ipv4Header, Ipv6Header, TrafficClass, UdpHeader, ipv6_ext};
-use std::net::SocketAddr;
+use bypath_wire::{
+    Addresses, IpProtocol, Ipv4Header, Ipv6Header, TrafficClass, UdpHeader, icmpv4, icmpv6, ipv6_ext,
+};
+use std::net::{IpAddr, SocketAddr};
 
 const UDP: usize = bypath_wire::udp::HEADER_LEN;
 
@@ -80,7 +82,10 @@ impl Udp {
                         self.sleep(&mut patience)?;
                         continue;
                     }
-                    Err(e) => return Err(e),
+                    Err(e) => {
+                        self.unreachable = None;
+                        return Err(e);
+                    }
                 }
             }
             given += self.give(most - given, &mut each);
@@ -120,7 +125,8 @@ impl Udp {
     /// Reads packets until one is to be given out. False: there is none.
     fn next_packet(&mut self) -> Result<bool> {
         loop {
-            if let Some(peer) = self.unreachable.take() {
+            // Until it is told: the call may have datagrams to give out first.
+            if let Some(peer) = self.unreachable {
                 return Err(Refused::Unreachable { peer }.into());
             }
             let Some((len, meta)) = self.device.read()? else { return Ok(false) };
@@ -202,10 +208,15 @@ impl Udp {
                 self.datagram(payload, key, place, from, meta, ip.class, ip.ttl)
             }
             // Destination unreachable, port unreachable (RFC 792), and four octets before what was sent.
+            IpProtocol::ICMP if ip.is_fragment() => Packet::Other,
+            IpProtocol::ICMP if meta.checksum == ChecksumState::Unknown && !icmpv4::is_intact(payload) => {
+                Packet::Corrupt
+            }
             IpProtocol::ICMP => match payload {
                 [3, 3, _, _, _, _, _, _, quoted @ ..] => match Ipv4Header::parse_header(quoted) {
                     Ok((sent, extent)) if sent.protocol == IpProtocol::UDP => {
-                        self.complained(sent.destination.into(), quoted.get(extent.header_len..))
+                        let (from, to) = (sent.source.into(), sent.destination.into());
+                        self.complained(from, to, quoted.get(extent.header_len..))
                     }
                     _ => Packet::Other,
                 },
@@ -242,10 +253,19 @@ impl Udp {
                 Packet::Fragment { key, offset, more, from, to: from + rest.len(), class, ttl }
             }
             // Destination unreachable, port unreachable (RFC 4443, 3.1).
+            IpProtocol::ICMPV6
+                if meta.checksum == ChecksumState::Unknown
+                    && !icmpv6::verify(
+                        &Addresses::V6 { source: ip.source, destination: ip.destination },
+                        payload,
+                    ) =>
+            {
+                Packet::Corrupt
+            }
             IpProtocol::ICMPV6 => match payload {
                 [1, 4, _, _, _, _, _, _, quoted @ ..] => match Ipv6Header::parse_header(quoted) {
                     Ok((sent, _)) if sent.next_header == IpProtocol::UDP => {
-                        self.complained(sent.destination.into(), quoted.get(from..))
+                        self.complained(sent.source.into(), sent.destination.into(), quoted.get(from..))
                     }
                     _ => Packet::Other,
                 },
@@ -256,9 +276,9 @@ impl Udp {
     }
 
     /// What a host says about a datagram of ours.
-    fn complained(&self, to: std::net::IpAddr, datagram: Option<&[u8]>) -> Packet {
+    fn complained(&self, from: IpAddr, to: IpAddr, datagram: Option<&[u8]>) -> Packet {
         match UdpHeader::parse_header(datagram.unwrap_or(&[])) {
-            Ok((sent, _)) if sent.source_port == self.local.port() => {
+            Ok((sent, _)) if (from, sent.source_port) == (self.local.ip(), self.local.port()) => {
                 Packet::Unreachable(SocketAddr::new(to, sent.destination_port))
             }
             _ => Packet::Other,
@@ -286,12 +306,8 @@ impl Udp {
         }
         if meta.checksum == ChecksumState::Unknown {
             let addresses = match (key.source, key.destination) {
-                (std::net::IpAddr::V4(source), std::net::IpAddr::V4(destination)) => {
-                    Addresses::V4 { source, destination }
-                }
-                (std::net::IpAddr::V6(source), std::net::IpAddr::V6(destination)) => {
-                    Addresses::V6 { source, destination }
-                }
+                (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 { source, destination },
+                (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 { source, destination },
                 _ => return Packet::Malformed,
             };
             match verify(&addresses, datagram) {
