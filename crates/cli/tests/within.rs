@@ -114,16 +114,19 @@ fn calls_on_connections_fit_on_the_smallest_stack() {
 #[test]
 fn a_one_shot_registration_is_told_to_one_thread() {
     let program = programs::compile("oneshot", &["oneshot.c"], &[]);
-    for upgrade in ["off", "lazy", "eager"] {
+    let cases = [("4", "edge"), ("1", "level"), ("2", "edge")];
+    for (upgrade, (clients, kind)) in ["off", "lazy", "eager"].into_iter().flat_map(|u| cases.map(|c| (u, c)))
+    {
         let mut command = Command::new(&program);
-        command.arg("1500").env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", upgrade);
+        command.args(["1200", clients, kind]);
+        command.env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", upgrade);
         let output = command.output().expect("run the program");
         let said = String::from_utf8_lossy(&output.stdout);
         let complaints = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             (&*said, &*complaints),
             ("answered 1, shared 0, wrong 0\n", ""),
-            "{upgrade}: {}",
+            "{upgrade} {clients} {kind}: {}",
             output.status
         );
     }

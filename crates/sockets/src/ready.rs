@@ -76,7 +76,7 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
         let head = conn.inc().h.head.load(Acquire);
         // Asked before the carrier is looked at: what arrives afterwards must not be missed.
         let under_way = switch::owed(s, conn).is_some_and(|owed| switch::is_under_way(s, owed));
-        let ring = switch::unread(conn) + kept::len(s);
+        let ring = switch::within_reach(s, conn) + kept::len(s);
         let carrier = sock::inq(s.carrier()).unwrap_or(0);
         if conn.inc().h.head.load(Acquire) != head {
             // Taken back between the two: they would count twice, or not at all.

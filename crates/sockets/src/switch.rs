@@ -446,6 +446,13 @@ pub fn unread(conn: &Conn) -> u64 {
     }
 }
 
+/// As [`unread`], without ring bytes behind some of the carrier that have not arrived: no read gets at those.
+pub fn within_reach(s: &Sock, conn: &Conn) -> u64 {
+    let inc = conn.inc();
+    let blocked = inc.path() == Path::Drain && is_under_way(s, inc.wa.switch_k.load(Relaxed));
+    if blocked { 0 } else { unread(conn) }
+}
+
 /// Ring bytes that R could see, and that are not read yet, come through the carrier: the position in its stream that they
 /// end at.
 pub fn owed(s: &Sock, conn: &Conn) -> Option<u64> {

@@ -1,5 +1,6 @@
 // A server of several threads, which share an epoll set of one-shot registrations: each connection has one thread at a
-// time. Clients are threads of the same process; their connections are short. Usage: oneshot CONNECTIONS, prints a line.
+// time, to the end of its close(). Clients are threads of the same process; their connections are short.
+// Usage: oneshot CONNECTIONS CLIENTS edge|level, prints a line.
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -16,8 +17,8 @@
 #include <unistd.h>
 
 enum { SERVERS = 3, CLIENTS = 4, MOST = 1 << 16 };
-enum { EVENTS = EPOLLIN | EPOLLET | EPOLLONESHOT | EPOLLRDHUP };
 
+static unsigned events = EPOLLIN | EPOLLONESHOT;
 static struct sockaddr_in address = {.sin_family = AF_INET};
 static int listener, set, over;
 static atomic_int owned[MOST], left;
@@ -28,8 +29,8 @@ static void die(const char *what) {
     _exit(9);
 }
 
-static void arm(int how, int fd, unsigned events) {
-    struct epoll_event e = {.events = events, .data.fd = fd};
+static void arm(int how, int fd, unsigned wanted) {
+    struct epoll_event e = {.events = wanted, .data.fd = fd};
     if (epoll_ctl(set, how, fd, &e))
         atomic_fetch_add(&wrong, 1);
 }
@@ -63,18 +64,20 @@ static void *serves(void *unused) {
             if (fd == over)
                 return NULL;
             if (fd == listener) {
-                while ((s = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0)
-                    arm(EPOLL_CTL_ADD, s, EVENTS);
+                while ((s = accept4(listener, NULL, NULL, SOCK_NONBLOCK)) >= 0) {
+                    atomic_store(&owned[s], 0);
+                    arm(EPOLL_CTL_ADD, s, events);
+                }
                 continue;
             }
             if (atomic_exchange(&owned[fd], 1))
                 atomic_fetch_add(&shared, 1);
-            int goes_on = echo(fd);
-            atomic_store(&owned[fd], 0);
-            if (goes_on)
-                arm(EPOLL_CTL_MOD, fd, EVENTS);
-            else
+            if (echo(fd)) {
+                atomic_store(&owned[fd], 0);
+                arm(EPOLL_CTL_MOD, fd, events);
+            } else {
                 close(fd);
+            }
         }
     }
 }
@@ -115,8 +118,11 @@ static void *asks(void *seed) {
 int main(int argc, char **argv) {
     pthread_t server[SERVERS], client[CLIENTS];
     socklen_t len = sizeof address;
-    if (argc != 2)
+    int clients = argc > 2 ? atoi(argv[2]) : 0;
+    if (argc != 4 || clients < 1 || clients > CLIENTS)
         return 2;
+    if (strcmp(argv[3], "edge") == 0)
+        events |= EPOLLET | EPOLLRDHUP;
     alarm(200);
     atomic_store(&left, atoi(argv[1]));
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
@@ -129,9 +135,9 @@ int main(int argc, char **argv) {
     arm(EPOLL_CTL_ADD, over, EPOLLIN);
     for (int i = 0; i < SERVERS; i++)
         pthread_create(&server[i], NULL, serves, NULL);
-    for (size_t i = 0; i < CLIENTS; i++)
-        pthread_create(&client[i], NULL, asks, (void *)(i + 1));
-    for (int i = 0; i < CLIENTS; i++)
+    for (int i = 0; i < clients; i++)
+        pthread_create(&client[i], NULL, asks, (void *)(i + 1l));
+    for (int i = 0; i < clients; i++)
         pthread_join(client[i], NULL);
     eventfd_write(over, 1);
     for (int i = 0; i < SERVERS; i++)

@@ -1,7 +1,8 @@
 //! epoll over followed and other descriptors: an overlay that is looked at before the kernel's set.
 //!
 //! The kernel's set stays authoritative for everything it can see; the overlay adds what only rings know: bytes
-//! to read, room to write. Kernel data words are never changed, so un-hooked waits stay right. A warm end is either
+//! to read, room to write. Kernel data words are not changed but for those of registrations that have nothing to tell, so
+//! un-hooked waits stay right. A warm end is either
 //! *hot* (polled by whoever waits on the set) or *armed* (its wait word names the set's bell): idle ends cost
 //! nothing. The bell is an eventfd in the program's own set, edge-triggered, never read.
 
