@@ -110,6 +110,26 @@ fn calls_on_connections_fit_on_the_smallest_stack() {
     }
 }
 
+/// While paths change at random, with what a system call puts into the carrier among the rest.
+#[test]
+fn what_is_counted_and_told_is_there() {
+    let program = programs::compile("counted", &["counted.c"], &[]);
+    for (flips, bytes) in [(None, "50000000"), (Some("1"), "50000000"), (Some("2"), "50000000")] {
+        let mut command = Command::new(&program);
+        command.arg(bytes).env("LD_PRELOAD", programs::library()).env("BYPATH_UPGRADE", "eager");
+        command.envs(flips.map(|seed| ("BYPATH_TEST_FLIP", seed)));
+        let output = command.output().expect("run the program");
+        let said = String::from_utf8_lossy(&output.stdout);
+        let complaints = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(
+            (&*said, &*complaints),
+            ("all 1, fewer than told 0, nothing 0\n", ""),
+            "{flips:?}: {}",
+            output.status
+        );
+    }
+}
+
 /// Each connection of a server of several threads is one thread's at a time: the kernel and a ring do not both tell of it.
 #[test]
 fn a_one_shot_registration_is_told_to_one_thread() {

@@ -209,7 +209,7 @@ fn recv_warm(
             }
             Ok(Readable::Kernel) => {
                 // Asked before the carrier is looked at: what arrives afterwards must not be missed.
-                let owed = if nonblocking { switch::owed(s, conn) } else { None };
+                let owed = switch::owed(s, conn);
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
                     Ok(n) if n > 0 => {
                         if !peek {
@@ -219,7 +219,9 @@ fn recv_warm(
                             }
                         }
                         done += n;
-                        if done >= target || peek || nonblocking {
+                        // The rest of what was told may be on its way, behind this part.
+                        let more = !peek && done < want && switch::owed(s, conn).is_some();
+                        if !more && (done >= target || peek || nonblocking) {
                             switch::consent(s, conn);
                             return Ok(done);
                         }
@@ -231,6 +233,7 @@ fn recv_warm(
                         }
                         fault::between("carrier-empty");
                         if let Some(owed) = owed
+                            && (nonblocking || done > 0)
                             && patience > 0
                             && !s.has(flag::PEER_GONE)
                         {
