@@ -161,6 +161,31 @@ scripts! {
         s join r
         s recv 4 100
     ";
+    waitall_with_peek_waits_behind_the_kernels_bytes, "MSG_WAITALL", Ring: "
+        pair
+        warm
+        s pipe
+        c send 3 100 1
+        s wait_in 4 100
+        c listens
+        s splice 4 6 100
+        s read 5 100
+        c send 3 40 2
+        s wait_in 4 40
+        s go r recv 4 80 waitall|peek
+        s blocked r
+        c send 3 40 3
+        s join r
+        s setsockopt 4 rcvtimeo 60
+        s timed 50 1500 recv 4 200 waitall|peek
+        s setsockopt 4 rcvtimeo 0
+        s go r recv 4 200 waitall|peek
+        s blocked r
+        c shutdown 3 wr
+        s join r
+        s recvall 4 80
+        s recv 4 10
+    ";
     waitall_with_peek_ends_in_time, "MSG_WAITALL", Ring: "
         pair
         warm

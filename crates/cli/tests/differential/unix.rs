@@ -14,6 +14,7 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("trunc_discards_without_a_copy", "MSG_TRUNC discards on TCP only"),
     ("waitall_with_peek", "MSG_PEEK does not wait for MSG_WAITALL"),
     ("waitall_with_peek_ends_in_time", "as above"),
+    ("waitall_with_peek_waits_behind_the_kernels_bytes", "as above"),
     ("queue_sizes_are_told", "SIOCOUTQ counts memory, not bytes"),
     ("other_kinds_of_sockets_are_left_alone", "is about sockets of other kinds"),
     (

@@ -15,6 +15,7 @@ use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
+use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, sock, thread};
 use std::sync::atomic::Ordering::*;
@@ -176,7 +177,17 @@ fn recv_warm(
                         words::each(&inc.ra.wait, crate::thread::ring);
                         done += n;
                         if peek {
-                            return Ok(peek_behind(call, s, conn, head, buf, done, want));
+                            let shown = peek_behind(call, s, conn, head, buf, done, want);
+                            if nonblocking || late || shown >= target {
+                                return Ok(shown);
+                            }
+                            done -= n;
+                            late = !wait_behind_carrier(
+                                call,
+                                s,
+                                *deadline.get_or_insert_with(|| Deadline::after(timeout)),
+                            );
+                            continue;
                         }
                         if !drained && (done >= target || nonblocking) {
                             return Ok(done);
@@ -217,6 +228,14 @@ fn recv_warm(
                             if s.end().w.path.load(Relaxed) == wpath::RING {
                                 carrier::of(s).acknowledge(s);
                             }
+                        }
+                        if peek && !nonblocking && !late && done + n < target {
+                            late = !wait_behind_carrier(
+                                call,
+                                s,
+                                *deadline.get_or_insert_with(|| Deadline::after(timeout)),
+                            );
+                            continue;
                         }
                         done += n;
                         // The rest of what was told may be on its way, behind this part.
@@ -353,6 +372,15 @@ fn recv_warm(
             }
         }
     }
+}
+
+/// Too few bytes for a MSG_PEEK are in the carrier, and the kernel would tell of them at once: they are looked at again
+/// after a millisecond. False if no more will come: the time is over, a signal came, or the stream has ended.
+#[cold]
+fn wait_behind_carrier(call: &Call, s: &Sock, deadline: Deadline) -> bool {
+    let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLRDHUP, revents: 0 }];
+    let bound = deadline.left().unwrap_or(u64::MAX).min(1_000_000);
+    matches!(call.parked(|| ppoll(&mut fds, Some(bound), 0)), Ok(0)) && deadline.left() != Some(0)
 }
 
 /// MSG_PEEK read `done` carrier bytes: if those were all, ring bytes follow.
