@@ -31,7 +31,9 @@ hook! {
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_connect); aka __connect;
     only hook::is_followed(fd); {
         if !borrowed_memory() {
-            kept(|| hook::connect_begin(fd));
+            // An address that is too short, or cannot be read, is refused before anything happens.
+            let family = (len >= 2).then(|| memory::read(address.cast::<libc::sa_family_t>())).flatten();
+            kept(|| hook::connect_begin(fd, family));
         }
         real(fd, address, len)
     }

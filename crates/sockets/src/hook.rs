@@ -135,8 +135,8 @@ pub fn accept_done(listener: i32, fd: i32, flags: i32) {
 }
 
 /// Before `connect()` on `fd`.
-pub fn connect_begin(fd: i32) {
-    life::connect_begin(fd);
+pub fn connect_begin(fd: i32, family: Option<u16>) {
+    life::connect_begin(fd, family);
 }
 
 /// Receive: read, readv, recv, recvfrom. `flags` are MSG_*.

@@ -1,5 +1,6 @@
 //! The life of descriptors: from socket() to the last close, through dup, fork, exec and exit.
 
+use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
 use crate::lock::Held;
 use crate::peer::Conn;
@@ -412,8 +413,13 @@ pub fn shutdown_begin(fd: i32, how: i32) {
 }
 
 /// connect() on a socket: a new life for a disconnected one.
-pub fn connect_begin(fd: i32) {
+pub fn connect_begin(fd: i32, family: Option<u16>) {
     let Some(s) = table::sock(fd) else { return };
+    let dissolves = family == Some(libc::AF_UNSPEC as u16);
+    if s.is_warm() && !dissolves && carrier::of(s).standing(s).is_ok_and(|at| at.course != Course::Over) {
+        // It is connected, which is what the kernel will say.
+        return;
+    }
     guard::connects(s);
     if s.is_warm() {
         kept::forget(s, true);
