@@ -4,7 +4,7 @@
  *
  *     unshare --user --net --map-root-user     # a network of your own, where you may make devices
  *     tun 10.9.0.1:9000 hello there            # nobody listens: the kernel says so
- *     socat UDP-LISTEN:9000,fork EXEC:cat &    # an echo
+ *     socat UDP-RECVFROM:9000,fork EXEC:cat &  # an echo, of each datagram by itself
  *     tun 10.9.0.1:9000 hello there            # every word in a datagram of its own, and back
  *
  * The headers are made by the library; the kernel gets whole packets, as if from a network.

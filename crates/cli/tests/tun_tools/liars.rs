@@ -199,6 +199,12 @@ isolated! {
         // The sender says no more; somebody else does, as long as there is a receiver.
         stranger.connect("127.0.0.1:9000").unwrap();
         stranger.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
+        stranger.send(&datagram(HELLO, 6, 0, b"")).unwrap();
+        let mut buffer = vec![0; 2000];
+        let len = stranger.recv(&mut buffer).unwrap();
+        let (kind, session, _, why) = parts(&buffer[..len]);
+        assert_eq!((kind, session), (FAIL, 6));
+        assert!(String::from_utf8_lossy(why).contains("busy with another transfer"));
         let begun = Instant::now();
         while stranger.send(&datagram(HELLO, 6, 0, b"")).is_ok() {
             let refused = stranger.recv(&mut [0; 100]).is_err_and(|e| e.kind() == ErrorKind::ConnectionRefused);
@@ -218,19 +224,101 @@ isolated! {
         let place = Place::new();
         let (out, file) = (place.join("out"), place.file("file", b"content"));
         let receiver = Tool::start(&["tun", "recv", "--via=socket", "--out", &out]).says("receiving at");
-        // From port 0, to which nothing can be sent.
+        // From port 0, to which nothing can be sent, and from an address that no way leads to.
         let hello = datagram(HELLO, 5, 0, b"");
-        let mut packet = vec![0; 28 + hello.len()];
-        let ip = Ipv4Header::new([127, 0, 0, 1].into(), [127, 0, 0, 1].into(), IpProtocol::UDP);
-        ip.emit(&mut packet, 8 + hello.len()).unwrap();
-        UdpHeader { source_port: 0, destination_port: 9000 }.emit(&mut packet[20..], hello.len()).unwrap();
-        packet[28..].copy_from_slice(&hello);
         let raw = rustix::net::socket(AddressFamily::INET, SocketType::RAW, Some(rustix::net::ipproto::RAW)).unwrap();
         let to: SocketAddr = "127.0.0.1:0".parse().unwrap();
-        rustix::net::sendto(&raw, &packet, SendFlags::empty(), &to).unwrap();
+        for (source, port) in [([127, 0, 0, 1], 0), ([192, 0, 2, 1], 7000)] {
+            let mut packet = vec![0; 28 + hello.len()];
+            let ip = Ipv4Header::new(source.into(), [127, 0, 0, 1].into(), IpProtocol::UDP);
+            ip.emit(&mut packet, 8 + hello.len()).unwrap();
+            UdpHeader { source_port: port, destination_port: 9000 }.emit(&mut packet[20..], hello.len()).unwrap();
+            packet[28..].copy_from_slice(&hello);
+            rustix::net::sendto(&raw, &packet, SendFlags::empty(), &to).unwrap();
+        }
         // Heard by now, as what comes later is.
         Tool::start(&["tun", "send", &file, "--via=socket", "--to=127.0.0.1:9000"]).end().expect(0);
-        receiver.end().expect(0);
+        let ended = receiver.end().expect(0);
+        assert!(ended.stderr.contains("192.0.2.1:7000 cannot be answered (the last error of this host's: Network is unreachable"), "{}", ended.stderr);
         assert_eq!(tree(Path::new(&out)), [("file".to_owned(), b"content".to_vec())]);
+    }
+}
+
+isolated! {
+    fn a_sender_that_waits_for_its_input_says_that_it_lives() {
+        routes();
+        let socket = socket("127.0.0.1:9000");
+        let mut sender = Tool::start(&["tun", "send", "-", "--via=socket", "--to=127.0.0.1:9000"]).says("sending from");
+        sender.write(b"some");
+        let mut sender = Some(sender);
+        let (mut buffer, mut expected, mut alive) = (vec![0; 65_536], 0, 0);
+        let ended = loop {
+            let (len, from) = socket.recv_from(&mut buffer).unwrap();
+            let (kind, session, position, body) = parts(&buffer[..len]);
+            let reply = |kind, position, body: &[u8]| socket.send_to(&datagram(kind, session, position, body), from).unwrap();
+            match kind {
+                DATA if body.is_empty() => {
+                    assert_eq!((position, buffer[6]), (expected, 1));
+                    alive += 1;
+                    reply(ACK, expected, &[]);
+                    if alive == 2 {
+                        sender = sender.map(Tool::quiet);
+                    }
+                }
+                DATA => {
+                    expected = position + body.len() as u64;
+                    reply(ACK, expected, &[]);
+                }
+                END => {
+                    let hash = body.to_vec();
+                    reply(DONE, expected, &hash);
+                    break sender.unwrap().end().expect(0);
+                }
+                _ => drop(reply(ACK, 0, &[])),
+            }
+        };
+        assert!(ended.stderr.contains("the hashes agree"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn a_receiver_whose_output_is_not_read_says_that_it_lives() {
+        use std::io::Read;
+        routes();
+        let mut command = crate::common::bypath(["tun", "recv", "--via=socket"]);
+        let piped = std::process::Stdio::piped;
+        let mut receiver = command.stdout(piped()).stderr(piped()).spawn().unwrap();
+        let mut said = vec![0; 20];
+        receiver.stderr.as_mut().unwrap().read_exact(&mut said).unwrap();
+        let socket = socket("127.0.0.1:0");
+        socket.connect("127.0.0.1:9000").unwrap();
+        let answer = |kind, position, body: &[u8]| {
+            socket.send(&datagram(kind, 5, position, body)).unwrap();
+            let mut buffer = [0; 100];
+            let len = socket.recv(&mut buffer).unwrap();
+            let (kind, _, position, _) = parts(&buffer[..len]);
+            (kind, position)
+        };
+        while answer(HELLO, 0, b"") != (ACK, 0) {}
+        // A name, and a block that a pipe does not hold.
+        let block = octets(200_000);
+        let begin = [&b"\0\x01x"[..], &200_000u32.to_be_bytes()].concat();
+        assert_eq!(answer(DATA, 0, &begin), (ACK, 7));
+        let mut position = 7;
+        for part in block[..150_000].chunks(50_000) {
+            let answered = answer(DATA, position, part);
+            if answered == (ACK, position) {
+                // Alive, and it has no more than before.
+                break;
+            }
+            position += part.len() as u64;
+            assert_eq!(answered, (ACK, position));
+        }
+        assert!(position < 150_000, "it has all of it");
+        let mut there = vec![0; 50_000];
+        receiver.stdout.as_mut().unwrap().read_exact(&mut there).unwrap();
+        assert!(there == block[..50_000]);
+        receiver.kill().unwrap();
+        receiver.wait().unwrap();
     }
 }

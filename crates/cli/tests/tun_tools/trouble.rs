@@ -1,6 +1,6 @@
 //! What goes wrong, and what is said about it; nothing is left behind.
 
-use crate::network::{Tool, octets, tool, without};
+use crate::network::{Tool, hosts, octets, tool, without};
 use crate::{Place, devices, nothing_is_left, routes, tree};
 use bypath_sys::netns;
 use rustix::process::Signal;
@@ -175,5 +175,24 @@ isolated! {
         netns::remove("mine").unwrap();
         let ended = receiver.end().expect(1);
         assert!(ended.stderr.contains("mine: the interface was removed"), "{}", ended.stderr);
+    }
+}
+
+isolated! {
+    fn a_way_that_goes_and_comes_back_costs_nothing_but_time() {
+        let there = hosts();
+        let place = Place::new();
+        let out = place.join("out");
+        let receiver = there.run(|| Tool::start(&["tun", "recv", "--via=socket", "--out", &out]).says("receiving at")).unwrap();
+        let sender = Tool::start(&["tun", "send", "-", "--via=socket", "--to=10.0.0.2:9000"]).says("sending from");
+        let content = octets(8_000_000);
+        let sender = sender.give(&content);
+        for _ in 0..20 {
+            netns::set_up("left", false).unwrap();
+            netns::set_up("left", true).unwrap();
+        }
+        sender.end().expect(0);
+        receiver.end().expect(0);
+        assert!(tree(Path::new(&out)) == [("stdin".to_owned(), content)]);
     }
 }

@@ -7,6 +7,7 @@ use crate::raw::{
     wait::{READ, Stop},
 };
 use bypath::tun::{Device, Mode, Refused, Udp};
+use nix::errno::Errno;
 use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -22,10 +23,44 @@ pub enum Got {
     Nothing,
 }
 
+/// What came of sending.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sent {
+    /// All of it is on its way.
+    All,
+    /// Some is lost, for a reason that may pass: it is sent again like everything that was lost.
+    Lost,
+    /// The other host says that nobody takes datagrams there.
+    Nobody,
+}
+
 /// A TUN device, or a socket.
-pub enum Carrier {
+pub enum Means {
     Tun(Box<Udp>),
     Socket(UdpSocket),
+}
+
+/// What datagrams go through, and what was wrong with it last.
+pub struct Carrier {
+    pub means: Means,
+    trouble: Option<Errno>,
+}
+
+/// Errors that pass: a full queue, a firewall, a way that comes back.
+fn passes(e: &std::io::Error) -> Option<Errno> {
+    let errno = Errno::from_raw(e.raw_os_error()?);
+    let passes = matches!(
+        errno,
+        Errno::ENOBUFS
+            | Errno::ENOMEM
+            | Errno::EPERM
+            | Errno::EACCES
+            | Errno::ENETUNREACH
+            | Errno::EHOSTUNREACH
+            | Errno::ENETDOWN
+            | Errno::EHOSTDOWN
+    );
+    passes.then_some(errno)
 }
 
 /// Both ends of the datagrams.
@@ -40,19 +75,8 @@ pub struct Ends {
     pub net: (IpAddr, u8),
 }
 
-impl Carrier {
-    /// Opens it.
-    ///
-    /// # Errors
-    /// Those of the device or the socket, with the remedy.
-    pub fn open(link: &Link, ends: &Ends) -> Result<Carrier, Failure> {
-        match link.via {
-            Way::Tun => Carrier::tun(link, ends),
-            Way::Socket => Carrier::socket(ends),
-        }
-    }
-
-    fn tun(link: &Link, ends: &Ends) -> Result<Carrier, Failure> {
+impl Means {
+    fn tun(link: &Link, ends: &Ends) -> Result<Means, Failure> {
         let net = link.net.unwrap_or(ends.net);
         let local = ends.local.unwrap_or_else(|| SocketAddr::new(next(net.0), ends.port));
         if let Some(to) = ends.to {
@@ -90,10 +114,10 @@ impl Carrier {
         if let Some(who) = link.checksum {
             udp = udp.checksum(who.into());
         }
-        Ok(Carrier::Tun(Box::new(udp.open().map_err(raw::failed)?)))
+        Ok(Means::Tun(Box::new(udp.open().map_err(raw::failed)?)))
     }
 
-    fn socket(ends: &Ends) -> Result<Carrier, Failure> {
+    fn socket(ends: &Ends) -> Result<Means, Failure> {
         let any: IpAddr = match (ends.to, ends.local) {
             (Some(SocketAddr::V6(_)), _) => std::net::Ipv6Addr::UNSPECIFIED.into(),
             _ => std::net::Ipv4Addr::UNSPECIFIED.into(),
@@ -116,13 +140,27 @@ impl Carrier {
         // As much as an ordinary user may have, so that a burst finds room.
         let _ = rustix::net::sockopt::set_socket_recv_buffer_size(&socket, 8 << 20);
         socket.set_nonblocking(true).map_err(|e| failed("use the socket", e))?;
-        Ok(Carrier::Socket(socket))
+        Ok(Means::Socket(socket))
+    }
+}
+
+impl Carrier {
+    /// Opens it.
+    ///
+    /// # Errors
+    /// Those of the device or the socket, with the remedy.
+    pub fn open(link: &Link, ends: &Ends) -> Result<Carrier, Failure> {
+        let means = match link.via {
+            Way::Tun => Means::tun(link, ends)?,
+            Way::Socket => Means::socket(ends)?,
+        };
+        Ok(Carrier { means, trouble: None })
     }
 
     /// In words.
     pub fn describe(&mut self) -> String {
-        match self {
-            Carrier::Tun(udp) => {
+        match &mut self.means {
+            Means::Tun(udp) => {
                 let (local, mode) = (udp.local(), udp.mode());
                 let device = udp.device();
                 let offloads = device.obtained().offloads;
@@ -145,7 +183,7 @@ impl Carrier {
                     }
                 )
             }
-            Carrier::Socket(socket) => {
+            Means::Socket(socket) => {
                 let local = socket.local_addr().map_or_else(|_| "a socket".to_owned(), |a| a.to_string());
                 format!("{local} through a socket")
             }
@@ -154,52 +192,72 @@ impl Carrier {
 
     /// Octets of the largest datagram, and of the largest that goes in one packet (of 1500 octets, where nobody tells).
     pub fn most(&self, v6: bool) -> (usize, usize) {
-        match self {
-            Carrier::Tun(udp) => (udp.most_payload(), udp.most_uncut()),
-            Carrier::Socket(_) if v6 => (65_535 - 8, 1500 - 48),
-            Carrier::Socket(_) => (65_535 - 28, 1500 - 28),
+        match &self.means {
+            Means::Tun(udp) => (udp.most_payload(), udp.most_uncut()),
+            Means::Socket(_) if v6 => (65_535 - 8, 1500 - 48),
+            Means::Socket(_) => (65_535 - 28, 1500 - 28),
         }
+    }
+
+    /// What was wrong with the way last, as the end of a sentence; nothing if nothing was.
+    pub fn trouble(&self) -> String {
+        let Some(errno) = self.trouble else { return String::new() };
+        let hint = match errno {
+            Errno::EPERM | Errno::EACCES => {
+                "; a firewall of this host refuses it: `nft list ruleset` shows it"
+            }
+            Errno::ENETUNREACH | Errno::EHOSTUNREACH => "; `ip route` shows the ways there are",
+            Errno::ENOBUFS | Errno::ENOMEM => "; the interface takes no more at a time",
+            _ => "; `ip link` shows the interfaces",
+        };
+        format!(" (the last error of this host's: {}{hint})", errno.desc())
     }
 
     /// Sends datagrams of `size`, which stand behind each other.
     ///
     /// # Errors
-    /// Those of the device or the socket. `Ok(false)`: nobody takes them.
-    pub fn send(&mut self, to: SocketAddr, datagrams: &[u8], size: usize) -> Result<bool, Failure> {
-        match self {
-            Carrier::Tun(udp) => {
+    /// Those of the device or the socket that do not pass.
+    pub fn send(&mut self, to: SocketAddr, datagrams: &[u8], size: usize) -> Result<Sent, Failure> {
+        match &mut self.means {
+            Means::Tun(udp) => {
                 let mut sent = 0;
                 while sent < datagrams.len().max(1) {
                     if datagrams.is_empty() {
                         udp.send(to, &[]).map_err(raw::failed)?;
-                        return Ok(true);
+                        return Ok(Sent::All);
                     }
                     sent += size * udp.send_cut(to, &datagrams[sent..], size).map_err(raw::failed)?;
                 }
-                Ok(true)
+                Ok(Sent::All)
             }
-            Carrier::Socket(socket) => {
+            Means::Socket(socket) => {
                 let connected = socket.peer_addr().is_ok();
                 let one = |part: &[u8]| {
                     if connected { socket.send(part) } else { socket.send_to(part, to) }
                 };
                 let parts = datagrams.chunks(size.max(1)).chain(datagrams.is_empty().then_some(&[][..]));
+                let mut sent = Sent::All;
                 for part in parts {
                     loop {
                         match one(part) {
                             Ok(_) => break,
-                            Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Ok(false),
+                            Err(e) if e.kind() == ErrorKind::ConnectionRefused => return Ok(Sent::Nobody),
                             Err(e) if e.kind() == ErrorKind::Interrupted => {}
                             Err(e) if e.kind() == ErrorKind::WouldBlock => {
                                 let mut room =
                                     [rustix::event::PollFd::new(&*socket, rustix::event::PollFlags::OUT)];
                                 let _ = rustix::event::poll(&mut room, None);
                             }
-                            Err(e) => return Err(Failure::new(1, format_args!("cannot send to {to}: {e}"))),
+                            Err(e) => {
+                                let failed = || Failure::new(1, format_args!("cannot send to {to}: {e}"));
+                                self.trouble = Some(passes(&e).ok_or_else(failed)?);
+                                sent = Sent::Lost;
+                                break;
+                            }
                         }
                     }
                 }
-                Ok(true)
+                Ok(sent)
             }
         }
     }
@@ -210,18 +268,23 @@ impl Carrier {
     /// Those of the device or the socket.
     pub fn receive(&mut self, buffer: &mut [u8], until: Option<u64>, stop: &Stop) -> Result<Got, Failure> {
         loop {
-            let got = match self {
-                Carrier::Tun(udp) => match udp.receive(buffer) {
+            let got = match &mut self.means {
+                Means::Tun(udp) => match udp.receive(buffer) {
                     Ok(got) => Some(Got::Datagram(got.len, got.source)),
                     Err(bypath::l2::Error::Tun(Refused::Unreachable { .. })) => Some(Got::Unreachable),
                     Err(bypath::l2::Error::WouldBlock | bypath::l2::Error::Interrupted) => None,
                     Err(e) => return Err(raw::failed(e)),
                 },
-                Carrier::Socket(socket) => match socket.recv_from(buffer) {
+                Means::Socket(socket) => match socket.recv_from(buffer) {
                     Ok((len, from)) => Some(Got::Datagram(len, from)),
                     Err(e) if e.kind() == ErrorKind::ConnectionRefused => Some(Got::Unreachable),
                     Err(e) if matches!(e.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => None,
-                    Err(e) => return Err(Failure::new(1, format_args!("cannot receive: {e}"))),
+                    // What was told of a datagram that was sent before.
+                    Err(e) => {
+                        let failed = || Failure::new(1, format_args!("cannot receive: {e}"));
+                        self.trouble = Some(passes(&e).ok_or_else(failed)?);
+                        None
+                    }
                 },
             };
             if let Some(got) = got {
@@ -230,9 +293,9 @@ impl Carrier {
             if stop.asked() || until.is_some_and(|end| bypath_sys::clock::monotonic_ns() >= end) {
                 return Ok(Got::Nothing);
             }
-            match self {
-                Carrier::Tun(udp) => stop.wait([(udp.device().as_fd(), READ)], until),
-                Carrier::Socket(socket) => stop.wait([(socket.as_fd(), READ)], until),
+            match &mut self.means {
+                Means::Tun(udp) => stop.wait([(udp.device().as_fd(), READ)], until),
+                Means::Socket(socket) => stop.wait([(socket.as_fd(), READ)], until),
             };
         }
     }

@@ -2,8 +2,11 @@
 
 use super::stream::{LONGEST_NAME, Sink};
 use crate::output::Failure;
+use crate::raw::wait::WRITE;
+use bypath_sys::poll::{PollFd, ppoll};
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Component, Path, PathBuf};
 
 /// A file to be sent.
@@ -15,6 +18,8 @@ pub struct Entry {
     pub len: u64,
 }
 
+/// Octets that a pipe which has room takes in any case: PIPE_BUF, see pipe(7).
+const ROOM: usize = 4096;
 /// Standard input.
 pub const STDIN: &str = "-";
 
@@ -82,6 +87,8 @@ pub struct Place {
     overwrite: bool,
     open: Option<Open>,
     files: u64,
+    /// What goes to standard output, as soon as there is room.
+    waiting: Vec<u8>,
 }
 
 /// A file that is not whole yet.
@@ -94,7 +101,30 @@ struct Open {
 
 impl Place {
     pub const fn new(directory: Option<PathBuf>, overwrite: bool) -> Place {
-        Place { directory, overwrite, open: None, files: 0 }
+        Place { directory, overwrite, open: None, files: 0, waiting: Vec::new() }
+    }
+
+    /// Writes to standard output what it takes without being waited for. True: nothing is left.
+    ///
+    /// # Errors
+    /// As the sender is told.
+    pub fn drain(&mut self) -> Result<bool, String> {
+        let out = io::stdout();
+        let mut done = 0;
+        while done < self.waiting.len() {
+            let mut room = [PollFd { fd: out.as_raw_fd(), events: WRITE, revents: 0 }];
+            if matches!(ppoll(&mut room, Some(0), 0), Ok(0)) {
+                break;
+            }
+            let part = &self.waiting[done..];
+            match rustix::io::write(&out, &part[..part.len().min(ROOM)]) {
+                Ok(len) => done += len,
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => break,
+                Err(e) => return Err(format!("the receiver's standard output: {e}")),
+            }
+        }
+        self.waiting.drain(..done);
+        Ok(self.waiting.is_empty())
     }
 }
 
@@ -146,16 +176,15 @@ impl Sink for Place {
                 .write_all(octets)
                 .map_err(|e| format!("the receiver cannot write {}: {e}", open.then.display())),
             None => {
-                io::stdout().write_all(octets).map_err(|e| format!("the receiver's standard output: {e}"))
+                self.waiting.extend_from_slice(octets);
+                Ok(())
             }
         }
     }
 
     fn end(&mut self) -> Result<(), String> {
         self.files += 1;
-        let Some(mut open) = self.open.take() else {
-            return io::stdout().flush().map_err(|e| format!("the receiver's standard output: {e}"));
-        };
+        let Some(mut open) = self.open.take() else { return Ok(()) };
         let done = open.out.flush().and_then(|()| fs::rename(&open.now, &open.then));
         done.map_err(|e| {
             let _ = fs::remove_file(&open.now);

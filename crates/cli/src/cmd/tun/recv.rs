@@ -1,17 +1,21 @@
 //! `bypath tun recv`.
 
-use super::carrier::{Carrier, Ends, Got};
+use super::carrier::{Carrier, Ends, Got, Sent};
 use super::files::Place;
 use super::header::{Header, Kind, SIZE};
 use super::stream::{HASH, Reader, Sink};
 use super::{Link, Way};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use crate::raw::{self, values, wait::Stop};
+use crate::raw::{
+    self, values,
+    wait::{Stop, WRITE},
+};
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -81,6 +85,8 @@ struct Report {
 const SILENCE: u64 = 15_000_000_000;
 /// How long it is waited for the last word of a sender that has everything.
 const LINGER: u64 = 2_000_000_000;
+/// What somebody else is told meanwhile.
+const BUSY: &str = "the receiver is busy with another transfer; try again when it is over";
 /// How often progress is told.
 const TELL: u64 = 1_000_000_000;
 
@@ -182,11 +188,11 @@ impl Receiver<'_> {
         self.report(self.datagrams, octets, None, complete)
     }
 
-    fn answer(&mut self, to: SocketAddr, header: Header, body: &[u8]) -> Result<(), Failure> {
+    fn answer(&mut self, to: SocketAddr, header: Header, body: &[u8]) -> Result<Sent, Failure> {
         let mut datagram = header.encode().to_vec();
         datagram.extend_from_slice(body);
         // A sender that is gone is noticed by its silence.
-        self.carrier.send(to, &datagram, datagram.len()).map(|_| ())
+        self.carrier.send(to, &datagram, datagram.len())
     }
 
     fn transfer(&mut self) -> Outcome {
@@ -221,7 +227,8 @@ impl Receiver<'_> {
         }
         let complete = self.state == State::Done;
         if !complete && !self.stop.asked() && self.state == State::Running {
-            output::message("the sender fell silent; what is not whole was removed");
+            let why = self.carrier.trouble();
+            output::message(format_args!("the sender fell silent; what is not whole was removed{why}"));
         }
         let hash = complete.then(|| values::hex(&self.reader.hash()));
         self.report(self.reader.files, self.reader.octets, hash, complete)
@@ -242,6 +249,11 @@ impl Receiver<'_> {
             Some(sender) if sender == (from, header.session) => {}
             _ => {
                 self.ignored += 1;
+                if header.kind == Kind::Hello && self.state == State::Running {
+                    let refusal = Header { kind: Kind::Fail, position: 0, ..header };
+                    // Who cannot be told finds out.
+                    let _ = self.answer(from, refusal, BUSY.as_bytes());
+                }
                 return Ok(false);
             }
         }
@@ -251,16 +263,23 @@ impl Receiver<'_> {
         match header.kind {
             Kind::Hello => match self.answer(from, reply(Kind::Ack, self.expected), &[]) {
                 // From port 0, say, or from where there is no way back to: the next one may be heard.
+                Ok(Sent::Lost) if self.expected == 0 => {
+                    let why = self.carrier.trouble();
+                    output::message(format_args!("{from} cannot be answered{why}"));
+                    (self.sender, self.state) = (None, State::Waiting);
+                }
                 Err(e) if self.expected == 0 => {
                     output::message(format_args!("{from} cannot be answered: {e}"));
                     (self.sender, self.state) = (None, State::Waiting);
                 }
-                answered => answered?,
+                answered => _ = answered?,
             },
             Kind::Data => {
                 if header.position == self.expected && self.state == State::Running {
-                    if let Err(why) = self.reader.take(body, &mut self.place) {
-                        return self.fail(from, header.session, &why).map(|()| true);
+                    let taken = self.reader.take(body, &mut self.place);
+                    if let Err(why) = taken.and_then(|()| self.give(from, header.session)) {
+                        let failed = self.fail(from, header.session, &why);
+                        return if self.stop.asked() { Ok(true) } else { failed.map(|()| true) };
                     }
                     self.expected += body.len() as u64;
                 } else {
@@ -279,11 +298,29 @@ impl Receiver<'_> {
                 self.state = State::Done;
                 self.answer(from, reply(Kind::Done, self.expected), &hash)?;
             }
-            Kind::End => self.answer(from, reply(Kind::Ack, self.expected), &[])?,
+            Kind::End => _ = self.answer(from, reply(Kind::Ack, self.expected), &[])?,
             Kind::Bye => return Ok(self.state == State::Done),
             Kind::Ack | Kind::Done | Kind::Fail => self.ignored += 1,
         }
         Ok(false)
+    }
+
+    /// Waits until standard output has taken what it gets, and meanwhile lets the sender know that this end lives.
+    fn give(&mut self, to: SocketAddr, session: u64) -> Result<(), String> {
+        let mut at = clock::monotonic_ns() + TELL;
+        while !self.place.drain()? {
+            if self.stop.asked() {
+                return Err("its user ended it".into());
+            }
+            self.stop.wait([(std::io::stdout().as_fd(), WRITE)], Some(at));
+            self.heard = clock::monotonic_ns();
+            if self.heard >= at {
+                at = self.heard + TELL;
+                let alive = Header { kind: Kind::Ack, answer: false, session, position: self.expected };
+                self.answer(to, alive, &[]).map_err(|e| e.to_string())?;
+            }
+        }
+        Ok(())
     }
 
     /// Tells the sender why it goes no further, and ends.

@@ -1,20 +1,25 @@
 //! `bypath tun send`.
 
-use super::carrier::{Carrier, Ends, Got};
+use super::carrier::{Carrier, Ends, Got, Means, Sent};
 use super::files::{self, Entry, STDIN};
 use super::header::{Header, Kind, SIZE};
 use super::stream::{HASH, Writer};
 use super::{Link, Way};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use crate::raw::{self, values, wait::Stop};
+use crate::raw::{
+    self, values,
+    wait::{READ, Stop},
+};
 use bypath::tun::Refused;
+use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, process};
 use clap::ValueHint;
 use serde::Serialize;
 use std::fs::File;
 use std::io::{self, Read};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -86,6 +91,10 @@ const BURST_OCTETS: usize = 64 * 1024;
 const PATIENCE: (u64, u64) = (50_000_000, 800_000_000);
 /// After so long without a word the receiver is taken for dead.
 const SILENCE: u64 = 10_000_000_000;
+/// How long it is waited for more of standard input before what is there is sent.
+const SOON: u64 = 5_000_000;
+/// How often a receiver is told that this end lives, while there is nothing to be sent.
+const ALIVE: u64 = 1_000_000_000;
 /// How often progress is told.
 const TELL: u64 = 1_000_000_000;
 
@@ -98,7 +107,23 @@ struct Sender<'a> {
     size: usize,
     datagrams: u64,
     again: u64,
+    /// Whether data has arrived, as the receiver says.
+    confirmed: bool,
     answer: Vec<u8>,
+}
+
+/// Standard input as far as it is there: who waits for it does not hear the receiver.
+struct Present(io::Stdin);
+
+impl Read for Present {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let mut input = [PollFd { fd: self.0.as_raw_fd(), events: READ, revents: 0 }];
+        match ppoll(&mut input, Some(SOON), 0) {
+            Ok(0) => Err(io::ErrorKind::WouldBlock.into()),
+            // An error is told by reading.
+            _ => self.0.read(buffer),
+        }
+    }
 }
 
 /// What a receiver said.
@@ -142,7 +167,7 @@ pub fn run(args: &Args) -> Outcome {
     let mut carrier = Carrier::open(&args.link, &ends)?;
     let (_, uncut) = carrier.most(v6);
     let size = args.size.unwrap_or(uncut);
-    if let Carrier::Tun(udp) = &mut carrier
+    if let Means::Tun(udp) = &mut carrier.means
         && args.link.dont_fragment
         && size > uncut
     {
@@ -160,6 +185,7 @@ pub fn run(args: &Args) -> Outcome {
         size,
         datagrams: 0,
         again: 0,
+        confirmed: false,
         answer: vec![0; 65_536],
     };
     if args.raw { sender.raw(&files) } else { sender.transfer(&files) }
@@ -176,8 +202,17 @@ impl Sender<'_> {
             }
             let content = std::fs::read(&file.path)
                 .map_err(|e| Failure::new(1, format_args!("cannot read {}: {e}", file.path.display())))?;
-            if !self.carrier.send(self.args.to, &content, content.len())? {
-                return Err(self.absent());
+            match self.carrier.send(self.args.to, &content, content.len())? {
+                Sent::All => {}
+                Sent::Nobody => return Err(self.absent()),
+                // Nobody asks for it again.
+                Sent::Lost => {
+                    let (name, why) = (file.path.display(), self.carrier.trouble());
+                    return Err(Failure::new(
+                        1,
+                        format_args!("{name} could not be sent to {}{why}", self.args.to),
+                    ));
+                }
             }
             self.datagrams += 1;
             sent += 1;
@@ -195,8 +230,9 @@ impl Sender<'_> {
             ""
         };
         let text = format!(
-            "{}: nobody receives there; start `bypath tun recv` first, or wait for it longer: --wait 1min{way}",
-            self.args.to
+            "{}: nobody receives there; start `bypath tun recv` first, or wait for it longer: --wait 1min{way}{}",
+            self.args.to,
+            self.carrier.trouble()
         );
         Failure::new(raw::LOST, text)
     }
@@ -211,8 +247,11 @@ impl Sender<'_> {
         let mut rest = files.iter();
         let mut writer = Writer::new(|| {
             let Some(file) = rest.next() else { return Ok(None) };
-            let open: Box<dyn Read> =
-                if file.name == STDIN { Box::new(io::stdin()) } else { Box::new(File::open(&file.path)?) };
+            let open: Box<dyn Read> = if file.name == STDIN {
+                Box::new(Present(io::stdin()))
+            } else {
+                Box::new(File::open(&file.path)?)
+            };
             Ok(Some((file.name.clone(), open)))
         });
         let body = self.size - SIZE;
@@ -224,13 +263,20 @@ impl Sender<'_> {
             burst.clear();
             let begin = position;
             let mut lens = 0;
+            let mut waits = false;
             while lens < most {
                 let at = burst.len();
                 burst.resize(at + self.size, 0);
                 let filled = writer.fill(&mut burst[at + SIZE..]);
-                let len = filled.map_err(|e| {
-                    Failure::new(1, format_args!("cannot read {}: {e}", self.args.what.display()))
-                })?;
+                let len = match filled {
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                        waits = true;
+                        0
+                    }
+                    filled => filled.map_err(|e| {
+                        Failure::new(1, format_args!("cannot read {}: {e}", self.args.what.display()))
+                    })?,
+                };
                 burst.truncate(at + if len == 0 { 0 } else { SIZE + len });
                 if len == 0 {
                     break;
@@ -241,6 +287,12 @@ impl Sender<'_> {
                 if len < body {
                     break;
                 }
+            }
+            if lens == 0 && waits {
+                if !self.await_input(position)? {
+                    return self.report(0, writer.octets, started, None, false);
+                }
+                continue;
             }
             if lens == 0 {
                 break;
@@ -266,13 +318,35 @@ impl Sender<'_> {
         self.report(files.len() as u64, octets, started, Some(values::hex(&hash)), true)
     }
 
+    /// Waits for standard input, and meanwhile lets the receiver know that this end lives. False: Ctrl-C.
+    fn await_input(&mut self, position: u64) -> Result<bool, Failure> {
+        let mut at = clock::monotonic_ns() + ALIVE;
+        loop {
+            if self.stop.wait([(io::stdin().as_fd(), READ)], Some(at))[0] {
+                return Ok(true);
+            }
+            if self.stop.asked() {
+                return Ok(false);
+            }
+            if clock::monotonic_ns() >= at {
+                // No octets, and an answer is wanted.
+                let mut empty = vec![0; SIZE];
+                self.head(&mut empty, Kind::Data, true, position);
+                if !self.burst(&mut empty, position, position)? {
+                    return Ok(false);
+                }
+                at = clock::monotonic_ns() + ALIVE;
+            }
+        }
+    }
+
     fn head(&self, datagram: &mut [u8], kind: Kind, answer: bool, position: u64) {
         let header = Header { kind, answer, session: self.session, position };
         datagram[..SIZE].copy_from_slice(&header.encode());
     }
 
     /// One datagram without octets of the stream.
-    fn say(&mut self, kind: Kind, position: u64, body: &[u8]) -> Result<bool, Failure> {
+    fn say(&mut self, kind: Kind, position: u64, body: &[u8]) -> Result<Sent, Failure> {
         let mut datagram = vec![0; SIZE + body.len()];
         self.head(&mut datagram, kind, true, position);
         datagram[SIZE..].copy_from_slice(body);
@@ -332,7 +406,14 @@ impl Sender<'_> {
     }
 
     fn silent(&self) -> Failure {
-        Failure::new(raw::LOST, format_args!("{}: the receiver fell silent; start both anew", self.args.to))
+        let hint = if self.confirmed {
+            ""
+        } else {
+            ". It answered, and none of the data arrived: if a router on the way carries less, send less at a time, such as \
+             --size 1200"
+        };
+        let (to, why) = (self.args.to, self.carrier.trouble());
+        Failure::new(raw::LOST, format_args!("{to}: the receiver fell silent; start both anew{hint}{why}"))
     }
 
     /// Sends datagrams until the receiver has everything before `end`. False: Ctrl-C.
@@ -351,15 +432,19 @@ impl Sender<'_> {
             self.datagrams += count;
             self.again += if first { 0 } else { count };
             first = false;
-            if !self.carrier.send(self.args.to, &burst[from..], self.size)? {
+            if self.carrier.send(self.args.to, &burst[from..], self.size)? == Sent::Nobody {
                 return Err(self.silent());
             }
             let until = clock::monotonic_ns() + patience;
             loop {
                 match self.hear(until)? {
                     None => return Err(self.silent()),
-                    Some(Said::Ack(position)) if position >= end => return Ok(true),
+                    Some(Said::Ack(position)) if position >= end => {
+                        self.confirmed = true;
+                        return Ok(true);
+                    }
                     Some(Said::Ack(position)) if position > reached => {
+                        self.confirmed = true;
                         (reached, heard, patience) = (position, clock::monotonic_ns(), PATIENCE.0);
                         break;
                     }

@@ -32,15 +32,20 @@ impl<R: Read, N: FnMut() -> io::Result<Option<(String, R)>>> Writer<N, R> {
         Writer { next, file: None, ready, given, ended: false, hash: Sha256::new(), octets }
     }
 
-    /// Fills the buffer with what comes next; less only at the end.
+    /// Fills the buffer with what comes next; less at the end, and where a file has nothing more at present.
     ///
     /// # Errors
-    /// Those of the files.
+    /// Those of the files; `WouldBlock` if one has nothing at present, and there is nothing before.
     pub fn fill(&mut self, mut buffer: &mut [u8]) -> io::Result<usize> {
         let mut len = 0;
         while !buffer.is_empty() {
-            if self.given == self.ready.len() && !self.more()? {
-                break;
+            if self.given == self.ready.len() {
+                match self.more() {
+                    Ok(true) => {}
+                    Ok(false) => break,
+                    Err(e) if e.kind() == io::ErrorKind::WouldBlock && len > 0 => break,
+                    Err(e) => return Err(e),
+                }
             }
             let part = &self.ready[self.given..];
             let part = &part[..part.len().min(buffer.len())];
@@ -80,7 +85,11 @@ impl<R: Read, N: FnMut() -> io::Result<Option<(String, R)>>> Writer<N, R> {
         let len = loop {
             match file.read(&mut self.ready[4..]) {
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-                read => break read?,
+                Err(e) => {
+                    self.ready.clear();
+                    return Err(e);
+                }
+                Ok(len) => break len,
             }
         };
         self.ready.truncate(4 + len);
