@@ -16,6 +16,8 @@ use std::collections::VecDeque;
 const QUEUE: usize = 4096;
 /// Packets of a request at most: a quarter of the circle of PSNs.
 const MOST_PACKETS: u32 = 1 << 22;
+/// The time doubles as often at most.
+const MOST_DOUBLED: u32 = 4;
 /// More of "not ready" are not counted.
 const FOR_EVER: u32 = 7;
 
@@ -466,7 +468,9 @@ impl Requester {
     /// Everything that is not answered is sent again; the time begins anew.
     fn go_back(&mut self, now: u64) {
         self.seek(self.una);
-        self.deadline = Some(now.saturating_add(self.config.timeout));
+        // Whoever does not answer is not helped by being asked as often.
+        let timeout = self.config.timeout.saturating_mul(1 << self.silences.min(MOST_DOUBLED));
+        self.deadline = Some(now.saturating_add(timeout));
     }
 
     /// The next packet to be sent is this one.

@@ -50,7 +50,7 @@ pub struct Config {
     pub window: u32,
     /// Every so many packets an acknowledgement is asked for, from 1.
     pub ack_every: u32,
-    /// After so long without progress it sends again, in ns.
+    /// After so long without progress it sends again, in ns; then after twice, 4, 8 and 16 times as long, and so on.
     pub timeout: u64,
     /// Times that it does so without any progress before it gives up.
     pub retries: u32,

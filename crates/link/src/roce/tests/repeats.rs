@@ -49,14 +49,15 @@ fn writes(n: usize) -> Vec<Request> {
 fn silence_is_waited_for_asked_again_and_in_the_end_an_error() {
     let config = Config { retries: 2, timeout: 1000, ..config(256) };
     let mut pair = asking(config, &writes(2));
-    for n in 0..3 {
-        assert_eq!(asks(&mut pair), [(W, 0), (W, 1)], "{n}");
-        assert_eq!(pair.ends[0].poll_timeout(), Some(n * 1000 + 1000));
+    // Twice as long each time.
+    for due in [1000, 3000, 7000] {
+        assert_eq!(asks(&mut pair), [(W, 0), (W, 1)], "{due}");
+        assert_eq!(pair.ends[0].poll_timeout(), Some(due));
         // Not before its time.
-        pair.ends[0].handle_timeout(n * 1000 + 999);
+        pair.ends[0].handle_timeout(due - 1);
         assert_eq!(asks(&mut pair), []);
-        pair.clock.set(n * 1000 + 1000);
-        pair.ends[0].handle_timeout(n * 1000 + 1000);
+        pair.clock.set(due);
+        pair.ends[0].handle_timeout(due);
     }
     assert_eq!(asks(&mut pair), []);
     pair.settle();
