@@ -8,6 +8,7 @@ pub mod wait; //   waiting for several things, and for Ctrl-C
 
 use crate::output::Failure;
 use bypath::l2::{self, Builder, Error, MacAddr, Socket, VlanTag};
+use nix::errno::Errno;
 use std::time::Duration;
 
 /// Exit status where something was lost, or did not come in time.
@@ -16,6 +17,34 @@ pub const LOST: u8 = 3;
 /// A failure of the library, with its remedy, as the command reports it.
 pub fn failed(e: Error) -> Failure {
     Failure::new(1, e)
+}
+
+/// Errors of a socket that pass: no room, a firewall that throws some away, a way that comes back. What they hit is lost, as on
+/// any network.
+pub const fn passes(errno: Errno) -> bool {
+    matches!(
+        errno,
+        Errno::ENOBUFS
+            | Errno::ENOMEM
+            | Errno::EPERM
+            | Errno::EACCES
+            | Errno::ENETUNREACH
+            | Errno::EHOSTUNREACH
+            | Errno::ENETDOWN
+            | Errno::EHOSTDOWN
+    )
+}
+
+/// The last one of them, as the end of a sentence; nothing if there was none.
+pub fn trouble(last: Option<Errno>) -> String {
+    let Some(errno) = last else { return String::new() };
+    let hint = match errno {
+        Errno::EPERM | Errno::EACCES => "; a firewall of this host refuses it: `nft list ruleset` shows it",
+        Errno::ENETUNREACH | Errno::EHOSTUNREACH => "; `ip route` shows the ways there are",
+        Errno::ENOBUFS | Errno::ENOMEM => "; the interface takes no more at a time",
+        _ => "; `ip link` shows the interfaces",
+    };
+    format!(" (the last error of this host's: {}{hint})", errno.desc())
 }
 
 /// The tag of sent frames.

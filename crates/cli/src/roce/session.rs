@@ -16,6 +16,11 @@ pub const LONGEST: u32 = 900;
 /// Octets of a SEND or WRITE of a transfer.
 pub const PIECE: u32 = 1 << 20;
 
+/// After so long without a packet the other end is taken for dead, in ns.
+pub const SILENCE: u64 = 10_000_000_000;
+/// Repetitions without progress. Those after 50, 100, 200, 400 and then every 800 ms outlast [`SILENCE`].
+const RETRIES: u32 = 16;
+
 /// What is done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
 #[serde(rename_all = "lowercase")]
@@ -67,7 +72,13 @@ impl End {
     /// How both ends behave; none if the other end said what cannot be.
     pub fn agreed(&self, other: &End, window: u32) -> Option<Config> {
         let mtu = Mtu::new(self.mtu.min(other.mtu))?;
-        Some(Config { mtu, window, ack_every: (window / 4).clamp(1, 16), ..Config::DEFAULT })
+        Some(Config {
+            mtu,
+            window,
+            ack_every: (window / 4).clamp(1, 16),
+            retries: RETRIES,
+            ..Config::DEFAULT
+        })
     }
 }
 
@@ -213,6 +224,14 @@ mod tests {
         ] {
             assert_eq!(file_name(offered).as_deref(), kept, "{offered:?}");
         }
+    }
+
+    #[test]
+    fn what_is_not_answered_is_repeated_for_as_long_as_a_silence_lasts() {
+        let a = End::draw(Mtu::LARGEST);
+        let config = a.agreed(&a, 32).expect("a path MTU");
+        let patience: u64 = (0..=config.retries).map(|n| config.timeout << n.min(4)).sum();
+        assert!((SILENCE + 500_000_000..SILENCE + 2_000_000_000).contains(&patience), "{patience}");
     }
 
     #[test]

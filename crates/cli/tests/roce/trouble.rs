@@ -204,3 +204,44 @@ isolated! {
         }
     }
 }
+
+isolated! {
+    fn a_way_that_goes_and_comes_back_costs_nothing_but_time() {
+        let there = hosts();
+        let directory = TempDir::new();
+        let (from, octets) = file(&directory, "from", 24 << 20);
+        for op in ["write", "read"] {
+            let to = directory.join(op);
+            let receiver = there.run(|| receiver(&["--output", text(&to)])).unwrap();
+            let sender = Tool::start(&["roce", "send", text(&from), "--to=10.0.0.2", "--op", op]);
+            for _ in 0..20 {
+                netns::set_up("left", false).unwrap();
+                netns::set_up("left", true).unwrap();
+            }
+            sender.end().expect(0);
+            receiver.end().expect(0);
+            assert!(std::fs::read(&to).unwrap() == octets);
+        }
+    }
+}
+
+isolated! {
+    fn a_receiver_without_an_address_is_reached_by_both_ip_versions() {
+        let there = hosts();
+        there.run(|| crate::network::address("right", "fd00::2")).unwrap();
+        crate::network::address("left", "fd00::1");
+        let directory = TempDir::new();
+        let (from, octets) = file(&directory, "from", 300_000);
+        let to = directory.join("to");
+        let args = ["--count=2", "--force", "--json", "--output", text(&to)];
+        let receiver = there.run(|| receiver(&args)).unwrap();
+        for address in ["--to=10.0.0.2", "--to=fd00::2"] {
+            send(&[text(&from), address]).expect(0);
+        }
+        let report = json(&receiver.end().expect(0));
+        let froms = [&report[0]["from"], &report[1]["from"]];
+        assert_eq!(froms, ["10.0.0.1", "fd00::1"]);
+        assert_eq!((&report[0]["wrong_icrc"], &report[1]["wrong_icrc"]), (&0.into(), &0.into()));
+        assert_eq!(std::fs::read(&to).unwrap(), octets);
+    }
+}

@@ -1,13 +1,12 @@
 //! `bypath roce recv`.
 
 use super::report::{Measured, Progress};
-use super::send::SILENCE;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome as Ending};
 use crate::raw::{self, values};
 use crate::roce::engine::Engine;
 use crate::roce::road::Which;
-use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE};
+use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE, SILENCE};
 use bypath::roce::{Access, Beside, Config, Local, Mtu, NotPosted, Receive, Remote, Request, Source, What};
 use bypath::wire::roce::Envelope;
 use bypath_sys::clock;
@@ -67,6 +66,8 @@ pub struct Args {
 const WORD: u32 = 4;
 /// The request of the last word.
 const LAST: u64 = u64::MAX;
+/// How long it is waited for the acknowledgement of the last word: who has heard it may be gone.
+const HEARD: u64 = 3_000_000_000;
 /// Buffers for messages at a time.
 const BUFFERS: u64 = 4;
 
@@ -210,9 +211,11 @@ impl Receiver<'_> {
             Op::Read => (offer.size, Access::LOCAL),
             Op::Atomic => (8, Access { atomic: true, ..Access::LOCAL }),
         };
-        let mut region = Vec::new();
-        region.try_reserve_exact(len as usize).map_err(|_| format!("there is no memory for {len} octets"))?;
-        region.resize(len as usize, 0);
+        // That there is room is found out before: making it ends the program otherwise. Zeros come from the kernel, when they
+        // are touched; written here they would keep the sender waiting.
+        let room = Vec::<u8>::new().try_reserve_exact(len as usize);
+        room.map_err(|_| format!("there is no memory for {len} octets"))?;
+        let mut region = vec![0; len as usize];
         if offer.op == Op::Atomic {
             region.copy_from_slice(&self.counter.to_ne_bytes());
         }
@@ -380,7 +383,8 @@ impl Receiver<'_> {
                 return Err("stopped here before everything had come".into());
             }
             if self.engine.silent_for() > SILENCE {
-                return Err("the sender fell silent before everything had come".into());
+                let why = self.engine.road.trouble();
+                return Err(format!("the sender fell silent before everything had come{why}"));
             }
             progress.tell();
         }
@@ -451,7 +455,7 @@ impl Receiver<'_> {
             return Ok(());
         }
         self.engine.listen_anew();
-        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < SILENCE {
+        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < HEARD {
             // Who knocks now is not too early: he is answered when this is over.
             self.engine.turn(clock::monotonic_ns() + 100_000_000)?;
             while self.engine.event().is_some() {}

@@ -6,7 +6,7 @@ use crate::output::{self, Failure, Outcome as Ending};
 use crate::raw::{self, values};
 use crate::roce::engine::Engine;
 use crate::roce::road::Which;
-use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE};
+use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE, SILENCE};
 use bypath::roce::{Access, Beside, Done, Local, Mtu, NotPosted, Receive, Remote, Request, What};
 use bypath_sys::{clock, process};
 use clap::ValueHint;
@@ -76,8 +76,8 @@ pub struct Args {
 const WORD: u32 = 4;
 /// How often it is asked whether there is a receiver.
 const ASK: u64 = 100_000_000;
-/// After so long without a packet the other end is taken for dead.
-pub const SILENCE: u64 = 10_000_000_000;
+/// From so many octets on it is told that they are read and hashed, which takes its time.
+const LARGE: usize = 256 << 20;
 /// Pieces that wait at most.
 const AHEAD: usize = 8;
 /// The request of the empty message.
@@ -108,6 +108,8 @@ struct Sender<'a> {
     peer: End,
     before: Vec<u64>,
     outcome: Option<Outcome>,
+    /// Whether something has arrived, as the receiver says.
+    confirmed: bool,
 }
 
 /// Sends.
@@ -117,6 +119,9 @@ pub fn run(args: &Args) -> Ending {
         return Err(Failure::new(2, text));
     }
     let data = args.file.as_deref().map_or(Ok(Vec::new()), load)?;
+    if data.len() >= LARGE {
+        output::message(format_args!("{} are there; hashing them", output::bytes(data.len() as u64)));
+    }
     let mut engine = Engine::new(args.which.open(Some(args.to))?, LISTENER)?;
     let end = End::draw(engine.mtu(args.mtu.unwrap_or(Mtu::LARGEST)));
     let name = args.file.as_deref().and_then(Path::file_name).map_or("data".into(), |n| n.to_string_lossy());
@@ -132,7 +137,8 @@ pub fn run(args: &Args) -> Ending {
     let taken = |_| Failure::new(1, "a key is taken; try again");
     engine.device.memory.register(end.key, data, end.address, access).map_err(taken)?;
     engine.device.memory.register(WORD, vec![0; LONGEST as usize], 0, Access::LOCAL).map_err(taken)?;
-    let mut sender = Sender { engine, args, offer, peer: end, before: Vec::new(), outcome: None };
+    let mut sender =
+        Sender { engine, args, offer, peer: end, before: Vec::new(), outcome: None, confirmed: false };
     sender.find()?;
     let mut progress = Progress::new(sender.offer.size);
     let before = sender.engine.counters();
@@ -145,6 +151,10 @@ pub fn run(args: &Args) -> Ending {
 /// The octets of a file, or of standard input.
 fn load(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut octets = Vec::new();
+    let len = std::fs::metadata(path).map_or(0, |found| found.len());
+    if len >= LARGE as u64 {
+        output::message(format_args!("reading {} of {}", output::bytes(len), path.display()));
+    }
     let read = if path == Path::new("-") {
         std::io::stdin().read_to_end(&mut octets).map(|_| ())
     } else {
@@ -203,10 +213,22 @@ impl Sender<'_> {
             String::new()
         };
         let text = format!(
-            "nobody answered at {}: start `bypath roce recv` there first, and let UDP port 4791 through{hint}",
-            self.args.to
+            "nobody answered at {}: start `bypath roce recv` there first, and let UDP port 4791 through{hint}{}",
+            self.args.to,
+            self.engine.road.trouble()
         );
         Failure::new(raw::LOST, text)
+    }
+
+    fn silent(&self) -> Failure {
+        // The longest packets of a READ are the sender's, too.
+        let hint = if self.confirmed || self.offer.size < u64::from(self.peer.mtu) {
+            ""
+        } else {
+            ". It answered, and none of the data arrived: if a router on the way carries less, try --mtu 1024, or 512"
+        };
+        let why = self.engine.road.trouble();
+        Failure::new(raw::LOST, format_args!("the receiver fell silent; is it still running?{hint}{why}"))
     }
 
     fn connect(&mut self, peer: End) -> Result<(), Failure> {
@@ -280,6 +302,7 @@ impl Sender<'_> {
             while let Some(event) = self.engine.event() {
                 match event.what {
                     What::Over { id, result: Ok(done) } => {
+                        self.confirmed = true;
                         if let Done::Was(value) = done {
                             self.before.push(value);
                         }
@@ -287,6 +310,9 @@ impl Sender<'_> {
                             progress
                                 .add(self.offer.size.saturating_sub(id * u64::from(PIECE)).min(PIECE.into()));
                         }
+                    }
+                    What::Over { result: Err(bypath::roce::Failure::Silence), .. } => {
+                        return Err(self.silent());
                     }
                     What::Over { result: Err(failure), .. } => {
                         return Err(Failure::new(raw::LOST, format_args!("the transfer failed: {failure}")));
@@ -310,7 +336,7 @@ impl Sender<'_> {
                 return Ok(false);
             }
             if self.engine.silent_for() > SILENCE {
-                return Err(Failure::new(raw::LOST, "the receiver fell silent; is it still running?"));
+                return Err(self.silent());
             }
             progress.tell();
         }

@@ -46,21 +46,9 @@ pub struct Carrier {
     trouble: Option<Errno>,
 }
 
-/// Errors that pass: a full queue, a firewall, a way that comes back.
+/// The error, if it is one that passes.
 fn passes(e: &std::io::Error) -> Option<Errno> {
-    let errno = Errno::from_raw(e.raw_os_error()?);
-    let passes = matches!(
-        errno,
-        Errno::ENOBUFS
-            | Errno::ENOMEM
-            | Errno::EPERM
-            | Errno::EACCES
-            | Errno::ENETUNREACH
-            | Errno::EHOSTUNREACH
-            | Errno::ENETDOWN
-            | Errno::EHOSTDOWN
-    );
-    passes.then_some(errno)
+    e.raw_os_error().map(Errno::from_raw).filter(|errno| raw::passes(*errno))
 }
 
 /// Both ends of the datagrams.
@@ -201,16 +189,7 @@ impl Carrier {
 
     /// What was wrong with the way last, as the end of a sentence; nothing if nothing was.
     pub fn trouble(&self) -> String {
-        let Some(errno) = self.trouble else { return String::new() };
-        let hint = match errno {
-            Errno::EPERM | Errno::EACCES => {
-                "; a firewall of this host refuses it: `nft list ruleset` shows it"
-            }
-            Errno::ENETUNREACH | Errno::EHOSTUNREACH => "; `ip route` shows the ways there are",
-            Errno::ENOBUFS | Errno::ENOMEM => "; the interface takes no more at a time",
-            _ => "; `ip link` shows the interfaces",
-        };
-        format!(" (the last error of this host's: {}{hint})", errno.desc())
+        raw::trouble(self.trouble)
     }
 
     /// Sends datagrams of `size`, which stand behind each other.

@@ -11,7 +11,7 @@ use bypath::link::{Each, Error, FrameMeta, Link};
 use bypath::roce::Device;
 use bypath::wire::roce::Envelope;
 use bypath::wire::{IpProtocol, Ipv4Header, Ipv6Header, Network, TrafficClass};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 
 /// A way for IP packets.
@@ -48,12 +48,17 @@ pub trait Road {
 
     /// Whether something waits for room.
     fn is_full(&self) -> bool;
+
+    /// The last error in sending that passes, as the end of a sentence; nothing if there was none.
+    fn trouble(&self) -> String {
+        String::new()
+    }
 }
 
 /// Which way packets go.
 #[derive(Debug, clap::Args)]
 pub struct Which {
-    /// This host's address: with it the packets are sent and received [default: what the routes say]
+    /// This host's address: with it the packets are sent and received [default: what the routes say; recv: any, of IPv4 and IPv6]
     #[arg(long, value_name = "IP")]
     bind: Option<IpAddr>,
 
@@ -153,11 +158,12 @@ impl Which {
                 Ok(Box::new(ethernet::Ethernet::open(interface, address, self.to_mac)?))
             }
             (_, bind) => {
-                let any = match peer {
-                    Some(peer) => udp::source_towards(peer)?,
-                    None => Ipv4Addr::UNSPECIFIED.into(),
+                let road = match (bind, peer) {
+                    (Some(bind), _) => udp::Udp::open(bind, peer.is_none())?,
+                    (None, Some(peer)) => udp::Udp::open(udp::source_towards(peer)?, false)?,
+                    (None, None) => udp::Udp::open_any()?,
                 };
-                Ok(Box::new(udp::Udp::open(bind.unwrap_or(any), peer.is_none())?))
+                Ok(Box::new(road))
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::{BATCH, Road, between};
 use crate::output::Failure;
+use crate::raw;
 use bypath::roce::Device;
 use bypath::wire::roce::{Envelope, PORT};
 use bypath::wire::{Ipv4Header, Ipv6Header, Network, TrafficClass, UdpHeader};
@@ -13,7 +14,7 @@ use nix::sys::socket::{
 };
 use std::collections::HashMap;
 use std::io::{ErrorKind, IoSlice, IoSliceMut};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Longest header in front of a UDP datagram's payload: IPv6 and UDP.
@@ -52,6 +53,8 @@ pub struct Udp {
     waiting: usize,
     /// It is not known beforehand whom it reaches: who cannot be reached is one of them, and no error.
     many: bool,
+    /// The last error in sending that passes.
+    trouble: Option<Errno>,
     /// Without an address of its own: under which one each peer knows this host.
     known_as: HashMap<IpAddr, IpAddr>,
 }
@@ -59,7 +62,7 @@ pub struct Udp {
 impl Udp {
     /// `many`: whoever comes is to be reached, not one peer.
     pub fn open(bind: IpAddr, many: bool) -> Result<Udp, Failure> {
-        let socket = UdpSocket::bind((bind, PORT)).map_err(|e| {
+        let socket = bound(bind).map_err(|e| {
             let why = match e.kind() {
                 ErrorKind::AddrInUse => {
                     "another program has it; is `bypath roce recv` running already? On one host the two ends need \
@@ -74,6 +77,16 @@ impl Udp {
             .map_err(|e| Failure::new(1, format_args!("cannot set up the UDP socket: {e}")))
     }
 
+    /// Whoever comes, by IPv4 and, if this host has it, IPv6.
+    pub fn open_any() -> Result<Udp, Failure> {
+        match Udp::open(Ipv6Addr::UNSPECIFIED.into(), true) {
+            Err(_) if UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)).is_err() => {
+                Udp::open(Ipv4Addr::UNSPECIFIED.into(), true)
+            }
+            opened => opened,
+        }
+    }
+
     fn with(socket: UdpSocket, bound: IpAddr, many: bool) -> std::io::Result<Udp> {
         socket.set_nonblocking(true)?;
         let _ = setsockopt(&socket, sockopt::RcvBuf, &QUEUE);
@@ -82,20 +95,22 @@ impl Udp {
             sock::set_option(fd, level, name, &value.to_ne_bytes())
                 .map_err(|e| std::io::Error::from_raw_os_error(e.raw_os_error()))
         };
-        if bound.is_ipv4() {
+        // Without an address of its own a socket for IPv6 has IPv4, too.
+        if bound.is_ipv4() || bound.is_unspecified() {
             // "Don't fragment" always, whatever is known of the path: then the identification is 0 on a socket that is
             // not connected, and the ICRC is right.
             set(nix::libc::IPPROTO_IP, nix::libc::IP_MTU_DISCOVER, nix::libc::IP_PMTUDISC_PROBE)?;
             setsockopt(&socket, sockopt::Ipv4PacketInfo, &true)?;
             setsockopt(&socket, sockopt::IpRecvTos, &true)?;
-        } else {
+        }
+        if bound.is_ipv6() {
             set(nix::libc::IPPROTO_IPV6, nix::libc::IPV6_MTU_DISCOVER, nix::libc::IPV6_PMTUDISC_PROBE)?;
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
         }
         let mtu = mtu_of(bound);
         let incoming = vec![0; FRONT + LONGEST];
-        let control = nix::cmsg_space!(nix::libc::in6_pktinfo, i32, i32);
+        let control = nix::cmsg_space!(nix::libc::in6_pktinfo, nix::libc::in_pktinfo, i32, i32);
         Ok(Udp {
             socket,
             bound,
@@ -105,6 +120,7 @@ impl Udp {
             outgoing: vec![0; FRONT + LONGEST],
             waiting: 0,
             many,
+            trouble: None,
             known_as: HashMap::new(),
         })
     }
@@ -113,6 +129,10 @@ impl Udp {
     fn send_one(&self, to: IpAddr, at: usize) -> Result<(), Errno> {
         let packet = &self.outgoing[..self.waiting];
         let payload = [IoSlice::new(packet.get(at..).unwrap_or(&[]))];
+        let to = match to {
+            IpAddr::V4(to) if self.bound.is_ipv6() => to.to_ipv6_mapped().into(),
+            to => to,
+        };
         let to = SockaddrStorage::from(SocketAddr::new(to, PORT));
         let send = |control: &[ControlMessage<'_>]| {
             sendmsg(self.socket.as_raw_fd(), &payload, control, MsgFlags::empty(), Some(&to)).map(|_| ())
@@ -150,7 +170,8 @@ impl Udp {
         let message = match message {
             Err(Errno::EAGAIN | Errno::EINTR) => return Ok(false),
             // What an ICMP message told, of a packet sent before.
-            Err(Errno::ECONNREFUSED | Errno::EHOSTUNREACH | Errno::ENETUNREACH) => return Ok(true),
+            Err(Errno::ECONNREFUSED) => return Ok(true),
+            Err(e) if raw::passes(e) => return Ok(true),
             other => other?,
         };
         let len = message.bytes;
@@ -161,7 +182,7 @@ impl Udp {
                     destination = Ipv4Addr::from_bits(u32::from_be(info.ipi_addr.s_addr)).into();
                 }
                 ControlMessageOwned::Ipv6PacketInfo(info) => {
-                    destination = Ipv6Addr::from(info.ipi6_addr.s6_addr).into();
+                    destination = Ipv6Addr::from(info.ipi6_addr.s6_addr).to_canonical();
                 }
                 ControlMessageOwned::Ipv4Tos(tos) => class = tos,
                 ControlMessageOwned::Ipv6TClass(tclass) => class = tclass as u8,
@@ -191,12 +212,24 @@ impl Udp {
     }
 }
 
+/// A socket on the port. The one for any address of IPv6 takes IPv4, too, whatever the host's default is.
+fn bound(bind: IpAddr) -> std::io::Result<UdpSocket> {
+    if bind != IpAddr::V6(Ipv6Addr::UNSPECIFIED) {
+        return UdpSocket::bind((bind, PORT));
+    }
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind as name, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET6, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_ipv6_v6only(&socket, false)?;
+    name(&socket, &SocketAddr::new(bind, PORT))?;
+    Ok(socket.into())
+}
+
 /// An address as std has it.
 fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     if let Some(v4) = address.as_sockaddr_in() {
         return Some((v4.ip(), v4.port()).into());
     }
-    address.as_sockaddr_in6().map(|v6| SocketAddrV6::new(v6.ip(), v6.port(), 0, 0).into())
+    address.as_sockaddr_in6().map(|v6| (v6.ip().to_canonical(), v6.port()).into())
 }
 
 /// The MTU of the interface that has the address; the smallest one of those that others are reached by, if it is any.
@@ -217,7 +250,8 @@ fn mtu_of(address: IpAddr) -> usize {
 
 impl Road for Udp {
     fn name(&self) -> String {
-        format!("UDP socket {}", SocketAddr::new(self.bound, PORT))
+        let both = if self.bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) { ", IPv4 and IPv6" } else { "" };
+        format!("UDP socket {}{both}", SocketAddr::new(self.bound, PORT))
     }
 
     fn mtu(&self) -> usize {
@@ -272,10 +306,12 @@ impl Road for Udp {
                 Err(Errno::EAGAIN) => return Ok(n),
                 Err(Errno::EINTR) => {}
                 // Lost as on any network: it is sent again.
-                Err(Errno::ENOBUFS | Errno::ECONNREFUSED | Errno::EHOSTUNREACH) => self.waiting = 0,
-                Err(Errno::ENETUNREACH | Errno::EACCES | Errno::EPERM | Errno::EINVAL) if self.many => {
+                Err(Errno::ECONNREFUSED) => self.waiting = 0,
+                Err(e) if raw::passes(e) => {
+                    self.trouble = Some(e);
                     self.waiting = 0;
                 }
+                Err(Errno::EINVAL) if self.many => self.waiting = 0,
                 Err(Errno::EMSGSIZE) => {
                     let text = format!(
                         "a packet of {} octets is too long for the way to {to}; use a smaller path MTU: --mtu 1024, or raise \
@@ -296,5 +332,9 @@ impl Road for Udp {
 
     fn is_full(&self) -> bool {
         self.waiting > 0
+    }
+
+    fn trouble(&self) -> String {
+        raw::trouble(self.trouble)
     }
 }
