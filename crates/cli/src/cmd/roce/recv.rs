@@ -3,17 +3,20 @@
 use super::report::{Measured, Progress};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome as Ending};
-use crate::raw::{self, values};
+use crate::raw::{self, values, wait::WRITE};
 use crate::roce::engine::Engine;
 use crate::roce::road::Which;
 use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE, SILENCE};
 use bypath::roce::{Access, Beside, Config, Local, Mtu, NotPosted, Receive, Remote, Request, Source, What};
 use bypath::wire::roce::Envelope;
 use bypath_sys::clock;
+use bypath_sys::poll::{PollFd, ppoll};
 use clap::ValueHint;
 use serde::Serialize;
-use std::io::Write;
+use sha2::{Digest, Sha256};
+use std::fs::File;
 use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -66,6 +69,12 @@ pub struct Args {
 const WORD: u32 = 4;
 /// The request of the last word.
 const LAST: u64 = u64::MAX;
+/// Octets that are hashed or written before the network is looked at.
+const CHUNK: usize = 8 << 20;
+/// Octets that a pipe which has room takes in any case: PIPE_BUF, see pipe(7).
+const ROOM: usize = 4096;
+/// How long nothing is looked at but one thing, in ns.
+const PAUSE: u64 = 100_000_000;
 /// How long it is waited for the acknowledgement of the last word: who has heard it may be gone.
 const HEARD: u64 = 3_000_000_000;
 /// Buffers for messages at a time.
@@ -113,6 +122,13 @@ struct Transfer {
     begun: bool,
     asked: u64,
     got: u64,
+}
+
+impl Transfer {
+    /// Octets of the file.
+    const fn len(&self) -> usize {
+        self.offer.size as usize
+    }
 }
 
 /// Receives.
@@ -315,6 +331,10 @@ impl Receiver<'_> {
         // The last word, and its acknowledgement.
         self.last_word(&transfer, &outcome)?;
         self.close(&transfer);
+        // Who asks again, whether it is alive, has not heard that.
+        let session = transfer.offer.session;
+        let why = "the transfer is over here; look at what the receiver printed".to_owned();
+        self.answered = Some((session, Message::Refused { session, why }));
         let report = Report {
             op: transfer.offer.op,
             from: transfer.from,
@@ -349,7 +369,7 @@ impl Receiver<'_> {
                 }
                 self.ask(transfer).map_err(|e| e.to_string())?;
             }
-            self.turn()?;
+            self.turn(clock::monotonic_ns() + PAUSE)?;
             while let Some(event) = self.engine.event() {
                 match event.what {
                     _ if event.pair != transfer.own.pair() => {}
@@ -403,9 +423,9 @@ impl Receiver<'_> {
         Ok(())
     }
 
-    /// Moves packets, and answers those who knock meanwhile.
-    fn turn(&mut self) -> Result<(), String> {
-        self.engine.turn(clock::monotonic_ns() + 100_000_000).map_err(|e| e.to_string())?;
+    /// Moves packets, waits until then for some, and answers those who knock meanwhile.
+    fn turn(&mut self, until: u64) -> Result<(), String> {
+        self.engine.turn(until).map_err(|e| e.to_string())?;
         while let Some((message, source)) = self.engine.heard() {
             let Message::Hello(offer) = message else { continue };
             let answer = match &self.answered {
@@ -422,24 +442,96 @@ impl Receiver<'_> {
 
     /// Compares the hash, and keeps the file.
     fn check(&mut self, transfer: &Transfer) -> Outcome {
-        let (own, offer) = (transfer.own, &transfer.offer);
-        let len = if offer.op == Op::Atomic { 8 } else { offer.size as usize };
-        let all = match offer.op {
-            Op::Send => &transfer.arrived[..],
-            _ => whole(&self.engine, &own, len),
-        };
+        let offer = &transfer.offer;
         if offer.op == Op::Atomic {
-            let value = all.try_into().map(u64::from_ne_bytes).unwrap_or(0);
+            let counter = Local { key: transfer.own.key, address: transfer.own.address, len: 8 };
+            let octets = self.engine.device.memory.octets(counter).unwrap_or(&[]);
+            let value = octets.try_into().map_or(0, u64::from_ne_bytes);
             self.counter = value;
             return Outcome { ok: true, sha256: String::new(), value: Some(value), why: None };
         }
-        let sha256 = session::hash(all);
+        let mut sum = Sha256::new();
+        let mut at = 0;
+        while at < transfer.len() {
+            let octets = self.piece(transfer, at, CHUNK);
+            if octets.is_empty() {
+                break;
+            }
+            sum.update(octets);
+            at += octets.len();
+            let _ = self.turn(0);
+        }
+        let sha256 = values::hex(&sum.finalize());
         let kept = if sha256 != offer.sha256 {
             Err("what arrived is not what was sent: SHA-256 differs".to_owned())
         } else {
-            keep(transfer.path.as_deref(), all)
+            self.keep(transfer)
         };
         Outcome { ok: kept.is_ok(), sha256, value: None, why: kept.err().as_deref().map(session::short) }
+    }
+
+    /// What has arrived from `at` on, `most` octets of it.
+    fn piece<'a>(&'a self, transfer: &'a Transfer, at: usize, most: usize) -> &'a [u8] {
+        if transfer.offer.op == Op::Send {
+            let rest = transfer.arrived.get(at..).unwrap_or(&[]);
+            return &rest[..rest.len().min(most)];
+        }
+        let own = transfer.own;
+        let len = transfer.len().saturating_sub(at).min(most) as u32;
+        let part = Local { key: own.key, address: own.address + at as u64, len };
+        self.engine.device.memory.octets(part).unwrap_or(&[])
+    }
+
+    /// Writes a file beside its place first, so that there is a whole one or none; standard output without a place.
+    fn keep(&mut self, transfer: &Transfer) -> Result<(), String> {
+        let Some(path) = transfer.path.as_deref() else {
+            let out = std::io::stdout();
+            let poured = self.pour(transfer, out.as_fd(), true);
+            return poured.map_err(|e| format!("the receiver cannot write to standard output: {e}"));
+        };
+        let failed = |e: std::io::Error| format!("the receiver cannot write {}: {e}", path.display());
+        if is_special(path) {
+            let file = File::options().write(true).open(path).map_err(failed)?;
+            return self.pour(transfer, file.as_fd(), true).map_err(failed);
+        }
+        let mut part = path.as_os_str().to_owned();
+        part.push(".part");
+        let part = PathBuf::from(part);
+        let poured = File::create(&part).and_then(|file| self.pour(transfer, file.as_fd(), false));
+        poured.and_then(|()| std::fs::rename(&part, path)).map_err(|e| {
+            let _ = std::fs::remove_file(&part);
+            failed(e)
+        })
+    }
+
+    /// Writes what has arrived, and lets the sender know meanwhile that this end lives. What may not be read for a long time
+    /// gets no more at a time than it has room for.
+    fn pour(&mut self, transfer: &Transfer, to: BorrowedFd<'_>, waits: bool) -> std::io::Result<()> {
+        let (mut at, mut turned) = (0, 0);
+        while at < transfer.len() {
+            let mut room = [PollFd { fd: to.as_raw_fd(), events: WRITE, revents: 0 }];
+            if waits && matches!(ppoll(&mut room, Some(PAUSE), 0), Ok(0)) {
+                let _ = self.turn(0);
+                if self.engine.stop.asked() {
+                    return Err(std::io::Error::other("its user ended it"));
+                }
+                continue;
+            }
+            let octets = self.piece(transfer, at, if waits { ROOM } else { CHUNK });
+            if octets.is_empty() {
+                return Err(std::io::Error::other("its memory is gone"));
+            }
+            match rustix::io::write(to, octets) {
+                Ok(len) => at += len,
+                Err(rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
+                Err(e) => return Err(e.into()),
+            }
+            if at - turned >= CHUNK {
+                turned = at;
+                let _ = self.turn(0);
+            }
+        }
+        Ok(())
     }
 
     /// Says how it was, and waits until that was heard, or cannot be.
@@ -471,38 +563,7 @@ impl Receiver<'_> {
     }
 }
 
-/// The memory of a transfer. A region has no more than 4 GiB in a piece, and a transfer here no more than that.
-fn whole<'a>(engine: &'a Engine, own: &End, len: usize) -> &'a [u8] {
-    let all = Local { key: own.key, address: own.address, len: len as u32 };
-    engine.device.memory.octets(all).unwrap_or(&[])
-}
-
 /// A device or a pipe: it is written to, and nothing takes its place.
 fn is_special(path: &Path) -> bool {
     std::fs::metadata(path).is_ok_and(|found| !found.is_file())
-}
-
-/// Writes a file beside its place first, so that there is a whole one or none; standard output without a place.
-fn keep(path: Option<&Path>, octets: &[u8]) -> Result<(), String> {
-    let Some(path) = path else {
-        let mut out = std::io::stdout().lock();
-        return out
-            .write_all(octets)
-            .and_then(|()| out.flush())
-            .map_err(|e| format!("the receiver cannot write to standard output: {e}"));
-    };
-    if is_special(path) {
-        return std::fs::OpenOptions::new()
-            .write(true)
-            .open(path)
-            .and_then(|mut file| file.write_all(octets))
-            .map_err(|e| format!("the receiver cannot write {}: {e}", path.display()));
-    }
-    let mut part = path.as_os_str().to_owned();
-    part.push(".part");
-    let part = PathBuf::from(part);
-    std::fs::write(&part, octets).and_then(|()| std::fs::rename(&part, path)).map_err(|e| {
-        let _ = std::fs::remove_file(&part);
-        format!("the receiver cannot write {}: {e}", path.display())
-    })
 }

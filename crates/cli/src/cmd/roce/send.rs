@@ -76,6 +76,8 @@ pub struct Args {
 const WORD: u32 = 4;
 /// How often it is asked whether there is a receiver.
 const ASK: u64 = 100_000_000;
+/// After so long without a packet a receiver that has everything is asked whether it lives, and so often.
+const ALIVE: u64 = 1_000_000_000;
 /// From so many octets on it is told that they are read and hashed, which takes its time.
 const LARGE: usize = 256 << 20;
 /// Pieces that wait at most.
@@ -279,6 +281,7 @@ impl Sender<'_> {
         let mut next = 0;
         // An empty message: of counting no more comes; of a READ the receiver may begin.
         let mut ended = !matches!(self.offer.op, Op::Atomic | Op::Read);
+        let mut asked = 0;
         loop {
             while self.engine.device.pending(pair) < AHEAD {
                 let (id, request) = match self.request(next) {
@@ -332,6 +335,7 @@ impl Sender<'_> {
                     }
                 }
             }
+            self.ask_whether_it_lives(&mut asked)?;
             if self.engine.stop.asked() {
                 return Ok(false);
             }
@@ -340,6 +344,31 @@ impl Sender<'_> {
             }
             progress.tell();
         }
+    }
+
+    /// A receiver that has everything may be busy with it for long: hashing, or writing to who reads slowly. It still
+    /// answers the first message, and who answers lives.
+    fn ask_whether_it_lives(&mut self, asked: &mut u64) -> Result<(), Failure> {
+        let (to, now) = (self.args.to, clock::monotonic_ns());
+        let waits = self.engine.device.pending(self.offer.end.pair()) == 0;
+        if waits && self.engine.silent_for() > ALIVE && now >= *asked + ALIVE {
+            *asked = now;
+            self.engine.say(to, LISTENER, &Message::Hello(self.offer.clone()))?;
+        }
+        while let Some((message, source)) = self.engine.heard() {
+            match message {
+                _ if source.address != to => {}
+                Message::Welcome { session, .. } if session == self.offer.session => {
+                    self.engine.listen_anew()
+                }
+                Message::Refused { session, why } if session == self.offer.session => {
+                    let why = output::printable(&why);
+                    return Err(Failure::new(raw::LOST, format_args!("{to}: {why}")));
+                }
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Lets the receiver know that its last word was heard.
