@@ -33,11 +33,12 @@ pub enum First {
 pub enum Verdict {
     /// It fits.
     Fits,
-    /// It does not fit. In a frame that was captured where it was sent, the device had yet to compute it.
+    /// It does not fit.
     Wrong,
     /// The sender computed none (UDP).
     Absent,
-    /// Not everything that it covers is there.
+    /// Not everything that it covers is there; or the frame was captured where it was sent, and the device had yet to finish
+    /// the sum, of which so far only the part of the pseudo-header is there (UDP).
     Unknown,
 }
 
@@ -177,6 +178,11 @@ pub fn dissect(frame: &[u8], first: First) -> Dissector<'_> {
     }
 }
 
+/// What is in a UDP checksum's place until a device finishes the sum.
+fn unfinished(addresses: &Addresses, len: usize) -> [u8; 2] {
+    addresses.pseudo_header(IpProtocol::UDP, len).folded().to_be_bytes()
+}
+
 /// A header, its octets, and what follows.
 type Read<'a> = Result<(Header<'a>, usize, Next), Why>;
 
@@ -272,6 +278,9 @@ impl<'a> Dissector<'a> {
         let verdict = self.judge(|addresses, datagram| match udp::verify(addresses, datagram) {
             UdpChecksum::Fits => Verdict::Fits,
             UdpChecksum::Absent => Verdict::Absent,
+            UdpChecksum::Wrong if datagram.get(6..8) == Some(&unfinished(addresses, len)[..]) => {
+                Verdict::Unknown
+            }
             UdpChecksum::Wrong => Verdict::Wrong,
         });
         #[cfg(feature = "roce")]
@@ -284,6 +293,14 @@ impl<'a> Dissector<'a> {
     /// The payload ends in front of padding and ICRC.
     #[cfg(feature = "roce")]
     fn roce(&mut self) -> Read<'a> {
+        if self.missing > 0 {
+            // Where the payload ends, and the ICRC, is not known.
+            let (bth, _, rest) = roce::Bth::parse(self.rest())?;
+            let extended = roce::Extended::parse(bth.opcode.extension(), rest);
+            let extended = extended.map_or(roce::Extended::None, |(extended, _)| extended);
+            let headers = roce::Headers { bth, extended };
+            return Ok((Header::Roce(headers, Verdict::Unknown), headers.len(), Next::End(Why::Payload)));
+        }
         let (headers, payload, _) = roce::Headers::parse(self.rest())?;
         let packet = self.frame.get(self.network_at..self.stop).unwrap_or(&[]);
         let verdict =

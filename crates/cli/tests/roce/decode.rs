@@ -46,6 +46,20 @@ fn packets_are_explained_and_judged() {
 }
 
 #[test]
+fn a_checksum_that_a_device_was_to_finish_is_not_called_wrong() {
+    let directory = TempDir::new();
+    let path = directory.join("loopback.pcap");
+    let (mut unfinished, mut wrong) = (every_opcode(false)[4].clone(), every_opcode(false)[4].clone());
+    let addresses = bypath::wire::Ipv4Header::parse_header(&unfinished[14..]).unwrap().0.addresses();
+    bypath::wire::udp::fill_partial(&addresses, &mut unfinished[34..]);
+    wrong[40] ^= 1;
+    pcap(&path, &[unfinished, wrong]);
+    let out = decode(&path, &[]).expect(0).text();
+    let marked: Vec<_> = out.lines().map(|line| line.contains("[wrong checksum]")).collect();
+    assert_eq!(marked, [false, true], "{out}");
+}
+
+#[test]
 fn frames_that_the_capture_cut_are_not_judged() {
     let directory = TempDir::new();
     let path = directory.join("cut.pcap");
@@ -58,7 +72,20 @@ fn frames_that_the_capture_cut_are_not_judged() {
     octets[40 + 100 + 12..40 + 100 + 16].copy_from_slice(&whole);
     std::fs::write(&path, octets).unwrap();
     let ended = decode(&path, &[]).expect(0);
-    assert!(ended.stderr.contains("right 0, wrong 0, not to be checked 2; malformed 0"), "{}", ended.stderr);
+    let summary = "right 0, wrong 0, not to be checked 2; malformed 0; 2 cut by the capture (tcpdump -s 0";
+    assert!(ended.stderr.contains(summary), "{}", ended.stderr);
+    // What is there of the headers is told: of the second one not all.
+    let out = ended.text();
+    let lines: Vec<_> = out.lines().collect();
+    assert!(
+        lines[0].contains("ICRC ?") && lines[0].contains("RC SEND only, qp 0x456, psn 16777215"),
+        "{out}"
+    );
+    assert!(lines.iter().all(|line| line.contains("octets missing]")), "{out}");
+    let report = json(&decode(&path, &["--json"]).expect(0));
+    let first = &report["packets"][0];
+    assert_eq!((&first["opcode"], &first["qpn"]), (&"RC SEND only".into(), &0x456.into()));
+    assert_eq!((&first["psn"], &first["cut"], &report["cut"]), (&16_777_215.into(), &true.into(), &2.into()));
 }
 
 #[test]

@@ -22,8 +22,9 @@ use std::process::ExitCode;
     bypath roce decode capture.pcap --json | jq '.packets[] | select(.icrc == \"wrong\")'\n\n\
     Reads pcap and pcapng files of Ethernet frames or IP packets. Each RoCEv2 packet (UDP port 4791) takes a line: its number \
     in the file, the time since the first frame, what its headers say, and whether the ICRC fits. Other frames are counted.\n\n\
-    Exit status: 0 if all RoCEv2 packets are well formed and every ICRC fits; 1 if the file cannot be read; 2 for wrong \
-    usage; 3 if a packet is malformed or has a wrong ICRC.")]
+    Of a packet that the capture cut there is what its headers say, as far as they are there; its ICRC is not known.\n\n\
+    Exit status: 0 if every RoCEv2 packet, as far as the capture has it, is well formed, and every ICRC that can be checked \
+    fits; 1 if the file cannot be read; 2 for wrong usage; 3 if a packet is malformed or has a wrong ICRC.")]
 pub struct Args {
     /// The capture file
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -50,6 +51,14 @@ struct Packet {
     frame: u64,
     seconds: f64,
     icrc: Icrc,
+    /// The capture has not all of it.
+    cut: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    opcode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    qpn: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    psn: Option<u32>,
     text: String,
 }
 
@@ -61,6 +70,8 @@ struct Report {
     wrong: u64,
     unknown: u64,
     malformed: u64,
+    /// Those of which the capture has not all.
+    cut: u64,
     packets: Vec<Packet>,
     /// Why the file was not read to its end.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -92,8 +103,17 @@ pub fn run(args: &Args) -> Outcome {
     match target {
         Some(target) => output::json(&target, &report)?,
         None => output::message(format_args!(
-            "{} frames, {} of them RoCEv2: ICRC right {}, wrong {}, not to be checked {}; malformed {}",
-            report.frames, report.roce, report.right, report.wrong, report.unknown, report.malformed
+            "{} frames, {} of them RoCEv2: ICRC right {}, wrong {}, not to be checked {}; malformed {}{}",
+            report.frames,
+            report.roce,
+            report.right,
+            report.wrong,
+            report.unknown,
+            report.malformed,
+            match report.cut {
+                0 => String::new(),
+                cut => format!("; {cut} cut by the capture (tcpdump -s 0 keeps whole packets)"),
+            }
         )),
     }
     if let Some(error) = &report.error {
@@ -160,11 +180,12 @@ impl Decoder {
         let begun = *self.begun.get_or_insert(ns);
         let mut layers = dissect(bytes, begin);
         let mut to_port = false;
-        let mut icrc = None;
+        let (mut icrc, mut bth) = (None, None);
         for layer in layers.by_ref().filter(|l| !l.quoted) {
             match layer.header {
                 Header::Udp(udp, _) => to_port = udp.destination_port == bypath::wire::roce::PORT,
-                Header::Roce(_, verdict) => {
+                Header::Roce(headers, verdict) => {
+                    bth = Some(headers.bth);
                     icrc = Some(match verdict {
                         Verdict::Fits => Icrc::Right,
                         Verdict::Wrong => Icrc::Wrong,
@@ -184,6 +205,8 @@ impl Decoder {
         };
         let report = &mut self.report;
         report.roce += 1;
+        let cut = end.missing > 0;
+        report.cut += u64::from(cut);
         *match icrc {
             Icrc::Right => &mut report.right,
             Icrc::Wrong => &mut report.wrong,
@@ -206,7 +229,16 @@ impl Decoder {
             }
         } else {
             let (frame, seconds) = (report.frames, since as f64 / 1e9);
-            report.packets.push(Packet { frame, seconds, icrc, text });
+            report.packets.push(Packet {
+                frame,
+                seconds,
+                icrc,
+                cut,
+                opcode: bth.map(|bth| bth.opcode.to_string()),
+                qpn: bth.map(|bth| bth.destination.value()),
+                psn: bth.map(|bth| bth.psn.value()),
+                text,
+            });
         }
         Ok(())
     }
