@@ -1,6 +1,6 @@
 //! What carries datagrams: a TUN device, or an ordinary socket.
 
-use super::{How, Link, Way, next};
+use super::{How, Link, Way, beside};
 use crate::output::Failure;
 use crate::raw::{
     self,
@@ -66,7 +66,7 @@ pub struct Ends {
 impl Means {
     fn tun(link: &Link, ends: &Ends) -> Result<Means, Failure> {
         let net = link.net.unwrap_or(ends.net);
-        let local = ends.local.unwrap_or_else(|| SocketAddr::new(next(net.0), ends.port));
+        let local = ends.local.unwrap_or_else(|| SocketAddr::new(beside(net), ends.port));
         if let Some(to) = ends.to {
             if to.ip().is_loopback() {
                 let text = format!(

@@ -138,6 +138,12 @@ fn below(name: &str) -> Option<PathBuf> {
     plain.then(|| path.to_owned())
 }
 
+/// Whether what there is of a path below a directory is elsewhere.
+fn leads_out(directory: &Path, path: &Path) -> io::Result<bool> {
+    let there = path.ancestors().find(|part| fs::symlink_metadata(part).is_ok()).unwrap_or(directory);
+    Ok(!there.canonicalize()?.starts_with(directory.canonicalize()?))
+}
+
 impl Sink for Place {
     fn begin(&mut self, name: &str) -> Result<(), String> {
         let Some(directory) = &self.directory else {
@@ -152,18 +158,20 @@ impl Sink for Place {
         let relative = below(name).ok_or_else(|| format!("{name:?}: the name of no file in a directory"))?;
         let then = directory.join(&relative);
         let failed = |what: &Path, e: io::Error| format!("the receiver cannot write {}: {e}", what.display());
-        if let Some(parent) = then.parent() {
-            fs::create_dir_all(parent).map_err(|e| failed(parent, e))?;
+        let parent = then.parent().unwrap_or(directory);
+        if leads_out(directory, parent).map_err(|e| failed(parent, e))? {
+            let shown = parent.display();
+            return Err(format!("{shown} leads out of the receiver's directory, through a symbolic link"));
         }
+        fs::create_dir_all(parent).map_err(|e| failed(parent, e))?;
         if !self.overwrite && fs::symlink_metadata(&then).is_ok() {
             return Err(format!(
                 "{} is there already; give the receiver --overwrite, or another --out",
                 then.display()
             ));
         }
-        let mut now = then.clone().into_os_string();
-        now.push(format!(".{}.part", std::process::id()));
-        let now = PathBuf::from(now);
+        // Not longer than any name may be, however long the file's is.
+        let now = parent.join(format!("bypath.{}.part", std::process::id()));
         let file = File::create_new(&now).map_err(|e| failed(&now, e))?;
         self.open = Some(Open { out: BufWriter::with_capacity(1 << 18, file), now, then });
         Ok(())
@@ -206,6 +214,27 @@ impl Drop for Place {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn links_that_lead_out_of_the_directory_are_not_followed_and_long_names_are_kept() {
+        let root = std::env::temp_dir().join(format!("bypath-place-{}", std::process::id()));
+        let (out, outside) = (root.join("out"), root.join("outside"));
+        fs::create_dir_all(out.join("real")).unwrap();
+        fs::create_dir_all(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, out.join("away")).unwrap();
+        std::os::unix::fs::symlink("real", out.join("within")).unwrap();
+        let mut place = Place::new(Some(out.clone()), false);
+        for name in ["away/x", "away/deeper/x"] {
+            assert!(place.begin(name).unwrap_err().contains("leads out"), "{name}");
+        }
+        let long = "n".repeat(255);
+        for name in ["within/x", "new/deeper/x", &long] {
+            place.begin(name).and_then(|()| place.octets(b"x")).and_then(|()| place.end()).unwrap();
+        }
+        assert!(out.join("real/x").exists() && out.join("new/deeper/x").exists() && out.join(&long).exists());
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
+        fs::remove_dir_all(&root).unwrap();
+    }
 
     #[test]
     fn names_of_strangers_stay_in_the_directory() {

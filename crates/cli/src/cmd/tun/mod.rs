@@ -138,9 +138,17 @@ pub struct Link {
 pub fn network(text: &str) -> Result<(IpAddr, u8), String> {
     let parts = text.split_once('/').and_then(|(ip, prefix)| Some((ip.parse().ok()?, prefix.parse().ok()?)));
     match parts {
-        Some((ip @ IpAddr::V4(_), prefix @ 1..=30)) | Some((ip @ IpAddr::V6(_), prefix @ 1..=126)) => {
-            Ok((ip, prefix))
+        Some((ip @ IpAddr::V4(own), prefix @ 1..=30)) => {
+            let hosts = u32::MAX >> prefix;
+            match own.to_bits() & hosts {
+                0 => Err(format!("{ip} is the network itself; give the kernel the first host, {}", next(ip))),
+                host if host == hosts => {
+                    Err(format!("{ip} is the network's broadcast address; give a host's"))
+                }
+                _ => Ok((ip, prefix)),
+            }
         }
+        Some((ip @ IpAddr::V6(_), prefix @ 1..=126)) => Ok((ip, prefix)),
         _ => {
             Err("expected an address and a prefix with room for two hosts, such as 10.9.0.1/24 or fd09::1/64"
                 .into())
@@ -148,7 +156,17 @@ pub fn network(text: &str) -> Result<(IpAddr, u8), String> {
     }
 }
 
-/// The next address: the usual own end beside the kernel's.
+/// The own end beside the kernel's, where none is named: the next host, or the one before if there is none.
+pub fn beside((ip, prefix): (IpAddr, u8)) -> IpAddr {
+    let IpAddr::V4(own) = ip else { return next(ip) };
+    let hosts = u32::MAX.checked_shr(prefix.into()).unwrap_or(0);
+    if own.to_bits() & hosts < hosts.saturating_sub(1) {
+        return next(ip);
+    }
+    std::net::Ipv4Addr::from_bits(own.to_bits().wrapping_sub(1)).into()
+}
+
+/// The next address.
 pub fn next(ip: IpAddr) -> IpAddr {
     match ip {
         IpAddr::V4(a) => std::net::Ipv4Addr::from_bits(a.to_bits().wrapping_add(1)).into(),
@@ -166,6 +184,16 @@ mod tests {
         assert_eq!(network("fd09::1/64"), Ok(("fd09::1".parse().unwrap(), 64)));
         for wrong in ["10.9.0.1", "10.9.0.1/31", "10.9.0.1/x", "x/24", "fd09::1/127", "10.9.0.1/0"] {
             assert!(network(wrong).is_err(), "{wrong}");
+        }
+        for (wrong, why) in
+            [("10.9.0.0/24", "10.9.0.1"), ("10.9.0.255/24", "broadcast"), ("10.9.0.7/30", "broadcast")]
+        {
+            assert!(network(wrong).is_err_and(|e| e.contains(why)), "{wrong}");
+        }
+        for (kernel, own) in
+            [("10.9.0.1/24", "10.9.0.2"), ("10.9.0.254/24", "10.9.0.253"), ("fd09::1/64", "fd09::2")]
+        {
+            assert_eq!(beside(network(kernel).unwrap()), own.parse::<IpAddr>().unwrap());
         }
         assert_eq!(next("10.9.0.255".parse().unwrap()), "10.9.1.0".parse::<IpAddr>().unwrap());
         assert_eq!(next("fd09::1".parse().unwrap()), "fd09::2".parse::<IpAddr>().unwrap());

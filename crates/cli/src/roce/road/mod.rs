@@ -150,7 +150,7 @@ impl Which {
             return Err(Failure::new(2, format_args!("--bind {a} and --to {b} are not of one IP version")));
         }
         if let (Some(name), Some(net)) = (&self.tun, self.net) {
-            let address = self.bind.unwrap_or_else(|| crate::cmd::tun::next(net.0));
+            let address = self.bind.unwrap_or_else(|| crate::cmd::tun::beside(net));
             return Ok(Box::new(tun::Tun::open(name, net, address)?));
         }
         match (&self.iface, self.bind) {
