@@ -104,6 +104,11 @@ fn what_is_no_capture_is_said_with_a_remedy() {
         radio.extend(word.to_le_bytes());
     }
     assert!(says(&radio).contains("link type 105"));
+    // Linux cooked.
+    let mut cooked = radio.clone();
+    cooked[20] = 113;
+    let whole = Tool::start(&["roce", "decode", "-"]).give(&cooked).end().expect(1);
+    assert!(whole.stderr.contains("capture on one (tcpdump -i eth0)"), "{}", whole.stderr);
     let gone = decode(&directory.join("gone"), &[]).expect(1);
     assert!(gone.stderr.contains("No such file"), "{}", gone.stderr);
     // A file that ends in the middle: what is whole is explained.

@@ -10,7 +10,7 @@ use clap::ValueHint;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, Read, Seek, SeekFrom};
+use std::io::{BufReader, Cursor, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ use std::process::ExitCode;
     Exit status: 0 if every RoCEv2 packet, as far as the capture has it, is well formed, and every ICRC that can be checked \
     fits; 1 if the file cannot be read; 2 for wrong usage; 3 if a packet is malformed or has a wrong ICRC.")]
 pub struct Args {
-    /// The capture file
+    /// The capture file; `-` is standard input
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     file: PathBuf,
 
@@ -135,14 +135,23 @@ const fn first(link_type: u16) -> Option<First> {
 
 impl Decoder {
     fn file(&mut self, path: &Path) -> Result<(), String> {
-        let mut file = File::open(path).map_err(|e| e.to_string())?;
+        let mut file: Box<dyn Read> = match path.to_str() {
+            Some("-") => Box::new(std::io::stdin()),
+            _ => Box::new(File::open(path).map_err(|e| e.to_string())?),
+        };
         let mut magic = [0; 4];
         file.read_exact(&mut magic)
             .map_err(|_| "this is no capture file: it has less than 4 octets".to_owned())?;
-        file.seek(SeekFrom::Start(0)).map_err(|e| format!("{e}; it must be a file, not a pipe"))?;
-        let input = BufReader::new(file);
-        let unknown = |link: u16| {
-            format!("frames of link type {link} are not read here: capture Ethernet frames or IP packets")
+        // Not sought in: it may be a pipe.
+        let input = BufReader::new(Cursor::new(magic).chain(file));
+        let unknown = |link: u16| match link {
+            // LINUX_SLL, LINUX_SLL2.
+            113 | 276 => format!(
+                "frames of link type {link}, of a capture on any interface, are not read here: capture on one (tcpdump -i eth0)"
+            ),
+            _ => {
+                format!("frames of link type {link} are not read here: capture Ethernet frames or IP packets")
+            }
         };
         if pcap::Reader::<File>::begins(magic) {
             let mut reader = pcap::Reader::new(input).map_err(|e| e.to_string())?;

@@ -133,6 +133,18 @@ impl Transfer {
 
 /// Receives.
 pub fn run(args: &Args) -> Ending {
+    // What cannot be written is told before anybody sends it.
+    let directory = match args.output.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    if args.output != Path::new("-") && !args.output.is_dir() && !directory.is_dir() {
+        let (output, shown) = (args.output.display(), directory.display());
+        return Err(Failure::new(
+            1,
+            format_args!("--output {output}: there is no directory {shown}; make it first"),
+        ));
+    }
     let road = args.which.open(None)?;
     output::message(format_args!("receiving by {}", road.name()));
     let engine = Engine::new(road, LISTENER)?;
@@ -427,7 +439,14 @@ impl Receiver<'_> {
     fn turn(&mut self, until: u64) -> Result<(), String> {
         self.engine.turn(until).map_err(|e| e.to_string())?;
         while let Some((message, source)) = self.engine.heard() {
-            let Message::Hello(offer) = message else { continue };
+            let offer = match (message, &self.answered) {
+                (Message::Hello(offer), _) => offer,
+                // Who knows the number is the one who offered it.
+                (Message::Refused { session, why }, Some((served, _))) if session == *served => {
+                    return Err(format!("the sender gave up: {}", output::printable(&why)));
+                }
+                _ => continue,
+            };
             let answer = match &self.answered {
                 Some((session, answer)) if *session == offer.session => answer.clone(),
                 _ => {

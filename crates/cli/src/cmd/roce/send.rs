@@ -30,7 +30,7 @@ use std::time::Duration;
     refused; 2 for wrong usage; 3 if nobody answered, what arrived is not what was sent, or Ctrl-C came before the end.")]
 pub struct Args {
     /// The file; `-` is standard input
-    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present_any = ["add", "compare"])]
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath, required_unless_present_any = ["add", "compare", "op"])]
     file: Option<PathBuf>,
 
     /// The receiver's address
@@ -116,7 +116,11 @@ struct Sender<'a> {
 
 /// Sends.
 pub fn run(args: &Args) -> Ending {
-    if (args.op == Op::Atomic) != args.file.is_none() {
+    let counts = args.add.is_some() || args.compare.is_some();
+    if args.op != Op::Atomic && args.file.is_none() && !counts {
+        return Err(Failure::new(2, "name the FILE that is to be sent"));
+    }
+    if (args.op == Op::Atomic) != args.file.is_none() || (args.op == Op::Atomic) != counts {
         let text = "--op atomic takes --add N, or --compare N --swap N, and no file; the others take a file";
         return Err(Failure::new(2, text));
     }
@@ -337,6 +341,13 @@ impl Sender<'_> {
             }
             self.ask_whether_it_lives(&mut asked)?;
             if self.engine.stop.asked() {
+                let why = "its user ended it".to_owned();
+                let word = Message::Refused { session: self.offer.session, why };
+                // A receiver that is not reached notices the silence.
+                let _ = self.engine.say(self.args.to, LISTENER, &word);
+                for _ in 0..4 {
+                    self.engine.turn(0)?;
+                }
                 return Ok(false);
             }
             if self.engine.silent_for() > SILENCE {
