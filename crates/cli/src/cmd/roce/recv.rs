@@ -75,8 +75,6 @@ const CHUNK: usize = 8 << 20;
 const ROOM: usize = 4096;
 /// How long nothing is looked at but one thing, in ns.
 const PAUSE: u64 = 100_000_000;
-/// How long it is waited for the acknowledgement of the last word: who has heard it may be gone.
-const HEARD: u64 = 3_000_000_000;
 /// Buffers for messages at a time.
 const BUFFERS: u64 = 4;
 
@@ -566,7 +564,7 @@ impl Receiver<'_> {
             return Ok(());
         }
         self.engine.listen_anew();
-        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < HEARD {
+        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < SILENCE {
             // Who knocks now is not too early: he is answered when this is over.
             self.engine.turn(clock::monotonic_ns() + 100_000_000)?;
             while self.engine.event().is_some() {}

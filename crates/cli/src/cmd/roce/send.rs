@@ -7,7 +7,7 @@ use crate::raw::{self, values};
 use crate::roce::engine::Engine;
 use crate::roce::road::Which;
 use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE, SILENCE};
-use bypath::roce::{Access, Beside, Done, Local, Mtu, NotPosted, Receive, Remote, Request, What};
+use bypath::roce::{Access, Beside, Config, Done, Local, Mtu, NotPosted, Receive, Remote, Request, What};
 use bypath_sys::{clock, process};
 use clap::ValueHint;
 use serde::Serialize;
@@ -383,8 +383,13 @@ impl Sender<'_> {
     }
 
     /// Lets the receiver know that its last word was heard.
+    /// And once more, if that was lost and it says it again.
     fn part(&mut self) -> Result<(), Failure> {
-        self.engine.turn(clock::monotonic_ns())
+        let until = clock::monotonic_ns() + Config::DEFAULT.timeout * 3 / 2;
+        while clock::monotonic_ns() < until && !self.engine.stop.asked() {
+            self.engine.turn(until)?;
+        }
+        Ok(())
     }
 
     fn report(self, whole: bool, measured: Measured) -> Ending {
