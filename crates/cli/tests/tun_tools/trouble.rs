@@ -32,6 +32,11 @@ isolated! {
         send(&["--device=lo"], 1, &["lo: there is an interface of this name already", "tun%d"]);
         send(&["--device=much-too-long-a-name"], 1, &["1 to 15 octets"]);
         send(&["--device=nobody", "--attach"], 1, &["nobody: no such interface; there are: lo"]);
+        let kept = bypath::tun::Device::tun("kept").persistent(true).open().unwrap();
+        drop(kept);
+        let kept = ["send", &file, "--to=10.9.0.1:9000", "--device=kept", "--attach"];
+        fails(1, &kept, &["has no address of this IP version", "--net 10.9.0.1/24", "dev kept"]);
+        netns::remove("kept").unwrap();
         send(&["--mtu=67"], 1, &["an MTU of 67 was refused"]);
         send(&["--mtu=70000"], 1, &["an MTU of 70000 was refused", "68 to 65535"]);
         send(&["--mode=super", "--checksum=own"], 1, &["leave them to the kernel"]);

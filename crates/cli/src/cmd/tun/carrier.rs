@@ -51,6 +51,17 @@ fn passes(e: &std::io::Error) -> Option<Errno> {
     e.raw_os_error().map(Errno::from_raw).filter(|errno| raw::passes(*errno))
 }
 
+/// Whether an interface has an address of the IP version of `like`, beside one of the link only.
+fn has_address(interface: &str, like: IpAddr) -> bool {
+    let is_one = |address: nix::sys::socket::SockaddrStorage| match like {
+        IpAddr::V4(_) => address.as_sockaddr_in().is_some(),
+        IpAddr::V6(_) => address.as_sockaddr_in6().is_some_and(|a| !a.ip().is_unicast_link_local()),
+    };
+    // Where that cannot be known, it is not what is wrong.
+    nix::ifaddrs::getifaddrs()
+        .map_or(true, |mut all| all.any(|a| a.interface_name == interface && a.address.is_some_and(is_one)))
+}
+
 /// Both ends of the datagrams.
 pub struct Ends {
     /// The own one, if it was asked for.
@@ -92,6 +103,14 @@ impl Means {
             device = device.mtu(mtu);
         }
         let device = device.open().map_err(raw::failed)?;
+        if link.attach && link.net.is_none() && !has_address(device.name(), local.ip()) {
+            let (name, (ip, prefix)) = (device.name(), net);
+            let text = format!(
+                "{name}: the kernel's end of this device has no address of this IP version, so nothing can be answered: give \
+                 --net {ip}/{prefix}, or set one once: sudo ip address add {ip}/{prefix} dev {name}"
+            );
+            return Err(Failure::new(1, text));
+        }
         // What nobody asked for is taken where it is to be had.
         let offloads = device.obtained().offloads;
         let own = link.checksum.is_some_and(|who| who != super::Who::Kernel);
