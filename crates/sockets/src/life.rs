@@ -20,6 +20,9 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Longest wait of a last close for a carrier without room.
 const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
+/// So often at once that is looked at, and then at such intervals.
+const LOOKS_AT_CLOSE: u32 = 100;
+const PAUSE_AT_CLOSE_NS: u64 = 500_000;
 
 /// Data calls ask no more often than this (microseconds) whether other holders live: each answer is a file in /proc.
 const ASK_WHO_US: u64 = 10_000;
@@ -264,8 +267,15 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     }
     let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
     let wait = || {
+        let mut looks = 0;
         while kind.discardable(s) > 0 && clock::monotonic_ns() < until {
-            bypath_sys::thread::yield_now();
+            // They leave at once, or when the other end reads.
+            looks += 1;
+            if looks < LOOKS_AT_CLOSE {
+                bypath_sys::thread::yield_now();
+            } else {
+                let _ = bypath_sys::poll::ppoll(&mut [], Some(PAUSE_AT_CLOSE_NS), 0);
+            }
         }
         Ok(())
     };

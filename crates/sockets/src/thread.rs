@@ -54,6 +54,8 @@ pub struct Record {
     asleep: AtomicBool,
     /// Epoll set it waits on plus one.
     pub waits_on: AtomicU32,
+    /// One-shot registrations that had gone when it began a wait that the overlay does not serve.
+    pub gone: AtomicU32,
     /// Socket on which a data call of its sleeps, or may, plus one.
     pub sleeps_on: AtomicU32,
     /// Socket that such a call keeps, plus one; see `stay`.

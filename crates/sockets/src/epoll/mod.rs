@@ -89,27 +89,50 @@ struct Set {
     asked_at: AtomicU64,
     ticket: AtomicU32,
     spins: SpinHistory,
-    /// One-shot registrations of warm ends that have gone, and the data words of the last ones.
-    drops: AtomicU32,
-    gone: [AtomicU64; GONE],
 }
 
-/// Registrations that may go between the kernel's report of one and the look of the thread that got it.
-const GONE: usize = 32;
+/// One-shot registrations of warm ends that have gone, of any set: a thread may still hold what the kernel told of them.
+/// The last ones are remembered, as many as go while a thread that got a report waits for a processor.
+mod gone {
+    use super::{DISARMED_DATA, Set};
+    use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
 
-impl Set {
-    /// A one-shot registration has gone. The caller holds [`LOCK`].
-    fn is_gone(&self, data: u64) {
-        let n = self.drops.load(Relaxed);
-        self.gone[n as usize % GONE].store(data, Relaxed);
-        self.drops.store(n.wrapping_add(1), Release);
+    const KEPT: usize = 4096;
+    static WORDS: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
+    static SETS: [AtomicUsize; KEPT] = [const { AtomicUsize::new(0) }; KEPT];
+    static NUMBER: AtomicU32 = AtomicU32::new(0);
+
+    /// How many have gone, wrapping.
+    pub fn number() -> u32 {
+        NUMBER.load(Acquire)
     }
 
-    /// Whether one with this data word has gone since there were `drops`. The caller holds [`LOCK`].
-    fn gone_since(&self, data: u64, drops: u32) -> bool {
-        let n = self.drops.load(Relaxed);
-        let since = n.wrapping_sub(drops).min(GONE as u32);
-        (1..=since).any(|back| self.gone[n.wrapping_sub(back) as usize % GONE].load(Relaxed) == data)
+    /// Places of those of `s` with this data word among the `last` before `number`.
+    fn places(number: u32, last: u32, s: &Set, data: u64) -> impl Iterator<Item = usize> {
+        let set = std::ptr::from_ref(s).addr();
+        (1..=last.min(KEPT as u32))
+            .map(move |back| number.wrapping_sub(back) as usize % KEPT)
+            .filter(move |&i| WORDS[i].load(Relaxed) == data && SETS[i].load(Relaxed) == set)
+    }
+
+    /// One goes. The caller holds the lock.
+    pub fn goes(s: &Set, data: u64) {
+        let n = NUMBER.load(Relaxed);
+        WORDS[n as usize % KEPT].store(data, Relaxed);
+        SETS[n as usize % KEPT].store(std::ptr::from_ref(s).addr(), Relaxed);
+        NUMBER.store(n.wrapping_add(1), Release);
+    }
+
+    /// Another registration with this data word is made: what the kernel tells of it is news. The caller holds the lock.
+    pub fn is_back(s: &Set, data: u64) {
+        places(NUMBER.load(Relaxed), KEPT as u32, s, data)
+            .for_each(|i| WORDS[i].store(DISARMED_DATA, Relaxed));
+    }
+
+    /// Whether one with this data word has gone since there were `then`. The caller holds the lock.
+    pub fn since(then: u32, s: &Set, data: u64) -> bool {
+        let n = NUMBER.load(Relaxed);
+        places(n, n.wrapping_sub(then), s, data).next().is_some()
     }
 }
 
@@ -240,7 +263,7 @@ fn drop_reg(number: u32, r: &'static Reg) {
             disarm(r, conn);
             s.warm.fetch_sub(1, Relaxed);
             if r.events.load(Relaxed) & ONESHOT != 0 {
-                s.is_gone(r.data.load(Relaxed));
+                gone::goes(s, r.data.load(Relaxed));
             }
         }
         let mut place = &sock.registrations;
@@ -300,11 +323,18 @@ fn watched(s: &Sock, wanted: u32) -> u32 {
 
 /// epoll_ctl.
 pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
-    let target = table::entry(fd);
-    let Some(target) = target else { return Verdict::NotOurs };
     let own = match table::entry(epfd) {
         Some(Entry::Epoll(n)) => set(n).map(|s| (n, s)),
         _ => None,
+    };
+    let Some(target) = table::entry(fd) else {
+        if let (Some((_, set)), Some(event)) = (own, event)
+            && set.oneshots.load(SeqCst)
+            && let Some(_held) = LOCK.lock(table::tid())
+        {
+            gone::is_back(set, event.data);
+        }
+        return Verdict::NotOurs;
     };
     let sock = match target {
         Entry::Epoll(inner) => {
@@ -336,6 +366,8 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     if event.events & ONESHOT != 0 {
         // Before the kernel can tell of it: who gets that looks here.
         set.oneshots.store(true, SeqCst);
+    } else if op != libc::EPOLL_CTL_DEL && set.oneshots.load(SeqCst) {
+        gone::is_back(set, event.data);
     }
     let existing = regs_of(sock).find(|(_, r)| r.set.load(Relaxed) == number + 1 && r.fd.load(Relaxed) == fd);
     if let Err(e) = sys::ctl(epfd, op, fd, Event { events: watched(sock, event.events), data: event.data }) {

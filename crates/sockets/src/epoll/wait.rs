@@ -2,8 +2,8 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, hint, reg, ring_own,
-    set, silence, watched,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, gone, hint, reg,
+    ring_own, set, silence, watched,
 };
 use crate::fault;
 use crate::flush;
@@ -53,6 +53,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         WAITED.store(true, Relaxed);
     }
     if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) {
+        if let Some(thread) = crate::thread::mine() {
+            thread.gone.store(gone::number(), Relaxed);
+        }
         if cpu::is_the_only_one() {
             // Nobody else can upgrade anything meanwhile.
             return Verdict::NotOurs;
@@ -74,6 +77,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
 pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
     let Some(Entry::Epoll(number)) = table::entry(epfd) else { return out.len() };
     let Some(s) = set(number) else { return out.len() };
+    let since = crate::thread::mine().map_or_else(gone::number, |thread| thread.gone.load(Relaxed));
     let mut n = 0;
     for i in 0..out.len() {
         let EpollEvent { mut events, data } = out[i];
@@ -82,7 +86,7 @@ pub fn told_by_kernel(epfd: i32, out: &mut [EpollEvent]) -> usize {
         }
         crate::wait::kernel_told(events);
         if s.oneshots.load(SeqCst) {
-            match oneshot_fired(s, data, events, s.drops.load(Acquire)) {
+            match oneshot_fired(s, data, events, since) {
                 Some(e) => events = e,
                 None => continue,
             }
@@ -235,7 +239,7 @@ fn kernel_events(
     let (_, tail) = out.split_at(from);
     // Large arrays go to the kernel in portions: the rest stays ready and comes with the next call.
     let len = tail.len().min(room.len());
-    let drops = s.drops.load(Acquire);
+    let since = gone::number();
     let got = sys::wait(epfd, &mut room[..len], timeout_ns, sigmask)?;
     let mut n = from;
     for e in &room[..got] {
@@ -244,8 +248,8 @@ fn kernel_events(
             continue;
         }
         crate::wait::kernel_told(events);
-        if s.oneshots.load(SeqCst) || s.drops.load(Acquire) != drops {
-            match oneshot_fired(s, data, events, drops) {
+        if s.oneshots.load(SeqCst) {
+            match oneshot_fired(s, data, events, since) {
                 Some(e) => events = e,
                 None => continue,
             }
@@ -262,8 +266,8 @@ fn kernel_events(
 
 /// The kernel reported `events` of `data`; if that is a one-shot registration it has disarmed it, and so does the overlay.
 /// Returns what to tell, with what the ring adds; `None`: another thread got its report from the overlay meanwhile, and may
-/// have armed it again, or closed the descriptor. `drops`: how many registrations were gone when the wait began.
-fn oneshot_fired(s: &'static Set, data: u64, events: u32, drops: u32) -> Option<u32> {
+/// have armed it again, or closed the descriptor. `since`: how many registrations had gone when the wait began.
+fn oneshot_fired(s: &'static Set, data: u64, events: u32, since: u32) -> Option<u32> {
     let Some(_held) = LOCK.lock(table::tid()) else { return Some(events) };
     let fits = |r: &&'static Reg| {
         r.data.load(Relaxed) == data
@@ -278,7 +282,7 @@ fn oneshot_fired(s: &'static Set, data: u64, events: u32, drops: u32) -> Option<
         found = true;
         let Some(sock) = table::by_number(r.sock.load(Relaxed)) else { continue };
         let conn = sock.conn.get();
-        if conn.is_none() && !s.gone_since(data, drops) {
+        if conn.is_none() && !gone::since(since, s, data) {
             // The kernel's alone.
             r.disarmed.store(true, Relaxed);
             told |= events;
@@ -300,7 +304,7 @@ fn oneshot_fired(s: &'static Set, data: u64, events: u32, drops: u32) -> Option<
             told |= now;
         }
     }
-    if !found && !s.gone_since(data, drops) {
+    if !found && !gone::since(since, s, data) {
         return Some(events);
     }
     (told != 0).then_some(told)
