@@ -1,5 +1,6 @@
 //! Shared memory: memfds, seals, mappings.
 
+use crate::page::PAGE;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd};
 use std::ffi::CStr;
@@ -52,6 +53,28 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     }
     // SAFETY: integers only.
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
+}
+
+/// Has the kernel back memory before it is used, in huge pages where there are some, from its beginning on for as long as
+/// `goes_on` says so, which is asked every 8 MiB. What is not backed then, or on kernels before 5.14, is when it is touched.
+pub fn prepare(octets: &mut [u8], mut goes_on: impl FnMut() -> bool) {
+    const STEP: usize = 8 << 20;
+    /// MADV_POPULATE_WRITE, Linux 5.14.
+    const POPULATE_WRITE: usize = 23;
+    let mut at = (octets.as_ptr() as usize).next_multiple_of(PAGE);
+    let end = (octets.as_ptr() as usize + octets.len()) & !(PAGE - 1);
+    let advise = |len: usize, at: usize, advice: usize| {
+        // SAFETY: whole pages inside the slice; what they hold stays the same.
+        check(unsafe { syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0]) })
+    };
+    let _ = advise(end.saturating_sub(at), at, libc::MADV_HUGEPAGE as usize);
+    while at < end && goes_on() {
+        let len = STEP.min(end - at);
+        if advise(len, at, POPULATE_WRITE).is_err() {
+            break;
+        }
+        at += len;
+    }
 }
 
 /// A word that is this process's own: it reads 0 in any process that got a copy of this memory, by whatever system call

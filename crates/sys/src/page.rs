@@ -8,7 +8,7 @@ use crate::{Errno, Result, clock};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed};
 
 /// Smallest page of both architectures; larger ones are asked about in parts.
-const PAGE: usize = 4096;
+pub(crate) const PAGE: usize = 4096;
 
 /// What is going to be done with memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

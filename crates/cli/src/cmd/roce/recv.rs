@@ -9,8 +9,8 @@ use crate::roce::road::Which;
 use crate::roce::session::{self, End, LISTENER, LONGEST, Message, Offer, Op, Outcome, PIECE, SILENCE};
 use bypath::roce::{Access, Beside, Config, Local, Mtu, NotPosted, Receive, Remote, Request, Source, What};
 use bypath::wire::roce::Envelope;
-use bypath_sys::clock;
 use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{clock, mem};
 use clap::ValueHint;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -75,6 +75,8 @@ const CHUNK: usize = 8 << 20;
 const ROOM: usize = 4096;
 /// How long nothing is looked at but one thing, in ns.
 const PAUSE: u64 = 100_000_000;
+/// How long memory for a file is prepared at most, in ns.
+const PREPARED: u64 = 1_000_000_000;
 /// Buffers for messages at a time.
 const BUFFERS: u64 = 4;
 
@@ -237,11 +239,14 @@ impl Receiver<'_> {
             Op::Read => (offer.size, Access::LOCAL),
             Op::Atomic => (8, Access { atomic: true, ..Access::LOCAL }),
         };
-        // That there is room is found out before: making it ends the program otherwise. Zeros come from the kernel, when they
-        // are touched; written here they would keep the sender waiting.
+        // That there is room is found out before: making it ends the program otherwise.
         let room = Vec::<u8>::new().try_reserve_exact(len as usize);
         room.map_err(|_| format!("there is no memory for {len} octets"))?;
         let mut region = vec![0; len as usize];
+        // Pages that the kernel has to find while packets come would slow the sender down: as a registration with an RDMA
+        // device does, but no longer than the sender likes to wait.
+        let patience = clock::monotonic_ns() + PREPARED;
+        mem::prepare(&mut region, || clock::monotonic_ns() < patience);
         if offer.op == Op::Atomic {
             region.copy_from_slice(&self.counter.to_ne_bytes());
         }
