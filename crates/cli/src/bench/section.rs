@@ -38,6 +38,13 @@ pub struct Runs {
     pub inside: bool,
 }
 
+/// What is usual where neither is asked for.
+#[derive(Clone, Copy)]
+pub struct Usual {
+    pub rounds: u32,
+    pub seconds: f64,
+}
+
 /// Measures what `plan` makes, in namespaces of its own, and tells what came of it. `everything`: nothing was left out, so
 /// that all targets must be met.
 ///
@@ -45,6 +52,7 @@ pub struct Runs {
 /// What is missing, or cannot be written.
 pub fn run(
     runs: &Runs,
+    usual: Usual,
     everything: bool,
     plan: impl FnOnce(&Context) -> Result<Vec<Vec<Box<dyn Job>>>, String>,
     check: fn(&[Record]) -> Vec<Check>,
@@ -58,8 +66,8 @@ pub fn run(
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM);
     let common = Common {
         quick: runs.quick,
-        rounds: runs.rounds.or(runs.quick.then_some(1)),
-        seconds: runs.seconds.or(Some(if runs.quick { 0.1 } else { 0.3 })),
+        rounds: runs.rounds.or(Some(if runs.quick { 1 } else { usual.rounds })),
+        seconds: runs.seconds.or(Some(if runs.quick { 0.1 } else { usual.seconds })),
         profile: String::new(),
         json: runs.json.clone(),
     };

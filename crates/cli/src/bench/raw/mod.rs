@@ -182,10 +182,15 @@ fn prototypes(args: &RawArgs, context: &Context, roads: &[Rc<stage::Road>]) -> V
     for road in roads {
         for size in sizes(args, &[PROTOTYPE_SIZE]) {
             let mut group: Group = Vec::new();
-            for carrier in subjects(args, &[Carrier::RawPlain, Carrier::RawRing]) {
-                for program in [None, Some(program.clone())] {
-                    let road = Rc::clone(road);
-                    group.push(Box::new(prototype::Prototype { road, carrier, size, program }));
+            // What disturbs the machine for a while is to fall on both alike.
+            let turns = if context.quick { 1 } else { 5 };
+            let seconds = context.seconds / f64::from(turns);
+            for _ in 0..turns {
+                for carrier in subjects(args, &[Carrier::RawPlain, Carrier::RawRing]) {
+                    for program in [None, Some(program.clone())] {
+                        let road = Rc::clone(road);
+                        group.push(Box::new(prototype::Prototype { road, carrier, size, seconds, program }));
+                    }
                 }
             }
             groups.push(group);

@@ -22,6 +22,8 @@ pub struct Prototype {
     pub road: Rc<Road>,
     pub carrier: Carrier,
     pub size: usize,
+    /// Of a run.
+    pub seconds: f64,
     pub program: Option<Result<PathBuf, String>>,
 }
 
@@ -38,10 +40,10 @@ impl Prototype {
         let run = Run { carrier: self.carrier, size: self.size, number: 0, spin: false, verify: false };
         let run = self.road.numbered(run);
         self.road.with(context, |ends| {
-            let deadline = context.deadline(context.seconds);
+            let deadline = context.deadline(self.seconds);
             ends.far.order(&Order::Receive(run))?;
             let (to, _) = ends.far.ready(deadline)?;
-            let (seconds, flaws) = (context.seconds, Flaws::default());
+            let (seconds, flaws) = (self.seconds, Flaws::default());
             ends.near.order(&Order::Send { run, to, seconds, pace: None, flaws, greet: true })?;
             let sent = match ends.near.answer(deadline)? {
                 Answer::Sent(sent) => sent,
@@ -70,11 +72,11 @@ impl Prototype {
             let mut command = Command::new(program);
             let mode = if self.carrier == Carrier::RawRing { "ring" } else { "plain" };
             command.args([["send", "recv"][which], mode, interfaces[which], &MacAddr(to.mac).to_string()]);
-            command.args([self.size.to_string(), context.seconds.to_string()]);
+            command.args([self.size.to_string(), self.seconds.to_string()]);
             command.arg(context.core(which).map_or("-1".into(), |c| c.to_string()));
             command
         };
-        let deadline = context.deadline(context.seconds);
+        let deadline = context.deadline(self.seconds);
         let mut receiver = match self.road.far_namespace() {
             Some(namespace) => {
                 let command = command(1);

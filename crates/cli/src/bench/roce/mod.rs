@@ -6,7 +6,7 @@ mod write; //  a transfer by the tools themselves
 
 use super::context::{Context, Job};
 use super::record::Figure;
-use super::section::{self, Runs};
+use super::section::{self, Runs, Usual};
 use crate::output::Outcome;
 use bypath_sys::netns;
 use clap::ValueEnum;
@@ -33,10 +33,12 @@ pub enum Case {
 /// Octets of payload in a packet: the path MTUs.
 pub const SIZES: [u32; 3] = [256, 1024, 4096];
 
+const USUAL: Usual = Usual { rounds: 9, seconds: 0.2 };
+
 /// Measures and prints.
 pub fn run(args: &RoceArgs) -> Outcome {
     let plan = |context: &Context| plan(args, context);
-    section::run(&args.runs, args.cases.is_empty(), plan, report::check, report::section)
+    section::run(&args.runs, USUAL, args.cases.is_empty(), plan, report::check, report::section)
 }
 
 fn plan(args: &RoceArgs, context: &Context) -> Result<Vec<Vec<Box<dyn Job>>>, String> {

@@ -10,7 +10,7 @@ mod stage; //     device and socket
 
 use super::c_program;
 use super::context::{Context, Job};
-use super::section::{self, Runs};
+use super::section::{self, Runs, Usual};
 use crate::output::Outcome;
 use clap::ValueEnum;
 
@@ -42,6 +42,9 @@ pub enum Case {
 /// Payloads: 1 to 32 KB.
 pub const SIZES: [usize; 5] = [1024, 4096, 8192, 16_384, 32_768];
 
+/// Many short runs: what disturbs the machine for a while falls on all subjects alike, and in few runs of each.
+const USUAL: Usual = Usual { rounds: 21, seconds: 0.1 };
+
 /// Measures and prints.
 pub fn run(args: &TunArgs) -> Outcome {
     let everything = args.cases.is_empty() && args.sizes.is_empty();
@@ -51,7 +54,7 @@ pub fn run(args: &TunArgs) -> Outcome {
         pin(context);
         Ok(plan(args, context))
     };
-    section::run(&args.runs, everything, plan, report::check, report::section)
+    section::run(&args.runs, USUAL, everything, plan, report::check, report::section)
 }
 
 /// Stays on one core: the kernel's way from the device to the socket is part of the write.
