@@ -207,7 +207,7 @@ fn stopped(scene: &Scene) {
 /// `bypath run -- valgrind nc` at both ends: a machine without vDSO, and one that judges each access to memory. With small
 /// buffers, as a slow reader leaves much in large ones before it has emptied them once.
 fn valgrind_under_bypath(scene: &Scene) {
-    let (sent, received) = (sample(32), scene.path("received"));
+    let (sent, received) = (sample(48), scene.path("received"));
     let mut server =
         checked(scene.server("valgrind")).args("-I 131072 -l -v -n 127.0.0.1 0").stdout_to(&received).start();
     let port: String =
@@ -219,7 +219,7 @@ fn valgrind_under_bypath(scene: &Scene) {
         assert!(!said.lines().any(|l| l.starts_with("==") || l.starts_with("--")), "{said}");
     }
     assert_same(&sent, &received);
-    scene.prove(32 << 20);
+    scene.prove(48 << 20);
 }
 
 /// valgrind's words for nc that is judged.

@@ -88,6 +88,9 @@ pub struct Run {
     pub spin: bool,
     /// Looks at every octet of every frame; otherwise at its number only.
     pub verify: bool,
+    /// A receive ring for a receiver that is kept from its processor now and then.
+    #[serde(default)]
+    pub deep: bool,
 }
 
 /// To an end.

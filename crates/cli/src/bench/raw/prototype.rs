@@ -37,7 +37,14 @@ struct Cost {
 
 impl Prototype {
     fn library(&self, context: &Context) -> Result<Cost, Trouble> {
-        let run = Run { carrier: self.carrier, size: self.size, number: 0, spin: false, verify: false };
+        let run = Run {
+            carrier: self.carrier,
+            size: self.size,
+            number: 0,
+            spin: false,
+            verify: false,
+            deep: false,
+        };
         let run = self.road.numbered(run);
         self.road.with(context, |ends| {
             let deadline = context.deadline(self.seconds);

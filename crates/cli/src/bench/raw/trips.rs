@@ -44,7 +44,7 @@ impl Job for RoundTrip {
             return Err(Trouble::Skipped(why.into()));
         }
         let (carrier, size, spin) = (self.carrier, self.size, self.spin);
-        let run = self.road.numbered(Run { carrier, size, number: 0, spin, verify: true });
+        let run = self.road.numbered(Run { carrier, size, number: 0, spin, verify: true, deep: false });
         let (trips, mut notes) = self.road.with(context, |ends| {
             let deadline = context.deadline(self.count as f64 * SLOW);
             ends.far.order(&Order::Echo(run))?;

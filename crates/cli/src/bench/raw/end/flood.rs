@@ -176,7 +176,8 @@ pub fn receive(control: &Control, run: Run) -> Result<Received, Trouble> {
         let (link, notes) = raw::xdp(control)?;
         return receive_raw(control, run, link, &notes);
     }
-    let (link, notes) = raw::packet(control, run.carrier, Use::Receive)?;
+    let (link, notes) =
+        raw::packet(control, run.carrier, if run.deep { Use::ReceiveLater } else { Use::Receive })?;
     receive_raw(control, run, link, &notes)
 }
 

@@ -218,7 +218,8 @@ mod tests {
     use super::*;
     use crate::bench::raw::order::Carrier;
 
-    const RUN: Run = Run { carrier: Carrier::RawPlain, size: 100, number: 7, spin: false, verify: true };
+    const RUN: Run =
+        Run { carrier: Carrier::RawPlain, size: 100, number: 7, spin: false, verify: true, deep: false };
 
     fn frames(flaws: Flaws, count: usize) -> Vec<Vec<u8>> {
         let (content, mut numbers) = (Content::new(RUN), Numbers::new(flaws));

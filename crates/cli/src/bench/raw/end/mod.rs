@@ -9,6 +9,8 @@ mod raw; //    raw Ethernet and AF_XDP sockets
 mod trip; //   round trips
 mod udp; //    UDP sockets
 
+pub use raw::DEEP;
+
 use super::order::{Answer, Order, Place};
 use clap::Args;
 use std::io::{BufRead as _, Write as _};

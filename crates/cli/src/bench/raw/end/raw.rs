@@ -20,6 +20,8 @@ const SMALL_RING: usize = 256 << 10;
 /// Octets of the receive ring where many are, and of a block of it: about what the cache of a core holds, as a fast reader is
 /// never far behind; and a reader that sleeps is woken for each block.
 const RING: (usize, usize) = (2 << 20, 512 << 10);
+/// Octets of a ring that holds what comes while the receiver is without a processor, as UDP's queues do.
+pub const DEEP: usize = 64 << 20;
 /// Frames of one call.
 pub const BATCH: usize = 64;
 
@@ -30,6 +32,8 @@ pub enum Use {
     Send,
     /// Receiving many.
     Receive,
+    /// The same, without a processor now and then.
+    ReceiveLater,
     /// One at a time, both ways.
     Talk,
 }
@@ -49,7 +53,9 @@ pub fn config(control: &Control, carrier: Carrier, what: Use) -> Config {
     config.mode = match (carrier, what) {
         (Carrier::RawRing, Use::Talk) => Mode::LATENCY,
         (Carrier::RawRing, Use::Send) => Mode { receive: Receive::Plain, send: Send::Ring },
-        (Carrier::RawRing, Use::Receive) => Mode { receive: Receive::Ring, send: Send::Plain },
+        (Carrier::RawRing, Use::Receive | Use::ReceiveLater) => {
+            Mode { receive: Receive::Ring, send: Send::Plain }
+        }
         // An AF_XDP socket cannot share loopback's one queue with another one: a batch sends to it.
         (Carrier::Xdp, _) => Mode::MMSG,
         _ => Mode::PLAIN,
@@ -60,6 +66,9 @@ pub fn config(control: &Control, carrier: Carrier, what: Use) -> Config {
     if carrier == Carrier::RawRing && what != Use::Talk {
         (config.receive_ring, config.block) = RING;
         config.send_ring = BATCH;
+    }
+    if what == Use::ReceiveLater {
+        config.receive_ring = DEEP;
     }
     if what == Use::Talk {
         config.receive_ring = SMALL_RING;
