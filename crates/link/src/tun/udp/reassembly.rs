@@ -1,6 +1,7 @@
 //! Fragments put together (RFC 791, 3.2; RFC 8200, 4.5; RFC 5722: what overlaps is thrown away).
 //!
 //! A few datagrams at a time; a further one takes the place of the oldest. Memory is taken for the first fragment and kept.
+//! What is not whole in time is given up: identifications come again.
 
 use std::net::IpAddr;
 
@@ -10,6 +11,10 @@ const PLACES: usize = 4;
 const MOST: usize = 65_535;
 /// Fragments begin at multiples of so many octets.
 const UNIT: usize = 8;
+
+/// How long a datagram may take, in ns, as the kernel has it (`net.ipv4.ipfrag_time`); RFC 1122, 3.3.2 and RFC 8200, 4.5 have 60 s
+/// and more, in which the 65,536 identifications of IPv4 come around on a fast link (RFC 4963).
+const LONGEST: u64 = 30_000_000_000;
 
 /// What fragments of one datagram have in common.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +29,8 @@ struct Place {
     key: Option<Key>,
     /// When it was begun, in datagrams.
     begun: u64,
+    /// The same, in ns.
+    since: u64,
     bytes: Box<[u8]>,
     /// Which units are there.
     there: Box<[u64]>,
@@ -40,6 +47,7 @@ impl Place {
         Place {
             key: None,
             begun: 0,
+            since: 0,
             bytes: vec![0; MOST + UNIT].into(),
             there: vec![0; (MOST + UNIT) / UNIT / 64 + 1].into(),
             octets: 0,
@@ -48,9 +56,10 @@ impl Place {
         }
     }
 
-    fn begin(&mut self, key: Key, begun: u64) {
+    fn begin(&mut self, key: Key, begun: u64, now: u64) {
         self.there.fill(0);
-        (self.key, self.begun, self.octets) = (Some(key), begun, 0);
+        (self.key, self.begun, self.since) = (Some(key), begun, now);
+        self.octets = 0;
         (self.furthest, self.whole) = (0, None);
     }
 
@@ -93,9 +102,16 @@ pub struct Reassembly {
 }
 
 impl Reassembly {
-    /// Adds a fragment. The place of a datagram that is whole now, and its octets: valid until the next fragment.
-    pub fn add(&mut self, key: Key, offset: usize, bytes: &[u8], more: bool) -> Option<(usize, usize)> {
-        let at = self.place(key);
+    /// Adds a fragment that came `now`, in ns. The place of a datagram that is whole now, and its octets: valid until the next fragment.
+    pub fn add(
+        &mut self,
+        now: u64,
+        key: Key,
+        offset: usize,
+        bytes: &[u8],
+        more: bool,
+    ) -> Option<(usize, usize)> {
+        let at = self.place(key, now);
         let place = &mut self.places[at];
         if !place.add(offset, bytes, more) {
             place.key = None;
@@ -117,7 +133,13 @@ impl Reassembly {
     }
 
     /// Where this datagram is, or is begun.
-    fn place(&mut self, key: Key) -> usize {
+    fn place(&mut self, key: Key, now: u64) -> usize {
+        for late in
+            self.places.iter_mut().filter(|p| p.key.is_some() && now.saturating_sub(p.since) > LONGEST)
+        {
+            late.key = None;
+            self.incomplete += 1;
+        }
         if let Some(at) = self.places.iter().position(|p| p.key == Some(key)) {
             return at;
         }
@@ -134,7 +156,7 @@ impl Reassembly {
                 oldest.map_or(0, |(at, _)| at)
             }
         };
-        self.places[at].begin(key, self.begun);
+        self.places[at].begin(key, self.begun, now);
         at
     }
 }
@@ -149,6 +171,8 @@ mod tests {
         destination: IpAddr::V4(std::net::Ipv4Addr::LOCALHOST),
         identification: 7,
     };
+
+    const NOW: u64 = 1_000_000_000_000;
 
     fn datagram(len: usize) -> Vec<u8> {
         (0..len).map(|n| (n * 7 + n / 251) as u8).collect()
@@ -165,7 +189,7 @@ mod tests {
                 let mut found = None;
                 for &(at, end) in &forth {
                     assert!(found.is_none());
-                    found = reassembly.add(KEY, at, &whole[at..end], end < 5001);
+                    found = reassembly.add(NOW, KEY, at, &whole[at..end], end < 5001);
                 }
                 assert!(reassembly.bytes(found.expect("it is whole")) == whole);
                 assert_eq!(reassembly.incomplete, 0);
@@ -190,12 +214,12 @@ mod tests {
         for case in cases {
             let mut reassembly = Reassembly::default();
             for &(at, end, more) in case {
-                assert_eq!(reassembly.add(KEY, at, &bytes[at..end], more), None, "{case:?}");
+                assert_eq!(reassembly.add(NOW, KEY, at, &bytes[at..end], more), None, "{case:?}");
             }
             assert_eq!(reassembly.incomplete, 1, "{case:?}");
             // The next one with the same key is another datagram.
-            assert_eq!(reassembly.add(KEY, 0, &bytes[..8], true), None);
-            assert_eq!(reassembly.add(KEY, 8, &bytes[8..9], false), Some((0, 9)));
+            assert_eq!(reassembly.add(NOW, KEY, 0, &bytes[..8], true), None);
+            assert_eq!(reassembly.add(NOW, KEY, 8, &bytes[8..9], false), Some((0, 9)));
         }
     }
 
@@ -203,11 +227,24 @@ mod tests {
     fn the_oldest_gives_way_and_memory_is_bounded() {
         let mut reassembly = Reassembly::default();
         for identification in 0..100 {
-            reassembly.add(Key { identification, ..KEY }, 0, &[1; 8], true);
+            reassembly.add(NOW, Key { identification, ..KEY }, 0, &[1; 8], true);
         }
         assert_eq!((reassembly.places.len(), reassembly.incomplete), (PLACES, 96));
         let last = Key { identification: 99, ..KEY };
-        assert!(reassembly.add(last, 8, &[2], false).is_some());
+        assert!(reassembly.add(NOW, last, 8, &[2], false).is_some());
+    }
+
+    #[test]
+    fn what_is_not_whole_in_time_is_given_up() {
+        let mut reassembly = Reassembly::default();
+        assert_eq!(reassembly.add(NOW, KEY, 0, &[1; 8], true), None);
+        assert_eq!(reassembly.add(NOW + LONGEST, KEY, 8, &[2; 8], true), None);
+        // Another datagram with the same identification; the time counts from the first fragment.
+        assert_eq!(reassembly.add(NOW + LONGEST + 1, KEY, 16, &[3; 8], false), None);
+        assert_eq!(reassembly.incomplete, 1);
+        assert_eq!(reassembly.add(NOW + LONGEST + 1, KEY, 0, &[4; 8], true), None);
+        let whole = reassembly.add(NOW + LONGEST + 1, KEY, 8, &[5; 8], true).expect("it is whole");
+        assert_eq!(reassembly.bytes(whole), [[4; 8], [5; 8], [3; 8]].concat());
     }
 
     /// A fragment: where it begins, in units, its octets, and whether others follow.
@@ -229,7 +266,7 @@ mod tests {
                 let (at, bytes) = (at * UNIT, vec![value; len]);
                 let given_up = reassembly.incomplete;
                 came[at..at + len].fill(Some(value));
-                let found = reassembly.add(KEY, at, &bytes, more);
+                let found = reassembly.add(NOW, KEY, at, &bytes, more);
                 if let Some(whole) = found {
                     let octets: Option<Vec<u8>> = came[..whole.1].iter().copied().collect();
                     prop_assert_eq!(octets.as_deref(), Some(reassembly.bytes(whole)));

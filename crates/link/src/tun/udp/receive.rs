@@ -5,6 +5,7 @@ use super::{Datagram, Received, Udp};
 use crate::tun::Refused;
 use crate::tun::device::Patience;
 use crate::{Error, FrameMeta, Result};
+use bypath_sys::clock;
 use bypath_wire::meta::{ChecksumState, GsoKind};
 use bypath_wire::udp::{UdpChecksum, verify};
 use bypath_wire::{
@@ -138,7 +139,10 @@ impl Udp {
                 Packet::Fragment { key, offset, more, from, to, class, ttl } => {
                     self.counts.fragments += 1;
                     let bytes = &self.device.frame(len)[from..to];
-                    let Some(whole) = self.reassembly.add(key, offset, bytes, more) else { continue };
+                    let Some(whole) = self.reassembly.add(clock::monotonic_ns(), key, offset, bytes, more)
+                    else {
+                        continue;
+                    };
                     let datagram = self.reassembly.bytes(whole);
                     match self.datagram(
                         datagram,
