@@ -113,6 +113,9 @@ pub struct Capabilities {
     pub send_time: bool,
     /// Frames that one call moves at best.
     pub batch: usize,
+    /// Who sleeps until the descriptor is readable is woken when the interface goes down or is removed. Elsewhere
+    /// [`Link::receive`] tells, and is to be called now and then.
+    pub wakes_at_end: bool,
 }
 
 /// What frames begin with.

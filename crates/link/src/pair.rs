@@ -90,6 +90,7 @@ impl Link for End {
             timestamps: Timestamps::None,
             send_time: false,
             batch: usize::MAX,
+            wakes_at_end: true,
         }
     }
 

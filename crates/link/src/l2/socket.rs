@@ -4,7 +4,7 @@ use super::builder::Builder;
 use super::frame::{Frame, Header, Received};
 use super::link::AnyLink;
 use crate::packet::Obtained;
-use crate::{Error, Interface, Link, MacAddr, Next, Result, Statistics};
+use crate::{Capabilities, Error, Interface, Link, MacAddr, Next, Result, Statistics};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock};
 use bypath_wire::meta::VlanTag;
@@ -54,9 +54,11 @@ pub struct Socket<L = AnyLink> {
     mac: MacAddr,
     /// The interface was down when it was last heard of.
     down: bool,
+    /// The kernel wakes a sleeper when the interface goes down, or away.
+    woken: bool,
 }
 
-/// How long a sleep is at most while the interface is down: the kernel does not tell when it is removed then.
+/// How long a sleep is at most where the kernel does not tell when the interface is removed: while it is down, and with AF_XDP.
 const LONGEST_SLEEP: u64 = 100_000_000;
 /// A sleep where the kernel says that there is room and the link has none: half a send ring is always kept back.
 const SHORT_SLEEP: u64 = 50_000;
@@ -103,8 +105,8 @@ impl Socket<AnyLink> {
 impl<L: Link> Socket<L> {
     /// A socket over a link of any kind.
     pub fn over(link: L, settings: Settings) -> Socket<L> {
-        let mac = link.capabilities().mac;
-        Socket { link, settings, mac, down: false }
+        let Capabilities { mac, wakes_at_end: woken, .. } = link.capabilities();
+        Socket { link, settings, mac, down: false, woken }
     }
 
     /// The link.
@@ -316,7 +318,7 @@ impl<L: Link> Socket<L> {
         }
         let Some(descriptor) = self.link.descriptor() else { return Err(Error::WouldBlock) };
         let mut fds = [PollFd { fd: descriptor.as_raw_fd(), events, revents: 0 }];
-        let sleep = match if self.down { left.min(LONGEST_SLEEP) } else { left } {
+        let sleep = match if self.down || !self.woken { left.min(LONGEST_SLEEP) } else { left } {
             u64::MAX => None,
             ns => Some(ns),
         };

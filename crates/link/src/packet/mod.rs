@@ -247,6 +247,7 @@ impl Link for PacketLink {
                 Receive::Mmsg => self.config.batch,
                 Receive::Ring | Receive::LatencyRing | Receive::Xdp => usize::MAX,
             },
+            wakes_at_end: true,
         }
     }
 

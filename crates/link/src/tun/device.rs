@@ -275,6 +275,10 @@ impl Device {
     pub(super) fn failed(&self, doing: &'static str, e: Errno) -> Error {
         let interface = || self.name.clone();
         match e {
+            // The kernel says the same of one that was removed.
+            Errno::IO if netif::by_index(self.index) == Err(Errno::NODEV) => {
+                Error::Gone { interface: interface() }
+            }
             Errno::IO => Error::Down { interface: interface() },
             Errno::BADFD | Errno::NODEV | Errno::NXIO => Error::Gone { interface: interface() },
             e => Error::system(doing, e),
@@ -366,6 +370,7 @@ impl Link for Device {
             timestamps: Timestamps::None,
             send_time: false,
             batch: 1,
+            wakes_at_end: true,
         }
     }
 

@@ -39,6 +39,8 @@ const TAG: usize = 4;
 const LEAD: usize = 64;
 /// A sender learns this late that the MTU was changed.
 const MTU_NS: u64 = 1_000_000_000;
+/// A receiver learns this late that the interface was removed, or is down: the kernel wakes nobody who polls.
+const STATE_NS: u64 = 50_000_000;
 /// A receiver that spins asks the kernel how the interface is after so many calls that found nothing.
 const EMPTY: u32 = 64;
 
@@ -60,6 +62,8 @@ pub struct XdpLink {
     empty: u32,
     /// When the MTU was asked for.
     looked: u64,
+    /// When a receiver that found nothing looked at the interface.
+    seen: u64,
     obtained: Obtained,
 }
 
@@ -182,8 +186,27 @@ impl XdpLink {
         }
     }
 
+    /// Whether the interface is there and up, looked at now and then.
+    fn look(&mut self) -> Result<()> {
+        let now = clock::monotonic_ns();
+        if now.saturating_sub(self.seen) < STATE_NS {
+            return Ok(());
+        }
+        self.seen = now;
+        match netif::by_index(self.interface.index) {
+            Err(Errno::NODEV) => Err(self.failed("receive", Errno::NODEV)),
+            Ok(found) if found.is_up() => {
+                self.state = State::Up;
+                Ok(())
+            }
+            Ok(_) if self.state == State::Up => Err(self.failed("receive", Errno::NETDOWN)),
+            _ => Ok(()),
+        }
+    }
+
     /// Nothing arrived: must the kernel be woken, has something happened to the interface?
     fn silent(&mut self) -> Result<()> {
+        self.look()?;
         let first = self.empty.is_multiple_of(EMPTY);
         self.empty = self.empty.wrapping_add(1);
         let socket = self.socket();
@@ -278,6 +301,7 @@ impl Link for XdpLink {
             timestamps: Timestamps::None,
             send_time: false,
             batch: usize::MAX,
+            wakes_at_end: false,
         }
     }
 

@@ -56,6 +56,7 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
             statistics: Statistics::default(),
             empty: 0,
             looked: clock::monotonic_ns(),
+            seen: clock::monotonic_ns(),
             obtained: got,
         }
     };

@@ -380,3 +380,37 @@ apart! {
         assert_eq!(right.link().statistics().received, 3);
     }
 }
+
+apart! {
+    fn who_sleeps_learns_that_the_interface_is_down_and_that_it_is_gone() {
+        // What the kernel does, then what the sleeper is told.
+        for (remove, told) in [(false, Error::Down { interface: "right".into() }), (true, Error::Gone { interface: "right".into() })] {
+            for timeout in [None, Some(LONG)] {
+                veth(1500);
+                let mut right = opened(builder("right", Mode::XDP));
+                right.set_timeout(timeout);
+                let (tell, tid) = std::sync::mpsc::channel();
+                let sleeper = std::thread::spawn(move || {
+                    tell.send(bypath_sys::thread::tid()).unwrap();
+                    let mut wait = || right.receive(&mut [0; 1500]).map(|_| ());
+                    // An interface goes down before it goes: a look in between tells that first.
+                    wait().or_else(|e| if remove && matches!(e, Error::Down { .. }) { wait() } else { Err(e) })
+                });
+                let tid = tid.recv().unwrap();
+                until("a thread that sleeps", || {
+                    let state = std::fs::read_to_string(format!("/proc/self/task/{tid}/stat")).unwrap_or_default();
+                    state.rsplit(") ").next().is_some_and(|rest| rest.starts_with('S'))
+                });
+                if remove {
+                    netns::remove("right").unwrap();
+                } else {
+                    netns::set_up("right", false).unwrap();
+                }
+                assert_eq!(sleeper.join().unwrap(), Err(told.clone()), "{timeout:?}");
+                if !remove {
+                    netns::remove("right").unwrap();
+                }
+            }
+        }
+    }
+}

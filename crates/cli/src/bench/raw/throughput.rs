@@ -144,34 +144,35 @@ impl Job for Throughput {
 
     fn run(&self, context: &Context) -> Result<Outcome, Trouble> {
         fits(&self.road, self.carrier, self.size)?;
-        let mut best = self.once(context, false, None)?;
+        let mut best = (self.once(context, false, None)?, None);
         let (mut deep, mut pace) = (false, None);
         // As RFC 2544 has it: the highest rate at which next to nothing is lost. Once more at full speed, as the receiver may
         // only have been without a processor for a moment.
         for attempt in 1..ATTEMPTS {
-            if loss(&best.0, &best.1) <= LOSS_LIMIT || self.flaws != Flaws::default() {
+            let (sent, received, _) = &best.0;
+            if loss(sent, received) <= LOSS_LIMIT || self.flaws != Flaws::default() {
                 break;
             }
             match attempt {
                 1 => {}
                 2 if self.carrier == Carrier::RawRing => deep = true,
-                _ => pace = Some(pace.map_or(0.97 * rate(&best.0, &best.1), |p: f64| 0.9 * p)),
+                _ => pace = Some(pace.map_or(0.97 * rate(sent, received), |p: f64| 0.9 * p)),
             }
             let next = self.once(context, deep, pace)?;
-            if loss(&next.0, &next.1) < loss(&best.0, &best.1) {
-                best = next;
+            if loss(&next.0, &next.1) < loss(sent, received) {
+                best = (next, pace);
             }
         }
-        let (sent, received, mut notes) = best;
+        let ((sent, received, mut notes), at) = best;
         if received.good == 0 {
             return Err(Trouble::Failed(format!("{} frames were sent, none arrived whole", sent.frames)));
         }
-        if let Some(pace) = pace {
-            notes.push(format!("sent at {:.0} frames/s at most: faster, too many were lost", pace));
+        if let Some(at) = at {
+            notes.push(format!("sent at {at:.0} frames/s at most: faster, too many were lost"));
         }
         if pace.is_some() && loss(&sent, &received) > LOSS_LIMIT {
             notes.push(format!(
-                "still more than {} % lost: no rate that this link carries",
+                "more than {} % lost at every pace: no rate that this link carries",
                 100.0 * LOSS_LIMIT
             ));
         }

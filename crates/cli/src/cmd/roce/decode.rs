@@ -10,7 +10,7 @@ use clap::ValueHint;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{BufReader, Cursor, Read};
+use std::io::{BufReader, Cursor, ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -140,8 +140,10 @@ impl Decoder {
             _ => Box::new(File::open(path).map_err(|e| e.to_string())?),
         };
         let mut magic = [0; 4];
-        file.read_exact(&mut magic)
-            .map_err(|_| "this is no capture file: it has less than 4 octets".to_owned())?;
+        file.read_exact(&mut magic).map_err(|e| match e.kind() {
+            ErrorKind::UnexpectedEof => "this is no capture file: it has less than 4 octets".to_owned(),
+            _ => format!("cannot be read: {e}"),
+        })?;
         // Not sought in: it may be a pipe.
         let input = BufReader::new(Cursor::new(magic).chain(file));
         let unknown = |link: u16| match link {

@@ -80,6 +80,10 @@ const PREPARED: u64 = 1_000_000_000;
 /// Buffers for messages at a time.
 const BUFFERS: u64 = 4;
 
+/// Why a name is not taken.
+const NO_NAME: &str = "its name is not taken: it is hidden (.name), empty, longer than 200 octets, or has control characters; \
+                       --output FILE keeps it under another one";
+
 /// What is printed as JSON, one for each transfer.
 #[derive(Serialize)]
 struct Report {
@@ -149,11 +153,11 @@ pub fn run(args: &Args) -> Ending {
     output::message(format_args!("receiving by {}", road.name()));
     let engine = Engine::new(road, LISTENER)?;
     let mut receiver = Receiver { engine, args, counter: 0, answered: None, reports: Vec::new() };
-    let whole = receiver.all()?;
-    if let Some(target) = args.json.target() {
+    let whole = receiver.all();
+    if let Some(target) = args.json.target().filter(|_| whole.is_ok() || !receiver.reports.is_empty()) {
         output::json(&target, &receiver.reports)?;
     }
-    let good = whole && receiver.reports.iter().all(|r| r.ok);
+    let good = whole? && receiver.reports.iter().all(|r| r.ok);
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
 
@@ -282,7 +286,7 @@ impl Receiver<'_> {
             return Ok(None);
         }
         let path = if output.is_dir() {
-            output.join(session::file_name(name).ok_or("its name cannot be a file's here")?)
+            output.join(session::file_name(name).ok_or(NO_NAME)?)
         } else {
             output.clone()
         };

@@ -80,6 +80,8 @@ const ASK: u64 = 100_000_000;
 const ALIVE: u64 = 1_000_000_000;
 /// From so many octets on it is told that they are read and hashed, which takes its time.
 const LARGE: usize = 256 << 20;
+/// Octets of a transfer at most: what a receiver can be told to take.
+const MOST: u64 = 4095 << 20;
 /// Pieces that wait at most.
 const AHEAD: usize = 8;
 /// The request of the empty message.
@@ -124,18 +126,27 @@ pub fn run(args: &Args) -> Ending {
         let text = "--op atomic takes --add N, or --compare N --swap N, and no file; the others take a file";
         return Err(Failure::new(2, text));
     }
+    let name = match args.file.as_deref().and_then(Path::file_name) {
+        None => "data",
+        Some(name) if name == "-" => "data",
+        Some(name) => name.to_str().ok_or_else(|| {
+            Failure::new(
+                1,
+                format_args!("{}: the name is not UTF-8; send it as standard input: `-`", name.display()),
+            )
+        })?,
+    };
     let data = args.file.as_deref().map_or(Ok(Vec::new()), load)?;
     if data.len() >= LARGE {
         output::message(format_args!("{} are there; hashing them", output::bytes(data.len() as u64)));
     }
     let mut engine = Engine::new(args.which.open(Some(args.to))?, LISTENER)?;
     let end = End::draw(engine.mtu(args.mtu.unwrap_or(Mtu::LARGEST)));
-    let name = args.file.as_deref().and_then(Path::file_name).map_or("data".into(), |n| n.to_string_lossy());
     let offer = Offer {
         session: process::random_u64(),
         op: args.op,
         size: data.len() as u64,
-        name: if name == "-" { "data".to_owned() } else { name.into_owned() },
+        name: name.to_owned(),
         sha256: session::hash(&data),
         end,
     };
@@ -158,6 +169,17 @@ pub fn run(args: &Args) -> Ending {
 fn load(path: &Path) -> Result<Vec<u8>, Failure> {
     let mut octets = Vec::new();
     let len = std::fs::metadata(path).map_or(0, |found| found.len());
+    let fits = |len: u64| match len {
+        len if len > MOST => Err(Failure::new(
+            1,
+            format_args!(
+                "{}: {len} octets are too many for a transfer, which carries {MOST}",
+                path.display()
+            ),
+        )),
+        _ => Ok(()),
+    };
+    fits(len)?;
     if len >= LARGE as u64 {
         output::message(format_args!("reading {} of {}", output::bytes(len), path.display()));
     }
@@ -167,6 +189,7 @@ fn load(path: &Path) -> Result<Vec<u8>, Failure> {
         std::fs::read(path).map(|all| octets = all)
     };
     read.map_err(|e| Failure::new(1, format_args!("cannot read {}: {e}", path.display())))?;
+    fits(octets.len() as u64)?;
     Ok(octets)
 }
 

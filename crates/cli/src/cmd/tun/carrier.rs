@@ -51,15 +51,23 @@ fn passes(e: &std::io::Error) -> Option<Errno> {
     e.raw_os_error().map(Errno::from_raw).filter(|errno| raw::passes(*errno))
 }
 
-/// Whether an interface has an address of the IP version of `like`, beside one of the link only.
-fn has_address(interface: &str, like: IpAddr) -> bool {
-    let is_one = |address: nix::sys::socket::SockaddrStorage| match like {
-        IpAddr::V4(_) => address.as_sockaddr_in().is_some(),
-        IpAddr::V6(_) => address.as_sockaddr_in6().is_some_and(|a| !a.ip().is_unicast_link_local()),
+/// The addresses of an interface, with their prefixes, but for those of the link only.
+fn addresses(interface: &str) -> nix::Result<Vec<(IpAddr, u8)>> {
+    let ip = |address: Option<nix::sys::socket::SockaddrStorage>| {
+        let address = address?;
+        let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+        v4.or_else(|| address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
     };
-    // Where that cannot be known, it is not what is wrong.
-    nix::ifaddrs::getifaddrs()
-        .map_or(true, |mut all| all.any(|a| a.interface_name == interface && a.address.is_some_and(is_one)))
+    let ones = |mask: IpAddr| match mask {
+        IpAddr::V4(mask) => mask.to_bits().leading_ones(),
+        IpAddr::V6(mask) => mask.to_bits().leading_ones(),
+    };
+    let of_link = |ip: &IpAddr| matches!(ip, IpAddr::V6(ip) if ip.is_unicast_link_local());
+    let all = nix::ifaddrs::getifaddrs()?.filter(|a| a.interface_name == interface);
+    Ok(all
+        .filter_map(|a| Some((ip(a.address)?, ip(a.netmask).map_or(0, ones) as u8)))
+        .filter(|(ip, _)| !of_link(ip))
+        .collect())
 }
 
 /// Both ends of the datagrams.
@@ -76,7 +84,11 @@ pub struct Ends {
 
 impl Means {
     fn tun(link: &Link, ends: &Ends) -> Result<Means, Failure> {
-        let net = link.net.unwrap_or(ends.net);
+        // What a device that is there has. Where that cannot be known, it is not what is wrong.
+        let found = if link.attach { addresses(&link.device).ok() } else { None };
+        let wants_v4 = ends.local.or(ends.to).map_or(ends.net.0.is_ipv4(), |a| a.is_ipv4());
+        let has = found.iter().flatten().find(|(ip, _)| ip.is_ipv4() == wants_v4).copied();
+        let net = link.net.or(has).unwrap_or(ends.net);
         let local = ends.local.unwrap_or_else(|| SocketAddr::new(beside(net), ends.port));
         if let Some(to) = ends.to {
             if to.ip().is_loopback() {
@@ -96,14 +108,14 @@ impl Means {
         if link.attach {
             device = device.attach();
         }
-        if !link.attach || link.net.is_some() {
+        if !link.attach || link.net.is_some_and(|net| !found.iter().flatten().any(|has| *has == net)) {
             device = device.address(net.0, net.1);
         }
         if let Some(mtu) = link.mtu {
             device = device.mtu(mtu);
         }
         let device = device.open().map_err(raw::failed)?;
-        if link.attach && link.net.is_none() && !has_address(device.name(), local.ip()) {
+        if link.attach && link.net.is_none() && found.is_some() && has.is_none() {
             let (name, (ip, prefix)) = (device.name(), net);
             let text = format!(
                 "{name}: the kernel's end of this device has no address of this IP version, so nothing can be answered: give \

@@ -108,6 +108,8 @@ struct Receiver<'a> {
     place: Place,
     state: State,
     sender: Option<(SocketAddr, u64)>,
+    /// Who could not be answered last: that is told once.
+    unanswered: Option<SocketAddr>,
     expected: u64,
     started: u64,
     /// When the sender said something last; before there is one, when it was begun to wait.
@@ -143,6 +145,7 @@ pub fn run(args: &Args) -> Outcome {
         place: Place::new(args.out.clone(), args.overwrite),
         state: State::Waiting,
         sender: None,
+        unanswered: None,
         expected: 0,
         started: clock::monotonic_ns(),
         heard: clock::monotonic_ns(),
@@ -186,6 +189,14 @@ impl Receiver<'_> {
         }
         let complete = self.args.count.is_none_or(|count| self.datagrams == count);
         self.report(self.datagrams, octets, None, complete)
+    }
+
+    /// A sender cannot be answered: another one may come.
+    fn not_answered(&mut self, from: SocketAddr, why: &str) {
+        if self.unanswered.replace(from) != Some(from) {
+            output::message(format_args!("{from} cannot be answered{why}"));
+        }
+        (self.sender, self.state) = (None, State::Waiting);
     }
 
     fn answer(&mut self, to: SocketAddr, header: Header, body: &[u8]) -> Result<Sent, Failure> {
@@ -265,12 +276,10 @@ impl Receiver<'_> {
                 // From port 0, say, or from where there is no way back to: the next one may be heard.
                 Ok(Sent::Lost) if self.expected == 0 => {
                     let why = self.carrier.trouble();
-                    output::message(format_args!("{from} cannot be answered{why}"));
-                    (self.sender, self.state) = (None, State::Waiting);
+                    self.not_answered(from, &why);
                 }
                 Err(e) if self.expected == 0 => {
-                    output::message(format_args!("{from} cannot be answered: {e}"));
-                    (self.sender, self.state) = (None, State::Waiting);
+                    self.not_answered(from, &format!(": {e}"));
                 }
                 answered => _ = answered?,
             },
