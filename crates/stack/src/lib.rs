@@ -9,9 +9,11 @@ extern crate std;
 
 pub mod iface;
 pub mod ip;
+pub mod limit;
 pub mod neighbor;
 pub mod prefix;
 pub mod queue;
 pub mod route;
 pub mod time;
 pub mod timer;
+pub mod udp;
