@@ -1,0 +1,4 @@
+//! What IPv4 and IPv6 have in common.
+
+pub mod reassembly;
+pub mod source;

@@ -1,0 +1,422 @@
+//! Which socket a datagram is for.
+//!
+//! The one that is connected to its sender, else the one that is bound to its destination, else the one that is bound to its
+//! port on all addresses (ip(7), udp(7)): three looks into hash tables, however many sockets there are.
+
+use crate::iface::IfaceId;
+use alloc::vec::Vec;
+use core::hash::BuildHasher as _;
+use core::net::{IpAddr, SocketAddr};
+use foldhash::quality::FixedState;
+use hashbrown::HashMap;
+
+/// Where a socket is bound and connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Binding {
+    /// Its own address and port. The unspecified address stands for all: of IPv4; of IPv6 for those of IPv4 as well, unless
+    /// [`only_v6`](Binding::only_v6).
+    pub local: SocketAddr,
+    /// Its only partner.
+    pub remote: Option<SocketAddr>,
+    /// Only what comes through this interface.
+    pub iface: Option<IfaceId>,
+    /// IPV6_V6ONLY.
+    pub only_v6: bool,
+    /// SO_REUSEADDR: others who say so, too, may have the same address; the last one gets what comes.
+    pub reuse_address: bool,
+    /// SO_REUSEPORT: others who say so, too, may have the same address; they share what comes, by sender.
+    pub reuse_port: bool,
+}
+
+impl Binding {
+    /// Bound, and nothing else.
+    pub const fn new(local: SocketAddr) -> Binding {
+        Binding { local, remote: None, iface: None, only_v6: false, reuse_address: false, reuse_port: false }
+    }
+
+    /// Whether a datagram to this address may be for it.
+    fn hears(&self, to: IpAddr, through: IfaceId) -> bool {
+        let own = self.local.ip();
+        let kind = own.is_ipv4() == to.is_ipv4() || own.is_ipv6() && !self.only_v6;
+        let address = if own.is_unspecified() { kind } else { own == to };
+        address && self.iface.is_none_or(|iface| iface == through)
+    }
+
+    /// Whether some datagram could be for both.
+    fn overlaps(&self, other: &Binding) -> bool {
+        let ifaces = match (self.iface, other.iface) {
+            (Some(a), Some(b)) => a == b,
+            _ => true,
+        };
+        let (a, b) = (self.local.ip(), other.local.ip());
+        let covers = |any: &Binding, one: IpAddr| {
+            let all = any.local.ip();
+            all.is_unspecified() && (all.is_ipv4() == one.is_ipv4() || all.is_ipv6() && !any.only_v6)
+        };
+        ifaces && self.local.port() == other.local.port() && (a == b || covers(self, b) || covers(other, a))
+    }
+
+    /// Whether both may be bound though they overlap.
+    const fn shares(&self, other: &Binding) -> bool {
+        self.reuse_address && other.reuse_address || self.reuse_port && other.reuse_port
+    }
+}
+
+/// A datagram, as far as its socket depends on it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Arrival {
+    /// Sender.
+    pub from: SocketAddr,
+    /// Receiver.
+    pub to: SocketAddr,
+    /// Where it came from.
+    pub through: IfaceId,
+}
+
+/// The address is another socket's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the address and port are another socket's; choose another port, or set SO_REUSEPORT on both")]
+pub struct InUse;
+
+/// A socket, by its place in the table of sockets.
+type Id = u32;
+
+/// All bindings.
+#[derive(Debug)]
+pub struct Demux {
+    bindings: HashMap<Id, Binding, FixedState>,
+    /// By the pair of ends.
+    connected: HashMap<(SocketAddr, SocketAddr), Vec<Id>, FixedState>,
+    /// By the address, where there is no partner.
+    bound: HashMap<SocketAddr, Vec<Id>, FixedState>,
+    /// By the port: all of them.
+    ports: HashMap<u16, Vec<Id>, FixedState>,
+    hash: FixedState,
+}
+
+impl Demux {
+    /// `seed`: a secret, of the tables and of who gets what among sockets that share a port.
+    pub fn new(seed: u64) -> Demux {
+        let hash = || FixedState::with_seed(seed);
+        Demux {
+            bindings: HashMap::with_hasher(hash()),
+            connected: HashMap::with_hasher(hash()),
+            bound: HashMap::with_hasher(hash()),
+            ports: HashMap::with_hasher(hash()),
+            hash: hash(),
+        }
+    }
+
+    /// Whether a socket that is not in the table could be bound like this.
+    pub fn is_free(&self, binding: &Binding) -> bool {
+        let same_port = self.ports.get(&binding.local.port()).into_iter().flatten();
+        same_port.map(|id| &self.bindings[id]).all(|other| !other.overlaps(binding) || other.shares(binding))
+    }
+
+    /// Binds a socket, or binds it anew.
+    ///
+    /// # Errors
+    /// [`InUse`]; it stays bound as it was.
+    pub fn bind(&mut self, id: Id, binding: Binding) -> Result<(), InUse> {
+        let before = self.remove(id);
+        if !self.is_free(&binding) {
+            if let Some(before) = before {
+                self.insert(id, before);
+            }
+            return Err(InUse);
+        }
+        self.insert(id, binding);
+        Ok(())
+    }
+
+    /// Gives a bound socket a partner, or takes it away; and the address that it has from now on. Who is connected does not
+    /// stand in the way of others (as Linux has it).
+    pub fn connect(&mut self, id: Id, local: SocketAddr, remote: Option<SocketAddr>) {
+        if let Some(before) = self.remove(id) {
+            self.insert(id, Binding { local, remote, ..before });
+        }
+    }
+
+    /// How a socket is bound.
+    pub fn binding(&self, id: Id) -> Option<&Binding> {
+        self.bindings.get(&id)
+    }
+
+    /// Forgets a socket.
+    pub fn remove(&mut self, id: Id) -> Option<Binding> {
+        let binding = self.bindings.remove(&id)?;
+        match binding.remote {
+            Some(remote) => strike(&mut self.connected, &(binding.local, remote), id),
+            None => strike(&mut self.bound, &binding.local, id),
+        }
+        strike(&mut self.ports, &binding.local.port(), id);
+        Some(binding)
+    }
+
+    fn insert(&mut self, id: Id, binding: Binding) {
+        match binding.remote {
+            Some(remote) => enter(&mut self.connected, (binding.local, remote), id),
+            None => enter(&mut self.bound, binding.local, id),
+        }
+        enter(&mut self.ports, binding.local.port(), id);
+        self.bindings.insert(id, binding);
+    }
+
+    /// The socket that a datagram to one of our addresses is for.
+    #[inline]
+    pub fn lookup(&self, arrival: &Arrival) -> Option<Id> {
+        let &Arrival { from, to, .. } = arrival;
+        if !self.connected.is_empty()
+            && let Some(ids) = self.connected.get(&(to, from))
+            && let Some(id) = self.choose(ids, arrival)
+        {
+            return Some(id);
+        }
+        if let Some(id) = self.bound.get(&to).and_then(|ids| self.choose(ids, arrival)) {
+            return Some(id);
+        }
+        let any = |address: IpAddr| self.bound.get(&SocketAddr::new(address, to.port()));
+        const V4: IpAddr = IpAddr::V4(core::net::Ipv4Addr::UNSPECIFIED);
+        const V6: IpAddr = IpAddr::V6(core::net::Ipv6Addr::UNSPECIFIED);
+        if to.is_ipv4()
+            && let Some(id) = any(V4).and_then(|ids| self.choose(ids, arrival))
+        {
+            return Some(id);
+        }
+        any(V6).and_then(|ids| self.choose(ids, arrival))
+    }
+
+    /// Of several with one address: those that listen to its interface alone come first; of those that share the port one by
+    /// the sender's hash; else who came last.
+    fn choose(&self, ids: &[Id], arrival: &Arrival) -> Option<Id> {
+        let hears = |id: &&Id| self.bindings[*id].hears(arrival.to.ip(), arrival.through);
+        if let [one] = ids {
+            return Some(one).filter(hears).copied();
+        }
+        let of_one = |id: &&Id| self.bindings[*id].iface.is_some();
+        let special = ids.iter().filter(hears).any(|id| of_one(&id));
+        let best = || ids.iter().filter(hears).filter(|id| of_one(id) == special);
+        let last = *best().next_back()?;
+        if !self.bindings[&last].reuse_port {
+            return Some(last);
+        }
+        let shared = || best().filter(|id| self.bindings[*id].reuse_port);
+        let which = self.hash.hash_one((arrival.from, arrival.to)) % shared().count().max(1) as u64;
+        shared().nth(which as usize).copied()
+    }
+
+    /// All sockets that a datagram to a group, or to everybody, is for (RFC 1122, 4.1.3.5; ip(7)): those of its port that are
+    /// bound to the group or to all addresses, and connected to nobody else. Who joined which group is the caller's to know.
+    pub fn each(&self, arrival: &Arrival) -> impl Iterator<Item = Id> {
+        self.ports.get(&arrival.to.port()).into_iter().flatten().copied().filter(move |id| {
+            let binding = &self.bindings[id];
+            binding.hears(arrival.to.ip(), arrival.through)
+                && binding.remote.is_none_or(|r| r == arrival.from)
+        })
+    }
+
+    /// Sockets.
+    pub fn len(&self) -> usize {
+        self.bindings.len()
+    }
+
+    /// None is bound.
+    pub fn is_empty(&self) -> bool {
+        self.bindings.is_empty()
+    }
+}
+
+fn enter<K: Eq + core::hash::Hash>(table: &mut HashMap<K, Vec<Id>, FixedState>, key: K, id: Id) {
+    table.entry(key).or_default().push(id);
+}
+
+fn strike<K: Eq + core::hash::Hash>(table: &mut HashMap<K, Vec<Id>, FixedState>, key: &K, id: Id) {
+    if let Some(ids) = table.get_mut(key) {
+        ids.retain(|other| *other != id);
+        if ids.is_empty() {
+            table.remove(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::vec;
+
+    const ETH: IfaceId = IfaceId(0);
+    const WLAN: IfaceId = IfaceId(1);
+
+    fn addr(text: &str) -> SocketAddr {
+        text.parse().unwrap()
+    }
+
+    fn bound(text: &str) -> Binding {
+        Binding::new(addr(text))
+    }
+
+    fn arrival(from: &str, to: &str) -> Arrival {
+        Arrival { from: addr(from), to: addr(to), through: ETH }
+    }
+
+    fn demux(bindings: &[Binding]) -> Demux {
+        let mut demux = Demux::new(5);
+        for (id, binding) in (0..).zip(bindings) {
+            // Bound first, and connected then.
+            demux.bind(id, Binding { remote: None, ..*binding }).unwrap_or_else(|e| panic!("{id}: {e}"));
+            demux.connect(id, binding.local, binding.remote);
+        }
+        demux
+    }
+
+    #[test]
+    fn the_partner_goes_before_the_address_and_the_address_before_the_port() {
+        let shared = |binding: Binding| Binding { reuse_address: true, ..binding };
+        let d = demux(&[
+            shared(bound("0.0.0.0:7")),
+            shared(bound("10.0.0.1:7")),
+            shared(Binding { remote: Some(addr("10.0.0.9:99")), ..bound("10.0.0.1:7") }),
+        ]);
+        assert_eq!(d.lookup(&arrival("10.0.0.9:99", "10.0.0.1:7")), Some(2));
+        assert_eq!(d.lookup(&arrival("10.0.0.9:98", "10.0.0.1:7")), Some(1));
+        assert_eq!(d.lookup(&arrival("10.0.0.9:99", "10.0.0.2:7")), Some(0));
+        assert_eq!(d.lookup(&arrival("10.0.0.9:99", "10.0.0.1:8")), None);
+        assert_eq!(d.lookup(&arrival("[::2]:99", "[::1]:7")), None);
+    }
+
+    #[test]
+    fn a_socket_of_all_ipv6_addresses_hears_ipv4_unless_it_does_not_want_to() {
+        let d = demux(&[bound("[::]:7")]);
+        assert_eq!(d.lookup(&arrival("10.0.0.9:1", "10.0.0.1:7")), Some(0));
+        assert!(!d.is_free(&bound("0.0.0.0:7")) && !d.is_free(&bound("10.0.0.1:7")));
+        let d = demux(&[Binding { only_v6: true, ..bound("[::]:7") }, bound("0.0.0.0:7")]);
+        assert_eq!(d.lookup(&arrival("10.0.0.9:1", "10.0.0.1:7")), Some(1));
+        assert_eq!(d.lookup(&arrival("[::9]:1", "[::1]:7")), Some(0));
+    }
+
+    #[test]
+    fn who_listens_to_one_interface_goes_before_who_listens_to_all() {
+        let one = |iface| Binding { iface: Some(iface), reuse_address: true, ..bound("0.0.0.0:7") };
+        let all = Binding { reuse_address: true, ..bound("0.0.0.0:7") };
+        let d = demux(&[one(ETH), one(WLAN), all]);
+        let through = |iface| d.lookup(&Arrival { through: iface, ..arrival("10.0.0.9:1", "10.0.0.1:7") });
+        assert_eq!([through(ETH), through(WLAN), through(IfaceId(2))], [Some(0), Some(1), Some(2)]);
+    }
+
+    #[test]
+    fn an_address_is_one_sockets_unless_both_say_otherwise() {
+        let mut d = demux(&[bound("10.0.0.1:7"), Binding { reuse_port: true, ..bound("10.0.0.1:8") }]);
+        let address = |text| Binding { reuse_address: true, ..bound(text) };
+        let port = |text| Binding { reuse_port: true, ..bound(text) };
+        for (binding, free) in [
+            (bound("10.0.0.1:7"), false),
+            (bound("0.0.0.0:7"), false),
+            (bound("[::]:7"), false),
+            (bound("10.0.0.2:7"), true),
+            (bound("10.0.0.1:9"), true),
+            (address("10.0.0.1:7"), false),
+            (address("10.0.0.1:8"), false),
+            (port("10.0.0.1:8"), true),
+        ] {
+            assert_eq!(d.is_free(&binding), free, "{binding:?}");
+        }
+        // Who cannot be bound anew stays as it was, and stands in nobody's way when it is gone.
+        assert_eq!(d.bind(1, bound("0.0.0.0:7")), Err(InUse));
+        assert_eq!(d.lookup(&arrival("10.0.0.9:1", "10.0.0.1:8")), Some(1));
+        assert!(d.remove(0).is_some() && d.remove(0).is_none());
+        assert_eq!((d.bind(1, bound("0.0.0.0:7")), d.len()), (Ok(()), 1));
+    }
+
+    #[test]
+    fn sockets_that_share_a_port_share_its_senders() {
+        let one = Binding { reuse_port: true, ..bound("0.0.0.0:7") };
+        let d = demux(&[one; 4]);
+        let mut counts = [0; 4];
+        for sender in 1..=4000 {
+            let from = SocketAddr::new("10.0.0.9".parse().unwrap(), sender);
+            let arrival = Arrival { from, ..arrival("0.0.0.0:0", "10.0.0.1:7") };
+            let id = d.lookup(&arrival).unwrap();
+            // One sender's datagrams stay together.
+            assert_eq!(d.lookup(&arrival), Some(id));
+            counts[id as usize] += 1;
+        }
+        assert!(counts.iter().all(|count| (850..1150).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn a_datagram_to_a_group_is_for_all_who_listen() {
+        let shared = |text| Binding { reuse_address: true, ..bound(text) };
+        let d = demux(&[
+            shared("0.0.0.0:5353"),
+            shared("224.0.0.251:5353"),
+            shared("10.0.0.1:5353"),
+            Binding { remote: Some(addr("10.0.0.9:5353")), ..shared("0.0.0.0:5353") },
+            Binding { remote: Some(addr("10.0.0.8:5353")), ..shared("0.0.0.0:5353") },
+            Binding { iface: Some(WLAN), ..shared("0.0.0.0:5353") },
+        ]);
+        let mut heard: Vec<_> = d.each(&arrival("10.0.0.9:5353", "224.0.0.251:5353")).collect();
+        heard.sort_unstable();
+        assert_eq!(heard, [0, 1, 3]);
+    }
+
+    fn binding() -> impl Strategy<Value = Binding> {
+        let local = prop::sample::select(vec![
+            "0.0.0.0:7",
+            "[::]:7",
+            "10.0.0.1:7",
+            "10.0.0.2:7",
+            "[fd00::1]:7",
+            "0.0.0.0:8",
+        ]);
+        let iface = prop::sample::select(vec![None, None, Some(ETH), Some(WLAN)]);
+        (local, iface, any::<[bool; 4]>()).prop_map(
+            |(local, iface, [only_v6, reuse_address, reuse_port, connected])| {
+                let local = addr(local);
+                let remote = if local.is_ipv4() { "10.0.0.9:1" } else { "[fd00::9]:1" };
+                let remote = (connected && !local.ip().is_unspecified()).then(|| addr(remote));
+                Binding { local, remote, iface, only_v6, reuse_address, reuse_port }
+            },
+        )
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2000) })]
+
+        /// A datagram goes to a socket that may have it, and to none that another one goes before.
+        #[test]
+        fn no_other_socket_fits_better(
+            bindings in prop::collection::vec(binding(), 1..12),
+            v6 in any::<bool>(), host in 1..3u8, partner in any::<bool>(), through in prop::sample::select(vec![ETH, WLAN]),
+        ) {
+            let mut d = Demux::new(9);
+            for (id, binding) in (0..).zip(&bindings) {
+                if d.bind(id, Binding { remote: None, ..*binding }).is_ok() {
+                    d.connect(id, binding.local, binding.remote);
+                }
+            }
+            let (from, to) = if v6 {
+                (addr(if partner { "[fd00::9]:1" } else { "[fd00::9]:2" }), addr("[fd00::1]:7"))
+            } else {
+                let to = SocketAddr::new(IpAddr::from([10, 0, 0, host]), 7);
+                (addr(if partner { "10.0.0.9:1" } else { "10.0.0.9:2" }), to)
+            };
+            let arrival = Arrival { from, to, through };
+            let score = |id: u32| {
+                let b = d.binding(id)?;
+                let remote = match b.remote {
+                    Some(remote) if remote != from => return None,
+                    remote => remote.is_some(),
+                };
+                let fits = b.local.port() == 7 && b.hears(to.ip(), through);
+                fits.then(|| (remote, !b.local.ip().is_unspecified(), b.local.is_ipv4() == to.is_ipv4(), b.iface.is_some()))
+            };
+            let best = (0..bindings.len() as u32).filter_map(score).max();
+            prop_assert_eq!(d.lookup(&arrival).and_then(score), best);
+            for id in 0..bindings.len() as u32 {
+                d.remove(id);
+            }
+            prop_assert!(d.is_empty() && d.connected.is_empty() && d.bound.is_empty() && d.ports.is_empty());
+        }
+    }
+}

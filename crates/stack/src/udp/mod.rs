@@ -1,0 +1,3 @@
+//! UDP (RFC 768).
+
+pub mod demux;
