@@ -44,6 +44,8 @@ pub struct Record {
     deferred: Deferred,
     /// What kind of handlers ran in the current sleep: bits of [`crate::signals`].
     pub ran: AtomicU32,
+    /// The same of the sleep before, of the same call, which something else ended.
+    unseen: AtomicU32,
     /// Handlers that ran in this thread so far, wrapping.
     pub handlers: AtomicU32,
     /// pthread_self().
@@ -144,6 +146,7 @@ fn enter() -> Option<&'static Record> {
             for counter in counters {
                 counter.store(0, Relaxed);
             }
+            r.unseen.store(0, Relaxed);
             r.asleep.store(false, Relaxed);
             r.cancelled.store(false, Relaxed);
             r.lock_frame.store(0, Relaxed);
@@ -194,12 +197,14 @@ impl Call {
     /// Runs `f` (a sleep in the kernel) as if outside: whatever was looked up must be looked up again after it.
     ///
     /// # Errors
-    /// EINTR where `f` did not run because a handler did instead, or because the thread is to end; those of `f`.
+    /// EINTR where `f` did not run because a handler did instead, now or in the call's sleep before (which an event ended that
+    /// was none for the caller), or because the thread is to end; those of `f`.
     pub fn parked<R>(&self, f: impl FnOnce() -> Result<R, Errno>) -> Result<R, Errno> {
         let t = self.thread;
         let (depth, base) = (t.depth.load(Relaxed), t.base.load(Relaxed));
         t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
-        t.ran.store(0, Relaxed);
+        t.ran.store(t.unseen.load(Relaxed), Relaxed);
+        t.unseen.store(0, Relaxed);
         // Frames that this one interrupted (signal handlers nest) still hold what they looked up.
         t.depth.store(depth.saturating_sub(1), Release);
         t.base.store(depth.saturating_sub(1), Relaxed);
@@ -213,6 +218,10 @@ impl Call {
         t.depth.store(depth, Relaxed);
         t.base.store(base, Relaxed);
         std::sync::atomic::fence(SeqCst);
+        if r.is_ok() {
+            // Whoever sleeps again has found nothing: then that was what woke it.
+            t.unseen.store(t.ran.load(Relaxed), Relaxed);
+        }
         r
     }
 
@@ -230,6 +239,7 @@ impl Drop for Call {
         let depth = t.depth.load(Relaxed);
         if depth <= 1 {
             t.epoch.store(t.epoch.load(Relaxed) + 1, Relaxed);
+            t.unseen.store(0, Relaxed);
         }
         std::sync::atomic::compiler_fence(SeqCst);
         t.depth.store(depth.saturating_sub(1), Release);

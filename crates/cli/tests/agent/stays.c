@@ -80,12 +80,9 @@ static void *sleeps(void *arg) {
 
 static void *goes(void *arg);
 
-static void start(struct sleeper *s, int fd, int how, size_t n) {
+// Until it has slept for a while.
+static void settled(struct sleeper *s) {
     char path[64], state = 0;
-    *s = (struct sleeper){.fd = fd, .how = how, .n = n};
-    pthread_create(&s->thread, NULL, how == 'g' ? goes : sleeps, s);
-    while (s->tid == 0)
-        ;
     snprintf(path, sizeof path, "/proc/self/task/%d/stat", s->tid);
     for (int in_a_row = 0; in_a_row < 30;) {
         FILE *f = fopen(path, "r");
@@ -96,6 +93,14 @@ static void start(struct sleeper *s, int fd, int how, size_t n) {
         nanosleep(&t, NULL);
         in_a_row = state == 'S' ? in_a_row + 1 : 0;
     }
+}
+
+static void start(struct sleeper *s, int fd, int how, size_t n) {
+    *s = (struct sleeper){.fd = fd, .how = how, .n = n};
+    pthread_create(&s->thread, NULL, how == 'g' ? goes : sleeps, s);
+    while (s->tid == 0)
+        ;
+    settled(s);
 }
 
 static void ended(const char *what, struct sleeper *s) {
@@ -120,6 +125,10 @@ static sigjmp_buf back;
 static void leap(int n) {
     (void)n;
     siglongjmp(back, 1);
+}
+
+static void nothing(int n) {
+    (void)n;
 }
 
 // Ends in its handler, or goes on after it, while its call stays.
@@ -227,6 +236,26 @@ int main(void) {
     close(twin);
     close(b);
 
+    // The number becomes a file's that is always ready, and a signal comes: so Java ends a thread's read.
+    struct sigaction act = {.sa_handler = nothing};
+    sigaction(SIGUSR1, &act, NULL);
+    for (int n = 0; n < 10; n++) {
+        int closed[2];
+        if (socketpair(AF_UNIX, SOCK_STREAM, 0, closed))
+            die("socketpair");
+        close(closed[1]);
+        connection();
+        start(&s, a, 'r', 100);
+        dup2(closed[0], a);
+        settled(&s);
+        pthread_kill(s.thread, SIGUSR1);
+        ended("read by a descriptor that was replaced, and a signal", &s);
+        end_seen(b);
+        close(closed[0]);
+        close(a);
+        close(b);
+    }
+
     // Unread bytes: the end of the call resets the connection.
     connection();
     start(&s, a, 'a', 10);
@@ -240,7 +269,7 @@ int main(void) {
     connection();
     signal(SIGUSR1, leap);
     if (sigsetjmp(back, 1) == 0) {
-        struct sigaction act = {.sa_handler = leap};
+        act.sa_handler = leap;
         sigaction(SIGALRM, &act, NULL);
         ualarm(50000, 0);
         recv(a, data, 10, 0);

@@ -342,9 +342,11 @@ fn recv_warm(
         let Some(now) = goes_on else {
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
         };
-        fd = now;
+        // Of a number that is another file's by now the kernel tells what that has.
+        let is_other = std::mem::replace(&mut fd, now) != now;
         match woken {
             Woken::Look => {}
+            Woken::Carrier(_) if is_other => {}
             Woken::Carrier(events) => {
                 if matches!(seen, Ok(Readable::Ring { head, .. }) if inc.h.head.load(Acquire) == head.raw()) {
                     if events & (libc::POLLRDHUP | libc::POLLHUP | libc::POLLERR) != 0 {
