@@ -86,6 +86,27 @@ fn a_sleeping_call_keeps_its_connection_when_the_descriptor_is_closed() {
     }
 }
 
+/// What the kernel tells of a descriptor is told, though a one-shot registration of a connection has the same data word.
+#[test]
+fn registrations_with_one_word_hide_nothing_from_each_other() {
+    let program = programs::compile("words", &["words.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kernel = run(&[]);
+    assert!(kernel.lines().filter(|l| *l == "the other one again: 1 5:1").count() == 36, "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy", "off"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
 /// A thread may have no more than 16 KiB of stack (PTHREAD_STACK_MIN).
 #[test]
 fn calls_on_connections_fit_on_the_smallest_stack() {

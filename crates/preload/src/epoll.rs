@@ -24,7 +24,7 @@ hook! {
 
     /// `epoll_ctl()`.
     fn epoll_ctl(epfd: c_int, op: c_int, fd: c_int, event: *mut epoll_event) -> c_int, raw Some(libc::SYS_epoll_ctl);
-    only hook::is_followed(fd); {
+    only hook::is_followed(fd) || hook::is_followed(epfd); {
         if borrowed_memory() {
             return real(epfd, op, fd, event);
         }

@@ -53,12 +53,52 @@ static WAITED: AtomicBool = AtomicBool::new(false);
 static REGS_USED: AtomicU32 = AtomicU32::new(0);
 static REGS_FREE: AtomicU32 = AtomicU32::new(0);
 
-/// Where to look first for the one-shot registration with a data word: its number plus one.
-static HINTS: [AtomicU32; 4096] = [const { AtomicU32::new(0) }; 4096];
+/// Registrations by their data words: of each list the number of the first one plus one.
+static WORDS: [AtomicU32; 4096] = [const { AtomicU32::new(0) }; 4096];
 
-fn hint(data: u64) -> &'static AtomicU32 {
+fn words_like(data: u64) -> &'static AtomicU32 {
     // Fibonacci hashing: descriptors and pointers spread over all of the table.
-    &HINTS[(data.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize]
+    &WORDS[(data.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 52) as usize]
+}
+
+/// The registrations in a set with this data word. The caller holds [`LOCK`].
+fn with_word(s: &'static Set, data: u64) -> impl Iterator<Item = &'static Reg> {
+    let mut next = words_like(data).load(Relaxed);
+    let all = std::iter::from_fn(move || {
+        let r = reg(next.checked_sub(1)?)?;
+        next = r.next_word.load(Relaxed);
+        Some(r)
+    });
+    let in_set =
+        |r: &&Reg| r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|k| std::ptr::eq(k, s));
+    all.filter(move |r| r.data.load(Relaxed) == data).filter(in_set)
+}
+
+/// Enters a registration into the list of its word. The caller holds [`LOCK`].
+fn enter_word(number: u32, r: &Reg) {
+    let first = words_like(r.data.load(Relaxed));
+    r.next_word.store(first.swap(number + 1, Relaxed), Relaxed);
+}
+
+/// Takes it out again.
+fn leave_word(number: u32, r: &Reg) {
+    let mut place = words_like(r.data.load(Relaxed));
+    while let Some(n) = place.load(Relaxed).checked_sub(1) {
+        let Some(here) = reg(n) else { return };
+        if n == number {
+            place.store(here.next_word.load(Relaxed), Relaxed);
+            return;
+        }
+        place = &here.next_word;
+    }
+}
+
+/// Which data words descriptors have, or had, that are not followed: a bit for each, by its hash and the set's.
+static OTHER_WORDS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
+
+fn other_word(s: &Set, data: u64) -> (&'static AtomicU64, u64) {
+    let mixed = (data ^ std::ptr::from_ref(s).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
+    (&OTHER_WORDS[(mixed / 64) as usize], 1 << (mixed % 64))
 }
 
 /// One epoll set.
@@ -148,6 +188,8 @@ struct Reg {
     next: AtomicU32,
     /// Next in the hot list plus one.
     next_hot: AtomicU32,
+    /// Next in the list of its word plus one.
+    next_word: AtomicU32,
     is_hot: AtomicBool,
     /// Edge-triggered: tail when last reported, plus one; 0 = never.
     reported_tail: AtomicU64,
@@ -258,6 +300,7 @@ fn drop_reg(number: u32, r: &'static Reg) {
     let was_in = r.set.swap(0, AcqRel);
     let Some(s) = was_in.checked_sub(1).and_then(set) else { return };
     unlink_hot(number, r, s);
+    leave_word(number, r);
     if let Some(sock) = table::by_number(r.sock.load(Relaxed)) {
         if let Some(conn) = sock.conn.get() {
             disarm(r, conn);
@@ -329,6 +372,14 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     };
     let Some(target) = table::entry(fd) else {
         if let (Some((_, set)), Some(event)) = (own, event)
+            && op != libc::EPOLL_CTL_DEL
+        {
+            let (bits, bit) = other_word(set, event.data);
+            if bits.load(Relaxed) & bit == 0 {
+                bits.fetch_or(bit, Relaxed);
+            }
+        }
+        if let (Some((_, set)), Some(event)) = (own, event)
             && set.oneshots.load(SeqCst)
             && let Some(_held) = LOCK.lock(table::tid())
         {
@@ -385,7 +436,13 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             };
             r.fd.store(fd, Relaxed);
             r.events.store(event.events, Relaxed);
-            r.data.store(event.data, Relaxed);
+            if fresh || r.data.load(Relaxed) != event.data {
+                if !fresh {
+                    leave_word(n, r);
+                }
+                r.data.store(event.data, Relaxed);
+                enter_word(n, r);
+            }
             r.reported_tail.store(0, Relaxed);
             r.reported_room.store(false, Relaxed);
             r.disarmed.store(false, Relaxed);
@@ -398,9 +455,6 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
                 r.next.store(sock.registrations.load(Relaxed), Relaxed);
                 sock.registrations.store(n + 1, Relaxed);
                 r.set.store(number + 1, Release);
-            }
-            if event.events & ONESHOT != 0 {
-                hint(event.data).store(n + 1, Relaxed);
             }
             if sock.is_warm() {
                 if fresh {

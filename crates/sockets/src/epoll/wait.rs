@@ -2,8 +2,8 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, REGS_USED, Reg, Set, WAITED, gone, hint, reg,
-    ring_own, set, silence, watched,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, other_word, reg, ring_own,
+    set, silence, watched, with_word,
 };
 use crate::fault;
 use crate::flush;
@@ -269,21 +269,21 @@ fn kernel_events(
 /// have armed it again, or closed the descriptor. `since`: how many registrations had gone when the wait began.
 fn oneshot_fired(s: &'static Set, data: u64, events: u32, since: u32) -> Option<u32> {
     let Some(_held) = LOCK.lock(table::tid()) else { return Some(events) };
-    let fits = |r: &&'static Reg| {
-        r.data.load(Relaxed) == data
-            && r.events.load(Relaxed) & ONESHOT != 0
-            && r.set.load(Relaxed).checked_sub(1).and_then(set).is_some_and(|k| std::ptr::eq(k, s))
-    };
-    let hinted = hint(data).load(Relaxed).checked_sub(1).and_then(reg).filter(fits);
-    let others = (0..REGS_USED.load(Relaxed)).filter_map(reg).filter(fits);
-    let (mut told, mut found) = (0, false);
-    // Several with the same word: the program cannot tell them apart either.
-    for r in hinted.into_iter().chain(others.take_while(|_| hinted.is_none())) {
+    // With the same word it may be of any of them. The program does not know either, and has to look at all: it is told
+    // whatever the kernel told.
+    let (bits, bit) = other_word(s, data);
+    let shared = bits.load(Relaxed) & bit != 0 || with_word(s, data).nth(1).is_some();
+    let (mut told, mut found) = (if shared { events } else { 0 }, false);
+    for r in with_word(s, data).filter(|r| r.events.load(Relaxed) & ONESHOT != 0) {
         found = true;
         let Some(sock) = table::by_number(r.sock.load(Relaxed)) else { continue };
         let conn = sock.conn.get();
         if conn.is_none() && !gone::since(since, s, data) {
             // The kernel's alone.
+            let wanted = r.events.load(Relaxed) & KNOWN | ALWAYS;
+            if shared && hot::carrier_now(sock, wanted) & events == 0 {
+                continue;
+            }
             r.disarmed.store(true, Relaxed);
             told |= events;
             continue;
