@@ -1,0 +1,3 @@
+//! Runs the stack: carries frames between it and a link, and gets it an address.
+
+pub mod dhcp;
