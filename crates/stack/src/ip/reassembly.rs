@@ -118,6 +118,8 @@ pub struct GivenUp<'a> {
     pub key: Key,
     /// The beginning of the packet that carried its first fragment; empty if that never came: then nobody is told.
     pub first: &'a [u8],
+    /// Its time was over; no: it made room for others.
+    pub late: bool,
 }
 
 /// Datagrams in the making.
@@ -198,6 +200,16 @@ impl Reassembly {
         Some((datagram.protocol, &datagram.octets))
     }
 
+    /// Takes what [`whole`](Reassembly::whole) gives, and the packet of the first fragment as far as it was kept; what the two
+    /// vectors held before is used again.
+    pub fn take_whole(&mut self, octets: &mut Vec<u8>, first: &mut Vec<u8>) -> Option<IpProtocol> {
+        let datagram = self.ended.as_mut().filter(|d| d.is_whole())?;
+        core::mem::swap(&mut datagram.octets, octets);
+        core::mem::swap(&mut datagram.first, first);
+        datagram.end = None;
+        Some(datagram.protocol)
+    }
+
     /// Ends the oldest datagram if its time is over, or if there are more, or of more octets, than may be. To be called after
     /// each fragment that was added, and at [`poll_timeout`](Reassembly::poll_timeout), until there is none.
     pub fn give_up(&mut self, now: Instant) -> Option<GivenUp<'_>> {
@@ -208,7 +220,7 @@ impl Reassembly {
         }
         self.end(key);
         let datagram = self.ended.as_ref()?;
-        Some(GivenUp { key, first: &datagram.first })
+        Some(GivenUp { key, first: &datagram.first, late })
     }
 
     /// When the oldest datagram's time is over.

@@ -208,11 +208,25 @@ impl Demux {
     /// All sockets that a datagram to a group, or to everybody, is for (RFC 1122, 4.1.3.5; ip(7)): those of its port that are
     /// bound to the group or to all addresses, and connected to nobody else. Who joined which group is the caller's to know.
     pub fn each(&self, arrival: &Arrival) -> impl Iterator<Item = Id> {
-        self.ports.get(&arrival.to.port()).into_iter().flatten().copied().filter(move |id| {
-            let binding = &self.bindings[id];
-            binding.hears(arrival.to.ip(), arrival.through)
-                && binding.remote.is_none_or(|r| r == arrival.from)
-        })
+        let ids = self.ports.get(&arrival.to.port()).into_iter().flatten().copied();
+        ids.filter(move |id| self.is_for(arrival, *id))
+    }
+
+    /// The first socket of [`each`](Demux::each) from place `at` on, and the place behind it.
+    pub fn each_from(&self, arrival: &Arrival, at: usize) -> Option<(Id, usize)> {
+        let ids = self.ports.get(&arrival.to.port())?;
+        let rest = ids.get(at..)?.iter();
+        rest.zip(at + 1..).find(|(id, _)| self.is_for(arrival, **id)).map(|(id, next)| (*id, next))
+    }
+
+    fn is_for(&self, arrival: &Arrival, id: Id) -> bool {
+        let binding = &self.bindings[&id];
+        binding.hears(arrival.to.ip(), arrival.through) && binding.remote.is_none_or(|r| r == arrival.from)
+    }
+
+    /// The socket that has these two ends.
+    pub fn connected(&self, local: SocketAddr, remote: SocketAddr) -> Option<Id> {
+        self.connected.get(&(local, remote))?.first().copied()
     }
 
     /// Sockets.

@@ -1,3 +1,257 @@
 //! UDP (RFC 768).
 
 pub mod demux;
+mod input;
+mod port;
+mod send;
+
+use crate::Stack;
+use crate::iface::IfaceId;
+use crate::path::{Reach, Unreachable};
+use crate::socket::{
+    BindError, Datagram, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError, SocketId,
+    TooMany, unscoped,
+};
+use core::net::{IpAddr, SocketAddr};
+use demux::Binding;
+pub use send::SendTo;
+
+/// A UDP socket, to be used for some calls.
+#[derive(Debug)]
+pub struct Udp<'a> {
+    pub(crate) stack: &'a mut Stack,
+    pub(crate) id: SocketId,
+}
+
+impl Stack {
+    /// A new UDP socket, bound to nothing; of IPv4, IPv6 or both, as it will be bound.
+    ///
+    /// # Errors
+    /// [`TooMany`].
+    pub fn open_udp(&mut self) -> Result<SocketId, TooMany> {
+        self.open(Kind::Udp)
+    }
+
+    /// A UDP socket; `None`: it was closed, or is no UDP socket.
+    #[inline]
+    pub fn udp(&mut self, id: SocketId) -> Option<Udp<'_>> {
+        let is_udp = self.sockets.get(id).is_some_and(|s| s.kind == Kind::Udp);
+        is_udp.then_some(Udp { stack: self, id })
+    }
+}
+
+impl Udp<'_> {
+    #[inline]
+    fn socket(&mut self) -> &mut Socket {
+        self.stack.sockets.at_mut(self.id.index()).1
+    }
+
+    /// What it wants.
+    pub fn options(&mut self) -> Options {
+        self.socket().options
+    }
+
+    /// Wants something else. Who it shares its port with, and its interface, are looked at when it is bound.
+    pub fn set_options(&mut self, options: Options) {
+        let socket = self.socket();
+        socket.options = options;
+        socket.way = None;
+    }
+
+    /// Octets that wait to be read at most, 64 more counted for each datagram.
+    pub fn set_receive_octets(&mut self, octets: usize) {
+        let most = octets.min(self.stack.config.most_octets);
+        self.socket().receive.set_most(most);
+    }
+
+    /// Octets that wait to be sent at most, 64 more counted for each datagram.
+    pub fn set_send_octets(&mut self, octets: usize) {
+        let most = octets.min(self.stack.config.most_octets);
+        self.socket().send_most = most;
+    }
+
+    /// Where it is bound; after a connect with the address from which it sends.
+    pub fn local(&mut self) -> Option<SocketAddr> {
+        self.socket().local
+    }
+
+    /// To whom it is connected.
+    pub fn remote(&mut self) -> Option<SocketAddr> {
+        self.socket().remote
+    }
+
+    /// Binds it: to one of our addresses, a group, or the unspecified address, which stands for all. Port 0: one that is free.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, BindError> {
+        let (local, scope) = unscoped(local);
+        let socket = self.socket();
+        if socket.local.is_some() {
+            return Err(BindError::Bound);
+        }
+        let options = socket.options;
+        let iface = options.iface.or(scope);
+        let ip = local.ip();
+        let stack = &mut *self.stack;
+        let broadcast = |v4| stack.ifaces.iter().any(|i| i.is_broadcast(v4));
+        let ours = ip.is_unspecified()
+            || ip.is_multicast()
+            || stack.is_local(ip, iface)
+            || matches!(ip, IpAddr::V4(v4) if broadcast(v4));
+        if !ours {
+            return Err(BindError::NotOurs);
+        }
+        let binding = Binding {
+            iface,
+            only_v6: options.only_v6,
+            reuse_address: options.reuse_address,
+            reuse_port: options.reuse_port,
+            ..Binding::new(local)
+        };
+        let binding = match local.port() {
+            0 => stack.free_port(&binding).ok_or(BindError::NoPort)?,
+            _ => binding,
+        };
+        stack.demux.bind(self.id.index(), binding)?;
+        self.socket().local = Some(binding.local);
+        Ok(binding.local)
+    }
+
+    /// Sends to this partner alone from now on, and hears of it alone.
+    ///
+    /// # Errors
+    /// [`SendError`], but for [`SendError::Full`].
+    pub fn connect(&mut self, remote: SocketAddr) -> Result<(), SendError> {
+        let (remote, scope) = unscoped(remote);
+        if remote.port() == 0 {
+            return Err(SendError::Port);
+        }
+        self.bind_for(remote.ip())?;
+        let id = self.id.index();
+        let socket = self.socket();
+        let (options, Some(local)) = (socket.options, socket.local) else {
+            return Err(SendError::NoDestination);
+        };
+        if !speaks(&options, local.ip(), remote.ip()) {
+            return Err(SendError::Kind);
+        }
+        let Some(&bound) = self.stack.demux.binding(id) else { return Err(SendError::NoDestination) };
+        let iface = bound.iface.or(scope);
+        let source = source_of(local.ip());
+        let path = self.stack.path(remote.ip(), iface, source)?;
+        if path.reach == Reach::Broadcast && !options.broadcast {
+            return Err(SendError::Broadcast);
+        }
+        let local = SocketAddr::new(path.source, local.port());
+        self.stack.demux.connect(id, local, Some(remote));
+        let socket = self.socket();
+        (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(remote), None, None);
+        Ok(())
+    }
+
+    /// It has no partner any more, and stays bound to its port.
+    pub fn disconnect(&mut self) {
+        let id = self.id.index();
+        let socket = self.socket();
+        (socket.remote, socket.way) = (None, None);
+        if let Some(local) = socket.local {
+            self.stack.demux.connect(id, local, None);
+        }
+    }
+
+    /// The next datagram: as much as fits into `room`.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    #[inline]
+    pub fn receive(&mut self, room: &mut [u8]) -> Result<Received, ReceiveError> {
+        let (&datagram, octets) = self.peek()?;
+        let len = octets.len();
+        let fits = len.min(room.len());
+        room[..fits].copy_from_slice(&octets[..fits]);
+        self.socket().receive.pop();
+        Ok(Received { len, datagram })
+    }
+
+    /// The next datagram as it lies there; it stays.
+    ///
+    /// # Errors
+    /// [`ReceiveError`].
+    pub fn peek(&mut self) -> Result<(&Datagram, &[u8]), ReceiveError> {
+        let socket = self.socket();
+        if let Some(error) = socket.error.take() {
+            return Err(error.into());
+        }
+        socket.receive.front().ok_or(ReceiveError::Empty)
+    }
+
+    /// The error that the next call would tell; it is forgotten: SO_ERROR.
+    pub fn take_error(&mut self) -> Option<SocketError> {
+        self.socket().error.take()
+    }
+
+    /// Datagrams that did not fit into its queue.
+    pub fn dropped(&mut self) -> u64 {
+        self.socket().dropped
+    }
+
+    /// Joins a group on an interface (RFC 1112, 7.1; RFC 3493, 5.2).
+    ///
+    /// # Errors
+    /// [`NoGroup`](crate::group::NoGroup).
+    pub fn join(
+        &mut self,
+        now: crate::time::Instant,
+        iface: IfaceId,
+        group: IpAddr,
+    ) -> Result<(), crate::group::NoGroup> {
+        if self.socket().groups.contains(&(iface, group)) {
+            return Err(crate::group::NoGroup::Joined);
+        }
+        self.stack.join(now, iface, group)?;
+        self.socket().groups.push((iface, group));
+        Ok(())
+    }
+
+    /// Leaves a group; false: it was not in it.
+    pub fn leave(&mut self, iface: IfaceId, group: IpAddr) -> bool {
+        let groups = &mut self.socket().groups;
+        let Some(at) = groups.iter().position(|joined| *joined == (iface, group)) else { return false };
+        groups.swap_remove(at);
+        self.stack.leave(iface, group);
+        true
+    }
+
+    /// Binds it, if it is not, so that it can send to `to`.
+    fn bind_for(&mut self, to: IpAddr) -> Result<(), BindError> {
+        if self.socket().local.is_some() {
+            return Ok(());
+        }
+        let unspecified: IpAddr = match to {
+            IpAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
+            IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
+        };
+        self.bind(SocketAddr::new(unspecified, 0)).map(|_| ())
+    }
+}
+
+/// Whether a socket that is bound like this sends to this address: one that is bound to all addresses of IPv6 sends to IPv4 as well.
+fn speaks(options: &Options, local: IpAddr, to: IpAddr) -> bool {
+    local.is_ipv4() == to.is_ipv4() || local.is_ipv6() && local.is_unspecified() && !options.only_v6
+}
+
+/// The address from which a socket sends that is bound like this, if that says it: nobody sends from a group.
+fn source_of(local: IpAddr) -> Option<IpAddr> {
+    let host = !local.is_unspecified() && !local.is_multicast();
+    Some(local).filter(|ip| host && !matches!(ip, IpAddr::V4(v4) if v4.is_broadcast()))
+}
+
+impl From<Unreachable> for SocketError {
+    fn from(why: Unreachable) -> SocketError {
+        match why {
+            Unreachable::Route | Unreachable::Scope | Unreachable::Unspecified => SocketError::NetUnreachable,
+            Unreachable::Source | Unreachable::NotOurs => SocketError::HostUnreachable,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! News: what a stack has to tell, polled.
+
+use crate::Stack;
+use crate::iface::IfaceId;
+use crate::socket::SocketId;
+use core::net::IpAddr;
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Event {
+    /// A socket became what it was not when it was last told of.
+    Socket {
+        /// Which.
+        id: SocketId,
+        /// What it became.
+        ready: Ready,
+    },
+    /// Nobody else has an address that was asked for: it may be used.
+    AddressReady {
+        /// Where.
+        iface: IfaceId,
+        /// Which.
+        address: IpAddr,
+    },
+    /// Somebody else has one of our addresses. One that was tentative is not used (RFC 4862, 5.4.5).
+    AddressConflict {
+        /// Where.
+        iface: IfaceId,
+        /// Which.
+        address: IpAddr,
+    },
+}
+
+/// What a socket became. A socket that was told of is told of again when the next datagram comes, or room that it asked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ready {
+    /// A datagram came.
+    pub readable: bool,
+    /// There is room again after a send that found none.
+    pub writable: bool,
+    /// There is an error to be fetched.
+    pub error: bool,
+}
+
+/// Events beside those of sockets that wait to be fetched at most.
+const MOST: usize = 1024;
+
+impl Stack {
+    /// The next news. A socket is told of once, however much happened to it.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.news.pop_front() {
+            return Some(event);
+        }
+        while let Some(id) = self.ready.pop_front() {
+            if let Some(socket) = self.sockets.get_mut(id) {
+                let ready = core::mem::take(&mut socket.ready);
+                return Some(Event::Socket { id, ready });
+            }
+        }
+        None
+    }
+
+    pub(crate) fn tell(&mut self, event: Event) {
+        if self.news.len() < MOST {
+            self.news.push_back(event);
+        } else {
+            self.counters.events_lost += 1;
+        }
+    }
+
+    /// Puts a socket on the list of those that are ready, unless it is there.
+    #[inline]
+    pub(crate) fn notify(&mut self, index: u32, change: impl FnOnce(&mut Ready)) {
+        let (id, socket) = self.sockets.at_mut(index);
+        let was = socket.ready;
+        change(&mut socket.ready);
+        if was == Ready::default() && socket.ready != was {
+            self.ready.push_back(id);
+        }
+    }
+}

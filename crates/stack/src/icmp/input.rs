@@ -1,0 +1,205 @@
+//! ICMP messages that came: echo is answered, errors are believed if they are about what we sent (RFC 5927).
+
+use super::quoted::Quoted;
+use crate::Stack;
+use crate::egress::{Fragmentation, IpPacket};
+use crate::ingress::Packet;
+use crate::path::{Reach, is_link_scoped};
+use crate::socket::SocketError;
+use crate::udp::demux::Arrival;
+use bypath_wire::meta::ChecksumState;
+use bypath_wire::{Addresses, Icmpv4Message, Icmpv6Message, IpProtocol, icmpv4, icmpv6};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// What packets are cut to by routers that do not say it (RFC 1191, 7).
+const PLATEAUS: [u32; 10] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
+
+impl Stack {
+    pub(crate) fn input_icmpv4(&mut self, packet: &Packet<'_>, message: &[u8]) {
+        self.counters.icmp_received += 1;
+        let Ok((header, rest)) = Icmpv4Message::parse(message) else {
+            self.counters.icmp_drop_malformed += 1;
+            return;
+        };
+        if packet.checksum != ChecksumState::Verified && !icmpv4::is_intact(message) {
+            self.counters.icmp_drop_checksum += 1;
+            return;
+        }
+        match header {
+            Icmpv4Message::EchoRequest { identifier, sequence } => {
+                // RFC 1122, 3.2.2.6: to groups and everybody it need not be answered, and better is not ("smurf").
+                if packet.reach != Reach::Host {
+                    self.counters.icmp_drop_broadcast_echo += 1;
+                    return;
+                }
+                let reply = Icmpv4Message::EchoReply { identifier, sequence };
+                self.echo(packet, rest.len(), |room, _| {
+                    let _fits = reply.emit_with(room, rest);
+                });
+            }
+            // For raw sockets, which have it already.
+            Icmpv4Message::EchoReply { .. } => {}
+            Icmpv4Message::Unreachable { code: icmpv4::unreachable::FRAGMENTATION_NEEDED, mtu } => {
+                self.too_big(packet, rest, mtu.into());
+            }
+            Icmpv4Message::Unreachable { code, .. } => {
+                // RFC 1122, 3.2.2.1; the codes as Linux translates them.
+                let error = match code {
+                    icmpv4::unreachable::PORT => SocketError::PortUnreachable,
+                    icmpv4::unreachable::PROTOCOL => SocketError::ProtocolUnreachable,
+                    icmpv4::unreachable::NET | 6 | 11 => SocketError::NetUnreachable,
+                    9 | 10 | icmpv4::unreachable::PROHIBITED => SocketError::Prohibited,
+                    _ => SocketError::HostUnreachable,
+                };
+                self.failed(packet, rest, Some(error));
+            }
+            Icmpv4Message::TimeExceeded { .. } => {
+                self.failed(packet, rest, Some(SocketError::HostUnreachable))
+            }
+            Icmpv4Message::ParameterProblem { .. } => self.failed(packet, rest, Some(SocketError::Parameter)),
+            Icmpv4Message::Redirect { gateway, .. } => self.redirected(packet, rest, gateway),
+            // Source quench too (RFC 6633, 3).
+            Icmpv4Message::Other { .. } => self.counters.icmp_drop_kind += 1,
+        }
+    }
+
+    pub(crate) fn input_icmpv6(&mut self, packet: &Packet<'_>, message: &[u8]) {
+        self.counters.icmp_received += 1;
+        let Ok((header, rest)) = Icmpv6Message::parse(message) else {
+            self.counters.icmp_drop_malformed += 1;
+            return;
+        };
+        if packet.checksum != ChecksumState::Verified && !icmpv6::verify(&packet.addresses, message) {
+            self.counters.icmp_drop_checksum += 1;
+            return;
+        }
+        match header {
+            Icmpv6Message::EchoRequest { identifier, sequence } => {
+                let reply = Icmpv6Message::EchoReply { identifier, sequence };
+                self.echo(packet, rest.len(), |room, addresses| {
+                    let _fits = reply.emit_with(room, addresses, rest);
+                });
+            }
+            Icmpv6Message::EchoReply { .. } => {}
+            Icmpv6Message::PacketTooBig { mtu } => self.too_big(packet, rest, mtu),
+            Icmpv6Message::Unreachable { code } => {
+                let error = match code {
+                    icmpv6::unreachable::PORT => SocketError::PortUnreachable,
+                    icmpv6::unreachable::NO_ROUTE => SocketError::NetUnreachable,
+                    icmpv6::unreachable::PROHIBITED | 5 | 6 => SocketError::Prohibited,
+                    _ => SocketError::HostUnreachable,
+                };
+                self.failed(packet, rest, Some(error));
+            }
+            Icmpv6Message::TimeExceeded { .. } => {
+                self.failed(packet, rest, Some(SocketError::HostUnreachable))
+            }
+            Icmpv6Message::ParameterProblem { .. } => self.failed(packet, rest, Some(SocketError::Parameter)),
+            Icmpv6Message::Other { kind: 133..=137, .. } => self.input_ndp(packet, message),
+            Icmpv6Message::Other { kind: 130..=132 | 143, .. } => self.input_mld(packet, message),
+            Icmpv6Message::Other { .. } => self.counters.icmp_drop_kind += 1,
+        }
+    }
+
+    /// Answers a request: from the address that was asked, if it is one host's (RFC 1122, 3.2.2.6; RFC 4443, 4.2).
+    fn echo(&mut self, packet: &Packet<'_>, len: usize, fill: impl FnOnce(&mut [u8], &Addresses)) {
+        let asker = packet.addresses.source();
+        let own = Some(packet.addresses.destination()).filter(|_| packet.reach == Reach::Host);
+        let scope = Some(packet.through).filter(|_| is_link_scoped(asker));
+        let Ok(path) = self.path(asker, scope, own) else { return };
+        let addresses = match (path.source, asker) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => Addresses::V4 { source, destination },
+            (IpAddr::V6(source), IpAddr::V6(destination)) => Addresses::V6 { source, destination },
+            _ => return,
+        };
+        let protocol = if asker.is_ipv4() { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
+        let header = IpPacket {
+            addresses,
+            protocol,
+            hops: self.config.hop_limit,
+            class: packet.class,
+            router_alert: false,
+        };
+        let sent = self.enqueue_ip(&path, header, icmpv4::HEADER_LEN + len, |room| fill(room, &addresses));
+        self.counters.icmp_sent += u64::from(sent);
+    }
+
+    /// The packet that an error is about, if a socket of ours can have sent it (RFC 5927, 4); the UDP socket, if it has that
+    /// one partner.
+    fn related<'a>(&mut self, packet: &Packet<'_>, quote: &'a [u8]) -> Option<(Quoted<'a>, Option<u32>)> {
+        let found = Quoted::parse(quote).and_then(|quoted| {
+            let (from, to) = (quoted.addresses.source(), quoted.addresses.destination());
+            let ours = self.is_local(from, None) || self.forwarder.is_some();
+            if !ours || quoted.is_error {
+                return None;
+            }
+            if quoted.protocol != IpProtocol::UDP || quoted.offset != 0 {
+                return self.raw.has(quoted.protocol).then_some((quoted, None));
+            }
+            let (from_port, to_port) = quoted.ports()?;
+            let (local, remote) = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
+            let arrival = Arrival { from: remote, to: local, through: packet.through };
+            let socket = self.demux.lookup(&arrival)?;
+            let connected = self.demux.binding(socket).is_some_and(|b| b.remote == Some(remote));
+            Some((quoted, Some(socket).filter(|_| connected)))
+        });
+        if found.is_none() {
+            self.counters.icmp_drop_unrelated += 1;
+        }
+        found
+    }
+
+    /// A packet did not get there: a socket that has that one partner is told.
+    fn failed(&mut self, packet: &Packet<'_>, quote: &[u8], error: Option<SocketError>) {
+        if let Some((_, Some(socket))) = self.related(packet, quote)
+            && let Some(error) = error
+        {
+            self.socket_failed(socket, error);
+        }
+    }
+
+    /// A packet was too long for a link on its way (RFC 1191; RFC 8201).
+    fn too_big(&mut self, packet: &Packet<'_>, quote: &[u8], mtu: u32) {
+        let Some((quoted, socket)) = self.related(packet, quote) else { return };
+        let len = quoted.len as u32;
+        let mtu = match mtu {
+            // RFC 1191, 5: an old router, which does not say it.
+            0 => PLATEAUS.into_iter().find(|plateau| *plateau < len).unwrap_or(68),
+            mtu => mtu,
+        };
+        // RFC 5927, 7.2: one that would have passed was not the reason.
+        if mtu >= len {
+            self.counters.icmp_drop_unrelated += 1;
+            return;
+        }
+        let to = quoted.addresses.destination();
+        if self.destinations.narrow(packet.now, to, mtu) {
+            self.counters.icmp_path_mtus += 1;
+            self.generation += 1;
+        }
+        if let Some(index) = socket
+            && self.sockets.at_mut(index).1.options.fragmentation == Fragmentation::Never
+        {
+            let mtu = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(mtu);
+            self.socket_failed(index, SocketError::TooBig { mtu });
+        }
+    }
+
+    /// A router knows a better one (RFC 1122, 3.2.2.2): believed if it is the one in use, and the other one is on its link.
+    fn redirected(&mut self, packet: &Packet<'_>, quote: &[u8], gateway: Ipv4Addr) {
+        let Some((quoted, _)) = self.related(packet, quote) else { return };
+        let to = quoted.addresses.destination();
+        let gateway = IpAddr::V4(gateway);
+        let in_use = self.path(to, None, None).is_ok_and(|path| {
+            path.iface == packet.through && path.next_hop == packet.addresses.source() && path.next_hop != to
+        });
+        let on_link = self.ifaces[packet.through.at()].is_on_link(gateway);
+        let host = !gateway.is_multicast() && !gateway.is_unspecified() && !self.is_local(gateway, None);
+        if !in_use || !on_link || !host {
+            self.counters.icmp_drop_redirect += 1;
+            return;
+        }
+        self.destinations.redirect(packet.now, to, packet.through, gateway);
+        self.generation += 1;
+    }
+}

@@ -1,0 +1,206 @@
+//! Hardware addresses: ARP (RFC 826, RFC 5227) on the wire, what neighbours ask of us, and what waits for them. Neighbour
+//! discovery is in [`crate::ndp`].
+
+use crate::Stack;
+use crate::egress::{Fragmentation, Hop, Kind, Outgoing};
+use crate::event::Event;
+use crate::iface::{AddressState, IfaceId};
+use crate::ingress::Origin;
+use crate::neighbor::{Action, Advertisement};
+use crate::socket::SocketError;
+use crate::stack::Due;
+use crate::time::Instant;
+use bypath_wire::arp::{self, ArpOperation, ArpPacket};
+use bypath_wire::{Addresses, MacAddr, TrafficClass};
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+/// Between the two announcements of an IPv4 address: ANNOUNCE_INTERVAL (RFC 5227, 1.1).
+const ANNOUNCE: Duration = Duration::from_secs(2);
+
+impl Stack {
+    /// What neighbours' states ask for by now.
+    pub(crate) fn poll_neighbors(&mut self, now: Instant, iface: IfaceId) {
+        while let Some(action) = self.ifaces[iface.at()].neighbors.poll(now) {
+            match action {
+                Action::Solicit { address: IpAddr::V4(target), to } => {
+                    let own = &self.ifaces[iface.at()];
+                    let (Some(mac), Some(source)) = (own.mac(), own.asking_v4(target)) else { continue };
+                    let packet = ArpPacket::request(mac, source, target);
+                    self.send_arp(iface, to.unwrap_or(MacAddr::BROADCAST), &packet);
+                }
+                Action::Solicit { address: IpAddr::V6(target), to } => self.solicit(iface, target, to),
+                Action::Unreachable { .. } => self.counters.neighbor_failed += 1,
+            }
+            self.drop_lost(iface, true);
+        }
+        self.drop_lost(iface, false);
+    }
+
+    /// Drops what waited in vain; `tell`: as if a router had said that the host is not there (RFC 4861, 7.2.2).
+    pub(crate) fn drop_lost(&mut self, iface: IfaceId, tell: bool) {
+        while let Some((_, waiting)) = self.ifaces[iface.at()].neighbors.take_lost() {
+            self.counters.neighbor_drop_unreachable += 1;
+            if tell && let Kind::Udp { source, destination, .. } = waiting.outgoing.kind {
+                let addresses = waiting.outgoing.addresses;
+                let local = SocketAddr::new(addresses.source(), source);
+                let remote = SocketAddr::new(addresses.destination(), destination);
+                if let Some(socket) = self.demux.connected(local, remote) {
+                    self.socket_failed(socket, SocketError::HostUnreachable);
+                }
+            }
+            self.recycle(waiting.octets);
+        }
+    }
+
+    /// What waits for a neighbour goes out next.
+    pub(crate) fn resolved(&mut self, iface: IfaceId, ip: IpAddr) {
+        let link = self.ifaces[iface.at()].link;
+        self.ifaces[link.at()].resolved.push_back((iface, ip));
+    }
+
+    pub(crate) fn input_arp(&mut self, origin: &Origin<'_>, packet: &[u8]) {
+        self.counters.arp_received += 1;
+        let iface = origin.through;
+        let own = &self.ifaces[iface.at()];
+        let (Some(mac), Ok(arp)) = (own.mac(), ArpPacket::parse(packet)) else {
+            self.counters.arp_drop_malformed += 1;
+            return;
+        };
+        let sender = arp.sender_ip;
+        if sender.is_multicast()
+            || sender.is_loopback()
+            || own.is_broadcast(sender)
+            || arp.sender_mac.is_multicast()
+            || arp.sender_mac == MacAddr::UNSPECIFIED
+        {
+            self.counters.arp_drop_malformed += 1;
+            return;
+        }
+        let sender_ip = IpAddr::V4(sender);
+        if own.has(sender_ip) {
+            // RFC 5227, 2.4: somebody else claims it, or a switch gives us back what we said.
+            if arp.sender_mac != mac {
+                self.counters.arp_conflicts += 1;
+                self.tell(Event::AddressConflict { iface, address: sender_ip });
+            }
+            return;
+        }
+        let for_us = own.has(IpAddr::V4(arp.target_ip));
+        let answers = arp.operation == ArpOperation::REPLY;
+        let advertisement =
+            Advertisement { mac: Some(arp.sender_mac), solicited: answers && for_us, overrides: true };
+        let neighbors = &mut self.ifaces[iface.at()].neighbors;
+        // RFC 826: whom we know, we know anew; whoever asks us is noted, as we are going to answer him.
+        let ready = if for_us && !answers && !arp.is_probe() {
+            neighbors.heard(sender_ip, arp.sender_mac)
+        } else {
+            neighbors.advertised(origin.now, sender_ip, advertisement)
+        };
+        if ready {
+            self.resolved(iface, sender_ip);
+        }
+        self.drop_lost(iface, false);
+        if for_us && arp.operation == ArpOperation::REQUEST {
+            self.send_arp(iface, arp.sender_mac, &arp.reply(mac));
+        }
+    }
+
+    fn send_arp(&mut self, iface: IfaceId, to: MacAddr, packet: &ArpPacket) {
+        let outgoing = Outgoing {
+            iface,
+            hop: Hop::Station(to),
+            addresses: Addresses::V4 { source: packet.sender_ip, destination: packet.target_ip },
+            hops: 0,
+            class: TrafficClass(0),
+            fragmentation: Fragmentation::Never,
+            mtu: u32::MAX,
+            kind: Kind::Arp,
+            owner: None,
+        };
+        self.enqueue(outgoing, arp::PACKET_LEN, |room| {
+            let _fits = packet.emit(room);
+        });
+    }
+
+    /// An address is there: it is announced, or asked for first.
+    pub(crate) fn address_added(&mut self, now: Instant, iface: IfaceId, ip: IpAddr, asks: bool) {
+        self.addresses_changed();
+        if self.ifaces[iface.at()].mac().is_none() {
+            return;
+        }
+        match ip {
+            IpAddr::V4(v4) => {
+                self.announce(iface, v4);
+                let timer = self.timers.create(Due::Announce(iface, v4));
+                self.timers.set(timer, now + ANNOUNCE);
+                self.set_timer_of(iface, ip, timer);
+            }
+            IpAddr::V6(v6) => {
+                let group = bypath_wire::ipv6::solicited_node(v6);
+                // More groups than there may be: it is not asked for over Ethernet, then.
+                let _full = self.join(now, iface, IpAddr::V6(group));
+                if asks {
+                    let timer = self.timers.create(Due::Tentative(iface, ip));
+                    // RFC 4862, 5.4.2: not all at once after a power failure.
+                    let delay = Duration::from_nanos(self.random.below(1_000_000_000).into());
+                    self.timers.set(timer, now + delay);
+                    self.set_timer_of(iface, ip, timer);
+                }
+            }
+        }
+    }
+
+    fn set_timer_of(&mut self, iface: IfaceId, ip: IpAddr, timer: crate::timer::TimerId) {
+        if let Some(address) = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip) {
+            address.timer = Some(timer);
+        }
+    }
+
+    /// Tells everybody that an address is ours (RFC 5227, 2.3), so that nobody keeps sending to whose it was.
+    fn announce(&mut self, iface: IfaceId, ip: Ipv4Addr) {
+        if let Some(mac) = self.ifaces[iface.at()].mac() {
+            self.send_arp(iface, MacAddr::BROADCAST, &ArpPacket::request(mac, ip, ip));
+        }
+    }
+
+    pub(crate) fn announce_again(&mut self, iface: IfaceId, ip: Ipv4Addr) {
+        self.stop_timer_of(iface, IpAddr::V4(ip));
+        self.announce(iface, ip);
+    }
+
+    pub(crate) fn stop_timer_of(&mut self, iface: IfaceId, ip: IpAddr) {
+        let address = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip);
+        if let Some(timer) = address.and_then(|a| a.timer.take()) {
+            self.timers.remove(timer);
+        }
+    }
+
+    /// A tentative address is asked for, or was asked for often enough (RFC 4862, 5.4).
+    pub(crate) fn ask_on(&mut self, now: Instant, iface: IfaceId, ip: IpAddr) {
+        let address = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip);
+        let Some(address) = address else { return };
+        let (AddressState::Tentative { left }, IpAddr::V6(target)) = (address.state, ip) else { return };
+        if left == 0 {
+            address.state = AddressState::Preferred;
+            self.stop_timer_of(iface, ip);
+            self.addresses_changed();
+            return self.tell(Event::AddressReady { iface, address: ip });
+        }
+        address.state = AddressState::Tentative { left: left - 1 };
+        if let Some(timer) = address.timer {
+            self.timers.set(timer, now + self.config.neighbors.retransmit);
+        }
+        self.probe(iface, target);
+    }
+
+    /// Somebody else has a tentative address: it is not used (RFC 4862, 5.4.5).
+    pub(crate) fn duplicate(&mut self, iface: IfaceId, ip: IpAddr) {
+        self.stop_timer_of(iface, ip);
+        if let Some(address) = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip) {
+            address.state = AddressState::Duplicate;
+        }
+        self.counters.ndp_conflicts += 1;
+        self.tell(Event::AddressConflict { iface, address: ip });
+    }
+}

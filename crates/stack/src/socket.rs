@@ -1,0 +1,404 @@
+//! Sockets that carry datagrams: their places, options, queues and errors.
+
+use crate::Stack;
+use crate::egress::{Fragmentation, Hop};
+use crate::event::Ready;
+use crate::iface::IfaceId;
+use crate::path::{Path, Unreachable};
+use crate::queue::Queue;
+use alloc::vec::Vec;
+use bypath_wire::meta::Timestamp;
+use bypath_wire::{IpProtocol, TrafficClass};
+use core::net::{IpAddr, SocketAddr};
+
+/// A socket of a stack. An id is not used again for another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct SocketId {
+    index: u32,
+    generation: u32,
+}
+
+/// What a socket wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Routers that its packets may pass; `None`: as `Config` says.
+    pub hop_limit: Option<u8>,
+    /// The same for packets to groups (RFC 1112, 6.1).
+    pub group_hop_limit: u8,
+    /// Its packets' traffic class.
+    pub class: TrafficClass,
+    /// What happens to packets that are too long.
+    pub fragmentation: Fragmentation,
+    /// It may send to everybody: SO_BROADCAST.
+    pub broadcast: bool,
+    /// It gets what was put together from segments in one piece: UDP_GRO.
+    pub gro: bool,
+    /// It sends and hears through this interface only: SO_BINDTODEVICE.
+    pub iface: Option<IfaceId>,
+    /// It sends to groups through this one: IP_MULTICAST_IF.
+    pub group_iface: Option<IfaceId>,
+    /// What it sends to groups that are joined here comes here, too: IP_MULTICAST_LOOP.
+    pub group_loop: bool,
+    /// It hears all groups that somebody joined, not its own alone: IP_MULTICAST_ALL.
+    pub group_all: bool,
+    /// IPV6_V6ONLY.
+    pub only_v6: bool,
+    /// SO_REUSEADDR.
+    pub reuse_address: bool,
+    /// SO_REUSEPORT.
+    pub reuse_port: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            hop_limit: None,
+            group_hop_limit: 1,
+            class: TrafficClass(0),
+            fragmentation: Fragmentation::Here,
+            broadcast: false,
+            gro: false,
+            iface: None,
+            group_iface: None,
+            group_loop: true,
+            group_all: true,
+            only_v6: false,
+            reuse_address: false,
+            reuse_port: false,
+        }
+    }
+}
+
+/// What a network said of what a socket sent (RFC 1122, 4.1.3.3): told once, by the next call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SocketError {
+    /// Nobody listens on the port: ECONNREFUSED.
+    #[error("nobody listens on that port there")]
+    PortUnreachable,
+    /// EHOSTUNREACH.
+    #[error("the host cannot be reached")]
+    HostUnreachable,
+    /// ENETUNREACH.
+    #[error("the network cannot be reached")]
+    NetUnreachable,
+    /// ENOPROTOOPT.
+    #[error("the host does not take that protocol")]
+    ProtocolUnreachable,
+    /// EACCES.
+    #[error("an administrator forbids it")]
+    Prohibited,
+    /// EMSGSIZE.
+    #[error("packets to there have {mtu} octets at most")]
+    TooBig {
+        /// Octets of a packet.
+        mtu: u32,
+    },
+    /// EPROTO.
+    #[error("a host did not understand the packet's header")]
+    Parameter,
+}
+
+/// A datagram that was received, without its octets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// Who sent it. A link-local address has its interface as scope.
+    pub from: SocketAddr,
+    /// To which address and port.
+    pub to: SocketAddr,
+    /// Through which interface.
+    pub iface: IfaceId,
+    /// Routers that it could still have passed.
+    pub hop_limit: u8,
+    /// Its traffic class.
+    pub class: TrafficClass,
+    /// Octets of each of the datagrams that it was put together from.
+    pub segment: Option<u16>,
+    /// When its frame came.
+    pub timestamp: Option<Timestamp>,
+}
+
+/// What was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// Octets of the datagram; those that did not fit into the buffer are lost.
+    pub len: usize,
+    /// What is known of it.
+    pub datagram: Datagram,
+}
+
+/// Nothing was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReceiveError {
+    /// EAGAIN.
+    #[error("no datagram has come")]
+    Empty,
+    /// What the network said of an earlier send.
+    #[error(transparent)]
+    Network(#[from] SocketError),
+}
+
+/// Nothing was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SendError {
+    /// EAGAIN; an event tells when there is room.
+    #[error("as much as the socket may have is still to be sent")]
+    Full,
+    /// EMSGSIZE.
+    #[error("{len} octets are more than the {most} that a datagram to there has")]
+    TooLong {
+        /// Octets given.
+        len: usize,
+        /// Octets at most.
+        most: usize,
+    },
+    /// EDESTADDRREQ.
+    #[error("the socket is connected to nobody, and no destination was given")]
+    NoDestination,
+    /// EAFNOSUPPORT.
+    #[error("the socket and the destination are not of one kind, IPv4 or IPv6")]
+    Kind,
+    /// EINVAL.
+    #[error("port 0 is nobody's")]
+    Port,
+    /// EACCES.
+    #[error("a socket that sends to everybody must say that it may")]
+    Broadcast,
+    /// EINVAL.
+    #[error("segments are of 1 octet or more, and fit into packets")]
+    Segment,
+    /// ENETUNREACH, or EADDRNOTAVAIL.
+    #[error(transparent)]
+    Unreachable(#[from] Unreachable),
+    /// No port is free for it: EAGAIN.
+    #[error(transparent)]
+    Bind(#[from] BindError),
+    /// What the network said of an earlier send.
+    #[error(transparent)]
+    Network(#[from] SocketError),
+}
+
+/// A socket that cannot be bound like this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BindError {
+    /// EADDRINUSE.
+    #[error(transparent)]
+    InUse(#[from] crate::udp::demux::InUse),
+    /// EADDRNOTAVAIL.
+    #[error("the address is not one of ours")]
+    NotOurs,
+    /// EADDRINUSE, of all ports.
+    #[error("all ports from which one could be chosen are in use")]
+    NoPort,
+    /// EINVAL.
+    #[error("the socket is bound already")]
+    Bound,
+}
+
+/// The stack has as many sockets as it may: `Config::sockets`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the stack has {most} sockets, and no more")]
+pub struct TooMany {
+    /// Sockets at most.
+    pub most: usize,
+}
+
+/// The way to a destination, as long as nothing changes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Way {
+    pub generation: u64,
+    pub to: SocketAddr,
+    pub path: Path,
+    pub hop: Hop,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Udp,
+    Raw(IpProtocol),
+}
+
+#[derive(Debug)]
+pub(crate) struct Socket {
+    pub kind: Kind,
+    pub options: Options,
+    pub local: Option<SocketAddr>,
+    pub remote: Option<SocketAddr>,
+    pub way: Option<Way>,
+    pub receive: Queue<Datagram>,
+    /// Octets that are still to be sent.
+    pub unsent: usize,
+    pub send_most: usize,
+    /// A send found no room.
+    pub blocked: bool,
+    pub error: Option<SocketError>,
+    pub ready: Ready,
+    pub groups: Vec<(IfaceId, IpAddr)>,
+    /// Datagrams that did not fit.
+    pub dropped: u64,
+}
+
+#[derive(Debug)]
+struct Slot {
+    generation: u32,
+    socket: Option<Socket>,
+}
+
+/// All sockets, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    slots: Vec<Slot>,
+    free: Vec<u32>,
+}
+
+/// What a datagram that is to be sent counts beside its octets.
+pub(crate) const OVERHEAD: usize = 64;
+
+impl Sockets {
+    pub fn insert(&mut self, most: usize, socket: Socket) -> Result<SocketId, TooMany> {
+        if let Some(index) = self.free.pop() {
+            let slot = &mut self.slots[index as usize];
+            slot.socket = Some(socket);
+            return Ok(SocketId { index, generation: slot.generation });
+        }
+        if self.slots.len() >= most.min(u32::MAX as usize) {
+            return Err(TooMany { most });
+        }
+        self.slots.push(Slot { generation: 0, socket: Some(socket) });
+        Ok(SocketId { index: (self.slots.len() - 1) as u32, generation: 0 })
+    }
+
+    pub fn remove(&mut self, id: SocketId) -> Option<Socket> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation)?;
+        let socket = slot.socket.take()?;
+        slot.generation += 1;
+        // A place whose numbers are used up stays empty.
+        if slot.generation < u32::MAX {
+            self.free.push(id.index);
+        }
+        Some(socket)
+    }
+
+    #[inline]
+    pub fn get(&self, id: SocketId) -> Option<&Socket> {
+        let slot = self.slots.get(id.index as usize).filter(|s| s.generation == id.generation)?;
+        slot.socket.as_ref()
+    }
+
+    #[inline]
+    pub fn get_mut(&mut self, id: SocketId) -> Option<&mut Socket> {
+        let slot = self.slots.get_mut(id.index as usize).filter(|s| s.generation == id.generation)?;
+        slot.socket.as_mut()
+    }
+
+    /// The socket at a place that the tables name.
+    ///
+    /// # Panics
+    /// If there is none: a socket leaves the tables before its place.
+    #[inline]
+    pub fn at_mut(&mut self, index: u32) -> (SocketId, &mut Socket) {
+        let slot = &mut self.slots[index as usize];
+        let id = SocketId { index, generation: slot.generation };
+        (id, slot.socket.as_mut().expect("a socket that is in the tables"))
+    }
+
+    pub fn len(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+}
+
+impl SocketId {
+    pub(crate) const fn index(self) -> u32 {
+        self.index
+    }
+}
+
+impl Stack {
+    pub(crate) fn open(&mut self, kind: Kind) -> Result<SocketId, TooMany> {
+        let socket = Socket {
+            kind,
+            options: Options::default(),
+            local: None,
+            remote: None,
+            way: None,
+            receive: Queue::new(self.config.receive_octets),
+            unsent: 0,
+            send_most: self.config.send_octets,
+            blocked: false,
+            error: None,
+            ready: Ready::default(),
+            groups: Vec::new(),
+            dropped: 0,
+        };
+        self.sockets.insert(self.config.sockets, socket)
+    }
+
+    /// Closes a socket; its groups are left, what it has still to send is sent. An id of no socket is ignored.
+    pub fn close(&mut self, id: SocketId) {
+        let Some(socket) = self.sockets.remove(id) else { return };
+        self.demux.remove(id.index);
+        if let Kind::Raw(protocol) = socket.kind {
+            self.raw.remove(protocol, id.index);
+        }
+        for (iface, group) in socket.groups {
+            self.leave(iface, group);
+        }
+    }
+
+    /// Sockets that are open.
+    pub fn sockets(&self) -> usize {
+        self.sockets.len()
+    }
+
+    /// A packet of a socket has left its interface's queue.
+    #[inline]
+    pub(crate) fn socket_sent(&mut self, id: SocketId, len: usize) {
+        let Some(socket) = self.sockets.get_mut(id) else { return };
+        socket.unsent -= len + OVERHEAD;
+        if socket.blocked && socket.unsent <= socket.send_most / 2 {
+            socket.blocked = false;
+            self.notify(id.index, |ready| ready.writable = true);
+        }
+    }
+
+    /// Tells a socket what the network said.
+    pub(crate) fn socket_failed(&mut self, index: u32, error: SocketError) {
+        self.sockets.at_mut(index).1.error = Some(error);
+        self.notify(index, |ready| ready.error = true);
+    }
+
+    /// Gives a socket a datagram. False: it has no room.
+    #[inline]
+    pub(crate) fn deliver(&mut self, index: u32, datagram: Datagram, octets: &[u8]) -> bool {
+        let (_, socket) = self.sockets.at_mut(index);
+        let fits = socket.receive.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok();
+        if fits {
+            self.notify(index, |ready| ready.readable = true);
+        } else {
+            socket.dropped += 1;
+        }
+        fits
+    }
+}
+
+/// An address of somebody on a link, with the link's scope where that is part of it (RFC 4007, 6).
+pub(crate) fn scoped(ip: IpAddr, port: u16, iface: IfaceId) -> SocketAddr {
+    match ip {
+        IpAddr::V6(v6) if v6.is_unicast_link_local() => {
+            SocketAddr::V6(core::net::SocketAddrV6::new(v6, port, 0, iface.scope()))
+        }
+        ip => SocketAddr::new(ip, port),
+    }
+}
+
+/// The interface that an address names, and the address without it.
+pub(crate) fn unscoped(address: SocketAddr) -> (SocketAddr, Option<IfaceId>) {
+    let iface = match address {
+        SocketAddr::V6(v6) => IfaceId::from_scope(v6.scope_id()),
+        SocketAddr::V4(_) => None,
+    };
+    (SocketAddr::new(address.ip(), address.port()), iface)
+}

@@ -1,0 +1,377 @@
+//! The stack: what it consists of, its interfaces, addresses and routes, and its time.
+
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::destination::Destinations;
+use crate::egress::{self, Identification};
+use crate::event::Event;
+use crate::iface::{
+    Address, AddressState, Iface, IfaceConfig, IfaceId, Medium, NoAddress, NoIface, Offload, Shape,
+};
+use crate::ip::reassembly::Reassembly;
+use crate::limit::Limit;
+use crate::neighbor::{Neighbors, State};
+use crate::prefix::Prefix;
+use crate::random::Random;
+use crate::raw::Raws;
+use crate::route::{NoRoute, Route, Routes};
+use crate::socket::{SocketId, Sockets};
+use crate::time::Instant;
+use crate::timer::Timers;
+use crate::udp::demux::Demux;
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+use bypath_wire::meta::ChecksumState;
+use bypath_wire::{EtherType, FrameMeta, MacAddr, VlanTag};
+use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use foldhash::quality::FixedState;
+use hashbrown::HashSet;
+
+/// What a timer of the stack is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// An address is asked for once more, or is ours now.
+    Tentative(IfaceId, IpAddr),
+    /// An address is announced once more (RFC 5227, 2.3).
+    Announce(IfaceId, Ipv4Addr),
+    /// A group is to be reported.
+    Report(IfaceId, IpAddr),
+}
+
+/// Packets to ourselves that one [`Stack::handle_timeout`] takes at most: two programs that answer each other for ever must
+/// not keep it.
+const LOOPED_AT_ONCE: usize = 256;
+/// Octets of the longest packet to ourselves: nothing is cut there.
+const LOOPBACK_MTU: usize = 65_535 + bypath_wire::ipv6::HEADER_LEN;
+
+/// What a stack holds, each of it bounded by its [`Config`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    /// Octets in the queues of all interfaces, 64 more counted for each datagram.
+    pub transmit_octets: usize,
+    /// Octets that wait for neighbours' addresses.
+    pub waiting_octets: usize,
+    /// Octets of datagrams in the making, 512 more counted for each.
+    pub fragment_octets: usize,
+    /// Datagrams in the making.
+    pub fragmented: usize,
+    /// Neighbours that are known or asked for, of all interfaces.
+    pub neighbors: usize,
+    /// Destinations of which a router said something.
+    pub destinations: usize,
+    /// Sockets that are open.
+    pub sockets: usize,
+    /// Timers that are set.
+    pub timers: usize,
+    /// Events that wait to be fetched.
+    pub ready: usize,
+}
+
+/// A TCP/IP stack: see the crate's documentation.
+#[derive(Debug)]
+pub struct Stack {
+    pub(crate) config: Config,
+    pub(crate) counters: Counters,
+    pub(crate) random: Random,
+    pub(crate) ifaces: Vec<Iface>,
+    pub(crate) routes: Routes,
+    pub(crate) destinations: Destinations,
+    /// Usable addresses, of all interfaces.
+    pub(crate) local: HashSet<IpAddr, FixedState>,
+    /// Another number whenever a way may be another one.
+    pub(crate) generation: u64,
+    pub(crate) reassembly: Reassembly,
+    pub(crate) timers: Timers<Due>,
+    pub(crate) sockets: Sockets,
+    pub(crate) demux: Demux,
+    pub(crate) raw: Raws,
+    pub(crate) forwarder: Option<SocketId>,
+    /// Sockets with something to tell.
+    pub(crate) ready: VecDeque<SocketId>,
+    pub(crate) news: VecDeque<Event>,
+    pub(crate) identification: Box<Identification>,
+    pub(crate) icmp_limit: Limit,
+    /// Octets that wait for neighbours' addresses.
+    pub(crate) waiting_octets: usize,
+    pub(crate) spare: Vec<Vec<u8>>,
+    /// A datagram made of fragments, and the packet of its first one, while they are looked into.
+    pub(crate) whole: (Vec<u8>, Vec<u8>),
+    looped: Vec<u8>,
+}
+
+impl Stack {
+    /// A stack with a loopback interface, `127.0.0.1/8` and `::1`, and nothing else.
+    ///
+    /// `seed`: a secret; ports, identifications and tables follow from it. The same seed and the same calls do the same.
+    pub fn new(config: Config, seed: [u8; 32]) -> Stack {
+        let mut random = Random::new(seed);
+        let mut stack = Stack {
+            counters: Counters::default(),
+            ifaces: Vec::new(),
+            routes: Routes::new(config.routes),
+            destinations: Destinations::new(config.destinations, random.next_u64()),
+            local: HashSet::with_hasher(FixedState::with_seed(random.next_u64())),
+            generation: 0,
+            reassembly: Reassembly::new(config.reassembly, random.next_u64()),
+            timers: Timers::default(),
+            sockets: Sockets::default(),
+            demux: Demux::new(random.next_u64()),
+            raw: Raws::default(),
+            forwarder: None,
+            ready: VecDeque::new(),
+            news: VecDeque::new(),
+            identification: Box::new(Identification::new(&mut random)),
+            icmp_limit: Limit::new(config.icmp_rate, config.icmp_burst),
+            waiting_octets: 0,
+            spare: Vec::new(),
+            whole: (Vec::new(), Vec::new()),
+            looped: Vec::new(),
+            random,
+            config,
+        };
+        let offload = Offload { checksum: true, segmentation: false };
+        let shape = Shape { medium: Medium::Ip, vlan: None, mtu: LOOPBACK_MTU, offload };
+        stack.push_iface(shape, IfaceId::LOOPBACK);
+        let own = [
+            Prefix::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 8),
+            Some(Prefix::host(IpAddr::V6(Ipv6Addr::LOCALHOST))),
+        ];
+        for prefix in own.into_iter().flatten() {
+            let address = Address { prefix, state: AddressState::Preferred, timer: None };
+            stack.ifaces[0].addresses.push(address);
+        }
+        stack.addresses_changed();
+        stack
+    }
+
+    /// Adds an interface. Its frames are handed to [`handle_frame`](Stack::handle_frame) and fetched by
+    /// [`poll_transmit`](Stack::poll_transmit) with its id.
+    ///
+    /// # Errors
+    /// [`NoIface`].
+    pub fn add_iface(&mut self, config: IfaceConfig) -> Result<IfaceId, NoIface> {
+        if !(68..=65_535).contains(&config.mtu) {
+            return Err(NoIface::Mtu);
+        }
+        let IfaceConfig { medium, mtu, offload } = config;
+        let id = IfaceId(self.ifaces.len() as u32);
+        self.room_for_iface()?;
+        Ok(self.push_iface(Shape { medium, vlan: None, mtu, offload }, id))
+    }
+
+    /// Adds an interface for a VLAN on another one, whose frames carry its packets with a tag (IEEE 802.1Q).
+    ///
+    /// # Errors
+    /// [`NoIface`].
+    pub fn add_vlan(&mut self, on: IfaceId, vid: u16, mtu: usize) -> Result<IfaceId, NoIface> {
+        let Some(link) = self.ifaces.get(on.at()) else { return Err(NoIface::Medium) };
+        if link.shape.medium == Medium::Ip || link.shape.vlan.is_some() {
+            return Err(NoIface::Medium);
+        }
+        if !(1..=bypath_wire::vlan::MOST_VID).contains(&vid) {
+            return Err(NoIface::Vid);
+        }
+        if link.vlans.iter().any(|(other, _)| *other == vid) {
+            return Err(NoIface::Exists);
+        }
+        if !(68..=link.shape.mtu).contains(&mtu) {
+            return Err(NoIface::Mtu);
+        }
+        let vlan = Some(VlanTag { tpid: EtherType::VLAN.0, pcp: 0, dei: false, vid });
+        let shape = Shape { vlan, mtu, ..link.shape };
+        self.room_for_iface()?;
+        let id = self.push_iface(shape, on);
+        self.ifaces[on.at()].vlans.push((vid, id));
+        Ok(id)
+    }
+
+    fn room_for_iface(&self) -> Result<(), NoIface> {
+        let most = self.config.ifaces;
+        if self.ifaces.len() >= most { Err(NoIface::Full { most }) } else { Ok(()) }
+    }
+
+    fn push_iface(&mut self, shape: Shape, link: IfaceId) -> IfaceId {
+        let id = IfaceId(self.ifaces.len() as u32);
+        self.ifaces.push(Iface {
+            shape,
+            link,
+            vlans: Vec::new(),
+            addresses: Vec::new(),
+            neighbors: Neighbors::new(self.config.neighbors, self.random.next_u64()),
+            groups: crate::group::Groups::default(),
+            queue: egress::queue(self.config.transmit_octets),
+            resolved: VecDeque::new(),
+            cutting: egress::Cutting::default(),
+        });
+        id
+    }
+
+    /// Gives an interface an address, and a route to its network. An IPv6 address on Ethernet is tentative first (RFC 4862,
+    /// 5.4): [`Event::AddressReady`] or [`Event::AddressConflict`] follows.
+    ///
+    /// # Errors
+    /// [`NoAddress`].
+    pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
+        let ip = prefix.address();
+        let own = &self.ifaces[iface.at()];
+        let nobodys = ip.is_unspecified() || ip.is_multicast();
+        if nobodys || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
+            return Err(NoAddress::NotAHost);
+        }
+        if ip.is_ipv6() && own.shape.mtu < bypath_wire::ipv6::MIN_MTU {
+            return Err(NoAddress::Mtu);
+        }
+        if own.addresses.iter().any(|a| a.ip() == ip) {
+            return Err(NoAddress::Exists);
+        }
+        let most = self.config.addresses;
+        if own.addresses.len() >= most {
+            return Err(NoAddress::Full { most });
+        }
+        let ethernet = own.mac().is_some();
+        let left = self.config.dad_transmits;
+        let asks = ethernet && ip.is_ipv6() && left > 0;
+        let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
+        self.ifaces[iface.at()].addresses.push(Address { prefix, state, timer: None });
+        let _full = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
+        self.address_added(now, iface, ip, asks);
+        Ok(())
+    }
+
+    /// Takes an address away, and the route to its network if that was the last one there; false: there was none.
+    pub fn remove_address(&mut self, iface: IfaceId, ip: IpAddr) -> bool {
+        let addresses = &mut self.ifaces[iface.at()].addresses;
+        let Some(at) = addresses.iter().position(|a| a.ip() == ip) else { return false };
+        let gone = addresses.remove(at);
+        if let Some(timer) = gone.timer {
+            self.timers.remove(timer);
+        }
+        let network = gone.prefix.network();
+        if !addresses.iter().any(|a| a.prefix.network() == network) {
+            self.routes.remove(|r| r.prefix == network && r.iface == iface && r.via.is_none());
+        }
+        if let IpAddr::V6(v6) = ip {
+            self.leave(iface, IpAddr::V6(bypath_wire::ipv6::solicited_node(v6)));
+        }
+        self.addresses_changed();
+        true
+    }
+
+    /// Addresses of an interface.
+    pub fn addresses(&self, iface: IfaceId) -> &[Address] {
+        self.ifaces.get(iface.at()).map_or(&[], |i| &i.addresses)
+    }
+
+    /// Adds a route.
+    ///
+    /// # Errors
+    /// [`NoRoute`].
+    pub fn add_route(&mut self, route: Route) -> Result<(), NoRoute> {
+        self.generation += 1;
+        self.routes.add(route)
+    }
+
+    /// Removes the routes of which this is true; how many they were.
+    pub fn remove_routes(&mut self, gone: impl Fn(&Route) -> bool) -> usize {
+        self.generation += 1;
+        self.routes.remove(gone)
+    }
+
+    /// All routes, longest prefix first.
+    pub fn routes(&self) -> impl Iterator<Item = &Route> {
+        self.routes.iter()
+    }
+
+    /// Tells a neighbour's hardware address, which nothing that is heard changes. False: there is no room.
+    pub fn set_neighbor(&mut self, iface: IfaceId, ip: IpAddr, mac: MacAddr) -> bool {
+        let neighbors = &mut self.ifaces[iface.at()].neighbors;
+        let set = neighbors.set_permanent(ip, mac);
+        self.drop_lost(iface, false);
+        self.resolved(iface, ip);
+        set
+    }
+
+    /// What is known of a neighbour.
+    pub fn neighbor(&self, iface: IfaceId, ip: IpAddr) -> Option<(State, MacAddr)> {
+        self.ifaces.get(iface.at())?.neighbors.state(ip)
+    }
+
+    /// Neighbours of an interface that are known or asked for.
+    pub fn neighbors(&self, iface: IfaceId) -> usize {
+        self.ifaces.get(iface.at()).map_or(0, |i| i.neighbors.len())
+    }
+
+    /// What has happened so far.
+    pub const fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// What it holds now.
+    pub fn usage(&self) -> Usage {
+        Usage {
+            transmit_octets: self.ifaces.iter().map(|i| i.queue.used()).sum(),
+            waiting_octets: self.waiting_octets,
+            fragment_octets: self.reassembly.used(),
+            fragmented: self.reassembly.len(),
+            neighbors: self.ifaces.iter().map(|i| i.neighbors.len()).sum(),
+            destinations: self.destinations.len(),
+            sockets: self.sockets.len(),
+            timers: self.timers.len(),
+            ready: self.ready.len() + self.news.len(),
+        }
+    }
+
+    /// The UDP socket that gets what is addressed to any host and port that are not ours, on every interface, and answers from
+    /// there: for proxies and tunnels. `None`: such packets are dropped.
+    pub const fn set_udp_forwarder(&mut self, socket: Option<SocketId>) {
+        self.forwarder = socket;
+    }
+
+    /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        if self.wants_transmit(IfaceId::LOOPBACK) {
+            return Some(Instant::ZERO);
+        }
+        let own = [self.timers.next(), self.reassembly.poll_timeout(), self.destinations.poll_timeout()];
+        let neighbors = self.ifaces.iter().map(|i| i.neighbors.poll_timeout());
+        own.into_iter().chain(neighbors).flatten().min()
+    }
+
+    /// Does what is due by now, and hands the stack what it sent to itself.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop_due(now) {
+            match due {
+                Due::Tentative(iface, ip) => self.ask_on(now, iface, ip),
+                Due::Announce(iface, ip) => self.announce_again(iface, ip),
+                Due::Report(iface, group) => self.report_due(now, iface, group),
+            }
+        }
+        for n in 0..self.ifaces.len() {
+            self.poll_neighbors(now, IfaceId(n as u32));
+        }
+        self.give_up_fragments(now);
+        if self.destinations.forget(now) {
+            self.generation += 1;
+        }
+        self.loop_back(now);
+    }
+
+    /// Reads in what was sent to ourselves.
+    fn loop_back(&mut self, now: Instant) {
+        if !self.wants_transmit(IfaceId::LOOPBACK) {
+            return;
+        }
+        let mut room = core::mem::take(&mut self.looped);
+        if room.is_empty() {
+            room = vec![0; LOOPBACK_MTU];
+        }
+        for _ in 0..LOOPED_AT_ONCE {
+            let Some((len, _, through)) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
+            let meta = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
+            self.handle_looped(now, through, &room[..len], &meta);
+        }
+        self.looped = room;
+    }
+}

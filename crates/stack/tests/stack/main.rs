@@ -1,0 +1,12 @@
+//! Stacks that are joined, in virtual time: what goes out of one comes into the others.
+
+mod allocations;
+mod errors;
+mod fragments;
+mod groups;
+mod hostile;
+mod neighbors;
+mod offload;
+mod reach;
+mod udp;
+mod world;

@@ -1,0 +1,324 @@
+//! UDP between hosts, and with ourselves.
+
+use crate::world::{Faults, World};
+use bypath_stack::Stack;
+use bypath_stack::config::Config;
+use bypath_stack::event::{Event, Ready};
+use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
+use bypath_wire::FrameMeta;
+use proptest::prelude::*;
+use std::collections::HashSet;
+
+#[test]
+fn datagrams_get_there_and_back_over_both_kinds() {
+    for (server, to, from) in [
+        ("0.0.0.0:7", "10.0.0.2:7", "10.0.0.1"),
+        ("10.0.0.2:7", "10.0.0.2:7", "10.0.0.1"),
+        ("[::]:7", "10.0.0.2:7", "10.0.0.1"),
+        ("[::]:7", "[fd00::2]:7", "fd00::1"),
+        ("[fd00::2]:7", "[fd00::2]:7", "fd00::1"),
+        ("[::]:7", "[fe80::2%2]:7", "fe80::1"),
+    ] {
+        let mut world = World::new(2, 1);
+        let (server, client) = (world.bound(1, server), world.hosts[0].stack.open_udp().unwrap());
+        world.send_to(0, client, b"there", to);
+        world.millis(10);
+        let got = world.received(1, server);
+        let [(sender, octets)] = &got[..] else { panic!("{to}: {got:?}") };
+        assert_eq!((sender.ip().to_string(), &octets[..]), (from.to_string(), &b"there"[..]));
+        assert!((49_152..=65_535).contains(&sender.port()));
+        world.udp(1, server).send(b"back", Some(*sender)).unwrap();
+        world.millis(10);
+        assert_eq!(world.received(0, client), [(to.parse().unwrap(), b"back".to_vec())]);
+        assert!(world.drops(0).is_empty() && world.drops(1).is_empty());
+    }
+}
+
+#[test]
+fn datagrams_of_every_length_arrive_as_they_were_sent() {
+    for (mtu, to) in [
+        (1500, "10.0.0.2:7"),
+        (1500, "[fd00::2]:7"),
+        (9000, "10.0.0.2:7"),
+        (1280, "[fd00::2]:7"),
+        (576, "10.0.0.2:7"),
+    ] {
+        let mut world = World::with(2, 3, &Config::default(), Default::default(), mtu);
+        let server = world.bound(1, "[::]:7");
+        let client = world.hosts[0].stack.open_udp().unwrap();
+        let longest = if to.starts_with('[') { 65_527 } else { 65_507 };
+        let edges =
+            [mtu - 49, mtu - 48, mtu - 47, mtu - 29, mtu - 28, mtu - 27, 2 * mtu, longest - 1, longest];
+        for len in (0..3100).step_by(97).chain(edges) {
+            let octets: Vec<u8> = (0..len).map(|n| (n * 7 + len) as u8).collect();
+            world.send_to(0, client, &octets, to);
+            world.millis(20);
+            let got = world.received(1, server);
+            assert!(got.len() == 1 && got[0].1 == octets, "{len} octets to {to}");
+        }
+        let most = longest;
+        let error = world.udp(0, client).send(&vec![0; longest + 1], Some(to.parse().unwrap()));
+        assert_eq!(error, Err(SendError::TooLong { len: longest + 1, most }));
+        assert_eq!((world.drops(0), world.drops(1)), (vec![], vec![]));
+    }
+}
+
+#[test]
+fn whoever_is_connected_hears_of_his_partner_alone() {
+    let mut world = World::new(3, 1);
+    let client = world.connected(0, "10.0.0.2:7");
+    let local = world.udp(0, client).local().unwrap();
+    assert_eq!(local.ip().to_string(), "10.0.0.1");
+    let (partner, other, third) =
+        (world.bound(1, "0.0.0.0:7"), world.bound(1, "0.0.0.0:8"), world.bound(2, "0.0.0.0:7"));
+    for (host, id) in [(1, other), (2, third)] {
+        world.udp(host, id).send(b"?", Some(local)).unwrap();
+    }
+    world.udp(1, partner).send(b"!", Some(local)).unwrap();
+    world.millis(10);
+    assert_eq!(world.received(0, client), [("10.0.0.2:7".parse().unwrap(), b"!".to_vec())]);
+    assert_eq!(world.count(0, "udp_drop_no_socket"), 2);
+    world.udp(0, client).disconnect();
+    world.udp(2, third).send(b"now", Some(local)).unwrap();
+    world.millis(10);
+    assert_eq!(world.received(0, client).len(), 1);
+}
+
+#[test]
+fn a_host_talks_to_itself() {
+    let mut world = World::new(1, 1);
+    for (bind, to, from) in [
+        ("0.0.0.0:7", "127.0.0.1:7", "127.0.0.1"),
+        ("0.0.0.0:8", "127.3.4.5:8", "127.3.4.5"),
+        ("10.0.0.1:9", "10.0.0.1:9", "10.0.0.1"),
+        ("[::1]:7", "[::1]:7", "::1"),
+        ("[::]:9", "[fd00::1]:9", "fd00::1"),
+        ("[::]:10", "[fe80::1%2]:10", "fe80::1"),
+    ] {
+        let server = world.bound(0, bind);
+        let client = world.hosts[0].stack.open_udp().unwrap();
+        world.send_to(0, client, &[7; 60_000], to);
+        world.millis(1);
+        let got = world.received(0, server);
+        assert_eq!(got.len(), 1, "{to}");
+        assert_eq!((got[0].0.ip().to_string(), got[0].1.len()), (from.to_string(), 60_000));
+        world.hosts[0].stack.close(server);
+        world.hosts[0].stack.close(client);
+    }
+    // Nothing of it was seen outside.
+    assert!(world.trace.is_empty());
+    // Nobody listens there.
+    let client = world.connected(0, "127.0.0.1:77");
+    world.udp(0, client).send(b"?", None).unwrap();
+    world.millis(1);
+    assert_eq!(world.udp(0, client).take_error(), Some(SocketError::PortUnreachable));
+}
+
+#[test]
+fn two_sockets_that_answer_each_other_for_ever_leave_time_for_others() {
+    let mut world = World::new(1, 1);
+    let (a, b) = (world.bound(0, "127.0.0.1:1"), world.bound(0, "127.0.0.1:2"));
+    world.send_to(0, a, b"ping", "127.0.0.1:2");
+    for _ in 0..1000 {
+        let now = world.now();
+        world.hosts[0].stack.handle_timeout(now);
+        for (id, to) in [(a, "127.0.0.1:2"), (b, "127.0.0.1:1")] {
+            for _ in world.received(0, id) {
+                world.send_to(0, id, b"pong", to);
+            }
+        }
+    }
+    assert_eq!(world.count(0, "udp_delivered"), 1000);
+}
+
+#[test]
+fn a_socket_is_told_of_once_however_much_comes() {
+    let mut world = World::new(2, 1);
+    let server = world.bound(1, "0.0.0.0:7");
+    let client = world.hosts[0].stack.open_udp().unwrap();
+    for _ in 0..10 {
+        world.send_to(0, client, b"x", "10.0.0.2:7");
+    }
+    // Two copies of the events: those that the world fetched are in `events`.
+    world.millis(10);
+    let readable = Ready { readable: true, ..Ready::default() };
+    assert_eq!(world.hosts[1].events, vec![Event::Socket { id: server, ready: readable }; 1]);
+    assert_eq!(world.received(1, server).len(), 10);
+    assert!(world.hosts[0].events.is_empty());
+}
+
+#[test]
+fn a_sender_that_is_too_fast_is_told_to_wait_and_when_to_go_on() {
+    let mut world = World::new(2, 1);
+    let server = world.bound(1, "0.0.0.0:7");
+    let client = world.hosts[0].stack.open_udp().unwrap();
+    world.udp(0, client).set_send_octets(10 * 1064);
+    let to = Some("10.0.0.2:7".parse().unwrap());
+    let sent = (0..100).take_while(|_| world.udp(0, client).send(&[0; 1000], to).is_ok()).count();
+    assert_eq!(sent, 10);
+    assert_eq!(world.udp(0, client).send(&[0; 1000], to), Err(SendError::Full));
+    world.millis(1);
+    let writable = Ready { writable: true, ..Ready::default() };
+    assert_eq!(world.hosts[0].events, [Event::Socket { id: client, ready: writable }]);
+    assert_eq!(world.received(1, server).len(), 10);
+    assert_eq!(world.udp(0, client).send(&[0; 1000], to), Ok(()));
+}
+
+#[test]
+fn a_receiver_that_is_too_slow_loses_what_does_not_fit() {
+    let mut world = World::new(2, 1);
+    let server = world.bound(1, "0.0.0.0:7");
+    world.udp(1, server).set_receive_octets(5 * 164);
+    let client = world.hosts[0].stack.open_udp().unwrap();
+    for _ in 0..8 {
+        world.send_to(0, client, &[0; 100], "10.0.0.2:7");
+    }
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 5);
+    assert_eq!((world.count(1, "udp_drop_queue_full"), world.udp(1, server).dropped()), (3, 3));
+}
+
+#[test]
+fn addresses_and_ports_are_given_as_linux_gives_them() {
+    let mut world = World::new(1, 1);
+    let stack = &mut world.hosts[0].stack;
+    let ids: Vec<_> = (0..4).map(|_| stack.open_udp().unwrap()).collect();
+    let mut bind = |n: usize, local: &str| stack.udp(ids[n]).unwrap().bind(local.parse().unwrap());
+    assert_eq!(bind(0, "10.0.0.9:7"), Err(BindError::NotOurs));
+    assert_eq!(bind(0, "10.0.0.1:7"), Ok("10.0.0.1:7".parse().unwrap()));
+    assert_eq!(bind(0, "10.0.0.1:8"), Err(BindError::Bound));
+    assert!(matches!(bind(1, "0.0.0.0:7"), Err(BindError::InUse(_))));
+    assert_eq!(bind(1, "127.0.0.1:7"), Ok("127.0.0.1:7".parse().unwrap()));
+    assert!(bind(2, "10.0.0.1:0").unwrap().port() >= 49_152);
+    assert_eq!(bind(3, "[fe80::1%2]:7"), Ok("[fe80::1]:7".parse().unwrap()));
+    let to = |text: &str| Some(text.parse().unwrap());
+    let mut send = |n: usize, to| stack.udp(ids[n]).unwrap().send(b"", to);
+    assert_eq!(send(0, None), Err(SendError::NoDestination));
+    assert_eq!(send(0, to("10.0.0.2:0")), Err(SendError::Port));
+    assert_eq!(send(0, to("[fd00::2]:1")), Err(SendError::Kind));
+    assert_eq!(send(0, to("10.0.0.255:1")), Err(SendError::Broadcast));
+    assert!(matches!(send(0, to("8.8.8.8:1")), Err(SendError::Unreachable(_))));
+}
+
+#[test]
+fn ports_are_not_to_be_guessed_and_run_out() {
+    let config = Config { ephemeral: 50_000..=50_099, ..Config::default() };
+    let mut stack = Stack::new(config, [5; 32]);
+    let mut ports = Vec::new();
+    for _ in 0..100 {
+        let id = stack.open_udp().unwrap();
+        ports.push(stack.udp(id).unwrap().bind("0.0.0.0:0".parse().unwrap()).unwrap().port());
+    }
+    assert_eq!(ports.iter().collect::<HashSet<_>>().len(), 100);
+    let steps = ports.windows(2).filter(|pair| pair[1] == pair[0] + 1).count();
+    assert!(steps < 50, "{ports:?}");
+    let id = stack.open_udp().unwrap();
+    assert_eq!(stack.udp(id).unwrap().bind("0.0.0.0:0".parse().unwrap()), Err(BindError::NoPort));
+}
+
+#[test]
+fn sockets_are_bounded_and_an_old_id_is_nobodys() {
+    let mut stack = Stack::new(Config { sockets: 2, ..Config::default() }, [1; 32]);
+    let (a, b) = (stack.open_udp().unwrap(), stack.open_udp().unwrap());
+    assert!(stack.open_udp().is_err());
+    stack.close(a);
+    stack.close(a);
+    let c = stack.open_udp().unwrap();
+    assert!(stack.udp(a).is_none() && stack.udp(b).is_some() && stack.udp(c).is_some());
+    assert_eq!(stack.sockets(), 2);
+}
+
+#[test]
+fn a_checksum_is_looked_at_and_under_ipv6_there_must_be_one() {
+    let mut world = World::new(2, 1);
+    let (server, client) = (world.bound(1, "[::]:7"), world.bound(0, "[::]:9"));
+    for (to, at) in [("10.0.0.2:7", 14 + 20 + 6), ("[fd00::2]:7", 14 + 40 + 6)] {
+        world.send_to(0, client, b"hello", to);
+        world.millis(10);
+        assert_eq!(world.received(1, server).len(), 1);
+        let mut frame = world.trace.last().unwrap().1.clone();
+        frame[at + 3] ^= 1;
+        let wrong = world.count(1, "udp_drop_checksum");
+        world.hand(1, &frame, &FrameMeta::default());
+        assert_eq!(world.count(1, "udp_drop_checksum"), wrong + 1);
+        frame[at..at + 2].fill(0);
+        world.hand(1, &frame, &FrameMeta::default());
+        let v4 = to.starts_with("10");
+        assert_eq!(world.received(1, server).len(), usize::from(v4));
+        assert_eq!(world.count(1, "udp_drop_checksum"), wrong + 2 - u64::from(v4));
+    }
+}
+
+#[test]
+fn the_same_seed_does_the_same() {
+    let run = |seed| {
+        let mut world = World::new(3, seed);
+        world.faults = Faults { loss: 0.2, duplication: 0.2, jitter: 5_000_000 };
+        let server = world.bound(2, "[::]:7");
+        for n in 0..50usize {
+            let id = world.hosts[n % 2].stack.open_udp().unwrap();
+            world.send_to(n % 2, id, &vec![n as u8; n * 100], ["10.0.0.3:7", "[fd00::3]:7"][n % 2]);
+            world.millis(7);
+        }
+        world.secs(5);
+        let got = world.received(2, server);
+        (world.trace, got)
+    };
+    assert!(run(5) == run(5));
+    assert!(run(5).0 != run(6).0);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(40) })]
+
+    /// What is received was sent, by whom it says; without faults everything is, in order.
+    #[test]
+    fn what_arrives_was_sent(
+        seed in any::<u64>(), bad in any::<bool>(),
+        sends in prop::collection::vec((0..3usize, prop_oneof![4 => 0..1500usize, 1 => 1500..9000usize], any::<bool>(), 0..3u64), 1..60),
+    ) {
+        let mut world = World::new(4, seed);
+        if bad {
+            world.faults = Faults { loss: 0.1, duplication: 0.1, jitter: 2_000_000 };
+        }
+        let server = world.bound(3, "[::]:7");
+        world.udp(3, server).set_receive_octets(1 << 20);
+        let clients: Vec<_> = (0..3).map(|host| world.bound(host, "[::]:9")).collect();
+        let mut sent = Vec::new();
+        for (n, (host, len, v6, pause)) in sends.into_iter().enumerate() {
+            let octets: Vec<u8> = (0..len).map(|at| (at / 251 + n) as u8).collect();
+            world.send_to(host, clients[host], &octets, if v6 { "[fd00::4]:7" } else { "10.0.0.4:7" });
+            let from = if v6 { format!("[fd00::{}]:9", host + 1) } else { format!("10.0.0.{}:9", host + 1) };
+            sent.push((from.parse().unwrap(), octets));
+            world.millis(pause);
+        }
+        world.secs(10);
+        let got = world.received(3, server);
+        if bad {
+            prop_assert!(got.iter().all(|one| sent.contains(one)));
+        } else {
+            let of = |all: &[(std::net::SocketAddr, Vec<u8>)], from| {
+                all.iter().filter(|one| one.0 == from).cloned().collect::<Vec<_>>()
+            };
+            for (from, _) in &sent {
+                prop_assert_eq!(of(&got, *from), of(&sent, *from));
+            }
+        }
+    }
+}
+
+#[test]
+fn receiving_says_what_is_there() {
+    let mut world = World::new(2, 1);
+    let server = world.bound(1, "0.0.0.0:7");
+    let client = world.hosts[0].stack.open_udp().unwrap();
+    assert_eq!(world.udp(1, server).receive(&mut [0; 9]), Err(ReceiveError::Empty));
+    world.send_to(0, client, b"hello world", "10.0.0.2:7");
+    world.millis(10);
+    let mut room = [0; 5];
+    assert_eq!(world.udp(1, server).peek().unwrap().1, b"hello world");
+    let got = world.udp(1, server).receive(&mut room).unwrap();
+    assert_eq!((got.len, &room, got.datagram.hop_limit), (11, b"hello", 64));
+    assert_eq!(got.datagram.to, "10.0.0.2:7".parse().unwrap());
+    assert_eq!(got.datagram.iface, world.hosts[1].iface);
+}
