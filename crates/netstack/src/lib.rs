@@ -1,3 +1,9 @@
-//! Runs the stack: carries frames between it and a link, and gets it an address.
+//! Runs the stack: [`Engine`] carries frames between it and links, and [`dhcp`] gets it addresses.
+
+#![forbid(unsafe_code)]
 
 pub mod dhcp;
+mod engine;
+mod leasing;
+
+pub use engine::{Engine, Error, News};

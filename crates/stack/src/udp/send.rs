@@ -8,6 +8,11 @@ use crate::socket::{OVERHEAD, SendError, Way, unscoped};
 use bypath_wire::{Addresses, TrafficClass, ipv4, ipv6, udp};
 use core::net::{IpAddr, SocketAddr};
 
+/// RFC 919, 7.
+fn is_everybody(ip: IpAddr) -> bool {
+    matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
+}
+
 /// What a datagram has that differs from the socket's others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendTo {
@@ -171,7 +176,11 @@ impl Udp<'_> {
         let for_group = options.group_iface.filter(|_| to.ip().is_multicast());
         let iface = message.iface.or(scope).or(bound).or(for_group);
         let source = message.source.or(source_of(local.ip()));
+        // RFC 2131, 4.1: who has no address yet asks everybody on a link from 0.0.0.0.
+        let asks =
+            message.source.is_some_and(|ip| ip.is_unspecified()) && iface.is_some() && is_everybody(to.ip());
         if let Some(source) = message.source
+            && !asks
             && self.stack.forwarder != Some(self.id)
             && !self.stack.is_local(source, iface)
         {

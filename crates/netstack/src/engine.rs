@@ -1,0 +1,345 @@
+//! A stack on its links: moves frames, time and news, and tells what to wait for.
+//!
+//! It has no thread. Whoever runs it calls [`Engine::turn`] again and again, and waits in between:
+//!
+//! ```no_run
+//! # use bypath_netstack::Engine;
+//! # use bypath_stack::config::Config;
+//! use bypath_link::tun::Device;
+//!
+//! let mut engine = Engine::new(Config::default());
+//! let device = Device::tap("tap0").address("10.9.0.1".parse().unwrap(), 24).open()?;
+//! let eth = engine.add_link("tap0", Box::new(device))?;
+//! engine.stack().add_address(Engine::now(), eth, "10.9.0.2/24".parse().unwrap())?;
+//! loop {
+//!     // Sockets are those of `engine.stack()`.
+//!     if !engine.turn()? {
+//!         engine.wait(None);
+//!     }
+//! }
+//! # #[allow(unreachable_code)]
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::dhcp;
+use crate::leasing::Leasing;
+use bypath_link::{Capabilities, Link, Medium};
+use bypath_stack::Stack;
+use bypath_stack::config::Config;
+use bypath_stack::event::Event;
+use bypath_stack::iface::{self, IfaceConfig, IfaceId, NoIface, Offload};
+use bypath_stack::socket::TooMany;
+use bypath_stack::time::Instant;
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{clock, process};
+use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
+
+/// Frames that one turn takes from a link, and gives to it, at most: the others have their turn.
+const BATCH: usize = 64;
+/// poll(2): readable, writable.
+const READ: i16 = 1;
+const WRITE: i16 = 4;
+/// How often a link is looked at that does not wake who sleeps when its interface goes (ns).
+const LOOK_NS: u64 = 100_000_000;
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum News {
+    /// The stack has something to tell.
+    Stack(Event),
+    /// A lease: its address and routes are those of the interface now, or are not any more.
+    Lease {
+        /// Where.
+        iface: IfaceId,
+        /// What became of it.
+        event: dhcp::Event,
+    },
+    /// A link's interface is down. Its frames come again when it is up.
+    Down(IfaceId),
+}
+
+/// A link that cannot be used, or not any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The link says why.
+    #[error("{name}: {source}")]
+    Link {
+        /// The link's name.
+        name: String,
+        /// Why.
+        source: bypath_link::Error,
+    },
+    /// The stack does not take it.
+    #[error("{name}: {source}")]
+    Iface {
+        /// The link's name.
+        name: String,
+        /// Why.
+        source: NoIface,
+    },
+    /// DHCP is for links with hardware addresses.
+    #[error("{name}: an address can be asked for on Ethernet only; give one by hand")]
+    NotEthernet {
+        /// The link's name.
+        name: String,
+    },
+    /// The stack has no more sockets.
+    #[error(transparent)]
+    Sockets(#[from] TooMany),
+}
+
+struct Port {
+    iface: IfaceId,
+    name: String,
+    link: Box<dyn Link>,
+    capabilities: Capabilities,
+    /// The link takes no more for now.
+    full: bool,
+    leasing: Option<Leasing>,
+}
+
+/// A stack and its links.
+pub struct Engine {
+    stack: Stack,
+    ports: Vec<Port>,
+    news: VecDeque<News>,
+    waits: Vec<PollFd>,
+}
+
+/// News that wait to be fetched, at most.
+const MOST_NEWS: usize = 1024;
+
+impl Engine {
+    /// A stack with its loopback interface. Its secret is drawn from the system's random numbers.
+    pub fn new(config: Config) -> Engine {
+        let mut seed = [0; 32];
+        for part in seed.as_chunks_mut::<8>().0 {
+            *part = process::random_u64().to_ne_bytes();
+        }
+        Engine::with_seed(config, seed)
+    }
+
+    /// The same with a secret of the caller's.
+    pub fn with_seed(config: Config, seed: [u8; 32]) -> Engine {
+        Engine {
+            stack: Stack::new(config, seed),
+            ports: Vec::new(),
+            news: VecDeque::new(),
+            waits: Vec::new(),
+        }
+    }
+
+    /// The time that the engine gives to the stack: CLOCK_MONOTONIC.
+    pub fn now() -> Instant {
+        Instant::from_nanos(clock::monotonic_ns())
+    }
+
+    /// The stack: addresses, routes, sockets, counters.
+    pub const fn stack(&mut self) -> &mut Stack {
+        &mut self.stack
+    }
+
+    /// Puts the stack on a link, whose name is for messages. Checksums and segmentation are left to the link as far as it
+    /// takes them.
+    ///
+    /// # Errors
+    /// [`Error::Iface`].
+    pub fn add_link(&mut self, name: &str, link: Box<dyn Link>) -> Result<IfaceId, Error> {
+        let capabilities = link.capabilities();
+        let medium = match capabilities.medium {
+            Medium::Ethernet => iface::Medium::Ethernet(capabilities.mac),
+            Medium::Ip => iface::Medium::Ip,
+        };
+        let offload = Offload { checksum: capabilities.checksum, segmentation: capabilities.segmentation };
+        let config = IfaceConfig { medium, mtu: capabilities.mtu.min(65_535), offload };
+        let iface =
+            self.stack.add_iface(config).map_err(|source| Error::Iface { name: name.to_owned(), source })?;
+        self.ports.push(Port {
+            iface,
+            name: name.to_owned(),
+            link,
+            capabilities,
+            full: false,
+            leasing: None,
+        });
+        Ok(iface)
+    }
+
+    /// Has a DHCP server give the interface an address, routes with it. [`News::Lease`] tells when.
+    ///
+    /// # Errors
+    /// [`Error::NotEthernet`], [`Error::Sockets`].
+    pub fn lease(&mut self, iface: IfaceId, host_name: Option<String>) -> Result<(), Error> {
+        let Some(port) = self.ports.iter_mut().find(|p| p.iface == iface) else { return Ok(()) };
+        if port.capabilities.medium != Medium::Ethernet {
+            return Err(Error::NotEthernet { name: port.name.clone() });
+        }
+        let settings =
+            dhcp::Settings { hardware: port.capabilities.mac.0, identifier: None, host_name, address: None };
+        port.leasing = Some(Leasing::begin(&mut self.stack, iface, settings, Engine::now())?);
+        Ok(())
+    }
+
+    /// Gives leases back. The messages that say so go out with the next turns.
+    pub fn release(&mut self) {
+        let now = Engine::now();
+        for port in &mut self.ports {
+            if let Some(leasing) = &mut port.leasing {
+                leasing.release(now, &mut self.stack);
+            }
+        }
+    }
+
+    /// What a link has counted.
+    pub fn statistics(&mut self, iface: IfaceId) -> Option<bypath_link::Statistics> {
+        self.ports.iter_mut().find(|p| p.iface == iface).map(|p| p.link.statistics())
+    }
+
+    /// Takes what has come, does what is due, sends what there is to be sent. Returns whether there was anything to do: if not,
+    /// it is time to wait.
+    ///
+    /// # Errors
+    /// [`Error::Link`]: a link is gone. The others go on with the next turn.
+    pub fn turn(&mut self) -> Result<bool, Error> {
+        let now = Engine::now();
+        let mut moved = 0;
+        for n in 0..self.ports.len() {
+            moved += self.receive(n, now)?;
+        }
+        if self.stack.poll_timeout().is_some_and(|at| at <= now) {
+            self.stack.handle_timeout(now);
+            moved += 1;
+        }
+        self.hear_of_stack(now);
+        for port in &mut self.ports {
+            if let Some(leasing) = &mut port.leasing {
+                while let Some(event) = leasing.turn(now, &mut self.stack) {
+                    tell(&mut self.news, News::Lease { iface: port.iface, event });
+                }
+            }
+        }
+        for n in 0..self.ports.len() {
+            moved += self.send(n, now)?;
+        }
+        Ok(moved > 0)
+    }
+
+    /// The next news.
+    pub fn poll_event(&mut self) -> Option<News> {
+        self.news.pop_front()
+    }
+
+    /// When the next turn has something to do, whatever comes: nanoseconds of CLOCK_MONOTONIC; a time that has passed: now.
+    pub fn poll_timeout(&self) -> Option<u64> {
+        let leases = self.ports.iter().filter_map(|p| p.leasing.as_ref()?.poll_timeout());
+        let next = leases.chain(self.stack.poll_timeout()).min().map(Instant::as_nanos);
+        // Who sends wakes no descriptor.
+        let waits = self.ports.iter().any(|p| self.stack.wants_transmit(p.iface) && !p.full);
+        let deaf = self.ports.iter().any(|p| !p.capabilities.wakes_at_end || p.link.descriptor().is_none());
+        let look = deaf.then(|| clock::monotonic_ns() + LOOK_NS);
+        if waits { Some(0) } else { next.into_iter().chain(look).min() }
+    }
+
+    /// Adds what is to be waited for to a list for poll(2).
+    pub fn descriptors(&self, waits: &mut Vec<PollFd>) {
+        for port in &self.ports {
+            if let Some(fd) = port.link.descriptor() {
+                let events = if port.full { READ | WRITE } else { READ };
+                waits.push(PollFd { fd: fd.as_raw_fd(), events, revents: 0 });
+            }
+        }
+    }
+
+    /// Waits until there is something to do, at most until `until` (nanoseconds of CLOCK_MONOTONIC), or a signal.
+    pub fn wait(&mut self, until: Option<u64>) {
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
+        self.descriptors(&mut waits);
+        let until = self.poll_timeout().into_iter().chain(until).min();
+        let left = until.map(|at| at.saturating_sub(clock::monotonic_ns()));
+        // An error is a signal.
+        let _ = ppoll(&mut waits, left, 0);
+        self.waits = waits;
+    }
+
+    fn receive(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
+        let (port, stack) = (&mut self.ports[n], &mut self.stack);
+        let iface = port.iface;
+        match port.link.receive(BATCH, &mut |frame, meta| stack.handle_frame(now, iface, frame, meta)) {
+            Ok(frames) => Ok(frames),
+            Err(e) => self.pass_over(n, e),
+        }
+    }
+
+    fn send(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
+        let (port, stack) = (&mut self.ports[n], &mut self.stack);
+        if !port.full && !stack.wants_transmit(port.iface) {
+            return Ok(0);
+        }
+        let iface = port.iface;
+        let mut more = true;
+        let sent = port.link.send(BATCH, &mut |room| {
+            let next = stack.poll_transmit(now, iface, room);
+            more = next.is_some();
+            next
+        });
+        let sent = sent.and_then(|sent| Ok((sent, port.link.flush()?)));
+        match sent {
+            Ok((sent, pending)) => {
+                port.full = pending > 0 || more && sent < BATCH;
+                Ok(sent)
+            }
+            Err(e) => {
+                port.full = true;
+                self.pass_over(n, e)
+            }
+        }
+    }
+
+    /// What goes by itself is passed over; an interface that is gone is not.
+    fn pass_over(&mut self, n: usize, e: bypath_link::Error) -> Result<usize, Error> {
+        use bypath_link::Error::{Down, Interrupted, QueueFull, TooLong, WouldBlock};
+        let port = &mut self.ports[n];
+        match e {
+            WouldBlock | Interrupted | QueueFull { .. } | TooLong { .. } => Ok(0),
+            Down { .. } => {
+                port.full = false;
+                tell(&mut self.news, News::Down(port.iface));
+                Ok(0)
+            }
+            source => Err(Error::Link { name: port.name.clone(), source }),
+        }
+    }
+
+    /// Takes the stack's news, and looks whether a lease's address is somebody else's.
+    fn hear_of_stack(&mut self, now: Instant) {
+        while let Some(event) = self.stack.poll_event() {
+            match event {
+                Event::Socket { id, .. }
+                    if self.ports.iter().any(|p| p.leasing.as_ref().is_some_and(|l| l.is_own(id))) =>
+                {
+                    continue;
+                }
+                Event::AddressConflict { iface, address } => {
+                    let port = self.ports.iter_mut().find(|p| p.iface == iface);
+                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()) {
+                        leasing.conflict(now, address);
+                    }
+                }
+                _ => {}
+            }
+            tell(&mut self.news, News::Stack(event));
+        }
+    }
+}
+
+/// Nobody may fetch them: the oldest go.
+fn tell(news: &mut VecDeque<News>, one: News) {
+    if news.len() >= MOST_NEWS {
+        news.pop_front();
+    }
+    news.push_back(one);
+}
