@@ -1,0 +1,79 @@
+//! What goes wrong, and what is said about it.
+
+use crate::devices;
+use crate::network::{Tool, tool, veth, without};
+use rustix::thread::CapabilitySet;
+
+/// Runs a ping, which must fail with this status and these words.
+#[track_caller]
+fn fails(code: i32, args: &[&str], words: &[&str]) {
+    let ended =
+        tool(&[&["netstack", "ping", "--count=2", "--interval=10ms", "--timeout=100ms"], args].concat())
+            .expect(code);
+    for word in words {
+        let said = ended.stderr.clone() + &ended.text();
+        assert!(said.contains(word), "{args:?}: {said}");
+    }
+}
+
+isolated! {
+    fn wrong_usage_says_what_is_right() {
+        fails(2, &["--link=eth0", "10.9.0.1"], &["tap:NAME", "packet:IFACE"]);
+        fails(2, &["--link=tap:", "10.9.0.1"], &["tap:NAME"]);
+        fails(2, &["--link=tap:mine", "10.9.0.1"], &["the stack has no address", "--addr 10.9.0.2/24"]);
+        fails(2, &["--link=tap:mine", "--addr=10.9.0.2", "10.9.0.1"], &["10.9.0.2/24"]);
+        fails(2, &["--link=tun:mine", "--dhcp", "10.9.0.1"], &["DHCP needs", "tap:"]);
+        fails(2, &["--link=packet:lo", "--net=10.9.0.1/24", "10.9.0.1"], &["--net", "tap:"]);
+        fails(1, &["--link=packet:nobody", "--addr=10.9.0.2/24", "10.9.0.1"], &["nobody: no such interface; there are: lo"]);
+        if !devices("trouble::wrong_usage_says_what_is_right") {
+            return;
+        }
+        fails(2, &["--link=tap:mine", "--addr=10.9.0.255/24", "10.9.0.1"], &["10.9.0.255/24", "not the address of a single host"]);
+        fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=224.0.0.1", "10.9.0.1"], &["--gateway 224.0.0.1"]);
+        fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "10.8.0.1"], &["cannot send to 10.8.0.1: no route leads to that address"]);
+        fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "fd09::1"], &["cannot send to fd09::1: no route"]);
+        fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "--mtu=60000000", "10.9.0.1"], &["an MTU of 60000000 was refused"]);
+    }
+}
+
+isolated! {
+    fn nobody_there_is_a_loss() {
+        if !devices("trouble::nobody_there_is_a_loss") {
+            return;
+        }
+        fails(3, &["--link=tap:mine", "--net=10.9.0.1/24", "10.9.0.77"], &["2 sent, 0 answered, 2 lost (100.0 %)"]);
+        fails(3, &["--link=tap:mine", "--net=fd09::1/64", "fd09::77"], &["2 sent, 0 answered, 2 lost (100.0 %)"]);
+    }
+}
+
+isolated! {
+    fn an_address_of_somebody_else_is_not_used() {
+        veth();
+        let echo = Tool::start(&["netstack", "udp-echo", "--link=packet:right", "--addr=fd01::2/64"]).says("answering on right");
+        fails(1, &["--link=packet:left", "--addr=fd01::2/64", "fd01::2"], &["fd01::2 is another host's on left"]);
+        echo.signal(rustix::process::Signal::INT);
+        echo.end().expect(0);
+    }
+}
+
+isolated! {
+    fn without_the_right_the_remedy_is_named() {
+        bypath_sys::netns::set_up("lo", true).expect("loopback");
+        without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, || {
+            fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "10.9.0.1"], &["CAP_NET_ADMIN"]);
+            fails(1, &["--link=packet:lo", "--addr=10.9.0.2/24", "10.9.0.1"], &["CAP_NET_RAW"]);
+        });
+    }
+}
+
+isolated! {
+    fn a_device_that_is_removed_ends_the_tool() {
+        if !devices("trouble::a_device_that_is_removed_ends_the_tool") {
+            return;
+        }
+        let echo = Tool::start(&["netstack", "udp-echo", "--link=tap:mine", "--net=10.9.0.1/24"]).says("answering on mine");
+        bypath_sys::netns::remove("mine").expect("the device");
+        let ended = echo.end().expect(1);
+        assert!(ended.stderr.contains("mine"), "{}", ended.stderr);
+    }
+}
