@@ -55,26 +55,27 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
 }
 
-/// Has the kernel back memory before it is used, in huge pages where there are some, from its beginning on for as long as
-/// `goes_on` says so, which is asked every 8 MiB. What is not backed then, or on kernels before 5.14, is when it is touched.
-pub fn prepare(octets: &mut [u8], mut goes_on: impl FnMut() -> bool) {
-    const STEP: usize = 8 << 20;
+/// Has the kernel back a part of memory before it is used, in huge pages where there are some: `len` octets from the octet
+/// `from` on, and the rest of the huge page that they end in. Returns up to which octet that was tried; what is not backed,
+/// as the kernel has no memory or is older than 5.14, is when it is touched.
+pub fn prepare(octets: &mut [u8], from: usize, len: usize) -> usize {
+    /// Of x86-64, and of AArch64 with pages of 4 KiB. Where they are larger, parts of them are small pages.
+    const HUGE: usize = 2 << 20;
     /// MADV_POPULATE_WRITE, Linux 5.14.
     const POPULATE_WRITE: usize = 23;
-    let mut at = (octets.as_ptr() as usize).next_multiple_of(PAGE);
-    let end = (octets.as_ptr() as usize + octets.len()) & !(PAGE - 1);
-    let advise = |len: usize, at: usize, advice: usize| {
-        // SAFETY: whole pages inside the slice; what they hold stays the same.
-        check(unsafe { syscall(libc::SYS_madvise, [at, len, advice, 0, 0, 0]) })
-    };
-    let _ = advise(end.saturating_sub(at), at, libc::MADV_HUGEPAGE as usize);
-    while at < end && goes_on() {
-        let len = STEP.min(end - at);
-        if advise(len, at, POPULATE_WRITE).is_err() {
-            break;
+    let first = octets.as_ptr() as usize;
+    let last = first + octets.len();
+    let begin = first + from.min(octets.len());
+    let end = begin.saturating_add(len).min(last).next_multiple_of(HUGE).min(last);
+    let at = begin.next_multiple_of(PAGE);
+    let whole = (end & !(PAGE - 1)).saturating_sub(at);
+    if whole > 0 {
+        for advice in [libc::MADV_HUGEPAGE as usize, POPULATE_WRITE] {
+            // SAFETY: whole pages inside the slice; what they hold stays the same.
+            let _ = check(unsafe { syscall(libc::SYS_madvise, [at, whole, advice, 0, 0, 0]) });
         }
-        at += len;
     }
+    end - first
 }
 
 /// A word that is this process's own: it reads 0 in any process that got a copy of this memory, by whatever system call
@@ -232,5 +233,55 @@ impl Mapping {
         }
         // SAFETY: the range lies inside this mapping, whose contents are plain bytes and atomics.
         unsafe { syscall(libc::SYS_madvise, [self.addr + offset, len, libc::MADV_REMOVE as usize, 0, 0, 0]) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Octets that are backed, in whole pages.
+    fn backed(octets: &[u8]) -> usize {
+        let first = (octets.as_ptr() as usize).next_multiple_of(PAGE);
+        let pages = (octets.as_ptr() as usize + octets.len() - first) / PAGE;
+        let mut there = vec![0u8; pages];
+        let args = [first, pages * PAGE, there.as_mut_ptr() as usize, 0, 0, 0];
+        // SAFETY: one octet for each page.
+        check(unsafe { syscall(libc::SYS_mincore, args) }).expect("mincore");
+        there.iter().filter(|page| **page & 1 == 1).count() * PAGE
+    }
+
+    #[test]
+    fn memory_is_prepared_piece_by_piece_and_no_further() {
+        const MIB: usize = 1 << 20;
+        let mut octets = vec![0u8; 64 * MIB];
+        assert!(backed(&octets) < MIB);
+        let mut at = 0;
+        let mut pieces = 0;
+        while at < octets.len() {
+            let end = prepare(&mut octets, at, 2 * MIB);
+            assert!(end > at && end <= at + 4 * MIB, "{at} {end}");
+            (at, pieces) = (end, pieces + 1);
+            // All of it, and nothing but it; no more than the pages at the ends are not its own.
+            let there = backed(&octets);
+            assert!(there <= at + PAGE && there + 2 * PAGE >= at, "{there} of {at}");
+        }
+        assert!((16..=33).contains(&pieces), "{pieces}");
+        assert!(octets.iter().all(|octet| *octet == 0));
+    }
+
+    #[test]
+    fn what_memory_holds_is_the_same_when_it_was_prepared() {
+        let mut octets: Vec<u8> = (0..3_000_000u32).map(|n| n as u8).collect();
+        let before = octets.clone();
+        for (from, len) in [(0, 0), (5, 1), (PAGE, 3 * PAGE + 1), (2_999_999, 1), (1_000_000, usize::MAX)] {
+            let end = prepare(&mut octets, from, len);
+            assert!(end >= from && end <= before.len(), "{from} {len}: {end}");
+        }
+        for from in [3_000_000, 3_000_001, usize::MAX] {
+            assert_eq!(prepare(&mut octets, from, 4096), 3_000_000);
+        }
+        assert_eq!(prepare(&mut [], 0, 4096), 0);
+        assert!(octets == before);
     }
 }

@@ -11,6 +11,8 @@ pub enum Status {
     Ok,
     /// Measured, but more was lost than at a rate that the link carries: no figure to compare with others.
     Lossy,
+    /// Measured, but frames arrived that are not those that were sent: no figure to compare with others.
+    Corrupt,
     /// Not measured here, for the reason given.
     Skipped,
     /// Tried; went wrong for the reason given.

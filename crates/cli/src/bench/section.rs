@@ -194,6 +194,7 @@ fn csv(records: &[Record]) -> String {
         let status = match r.status {
             Status::Ok => "ok",
             Status::Lossy => "lossy",
+            Status::Corrupt => "corrupt",
             Status::Skipped => "skipped",
             Status::Failed => "failed",
         };

@@ -192,6 +192,7 @@ fn notes(records: &[Record], out: &mut String) {
             let what = match record.status {
                 Status::Ok => "note",
                 Status::Lossy => "lossy",
+                Status::Corrupt => "CORRUPT",
                 Status::Skipped => "skipped",
                 Status::Failed => "FAILED",
             };

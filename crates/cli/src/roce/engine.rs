@@ -40,9 +40,10 @@ impl Engine {
             |e: &dyn std::fmt::Display| Failure::new(1, format_args!("cannot make a queue pair: {e}"));
         let mtu = Mtu::within(road.mtu()).filter(|mtu| mtu.octets() >= LONGEST).ok_or_else(|| {
             let text = format!(
-                "{}: an MTU of {} octets is too small; 1108 are needed: ip link set dev IFACE mtu 1500",
+                "{}: an MTU of {} octets is too small; 1108 are needed: ip link set dev {} mtu 1500",
                 road.name(),
-                road.mtu()
+                road.mtu(),
+                road.interface()
             );
             Failure::new(1, text)
         })?;
@@ -204,6 +205,10 @@ mod tests {
 
     impl Road for Waiting {
         fn name(&self) -> String {
+            "nowhere".to_owned()
+        }
+
+        fn interface(&self) -> String {
             "nowhere".to_owned()
         }
 

@@ -1,60 +1,29 @@
 // A thread sleeps in a call on a descriptor that another thread closes: the call goes on with the connection, which ends
 // when the call does. Usage: stays, prints lines.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
+#include "warm.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
-#include <unistd.h>
 
-enum { WARM = 40, BIG = 8 << 20 };
+enum { BIG = 8 << 20 };
 
 static int a, b; // the two ends
 static char *big;
 
-static void die(const char *what) {
-    perror(what);
-    _exit(9);
-}
-
-static void all(int fd, char *data, size_t n, int out) {
-    for (size_t done = 0; done < n;) {
-        ssize_t k = out ? write(fd, data + done, n - done) : read(fd, data + done, n - done);
-        if (k <= 0)
-            die("all");
-        done += k;
-    }
-}
-
 static void connection(void) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    char data[100] = "x";
-    int l = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(l, (void *)&at, len) || listen(l, 1) || getsockname(l, (void *)&at, &len))
-        die("listen");
-    a = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(a, (void *)&at, len))
-        die("connect");
-    b = accept(l, NULL, NULL);
-    close(l);
-    for (int i = 0; i < WARM; i++) {
-        all(a, data, sizeof data, 1);
-        all(b, data, sizeof data, 0);
-        all(b, data, sizeof data, 1);
-        all(a, data, sizeof data, 0);
-    }
+    int ends[2];
+    warm_connection(ends);
+    a = ends[0];
+    b = ends[1];
 }
 
 // ---------------------------------------------------------------- a thread that sleeps in one call

@@ -1,40 +1,10 @@
 // Registrations of one epoll set that have the same data word, one of them one-shot: what the kernel tells of the others is
 // told. Usage: words, prints lines.
 #define _GNU_SOURCE
-#include <arpa/inet.h>
+#include "warm.h"
 #include <fcntl.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
-enum { WARM = 40 };
-
-static void die(const char *what) {
-    perror(what);
-    _exit(9);
-}
-
-static void connection(int ends[2]) {
-    struct sockaddr_in at = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t len = sizeof at;
-    char data[100] = "x";
-    int l = socket(AF_INET, SOCK_STREAM, 0);
-    if (bind(l, (void *)&at, len) || listen(l, 1) || getsockname(l, (void *)&at, &len))
-        die("listen");
-    ends[0] = socket(AF_INET, SOCK_STREAM, 0);
-    if (connect(ends[0], (void *)&at, len))
-        die("connect");
-    ends[1] = accept(l, NULL, NULL);
-    close(l);
-    for (int i = 0; i < WARM; i++)
-        for (int from = 0; from < 2; from++)
-            if (write(ends[from], data, sizeof data) != sizeof data ||
-                recv(ends[!from], data, sizeof data, MSG_WAITALL) != sizeof data)
-                die("warm");
-}
 
 static void add(int set, int fd, uint32_t events) {
     struct epoll_event e = {.events = events, .data.u64 = 5};
@@ -58,8 +28,8 @@ int main(void) {
             for (int later = 0; later < 2; later++) {
                 int a[2], b[2], pipe_ends[2], set = epoll_create1(0);
                 char c;
-                connection(a);
-                connection(b);
+                warm_connection(a);
+                warm_connection(b);
                 if (pipe(pipe_ends))
                     die("pipe");
                 int in = other == 0 ? pipe_ends[0] : other == 1 ? b[0] : dup(a[0]);

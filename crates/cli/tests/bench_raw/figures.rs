@@ -171,6 +171,10 @@ fn lost_and_spoilt_frames_are_counted_as_such() {
         // Every fourth; a few of the last four are not reached. More may be lost where the machine is busy.
         assert!((0.2..0.9).contains(&of("loss_ratio")), "{subject}: {}", of("loss_ratio"));
         assert!(of("corrupt_frames") >= 1.0, "{subject}");
+        for record in records.iter().filter(|r| r["subject"] == subject) {
+            let reason = record["reason"].as_str().unwrap_or_default();
+            assert!(record["status"] == "corrupt" && reason.contains("arrived changed"), "{record}");
+        }
         // Spoilt ones are not among those received: of twenty numbers five are lost, and one of the others is spoilt.
         assert!(of("received_frames_per_s") > 0.0, "{subject}");
     }

@@ -1,6 +1,8 @@
 //! `bypath bench roce` as a user meets it. No figure is judged: these tests ask whether the bench works, and what it leaves
 //! behind.
 
+#[path = "../common/bench.rs"]
+mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 #[macro_use]
@@ -8,25 +10,13 @@ mod common;
 #[allow(dead_code, unused_macros, reason = "a part is used")]
 mod network;
 
-use common::TempDir;
-use network::{Ended, tool};
+use network::tool;
 use serde_json::Value;
-
-/// Runs the bench; `None` where there are no namespaces, which is said.
-fn run(test: &str, args: &[&str]) -> Option<Ended> {
-    let ended = tool(&[&["bench", "roce", "--quick", "--seconds", "0.03"], args].concat());
-    if ended.code() == Some(1) && ended.stderr.contains("no private network namespaces") {
-        network::skip(&format!("bench_roce::{test}"), &ended.stderr);
-        return None;
-    }
-    Some(ended)
-}
 
 #[test]
 fn there_is_a_record_for_every_case_and_size() {
-    let Some(ended) = run("records", &["--json"]) else { return };
-    let document: Value = serde_json::from_slice(&ended.expect(0).stdout).expect("JSON");
-    let records = document["results"].as_array().expect("an array");
+    let Some(ended) = bench::run("roce", "records", &["--quick", "--json"]) else { return };
+    let records = bench::records(ended);
     let expected = [("build", "ipv4"), ("build", "ipv6"), ("rdma-write", "raw")];
     assert_eq!(records.len(), expected.len() * 3);
     for (case, subject) in expected {
@@ -44,23 +34,14 @@ fn there_is_a_record_for_every_case_and_size() {
 
 #[test]
 fn the_section_joins_a_page_that_is_there() {
-    let folder = TempDir::new();
-    let place = folder.path().to_str().expect("UTF-8").to_owned();
-    let read =
-        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-    std::fs::write(folder.join("report.html"), "<html><body>\n<p>before</p>\n</body></html>\n")
-        .expect("a page");
-    for _ in 0..2 {
-        let Some(ended) = run("report", &["--case", "build", "--report", &place]) else { return };
-        let text = ended.expect(0).text();
-        assert!(text.contains("build, IPv4, GB/s") && text.contains("report.html"), "{text}");
-    }
-    let page = read("report.html");
-    assert!(page.contains("<p>before</p>") && page.contains("RoCEv2"));
-    assert_eq!(page.matches("<h1 id=\"roce\">").count(), 1);
-    assert!(read("roce.csv").lines().any(|l| l.starts_with("build,ipv4,,4096,bytes_per_s,")));
-    let document: Value = serde_json::from_str(&read("roce.json")).expect("JSON");
-    assert_eq!(document["schema"], 1);
+    let words = ["build, IPv4, GB/s"];
+    bench::joins_a_page(
+        "roce",
+        &["--quick", "--case", "build"],
+        &words,
+        "RoCEv2",
+        "build,ipv4,,4096,bytes_per_s,",
+    );
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! `bypath bench tun` as a user meets it. No figure is judged: these tests ask whether the bench works, and what it leaves
 //! behind.
 
+#[path = "../common/bench.rs"]
+mod bench;
 #[path = "../common/mod.rs"]
 mod common;
 #[macro_use]
@@ -8,28 +10,16 @@ mod common;
 #[allow(dead_code, unused_macros, reason = "a part is used")]
 mod network;
 
-use common::TempDir;
-use network::{Ended, tool};
+use network::tool;
 use serde_json::Value;
-
-/// Runs the bench; `None` where there are no namespaces or no devices, which is said.
-fn run(test: &str, args: &[&str]) -> Option<Ended> {
-    let ended = tool(&[&["bench", "tun", "--rounds", "1", "--seconds", "0.03"], args].concat());
-    let missing = ["no private network namespaces", "/dev/net/tun: "];
-    if ended.code() == Some(1) && missing.iter().any(|m| ended.stderr.contains(m)) {
-        network::skip(&format!("bench_tun::{test}"), &ended.stderr);
-        return None;
-    }
-    Some(ended)
-}
 
 const SUBJECTS: [&str; 5] = ["assemble-write", "writev", "naive-write", "naive-writev", "super"];
 
 #[test]
 fn there_is_a_record_for_every_case_subject_and_metric() {
-    let Some(ended) = run("records", &["--json", "--size", "1024", "--size", "32768"]) else { return };
-    let document: Value = serde_json::from_slice(&ended.expect(0).stdout).expect("JSON");
-    let records = document["results"].as_array().expect("an array");
+    let args = ["--rounds", "1", "--json", "--size", "1024", "--size", "32768"];
+    let Some(ended) = bench::run("tun", "records", &args) else { return };
+    let records = bench::records(ended);
     let median = |fields: &[(&str, Value)]| {
         let fits = |r: &&Value| fields.iter().all(|(k, v)| r[*k] == *v);
         let found: Vec<_> = records.iter().filter(fits).collect();
@@ -82,27 +72,9 @@ fn there_is_a_record_for_every_case_subject_and_metric() {
 
 #[test]
 fn the_section_joins_a_page_that_is_there() {
-    let folder = TempDir::new();
-    let place = folder.path().to_str().expect("UTF-8").to_owned();
-    let read =
-        |name: &str| std::fs::read_to_string(folder.join(name)).unwrap_or_else(|e| panic!("{name}: {e}"));
-    std::fs::write(folder.join("report.html"), "<html><body>\n<p>before</p>\n</body></html>\n")
-        .expect("a page");
-    for _ in 0..2 {
-        let Some(ended) = run("report", &["--size", "1024", "--report", &place]) else { return };
-        let text = ended.expect(0).text();
-        for words in
-            ["TUN: sending, ns per packet", "writev hardly matters", "What matters is", "report.html"]
-        {
-            assert!(text.contains(words), "{words}: {text}");
-        }
-    }
-    let page = read("report.html");
-    assert!(page.contains("<p>before</p>") && page.contains("writev hardly matters"));
-    assert_eq!(page.matches("<h1 id=\"tun\">").count(), 1);
-    assert!(read("tun.csv").lines().any(|l| l.starts_with("send,super,,1024,ns_per_packet,")));
-    let document: Value = serde_json::from_str(&read("tun.json")).expect("JSON");
-    assert_eq!(document["schema"], 1);
+    let words = ["TUN: sending, ns per packet", "writev hardly matters", "What matters is"];
+    let args = ["--rounds", "1", "--size", "1024"];
+    bench::joins_a_page("tun", &args, &words, words[1], "send,super,,1024,ns_per_packet,");
 }
 
 #[test]

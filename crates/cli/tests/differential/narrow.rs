@@ -6,13 +6,7 @@ use crate::hand::scripts;
 scripts! {
     over Narrow;
     a_shutdown_leaves_the_rest_to_the_reader, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -29,13 +23,7 @@ scripts! {
         c recv 3 10
     ";
     a_shutdown_of_both_directions_leaves_the_rest_to_the_reader, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -47,13 +35,7 @@ scripts! {
         s recv 4 10
     ";
     a_second_shutdown_leaves_the_rest_to_the_reader, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -66,13 +48,7 @@ scripts! {
         s recv 4 10
     ";
     a_close_behind_a_shutdown_leaves_the_rest_to_the_reader, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -84,13 +60,7 @@ scripts! {
         s recv 4 10
     ";
     an_exit_behind_a_shutdown_leaves_the_rest_to_the_reader, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -102,13 +72,7 @@ scripts! {
         s recv 4 10
     ";
     a_close_leaves_the_rest_to_the_reader, "recall: close", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -119,13 +83,7 @@ scripts! {
         s recv 4 10
     ";
     memory_that_is_wanted_elsewhere_is_not_the_readers, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608

@@ -14,13 +14,7 @@ scripts! {
         c recvall 3 10
     ";
     what_found_no_room_goes_on_while_its_writer_reads, "recall: ring full", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -32,13 +26,7 @@ scripts! {
         c join r
     ";
     what_found_no_room_goes_on_while_its_writer_polls, "recall: ring full", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -50,13 +38,7 @@ scripts! {
         c join p
     ";
     what_found_no_room_goes_on_while_its_writer_waits_in_epoll, "recall: ring full", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c epoll_create1 0
         c epoll_ctl 4 add 3 in 7
@@ -71,13 +53,7 @@ scripts! {
         c join e
     ";
     what_found_no_room_goes_on_while_its_writer_reads_elsewhere, "recall: exec", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c pipe
         c sendall 3 60000 1
@@ -90,13 +66,7 @@ scripts! {
         c join r
     ";
     what_found_no_room_is_whole_after_a_while, "memory of rings", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -109,13 +79,7 @@ scripts! {
         c join p
     ";
     a_close_of_what_finds_no_room_loses_nothing, "recall: close", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -126,13 +90,7 @@ scripts! {
         s recv 4 10
     ";
     a_shutdown_of_what_finds_no_room_loses_nothing, "shutdown in all its orders", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -143,13 +101,7 @@ scripts! {
         s recv 4 10
     ";
     an_exit_with_what_finds_no_room_loses_nothing, "recall: exit", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -160,13 +112,7 @@ scripts! {
         s recv 4 10
     ";
     an_exec_of_the_writer_with_what_finds_no_room_loses_nothing, "recall: exec", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -177,13 +123,7 @@ scripts! {
         s recvall 4 60000
     ";
     a_heir_writes_behind_what_found_no_room, "recall: posix_spawn", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608
@@ -198,13 +138,7 @@ scripts! {
         c wait heir
     ";
     a_send_behind_what_found_no_room_comes_after_it, "recall: exec", Ring: "
-        s socket inet
-        s setsockopt 3 rcvbuf 10000
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with rcvbuf 10000
         warm
         c sendall 3 60000 1
         c setsockopt 3 sndbuf 4608

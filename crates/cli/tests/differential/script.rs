@@ -1,7 +1,8 @@
 //! Scripts: text, one step a line, `END COMMAND ARGUMENTS`. The ends are `c` (client) and `s` (server) and the
-//! children that `fork NAME` and `spawn NAME` start. Two shorthands stand for several steps:
+//! children that `fork NAME` and `spawn NAME` start. Shorthands stand for several steps:
 //!
 //! * `pair ADDRESS` - a listener (descriptor 3 of `s`) and a connection to it (4 of `s`, 3 of `c`);
+//!   `pair with OPTION VALUE` - one whose listener has that option;
 //! * `warm [FD_OF_C FD_OF_S]` - enough traffic there and back for an upgrade.
 //!
 //! `%port:END:FD` stands for the local port of a descriptor, `%pid:END` for a process id.
@@ -42,7 +43,10 @@ pub fn parse(text: &str) -> Vec<Step> {
         let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim();
         match first {
-            "pair" => pair(if rest.is_empty() { "127.0.0.1" } else { rest }, &mut steps),
+            "pair" => match rest.strip_prefix("with ") {
+                None => pair(if rest.is_empty() { "127.0.0.1" } else { rest }, None, &mut steps),
+                option => pair("127.0.0.1", option, &mut steps),
+            },
             "warm" => {
                 let mut fds = rest.split(' ').filter(|w| !w.is_empty());
                 warm(fds.next().unwrap_or("3"), fds.next().unwrap_or("4"), &mut steps);
@@ -54,9 +58,10 @@ pub fn parse(text: &str) -> Vec<Step> {
     steps
 }
 
-fn pair(address: &str, steps: &mut Vec<Step>) {
+fn pair(address: &str, option: Option<&str>, steps: &mut Vec<Step>) {
     let family = if address.starts_with('[') { "inet6" } else { "inet" };
     steps.push(Step::new("s", format!("socket {family}")));
+    steps.extend(option.map(|option| Step::new("s", format!("setsockopt 3 {option}"))));
     steps.push(Step::new("s", format!("bind 3 {address}:0")));
     steps.push(Step::new("s", "listen 3"));
     steps.push(Step::new("c", format!("socket {family}")));

@@ -81,13 +81,7 @@ scripts! {
         c told 3 30
     ";
     what_is_left_is_told_when_the_listener_was_asked, "control messages", Either: "
-        s socket inet
-        s setsockopt 3 inq 1
-        s bind 3 127.0.0.1:0
-        s listen 3
-        c socket inet
-        c connect 3 127.0.0.1:%port:s:3
-        s accept 3
+        pair with inq 1
         s getsockopt 4 inq
         warm
         c send 3 30 1

@@ -238,6 +238,11 @@ impl Tool {
         self
     }
 
+    /// Its process.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     pub fn signal(&self, signal: rustix::process::Signal) {
         let pid = rustix::process::Pid::from_child(&self.child);
         rustix::process::kill_process(pid, signal).expect("a process");
@@ -247,7 +252,7 @@ impl Tool {
     pub fn stop(&self) {
         self.signal(rustix::process::Signal::STOP);
         let end = Instant::now() + LONG;
-        let stat = format!("/proc/{}/stat", self.child.id());
+        let stat = format!("/proc/{}/stat", self.id());
         while !std::fs::read_to_string(&stat)
             .is_ok_and(|s| s.rsplit(") ").next().is_some_and(|s| s.starts_with('T')))
         {

@@ -3,6 +3,8 @@
 use crate::common::TempDir;
 use crate::network::{LONG, Tool, hosts, octets, veths, without_net_raw};
 use crate::{file, json, receiver, send, text};
+use bypath::wire::roce::{Bth, Deth, Envelope, Extended, Headers, Opcode, Operation, Psn, Qpn, Service};
+use bypath::wire::{IpProtocol, Ipv4Header, Network};
 use bypath_sys::netns;
 use rustix::process::Signal;
 use std::net::UdpSocket;
@@ -50,7 +52,7 @@ isolated! {
         let _taken = UdpSocket::bind("127.0.0.1:4791").unwrap();
         says(&["recv", "--bind=127.0.0.1"], 1, "another program has it");
         netns::set_mtu("right", 600).unwrap();
-        says(&["recv", "--iface=right", "--bind=10.0.0.1"], 1, "mtu 1500");
+        says(&["recv", "--iface=right", "--bind=10.0.0.1"], 1, "ip link set dev right mtu 1500");
         netns::set_up("right", false).unwrap();
         says(&["recv", "--iface=right", "--bind=10.0.0.1"], 1, "ip link set dev right up");
         without_net_raw(|| says(&["recv", "--iface=left", "--bind=10.0.0.1"], 1, "CAP_NET_RAW"));
@@ -249,5 +251,120 @@ isolated! {
         assert_eq!(froms, ["10.0.0.1", "fd00::1"]);
         assert_eq!((&report[0]["wrong_icrc"], &report[1]["wrong_icrc"]), (&0.into(), &0.into()));
         assert_eq!(std::fs::read(&to).unwrap(), octets);
+    }
+}
+
+/// An offer of so many octets by RDMA WRITE, from 127.0.0.3 to 127.0.0.1, as it is in a datagram.
+fn offer(session: u64, size: u64) -> Vec<u8> {
+    let end = serde_json::json!({"qpn": 0x80_0001, "psn": 0, "mtu": 1024, "key": 1, "address": 0});
+    let offer = serde_json::json!({
+        "session": session, "op": "write", "size": size, "name": "large", "sha256": "00", "end": end
+    });
+    let said = serde_json::json!({ "hello": offer }).to_string();
+    let ud = Opcode::new(Service::Ud, Operation::SendOnly).expect("an opcode");
+    let bth = Bth::new(ud, Qpn::new(0x42_5950), Psn::new(0));
+    let extended = Extended::Deth(Deth { qkey: 0x4259_5031, source: Qpn::new(0x42_5950) });
+    let network = Network::V4(Ipv4Header::new([127, 0, 0, 3].into(), [127, 0, 0, 1].into(), IpProtocol::UDP));
+    let mut packet = vec![0; 1500];
+    let made = Envelope::new(network, 4791).emit(&mut packet, &Headers { bth, extended }, said.as_bytes());
+    packet.truncate(made.expect("a packet"));
+    // The headers of IP and UDP are the kernel's.
+    packet.split_off(28)
+}
+
+/// What is answered in a datagram: `welcome` or `refused`, and the session.
+fn answer(to: &UdpSocket) -> (String, u64) {
+    let mut packet = [0; 2000];
+    let mut len = 0;
+    // Datagrams only: the last word of a transfer that was given up is a message of a connection.
+    while packet[0] != 0x64 {
+        len = to.recv(&mut packet).expect("an answer");
+    }
+    // Between BTH and DETH in front, padding and ICRC behind.
+    let said = String::from_utf8_lossy(&packet[20..len - 4]).trim_end_matches('\0').to_owned();
+    let said: serde_json::Value = serde_json::from_str(&said).unwrap_or_else(|e| panic!("{e}: {said}"));
+    let (what, inside) = said.as_object().and_then(|o| o.iter().next()).expect("a message");
+    (what.clone(), inside["session"].as_u64().expect("a session"))
+}
+
+/// KiB that a process had in memory at most.
+fn peak(tool: &Tool) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", tool.id())).expect("a process");
+    let line = status.lines().find_map(|l| l.strip_prefix("VmHWM:")).expect("a peak");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+isolated! {
+    fn an_offer_alone_takes_little_memory_and_others_are_answered_at_once() {
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let stranger = UdpSocket::bind("127.0.0.3:4791").unwrap();
+        stranger.connect("127.0.0.1:4791").unwrap();
+        stranger.set_read_timeout(Some(LONG)).unwrap();
+        for (prepare, size) in [(false, 1u64 << 30), (true, 96 << 20)] {
+            let to = directory.join("to");
+            let mut args = vec!["--bind=127.0.0.1", "--output", text(&to)];
+            args.extend(prepare.then_some("--prepare"));
+            let receiver = receiver(&args);
+            let before = peak(&receiver);
+            stranger.send(&offer(1, size)).unwrap();
+            assert_eq!(answer(&stranger), ("welcome".to_owned(), 1));
+            // What is to be prepared is by the time that some others were answered.
+            for session in 2..100 {
+                stranger.send(&offer(session, 1)).unwrap();
+                assert_eq!(answer(&stranger), ("refused".to_owned(), session));
+            }
+            let took = peak(&receiver) - before;
+            let least = if prepare { size >> 10 } else { 0 };
+            let most = if prepare { (size >> 10) + (20 << 10) } else { 60 << 10 };
+            assert!((least..most).contains(&took), "{prepare}: {took} KiB");
+            receiver.signal(Signal::INT);
+            let ended = receiver.end().expect(3);
+            assert!(ended.stderr.contains("stopped here"), "{}", ended.stderr);
+        }
+    }
+}
+
+isolated! {
+    fn names_are_kept_as_they_are_and_what_cannot_be_offered_is_told_at_once() {
+        use std::os::unix::ffi::OsStrExt;
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let inbox = directory.join("inbox");
+        std::fs::create_dir(&inbox).unwrap();
+        let (from, octets) = file(&directory, "a\\b", 100);
+        let to = ["--to=127.0.0.1", "--bind=127.0.0.2", "--wait=10s"];
+        let receiver = receiver(&["--bind=127.0.0.1", "--output", text(&inbox)]);
+        send(&[&[text(&from)], &to[..]].concat()).expect(0);
+        receiver.end().expect(0);
+        assert_eq!(std::fs::read(inbox.join("a\\b")).unwrap(), octets);
+        // Nobody is there: before anything else is done.
+        let says = |path: &std::path::Path, what: &str| {
+            let mut command = crate::common::bypath(["roce", "send", "--to=127.0.0.1", "--bind=127.0.0.2"]);
+            command.arg(path);
+            let ended = Tool::of(command).end().expect(1);
+            assert!(ended.stderr.contains(what), "{}", ended.stderr);
+        };
+        let foreign = directory.join(std::ffi::OsStr::from_bytes(b"a\xff"));
+        std::fs::write(&foreign, b"x").unwrap();
+        says(&foreign, "the name is not UTF-8");
+        let large = directory.join("large");
+        std::fs::File::create(&large).unwrap().set_len((4095 << 20) + 1).unwrap();
+        says(&large, "too many for a transfer, which carries 4293918720");
+    }
+}
+
+isolated! {
+    fn what_came_is_reported_though_nobody_came_after_it() {
+        netns::set_up("lo", true).unwrap();
+        let directory = TempDir::new();
+        let (from, _) = file(&directory, "from", 100);
+        let to = directory.join("to");
+        let receiver = receiver(&["--bind=127.0.0.1", "--count=2", "--wait=2s", "--json", "--output", text(&to)]);
+        send(&[text(&from), "--to=127.0.0.1", "--bind=127.0.0.2"]).expect(0);
+        let ended = receiver.end().expect(3);
+        assert!(ended.stderr.contains("nobody sent anything in time"), "{}", ended.stderr);
+        let report = json(&ended);
+        assert_eq!((report.as_array().map(Vec::len), &report[0]["ok"]), (Some(1), &true.into()));
     }
 }

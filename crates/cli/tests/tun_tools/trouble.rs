@@ -5,6 +5,7 @@ use crate::{Place, devices, nothing_is_left, routes, tree};
 use bypath_sys::netns;
 use rustix::process::Signal;
 use rustix::thread::CapabilitySet;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 /// Runs the tool, which must fail with this status and these words.
@@ -47,6 +48,12 @@ isolated! {
         fails(1, &["send", &file, "--to=[fd09::1]:9000", "--mtu=1000"], &["an MTU of 1000 was refused|an MTU of 1000 is too small"].map(|w| w.split('|').nth(1).unwrap()));
         fails(1, &["send", &file, "--to=127.0.0.1:9000"], &["takes nothing for this address from a device", "--via socket"]);
         fails(1, &["send", &file, "--to=10.9.0.2:9000"], &["this is the own end of the device; the kernel's is 10.9.0.1"]);
+        nothing_is_left();
+        let folder = place.join("folder");
+        std::fs::create_dir(&folder).unwrap();
+        let foreign = std::ffi::OsStr::from_bytes(b"a\xff");
+        std::fs::write(std::path::Path::new(&folder).join(foreign), b"x").unwrap();
+        fails(1, &["send", &folder, "--to=10.9.0.1:9000", "--wait=50ms"], &["its name is no UTF-8", "rename it"]);
         nothing_is_left();
     }
 }

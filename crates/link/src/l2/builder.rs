@@ -285,7 +285,7 @@ impl Builder {
         };
         self.config.vlan = self.vlans.unwrap_or(own);
         let link = if self.config.mode.any_xdp() {
-            AnyLink::xdp(xdp::open(&self.config, &self.asked)?)
+            AnyLink::xdp(xdp::open(&self.config, &self.asked, self.settings.wait == Wait::Spin)?)
         } else if self.asked.xdp() {
             let text = "a queue, a transfer, a place for the program, need-wakeup and busy-poll are AF_XDP's: ask for mode XDP";
             return Err(Error::Invalid(text.to_owned()));

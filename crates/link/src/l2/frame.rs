@@ -16,7 +16,8 @@ pub struct Frame<'a> {
     pub vlan: Option<VlanTag>,
     /// The second tag of two.
     pub inner_vlan: Option<VlanTag>,
-    /// What the payload is; below 0x0600 the payload's length (IEEE 802.3).
+    /// What the payload is; below 0x0600 the payload's length (IEEE 802.3). That of a tag where there is a third one, or the
+    /// frame ends inside one.
     pub ethertype: u16,
     /// What follows the EtherType, padding included.
     pub payload: &'a [u8],
@@ -43,10 +44,11 @@ impl<'a> Frame<'a> {
         let mut count = usize::from(meta.vlan.is_some());
         let mut ethertype = half(octets, at)?;
         while count < tags.len() && (ethertype == TPID_VLAN || ethertype == TPID_SERVICE) {
-            tags[count] = Some(VlanTag::from_tci(ethertype, half(octets, at + 2)?));
+            let (Some(tci), Some(next)) = (half(octets, at + 2), half(octets, at + 4)) else { break };
+            tags[count] = Some(VlanTag::from_tci(ethertype, tci));
             count += 1;
             at += 4;
-            ethertype = half(octets, at)?;
+            ethertype = next;
         }
         Some(Frame {
             destination,
@@ -221,20 +223,31 @@ mod tests {
                 |f: &Frame<'_>| [f.vlan, f.inner_vlan].iter().flatten().count() - usize::from(vlan.is_some());
             match frame {
                 Some(f) => assert_eq!(f.payload.len() + HEADER + 4 * tags(&f), octets.len()),
-                None => assert!(octets.len() < HEADER + 8),
+                None => assert!(octets.len() < HEADER),
             }
         }
     }
 
     #[test]
-    fn a_frame_that_ends_too_early_is_none() {
-        let mut octets = vec![0; 12];
-        octets.extend([0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x88, 0xb5]);
-        for len in 0..octets.len() {
+    fn a_frame_that_ends_inside_a_tag_has_the_tags_ethertype() {
+        let mut octets = vec![2; 12];
+        octets.extend([0x88, 0xa8, 0x20, 7, 0x81, 0, 0, 10, 0x81, 0, 0, 11, 0x88, 0xb5, 1, 2, 3]);
+        for len in 0..HEADER {
             assert!(Frame::parse(&octets[..len], &FrameMeta::default()).is_none(), "{len}");
         }
-        let frame = Frame::parse(&octets, &FrameMeta::default()).unwrap();
-        assert_eq!((frame.ethertype, frame.payload.len()), (0x88b5, 0));
-        assert_eq!(frame.inner_vlan.map(|t| t.vid), Some(2));
+        // Length; VLANs of the two tags; EtherType; octets behind it.
+        for (len, outer, inner, ethertype, behind) in [
+            (14, None, None, 0x88a8, 0),
+            (17, None, None, 0x88a8, 3),
+            (18, Some(7), None, 0x8100, 0),
+            (21, Some(7), None, 0x8100, 3),
+            (22, Some(7), Some(10), 0x8100, 0),
+            (29, Some(7), Some(10), 0x8100, 7),
+        ] {
+            let frame = Frame::parse(&octets[..len], &FrameMeta::default()).expect("a header");
+            let vid = |tag: Option<VlanTag>| tag.map(|tag| tag.vid);
+            assert_eq!((vid(frame.vlan), vid(frame.inner_vlan)), (outer, inner), "{len}");
+            assert_eq!((frame.ethertype, frame.payload.len()), (ethertype, behind), "{len}");
+        }
     }
 }

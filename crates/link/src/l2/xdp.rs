@@ -26,8 +26,8 @@ pub struct Chosen {
 }
 
 /// Opens the link that a builder asks for.
-pub(super) fn open(wanted: &packet::Config, asked: &Asked) -> Result<Chosen> {
-    let config = config(wanted, asked)?;
+pub(super) fn open(wanted: &packet::Config, asked: &Asked, spin: bool) -> Result<Chosen> {
+    let config = Config { spin, ..config(wanted, asked)? };
     // Who does not tell takes no tags out, and has one queue.
     let device = Device::open(&wanted.interface).ok();
     let tags = stripped(&wanted.interface, wanted.vlan, &device.as_ref().and_then(strips))?;

@@ -24,6 +24,8 @@ counters! {
     received,
     /// Packets made.
     sent,
+    /// Octets of payload of SENDs and WRITEs that went into memory, each once; of datagrams none.
+    taken_octets,
     /// Dropped: no RoCEv2 packet.
     other,
     /// Dropped: with IPv4 options or IPv6 extension headers, or a fragment.

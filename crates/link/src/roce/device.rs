@@ -562,7 +562,10 @@ fn take_unreliably(
         return None;
     }
     match inbound.take(memory, mtu, operation, &headers.extended, payload) {
-        Ok((_, received)) => received,
+        Ok((_, received)) => {
+            counters.taken_octets += payload.len() as u64;
+            received
+        }
         Err(Refusal::NotReady | Refusal::Nak(_)) => {
             counters.no_room += 1;
             inbound.abandon();

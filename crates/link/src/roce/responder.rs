@@ -122,6 +122,7 @@ impl Responder {
         self.asked = false;
         match self.execute(memory, inbound, headers, payload) {
             Ok(received) => {
+                counters.taken_octets += payload.len() as u64;
                 // The answer of a READ or atomic operation is its acknowledgement.
                 let is_answered = matches!(
                     headers.bth.opcode.operation(),

@@ -34,6 +34,9 @@ pub struct Config {
     pub need_wakeup: bool,
     /// Poll the device.
     pub busy_poll: Option<BusyPoll>,
+    /// Who receives looks again and again without sleeping: only every eighth look that finds nothing reads the clock, which
+    /// says when the interface is to be looked at.
+    pub spin: bool,
     /// Buffers to receive into; a jumbo frame takes several.
     pub receive: u32,
     /// Frames on their way out at once.
@@ -62,6 +65,7 @@ impl Config {
             place: None,
             need_wakeup: true,
             busy_poll: None,
+            spin: false,
             receive: 2048,
             send: 512,
             groups: Vec::new(),

@@ -55,6 +55,7 @@ pub(super) fn open(config: &Config, queues: &[u32]) -> Result<Vec<XdpLink>> {
             interface: interface.clone(),
             statistics: Statistics::default(),
             empty: 0,
+            spin: config.spin,
             looked: clock::monotonic_ns(),
             seen: clock::monotonic_ns(),
             obtained: got,

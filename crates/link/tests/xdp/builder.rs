@@ -414,3 +414,23 @@ apart! {
         }
     }
 }
+
+apart! {
+    fn who_spins_waits_no_less_than_asked_and_learns_that_the_interface_is_gone() {
+        veth(1500);
+        let mut right = opened(builder("right", Mode::XDP).spin());
+        for ns in [1, 1_000_000, 70_000_000] {
+            let longest = std::time::Duration::from_nanos(ns);
+            right.set_timeout(Some(longest));
+            let begun = std::time::Instant::now();
+            assert_eq!(right.receive(&mut [0; 1500]).map(|_| ()), Err(Error::TimedOut { waited: longest }));
+            assert!(begun.elapsed() >= longest && begun.elapsed() < LONG, "{longest:?}: {:?}", begun.elapsed());
+        }
+        right.set_timeout(Some(LONG));
+        netns::remove("right").unwrap();
+        let mut wait = || right.receive(&mut [0; 1500]).map(|_| ());
+        // An interface goes down before it goes: a look in between tells that first.
+        let told = wait().or_else(|e| if matches!(e, Error::Down { .. }) { wait() } else { Err(e) });
+        assert_eq!(told, Err(Error::Gone { interface: "right".into() }));
+    }
+}

@@ -103,6 +103,7 @@ fn status(record: &Record) -> &'static str {
     match record.status {
         Status::Ok => "ok",
         Status::Lossy => "lossy",
+        Status::Corrupt => "corrupt",
         Status::Skipped => "skipped",
         Status::Failed => "failed",
     }

@@ -116,6 +116,7 @@ fn state(record: &Record) -> &'static str {
     match record.status {
         Status::Ok => "",
         Status::Lossy => "LOSSY",
+        Status::Corrupt => "CORRUPT",
         Status::Skipped => "skipped",
         Status::Failed => "FAILED",
     }
@@ -367,6 +368,7 @@ pub fn note_lines(records: &[Record]) -> Vec<String> {
         let what = match record.status {
             Status::Ok => "note",
             Status::Lossy => "lossy",
+            Status::Corrupt => "CORRUPT",
             Status::Skipped => "skipped",
             Status::Failed => "FAILED",
         };

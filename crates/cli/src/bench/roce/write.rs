@@ -51,7 +51,8 @@ impl Job for Write {
             command
         };
         let mut receiver = tool("recv", RIGHT, ADDRESSES[1]);
-        let receiver = receiver.args(["--output", "/dev/null", "--wait", "10s"]).spawn().map_err(failed)?;
+        let receiver =
+            receiver.args(["--output", "/dev/null", "--wait", "10s", "--prepare"]).spawn().map_err(failed)?;
         // It asks until the receiver is there.
         let mut sender = tool("send", LEFT, ADDRESSES[0]);
         sender.arg(&self.file).args(["--to", ADDRESSES[1], "--op", "write", "--mtu", &self.size.to_string()]);

@@ -6,7 +6,7 @@ use crate::raw::{
     self, values,
     wait::{GONE, READ, Stop},
 };
-use bypath::l2::{Addressed, Builder, Error, Frame, MacAddr, Socket, Vlan, VlanTag};
+use bypath::l2::{Addressed, Builder, Error, Frame, MacAddr, Socket, TPID_SERVICE, TPID_VLAN, Vlan, VlanTag};
 use bypath_sys::clock;
 use clap::ValueHint;
 use serde::Serialize;
@@ -235,19 +235,31 @@ fn addressed(whom: Addressed) -> String {
     format!("{whom:?}").to_lowercase()
 }
 
+/// All tags of a frame, what its payload is, and the payload: a frame knows two tags, and may have more.
+fn taken_apart<'a>(frame: &Frame<'a>) -> (Vec<VlanTag>, u16, &'a [u8]) {
+    let mut tags: Vec<_> = [frame.vlan, frame.inner_vlan].into_iter().flatten().collect();
+    let (mut ethertype, mut payload) = (frame.ethertype, frame.payload);
+    while let (TPID_VLAN | TPID_SERVICE, [a, b, c, d, rest @ ..]) = (ethertype, payload) {
+        tags.push(VlanTag::from_tci(ethertype, u16::from_be_bytes([*a, *b])));
+        (ethertype, payload) = (u16::from_be_bytes([*c, *d]), rest);
+    }
+    (tags, ethertype, payload)
+}
+
 /// Appends the line of a frame.
 fn print(args: &Args, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Failure> {
-    let tags = [frame.vlan, frame.inner_vlan].into_iter().flatten();
+    let (tags, ethertype, payload) = taken_apart(frame);
+    let tags = tags.into_iter();
     if args.json {
         let record = Record {
             time_ns: frame.timestamp.map(|t| t.ns),
             destination: frame.destination.to_string(),
             source: frame.source.to_string(),
             tags: tags.map(Tag::from).collect(),
-            ethertype: frame.ethertype,
+            ethertype,
             addressed: addressed(frame.addressed),
-            octets: frame.payload.len(),
-            payload: values::hex(frame.payload),
+            octets: payload.len(),
+            payload: values::hex(payload),
         };
         let written = serde_json::to_writer(&mut *out, &record);
         written.map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))?;
@@ -260,20 +272,41 @@ fn print(args: &Args, frame: &Frame<'_>, out: &mut Vec<u8>) -> Result<(), Failur
     let tags: String = tags
         .map(|t| format!(" vlan {} priority {}{}", t.vid, t.pcp, if t.dei { " drop-eligible" } else { "" }))
         .collect();
-    let payload = if args.hex {
-        values::hex(frame.payload)
+    let shown = if args.hex {
+        values::hex(payload)
     } else {
         // Zeroes at the end are padding, most likely, and nothing to look at.
-        let end = frame.payload.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
-        output::printable(&String::from_utf8_lossy(&frame.payload[..end]))
+        let end = payload.iter().rposition(|b| *b != 0).map_or(0, |at| at + 1);
+        output::printable(&String::from_utf8_lossy(&payload[..end]))
     };
     let line = format!(
-        "{time} {} > {}{tags} {:#06x} {} octets: {payload}\n",
+        "{time} {} > {}{tags} {:#06x} {} octets: {shown}\n",
         frame.source,
         frame.destination,
-        frame.ethertype,
-        frame.payload.len()
+        ethertype,
+        payload.len()
     );
     out.extend_from_slice(line.as_bytes());
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypath::link::FrameMeta;
+
+    #[test]
+    fn every_tag_is_shown_and_half_of_one_is_payload() {
+        let mut octets = vec![2; 12];
+        octets.extend([0x88, 0xa8, 0, 7, 0x81, 0, 0, 10, 0x81, 0, 0xe0, 11, 0x88, 0xb5, 1, 2, 3]);
+        let seen = |len: usize| {
+            let frame = Frame::parse(&octets[..len], &FrameMeta::default()).expect("a header");
+            let (tags, ethertype, payload) = taken_apart(&frame);
+            (tags.iter().map(|tag| tag.vid).collect::<Vec<_>>(), ethertype, payload.len())
+        };
+        assert_eq!(seen(29), (vec![7, 10, 11], 0x88b5, 3));
+        assert_eq!(seen(26), (vec![7, 10, 11], 0x88b5, 0));
+        assert_eq!(seen(25), (vec![7, 10], 0x8100, 3));
+        assert_eq!(seen(20), (vec![7], 0x8100, 2));
+    }
 }

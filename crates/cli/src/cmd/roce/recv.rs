@@ -54,6 +54,11 @@ pub struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 1024, value_parser = clap::value_parser!(u64).range(1..=4095))]
     most: u64,
 
+    /// Have the memory of a file there before its sender is welcomed, as a registration with an RDMA device has. Who offers a
+    /// file makes this host find so much memory, whether he sends it or not [default: 32 MiB ahead of what has arrived]
+    #[arg(long)]
+    prepare: bool,
+
     #[command(flatten)]
     which: Which,
 
@@ -75,7 +80,13 @@ const CHUNK: usize = 8 << 20;
 const ROOM: usize = 4096;
 /// How long nothing is looked at but one thing, in ns.
 const PAUSE: u64 = 100_000_000;
-/// How long memory for a file is prepared at most, in ns.
+/// Octets of memory that are prepared before the network is looked at: up to 5 ms where a virtual machine's host has to find
+/// them first.
+const SLICE: usize = 2 << 20;
+/// Octets of memory that are prepared beyond those that have arrived, at most: who offers a large file and sends nothing of it
+/// takes no more.
+const AHEAD: usize = 32 << 20;
+/// How long a sender waits for all of it at most (`--prepare`), in ns.
 const PREPARED: u64 = 1_000_000_000;
 /// Buffers for messages at a time.
 const BUFFERS: u64 = 4;
@@ -106,8 +117,8 @@ struct Receiver<'a> {
     args: &'a Args,
     /// The counter that senders count in.
     counter: u64,
-    /// The last offer and what was answered, if it is asked again.
-    answered: Option<(u64, Message)>,
+    /// The last offer and what was answered, if it is asked again; nothing yet while memory is prepared.
+    answered: Option<(u64, Option<Message>)>,
     reports: Vec<Report>,
 }
 
@@ -122,6 +133,8 @@ struct Transfer {
     /// SEND: what has arrived, and how many buffers were given.
     arrived: Vec<u8>,
     posted: u64,
+    /// Octets of its memory that the kernel has backed.
+    prepared: usize,
     /// READ: whether the sender is connected, what was asked for, and what is there.
     begun: bool,
     asked: u64,
@@ -196,8 +209,9 @@ impl Receiver<'_> {
         if let Some((session, answer)) = &self.answered
             && *session == offer.session
         {
-            let answer = answer.clone();
-            self.answer(&source, &answer);
+            if let Some(answer) = answer.clone() {
+                self.answer(&source, &answer);
+            }
             return None;
         }
         let session = offer.session;
@@ -205,7 +219,10 @@ impl Receiver<'_> {
         let prepared = match way {
             // It is being asked for, and the offer comes again.
             Ok(None) => return None,
-            Ok(Some(envelope)) => self.prepare(offer, envelope, source.address),
+            Ok(Some(envelope)) => {
+                self.answered = Some((session, None));
+                self.prepare(offer, envelope, source.address)
+            }
             Err(why) => Err(why),
         };
         let (answer, transfer) = match prepared {
@@ -216,7 +233,7 @@ impl Receiver<'_> {
             }
         };
         self.answer(&source, &answer);
-        self.answered = Some((session, answer));
+        self.answered = Some((session, Some(answer)));
         transfer
     }
 
@@ -247,10 +264,6 @@ impl Receiver<'_> {
         let room = Vec::<u8>::new().try_reserve_exact(len as usize);
         room.map_err(|_| format!("there is no memory for {len} octets"))?;
         let mut region = vec![0; len as usize];
-        // Pages that the kernel has to find while packets come would slow the sender down: as a registration with an RDMA
-        // device does, but no longer than the sender likes to wait.
-        let patience = clock::monotonic_ns() + PREPARED;
-        mem::prepare(&mut region, || clock::monotonic_ns() < patience);
         if offer.op == Op::Atomic {
             region.copy_from_slice(&self.counter.to_ne_bytes());
         }
@@ -266,6 +279,7 @@ impl Receiver<'_> {
             path,
             arrived: Vec::new(),
             posted: 0,
+            prepared: 0,
             begun: false,
             asked: 0,
             got: 0,
@@ -276,6 +290,15 @@ impl Receiver<'_> {
             return Err(e.to_string());
         }
         self.buffers(&mut transfer);
+        let patience = clock::monotonic_ns() + PREPARED;
+        while self.args.prepare && clock::monotonic_ns() < patience && self.back(&mut transfer, u64::MAX) {
+            let turned = self.turn(0);
+            let stopped = self.engine.stop.asked().then(|| "its user ended the receiver".to_owned());
+            if let Some(why) = turned.err().or(stopped) {
+                self.close(&transfer);
+                return Err(why);
+            }
+        }
         Ok(transfer)
     }
 
@@ -353,7 +376,7 @@ impl Receiver<'_> {
         // Who asks again, whether it is alive, has not heard that.
         let session = transfer.offer.session;
         let why = "the transfer is over here; look at what the receiver printed".to_owned();
-        self.answered = Some((session, Message::Refused { session, why }));
+        self.answered = Some((session, Some(Message::Refused { session, why })));
         let report = Report {
             op: transfer.offer.op,
             from: transfer.from,
@@ -379,16 +402,44 @@ impl Receiver<'_> {
         Ok(())
     }
 
+    /// Has the kernel back the next slice of a file's memory, if what has arrived comes near: pages that it has to find while
+    /// packets wait slow the sender down. Whether there is a slice to be backed at once.
+    fn back(&mut self, transfer: &mut Transfer, arrived: u64) -> bool {
+        if !matches!(transfer.offer.op, Op::Write | Op::Read) {
+            return false;
+        }
+        let end = transfer.len().min((arrived as usize).saturating_add(AHEAD));
+        if transfer.prepared >= end {
+            return false;
+        }
+        let whole =
+            Local { key: transfer.own.key, address: transfer.own.address, len: transfer.len() as u32 };
+        let Ok(octets) = self.engine.device.memory.octets_mut(whole) else { return false };
+        transfer.prepared = mem::prepare(octets, transfer.prepared, SLICE);
+        transfer.prepared < end
+    }
+
     /// Until everything is there. Why not, otherwise.
     fn arrive(&mut self, transfer: &mut Transfer, progress: &mut Progress) -> Result<(), String> {
+        let before = self.engine.device.counters().taken_octets;
+        let mut there = 0;
         loop {
+            let arrived = match transfer.offer.op {
+                Op::Read => transfer.got,
+                _ => self.engine.device.counters().taken_octets - before,
+            };
+            let more = self.back(transfer, arrived);
+            if transfer.offer.op == Op::Write && arrived > there {
+                there = arrived;
+                progress.reach(arrived.min(transfer.offer.size));
+            }
             if transfer.offer.op == Op::Read {
                 if transfer.begun && transfer.got >= transfer.offer.size {
                     return Ok(());
                 }
                 self.ask(transfer).map_err(|e| e.to_string())?;
             }
-            self.turn(clock::monotonic_ns() + PAUSE)?;
+            self.turn(if more { 0 } else { clock::monotonic_ns() + PAUSE })?;
             while let Some(event) = self.engine.event() {
                 match event.what {
                     _ if event.pair != transfer.own.pair() => {}
@@ -458,10 +509,12 @@ impl Receiver<'_> {
                 Some((session, answer)) if *session == offer.session => answer.clone(),
                 _ => {
                     let why = "another transfer is going on; try again in a while".into();
-                    Message::Refused { session: offer.session, why }
+                    Some(Message::Refused { session: offer.session, why })
                 }
             };
-            self.answer(&source, &answer);
+            if let Some(answer) = answer {
+                self.answer(&source, &answer);
+            }
         }
         Ok(())
     }
@@ -573,7 +626,11 @@ impl Receiver<'_> {
             return Ok(());
         }
         self.engine.listen_anew();
-        while self.engine.device.pending(pair) > 0 && self.engine.silent_for() < SILENCE {
+        // Who ended this one does not like to wait.
+        let patience = |stopped: bool| if stopped { SILENCE / 10 } else { SILENCE };
+        while self.engine.device.pending(pair) > 0
+            && self.engine.silent_for() < patience(self.engine.stop.asked())
+        {
             // Who knocks now is not too early: he is answered when this is over.
             self.engine.turn(clock::monotonic_ns() + 100_000_000)?;
             while self.engine.event().is_some() {}

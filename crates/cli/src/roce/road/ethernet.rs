@@ -118,6 +118,10 @@ impl Road for Ethernet {
         format!("interface {}, address {}", self.interface.name, self.address)
     }
 
+    fn interface(&self) -> String {
+        self.interface.name.clone()
+    }
+
     fn mtu(&self) -> usize {
         self.interface.mtu as usize
     }

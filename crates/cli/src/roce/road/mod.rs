@@ -19,6 +19,9 @@ pub trait Road {
     /// What it is, for people.
     fn name(&self) -> String;
 
+    /// The interface whose MTU it has.
+    fn interface(&self) -> String;
+
     /// Octets of an IP packet at most.
     fn mtu(&self) -> usize;
 

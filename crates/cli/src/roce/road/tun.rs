@@ -44,6 +44,10 @@ impl Road for Tun {
         format!("TUN device {}, address {}", self.device.name(), self.address)
     }
 
+    fn interface(&self) -> String {
+        self.device.name().to_string()
+    }
+
     fn mtu(&self) -> usize {
         self.device.mtu()
     }

@@ -45,6 +45,8 @@ pub struct Udp {
     socket: UdpSocket,
     bound: IpAddr,
     mtu: usize,
+    /// The interface whose MTU that is.
+    interface: String,
     /// Room for headers, and a datagram behind them.
     incoming: Vec<u8>,
     control: Vec<u8>,
@@ -108,13 +110,14 @@ impl Udp {
             setsockopt(&socket, sockopt::Ipv6RecvPacketInfo, &true)?;
             setsockopt(&socket, sockopt::Ipv6RecvTClass, &true)?;
         }
-        let mtu = mtu_of(bound);
+        let (mtu, interface) = mtu_of(bound);
         let incoming = vec![0; FRONT + LONGEST];
         let control = nix::cmsg_space!(nix::libc::in6_pktinfo, nix::libc::in_pktinfo, i32, i32);
         Ok(Udp {
             socket,
             bound,
             mtu,
+            interface,
             incoming,
             control,
             outgoing: vec![0; FRONT + LONGEST],
@@ -232,8 +235,9 @@ fn socket_address(address: &SockaddrStorage) -> Option<SocketAddr> {
     address.as_sockaddr_in6().map(|v6| (v6.ip().to_canonical(), v6.port()).into())
 }
 
-/// The MTU of the interface that has the address; the smallest one of those that others are reached by, if it is any.
-fn mtu_of(address: IpAddr) -> usize {
+/// The MTU of the interface that has the address, and its name; the smallest one of those that others are reached by, if it
+/// is any.
+fn mtu_of(address: IpAddr) -> (usize, String) {
     let all = bypath::l2::interfaces().unwrap_or_default();
     let named = nix::ifaddrs::getifaddrs().ok().and_then(|mut all| {
         let has = |a: &nix::ifaddrs::InterfaceAddress| {
@@ -245,13 +249,18 @@ fn mtu_of(address: IpAddr) -> usize {
         Some(name) => i.name == *name,
         None => i.up && i.loopback == address.is_loopback(),
     };
-    all.iter().filter(fits).map(|i| i.mtu as usize).min().unwrap_or(1500)
+    let least = all.iter().filter(fits).min_by_key(|i| i.mtu);
+    least.map_or((1500, "lo".to_owned()), |i| (i.mtu as usize, i.name.clone()))
 }
 
 impl Road for Udp {
     fn name(&self) -> String {
         let both = if self.bound == IpAddr::V6(Ipv6Addr::UNSPECIFIED) { ", IPv4 and IPv6" } else { "" };
         format!("UDP socket {}{both}", SocketAddr::new(self.bound, PORT))
+    }
+
+    fn interface(&self) -> String {
+        self.interface.clone()
     }
 
     fn mtu(&self) -> usize {

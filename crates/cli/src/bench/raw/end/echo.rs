@@ -17,7 +17,7 @@ pub fn run(control: &Control, run: Run) -> Result<(), Trouble> {
         return over_udp(control, run);
     }
     if run.carrier == Carrier::Xdp {
-        let (link, notes) = raw::xdp(control)?;
+        let (link, notes) = raw::xdp(control, run.spin)?;
         return over_raw(control, run, socket(control, link, run.spin), &notes);
     }
     let (link, notes) = raw::packet(control, run.carrier, Use::Talk)?;

@@ -47,7 +47,7 @@ pub fn send(control: &Control, run: Run, to: Place, flood: &Flood) -> Result<Sen
     }
     let to = MacAddr(to.mac);
     if run.carrier == Carrier::Xdp && control.iface != LOOPBACK {
-        let (link, notes) = raw::xdp(control)?;
+        let (link, notes) = raw::xdp(control, false)?;
         return raw_flood(flood, notes, raw::Sender::new(control, link, to, content));
     }
     let (link, mut notes) = raw::packet(control, run.carrier, Use::Send)?;
@@ -173,7 +173,7 @@ pub fn receive(control: &Control, run: Run) -> Result<Received, Trouble> {
         return counted(control, run, every, |tally| receiver.receive(|payload| tally.take(payload)));
     }
     if run.carrier == Carrier::Xdp {
-        let (link, notes) = raw::xdp(control)?;
+        let (link, notes) = raw::xdp(control, false)?;
         return receive_raw(control, run, link, &notes);
     }
     let (link, notes) =

@@ -19,7 +19,7 @@ pub fn run(control: &Control, carrier: Carrier, count: u32) -> Result<(Vec<u64>,
             })
         }
         carrier if carrier.is_udp() => each(count, || Ok(UdpSocket::bind((control.ip, 0))?)),
-        Carrier::Xdp => each(count, || raw::xdp(control).map(|(link, _)| link)),
+        Carrier::Xdp => each(count, || raw::xdp(control, false).map(|(link, _)| link)),
         carrier => {
             let mut config = raw::config(control, carrier, Use::Talk);
             // As the library has it unless asked.

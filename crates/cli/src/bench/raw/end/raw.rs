@@ -94,13 +94,14 @@ pub fn packet(
     Ok((link, notes))
 }
 
-/// An AF_XDP link for this end's frames.
-pub fn xdp(control: &Control) -> std::result::Result<(XdpLink, Vec<String>), Trouble> {
+/// An AF_XDP link for this end's frames; `spin`: without sleeping.
+pub fn xdp(control: &Control, spin: bool) -> std::result::Result<(XdpLink, Vec<String>), Trouble> {
     let mut config = xdp::Config::new(
         &control.iface,
         &[Rule::EtherType { ethertype: ethertype(control, false), vlan: None }],
     );
     config.receive = 4096;
+    config.spin = spin;
     let link = XdpLink::open(&config).map_err(|e| trouble(&e))?;
     let got = link.obtained();
     let mut notes = got.notes.clone();

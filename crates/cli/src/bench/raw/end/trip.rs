@@ -23,7 +23,7 @@ pub fn run(control: &Control, run: Run, to: Place, count: u64) -> Result<Trips, 
     }
     let mac = MacAddr(to.mac);
     if run.carrier == Carrier::Xdp {
-        let (link, notes) = raw::xdp(control)?;
+        let (link, notes) = raw::xdp(control, run.spin)?;
         return over_raw(run, echo::socket(control, link, run.spin), mac, count, notes);
     }
     let (link, notes) = raw::packet(control, run.carrier, Use::Talk)?;
