@@ -38,6 +38,8 @@ counters! {
 
     /// ARP packets received.
     arp_received,
+    /// ARP packets sent.
+    arp_sent,
     /// Cut off, not for Ethernet and IPv4, or from an address that is no host's.
     arp_drop_malformed,
     /// Somebody else claims one of our addresses.

@@ -2,6 +2,7 @@
 //! frame when it asks for one.
 
 use crate::Stack;
+use crate::counters::Counters;
 use crate::iface::{IfaceId, Medium, Shape};
 use crate::path::{Path, Reach};
 use crate::queue::Queue;
@@ -130,7 +131,7 @@ impl Stack {
                 let cutting = &mut self.ifaces[link.at()].cutting;
                 match cutting.next(&shape, &outgoing, mac, identification, room) {
                     Some(len) => {
-                        self.count_sent(&outgoing);
+                        *self.counters.sent(&outgoing) += 1;
                         return Some((len, FrameMeta::default(), outgoing.iface));
                     }
                     None => self.counters.link_drop_no_room += 1,
@@ -152,7 +153,7 @@ impl Stack {
                 self.recycle(octets);
                 match written {
                     Written::Frame(len, meta) => {
-                        self.count_sent(&outgoing);
+                        *self.counters.sent(&outgoing) += 1;
                         return Some((len, meta, outgoing.iface));
                     }
                     Written::Cut => self.counters.fragments_cut += 1,
@@ -160,36 +161,39 @@ impl Stack {
                 }
                 continue;
             }
-            let &outgoing = port.queue.front()?.0;
-            let mac = match outgoing.hop {
+            let outgoing = port.queue.front()?.0;
+            let (iface, hop) = (outgoing.iface, outgoing.hop);
+            let mac = match hop {
                 Hop::None => MacAddr::UNSPECIFIED,
                 Hop::Station(mac) => mac,
-                Hop::Neighbor(address) => {
-                    match self.ifaces[outgoing.iface.at()].neighbors.lookup(now, address) {
-                        Some(mac) => mac,
-                        None => {
-                            self.let_wait(now, link, address);
-                            continue;
-                        }
+                Hop::Neighbor(address) => match self.ifaces[iface.at()].neighbors.lookup(now, address) {
+                    Some(mac) => mac,
+                    None => {
+                        self.let_wait(now, link, address);
+                        continue;
                     }
-                }
+                },
             };
-            let shape = self.ifaces[if link == IfaceId::LOOPBACK { link } else { outgoing.iface }.at()].shape;
+            let shape = self.ifaces[if link == IfaceId::LOOPBACK { link } else { iface }.at()].shape;
             let port = &mut self.ifaces[link.at()];
-            let (_, octets) = port.queue.front()?;
-            let identification = &mut self.identification;
-            let written = write(&shape, &outgoing, mac, octets, &mut port.cutting, identification, room);
+            let (outgoing, octets) = port.queue.front()?;
+            let written =
+                write(&shape, outgoing, mac, octets, &mut port.cutting, &mut self.identification, room);
             let len = octets.len();
-            port.queue.pop();
-            self.release(&outgoing, len);
+            if let Some(owner) = outgoing.owner {
+                self.sockets.sent(owner, len, &mut self.ready);
+            }
+            let counters = &mut self.counters;
             match written {
                 Written::Frame(len, meta) => {
-                    self.count_sent(&outgoing);
-                    return Some((len, meta, outgoing.iface));
+                    *counters.sent(outgoing) += 1;
+                    port.queue.pop();
+                    return Some((len, meta, iface));
                 }
-                Written::Cut => self.counters.fragments_cut += 1,
-                Written::NoRoom => self.counters.link_drop_no_room += 1,
+                Written::Cut => counters.fragments_cut += 1,
+                Written::NoRoom => counters.link_drop_no_room += 1,
             }
+            port.queue.pop();
         }
     }
 
@@ -265,7 +269,9 @@ impl Stack {
         copy.clear();
         copy.extend_from_slice(octets);
         self.ifaces[link.at()].queue.pop();
-        self.release(&outgoing, copy.len());
+        if let Some(owner) = outgoing.owner {
+            self.sockets.sent(owner, copy.len(), &mut self.ready);
+        }
         if self.waiting_octets + copy.len() > self.config.waiting_octets {
             self.counters.neighbor_drop_queue_full += 1;
             return self.give_back(copy);
@@ -290,21 +296,16 @@ impl Stack {
             self.spare.push(octets);
         }
     }
+}
 
-    /// A packet does not count against its socket's bound any more.
+impl Counters {
+    /// The one that counts this packet when it is sent.
     #[inline]
-    fn release(&mut self, outgoing: &Outgoing, len: usize) {
-        if let Some(owner) = outgoing.owner {
-            self.socket_sent(owner, len);
-        }
-    }
-
-    #[inline]
-    fn count_sent(&mut self, outgoing: &Outgoing) {
+    const fn sent(&mut self, outgoing: &Outgoing) -> &mut u64 {
         match (outgoing.kind, outgoing.addresses) {
-            (Kind::Arp, _) => {}
-            (_, Addresses::V4 { .. }) => self.counters.ipv4_sent += 1,
-            (_, Addresses::V6 { .. }) => self.counters.ipv6_sent += 1,
+            (Kind::Arp, _) => &mut self.arp_sent,
+            (_, Addresses::V4 { .. }) => &mut self.ipv4_sent,
+            (_, Addresses::V6 { .. }) => &mut self.ipv6_sent,
         }
     }
 }
@@ -356,6 +357,7 @@ const fn header_len(outgoing: &Outgoing) -> usize {
     }
 }
 
+#[inline]
 fn write(
     shape: &Shape,
     outgoing: &Outgoing,
@@ -367,15 +369,13 @@ fn write(
 ) -> Written {
     let (transport, many) = match outgoing.kind {
         Kind::Udp { segment, .. } => (udp::HEADER_LEN, segment != 0),
-        _ => (0, false),
+        Kind::Ip { .. } => (0, false),
+        Kind::Arp => (0, true),
     };
     let mtu = shape.mtu.min(outgoing.mtu as usize);
-    if !many && outgoing.kind != Kind::Arp && header_len(outgoing) + transport + octets.len() > mtu {
+    if !many && header_len(outgoing) + transport + octets.len() > mtu {
         let number = identification.next(&outgoing.addresses);
-        return match cutting.begin(outgoing, mac, number, octets) {
-            Ok(()) => Written::Cut,
-            Err(_) => Written::NoRoom,
-        };
+        return cutting.begin(outgoing, mac, number, octets);
     }
     // RFC 6864, 4.1: the identification of a packet that nobody may cut means nothing.
     let number = match outgoing.fragmentation {
@@ -495,25 +495,22 @@ fn copy(room: &mut [u8], octets: &[u8]) -> Result<usize, EmitError> {
 
 impl Cutting {
     /// Everything behind the IP header, to be cut.
-    fn begin(
-        &mut self,
-        outgoing: &Outgoing,
-        mac: MacAddr,
-        identification: u32,
-        octets: &[u8],
-    ) -> Result<(), EmitError> {
+    #[cold]
+    fn begin(&mut self, outgoing: &Outgoing, mac: MacAddr, identification: u32, octets: &[u8]) -> Written {
         self.octets.clear();
         match outgoing.kind {
             Kind::Udp { source, destination, .. } => {
                 self.octets.resize(udp::HEADER_LEN + octets.len(), 0);
                 let ports = UdpHeader { source_port: source, destination_port: destination };
-                ports.emit_with(&mut self.octets, &outgoing.addresses, octets)?;
+                if ports.emit_with(&mut self.octets, &outgoing.addresses, octets).is_err() {
+                    return Written::NoRoom;
+                }
             }
             _ => self.octets.extend_from_slice(octets),
         }
         self.going = Some((*outgoing, mac, identification));
         self.at = 0;
-        Ok(())
+        Written::Cut
     }
 
     /// The next fragment; `None`: it does not fit, and the datagram is given up.

@@ -68,15 +68,4 @@ impl Stack {
             self.counters.events_lost += 1;
         }
     }
-
-    /// Puts a socket on the list of those that are ready, unless it is there.
-    #[inline]
-    pub(crate) fn notify(&mut self, index: u32, change: impl FnOnce(&mut Ready)) {
-        let (id, socket) = self.sockets.at_mut(index);
-        let was = socket.ready;
-        change(&mut socket.ready);
-        if was == Ready::default() && socket.ready != was {
-            self.ready.push_back(id);
-        }
-    }
 }

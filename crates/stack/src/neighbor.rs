@@ -111,6 +111,8 @@ pub struct Neighbors<W> {
     places: HashMap<IpAddr, u32, FixedState>,
     entries: Vec<Entry<W>>,
     timers: Timers<u32>,
+    /// Where the one stands that was looked up last.
+    last: u32,
     /// Where the search for an unused one goes on.
     hand: usize,
     /// What is to be taken and given up: of entries that made room, or did not answer.
@@ -127,6 +129,7 @@ impl<W> Neighbors<W> {
             places: HashMap::with_hasher(FixedState::with_seed(seed)),
             entries: Vec::new(),
             timers: Timers::default(),
+            last: 0,
             hand: 0,
             lost: VecDeque::new(),
             random: seed | 1,
@@ -136,7 +139,12 @@ impl<W> Neighbors<W> {
     /// The hardware address of a neighbour, for a packet that is about to be sent.
     #[inline]
     pub fn lookup(&mut self, now: Instant, address: IpAddr) -> Option<MacAddr> {
-        let place = *self.places.get(&address)?;
+        // Most packets go where the last one went.
+        let place = match self.entries.get(self.last as usize) {
+            Some(entry) if entry.address == address => self.last,
+            _ => *self.places.get(&address)?,
+        };
+        self.last = place;
         let entry = &mut self.entries[place as usize];
         entry.used = true;
         match entry.state {

@@ -1,11 +1,12 @@
 //! Sockets that carry datagrams: their places, options, queues and errors.
 
 use crate::Stack;
-use crate::egress::{Fragmentation, Hop};
+use crate::egress::{Fragmentation, Outgoing};
 use crate::event::Ready;
 use crate::iface::IfaceId;
-use crate::path::{Path, Unreachable};
+use crate::path::Unreachable;
 use crate::queue::Queue;
+use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::meta::Timestamp;
 use bypath_wire::{IpProtocol, TrafficClass};
@@ -211,8 +212,14 @@ pub struct TooMany {
 pub(crate) struct Way {
     pub generation: u64,
     pub to: SocketAddr,
-    pub path: Path,
-    pub hop: Hop,
+    /// What packets that go it have in common.
+    pub outgoing: Outgoing,
+    /// Octets that a datagram has at most.
+    pub longest: u32,
+    /// Octets that a datagram has at most that is not cut.
+    pub uncut: u32,
+    /// Copies go to ourselves.
+    pub looped: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -305,8 +312,31 @@ impl Sockets {
         (id, slot.socket.as_mut().expect("a socket that is in the tables"))
     }
 
+    /// A packet of a socket leaves its interface's queue: it does not count against its bound any more.
+    #[inline]
+    pub fn sent(&mut self, id: SocketId, len: usize, ready: &mut VecDeque<SocketId>) {
+        let Some(socket) = self.get_mut(id) else { return };
+        socket.unsent -= len + OVERHEAD;
+        if socket.blocked && socket.unsent <= socket.send_most / 2 {
+            socket.blocked = false;
+            socket.tell(id, ready, |news| news.writable = true);
+        }
+    }
+
     pub fn len(&self) -> usize {
         self.slots.len() - self.free.len()
+    }
+}
+
+impl Socket {
+    /// Puts it on the list of those that are ready, unless it is there.
+    #[inline]
+    pub fn tell(&mut self, id: SocketId, ready: &mut VecDeque<SocketId>, change: impl FnOnce(&mut Ready)) {
+        let was = self.ready;
+        change(&mut self.ready);
+        if was == Ready::default() && self.ready != was {
+            ready.push_back(id);
+        }
     }
 }
 
@@ -353,30 +383,20 @@ impl Stack {
         self.sockets.len()
     }
 
-    /// A packet of a socket has left its interface's queue.
-    #[inline]
-    pub(crate) fn socket_sent(&mut self, id: SocketId, len: usize) {
-        let Some(socket) = self.sockets.get_mut(id) else { return };
-        socket.unsent -= len + OVERHEAD;
-        if socket.blocked && socket.unsent <= socket.send_most / 2 {
-            socket.blocked = false;
-            self.notify(id.index, |ready| ready.writable = true);
-        }
-    }
-
     /// Tells a socket what the network said.
     pub(crate) fn socket_failed(&mut self, index: u32, error: SocketError) {
-        self.sockets.at_mut(index).1.error = Some(error);
-        self.notify(index, |ready| ready.error = true);
+        let (id, socket) = self.sockets.at_mut(index);
+        socket.error = Some(error);
+        socket.tell(id, &mut self.ready, |news| news.error = true);
     }
 
     /// Gives a socket a datagram. False: it has no room.
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, datagram: Datagram, octets: &[u8]) -> bool {
-        let (_, socket) = self.sockets.at_mut(index);
+        let (id, socket) = self.sockets.at_mut(index);
         let fits = socket.receive.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok();
         if fits {
-            self.notify(index, |ready| ready.readable = true);
+            socket.tell(id, &mut self.ready, |news| news.readable = true);
         } else {
             socket.dropped += 1;
         }

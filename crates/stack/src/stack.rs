@@ -293,6 +293,14 @@ impl Stack {
         set
     }
 
+    /// Forgets a neighbour: it is asked for again.
+    pub fn remove_neighbor(&mut self, iface: IfaceId, ip: IpAddr) {
+        if let Some(own) = self.ifaces.get_mut(iface.at()) {
+            own.neighbors.remove(ip);
+            self.drop_lost(iface, false);
+        }
+    }
+
     /// What is known of a neighbour.
     pub fn neighbor(&self, iface: IfaceId, ip: IpAddr) -> Option<(State, MacAddr)> {
         self.ifaces.get(iface.at())?.neighbors.state(ip)

@@ -1,7 +1,7 @@
 //! Ethernet II frames with their VLAN tags (IEEE 802.3, 3.2; IEEE 802.1Q, 9). No preamble and no frame check sequence:
 //! the device adds and removes them.
 
-use crate::bytes::{be16, head, room};
+use crate::bytes::{be16, head, room, room_of};
 use crate::error::{EmitError, ParseError, Part};
 use crate::meta::VlanTag;
 use crate::vlan::{self, VlanTags};
@@ -260,7 +260,15 @@ impl EthernetHeader {
     ///
     /// # Errors
     /// [`EmitError::Room`]; [`EmitError::Field`] for a tag whose priority or identifier does not fit.
+    #[inline]
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, EmitError> {
+        if self.tags.is_empty() {
+            let room: &mut [u8; HEADER_LEN] = room_of(buffer, Part::Ethernet)?;
+            room[..6].copy_from_slice(&self.destination.0);
+            room[6..12].copy_from_slice(&self.source.0);
+            room[12..].copy_from_slice(&self.ethertype.0.to_be_bytes());
+            return Ok(HEADER_LEN);
+        }
         let room = room(buffer, self.len(), Part::Ethernet)?;
         let (addresses, mut rest) = room.split_at_mut(12);
         addresses[..6].copy_from_slice(&self.destination.0);

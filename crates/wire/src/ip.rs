@@ -168,6 +168,7 @@ impl Addresses {
 
     /// The sum of the pseudo header over `len` octets of transport header and payload. IPv4's length field has 16
     /// bits, so `len` is taken modulo 2^16 there.
+    #[inline]
     pub fn pseudo_header(&self, protocol: IpProtocol, len: usize) -> Sum {
         match *self {
             Addresses::V4 { source, destination } => pseudo_v4(source, destination, protocol.0, len as u16),

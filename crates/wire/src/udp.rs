@@ -66,6 +66,7 @@ impl UdpHeader {
     ///
     /// # Errors
     /// [`EmitError::Room`]; [`EmitError::TooLong`] beyond [`MOST_PAYLOAD`].
+    #[inline]
     pub fn emit(&self, buffer: &mut [u8], payload_len: usize) -> Result<usize, EmitError> {
         if payload_len > MOST_PAYLOAD {
             return Err(EmitError::TooLong { part: Part::Udp, found: payload_len, most: MOST_PAYLOAD });
@@ -82,6 +83,7 @@ impl UdpHeader {
     ///
     /// # Errors
     /// As [`UdpHeader::emit`], and [`EmitError::Room`] for the payload.
+    #[inline]
     pub fn emit_with(
         &self,
         buffer: &mut [u8],
@@ -117,6 +119,7 @@ pub fn fill(addresses: &Addresses, datagram: &mut [u8]) {
 
 /// Puts the sum of the pseudo header where the checksum belongs: a device completes it
 /// ([`ChecksumState::Partial`](crate::meta::ChecksumState::Partial) with offset 6).
+#[inline]
 pub fn fill_partial(addresses: &Addresses, datagram: &mut [u8]) {
     if datagram.len() >= HEADER_LEN {
         let sum = addresses.pseudo_header(IpProtocol::UDP, datagram.len());

@@ -134,6 +134,8 @@ impl Stack {
                 groups.all.push(Group { ip, members: 1, changes: 0, timer });
             }
         }
+        // Who sends to it hears it, too.
+        self.generation += 1;
         self.change(now, iface, ip);
         Ok(())
     }
@@ -144,6 +146,7 @@ impl Stack {
         let group = &mut groups.all[at];
         group.members = group.members.saturating_sub(1);
         if group.members == 0 {
+            self.generation += 1;
             // Told by the timers, as the time is not known here: at once.
             group.changes = ROBUSTNESS;
             let timer = group.timer;

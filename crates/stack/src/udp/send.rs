@@ -3,8 +3,8 @@
 use super::{Udp, source_of, speaks};
 use crate::egress::{Fragmentation, Kind, Outgoing};
 use crate::iface::IfaceId;
-use crate::path::{Path, Reach};
-use crate::socket::{OVERHEAD, SendError, Way, unscoped};
+use crate::path::{Path, Reach, Unreachable};
+use crate::socket::{OVERHEAD, Options, SendError, Way, unscoped};
 use bypath_wire::{Addresses, TrafficClass, ipv4, ipv6, udp};
 use core::net::{IpAddr, SocketAddr};
 
@@ -46,85 +46,72 @@ impl Udp<'_> {
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
+    #[inline]
     pub fn send_with(&mut self, octets: &[u8], message: &SendTo) -> Result<(), SendError> {
-        let socket = self.socket();
+        let generation = self.stack.generation;
+        let socket = self.stack.sockets.at_mut(self.id.index()).1;
         if let Some(error) = socket.error.take() {
             return Err(error.into());
         }
         let to = message.to.or(socket.remote).ok_or(SendError::NoDestination)?;
-        let known = socket.way;
-        let way = match known {
+        let chooses = message.source.is_some() || message.iface.is_some();
+        let chosen;
+        let way = match &socket.way {
             // A way that the message itself chooses is not remembered.
-            Some(way)
-                if way.generation == self.stack.generation
-                    && way.to == to
-                    && message.source.is_none()
-                    && message.iface.is_none() =>
-            {
-                way
+            Some(way) if way.generation == generation && way.to == to && !chooses => way,
+            _ => {
+                chosen = self.find(to, message)?;
+                &chosen
             }
-            _ => self.find(to, message)?,
         };
+        let (uncut, longest, looped) = (way.uncut as usize, way.longest as usize, way.looped);
+        let mut outgoing = way.outgoing;
+        if octets.len() > longest {
+            return Err(SendError::TooLong { len: octets.len(), most: longest });
+        }
+        if let Some(hops) = message.hop_limit {
+            outgoing.hops = hops;
+        }
+        if let Some(class) = message.class {
+            outgoing.class = class;
+        }
         let socket = self.stack.sockets.at_mut(self.id.index()).1;
-        let (options, path) = (socket.options, way.path);
-        let Some(local) = socket.local else { return Err(SendError::NoDestination) };
-        let forwards = self.stack.forwarder == Some(self.id);
-        let source_port = message.source_port.filter(|_| forwards).unwrap_or(local.port());
-        let (addresses, headers) = match (path.source, to.ip()) {
-            (IpAddr::V4(source), IpAddr::V4(destination)) => {
-                (Addresses::V4 { source, destination }, ipv4::HEADER_LEN + udp::HEADER_LEN)
-            }
-            (IpAddr::V6(source), IpAddr::V6(destination)) => {
-                (Addresses::V6 { source, destination }, ipv6::HEADER_LEN + udp::HEADER_LEN)
-            }
-            _ => return Err(SendError::Kind),
-        };
-        let mtu = match options.fragmentation {
-            Fragmentation::Anywhere => self.stack.ifaces[path.iface.at()].shape.mtu as u32,
-            _ => path.mtu,
-        };
-        // 65,535 octets: in IPv4 with its header, in IPv6 without.
-        let beside = if path.source.is_ipv6() { ipv6::HEADER_LEN } else { 0 };
-        let longest = 65_535 + beside - headers;
-        let one = message.segment.map_or(octets.len(), |segment| octets.len().min(segment.into()));
-        let whole = options.fragmentation == Fragmentation::Never || message.segment.is_some();
-        let most = if whole { longest.min((mtu as usize).saturating_sub(headers)) } else { longest };
-        if message.segment == Some(0) || message.segment.is_some() && one > most {
-            return Err(SendError::Segment);
-        }
-        if one > most || octets.len() > longest {
-            return Err(SendError::TooLong { len: octets.len(), most: longest.min(most) });
-        }
         if socket.unsent > 0 && socket.unsent + octets.len() + OVERHEAD > socket.send_most {
             socket.blocked = true;
             return Err(SendError::Full);
         }
-        let own = if path.reach == Reach::Group {
-            options.group_hop_limit
-        } else {
-            options.hop_limit.unwrap_or(self.stack.config.hop_limit)
-        };
-        let outgoing = Outgoing {
-            iface: path.iface,
-            hop: way.hop,
-            addresses,
-            hops: message.hop_limit.unwrap_or(own),
-            class: message.class.unwrap_or(options.class),
-            fragmentation: options.fragmentation,
-            mtu,
-            kind: Kind::Udp { source: source_port, destination: to.port(), segment: 0 },
-            owner: Some(self.id),
-        };
-        match message.segment {
-            Some(segment) if octets.len() > usize::from(segment) => {
-                self.send_many(&outgoing, octets, segment)
-            }
-            _ => self.push(&outgoing, octets),
+        if message.segment.is_some() || message.source_port.is_some() || looped {
+            return self.send_special(outgoing, octets, message, uncut, looped);
         }
-        let looped = path.reach == Reach::Group && options.group_loop;
-        if looped && self.stack.is_member(path.iface, to.ip()) || path.reach == Reach::Broadcast {
-            let segment = message.segment.map_or(octets.len(), usize::from).max(1);
-            for part in octets.chunks(segment) {
+        self.push(outgoing, octets);
+        Ok(())
+    }
+
+    /// Several datagrams, one from another port, or one of which we get a copy.
+    #[cold]
+    fn send_special(
+        &mut self,
+        mut outgoing: Outgoing,
+        octets: &[u8],
+        message: &SendTo,
+        uncut: usize,
+        looped: bool,
+    ) -> Result<(), SendError> {
+        if let (Some(port), Kind::Udp { source, .. }) = (message.source_port, &mut outgoing.kind)
+            && self.stack.forwarder == Some(self.id)
+        {
+            *source = port;
+        }
+        let segment = message.segment.map_or(octets.len(), usize::from);
+        if message.segment == Some(0) || message.segment.is_some() && octets.len().min(segment) > uncut {
+            return Err(SendError::Segment);
+        }
+        match message.segment {
+            Some(segment) if octets.len() > usize::from(segment) => self.send_many(outgoing, octets, segment),
+            _ => self.push(outgoing, octets),
+        }
+        if looped {
+            for part in octets.chunks(segment.max(1)) {
                 self.stack.enqueue_looped(outgoing, part.len(), |room| room.copy_from_slice(part));
             }
             if octets.is_empty() {
@@ -135,12 +122,12 @@ impl Udp<'_> {
     }
 
     /// One frame that the link cuts, or a datagram each.
-    fn send_many(&mut self, outgoing: &Outgoing, octets: &[u8], segment: u16) {
+    fn send_many(&mut self, outgoing: Outgoing, octets: &[u8], segment: u16) {
         let offload = self.stack.ifaces[outgoing.iface.at()].shape.offload;
         if offload.segmentation && offload.checksum {
             let Kind::Udp { source, destination, .. } = outgoing.kind else { return };
             let kind = Kind::Udp { source, destination, segment };
-            return self.push(&Outgoing { kind, ..*outgoing }, octets);
+            return self.push(Outgoing { kind, ..outgoing }, octets);
         }
         for part in octets.chunks(segment.into()) {
             self.push(outgoing, part);
@@ -148,9 +135,9 @@ impl Udp<'_> {
     }
 
     #[inline]
-    fn push(&mut self, outgoing: &Outgoing, octets: &[u8]) {
+    fn push(&mut self, outgoing: Outgoing, octets: &[u8]) {
         // A queue that is full drops, as the kernel's do: the counter says so.
-        if self.stack.enqueue(*outgoing, octets.len(), |room| room.copy_from_slice(octets)) {
+        if self.stack.enqueue(outgoing, octets.len(), |room| room.copy_from_slice(octets)) {
             self.socket().unsent += octets.len() + OVERHEAD;
             self.stack.counters.udp_sent += 1;
         }
@@ -158,9 +145,8 @@ impl Udp<'_> {
 
     /// The way to a destination, remembered unless the message chose it.
     #[cold]
-    fn find(&mut self, to: SocketAddr, message: &SendTo) -> Result<Way, SendError> {
-        let given = to;
-        let (to, scope) = unscoped(to);
+    fn find(&mut self, given: SocketAddr, message: &SendTo) -> Result<Way, SendError> {
+        let (to, scope) = unscoped(given);
         if to.port() == 0 {
             return Err(SendError::Port);
         }
@@ -184,17 +170,69 @@ impl Udp<'_> {
             && self.stack.forwarder != Some(self.id)
             && !self.stack.is_local(source, iface)
         {
-            return Err(crate::path::Unreachable::NotOurs.into());
+            return Err(Unreachable::NotOurs.into());
         }
-        let path: Path = self.stack.path(to.ip(), iface, source)?;
+        let path = self.stack.path(to.ip(), iface, source)?;
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }
-        let hop = self.stack.hop_to(&path, to.ip());
-        let way = Way { generation: self.stack.generation, to: given, path, hop };
+        let way = self.way(given, &options, local, to, path).ok_or(SendError::Kind)?;
         if message.source.is_none() && message.iface.is_none() {
             self.socket().way = Some(way);
         }
         Ok(way)
+    }
+
+    /// What packets that go this way have in common. `None`: source and destination are not of one kind.
+    fn way(
+        &self,
+        given: SocketAddr,
+        options: &Options,
+        local: SocketAddr,
+        to: SocketAddr,
+        path: Path,
+    ) -> Option<Way> {
+        let (addresses, network) = match (path.source, to.ip()) {
+            (IpAddr::V4(source), IpAddr::V4(destination)) => {
+                (Addresses::V4 { source, destination }, ipv4::HEADER_LEN)
+            }
+            (IpAddr::V6(source), IpAddr::V6(destination)) => {
+                (Addresses::V6 { source, destination }, ipv6::HEADER_LEN)
+            }
+            _ => return None,
+        };
+        let stack = &*self.stack;
+        let mtu = match options.fragmentation {
+            Fragmentation::Anywhere => stack.ifaces[path.iface.at()].shape.mtu as u32,
+            _ => path.mtu,
+        };
+        // 65,535 octets: in IPv4 with its header, in IPv6 without.
+        let headers = network + udp::HEADER_LEN;
+        let beside = if addresses.source().is_ipv6() { ipv6::HEADER_LEN } else { 0 };
+        let longest = 65_535 + beside - headers;
+        let uncut = longest.min((mtu as usize).saturating_sub(headers));
+        let never = options.fragmentation == Fragmentation::Never;
+        let group = path.reach == Reach::Group;
+        let hops = options.hop_limit.unwrap_or(stack.config.hop_limit);
+        let outgoing = Outgoing {
+            iface: path.iface,
+            hop: stack.hop_to(&path, to.ip()),
+            addresses,
+            hops: if group { options.group_hop_limit } else { hops },
+            class: options.class,
+            fragmentation: options.fragmentation,
+            mtu,
+            kind: Kind::Udp { source: local.port(), destination: to.port(), segment: 0 },
+            owner: Some(self.id),
+        };
+        let heard = group && options.group_loop && stack.is_member(path.iface, to.ip());
+        Some(Way {
+            generation: stack.generation,
+            to: given,
+            outgoing,
+            longest: if never { uncut } else { longest } as u32,
+            uncut: uncut as u32,
+            looped: heard || path.reach == Reach::Broadcast,
+        })
     }
 }

@@ -1,1 +1,301 @@
-//! To come.
+//! ARP and neighbour discovery on the wire.
+
+use crate::world::{Faults, World};
+use bypath_stack::config::Config;
+use bypath_stack::event::Event;
+use bypath_stack::iface::AddressState;
+use bypath_stack::neighbor::{self, State};
+use bypath_stack::route::Route;
+use bypath_stack::socket::SocketError;
+use bypath_wire::arp::ArpPacket;
+use bypath_wire::ndp::NdpOption;
+use bypath_wire::{
+    Addresses, EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv6Header, MacAddr, NdpMessage, icmpv6,
+};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+
+fn ip(text: &str) -> IpAddr {
+    text.parse().unwrap()
+}
+
+fn arp_frame(to: MacAddr, packet: &ArpPacket) -> Vec<u8> {
+    let mut frame = vec![0; 60];
+    EthernetHeader::new(to, packet.sender_mac, EtherType::ARP).emit(&mut frame).unwrap();
+    packet.emit(&mut frame[14..]).unwrap();
+    frame
+}
+
+/// A message of neighbour discovery in its frame.
+pub fn ndp_frame(
+    to: MacAddr,
+    from: &str,
+    dst: &str,
+    hops: u8,
+    message: &NdpMessage,
+    options: &[NdpOption<'_>],
+) -> Vec<u8> {
+    let (source, destination): (Ipv6Addr, Ipv6Addr) = (from.parse().unwrap(), dst.parse().unwrap());
+    let mut octets = [0; 200];
+    let len = message.emit(&mut octets, options).unwrap();
+    icmpv6::fill(&Addresses::V6 { source, destination }, &mut octets[..len]);
+    let mut frame = vec![0; 14 + 40 + len];
+    let link = EthernetHeader::new(to, MacAddr([2, 0, 0, 0, 0, 0x99]), EtherType::IPV6);
+    link.emit(&mut frame).unwrap();
+    let header = Ipv6Header { hop_limit: hops, ..Ipv6Header::new(source, destination, IpProtocol::ICMPV6) };
+    header.emit(&mut frame[14..], len).unwrap();
+    frame[54..].copy_from_slice(&octets[..len]);
+    frame
+}
+
+fn is_arp(frame: &[u8]) -> Option<ArpPacket> {
+    let (link, packet) = EthernetHeader::parse(frame).unwrap();
+    (link.ethertype == EtherType::ARP).then(|| ArpPacket::parse(packet).unwrap())
+}
+
+#[test]
+fn what_waits_for_an_address_goes_out_in_order_and_nothing_asks_twice() {
+    for to in ["10.0.0.2:7", "[fd00::2]:7"] {
+        let mut world = World::new(2, 1);
+        let (server, client) = (world.bound(1, "[::]:7"), world.bound(0, "[::]:9"));
+        for n in 0..20u8 {
+            world.send_to(0, client, &[n], to);
+        }
+        world.millis(1);
+        let got: Vec<u8> = world.received(1, server).iter().map(|(_, octets)| octets[0]).collect();
+        assert_eq!(got, (0..20).collect::<Vec<_>>());
+        // One question, one answer.
+        assert_eq!(world.trace.len(), 22);
+        assert_eq!(world.hosts[0].stack.usage().waiting_octets, 0);
+        let iface = world.hosts[0].iface;
+        assert_eq!(
+            world.hosts[0]
+                .stack
+                .neighbor(iface, ip(to.rsplit_once(':').unwrap().0.trim_matches(['[', ']'])))
+                .unwrap()
+                .0,
+            State::Reachable
+        );
+    }
+}
+
+#[test]
+fn one_silent_neighbour_holds_nobody_else_back() {
+    let mut world = World::new(2, 1);
+    let (server, client) = (world.bound(1, "[::]:7"), world.bound(0, "[::]:9"));
+    for n in 0..10u8 {
+        world.send_to(0, client, &[n], "10.0.0.99:7");
+        world.send_to(0, client, &[n], "10.0.0.2:7");
+    }
+    world.millis(1);
+    assert_eq!(world.received(1, server).len(), 10);
+}
+
+#[test]
+fn nobody_there_is_told_to_whoever_is_connected() {
+    for to in ["10.0.0.99:7", "[fd00::99]:7"] {
+        let mut world = World::new(2, 1);
+        let (one, other) = (world.connected(0, to), world.bound(0, "[::]:9"));
+        world.udp(0, one).send(b"?", None).unwrap();
+        world.send_to(0, other, b"?", to);
+        world.millis(2500);
+        assert_eq!(world.udp(0, one).take_error(), None);
+        world.millis(1000);
+        assert_eq!(world.udp(0, one).take_error(), Some(SocketError::HostUnreachable));
+        assert_eq!(world.udp(0, other).take_error(), None);
+        assert_eq!(world.drops(0), [("neighbor_drop_unreachable", 2)]);
+        // Three questions, as RFC 4861, 10 says.
+        assert_eq!(world.trace.len(), 3);
+    }
+}
+
+#[test]
+fn a_neighbour_that_went_away_is_asked_and_forgotten() {
+    let mut world = World::new(2, 1);
+    let client = world.bound(0, "0.0.0.0:9");
+    let server = world.bound(1, "0.0.0.0:7");
+    let iface = world.hosts[0].iface;
+    world.send_to(0, client, b"x", "10.0.0.2:7");
+    world.secs(60);
+    assert_eq!(world.received(1, server).len(), 1);
+    assert_eq!(world.hosts[0].stack.neighbor(iface, ip("10.0.0.2")).unwrap().0, State::Stale);
+    world.faults = Faults { loss: 1.0, ..Faults::default() };
+    world.trace.clear();
+    world.send_to(0, client, b"y", "10.0.0.2:7");
+    world.secs(20);
+    // The datagram, and three questions to the one who answered before (RFC 4861, 7.3.3; RFC 1122, 2.3.2.1).
+    let asked: Vec<_> = world.trace[1..].iter().map(|(_, frame)| frame[..6].to_vec()).collect();
+    assert_eq!(asked, vec![world.hosts[1].mac.0.to_vec(); 3]);
+    assert_eq!(world.hosts[0].stack.neighbor(iface, ip("10.0.0.2")), None);
+}
+
+#[test]
+fn an_announcement_moves_an_address_and_notes_nobody_new() {
+    let mut world = World::new(2, 1);
+    let client = world.bound(0, "0.0.0.0:9");
+    world.send_to(0, client, b"x", "10.0.0.2:7");
+    world.millis(10);
+    let iface = world.hosts[0].iface;
+    let other = MacAddr([2, 0, 0, 0, 0, 0x55]);
+    for address in [Ipv4Addr::new(10, 0, 0, 2), Ipv4Addr::new(10, 0, 0, 77)] {
+        let announcement = ArpPacket::request(other, address, address);
+        world.hand(0, &arp_frame(MacAddr::BROADCAST, &announcement), &FrameMeta::default());
+    }
+    assert_eq!(world.hosts[0].stack.neighbor(iface, ip("10.0.0.2")).unwrap().1, other);
+    assert_eq!(world.hosts[0].stack.neighbor(iface, ip("10.0.0.77")), None);
+}
+
+#[test]
+fn an_ipv4_address_is_announced_twice_and_a_conflict_is_told() {
+    let mut world = World::new(2, 1);
+    let now = world.now();
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.add_address(now, iface, "10.0.0.50/24".parse().unwrap()).unwrap();
+    world.secs(5);
+    let announced: Vec<_> = world.trace.iter().filter_map(|(_, frame)| is_arp(frame)).collect();
+    assert_eq!(announced.len(), 2);
+    assert!(announced.iter().all(|a| a.is_announcement() && a.sender_ip == Ipv4Addr::new(10, 0, 0, 50)));
+    let other = ArpPacket::request(
+        MacAddr([2, 9, 9, 9, 9, 9]),
+        Ipv4Addr::new(10, 0, 0, 50),
+        Ipv4Addr::new(10, 0, 0, 1),
+    );
+    world.hand(0, &arp_frame(MacAddr::BROADCAST, &other), &FrameMeta::default());
+    world.millis(1);
+    assert_eq!(world.hosts[0].events, [Event::AddressConflict { iface, address: ip("10.0.0.50") }]);
+}
+
+#[test]
+fn two_hosts_that_want_one_address_find_out() {
+    let mut world = World::new(2, 1);
+    let prefix = "fd00::50/64".parse().unwrap();
+    let now = world.now();
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.add_address(now, iface, prefix).unwrap();
+    // Tentative: no packet is its.
+    let client = world.bound(1, "[::]:9");
+    world.send_to(1, client, b"x", "[fd00::50]:7");
+    world.secs(3);
+    assert_eq!(world.hosts[0].events, [Event::AddressReady { iface, address: ip("fd00::50") }]);
+    let now = world.now();
+    world.hosts[1].stack.add_address(now, iface, prefix).unwrap();
+    world.secs(3);
+    assert_eq!(world.hosts[1].events, [Event::AddressConflict { iface, address: ip("fd00::50") }]);
+    let state = |world: &World, host: usize| {
+        world.hosts[host].stack.addresses(iface).iter().find(|a| a.ip() == ip("fd00::50")).unwrap().state
+    };
+    assert_eq!(state(&world, 0), AddressState::Preferred);
+    assert_eq!(state(&world, 1), AddressState::Duplicate);
+    assert_eq!(world.count(1, "ndp_conflicts"), 1);
+}
+
+#[test]
+fn messages_of_neighbour_discovery_that_cannot_be_are_dropped() {
+    let mut world = World::new(2, 1);
+    let mac = world.hosts[0].mac;
+    let target: Ipv6Addr = "fd00::1".parse().unwrap();
+    let ask = NdpMessage::NeighborSolicitation { target };
+    let own = NdpOption::SourceLinkLayer(MacAddr([2, 0, 0, 0, 0, 0x99]));
+    let group = "ff02::1:ff00:1";
+    let cases = [
+        // From afar.
+        ndp_frame(mac, "fd00::9", "fd00::1", 254, &ask, &[own]),
+        // A probe that tells its address, or asks one alone.
+        ndp_frame(mac, "::", group, 255, &ask, &[own]),
+        ndp_frame(mac, "::", "fd00::1", 255, &ask, &[]),
+        // For a group.
+        ndp_frame(
+            mac,
+            "fd00::9",
+            group,
+            255,
+            &NdpMessage::NeighborSolicitation { target: "ff02::5".parse().unwrap() },
+            &[own],
+        ),
+        // An answer to all that was asked for.
+        ndp_frame(
+            mac,
+            "fd00::9",
+            "ff02::1",
+            255,
+            &NdpMessage::NeighborAdvertisement {
+                router: false,
+                solicited: true,
+                replace: true,
+                target: "fd00::9".parse().unwrap(),
+            },
+            &[own],
+        ),
+    ];
+    for (n, frame) in (1..).zip(&cases) {
+        world.hand(0, frame, &FrameMeta::default());
+        assert_eq!(world.count(0, "ndp_drop_malformed"), n, "case {n}");
+    }
+    let mut frame = ndp_frame(mac, "fd00::9", "fd00::1", 255, &ask, &[own]);
+    // An option of no length.
+    frame[14 + 40 + 24 + 1] = 0;
+    let (source, destination) = ("fd00::9".parse().unwrap(), "fd00::1".parse().unwrap());
+    icmpv6::fill(&Addresses::V6 { source, destination }, &mut frame[54..]);
+    world.hand(0, &frame, &FrameMeta::default());
+    assert_eq!(world.count(0, "ndp_drop_malformed"), 6);
+    world.millis(10);
+    assert!(world.trace.is_empty(), "nothing was answered");
+    // A good one is.
+    world.hand(0, &ndp_frame(mac, "fd00::9", "fd00::1", 255, &ask, &[own]), &FrameMeta::default());
+    world.millis(10);
+    assert_eq!(world.trace.len(), 1);
+}
+
+#[test]
+fn a_redirect_is_believed_of_the_router_in_use_alone() {
+    let mut world = World::new(3, 1);
+    let iface = world.hosts[0].iface;
+    let prefix = "2001:db8::/32".parse().unwrap();
+    let route = Route { prefix, iface, via: Some(ip("fe80::2")), metric: 0, source: None };
+    world.hosts[0].stack.add_route(route).unwrap();
+    let path = |world: &World| world.hosts[0].stack.path(ip("2001:db8::5"), None, None).unwrap().next_hop;
+    assert_eq!(path(&world), ip("fe80::2"));
+    let redirect = NdpMessage::Redirect {
+        target: "fe80::3".parse().unwrap(),
+        destination: "2001:db8::5".parse().unwrap(),
+    };
+    let mac = world.hosts[0].mac;
+    for (from, hops) in [("fe80::3", 255), ("fe80::2", 254), ("fd00::2", 255)] {
+        world.hand(0, &ndp_frame(mac, from, "fd00::1", hops, &redirect, &[]), &FrameMeta::default());
+        assert_eq!(path(&world), ip("fe80::2"), "{from} {hops}");
+    }
+    world.hand(0, &ndp_frame(mac, "fe80::2", "fd00::1", 255, &redirect, &[]), &FrameMeta::default());
+    assert_eq!(path(&world), ip("fe80::3"));
+    // It does not last for ever.
+    world.secs(601);
+    assert_eq!(path(&world), ip("fe80::2"));
+}
+
+#[test]
+fn a_flood_of_neighbours_costs_no_more_than_the_table() {
+    let config =
+        Config { neighbors: neighbor::Config { most: 64, ..Default::default() }, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    let (server, client) = (world.bound(1, "0.0.0.0:7"), world.bound(0, "0.0.0.0:9"));
+    let target = Ipv4Addr::new(10, 0, 0, 1);
+    for n in 0..20_000u32 {
+        let [_, b, c, d] = n.to_be_bytes();
+        let sender = Ipv4Addr::new(10, b, c, d.max(3));
+        let ask = ArpPacket::request(MacAddr([2, 1, 1, b, c, d]), sender, target);
+        world.hand(0, &arp_frame(MacAddr::BROADCAST, &ask), &FrameMeta::default());
+        let iface = world.hosts[0].iface;
+        assert!(world.hosts[0].stack.neighbors(iface) <= 64);
+        if n % 1000 == 0 {
+            world.send_to(0, client, b"on", "10.0.0.2:7");
+            world.millis(1);
+        }
+    }
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 20);
+    // Nor does one whom we cause ourselves.
+    for n in 3..255 {
+        world.send_to(0, client, &[0; 1000], &format!("10.0.0.{n}:7"));
+        world.millis(0);
+    }
+    world.secs(5);
+    assert!(world.hosts[0].stack.usage().waiting_octets == 0);
+}
