@@ -183,12 +183,12 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives leases back. The messages that say so go out with the next turns.
+    /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later.
     pub fn release(&mut self) {
         let now = Engine::now();
         for port in &mut self.ports {
             if let Some(leasing) = &mut port.leasing {
-                leasing.release(now, &mut self.stack);
+                leasing.release(now);
             }
         }
     }

@@ -348,4 +348,4 @@ fn half_way(now: Instant, end: Option<Instant>) -> Instant {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

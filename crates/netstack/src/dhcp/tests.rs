@@ -54,7 +54,7 @@ fn sent(client: &mut Client, now: Instant) -> Option<Sent> {
 }
 
 /// A server's message: fixed fields by hand, so that it does not lean on what it tests.
-fn reply(transaction: u32, kind: u8, address: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
+pub(crate) fn reply(transaction: u32, kind: u8, address: Ipv4Addr, options: &[(u8, &[u8])]) -> Vec<u8> {
     let mut m = vec![0; 240];
     (m[0], m[1], m[2]) = (2, 1, 6);
     m[4..8].copy_from_slice(&transaction.to_be_bytes());
@@ -70,9 +70,9 @@ fn reply(transaction: u32, kind: u8, address: Ipv4Addr, options: &[(u8, &[u8])])
     m
 }
 
-const OFFER: u8 = 2;
-const ACK: u8 = 5;
-const NAK: u8 = 6;
+pub(crate) const OFFER: u8 = 2;
+pub(crate) const ACK: u8 = 5;
+pub(crate) const NAK: u8 = 6;
 
 fn usual(lease: u32) -> Vec<(u8, Vec<u8>)> {
     vec![

@@ -84,7 +84,10 @@ impl Stack {
         let iface = &self.ifaces[through.at()];
         // RFC 1122, 3.2.1.3: nobody sends from a group, from everybody, from nobody, or from 127/8 over a link. From our own
         // address nobody sends but we ("land").
-        let from_host = !source.is_multicast() && !source.is_unspecified() && !iface.is_broadcast(source);
+        // "This host on this network", to everybody, is who asks for an address.
+        let from_host = !source.is_multicast()
+            && (!source.is_unspecified() || destination.is_broadcast())
+            && !iface.is_broadcast(source);
         let martian = !looped
             && (source.is_loopback() || destination.is_loopback() || self.is_local(IpAddr::V4(source), link));
         if !from_host || martian {

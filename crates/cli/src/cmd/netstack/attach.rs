@@ -94,6 +94,9 @@ pub struct Attach {
 /// Longest wait for a DHCP server.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// Longest wait at the end until everything is sent.
+const LAST_WORDS: Duration = Duration::from_millis(200);
+
 impl Attach {
     fn is_device(&self) -> bool {
         matches!(self.link.kind, Kind::Tap | Kind::Tun)
@@ -283,9 +286,18 @@ impl Host {
     /// Gives the lease back, if there is one, and sends what is still to be sent, as far as that takes no time.
     pub fn end(mut self) {
         self.engine.release();
-        for _ in 0..16 {
-            if !matches!(self.engine.turn(), Ok(true)) {
-                break;
+        let end = clock::monotonic_ns() + LAST_WORDS.as_nanos() as u64;
+        while clock::monotonic_ns() < end {
+            match self.engine.turn() {
+                Ok(true) => {}
+                Ok(false) => {
+                    let left = self.stack().usage();
+                    if left.transmit_octets + left.waiting_octets == 0 {
+                        return;
+                    }
+                    self.engine.wait(Some(end));
+                }
+                Err(_) => return,
             }
         }
     }
