@@ -42,6 +42,8 @@ const READ: i16 = 1;
 const WRITE: i16 = 4;
 /// How often a link is looked at that does not wake who sleeps when its interface goes (ns).
 const LOOK_NS: u64 = 100_000_000;
+/// How often a link is asked that has nothing to wait for.
+const ASK_NS: u64 = 1_000_000;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +96,7 @@ pub enum Error {
 struct Port {
     iface: IfaceId,
     name: String,
-    link: Box<dyn Link>,
+    link: Box<dyn Link + Send>,
     capabilities: Capabilities,
     /// The link takes no more for now.
     full: bool,
@@ -147,7 +149,7 @@ impl Engine {
     ///
     /// # Errors
     /// [`Error::Iface`].
-    pub fn add_link(&mut self, name: &str, link: Box<dyn Link>) -> Result<IfaceId, Error> {
+    pub fn add_link(&mut self, name: &str, link: Box<dyn Link + Send>) -> Result<IfaceId, Error> {
         let capabilities = link.capabilities();
         let medium = match capabilities.medium {
             Medium::Ethernet => iface::Medium::Ethernet(capabilities.mac),
@@ -227,6 +229,18 @@ impl Engine {
         Ok(moved > 0)
     }
 
+    /// Sends what there is to be sent, and nothing else.
+    ///
+    /// # Errors
+    /// [`Error::Link`].
+    pub fn flush(&mut self) -> Result<(), Error> {
+        let now = Engine::now();
+        for n in 0..self.ports.len() {
+            self.send(n, now)?;
+        }
+        Ok(())
+    }
+
     /// The next news.
     pub fn poll_event(&mut self) -> Option<News> {
         self.news.pop_front()
@@ -238,8 +252,11 @@ impl Engine {
         let next = leases.chain(self.stack.poll_timeout()).min().map(Instant::as_nanos);
         // Who sends wakes no descriptor.
         let waits = self.ports.iter().any(|p| self.stack.wants_transmit(p.iface) && !p.full);
-        let deaf = self.ports.iter().any(|p| !p.capabilities.wakes_at_end || p.link.descriptor().is_none());
-        let look = deaf.then(|| clock::monotonic_ns() + LOOK_NS);
+        let look = |p: &Port| match p.link.descriptor() {
+            None => Some(ASK_NS),
+            Some(_) => (!p.capabilities.wakes_at_end).then_some(LOOK_NS),
+        };
+        let look = self.ports.iter().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
         if waits { Some(0) } else { next.into_iter().chain(look).min() }
     }
 

@@ -1,9 +1,12 @@
-//! Runs the stack: [`Engine`] carries frames between it and links, and [`dhcp`] gets it addresses.
+//! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block, and
+//! [`dhcp`] gets addresses.
 
 #![forbid(unsafe_code)]
 
 pub mod dhcp;
 mod engine;
+mod host;
 mod leasing;
 
 pub use engine::{Engine, Error, News};
+pub use host::{Host, UdpSocket};

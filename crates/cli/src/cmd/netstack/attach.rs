@@ -118,11 +118,11 @@ impl Attach {
         Ok(())
     }
 
-    fn open(&self) -> Result<(String, Box<dyn Link>), Failure> {
+    fn open(&self) -> Result<(String, Box<dyn Link + Send>), Failure> {
         let name = &self.link.name;
         if !self.is_device() {
             let ethertypes: Vec<u16> = OWN.iter().map(|e| e.0).collect();
-            let link: Box<dyn Link> = if self.link.kind == Kind::Packet {
+            let link: Box<dyn Link + Send> = if self.link.kind == Kind::Packet {
                 let config = packet::Config {
                     mode: Mode::MMSG,
                     offload: true,
