@@ -173,7 +173,7 @@ isolated! {
             let tags = frame["tags"].as_array().unwrap();
             seen.push(tags.iter().map(|t| format!("{}/{}/{}", t["vlan"], t["priority"], t["drop_eligible"])).collect::<Vec<_>>().join(","));
         }
-        let expected = ["", "10/7/false", "10/7/true", "0/5/false", "4095/0/true", "200/3/true,11/2/false", "1/1/false,2/2/false",
+        let expected = ["", "10/7/false", "10/7/true", "0/5/false", "4095/0/true", "200/3/true,11/2/false", "1/1/false,2/2/false,3/3/false",
             "", "", "", ""];
         assert_eq!(seen, expected);
     }
