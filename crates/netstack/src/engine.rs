@@ -88,6 +88,12 @@ pub enum Error {
         /// The link's name.
         name: String,
     },
+    /// The interface is none of a link: the loopback interface, or one of a VLAN.
+    #[error("interface {} of the stack stands on no link of its own", iface.scope())]
+    NotALink {
+        /// Which.
+        iface: IfaceId,
+    },
     /// The stack has no more sockets.
     #[error(transparent)]
     Sockets(#[from] TooMany),
@@ -100,6 +106,8 @@ struct Port {
     capabilities: Capabilities,
     /// The link takes no more for now.
     full: bool,
+    /// The link is gone, and that was told.
+    gone: bool,
     leasing: Option<Leasing>,
 }
 
@@ -165,6 +173,7 @@ impl Engine {
             link,
             capabilities,
             full: false,
+            gone: false,
             leasing: None,
         });
         Ok(iface)
@@ -173,9 +182,11 @@ impl Engine {
     /// Has a DHCP server give the interface an address, routes with it. [`News::Lease`] tells when.
     ///
     /// # Errors
-    /// [`Error::NotEthernet`], [`Error::Sockets`].
+    /// [`Error::NotALink`], [`Error::NotEthernet`], [`Error::Sockets`].
     pub fn lease(&mut self, iface: IfaceId, host_name: Option<String>) -> Result<(), Error> {
-        let Some(port) = self.ports.iter_mut().find(|p| p.iface == iface) else { return Ok(()) };
+        let Some(port) = self.ports.iter_mut().find(|p| p.iface == iface) else {
+            return Err(Error::NotALink { iface });
+        };
         if port.capabilities.medium != Medium::Ethernet {
             return Err(Error::NotEthernet { name: port.name.clone() });
         }
@@ -204,7 +215,7 @@ impl Engine {
     /// it is time to wait.
     ///
     /// # Errors
-    /// [`Error::Link`]: a link is gone. The others go on with the next turn.
+    /// [`Error::Link`]: a link is gone. That is told once; the others go on with the next turn.
     pub fn turn(&mut self) -> Result<bool, Error> {
         let now = Engine::now();
         let mut moved = 0;
@@ -251,18 +262,19 @@ impl Engine {
         let leases = self.ports.iter().filter_map(|p| p.leasing.as_ref()?.poll_timeout());
         let next = leases.chain(self.stack.poll_timeout()).min().map(Instant::as_nanos);
         // Who sends wakes no descriptor.
-        let waits = self.ports.iter().any(|p| self.stack.wants_transmit(p.iface) && !p.full);
+        let ports = || self.ports.iter().filter(|p| !p.gone);
+        let waits = ports().any(|p| self.stack.wants_transmit(p.iface) && !p.full);
         let look = |p: &Port| match p.link.descriptor() {
             None => Some(ASK_NS),
             Some(_) => (!p.capabilities.wakes_at_end).then_some(LOOK_NS),
         };
-        let look = self.ports.iter().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
+        let look = ports().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
         if waits { Some(0) } else { next.into_iter().chain(look).min() }
     }
 
     /// Adds what is to be waited for to a list for poll(2).
     pub fn descriptors(&self, waits: &mut Vec<PollFd>) {
-        for port in &self.ports {
+        for port in self.ports.iter().filter(|p| !p.gone) {
             if let Some(fd) = port.link.descriptor() {
                 let events = if port.full { READ | WRITE } else { READ };
                 waits.push(PollFd { fd: fd.as_raw_fd(), events, revents: 0 });
@@ -284,6 +296,9 @@ impl Engine {
 
     fn receive(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
         let (port, stack) = (&mut self.ports[n], &mut self.stack);
+        if port.gone {
+            return Ok(0);
+        }
         let iface = port.iface;
         match port.link.receive(BATCH, &mut |frame, meta| stack.handle_frame(now, iface, frame, meta)) {
             Ok(frames) => Ok(frames),
@@ -293,7 +308,7 @@ impl Engine {
 
     fn send(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
         let (port, stack) = (&mut self.ports[n], &mut self.stack);
-        if !port.full && !stack.wants_transmit(port.iface) {
+        if port.gone || !port.full && !stack.wants_transmit(port.iface) {
             return Ok(0);
         }
         let iface = port.iface;
@@ -327,7 +342,10 @@ impl Engine {
                 tell(&mut self.news, News::Down(port.iface));
                 Ok(0)
             }
-            source => Err(Error::Link { name: port.name.clone(), source }),
+            source => {
+                port.gone = true;
+                Err(Error::Link { name: port.name.clone(), source })
+            }
         }
     }
 

@@ -203,6 +203,11 @@ impl UdpSocket {
         Ok(UdpSocket { shared, id, waiter, timeout: Mutex::new(None) })
     }
 
+    /// The stack's name of it, for what [`Host::with`] does.
+    pub const fn id(&self) -> SocketId {
+        self.id
+    }
+
     /// Its address.
     ///
     /// # Errors
