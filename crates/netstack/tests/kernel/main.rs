@@ -67,5 +67,5 @@ fn kernels(address: &str) -> std::net::UdpSocket {
 
 /// Octets that tell a position.
 fn octets(len: usize) -> Vec<u8> {
-    (0..len).map(|n| (n ^ (n >> 8) * 31) as u8).collect()
+    (0..len).map(|n| (n ^ ((n >> 8) * 31)) as u8).collect()
 }
