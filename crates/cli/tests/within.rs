@@ -131,6 +131,27 @@ fn descriptors_that_are_always_ready_get_their_turns() {
     }
 }
 
+/// Who looks at an epoll set from outside learns of what lies in a ring, also while its sender makes no call.
+#[test]
+fn a_set_within_another_shows_what_lies_in_its_rings() {
+    let program = programs::compile("nested", &["nested.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kernel = run(&[]);
+    assert_eq!(kernel.matches(", nothing 0, end 1 0\n").count(), 6, "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
 /// A thread may have no more than 16 KiB of stack (PTHREAD_STACK_MIN).
 #[test]
 fn calls_on_connections_fit_on_the_smallest_stack() {

@@ -8,9 +8,11 @@
 
 mod gone;
 mod hot;
+mod nested;
 mod other;
 mod wait;
 
+pub use nested::{keep_on_kernel, taken};
 pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
@@ -108,6 +110,8 @@ struct Set {
     leaving: AtomicBool,
     /// Its ends stay on the kernel: nested in another set, shared with a forked process.
     foreign: AtomicBool,
+    /// Nested: its bell was rung because a ring has something to tell.
+    shown: AtomicBool,
     /// Registrations of warm ends.
     warm: AtomicU32,
     /// Threads in a wait that the overlay does not see (entered before the first warm end); the bell ends it.
@@ -180,7 +184,7 @@ pub fn created(epfd: i32) {
             continue;
         }
         s.fd.store(epfd, Relaxed);
-        for b in [&s.has_bell, &s.foreign, &s.oneshots, &s.had_more] {
+        for b in [&s.has_bell, &s.foreign, &s.shown, &s.oneshots, &s.had_more] {
             b.store(false, Relaxed);
         }
         for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.calls] {
@@ -206,43 +210,6 @@ pub fn closed(number: u32) {
     }
     // The bell stays with the record: peers know its number.
     s.in_use.store(false, Release);
-}
-
-/// A set that the kernel looks at from outside (nested, or polled): the sockets in it stay on the kernel.
-pub fn keep_on_kernel(number: u32) {
-    let Some(s) = set(number) else { return };
-    if s.foreign.swap(true, AcqRel) {
-        return;
-    }
-    let mut socks = [None; 64];
-    let mut n = 0;
-    if let Some(_held) = LOCK.lock(table::tid()) {
-        for i in 0..REGS_USED.load(Relaxed) {
-            if let Some(r) = reg(i)
-                && r.set.load(Relaxed) == number + 1
-                && let Some(sock) = table::by_number(r.sock.load(Relaxed))
-                && n < socks.len()
-            {
-                socks[n] = Some(sock);
-                n += 1;
-            }
-        }
-    }
-    for s in socks.iter().flatten() {
-        switch::recall_both(s, Reason::RecalledEpoll, false);
-    }
-    if n == socks.len() {
-        // More than fit: the rest one by one, as they are found through their own registrations.
-        table::each_sock(|s| {
-            if is_in(s, number) {
-                switch::recall_both(s, Reason::RecalledEpoll, false);
-            }
-        });
-    }
-}
-
-fn is_in(s: &Sock, number: u32) -> bool {
-    LOCK.lock(table::tid()).is_some_and(|_held| regs_of(s).any(|(_, r)| r.set.load(Relaxed) == number + 1))
 }
 
 // ---------------------------------------------------------------- registrations

@@ -2,8 +2,8 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, other, reg, ring_own, set,
-    silence, watched, with_word,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, nested, other, reg, ring_own,
+    set, silence, watched, with_word,
 };
 use crate::fault;
 use crate::flush;
@@ -71,7 +71,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         raised.lower();
     }
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
-    Verdict::Done(wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask))
+    let told = wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask);
+    nested::waited(number, s);
+    Verdict::Done(told)
 }
 
 /// What the kernel stored for a wait that the overlay did not serve: our bell is taken out, the number of what is left
@@ -162,6 +164,9 @@ fn wait_overlay(
         let flushing = flush::flushes_pending();
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
+        }
+        if s.foreign.load(Relaxed) && s.warm.load(Relaxed) != 0 {
+            bound = Some(bound.unwrap_or(u64::MAX).min(nested::LONGEST_SLEEP_NS));
         }
         bound = crate::wait::before_sleep(call, bound);
         let k = if marked || rings {
