@@ -376,9 +376,9 @@ impl Stack {
             room = vec![0; LOOPBACK_MTU];
         }
         for _ in 0..LOOPED_AT_ONCE {
-            let Some((len, _, through)) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
+            let Some(frame) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
             let meta = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
-            self.handle_looped(now, through, &room[..len], &meta);
+            self.handle_looped(now, frame.iface, &room[..frame.len], &meta);
         }
         self.looped = room;
     }

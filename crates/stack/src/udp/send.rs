@@ -1,11 +1,12 @@
 //! Sending datagrams: the way, the limits, and into the queue of the interface.
 
 use super::{Udp, source_of, speaks};
-use crate::egress::{Fragmentation, Kind, Outgoing};
+use crate::egress::{Fragmentation, Kind, Outgoing, through};
 use crate::iface::IfaceId;
 use crate::path::{Path, Reach, Unreachable};
 use crate::socket::{OVERHEAD, Options, SendError, Way, unscoped};
-use bypath_wire::{Addresses, TrafficClass, ipv4, ipv6, udp};
+use crate::time::Instant;
+use bypath_wire::{Addresses, FrameMeta, TrafficClass, ipv4, ipv6, udp};
 use core::net::{IpAddr, SocketAddr};
 
 /// What a datagram has that differs from the socket's others.
@@ -34,49 +35,89 @@ impl Udp<'_> {
     /// [`SendError`]; nothing is sent.
     #[inline]
     pub fn send(&mut self, octets: &[u8], to: Option<SocketAddr>) -> Result<(), SendError> {
+        let generation = self.stack.generation;
+        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        let to = to.or(socket.remote);
+        if let Some(way) = &socket.way
+            && way.generation == generation
+            && to == Some(way.to)
+            && socket.error.is_none()
+            && !way.looped
+            && octets.len() <= way.longest as usize
+            && (socket.unsent == 0 || socket.unsent + octets.len() + OVERHEAD <= socket.send_most)
+        {
+            let outgoing = way.outgoing;
+            self.push(outgoing, octets);
+            return Ok(());
+        }
         self.send_with(octets, &SendTo { to, ..SendTo::default() })
+    }
+
+    /// Sends a datagram straight into the next frame of `link`, of which `room` is the buffer, as
+    /// [`poll_transmit`](crate::Stack::poll_transmit) would write it: one copy fewer. The frame's length and what belongs to it;
+    /// `None`: something else goes first, the way leads elsewhere or the neighbour is not known, and it was queued.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent.
+    #[inline]
+    pub fn send_through(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        to: Option<SocketAddr>,
+        link: IfaceId,
+        room: &mut [u8],
+    ) -> Result<Option<(usize, FrameMeta)>, SendError> {
+        let stack = &mut *self.stack;
+        let socket = stack.sockets.at_mut(self.id.index()).1;
+        let to = to.or(socket.remote);
+        if let Some(way) = &socket.way
+            && way.generation == stack.generation
+            && to == Some(way.to)
+            && socket.error.is_none()
+            && !way.looped
+            && octets.len() <= way.uncut as usize
+            && let Some(frame) = through(&mut stack.ifaces, now, &way.outgoing, link, octets, room)
+        {
+            stack.counters.udp_sent += 1;
+            return Ok(Some(frame.counted(&mut stack.counters, &way.outgoing)));
+        }
+        self.send(octets, to)?;
+        Ok(None)
     }
 
     /// Sends a datagram, or several.
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
-    #[inline]
+    #[inline(never)]
     pub fn send_with(&mut self, octets: &[u8], message: &SendTo) -> Result<(), SendError> {
         let generation = self.stack.generation;
-        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        let socket = self.socket();
         if let Some(error) = socket.error.take() {
             return Err(error.into());
         }
         let to = message.to.or(socket.remote).ok_or(SendError::NoDestination)?;
+        // A way that the message itself chooses is not remembered.
         let chooses = message.source.is_some() || message.iface.is_some();
-        let chosen;
-        let way = match &socket.way {
-            // A way that the message itself chooses is not remembered.
-            Some(way) if way.generation == generation && way.to == to && !chooses => way,
-            _ => {
-                chosen = self.find(to, message)?;
-                &chosen
-            }
+        let known = socket.way.filter(|way| way.generation == generation && way.to == to && !chooses);
+        let way = match known {
+            Some(way) => way,
+            None => self.find(to, message)?,
         };
-        let (uncut, longest, looped) = (way.uncut as usize, way.longest as usize, way.looped);
+        if octets.len() > way.longest as usize {
+            return Err(SendError::TooLong { len: octets.len(), most: way.longest as usize });
+        }
         let mut outgoing = way.outgoing;
-        if octets.len() > longest {
-            return Err(SendError::TooLong { len: octets.len(), most: longest });
-        }
-        if let Some(hops) = message.hop_limit {
-            outgoing.hops = hops;
-        }
-        if let Some(class) = message.class {
-            outgoing.class = class;
-        }
-        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        outgoing.hops = message.hop_limit.unwrap_or(outgoing.hops);
+        outgoing.class = message.class.unwrap_or(outgoing.class);
+        let socket = self.socket();
         if socket.unsent > 0 && socket.unsent + octets.len() + OVERHEAD > socket.send_most {
             socket.blocked = true;
             return Err(SendError::Full);
         }
-        if message.segment.is_some() || message.source_port.is_some() || looped {
-            return self.send_special(outgoing, octets, message, uncut, looped);
+        if message.segment.is_some() || message.source_port.is_some() || way.looped {
+            return self.send_special(outgoing, octets, message, way.uncut as usize, way.looped);
         }
         self.push(outgoing, octets);
         Ok(())

@@ -322,3 +322,32 @@ fn receiving_says_what_is_there() {
     assert_eq!(got.datagram.to, "10.0.0.2:7".parse().unwrap());
     assert_eq!(got.datagram.iface, world.hosts[1].iface);
 }
+
+#[test]
+fn a_datagram_past_the_queue_is_the_same_frame_and_overtakes_nothing() {
+    for to in ["10.0.0.2:7", "[fd00::2]:7"] {
+        let mut world = World::new(2, 1);
+        let (server, client) = (world.bound(1, "[::]:7"), world.bound(0, "[::]:9"));
+        let (iface, to) = (world.hosts[0].iface, Some(to.parse().unwrap()));
+        let mut room = [0; 2000];
+        let mut through = |world: &mut World, octets: &[u8]| {
+            let now = world.now();
+            let sent = world.udp(0, client).send_through(now, octets, to, iface, &mut room).unwrap();
+            sent.map(|(len, meta)| {
+                world.hand(1, &room[..len], &meta);
+                room[..len].to_vec()
+            })
+        };
+        // The neighbour is not known yet; then the queue is not empty; what must be cut is.
+        assert_eq!((through(&mut world, b"1"), through(&mut world, b"2")), (None, None));
+        world.millis(10);
+        assert_eq!(through(&mut world, &[3; 3000]), None);
+        assert_eq!(through(&mut world, b"4"), None);
+        world.millis(10);
+        let last = world.trace.last().unwrap().1.clone();
+        assert_eq!(through(&mut world, b"4"), Some(last));
+        let got: Vec<_> = world.received(1, server).into_iter().map(|(_, octets)| octets[0]).collect();
+        assert_eq!(got, [b'1', b'2', 3, b'4', b'4']);
+        assert_eq!(world.count(0, "udp_sent"), 5);
+    }
+}
