@@ -119,7 +119,9 @@ impl Stack {
         }
         let found = self.routes.lookup(to, iface);
         if to.is_multicast() {
-            let speaks = || (0u32..).zip(&self.ifaces).skip(1).find(|(_, i)| !i.addresses.is_empty());
+            let of_kind =
+                |i: &Iface| i.addresses.iter().any(|a| a.is_usable() && a.ip().is_ipv4() == to.is_ipv4());
+            let speaks = || (0u32..).zip(&self.ifaces).skip(1).find(|(_, i)| of_kind(i));
             let out = iface.or(found.map(|r| r.iface)).or_else(|| speaks().map(|(id, _)| IfaceId(id)));
             return out.map(|out| (out, to, None)).ok_or(Unreachable::Route);
         }

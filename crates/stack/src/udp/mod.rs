@@ -123,7 +123,7 @@ impl Udp<'_> {
     /// # Errors
     /// [`SendError`], but for [`SendError::Full`].
     pub fn connect(&mut self, remote: SocketAddr) -> Result<(), SendError> {
-        let (remote, scope) = unscoped(remote);
+        let (given, (remote, scope)) = (remote, unscoped(remote));
         if remote.port() == 0 {
             return Err(SendError::Port);
         }
@@ -146,7 +146,7 @@ impl Udp<'_> {
         let local = SocketAddr::new(path.source, local.port());
         self.stack.demux.connect(id, local, Some(remote));
         let socket = self.socket();
-        (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(remote), None, None);
+        (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(given), None, None);
         Ok(())
     }
 

@@ -1,6 +1,7 @@
 //! Sending datagrams: the way, the limits, and into the queue of the interface.
 
 use super::{Udp, source_of, speaks};
+use crate::Stack;
 use crate::egress::{Fragmentation, Kind, Outgoing, through};
 use crate::iface::IfaceId;
 use crate::path::{Path, Reach, Unreachable};
@@ -109,7 +110,7 @@ impl Udp<'_> {
             return Err(SendError::TooLong { len: octets.len(), most: way.longest as usize });
         }
         let mut outgoing = way.outgoing;
-        outgoing.hops = message.hop_limit.unwrap_or(outgoing.hops);
+        outgoing.hops = message.hop_limit.map_or(outgoing.hops, |hops| hops.max(1));
         outgoing.class = message.class.unwrap_or(outgoing.class);
         let socket = self.socket();
         if socket.unsent > 0 && socket.unsent + octets.len() + OVERHEAD > socket.send_most {
@@ -143,10 +144,14 @@ impl Udp<'_> {
             return Err(SendError::Segment);
         }
         match message.segment {
+            // To a group on this host alone (RFC 1112, 6.1).
+            _ if outgoing.hops == 0 => {}
             Some(segment) if octets.len() > usize::from(segment) => self.send_many(outgoing, octets, segment),
             _ => self.push(outgoing, octets),
         }
-        if looped {
+        // What does not leave goes nowhere if nobody here is in the group, either.
+        let heard = self.stack.hears(&outgoing);
+        if looped && heard {
             for part in octets.chunks(segment.max(1)) {
                 self.stack.enqueue_looped(outgoing, part.len(), |room| room.copy_from_slice(part));
             }
@@ -250,7 +255,7 @@ impl Udp<'_> {
             iface: path.iface,
             hop: stack.hop_to(&path, to.ip()),
             addresses,
-            hops: if group { options.group_hop_limit } else { hops },
+            hops: if group { options.group_hop_limit } else { hops.max(1) },
             class: options.class,
             fragmentation: options.fragmentation,
             mtu,
@@ -264,7 +269,15 @@ impl Udp<'_> {
             outgoing,
             longest: if never { uncut } else { longest } as u32,
             uncut: uncut as u32,
-            looped: heard || path.reach == Reach::Broadcast,
+            looped: heard || path.reach == Reach::Broadcast || group && options.group_hop_limit == 0,
         })
+    }
+}
+
+impl Stack {
+    /// Whether somebody here may be among the receivers of a packet to many.
+    fn hears(&self, outgoing: &Outgoing) -> bool {
+        let to = outgoing.addresses.destination();
+        !to.is_multicast() || self.is_member(outgoing.iface, to)
     }
 }

@@ -1,6 +1,7 @@
 //! Fragments: put together, and what attackers make of them.
 
 use crate::world::World;
+use bypath_stack::Fragmentation;
 use bypath_stack::config::Config;
 use bypath_wire::ipv6_ext::FragmentHeader;
 use bypath_wire::{
@@ -177,4 +178,24 @@ fn numbers_of_what_is_cut_do_not_repeat_soon() {
         world.trace.iter().filter(|(host, f)| *host == 0 && f[12..14] == [8, 0] && f[20] & 0x20 != 0);
     let ids: std::collections::HashSet<_> = first_parts.map(|(_, f)| [f[18], f[19]]).collect();
     assert_eq!(ids.len(), 50);
+}
+
+#[test]
+fn who_lets_routers_cut_says_so_in_the_header() {
+    let mut world = World::new(2, 1);
+    let client = world.bound(0, "[::]:9");
+    let sent = |world: &mut World, fragmentation| {
+        let mut options = world.udp(0, client).options();
+        options.fragmentation = fragmentation;
+        world.udp(0, client).set_options(options);
+        world.send_to(0, client, &[0; 100], "10.0.0.2:7");
+        world.millis(10);
+        let (_, frame) = world.trace.iter().rfind(|(host, f)| *host == 0 && f[12..14] == [8, 0]).unwrap();
+        (frame[20] & 0x40 != 0, u16::from_be_bytes([frame[18], frame[19]]))
+    };
+    assert_eq!(sent(&mut world, Fragmentation::Here), (true, 0));
+    assert_eq!(sent(&mut world, Fragmentation::Never), (true, 0));
+    let (first, second) =
+        (sent(&mut world, Fragmentation::Anywhere), sent(&mut world, Fragmentation::Anywhere));
+    assert!(!first.0 && !second.0 && first.1 != second.1);
 }

@@ -74,6 +74,11 @@ fn frames_and_packets_for_others_are_not_ours() {
     for to in ["10.0.0.3", "8.8.8.8", "224.0.0.9"] {
         world.hand(0, &frame(mac, "10.0.0.9", to), &FrameMeta::default());
     }
+    // What we sent ourselves, given back.
+    let mut own = frame(mac, "10.0.0.9", "10.0.0.1");
+    own[6..12].copy_from_slice(&mac.0);
+    world.hand(0, &own, &FrameMeta::default());
+    assert_eq!(world.count(0, "link_drop_own"), 1);
     // A packet to one host in a frame to all (RFC 1122, 3.3.6).
     world.hand(0, &frame(MacAddr::BROADCAST, "10.0.0.9", "10.0.0.1"), &FrameMeta::default());
     assert_eq!(world.count(0, "ipv4_drop_not_local"), 4);

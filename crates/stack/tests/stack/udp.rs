@@ -351,3 +351,27 @@ fn a_datagram_past_the_queue_is_the_same_frame_and_overtakes_nothing() {
         assert_eq!(world.count(0, "udp_sent"), 5);
     }
 }
+
+#[test]
+fn a_partner_with_a_link_local_address_stays_on_its_link() {
+    let mut world = World::new(2, 1);
+    let now = world.now();
+    let iface = world.hosts[0].iface;
+    // A second link with such addresses.
+    let other = world.hosts[0].stack.add_vlan(iface, 9, 1500).unwrap();
+    world.hosts[0].stack.add_address(now, other, "fe80::8/64".parse().unwrap()).unwrap();
+    world.secs(3);
+    let server = world.bound(1, "[::]:7");
+    let client = world.connected(0, "[fe80::2%2]:7");
+    world.udp(0, client).send(b"hi", None).unwrap();
+    world.millis(10);
+    let got = world.received(1, server);
+    assert_eq!(got.len(), 1);
+    world.udp(1, server).send(b"ho", Some(got[0].0)).unwrap();
+    world.millis(10);
+    assert_eq!(world.received(0, client), [("[fe80::2%2]:7".parse().unwrap(), b"ho".to_vec())]);
+    // Without the scope nobody knows which link is meant.
+    let lost = world.bound(0, "[::]:0");
+    let to = Some("[fe80::2]:7".parse().unwrap());
+    assert!(matches!(world.udp(0, lost).send(b"?", to), Err(SendError::Unreachable(_))));
+}
