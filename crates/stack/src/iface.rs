@@ -5,6 +5,7 @@ use crate::group::Groups;
 use crate::neighbor::Neighbors;
 use crate::prefix::Prefix;
 use crate::queue::Queue;
+use crate::slaac::Autoconf;
 use crate::timer::TimerId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -173,6 +174,7 @@ pub(crate) struct Iface {
     /// Neighbours that answered, and something waits for them.
     pub resolved: VecDeque<(IfaceId, IpAddr)>,
     pub cutting: Cutting,
+    pub autoconf: Autoconf,
 }
 
 impl Iface {

@@ -85,7 +85,9 @@ impl Stack {
             None => self.select_source(to, iface).ok_or(Unreachable::Source)?,
         };
         let known = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(u32::MAX);
-        Ok(Path { iface, next_hop, source, mtu: known.min(out.shape.mtu as u32), reach })
+        let advertised = out.autoconf.mtu.filter(|_| to.is_ipv6()).unwrap_or(u32::MAX);
+        let mtu = known.min(out.shape.mtu as u32).min(advertised);
+        Ok(Path { iface, next_hop, source, mtu, reach })
     }
 
     /// Interface and neighbour, and the source that the route says.

@@ -36,6 +36,10 @@ pub(crate) enum Due {
     Tentative(IfaceId, IpAddr),
     /// An address is announced once more (RFC 5227, 2.3).
     Announce(IfaceId, Ipv4Addr),
+    /// What routers advertised is over.
+    Lifetimes(IfaceId),
+    /// Routers are to be asked for.
+    Solicit(IfaceId),
     /// A group is to be reported.
     Report(IfaceId, IpAddr),
 }
@@ -75,6 +79,8 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     pub(crate) random: Random,
+    /// Interface identifiers follow from it.
+    pub(crate) identifiers: Random,
     pub(crate) ifaces: Vec<Iface>,
     pub(crate) routes: Routes,
     pub(crate) destinations: Destinations,
@@ -107,6 +113,8 @@ impl Stack {
     /// `seed`: a secret; ports, identifications and tables follow from it. The same seed and the same calls do the same.
     pub fn new(config: Config, seed: [u8; 32]) -> Stack {
         let mut random = Random::new(seed);
+        let mut secret = [0; 32];
+        secret.as_chunks_mut::<4>().0.iter_mut().for_each(|octets| *octets = random.next_u32().to_le_bytes());
         let mut stack = Stack {
             counters: Counters::default(),
             ifaces: Vec::new(),
@@ -128,6 +136,7 @@ impl Stack {
             spare: Vec::new(),
             whole: (Vec::new(), Vec::new()),
             looped: Vec::new(),
+            identifiers: Random::new(secret),
             random,
             config,
         };
@@ -204,6 +213,7 @@ impl Stack {
             queue: egress::queue(self.config.transmit_octets),
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),
+            autoconf: crate::slaac::Autoconf::default(),
         });
         id
     }
@@ -214,6 +224,19 @@ impl Stack {
     /// # Errors
     /// [`NoAddress`].
     pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
+        self.give_address(now, iface, prefix)?;
+        let _full = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
+        self.generation += 1;
+        Ok(())
+    }
+
+    /// An address alone.
+    pub(crate) fn give_address(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        prefix: Prefix,
+    ) -> Result<(), NoAddress> {
         let ip = prefix.address();
         let own = &self.ifaces[iface.at()];
         let nobodys = ip.is_unspecified() || ip.is_multicast();
@@ -235,7 +258,6 @@ impl Stack {
         let asks = ethernet && ip.is_ipv6() && left > 0;
         let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
         self.ifaces[iface.at()].addresses.push(Address { prefix, state, timer: None });
-        let _full = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
         self.address_added(now, iface, ip, asks);
         Ok(())
     }
@@ -353,6 +375,8 @@ impl Stack {
             match due {
                 Due::Tentative(iface, ip) => self.ask_on(now, iface, ip),
                 Due::Announce(iface, ip) => self.announce_again(iface, ip),
+                Due::Lifetimes(iface) => self.lifetimes_due(now, iface),
+                Due::Solicit(iface) => self.solicit_routers(now, iface),
                 Due::Report(iface, group) => self.report_due(now, iface, group),
             }
         }
