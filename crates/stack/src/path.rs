@@ -43,6 +43,9 @@ pub enum Unreachable {
     /// The interface has no address to send from.
     #[error("there is no address of that kind to send from")]
     Source,
+    /// There is no such interface.
+    #[error("there is no interface of that number")]
+    Iface,
     /// A link-local address, and several links: the scope must say which.
     #[error("a link-local address needs the interface's number as its scope")]
     Scope,
@@ -67,6 +70,10 @@ impl Stack {
     ) -> Result<Path, Unreachable> {
         if to.is_unspecified() {
             return Err(Unreachable::Unspecified);
+        }
+        // A scope comes from whoever wrote the address.
+        if iface.is_some_and(|iface| iface.at() >= self.ifaces.len()) {
+            return Err(Unreachable::Iface);
         }
         if self.is_local(to, iface) {
             let mtu = self.ifaces[0].shape.mtu as u32;
@@ -98,7 +105,7 @@ impl Stack {
     ) -> Result<(IfaceId, IpAddr, Option<IpAddr>), Unreachable> {
         if is_link_scoped(to) {
             // RFC 4007, 6: the address alone does not say which link.
-            if let Some(iface) = iface.filter(|iface| iface.at() < self.ifaces.len()) {
+            if let Some(iface) = iface {
                 return Ok((iface, to, None));
             }
             let speaks =

@@ -225,8 +225,12 @@ impl Stack {
     /// [`NoAddress`].
     pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         self.give_address(now, iface, prefix)?;
-        let _full = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
+        let added = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
         self.generation += 1;
+        if let Err(NoRoute::Full { most }) = added {
+            self.remove_address(iface, prefix.address());
+            return Err(NoAddress::Routes { most });
+        }
         Ok(())
     }
 
@@ -238,7 +242,7 @@ impl Stack {
         prefix: Prefix,
     ) -> Result<(), NoAddress> {
         let ip = prefix.address();
-        let own = &self.ifaces[iface.at()];
+        let Some(own) = self.ifaces.get(iface.at()) else { return Err(NoAddress::NoIface) };
         let nobodys = ip.is_unspecified() || ip.is_multicast();
         if nobodys || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
             return Err(NoAddress::NotAHost);
@@ -264,7 +268,8 @@ impl Stack {
 
     /// Takes an address away, and the route to its network if that was the last one there; false: there was none.
     pub fn remove_address(&mut self, iface: IfaceId, ip: IpAddr) -> bool {
-        let addresses = &mut self.ifaces[iface.at()].addresses;
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        let addresses = &mut own.addresses;
         let Some(at) = addresses.iter().position(|a| a.ip() == ip) else { return false };
         let gone = addresses.remove(at);
         if let Some(timer) = gone.timer {
@@ -308,8 +313,8 @@ impl Stack {
 
     /// Tells a neighbour's hardware address, which nothing that is heard changes. False: there is no room.
     pub fn set_neighbor(&mut self, iface: IfaceId, ip: IpAddr, mac: MacAddr) -> bool {
-        let neighbors = &mut self.ifaces[iface.at()].neighbors;
-        let set = neighbors.set_permanent(ip, mac);
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        let set = own.neighbors.set_permanent(ip, mac);
         self.drop_lost(iface, false);
         self.resolved(iface, ip);
         set

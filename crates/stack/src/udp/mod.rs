@@ -7,7 +7,7 @@ mod send;
 
 use crate::Stack;
 use crate::iface::IfaceId;
-use crate::path::{Reach, Unreachable};
+use crate::path::Reach;
 use crate::socket::{
     BindError, Datagram, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError, SocketId,
     TooMany, unscoped,
@@ -245,13 +245,4 @@ fn speaks(options: &Options, local: IpAddr, to: IpAddr) -> bool {
 fn source_of(local: IpAddr) -> Option<IpAddr> {
     let host = !local.is_unspecified() && !local.is_multicast();
     Some(local).filter(|ip| host && !matches!(ip, IpAddr::V4(v4) if v4.is_broadcast()))
-}
-
-impl From<Unreachable> for SocketError {
-    fn from(why: Unreachable) -> SocketError {
-        match why {
-            Unreachable::Route | Unreachable::Scope | Unreachable::Unspecified => SocketError::NetUnreachable,
-            Unreachable::Source | Unreachable::NotOurs => SocketError::HostUnreachable,
-        }
-    }
 }

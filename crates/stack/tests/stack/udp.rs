@@ -4,6 +4,8 @@ use crate::world::{Faults, World};
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::{Event, Ready};
+use bypath_stack::iface::{IfaceId, NoAddress};
+use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
 use bypath_wire::FrameMeta;
 use proptest::prelude::*;
@@ -374,4 +376,28 @@ fn a_partner_with_a_link_local_address_stays_on_its_link() {
     let lost = world.bound(0, "[::]:0");
     let to = Some("[fe80::2]:7".parse().unwrap());
     assert!(matches!(world.udp(0, lost).send(b"?", to), Err(SendError::Unreachable(_))));
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_an_error_whoever_names_it() {
+    let mut world = World::new(1, 1);
+    let client = world.bound(0, "[::]:9");
+    for to in
+        ["[ff02::1%99]:7", "[ff05::1%99]:7", "[fe80::2%99]:7", "[fd00::2%99]:7", "[fe80::1%4294967295]:7"]
+    {
+        let sent = world.udp(0, client).send(b"?", Some(to.parse().unwrap()));
+        assert_eq!(sent, Err(SendError::Unreachable(Unreachable::Iface)), "{to}");
+        assert!(world.udp(0, client).connect(to.parse().unwrap()).is_err());
+    }
+    let nowhere = IfaceId::from_scope(99).unwrap();
+    let now = world.now();
+    let stack = &mut world.hosts[0].stack;
+    assert_eq!(stack.add_address(now, nowhere, "10.9.0.1/24".parse().unwrap()), Err(NoAddress::NoIface));
+    assert!(
+        !stack.remove_address(nowhere, "10.9.0.1".parse().unwrap()) && !stack.autoconfigure(now, nowhere)
+    );
+    assert!(!stack.set_neighbor(nowhere, "10.9.0.1".parse().unwrap(), bypath_wire::MacAddr([2; 6])));
+    assert!(world.udp(0, client).join(now, nowhere, "239.1.1.1".parse().unwrap()).is_err());
+    world.hosts[0].stack.handle_frame(now, nowhere, &[0; 60], &FrameMeta::default());
+    assert!(world.hosts[0].stack.poll_transmit(now, nowhere, &mut [0; 2000]).is_none());
 }
