@@ -4,6 +4,7 @@ use crate::world::World;
 use bypath_stack::Fragmentation;
 use bypath_stack::config::Config;
 use bypath_wire::ipv6_ext::FragmentHeader;
+use bypath_wire::meta::ChecksumState;
 use bypath_wire::{
     Addresses, EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, UdpHeader,
 };
@@ -148,6 +149,36 @@ fn what_is_not_whole_in_time_is_told_if_its_first_part_came() {
 }
 
 #[test]
+fn what_a_device_says_of_a_fragment_does_not_hold_for_the_whole() {
+    let mut world = World::new(1, 1);
+    let server = world.bound(0, "[::]:7");
+    let mut whole = datagram(false, 2000);
+    whole[1500] ^= 1;
+    let verified = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
+    world.hand(0, &fragment(false, 1, 0, &whole[..1448], true), &verified);
+    world.hand(0, &fragment(false, 1, 1448, &whole[1448..], false), &verified);
+    assert_eq!((world.received(0, server).len(), world.count(0, "udp_drop_checksum")), (0, 1));
+}
+
+#[test]
+fn nobody_is_told_of_fragments_of_an_error() {
+    let mut world = World::new(1, 1);
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.set_neighbor(iface, V4.0.into(), MacAddr([2, 0, 0, 0, 0, 0x99]));
+    // The first fragment of a long "port unreachable", and of a long echo request.
+    for (kind, told) in [(3, 0), (8, 1)] {
+        let mut frame = fragment(false, kind.into(), 0, &[kind; 64], true);
+        frame[23] = 1;
+        frame[24..26].fill(0);
+        let sum = bypath_wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        hand(&mut world, &frame);
+        world.secs(40);
+        assert_eq!(world.trace.len(), told);
+    }
+}
+
+#[test]
 fn a_flood_of_fragments_costs_no_more_than_the_memory_for_it() {
     let mut world = World::new(1, 1);
     let server = world.bound(0, "[::]:7");
@@ -162,6 +193,9 @@ fn a_flood_of_fragments_costs_no_more_than_the_memory_for_it() {
     hand(&mut world, &fragment(false, 6_001, 0, &whole[..1448], true));
     hand(&mut world, &fragment(false, 6_001, 1448, &whole[1448..], false));
     assert_eq!(world.received(0, server).len(), 1);
+    world.millis(1);
+    // Whose fragments made room for others is not told.
+    assert!(world.count(0, "fragments_drop_given_up") > 1000 && world.count(0, "icmp_sent") < 20);
     world.secs(31);
     assert_eq!(world.hosts[0].stack.usage().fragment_octets, 0);
 }

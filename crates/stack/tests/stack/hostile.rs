@@ -262,6 +262,16 @@ fn chains_of_headers_and_options_end() {
 }
 
 #[test]
+fn a_header_with_a_wrong_checksum_is_dropped() {
+    let mut victim = Victim::new();
+    let mut octets = frame(victim.world.hosts[0].mac, "10.0.0.9", "10.0.0.1");
+    octets[24] ^= 1;
+    victim.world.hand(0, &octets, &FrameMeta::default());
+    assert_eq!(victim.world.count(0, "ipv4_drop_checksum"), 1);
+    assert!(victim.world.received(0, victim.server).is_empty());
+}
+
+#[test]
 fn lengths_that_contradict_each_other_are_dropped() {
     let mut victim = Victim::new();
     let mac = victim.world.hosts[0].mac;
