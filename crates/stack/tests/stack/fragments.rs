@@ -233,3 +233,20 @@ fn who_lets_routers_cut_says_so_in_the_header() {
         (sent(&mut world, Fragmentation::Anywhere), sent(&mut world, Fragmentation::Anywhere));
     assert!(!first.0 && !second.0 && first.1 != second.1);
 }
+
+#[test]
+fn a_fragment_of_a_fragment_is_nobodys() {
+    let mut world = World::new(1, 1);
+    let server = world.bound(0, "[::]:7");
+    let inner = datagram(true, 100);
+    let mut octets = vec![17, 0, 0, 1, 0, 0, 0, 9];
+    octets.extend_from_slice(&inner);
+    octets.resize(octets.len().next_multiple_of(8), 0);
+    for (at, more) in [(0usize, true), (64, false)] {
+        let end = if more { 64 } else { octets.len() };
+        let mut frame = fragment(true, 5, at, &octets[at..end], more);
+        frame[54] = 44;
+        hand(&mut world, &frame);
+    }
+    assert_eq!((world.received(0, server).len(), world.count(0, "ipv6_drop_extension")), (0, 1));
+}

@@ -245,3 +245,23 @@ fn a_hop_limit_of_nothing_keeps_a_group_on_this_host() {
     world.millis(10);
     assert_eq!([0, 1].map(|host| world.received(host, servers[host]).len()), [1, 0]);
 }
+
+#[test]
+fn a_socket_bound_to_a_group_hears_that_group_and_what_is_sent_past_the_queue_comes_here_too() {
+    let mut world = World::new(1, 1);
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let server = world.bound(0, "239.1.2.3:7");
+    world.udp(0, server).join(now, iface, ip("239.1.2.3")).unwrap();
+    world.udp(0, server).join(now, iface, ip("239.1.2.4")).unwrap();
+    let client = world.bound(0, "0.0.0.0:9");
+    let mut room = [0; 2000];
+    for to in ["239.1.2.3:7", "239.1.2.4:7"] {
+        for _ in 0..2 {
+            let sent =
+                world.udp(0, client).send_through(now, b"x", Some(to.parse().unwrap()), iface, &mut room);
+            assert_eq!(sent, Ok(None));
+            world.millis(10);
+        }
+    }
+    assert_eq!(world.received(0, server).len(), 2);
+}

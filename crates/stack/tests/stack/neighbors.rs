@@ -291,6 +291,15 @@ fn a_redirect_is_believed_of_the_router_in_use_alone() {
         world.hand(0, &ndp_frame(mac, from, "fd00::1", hops, &redirect, &[]), &FrameMeta::default());
         assert_eq!(path(&world), ip("fe80::2"), "{from} {hops}");
     }
+    // A link-local destination has no router; nor is a global address that of one.
+    let before = world.count(0, "ndp_drop_malformed");
+    for (target, destination) in [("fe80::3", "fe80::5"), ("fd00::3", "2001:db8::5"), ("fe80::3", "ff05::1")]
+    {
+        let [target, destination] = [target, destination].map(|text| text.parse().unwrap());
+        let wrong = NdpMessage::Redirect { target, destination };
+        world.hand(0, &ndp_frame(mac, "fe80::2", "fd00::1", 255, &wrong, &[]), &FrameMeta::default());
+    }
+    assert_eq!(world.count(0, "ndp_drop_malformed"), before + 3);
     world.hand(0, &ndp_frame(mac, "fe80::2", "fd00::1", 255, &redirect, &[]), &FrameMeta::default());
     assert_eq!(path(&world), ip("fe80::3"));
     // It does not last for ever.
