@@ -1,4 +1,5 @@
-//! What a UDP write through the whole stack costs: socket, route, neighbour, IPv4 and Ethernet headers, into a buffer.
+//! What a UDP write through the whole stack costs: socket, route, neighbour, IPv4 and Ethernet headers, into a buffer; past the
+//! interface's queue (`Udp::send_through`) and through it (`Udp::send`, `Stack::poll_transmit`).
 //!
 //! ```sh
 //! cargo build --release -p bypath-stack --example device_write
@@ -25,10 +26,12 @@ struct Writer {
     to: SocketAddr,
     room: Vec<u8>,
     now: u64,
+    /// Past the queue, straight into the buffer.
+    through: bool,
 }
 
 impl Writer {
-    fn new(checksum: bool) -> Writer {
+    fn new(checksum: bool, through: bool) -> Writer {
         let now = Instant::ZERO;
         let mut stack = Stack::new(Config::default(), [7; 32]);
         let offload = Offload { checksum, segmentation: false };
@@ -42,14 +45,23 @@ impl Writer {
         let socket = stack.open_udp().expect("a socket");
         let mut room = vec![0; 65_553];
         while stack.poll_transmit(now, iface, &mut room).is_some() {}
-        Writer { stack, iface, socket, to, room, now: 0 }
+        Writer { stack, iface, socket, to, room, now: 0, through }
     }
 
     fn write(&mut self, payload: &[u8]) -> usize {
         self.now += 100;
         let now = Instant::from_nanos(self.now);
         let mut udp = self.stack.udp(self.socket).expect("the socket");
-        udp.send(black_box(payload), Some(self.to)).expect("sent");
+        if self.through {
+            let (to, room) = (Some(self.to), &mut self.room[..]);
+            let sent = udp.send_through(now, black_box(payload), to, self.iface, room).expect("sent");
+            if let Some((len, meta)) = sent {
+                black_box((&self.room[..len], meta));
+                return len;
+            }
+        } else {
+            udp.send(black_box(payload), Some(self.to)).expect("sent");
+        }
         let (len, meta) = self.stack.poll_transmit(now, self.iface, &mut self.room).expect("a frame");
         black_box((&self.room[..len], meta));
         len
@@ -57,10 +69,23 @@ impl Writer {
 }
 
 fn main() {
+    // `--once CHECKSUM LEN WRITES`: nothing but these writes, for a profiler.
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let [once, checksum, len, writes] = &arguments[..]
+        && once == "--once"
+    {
+        let (len, writes): (usize, u32) = (len.parse().expect("octets"), writes.parse().expect("a number"));
+        let (mut writer, payload) =
+            (Writer::new(checksum.contains("offload"), checksum.contains("through")), vec![1; len]);
+        for _ in 0..writes {
+            writer.write(&payload);
+        }
+        return;
+    }
     let payload: Vec<u8> = (0..2048).map(|n| n as u8).collect();
-    for checksum in [false, true] {
+    for (checksum, through) in [(false, true), (true, true), (false, false), (true, false)] {
         for len in [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048] {
-            let mut writer = Writer::new(checksum);
+            let mut writer = Writer::new(checksum, through);
             let mut rounds: Vec<f64> = (0..ROUNDS)
                 .map(|_| {
                     let start = std::time::Instant::now();
@@ -72,9 +97,10 @@ fn main() {
                 .collect();
             rounds.sort_by(f64::total_cmp);
             let mode = if checksum { "offload" } else { "checksum" };
+            let way = if through { "through" } else { "queue" };
             let (best, middle) = (rounds[0], rounds[ROUNDS / 2]);
             println!(
-                "WritePacket/{mode}/{len:<5} {WRITES:>8} {best:>8.1} ns/op (best) {middle:>8.1} ns/op (median)"
+                "WritePacket/{way}/{mode}/{len:<5} {WRITES:>8} {best:>8.1} ns/op (best) {middle:>8.1} ns/op (median)"
             );
         }
     }

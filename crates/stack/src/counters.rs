@@ -27,6 +27,8 @@ counters! {
     link_drop_short,
     /// To another station.
     link_drop_other_station,
+    /// From our own station: the link gave it back.
+    link_drop_own,
     /// With the tag of a VLAN that has no interface.
     link_drop_vlan,
     /// Neither IPv4, IPv6 nor ARP.

@@ -3,7 +3,7 @@
 
 use crate::Stack;
 use crate::counters::Counters;
-use crate::iface::{IfaceId, Medium, Shape};
+use crate::iface::{Iface, IfaceId, Medium, Shape};
 use crate::path::{Path, Reach};
 use crate::queue::Queue;
 use crate::socket::SocketId;
@@ -83,9 +83,35 @@ pub(crate) struct Cutting {
     at: usize,
 }
 
+/// A frame that was written.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Frame {
+    pub len: usize,
+    checksum: ChecksumState,
+    gso: Option<Gso>,
+    /// Of which interface it is.
+    pub iface: IfaceId,
+}
+
+impl Frame {
+    #[inline]
+    fn facts(&self) -> (usize, FrameMeta) {
+        let &Frame { len, checksum, gso, .. } = self;
+        (len, FrameMeta { checksum, gso, ..FrameMeta::default() })
+    }
+
+    /// What [`Stack::poll_transmit`] says of a frame that did not come from there.
+    #[inline]
+    pub fn counted(&self, counters: &mut Counters, outgoing: &Outgoing) -> (usize, FrameMeta) {
+        *counters.sent(outgoing) += 1;
+        counters.link_sent += 1;
+        self.facts()
+    }
+}
+
 /// What became of a packet.
 enum Written {
-    Frame(usize, FrameMeta),
+    Frame(Frame),
     /// It is being cut.
     Cut,
     NoRoom,
@@ -105,9 +131,9 @@ impl Stack {
         link: IfaceId,
         room: &mut [u8],
     ) -> Option<(usize, FrameMeta)> {
-        let (len, meta, _) = self.transmit(now, link, room)?;
+        let frame = self.transmit(now, link, room)?;
         self.counters.link_sent += 1;
-        Some((len, meta))
+        Some(frame.facts())
     }
 
     /// Whether a link has something to send.
@@ -118,48 +144,15 @@ impl Stack {
     }
 
     /// As [`poll_transmit`](Stack::poll_transmit), and of which interface it is.
-    pub(crate) fn transmit(
-        &mut self,
-        now: Instant,
-        link: IfaceId,
-        room: &mut [u8],
-    ) -> Option<(usize, FrameMeta, IfaceId)> {
+    #[inline]
+    pub(crate) fn transmit(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
         loop {
             let port = self.ifaces.get_mut(link.at())?;
-            if let Some((outgoing, mac, identification)) = port.cutting.going {
-                let shape = self.ifaces[outgoing.iface.at()].shape;
-                let cutting = &mut self.ifaces[link.at()].cutting;
-                match cutting.next(&shape, &outgoing, mac, identification, room) {
-                    Some(len) => {
-                        *self.counters.sent(&outgoing) += 1;
-                        return Some((len, FrameMeta::default(), outgoing.iface));
-                    }
-                    None => self.counters.link_drop_no_room += 1,
+            if port.cutting.going.is_some() || !port.resolved.is_empty() {
+                match self.transmit_held(now, link, room) {
+                    Some(frame) => return Some(frame),
+                    None => continue,
                 }
-                continue;
-            }
-            if let Some(&(iface, address)) = port.resolved.front() {
-                let neighbors = &mut self.ifaces[iface.at()].neighbors;
-                let ready = neighbors.take_ready(address).zip(neighbors.lookup(now, address));
-                let Some((waiting, mac)) = ready else {
-                    self.ifaces[link.at()].resolved.pop_front();
-                    continue;
-                };
-                let Waiting { outgoing, octets } = waiting;
-                let shape = self.ifaces[iface.at()].shape;
-                let cutting = &mut self.ifaces[link.at()].cutting;
-                let identification = &mut self.identification;
-                let written = write(&shape, &outgoing, mac, &octets, cutting, identification, room);
-                self.recycle(octets);
-                match written {
-                    Written::Frame(len, meta) => {
-                        *self.counters.sent(&outgoing) += 1;
-                        return Some((len, meta, outgoing.iface));
-                    }
-                    Written::Cut => self.counters.fragments_cut += 1,
-                    Written::NoRoom => self.counters.link_drop_no_room += 1,
-                }
-                continue;
             }
             let outgoing = port.queue.front()?.0;
             let (iface, hop) = (outgoing.iface, outgoing.hop);
@@ -185,16 +178,55 @@ impl Stack {
             }
             let counters = &mut self.counters;
             match written {
-                Written::Frame(len, meta) => {
+                Written::Frame(frame) => {
                     *counters.sent(outgoing) += 1;
                     port.queue.pop();
-                    return Some((len, meta, iface));
+                    return Some(frame);
                 }
                 Written::Cut => counters.fragments_cut += 1,
                 Written::NoRoom => counters.link_drop_no_room += 1,
             }
             port.queue.pop();
         }
+    }
+
+    /// What goes before the queue: the next fragment of what is being cut, and packets that waited for a neighbour who answered.
+    /// `None`: that was nothing, or could not be sent.
+    #[cold]
+    fn transmit_held(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
+        let port = &mut self.ifaces[link.at()];
+        if let Some((outgoing, mac, identification)) = port.cutting.going {
+            let at = if link == IfaceId::LOOPBACK { link } else { outgoing.iface };
+            let shape = self.ifaces[at.at()].shape;
+            let cutting = &mut self.ifaces[link.at()].cutting;
+            let Some(len) = cutting.next(&shape, &outgoing, mac, identification, room) else {
+                self.counters.link_drop_no_room += 1;
+                return None;
+            };
+            *self.counters.sent(&outgoing) += 1;
+            let (checksum, iface) = (ChecksumState::Unknown, outgoing.iface);
+            return Some(Frame { len, checksum, gso: None, iface });
+        }
+        let &(iface, address) = port.resolved.front()?;
+        let neighbors = &mut self.ifaces[iface.at()].neighbors;
+        let Some((waiting, mac)) = neighbors.take_ready(address).zip(neighbors.lookup(now, address)) else {
+            self.ifaces[link.at()].resolved.pop_front();
+            return None;
+        };
+        let Waiting { outgoing, octets } = waiting;
+        let shape = self.ifaces[iface.at()].shape;
+        let cutting = &mut self.ifaces[link.at()].cutting;
+        let written = write(&shape, &outgoing, mac, &octets, cutting, &mut self.identification, room);
+        self.recycle(octets);
+        match written {
+            Written::Frame(frame) => {
+                *self.counters.sent(&outgoing) += 1;
+                return Some(frame);
+            }
+            Written::Cut => self.counters.fragments_cut += 1,
+            Written::NoRoom => self.counters.link_drop_no_room += 1,
+        }
+        None
     }
 
     /// Puts a packet of `len` octets behind its IP header into the queue of its interface's link. False: it is full.
@@ -357,7 +389,7 @@ const fn header_len(outgoing: &Outgoing) -> usize {
     }
 }
 
-#[inline]
+#[inline(always)]
 fn write(
     shape: &Shape,
     outgoing: &Outgoing,
@@ -383,13 +415,38 @@ fn write(
         _ => 0,
     };
     match whole(shape, outgoing, mac, number, octets, room) {
-        Ok((len, meta)) => Written::Frame(len, meta),
+        Ok(frame) => Written::Frame(frame),
         Err(_) => Written::NoRoom,
     }
 }
 
-/// A packet that is not cut.
+/// Writes a packet that need not be cut past the queue of `link`; `None`: something goes before it, or its neighbour is not known.
 #[inline]
+pub(crate) fn through(
+    ifaces: &mut [Iface],
+    now: Instant,
+    outgoing: &Outgoing,
+    link: IfaceId,
+    octets: &[u8],
+    room: &mut [u8],
+) -> Option<Frame> {
+    let port = ifaces.get(link.at())?;
+    let first = port.queue.is_empty() && port.resolved.is_empty() && port.cutting.going.is_none();
+    let own = ifaces.get_mut(outgoing.iface.at())?;
+    // The number of a packet that routers may cut comes from elsewhere.
+    if !first || own.link != link || outgoing.fragmentation == Fragmentation::Anywhere {
+        return None;
+    }
+    let mac = match outgoing.hop {
+        Hop::None => MacAddr::UNSPECIFIED,
+        Hop::Station(mac) => mac,
+        Hop::Neighbor(address) => own.neighbors.lookup(now, address)?,
+    };
+    whole(&own.shape, outgoing, mac, 0, octets, room).ok()
+}
+
+/// A packet that is not cut.
+#[inline(always)]
 fn whole(
     shape: &Shape,
     outgoing: &Outgoing,
@@ -397,10 +454,10 @@ fn whole(
     number: u16,
     octets: &[u8],
     room: &mut [u8],
-) -> Result<(usize, FrameMeta), EmitError> {
+) -> Result<Frame, EmitError> {
     let link = link_header(shape, outgoing, mac, room)?;
     let rest = &mut room[link..];
-    let mut meta = FrameMeta::default();
+    let (mut checksum, mut gso) = (ChecksumState::Unknown, None);
     let len = match outgoing.kind {
         Kind::Arp => copy(rest, octets)?,
         Kind::Ip { protocol, router_alert } => {
@@ -417,24 +474,20 @@ fn whole(
                 copy(&mut datagram[udp::HEADER_LEN..], octets)?;
                 udp::fill_partial(&outgoing.addresses, &mut datagram[..transport]);
                 // At most 18 and 60 octets.
-                meta.checksum = ChecksumState::Partial { start: (link + header) as u16, offset: 6 };
+                checksum = ChecksumState::Partial { start: (link + header) as u16, offset: 6 };
                 let header_len = (link + header + udp::HEADER_LEN) as u16;
-                meta.gso = (segment != 0).then_some(Gso {
-                    kind: GsoKind::Udp,
-                    size: segment,
-                    header_len,
-                    ecn: false,
-                });
+                let cut = Gso { kind: GsoKind::Udp, size: segment, header_len, ecn: false };
+                gso = (segment != 0).then_some(cut);
             } else {
                 ports.emit_with(datagram, &outgoing.addresses, octets)?;
             }
             header + transport
         }
     };
-    Ok((link + len, meta))
+    Ok(Frame { len: link + len, checksum, gso, iface: outgoing.iface })
 }
 
-#[inline]
+#[inline(always)]
 fn link_header(
     shape: &Shape,
     outgoing: &Outgoing,
@@ -454,7 +507,7 @@ fn link_header(
     header.emit(room)
 }
 
-#[inline]
+#[inline(always)]
 fn ip_header(
     outgoing: &Outgoing,
     protocol: IpProtocol,

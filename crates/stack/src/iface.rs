@@ -5,6 +5,7 @@ use crate::group::Groups;
 use crate::neighbor::Neighbors;
 use crate::prefix::Prefix;
 use crate::queue::Queue;
+use crate::slaac::Autoconf;
 use crate::timer::TimerId;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -144,6 +145,15 @@ pub enum NoAddress {
     /// A group's, everybody's or nobody's.
     #[error("not the address of a single host")]
     NotAHost,
+    /// There is no such interface.
+    #[error("there is no such interface")]
+    NoIface,
+    /// `Config::routes`: there is none left for the address's network.
+    #[error("the table holds {most} routes, and no more")]
+    Routes {
+        /// Routes at most.
+        most: usize,
+    },
     /// IPv6 where packets of 1280 octets do not fit (RFC 8200, 5).
     #[error("IPv6 needs an MTU of 1280 octets")]
     Mtu,
@@ -173,6 +183,7 @@ pub(crate) struct Iface {
     /// Neighbours that answered, and something waits for them.
     pub resolved: VecDeque<(IfaceId, IpAddr)>,
     pub cutting: Cutting,
+    pub autoconf: Autoconf,
 }
 
 impl Iface {

@@ -65,6 +65,11 @@ impl Stack {
             };
             origin.through = vlan;
         }
+        // RFC 4862, 5.4.3: a link that gives back what we sent must not make us doubt our own addresses.
+        if header.source == own {
+            self.counters.link_drop_own += 1;
+            return;
+        }
         origin.link_group = header.destination.is_multicast();
         if header.destination != own && !origin.link_group {
             self.counters.link_drop_other_station += 1;

@@ -59,6 +59,7 @@ pub mod random;
 mod raw;
 mod resolve;
 pub mod route;
+mod slaac;
 pub mod socket;
 mod stack;
 pub mod time;

@@ -33,8 +33,11 @@ impl Stack {
                 NdpMessage::Redirect { target, destination } => {
                     self.redirected_v6(packet, source, target, destination, &options)
                 }
-                // What routers advertise is not taken yet; hosts do not answer solicitations of routers.
-                NdpMessage::RouterAdvertisement { .. } | NdpMessage::RouterSolicitation => true,
+                NdpMessage::RouterAdvertisement { .. } => {
+                    self.router_advertised(packet, source, &message, &options)
+                }
+                // Routers answer it, and hosts do not.
+                NdpMessage::RouterSolicitation => true,
             },
             _ => false,
         };
@@ -185,7 +188,7 @@ impl Stack {
         self.send_ndp(iface, hop, Ipv6Addr::UNSPECIFIED, group, &message, &[]);
     }
 
-    fn send_ndp(
+    pub(crate) fn send_ndp(
         &mut self,
         iface: IfaceId,
         hop: Hop,

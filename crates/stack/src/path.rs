@@ -43,6 +43,9 @@ pub enum Unreachable {
     /// The interface has no address to send from.
     #[error("there is no address of that kind to send from")]
     Source,
+    /// There is no such interface.
+    #[error("there is no interface of that number")]
+    Iface,
     /// A link-local address, and several links: the scope must say which.
     #[error("a link-local address needs the interface's number as its scope")]
     Scope,
@@ -68,6 +71,10 @@ impl Stack {
         if to.is_unspecified() {
             return Err(Unreachable::Unspecified);
         }
+        // A scope comes from whoever wrote the address.
+        if iface.is_some_and(|iface| iface.at() >= self.ifaces.len()) {
+            return Err(Unreachable::Iface);
+        }
         if self.is_local(to, iface) {
             let mtu = self.ifaces[0].shape.mtu as u32;
             let source = source.unwrap_or(to);
@@ -85,7 +92,9 @@ impl Stack {
             None => self.select_source(to, iface).ok_or(Unreachable::Source)?,
         };
         let known = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(u32::MAX);
-        Ok(Path { iface, next_hop, source, mtu: known.min(out.shape.mtu as u32), reach })
+        let advertised = out.autoconf.mtu.filter(|_| to.is_ipv6()).unwrap_or(u32::MAX);
+        let mtu = known.min(out.shape.mtu as u32).min(advertised);
+        Ok(Path { iface, next_hop, source, mtu, reach })
     }
 
     /// Interface and neighbour, and the source that the route says.
@@ -96,7 +105,7 @@ impl Stack {
     ) -> Result<(IfaceId, IpAddr, Option<IpAddr>), Unreachable> {
         if is_link_scoped(to) {
             // RFC 4007, 6: the address alone does not say which link.
-            if let Some(iface) = iface.filter(|iface| iface.at() < self.ifaces.len()) {
+            if let Some(iface) = iface {
                 return Ok((iface, to, None));
             }
             let speaks =
@@ -119,7 +128,9 @@ impl Stack {
         }
         let found = self.routes.lookup(to, iface);
         if to.is_multicast() {
-            let speaks = || (0u32..).zip(&self.ifaces).skip(1).find(|(_, i)| !i.addresses.is_empty());
+            let of_kind =
+                |i: &Iface| i.addresses.iter().any(|a| a.is_usable() && a.ip().is_ipv4() == to.is_ipv4());
+            let speaks = || (0u32..).zip(&self.ifaces).skip(1).find(|(_, i)| of_kind(i));
             let out = iface.or(found.map(|r| r.iface)).or_else(|| speaks().map(|(id, _)| IfaceId(id)));
             return out.map(|out| (out, to, None)).ok_or(Unreachable::Route);
         }

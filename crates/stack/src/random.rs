@@ -35,7 +35,7 @@ impl Random {
     /// The next 32 bits.
     pub fn next_u32(&mut self) -> u32 {
         if self.used == self.words.len() {
-            self.words = block(&self.key, self.block, 8);
+            self.words = block(&self.key, self.block, 0, 8);
             (self.block, self.used) = (self.block + 1, 0);
         }
         self.used += 1;
@@ -47,17 +47,25 @@ impl Random {
         u64::from(self.next_u32()) << 32 | u64::from(self.next_u32())
     }
 
+    /// A number that follows from two others and the seed, and not from what was asked before: a keyed function (RFC 8439, 2.3,
+    /// with one as the counter and the other as the nonce). Of a generator that is asked for this alone.
+    pub fn function(&self, a: u64, b: u64) -> u64 {
+        let words = block(&self.key, a, b, 8);
+        u64::from(words[0]) << 32 | u64::from(words[1])
+    }
+
     /// A number below `end`, each as likely as the others but for one part in 2^32 / `end`; 0 if that is 0.
     pub fn below(&mut self, end: u32) -> u32 {
         ((u64::from(self.next_u32()) * u64::from(end)) >> 32) as u32
     }
 }
 
-fn block(key: &[u32; 8], count: u64, rounds: usize) -> [u32; 16] {
+fn block(key: &[u32; 8], count: u64, nonce: u64, rounds: usize) -> [u32; 16] {
     let mut start = [0; 16];
     start[..4].copy_from_slice(&[0x6170_7865, 0x3320_646e, 0x7962_2d32, 0x6b20_6574]);
     start[4..12].copy_from_slice(key);
     (start[12], start[13]) = (count as u32, (count >> 32) as u32);
+    (start[14], start[15]) = (nonce as u32, (nonce >> 32) as u32);
     let mut state = start;
     for _ in 0..rounds / 2 {
         for [a, b, c, d] in QUARTERS {
@@ -81,7 +89,7 @@ mod tests {
     /// RFC 8439, A.1, test vector 1: a key of zeros, twenty rounds.
     #[test]
     fn the_block_is_that_of_the_rfc() {
-        let words = block(&[0; 8], 0, 20);
+        let words = block(&[0; 8], 0, 0, 20);
         assert_eq!(words[..4], [0xade0_b876, 0x903d_f1a0, 0xe56a_5d40, 0x28bd_8653]);
         assert_eq!(words[15], 0x8665_eeb2);
     }

@@ -9,6 +9,7 @@ use crate::socket::{
     Datagram, Kind, OVERHEAD, Options, ReceiveError, Received, SendError, Socket, SocketId, TooMany, scoped,
 };
 use alloc::vec::Vec;
+use bypath_wire::meta::ChecksumState;
 use bypath_wire::{Addresses, IpProtocol, icmpv6};
 use core::net::{IpAddr, SocketAddr};
 
@@ -59,6 +60,14 @@ impl Stack {
     #[inline]
     pub(crate) fn input_raw(&mut self, packet: &Packet<'_>, protocol: IpProtocol, payload: &[u8]) -> bool {
         let mut taken = false;
+        // RFC 3542, 3.1: of ICMPv6 nothing with a wrong checksum is seen.
+        if protocol == IpProtocol::ICMPV6
+            && !self.raw.by.is_empty()
+            && packet.checksum != ChecksumState::Verified
+            && !icmpv6::verify(&packet.addresses, payload)
+        {
+            return false;
+        }
         for at in 0..self.raw.by.len() {
             let (other, index) = self.raw.by[at];
             if other == protocol {

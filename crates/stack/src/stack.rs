@@ -36,6 +36,10 @@ pub(crate) enum Due {
     Tentative(IfaceId, IpAddr),
     /// An address is announced once more (RFC 5227, 2.3).
     Announce(IfaceId, Ipv4Addr),
+    /// What routers advertised is over.
+    Lifetimes(IfaceId),
+    /// Routers are to be asked for.
+    Solicit(IfaceId),
     /// A group is to be reported.
     Report(IfaceId, IpAddr),
 }
@@ -75,6 +79,8 @@ pub struct Stack {
     pub(crate) config: Config,
     pub(crate) counters: Counters,
     pub(crate) random: Random,
+    /// Interface identifiers follow from it.
+    pub(crate) identifiers: Random,
     pub(crate) ifaces: Vec<Iface>,
     pub(crate) routes: Routes,
     pub(crate) destinations: Destinations,
@@ -107,6 +113,8 @@ impl Stack {
     /// `seed`: a secret; ports, identifications and tables follow from it. The same seed and the same calls do the same.
     pub fn new(config: Config, seed: [u8; 32]) -> Stack {
         let mut random = Random::new(seed);
+        let mut secret = [0; 32];
+        secret.as_chunks_mut::<4>().0.iter_mut().for_each(|octets| *octets = random.next_u32().to_le_bytes());
         let mut stack = Stack {
             counters: Counters::default(),
             ifaces: Vec::new(),
@@ -128,6 +136,7 @@ impl Stack {
             spare: Vec::new(),
             whole: (Vec::new(), Vec::new()),
             looped: Vec::new(),
+            identifiers: Random::new(secret),
             random,
             config,
         };
@@ -204,6 +213,7 @@ impl Stack {
             queue: egress::queue(self.config.transmit_octets),
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),
+            autoconf: crate::slaac::Autoconf::default(),
         });
         id
     }
@@ -214,8 +224,25 @@ impl Stack {
     /// # Errors
     /// [`NoAddress`].
     pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
+        self.give_address(now, iface, prefix)?;
+        let added = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
+        self.generation += 1;
+        if let Err(NoRoute::Full { most }) = added {
+            self.remove_address(iface, prefix.address());
+            return Err(NoAddress::Routes { most });
+        }
+        Ok(())
+    }
+
+    /// An address alone.
+    pub(crate) fn give_address(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        prefix: Prefix,
+    ) -> Result<(), NoAddress> {
         let ip = prefix.address();
-        let own = &self.ifaces[iface.at()];
+        let Some(own) = self.ifaces.get(iface.at()) else { return Err(NoAddress::NoIface) };
         let nobodys = ip.is_unspecified() || ip.is_multicast();
         if nobodys || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
             return Err(NoAddress::NotAHost);
@@ -235,14 +262,14 @@ impl Stack {
         let asks = ethernet && ip.is_ipv6() && left > 0;
         let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
         self.ifaces[iface.at()].addresses.push(Address { prefix, state, timer: None });
-        let _full = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
         self.address_added(now, iface, ip, asks);
         Ok(())
     }
 
     /// Takes an address away, and the route to its network if that was the last one there; false: there was none.
     pub fn remove_address(&mut self, iface: IfaceId, ip: IpAddr) -> bool {
-        let addresses = &mut self.ifaces[iface.at()].addresses;
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        let addresses = &mut own.addresses;
         let Some(at) = addresses.iter().position(|a| a.ip() == ip) else { return false };
         let gone = addresses.remove(at);
         if let Some(timer) = gone.timer {
@@ -286,8 +313,8 @@ impl Stack {
 
     /// Tells a neighbour's hardware address, which nothing that is heard changes. False: there is no room.
     pub fn set_neighbor(&mut self, iface: IfaceId, ip: IpAddr, mac: MacAddr) -> bool {
-        let neighbors = &mut self.ifaces[iface.at()].neighbors;
-        let set = neighbors.set_permanent(ip, mac);
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        let set = own.neighbors.set_permanent(ip, mac);
         self.drop_lost(iface, false);
         self.resolved(iface, ip);
         set
@@ -353,6 +380,8 @@ impl Stack {
             match due {
                 Due::Tentative(iface, ip) => self.ask_on(now, iface, ip),
                 Due::Announce(iface, ip) => self.announce_again(iface, ip),
+                Due::Lifetimes(iface) => self.lifetimes_due(now, iface),
+                Due::Solicit(iface) => self.solicit_routers(now, iface),
                 Due::Report(iface, group) => self.report_due(now, iface, group),
             }
         }
@@ -376,9 +405,9 @@ impl Stack {
             room = vec![0; LOOPBACK_MTU];
         }
         for _ in 0..LOOPED_AT_ONCE {
-            let Some((len, _, through)) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
+            let Some(frame) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
             let meta = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
-            self.handle_looped(now, through, &room[..len], &meta);
+            self.handle_looped(now, frame.iface, &room[..frame.len], &meta);
         }
         self.looped = room;
     }

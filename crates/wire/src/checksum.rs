@@ -218,6 +218,10 @@ fn sum_here(data: &[u8]) -> u64 {
 /// As [`sum_here`], while copying: block by block, each summed while it is in the nearest cache. The lengths are equal.
 #[inline(always)]
 fn copy_here(to: &mut [u8], from: &[u8]) -> u64 {
+    if from.len() <= BLOCK {
+        to.copy_from_slice(from);
+        return sum_here(from);
+    }
     let blocks = to.chunks_mut(BLOCK).zip(from.chunks(BLOCK));
     blocks.fold(0, |sum, (to, from)| {
         let sum = half(sum + sum_here(from));

@@ -146,7 +146,7 @@ impl Ipv4Header {
     /// # Errors
     /// [`EmitError::Room`] for the header; [`EmitError::TooLong`] beyond [`MOST_LEN`]; [`EmitError::Field`] for a
     /// fragment offset that is no multiple of 8.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, buffer: &mut [u8], payload_len: usize) -> Result<usize, EmitError> {
         let len = self.len();
         let most = MOST_LEN - len;
@@ -162,20 +162,30 @@ impl Ipv4Header {
                 most: found & !7,
             });
         }
-        let flags = (self.dont_fragment as u16) << 14 | (self.more_fragments as u16) << 13;
         if len == HEADER_LEN {
             let room: &mut [u8; HEADER_LEN] = room_of(buffer, Part::Ipv4)?;
-            self.emit_plain(room, payload_len, flags);
+            self.emit_plain(room, payload_len);
             return Ok(HEADER_LEN);
         }
-        let room = room(buffer, len, Part::Ipv4)?;
+        self.emit_options(room(buffer, len, Part::Ipv4)?, payload_len);
+        Ok(len)
+    }
+
+    const fn flags(&self) -> u16 {
+        (self.dont_fragment as u16) << 14 | (self.more_fragments as u16) << 13
+    }
+
+    /// A header with options, of which `room` has exactly the length.
+    #[inline(never)]
+    fn emit_options(&self, room: &mut [u8], payload_len: usize) {
+        let len = room.len();
         let (fixed, options) = room.split_at_mut(HEADER_LEN);
         options.copy_from_slice(self.options.0.padded());
         fixed[0] = 4 << 4 | (len / 4) as u8;
         fixed[1] = self.class.0;
         fixed[2..4].copy_from_slice(&((len + payload_len) as u16).to_be_bytes());
         fixed[4..6].copy_from_slice(&self.identification.to_be_bytes());
-        fixed[6..8].copy_from_slice(&(flags | self.fragment_offset >> 3).to_be_bytes());
+        fixed[6..8].copy_from_slice(&(self.flags() | self.fragment_offset >> 3).to_be_bytes());
         fixed[8] = self.ttl;
         fixed[9] = self.protocol.0;
         fixed[10..12].fill(0);
@@ -183,34 +193,31 @@ impl Ipv4Header {
         fixed[16..20].copy_from_slice(&self.destination.octets());
         let check = checksum(room);
         room[10..12].copy_from_slice(&check.to_be_bytes());
-        Ok(len)
     }
 
-    /// A header without options, as almost all are: summed word by word while it is in registers.
+    /// A header without options, as almost all are: summed while it is in registers.
     #[inline]
-    fn emit_plain(&self, room: &mut [u8; HEADER_LEN], payload_len: usize, flags: u16) {
-        let place = flags | self.fragment_offset >> 3;
-        let (source, destination) = (self.source.to_bits(), self.destination.to_bits());
+    fn emit_plain(&self, room: &mut [u8; HEADER_LEN], payload_len: usize) {
+        let pair = |high: u16, low: u16| (high as u32) << 16 | low as u32;
+        let lifetime = pair((self.ttl as u16) << 8 | self.protocol.0 as u16, 0);
         let words = [
-            0x4500 | self.class.0 as u16,
-            (HEADER_LEN + payload_len) as u16,
-            self.identification,
-            place,
-            (self.ttl as u16) << 8 | self.protocol.0 as u16,
-            0,
-            (source >> 16) as u16,
-            source as u16,
-            (destination >> 16) as u16,
-            destination as u16,
+            pair(0x4500 | self.class.0 as u16, (HEADER_LEN + payload_len) as u16),
+            pair(self.identification, self.flags() | self.fragment_offset >> 3),
+            lifetime,
+            self.source.to_bits(),
+            self.destination.to_bits(),
         ];
-        // Ten words: no more than 20 bits.
-        let sum = words.iter().fold(0u32, |sum, word| sum + *word as u32);
+        // RFC 1071, 2: words of 32 bits add up as those of 16 do, once they are folded.
+        let sum = words.iter().fold(0u64, |sum, word| sum + *word as u64);
+        let sum = (sum >> 32) + (sum & 0xffff_ffff);
+        let sum = (sum >> 16) + (sum & 0xffff);
         let sum = (sum >> 16) + (sum & 0xffff);
         let check = !((sum >> 16) + sum) as u16;
-        for (octets, word) in room.as_chunks_mut::<2>().0.iter_mut().zip(words) {
+        let [first, second, _, source, destination] = words;
+        let words = [first, second, lifetime | check as u32, source, destination];
+        for (octets, word) in room.as_chunks_mut::<4>().0.iter_mut().zip(words) {
             *octets = word.to_be_bytes();
         }
-        room[10..12].copy_from_slice(&check.to_be_bytes());
     }
 }
 

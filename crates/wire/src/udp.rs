@@ -94,7 +94,9 @@ impl UdpHeader {
         self.emit(buffer, payload.len())?;
         let room = room(buffer, len, Part::Udp)?;
         let (header, behind) = room.split_at_mut(HEADER_LEN);
-        let sum = addresses.pseudo_header(IpProtocol::UDP, len).bytes(header).copy(behind, payload);
+        let ports = (self.source_port as u32) << 16 | self.destination_port as u32;
+        let sum = addresses.pseudo_header(IpProtocol::UDP, len).long(ports).word(len as u16);
+        let sum = sum.copy(behind, payload);
         header[6..8].copy_from_slice(&transmitted(sum).to_be_bytes());
         Ok(len)
     }

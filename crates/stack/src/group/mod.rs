@@ -146,7 +146,6 @@ impl Stack {
         let group = &mut groups.all[at];
         group.members = group.members.saturating_sub(1);
         if group.members == 0 {
-            self.generation += 1;
             // Told by the timers, as the time is not known here: at once.
             group.changes = ROBUSTNESS;
             let timer = group.timer;

@@ -51,7 +51,7 @@ impl Stack {
         let to_groups = option && source.is_ipv6();
         let broadcast = match (destination, through) {
             (IpAddr::V4(v4), Some(through)) => self.ifaces[through.at()].is_broadcast(v4),
-            (IpAddr::V4(v4), None) => v4.is_broadcast(),
+            (IpAddr::V4(v4), None) => self.ifaces.iter().any(|iface| iface.is_broadcast(v4)),
             _ => false,
         };
         let group = destination.is_multicast() || link_group || broadcast;

@@ -84,7 +84,10 @@ type Id = u32;
 /// All bindings.
 #[derive(Debug)]
 pub struct Demux {
-    bindings: HashMap<Id, Binding, FixedState>,
+    /// By the socket's place.
+    bindings: Vec<Option<Binding>>,
+    /// Of these, those that there are.
+    count: usize,
     /// By the pair of ends.
     connected: HashMap<(SocketAddr, SocketAddr), Vec<Id>, FixedState>,
     /// By the address, where there is no partner.
@@ -99,7 +102,8 @@ impl Demux {
     pub fn new(seed: u64) -> Demux {
         let hash = || FixedState::with_seed(seed);
         Demux {
-            bindings: HashMap::with_hasher(hash()),
+            bindings: Vec::new(),
+            count: 0,
             connected: HashMap::with_hasher(hash()),
             bound: HashMap::with_hasher(hash()),
             ports: HashMap::with_hasher(hash()),
@@ -110,7 +114,9 @@ impl Demux {
     /// Whether a socket that is not in the table could be bound like this.
     pub fn is_free(&self, binding: &Binding) -> bool {
         let same_port = self.ports.get(&binding.local.port()).into_iter().flatten();
-        same_port.map(|id| &self.bindings[id]).all(|other| !other.overlaps(binding) || other.shares(binding))
+        same_port
+            .filter_map(|id| self.binding(*id))
+            .all(|other| !other.overlaps(binding) || other.shares(binding))
     }
 
     /// Binds a socket, or binds it anew.
@@ -139,12 +145,13 @@ impl Demux {
 
     /// How a socket is bound.
     pub fn binding(&self, id: Id) -> Option<&Binding> {
-        self.bindings.get(&id)
+        self.bindings.get(id as usize)?.as_ref()
     }
 
     /// Forgets a socket.
     pub fn remove(&mut self, id: Id) -> Option<Binding> {
-        let binding = self.bindings.remove(&id)?;
+        let binding = self.bindings.get_mut(id as usize)?.take()?;
+        self.count -= 1;
         match binding.remote {
             Some(remote) => strike(&mut self.connected, &(binding.local, remote), id),
             None => strike(&mut self.bound, &binding.local, id),
@@ -159,7 +166,12 @@ impl Demux {
             None => enter(&mut self.bound, binding.local, id),
         }
         enter(&mut self.ports, binding.local.port(), id);
-        self.bindings.insert(id, binding);
+        let place = id as usize;
+        if self.bindings.len() <= place {
+            self.bindings.resize(place + 1, None);
+        }
+        self.bindings[place] = Some(binding);
+        self.count += 1;
     }
 
     /// The socket that a datagram to one of our addresses is for.
@@ -189,18 +201,19 @@ impl Demux {
     /// Of several with one address: those that listen to its interface alone come first; of those that share the port one by
     /// the sender's hash; else who came last.
     fn choose(&self, ids: &[Id], arrival: &Arrival) -> Option<Id> {
-        let hears = |id: &&Id| self.bindings[*id].hears(arrival.to.ip(), arrival.through);
+        let is = |id: Id, what: &dyn Fn(&Binding) -> bool| self.binding(id).is_some_and(what);
+        let hears = |id: &&Id| is(**id, &|b| b.hears(arrival.to.ip(), arrival.through));
         if let [one] = ids {
             return Some(one).filter(hears).copied();
         }
-        let of_one = |id: &&Id| self.bindings[*id].iface.is_some();
+        let of_one = |id: &&Id| is(**id, &|b| b.iface.is_some());
         let special = ids.iter().filter(hears).any(|id| of_one(&id));
         let best = || ids.iter().filter(hears).filter(|id| of_one(id) == special);
         let last = *best().next_back()?;
-        if !self.bindings[&last].reuse_port {
+        if !is(last, &|b| b.reuse_port) {
             return Some(last);
         }
-        let shared = || best().filter(|id| self.bindings[*id].reuse_port);
+        let shared = || best().filter(|id| is(**id, &|b| b.reuse_port));
         let which = self.hash.hash_one((arrival.from, arrival.to)) % shared().count().max(1) as u64;
         shared().nth(which as usize).copied()
     }
@@ -220,8 +233,10 @@ impl Demux {
     }
 
     fn is_for(&self, arrival: &Arrival, id: Id) -> bool {
-        let binding = &self.bindings[&id];
-        binding.hears(arrival.to.ip(), arrival.through) && binding.remote.is_none_or(|r| r == arrival.from)
+        self.binding(id).is_some_and(|binding| {
+            binding.hears(arrival.to.ip(), arrival.through)
+                && binding.remote.is_none_or(|r| r == arrival.from)
+        })
     }
 
     /// The socket that has these two ends.
@@ -231,12 +246,12 @@ impl Demux {
 
     /// Sockets.
     pub fn len(&self) -> usize {
-        self.bindings.len()
+        self.count
     }
 
     /// None is bound.
     pub fn is_empty(&self) -> bool {
-        self.bindings.is_empty()
+        self.count == 0
     }
 }
 

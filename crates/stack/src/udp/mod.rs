@@ -7,7 +7,7 @@ mod send;
 
 use crate::Stack;
 use crate::iface::IfaceId;
-use crate::path::{Reach, Unreachable};
+use crate::path::Reach;
 use crate::socket::{
     BindError, Datagram, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError, SocketId,
     TooMany, unscoped,
@@ -123,7 +123,7 @@ impl Udp<'_> {
     /// # Errors
     /// [`SendError`], but for [`SendError::Full`].
     pub fn connect(&mut self, remote: SocketAddr) -> Result<(), SendError> {
-        let (remote, scope) = unscoped(remote);
+        let (given, (remote, scope)) = (remote, unscoped(remote));
         if remote.port() == 0 {
             return Err(SendError::Port);
         }
@@ -146,7 +146,7 @@ impl Udp<'_> {
         let local = SocketAddr::new(path.source, local.port());
         self.stack.demux.connect(id, local, Some(remote));
         let socket = self.socket();
-        (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(remote), None, None);
+        (socket.local, socket.remote, socket.error, socket.way) = (Some(local), Some(given), None, None);
         Ok(())
     }
 
@@ -245,13 +245,4 @@ fn speaks(options: &Options, local: IpAddr, to: IpAddr) -> bool {
 fn source_of(local: IpAddr) -> Option<IpAddr> {
     let host = !local.is_unspecified() && !local.is_multicast();
     Some(local).filter(|ip| host && !matches!(ip, IpAddr::V4(v4) if v4.is_broadcast()))
-}
-
-impl From<Unreachable> for SocketError {
-    fn from(why: Unreachable) -> SocketError {
-        match why {
-            Unreachable::Route | Unreachable::Scope | Unreachable::Unspecified => SocketError::NetUnreachable,
-            Unreachable::Source | Unreachable::NotOurs => SocketError::HostUnreachable,
-        }
-    }
 }

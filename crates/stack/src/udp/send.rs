@@ -1,11 +1,13 @@
 //! Sending datagrams: the way, the limits, and into the queue of the interface.
 
 use super::{Udp, source_of, speaks};
-use crate::egress::{Fragmentation, Kind, Outgoing};
+use crate::Stack;
+use crate::egress::{Fragmentation, Kind, Outgoing, through};
 use crate::iface::IfaceId;
 use crate::path::{Path, Reach, Unreachable};
 use crate::socket::{OVERHEAD, Options, SendError, Way, unscoped};
-use bypath_wire::{Addresses, TrafficClass, ipv4, ipv6, udp};
+use crate::time::Instant;
+use bypath_wire::{Addresses, FrameMeta, TrafficClass, ipv4, ipv6, udp};
 use core::net::{IpAddr, SocketAddr};
 
 /// RFC 919, 7.
@@ -39,49 +41,89 @@ impl Udp<'_> {
     /// [`SendError`]; nothing is sent.
     #[inline]
     pub fn send(&mut self, octets: &[u8], to: Option<SocketAddr>) -> Result<(), SendError> {
+        let generation = self.stack.generation;
+        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        let to = to.or(socket.remote);
+        if let Some(way) = &socket.way
+            && way.generation == generation
+            && to == Some(way.to)
+            && socket.error.is_none()
+            && !way.looped
+            && octets.len() <= way.longest as usize
+            && (socket.unsent == 0 || socket.unsent + octets.len() + OVERHEAD <= socket.send_most)
+        {
+            let outgoing = way.outgoing;
+            self.push(outgoing, octets);
+            return Ok(());
+        }
         self.send_with(octets, &SendTo { to, ..SendTo::default() })
+    }
+
+    /// Sends a datagram straight into the next frame of `link`, of which `room` is the buffer, as
+    /// [`poll_transmit`](crate::Stack::poll_transmit) would write it: one copy fewer. The frame's length and what belongs to it;
+    /// `None`: something else goes first, the way leads elsewhere or the neighbour is not known, and it was queued.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent.
+    #[inline]
+    pub fn send_through(
+        &mut self,
+        now: Instant,
+        octets: &[u8],
+        to: Option<SocketAddr>,
+        link: IfaceId,
+        room: &mut [u8],
+    ) -> Result<Option<(usize, FrameMeta)>, SendError> {
+        let stack = &mut *self.stack;
+        let socket = stack.sockets.at_mut(self.id.index()).1;
+        let to = to.or(socket.remote);
+        if let Some(way) = &socket.way
+            && way.generation == stack.generation
+            && to == Some(way.to)
+            && socket.error.is_none()
+            && !way.looped
+            && octets.len() <= way.uncut as usize
+            && let Some(frame) = through(&mut stack.ifaces, now, &way.outgoing, link, octets, room)
+        {
+            stack.counters.udp_sent += 1;
+            return Ok(Some(frame.counted(&mut stack.counters, &way.outgoing)));
+        }
+        self.send(octets, to)?;
+        Ok(None)
     }
 
     /// Sends a datagram, or several.
     ///
     /// # Errors
     /// [`SendError`]; nothing is sent.
-    #[inline]
+    #[inline(never)]
     pub fn send_with(&mut self, octets: &[u8], message: &SendTo) -> Result<(), SendError> {
         let generation = self.stack.generation;
-        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        let socket = self.socket();
         if let Some(error) = socket.error.take() {
             return Err(error.into());
         }
         let to = message.to.or(socket.remote).ok_or(SendError::NoDestination)?;
+        // A way that the message itself chooses is not remembered.
         let chooses = message.source.is_some() || message.iface.is_some();
-        let chosen;
-        let way = match &socket.way {
-            // A way that the message itself chooses is not remembered.
-            Some(way) if way.generation == generation && way.to == to && !chooses => way,
-            _ => {
-                chosen = self.find(to, message)?;
-                &chosen
-            }
+        let known = socket.way.filter(|way| way.generation == generation && way.to == to && !chooses);
+        let way = match known {
+            Some(way) => way,
+            None => self.find(to, message)?,
         };
-        let (uncut, longest, looped) = (way.uncut as usize, way.longest as usize, way.looped);
+        if octets.len() > way.longest as usize {
+            return Err(SendError::TooLong { len: octets.len(), most: way.longest as usize });
+        }
         let mut outgoing = way.outgoing;
-        if octets.len() > longest {
-            return Err(SendError::TooLong { len: octets.len(), most: longest });
-        }
-        if let Some(hops) = message.hop_limit {
-            outgoing.hops = hops;
-        }
-        if let Some(class) = message.class {
-            outgoing.class = class;
-        }
-        let socket = self.stack.sockets.at_mut(self.id.index()).1;
+        outgoing.hops = message.hop_limit.map_or(outgoing.hops, |hops| hops.max(1));
+        outgoing.class = message.class.unwrap_or(outgoing.class);
+        let socket = self.socket();
         if socket.unsent > 0 && socket.unsent + octets.len() + OVERHEAD > socket.send_most {
             socket.blocked = true;
             return Err(SendError::Full);
         }
-        if message.segment.is_some() || message.source_port.is_some() || looped {
-            return self.send_special(outgoing, octets, message, uncut, looped);
+        if message.segment.is_some() || message.source_port.is_some() || way.looped {
+            return self.send_special(outgoing, octets, message, way.uncut as usize, way.looped);
         }
         self.push(outgoing, octets);
         Ok(())
@@ -107,10 +149,14 @@ impl Udp<'_> {
             return Err(SendError::Segment);
         }
         match message.segment {
+            // To a group on this host alone (RFC 1112, 6.1).
+            _ if outgoing.hops == 0 => {}
             Some(segment) if octets.len() > usize::from(segment) => self.send_many(outgoing, octets, segment),
             _ => self.push(outgoing, octets),
         }
-        if looped {
+        // What does not leave goes nowhere if nobody here is in the group, either.
+        let heard = self.stack.hears(&outgoing);
+        if looped && heard {
             for part in octets.chunks(segment.max(1)) {
                 self.stack.enqueue_looped(outgoing, part.len(), |room| room.copy_from_slice(part));
             }
@@ -218,7 +264,7 @@ impl Udp<'_> {
             iface: path.iface,
             hop: stack.hop_to(&path, to.ip()),
             addresses,
-            hops: if group { options.group_hop_limit } else { hops },
+            hops: if group { options.group_hop_limit } else { hops.max(1) },
             class: options.class,
             fragmentation: options.fragmentation,
             mtu,
@@ -232,7 +278,15 @@ impl Udp<'_> {
             outgoing,
             longest: if never { uncut } else { longest } as u32,
             uncut: uncut as u32,
-            looped: heard || path.reach == Reach::Broadcast,
+            looped: heard || path.reach == Reach::Broadcast || group && options.group_hop_limit == 0,
         })
+    }
+}
+
+impl Stack {
+    /// Whether somebody here may be among the receivers of a packet to many.
+    fn hears(&self, outgoing: &Outgoing) -> bool {
+        let to = outgoing.addresses.destination();
+        !to.is_multicast() || self.is_member(outgoing.iface, to)
     }
 }

@@ -181,6 +181,23 @@ fn an_error_about_nothing_of_ours_does_nothing() {
 }
 
 #[test]
+fn a_packet_from_elsewhere_is_not_ours_whatever_port_it_names() {
+    let mut world = World::new(1, 1);
+    let mac = world.hosts[0].mac;
+    world.bound(0, "0.0.0.0:7");
+    // As if 10.0.0.7 had sent from port 7 to port 1234, which a socket that is bound to all addresses would do.
+    let mut about = frame(mac, "10.0.0.7", "10.0.0.9")[14..].to_vec();
+    about[20..24].copy_from_slice(&[0, 7, 4, 210]);
+    about[2..4].copy_from_slice(&1500u16.to_be_bytes());
+    world.hand(0, &error(mac, "10.0.0.9", "10.0.0.1", too_big(true, 1000), &about), &FrameMeta::default());
+    assert_eq!((world.count(0, "icmp_drop_unrelated"), world.count(0, "icmp_path_mtus")), (1, 0));
+    let mut ours = about.clone();
+    ours[15] = 1;
+    world.hand(0, &error(mac, "10.0.0.9", "10.0.0.1", too_big(true, 1000), &ours), &FrameMeta::default());
+    assert_eq!(world.count(0, "icmp_path_mtus"), 1);
+}
+
+#[test]
 fn errors_are_not_sent_where_they_must_not_be() {
     let mut world = World::new(1, 1);
     let mac = world.hosts[0].mac;

@@ -1,8 +1,10 @@
 //! Fragments: put together, and what attackers make of them.
 
 use crate::world::World;
+use bypath_stack::Fragmentation;
 use bypath_stack::config::Config;
 use bypath_wire::ipv6_ext::FragmentHeader;
+use bypath_wire::meta::ChecksumState;
 use bypath_wire::{
     Addresses, EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, UdpHeader,
 };
@@ -147,6 +149,36 @@ fn what_is_not_whole_in_time_is_told_if_its_first_part_came() {
 }
 
 #[test]
+fn what_a_device_says_of_a_fragment_does_not_hold_for_the_whole() {
+    let mut world = World::new(1, 1);
+    let server = world.bound(0, "[::]:7");
+    let mut whole = datagram(false, 2000);
+    whole[1500] ^= 1;
+    let verified = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
+    world.hand(0, &fragment(false, 1, 0, &whole[..1448], true), &verified);
+    world.hand(0, &fragment(false, 1, 1448, &whole[1448..], false), &verified);
+    assert_eq!((world.received(0, server).len(), world.count(0, "udp_drop_checksum")), (0, 1));
+}
+
+#[test]
+fn nobody_is_told_of_fragments_of_an_error() {
+    let mut world = World::new(1, 1);
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.set_neighbor(iface, V4.0.into(), MacAddr([2, 0, 0, 0, 0, 0x99]));
+    // The first fragment of a long "port unreachable", and of a long echo request.
+    for (kind, told) in [(3, 0), (8, 1)] {
+        let mut frame = fragment(false, kind.into(), 0, &[kind; 64], true);
+        frame[23] = 1;
+        frame[24..26].fill(0);
+        let sum = bypath_wire::checksum::checksum(&frame[14..34]);
+        frame[24..26].copy_from_slice(&sum.to_be_bytes());
+        hand(&mut world, &frame);
+        world.secs(40);
+        assert_eq!(world.trace.len(), told);
+    }
+}
+
+#[test]
 fn a_flood_of_fragments_costs_no_more_than_the_memory_for_it() {
     let mut world = World::new(1, 1);
     let server = world.bound(0, "[::]:7");
@@ -161,6 +193,9 @@ fn a_flood_of_fragments_costs_no_more_than_the_memory_for_it() {
     hand(&mut world, &fragment(false, 6_001, 0, &whole[..1448], true));
     hand(&mut world, &fragment(false, 6_001, 1448, &whole[1448..], false));
     assert_eq!(world.received(0, server).len(), 1);
+    world.millis(1);
+    // Whose fragments made room for others is not told.
+    assert!(world.count(0, "fragments_drop_given_up") > 1000 && world.count(0, "icmp_sent") < 20);
     world.secs(31);
     assert_eq!(world.hosts[0].stack.usage().fragment_octets, 0);
 }
@@ -177,4 +212,41 @@ fn numbers_of_what_is_cut_do_not_repeat_soon() {
         world.trace.iter().filter(|(host, f)| *host == 0 && f[12..14] == [8, 0] && f[20] & 0x20 != 0);
     let ids: std::collections::HashSet<_> = first_parts.map(|(_, f)| [f[18], f[19]]).collect();
     assert_eq!(ids.len(), 50);
+}
+
+#[test]
+fn who_lets_routers_cut_says_so_in_the_header() {
+    let mut world = World::new(2, 1);
+    let client = world.bound(0, "[::]:9");
+    let sent = |world: &mut World, fragmentation| {
+        let mut options = world.udp(0, client).options();
+        options.fragmentation = fragmentation;
+        world.udp(0, client).set_options(options);
+        world.send_to(0, client, &[0; 100], "10.0.0.2:7");
+        world.millis(10);
+        let (_, frame) = world.trace.iter().rfind(|(host, f)| *host == 0 && f[12..14] == [8, 0]).unwrap();
+        (frame[20] & 0x40 != 0, u16::from_be_bytes([frame[18], frame[19]]))
+    };
+    assert_eq!(sent(&mut world, Fragmentation::Here), (true, 0));
+    assert_eq!(sent(&mut world, Fragmentation::Never), (true, 0));
+    let (first, second) =
+        (sent(&mut world, Fragmentation::Anywhere), sent(&mut world, Fragmentation::Anywhere));
+    assert!(!first.0 && !second.0 && first.1 != second.1);
+}
+
+#[test]
+fn a_fragment_of_a_fragment_is_nobodys() {
+    let mut world = World::new(1, 1);
+    let server = world.bound(0, "[::]:7");
+    let inner = datagram(true, 100);
+    let mut octets = vec![17, 0, 0, 1, 0, 0, 0, 9];
+    octets.extend_from_slice(&inner);
+    octets.resize(octets.len().next_multiple_of(8), 0);
+    for (at, more) in [(0usize, true), (64, false)] {
+        let end = if more { 64 } else { octets.len() };
+        let mut frame = fragment(true, 5, at, &octets[at..end], more);
+        frame[54] = 44;
+        hand(&mut world, &frame);
+    }
+    assert_eq!((world.received(0, server).len(), world.count(0, "ipv6_drop_extension")), (0, 1));
 }

@@ -115,14 +115,13 @@ fn igmp_query(code: u8, group: Ipv4Addr, v3: bool) -> Vec<u8> {
 #[test]
 fn routers_are_told_of_ipv4_groups_in_the_version_that_they_speak() {
     let mut world = World::new(1, 1);
-    let (iface, now) = (world.hosts[0].iface, world.now());
+    let iface = world.hosts[0].iface;
     let server = world.bound(0, "[::]:7");
     let group = Ipv4Addr::new(239, 1, 2, 3);
     let join = |world: &mut World| {
         let now = world.now();
         world.udp(0, server).join(now, iface, group.into()).unwrap();
     };
-    let _ = now;
     join(&mut world);
     world.secs(3);
     // RFC 3376, 5.1: a change to "exclude nothing", twice.
@@ -227,4 +226,42 @@ fn groups_are_bounded() {
     let server = world.bound(0, "[::]:7");
     let now = world.now();
     assert_eq!(world.udp(0, server).join(now, iface, group(999)), Ok(()));
+}
+
+#[test]
+fn a_hop_limit_of_nothing_keeps_a_group_on_this_host() {
+    let mut world = World::new(2, 1);
+    let servers = [0, 1].map(|host| world.bound(host, "[::]:7"));
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    for host in [0, 1] {
+        world.udp(host, servers[host]).join(now, iface, ip("239.1.2.3")).unwrap();
+    }
+    let client = world.bound(0, "[::]:9");
+    let mut options = world.udp(0, client).options();
+    options.group_hop_limit = 0;
+    world.udp(0, client).set_options(options);
+    world.send_to(0, client, b"all", "239.1.2.3:7");
+    world.send_to(0, client, b"all", "239.1.2.4:7");
+    world.millis(10);
+    assert_eq!([0, 1].map(|host| world.received(host, servers[host]).len()), [1, 0]);
+}
+
+#[test]
+fn a_socket_bound_to_a_group_hears_that_group_and_what_is_sent_past_the_queue_comes_here_too() {
+    let mut world = World::new(1, 1);
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let server = world.bound(0, "239.1.2.3:7");
+    world.udp(0, server).join(now, iface, ip("239.1.2.3")).unwrap();
+    world.udp(0, server).join(now, iface, ip("239.1.2.4")).unwrap();
+    let client = world.bound(0, "0.0.0.0:9");
+    let mut room = [0; 2000];
+    for to in ["239.1.2.3:7", "239.1.2.4:7"] {
+        for _ in 0..2 {
+            let sent =
+                world.udp(0, client).send_through(now, b"x", Some(to.parse().unwrap()), iface, &mut room);
+            assert_eq!(sent, Ok(None));
+            world.millis(10);
+        }
+    }
+    assert_eq!(world.received(0, server).len(), 2);
 }

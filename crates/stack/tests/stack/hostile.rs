@@ -1,11 +1,13 @@
 //! Whatever comes, nothing panics, memory stays bounded, and the service goes on.
 
 use crate::fragments::fragment;
+use crate::neighbors::ndp_frame;
 use crate::reach::frame;
 use crate::world::{World, check};
 use bypath_stack::socket::SocketId;
 use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
-use bypath_wire::{FrameMeta, MacAddr, VlanTag, checksum};
+use bypath_wire::ndp::{NdpOption, PrefixInformation, RouterPreference};
+use bypath_wire::{Addresses, FrameMeta, MacAddr, NdpMessage, VlanTag, checksum, icmpv6};
 use proptest::prelude::*;
 
 /// xorshift64: attackers need not be secret.
@@ -44,6 +46,7 @@ impl Victim {
         world.connected(0, "[fd00::2]:1234");
         let stack = &mut world.hosts[0].stack;
         stack.add_vlan(iface, 5, 1500).unwrap();
+        stack.autoconfigure(now, iface);
         stack.open_raw(bypath_wire::IpProtocol::ICMP).unwrap();
         let forwarder = stack.open_udp().unwrap();
         stack.udp(forwarder).unwrap().bind("0.0.0.0:0".parse().unwrap()).unwrap();
@@ -86,6 +89,24 @@ fn seeds() -> Vec<Vec<u8>> {
     world.secs(3);
     let mut frames: Vec<_> = std::mem::take(&mut world.trace).into_iter().map(|(_, frame)| frame).collect();
     let mac = MacAddr([2, 0, 0, 0, 0, 1]);
+    let advertisement = NdpMessage::RouterAdvertisement {
+        hop_limit: 64,
+        managed: false,
+        other: false,
+        preference: RouterPreference::Medium,
+        lifetime: 60,
+        reachable_ms: 0,
+        retransmit_ms: 0,
+    };
+    let net = NdpOption::Prefix(PrefixInformation {
+        len: 64,
+        on_link: true,
+        autonomous: true,
+        valid_s: 100,
+        preferred_s: 50,
+        prefix: "2001:db8::".parse().unwrap(),
+    });
+    frames.push(ndp_frame(mac, "fe80::99", "ff02::1", 255, &advertisement, &[net, NdpOption::Mtu(1400)]));
     frames.push(frame(mac, "10.0.0.9", "10.0.0.1"));
     frames.push(fragment(true, 7, 8, &[1; 64], true));
     frames
@@ -103,12 +124,31 @@ fn mend(frame: &mut [u8]) {
     }
 }
 
+/// Mends the checksum of what an IPv6 packet without extension headers, or an IPv4 packet without options, carries if that is
+/// ICMP.
+fn mend_icmp(frame: &mut [u8]) {
+    let address = |frame: &[u8], at: usize| {
+        let octets: Option<[u8; 16]> = frame.get(at..at + 16).and_then(|octets| octets.try_into().ok());
+        std::net::Ipv6Addr::from(octets.unwrap_or_default())
+    };
+    if frame.len() > 62 && frame[12..14] == [0x86, 0xdd] && frame[20] == 58 {
+        let addresses = Addresses::V6 { source: address(frame, 22), destination: address(frame, 38) };
+        let len = usize::from(u16::from_be_bytes([frame[18], frame[19]])).min(frame.len() - 54);
+        icmpv6::fill(&addresses, &mut frame[54..54 + len]);
+    } else if frame.len() > 42 && frame[12..15] == [8, 0, 0x45] && matches!(frame[23], 1 | 2) {
+        let len = usize::from(u16::from_be_bytes([frame[16], frame[17]])).clamp(28, frame.len() - 14);
+        bypath_wire::icmpv4::fill(&mut frame[34..14 + len]);
+    }
+}
+
 #[test]
 fn frames_that_were_tampered_with_harm_nobody() {
     let seeds = seeds();
     let mut victim = Victim::new();
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
-    for round in 0..60_000 {
+    let rounds =
+        if std::env::var_os("BYPATH_SOAK").is_some_and(|soak| soak != "0") { 5_000_000 } else { 60_000 };
+    for round in 0..rounds {
         let mut frame = seeds[dice.below(seeds.len())].clone();
         for _ in 0..1 + dice.below(4) {
             match dice.below(8) {
@@ -137,6 +177,9 @@ fn frames_that_were_tampered_with_harm_nobody() {
             frame[..6].copy_from_slice(&[2, 0, 0, 0, 0, 1]);
         }
         mend(&mut frame);
+        if dice.below(4) > 0 {
+            mend_icmp(&mut frame);
+        }
         let meta = FrameMeta {
             checksum: match dice.below(3) {
                 0 => ChecksumState::Unknown,
@@ -216,6 +259,16 @@ fn chains_of_headers_and_options_end() {
         assert_eq!(victim.world.count(0, counter), before + 1, "{option:?}");
     }
     victim.serves();
+}
+
+#[test]
+fn a_header_with_a_wrong_checksum_is_dropped() {
+    let mut victim = Victim::new();
+    let mut octets = frame(victim.world.hosts[0].mac, "10.0.0.9", "10.0.0.1");
+    octets[24] ^= 1;
+    victim.world.hand(0, &octets, &FrameMeta::default());
+    assert_eq!(victim.world.count(0, "ipv4_drop_checksum"), 1);
+    assert!(victim.world.received(0, victim.server).is_empty());
 }
 
 #[test]

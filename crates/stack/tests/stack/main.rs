@@ -8,5 +8,6 @@ mod hostile;
 mod neighbors;
 mod offload;
 mod reach;
+mod routers;
 mod udp;
 mod world;

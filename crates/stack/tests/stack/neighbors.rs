@@ -165,6 +165,34 @@ fn an_ipv4_address_is_announced_twice_and_a_conflict_is_told() {
 }
 
 #[test]
+fn what_a_bridge_gives_back_is_no_conflict() {
+    let mut world = World::new(1, 1);
+    let own = Ipv4Addr::new(10, 0, 0, 1);
+    let mut frame = arp_frame(MacAddr::BROADCAST, &ArpPacket::request(world.hosts[0].mac, own, own));
+    frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, 0x99]);
+    world.hand(0, &frame, &FrameMeta::default());
+    assert_eq!(world.count(0, "arp_conflicts"), 0);
+}
+
+#[test]
+fn what_waits_for_neighbours_is_bounded_in_octets() {
+    let config = Config { waiting_octets: 10_000, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    let client = world.bound(0, "0.0.0.0:9");
+    for n in 0..50 {
+        world.send_to(0, client, &[0; 1000], &format!("10.0.0.{}:7", 100 + n));
+        world.millis(0);
+        assert!(world.hosts[0].stack.usage().waiting_octets <= 10_000);
+    }
+    assert_eq!(world.drops(0), [("neighbor_drop_queue_full", 40)]);
+    let server = world.bound(1, "0.0.0.0:7");
+    world.secs(5);
+    world.send_to(0, client, b"x", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 1);
+}
+
+#[test]
 fn two_hosts_that_want_one_address_find_out() {
     let mut world = World::new(2, 1);
     let prefix = "fd00::50/64".parse().unwrap();
@@ -263,6 +291,15 @@ fn a_redirect_is_believed_of_the_router_in_use_alone() {
         world.hand(0, &ndp_frame(mac, from, "fd00::1", hops, &redirect, &[]), &FrameMeta::default());
         assert_eq!(path(&world), ip("fe80::2"), "{from} {hops}");
     }
+    // A link-local destination has no router; nor is a global address that of one.
+    let before = world.count(0, "ndp_drop_malformed");
+    for (target, destination) in [("fe80::3", "fe80::5"), ("fd00::3", "2001:db8::5"), ("fe80::3", "ff05::1")]
+    {
+        let [target, destination] = [target, destination].map(|text| text.parse().unwrap());
+        let wrong = NdpMessage::Redirect { target, destination };
+        world.hand(0, &ndp_frame(mac, "fe80::2", "fd00::1", 255, &wrong, &[]), &FrameMeta::default());
+    }
+    assert_eq!(world.count(0, "ndp_drop_malformed"), before + 3);
     world.hand(0, &ndp_frame(mac, "fe80::2", "fd00::1", 255, &redirect, &[]), &FrameMeta::default());
     assert_eq!(path(&world), ip("fe80::3"));
     // It does not last for ever.

@@ -74,6 +74,11 @@ fn frames_and_packets_for_others_are_not_ours() {
     for to in ["10.0.0.3", "8.8.8.8", "224.0.0.9"] {
         world.hand(0, &frame(mac, "10.0.0.9", to), &FrameMeta::default());
     }
+    // What we sent ourselves, given back.
+    let mut own = frame(mac, "10.0.0.9", "10.0.0.1");
+    own[6..12].copy_from_slice(&mac.0);
+    world.hand(0, &own, &FrameMeta::default());
+    assert_eq!(world.count(0, "link_drop_own"), 1);
     // A packet to one host in a frame to all (RFC 1122, 3.3.6).
     world.hand(0, &frame(MacAddr::BROADCAST, "10.0.0.9", "10.0.0.1"), &FrameMeta::default());
     assert_eq!(world.count(0, "ipv4_drop_not_local"), 4);
@@ -140,6 +145,9 @@ fn vlans_are_interfaces_of_their_own() {
     world.hand(1, &plain, &FrameMeta { vlan: Some(tag(6)), ..FrameMeta::default() });
     world.hand(1, &tagged, &FrameMeta { vlan: Some(tag(5)), ..FrameMeta::default() });
     assert_eq!(world.count(1, "link_drop_vlan"), 2);
+    // Nor is one inside of a priority.
+    world.hand(1, &tagged, &FrameMeta { vlan: Some(tag(0)), ..FrameMeta::default() });
+    assert_eq!(world.count(1, "link_drop_vlan"), 3);
     // A priority alone is no VLAN.
     let mut link = EthernetHeader::new(world.hosts[1].mac, MacAddr([2, 0, 0, 0, 0, 0x99]), EtherType::IPV4);
     link.tags = VlanTags::one(tag(0));
@@ -254,4 +262,40 @@ fn what_cannot_be_is_refused() {
     assert!(!stack.remove_address(iface, "10.0.0.1".parse().unwrap()));
     assert_eq!(stack.routes().count(), 0);
     assert_eq!(IfaceId::from_scope(iface.scope()), Some(iface));
+}
+
+#[test]
+fn sources_of_other_links_are_used_if_they_mean_something_there() {
+    let mut stack = Stack::new(Config { dad_transmits: 0, ..Config::default() }, [1; 32]);
+    let medium = |n| Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, n]));
+    let [near, far] = [1, 2].map(|n| {
+        stack.add_iface(IfaceConfig { medium: medium(n), mtu: 1500, offload: Offload::default() }).unwrap()
+    });
+    let now = Instant::ZERO;
+    stack.add_address(now, far, "fe80::2/64".parse().unwrap()).unwrap();
+    let prefix = "2001:db8::/32".parse().unwrap();
+    let route = bypath_stack::route::Route { prefix, iface: near, via: None, metric: 0, source: None };
+    stack.add_route(route).unwrap();
+    let to: IpAddr = "2001:db8::9".parse().unwrap();
+    // Neither ::1 nor the other link's address gets there.
+    assert_eq!(stack.path(to, None, None), Err(bypath_stack::path::Unreachable::Source));
+    stack.add_address(now, far, "fd00::2/64".parse().unwrap()).unwrap();
+    let source = |stack: &Stack| stack.path(to, None, None).unwrap().source.to_string();
+    assert_eq!(source(&stack), "fd00::2");
+    stack.add_address(now, near, "2001:db8::1/64".parse().unwrap()).unwrap();
+    assert_eq!(source(&stack), "2001:db8::1");
+}
+
+#[test]
+fn a_raw_socket_sees_no_icmpv6_with_a_wrong_checksum() {
+    let mut world = World::new(1, 1);
+    let raw = world.hosts[0].stack.open_raw(IpProtocol::ICMPV6).unwrap();
+    let ask = bypath_wire::NdpMessage::NeighborSolicitation { target: "fd00::1".parse().unwrap() };
+    let mac = world.hosts[0].mac;
+    let mut octets = crate::neighbors::ndp_frame(mac, "fd00::9", "fd00::1", 255, &ask, &[]);
+    world.hand(0, &octets, &FrameMeta::default());
+    octets[60] ^= 1;
+    world.hand(0, &octets, &FrameMeta::default());
+    assert_eq!((world.count(0, "raw_delivered"), world.count(0, "icmp_drop_checksum")), (1, 1));
+    assert!(world.raw(0, raw).receive(&mut [0; 100]).is_ok());
 }

@@ -4,6 +4,8 @@ use crate::world::{Faults, World};
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::{Event, Ready};
+use bypath_stack::iface::{IfaceId, NoAddress};
+use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
 use bypath_wire::FrameMeta;
 use proptest::prelude::*;
@@ -157,10 +159,19 @@ fn a_sender_that_is_too_fast_is_told_to_wait_and_when_to_go_on() {
     let sent = (0..100).take_while(|_| world.udp(0, client).send(&[0; 1000], to).is_ok()).count();
     assert_eq!(sent, 10);
     assert_eq!(world.udp(0, client).send(&[0; 1000], to), Err(SendError::Full));
+    // Not for each place, but for half of them.
+    let (iface, now) = (world.hosts[0].iface, world.now());
+    let mac = world.hosts[1].mac;
+    let stack = &mut world.hosts[0].stack;
+    stack.set_neighbor(iface, "10.0.0.2".parse().unwrap(), mac);
+    for _ in 0..4 {
+        let (len, _) = stack.poll_transmit(now, iface, &mut [0; 2000]).unwrap();
+        assert_eq!((len, stack.poll_event()), (1042, None));
+    }
     world.millis(1);
     let writable = Ready { writable: true, ..Ready::default() };
     assert_eq!(world.hosts[0].events, [Event::Socket { id: client, ready: writable }]);
-    assert_eq!(world.received(1, server).len(), 10);
+    assert_eq!(world.received(1, server).len(), 6);
     assert_eq!(world.udp(0, client).send(&[0; 1000], to), Ok(()));
 }
 
@@ -321,4 +332,81 @@ fn receiving_says_what_is_there() {
     assert_eq!((got.len, &room, got.datagram.hop_limit), (11, b"hello", 64));
     assert_eq!(got.datagram.to, "10.0.0.2:7".parse().unwrap());
     assert_eq!(got.datagram.iface, world.hosts[1].iface);
+}
+
+#[test]
+fn a_datagram_past_the_queue_is_the_same_frame_and_overtakes_nothing() {
+    for to in ["10.0.0.2:7", "[fd00::2]:7"] {
+        let mut world = World::new(2, 1);
+        let (server, client) = (world.bound(1, "[::]:7"), world.bound(0, "[::]:9"));
+        let (iface, to) = (world.hosts[0].iface, Some(to.parse().unwrap()));
+        let mut room = [0; 2000];
+        let mut through = |world: &mut World, octets: &[u8]| {
+            let now = world.now();
+            let sent = world.udp(0, client).send_through(now, octets, to, iface, &mut room).unwrap();
+            sent.map(|(len, meta)| {
+                world.hand(1, &room[..len], &meta);
+                room[..len].to_vec()
+            })
+        };
+        // The neighbour is not known yet; then the queue is not empty; what must be cut is.
+        assert_eq!((through(&mut world, b"1"), through(&mut world, b"2")), (None, None));
+        world.millis(10);
+        assert_eq!(through(&mut world, &[3; 3000]), None);
+        assert_eq!(through(&mut world, b"4"), None);
+        world.millis(10);
+        let last = world.trace.last().unwrap().1.clone();
+        assert_eq!(through(&mut world, b"4"), Some(last));
+        let got: Vec<_> = world.received(1, server).into_iter().map(|(_, octets)| octets[0]).collect();
+        assert_eq!(got, [b'1', b'2', 3, b'4', b'4']);
+        assert_eq!(world.count(0, "udp_sent"), 5);
+    }
+}
+
+#[test]
+fn a_partner_with_a_link_local_address_stays_on_its_link() {
+    let mut world = World::new(2, 1);
+    let now = world.now();
+    let iface = world.hosts[0].iface;
+    // A second link with such addresses.
+    let other = world.hosts[0].stack.add_vlan(iface, 9, 1500).unwrap();
+    world.hosts[0].stack.add_address(now, other, "fe80::8/64".parse().unwrap()).unwrap();
+    world.secs(3);
+    let server = world.bound(1, "[::]:7");
+    let client = world.connected(0, "[fe80::2%2]:7");
+    world.udp(0, client).send(b"hi", None).unwrap();
+    world.millis(10);
+    let got = world.received(1, server);
+    assert_eq!(got.len(), 1);
+    world.udp(1, server).send(b"ho", Some(got[0].0)).unwrap();
+    world.millis(10);
+    assert_eq!(world.received(0, client), [("[fe80::2%2]:7".parse().unwrap(), b"ho".to_vec())]);
+    // Without the scope nobody knows which link is meant.
+    let lost = world.bound(0, "[::]:0");
+    let to = Some("[fe80::2]:7".parse().unwrap());
+    assert!(matches!(world.udp(0, lost).send(b"?", to), Err(SendError::Unreachable(_))));
+}
+
+#[test]
+fn an_interface_that_is_not_there_is_an_error_whoever_names_it() {
+    let mut world = World::new(1, 1);
+    let client = world.bound(0, "[::]:9");
+    for to in
+        ["[ff02::1%99]:7", "[ff05::1%99]:7", "[fe80::2%99]:7", "[fd00::2%99]:7", "[fe80::1%4294967295]:7"]
+    {
+        let sent = world.udp(0, client).send(b"?", Some(to.parse().unwrap()));
+        assert_eq!(sent, Err(SendError::Unreachable(Unreachable::Iface)), "{to}");
+        assert!(world.udp(0, client).connect(to.parse().unwrap()).is_err());
+    }
+    let nowhere = IfaceId::from_scope(99).unwrap();
+    let now = world.now();
+    let stack = &mut world.hosts[0].stack;
+    assert_eq!(stack.add_address(now, nowhere, "10.9.0.1/24".parse().unwrap()), Err(NoAddress::NoIface));
+    assert!(
+        !stack.remove_address(nowhere, "10.9.0.1".parse().unwrap()) && !stack.autoconfigure(now, nowhere)
+    );
+    assert!(!stack.set_neighbor(nowhere, "10.9.0.1".parse().unwrap(), bypath_wire::MacAddr([2; 6])));
+    assert!(world.udp(0, client).join(now, nowhere, "239.1.1.1".parse().unwrap()).is_err());
+    world.hosts[0].stack.handle_frame(now, nowhere, &[0; 60], &FrameMeta::default());
+    assert!(world.hosts[0].stack.poll_transmit(now, nowhere, &mut [0; 2000]).is_none());
 }
