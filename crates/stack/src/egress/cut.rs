@@ -19,7 +19,7 @@ pub(crate) struct Cutting {
 impl Cutting {
     /// Everything behind the IP header, to be cut.
     #[cold]
-    pub fn begin(
+    pub(super) fn begin(
         &mut self,
         outgoing: &Outgoing,
         mac: MacAddr,
