@@ -32,8 +32,8 @@ pub struct Args {
     #[arg(value_name = "IP")]
     destination: IpAddr,
 
-    /// How many requests
-    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..))]
+    /// How many requests, up to 65535
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_535))]
     count: u32,
 
     /// Time from one request to the next
