@@ -3,6 +3,7 @@
 use super::peer::PeerArgs;
 use super::raw::{EndArgs, RawArgs, ServeArgs};
 use super::roce::RoceArgs;
+use super::stack::{AllocationsArgs, ProfiledArgs, StackArgs};
 use super::tun::TunArgs;
 use crate::args::Json;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -28,8 +29,16 @@ pub enum What {
     Tun(TunArgs),
     /// RoCEv2: packets built with their ICRC, RDMA WRITE between two processes
     Roce(RoceArgs),
+    /// The TCP/IP stack: a UDP write to a device sink, a datagram received beside idle sockets
+    Stack(StackArgs),
     /// The far end of `bench raw --peer` on another host
     Serve(ServeArgs),
+    /// What writes of `bench stack` allocate (started by the bench itself)
+    #[command(hide = true)]
+    Allocations(AllocationsArgs),
+    /// Writes of `bench stack --profile` (started by the bench itself)
+    #[command(hide = true)]
+    Profiled(ProfiledArgs),
     /// One end of `bench raw` (started by the bench itself)
     #[command(hide = true)]
     End(EndArgs),

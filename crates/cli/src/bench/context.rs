@@ -118,6 +118,17 @@ impl Context {
         self.machine.pinned.map(|cores| cores[which])
     }
 
+    /// Keeps this process, and those that it starts from now on, on the client's core.
+    pub fn stay_on_one_core(&self) {
+        if let Some(core) = self.core(1) {
+            let mut set = nix::sched::CpuSet::new();
+            if set.set(core).is_ok() {
+                // Where it is not allowed figures are less steady, not wrong.
+                let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
+            }
+        }
+    }
+
     /// Runs groups of jobs: in each round every group, in each group every job once, one after another.
     pub fn measure(&self, groups: &[Vec<Box<dyn Job>>]) -> Results {
         let mut results = Results::default();

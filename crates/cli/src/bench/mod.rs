@@ -18,6 +18,7 @@ mod record;
 mod roce;
 mod scratch;
 mod section;
+mod stack;
 mod table;
 mod tun;
 
@@ -35,6 +36,9 @@ pub fn run(args: Args) -> Outcome {
         What::Raw(args) => raw::run(&args),
         What::Tun(args) => tun::run(&args),
         What::Roce(args) => roce::run(&args),
+        What::Stack(args) => stack::run(&args),
+        What::Allocations(args) => Ok(stack::allocations(&args)),
+        What::Profiled(args) => Ok(stack::profiled(&args)),
         What::Serve(args) => raw::serve(&args),
         What::End(args) => Ok(raw::end(&args)),
     }

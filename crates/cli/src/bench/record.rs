@@ -22,7 +22,7 @@ pub enum Status {
 /// What was measured. Two figures are the same figure if all of this is equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// `loopback`, `apps`, `raw`, `tun` or `roce`.
+    /// `loopback`, `apps`, `raw`, `tun`, `roce` or `stack`.
     pub bench: &'static str,
     /// The case; for `apps` the program with its arguments.
     pub case: String,
@@ -52,7 +52,8 @@ impl Figure {
             "messages_per_s" | "connections_per_s" | "requests_per_s" => "1/s",
             "received_frames_per_s" | "sent_frames_per_s" => "1/s",
             "bytes_per_s" | "received_bytes_per_s" | "sent_bytes_per_s" => "B/s",
-            "loss_ratio" => "1",
+            "loss_ratio" | "allocs_per_op" => "1",
+            "bytes_per_op" => "B",
             "corrupt_frames" => "frames",
             "bits_per_s" => "bit/s",
             "idle_cpu_share" | "cpu_share" => "cores",

@@ -45,8 +45,7 @@ pub struct Usual {
     pub seconds: f64,
 }
 
-/// Measures what `plan` makes, in namespaces of its own, and tells what came of it. `everything`: nothing was left out, so
-/// that all targets must be met.
+/// Measures what `plan` makes, in namespaces of its own, and tells what came of it: see [`here`].
 ///
 /// # Errors
 /// What is missing, or cannot be written.
@@ -58,12 +57,28 @@ pub fn run(
     check: fn(&[Record]) -> Vec<Check>,
     section: for<'a> fn(&'a Machine, &'a [Record]) -> Section<'a>,
 ) -> Outcome {
-    let fail = |e: String| Failure::new(1, e);
     if !runs.inside {
-        return raw::inside_namespaces().map_err(fail);
+        return raw::inside_namespaces().map_err(|e| Failure::new(1, e));
     }
     // A bench without the program that the user started is of no use.
     let _ = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGTERM);
+    here(runs, usual, everything, plan, check, section)
+}
+
+/// Measures what `plan` makes in this process, and tells what came of it. `everything`: nothing was left out, so that all
+/// targets must be met.
+///
+/// # Errors
+/// What is missing, or cannot be written.
+pub fn here(
+    runs: &Runs,
+    usual: Usual,
+    everything: bool,
+    plan: impl FnOnce(&Context) -> Result<Vec<Vec<Box<dyn Job>>>, String>,
+    check: fn(&[Record]) -> Vec<Check>,
+    section: for<'a> fn(&'a Machine, &'a [Record]) -> Section<'a>,
+) -> Outcome {
+    let fail = |e: String| Failure::new(1, e);
     let common = Common {
         quick: runs.quick,
         rounds: runs.rounds.or(Some(if runs.quick { 1 } else { usual.rounds })),

@@ -51,21 +51,11 @@ pub fn run(args: &TunArgs) -> Outcome {
     let plan = |context: &Context| {
         // Without a device nothing is measured, and what is missing is told once.
         drop(stage::device()?);
-        pin(context);
+        // The kernel's way from the device to the socket is part of the write.
+        context.stay_on_one_core();
         Ok(plan(args, context))
     };
     section::run(&args.runs, USUAL, everything, plan, report::check, report::section)
-}
-
-/// Stays on one core: the kernel's way from the device to the socket is part of the write.
-fn pin(context: &Context) {
-    if let Some(core) = context.core(1) {
-        let mut set = nix::sched::CpuSet::new();
-        if set.set(core).is_ok() {
-            // Where it is not allowed figures are less steady, not wrong.
-            let _ = nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set);
-        }
-    }
 }
 
 fn plan(args: &TunArgs, context: &Context) -> Vec<Vec<Box<dyn Job>>> {

@@ -1,0 +1,104 @@
+//! `bypath bench stack` as a user meets it. No time is judged: these tests ask whether the bench works, and what it leaves
+//! behind.
+
+#[path = "../common/bench.rs"]
+mod bench;
+#[path = "../common/mod.rs"]
+mod common;
+#[macro_use]
+#[path = "../l2_tools/network.rs"]
+#[allow(dead_code, unused_macros, reason = "a part is used")]
+mod network;
+
+use common::TempDir;
+use network::tool;
+use serde_json::Value;
+
+#[test]
+fn there_is_a_record_for_every_case_subject_and_metric() {
+    let Some(ended) = bench::run("stack", "records", &["--quick", "--json"]) else { return };
+    let records = bench::records(ended);
+    let of = |case: &str, subject: &str, size: u32, metric: &str| {
+        let fits = |r: &&Value| {
+            r["case"] == case && r["subject"] == subject && r["size"] == size && r["metric"] == metric
+        };
+        let found: Vec<_> = records.iter().filter(fits).collect();
+        assert_eq!(found.len(), 1, "{case} {subject} {size} {metric}: {found:#?}");
+        assert_eq!(
+            (&found[0]["bench"], &found[0]["status"]),
+            (&"stack".into(), &"ok".into()),
+            "{}",
+            found[0]
+        );
+        (found[0]["median"].as_f64().expect("a number"), found[0]["unit"].clone())
+    };
+    for subject in ["checksum", "offload"] {
+        for size in (0..12).map(|n| 1 << n) {
+            let (ns, unit) = of("device-write", subject, size, "ns_per_op");
+            assert!(ns > 1.0 && unit == "ns", "{subject} {size}: {ns} {unit}");
+            // This is no matter of speed: it holds on any machine.
+            assert_eq!(of("device-write", subject, size, "allocs_per_op"), (0.0, "1".into()));
+            assert_eq!(of("device-write", subject, size, "bytes_per_op"), (0.0, "B".into()));
+        }
+    }
+    for idle in [1, 100, 10_000, 100_000, 1_000_000] {
+        let (ns, _) = of("receive-udp", &format!("idle-{idle}"), 64, "ns_per_op");
+        assert!(ns > 1.0, "{idle}: {ns}");
+    }
+    assert_eq!(records.len(), 2 * 12 * 3 + 5);
+}
+
+#[test]
+fn the_section_joins_a_page_that_is_there() {
+    let words = ["WritePacket/checksum/2048", "ns/op", "0 B/op", "0 allocs/op"];
+    let args = ["--quick", "--case", "device-write", "--size", "2048"];
+    bench::joins_a_page("stack", &args, &words, "The TCP/IP stack", "device-write,checksum,,2048,ns_per_op,");
+}
+
+/// An allocation that nobody should see counted as none: the process that counts looks first whether it can.
+#[test]
+fn a_process_whose_allocations_are_not_counted_says_so() {
+    let folder = TempDir::new();
+    let counts = folder.join("counts");
+    std::fs::write(&counts, [0; 16]).expect("a file");
+    let mut command = common::bypath(["bench", "allocations", "--subject", "checksum", "--size", "64"]);
+    command.env("BYPATH_BENCH_COUNTS", &counts);
+    let out = command.output().expect("started");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!out.status.success() && stderr.contains("cannot be counted here"), "{stderr}");
+}
+
+#[test]
+fn a_profile_shows_what_writes_call() {
+    let missing = |program: &str| std::process::Command::new(program).arg("--version").output().is_err();
+    if missing("addr2line") || missing("cc") {
+        network::skip("bench_stack::profile", "no addr2line or no cc");
+        return;
+    }
+    let folder = TempDir::new();
+    let file = folder.join("writes.svg");
+    let place = file.to_str().expect("UTF-8");
+    let args = ["--quick", "--case", "device-write", "--size", "64", "--profile", place];
+    let Some(ended) = bench::run("stack", "profile", &args) else { return };
+    ended.expect(0);
+    let svg = std::fs::read_to_string(&file).expect("a picture");
+    assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
+    for name in ["Writer::stretch", "poll_transmit"] {
+        assert!(svg.contains(name), "{name}: {svg}");
+    }
+}
+
+#[test]
+fn wrong_values_are_told() {
+    for args in [
+        &["bench", "stack", "--size", "0"][..],
+        &["bench", "stack", "--size", "65508"],
+        &["bench", "stack", "--case", "no"],
+    ] {
+        tool(args).expect(2);
+    }
+    let away = "/nonexistent/writes.svg";
+    let args = ["bench", "stack", "--quick", "--case", "device-write", "--size", "1", "--profile", away];
+    let ended = tool(&args);
+    assert!(ended.code() == Some(1) && ended.stderr.contains(away), "{}", ended.stderr);
+}
