@@ -176,6 +176,8 @@ pub(crate) struct Iface {
     /// VLANs on it, by identifier.
     pub vlans: Vec<(u16, IfaceId)>,
     pub addresses: Vec<Address>,
+    /// Which addresses say "everybody here", each once: what follows from its usable addresses.
+    pub broadcasts: Vec<Ipv4Addr>,
     pub neighbors: Neighbors<Waiting>,
     pub groups: Groups,
     /// To be sent by this link.
@@ -194,7 +196,16 @@ impl Iface {
 
     /// An IPv4 address that only says "everybody here" (RFC 1122, 3.2.1.3).
     pub fn is_broadcast(&self, to: Ipv4Addr) -> bool {
-        to.is_broadcast() || self.addresses.iter().any(|a| a.is_usable() && a.prefix.broadcast() == Some(to))
+        to.is_broadcast() || self.broadcasts.contains(&to)
+    }
+
+    /// Its addresses, or what they may be used for, are others.
+    pub fn addresses_changed(&mut self) {
+        self.broadcasts.clear();
+        self.broadcasts
+            .extend(self.addresses.iter().filter(|a| a.is_usable()).filter_map(|a| a.prefix.broadcast()));
+        self.broadcasts.sort_unstable();
+        self.broadcasts.dedup();
     }
 
     /// Whether a station with this address is reached without a router.

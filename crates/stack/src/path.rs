@@ -177,7 +177,8 @@ impl Stack {
     pub(crate) fn addresses_changed(&mut self) {
         self.generation += 1;
         self.local.clear();
-        for iface in &self.ifaces {
+        for iface in &mut self.ifaces {
+            iface.addresses_changed();
             for address in iface.addresses.iter().filter(|a| a.is_usable()) {
                 self.local.insert(address.ip());
             }

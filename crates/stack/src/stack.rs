@@ -208,6 +208,7 @@ impl Stack {
             link,
             vlans: Vec::new(),
             addresses: Vec::new(),
+            broadcasts: Vec::new(),
             neighbors: Neighbors::new(self.config.neighbors, self.random.next_u64()),
             groups: crate::group::Groups::default(),
             queue: egress::queue(self.config.transmit_octets),
