@@ -19,7 +19,7 @@ isolated! {
         drop(device.open().expect("a device"));
         let mut server = Command::new("dnsmasq");
         server.args(["--no-daemon", "--conf-file=/dev/null", "--interface=mine", "--bind-interfaces", "--port=0"]);
-        server.args(["--dhcp-range=10.9.0.50,10.9.0.60,255.255.255.0,2m", "--dhcp-leasefile=/dev/null", "--log-dhcp"]);
+        server.args(["--dhcp-range=10.9.0.50,10.9.0.59,255.255.255.0,2m", "--dhcp-leasefile=/dev/null", "--log-dhcp"]);
         server.args(["--pid-file=", "--user=", "--group=", "--log-facility=-"]);
         let server = Tool::of(server).says("started");
         let ended = tool(&["netstack", "ping", "--link=tap:mine", "--attach", "--dhcp", "--interval=5ms", "10.9.0.1"]).expect(0);

@@ -1,6 +1,7 @@
 //! Stacks that are joined, in virtual time: what goes out of one comes into the others.
 
 mod allocations;
+mod documents;
 mod errors;
 mod fragments;
 mod groups;

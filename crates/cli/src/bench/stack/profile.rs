@@ -1,7 +1,7 @@
 //! `--profile`: a flame graph of writes, of all sizes alike, with the checksum in software.
 //!
 //! Samples are taken in a process of its own, by a small C library that is loaded before libc, as
-//! [`allocations`](super::allocations) are counted; `addr2line` of the binutils tells what stands at an address, functions
+//! [`allocations`](mod@super::allocations) are counted; `addr2line` of the binutils tells what stands at an address, functions
 //! that were made part of others included. The crates that do this are larger than this program's other dependencies together, or
 //! not under licences that may be part of it; the drawing is rectangles.
 
