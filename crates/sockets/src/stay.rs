@@ -11,7 +11,7 @@ use bypath_sys::{clock, fd, futex, signal, thread as stack};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// How long a sleeper may take to say that it stays. One that left by longjmp never does.
-const PATIENCE_NS: u64 = 100_000_000;
+const PATIENCE_NS: u64 = 1_000_000_000;
 
 /// What a socket has for calls that stay.
 #[derive(Debug, Default)]

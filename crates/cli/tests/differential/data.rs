@@ -567,9 +567,9 @@ scripts! {
         warm
         s setsockopt 4 rcvlowat 300000
         s go r poll 5000 4:in
-        c sendall 3 200000 1 20000
+        c sendall 3 20000 1 20000
         s blocked r
-        c sendall 3 200000 2 20000
+        c sendall 3 380000 2 20000
         s join r
         s setsockopt 4 rcvlowat 1
         s recvall 4 400000
