@@ -107,6 +107,27 @@ fn registrations_with_one_word_hide_nothing_from_each_other() {
     }
 }
 
+/// Calls that move nothing: how much there is while a connection changes its path, and lists of empty pieces.
+#[test]
+fn calls_that_move_nothing_answer_as_the_kernel_does() {
+    let program = programs::compile("nothing", &["nothing.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kernel = run(&[]);
+    assert!(kernel.contains("counted too few: 0\n"), "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
 /// A thread may have no more than 16 KiB of stack (PTHREAD_STACK_MIN).
 #[test]
 fn calls_on_connections_fit_on_the_smallest_stack() {
