@@ -21,6 +21,9 @@ use bypath_sys::{Errno, sock, thread};
 use std::ops::Range;
 use std::sync::atomic::Ordering::*;
 
+/// A look that waits.
+const WAITING_PEEK: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
+
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
 
@@ -48,7 +51,9 @@ pub fn recv(
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold(s, flags, false) };
-    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
+        || flags & WAITING_PEEK == WAITING_PEEK && switch::is_settled(s, conn) && !kept::concerns(s)
+    {
         return Some(Verdict::NotOurs);
     }
     let mut staying = Staying::new(&call, s);
@@ -221,6 +226,9 @@ fn recv_warm(
                 }
             }
             Ok(Readable::Kernel) => {
+                if done > 0 && carrier::of(s).is_at_mark(s) {
+                    return Ok(done);
+                }
                 // Asked before the carrier is looked at: what arrives afterwards must not be missed.
                 let owed = switch::owed(s, conn);
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
@@ -232,11 +240,12 @@ fn recv_warm(
                             }
                         }
                         if peek && !nonblocking && !late && done + n < target {
-                            late = !wait_behind_carrier(
-                                call,
-                                s,
-                                *deadline.get_or_insert_with(|| Deadline::after(timeout)),
-                            );
+                            late = carrier::of(s).has_mark_within(s, want - done)
+                                || !wait_behind_carrier(
+                                    call,
+                                    s,
+                                    *deadline.get_or_insert_with(|| Deadline::after(timeout)),
+                                );
                             continue;
                         }
                         done += n;
