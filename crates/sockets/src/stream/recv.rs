@@ -66,6 +66,7 @@ pub fn recv(
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
         heir::look(s, conn, &call, false);
+        epoll::taken(s);
     }
     Some(Verdict::Done(received))
 }
