@@ -62,6 +62,7 @@ pub mod route;
 mod slaac;
 pub mod socket;
 mod stack;
+pub mod tcp;
 pub mod time;
 pub mod timer;
 pub mod udp;
