@@ -3,4 +3,6 @@
 pub mod assembler;
 pub mod buffer;
 pub mod congestion;
+pub mod rack;
 pub mod rtt;
+pub mod sent;
