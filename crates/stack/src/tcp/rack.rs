@@ -38,11 +38,7 @@ impl Rack {
         if again && self.min_rtt.is_some_and(|(min, _)| rtt < min) {
             return;
         }
-        if !again
-            && self
-                .min_rtt
-                .is_none_or(|(min, seen)| rtt <= min || now.since(seen) > MIN_RTT_WINDOW)
-        {
+        if !again && self.min_rtt.is_none_or(|(min, seen)| rtt <= min || now.since(seen) > MIN_RTT_WINDOW) {
             self.min_rtt = Some((rtt, now));
         }
         self.rtt = rtt;
@@ -115,7 +111,10 @@ mod tests {
         let mut rack = Rack::default();
         rack.arrived(at(40), at(0), SeqNumber(100), false);
         assert_eq!(rack.window(false, 2, srtt), Duration::from_millis(10));
-        assert_eq!((rack.window(false, 3, srtt), rack.window(true, 0, srtt)), (Duration::ZERO, Duration::ZERO));
+        assert_eq!(
+            (rack.window(false, 3, srtt), rack.window(true, 0, srtt)),
+            (Duration::ZERO, Duration::ZERO)
+        );
         rack.arrived(at(42), at(2), SeqNumber(300), false);
         rack.arrived(at(43), at(1), SeqNumber(200), false);
         assert_eq!(rack.window(true, 9, srtt), Duration::from_millis(10));

@@ -5,6 +5,7 @@
 //! inside of them.
 
 use super::rack::Rack;
+use super::tcb::milliseconds;
 use crate::time::Instant;
 use alloc::collections::VecDeque;
 use bypath_wire::seq::SeqNumber;
@@ -52,6 +53,8 @@ pub struct Delivered {
     pub once: bool,
     /// SACK told something new.
     pub sacked: bool,
+    /// To which time it answers (TSecr), in milliseconds.
+    pub echo: Option<u32>,
 }
 
 /// The octets from `snd.una` to `snd.nxt`.
@@ -124,7 +127,7 @@ impl Sent {
             told.acked += len;
             self.leaves(gone.fate, len);
             if gone.fate != Fate::Sacked {
-                self.arrives(now, &gone, told);
+                self.arrives(now, &gone, true, told);
             }
         }
         self.arrived = self.arrived.min(self.on_its_way);
@@ -146,7 +149,7 @@ impl Sent {
                 self.sacked += stretch.len();
                 self.stretches[at].fate = Fate::Sacked;
                 told.sacked = true;
-                self.arrives(now, &stretch, told);
+                self.arrives(now, &stretch, false, told);
             }
             at += 1;
         }
@@ -160,7 +163,7 @@ impl Sent {
         }
     }
 
-    fn arrives(&mut self, now: Instant, stretch: &Stretch, told: &mut Delivered) {
+    fn arrives(&mut self, now: Instant, stretch: &Stretch, in_order: bool, told: &mut Delivered) {
         told.octets += stretch.len();
         if stretch.again {
             told.again = true;
@@ -168,7 +171,12 @@ impl Sent {
             told.once = true;
             told.rtt = Some(now.since(stretch.at));
         }
-        self.rack.arrived(now, stretch.at, stretch.end, stretch.again);
+        // RFC 8985, 6.2, step 2: an answer to the copy before tells nothing of this one. What arrived beyond a gap is answered
+        // with the time of what was before the gap.
+        let earlier = |echo: u32| (echo.wrapping_sub(milliseconds(stretch.at)) as i32) < 0;
+        if !(stretch.again && in_order && told.echo.is_some_and(earlier)) {
+            self.rack.arrived(now, stretch.at, stretch.end, stretch.again);
+        }
     }
 
     /// A stretch begins there, if one was there at all; its place.
@@ -354,7 +362,10 @@ mod tests {
         let mut sent = ten();
         let mut told = Delivered::default();
         sent.sack(at(52), block(200, 300), &mut told);
-        assert_eq!((told.octets, told.acked, told.sacked, sent.sacked(), sent.pipe()), (100, 0, true, 100, 900));
+        assert_eq!(
+            (told.octets, told.acked, told.sacked, sent.sacked(), sent.pipe()),
+            (100, 0, true, 100, 900)
+        );
         // The round trip is 50 ms: octets that were sent at 0 and 1 ms are late at 50 and 51 ms, and a window is allowed.
         assert_eq!(sent.detect(at(52), Duration::from_millis(10)), (false, Some(at(61))));
         assert_eq!(sent.detect(at(60), Duration::from_millis(10)), (true, Some(at(61))));
@@ -398,7 +409,9 @@ mod tests {
     fn blocks_of_what_was_never_sent_are_ignored() {
         let mut sent = ten();
         let mut told = Delivered::default();
-        for (left, right) in [(900, 1001), (300, 300), (300, 200), (u32::MAX - 5, 100), (0x8000_0000, 0x8000_0100)] {
+        for (left, right) in
+            [(900, 1001), (300, 300), (300, 200), (u32::MAX - 5, 100), (0x8000_0000, 0x8000_0100)]
+        {
             sent.sack(at(50), block(left, right), &mut told);
         }
         assert_eq!((told.octets, sent.sacked()), (0, 0));

@@ -19,7 +19,10 @@ enum Phase {
     #[default]
     SlowStart,
     /// Conservative slow start: since so many rounds, as round trips were longer than this.
-    Css { rounds: u32, baseline: Duration },
+    Css {
+        rounds: u32,
+        baseline: Duration,
+    },
     Over,
 }
 

@@ -1,0 +1,228 @@
+//! What happens when octets are lost: fast recovery (RFC 6675, RFC 6582) with proportional rate reduction (RFC 6937),
+//! probes for the tail (RFC 8985, 7), and taking it back when nothing was lost (RFC 3522, RFC 4015).
+
+use super::congestion::Acked;
+use super::rack::DUP_THRESH;
+use super::sent::Delivered;
+use super::tcb::Connection;
+use crate::time::Instant;
+use bypath_wire::seq::SeqNumber;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing is known to be lost.
+    #[default]
+    Open,
+    /// Octets are lost, and acknowledgements tell that others arrive.
+    Fast,
+    /// Nothing was heard in time.
+    Loss,
+}
+
+/// State of one connection.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Recovery {
+    pub phase: Phase,
+    /// RecoveryPoint: it is over when this is acknowledged.
+    pub point: SeqNumber,
+    /// prr_delivered, prr_out and RecoverFS of RFC 6937, 2.
+    delivered: u32,
+    pub out: u32,
+    flight: u32,
+    /// Acknowledgements in vain, one after the other: without SACK.
+    dups: u32,
+    /// TSval of the first octets that were sent again: an answer to an older one was to those sent first.
+    pub stamp: Option<u32>,
+    /// Something was acknowledged since: it is known whether anything was lost.
+    pub judged: bool,
+    /// A probe of the tail is out: where it ended, and whether it was sent before.
+    pub probe: Option<(SeqNumber, bool)>,
+}
+
+/// What an acknowledgement told.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Told {
+    pub delivered: Delivered,
+    /// Octets between `snd.una` and `snd.nxt` before it.
+    pub flight: u32,
+    /// It acknowledged nothing new, and no octets or window came with it (RFC 5681, 2).
+    pub duplicate: bool,
+    /// It tells of octets that arrived twice (RFC 2883).
+    pub dsack: bool,
+    /// TSecr.
+    pub tsecr: Option<u32>,
+    /// ECE.
+    pub ece: bool,
+}
+
+impl Connection {
+    /// An acknowledgement was taken; `snd.una` and the scoreboard know of it.
+    pub(super) fn recover(&mut self, now: Instant, told: &Told) {
+        let advanced = told.delivered.acked > 0;
+        if advanced {
+            self.sent.in_vain_over(told.delivered.acked);
+            self.recovery.dups = 0;
+        }
+        if advanced && self.was_for_nothing(told) {
+            self.sent.find_all();
+            self.congestion.undo();
+            self.recovery.phase = Phase::Open;
+        }
+        if advanced {
+            self.recovery.judged = true;
+        }
+        if told.dsack {
+            self.sent.rack_mut().dsack(self.snd.una, self.snd.nxt);
+        }
+        self.tail_answered(now, told);
+        if self.recovery.phase != Phase::Open && self.snd.una.at_or_after(self.recovery.point) {
+            if self.recovery.phase == Phase::Fast {
+                // RFC 6937, 3.1, the end; RFC 6582, 3.2, step 3.
+                self.congestion.set_cwnd(self.congestion.ssthresh());
+            }
+            self.recovery.phase = Phase::Open;
+            self.sent.rack_mut().recovered();
+        }
+        let found = if self.sack { self.look(now) } else { self.count(told) };
+        if found && self.recovery.phase == Phase::Open {
+            self.enter_fast(now, told.flight);
+        }
+        match self.recovery.phase {
+            Phase::Fast => self.reduce(told),
+            _ if advanced => {
+                let limited = if self.congestion.is_slow_start() {
+                    told.flight >= self.congestion.cwnd() / 2
+                } else {
+                    told.flight + self.snd.mss >= self.congestion.cwnd()
+                };
+                let acked = Acked {
+                    octets: told.delivered.acked,
+                    una: self.snd.una,
+                    nxt: self.snd.nxt,
+                    rtt: told.delivered.rtt,
+                    srtt: self.srtt(),
+                    limited,
+                };
+                self.congestion.acked(now, &acked);
+            }
+            _ => {}
+        }
+        if told.ece {
+            self.marked(now);
+        }
+    }
+
+    /// RFC 3522, 3.2, step 5: the answer is to what was sent first.
+    fn was_for_nothing(&self, told: &Told) -> bool {
+        self.recovery.phase != Phase::Open
+            && !self.recovery.judged
+            && matches!((self.recovery.stamp, told.tsecr), (Some(stamp), Some(tsecr)) if (tsecr.wrapping_sub(stamp) as i32) < 0)
+    }
+
+    /// What is lost by time; whether there is something new.
+    pub(super) fn look(&mut self, now: Instant) -> bool {
+        if self.sent.sacked() == 0 && self.recovery.phase == Phase::Open {
+            self.deadlines.reorder = None;
+            return false;
+        }
+        let segments = self.sent.sacked() / self.snd.mss.max(1);
+        let recovering = self.recovery.phase != Phase::Open;
+        let window = self.sent.rack().window(recovering, segments, self.srtt());
+        let (found, again) = self.sent.detect(now, window);
+        self.deadlines.reorder = again;
+        found
+    }
+
+    /// Without SACK: RFC 5681, 3.2, and RFC 6582.
+    fn count(&mut self, told: &Told) -> bool {
+        if told.duplicate {
+            self.recovery.dups += 1;
+            self.sent.in_vain(self.snd.mss);
+            if self.recovery.dups == DUP_THRESH && self.recovery.phase == Phase::Open {
+                self.sent.lose_first(self.snd.mss);
+                return true;
+            }
+        } else if told.delivered.acked > 0 && self.recovery.phase == Phase::Fast {
+            // A partial acknowledgement: what follows was lost, too.
+            self.sent.lose_first(self.snd.mss);
+        }
+        false
+    }
+
+    /// The time in which segments may overtake each other is over, and some were not heard of.
+    pub(super) fn reordered_no_more(&mut self, now: Instant, flight: u32) {
+        self.enter_fast(now, flight);
+        self.reduce(&Told::default());
+    }
+
+    fn enter_fast(&mut self, now: Instant, flight: u32) {
+        self.congestion.congested(now, flight);
+        self.recovery =
+            Recovery { phase: Phase::Fast, point: self.snd.nxt, flight: flight.max(1), ..self.recovery };
+        (self.recovery.delivered, self.recovery.out) = (0, 0);
+        (self.recovery.stamp, self.recovery.judged) = (None, false);
+        (self.recovery.probe, self.ecn.reduced) = (None, self.ecn.on);
+    }
+
+    /// RFC 6937, 3.1: how much may be sent follows from how much arrives.
+    fn reduce(&mut self, told: &Told) {
+        let mss = self.snd.mss;
+        let arrived = told.delivered.octets + if told.duplicate && !self.sack { mss } else { 0 };
+        let r = &mut self.recovery;
+        r.delivered += arrived;
+        let (pipe, ssthresh) = (self.sent.pipe(), self.congestion.ssthresh());
+        let may = if pipe > ssthresh {
+            let part = (u64::from(r.delivered) * u64::from(ssthresh)).div_ceil(u64::from(r.flight)) as u32;
+            part.saturating_sub(r.out)
+        } else {
+            // PRR-SSRB, where an acknowledgement that gets on shows that nothing more is lost; else PRR-CRB.
+            let more = if told.delivered.acked > 0 { mss } else { 0 };
+            let limit = r.delivered.saturating_sub(r.out).max(arrived) + more;
+            (ssthresh - pipe).min(limit)
+        };
+        // The first octets are sent again whatever the window is.
+        let may = if r.out == 0 { may.max(mss) } else { may };
+        self.congestion.set_cwnd(pipe + may);
+    }
+
+    /// RFC 8985, 7.4.2: whether what a probe of the tail repaired had been lost.
+    fn tail_answered(&mut self, now: Instant, told: &Told) {
+        let Some((end, again)) = self.recovery.probe else { return };
+        if self.snd.una.before(end) {
+            return;
+        }
+        let arrived_twice = told.dsack || self.snd.una == end && told.duplicate;
+        if !again || arrived_twice {
+            self.recovery.probe = None;
+        } else if self.snd.una.after(end) {
+            self.recovery.probe = None;
+            if self.recovery.phase == Phase::Open {
+                self.congestion.congested(now, told.flight);
+                self.congestion.set_cwnd(self.congestion.ssthresh());
+            }
+        }
+    }
+
+    /// A router has marked a packet (RFC 3168, 6.1.2): once a round trip it counts as a loss.
+    fn marked(&mut self, now: Instant) {
+        if !self.ecn.on || self.recovery.phase != Phase::Open {
+            return;
+        }
+        if self.ecn.until.is_some_and(|until| self.snd.una.before(until)) {
+            return;
+        }
+        self.congestion.congested(now, self.sent.octets());
+        self.congestion.set_cwnd(self.congestion.ssthresh());
+        (self.ecn.until, self.ecn.reduced) = (Some(self.snd.nxt), true);
+    }
+
+    /// Nothing was heard in time (RFC 6298, 5.4 to 5.7; RFC 8985, 6.3).
+    pub(super) fn lost_all(&mut self, now: Instant) {
+        let again = self.recovery.phase == Phase::Loss;
+        self.congestion.timed_out(now, self.sent.octets(), again);
+        self.sent.lose_all();
+        self.recovery = Recovery { phase: Phase::Loss, point: self.snd.nxt, ..Recovery::default() };
+        self.ecn.reduced = self.ecn.on;
+        self.deadlines.reorder = None;
+    }
+}
