@@ -5,17 +5,25 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use core::fmt;
 
 /// The first piece of memory: an idle connection that once had a short message holds no more.
 const LEAST: usize = 2048;
 
 /// A queue of octets.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct Buffer {
     /// A power of two octets, or none.
     memory: Box<[u8]>,
     head: usize,
     len: usize,
+}
+
+impl fmt::Debug for Buffer {
+    /// How many octets, not which.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {} octets", self.len, self.memory.len())
+    }
 }
 
 impl Buffer {
