@@ -189,6 +189,12 @@ pub(crate) struct Iface {
 }
 
 impl Iface {
+    /// Nothing waits for its link.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.resolved.is_empty() && self.cutting.going.is_none()
+    }
+
     /// Its usable address `ip`.
     pub fn has(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|a| a.is_usable() && a.ip() == ip)

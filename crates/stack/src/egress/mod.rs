@@ -95,9 +95,7 @@ impl Stack {
 
     /// Whether a link has something to send.
     pub fn wants_transmit(&self, link: IfaceId) -> bool {
-        self.ifaces.get(link.at()).is_some_and(|port| {
-            !port.queue.is_empty() || !port.resolved.is_empty() || port.cutting.going.is_some()
-        })
+        self.ifaces.get(link.at()).is_some_and(|port| !port.is_idle())
     }
 
     /// As [`poll_transmit`](Stack::poll_transmit), and of which interface it is.

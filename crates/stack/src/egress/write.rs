@@ -109,8 +109,7 @@ pub(crate) fn through(
     octets: &[u8],
     room: &mut [u8],
 ) -> Option<Frame> {
-    let port = ifaces.get(link.at())?;
-    let first = port.queue.is_empty() && port.resolved.is_empty() && port.cutting.going.is_none();
+    let first = ifaces.get(link.at())?.is_idle();
     let own = ifaces.get_mut(outgoing.iface.at())?;
     // The number of a packet that routers may cut comes from elsewhere.
     if !first || own.link != link || outgoing.fragmentation == Fragmentation::Anywhere {

@@ -59,6 +59,18 @@ impl Udp<'_> {
         self.send_with(octets, &SendTo { to, ..SendTo::default() })
     }
 
+    /// Whose next frame a datagram to `to` could be without a queue, as far as is known: the link to give to
+    /// [`send_through`](Udp::send_through). `None`: the way was not looked for yet, or something goes first.
+    #[inline]
+    pub fn straight(&mut self, to: Option<SocketAddr>) -> Option<IfaceId> {
+        let stack = &mut *self.stack;
+        let socket = stack.sockets.at_mut(self.id.index()).1;
+        let way = socket.way.as_ref()?;
+        let known = way.generation == stack.generation && to.or(socket.remote) == Some(way.to) && !way.looped;
+        let link = stack.ifaces.get(way.outgoing.iface.at())?.link;
+        (known && stack.ifaces.get(link.at())?.is_idle()).then_some(link)
+    }
+
     /// Sends a datagram straight into the next frame of `link`, of which `room` is the buffer, as
     /// [`poll_transmit`](crate::Stack::poll_transmit) would write it: one copy fewer. The frame's length and what belongs to it;
     /// `None`: something else goes first, the way leads elsewhere or the neighbour is not known, and it was queued.
