@@ -27,7 +27,7 @@
 use crate::engine::{Engine, News};
 use bypath_stack::event::Event;
 use bypath_stack::path::Unreachable;
-use bypath_stack::socket::{BindError, Options, ReceiveError, SendError, SocketError, SocketId};
+use bypath_stack::socket::{BindError, Options, ReceiveError, Received, SendError, SocketError, SocketId};
 use bypath_stack::{SendTo, Udp};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, eventfd, fd};
@@ -244,6 +244,15 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Octets that wait to be read at most, 64 more counted for each datagram: what comes while it is full is lost.
+    ///
+    /// # Errors
+    /// The host has ended.
+    pub fn set_receive_octets(&self, octets: usize) -> io::Result<()> {
+        udp(&mut self.shared.lock(), self.id)?.set_receive_octets(octets);
+        Ok(())
+    }
+
     /// Sends a datagram to whom the socket is connected.
     ///
     /// # Errors
@@ -288,8 +297,17 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_with`](UdpSocket::send_with).
     pub fn recv_from(&self, room: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(room).map(|received| (received.len.min(room.len()), received.datagram.from))
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), with all that is known of the datagram: to which of our addresses, through which
+    /// interface, its length even if it did not fit.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
         self.wait(|inner| match udp(inner, self.id)?.receive(room) {
-            Ok(received) => Ok(Some((received.len.min(room.len()), received.datagram.from))),
+            Ok(received) => Ok(Some(received)),
             Err(ReceiveError::Empty) => Ok(None),
             Err(ReceiveError::Network(e)) => Err(network_error(e)),
             Err(e) => Err(io::Error::other(e)),

@@ -365,6 +365,11 @@ impl Stack {
         self.forwarder = socket;
     }
 
+    /// The socket that gets what is for others, if it is open.
+    pub fn udp_forwarder(&self) -> Option<SocketId> {
+        self.forwarder.filter(|id| self.sockets.get(*id).is_some())
+    }
+
     /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.wants_transmit(IfaceId::LOOPBACK) {

@@ -3,6 +3,7 @@
 #[path = "../../../link/tests/common/namespace.rs"]
 mod namespace;
 
+mod forward;
 mod groups;
 mod paths;
 mod segments;
