@@ -1,6 +1,6 @@
 //! Sending datagrams: the way, the limits, and into the queue of the interface.
 
-use super::{Udp, source_of, speaks};
+use super::{Udp, leaves_no_link, speaks};
 use crate::Stack;
 use crate::egress::{Fragmentation, Kind, Outgoing, through};
 use crate::iface::IfaceId;
@@ -219,11 +219,12 @@ impl Udp<'_> {
         let bound = self.stack.demux.binding(self.id.index()).and_then(|b| b.iface);
         let for_group = options.group_iface.filter(|_| to.ip().is_multicast());
         let iface = message.iface.or(scope).or(bound).or(for_group);
-        let source = message.source.or(source_of(local.ip()));
+        let source = message.source.or(self.stack.source_of(local.ip()));
         // RFC 2131, 4.1: who has no address yet asks everybody on a link from 0.0.0.0.
         let asks =
             message.source.is_some_and(|ip| ip.is_unspecified()) && iface.is_some() && is_everybody(to.ip());
-        if let Some(source) = message.source
+        // An address that the socket was bound to may have gone since.
+        if let Some(source) = source
             && !asks
             && self.stack.forwarder != Some(self.id)
             && !self.stack.is_local(source, iface)
@@ -231,6 +232,7 @@ impl Udp<'_> {
             return Err(Unreachable::NotOurs.into());
         }
         let path = self.stack.path(to.ip(), iface, source)?;
+        leaves_no_link(&path)?;
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }
