@@ -91,9 +91,17 @@ pub struct Address {
     /// What it may be used for.
     pub state: AddressState,
     pub(crate) timer: Option<TimerId>,
+    /// Whoever wants it more gets it (RFC 5227, 2.4 (b)).
+    pub(crate) yields: bool,
+    /// When it was last defended.
+    pub(crate) defended: Option<crate::time::Instant>,
 }
 
 impl Address {
+    pub(crate) const fn new(prefix: Prefix, state: AddressState) -> Address {
+        Address { prefix, state, timer: None, yields: false, defended: None }
+    }
+
     /// The address alone.
     pub const fn ip(&self) -> IpAddr {
         self.prefix.address()
@@ -198,6 +206,11 @@ impl Iface {
     /// Its usable address `ip`.
     pub fn has(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|a| a.is_usable() && a.ip() == ip)
+    }
+
+    /// Whether others are being asked for `ip`.
+    pub fn asks_for(&self, ip: IpAddr) -> bool {
+        self.addresses.iter().any(|a| matches!(a.state, AddressState::Tentative { .. }) && a.ip() == ip)
     }
 
     /// An IPv4 address that only says "everybody here" (RFC 1122, 3.2.1.3).

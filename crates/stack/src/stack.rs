@@ -148,8 +148,7 @@ impl Stack {
             Some(Prefix::host(IpAddr::V6(Ipv6Addr::LOCALHOST))),
         ];
         for prefix in own.into_iter().flatten() {
-            let address = Address { prefix, state: AddressState::Preferred, timer: None };
-            stack.ifaces[0].addresses.push(address);
+            stack.ifaces[0].addresses.push(Address::new(prefix, AddressState::Preferred));
         }
         stack.addresses_changed();
         stack
@@ -220,12 +219,31 @@ impl Stack {
     }
 
     /// Gives an interface an address, and a route to its network. An IPv6 address on Ethernet is tentative first (RFC 4862,
-    /// 5.4): [`Event::AddressReady`] or [`Event::AddressConflict`] follows.
+    /// 5.4): [`Event::AddressReady`] or [`Event::AddressConflict`] follows. An IPv4 address is used at once, and kept whatever
+    /// others say (RFC 5227, 2.4 (c)), as Linux has it.
     ///
     /// # Errors
     /// [`NoAddress`].
     pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         self.give_address(now, iface, prefix)?;
+        self.route_to_network(iface, prefix)
+    }
+
+    /// As [`add_address`](Stack::add_address), but an IPv4 address on Ethernet is tentative first, too (RFC 5227, 2.1): it takes 4 to
+    /// 7 seconds until [`Event::AddressReady`]. It is given up if somebody else insists on it (2.4 (b)).
+    ///
+    /// # Errors
+    /// [`NoAddress`].
+    pub fn claim_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
+        let probes = self.config.acd_probes;
+        self.give_address_after(now, iface, prefix, probes)?;
+        if let Some(address) = self.ifaces[iface.at()].addresses.last_mut() {
+            address.yields = true;
+        }
+        self.route_to_network(iface, prefix)
+    }
+
+    fn route_to_network(&mut self, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         let added = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
         self.generation += 1;
         if let Err(NoRoute::Full { most }) = added {
@@ -241,6 +259,17 @@ impl Stack {
         now: Instant,
         iface: IfaceId,
         prefix: Prefix,
+    ) -> Result<(), NoAddress> {
+        self.give_address_after(now, iface, prefix, 0)
+    }
+
+    /// An address alone; one of IPv4 is asked for so often.
+    fn give_address_after(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        prefix: Prefix,
+        probes: u8,
     ) -> Result<(), NoAddress> {
         let ip = prefix.address();
         let Some(own) = self.ifaces.get(iface.at()) else { return Err(NoAddress::NoIface) };
@@ -259,10 +288,10 @@ impl Stack {
             return Err(NoAddress::Full { most });
         }
         let ethernet = own.mac().is_some();
-        let left = self.config.dad_transmits;
-        let asks = ethernet && ip.is_ipv6() && left > 0;
+        let left = if ip.is_ipv6() { self.config.dad_transmits } else { probes };
+        let asks = ethernet && left > 0;
         let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
-        self.ifaces[iface.at()].addresses.push(Address { prefix, state, timer: None });
+        self.ifaces[iface.at()].addresses.push(Address::new(prefix, state));
         self.address_added(now, iface, ip, asks);
         Ok(())
     }
