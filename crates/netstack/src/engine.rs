@@ -423,7 +423,10 @@ impl Engine {
                 }
                 Event::AddressConflict { iface, address } => {
                     let port = self.ports.iter_mut().find(|p| p.iface == iface);
-                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()) {
+                    // One that was defended is still in use.
+                    let addresses = self.stack.addresses(iface);
+                    let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
+                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
                         leasing.conflict(now, address);
                     }
                 }

@@ -194,6 +194,8 @@ pub(crate) struct Iface {
     pub resolved: VecDeque<(IfaceId, IpAddr)>,
     pub cutting: Cutting,
     pub autoconf: Autoconf,
+    /// Octets of an IPv4 packet on this link, as somebody says.
+    pub ipv4_mtu: Option<u32>,
 }
 
 impl Iface {
@@ -211,6 +213,12 @@ impl Iface {
     /// Whether others are being asked for `ip`.
     pub fn asks_for(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|a| matches!(a.state, AddressState::Tentative { .. }) && a.ip() == ip)
+    }
+
+    /// Octets of a packet of IPv6, or of IPv4, on the link: less than the device takes if somebody said so.
+    pub fn mtu(&self, v6: bool) -> u32 {
+        let said = if v6 { self.autoconf.mtu } else { self.ipv4_mtu };
+        said.unwrap_or(u32::MAX).min(self.shape.mtu as u32)
     }
 
     /// An IPv4 address that only says "everybody here" (RFC 1122, 3.2.1.3).

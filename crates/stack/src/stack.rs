@@ -73,6 +73,9 @@ pub struct Usage {
     pub ready: usize,
 }
 
+/// Octets of a packet that every link of IPv4 takes (RFC 791, 3.2).
+const LEAST_MTU: u16 = 68;
+
 /// A TCP/IP stack: see the crate's documentation.
 #[derive(Debug)]
 pub struct Stack {
@@ -160,7 +163,7 @@ impl Stack {
     /// # Errors
     /// [`NoIface`].
     pub fn add_iface(&mut self, config: IfaceConfig) -> Result<IfaceId, NoIface> {
-        if !(68..=65_535).contains(&config.mtu) {
+        if !(usize::from(LEAST_MTU)..=65_535).contains(&config.mtu) {
             return Err(NoIface::Mtu);
         }
         let IfaceConfig { medium, mtu, offload } = config;
@@ -184,7 +187,7 @@ impl Stack {
         if link.vlans.iter().any(|(other, _)| *other == vid) {
             return Err(NoIface::Exists);
         }
-        if !(68..=link.shape.mtu).contains(&mtu) {
+        if !(usize::from(LEAST_MTU)..=link.shape.mtu).contains(&mtu) {
             return Err(NoIface::Mtu);
         }
         let vlan = Some(VlanTag { tpid: EtherType::VLAN.0, pcp: 0, dei: false, vid });
@@ -214,6 +217,7 @@ impl Stack {
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),
             autoconf: crate::slaac::Autoconf::default(),
+            ipv4_mtu: None,
         });
         id
     }
@@ -319,6 +323,16 @@ impl Stack {
     /// Addresses of an interface.
     pub fn addresses(&self, iface: IfaceId) -> &[Address] {
         self.ifaces.get(iface.at()).map_or(&[], |i| &i.addresses)
+    }
+
+    /// Tells how many octets an IPv4 packet has on an interface at most, as a DHCP server may say (RFC 2132, 5.1): 68 or more; more
+    /// than the interface takes means nothing. `None`: as many as the interface takes. Of IPv6, routers say it themselves (RFC 4861,
+    /// 4.6.4). False: there is no such interface.
+    pub fn set_ipv4_mtu(&mut self, iface: IfaceId, octets: Option<u16>) -> bool {
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        own.ipv4_mtu = octets.map(|octets| u32::from(octets.max(LEAST_MTU)));
+        self.generation += 1;
+        true
     }
 
     /// Adds a route.

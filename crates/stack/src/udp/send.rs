@@ -263,7 +263,7 @@ impl Udp<'_> {
         };
         let stack = &*self.stack;
         let mtu = match options.fragmentation {
-            Fragmentation::Anywhere => stack.ifaces[path.iface.at()].shape.mtu as u32,
+            Fragmentation::Anywhere => stack.ifaces[path.iface.at()].mtu(to.is_ipv6()),
             _ => path.mtu,
         };
         // 65,535 octets: in IPv4 with its header, in IPv6 without.
