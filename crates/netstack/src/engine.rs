@@ -200,7 +200,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later.
+    /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later. A lease whose
+    /// address is still asked for ends without a word.
     pub fn release(&mut self) {
         let now = Engine::now();
         for port in &mut self.ports {

@@ -125,6 +125,7 @@ impl Leasing {
     /// to be asked for from it.
     pub fn release(&mut self, now: Instant) {
         self.client.release();
+        self.claims = None;
         self.leaves = Some(now + LAST_WORDS);
     }
 
@@ -447,6 +448,21 @@ mod tests {
             matches!(&world.events[..], [Event::Bound(lease)] if lease.address.octets() == [10, 0, 0, 42])
         );
         assert_eq!((world.addresses(), world.default_routers().len()), (vec!["10.0.0.42/24".to_owned()], 1));
+
+        // Given back meanwhile: nobody hears of it any more, not even the server, as nothing is sent from such an address.
+        let mut world = World::new(3);
+        for kind in [OFFER, ACK] {
+            grant(&mut world, kind, [10, 0, 0, 42]);
+        }
+        world.leasing.release(world.now);
+        assert_eq!(world.asked(), None);
+        for _ in 0..9 {
+            world.pass(1);
+            world.settle();
+        }
+        assert!(
+            world.events.is_empty() && world.addresses().is_empty() && world.default_routers().is_empty()
+        );
 
         // The server's own: nobody hears of it, and another one is asked for.
         let mut world = World::new(3);
