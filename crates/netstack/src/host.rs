@@ -27,7 +27,7 @@
 use crate::engine::{Engine, News};
 use bypath_stack::event::Event;
 use bypath_stack::path::Unreachable;
-use bypath_stack::socket::{BindError, Options, ReceiveError, SendError, SocketError, SocketId};
+use bypath_stack::socket::{BindError, Options, ReceiveError, Received, SendError, SocketError, SocketId};
 use bypath_stack::{SendTo, Udp};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, eventfd, fd};
@@ -67,8 +67,10 @@ impl Shared {
 
     /// After a call: frames go out, and the thread learns of times that are sooner than those that it knows.
     fn push(&self, inner: &mut Inner) {
-        // A link that is gone is the thread's to find.
-        let _ = inner.engine.flush();
+        if let Err(e) = inner.engine.flush() {
+            inner.ended.get_or_insert(e.to_string());
+            eventfd::ring(self.bell);
+        }
         if let (Some(next), Some(until)) = (inner.engine.poll_timeout(), inner.sleeps_until)
             && next < until
         {
@@ -242,6 +244,15 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Octets that wait to be read at most, 64 more counted for each datagram: what comes while it is full is lost.
+    ///
+    /// # Errors
+    /// The host has ended.
+    pub fn set_receive_octets(&self, octets: usize) -> io::Result<()> {
+        udp(&mut self.shared.lock(), self.id)?.set_receive_octets(octets);
+        Ok(())
+    }
+
     /// Sends a datagram to whom the socket is connected.
     ///
     /// # Errors
@@ -264,10 +275,20 @@ impl UdpSocket {
     /// ConnectionRefused, HostUnreachable and their like: what the network said of an earlier datagram. InvalidInput: it is too
     /// long, or has no destination. TimedOut. BrokenPipe: the host has ended.
     pub fn send_with(&self, octets: &[u8], how: &SendTo) -> io::Result<usize> {
-        self.wait(|inner| match udp(inner, self.id)?.send_with(octets, how) {
-            Ok(()) => Ok(Some(octets.len())),
-            Err(SendError::Full) => Ok(None),
-            Err(e) => Err(send_error(e)),
+        let plain = *how == SendTo { to: how.to, ..SendTo::default() };
+        self.wait(|inner| {
+            if let Some(why) = &inner.ended {
+                return Err(io::Error::new(ErrorKind::BrokenPipe, why.clone()));
+            }
+            let sent = match plain {
+                true => inner.engine.send(self.id, octets, how.to),
+                false => udp(inner, self.id)?.send_with(octets, how),
+            };
+            match sent {
+                Ok(()) => Ok(Some(octets.len())),
+                Err(SendError::Full) => Ok(None),
+                Err(e) => Err(send_error(e)),
+            }
         })
     }
 
@@ -276,8 +297,17 @@ impl UdpSocket {
     /// # Errors
     /// As [`send_with`](UdpSocket::send_with).
     pub fn recv_from(&self, room: &mut [u8]) -> io::Result<(usize, SocketAddr)> {
+        self.receive(room).map(|received| (received.len.min(room.len()), received.datagram.from))
+    }
+
+    /// As [`recv_from`](UdpSocket::recv_from), with all that is known of the datagram: to which of our addresses, through which
+    /// interface, its length even if it did not fit.
+    ///
+    /// # Errors
+    /// The same.
+    pub fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
         self.wait(|inner| match udp(inner, self.id)?.receive(room) {
-            Ok(received) => Ok(Some((received.len.min(room.len()), received.datagram.from))),
+            Ok(received) => Ok(Some(received)),
             Err(ReceiveError::Empty) => Ok(None),
             Err(ReceiveError::Network(e)) => Err(network_error(e)),
             Err(e) => Err(io::Error::other(e)),
@@ -350,6 +380,7 @@ fn send_error(e: SendError) -> io::Error {
         SendError::Bind(e) => return bind_error(e),
         SendError::Network(e) => return network_error(e),
         SendError::NoDestination => ErrorKind::NotConnected,
+        SendError::Closed => ErrorKind::BrokenPipe,
         _ => ErrorKind::InvalidInput,
     };
     io::Error::new(kind, e)
@@ -454,5 +485,66 @@ mod tests {
         drop(a);
         assert_eq!(thread.join().expect("the thread"), Err(ErrorKind::BrokenPipe));
         drop(b);
+    }
+
+    /// A link that is gone for who sends, and quiet for who receives.
+    struct Gone(bypath_link::pair::End);
+
+    impl bypath_link::Link for Gone {
+        fn capabilities(&self) -> bypath_link::Capabilities {
+            self.0.capabilities()
+        }
+
+        fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            None
+        }
+
+        fn receive(&mut self, _: usize, _: &mut bypath_link::Each<'_>) -> bypath_link::Result<usize> {
+            Ok(0)
+        }
+
+        fn send(&mut self, _: usize, next: &mut bypath_link::Next<'_>) -> bypath_link::Result<usize> {
+            match next(&mut [0; 2000]) {
+                // The announcement of the address.
+                Some((len, _)) if len < 60 => Ok(1),
+                Some(_) => Err(bypath_link::Error::Gone { interface: "cable".into() }),
+                None => Ok(0),
+            }
+        }
+
+        fn flush(&mut self) -> bypath_link::Result<usize> {
+            Ok(0)
+        }
+
+        fn forget(&mut self) -> usize {
+            0
+        }
+
+        fn statistics(&mut self) -> bypath_link::Statistics {
+            bypath_link::Statistics::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_learns_of_a_link_that_went_while_somebody_sent() {
+        for warm in [false, true] {
+            let mut engine = Engine::with_seed(Config::default(), [1; 32]);
+            let iface = engine.add_link("cable", Box::new(Gone(pair(1500, 4).0))).expect("an interface");
+            let own = "10.0.0.1/24".parse().expect("an address");
+            engine.stack().add_address(Engine::now(), iface, own).expect("an address");
+            let there: SocketAddr = "10.0.0.2:7".parse().expect("an address");
+            engine.stack().set_neighbor(iface, there.ip(), bypath_link::MacAddr([2; 6]));
+            let host = Host::run(engine).expect("a thread");
+            let (waits, sends) = (socket(&host, "0.0.0.0:9"), socket(&host, "0.0.0.0:0"));
+            waits.set_timeout(Some(Duration::from_secs(10)));
+            let thread = std::thread::spawn(move || waits.recv(&mut [0; 9]).map_err(|e| e.kind()));
+            if warm {
+                // Short enough to pass: the next one goes straight.
+                sends.send_to(b"", there).expect("sent");
+            }
+            sends.send_to(&[1; 100], there).expect("accepted");
+            assert_eq!(thread.join().expect("the thread"), Err(ErrorKind::BrokenPipe));
+            assert_eq!(sends.send_to(&[1; 100], there).map_err(|e| e.kind()), Err(ErrorKind::BrokenPipe));
+        }
     }
 }
