@@ -1,0 +1,3 @@
+//! The stack in simulated networks.
+
+mod routers;
