@@ -1,3 +1,7 @@
-//! The stack in simulated networks.
+//! The stack in simulated networks: routers, faults by seed, attacks, and whatever a mutation makes of a frame.
 
+mod determinism;
+mod faults;
+mod fragments;
 mod routers;
+mod traffic;
