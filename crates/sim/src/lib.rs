@@ -33,6 +33,7 @@
 #![forbid(unsafe_code)]
 
 pub mod app;
+pub mod attack;
 #[cfg(feature = "pcapng")]
 mod capture;
 pub mod check;

@@ -13,7 +13,8 @@ pub struct Faults {
     pub loss: f64,
     /// That it comes twice.
     pub duplication: f64,
-    /// That one of its bits is cleared. One that only ever clears cannot fool the Internet checksum with a second one that sets.
+    /// That one bit of its IP packet is cleared. One that only ever clears cannot fool the Internet checksum with a second one
+    /// that sets. ARP has no checksum: what is wrong there, the check sequence of Ethernet finds.
     pub corruption: f64,
     /// That it comes late, by up to [`late`](Faults::late).
     pub reordering: f64,
@@ -232,9 +233,10 @@ impl Link {
     }
 }
 
-/// Clears a bit that is set, at a place behind the hardware addresses that follows from `draw`. False: none is.
+/// Clears a bit of an IP packet that is set, at a place that follows from `draw`. False: none is.
 fn clear_a_bit(frame: &mut [u8], draw: u64) -> bool {
-    let Some(octets) = frame.get_mut(12..).filter(|octets| !octets.is_empty()) else { return false };
+    let is_ip = matches!(frame.get(12..14), Some([0x08, 0x00] | [0x86, 0xdd]));
+    let Some(octets) = frame.get_mut(14..).filter(|octets| is_ip && !octets.is_empty()) else { return false };
     let begin = (draw >> 8) as usize % octets.len();
     let found = (0..octets.len()).map(|n| (begin + n) % octets.len()).find(|at| octets[*at] != 0);
     let Some(at) = found else { return false };

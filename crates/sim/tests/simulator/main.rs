@@ -1,5 +1,6 @@
 //! The stack in simulated networks: routers, faults by seed, attacks, and whatever a mutation makes of a frame.
 
+mod attacks;
 mod determinism;
 mod faults;
 mod fragments;

@@ -23,7 +23,11 @@ pub fn seeds() -> BoxedStrategy<u64> {
 /// As many cases as there is time for.
 pub fn cases(few: u32) -> ProptestConfig {
     let soak = std::env::var_os("BYPATH_SOAK").is_some_and(|soak| soak != "0");
-    let many = if soak { few * 100 } else { few };
+    let many = match std::env::var_os("BYPATH_SIM_SEED") {
+        Some(_) => 1,
+        None if soak => few * 100,
+        None => few,
+    };
     ProptestConfig { failure_persistence: None, max_shrink_iters: 0, ..ProptestConfig::with_cases(many) }
 }
 
