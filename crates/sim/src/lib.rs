@@ -38,6 +38,7 @@ pub mod attack;
 mod capture;
 pub mod check;
 pub mod dice;
+pub mod fuzz;
 pub mod link;
 pub mod record;
 pub mod router;
