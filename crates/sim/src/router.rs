@@ -250,7 +250,8 @@ impl Router {
         let Ok((header, payload)) = Ipv6Header::parse(packet) else { return self.dropped() };
         let packet = &packet[..ipv6::HEADER_LEN + payload.len()];
         let (from, to) = (header.source, header.destination);
-        if header.next_header == IpProtocol::ICMPV6 && header.hop_limit == ndp::HOP_LIMIT {
+        let discovery = header.next_header == IpProtocol::ICMPV6 && header.hop_limit == ndp::HOP_LIMIT;
+        if discovery && icmpv6::verify(&header.addresses(), payload) {
             self.neighbors(port, from, payload);
         }
         let near = to.is_multicast() || to.is_unicast_link_local() || from.is_unicast_link_local();
