@@ -91,7 +91,7 @@ fn targets(frame: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let Ok((link, packet)) = EthernetHeader::parse(frame) else { return vec![("ethernet", frame.to_vec())] };
     match link.ethertype {
         EtherType::ARP => vec![("arp", packet.to_vec())],
-        EtherType::IPV4 if link.tags.len() == 0 => {
+        EtherType::IPV4 if link.tags.is_empty() => {
             let mut all = vec![("ipv4", packet.to_vec())];
             all.extend(v4(packet));
             all
