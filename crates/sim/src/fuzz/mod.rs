@@ -1,7 +1,7 @@
 //! Ways into the stack as plain functions of octets, for fuzzers: `fuzz/` wraps them for cargo-fuzz, [`drive`] mutates without
 //! knowing what is covered, in an ordinary test.
 //!
-//! An input is a list of [pieces](pieces), so that what takes several frames can be found. Each target makes frames of them that get
+//! An input is a list of [`pieces`], so that what takes several frames can be found. Each target makes frames of them that get
 //! as far as its layer, with the checksums that are in front of it mended. Whatever comes: nothing panics, what [`check`](crate::check)
 //! says holds after each frame, and an honest peer is served in the end.
 
