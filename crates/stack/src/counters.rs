@@ -52,10 +52,14 @@ counters! {
     ndp_drop_malformed,
     /// Redirects that do not come from the router in use, or lead off the link.
     ndp_drop_redirect,
+    /// Routers and networks that were advertised beyond those that there is room for.
+    ndp_drop_full,
     /// Somebody else has one of our addresses.
     ndp_conflicts,
     /// Nobody answered for a neighbour's address.
     neighbor_failed,
+    /// Neighbours that made room for others.
+    neighbor_replaced,
     /// Packets for a neighbour who did not answer.
     neighbor_drop_unreachable,
     /// Packets for a neighbour who had too many waiting, or all had.
@@ -96,7 +100,7 @@ counters! {
     ipv6_drop_option,
     /// A way to go through us.
     ipv6_drop_routing,
-    /// A protocol that nobody takes.
+    /// A protocol that nobody takes, or nothing at all behind the headers.
     ipv6_drop_protocol,
 
     /// Fragments received.
@@ -142,6 +146,8 @@ counters! {
     icmp_drop_rate,
     /// Path MTUs that were learnt.
     icmp_path_mtus,
+    /// Destinations of which a router said something, and which made room for others.
+    destination_replaced,
 
     /// UDP datagrams delivered to sockets.
     udp_delivered,

@@ -33,13 +33,15 @@ pub struct Destinations {
     known: HashMap<IpAddr, Destination, FixedState>,
     order: VecDeque<(Instant, IpAddr)>,
     most: usize,
+    /// Those that made room for others since that was last asked for.
+    replaced: u64,
 }
 
 impl Destinations {
     /// For so many at most. `seed`: a secret, of the table.
     pub fn new(most: usize, seed: u64) -> Destinations {
         let known = HashMap::with_hasher(FixedState::with_seed(seed));
-        Destinations { known, order: VecDeque::new(), most }
+        Destinations { known, order: VecDeque::new(), most, replaced: 0 }
     }
 
     /// What is known of a destination.
@@ -64,6 +66,11 @@ impl Destinations {
         if let Some(known) = self.learn(now, to) {
             known.via = Some((iface, via));
         }
+    }
+
+    /// Destinations that made room for others since the last call.
+    pub const fn take_replaced(&mut self) -> u64 {
+        core::mem::replace(&mut self.replaced, 0)
     }
 
     /// When [`forget`](Destinations::forget) has something to do.
@@ -103,6 +110,7 @@ impl Destinations {
                 && let Some(&(learnt, oldest)) = self.order.front()
             {
                 self.drop_first(learnt, oldest);
+                self.replaced += 1;
             }
             self.order.push_back((now, to));
         }

@@ -149,6 +149,7 @@ impl Stack {
             return true;
         }
         self.destinations.redirect(packet.now, to, iface, ip);
+        self.counters.destination_replaced += self.destinations.take_replaced();
         self.generation += 1;
         if let Some(mac) = options.target_link_layer() {
             if self.ifaces[iface.at()].neighbors.heard(ip, mac) {

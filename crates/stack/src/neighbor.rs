@@ -117,6 +117,8 @@ pub struct Neighbors<W> {
     hand: usize,
     /// What is to be taken and given up: of entries that made room, or did not answer.
     lost: VecDeque<(IpAddr, W)>,
+    /// Neighbours that made room for others since that was last asked for.
+    replaced: u64,
     /// State of the numbers that spread times.
     random: u64,
 }
@@ -132,6 +134,7 @@ impl<W> Neighbors<W> {
             last: 0,
             hand: 0,
             lost: VecDeque::new(),
+            replaced: 0,
             random: seed | 1,
         }
     }
@@ -190,6 +193,11 @@ impl<W> Neighbors<W> {
         self.lost.pop_front()
     }
 
+    /// Neighbours that made room for others since the last call.
+    pub const fn take_replaced(&mut self) -> u64 {
+        core::mem::replace(&mut self.replaced, 0)
+    }
+
     /// A neighbour asked us for our address, and told its own (RFC 4861, 7.2.3; RFC 826). True: what waits for it is ready.
     pub fn heard(&mut self, address: IpAddr, mac: MacAddr) -> bool {
         if !is_station(mac) {
@@ -203,9 +211,11 @@ impl<W> Neighbors<W> {
         if entry.permanent || entry.mac == mac && entry.state != State::Incomplete {
             return false;
         }
+        // What waits for one whose address was known before was ready then, and is still.
+        let was_unknown = entry.state == State::Incomplete;
         (entry.mac, entry.state) = (mac, State::Stale);
         self.timers.stop(entry.timer);
-        !entry.waiting.is_empty()
+        was_unknown && !entry.waiting.is_empty()
     }
 
     /// A neighbour advertised itself (RFC 4861, 7.2.5). True: what waits for it is ready. One that nobody asked for is not noted.
@@ -346,6 +356,7 @@ impl<W> Neighbors<W> {
         if self.entries.len() >= self.config.most {
             let place = self.least_used()?;
             self.forget(place);
+            self.replaced += 1;
         }
         let place = self.entries.len() as u32;
         let timer = self.timers.create(place);
@@ -547,6 +558,15 @@ mod tests {
         assert_eq!(n.state(A), Some((State::Reachable, MAC)));
         n.heard(A, OTHER);
         assert_eq!(n.state(A), Some((State::Stale, OTHER)));
+    }
+
+    #[test]
+    fn what_waits_is_ready_once_however_often_an_address_moves() {
+        let mut n = neighbors(Config::default());
+        n.wait(sec(0), A, 1);
+        let told: Vec<_> = [MAC, OTHER, MAC, OTHER].into_iter().map(|mac| n.heard(A, mac)).collect();
+        assert_eq!(told, [true, false, false, false]);
+        assert_eq!(n.take_ready(A), Some(1));
     }
 
     #[test]

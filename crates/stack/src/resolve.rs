@@ -45,6 +45,7 @@ impl Stack {
 
     /// Drops what waited in vain; `tell`: as if a router had said that the host is not there (RFC 4861, 7.2.2).
     pub(crate) fn drop_lost(&mut self, iface: IfaceId, tell: bool) {
+        self.counters.neighbor_replaced += self.ifaces[iface.at()].neighbors.take_replaced();
         while let Some((_, waiting)) = self.ifaces[iface.at()].neighbors.take_lost() {
             self.counters.neighbor_drop_unreachable += 1;
             if tell && let Kind::Udp { source, destination, .. } = waiting.outgoing.kind {

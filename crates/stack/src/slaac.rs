@@ -53,6 +53,13 @@ pub(crate) struct Autoconf {
     timers: Option<[TimerId; 2]>,
 }
 
+impl Autoconf {
+    /// Whether a router says that a network is on this link.
+    pub fn is_on_link(&self, network: Prefix) -> bool {
+        self.networks.iter().any(|known| known.prefix == network && known.on_link.is_some())
+    }
+}
+
 /// For ever, if the number says that (RFC 4861, 4.6.2).
 fn after(now: Instant, seconds: u32) -> Instant {
     match seconds {
@@ -166,7 +173,11 @@ impl Stack {
         autoconf.routers.retain(|(known, _)| *known != router);
         self.routes.remove(|r| is_default(r, iface, router));
         let autoconf = &mut self.ifaces[iface.at()].autoconf;
-        if lifetime == 0 || autoconf.routers.len() >= MOST {
+        if lifetime == 0 {
+            return;
+        }
+        if autoconf.routers.len() >= MOST {
+            self.counters.ndp_drop_full += 1;
             return;
         }
         autoconf.routers.push((router, after(now, lifetime.into())));
@@ -191,7 +202,11 @@ impl Stack {
         let networks = &mut self.ifaces[iface.at()].autoconf.networks;
         let at = match networks.iter().position(|network| network.prefix == prefix) {
             Some(at) => at,
-            None if valid_s == 0 || networks.len() >= MOST => return,
+            None if valid_s == 0 => return,
+            None if networks.len() >= MOST => {
+                self.counters.ndp_drop_full += 1;
+                return;
+            }
             None => {
                 networks.push(Network { prefix, on_link: None, address: None });
                 networks.len() - 1

@@ -372,6 +372,7 @@ impl Stack {
     /// Closes a socket; its groups are left, what it has still to send is sent. An id of no socket is ignored.
     pub fn close(&mut self, id: SocketId) {
         let Some(socket) = self.sockets.remove(id) else { return };
+        self.forwarder = self.forwarder.filter(|forwarder| *forwarder != id);
         self.demux.remove(id.index);
         if let Kind::Raw(protocol) = socket.kind {
             self.raw.remove(protocol, id.index);

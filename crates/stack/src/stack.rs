@@ -311,7 +311,10 @@ impl Stack {
         }
         let network = gone.prefix.network();
         if !addresses.iter().any(|a| a.prefix.network() == network) {
-            self.routes.remove(|r| r.prefix == network && r.iface == iface && r.via.is_none());
+            // The address's own route; a router may still say that the network is here, and so does another one.
+            let stays = own.autoconf.is_on_link(network);
+            let gone = |r: &Route| r.metric == 0 || !stays;
+            self.routes.remove(|r| r.prefix == network && r.iface == iface && r.via.is_none() && gone(r));
         }
         if let IpAddr::V6(v6) = ip {
             self.leave(iface, IpAddr::V6(bypath_wire::ipv6::solicited_node(v6)));
@@ -404,8 +407,8 @@ impl Stack {
 
     /// The UDP socket that gets what is addressed to any host and port that are not ours, on every interface, and answers from
     /// there: for proxies and tunnels. `None`: such packets are dropped.
-    pub const fn set_udp_forwarder(&mut self, socket: Option<SocketId>) {
-        self.forwarder = socket;
+    pub fn set_udp_forwarder(&mut self, socket: Option<SocketId>) {
+        self.forwarder = socket.filter(|id| self.sockets.get(*id).is_some());
     }
 
     /// The socket that gets what is for others, if it is open.

@@ -10,6 +10,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bypath-wire", &[]),
     ("bypath-sys", &[]),
     ("bypath-stack", &["bypath-wire"]),
+    ("bypath-sim", &["bypath-stack", "bypath-link", "bypath-wire"]),
     ("bypath-link", &["bypath-sys", "bypath-wire"]),
     ("bypath-shm", &["bypath-sys"]),
     ("bypath-sockets", &["bypath-shm", "bypath-sys"]),

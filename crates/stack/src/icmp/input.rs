@@ -177,6 +177,7 @@ impl Stack {
             self.counters.icmp_path_mtus += 1;
             self.generation += 1;
         }
+        self.counters.destination_replaced += self.destinations.take_replaced();
         if let Some(index) = socket
             && self.sockets.at_mut(index).1.options.fragmentation == Fragmentation::Never
         {
@@ -200,6 +201,7 @@ impl Stack {
             return;
         }
         self.destinations.redirect(packet.now, to, packet.through, gateway);
+        self.counters.destination_replaced += self.destinations.take_replaced();
         self.generation += 1;
     }
 }

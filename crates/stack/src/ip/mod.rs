@@ -87,8 +87,9 @@ impl Stack {
             IpProtocol::ICMP if v4 => self.input_icmpv4(packet, payload),
             IpProtocol::ICMPV6 if !v4 => self.input_icmpv6(packet, payload),
             IpProtocol::IGMP if v4 => self.input_igmp(packet, payload),
-            IpProtocol::NO_NEXT if !v4 => {}
             _ if raw => {}
+            // RFC 8200, 4.7: no error, and nothing to be done.
+            IpProtocol::NO_NEXT if !v4 => self.counters.ipv6_drop_protocol += 1,
             _ => {
                 if v4 {
                     self.counters.ipv4_drop_protocol += 1;

@@ -37,7 +37,7 @@ fn the_list_of_rfcs_agrees_with_the_sources() {
     let missing: Vec<_> = cited.iter().filter(|n| !n.is_empty() && !named.contains(*n)).collect();
     assert!(cited.len() > 50 && missing.is_empty(), "not in docs/rfc.md: {missing:?}");
 
-    let tests = ["crates/stack", "crates/netstack", "crates/cli/tests/netstack_tools"];
+    let tests = ["crates/stack", "crates/sim", "crates/netstack", "crates/cli/tests/netstack_tools"];
     let tests: String = tests.map(|folder| sources(&root.join(folder))).concat();
     let is_a_name = |n: &&str| n.contains('_') && n.bytes().all(|b| b.is_ascii_lowercase() || b == b'_');
     let names: Vec<_> = list.split('`').skip(1).step_by(2).filter(is_a_name).collect();

@@ -230,6 +230,11 @@ fn errors_are_not_sent_where_they_must_not_be() {
     world.hand(0, &octets, &FrameMeta::default());
     world.millis(10);
     assert_eq!((world.count(0, "ipv4_drop_protocol"), world.count(0, "ipv6_drop_protocol")), (1, 1));
+    // Nothing behind the headers is nothing to be told of (RFC 8200, 4.7), but counted.
+    octets[14 + 6] = 59;
+    world.hand(0, &octets, &FrameMeta::default());
+    world.millis(10);
+    assert_eq!(world.count(0, "ipv6_drop_protocol"), 2);
     let kinds: Vec<_> = world
         .trace
         .iter()

@@ -328,6 +328,7 @@ fn a_flood_of_neighbours_costs_no_more_than_the_table() {
     }
     world.millis(10);
     assert_eq!(world.received(1, server).len(), 20);
+    assert!(world.count(0, "neighbor_replaced") > 19_000);
     // Nor does one whom we cause ourselves.
     for n in 3..255 {
         world.send_to(0, client, &[0; 1000], &format!("10.0.0.{n}:7"));

@@ -194,6 +194,13 @@ fn the_forwarder_takes_what_is_for_others_and_answers_as_they() {
         let headers = if client_ip.contains(':') { 54 } else { 34 };
         assert_eq!(sent[headers..headers + 4], [0, 7, 4, 210]);
         assert_eq!(&sent[headers + 8..], b"yes");
+        // One that was closed takes nothing, and what it would have taken is counted.
+        world.hosts[0].stack.close(forwarder);
+        let not_local =
+            |world: &World| world.count(0, "ipv4_drop_not_local") + world.count(0, "ipv6_drop_not_local");
+        let before = not_local(&world);
+        world.hand(0, &to_others, &FrameMeta::default());
+        assert_eq!(not_local(&world), before + 1);
     }
 }
 

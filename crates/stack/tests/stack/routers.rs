@@ -124,6 +124,32 @@ fn nobody_takes_an_address_away_by_a_word() {
 }
 
 #[test]
+fn a_network_that_is_still_on_the_link_stays_so_when_the_address_in_it_ends() {
+    let mut world = autoconfigured();
+    let message = advertisement(1800, RouterPreference::Medium);
+    advertise(&mut world, "fe80::99", 255, &message, &[network("2001:db8:1::", 1000, 500)]);
+    let prefix = "2001:db8:1::".parse().unwrap();
+    let on_link = PrefixInformation {
+        len: 64,
+        on_link: true,
+        autonomous: false,
+        valid_s: 100_000,
+        preferred_s: 50_000,
+        prefix,
+    };
+    advertise(
+        &mut world,
+        "fe80::99",
+        255,
+        &advertisement(9000, RouterPreference::Medium),
+        &[NdpOption::Prefix(on_link)],
+    );
+    world.secs(1100);
+    assert_eq!(made(&world), []);
+    assert_eq!(next_hop(&world, "2001:db8:1::5").as_deref(), Some("2001:db8:1::5"));
+}
+
+#[test]
 fn advertisements_that_cannot_be_are_not_believed_and_there_are_not_too_many() {
     let mut world = autoconfigured();
     let message = advertisement(1800, RouterPreference::Medium);
@@ -159,6 +185,8 @@ fn advertisements_that_cannot_be_are_not_believed_and_there_are_not_too_many() {
         advertise(&mut world, &from, 255, &message, &[network(&net, 100_000, 50_000)]);
     }
     assert!(made(&world).len() <= 16 && world.hosts[0].stack.routes().count() < 64);
+    // Nothing is left out without a word: 15 routers and 14 networks of them found room, and one network was known.
+    assert_eq!(world.count(0, "ndp_drop_full"), 985 + 985);
     world.secs(200_000);
     assert_eq!(made(&world).len(), 0);
     // An interface that was not told to hears nothing.

@@ -1,0 +1,8 @@
+//! The stack in simulated networks: routers, faults by seed, attacks, and whatever a mutation makes of a frame.
+
+mod attacks;
+mod determinism;
+mod faults;
+mod fragments;
+mod routers;
+mod traffic;
