@@ -34,6 +34,7 @@ use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, process};
 use std::collections::VecDeque;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Frames that one turn takes from a link, and gives to it, at most: the others have their turn.
 const BATCH: usize = 64;
@@ -202,6 +203,25 @@ impl Engine {
         for port in &mut self.ports {
             if let Some(leasing) = &mut port.leasing {
                 leasing.release(now);
+            }
+        }
+    }
+
+    /// Gives leases back and sends what is still to be sent, as far as that is possible within this time.
+    pub fn finish(&mut self, longest: Duration) {
+        self.release();
+        let end = clock::monotonic_ns().saturating_add(longest.as_nanos() as u64);
+        while clock::monotonic_ns() < end {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => {
+                    let left = self.stack.usage();
+                    if left.transmit_octets + left.waiting_octets == 0 {
+                        return;
+                    }
+                    self.wait(Some(end));
+                }
+                Err(_) => return,
             }
         }
     }

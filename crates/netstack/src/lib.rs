@@ -1,5 +1,5 @@
-//! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block, and
-//! [`dhcp`] gets addresses.
+//! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
+//! ([`UdpSocket`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), and [`dhcp`] gets addresses.
 
 #![forbid(unsafe_code)]
 
@@ -7,6 +7,12 @@ pub mod dhcp;
 mod engine;
 mod host;
 mod leasing;
+mod signal;
+mod tasks;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+mod udp;
 
 pub use engine::{Engine, Error, News};
-pub use host::{Host, UdpSocket};
+pub use host::Host;
+pub use udp::UdpSocket;

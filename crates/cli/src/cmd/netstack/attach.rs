@@ -285,21 +285,7 @@ impl Host {
 
     /// Gives the lease back, if there is one, and sends what is still to be sent, as far as that takes no time.
     pub fn end(mut self) {
-        self.engine.release();
-        let end = clock::monotonic_ns() + LAST_WORDS.as_nanos() as u64;
-        while clock::monotonic_ns() < end {
-            match self.engine.turn() {
-                Ok(true) => {}
-                Ok(false) => {
-                    let left = self.stack().usage();
-                    if left.transmit_octets + left.waiting_octets == 0 {
-                        return;
-                    }
-                    self.engine.wait(Some(end));
-                }
-                Err(_) => return,
-            }
-        }
+        self.engine.finish(LAST_WORDS);
     }
 
     /// The addresses, for people.
