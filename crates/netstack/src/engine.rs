@@ -197,6 +197,12 @@ impl Engine {
         Ok(())
     }
 
+    /// Whether the interface has an address that a DHCP server gave.
+    pub fn is_leased(&self, iface: IfaceId) -> bool {
+        let port = self.ports.iter().find(|p| p.iface == iface);
+        port.and_then(|p| p.leasing.as_ref()).is_some_and(Leasing::has_lease)
+    }
+
     /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later.
     pub fn release(&mut self) {
         let now = Engine::now();

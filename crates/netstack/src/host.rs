@@ -114,7 +114,7 @@ pub struct Shared {
     /// eventfd: wakes the thread.
     bell: i32,
     /// Something happened that is no socket's.
-    pub changed: Signal,
+    changed: Signal,
 }
 
 impl Shared {
@@ -188,6 +188,16 @@ impl Host {
     /// Why frames do not move any more; `None`: they do.
     pub fn ended(&self) -> Option<String> {
         self.shared.lock().ended.clone()
+    }
+
+    /// How much has changed that is no socket's: addresses, leases, links.
+    pub(crate) fn changes(&self) -> u64 {
+        self.shared.changed.count()
+    }
+
+    /// Waits until more has changed than `seen`; false: `until` came first.
+    pub(crate) fn wait_change(&self, seen: u64, until: Option<std::time::Instant>) -> bool {
+        self.shared.changed.wait(seen, until)
     }
 
     /// Ends it, gives leases back, and sends what is still to be sent, within this time.

@@ -7,6 +7,7 @@ pub mod dhcp;
 mod engine;
 mod host;
 mod leasing;
+mod setup;
 mod signal;
 mod tasks;
 #[cfg(feature = "tokio")]
@@ -15,4 +16,5 @@ mod udp;
 
 pub use engine::{Engine, Error, News};
 pub use host::Host;
+pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
 pub use udp::UdpSocket;

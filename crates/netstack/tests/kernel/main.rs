@@ -6,6 +6,7 @@ mod namespace;
 mod groups;
 mod paths;
 mod segments;
+mod setups;
 
 use bypath_link::tun::{Device, Offloads};
 use bypath_netstack::{Engine, Host, UdpSocket};
