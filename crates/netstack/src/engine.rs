@@ -197,6 +197,11 @@ impl Engine {
         Ok(())
     }
 
+    /// Octets of the largest packet of a link.
+    pub fn mtu(&self, iface: IfaceId) -> Option<usize> {
+        self.ports.iter().find(|p| p.iface == iface).map(|p| p.capabilities.mtu)
+    }
+
     /// Whether the interface has an address that a DHCP server gave.
     pub fn is_leased(&self, iface: IfaceId) -> bool {
         let port = self.ports.iter().find(|p| p.iface == iface);

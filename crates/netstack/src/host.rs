@@ -30,6 +30,7 @@ use crate::tasks::Tasks;
 use bypath_stack::event::Event;
 use bypath_stack::socket::SocketId;
 use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::signal::Blocked;
 use bypath_sys::{clock, eventfd, fd};
 use std::collections::HashMap;
 use std::io::{self, ErrorKind};
@@ -168,6 +169,8 @@ impl Host {
             Shared { next: Mutex::new(()), inner: Mutex::new(inner), bell, changed: Signal::default() };
         let shared = Arc::new(shared);
         let own = Arc::clone(&shared);
+        // The thread inherits that no signal comes to it: those are for the program's own threads, which may wait for them.
+        let _blocked = Blocked::new();
         let thread = std::thread::Builder::new().name("netstack".into()).spawn(move || run(&own))?;
         Ok(Host { shared, thread: Some(thread) })
     }

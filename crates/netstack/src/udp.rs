@@ -458,6 +458,32 @@ mod tests {
     }
 
     #[test]
+    fn no_signal_comes_to_the_thread_of_a_host() {
+        let host = Host::run(Engine::with_seed(Config::default(), [3; 32])).expect("a thread");
+        // It has a name as soon as it runs.
+        host.with(|_| {});
+        let masks = || -> Vec<u64> {
+            let tasks = std::fs::read_dir("/proc/self/task").expect("the threads").flatten();
+            let status = tasks.filter_map(|t| std::fs::read_to_string(t.path().join("status")).ok());
+            let ours = status.filter(|s| s.starts_with("Name:\tnetstack\n"));
+            let mask = |s: String| {
+                u64::from_str_radix(s.lines().find_map(|l| l.strip_prefix("SigBlk:\t"))?, 16).ok()
+            };
+            ours.filter_map(mask).collect()
+        };
+        let end = Instant::now() + Duration::from_secs(20);
+        while masks().is_empty() {
+            assert!(Instant::now() < end, "no thread");
+            std::thread::yield_now();
+        }
+        let (int, term) = (1 << (2 - 1), 1 << (15 - 1));
+        assert!(masks().iter().all(|mask| mask & (int | term) == int | term), "{:x?}", masks());
+        // The caller has what he had.
+        let own = std::fs::read_to_string("/proc/thread-self/status").expect("the own thread");
+        assert!(own.contains("SigBlk:\t0000000000000000\n"), "{own}");
+    }
+
+    #[test]
     fn a_host_that_has_ended_sends_nothing_and_leaves_its_link() {
         let [a, b] = hosts();
         let (from, to) = (socket(&a, "0.0.0.0:9"), socket(&b, "0.0.0.0:9"));
