@@ -303,6 +303,11 @@ impl Engine {
         if waits { Some(0) } else { next.into_iter().chain(look).min() }
     }
 
+    /// Whether a link has no room for what is to be sent: [`descriptors`](Engine::descriptors) are waited for until it has.
+    pub fn is_full(&self) -> bool {
+        self.ports.iter().any(|p| p.full && !p.gone)
+    }
+
     /// Adds what is to be waited for to a list for poll(2).
     pub fn descriptors(&self, waits: &mut Vec<PollFd>) {
         for port in self.ports.iter().filter(|p| !p.gone) {

@@ -53,7 +53,9 @@ pub struct Inner {
     ended: Option<String>,
     stops: bool,
     /// The thread sleeps, until this time of CLOCK_MONOTONIC at most.
-    sleeps_until: Option<u64>,
+    pub sleeps_until: Option<u64>,
+    /// It waits until a link that was full has room, too.
+    sleeps_for_room: bool,
     /// Tasks that the thread wakes when it has given the stack back: what that runs may use it.
     woken: Vec<Waker>,
 }
@@ -124,15 +126,15 @@ impl Shared {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// After a call: frames go out, and the thread learns of times that are sooner than those that it knows.
+    /// After a call: frames go out, and the thread learns of times that are sooner than those that it knows, and of links that are
+    /// full since it sleeps.
     pub fn push(&self, inner: &mut Inner) {
         let Ok(engine) = inner.running() else { return };
         // A link that is gone is the thread's to find.
         let _ = engine.flush();
-        let next = engine.poll_timeout();
-        if let (Some(next), Some(until)) = (next, inner.sleeps_until)
-            && next < until
-        {
+        let (next, full) = (engine.poll_timeout(), engine.is_full());
+        let sooner = |until| next.is_some_and(|next| next < until) || full && !inner.sleeps_for_room;
+        if inner.sleeps_until.is_some_and(sooner) {
             eventfd::ring(self.bell);
         }
     }
@@ -163,6 +165,7 @@ impl Host {
             ended: None,
             stops: false,
             sleeps_until: None,
+            sleeps_for_room: false,
             woken: Vec::new(),
         };
         let shared =
@@ -274,7 +277,8 @@ fn run(shared: &Shared) {
         waits.clear();
         engine.descriptors(&mut waits);
         waits.push(PollFd { fd: shared.bell, events: READ, revents: 0 });
-        let next = engine.poll_timeout();
+        let (next, full) = (engine.poll_timeout(), engine.is_full());
+        inner.sleeps_for_room = full;
         inner.sleeps_until = Some(next.unwrap_or(u64::MAX));
         release(inner, &mut woken);
         let left = next.map(|at| at.saturating_sub(clock::monotonic_ns()));

@@ -296,8 +296,10 @@ mod tests {
     use super::*;
     use crate::Engine;
     use bypath_link::pair::pair;
-    use bypath_link::{Capabilities, Each, FrameMeta, Link, Next, Statistics};
+    use bypath_link::{Capabilities, Each, FrameMeta, Link, Medium, Next, Statistics};
     use bypath_stack::config::Config;
+    use std::os::fd::{AsFd, BorrowedFd};
+    use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     /// Two hosts with a cable between them.
@@ -396,7 +398,7 @@ mod tests {
             pair(1500, 1).0.capabilities()
         }
 
-        fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
             None
         }
 
@@ -481,6 +483,85 @@ mod tests {
         // The caller has what he had.
         let own = std::fs::read_to_string("/proc/thread-self/status").expect("the own thread");
         assert!(own.contains("SigBlk:\t0000000000000000\n"), "{own}");
+    }
+
+    /// A link through a socket pair of the kernel, which takes some frames and then waits for its reader.
+    struct Narrow {
+        socket: UnixDatagram,
+        /// What did not fit.
+        pending: Option<Vec<u8>>,
+    }
+
+    impl Link for Narrow {
+        fn capabilities(&self) -> Capabilities {
+            Capabilities { medium: Medium::Ip, wakes_at_end: true, ..pair(1500, 1).0.capabilities() }
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            Some(self.socket.as_fd())
+        }
+
+        fn receive(&mut self, _: usize, _: &mut Each<'_>) -> bypath_link::Result<usize> {
+            Ok(0)
+        }
+
+        fn send(&mut self, most: usize, next: &mut Next<'_>) -> bypath_link::Result<usize> {
+            let mut room = [0; 2000];
+            for sent in 0..most {
+                if self.flush()? > 0 {
+                    return Ok(sent);
+                }
+                let Some((len, _)) = next(&mut room) else { return Ok(sent) };
+                self.pending = Some(room[..len].to_vec());
+            }
+            self.flush()?;
+            Ok(most)
+        }
+
+        fn flush(&mut self) -> bypath_link::Result<usize> {
+            if let Some(frame) = &self.pending
+                && self.socket.send(frame).is_ok()
+            {
+                self.pending = None;
+            }
+            Ok(self.pending.iter().count())
+        }
+
+        fn forget(&mut self) -> usize {
+            self.pending.take().iter().count()
+        }
+
+        fn statistics(&mut self) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    #[test]
+    fn what_a_full_link_did_not_take_goes_when_it_has_room() {
+        let (near, far) = UnixDatagram::pair().expect("a pair of sockets");
+        near.set_nonblocking(true).expect("a socket that does not wait");
+        far.set_read_timeout(Some(Duration::from_secs(5))).expect("a time-out");
+        let mut engine = Engine::with_seed(Config::default(), [3; 32]);
+        let iface = engine
+            .add_link("narrow", Box::new(Narrow { socket: near, pending: None }))
+            .expect("an interface");
+        let prefix = "10.0.0.1/24".parse().expect("an address");
+        engine.stack().add_address(Engine::now(), iface, prefix).expect("an address");
+        let to: SocketAddr = "10.0.0.2:9".parse().expect("an address");
+        let host = Host::run(engine).expect("a thread");
+        let from = socket(&host, "10.0.0.1:9");
+        // The thread sleeps, and waits for nothing but frames.
+        while host.shared().lock().sleeps_until != Some(u64::MAX) {
+            std::thread::yield_now();
+        }
+        for n in 0..100u32 {
+            from.send_to(&[&n.to_be_bytes()[..], &[0; 1000]].concat(), to).expect("sent");
+        }
+        for n in 0..100u32 {
+            let mut frame = [0; 2000];
+            far.recv(&mut frame).expect("a frame in time");
+            assert_eq!(frame[28..32], n.to_be_bytes());
+        }
     }
 
     #[test]
