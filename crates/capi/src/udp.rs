@@ -15,8 +15,8 @@ use std::ffi::c_void;
 
 /// Flag: it may send to everybody (255.255.255.255, and the last address of a network).
 pub const BYPATH_UDP_BROADCAST: u32 = 0x1;
-/// Flag: its address and port may be those of other sockets that have this flag, too: all get what comes for a group or for
-/// everybody (SO_REUSEADDR).
+/// Flag: its address and port may be those of other sockets that have this flag, too: all get what is for a group or for
+/// everybody, and the last one that was bound gets the rest (SO_REUSEADDR).
 pub const BYPATH_UDP_REUSE_ADDRESS: u32 = 0x2;
 /// Flag: the same, and each datagram goes to one of them (SO_REUSEPORT).
 pub const BYPATH_UDP_REUSE_PORT: u32 = 0x4;
