@@ -363,8 +363,8 @@
 // Flag: it may send to everybody (255.255.255.255, and the last address of a network).
 #define BYPATH_UDP_BROADCAST 1
 
-// Flag: its address and port may be those of other sockets that have this flag, too: all get what comes for a group or for
-// everybody (SO_REUSEADDR).
+// Flag: its address and port may be those of other sockets that have this flag, too: all get what is for a group or for
+// everybody, and the last one that was bound gets the rest (SO_REUSEADDR).
 #define BYPATH_UDP_REUSE_ADDRESS 2
 
 // Flag: the same, and each datagram goes to one of them (SO_REUSEPORT).

@@ -1,4 +1,4 @@
-//! UDP sockets of a [`Host`] for tasks of tokio, with the calls and errors of [`tokio::net::UdpSocket`](::tokio::net::UdpSocket).
+//! UDP sockets of a [`Host`] for tasks of tokio, with the calls and errors of `tokio::net::UdpSocket`.
 //!
 //! ```
 //! use bypath_netstack::tokio::UdpSocket;
