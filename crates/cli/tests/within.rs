@@ -107,6 +107,72 @@ fn registrations_with_one_word_hide_nothing_from_each_other() {
     }
 }
 
+/// Connections on rings that are always ready leave the kernel's descriptors their turns in a small array, and those them.
+#[test]
+fn descriptors_that_are_always_ready_get_their_turns() {
+    let program = programs::compile("turns", &["turns.c"], &[]);
+    let run = |room: &str, environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.arg(room).envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let library = programs::library().to_str().expect("a plain path");
+    for room in ["1", "2", "3"] {
+        let kernel = run(room, &[]);
+        assert_eq!(kernel.matches(": enough\n").count(), 4, "{kernel}");
+        for upgrade in ["eager", "lazy"] {
+            let rings = run(room, &[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]);
+            assert_eq!(kernel, rings, "{upgrade}, room for {room}");
+        }
+    }
+}
+
+/// Who looks at an epoll set from outside learns of what lies in a ring, also while its sender makes no call.
+#[test]
+fn a_set_within_another_shows_what_lies_in_its_rings() {
+    let program = programs::compile("nested", &["nested.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kernel = run(&[]);
+    assert_eq!(kernel.matches(", nothing 0, end 1 0\n").count(), 6, "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
+/// Calls that move nothing: how much there is while a connection changes its path, and lists of empty pieces.
+#[test]
+fn calls_that_move_nothing_answer_as_the_kernel_does() {
+    let program = programs::compile("nothing", &["nothing.c"], &[]);
+    let run = |environment: &[(&str, &str)]| {
+        let mut command = Command::new(&program);
+        for (variable, _) in std::env::vars().filter(|(variable, _)| variable.starts_with("BYPATH_")) {
+            command.env_remove(variable);
+        }
+        let output = command.envs(environment.iter().copied()).output().expect("run the program");
+        assert!(output.status.success(), "{environment:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    };
+    let kernel = run(&[]);
+    assert!(kernel.contains("counted too few: 0\n"), "{kernel}");
+    let library = programs::library().to_str().expect("a plain path");
+    for upgrade in ["eager", "lazy"] {
+        assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
+    }
+}
+
 /// A thread may have no more than 16 KiB of stack (PTHREAD_STACK_MIN).
 #[test]
 fn calls_on_connections_fit_on_the_smallest_stack() {

@@ -107,7 +107,11 @@ hook! {
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev);
     only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
-            Some(v) => settle(hook::send(fd, user(v), 0), || real(fd, iov, count)),
+            Some(v) if v.iter().any(|e| e.len != 0) => {
+                settle(hook::send(fd, user(v), 0), || real(fd, iov, count))
+            }
+            // Nothing to write: the socket is not asked, not even whether it may be written to.
+            Some(_) => real(fd, iov, count),
             None => {
                 unless_refused(fd, iov);
                 real(fd, iov, count)
@@ -140,6 +144,10 @@ hook! {
         if offset == -1 && hook::is_followed(fd) {
             let list = memory::iovecs(iov, count as usize);
             if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                if v.iter().all(|e| e.len == 0) {
+                    // As writev() above.
+                    return real(fd, iov, count, offset, flags);
+                }
                 return settle(hook::send(fd, user(v), how), || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {

@@ -466,6 +466,15 @@ pub fn owed(s: &Sock, conn: &Conn) -> Option<u64> {
     (s.end().r.kernel_bytes.load(Acquire) < end).then_some(end)
 }
 
+/// The incoming direction is the kernel's for good, and everything that will be read comes from the carrier.
+pub fn is_settled(s: &Sock, conn: &Conn) -> bool {
+    let asked = conn.inc().ra.ask.load(SeqCst);
+    s.has(flag::FOR_GOOD)
+        && (asked == 0 || asked == ask::RECALL)
+        && conn.inc().path() == Path::Kernel
+        && owed(s, conn).is_none()
+}
+
 /// Whether they are not there yet: their writer is about to send them again, or they are on the way.
 pub fn is_under_way(s: &Sock, owed: u64) -> bool {
     carrier::of(s).received(s).is_ok_and(|received| received < owed)

@@ -150,6 +150,21 @@ pub fn inq(fd: i32) -> Result<usize> {
     ioctl_int(fd, libc::FIONREAD).map(|n| n.max(0) as usize)
 }
 
+/// The next byte is the urgent one (SIOCATMARK).
+pub fn is_at_mark(fd: i32) -> bool {
+    const SIOCATMARK: u64 = 0x8905;
+    ioctl_int(fd, SIOCATMARK) == Ok(1)
+}
+
+/// How many of the next `want` bytes MSG_PEEK shows now on a TCP socket. Nothing is copied.
+///
+/// # Errors
+/// As recv(2), with MSG_DONTWAIT.
+pub fn peek_length(fd: i32, want: usize) -> Result<usize> {
+    let nowhere = [IoVec { base: 0, len: want }];
+    msg(libc::SYS_recvmsg, fd, &nowhere, libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT)
+}
+
 /// Bytes in the carrier's send queue, sent or not, that the other end has not acknowledged (SIOCOUTQ).
 ///
 /// # Errors

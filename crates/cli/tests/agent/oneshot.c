@@ -16,7 +16,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { SERVERS = 3, CLIENTS = 4, MOST = 1 << 16 };
+enum { SERVERS = 3, CLIENTS = 4, EARLIER = 64, MOST = 1 << 16 };
 
 static unsigned events = EPOLLIN | EPOLLONESHOT;
 static struct sockaddr_in address = {.sin_family = AF_INET};
@@ -115,6 +115,15 @@ static void *asks(void *seed) {
     return NULL;
 }
 
+// Descriptors that are no connections: they had the numbers that connections get, in the same set.
+static void had_other_numbers(void) {
+    int fd[EARLIER];
+    for (int i = 0; i < EARLIER; i++)
+        arm(EPOLL_CTL_ADD, fd[i] = eventfd(0, 0), EPOLLIN);
+    for (int i = 0; i < EARLIER; i++)
+        close(fd[i]);
+}
+
 int main(int argc, char **argv) {
     pthread_t server[SERVERS], client[CLIENTS];
     socklen_t len = sizeof address;
@@ -130,6 +139,7 @@ int main(int argc, char **argv) {
     if (bind(listener, (void *)&address, len) || listen(listener, 100) || getsockname(listener, (void *)&address, &len))
         die("listen");
     set = epoll_create1(0);
+    had_other_numbers();
     over = eventfd(0, 0);
     arm(EPOLL_CTL_ADD, listener, EPOLLIN);
     arm(EPOLL_CTL_ADD, over, EPOLLIN);

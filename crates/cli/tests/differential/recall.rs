@@ -68,6 +68,62 @@ scripts! {
         s recvall 4 21
         s recv 4 1 oob
     ";
+    urgent_data_ends_a_read_of_all, "recall: MSG_OOB", Ring: "
+        pair
+        warm
+        c send 3 10 1
+        c send 3 1 2 oob
+        c send 3 10 3
+        s wait_ev 4 pri
+        s recv 4 30 waitall
+        s recv 4 10 waitall
+        c send 3 7 1
+        c send 3 1 2 oob
+        s wait_ev 4 pri
+        c send 3 5 3
+        s recv 4 12 waitall
+        s recv 4 1 oob
+        s recv 4 5 waitall
+    ";
+    urgent_data_ends_a_peek_of_all, "recall: MSG_OOB", Ring: "
+        pair
+        warm
+        c send 3 10 1
+        c send 3 1 2 oob
+        c send 3 10 3
+        s wait_ev 4 pri
+        s recv 4 30 waitall|peek
+        s recv 4 30 waitall|peek|trunc
+        s recv 4 10
+        s recv 4 10 waitall|peek
+        s go r recv 4 20 waitall|peek
+        s blocked r
+        c send 3 10 4
+        s join r
+        s recv 4 20
+        c send 3 10 1
+        c send 3 1 2 oob
+        s wait_ev 4 pri
+        s recv 4 1 oob
+        c send 3 10 3
+        s recv 4 30 waitall|peek
+        s recv 4 30
+        s recv 4 10 waitall|peek
+    ";
+    urgent_data_in_line_ends_a_peek_of_all, "recall: MSG_OOB", Ring: "
+        pair
+        warm
+        s setsockopt 4 oobinline 1
+        c send 3 10 1
+        c send 3 1 2 oob
+        c send 3 10 3
+        s wait_ev 4 pri
+        s wait_in 4 21
+        s recv 4 30 waitall|peek
+        s recv 4 30 waitall
+        s recv 4 11 waitall|peek
+        s recv 4 11 waitall
+    ";
     urgent_data_before_any_upgrade, "recall: MSG_OOB", Either: "
         pair
         c send 3 1 2 oob

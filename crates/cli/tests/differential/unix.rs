@@ -14,6 +14,8 @@ const TCP_ONLY: &[(&str, &str)] = &[
     ("trunc_discards_without_a_copy", "MSG_TRUNC discards on TCP only"),
     ("waitall_with_peek", "MSG_PEEK does not wait for MSG_WAITALL"),
     ("waitall_with_peek_ends_in_time", "as above"),
+    ("urgent_data_ends_a_peek_of_all", "as above"),
+    ("urgent_data_in_line_ends_a_peek_of_all", "as above"),
     ("waitall_with_peek_waits_behind_the_kernels_bytes", "as above"),
     ("queue_sizes_are_told", "SIOCOUTQ counts memory, not bytes"),
     ("other_kinds_of_sockets_are_left_alone", "is about sockets of other kinds"),
@@ -220,6 +222,7 @@ over_unix! {
         a_stream_reads_what_is_already_there
         urgent_data_is_the_kernels
         urgent_data_in_line
+        urgent_data_ends_a_read_of_all
         urgent_data_before_any_upgrade
         a_protocol_of_the_kernel_takes_over
         other_options_work_as_ever

@@ -75,6 +75,16 @@ pub trait Backend: Sync {
     /// The kernel does not tell.
     fn received(&self, s: &Sock) -> Result<u64>;
 
+    /// The next byte is the urgent one (SIOCATMARK): a read ends there, whatever it was to wait for.
+    fn is_at_mark(&self, s: &Sock) -> bool {
+        sock::is_at_mark(s.carrier())
+    }
+
+    /// A look at `want` bytes without taking them ends at the urgent one, before there are so many.
+    fn has_mark_within(&self, _s: &Sock, _want: usize) -> bool {
+        false
+    }
+
     /// What was read is acknowledged now, where the other end may hold back its next bytes for that: what this end sends
     /// goes through a ring and carries no acknowledgement.
     fn acknowledge(&self, _s: &Sock) {}

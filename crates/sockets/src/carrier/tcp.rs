@@ -4,6 +4,7 @@ use super::{Backend, Course, Standing};
 use crate::options;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
+use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::sockdiag::{self, Found};
 use bypath_sys::{Result, sock};
 
@@ -62,6 +63,15 @@ impl Backend for Tcp {
         let counts = sock::tcp_counts(s.carrier())?;
         let waiting = sock::inq(s.carrier())? as u64;
         Ok((counts.written, counts.received.saturating_sub(waiting)))
+    }
+
+    fn has_mark_within(&self, s: &Sock, want: usize) -> bool {
+        let fd = s.carrier();
+        let queued = sock::inq(fd).unwrap_or(0);
+        let Ok(seen) = sock::peek_length(fd, want) else { return false };
+        // SIOCINQ counts up to an urgent byte that is apart, which POLLPRI tells of, and beyond one that is in line.
+        let mut pending = [PollFd { fd, events: libc::POLLPRI, revents: 0 }];
+        seen < want && (seen < queued || seen == queued && matches!(ppoll(&mut pending, Some(0), 0), Ok(1..)))
     }
 
     fn acknowledge(&self, s: &Sock) {

@@ -6,9 +6,13 @@
 //! *hot* (polled by whoever waits on the set) or *armed* (its wait word names the set's bell): idle ends cost
 //! nothing. The bell is an eventfd in the program's own set, edge-triggered, never read.
 
+mod gone;
 mod hot;
+mod nested;
+mod other;
 mod wait;
 
+pub use nested::{keep_on_kernel, taken};
 pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
@@ -93,14 +97,6 @@ fn leave_word(number: u32, r: &Reg) {
     }
 }
 
-/// Which data words descriptors have, or had, that are not followed: a bit for each, by its hash and the set's.
-static OTHER_WORDS: [AtomicU64; 1024] = [const { AtomicU64::new(0) }; 1024];
-
-fn other_word(s: &Set, data: u64) -> (&'static AtomicU64, u64) {
-    let mixed = (data ^ std::ptr::from_ref(s).addr() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48;
-    (&OTHER_WORDS[(mixed / 64) as usize], 1 << (mixed % 64))
-}
-
 /// One epoll set.
 #[derive(Debug, Default)]
 struct Set {
@@ -114,6 +110,8 @@ struct Set {
     leaving: AtomicBool,
     /// Its ends stay on the kernel: nested in another set, shared with a forked process.
     foreign: AtomicBool,
+    /// Nested: its bell was rung because a ring has something to tell.
+    shown: AtomicBool,
     /// Registrations of warm ends.
     warm: AtomicU32,
     /// Threads in a wait that the overlay does not see (entered before the first warm end); the bell ends it.
@@ -127,53 +125,10 @@ struct Set {
     calls: AtomicU32,
     /// When the kernel was last asked while ends were hot, in ticks of the processor.
     asked_at: AtomicU64,
+    /// It filled its half of the array then, and may have had more.
+    had_more: AtomicBool,
     ticket: AtomicU32,
     spins: SpinHistory,
-}
-
-/// One-shot registrations of warm ends that have gone, of any set: a thread may still hold what the kernel told of them.
-/// The last ones are remembered, as many as go while a thread that got a report waits for a processor.
-mod gone {
-    use super::{DISARMED_DATA, Set};
-    use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering::*};
-
-    const KEPT: usize = 4096;
-    static WORDS: [AtomicU64; KEPT] = [const { AtomicU64::new(0) }; KEPT];
-    static SETS: [AtomicUsize; KEPT] = [const { AtomicUsize::new(0) }; KEPT];
-    static NUMBER: AtomicU32 = AtomicU32::new(0);
-
-    /// How many have gone, wrapping.
-    pub fn number() -> u32 {
-        NUMBER.load(Acquire)
-    }
-
-    /// Places of those of `s` with this data word among the `last` before `number`.
-    fn places(number: u32, last: u32, s: &Set, data: u64) -> impl Iterator<Item = usize> {
-        let set = std::ptr::from_ref(s).addr();
-        (1..=last.min(KEPT as u32))
-            .map(move |back| number.wrapping_sub(back) as usize % KEPT)
-            .filter(move |&i| WORDS[i].load(Relaxed) == data && SETS[i].load(Relaxed) == set)
-    }
-
-    /// One goes. The caller holds the lock.
-    pub fn goes(s: &Set, data: u64) {
-        let n = NUMBER.load(Relaxed);
-        WORDS[n as usize % KEPT].store(data, Relaxed);
-        SETS[n as usize % KEPT].store(std::ptr::from_ref(s).addr(), Relaxed);
-        NUMBER.store(n.wrapping_add(1), Release);
-    }
-
-    /// Another registration with this data word is made: what the kernel tells of it is news. The caller holds the lock.
-    pub fn is_back(s: &Set, data: u64) {
-        places(NUMBER.load(Relaxed), KEPT as u32, s, data)
-            .for_each(|i| WORDS[i].store(DISARMED_DATA, Relaxed));
-    }
-
-    /// Whether one with this data word has gone since there were `then`. The caller holds the lock.
-    pub fn since(then: u32, s: &Set, data: u64) -> bool {
-        let n = NUMBER.load(Relaxed);
-        places(n, n.wrapping_sub(then), s, data).next().is_some()
-    }
 }
 
 /// One registration of a followed socket in a set.
@@ -229,7 +184,7 @@ pub fn created(epfd: i32) {
             continue;
         }
         s.fd.store(epfd, Relaxed);
-        for b in [&s.has_bell, &s.foreign, &s.oneshots] {
+        for b in [&s.has_bell, &s.foreign, &s.shown, &s.oneshots, &s.had_more] {
             b.store(false, Relaxed);
         }
         for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.calls] {
@@ -255,43 +210,6 @@ pub fn closed(number: u32) {
     }
     // The bell stays with the record: peers know its number.
     s.in_use.store(false, Release);
-}
-
-/// A set that the kernel looks at from outside (nested, or polled): the sockets in it stay on the kernel.
-pub fn keep_on_kernel(number: u32) {
-    let Some(s) = set(number) else { return };
-    if s.foreign.swap(true, AcqRel) {
-        return;
-    }
-    let mut socks = [None; 64];
-    let mut n = 0;
-    if let Some(_held) = LOCK.lock(table::tid()) {
-        for i in 0..REGS_USED.load(Relaxed) {
-            if let Some(r) = reg(i)
-                && r.set.load(Relaxed) == number + 1
-                && let Some(sock) = table::by_number(r.sock.load(Relaxed))
-                && n < socks.len()
-            {
-                socks[n] = Some(sock);
-                n += 1;
-            }
-        }
-    }
-    for s in socks.iter().flatten() {
-        switch::recall_both(s, Reason::RecalledEpoll, false);
-    }
-    if n == socks.len() {
-        // More than fit: the rest one by one, as they are found through their own registrations.
-        table::each_sock(|s| {
-            if is_in(s, number) {
-                switch::recall_both(s, Reason::RecalledEpoll, false);
-            }
-        });
-    }
-}
-
-fn is_in(s: &Sock, number: u32) -> bool {
-    LOCK.lock(table::tid()).is_some_and(|_held| regs_of(s).any(|(_, r)| r.set.load(Relaxed) == number + 1))
 }
 
 // ---------------------------------------------------------------- registrations
@@ -374,16 +292,12 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         if let (Some((_, set)), Some(event)) = (own, event)
             && op != libc::EPOLL_CTL_DEL
         {
-            let (bits, bit) = other_word(set, event.data);
-            if bits.load(Relaxed) & bit == 0 {
-                bits.fetch_or(bit, Relaxed);
+            other::registers(set, event.data, fd);
+            if gone::may_be(set, event.data)
+                && let Some(_held) = LOCK.lock(table::tid())
+            {
+                gone::is_back(set, event.data);
             }
-        }
-        if let (Some((_, set)), Some(event)) = (own, event)
-            && set.oneshots.load(SeqCst)
-            && let Some(_held) = LOCK.lock(table::tid())
-        {
-            gone::is_back(set, event.data);
         }
         return Verdict::NotOurs;
     };

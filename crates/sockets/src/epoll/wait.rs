@@ -2,7 +2,7 @@
 
 use super::hot::{self, arm_hot, collect, collect_into, unstick_all, would_report};
 use super::{
-    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, other_word, reg, ring_own,
+    ALWAYS, BELL_DATA, DISARMED_DATA, KNOWN, LOCK, ONESHOT, Set, WAITED, gone, nested, other, reg, ring_own,
     set, silence, watched, with_word,
 };
 use crate::fault;
@@ -22,6 +22,8 @@ use std::sync::atomic::Ordering::*;
 
 /// While rings have events, the kernel is asked at least at every such call,
 const KERNEL_EVERY: u32 = 16;
+/// at every such one when it had filled its part of the array the last time,
+const KERNEL_OFTEN: u32 = 2;
 /// and at one after so many microseconds: who works for long on each event is not to find the kernel's late.
 const KERNEL_EVERY_US: u64 = 20;
 /// Hot ends that a spinning waiter polls directly; more are armed and found through the inbox.
@@ -69,7 +71,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         raised.lower();
     }
     let Some(call) = Call::enter() else { return Verdict::NotOurs };
-    Verdict::Done(wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask))
+    let told = wait_overlay(&call, (number, s), epfd, out, timeout_ns, sigmask);
+    nested::waited(number, s);
+    Verdict::Done(told)
 }
 
 /// What the kernel stored for a wait that the overlay did not serve: our bell is taken out, the number of what is left
@@ -124,6 +128,9 @@ fn wait_overlay(
             asked = kernel_is_due(s);
             let half = out.len().div_ceil(2);
             let k = if asked { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
+            if asked && s.had_more.load(Relaxed) != (k == half) {
+                s.had_more.store(k == half, Relaxed);
+            }
             let n = collect_into(s, out, k);
             if n > 0 {
                 let room = wants_all && n < out.len() && (!asked || k == half);
@@ -157,6 +164,9 @@ fn wait_overlay(
         let flushing = flush::flushes_pending();
         if flushing {
             bound = Some(bound.unwrap_or(u64::MAX).min(flush::FLUSH_PERIOD_NS));
+        }
+        if s.foreign.load(Relaxed) && s.warm.load(Relaxed) != 0 {
+            bound = Some(bound.unwrap_or(u64::MAX).min(nested::LONGEST_SLEEP_NS));
         }
         bound = crate::wait::before_sleep(call, bound);
         let k = if marked || rings {
@@ -201,7 +211,8 @@ fn wait_overlay(
 fn kernel_is_due(s: &Set) -> bool {
     let now = clock::ticks();
     let rests = now.wrapping_sub(s.asked_at.load(Relaxed)) > KERNEL_EVERY_US * state::ticks_per_us();
-    let due = s.calls.fetch_add(1, Relaxed).is_multiple_of(KERNEL_EVERY) || rests;
+    let every = if s.had_more.load(Relaxed) { KERNEL_OFTEN } else { KERNEL_EVERY };
+    let due = s.calls.fetch_add(1, Relaxed).is_multiple_of(every) || rests;
     if due {
         s.asked_at.store(now, Relaxed);
     }
@@ -271,8 +282,7 @@ fn oneshot_fired(s: &'static Set, data: u64, events: u32, since: u32) -> Option<
     let Some(_held) = LOCK.lock(table::tid()) else { return Some(events) };
     // With the same word it may be of any of them. The program does not know either, and has to look at all: it is told
     // whatever the kernel told.
-    let (bits, bit) = other_word(s, data);
-    let shared = bits.load(Relaxed) & bit != 0 || with_word(s, data).nth(1).is_some();
+    let shared = with_word(s, data).nth(1).is_some() || other::may_have(s, data);
     let (mut told, mut found) = (if shared { events } else { 0 }, false);
     for r in with_word(s, data).filter(|r| r.events.load(Relaxed) & ONESHOT != 0) {
         found = true;

@@ -18,7 +18,11 @@ use bypath_sys::page::Access;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::user::{UserControl, UserVec};
 use bypath_sys::{Errno, sock, thread};
+use std::ops::Range;
 use std::sync::atomic::Ordering::*;
+
+/// A look that waits.
+const WAITING_PEEK: i32 = libc::MSG_PEEK | libc::MSG_WAITALL;
 
 /// How often a non-blocking read looks again for bytes that are being taken back: 20 times at once, then for 100 ms.
 const PATIENCE: u32 = 40;
@@ -47,7 +51,9 @@ pub fn recv(
     }
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold(s, flags, false) };
-    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0 {
+    if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
+        || flags & WAITING_PEEK == WAITING_PEEK && switch::is_settled(s, conn) && !kept::concerns(s)
+    {
         return Some(Verdict::NotOurs);
     }
     let mut staying = Staying::new(&call, s);
@@ -60,6 +66,7 @@ pub fn recv(
     if matches!(received, Ok(1..)) {
         guard::moved(s, false);
         heir::look(s, conn, &call, false);
+        epoll::taken(s);
     }
     Some(Verdict::Done(received))
 }
@@ -177,7 +184,8 @@ fn recv_warm(
                         words::each(&inc.ra.wait, crate::thread::ring);
                         done += n;
                         if peek {
-                            let shown = peek_behind(call, s, conn, head, buf, done, want);
+                            let counts = flags & libc::MSG_TRUNC != 0;
+                            let shown = peek_behind(call, s, conn, head, buf, done..want, counts);
                             if nonblocking || late || shown >= target {
                                 return Ok(shown);
                             }
@@ -219,6 +227,9 @@ fn recv_warm(
                 }
             }
             Ok(Readable::Kernel) => {
+                if done > 0 && carrier::of(s).is_at_mark(s) {
+                    return Ok(done);
+                }
                 // Asked before the carrier is looked at: what arrives afterwards must not be missed.
                 let owed = switch::owed(s, conn);
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
@@ -230,11 +241,12 @@ fn recv_warm(
                             }
                         }
                         if peek && !nonblocking && !late && done + n < target {
-                            late = !wait_behind_carrier(
-                                call,
-                                s,
-                                *deadline.get_or_insert_with(|| Deadline::after(timeout)),
-                            );
+                            late = carrier::of(s).has_mark_within(s, want - done)
+                                || !wait_behind_carrier(
+                                    call,
+                                    s,
+                                    *deadline.get_or_insert_with(|| Deadline::after(timeout)),
+                                );
                             continue;
                         }
                         done += n;
@@ -385,16 +397,18 @@ fn wait_behind_carrier(call: &Call, s: &Sock, deadline: Deadline) -> bool {
     matches!(call.parked(|| ppoll(&mut fds, Some(bound), 0)), Ok(0)) && deadline.left() != Some(0)
 }
 
-/// MSG_PEEK read `done` carrier bytes: if those were all, ring bytes follow.
+/// MSG_PEEK read the first bytes from the carrier: if those were all, ring bytes follow. How many there are then, at most as
+/// many as `rest` ends with. `counts`: they are only counted (MSG_TRUNC).
 fn peek_behind(
     call: &Call,
     s: &'static Sock,
     conn: &'static Conn,
     head: Head,
     buf: UserVec<'_>,
-    done: usize,
-    want: usize,
+    rest: Range<usize>,
+    counts: bool,
 ) -> usize {
+    let Range { start: done, end: want } = rest;
     let expected = conn.inc().wa.switch_k.load(Relaxed);
     let all = carrier::of(s).arrived(s, expected, done);
     let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
@@ -402,8 +416,10 @@ fn peek_behind(
         return done;
     }
     let n = (waiting as usize).min(want - done);
-    let n = if n > 0 { accessible(call, buf, done, n, Access::Write) } else { 0 };
-    conn.rx.copy_out(head.position(), buf, done, n);
+    let n = if n > 0 && !counts { accessible(call, buf, done, n, Access::Write) } else { n };
+    if !counts {
+        conn.rx.copy_out(head.position(), buf, done, n);
+    }
     if conn.inc().h.head.load(Acquire) == head.raw() { done + n } else { done }
 }
 
