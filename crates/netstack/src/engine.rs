@@ -28,11 +28,12 @@ use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{self, IfaceConfig, IfaceId, NoIface, Offload};
-use bypath_stack::socket::TooMany;
+use bypath_stack::socket::{SendError, SocketId, TooMany};
 use bypath_stack::time::Instant;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, process};
 use std::collections::VecDeque;
+use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -118,6 +119,8 @@ pub struct Engine {
     ports: Vec<Port>,
     news: VecDeque<News>,
     waits: Vec<PollFd>,
+    /// A link is gone, as [`Engine::send`] found: for the next turn to tell.
+    trouble: Option<Error>,
 }
 
 /// News that wait to be fetched, at most.
@@ -140,6 +143,7 @@ impl Engine {
             ports: Vec::new(),
             news: VecDeque::new(),
             waits: Vec::new(),
+            trouble: None,
         }
     }
 
@@ -208,7 +212,8 @@ impl Engine {
         port.and_then(|p| p.leasing.as_ref()).is_some_and(Leasing::has_lease)
     }
 
-    /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later.
+    /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later. A lease whose
+    /// address is still asked for ends without a word.
     pub fn release(&mut self) {
         let now = Engine::now();
         for port in &mut self.ports {
@@ -248,6 +253,9 @@ impl Engine {
     /// # Errors
     /// [`Error::Link`]: a link is gone. That is told once; the others go on with the next turn.
     pub fn turn(&mut self) -> Result<bool, Error> {
+        if let Some(e) = self.trouble.take() {
+            return Err(e);
+        }
         let now = Engine::now();
         let mut moved = 0;
         for n in 0..self.ports.len() {
@@ -266,9 +274,66 @@ impl Engine {
             }
         }
         for n in 0..self.ports.len() {
-            moved += self.send(n, now)?;
+            moved += self.send_of(n, now)?;
         }
         Ok(moved > 0)
+    }
+
+    /// Sends a datagram of a UDP socket to `to`, or to whom it is connected: straight into the link's memory if nothing goes
+    /// first, else through the queue. What [`Udp::send`](bypath_stack::Udp::send) and [`flush`](Engine::flush) do, with one
+    /// copy fewer. A link that is gone is told by the next turn.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing is sent.
+    pub fn send(&mut self, socket: SocketId, octets: &[u8], to: Option<SocketAddr>) -> Result<(), SendError> {
+        let now = Engine::now();
+        let stack = &mut self.stack;
+        let straight = stack.udp(socket).ok_or(SendError::Closed)?.straight(to);
+        let at = straight.and_then(|link| self.ports.iter().position(|p| p.iface == link));
+        let mut outcome = None;
+        if let Some(n) = at
+            && let port = &mut self.ports[n]
+            && !port.full
+            && !port.gone
+        {
+            let iface = port.iface;
+            let sent = port.link.send(1, &mut |room| {
+                if outcome.is_some() {
+                    return None;
+                }
+                let sent = stack.udp(socket)?.send_through(now, octets, to, iface, room);
+                // What did not go straight was queued.
+                outcome = Some(sent.map(|frame| frame.is_some()));
+                sent.ok().flatten()
+            });
+            let sent = sent.and_then(|_| port.link.flush());
+            match sent {
+                Ok(pending) => port.full = pending > 0,
+                Err(e) => {
+                    port.full = true;
+                    if let Err(e) = self.pass_over(n, e) {
+                        self.trouble.get_or_insert(e);
+                    }
+                }
+            }
+        }
+        match outcome {
+            Some(Ok(true)) => return Ok(()),
+            Some(Err(e)) => return Err(e),
+            Some(Ok(false)) => {}
+            None => self.stack.udp(socket).ok_or(SendError::Closed)?.send(octets, to)?,
+        }
+        if let Err(e) = self.send_queued(now) {
+            self.trouble.get_or_insert(e);
+        }
+        Ok(())
+    }
+
+    fn send_queued(&mut self, now: Instant) -> Result<(), Error> {
+        for n in 0..self.ports.len() {
+            self.send_of(n, now)?;
+        }
+        Ok(())
     }
 
     /// Sends what there is to be sent, and nothing else.
@@ -276,11 +341,10 @@ impl Engine {
     /// # Errors
     /// [`Error::Link`].
     pub fn flush(&mut self) -> Result<(), Error> {
-        let now = Engine::now();
-        for n in 0..self.ports.len() {
-            self.send(n, now)?;
+        if let Some(e) = self.trouble.take() {
+            return Err(e);
         }
-        Ok(())
+        self.send_queued(Engine::now())
     }
 
     /// The next news.
@@ -300,7 +364,7 @@ impl Engine {
             Some(_) => (!p.capabilities.wakes_at_end).then_some(LOOK_NS),
         };
         let look = ports().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
-        if waits { Some(0) } else { next.into_iter().chain(look).min() }
+        if waits || self.trouble.is_some() { Some(0) } else { next.into_iter().chain(look).min() }
     }
 
     /// Whether a link has no room for what is to be sent: [`descriptors`](Engine::descriptors) are waited for until it has.
@@ -342,7 +406,7 @@ impl Engine {
         }
     }
 
-    fn send(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
+    fn send_of(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
         let (port, stack) = (&mut self.ports[n], &mut self.stack);
         if port.gone || !port.full && !stack.wants_transmit(port.iface) {
             return Ok(0);
@@ -396,7 +460,10 @@ impl Engine {
                 }
                 Event::AddressConflict { iface, address } => {
                     let port = self.ports.iter_mut().find(|p| p.iface == iface);
-                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()) {
+                    // One that was defended is still in use.
+                    let addresses = self.stack.addresses(iface);
+                    let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
+                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
                         leasing.conflict(now, address);
                     }
                 }
@@ -413,4 +480,73 @@ fn tell(news: &mut VecDeque<News>, one: News) {
         news.pop_front();
     }
     news.push_back(one);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypath_link::pair::{End, pair};
+    use bypath_wire::MacAddr;
+
+    /// An engine on a link that holds so many frames, with a socket; the other end; to whom it sends.
+    fn engine(most: usize) -> (Engine, End, SocketId, SocketAddr) {
+        let (own, other) = pair(1500, most);
+        let mut engine = Engine::with_seed(Config::default(), [1; 32]);
+        let iface = engine.add_link("cable", Box::new(own)).expect("an interface");
+        engine
+            .stack()
+            .add_address(Engine::now(), iface, "10.0.0.1/24".parse().expect("an address"))
+            .expect("an address");
+        let to: SocketAddr = "10.0.0.2:7".parse().expect("an address");
+        engine.stack().set_neighbor(iface, to.ip(), MacAddr([2; 6]));
+        let socket = engine.stack().open_udp().expect("a socket");
+        (engine, other, socket, to)
+    }
+
+    /// Frames that came, but for announcements of addresses.
+    fn frames(engine: &mut Engine, other: &mut End) -> Vec<Vec<u8>> {
+        let mut frames = Vec::new();
+        for _ in 0..50 {
+            engine.turn().expect("a link");
+            let mut each = |frame: &[u8], _: &bypath_wire::FrameMeta| frames.push(frame.to_vec());
+            other.receive(64, &mut each).expect("a link");
+        }
+        frames.retain(|frame| frame[12..14] == [8, 0]);
+        frames
+    }
+
+    #[test]
+    fn what_goes_straight_is_the_frame_that_the_queue_would_have_given() {
+        let (mut engine, mut other, socket, to) = engine(64);
+        frames(&mut engine, &mut other);
+        for len in [0, 1, 100, 1472] {
+            let octets = vec![7; len];
+            engine.stack().udp(socket).expect("the socket").send(&octets, Some(to)).expect("sent");
+            let queued = frames(&mut engine, &mut other);
+            assert!(engine.stack().udp(socket).expect("the socket").straight(Some(to)).is_some());
+            engine.send(socket, &octets, Some(to)).expect("sent");
+            // It is there before any turn.
+            assert_eq!(other.waiting(), 1);
+            assert_eq!(frames(&mut engine, &mut other), queued);
+        }
+        // Longer than a packet: in pieces.
+        engine.send(socket, &[7; 3000], Some(to)).expect("sent");
+        assert_eq!(frames(&mut engine, &mut other).len(), 3);
+        engine.stack().close(socket);
+        assert_eq!(engine.send(socket, b"x", Some(to)), Err(SendError::Closed));
+    }
+
+    #[test]
+    fn what_a_link_does_not_take_is_queued_and_overtaken_by_nothing() {
+        let (mut engine, mut other, socket, to) = engine(2);
+        frames(&mut engine, &mut other);
+        for n in 0..20 {
+            engine.send(socket, &[n; 10], Some(to)).expect("sent");
+            if n % 7 == 6 {
+                other.receive(1, &mut |frame, _| assert_eq!(frame[42], n / 7)).expect("a link");
+            }
+        }
+        let rest: Vec<u8> = frames(&mut engine, &mut other).into_iter().map(|frame| frame[42]).collect();
+        assert_eq!(rest, (2..20).collect::<Vec<u8>>());
+    }
 }

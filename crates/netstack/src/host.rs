@@ -130,9 +130,13 @@ impl Shared {
     /// full since it sleeps.
     pub fn push(&self, inner: &mut Inner) {
         let Ok(engine) = inner.running() else { return };
-        // A link that is gone is the thread's to find.
-        let _ = engine.flush();
+        let flushed = engine.flush();
         let (next, full) = (engine.poll_timeout(), engine.is_full());
+        if let Err(e) = flushed {
+            // The thread tells those who wait.
+            inner.ended.get_or_insert(e.to_string());
+            return eventfd::ring(self.bell);
+        }
         let sooner = |until| next.is_some_and(|next| next < until) || full && !inner.sleeps_for_room;
         if inner.sleeps_until.is_some_and(sooner) {
             eventfd::ring(self.bell);

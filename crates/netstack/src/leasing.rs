@@ -24,6 +24,8 @@ pub struct Leasing {
     client: Client,
     socket: SocketId,
     used: Option<Lease>,
+    /// What was not told yet: the address is still asked for on the link.
+    claims: Option<Lease>,
     /// It was given back: the address goes at this time.
     leaves: Option<Instant>,
     room: Box<[u8; LONGEST]>,
@@ -44,7 +46,15 @@ impl Leasing {
             let _ = udp.bind(SocketAddr::from((Ipv4Addr::UNSPECIFIED, CLIENT_PORT)));
         }
         let client = Client::new(now, settings, bypath_sys::process::random_u64());
-        Ok(Leasing { iface, client, socket, used: None, leaves: None, room: Box::new([0; LONGEST]) })
+        Ok(Leasing {
+            iface,
+            client,
+            socket,
+            used: None,
+            claims: None,
+            leaves: None,
+            room: Box::new([0; LONGEST]),
+        })
     }
 
     pub fn is_own(&self, socket: SocketId) -> bool {
@@ -87,13 +97,25 @@ impl Leasing {
                 let _ = udp.send_with(message.payload, &how);
             }
         }
-        let event = self.client.poll_event()?;
-        match &event {
-            Event::Bound(lease) => self.use_lease(now, stack, lease.clone()),
-            Event::Lost => self.drop_lease(stack),
-            Event::Renewed(_) => {}
+        loop {
+            if let Some(lease) = self.claims.take_if(|lease| !is_claimed(stack, self.iface, lease)) {
+                self.use_routes(stack, &lease);
+                return Some(Event::Bound(lease));
+            }
+            // The last one counts.
+            match self.client.poll_event()? {
+                Event::Bound(lease) => self.use_lease(now, stack, lease),
+                Event::Lost => {
+                    self.drop_lease(stack);
+                    // Nobody heard of one that was still asked for.
+                    if self.claims.take().is_none() {
+                        return Some(Event::Lost);
+                    }
+                }
+                renewed @ Event::Renewed(_) if self.claims.is_none() => return Some(renewed),
+                Event::Renewed(_) => {}
+            }
         }
-        Some(event)
     }
 
     /// Somebody else has an address of the interface.
@@ -107,6 +129,7 @@ impl Leasing {
     /// to be asked for from it.
     pub fn release(&mut self, now: Instant) {
         self.client.release();
+        self.claims = None;
         self.leaves = Some(now + LAST_WORDS);
     }
 
@@ -117,18 +140,25 @@ impl Leasing {
         } else {
             self.drop_lease(stack);
             if let Some(prefix) = Prefix::new(IpAddr::V4(lease.address), lease.prefix_len) {
-                // One that somebody added by hand is as good.
-                let _ = stack.add_address(now, self.iface, prefix);
+                // RFC 2131, 4.4.1: it asks on the link whether the address is free. One that somebody added by hand is as good.
+                let _ = stack.claim_address(now, self.iface, prefix);
             }
         }
-        for route in routes(&lease, self.iface) {
+        self.used = Some(lease.clone());
+        self.claims = Some(lease);
+    }
+
+    /// What comes with an address, once that can be used.
+    fn use_routes(&self, stack: &mut Stack, lease: &Lease) {
+        stack.set_ipv4_mtu(self.iface, lease.mtu);
+        for route in routes(lease, self.iface) {
             let _ = stack.add_route(route);
         }
-        self.used = Some(lease);
     }
 
     fn drop_lease(&mut self, stack: &mut Stack) {
         self.drop_routes(stack);
+        stack.set_ipv4_mtu(self.iface, None);
         if let Some(lease) = self.used.take() {
             stack.remove_address(self.iface, IpAddr::V4(lease.address));
         }
@@ -140,6 +170,11 @@ impl Leasing {
             stack.remove_routes(|route| own.contains(route));
         }
     }
+}
+
+/// Whether the address is still asked for on the link, or was found to be somebody else's.
+fn is_claimed(stack: &Stack, iface: IfaceId, lease: &Lease) -> bool {
+    stack.addresses(iface).iter().any(|a| a.ip() == IpAddr::V4(lease.address) && !a.is_usable())
 }
 
 fn routes(lease: &Lease, iface: IfaceId) -> impl Iterator<Item = Route> {
@@ -173,11 +208,12 @@ mod tests {
     }
 
     impl World {
-        fn new() -> World {
+        /// `probes`: times that the address is asked for.
+        fn new(probes: u8) -> World {
             let now = Instant::from_nanos(1_000_000_000);
             // As the replies of the client's own tests have it.
             let [(a, a_iface), (mut b, b_iface)] = [7, 1].map(|last| {
-                let mut stack = Stack::new(Config::default(), [last; 32]);
+                let mut stack = Stack::new(Config { acd_probes: probes, ..Config::default() }, [last; 32]);
                 let medium = Medium::Ethernet(MacAddr([2, 0, 0, 0, 0, last]));
                 let config = IfaceConfig { medium, mtu: 1500, offload: Offload::default() };
                 let iface = stack.add_iface(config).expect("an interface");
@@ -236,9 +272,39 @@ mod tests {
         }
 
         fn grant(&mut self, to: Ipv4Addr, transaction: u32, kind: u8, address: [u8; 4], router: [u8; 4]) {
-            let options: [(u8, &[u8]); 4] =
-                [(54, &SERVER.octets()), (51, &[0, 0, 0, 100]), (1, &[255, 255, 255, 0]), (3, &router)];
+            self.grant_with(to, transaction, kind, address, router, &[]);
+        }
+
+        fn grant_with(
+            &mut self,
+            to: Ipv4Addr,
+            transaction: u32,
+            kind: u8,
+            address: [u8; 4],
+            router: [u8; 4],
+            more: &[(u8, &[u8])],
+        ) {
+            let server = SERVER.octets();
+            let mut options: Vec<(u8, &[u8])> =
+                vec![(54, &server), (51, &[0, 0, 0, 100]), (1, &[255, 255, 255, 0]), (3, &router)];
+            options.extend(more);
             self.answer(to, &reply(transaction, kind, address.into(), &options));
+        }
+
+        /// Octets of the packets that a datagram is cut into.
+        fn packets(&mut self, octets: usize) -> Vec<usize> {
+            let stack = &mut self.stacks[0];
+            let socket = stack.open_udp().expect("a socket");
+            let to = SocketAddr::from((SERVER, 9));
+            stack.set_neighbor(self.ifaces[0], to.ip(), MacAddr([2, 0, 0, 0, 0, 1]));
+            stack.udp(socket).expect("a socket").send(&vec![1; octets], Some(to)).expect("sent");
+            let mut room = [0; 2000];
+            let mut lens = Vec::new();
+            while let Some((len, _)) = stack.poll_transmit(self.now, self.ifaces[0], &mut room) {
+                lens.push(len - 14);
+            }
+            stack.close(socket);
+            lens
         }
 
         fn addresses(&self) -> Vec<String> {
@@ -269,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_lease_becomes_an_address_and_routes_and_is_renewed_with_what_is_new() {
-        let mut world = World::new().bound();
+        let mut world = World::new(0).bound();
         world.pass(51);
         let (renewal, kind, from) = world.asked().expect("a renewal");
         assert_eq!((kind, from), (3, SocketAddr::from(([10, 0, 0, 42], CLIENT_PORT))));
@@ -285,13 +351,13 @@ mod tests {
 
     #[test]
     fn what_ends_is_taken_away() {
-        let mut world = World::new().bound();
+        let mut world = World::new(0).bound();
         world.pass(101);
         world.settle();
         assert_eq!((world.events.last(), world.addresses().len()), (Some(&Event::Lost), 0));
         assert_eq!(world.default_routers(), [] as [IpAddr; 0]);
 
-        let mut world = World::new().bound();
+        let mut world = World::new(0).bound();
         world.pass(51);
         let (renewal, _, _) = world.asked().expect("a renewal");
         world.answer(
@@ -300,7 +366,7 @@ mod tests {
         );
         assert_eq!((world.events.last(), world.addresses().len()), (Some(&Event::Lost), 0));
 
-        let mut world = World::new().bound();
+        let mut world = World::new(0).bound();
         world.leasing.conflict(world.now, [10, 0, 0, 9].into());
         assert!(world.asked().is_none());
         world.leasing.conflict(world.now, [10, 0, 0, 42].into());
@@ -308,7 +374,7 @@ mod tests {
         assert_eq!((kind, from), (4, SocketAddr::from(([0, 0, 0, 0], CLIENT_PORT))));
         assert_eq!(world.addresses().len(), 0);
 
-        let mut world = World::new().bound();
+        let mut world = World::new(0).bound();
         world.leasing.release(world.now);
         let (_, kind, from) = world.asked().expect("a message");
         assert_eq!((kind, from), (7, SocketAddr::from(([10, 0, 0, 42], CLIENT_PORT))));
@@ -319,7 +385,7 @@ mod tests {
 
     #[test]
     fn who_does_not_send_from_the_servers_port_is_no_server() {
-        let mut world = World::new();
+        let mut world = World::new(0);
         let (discover, _, _) = world.asked().expect("a first message");
         let other = world.stacks[1].open_udp().expect("a socket");
         let options: [(u8, &[u8]); 3] =
@@ -330,5 +396,105 @@ mod tests {
         udp.set_options(broadcast);
         udp.send(&offer, Some("255.255.255.255:68".parse().expect("an address"))).expect("sent");
         assert!(world.asked().is_none());
+    }
+
+    /// RFC 2132, 5.1.
+    #[test]
+    fn the_mtu_of_a_lease_is_that_of_the_interface_as_long_as_it_lasts() {
+        let mut world = World::new(0).bound();
+        assert_eq!(world.packets(1472), [1500]);
+        let own = Ipv4Addr::new(10, 0, 0, 42);
+        // Nothing else is new.
+        for (mtu, packets) in [
+            (Some(1000u16), &[996, 524][..]),
+            (Some(9000), &[1500]),
+            (Some(576), &[572, 572, 396]),
+            (None, &[1500]),
+        ] {
+            world.pass(51);
+            let (renewal, ..) = world.asked().expect("a renewal");
+            let octets = mtu.unwrap_or_default().to_be_bytes();
+            let option = [(26, &octets[..])];
+            let more = if mtu.is_some() { &option[..] } else { &[] };
+            world.grant_with(own, renewal, ACK, own.octets(), [10, 0, 0, 254], more);
+            assert_eq!(world.packets(1472), packets, "{mtu:?}");
+        }
+        world.pass(51);
+        let (renewal, ..) = world.asked().expect("a renewal");
+        world.grant_with(own, renewal, ACK, own.octets(), [10, 0, 0, 254], &[(26, &[4, 0])]);
+        let path = |world: &World| world.stacks[0].path(IpAddr::V4(SERVER), None, Some(IpAddr::V4(own)));
+        assert_eq!(path(&world).map(|p| p.mtu), Ok(1024));
+        world.leasing.release(world.now);
+        world.pass(3);
+        world.settle();
+        let again = "10.0.0.43/24".parse().expect("an address");
+        world.stacks[0].add_address(world.now, world.ifaces[0], again).expect("an address");
+        assert_eq!(path(&world).map(|p| p.mtu), Ok(1500));
+    }
+
+    /// RFC 2131, 4.4.1.
+    #[test]
+    fn a_leased_address_is_asked_for_on_the_link_before_it_is_told() {
+        let grant = |world: &mut World, kind: u8, address: [u8; 4]| {
+            let (transaction, ..) = world.asked().expect("a message");
+            world.grant(Ipv4Addr::BROADCAST, transaction, kind, address, [10, 0, 0, 254]);
+        };
+        let mut world = World::new(3);
+        for kind in [OFFER, ACK] {
+            grant(&mut world, kind, [10, 0, 0, 42]);
+        }
+        assert_eq!((world.events.len(), world.default_routers().len()), (0, 0));
+        for _ in 0..9 {
+            world.pass(1);
+            world.settle();
+        }
+        assert!(
+            matches!(&world.events[..], [Event::Bound(lease)] if lease.address.octets() == [10, 0, 0, 42])
+        );
+        assert_eq!((world.addresses(), world.default_routers().len()), (vec!["10.0.0.42/24".to_owned()], 1));
+
+        // Given back meanwhile: nobody hears of it any more, not even the server, as nothing is sent from such an address.
+        let mut world = World::new(3);
+        for kind in [OFFER, ACK] {
+            grant(&mut world, kind, [10, 0, 0, 42]);
+        }
+        world.leasing.release(world.now);
+        assert_eq!(world.asked(), None);
+        for _ in 0..9 {
+            world.pass(1);
+            world.settle();
+        }
+        assert!(
+            world.events.is_empty() && world.addresses().is_empty() && world.default_routers().is_empty()
+        );
+
+        // The server's own: nobody hears of it, and another one is asked for.
+        let mut world = World::new(3);
+        for kind in [OFFER, ACK] {
+            grant(&mut world, kind, [10, 0, 0, 1]);
+        }
+        for _ in 0..3 {
+            world.pass(1);
+            world.settle();
+            while let Some(event) = world.stacks[0].poll_event() {
+                if let bypath_stack::event::Event::AddressConflict { address, .. } = event {
+                    world.leasing.conflict(world.now, address);
+                }
+            }
+        }
+        let (_, kind, from) = world.asked().expect("a message");
+        assert_eq!((kind, from), (4, SocketAddr::from(([0, 0, 0, 0], CLIENT_PORT))));
+        assert!(world.events.is_empty() && world.addresses().is_empty());
+        world.pass(11);
+        for kind in [OFFER, ACK] {
+            grant(&mut world, kind, [10, 0, 0, 43]);
+        }
+        for _ in 0..9 {
+            world.pass(1);
+            world.settle();
+        }
+        assert!(
+            matches!(&world.events[..], [Event::Bound(lease)] if lease.address.octets() == [10, 0, 0, 43])
+        );
     }
 }

@@ -1,10 +1,12 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
-//! ([`UdpSocket`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), and [`dhcp`] gets addresses.
+//! ([`UdpSocket`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), [`UdpForwarder`] gets what is for others, and
+//! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
 
 #![forbid(unsafe_code)]
 
 pub mod dhcp;
 mod engine;
+mod forward;
 mod host;
 mod leasing;
 mod setup;
@@ -15,6 +17,7 @@ pub mod tokio;
 mod udp;
 
 pub use engine::{Engine, Error, News};
+pub use forward::{Forwarded, UdpForwarder};
 pub use host::Host;
 pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
 pub use udp::UdpSocket;

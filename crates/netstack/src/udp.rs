@@ -115,6 +115,15 @@ impl UdpSocket {
         Ok(())
     }
 
+    /// Octets that wait to be read at most, 64 more counted for each datagram: what comes while it is full is lost.
+    ///
+    /// # Errors
+    /// The host has ended.
+    pub fn set_receive_octets(&self, octets: usize) -> io::Result<()> {
+        udp(&mut self.shared.lock(), self.id)?.set_receive_octets(octets);
+        Ok(())
+    }
+
     /// Hears a group on an interface.
     ///
     /// # Errors
@@ -197,8 +206,13 @@ impl UdpSocket {
         octets: &[u8],
         how: &SendTo,
     ) -> io::Result<Option<usize>> {
-        inner.running()?;
-        match udp(inner, self.id)?.send_with(octets, how) {
+        let plain = *how == SendTo { to: how.to, ..SendTo::default() };
+        let engine = inner.running()?;
+        let sent = match plain {
+            true => engine.send(self.id, octets, how.to),
+            false => udp(inner, self.id)?.send_with(octets, how),
+        };
+        match sent {
             Ok(()) => {
                 self.shared.push(inner);
                 Ok(Some(octets.len()))
@@ -275,6 +289,7 @@ fn send_error(e: SendError) -> io::Error {
         SendError::Bind(e) => return bind_error(e),
         SendError::Network(e) => return network_error(e),
         SendError::NoDestination => ErrorKind::NotConnected,
+        SendError::Closed => ErrorKind::BrokenPipe,
         _ => ErrorKind::InvalidInput,
     };
     io::Error::new(kind, e)
@@ -575,5 +590,65 @@ mod tests {
         assert_eq!(from.send_to(b"two", at).map_err(|e| e.kind()), Err(ErrorKind::BrokenPipe));
         to.set_timeout(Some(Duration::from_millis(50)));
         assert!(to.recv(&mut [0; 9]).is_err());
+    }
+    /// A link that is gone for who sends, and quiet for who receives.
+    struct Gone(bypath_link::pair::End);
+
+    impl Link for Gone {
+        fn capabilities(&self) -> Capabilities {
+            self.0.capabilities()
+        }
+
+        fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+            None
+        }
+
+        fn receive(&mut self, _: usize, _: &mut Each<'_>) -> bypath_link::Result<usize> {
+            Ok(0)
+        }
+
+        fn send(&mut self, _: usize, next: &mut Next<'_>) -> bypath_link::Result<usize> {
+            match next(&mut [0; 2000]) {
+                // The announcement of the address.
+                Some((len, _)) if len < 60 => Ok(1),
+                Some(_) => Err(bypath_link::Error::Gone { interface: "cable".into() }),
+                None => Ok(0),
+            }
+        }
+
+        fn flush(&mut self) -> bypath_link::Result<usize> {
+            Ok(0)
+        }
+
+        fn forget(&mut self) -> usize {
+            0
+        }
+
+        fn statistics(&mut self) -> Statistics {
+            Statistics::default()
+        }
+    }
+
+    #[test]
+    fn who_waits_learns_of_a_link_that_went_while_somebody_sent() {
+        for warm in [false, true] {
+            let mut engine = Engine::with_seed(Config::default(), [1; 32]);
+            let iface = engine.add_link("cable", Box::new(Gone(pair(1500, 4).0))).expect("an interface");
+            let own = "10.0.0.1/24".parse().expect("an address");
+            engine.stack().add_address(Engine::now(), iface, own).expect("an address");
+            let there: SocketAddr = "10.0.0.2:7".parse().expect("an address");
+            engine.stack().set_neighbor(iface, there.ip(), bypath_link::MacAddr([2; 6]));
+            let host = Host::run(engine).expect("a thread");
+            let (waits, sends) = (socket(&host, "0.0.0.0:9"), socket(&host, "0.0.0.0:0"));
+            waits.set_timeout(Some(Duration::from_secs(10)));
+            let thread = std::thread::spawn(move || waits.recv(&mut [0; 9]).map_err(|e| e.kind()));
+            if warm {
+                // Short enough to pass: the next one goes straight.
+                sends.send_to(b"", there).expect("sent");
+            }
+            sends.send_to(&[1; 100], there).expect("accepted");
+            assert_eq!(thread.join().expect("the thread"), Err(ErrorKind::BrokenPipe));
+            assert_eq!(sends.send_to(&[1; 100], there).map_err(|e| e.kind()), Err(ErrorKind::BrokenPipe));
+        }
     }
 }

@@ -40,6 +40,9 @@ pub struct Config {
     pub hop_limit: u8,
     /// Times that an IPv6 address is asked for before it is used: DupAddrDetectTransmits (RFC 4862, 5.1). 0: it is used at once.
     pub dad_transmits: u8,
+    /// Times that an IPv4 address is asked for before it is used, if that is wanted
+    /// ([`claim_address`](crate::Stack::claim_address)): PROBE_NUM (RFC 5227, 1.1). 0: it is used at once.
+    pub acd_probes: u8,
     /// Ports of sockets that choose none (RFC 6056, 3.2).
     pub ephemeral: RangeInclusive<u16>,
 }
@@ -66,6 +69,7 @@ impl Default for Config {
             icmp_burst: 50,
             hop_limit: 64,
             dad_transmits: 1,
+            acd_probes: 3,
             // IANA's dynamic ports (RFC 6335, 6).
             ephemeral: 49_152..=65_535,
         }

@@ -23,7 +23,8 @@ pub enum Event {
         /// Which.
         address: IpAddr,
     },
-    /// Somebody else has one of our addresses. One that was tentative is not used (RFC 4862, 5.4.5).
+    /// Somebody else has one of our addresses. One that was tentative is not used (RFC 4862, 5.4.5); one of IPv4 is defended, or
+    /// given up if it was [claimed](Stack::claim_address): its [state](crate::iface::Address::state) says which (RFC 5227, 2.4).
     AddressConflict {
         /// Where.
         iface: IfaceId,

@@ -91,9 +91,17 @@ pub struct Address {
     /// What it may be used for.
     pub state: AddressState,
     pub(crate) timer: Option<TimerId>,
+    /// Whoever wants it more gets it (RFC 5227, 2.4 (b)).
+    pub(crate) yields: bool,
+    /// When it was last defended.
+    pub(crate) defended: Option<crate::time::Instant>,
 }
 
 impl Address {
+    pub(crate) const fn new(prefix: Prefix, state: AddressState) -> Address {
+        Address { prefix, state, timer: None, yields: false, defended: None }
+    }
+
     /// The address alone.
     pub const fn ip(&self) -> IpAddr {
         self.prefix.address()
@@ -186,12 +194,31 @@ pub(crate) struct Iface {
     pub resolved: VecDeque<(IfaceId, IpAddr)>,
     pub cutting: Cutting,
     pub autoconf: Autoconf,
+    /// Octets of an IPv4 packet on this link, as somebody says.
+    pub ipv4_mtu: Option<u32>,
 }
 
 impl Iface {
+    /// Nothing waits for its link.
+    #[inline]
+    pub fn is_idle(&self) -> bool {
+        self.queue.is_empty() && self.resolved.is_empty() && self.cutting.going.is_none()
+    }
+
     /// Its usable address `ip`.
     pub fn has(&self, ip: IpAddr) -> bool {
         self.addresses.iter().any(|a| a.is_usable() && a.ip() == ip)
+    }
+
+    /// Whether others are being asked for `ip`.
+    pub fn asks_for(&self, ip: IpAddr) -> bool {
+        self.addresses.iter().any(|a| matches!(a.state, AddressState::Tentative { .. }) && a.ip() == ip)
+    }
+
+    /// Octets of a packet of IPv6, or of IPv4, on the link: less than the device takes if somebody said so.
+    pub fn mtu(&self, v6: bool) -> u32 {
+        let said = if v6 { self.autoconf.mtu } else { self.ipv4_mtu };
+        said.unwrap_or(u32::MAX).min(self.shape.mtu as u32)
     }
 
     /// An IPv4 address that only says "everybody here" (RFC 1122, 3.2.1.3).

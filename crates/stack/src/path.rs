@@ -92,8 +92,7 @@ impl Stack {
             None => self.select_source(to, iface).ok_or(Unreachable::Source)?,
         };
         let known = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(u32::MAX);
-        let advertised = out.autoconf.mtu.filter(|_| to.is_ipv6()).unwrap_or(u32::MAX);
-        let mtu = known.min(out.shape.mtu as u32).min(advertised);
+        let mtu = known.min(out.mtu(to.is_ipv6()));
         Ok(Path { iface, next_hop, source, mtu, reach })
     }
 

@@ -17,6 +17,12 @@ use core::time::Duration;
 
 /// Between the two announcements of an IPv4 address: ANNOUNCE_INTERVAL (RFC 5227, 1.1).
 const ANNOUNCE: Duration = Duration::from_secs(2);
+/// Between the last probe and the first announcement: ANNOUNCE_WAIT.
+const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
+/// Between two probes at least: PROBE_MIN. It is less than a second more.
+const PROBE: Duration = Duration::from_secs(1);
+/// So long an address is not defended again: DEFEND_INTERVAL.
+const DEFEND: Duration = Duration::from_secs(10);
 
 impl Stack {
     /// What neighbours' states ask for by now.
@@ -78,13 +84,20 @@ impl Stack {
             return;
         }
         let sender_ip = IpAddr::V4(sender);
+        // What a switch gives us back of what we said is no conflict.
+        let others = arp.sender_mac != mac;
         if own.has(sender_ip) {
-            // RFC 5227, 2.4: somebody else claims it, or a switch gives us back what we said.
-            if arp.sender_mac != mac {
+            if others {
                 self.counters.arp_conflicts += 1;
-                self.tell(Event::AddressConflict { iface, address: sender_ip });
+                self.defend(origin.now, iface, sender);
             }
             return;
+        }
+        // RFC 5227, 2.1.1: somebody has the address that we ask for, or asks for it as well.
+        let wanted = if arp.is_probe() { arp.target_ip } else { sender };
+        if others && own.asks_for(IpAddr::V4(wanted)) {
+            self.counters.arp_conflicts += 1;
+            return self.duplicate(iface, IpAddr::V4(wanted));
         }
         let for_us = own.has(IpAddr::V4(arp.target_ip));
         let answers = arp.operation == ArpOperation::REPLY;
@@ -130,23 +143,56 @@ impl Stack {
             return;
         }
         match ip {
-            IpAddr::V4(v4) => {
-                self.announce(iface, v4);
-                let timer = self.timers.create(Due::Announce(iface, v4));
-                self.timers.set(timer, now + ANNOUNCE);
-                self.set_timer_of(iface, ip, timer);
-            }
+            IpAddr::V4(_) if asks => self.ask_later(now, iface, ip),
+            IpAddr::V4(v4) => self.announce_twice(now, iface, v4),
             IpAddr::V6(v6) => {
                 let group = bypath_wire::ipv6::solicited_node(v6);
                 // More groups than there may be: it is not asked for over Ethernet, then.
                 let _full = self.join(now, iface, IpAddr::V6(group));
                 if asks {
-                    let timer = self.timers.create(Due::Tentative(iface, ip));
-                    // RFC 4862, 5.4.2: not all at once after a power failure.
-                    let delay = Duration::from_nanos(self.random.below(1_000_000_000).into());
-                    self.timers.set(timer, now + delay);
-                    self.set_timer_of(iface, ip, timer);
+                    self.ask_later(now, iface, ip);
                 }
+            }
+        }
+    }
+
+    /// Not all at once after a power failure (RFC 4862, 5.4.2; RFC 5227, 2.1.1: PROBE_WAIT).
+    fn ask_later(&mut self, now: Instant, iface: IfaceId, ip: IpAddr) {
+        let timer = self.timers.create(Due::Tentative(iface, ip));
+        let delay = self.less_than_a_second();
+        self.timers.set(timer, now + delay);
+        self.set_timer_of(iface, ip, timer);
+    }
+
+    fn less_than_a_second(&mut self) -> Duration {
+        Duration::from_nanos(self.random.below(1_000_000_000).into())
+    }
+
+    fn announce_twice(&mut self, now: Instant, iface: IfaceId, ip: Ipv4Addr) {
+        self.announce(iface, ip);
+        let timer = self.timers.create(Due::Announce(iface, ip));
+        self.timers.set(timer, now + ANNOUNCE);
+        self.set_timer_of(iface, IpAddr::V4(ip), timer);
+    }
+
+    /// Somebody else uses an IPv4 address of ours (RFC 5227, 2.4): it is announced, once in a while, or given up if it yields and
+    /// was defended lately.
+    fn defend(&mut self, now: Instant, iface: IfaceId, ip: Ipv4Addr) {
+        let address = IpAddr::V4(ip);
+        let addresses = &mut self.ifaces[iface.at()].addresses;
+        let Some(own) = addresses.iter_mut().find(|a| a.ip() == address) else { return };
+        let lately = own.defended.is_some_and(|at| now < at + DEFEND);
+        match (lately, own.yields) {
+            (true, true) => {
+                self.duplicate(iface, address);
+                self.addresses_changed();
+            }
+            // Two that defend an address do not fill the link with it.
+            (true, false) => {}
+            (false, _) => {
+                own.defended = Some(now);
+                self.announce(iface, ip);
+                self.tell(Event::AddressConflict { iface, address });
             }
         }
     }
@@ -176,31 +222,49 @@ impl Stack {
         }
     }
 
-    /// A tentative address is asked for, or was asked for often enough (RFC 4862, 5.4).
+    /// A tentative address is asked for, or was asked for often enough (RFC 4862, 5.4; RFC 5227, 2.1.1).
     pub(crate) fn ask_on(&mut self, now: Instant, iface: IfaceId, ip: IpAddr) {
         let address = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip);
         let Some(address) = address else { return };
-        let (AddressState::Tentative { left }, IpAddr::V6(target)) = (address.state, ip) else { return };
+        let AddressState::Tentative { left } = address.state else { return };
         if left == 0 {
             address.state = AddressState::Preferred;
             self.stop_timer_of(iface, ip);
             self.addresses_changed();
+            if let IpAddr::V4(v4) = ip {
+                self.announce_twice(now, iface, v4);
+            }
             return self.tell(Event::AddressReady { iface, address: ip });
         }
         address.state = AddressState::Tentative { left: left - 1 };
-        if let Some(timer) = address.timer {
-            self.timers.set(timer, now + self.config.neighbors.retransmit);
+        let timer = address.timer;
+        let wait = match ip {
+            IpAddr::V6(target) => {
+                self.probe(iface, target);
+                self.config.neighbors.retransmit
+            }
+            IpAddr::V4(target) => {
+                if let Some(mac) = self.ifaces[iface.at()].mac() {
+                    let probe = ArpPacket::request(mac, Ipv4Addr::UNSPECIFIED, target);
+                    self.send_arp(iface, MacAddr::BROADCAST, &probe);
+                }
+                if left == 1 { ANNOUNCE_WAIT } else { PROBE + self.less_than_a_second() }
+            }
+        };
+        if let Some(timer) = timer {
+            self.timers.set(timer, now + wait);
         }
-        self.probe(iface, target);
     }
 
-    /// Somebody else has a tentative address: it is not used (RFC 4862, 5.4.5).
+    /// Somebody else has an address: it is not used (RFC 4862, 5.4.5; RFC 5227, 2.1.1 and 2.4).
     pub(crate) fn duplicate(&mut self, iface: IfaceId, ip: IpAddr) {
         self.stop_timer_of(iface, ip);
         if let Some(address) = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip) {
             address.state = AddressState::Duplicate;
         }
-        self.counters.ndp_conflicts += 1;
+        if ip.is_ipv6() {
+            self.counters.ndp_conflicts += 1;
+        }
         self.tell(Event::AddressConflict { iface, address: ip });
     }
 }

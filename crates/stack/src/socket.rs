@@ -179,6 +179,9 @@ pub enum SendError {
     /// What the network said of an earlier send.
     #[error(transparent)]
     Network(#[from] SocketError),
+    /// EBADF.
+    #[error("the socket was closed")]
+    Closed,
 }
 
 /// A socket that cannot be bound like this.

@@ -73,6 +73,9 @@ pub struct Usage {
     pub ready: usize,
 }
 
+/// Octets of a packet that every link of IPv4 takes (RFC 791, 3.2).
+const LEAST_MTU: u16 = 68;
+
 /// A TCP/IP stack: see the crate's documentation.
 #[derive(Debug)]
 pub struct Stack {
@@ -148,8 +151,7 @@ impl Stack {
             Some(Prefix::host(IpAddr::V6(Ipv6Addr::LOCALHOST))),
         ];
         for prefix in own.into_iter().flatten() {
-            let address = Address { prefix, state: AddressState::Preferred, timer: None };
-            stack.ifaces[0].addresses.push(address);
+            stack.ifaces[0].addresses.push(Address::new(prefix, AddressState::Preferred));
         }
         stack.addresses_changed();
         stack
@@ -161,7 +163,7 @@ impl Stack {
     /// # Errors
     /// [`NoIface`].
     pub fn add_iface(&mut self, config: IfaceConfig) -> Result<IfaceId, NoIface> {
-        if !(68..=65_535).contains(&config.mtu) {
+        if !(usize::from(LEAST_MTU)..=65_535).contains(&config.mtu) {
             return Err(NoIface::Mtu);
         }
         let IfaceConfig { medium, mtu, offload } = config;
@@ -185,7 +187,7 @@ impl Stack {
         if link.vlans.iter().any(|(other, _)| *other == vid) {
             return Err(NoIface::Exists);
         }
-        if !(68..=link.shape.mtu).contains(&mtu) {
+        if !(usize::from(LEAST_MTU)..=link.shape.mtu).contains(&mtu) {
             return Err(NoIface::Mtu);
         }
         let vlan = Some(VlanTag { tpid: EtherType::VLAN.0, pcp: 0, dei: false, vid });
@@ -215,17 +217,37 @@ impl Stack {
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),
             autoconf: crate::slaac::Autoconf::default(),
+            ipv4_mtu: None,
         });
         id
     }
 
     /// Gives an interface an address, and a route to its network. An IPv6 address on Ethernet is tentative first (RFC 4862,
-    /// 5.4): [`Event::AddressReady`] or [`Event::AddressConflict`] follows.
+    /// 5.4): [`Event::AddressReady`] or [`Event::AddressConflict`] follows. An IPv4 address is used at once, and kept whatever
+    /// others say (RFC 5227, 2.4 (c)), as Linux has it.
     ///
     /// # Errors
     /// [`NoAddress`].
     pub fn add_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         self.give_address(now, iface, prefix)?;
+        self.route_to_network(iface, prefix)
+    }
+
+    /// As [`add_address`](Stack::add_address), but an IPv4 address on Ethernet is tentative first, too (RFC 5227, 2.1): it takes 4 to
+    /// 7 seconds until [`Event::AddressReady`]. It is given up if somebody else insists on it (2.4 (b)).
+    ///
+    /// # Errors
+    /// [`NoAddress`].
+    pub fn claim_address(&mut self, now: Instant, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
+        let probes = self.config.acd_probes;
+        self.give_address_after(now, iface, prefix, probes)?;
+        if let Some(address) = self.ifaces[iface.at()].addresses.last_mut() {
+            address.yields = true;
+        }
+        self.route_to_network(iface, prefix)
+    }
+
+    fn route_to_network(&mut self, iface: IfaceId, prefix: Prefix) -> Result<(), NoAddress> {
         let added = self.routes.add(Route { prefix, iface, via: None, metric: 0, source: None });
         self.generation += 1;
         if let Err(NoRoute::Full { most }) = added {
@@ -241,6 +263,17 @@ impl Stack {
         now: Instant,
         iface: IfaceId,
         prefix: Prefix,
+    ) -> Result<(), NoAddress> {
+        self.give_address_after(now, iface, prefix, 0)
+    }
+
+    /// An address alone; one of IPv4 is asked for so often.
+    fn give_address_after(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        prefix: Prefix,
+        probes: u8,
     ) -> Result<(), NoAddress> {
         let ip = prefix.address();
         let Some(own) = self.ifaces.get(iface.at()) else { return Err(NoAddress::NoIface) };
@@ -259,10 +292,10 @@ impl Stack {
             return Err(NoAddress::Full { most });
         }
         let ethernet = own.mac().is_some();
-        let left = self.config.dad_transmits;
-        let asks = ethernet && ip.is_ipv6() && left > 0;
+        let left = if ip.is_ipv6() { self.config.dad_transmits } else { probes };
+        let asks = ethernet && left > 0;
         let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
-        self.ifaces[iface.at()].addresses.push(Address { prefix, state, timer: None });
+        self.ifaces[iface.at()].addresses.push(Address::new(prefix, state));
         self.address_added(now, iface, ip, asks);
         Ok(())
     }
@@ -290,6 +323,16 @@ impl Stack {
     /// Addresses of an interface.
     pub fn addresses(&self, iface: IfaceId) -> &[Address] {
         self.ifaces.get(iface.at()).map_or(&[], |i| &i.addresses)
+    }
+
+    /// Tells how many octets an IPv4 packet has on an interface at most, as a DHCP server may say (RFC 2132, 5.1): 68 or more; more
+    /// than the interface takes means nothing. `None`: as many as the interface takes. Of IPv6, routers say it themselves (RFC 4861,
+    /// 4.6.4). False: there is no such interface.
+    pub fn set_ipv4_mtu(&mut self, iface: IfaceId, octets: Option<u16>) -> bool {
+        let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
+        own.ipv4_mtu = octets.map(|octets| u32::from(octets.max(LEAST_MTU)));
+        self.generation += 1;
+        true
     }
 
     /// Adds a route.
@@ -363,6 +406,11 @@ impl Stack {
     /// there: for proxies and tunnels. `None`: such packets are dropped.
     pub const fn set_udp_forwarder(&mut self, socket: Option<SocketId>) {
         self.forwarder = socket;
+    }
+
+    /// The socket that gets what is for others, if it is open.
+    pub fn udp_forwarder(&self) -> Option<SocketId> {
+        self.forwarder.filter(|id| self.sockets.get(*id).is_some())
     }
 
     /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.

@@ -135,8 +135,12 @@ pub fn update_bytes(check: u16, old: &[u8], new: &[u8]) -> u16 {
 /// follows it.
 #[inline]
 pub fn pseudo_v4(source: Ipv4Addr, destination: Ipv4Addr, protocol: u8, len: u16) -> Sum {
-    let sum = Sum::new().long(source.to_bits()).long(destination.to_bits());
-    sum.word(protocol as u16).word(len)
+    let words = [source.to_bits().to_be(), destination.to_bits().to_be()];
+    let rest = [(protocol as u16).to_be(), len.to_be()];
+    Sum {
+        native: half(words.map(u64::from).iter().sum::<u64>() + rest.map(u64::from).iter().sum::<u64>()),
+        odd: false,
+    }
 }
 
 /// The sum of IPv6's pseudo header (RFC 8200, 8.1). `protocol` is the upper layer's, whatever extension headers

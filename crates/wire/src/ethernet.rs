@@ -260,7 +260,7 @@ impl EthernetHeader {
     ///
     /// # Errors
     /// [`EmitError::Room`]; [`EmitError::Field`] for a tag whose priority or identifier does not fit.
-    #[inline]
+    #[inline(always)]
     pub fn emit(&self, buffer: &mut [u8]) -> Result<usize, EmitError> {
         if self.tags.is_empty() {
             let room: &mut [u8; HEADER_LEN] = room_of(buffer, Part::Ethernet)?;
@@ -269,7 +269,12 @@ impl EthernetHeader {
             room[12..].copy_from_slice(&self.ethertype.0.to_be_bytes());
             return Ok(HEADER_LEN);
         }
-        let room = room(buffer, self.len(), Part::Ethernet)?;
+        self.emit_tagged(room(buffer, self.len(), Part::Ethernet)?)
+    }
+
+    /// A header with tags, of which `room` has exactly the length.
+    #[inline(never)]
+    fn emit_tagged(&self, room: &mut [u8]) -> Result<usize, EmitError> {
         let (addresses, mut rest) = room.split_at_mut(12);
         addresses[..6].copy_from_slice(&self.destination.0);
         addresses[6..].copy_from_slice(&self.source.0);

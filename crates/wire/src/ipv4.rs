@@ -164,7 +164,7 @@ impl Ipv4Header {
         }
         if len == HEADER_LEN {
             let room: &mut [u8; HEADER_LEN] = room_of(buffer, Part::Ipv4)?;
-            self.emit_plain(room, payload_len);
+            self.emit_plain(room, payload_len as u16);
             return Ok(HEADER_LEN);
         }
         self.emit_options(room(buffer, len, Part::Ipv4)?, payload_len);
@@ -195,13 +195,14 @@ impl Ipv4Header {
         room[10..12].copy_from_slice(&check.to_be_bytes());
     }
 
-    /// A header without options, as almost all are: summed while it is in registers.
-    #[inline]
-    fn emit_plain(&self, room: &mut [u8; HEADER_LEN], payload_len: usize) {
+    /// Writes the header as [`emit`](Ipv4Header::emit) does, but without its options and without a look at what may be wrong:
+    /// total lengths beyond [`MOST_LEN`] and odd fragment offsets lose bits. Summed while it is in registers.
+    #[inline(always)]
+    pub fn emit_plain(&self, room: &mut [u8; HEADER_LEN], payload_len: u16) {
         let pair = |high: u16, low: u16| (high as u32) << 16 | low as u32;
         let lifetime = pair((self.ttl as u16) << 8 | self.protocol.0 as u16, 0);
         let words = [
-            pair(0x4500 | self.class.0 as u16, (HEADER_LEN + payload_len) as u16),
+            pair(0x4500 | self.class.0 as u16, payload_len.wrapping_add(HEADER_LEN as u16)),
             pair(self.identification, self.flags() | self.fragment_offset >> 3),
             lifetime,
             self.source.to_bits(),

@@ -79,20 +79,27 @@ impl Ipv6Header {
     /// # Errors
     /// [`EmitError::Room`]; [`EmitError::TooLong`] beyond [`MOST_PAYLOAD`]; [`EmitError::Field`] for a flow label of
     /// more than 20 bits.
+    #[inline]
     pub fn emit(&self, buffer: &mut [u8], payload_len: usize) -> Result<usize, EmitError> {
         if payload_len > MOST_PAYLOAD {
             return Err(EmitError::TooLong { part: Part::Ipv6, found: payload_len, most: MOST_PAYLOAD });
         }
         fits(Part::Ipv6, "flow label", self.flow_label, 0xf_ffff)?;
-        let room: &mut [u8; HEADER_LEN] = room_of(buffer, Part::Ipv6)?;
+        self.emit_plain(room_of(buffer, Part::Ipv6)?, payload_len as u16);
+        Ok(HEADER_LEN)
+    }
+
+    /// Writes the header as [`emit`](Ipv6Header::emit) does, without a look at what may be wrong: a flow label of more than 20
+    /// bits spoils the rest.
+    #[inline(always)]
+    pub fn emit_plain(&self, room: &mut [u8; HEADER_LEN], payload_len: u16) {
         let first = 6 << 28 | (self.class.0 as u32) << 20 | self.flow_label;
         room[..4].copy_from_slice(&first.to_be_bytes());
-        room[4..6].copy_from_slice(&(payload_len as u16).to_be_bytes());
+        room[4..6].copy_from_slice(&payload_len.to_be_bytes());
         room[6] = self.next_header.0;
         room[7] = self.hop_limit;
         room[8..24].copy_from_slice(&self.source.octets());
         room[24..40].copy_from_slice(&self.destination.octets());
-        Ok(HEADER_LEN)
     }
 }
 

@@ -91,18 +91,37 @@ impl UdpHeader {
         payload: &[u8],
     ) -> Result<usize, EmitError> {
         let len = HEADER_LEN + payload.len();
-        self.emit(buffer, payload.len())?;
-        let room = room(buffer, len, Part::Udp)?;
-        let (header, behind) = room.split_at_mut(HEADER_LEN);
-        let ports = (self.source_port as u32) << 16 | self.destination_port as u32;
-        let sum = addresses.pseudo_header(IpProtocol::UDP, len).long(ports).word(len as u16);
-        let sum = sum.copy(behind, payload);
-        header[6..8].copy_from_slice(&transmitted(sum).to_be_bytes());
+        if payload.len() > MOST_PAYLOAD {
+            return Err(EmitError::TooLong { part: Part::Udp, found: payload.len(), most: MOST_PAYLOAD });
+        }
+        let (header, behind) = room(buffer, len, Part::Udp)?.split_at_mut(HEADER_LEN);
+        let sum = addresses.pseudo_header(IpProtocol::UDP, len);
+        self.emit_summed(room_of(header, Part::Udp)?, behind, sum, payload);
         Ok(len)
+    }
+
+    /// Writes the header, of a datagram whose pseudo header has the sum `pseudo`, and the payload behind it, of which there is
+    /// as much room: both are summed on the way. Payloads beyond [`MOST_PAYLOAD`] spoil the length field.
+    #[inline(always)]
+    pub fn emit_summed(&self, header: &mut [u8; HEADER_LEN], behind: &mut [u8], pseudo: Sum, payload: &[u8]) {
+        let len = (HEADER_LEN + payload.len()) as u16;
+        let ports = (self.source_port as u32) << 16 | self.destination_port as u32;
+        let sum = pseudo.long(ports).word(len).copy(behind, payload);
+        self.emit_checked(header, len, transmitted(sum));
+    }
+
+    /// Writes the header of a datagram of `len` octets altogether, with a checksum that is known.
+    #[inline(always)]
+    pub fn emit_checked(&self, header: &mut [u8; HEADER_LEN], len: u16, check: u16) {
+        let fields = [self.source_port, self.destination_port, len, check];
+        for (octets, field) in header.as_chunks_mut::<2>().0.iter_mut().zip(fields) {
+            *octets = field.to_be_bytes();
+        }
     }
 }
 
 /// A computed zero is sent as all ones: zero says that there is no checksum (RFC 768).
+#[inline]
 fn transmitted(sum: Sum) -> u16 {
     match sum.finish() {
         0 => 0xffff,

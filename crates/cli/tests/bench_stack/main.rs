@@ -32,7 +32,9 @@ fn there_is_a_record_for_every_case_subject_and_metric() {
         );
         (found[0]["median"].as_f64().expect("a number"), found[0]["unit"].clone())
     };
-    for subject in ["checksum", "offload"] {
+    let subjects =
+        ["checksum", "offload", "queued-checksum", "queued-offload", "engine-checksum", "engine-offload"];
+    for subject in subjects {
         for size in (0..12).map(|n| 1 << n) {
             let (ns, unit) = of("device-write", subject, size, "ns_per_op");
             assert!(ns > 1.0 && unit == "ns", "{subject} {size}: {ns} {unit}");
@@ -45,7 +47,7 @@ fn there_is_a_record_for_every_case_subject_and_metric() {
         let (ns, _) = of("receive-udp", &format!("idle-{idle}"), 64, "ns_per_op");
         assert!(ns > 1.0, "{idle}: {ns}");
     }
-    assert_eq!(records.len(), 2 * 12 * 3 + 5);
+    assert_eq!(records.len(), subjects.len() * 12 * 3 + 5);
 }
 
 #[test]
@@ -83,7 +85,7 @@ fn a_profile_shows_what_writes_call() {
     ended.expect(0);
     let svg = std::fs::read_to_string(&file).expect("a picture");
     assert!(svg.starts_with("<svg ") && svg.ends_with("</svg>\n"));
-    for name in ["Writer::stretch", "poll_transmit"] {
+    for name in ["Writer::stretch", "send_through"] {
         assert!(svg.contains(name), "{name}: {svg}");
     }
 }

@@ -3,8 +3,11 @@
 #[path = "../../../link/tests/common/namespace.rs"]
 mod namespace;
 
+mod churn;
+mod forward;
 mod groups;
 mod paths;
+mod routers;
 mod segments;
 mod setups;
 

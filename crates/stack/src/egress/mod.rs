@@ -95,9 +95,7 @@ impl Stack {
 
     /// Whether a link has something to send.
     pub fn wants_transmit(&self, link: IfaceId) -> bool {
-        self.ifaces.get(link.at()).is_some_and(|port| {
-            !port.queue.is_empty() || !port.resolved.is_empty() || port.cutting.going.is_some()
-        })
+        self.ifaces.get(link.at()).is_some_and(|port| !port.is_idle())
     }
 
     /// As [`poll_transmit`](Stack::poll_transmit), and of which interface it is.
@@ -111,8 +109,7 @@ impl Stack {
                     None => continue,
                 }
             }
-            let outgoing = port.queue.front()?.0;
-            let (iface, hop) = (outgoing.iface, outgoing.hop);
+            let &Outgoing { iface, hop, .. } = port.queue.front()?.0;
             let mac = match hop {
                 Hop::None => MacAddr::UNSPECIFIED,
                 Hop::Station(mac) => mac,
@@ -129,21 +126,19 @@ impl Stack {
             let (outgoing, octets) = port.queue.front()?;
             let written =
                 write(&shape, outgoing, mac, octets, &mut port.cutting, &mut self.identification, room);
-            let len = octets.len();
-            if let Some(owner) = outgoing.owner {
-                self.sockets.sent(owner, len, &mut self.ready);
-            }
             let counters = &mut self.counters;
             match written {
-                Written::Frame(frame) => {
-                    *counters.sent(outgoing) += 1;
-                    port.queue.pop();
-                    return Some(frame);
-                }
+                Written::Frame(_) => *counters.sent(outgoing) += 1,
                 Written::Cut => counters.fragments_cut += 1,
                 Written::NoRoom => counters.link_drop_no_room += 1,
             }
+            if let Some(owner) = outgoing.owner {
+                self.sockets.sent(owner, octets.len(), &mut self.ready);
+            }
             port.queue.pop();
+            if let Written::Frame(frame) = written {
+                return Some(frame);
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use bypath_wire::{
     Addresses, EmitError, EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, MacAddr,
     UdpHeader, VlanTags, ipv4, ipv6, udp,
 };
+use core::net::Ipv4Addr;
 
 /// A frame that was written.
 #[derive(Clone, Copy, Debug)]
@@ -108,8 +109,7 @@ pub(crate) fn through(
     octets: &[u8],
     room: &mut [u8],
 ) -> Option<Frame> {
-    let port = ifaces.get(link.at())?;
-    let first = port.queue.is_empty() && port.resolved.is_empty() && port.cutting.going.is_none();
+    let first = ifaces.get(link.at())?.is_idle();
     let own = ifaces.get_mut(outgoing.iface.at())?;
     // The number of a packet that routers may cut comes from elsewhere.
     if !first || own.link != link || outgoing.fragmentation == Fragmentation::Anywhere {
@@ -143,26 +143,100 @@ fn whole(
             header + copy(&mut rest[header..], octets)?
         }
         Kind::Udp { source, destination, segment } => {
-            let transport = udp::HEADER_LEN + octets.len();
-            let header = ip_header(outgoing, IpProtocol::UDP, transport, number, false, rest)?;
             let ports = UdpHeader { source_port: source, destination_port: destination };
-            let datagram = &mut rest[header..];
-            if shape.offload.checksum {
-                ports.emit(datagram, octets.len())?;
-                copy(&mut datagram[udp::HEADER_LEN..], octets)?;
-                udp::fill_partial(&outgoing.addresses, &mut datagram[..transport]);
-                // At most 18 and 60 octets.
+            let partial = shape.offload.checksum;
+            let header = udp(outgoing, &ports, number, partial, octets, rest)?;
+            if partial {
+                // At most 18 and 40 octets.
                 checksum = ChecksumState::Partial { start: (link + header) as u16, offset: 6 };
                 let header_len = (link + header + udp::HEADER_LEN) as u16;
                 let cut = Gso { kind: GsoKind::Udp, size: segment, header_len, ecn: false };
                 gso = (segment != 0).then_some(cut);
-            } else {
-                ports.emit_with(datagram, &outgoing.addresses, octets)?;
             }
-            header + transport
+            header + udp::HEADER_LEN + octets.len()
         }
     };
     Ok(Frame { len: link + len, checksum, gso, iface: outgoing.iface })
+}
+
+/// IP and UDP header and payload of a datagram that is not cut: octets of the IP header. Both headers are one piece of memory of a
+/// length that is known, so that nothing is asked of it twice.
+#[inline(always)]
+fn udp(
+    outgoing: &Outgoing,
+    ports: &UdpHeader,
+    number: u16,
+    partial: bool,
+    octets: &[u8],
+    room: &mut [u8],
+) -> Result<usize, EmitError> {
+    let len = udp::HEADER_LEN + octets.len();
+    match outgoing.addresses {
+        Addresses::V4 { source, destination } => {
+            let (headers, behind) = headers::<{ ipv4::HEADER_LEN + udp::HEADER_LEN }>(octets.len(), room)?;
+            let (ip, udp) = headers.split_at_mut(ipv4::HEADER_LEN);
+            let (Some(ip), Some(udp)) = (ip.first_chunk_mut(), udp.first_chunk_mut()) else {
+                unreachable!("lengths that are constant")
+            };
+            ipv4_header(outgoing, source, destination, number).emit_plain(ip, len as u16);
+            transport(outgoing, ports, partial, octets, udp, behind);
+            Ok(ipv4::HEADER_LEN)
+        }
+        Addresses::V6 { source, destination } => {
+            let (headers, behind) = headers::<{ ipv6::HEADER_LEN + udp::HEADER_LEN }>(octets.len(), room)?;
+            let (ip, udp) = headers.split_at_mut(ipv6::HEADER_LEN);
+            let (Some(ip), Some(udp)) = (ip.first_chunk_mut(), udp.first_chunk_mut()) else {
+                unreachable!("lengths that are constant")
+            };
+            let mut header = Ipv6Header::new(source, destination, IpProtocol::UDP);
+            (header.class, header.hop_limit) = (outgoing.class, outgoing.hops);
+            header.emit_plain(ip, len as u16);
+            transport(outgoing, ports, partial, octets, udp, behind);
+            Ok(ipv6::HEADER_LEN)
+        }
+    }
+}
+
+/// Room for headers of `N` octets, and for a payload, of which there is as much as fits behind them.
+#[inline(always)]
+fn headers<const N: usize>(len: usize, room: &mut [u8]) -> Result<(&mut [u8; N], &mut [u8]), EmitError> {
+    // What UDP and IP can say of a length: 65,535 octets in IPv4 with its header, in IPv6 without.
+    let most = if N > ipv4::HEADER_LEN + udp::HEADER_LEN { udp::MOST_PAYLOAD } else { ipv4::MOST_LEN - N };
+    if len > most {
+        return Err(EmitError::TooLong { part: bypath_wire::Part::Udp, found: len, most });
+    }
+    let have = room.len();
+    let room = room.get_mut(..N + len).and_then(<[u8]>::split_first_chunk_mut);
+    room.ok_or(EmitError::Room { part: bypath_wire::Part::Udp, need: N + len, have })
+}
+
+#[inline(always)]
+fn transport(
+    outgoing: &Outgoing,
+    ports: &UdpHeader,
+    partial: bool,
+    octets: &[u8],
+    header: &mut [u8; udp::HEADER_LEN],
+    behind: &mut [u8],
+) {
+    let len = udp::HEADER_LEN + octets.len();
+    let pseudo = outgoing.addresses.pseudo_header(IpProtocol::UDP, len);
+    if partial {
+        behind.copy_from_slice(octets);
+        ports.emit_checked(header, len as u16, pseudo.folded());
+    } else {
+        ports.emit_summed(header, behind, pseudo, octets);
+    }
+}
+
+#[inline(always)]
+fn ipv4_header(outgoing: &Outgoing, source: Ipv4Addr, destination: Ipv4Addr, number: u16) -> Ipv4Header {
+    let mut header = Ipv4Header::new(source, destination, IpProtocol::UDP);
+    header.class = outgoing.class;
+    header.ttl = outgoing.hops;
+    header.identification = number;
+    header.dont_fragment = outgoing.fragmentation != Fragmentation::Anywhere;
+    header
 }
 
 #[inline(always)]
@@ -178,10 +252,11 @@ pub(super) fn link_header(
         (_, Addresses::V4 { .. }) => EtherType::IPV4,
         (_, Addresses::V6 { .. }) => EtherType::IPV6,
     };
+    let Some(tag) = shape.vlan else {
+        return EthernetHeader::new(mac, own, ethertype).emit(room);
+    };
     let mut header = EthernetHeader::new(mac, own, ethertype);
-    if let Some(tag) = shape.vlan {
-        header.tags = VlanTags::one(tag);
-    }
+    header.tags = VlanTags::one(tag);
     header.emit(room)
 }
 
@@ -196,11 +271,8 @@ pub(super) fn ip_header(
 ) -> Result<usize, EmitError> {
     match outgoing.addresses {
         Addresses::V4 { source, destination } => {
-            let mut header = Ipv4Header::new(source, destination, protocol);
-            header.class = outgoing.class;
-            header.ttl = outgoing.hops;
-            header.identification = number;
-            header.dont_fragment = outgoing.fragmentation != Fragmentation::Anywhere;
+            let mut header = ipv4_header(outgoing, source, destination, number);
+            header.protocol = protocol;
             if router_alert {
                 // RFC 2113.
                 let mut options = Ipv4Options::new();

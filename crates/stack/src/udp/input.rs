@@ -25,7 +25,7 @@ impl Stack {
         let to = SocketAddr::new(packet.addresses.destination(), header.destination_port);
         let arrival = Arrival { from, to, through: packet.through };
         if packet.foreign {
-            if let Some(id) = self.forwarder.filter(|id| self.sockets.get(*id).is_some()) {
+            if let Some(id) = self.udp_forwarder() {
                 self.take(packet, &arrival, id.index(), payload);
             }
             return;

@@ -7,7 +7,7 @@ mod send;
 
 use crate::Stack;
 use crate::iface::IfaceId;
-use crate::path::Reach;
+use crate::path::{Path, Reach, Unreachable};
 use crate::socket::{
     BindError, Datagram, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError, SocketId,
     TooMany, unscoped,
@@ -138,8 +138,12 @@ impl Udp<'_> {
         }
         let Some(&bound) = self.stack.demux.binding(id) else { return Err(SendError::NoDestination) };
         let iface = bound.iface.or(scope);
-        let source = source_of(local.ip());
+        let source = self.stack.source_of(local.ip());
+        if source.is_some_and(|source| !self.stack.is_local(source, iface)) {
+            return Err(Unreachable::NotOurs.into());
+        }
         let path = self.stack.path(remote.ip(), iface, source)?;
+        leaves_no_link(&path)?;
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }
@@ -241,8 +245,24 @@ fn speaks(options: &Options, local: IpAddr, to: IpAddr) -> bool {
     local.is_ipv4() == to.is_ipv4() || local.is_ipv6() && local.is_unspecified() && !options.only_v6
 }
 
-/// The address from which a socket sends that is bound like this, if that says it: nobody sends from a group.
-fn source_of(local: IpAddr) -> Option<IpAddr> {
-    let host = !local.is_unspecified() && !local.is_multicast();
-    Some(local).filter(|ip| host && !matches!(ip, IpAddr::V4(v4) if v4.is_broadcast()))
+/// A loopback address is on no link (RFC 1122, 3.2.1.3 g; RFC 4291, 2.5.3).
+fn leaves_no_link(path: &Path) -> Result<(), Unreachable> {
+    if path.source.is_loopback() && path.iface != IfaceId::LOOPBACK {
+        Err(Unreachable::Source)
+    } else {
+        Ok(())
+    }
+}
+
+impl Stack {
+    /// The address from which a socket sends that is bound like this, if that says it: nobody sends from a group, or as everybody
+    /// on a network.
+    fn source_of(&self, local: IpAddr) -> Option<IpAddr> {
+        let everybody = |v4| self.ifaces.iter().any(|i| i.is_broadcast(v4));
+        let host = match local {
+            IpAddr::V4(v4) => !everybody(v4),
+            IpAddr::V6(_) => true,
+        };
+        Some(local).filter(|ip| host && !ip.is_unspecified() && !ip.is_multicast())
+    }
 }

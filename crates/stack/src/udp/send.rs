@@ -1,6 +1,6 @@
 //! Sending datagrams: the way, the limits, and into the queue of the interface.
 
-use super::{Udp, source_of, speaks};
+use super::{Udp, leaves_no_link, speaks};
 use crate::Stack;
 use crate::egress::{Fragmentation, Kind, Outgoing, through};
 use crate::iface::IfaceId;
@@ -57,6 +57,18 @@ impl Udp<'_> {
             return Ok(());
         }
         self.send_with(octets, &SendTo { to, ..SendTo::default() })
+    }
+
+    /// Whose next frame a datagram to `to` could be without a queue, as far as is known: the link to give to
+    /// [`send_through`](Udp::send_through). `None`: the way was not looked for yet, or something goes first.
+    #[inline]
+    pub fn straight(&mut self, to: Option<SocketAddr>) -> Option<IfaceId> {
+        let stack = &mut *self.stack;
+        let socket = stack.sockets.at_mut(self.id.index()).1;
+        let way = socket.way.as_ref()?;
+        let known = way.generation == stack.generation && to.or(socket.remote) == Some(way.to) && !way.looped;
+        let link = stack.ifaces.get(way.outgoing.iface.at())?.link;
+        (known && stack.ifaces.get(link.at())?.is_idle()).then_some(link)
     }
 
     /// Sends a datagram straight into the next frame of `link`, of which `room` is the buffer, as
@@ -207,11 +219,12 @@ impl Udp<'_> {
         let bound = self.stack.demux.binding(self.id.index()).and_then(|b| b.iface);
         let for_group = options.group_iface.filter(|_| to.ip().is_multicast());
         let iface = message.iface.or(scope).or(bound).or(for_group);
-        let source = message.source.or(source_of(local.ip()));
+        let source = message.source.or(self.stack.source_of(local.ip()));
         // RFC 2131, 4.1: who has no address yet asks everybody on a link from 0.0.0.0.
         let asks =
             message.source.is_some_and(|ip| ip.is_unspecified()) && iface.is_some() && is_everybody(to.ip());
-        if let Some(source) = message.source
+        // An address that the socket was bound to may have gone since.
+        if let Some(source) = source
             && !asks
             && self.stack.forwarder != Some(self.id)
             && !self.stack.is_local(source, iface)
@@ -219,6 +232,7 @@ impl Udp<'_> {
             return Err(Unreachable::NotOurs.into());
         }
         let path = self.stack.path(to.ip(), iface, source)?;
+        leaves_no_link(&path)?;
         if path.reach == Reach::Broadcast && !options.broadcast {
             return Err(SendError::Broadcast);
         }
@@ -249,7 +263,7 @@ impl Udp<'_> {
         };
         let stack = &*self.stack;
         let mtu = match options.fragmentation {
-            Fragmentation::Anywhere => stack.ifaces[path.iface.at()].shape.mtu as u32,
+            Fragmentation::Anywhere => stack.ifaces[path.iface.at()].mtu(to.is_ipv6()),
             _ => path.mtu,
         };
         // 65,535 octets: in IPv4 with its header, in IPv6 without.

@@ -336,3 +336,133 @@ fn a_flood_of_neighbours_costs_no_more_than_the_table() {
     world.secs(5);
     assert!(world.hosts[0].stack.usage().waiting_octets == 0);
 }
+
+/// Lets time go on; ARP packets that a host sends meanwhile, with the milliseconds at which it did, within ten.
+fn arps_of(world: &mut World, host: usize, millis: u64) -> Vec<(u64, ArpPacket)> {
+    let mut sent = Vec::new();
+    for step in 0..millis / 10 {
+        let before = world.trace.len();
+        world.millis(10);
+        let those = world.trace[before..].iter().filter(|(from, _)| *from == host);
+        sent.extend(those.filter_map(|(_, frame)| Some((step * 10, is_arp(frame)?))));
+    }
+    sent
+}
+
+fn state_of(world: &World, host: usize, address: &str) -> Option<AddressState> {
+    let host = &world.hosts[host];
+    host.stack.addresses(host.iface).iter().find(|a| a.ip() == ip(address)).map(|a| a.state)
+}
+
+/// RFC 5227, 2.1.1 and 2.3.
+#[test]
+fn a_claimed_ipv4_address_is_asked_for_three_times_and_then_announced() {
+    for seed in 1..20 {
+        let mut world = World::new(2, seed);
+        world.secs(5);
+        let (now, iface) = (world.now(), world.hosts[0].iface);
+        world.hosts[0].stack.claim_address(now, iface, "10.0.0.50/24".parse().unwrap()).unwrap();
+        let client = world.hosts[0].stack.open_udp().unwrap();
+        assert!(world.udp(0, client).bind("10.0.0.50:7".parse().unwrap()).is_err());
+        // Nobody is told of it while it is asked for.
+        let asks = world.bound(1, "0.0.0.0:9");
+        world.send_to(1, asks, b"?", "10.0.0.50:7");
+        let mut sent = arps_of(&mut world, 0, 1500);
+        let known = world.hosts[1].stack.neighbor(world.hosts[1].iface, ip("10.0.0.50"));
+        assert_eq!(known.map(|(state, _)| state), Some(State::Incomplete));
+        sent.extend(arps_of(&mut world, 0, 12_000).into_iter().map(|(at, arp)| (at + 1500, arp)));
+        assert!(sent.iter().all(|(_, arp)| arp.target_ip == Ipv4Addr::new(10, 0, 0, 50)));
+        let kinds: Vec<_> = sent.iter().map(|(_, a)| (a.is_probe(), a.is_announcement())).collect();
+        let (probe, announcement) = ((true, false), (false, true));
+        assert_eq!(kinds, [probe, probe, probe, announcement, announcement]);
+        let waits: Vec<u64> = sent.windows(2).map(|w| w[1].0 - w[0].0).collect();
+        assert!(sent[0].0 <= 1000, "{sent:?}");
+        assert!(waits[..2].iter().all(|ms| (990..=2010).contains(ms)), "{waits:?}");
+        assert!(waits[2..].iter().all(|ms| (1990..=2010).contains(ms)), "{waits:?}");
+        assert_eq!(world.hosts[0].events, [Event::AddressReady { iface, address: ip("10.0.0.50") }]);
+        assert_eq!(
+            world.udp(0, client).bind("10.0.0.50:7".parse().unwrap()),
+            Ok("10.0.0.50:7".parse().unwrap())
+        );
+        world.send_to(1, asks, b"!", "10.0.0.50:7");
+        world.millis(10);
+        assert_eq!(world.received(0, client).len(), 1);
+    }
+}
+
+#[test]
+fn a_claimed_ipv4_address_that_somebody_has_or_wants_is_not_used() {
+    // Somebody has it.
+    let mut world = World::new(2, 1);
+    let (now, iface) = (world.now(), world.hosts[0].iface);
+    world.hosts[0].stack.claim_address(now, iface, "10.0.0.2/24".parse().unwrap()).unwrap();
+    world.secs(10);
+    assert_eq!(state_of(&world, 0, "10.0.0.2"), Some(AddressState::Duplicate));
+    assert_eq!(world.hosts[0].events, [Event::AddressConflict { iface, address: ip("10.0.0.2") }]);
+    assert_eq!((world.count(0, "arp_conflicts"), world.count(1, "arp_conflicts")), (1, 0));
+    assert!(world.hosts[1].events.is_empty());
+    // Given up for good, it can be taken again.
+    assert!(world.hosts[0].stack.remove_address(iface, ip("10.0.0.2")));
+    // Two want it at once: never do both have it.
+    for seed in 1..50 {
+        let mut world = World::new(3, seed);
+        for host in 0..2 {
+            let (now, iface) = (world.now(), world.hosts[host].iface);
+            world.hosts[host].stack.claim_address(now, iface, "10.0.0.50/24".parse().unwrap()).unwrap();
+        }
+        world.secs(15);
+        let have =
+            (0..2).filter(|h| state_of(&world, *h, "10.0.0.50") == Some(AddressState::Preferred)).count();
+        assert!(have <= 1, "seed {seed}");
+    }
+    // What a switch gives back of our own probe is no conflict.
+    let mut world = World::new(1, 1);
+    let (now, iface, mac) = (world.now(), world.hosts[0].iface, world.hosts[0].mac);
+    let own = Ipv4Addr::new(10, 0, 0, 50);
+    world.hosts[0].stack.claim_address(now, iface, "10.0.0.50/24".parse().unwrap()).unwrap();
+    for sender in [Ipv4Addr::UNSPECIFIED, own] {
+        world.secs(1);
+        let back = arp_frame(MacAddr::BROADCAST, &ArpPacket::request(mac, sender, own));
+        world.hand(0, &back, &FrameMeta::default());
+    }
+    world.secs(10);
+    assert_eq!(state_of(&world, 0, "10.0.0.50"), Some(AddressState::Preferred));
+}
+
+/// RFC 5227, 2.4 (b) and (c).
+#[test]
+fn an_ipv4_address_is_defended_once_in_a_while_and_a_claimed_one_given_up() {
+    let own = Ipv4Addr::new(10, 0, 0, 50);
+    let other = ArpPacket::request(MacAddr([2, 9, 9, 9, 9, 9]), own, Ipv4Addr::new(10, 0, 0, 1));
+    let frame = arp_frame(MacAddr::BROADCAST, &other);
+    for claimed in [false, true] {
+        let mut world = World::new(1, 1);
+        let (now, iface) = (world.now(), world.hosts[0].iface);
+        let (prefix, stack) = ("10.0.0.50/24".parse().unwrap(), &mut world.hosts[0].stack);
+        if claimed {
+            stack.claim_address(now, iface, prefix).unwrap();
+        } else {
+            stack.add_address(now, iface, prefix).unwrap();
+        }
+        world.secs(20);
+        let announced = |world: &mut World| {
+            world.hand(0, &frame, &FrameMeta::default());
+            let sent = arps_of(world, 0, 10);
+            sent.iter().filter(|(_, a)| a.is_announcement() && a.sender_ip == own).count()
+        };
+        assert_eq!(announced(&mut world), 1);
+        world.secs(11);
+        assert_eq!(announced(&mut world), 1);
+        assert_eq!(state_of(&world, 0, "10.0.0.50"), Some(AddressState::Preferred));
+        world.secs(9);
+        assert_eq!(announced(&mut world), 0);
+        let after = if claimed { AddressState::Duplicate } else { AddressState::Preferred };
+        assert_eq!(state_of(&world, 0, "10.0.0.50"), Some(after));
+        let conflict = Event::AddressConflict { iface, address: ip("10.0.0.50") };
+        let told = world.hosts[0].events.iter().filter(|e| **e == conflict).count();
+        assert_eq!((told, world.count(0, "arp_conflicts")), (if claimed { 3 } else { 2 }, 3));
+        let socket = world.hosts[0].stack.open_udp().unwrap();
+        let bound = world.udp(0, socket).bind("10.0.0.50:7".parse().unwrap());
+        assert_eq!(bound.is_ok(), !claimed);
+    }
+}

@@ -410,3 +410,61 @@ fn an_interface_that_is_not_there_is_an_error_whoever_names_it() {
     world.hosts[0].stack.handle_frame(now, nowhere, &[0; 60], &FrameMeta::default());
     assert!(world.hosts[0].stack.poll_transmit(now, nowhere, &mut [0; 2000]).is_none());
 }
+
+#[test]
+fn a_socket_does_not_send_from_an_address_that_is_not_ours_any_more() {
+    for (own, to) in [("10.0.0.50/24", "10.0.0.2:7"), ("fd00::50/64", "[fd00::2]:7")] {
+        let mut world = World::new(2, 1);
+        let (now, iface) = (world.now(), world.hosts[0].iface);
+        let prefix: bypath_stack::prefix::Prefix = own.parse().unwrap();
+        world.hosts[0].stack.add_address(now, iface, prefix).unwrap();
+        world.secs(5);
+        let server = world.bound(1, "[::]:7");
+        let local = std::net::SocketAddr::new(prefix.address(), 9);
+        let client = world.bound(0, &local.to_string());
+        let connected = world.hosts[0].stack.open_udp().unwrap();
+        world.udp(0, connected).bind(std::net::SocketAddr::new(prefix.address(), 10)).unwrap();
+        world.udp(0, connected).connect(to.parse().unwrap()).unwrap();
+        world.send_to(0, client, b"1", to);
+        world.millis(10);
+        assert_eq!(world.received(1, server), [(local, b"1".to_vec())]);
+        assert!(world.hosts[0].stack.remove_address(iface, prefix.address()));
+        let gone = Err(SendError::Unreachable(Unreachable::NotOurs));
+        assert_eq!(world.udp(0, client).send(b"2", Some(to.parse().unwrap())), gone);
+        assert_eq!(world.udp(0, connected).send(b"2", None), gone);
+        assert_eq!(world.udp(0, client).connect(to.parse().unwrap()), gone);
+        world.secs(1);
+        assert_eq!(world.received(1, server), []);
+    }
+}
+
+/// As in Linux, where such a socket has no source address of its own (RFC 1122, 3.2.1.3 e).
+#[test]
+fn who_listens_to_everybody_on_a_network_sends_from_an_own_address() {
+    let mut world = World::new(2, 1);
+    let server = world.bound(1, "0.0.0.0:7");
+    let client = world.bound(0, "10.0.0.255:9");
+    world.send_to(0, client, b"1", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server), [("10.0.0.1:9".parse().unwrap(), b"1".to_vec())]);
+    world.udp(0, client).connect("10.0.0.2:7".parse().unwrap()).unwrap();
+    world.udp(0, client).send(b"2", None).unwrap();
+    world.millis(10);
+    assert_eq!(world.received(1, server), [("10.0.0.1:9".parse().unwrap(), b"2".to_vec())]);
+}
+
+/// RFC 1122, 3.2.1.3 g; RFC 4291, 2.5.3.
+#[test]
+fn loopback_addresses_leave_on_no_link() {
+    let mut world = World::new(2, 1);
+    for (own, to) in [("127.0.0.1:9", "10.0.0.2:7"), ("[::1]:9", "[fd00::2]:7")] {
+        let client = world.bound(0, own);
+        let sent = world.udp(0, client).send(b"1", Some(to.parse().unwrap()));
+        assert!(sent.is_err(), "{own}");
+        assert!(world.udp(0, client).connect(to.parse().unwrap()).is_err(), "{own}");
+        world.secs(1);
+    }
+    for (_, frame) in &world.trace {
+        assert!(frame.len() < 42 || frame[26..30] != [127, 0, 0, 1], "{frame:?}");
+    }
+}

@@ -5,6 +5,7 @@ mod allocations; // what writes take from malloc
 mod profile; //     the flame graph
 mod receive; //     frame to socket, beside idle sockets
 mod report; //      rows, what follows from them, the targets
+mod sink; //        a link for an engine, which ends in a buffer
 mod write; //       socket to frame
 
 pub use allocations::{Args as AllocationsArgs, run as allocations};
@@ -36,7 +37,7 @@ pub struct StackArgs {
 /// Cases of `bypath bench stack`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Case {
-    /// A datagram written to a socket, and the frame that it becomes
+    /// A datagram written to a socket, and the frame that it becomes: straight, through the queue, and with an engine
     DeviceWrite,
     /// A frame handed in, and the datagram that a socket gets of it, beside 1 to 1,000,000 idle sockets
     ReceiveUdp,

@@ -2,6 +2,7 @@
 //! device.
 
 use super::figure;
+use super::sink::Sink;
 use crate::bench::context::{Context, Job, Outcome, Trouble};
 use crate::bench::record::{Figure, Sample};
 use bypath::wire::meta::ChecksumState;
@@ -9,6 +10,7 @@ use bypath::wire::udp::{UdpChecksum, UdpHeader};
 use bypath::wire::{
     EtherType, EthernetHeader, FrameMeta, Ipv4Header, MacAddr, checksum, ethernet, ipv4, udp,
 };
+use bypath_netstack::Engine;
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
@@ -18,25 +20,50 @@ use bypath_sys::clock::monotonic_ns;
 use clap::ValueEnum;
 use std::hint::black_box;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
-/// Who computes the checksum.
+/// Who computes the checksum, and which way the datagram goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Subject {
-    /// The stack
+    /// The stack, into the device's buffer
     Checksum,
     /// The device, which the sink stands for
     Offload,
+    /// The stack, through the queue of the interface
+    QueuedChecksum,
+    /// The device, through the queue
+    QueuedOffload,
+    /// The stack, of an engine with a link
+    EngineChecksum,
+    /// The link
+    EngineOffload,
 }
 
 impl Subject {
-    pub const ALL: [Subject; 2] = [Subject::Checksum, Subject::Offload];
+    pub const ALL: [Subject; 6] = [
+        Subject::Checksum,
+        Subject::Offload,
+        Subject::QueuedChecksum,
+        Subject::QueuedOffload,
+        Subject::EngineChecksum,
+        Subject::EngineOffload,
+    ];
 
     /// Its name in records.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Subject::Checksum => "checksum",
             Subject::Offload => "offload",
+            Subject::QueuedChecksum => "queued-checksum",
+            Subject::QueuedOffload => "queued-offload",
+            Subject::EngineChecksum => "engine-checksum",
+            Subject::EngineOffload => "engine-offload",
         }
+    }
+
+    /// The checksum is left to the device.
+    pub const fn offloads(self) -> bool {
+        matches!(self, Subject::Offload | Subject::QueuedOffload | Subject::EngineOffload)
     }
 }
 
@@ -51,11 +78,18 @@ pub const HEADERS: usize = ethernet::HEADER_LEN + ipv4::HEADER_LEN + udp::HEADER
 /// Addresses of this host and of the one that is written to.
 pub const MACS: [MacAddr; 2] = [MacAddr([2, 0, 0, 0, 0, 1]), MacAddr([2, 0, 0, 0, 0, 2])];
 
+/// What the datagrams go through.
+enum Way {
+    /// The stack, whose frames are written into the buffer: at once, or when it is asked for one.
+    Stack { stack: Box<Stack>, iface: IfaceId, queued: bool },
+    /// An engine, which has a sink for a link.
+    Engine { engine: Box<Engine>, sink: Arc<Sink> },
+}
+
 /// A stack with a socket, and a buffer for its frames.
 pub struct Writer {
     subject: Subject,
-    stack: Stack,
-    iface: IfaceId,
+    way: Way,
     socket: SocketId,
     to: SocketAddr,
     payload: Vec<u8>,
@@ -63,36 +97,79 @@ pub struct Writer {
     now: u64,
 }
 
+/// An address and a neighbour for the interface, and a socket.
+fn ready(stack: &mut Stack, iface: IfaceId, now: Instant, to: SocketAddr) -> Result<SocketId, String> {
+    let own = "10.0.0.1/24".parse().expect("a prefix");
+    stack.add_address(now, iface, own).map_err(|e| e.to_string())?;
+    stack.set_neighbor(iface, to.ip(), MACS[1]);
+    stack.open_udp().map_err(|e| e.to_string())
+}
+
 impl Writer {
     /// For datagrams of `size` octets.
     pub fn new(subject: Subject, size: u32) -> Result<Writer, String> {
-        let now = Instant::ZERO;
-        let mut stack = Stack::new(Config::default(), [7; 32]);
-        let offload = Offload { checksum: subject == Subject::Offload, segmentation: false };
-        let config = IfaceConfig { medium: Medium::Ethernet(MACS[0]), mtu: MTU, offload };
-        let iface = stack.add_iface(config).map_err(|e| e.to_string())?;
-        let own = "10.0.0.1/24".parse().expect("a prefix");
-        stack.add_address(now, iface, own).map_err(|e| e.to_string())?;
         let to: SocketAddr = "10.0.0.2:9".parse().expect("an address");
-        stack.set_neighbor(iface, to.ip(), MACS[1]);
-        let socket = stack.open_udp().map_err(|e| e.to_string())?;
         let mut room = vec![0; ethernet::HEADER_LEN + MTU];
-        // The announcement of its address.
-        while stack.poll_transmit(now, iface, &mut room).is_some() {}
+        let (way, socket) = if matches!(subject, Subject::EngineChecksum | Subject::EngineOffload) {
+            let sink = Arc::new(Sink::new(room.len()));
+            let mut engine = Box::new(Engine::with_seed(Config::default(), [7; 32]));
+            let link = sink.link(MTU, subject.offloads());
+            let iface = engine.add_link("sink", Box::new(link)).map_err(|e| e.to_string())?;
+            let socket = ready(engine.stack(), iface, Engine::now(), to)?;
+            // The announcement of its address.
+            engine.flush().map_err(|e| e.to_string())?;
+            (Way::Engine { engine, sink }, socket)
+        } else {
+            let now = Instant::ZERO;
+            let mut stack = Box::new(Stack::new(Config::default(), [7; 32]));
+            let offload = Offload { checksum: subject.offloads(), segmentation: false };
+            let config = IfaceConfig { medium: Medium::Ethernet(MACS[0]), mtu: MTU, offload };
+            let iface = stack.add_iface(config).map_err(|e| e.to_string())?;
+            let socket = ready(&mut stack, iface, now, to)?;
+            while stack.poll_transmit(now, iface, &mut room).is_some() {}
+            let queued = matches!(subject, Subject::QueuedChecksum | Subject::QueuedOffload);
+            (Way::Stack { stack, iface, queued }, socket)
+        };
         let payload = vec![0; size as usize];
-        Ok(Writer { subject, stack, iface, socket, to, payload, room, now: 0 })
+        Ok(Writer { subject, way, socket, to, payload, room, now: 0 })
     }
 
-    /// One write; the frame, if it is as long as it should be.
+    fn stack(&mut self) -> &mut Stack {
+        match &mut self.way {
+            Way::Stack { stack, .. } => stack,
+            Way::Engine { engine, .. } => engine.stack(),
+        }
+    }
+
+    /// One write; what belongs to the frame, if it is as long as it should be.
     #[inline]
     fn write(&mut self) -> Option<FrameMeta> {
         self.now += STEP;
         let now = Instant::from_nanos(self.now);
-        let mut socket = self.stack.udp(self.socket)?;
-        socket.send(black_box(&self.payload), Some(self.to)).ok()?;
-        let (len, meta) = self.stack.poll_transmit(now, self.iface, &mut self.room)?;
-        black_box(&self.room[..len]);
-        (len == self.payload.len() + HEADERS).then_some(meta)
+        let (payload, to) = (black_box(&self.payload[..]), Some(self.to));
+        let (len, meta) = match &mut self.way {
+            Way::Stack { stack, iface, queued } => {
+                let mut socket = stack.udp(self.socket)?;
+                let straight = if *queued {
+                    socket.send(payload, to).ok()?;
+                    None
+                } else {
+                    socket.send_through(now, payload, to, *iface, &mut self.room).ok()?
+                };
+                let (len, meta) = match straight {
+                    Some(frame) => frame,
+                    // The first one of a socket is queued while its way is looked for.
+                    None => stack.poll_transmit(now, *iface, &mut self.room)?,
+                };
+                black_box(&self.room[..len]);
+                (len, meta)
+            }
+            Way::Engine { engine, sink } => {
+                engine.send(self.socket, payload, to).ok()?;
+                (sink.len(), FrameMeta::default())
+            }
+        };
+        (len == payload.len() + HEADERS).then_some(meta)
     }
 
     /// A stretch of writes, each of which must yield a frame of the right length; the time of them all, in nanoseconds.
@@ -102,21 +179,30 @@ impl Writer {
         for (at, octet) in self.payload.iter_mut().enumerate() {
             *octet = (at as u64 ^ salt).wrapping_add(1) as u8;
         }
-        let before = self.stack.counters().udp_sent;
+        let before = self.stack().counters().udp_sent;
         let mut last = None;
         let begun = monotonic_ns();
-        for _ in 0..STRETCH {
+        for n in 1..=STRETCH {
+            if n == STRETCH
+                && let Way::Engine { sink, .. } = &self.way
+            {
+                sink.keep();
+            }
             last = self.write();
             if last.is_none() {
                 return Err("a write yielded no frame, or one of a wrong length".into());
             }
         }
         let elapsed = monotonic_ns() - begun;
-        let sent = self.stack.counters().udp_sent - before;
+        let sent = self.stack().counters().udp_sent - before;
         if sent != u64::from(STRETCH) {
             return Err(format!("{sent} datagrams sent in {STRETCH} writes"));
         }
-        self.look(&last.unwrap_or_default())?;
+        let mut meta = last.unwrap_or_default();
+        if let Way::Engine { sink, .. } = &self.way {
+            meta = sink.take(&mut self.room);
+        }
+        self.look(&meta)?;
         Ok(elapsed)
     }
 
@@ -125,9 +211,9 @@ impl Writer {
     fn look(&mut self, meta: &FrameMeta) -> Result<(), String> {
         let len = HEADERS + self.payload.len();
         let frame = &mut self.room[..len];
-        match (self.subject, meta.checksum) {
-            (Subject::Checksum, ChecksumState::Unknown) => {}
-            (Subject::Offload, ChecksumState::Partial { start, offset }) => {
+        match (self.subject.offloads(), meta.checksum) {
+            (false, ChecksumState::Unknown) => {}
+            (true, ChecksumState::Partial { start, offset }) => {
                 let (start, field) = (usize::from(start), usize::from(start) + usize::from(offset));
                 let sum = checksum::checksum(&frame[start..]);
                 frame[field..field + 2].copy_from_slice(&sum.to_be_bytes());

@@ -161,11 +161,12 @@ impl Host {
                     output::message(format_args!("{address} is another host's, too; on {}", self.name));
                 }
                 News::Lease { event: dhcp::Event::Bound(lease), .. } => output::message(format_args!(
-                    "{}/{} from the DHCP server {}, router {}",
+                    "{}/{} from the DHCP server {}, router {}{}",
                     lease.address,
                     lease.prefix_len,
                     lease.server,
-                    lease.routes.first().map_or("none".to_owned(), |r| r.router.to_string())
+                    lease.routes.first().map_or("none".to_owned(), |r| r.router.to_string()),
+                    lease.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"))
                 )),
                 News::Lease { event: dhcp::Event::Lost, .. } => {
                     output::message("the DHCP server does not renew the address; asking for another one");
