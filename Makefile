@@ -54,7 +54,10 @@ bench: build
 check:
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --package bypath --package bypath-netstack --all-targets --features bypath/tokio -- -D warnings
+	$(CARGO) clippy --package bypath --no-default-features -- -D warnings
 	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --workspace --no-deps
+	RUSTDOCFLAGS='-D warnings' $(CARGO) doc --package bypath --package bypath-netstack --features bypath/tokio --no-deps
 
 # Two invocations: features of the command's dependencies must not reach those of the library.
 build: build-c

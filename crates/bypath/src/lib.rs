@@ -8,6 +8,10 @@
 //! | [`fault`] | around any link: losses, doubles, reordering, corruption, delays, a rate; by seed |
 //! | [`capture`], [`pcapng`], [`pcap`] | around any link: a file for Wireshark; and such files by themselves |
 //! | [`roce`] | RoCEv2 queue pairs without an adapter: SEND, WRITE, READ, atomic operations, datagrams; over any link |
+#![cfg_attr(
+    feature = "netstack",
+    doc = "| [`netstack`], [`stack`] | a TCP/IP stack of our own on a link: addresses, DHCP, UDP sockets that block, or of tokio |"
+)]
 //! | [`link`](mod@link) | one level below the socket: many frames with few calls, and what was obtained of what was asked |
 //! | [`wire`] | headers from Ethernet to TCP, checksums, frames taken apart and printed |
 //! | [`clock`] | the clocks that links are given |
@@ -59,6 +63,33 @@
 //! # Ok::<(), bypath::l2::Error>(())
 //! ```
 //!
+//! A TCP/IP stack stands on any link; the kernel carries its frames, and has no part in what they say. Here are two, with a cable
+//! in memory between them (feature `netstack`, on by default; feature `tokio`: sockets for tasks):
+//!
+#![cfg_attr(feature = "netstack", doc = "```")]
+#![cfg_attr(not(feature = "netstack"), doc = "```ignore")]
+//! use bypath::netstack::{Engine, Host, UdpSocket};
+//! use bypath::{link::pair::pair, stack::config::Config};
+//!
+//! let (here, there) = pair(1500, 64);
+//! let host = |link, address: &str| -> Result<Host, Box<dyn std::error::Error>> {
+//!     let mut engine = Engine::new(Config::default());
+//!     let iface = engine.add_link("cable", Box::new(link))?;
+//!     engine.stack().add_address(Engine::now(), iface, address.parse()?)?;
+//!     Ok(Host::run(engine)?)
+//! };
+//! let (alice, bob) = (host(here, "10.0.0.1/24")?, host(there, "10.0.0.2/24")?);
+//!
+//! let server = UdpSocket::bind(&bob, "0.0.0.0:7".parse()?)?;
+//! let client = UdpSocket::bind(&alice, "0.0.0.0:0".parse()?)?;
+//! client.send_to(b"hello", "10.0.0.2:7".parse()?)?;
+//! let mut buffer = [0; 100];
+//! let (len, from) = server.recv_from(&mut buffer)?;
+//! assert_eq!(&buffer[..len], b"hello");
+//! assert_eq!(from.ip(), std::net::Ipv4Addr::new(10, 0, 0, 1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Links go around links. This one, in memory, loses every second frame or so, the same ones each time, and writes what is
 //! left into a capture file:
 //!
@@ -92,6 +123,10 @@
 
 pub use bypath_link as link;
 pub use bypath_link::{capture, fault, l2, pcap, pcapng, roce, tun, xdp};
+#[cfg(feature = "netstack")]
+pub use bypath_netstack as netstack;
+#[cfg(feature = "netstack")]
+pub use bypath_stack as stack;
 pub use bypath_wire as wire;
 
 /// Clocks for links that are given one, in nanoseconds.

@@ -1,4 +1,4 @@
-/* Bypath: raw Ethernet sockets, TUN devices and capture files for C and C++. SPDX-License-Identifier: MIT OR Apache-2.0
+/* Bypath: raw Ethernet sockets, TUN devices, a TCP/IP stack of one's own and capture files for C and C++. SPDX-License-Identifier: MIT OR Apache-2.0
  *
  * Made from crates/capi/src: change it there.
  *
@@ -16,12 +16,14 @@
  *
  * Threads. Different sockets may be used by different threads at the same time. One socket is used by one thread at a
  * time, whichever; a call while another thread is inside one with the same socket is BYPATH_E_BUSY and does nothing.
- * Capture files and TUN devices likewise. To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
+ * Capture files and TUN devices likewise; a netstack and its UDP sockets may be used by many threads at once, and only closing
+ * one of them while another thread is inside a call with it is BYPATH_E_BUSY. To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
  * call: no other thread may still begin one. A wait ends by a frame, its time-out or a signal, not by another thread: to
  * be able to stop a receiver, poll bypath_l2_descriptor together with a descriptor of your own, and receive with
  * BYPATH_WAIT_NEVER. Functions may not be called from signal handlers. A process that forks shares its sockets with its
  * child: use and close them in one of the two only. Threads of the library's own close sockets, because
- * the kernel takes its time for that; they take no signals, and end after a second without work.
+ * the kernel takes its time for that; they take no signals, and end after a second without work. Each netstack has a thread,
+ * which takes no signals either, until it is closed.
  *
  * Nothing of this library unwinds into the caller, and no function ends the process on purpose: a mistake of the
  * library's own is BYPATH_E_INTERNAL, and some lines on standard error.
@@ -50,7 +52,7 @@
 // The interface is switched off.
 #define BYPATH_E_DOWN -4
 
-// The interface was removed: close the socket.
+// The interface was removed, or the netstack of a socket was closed: close the socket.
 #define BYPATH_E_GONE -5
 
 // A capability is missing, CAP_NET_RAW most often. The text names it.
@@ -100,6 +102,9 @@
 
 // A host answered that nobody takes datagrams at that address and port.
 #define BYPATH_E_UNREACHABLE -21
+
+// There is no way to that address: no route leads there, or who should know says so.
+#define BYPATH_E_NO_ROUTE -22
 
 // Octets of an error's text, terminating zero included.
 #define BYPATH_ERROR_TEXT 512
@@ -334,6 +339,43 @@
 // Flag: neither side leaves checksums and segmentation to the other.
 #define BYPATH_TUN_NO_OFFLOADS 8
 
+// Flag: the device of `tap:` or `tun:` exists, and persists. Without it, a device that exists is `BYPATH_E_IN_USE`.
+#define BYPATH_NETSTACK_ATTACH 1
+
+// Flag: an IPv4 address and routes come from a DHCP server.
+#define BYPATH_NETSTACK_DHCP 2
+
+// Room for a counter's name.
+#define BYPATH_COUNTER_NAME 48
+
+// Others are still asked whether an address is theirs: it is used for nothing.
+#define BYPATH_ADDRESS_TENTATIVE 0
+
+// It is used for everything.
+#define BYPATH_ADDRESS_PREFERRED 1
+
+// It is used by those who have it.
+#define BYPATH_ADDRESS_DEPRECATED 2
+
+// Another host has it: it is used for nothing.
+#define BYPATH_ADDRESS_DUPLICATE 3
+
+// Flag: it may send to everybody (255.255.255.255, and the last address of a network).
+#define BYPATH_UDP_BROADCAST 1
+
+// Flag: its address and port may be those of other sockets that have this flag, too: all get what is for a group or for
+// everybody, and the last one that was bound gets the rest (SO_REUSEADDR).
+#define BYPATH_UDP_REUSE_ADDRESS 2
+
+// Flag: the same, and each datagram goes to one of them (SO_REUSEPORT).
+#define BYPATH_UDP_REUSE_PORT 4
+
+// Flag: bound to `::`, it has nothing to do with IPv4.
+#define BYPATH_UDP_ONLY_V6 8
+
+// Flag: a datagram that does not fit into the MTU is `BYPATH_E_TOO_LONG`, and not cut into fragments.
+#define BYPATH_UDP_DONT_FRAGMENT 16
+
 // Frames begin with an Ethernet header. The numbers of other kinds: <https://www.tcpdump.org/linktypes.html>.
 #define BYPATH_LINK_TYPE_ETHERNET 1
 
@@ -358,8 +400,15 @@ typedef struct bypath_capture_writer bypath_capture_writer;
 // A raw Ethernet socket. Only pointers to it are of use.
 typedef struct bypath_l2_socket bypath_l2_socket;
 
+// A TCP/IP stack of our own on a link, run by a thread of the library's. Only pointers to it are of use.
+typedef struct bypath_netstack bypath_netstack;
+
 // A TUN device, and the datagrams of one own address over it. Only pointers to it are of use.
 typedef struct bypath_tun bypath_tun;
+
+// A UDP socket of a netstack. Only pointers to it are of use. Several threads may use one at the same time, such as one that
+// receives and one that sends.
+typedef struct bypath_udp bypath_udp;
 
 // A hardware address, in the order in which it is sent.
 typedef struct bypath_mac {
@@ -714,6 +763,86 @@ typedef struct bypath_tun_datagram {
 typedef void (*bypath_tun_taker)(void *context,
                                  const struct bypath_tun_datagram *datagram,
                                  const void *payload);
+
+// What netstack is wanted. Fill it by `bypath_netstack_options_init`, then change what should differ. It may be thrown away when
+// `bypath_netstack_open` has returned.
+typedef struct bypath_netstack_options {
+    // Octets of this structure: set by `bypath_netstack_options_init`, by which the library knows what it was given.
+    size_t size;
+    // What it stands on: `tap:NAME` or `tun:NAME`, a device that is made, with the kernel at its other end (`%d` in the name
+    // stands for the first number that is free); `packet:IFACE`, an interface by packet sockets; `xdp:IFACE`, the first queue of
+    // one by AF_XDP: all IP that comes there is the netstack's then.
+    const char *link;
+    // Its own addresses, each with the length of the network's prefix, such as `10.9.0.2/24`. Best such as the kernel does not
+    // have.
+    const char *const *addresses;
+    // How many.
+    size_t address_count;
+    // The kernel's addresses at its end of a device, such as `10.9.0.1/24`.
+    const char *const *kernel_addresses;
+    // How many.
+    size_t kernel_address_count;
+    // The routers for all other networks, such as `10.9.0.1`: one of IPv4, one of IPv6.
+    const char *const *routers;
+    // How many.
+    size_t router_count;
+    // The name that a DHCP server is told; NULL: none.
+    const char *host_name;
+    // The longest wait of `bypath_netstack_open` for addresses, in ns: 30 s unless changed. `BYPATH_FOREVER`: no limit.
+    uint64_t timeout_ns;
+    // MTU of a device; 0: 1500, or what an existing one has.
+    uint32_t mtu;
+    // `BYPATH_NETSTACK_ATTACH`, `BYPATH_NETSTACK_DHCP`, joined by `|`.
+    uint32_t flags;
+} bypath_netstack_options;
+
+// What a netstack stands on.
+typedef struct bypath_netstack_obtained {
+    // Octets of the largest packet.
+    uint32_t mtu;
+    // The name of the device or interface.
+    char name[16];
+} bypath_netstack_obtained;
+
+// An address of a netstack.
+typedef struct bypath_netstack_address {
+    // In the order in which it is sent: 4 octets of IPv4, or 16 of IPv6.
+    uint8_t address[16];
+    // 4 or 6.
+    uint8_t family;
+    // Bits of the network's prefix.
+    uint8_t prefix;
+    // What it may be used for: `BYPATH_ADDRESS_...`
+    uint8_t state;
+    // Not used.
+    uint8_t reserved;
+} bypath_netstack_address;
+
+// Something that is counted.
+typedef struct bypath_counter {
+    // How often, since the netstack was opened.
+    uint64_t value;
+    // What: the layer, then the name; with `_drop_` in it and a reason: what ended there.
+    char name[BYPATH_COUNTER_NAME];
+} bypath_counter;
+
+// What is known of a received datagram.
+typedef struct bypath_udp_datagram {
+    // Octets of payload in the buffer.
+    size_t len;
+    // Octets of payload that the datagram had: more than `len` if the buffer was too short.
+    size_t whole;
+    // From whom.
+    struct bypath_endpoint source;
+    // To which address and port.
+    struct bypath_endpoint destination;
+    // Routers that it might still have passed.
+    uint8_t ttl;
+    // Type of service, traffic class: DSCP in the upper six bits, ECN in the lower two.
+    uint8_t class_octet;
+    // Not used.
+    uint8_t reserved[6];
+} bypath_udp_datagram;
 
 // What capture file is wanted. Fill it by `bypath_capture_options_init`, then change what should differ. It may be thrown
 // away when `bypath_capture_create` has returned.
@@ -1083,6 +1212,154 @@ bypath_status bypath_tun_receive_each(struct bypath_tun *tun,
                                       void *context,
                                       size_t *received,
                                       struct bypath_error *error);
+
+// Fills options with what is usual: `link`, and addresses or `BYPATH_NETSTACK_DHCP`, are to be set.
+//
+// Fails with `BYPATH_E_INVALID` if `options` is NULL.
+bypath_status bypath_netstack_options_init(struct bypath_netstack_options *options,
+                                           struct bypath_error *error);
+
+// Opens a link, puts a TCP/IP stack on it, and returns when its addresses can be used. Close it by `bypath_netstack_close`.
+//
+// Making a device needs the capability CAP_NET_ADMIN, which root of a user and network namespace of one's own has
+// (`unshare --user --net --map-root-user`); `packet:` CAP_NET_RAW; `xdp:` CAP_NET_RAW, CAP_NET_ADMIN and CAP_BPF of the whole
+// machine. When it fails, `*netstack` is NULL and nothing is left behind.
+//
+// Fails with `BYPATH_E_IN_USE` where another host has an address, or the device exists, `BYPATH_E_TIMED_OUT` where no DHCP server
+// answers, `BYPATH_E_UNKNOWN`, `BYPATH_E_NAME`, `BYPATH_E_NOT_ETHERNET`, `BYPATH_E_DOWN`, `BYPATH_E_GONE`,
+// `BYPATH_E_NOT_ALLOWED`, `BYPATH_E_UNSUPPORTED`, `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_netstack_open(const struct bypath_netstack_options *options,
+                                   struct bypath_netstack **netstack,
+                                   struct bypath_error *error);
+
+// Closes it: what is still to be sent is sent, a lease is given back, within 0.2 s; a device that does not persist is gone
+// afterwards. Calls of its sockets that wait, and all later ones, answer `BYPATH_E_GONE`; the sockets are still to be closed. NULL
+// is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
+bypath_status bypath_netstack_close(struct bypath_netstack *netstack,
+                                    struct bypath_error *error);
+
+// Tells what it stands on. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_read_obtained(struct bypath_netstack *netstack,
+                                            struct bypath_netstack_obtained *obtained,
+                                            struct bypath_error *error);
+
+// Its addresses, those of a DHCP server included.
+//
+// Writes up to `capacity` of them into `list`, and into `count` how many there are, which may be more. With a capacity of 0
+// `list` may be NULL. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_addresses(struct bypath_netstack *netstack,
+                                        struct bypath_netstack_address *list,
+                                        size_t capacity,
+                                        size_t *count,
+                                        struct bypath_error *error);
+
+// Gives it one more address, such as `10.9.0.3/24`. One of IPv6 may be used when others were asked whether it is theirs: look at
+// its state. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_add_address(struct bypath_netstack *netstack,
+                                          const char *own,
+                                          struct bypath_error *error);
+
+// Takes an address away, such as `10.9.0.3`. Fails with `BYPATH_E_INVALID`, also if it does not have it.
+bypath_status bypath_netstack_remove_address(struct bypath_netstack *netstack,
+                                             const char *own,
+                                             struct bypath_error *error);
+
+// What its stack has counted.
+//
+// Writes up to `capacity` counters into `list`, and into `count` how many there are, which may be more. With a capacity of 0
+// `list` may be NULL. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_counters(struct bypath_netstack *netstack,
+                                       struct bypath_counter *list,
+                                       size_t capacity,
+                                       size_t *count,
+                                       struct bypath_error *error);
+
+// Makes a socket that is bound to this address and port of the netstack's. The addresses `0.0.0.0` and `::` stand for all of them,
+// port 0 for one that is free: `bypath_udp_local` tells it. Close it by `bypath_udp_close`.
+//
+// Its calls wait as long as it takes, unless `bypath_udp_set_timeout` says otherwise. `flags`: 0, or `BYPATH_UDP_BROADCAST` and
+// the other flags joined by `|`. When it fails, `*udp` is NULL.
+//
+// Fails with `BYPATH_E_IN_USE`, `BYPATH_E_INVALID` for an address that is not the netstack's, `BYPATH_E_GONE`,
+// `BYPATH_E_SYSTEM` for too many sockets.
+bypath_status bypath_udp_bind(struct bypath_netstack *netstack,
+                              struct bypath_endpoint local,
+                              uint32_t flags,
+                              struct bypath_udp **udp,
+                              struct bypath_error *error);
+
+// Closes it; what it has still to send is sent. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it, and then
+// nothing is closed.
+bypath_status bypath_udp_close(struct bypath_udp *udp,
+                               struct bypath_error *error);
+
+// Changes the longest wait of calls that begin afterwards, in ns; `BYPATH_FOREVER`: no limit; 0: they do not wait, and answer
+// `BYPATH_E_WOULD_BLOCK`. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_udp_set_timeout(struct bypath_udp *udp,
+                                     uint64_t timeout_ns,
+                                     struct bypath_error *error);
+
+// Sends to this partner from now on, and hears of it alone. Nothing is sent.
+//
+// Fails with `BYPATH_E_NO_ROUTE`, `BYPATH_E_NOT_ALLOWED`, `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_udp_connect(struct bypath_udp *udp,
+                                 struct bypath_endpoint remote,
+                                 struct bypath_error *error);
+
+// Has no partner any more. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_udp_disconnect(struct bypath_udp *udp, struct bypath_error *error);
+
+// Its own address and port. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_udp_local(struct bypath_udp *udp,
+                               struct bypath_endpoint *local,
+                               struct bypath_error *error);
+
+// To whom it is connected. Fails with `BYPATH_E_INVALID`, also if it is to nobody, `BYPATH_E_GONE`.
+bypath_status bypath_udp_remote(struct bypath_udp *udp,
+                                struct bypath_endpoint *remote,
+                                struct bypath_error *error);
+
+// Begins to hear a group, whose port does not matter. Fails with `BYPATH_E_IN_USE` if it does, `BYPATH_E_INVALID`, `BYPATH_E_GONE`,
+// `BYPATH_E_SYSTEM` for too many groups.
+bypath_status bypath_udp_join(struct bypath_udp *udp,
+                              struct bypath_endpoint group,
+                              struct bypath_error *error);
+
+// Ends `bypath_udp_join`. Fails with `BYPATH_E_INVALID`, also if the group was not joined, `BYPATH_E_GONE`.
+bypath_status bypath_udp_leave(struct bypath_udp *udp,
+                               struct bypath_endpoint group,
+                               struct bypath_error *error);
+
+// Sends one datagram to whom it is connected. Waits while as much as it may have is still to be sent.
+//
+// Fails with `BYPATH_E_TOO_LONG`, `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`, and once with
+// what the network said of an earlier datagram: `BYPATH_E_UNREACHABLE`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_NOT_ALLOWED`.
+bypath_status bypath_udp_send(struct bypath_udp *udp,
+                              const void *payload,
+                              size_t len,
+                              struct bypath_error *error);
+
+// Sends one datagram to this receiver. Fails as `bypath_udp_send` does, with `BYPATH_E_NO_ROUTE` also at once where no route
+// leads there, and with `BYPATH_E_NOT_ALLOWED` for everybody without `BYPATH_UDP_BROADCAST`.
+bypath_status bypath_udp_send_to(struct bypath_udp *udp,
+                                 struct bypath_endpoint to,
+                                 const void *payload,
+                                 size_t len,
+                                 struct bypath_error *error);
+
+// Waits for a datagram and copies its payload into `buffer`, as much as fits.
+//
+// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`, and once with what the network said
+// of an earlier datagram: `BYPATH_E_UNREACHABLE`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_NOT_ALLOWED`, `BYPATH_E_TOO_LONG`.
+bypath_status bypath_udp_receive(struct bypath_udp *udp,
+                                 void *buffer,
+                                 size_t capacity,
+                                 struct bypath_udp_datagram *datagram,
+                                 struct bypath_error *error);
 
 // Fills options with the usual values.
 //

@@ -646,6 +646,212 @@ private:
     bypath_tun *raw_ = nullptr;
 };
 
+// What netstack is wanted.
+class NetstackOptions {
+public:
+    // What it stands on: tap:NAME, tun:NAME, packet:IFACE, xdp:IFACE.
+    explicit NetstackOptions(std::string link) : link_(std::move(link)) {
+        (void)bypath_netstack_options_init(&raw_, nullptr);
+    }
+
+    // An own address, such as 10.9.0.2/24; again: one more.
+    NetstackOptions &address(std::string own) { addresses_.push_back(std::move(own)); return *this; }
+    // The kernel's address at its end of a device, such as 10.9.0.1/24; again: one more.
+    NetstackOptions &kernel(std::string address) { kernels_.push_back(std::move(address)); return *this; }
+    // The router for all other networks; again: one more, of IPv6.
+    NetstackOptions &router(std::string address) { routers_.push_back(std::move(address)); return *this; }
+    // An IPv4 address comes from a DHCP server, which is told this name.
+    NetstackOptions &dhcp(std::string host_name = std::string()) {
+        raw_.flags |= BYPATH_NETSTACK_DHCP;
+        host_name_ = std::move(host_name);
+        return *this;
+    }
+    // The device exists, and persists.
+    NetstackOptions &attach() noexcept { raw_.flags |= BYPATH_NETSTACK_ATTACH; return *this; }
+    // Octets of the largest packet of a device.
+    NetstackOptions &mtu(std::uint32_t octets) noexcept { raw_.mtu = octets; return *this; }
+    // The longest wait for addresses.
+    NetstackOptions &timeout(std::chrono::nanoseconds longest) noexcept {
+        raw_.timeout_ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return *this;
+    }
+
+private:
+    friend class Netstack;
+    static std::vector<const char *> pointers(const std::vector<std::string> &texts) {
+        std::vector<const char *> all;
+        for (const std::string &text : texts) all.push_back(text.c_str());
+        return all;
+    }
+
+    bypath_netstack_options raw_{};
+    std::string link_, host_name_;
+    std::vector<std::string> addresses_, kernels_, routers_;
+};
+
+// A datagram that a UDP socket of a netstack received: what is known of it.
+using UdpDatagram = bypath_udp_datagram;
+
+// A UDP socket of a netstack, closed with its object. Several threads may use one at the same time; closing it, or moving it, must
+// be the last call. An object that was closed, or moved from, answers BYPATH_E_INVALID.
+class Udp {
+public:
+    Udp(Udp &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Udp &operator=(Udp &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Udp(const Udp &) = delete;
+    Udp &operator=(const Udp &) = delete;
+    ~Udp() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_udp_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_udp *raw() noexcept { return raw_; }
+
+    // Sends to this partner from now on, and hears of it alone.
+    Status connect(Endpoint remote) {
+        return detail::call([&](bypath_error *e) { return bypath_udp_connect(raw_, remote, e); });
+    }
+    // Has no partner any more.
+    Status disconnect() {
+        return detail::call([&](bypath_error *e) { return bypath_udp_disconnect(raw_, e); });
+    }
+    // Its own address and port.
+    Result<Endpoint> local() {
+        return detail::get<Endpoint>([&](Endpoint *at, bypath_error *e) { return bypath_udp_local(raw_, at, e); });
+    }
+    // To whom it is connected.
+    Result<Endpoint> remote() {
+        return detail::get<Endpoint>([&](Endpoint *at, bypath_error *e) { return bypath_udp_remote(raw_, at, e); });
+    }
+    // Sends one datagram to whom it is connected.
+    Status send(Octets payload) {
+        return detail::call([&](bypath_error *e) { return bypath_udp_send(raw_, payload.data, payload.size, e); });
+    }
+    // Sends one datagram.
+    Status send_to(Endpoint to, Octets payload) {
+        return detail::call(
+            [&](bypath_error *e) { return bypath_udp_send_to(raw_, to, payload.data, payload.size, e); });
+    }
+    // Waits for a datagram and copies its payload into the buffer, as much as fits.
+    Result<UdpDatagram> receive(void *buffer, std::size_t capacity) {
+        return detail::get<UdpDatagram>(
+            [&](UdpDatagram *d, bypath_error *e) { return bypath_udp_receive(raw_, buffer, capacity, d, e); });
+    }
+    // Changes the longest wait; zero: no wait; std::chrono::nanoseconds::max(): no limit.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = longest == std::chrono::nanoseconds::max() ? BYPATH_FOREVER
+                                 : longest.count() < 0                      ? 0
+                                                       : static_cast<std::uint64_t>(longest.count());
+        return detail::call([&](bypath_error *e) { return bypath_udp_set_timeout(raw_, ns, e); });
+    }
+    // Begins to hear a group, whose port does not matter.
+    Status join(Endpoint group) {
+        return detail::call([&](bypath_error *e) { return bypath_udp_join(raw_, group, e); });
+    }
+    // Ends join().
+    Status leave(Endpoint group) {
+        return detail::call([&](bypath_error *e) { return bypath_udp_leave(raw_, group, e); });
+    }
+
+private:
+    friend class Netstack;
+    explicit Udp(bypath_udp *raw) noexcept : raw_(raw) {}
+    bypath_udp *raw_ = nullptr;
+};
+
+// A TCP/IP stack of our own on a link, closed with its object; its sockets then answer BYPATH_E_GONE. Several threads may use one at
+// the same time. An object that was closed, or moved from, answers BYPATH_E_INVALID.
+class Netstack {
+public:
+    // Opens the link, and returns when the addresses can be used.
+    static Result<Netstack> open(const NetstackOptions &options) {
+        const auto addresses = NetstackOptions::pointers(options.addresses_);
+        const auto kernels = NetstackOptions::pointers(options.kernels_);
+        const auto routers = NetstackOptions::pointers(options.routers_);
+        bypath_netstack_options all = options.raw_;
+        all.link = options.link_.c_str();
+        all.addresses = addresses.data();
+        all.address_count = addresses.size();
+        all.kernel_addresses = kernels.data();
+        all.kernel_address_count = kernels.size();
+        all.routers = routers.data();
+        all.router_count = routers.size();
+        all.host_name = options.host_name_.empty() ? nullptr : options.host_name_.c_str();
+        bypath_netstack *raw = nullptr;
+        bypath_error error;
+        if (bypath_netstack_open(&all, &raw, &error) != BYPATH_OK) return Error(error);
+        return Netstack(raw);
+    }
+
+    Netstack(Netstack &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Netstack &operator=(Netstack &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Netstack(const Netstack &) = delete;
+    Netstack &operator=(const Netstack &) = delete;
+    ~Netstack() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_netstack_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_netstack *raw() noexcept { return raw_; }
+
+    // Makes a UDP socket that is bound to this address and port; flags: BYPATH_UDP_...
+    Result<Udp> bind(Endpoint local, std::uint32_t flags = 0) {
+        bypath_udp *udp = nullptr;
+        bypath_error error;
+        if (bypath_udp_bind(raw_, local, flags, &udp, &error) != BYPATH_OK) return Error(error);
+        return Udp(udp);
+    }
+    // What it stands on.
+    Result<bypath_netstack_obtained> obtained() {
+        return detail::get<bypath_netstack_obtained>(
+            [&](bypath_netstack_obtained *o, bypath_error *e) { return bypath_netstack_read_obtained(raw_, o, e); });
+    }
+    // Its addresses.
+    Result<std::vector<bypath_netstack_address>> addresses() {
+        return list<bypath_netstack_address>(bypath_netstack_addresses);
+    }
+    // Gives it one more address, such as 10.9.0.3/24.
+    Status add_address(const char *own) {
+        return detail::call([&](bypath_error *e) { return bypath_netstack_add_address(raw_, own, e); });
+    }
+    // Takes an address away, such as 10.9.0.3.
+    Status remove_address(const char *own) {
+        return detail::call([&](bypath_error *e) { return bypath_netstack_remove_address(raw_, own, e); });
+    }
+    // What its stack has counted.
+    Result<std::vector<bypath_counter>> counters() { return list<bypath_counter>(bypath_netstack_counters); }
+
+private:
+    explicit Netstack(bypath_netstack *raw) noexcept : raw_(raw) {}
+
+    template <typename T, typename F>
+    Result<std::vector<T>> list(F function) {
+        std::vector<T> all;
+        for (;;) {
+            std::size_t count = 0;
+            bypath_error error;
+            if (function(raw_, all.data(), all.size(), &count, &error) != BYPATH_OK) return Error(error);
+            const bool whole = count <= all.size();
+            all.resize(count);
+            if (whole) return all;
+        }
+    }
+
+    bypath_netstack *raw_ = nullptr;
+};
+
 } // namespace bypath
 
 #endif // BYPATH_HPP

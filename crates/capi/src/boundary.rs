@@ -108,6 +108,11 @@ pub fn text<'a>(pointer: *const c_char, name: &str) -> Outcome<&'a str> {
     text.to_str().map_err(|_| Failure::invalid(format!("`{name}` is not UTF-8")))
 }
 
+/// An array of texts of the caller's.
+pub fn texts<'a>(pointer: *const *const c_char, count: usize, name: &str) -> Outcome<Vec<&'a str>> {
+    slice(pointer, count, name)?.iter().map(|one| text(*one, name)).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

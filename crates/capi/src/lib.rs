@@ -1,6 +1,6 @@
 //! Bypath from C: `libbypath.so`, `libbypath.a` and `include/bypath.h`, which is made from these sources.
 //!
-//! What is here translates: C's values into those of `bypath_link::l2` and back. Every function goes through
+//! What is here translates: C's values into those of `bypath_link` and `bypath_netstack` and back. Every function goes through
 //! [`boundary`], which answers bad arguments and panics with an error.
 #![allow(non_camel_case_types, reason = "types have their C names")]
 #![allow(clippy::missing_safety_doc, reason = "the header's introduction says what holds for all pointers")]
@@ -14,12 +14,16 @@ mod fault;
 mod handle;
 mod interface;
 mod mac;
+mod netstack;
 mod obtained;
 mod options;
 mod receive;
 mod send;
+mod shared;
 mod socket;
 mod status;
 mod tun;
 mod types;
+mod udp;
+mod unreachable;
 mod xdp;

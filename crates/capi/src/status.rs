@@ -19,7 +19,7 @@ pub const BYPATH_E_NAME: i32 = -2;
 pub const BYPATH_E_NOT_ETHERNET: i32 = -3;
 /// The interface is switched off.
 pub const BYPATH_E_DOWN: i32 = -4;
-/// The interface was removed: close the socket.
+/// The interface was removed, or the netstack of a socket was closed: close the socket.
 pub const BYPATH_E_GONE: i32 = -5;
 /// A capability is missing, CAP_NET_RAW most often. The text names it.
 pub const BYPATH_E_NOT_ALLOWED: i32 = -6;
@@ -53,6 +53,9 @@ pub const BYPATH_E_FORMAT: i32 = -19;
 pub const BYPATH_E_END: i32 = -20;
 /// A host answered that nobody takes datagrams at that address and port.
 pub const BYPATH_E_UNREACHABLE: i32 = -21;
+
+/// There is no way to that address: no route leads there, or who should know says so.
+pub const BYPATH_E_NO_ROUTE: i32 = -22;
 
 /// Octets of an error's text, terminating zero included.
 pub const BYPATH_ERROR_TEXT: usize = 512;
@@ -185,6 +188,7 @@ pub extern "C" fn bypath_status_name(status: i32) -> *const c_char {
         BYPATH_E_FORMAT => c"BYPATH_E_FORMAT",
         BYPATH_E_END => c"BYPATH_E_END",
         BYPATH_E_UNREACHABLE => c"BYPATH_E_UNREACHABLE",
+        BYPATH_E_NO_ROUTE => c"BYPATH_E_NO_ROUTE",
         _ => c"(no status of bypath)",
     };
     name.as_ptr()
@@ -227,10 +231,10 @@ mod tests {
     fn every_status_has_its_name() {
         // SAFETY: a constant text with a zero at its end.
         let name = |status| unsafe { std::ffi::CStr::from_ptr(bypath_status_name(status)) };
-        let mut names: Vec<_> = (BYPATH_E_UNREACHABLE..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
+        let mut names: Vec<_> = (BYPATH_E_NO_ROUTE..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
         assert!(names.iter().all(|n| n.to_bytes().starts_with(b"BYPATH_")), "{names:?}");
         names.dedup();
-        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_UNREACHABLE + 1) as usize);
-        assert!(name(BYPATH_E_UNREACHABLE - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
+        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_NO_ROUTE + 1) as usize);
+        assert!(name(BYPATH_E_NO_ROUTE - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
     }
 }

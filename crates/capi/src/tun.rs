@@ -29,25 +29,28 @@ pub struct bypath_endpoint {
 /// Octets of an endpoint's text, terminating zero included.
 pub const BYPATH_ENDPOINT_TEXT: usize = 56;
 
+/// An address's octets, and its family.
+pub fn octets_of(ip: IpAddr) -> ([u8; 16], u8) {
+    match ip {
+        IpAddr::V4(a) => {
+            let mut address = [0; 16];
+            address[..4].copy_from_slice(&a.octets());
+            (address, 4)
+        }
+        IpAddr::V6(a) => (a.octets(), 6),
+    }
+}
+
 impl From<SocketAddr> for bypath_endpoint {
     fn from(from: SocketAddr) -> bypath_endpoint {
-        let mut address = [0; 16];
-        let family = match from.ip() {
-            IpAddr::V4(a) => {
-                address[..4].copy_from_slice(&a.octets());
-                4
-            }
-            IpAddr::V6(a) => {
-                address = a.octets();
-                6
-            }
-        };
+        let (address, family) = octets_of(from.ip());
         bypath_endpoint { address, port: from.port(), family, reserved: 0 }
     }
 }
 
 impl bypath_endpoint {
-    fn checked(self) -> Outcome<SocketAddr> {
+    /// As the library has it.
+    pub fn checked(self) -> Outcome<SocketAddr> {
         let a = self.address;
         let ip: IpAddr = match self.family {
             4 => Ipv4Addr::new(a[0], a[1], a[2], a[3]).into(),

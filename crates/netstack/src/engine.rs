@@ -35,6 +35,7 @@ use bypath_sys::{clock, process};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
+use std::time::Duration;
 
 /// Frames that one turn takes from a link, and gives to it, at most: the others have their turn.
 const BATCH: usize = 64;
@@ -200,6 +201,17 @@ impl Engine {
         Ok(())
     }
 
+    /// Octets of the largest packet of a link.
+    pub fn mtu(&self, iface: IfaceId) -> Option<usize> {
+        self.ports.iter().find(|p| p.iface == iface).map(|p| p.capabilities.mtu)
+    }
+
+    /// Whether the interface has an address that a DHCP server gave.
+    pub fn is_leased(&self, iface: IfaceId) -> bool {
+        let port = self.ports.iter().find(|p| p.iface == iface);
+        port.and_then(|p| p.leasing.as_ref()).is_some_and(Leasing::has_lease)
+    }
+
     /// Gives leases back. The messages that say so go out with the next turns; the addresses go two seconds later. A lease whose
     /// address is still asked for ends without a word.
     pub fn release(&mut self) {
@@ -207,6 +219,25 @@ impl Engine {
         for port in &mut self.ports {
             if let Some(leasing) = &mut port.leasing {
                 leasing.release(now);
+            }
+        }
+    }
+
+    /// Gives leases back and sends what is still to be sent, as far as that is possible within this time.
+    pub fn finish(&mut self, longest: Duration) {
+        self.release();
+        let end = clock::monotonic_ns().saturating_add(longest.as_nanos() as u64);
+        while clock::monotonic_ns() < end {
+            match self.turn() {
+                Ok(true) => {}
+                Ok(false) => {
+                    let left = self.stack.usage();
+                    if left.transmit_octets + left.waiting_octets == 0 {
+                        return;
+                    }
+                    self.wait(Some(end));
+                }
+                Err(_) => return,
             }
         }
     }
@@ -334,6 +365,11 @@ impl Engine {
         };
         let look = ports().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
         if waits || self.trouble.is_some() { Some(0) } else { next.into_iter().chain(look).min() }
+    }
+
+    /// Whether a link has no room for what is to be sent: [`descriptors`](Engine::descriptors) are waited for until it has.
+    pub fn is_full(&self) -> bool {
+        self.ports.iter().any(|p| p.full && !p.gone)
     }
 
     /// Adds what is to be waited for to a list for poll(2).

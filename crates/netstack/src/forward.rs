@@ -27,7 +27,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-use crate::host::{Host, UdpSocket};
+use crate::{Host, UdpSocket};
 use bypath_stack::SendTo;
 use bypath_stack::socket::Datagram;
 use std::io::{self, ErrorKind};

@@ -61,6 +61,10 @@ impl Leasing {
         self.socket == socket
     }
 
+    pub const fn has_lease(&self) -> bool {
+        self.used.is_some()
+    }
+
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.client.poll_timeout().into_iter().chain(self.leaves).min()
     }

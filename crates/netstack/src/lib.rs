@@ -1,5 +1,6 @@
-//! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block,
-//! [`UdpForwarder`] gets what is for others, and [`dhcp`] gets addresses.
+//! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
+//! ([`UdpSocket`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), [`UdpForwarder`] gets what is for others, and
+//! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
 
 #![forbid(unsafe_code)]
 
@@ -8,7 +9,15 @@ mod engine;
 mod forward;
 mod host;
 mod leasing;
+mod setup;
+mod signal;
+mod tasks;
+#[cfg(feature = "tokio")]
+pub mod tokio;
+mod udp;
 
 pub use engine::{Engine, Error, News};
 pub use forward::{Forwarded, UdpForwarder};
-pub use host::{Host, UdpSocket};
+pub use host::Host;
+pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
+pub use udp::UdpSocket;

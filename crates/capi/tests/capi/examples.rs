@@ -70,6 +70,19 @@ fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
         "{text}"
     );
 
+    // Two hosts that the kernel knows nothing of.
+    let mut echo = start(command("netstack").args(["packet:right", "10.1.0.2/24", "7", "3"]));
+    let mut out = BufReader::new(echo.stdout.take().expect("its output"));
+    line.clear();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready on right\n");
+    let words = ["hello", "there", &"x".repeat(5000)];
+    let text = pass(command("netstack_cpp").args(["packet:left", "10.1.0.1/24", "10.1.0.2:7"]).args(words));
+    let answers: String = words.iter().map(|word| format!("10.1.0.2:7: {word}\n")).collect();
+    assert_eq!(text, answers);
+    let text = end(echo, out);
+    assert!(text.lines().count() == 3 && text.ends_with(": 5000 octets\n"), "{text}");
+
     if tun_devices("examples") {
         through_tun(&command);
     }
@@ -171,6 +184,8 @@ fn by_pkg_config(test: &str, package: &str, linked: bool) {
         ("hello.cpp", "hello_cpp"),
         ("tun.c", "tun"),
         ("tun.cpp", "tun_cpp"),
+        ("netstack.c", "netstack"),
+        ("netstack.cpp", "netstack_cpp"),
     ] {
         compile(prefix.path(), package, &sources.join(file), &prefix.join(name), &[]);
         let needs = pass(Command::new("readelf").arg("-dW").arg(prefix.join(name)));

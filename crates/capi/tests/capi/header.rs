@@ -28,6 +28,8 @@ fn generated() -> String {
         "send",
         "receive",
         "tun",
+        "netstack",
+        "udp",
         "capture",
         "capture_writer",
         "capture_reader",

@@ -236,3 +236,31 @@ fn tun_from_cpp_by_the_archive() {
 fn valgrind_complains_of_nothing_about_tun() {
     run_tun("written::valgrind_complains_of_nothing_about_tun", "tun.c", "bypath", &[], &MEMCHECK);
 }
+
+#[test]
+fn a_netstack_from_c() {
+    run_tun("written::a_netstack_from_c", "netstack.c", "bypath", &["-pthread"], &[]);
+}
+
+#[test]
+fn a_netstack_from_c_by_the_archive() {
+    let test = "written::a_netstack_from_c_by_the_archive";
+    run_tun(test, "netstack.c", "bypath-static", &["-pthread"], &[]);
+}
+
+#[test]
+fn a_netstack_from_cpp() {
+    let flags = ["-fno-exceptions", "-fno-rtti"];
+    run_tun("written::a_netstack_from_cpp", "netstack.cpp", "bypath", &flags, &[]);
+}
+
+#[test]
+fn a_netstack_from_cpp_by_the_archive() {
+    run_tun("written::a_netstack_from_cpp_by_the_archive", "netstack.cpp", "bypath-static", &[], &[]);
+}
+
+#[test]
+fn valgrind_complains_of_nothing_about_a_netstack() {
+    let test = "written::valgrind_complains_of_nothing_about_a_netstack";
+    run_tun(test, "netstack.c", "bypath", &["-pthread"], &MEMCHECK);
+}

@@ -9,6 +9,7 @@ mod groups;
 mod paths;
 mod routers;
 mod segments;
+mod setups;
 
 use bypath_link::tun::{Device, Offloads};
 use bypath_netstack::{Engine, Host, UdpSocket};

@@ -2,53 +2,15 @@
 
 use crate::cmd::tun::{beside, network};
 use crate::output::{self, Failure};
-use crate::raw;
 use crate::raw::wait::Stop;
-use bypath::link::packet::{self, Mode, PacketLink};
-use bypath::link::{Link, xdp};
-use bypath::tun::Device;
-use bypath::wire::EtherType;
-use bypath_netstack::{Engine, News, dhcp};
+use bypath_netstack::{Engine, LinkName, News, Opened, Setup, SetupError, dhcp};
+use bypath_stack::Stack;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{AddressState, IfaceId};
 use bypath_stack::prefix::Prefix;
-use bypath_stack::route::Route;
-use bypath_stack::{Stack, config::Config};
 use bypath_sys::clock;
 use std::net::IpAddr;
 use std::time::Duration;
-
-/// EtherTypes of a host.
-const OWN: [EtherType; 3] = [EtherType::IPV4, EtherType::IPV6, EtherType::ARP];
-
-/// What the stack stands on.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
-    Tap,
-    Tun,
-    Packet,
-    Xdp,
-}
-
-/// A link as it is typed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Where {
-    kind: Kind,
-    name: String,
-}
-
-fn link(text: &str) -> Result<Where, String> {
-    const EXPECTED: &str = "expected tap:NAME or tun:NAME (a device that is made), packet:IFACE or xdp:IFACE";
-    let (kind, name) = text.split_once(':').ok_or(EXPECTED)?;
-    let kind = match kind {
-        "tap" => Kind::Tap,
-        "tun" => Kind::Tun,
-        "packet" => Kind::Packet,
-        "xdp" => Kind::Xdp,
-        _ => return Err(EXPECTED.into()),
-    };
-    if name.is_empty() { Err(EXPECTED.into()) } else { Ok(Where { kind, name: name.to_owned() }) }
-}
 
 fn own(text: &str) -> Result<Prefix, String> {
     let expected =
@@ -62,8 +24,8 @@ pub struct Attach {
     /// What the stack stands on: `tap:NAME` or `tun:NAME`, a device that is made, with the kernel at its other end;
     /// `packet:IFACE`, an interface by packet sockets; `xdp:IFACE`, the first queue of one by AF_XDP (all IP that comes there
     /// is the stack's then)
-    #[arg(long, value_name = "LINK", value_parser = link)]
-    link: Where,
+    #[arg(long, value_name = "LINK", value_parser = str::parse::<LinkName>)]
+    link: LinkName,
 
     /// The device of tap: or tun: exists, and persists (ip tuntap add NAME mode tap user $USER)
     #[arg(long)]
@@ -98,13 +60,9 @@ const LONGEST: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Attach {
-    fn is_device(&self) -> bool {
-        matches!(self.link.kind, Kind::Tap | Kind::Tun)
-    }
-
     fn check(&self) -> Result<(), Failure> {
         let wrong = |text: &str| Err(Failure::new(2, text));
-        if !self.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
+        if !self.link.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
             return wrong("--attach, --net and --mtu are for a device of tap: or tun:");
         }
         if self.addr.is_empty() && self.net.is_empty() && !self.dhcp {
@@ -112,45 +70,30 @@ impl Attach {
                 "the stack has no address; give one: --addr 10.9.0.2/24 (or --dhcp; or --net 10.9.0.1/24, the kernel's end of a device)",
             );
         }
-        if self.dhcp && self.link.kind == Kind::Tun {
+        if self.dhcp && matches!(self.link, LinkName::Tun(_)) {
             return wrong("a TUN device has no hardware addresses, which DHCP needs; use tap:, or --addr");
         }
         Ok(())
     }
 
-    fn open(&self) -> Result<(String, Box<dyn Link + Send>), Failure> {
-        let name = &self.link.name;
-        if !self.is_device() {
-            let ethertypes: Vec<u16> = OWN.iter().map(|e| e.0).collect();
-            let link: Box<dyn Link + Send> = if self.link.kind == Kind::Packet {
-                let config = packet::Config {
-                    mode: Mode::MMSG,
-                    offload: true,
-                    ethertypes,
-                    ..packet::Config::new(name)
-                };
-                Box::new(PacketLink::open(&config).map_err(raw::failed)?)
-            } else {
-                let rules: Vec<xdp::Rule> = ethertypes
-                    .into_iter()
-                    .map(|ethertype| xdp::Rule::EtherType { ethertype, vlan: None })
-                    .collect();
-                Box::new(xdp::XdpLink::open(&xdp::Config::new(name, &rules)).map_err(raw::failed)?)
-            };
-            return Ok((name.clone(), link));
-        }
-        let mut builder = if self.link.kind == Kind::Tap { Device::tap(name) } else { Device::tun(name) };
+    fn setup(&self) -> Setup {
+        let mut setup = Setup::on(self.link.clone());
         for (address, prefix) in &self.net {
-            builder = builder.address(*address, *prefix);
+            setup = setup.kernel(*address, *prefix);
         }
+        if self.addr.is_empty() {
+            let beside = self.net.iter().filter_map(|net| Prefix::new(beside(*net), net.1));
+            setup = beside.fold(setup, Setup::address);
+        }
+        setup = self.addr.iter().copied().fold(setup, Setup::address);
+        setup = self.gateway.iter().copied().fold(setup, Setup::router);
         if let Some(mtu) = self.mtu {
-            builder = builder.mtu(mtu);
+            setup = setup.mtu(mtu);
         }
         if self.attach {
-            builder = builder.attach();
+            setup = setup.attach();
         }
-        let device = builder.open().map_err(raw::failed)?;
-        Ok((device.name().to_owned(), Box::new(device)))
+        if self.dhcp { setup.dhcp(host_name()) } else { setup }
     }
 
     /// The stack, once its addresses can be used. `None`: Ctrl-C came first.
@@ -159,29 +102,16 @@ impl Attach {
     /// The link cannot be used, an address is somebody else's, or no DHCP server answers.
     pub fn begin(&self, stop: &Stop) -> Result<Option<Host>, Failure> {
         self.check()?;
-        let (name, link) = self.open()?;
-        let mut engine = Engine::new(Config::default());
-        let iface = engine.add_link(&name, link).map_err(|e| Failure::new(1, e))?;
-        let beside: Vec<Prefix> = if self.addr.is_empty() {
-            self.net.iter().filter_map(|net| Prefix::new(beside(*net), net.1)).collect()
-        } else {
-            self.addr.clone()
-        };
-        for prefix in beside {
-            let added = engine.stack().add_address(Engine::now(), iface, prefix);
-            added.map_err(|e| Failure::new(2, format_args!("--addr {prefix}: {e}")))?;
-        }
-        for router in &self.gateway {
-            let prefix = if router.is_ipv4() { Prefix::ALL_V4 } else { Prefix::ALL_V6 };
-            let route = Route { prefix, iface, via: Some(*router), metric: 0, source: None };
-            engine
-                .stack()
-                .add_route(route)
-                .map_err(|e| Failure::new(2, format_args!("--gateway {router}: {e}")))?;
-        }
-        if self.dhcp {
-            engine.lease(iface, host_name()).map_err(|e| Failure::new(1, e))?;
-        }
+        let opened = self.setup().open().map_err(|e| match e {
+            SetupError::Address { prefix, source } => {
+                Failure::new(2, format_args!("--addr {prefix}: {source}"))
+            }
+            SetupError::Router { router, source } => {
+                Failure::new(2, format_args!("--gateway {router}: {source}"))
+            }
+            e => Failure::new(1, e),
+        })?;
+        let Opened { engine, iface, name, .. } = opened;
         let mut host = Host { engine, iface, name, waits: Vec::new() };
         host.settle(stop, self.dhcp).map(|settled| settled.then_some(host))
     }
@@ -286,21 +216,7 @@ impl Host {
 
     /// Gives the lease back, if there is one, and sends what is still to be sent, as far as that takes no time.
     pub fn end(mut self) {
-        self.engine.release();
-        let end = clock::monotonic_ns() + LAST_WORDS.as_nanos() as u64;
-        while clock::monotonic_ns() < end {
-            match self.engine.turn() {
-                Ok(true) => {}
-                Ok(false) => {
-                    let left = self.stack().usage();
-                    if left.transmit_octets + left.waiting_octets == 0 {
-                        return;
-                    }
-                    self.engine.wait(Some(end));
-                }
-                Err(_) => return,
-            }
-        }
+        self.engine.finish(LAST_WORDS);
     }
 
     /// The addresses, for people.

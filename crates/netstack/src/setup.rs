@@ -1,0 +1,379 @@
+//! A host on a link of this machine, said in words: which link, which addresses and routers, or DHCP.
+//!
+//! ```no_run
+//! use bypath_netstack::{Setup, UdpSocket};
+//! use std::time::Duration;
+//!
+//! // Makes a TAP device; the kernel is 10.9.0.1, the stack 10.9.0.2.
+//! let setup = Setup::on("tap:bp0".parse()?).kernel("10.9.0.1".parse()?, 24).address("10.9.0.2/24".parse()?);
+//! let host = setup.open()?.run(Duration::from_secs(30))?;
+//! let socket = UdpSocket::bind(&host, "0.0.0.0:7".parse()?)?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+use crate::{Engine, Host};
+use bypath_link::packet::{self, Mode, PacketLink};
+use bypath_link::tun::Device;
+use bypath_link::{Link, xdp};
+use bypath_stack::config::Config;
+use bypath_stack::iface::{AddressState, IfaceId, NoAddress};
+use bypath_stack::prefix::Prefix;
+use bypath_stack::route::{NoRoute, Route};
+use bypath_wire::EtherType;
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// EtherTypes of a host.
+const OWN: [EtherType; 3] = [EtherType::IPV4, EtherType::IPV6, EtherType::ARP];
+
+/// What a stack can stand on, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum LinkName {
+    /// `tap:NAME`: a TAP device that is made, with the kernel at its other end.
+    Tap(String),
+    /// `tun:NAME`: a TUN device that is made. It has no hardware addresses, and so no DHCP.
+    Tun(String),
+    /// `packet:IFACE`: an interface, by packet sockets.
+    Packet(String),
+    /// `xdp:IFACE`: the first queue of an interface, by AF_XDP. All IP that comes there is the stack's then.
+    Xdp(String),
+}
+
+/// A text that names no link.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("expected tap:NAME or tun:NAME (a device that is made), packet:IFACE or xdp:IFACE")]
+pub struct NoLinkName;
+
+impl FromStr for LinkName {
+    type Err = NoLinkName;
+
+    fn from_str(text: &str) -> Result<LinkName, NoLinkName> {
+        let (kind, name) = text.split_once(':').filter(|(_, name)| !name.is_empty()).ok_or(NoLinkName)?;
+        let kind = match kind {
+            "tap" => LinkName::Tap,
+            "tun" => LinkName::Tun,
+            "packet" => LinkName::Packet,
+            "xdp" => LinkName::Xdp,
+            _ => return Err(NoLinkName),
+        };
+        Ok(kind(name.to_owned()))
+    }
+}
+
+impl fmt::Display for LinkName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (kind, name) = match self {
+            LinkName::Tap(name) => ("tap", name),
+            LinkName::Tun(name) => ("tun", name),
+            LinkName::Packet(name) => ("packet", name),
+            LinkName::Xdp(name) => ("xdp", name),
+        };
+        write!(f, "{kind}:{name}")
+    }
+}
+
+impl LinkName {
+    /// Whether it is a device that has its other end in the kernel.
+    pub const fn is_device(&self) -> bool {
+        matches!(self, LinkName::Tap(_) | LinkName::Tun(_))
+    }
+}
+
+/// A host that cannot be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// What is asked for does not go together.
+    #[error("{0}")]
+    Contradiction(&'static str),
+    /// The link cannot be opened.
+    #[error(transparent)]
+    Link(#[from] bypath_link::Error),
+    /// The stack does not take the link.
+    #[error(transparent)]
+    Engine(#[from] crate::Error),
+    /// The stack does not take the address.
+    #[error("{prefix}: {source}")]
+    Address {
+        /// Which.
+        prefix: Prefix,
+        /// Why.
+        source: NoAddress,
+    },
+    /// The stack does not take the router.
+    #[error("router {router}: {source}")]
+    Router {
+        /// Which.
+        router: IpAddr,
+        /// Why.
+        source: NoRoute,
+    },
+    /// Another host has an address.
+    #[error("{address} is another host's on {name}; give the stack one of its own")]
+    Taken {
+        /// Which.
+        address: IpAddr,
+        /// Of which link.
+        name: String,
+    },
+    /// No DHCP server answers.
+    #[error("no DHCP server answers on {name} within {} s; give an address", longest.as_secs())]
+    NoServer {
+        /// Of which link.
+        name: String,
+        /// How long it was waited for.
+        longest: Duration,
+    },
+    /// It is not known yet whether others have the addresses.
+    #[error("whether the addresses on {name} are free was not to be found out within {} s", longest.as_secs())]
+    NotReady {
+        /// Of which link.
+        name: String,
+        /// How long it was waited for.
+        longest: Duration,
+    },
+    /// The link went meanwhile.
+    #[error("{0}")]
+    Ended(String),
+    /// There is no thread, or no descriptor, to be had.
+    #[error(transparent)]
+    Thread(#[from] std::io::Error),
+}
+
+/// What host is wanted.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    link: LinkName,
+    attach: bool,
+    kernel: Vec<(IpAddr, u8)>,
+    addresses: Vec<Prefix>,
+    routers: Vec<IpAddr>,
+    dhcp: Option<Option<String>>,
+    mtu: Option<u32>,
+    config: Config,
+}
+
+impl Setup {
+    /// A host on this link, without an address yet.
+    pub fn on(link: LinkName) -> Setup {
+        Setup {
+            link,
+            attach: false,
+            kernel: Vec::new(),
+            addresses: Vec::new(),
+            routers: Vec::new(),
+            dhcp: None,
+            mtu: None,
+            config: Config::default(),
+        }
+    }
+
+    /// The device exists, and persists.
+    #[must_use]
+    pub const fn attach(mut self) -> Setup {
+        self.attach = true;
+        self
+    }
+
+    /// The kernel's address at its end of a device, with the length of the network's prefix. Again: one more.
+    #[must_use]
+    pub fn kernel(mut self, address: IpAddr, prefix: u8) -> Setup {
+        self.kernel.push((address, prefix));
+        self
+    }
+
+    /// The stack's own address, with its network. Best one that the kernel does not have. Again: one more.
+    #[must_use]
+    pub fn address(mut self, prefix: Prefix) -> Setup {
+        self.addresses.push(prefix);
+        self
+    }
+
+    /// The router for all other networks. Again: one more, such as one of IPv6.
+    #[must_use]
+    pub fn router(mut self, router: IpAddr) -> Setup {
+        self.routers.push(router);
+        self
+    }
+
+    /// An IPv4 address and routes come from a DHCP server, which is told this name.
+    #[must_use]
+    pub fn dhcp(mut self, host_name: Option<String>) -> Setup {
+        self.dhcp = Some(host_name);
+        self
+    }
+
+    /// MTU of a device; 1500 unless it is said, or what an existing one has.
+    #[must_use]
+    pub const fn mtu(mut self, octets: u32) -> Setup {
+        self.mtu = Some(octets);
+        self
+    }
+
+    /// Bounds of the stack.
+    #[must_use]
+    pub fn config(mut self, config: Config) -> Setup {
+        self.config = config;
+        self
+    }
+
+    fn check(&self) -> Result<(), SetupError> {
+        let wrong = |text| Err(SetupError::Contradiction(text));
+        if !self.link.is_device() && (self.attach || !self.kernel.is_empty() || self.mtu.is_some()) {
+            return wrong(
+                "attaching, an address of the kernel and an MTU are for the devices of tap: and tun:",
+            );
+        }
+        if self.addresses.is_empty() && self.dhcp.is_none() {
+            return wrong("the stack has no address: give one, such as 10.9.0.2/24, or ask for DHCP");
+        }
+        if self.dhcp.is_some() && matches!(self.link, LinkName::Tun(_)) {
+            return wrong(
+                "a TUN device has no hardware addresses, which DHCP needs: use tap:, or give an address",
+            );
+        }
+        Ok(())
+    }
+
+    fn link(&self) -> Result<(String, Box<dyn Link + Send>), SetupError> {
+        let builder = match &self.link {
+            LinkName::Tap(name) => Device::tap(name),
+            LinkName::Tun(name) => Device::tun(name),
+            LinkName::Packet(name) => {
+                let ethertypes = OWN.iter().map(|e| e.0).collect();
+                let usual = packet::Config::new(name);
+                let config = packet::Config { mode: Mode::MMSG, offload: true, ethertypes, ..usual };
+                return Ok((name.clone(), Box::new(PacketLink::open(&config)?)));
+            }
+            LinkName::Xdp(name) => {
+                let rules = OWN.map(|e| xdp::Rule::EtherType { ethertype: e.0, vlan: None });
+                return Ok((name.clone(), Box::new(xdp::XdpLink::open(&xdp::Config::new(name, &rules))?)));
+            }
+        };
+        let mut builder =
+            self.kernel.iter().fold(builder, |builder, (address, prefix)| builder.address(*address, *prefix));
+        if let Some(mtu) = self.mtu {
+            builder = builder.mtu(mtu);
+        }
+        if self.attach {
+            builder = builder.attach();
+        }
+        let device = builder.open()?;
+        Ok((device.name().to_owned(), Box::new(device)))
+    }
+
+    /// Opens the link, and puts a stack with these addresses and routes on it. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`SetupError`].
+    pub fn open(self) -> Result<Opened, SetupError> {
+        self.check()?;
+        let (name, link) = self.link()?;
+        let mut engine = Engine::new(self.config);
+        let iface = engine.add_link(&name, link)?;
+        for prefix in self.addresses {
+            let added = engine.stack().add_address(Engine::now(), iface, prefix);
+            added.map_err(|source| SetupError::Address { prefix, source })?;
+        }
+        for router in self.routers {
+            let prefix = if router.is_ipv4() { Prefix::ALL_V4 } else { Prefix::ALL_V6 };
+            let route = Route { prefix, iface, via: Some(router), metric: 0, source: None };
+            engine.stack().add_route(route).map_err(|source| SetupError::Router { router, source })?;
+        }
+        let leases = self.dhcp.is_some();
+        if let Some(host_name) = self.dhcp {
+            engine.lease(iface, host_name)?;
+        }
+        Ok(Opened { engine, iface, name, leases })
+    }
+}
+
+/// A stack on its link, that nobody runs yet.
+pub struct Opened {
+    /// The stack and the link.
+    pub engine: Engine,
+    /// The interface on the link.
+    pub iface: IfaceId,
+    /// The link's name: that of the device or interface.
+    pub name: String,
+    leases: bool,
+}
+
+impl Opened {
+    /// Whether every address can be used, and one was leased if that was asked for.
+    ///
+    /// # Errors
+    /// [`SetupError::Taken`].
+    pub fn is_ready(&mut self) -> Result<bool, SetupError> {
+        is_ready(&mut self.engine, self.iface, &self.name, self.leases)
+    }
+
+    /// Runs it on a thread of its own, and returns when its addresses can be used.
+    ///
+    /// # Errors
+    /// [`SetupError`]: an address is taken, no server answers within `longest`, the link has gone, or there is no thread.
+    pub fn run(self, longest: Duration) -> Result<Host, SetupError> {
+        let Opened { engine, iface, name, leases } = self;
+        let end = Instant::now().checked_add(longest);
+        let host = Host::run(engine)?;
+        loop {
+            let seen = host.changes();
+            if host.with(|engine| is_ready(engine, iface, &name, leases))? {
+                return Ok(host);
+            }
+            if let Some(why) = host.ended() {
+                return Err(SetupError::Ended(why));
+            }
+            if !host.wait_change(seen, end) {
+                let has_v4 = host.with(|e| e.stack().addresses(iface).iter().any(|a| a.ip().is_ipv4()));
+                return Err(if leases && !has_v4 {
+                    SetupError::NoServer { name, longest }
+                } else {
+                    SetupError::NotReady { name, longest }
+                });
+            }
+        }
+    }
+}
+
+fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, leases: bool) -> Result<bool, SetupError> {
+    let addresses = engine.stack().addresses(iface);
+    if let Some(taken) = addresses.iter().find(|a| a.state == AddressState::Duplicate) {
+        return Err(SetupError::Taken { address: taken.ip(), name: name.to_owned() });
+    }
+    let leased = !leases || engine.is_leased(iface);
+    Ok(leased && engine.stack().addresses(iface).iter().all(bypath_stack::iface::Address::is_usable))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn links_are_named_as_they_are_typed() {
+        for text in ["tap:bp0", "tun:t%d", "packet:eth0", "xdp:eth0.7"] {
+            assert_eq!(text.parse::<LinkName>().expect("a link").to_string(), text);
+        }
+        for wrong in ["", "tap", "tap:", "eth0", "TAP:x", "pcap:eth0"] {
+            assert_eq!(wrong.parse::<LinkName>(), Err(NoLinkName), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told_before_anything_is_made() {
+        let on = |text: &str| Setup::on(text.parse().expect("a link"));
+        let address: Prefix = "10.9.0.2/24".parse().expect("an address");
+        for setup in [
+            on("tap:bp0"),
+            on("tun:bp0").dhcp(None),
+            on("packet:eth0").address(address).mtu(9000),
+            on("packet:eth0").address(address).attach(),
+            on("xdp:eth0").address(address).kernel(address.address(), 24),
+        ] {
+            assert!(matches!(setup.clone().open(), Err(SetupError::Contradiction(_))), "{setup:?}");
+        }
+    }
+}
