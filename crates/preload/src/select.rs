@@ -5,6 +5,7 @@ use crate::memory;
 use crate::message::now;
 use crate::real::hook;
 use bypath_sockets::hook::{self, PollFd, Reason, Verdict};
+use bypath_sys::fd;
 use bypath_sys::thread::stack_address;
 use libc::{c_int, fd_set, sigset_t, timespec, timeval};
 
@@ -15,9 +16,10 @@ const FEW: usize = 8;
 const BITS: usize = 64;
 
 // The kernel's sets (fs/select.c): which poll events count for which set.
-const READ: i16 = libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR;
-const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR;
-const EXCEPT: i16 = libc::POLLPRI;
+const READ: i16 =
+    libc::POLLIN | libc::POLLRDNORM | libc::POLLRDBAND | libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
+const WRITE: i16 = libc::POLLOUT | libc::POLLWRNORM | libc::POLLWRBAND | libc::POLLERR | libc::POLLNVAL;
+const EXCEPT: i16 = libc::POLLPRI | libc::POLLNVAL;
 /// poll() reports these unasked.
 const UNASKED: i16 = libc::POLLHUP | libc::POLLERR | libc::POLLNVAL;
 
@@ -155,6 +157,14 @@ impl Sets {
                 }
             }
         }
+        for entry in
+            fds.iter_mut().filter(|f| f.fd >= 0 && !hook::is_followed(f.fd) && fd::is_cloexec(f.fd).is_err())
+        {
+            if !beyond_the_table(entry.fd) {
+                return errno::fail(libc::EBADF);
+            }
+            entry.fd = -1;
+        }
         let deadline = limit.map(|ns| now().saturating_add(ns));
         loop {
             let left = deadline.map(|d| d.saturating_sub(now()));
@@ -169,12 +179,6 @@ impl Sets {
             };
             if ready < 0 {
                 return -1;
-            }
-            for f in fds.iter_mut().filter(|f| f.fd >= 0 && f.revents & libc::POLLNVAL != 0) {
-                if !beyond_the_table(f.fd) {
-                    return errno::fail(libc::EBADF);
-                }
-                f.fd = -1;
             }
             if ready == 0 {
                 return self.store(fds);

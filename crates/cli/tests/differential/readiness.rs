@@ -88,6 +88,39 @@ scripts! {
         s recv 4 100
         s epoll_wait 9 8 0
     ";
+    a_descriptor_that_is_closed_under_a_select_is_ready, "select", Ring: "
+        pair
+        warm
+        s pipe
+        s go p select 5000 r:4 r:5
+        s blocked p
+        s close 4
+        s write 6 3 1
+        s join p
+        s select 0 r:4 r:5
+    ";
+    every_name_of_an_event_is_known_to_epoll, "epoll level", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 wrnorm
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 rdnorm|wrnorm
+        s epoll_wait 5 4 0
+        c send 3 10 1
+        s wait_in 4 10
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 et|rdnorm|wrnorm
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s recv 4 100
+        s epoll_ctl 5 mod 4 oneshot|wrnorm
+        s epoll_wait 5 4 0
+        s epoll_wait 5 4 0
+        s epoll_ctl 5 mod 4 rdnorm|wrnorm
+        s poll 2000 5:in
+        s epoll_wait 5 4 0
+    ";
     select_reports_what_is_so, "select", Ring: "
         pair
         warm

@@ -185,6 +185,8 @@ over_unix! {
         poll_waits_for_several_connections
         poll_mixes_with_ordinary_descriptors
         select_reports_what_is_so
+        a_descriptor_that_is_closed_under_a_select_is_ready
+        every_name_of_an_event_is_known_to_epoll
         writability_comes_back_when_the_peer_reads
         duplicated_descriptors_share_the_connection
         dup2_over_a_connection_closes_it

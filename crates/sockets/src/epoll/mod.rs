@@ -31,8 +31,8 @@ use bypath_sys::{Errno, eventfd, fd};
 use hot::{make_hot, unlink_hot};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-const IN: u32 = libc::EPOLLIN as u32;
-const OUT: u32 = libc::EPOLLOUT as u32;
+const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const OUT: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const ET: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
 const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
@@ -399,7 +399,7 @@ fn ensure_bell(s: &Set) -> bool {
         s.bell_fd.store(fd, Relaxed);
         s.bell.store(number, Release);
     }
-    let event = Event { events: IN | ET, data: BELL_DATA };
+    let event = Event { events: libc::EPOLLIN as u32 | ET, data: BELL_DATA };
     let added = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_ADD, s.bell_fd.load(Relaxed), event);
     let ok = matches!(added, Ok(()) | Err(Errno::EXIST));
     s.has_bell.store(ok, Relaxed);
