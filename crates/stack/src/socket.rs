@@ -6,6 +6,7 @@ use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::path::Unreachable;
 use crate::queue::Queue;
+use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use bypath_wire::meta::Timestamp;
@@ -128,6 +129,14 @@ pub struct Received {
     pub datagram: Datagram,
 }
 
+/// Where the datagrams of a socket go as they come, in place of its own queue: memory that another thread or process reads.
+///
+/// Octets are handed over once, by copy, and never read again: the memory may be anybody's. It has its own bound.
+pub trait Inbox: core::fmt::Debug + Send {
+    /// Takes a datagram. False: there is no room; it is dropped, and counted.
+    fn take(&mut self, about: &Datagram, octets: &[u8]) -> bool;
+}
+
 /// Nothing was received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -239,6 +248,8 @@ pub(crate) struct Socket {
     pub remote: Option<SocketAddr>,
     pub way: Option<Way>,
     pub receive: Queue<Datagram>,
+    /// What comes goes there instead.
+    pub inbox: Option<Box<dyn Inbox>>,
     /// Octets that are still to be sent.
     pub unsent: usize,
     pub send_most: usize,
@@ -358,6 +369,7 @@ impl Stack {
             remote: None,
             way: None,
             receive: Queue::new(self.config.receive_octets),
+            inbox: None,
             unsent: 0,
             send_most: self.config.send_octets,
             blocked: false,
@@ -398,7 +410,10 @@ impl Stack {
     #[inline]
     pub(crate) fn deliver(&mut self, index: u32, datagram: Datagram, octets: &[u8]) -> bool {
         let (id, socket) = self.sockets.at_mut(index);
-        let fits = socket.receive.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok();
+        let fits = match &mut socket.inbox {
+            None => socket.receive.push(datagram, octets.len(), |room| room.copy_from_slice(octets)).is_ok(),
+            Some(inbox) => inbox.take(&datagram, octets),
+        };
         if fits {
             socket.tell(id, &mut self.ready, |news| news.readable = true);
         } else {

@@ -9,9 +9,10 @@ use crate::Stack;
 use crate::iface::IfaceId;
 use crate::path::{Path, Reach, Unreachable};
 use crate::socket::{
-    BindError, Datagram, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError, SocketId,
-    TooMany, unscoped,
+    BindError, Datagram, Inbox, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError,
+    SocketId, TooMany, unscoped,
 };
+use alloc::boxed::Box;
 use core::net::{IpAddr, SocketAddr};
 use demux::Binding;
 pub use send::SendTo;
@@ -188,6 +189,11 @@ impl Udp<'_> {
             return Err(error.into());
         }
         socket.receive.front().ok_or(ReceiveError::Empty)
+    }
+
+    /// What comes from now on goes into `inbox`, or into the socket's own queue again. What is in that can still be received.
+    pub fn receive_into(&mut self, inbox: Option<Box<dyn Inbox>>) {
+        self.socket().inbox = inbox;
     }
 
     /// The error that the next call would tell; it is forgotten: SO_ERROR.

@@ -6,10 +6,12 @@ use bypath_stack::config::Config;
 use bypath_stack::event::{Event, Ready};
 use bypath_stack::iface::{IfaceId, NoAddress};
 use bypath_stack::path::Unreachable;
-use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
+use bypath_stack::socket::{BindError, Datagram, Inbox, ReceiveError, SendError, SocketError};
 use bypath_wire::FrameMeta;
 use proptest::prelude::*;
 use std::collections::HashSet;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 
 #[test]
 fn datagrams_get_there_and_back_over_both_kinds() {
@@ -34,6 +36,50 @@ fn datagrams_get_there_and_back_over_both_kinds() {
         assert_eq!(world.received(0, client), [(to.parse().unwrap(), b"back".to_vec())]);
         assert!(world.drops(0).is_empty() && world.drops(1).is_empty());
     }
+}
+
+type Sent = (SocketAddr, Vec<u8>);
+
+/// Memory of somebody else, with room for two datagrams.
+#[derive(Clone, Debug, Default)]
+struct Elsewhere(Arc<Mutex<Vec<Sent>>>);
+
+impl Inbox for Elsewhere {
+    fn take(&mut self, about: &Datagram, octets: &[u8]) -> bool {
+        let mut all = self.0.lock().unwrap();
+        let fits = all.len() < 2;
+        if fits {
+            all.push((about.from, octets.to_vec()));
+        }
+        fits
+    }
+}
+
+#[test]
+fn datagrams_can_go_into_memory_of_somebody_else() {
+    let mut world = World::new(2, 1);
+    let (server, client) = (world.bound(1, "0.0.0.0:7"), world.bound(0, "10.0.0.1:9"));
+    world.send_to(0, client, b"before", "10.0.0.2:7");
+    world.millis(10);
+    let elsewhere = Elsewhere::default();
+    world.udp(1, server).receive_into(Some(Box::new(elsewhere.clone())));
+    world.hosts[1].events.clear();
+    for octets in [b"one", b"two", b"six"] {
+        world.send_to(0, client, octets, "10.0.0.2:7");
+    }
+    world.millis(10);
+    let from: SocketAddr = "10.0.0.1:9".parse().unwrap();
+    let got = std::mem::take(&mut *elsewhere.0.lock().unwrap());
+    assert_eq!(got, [(from, b"one".to_vec()), (from, b"two".to_vec())]);
+    // Who waits for datagrams is told, and what did not fit is counted.
+    let ready = Ready { readable: true, ..Ready::default() };
+    assert!(world.hosts[1].events.contains(&Event::Socket { id: server, ready }));
+    assert_eq!((world.udp(1, server).dropped(), world.hosts[1].stack.counters().udp_drop_queue_full), (1, 1));
+    // What came before is still there, and so is what comes when the socket has its own queue again.
+    world.udp(1, server).receive_into(None);
+    world.send_to(0, client, b"after", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server), [(from, b"before".to_vec()), (from, b"after".to_vec())]);
 }
 
 #[test]
