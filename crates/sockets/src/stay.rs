@@ -48,6 +48,8 @@ impl Stays {
 pub struct Staying {
     generation: u32,
     joined: bool,
+    /// It has slept, and may do so again; what the thread slept on before: a handler's call interrupts another one.
+    outer: Option<u32>,
 }
 
 impl Staying {
@@ -57,7 +59,7 @@ impl Staying {
         if call.thread.stays_on.load(Relaxed) != 0 {
             left(call.thread);
         }
-        Staying { generation: s.end().generation.load(Relaxed), joined: false }
+        Staying { generation: s.end().generation.load(Relaxed), joined: false, outer: None }
     }
 
     /// Runs `f`, which may sleep, and looks what became of `fd`: on which descriptor the call goes on. `None` = it was
@@ -69,10 +71,12 @@ impl Staying {
         fd: i32,
         f: impl FnOnce() -> R,
     ) -> (R, Option<i32>) {
-        let number = s.number.load(Relaxed) + 1;
-        let outer = call.thread.sleeps_on.swap(number, SeqCst);
+        // Until the call ends: who closes the descriptor while the thread is awake between two sleeps waits for the next one.
+        if self.outer.is_none() {
+            let number = s.number.load(Relaxed) + 1;
+            self.outer = Some(call.thread.sleeps_on.swap(number, SeqCst));
+        }
         let r = f();
-        call.thread.sleeps_on.store(outer, Release);
         (r, self.goes_on(call, s, fd))
     }
 
@@ -96,6 +100,9 @@ impl Staying {
     /// The call returns. Its thread must not use the connection any more.
     #[inline]
     pub fn end(self, call: &Call, s: &'static Sock) {
+        if let Some(outer) = self.outer {
+            call.thread.sleeps_on.store(outer, Release);
+        }
         if self.joined {
             call.thread.stays_on.store(0, Release);
             leave(s);
