@@ -134,6 +134,17 @@ fn program_finds_signals_as_its_caller_set_them() {
     }
 }
 
+/// A limit of the size of files is one of shared memory, too: what exceeds it is killed by a signal.
+#[test]
+fn program_under_a_file_size_limit_has_its_sockets() {
+    for blocks in ["0", "1", "1000", "20000"] {
+        let script = format!("ulimit -f {blocks}; exec bash -c 'exec 3<>/dev/tcp/127.0.0.1/1'");
+        let output = sh(&script);
+        assert_eq!(output.status.code(), Some(1), "{blocks}: {}", output.status);
+        assert!(stderr(&output).contains("Connection refused"), "{blocks}: {}", stderr(&output));
+    }
+}
+
 #[test]
 fn closed_standard_descriptors_stay_closed() {
     let show =

@@ -1,7 +1,7 @@
 //! Descriptors: numbers, flags and limits.
 
-use crate::Result;
 use crate::syscall::{check, syscall};
+use crate::{Errno, Result};
 
 fn fcntl(fd: i32, cmd: i32, arg: usize) -> Result<usize> {
     // SAFETY: only commands with an integer argument are used in this file.
@@ -132,6 +132,15 @@ pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
     .map(|n| n as i32)
 }
 
+/// Whether a file may have so many bytes: a call that made it longer would not only fail but raise SIGXFSZ, of which the
+/// calling program knows nothing.
+///
+/// # Errors
+/// EFBIG.
+pub fn may_be_as_long(bytes: u64) -> Result<()> {
+    if limits_of(libc::RLIMIT_FSIZE).0 < bytes { Err(Errno::FBIG) } else { Ok(()) }
+}
+
 /// Appends `record` bytes of zeroes to a file under `flock`, and returns the offset of the new space, a multiple
 /// of `record`.
 ///
@@ -144,9 +153,10 @@ pub fn append_space(fd: i32, record: u64) -> Result<u64> {
     let end = check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })?
         as u64;
     let at = end.next_multiple_of(record);
-    // SAFETY: ftruncate takes integers.
-    let grown =
-        check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, (at + record) as usize, 0, 0, 0, 0]) });
+    let grown = may_be_as_long(at + record).and_then(|()| {
+        // SAFETY: ftruncate takes integers.
+        check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, (at + record) as usize, 0, 0, 0, 0]) })
+    });
     // SAFETY: as above.
     unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_UN as usize, 0, 0, 0, 0]) };
     grown.map(|_| at)

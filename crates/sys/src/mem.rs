@@ -12,8 +12,9 @@ const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 /// Creates a close-on-exec memfd of `size` bytes that can neither shrink nor grow, above `floor`.
 ///
 /// # Errors
-/// EMFILE, ENOMEM, EPERM (seccomp).
+/// EMFILE, ENOMEM, EPERM (seccomp); EFBIG, without the signal, if no file may be that long (RLIMIT_FSIZE).
 pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
+    fd::may_be_as_long(size as u64)?;
     // SAFETY: the name is NUL terminated.
     let low = check(unsafe {
         syscall(
