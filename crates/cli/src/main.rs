@@ -8,6 +8,7 @@ mod cmd; //       one file per subcommand
 mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
 mod doctor; //     what slows a host or an interface down
+mod ending; //     SIGINT and SIGTERM
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?

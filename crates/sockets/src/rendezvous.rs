@@ -105,11 +105,8 @@ pub fn traffic(s: &'static Sock) {
             s.patience.store(patience - 1, Relaxed);
             return;
         }
-        // A look costs a few microseconds: nothing beside a large call, so it comes with each of those.
-        let end = s.end();
-        let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
-        let large = bytes >= 4096 * u64::from(end.r.calls.load(Relaxed));
-        s.patience.store(if large || fault::flip(2) { 0 } else { 3 }, Relaxed);
+        // Before it looks, as what it finds may end this rendezvous and begin another.
+        s.patience.store(if fault::flip(2) { 0 } else { patience_after(s) }, Relaxed);
         look(s);
         return;
     }
@@ -120,6 +117,21 @@ pub fn traffic(s: &'static Sock) {
     if due && !s.has(flag::STAYS) {
         attempt(s, calls);
     }
+}
+
+/// Calls between a look at a rendezvous and the next one. A look costs a microsecond or two: as much as a small call, nothing
+/// beside a large one. Who comes comes soon; where nobody does, looks become rare.
+fn patience_after(s: &Sock) -> u32 {
+    let end = s.end();
+    // An answer that was asked for is looked for all the time.
+    let looks = if s.dialled.load(Relaxed) < 0 { s.looks.fetch_add(1, Relaxed) } else { 0 };
+    let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
+    let (at_first, at_last) = match bytes / u64::from(end.r.calls.load(Relaxed)).max(1) {
+        0..4096 => (4, 64),
+        4096..32_768 => (1, 16),
+        _ => (1, 1),
+    };
+    (at_first << (looks / 4).min(6)).min(at_last) - 1
 }
 
 /// Whether another attempt may go better.
@@ -243,6 +255,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     s.meeting.store(true, Relaxed);
     MEETINGS.fetch_add(1, Relaxed);
     s.patience.store(0, Relaxed);
+    s.looks.store(0, Relaxed);
     s.meeting_ends.store(clock::monotonic_ns() + NAME_LIFE_NS, Relaxed);
     let (theirs, len) = name(found.cookie);
     let dialled = match unix::connect(&theirs[..len], floor) {

@@ -78,6 +78,8 @@ pub struct Sock {
     pub meeting: AtomicBool,
     /// Calls until the next look or attempt.
     pub patience: AtomicU32,
+    /// Looks of this rendezvous that found nobody.
+    pub looks: AtomicU32,
     /// Attempts so far.
     pub attempts: AtomicU32,
     /// Byte and call counts at which the next attempt is due.
@@ -344,7 +346,9 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     for flag in [&sock.meeting, &sock.sent_last, &sock.left] {
         flag.store(false, Relaxed);
     }
-    for word in [&sock.patience, &sock.attempts, &sock.registrations, &sock.empty_reads, &sock.pardons] {
+    for word in
+        [&sock.patience, &sock.looks, &sock.attempts, &sock.registrations, &sock.empty_reads, &sock.pardons]
+    {
         word.store(0, Relaxed);
     }
     for word in [

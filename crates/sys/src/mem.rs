@@ -99,7 +99,8 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `len` bytes of `fd` at `offset`, shared, readable and writable.
+    /// Maps `len` bytes of `fd` at `offset`, shared, readable and writable. Pages come when they are touched, and can be
+    /// given back, also in a process that locks what it maps (mlockall(2), MCL_FUTURE).
     ///
     /// # Errors
     /// As mmap(2).
@@ -111,14 +112,40 @@ impl Mapping {
                 [
                     0,
                     len,
-                    (libc::PROT_READ | libc::PROT_WRITE) as usize,
+                    // The kernel fills a locked mapping at once, unless nobody may access it.
+                    libc::PROT_NONE as usize,
                     (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize,
                     fd as usize,
                     offset as usize,
                 ],
             )
         })?;
-        Ok(Mapping { addr, len })
+        let map = Mapping { addr, len };
+        map.unlock();
+        let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        // SAFETY: the mapping was made just now.
+        if let Err(e) = check(unsafe { syscall(libc::SYS_mprotect, [addr, len, access, 0, 0, 0]) }) {
+            // SAFETY: nobody has seen it.
+            unsafe { map.unmap() };
+            return Err(e);
+        }
+        Ok(map)
+    }
+
+    /// Unlocks it if it is locked, and gives back what fills it. Only for a mapping that holds nothing yet.
+    fn unlock(&self) {
+        // SAFETY: what is given back was never written.
+        let give_back = || {
+            check(unsafe {
+                syscall(libc::SYS_madvise, [self.addr, self.len, libc::MADV_DONTNEED as usize, 0, 0, 0])
+            })
+        };
+        // Locked pages cannot be given back: so the kernel tells of them, by a call that every filter allows.
+        if give_back() == Err(Errno::INVAL) {
+            // SAFETY: changes no contents.
+            unsafe { syscall(libc::SYS_munlock, [self.addr, self.len, 0, 0, 0, 0]) };
+            let _ = give_back();
+        }
     }
 
     /// Maps `len` bytes of zeroes, shared with processes forked from this one, without a descriptor.
@@ -199,8 +226,9 @@ impl Mapping {
                     0,
                 ],
             )
-        })
-        .map(|_| ())
+        })?;
+        self.unlock();
+        Ok(())
     }
 
     /// Unmaps it.
@@ -269,6 +297,55 @@ mod tests {
         }
         assert!((16..=33).contains(&pieces), "{pieces}");
         assert!(octets.iter().all(|octet| *octet == 0));
+    }
+
+    /// Octets of this process that are locked, of those that it has mapped.
+    fn locked() -> usize {
+        let status = std::fs::read_to_string("/proc/self/status").expect("/proc is there");
+        let line = status.lines().find_map(|l| l.strip_prefix("VmLck:")).expect("VmLck");
+        line.trim().trim_end_matches(" kB").parse::<usize>().expect("a number") << 10
+    }
+
+    /// In a process of its own: the lock is one of the whole process.
+    #[test]
+    fn what_is_mapped_is_not_locked_where_everything_is() {
+        // An ordinary user may lock 8 MiB.
+        const LEN: usize = 1 << 20;
+        const CHILD: &str = "BYPATH_TEST_LOCKED";
+        if std::env::var_os(CHILD).is_none() {
+            let name = "mem::tests::what_is_mapped_is_not_locked_where_everything_is";
+            let out = std::process::Command::new(std::env::current_exe().expect("this program"))
+                .args([name, "--exact", "--nocapture"])
+                .env(CHILD, "1")
+                .output()
+                .expect("starts");
+            assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+            return;
+        }
+        // SAFETY: changes no contents.
+        let done = unsafe { libc::mlockall(libc::MCL_FUTURE) };
+        assert_eq!(done, 0, "mlockall: {}", std::io::Error::last_os_error());
+        let before = locked();
+        let fd = memfd(c"test", LEN, 3).expect("memfd");
+        let maps: Vec<_> = (0..4).map(|_| Mapping::shared(fd, 0, LEN).expect("mapped")).collect();
+        for map in &maps {
+            // SAFETY: mapped, and seen by nobody else.
+            let octets = unsafe { std::slice::from_raw_parts_mut(map.addr(), LEN) };
+            assert_eq!(backed(octets), 0);
+            octets[5] = 1;
+            assert!(backed(octets) > 0);
+            map.release(0, LEN);
+            assert_eq!(backed(octets), 0);
+        }
+        for map in &maps {
+            map.let_go().expect("let go");
+            // SAFETY: as above: zeroes of this process's own.
+            assert_eq!(backed(unsafe { std::slice::from_raw_parts(map.addr(), LEN) }), 0);
+        }
+        // Whatever else was mapped meanwhile is less than one of them.
+        assert!(locked() < before + LEN, "{} {before}", locked());
+        let own = vec![0u8; LEN];
+        assert!(locked() >= before + LEN && own[LEN - 1] == 0, "nothing is locked: this test shows nothing");
     }
 
     #[test]

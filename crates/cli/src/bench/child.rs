@@ -18,14 +18,9 @@ const STDERR_KEPT: usize = 4096;
 /// Set by SIGINT and SIGTERM.
 static INTERRUPTED: std::sync::LazyLock<Arc<AtomicBool>> = std::sync::LazyLock::new(Arc::default);
 
-/// From now on, Ctrl-C ends the bench in an orderly way: children are killed, files removed.
+/// From now on, Ctrl-C ends the bench in an orderly way: children are killed, files removed. The next one ends it at once.
 pub fn catch_interrupts() -> std::io::Result<()> {
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // The second one ends the bench at once.
-        signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&INTERRUPTED))?;
-        signal_hook::flag::register(signal, Arc::clone(&INTERRUPTED))?;
-    }
-    Ok(())
+    crate::ending::watch(&INTERRUPTED)
 }
 
 /// Whether the user asked to stop.

@@ -112,7 +112,7 @@ int main(int argc, char **argv) {
     if (stretch < 1) stretch = 1;
     if (stretch > 20) stretch = 20;
 
-    unsigned char *payload = malloc(size), *packet = malloc(HEAD + size), *got = malloc(65536), head[HEAD];
+    unsigned char *payload = aligned_alloc(4096, (size + 4095) & ~(size_t)4095), *packet = malloc(HEAD + size), *got = malloc(65536), head[HEAD];
     memset(payload, 0x5a, size);
     size_t stretches = 0, room = 1u << 20;
     double *each = malloc(room * sizeof *each);

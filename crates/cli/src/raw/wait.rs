@@ -1,12 +1,12 @@
 //! Waiting for several descriptors, a time, and Ctrl-C.
 //!
 //! SIGINT and SIGTERM write to a socket of our own that every wait looks at: none is missed between a look and the sleep.
-//! The second one ends the process at once.
+//! A later one ends the process at once.
 
+use crate::ending;
 use crate::output::Failure;
 use bypath_sys::clock;
 use bypath_sys::poll::{PollFd, ppoll};
-use signal_hook::consts::{SIGINT, SIGTERM};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -41,9 +41,8 @@ impl Stop {
     fn install() -> std::io::Result<Stop> {
         let asked = Arc::new(AtomicBool::new(false));
         let (bell, ringer) = UnixStream::pair()?;
-        for signal in [SIGINT, SIGTERM] {
-            signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))?;
-            signal_hook::flag::register(signal, Arc::clone(&asked))?;
+        ending::watch(&asked)?;
+        for signal in ending::SIGNALS {
             signal_hook::low_level::pipe::register(signal, ringer.try_clone()?)?;
         }
         Ok(Stop { asked, bell })

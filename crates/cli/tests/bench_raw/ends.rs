@@ -115,7 +115,11 @@ fn is_told_in_part(test: &str, signal: rustix::process::Signal) {
     let ended = bench.try_wait().expect("a status").is_some();
     if !ended {
         let pid = rustix::process::Pid::from_child(&bench);
-        rustix::process::kill_process(pid, signal).expect("a process");
+        // Twice: timeout(1) sends one to the command and one to its group.
+        for _ in 0..2 {
+            rustix::process::kill_process(pid, signal).expect("a process");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
     }
     let output = bench.wait_with_output().expect("output");
     let (text, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
