@@ -365,11 +365,25 @@ def replaced_by_dup2():
     talk(a, d)
 
 
+def asleep(thread):
+    """Waits until a thread sleeps in a system call of its own, and not in one of the interpreter's for its turn."""
+    import time
+
+    FUTEX = "202"
+    until = time.monotonic() + 10
+    while time.monotonic() < until:
+        with open(f"/proc/self/task/{thread.native_id}/syscall") as file:
+            call = file.read().split()[0]
+        if call not in ("running", "-1", FUTEX):
+            return
+        time.sleep(0.01)
+    raise AssertionError("the thread does not sleep")
+
+
 def closed_under_a_reader():
     """A thread blocks in recv while another closes the descriptor. The kernel's reader goes on; on a ring it may be told
     that the descriptor is closed. It does not hang, and the number is free for others at once."""
     import threading
-    import time
 
     a, b = pair()
     talk(a, b)
@@ -385,7 +399,7 @@ def closed_under_a_reader():
     reader = threading.Thread(target=read)
     number = b.detach()
     reader.start()
-    time.sleep(0.1)
+    asleep(reader)
     os.close(number)
     c, d = pair()
     assert number in (c.fileno(), d.fileno())
