@@ -111,6 +111,12 @@ pub enum SetupError {
         /// Why.
         source: NoRoute,
     },
+    /// The router is not on the link.
+    #[error("router {router} is in no network of the stack's addresses; give one that is on the link")]
+    Far {
+        /// Which.
+        router: IpAddr,
+    },
     /// Another host has an address.
     #[error("{address} is another host's on {name}; give the stack one of its own")]
     Taken {
@@ -235,7 +241,29 @@ impl Setup {
                 "a TUN device has no hardware addresses, which DHCP needs: use tap:, or give an address",
             );
         }
+        if [true, false].iter().any(|v4| self.routers.iter().filter(|r| r.is_ipv4() == *v4).count() > 1) {
+            return wrong("two routers for all other networks: give one of IPv4 and one of IPv6 at most");
+        }
+        if !self.routers.iter().all(|router| self.reaches(*router)) {
+            return wrong(
+                "a router is in none of the networks of the addresses: give one that is on the link",
+            );
+        }
         Ok(())
+    }
+
+    /// Whether a router is on the link, as far as it is known. A TUN device has two ends only, and addresses that DHCP gives are
+    /// not known yet.
+    fn reaches(&self, router: IpAddr) -> bool {
+        let near = |prefix: &Prefix| match router {
+            IpAddr::V6(v6) if v6.is_unicast_link_local() => prefix.address().is_ipv6(),
+            _ => prefix.contains(router),
+        };
+        let same_kind = |prefix: &Prefix| prefix.address().is_ipv4() == router.is_ipv4();
+        match self.link {
+            LinkName::Tun(_) => self.addresses.iter().any(same_kind),
+            _ => self.dhcp.is_some() && router.is_ipv4() || self.addresses.iter().any(near),
+        }
     }
 
     fn link(&self) -> Result<(String, Box<dyn Link + Send>), SetupError> {
@@ -366,14 +394,23 @@ mod tests {
     fn what_does_not_go_together_is_told_before_anything_is_made() {
         let on = |text: &str| Setup::on(text.parse().expect("a link"));
         let address: Prefix = "10.9.0.2/24".parse().expect("an address");
+        let router = |text: &str| text.parse::<IpAddr>().expect("an address");
         for setup in [
             on("tap:bp0"),
             on("tun:bp0").dhcp(None),
             on("packet:eth0").address(address).mtu(9000),
             on("packet:eth0").address(address).attach(),
             on("xdp:eth0").address(address).kernel(address.address(), 24),
+            on("tap:bp0").address(address).router(router("10.9.0.1")).router(router("10.9.0.3")),
         ] {
             assert!(matches!(setup.clone().open(), Err(SetupError::Contradiction(_))), "{setup:?}");
+        }
+        for setup in [
+            on("tap:bp0").address(address).router(router("10.8.0.1")),
+            on("tap:bp0").address(address).router(router("fe80::1")),
+            on("tun:bp0").address(address).router(router("fd00::1")),
+        ] {
+            assert!(matches!(setup.clone().open(), Err(SetupError::Far { .. })), "{setup:?}");
         }
     }
 }

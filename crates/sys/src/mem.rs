@@ -134,11 +134,10 @@ impl Mapping {
 
     /// Unlocks it if it is locked, and gives back what fills it. Only for a mapping that holds nothing yet.
     fn unlock(&self) {
-        // SAFETY: what is given back was never written.
         let give_back = || {
-            check(unsafe {
-                syscall(libc::SYS_madvise, [self.addr, self.len, libc::MADV_DONTNEED as usize, 0, 0, 0])
-            })
+            let args = [self.addr, self.len, libc::MADV_DONTNEED as usize, 0, 0, 0];
+            // SAFETY: what is given back was never written.
+            check(unsafe { syscall(libc::SYS_madvise, args) })
         };
         // Locked pages cannot be given back: so the kernel tells of them, by a call that every filter allows.
         if give_back() == Err(Errno::INVAL) {

@@ -30,6 +30,7 @@ isolated! {
         }
         fails(2, &["--link=tap:mine", "--addr=10.9.0.255/24", "10.9.0.1"], &["10.9.0.255/24", "not the address of a single host"]);
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=224.0.0.1", "10.9.0.1"], &["--gateway 224.0.0.1"]);
+        fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=10.8.0.1", "10.9.0.1"], &["--gateway 10.8.0.1", "on the link"]);
         fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "10.8.0.1"], &["cannot send to 10.8.0.1: no route leads to that address"]);
         fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "fd09::1"], &["cannot send to fd09::1: no route"]);
         fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "--mtu=60000000", "10.9.0.1"], &["an MTU of 60000000 was refused"]);

@@ -10,6 +10,9 @@ use crate::time::Instant;
 use bypath_wire::{Addresses, FrameMeta, TrafficClass, ipv4, ipv6, udp};
 use core::net::{IpAddr, SocketAddr};
 
+/// Datagrams that a link cuts out of one frame at most: Linux's UDP_MAX_SEGMENTS before 6.7. Its devices refuse more.
+const MOST_SEGMENTS: usize = 64;
+
 /// RFC 919, 7.
 fn is_everybody(ip: IpAddr) -> bool {
     matches!(ip, IpAddr::V4(v4) if v4.is_broadcast())
@@ -179,13 +182,17 @@ impl Udp<'_> {
         Ok(())
     }
 
-    /// One frame that the link cuts, or a datagram each.
+    /// Frames that the link cuts, or a datagram each.
     fn send_many(&mut self, outgoing: Outgoing, octets: &[u8], segment: u16) {
         let offload = self.stack.ifaces[outgoing.iface.at()].shape.offload;
         if offload.segmentation && offload.checksum {
             let Kind::Udp { source, destination, .. } = outgoing.kind else { return };
             let kind = Kind::Udp { source, destination, segment };
-            return self.push(Outgoing { kind, ..outgoing }, octets);
+            for frame in octets.chunks(usize::from(segment) * MOST_SEGMENTS) {
+                let one = frame.len() <= segment.into();
+                self.push(if one { outgoing } else { Outgoing { kind, ..outgoing } }, frame);
+            }
+            return;
         }
         for part in octets.chunks(segment.into()) {
             self.push(outgoing, part);

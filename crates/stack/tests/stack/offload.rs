@@ -104,6 +104,26 @@ fn a_link_that_cuts_gets_one_frame() {
     }
 }
 
+/// Linux's devices refuse a frame of more than 128 datagrams, and older ones of more than 64.
+#[test]
+fn a_link_that_cuts_gets_no_more_datagrams_in_a_frame_than_it_takes() {
+    let mut world = World::with(1, 1, &Config::default(), ALL, 1500);
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.set_neighbor(iface, "10.0.0.2".parse().unwrap(), MacAddr([2, 0, 0, 0, 0, 2]));
+    let client = world.bound(0, "[::]:0");
+    let now = world.now();
+    for (octets, frames) in [(640, vec![64]), (650, vec![64, 1]), (1285, vec![64, 64, 1])] {
+        world.udp(0, client).send_with(&vec![9; octets], &message("10.0.0.2:7", 10)).unwrap();
+        let mut room = vec![0; 65_553];
+        let sent = core::iter::from_fn(|| world.hosts[0].stack.poll_transmit(now, iface, &mut room));
+        let cut: Vec<_> = sent.map(|(len, meta)| (len, meta.gso.map(|gso| gso.size))).collect();
+        let pieces =
+            |(len, size): &(usize, Option<u16>)| size.map_or(1, |size| (len - 42).div_ceil(size.into()));
+        assert_eq!(cut.iter().map(pieces).collect::<Vec<_>>(), frames);
+        assert_eq!(cut.iter().map(|(len, _)| len - 42).sum::<usize>(), octets);
+    }
+}
+
 #[test]
 fn what_the_device_looked_at_is_not_summed_again() {
     let mut world = World::new(1, 1);

@@ -109,6 +109,11 @@ impl Attach {
             SetupError::Router { router, source } => {
                 Failure::new(2, format_args!("--gateway {router}: {source}"))
             }
+            SetupError::Far { router } => Failure::new(
+                2,
+                format_args!("--gateway {router}: it is in no network of the stack's addresses; give one that is on the link"),
+            ),
+            e @ SetupError::Contradiction(_) => Failure::new(2, e),
             e => Failure::new(1, e),
         })?;
         let Opened { engine, iface, name, .. } = opened;

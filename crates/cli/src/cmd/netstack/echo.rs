@@ -17,7 +17,8 @@ use std::process::ExitCode;
     bypath netstack udp-echo --link tap:bp0 --net 10.9.0.1/24 &\n  \
     echo hello | nc -u -w 1 10.9.0.2 7\n  \
     bypath netstack udp-echo --link packet:eth0 --dhcp --port 7000\n\n\
-    It ends with Ctrl-C, and prints what it counted.\n\n\
+    It ends with Ctrl-C, and prints what it counted. Datagrams from its own port, and from those of services that answer whatever \
+    comes (7, 13, 17, 19, 37), are not answered: two such services would never end.\n\n\
     Exit status: 0, 1 if the link or the addresses cannot be used, 2 for wrong usage.")]
 pub struct Args {
     #[command(flatten)]
@@ -40,9 +41,15 @@ pub struct Args {
 struct Report {
     datagrams: u64,
     octets: u64,
-    /// Answers that could not be sent.
+    /// Answers that could not be sent, and datagrams from ports that answer whatever comes.
     unanswered: u64,
+    /// Datagrams that were dropped for their checksum.
+    wrong_checksum: u64,
 }
+
+/// Ports of services that answer any datagram (echo, daytime, quote of the day, character generator, time): two of them would answer
+/// each other for ever.
+const ANSWERING: [u16; 5] = [7, 13, 17, 19, 37];
 
 /// Longest sleep between two looks.
 const LOOK_NS: u64 = 1_000_000_000;
@@ -76,12 +83,17 @@ pub fn run(args: &Args) -> Outcome {
             let answer = SendTo { to: Some(datagram.from), source, ..SendTo::default() };
             report.datagrams += 1;
             report.octets += received.len as u64;
+            if ANSWERING.contains(&datagram.from.port()) || datagram.from.port() == args.port {
+                report.unanswered += 1;
+                continue;
+            }
             match udp.send_with(&room[..received.len.min(65_535)], &answer) {
                 Ok(()) => {}
                 Err(_) => report.unanswered += 1,
             }
         }
     }
+    report.wrong_checksum = host.stack().counters().udp_drop_checksum;
     host.end();
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
@@ -89,6 +101,13 @@ pub fn run(args: &Args) -> Outcome {
             "{} datagrams, {} octets, {} not answered",
             report.datagrams, report.octets, report.unanswered
         )),
+    }
+    if report.wrong_checksum > 0 {
+        output::message(format_args!(
+            "{} datagrams had a wrong checksum; the kernel at the other end of a veth pair leaves it out unless told otherwise: ethtool \
+             -K PEER tx off",
+            report.wrong_checksum
+        ));
     }
     Ok(ExitCode::SUCCESS)
 }
