@@ -33,12 +33,13 @@ pub enum Event {
     },
 }
 
-/// What a socket became. A socket that was told of is told of again when the next datagram comes, or room that it asked for.
+/// What a socket became. A socket that was told of is told of again when the next datagram or the next octets come, or room that it
+/// asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A datagram came.
+    /// A datagram came; octets, their end, or a connection to be accepted.
     pub readable: bool,
-    /// There is room again after a send that found none.
+    /// There is room again after a send that found none; a connection has become open.
     pub writable: bool,
     /// There is an error to be fetched.
     pub error: bool,
@@ -54,8 +55,12 @@ impl Stack {
             return Some(event);
         }
         while let Some(id) = self.ready.pop_front() {
-            if let Some(socket) = self.sockets.get_mut(id) {
-                let ready = core::mem::take(&mut socket.ready);
+            let ready = match self.sockets.get_mut(id) {
+                Some(socket) => Some(&mut socket.ready),
+                None => self.tcp.ready_mut(id),
+            };
+            if let Some(ready) = ready {
+                let ready = core::mem::take(ready);
                 return Some(Event::Socket { id, ready });
             }
         }

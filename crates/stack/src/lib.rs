@@ -70,4 +70,5 @@ pub mod udp;
 pub use egress::Fragmentation;
 pub use raw::Raw;
 pub use stack::{Stack, Usage};
+pub use tcp::socket::Tcp;
 pub use udp::{SendTo, Udp};

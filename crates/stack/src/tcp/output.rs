@@ -236,6 +236,7 @@ impl Connection {
             segment.flags |= TcpFlags::PSH;
         }
         self.recovery.out += len;
+        self.counts.again += u64::from(len);
         if self.recovery.phase != Phase::Open {
             self.recovery.stamp.get_or_insert(milliseconds(now));
         }

@@ -101,7 +101,12 @@ fn an_idle_connection_is_small() {
     pair.transfer(0, 500_000, Duration::from_secs(5));
     pair.transfer(1, 500_000, Duration::from_secs(5));
     pair.pass(Duration::from_secs(5));
+    for end in pair.ends.iter_mut().flatten() {
+        end.release();
+    }
     let octets = core::mem::size_of::<Connection>();
+    use core::mem::size_of as s;
+    std::println!("SIZES conn {octets} settings {} snd {} rcv {} buf {} ahead {} sent {} rack {} rtt {} cong {} rec {} ts {} dl {} wanted {} entry {}", s::<Settings>(), s::<crate::tcp::tcb::Snd>(), s::<crate::tcp::tcb::Rcv>(), s::<crate::tcp::buffer::Buffer>(), s::<crate::tcp::assembler::Assembler>(), s::<crate::tcp::sent::Sent>(), s::<crate::tcp::rack::Rack>(), s::<crate::tcp::rtt::Rtt>(), s::<crate::tcp::congestion::Congestion>(), s::<crate::tcp::recovery::Recovery>(), s::<Option<crate::tcp::tcb::Timestamps>>(), s::<crate::tcp::tcb::Deadlines>(), s::<crate::tcp::tcb::Wanted>(), s::<crate::tcp::table::Entry>());
     assert!(octets < 1024, "{octets}");
     for end in pair.ends.iter().flatten() {
         assert_eq!((end.tx.capacity(), end.rx.capacity()), (0, 0));
