@@ -2,7 +2,7 @@
 
 use super::input::Arrival;
 use super::recovery::Told;
-use super::tcb::{Connection, Settings, State, Timestamps};
+use super::tcb::{Connection, Shared, State, Timestamps};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::TcpFlags;
@@ -16,15 +16,15 @@ impl Connection {
     /// A passive open: a SYN came, and is to be answered.
     pub fn accept(
         now: Instant,
-        settings: Settings,
+        settings: impl Into<Shared>,
         iss: SeqNumber,
         ts_offset: u32,
         syn: &Arrival,
     ) -> Connection {
-        let mut c = Connection::new(now, settings, State::SynReceived, iss, ts_offset);
+        let mut c = Connection::new(now, settings.into(), State::SynReceived, iss, ts_offset);
         c.take_syn(now, syn);
         let asks = TcpFlags::ECE | TcpFlags::CWR;
-        c.ecn.on = settings.ecn && syn.header.flags.has(asks);
+        c.ecn.on = c.settings.ecn && syn.header.flags.has(asks);
         c.snd.wnd = u32::from(syn.header.window);
         (c.snd.wl1, c.snd.wl2, c.snd.max_wnd) = (syn.header.seq, iss, c.snd.wnd);
         c
@@ -34,7 +34,7 @@ impl Connection {
     /// `syn`: as far as it is still known.
     pub fn accept_answered(
         now: Instant,
-        settings: Settings,
+        settings: impl Into<Shared>,
         iss: SeqNumber,
         ts_offset: u32,
         syn: &Arrival,
@@ -55,7 +55,7 @@ impl Connection {
         self.rcv.irs = header.seq;
         self.rcv.nxt = header.seq + 1;
         self.rcv.edge = self.rcv.nxt;
-        let own = self.settings.mss;
+        let own = self.own_mss;
         let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(LEAST_MSS.min(own), own);
         self.snd.peer = u32::from(mss);
         self.snd.mss = self.snd.peer.min(self.snd.path);

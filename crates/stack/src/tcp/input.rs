@@ -433,7 +433,7 @@ impl Connection {
 
     /// Octets are to be acknowledged: every second full segment at once, others soon (RFC 9293, 3.8.6.3).
     fn owe(&mut self, now: Instant, octets: u32, at_once: bool) {
-        self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.settings.mss)));
+        self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.own_mss)));
         self.rcv.unacked += octets;
         let quick = self.rcv.quick > 0 && !self.rcv.answers;
         self.rcv.quick = self.rcv.quick.saturating_sub(1);

@@ -9,7 +9,7 @@ use super::ends::Ends;
 use super::input::Arrival;
 use super::settle::Before;
 use super::table::{Entry, Options, Owner, Place, Table, Whose};
-use super::tcb::{Connection, Settings};
+use super::tcb::{Connection, Settings, Shared};
 use crate::Stack;
 use crate::event::Ready;
 use crate::iface::IfaceId;
@@ -18,6 +18,7 @@ use crate::time::Instant;
 use crate::udp::demux::Binding;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::{TcpFlags, TcpHeader};
 use bypath_wire::tcp_options::{KnownTcpOptions, TcpOption, TcpOptions};
@@ -33,7 +34,7 @@ const COOKIES_COUNT: Duration = Duration::from_secs(120);
 pub(crate) struct Listener {
     pub binding: Binding,
     pub options: Options,
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
     /// Connections that wait to be accepted at most, less one.
     pub backlog: usize,
     /// Connections that are not open yet.
@@ -162,16 +163,16 @@ impl Stack {
         packet: &Packet<'_>,
         ends: &Ends,
         listener: u32,
-        make: impl FnOnce(Settings, u32) -> Connection,
+        make: impl FnOnce(Shared, u32) -> Connection,
     ) -> Option<u32> {
         let called = self.tcp.listener(listener)?;
-        let (options, settings) = (called.options, called.settings);
+        let (options, settings) = (called.options, Arc::clone(&called.settings));
         let found = self.tcp_way(ends, &options, packet.foreign);
         let Ok((way, sizes)) = found else {
             self.counters.tcp_drop_unreachable += 1;
             return None;
         };
-        let settings = Settings { mss: settings.mss.min(sizes.link), ..settings };
+        let settings = Shared { mss: settings.mss.min(sizes.link), settings };
         let connection = make(settings, self.tcp.secret.ts_offset(&ends.addresses));
         let owner = Owner::HalfOpen(self.tcp.id(listener));
         let mut entry = Box::new(Entry::new(connection, *ends, options, owner));
@@ -196,7 +197,7 @@ impl Stack {
         let now = packet.now;
         let Some(called) = self.tcp.listener_mut(listener) else { return };
         called.cookies = Some(now);
-        let (options, settings) = (called.options, called.settings);
+        let (options, settings) = (called.options, *called.settings);
         let Ok((_, sizes)) = self.tcp_way(ends, &options, packet.foreign) else {
             self.counters.tcp_drop_unreachable += 1;
             return;
@@ -256,7 +257,7 @@ impl Stack {
             self.counters.tcp_drop_cookie += 1;
             return false;
         };
-        let settings = called.settings;
+        let settings = *called.settings;
         if called.is_full() {
             self.counters.tcp_drop_accept_full += 1;
             return true;

@@ -4,13 +4,14 @@ use super::ends::Ends;
 use super::error::ConnectError;
 use super::settle::Before;
 use super::table::{Entry, Owner, Place, Table, Whose};
-use super::tcb::{Connection, Settings};
+use super::tcb::{Connection, Shared};
 use crate::Stack;
 use crate::path::{Reach, Unreachable};
 use crate::socket::unscoped;
 use crate::time::Instant;
 use crate::udp::demux::Binding;
 use alloc::boxed::Box;
+use alloc::sync::Arc;
 use bypath_wire::seq::SeqNumber;
 use core::net::SocketAddr;
 
@@ -18,11 +19,11 @@ impl Table {
     /// Whether a socket may be bound like this. As Linux has it: SO_REUSEADDR lets it where connections are yet, and others who say
     /// so and do not listen.
     pub fn is_free(&self, binding: &Binding) -> bool {
-        let Some(used) = self.ports.get(&binding.local.port()) else { return true };
-        if used.connections > 0 && !binding.reuse_address && used.bound.is_empty() {
-            return false;
-        }
-        used.bound.iter().all(|index| {
+        let port = binding.local.port();
+        let Some(bound) = self.bound.get(&port) else {
+            return binding.reuse_address || !self.used.contains_key(&port);
+        };
+        bound.iter().all(|index| {
             let Some(other) = self.binding(*index) else { return true };
             let listens = self.listener(*index).is_some();
             let shared = binding.reuse_port && other.reuse_port
@@ -33,21 +34,14 @@ impl Table {
 
     /// Whether somebody else listens there already, and does not share.
     pub fn is_listened_to(&self, index: u32, binding: &Binding) -> bool {
-        let used = self.ports.get(&binding.local.port());
-        used.into_iter().flat_map(|used| &used.bound).any(|other| {
+        let bound = self.bound.get(&binding.local.port());
+        bound.into_iter().flatten().any(|other| {
             *other != index
                 && self.listener(*other).is_some_and(|listener| {
                     let shared = binding.reuse_port && listener.binding.reuse_port;
                     !shared && binding.overlaps(&listener.binding)
                 })
         })
-    }
-
-    /// A socket is not bound any more.
-    pub fn release(&mut self, index: u32) {
-        if let Some(binding) = self.binding(index) {
-            self.leave_port(binding.local.port(), Some(index));
-        }
     }
 }
 
@@ -90,7 +84,7 @@ impl Stack {
     ) -> Result<(), ConnectError> {
         self.tcp.clock = now;
         let (options, settings, binding) = match self.tcp.place(index) {
-            Place::Idle(idle) => (idle.options, idle.settings, idle.binding),
+            Place::Idle(idle) => (idle.options, Arc::clone(&idle.settings), idle.binding),
             Place::Listener(_) => return Err(ConnectError::Listening),
             Place::Connection(_) | Place::Free => return Err(ConnectError::Connected),
         };
@@ -119,9 +113,9 @@ impl Stack {
         let port = match bound {
             Some(local) => Some(local.port()),
             None => self.ephemeral_port(|stack, port| {
-                let used = stack.tcp.ports.get(&port);
-                let bound = used.is_some_and(|used| !used.bound.is_empty());
-                !bound && ends(port).is_some_and(|ends| used.is_none() || stack.may_have(now, &ends))
+                let used = stack.tcp.used.contains_key(&port);
+                !stack.tcp.bound.contains_key(&port)
+                    && ends(port).is_some_and(|ends| !used || stack.may_have(now, &ends))
             }),
         };
         let ends = ends(port.ok_or(ConnectError::InUse)?).ok_or(ConnectError::Kind)?;
@@ -130,7 +124,7 @@ impl Stack {
         }
         let (way, sizes) = self.tcp_way(&ends, &options, false)?;
         let iss = self.take_over(&ends).unwrap_or_else(|| self.tcp.secret.iss(now, &ends));
-        let settings = Settings { mss: settings.mss.min(sizes.link), ..settings };
+        let settings = Shared { mss: settings.mss.min(sizes.link), settings };
         let ts_offset = self.tcp.secret.ts_offset(&ends.addresses);
         let mut connection = Connection::connect(now, settings, iss, ts_offset);
         connection.set_path_mss(sizes.path);

@@ -138,13 +138,13 @@ impl Stack {
     pub(super) fn free(&mut self, index: u32) {
         self.closed(index);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
-        let (timer, held, port) = (entry.timer.take(), entry.octets, entry.ends.local_port);
+        let (timer, held) = (entry.timer.take(), entry.octets);
         let (bound, owner) = (entry.bound, entry.owner);
         if let Some(timer) = timer {
             self.tcp.timers.remove(timer);
         }
         if bound {
-            self.tcp.leave_port(port, Some(index));
+            self.tcp.release(index);
         }
         self.tcp.octets -= held;
         self.tcp.orphans -= usize::from(owner == Owner::Orphan);
@@ -218,7 +218,9 @@ impl Stack {
         while let Some(index) = self.tcp.timers.pop_due(now) {
             let Some(entry) = self.tcp.entry_mut(index) else { continue };
             entry.due = NEVER;
-            entry.connection.release();
+            if entry.connection.silence(now) >= IDLE {
+                entry.connection.release();
+            }
             let before = Before::of(entry);
             if entry.until.is_some_and(|until| until <= now) {
                 entry.until = None;

@@ -13,6 +13,7 @@ use crate::time::Instant;
 use crate::udp::demux::{Binding, InUse};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 use core::time::Duration;
 
@@ -33,7 +34,7 @@ impl Stack {
     /// # Errors
     /// [`TooMany`](crate::socket::TooMany).
     pub fn open_tcp(&mut self) -> Result<SocketId, OpenError> {
-        let settings = self.config.tcp.settings;
+        let settings = Arc::clone(&self.tcp.settings);
         let idle = Box::new(Idle { settings, ..Idle::default() });
         let index = self.tcp.insert(self.config.tcp.connections, Place::Idle(idle))?;
         Ok(self.tcp.id(index))
@@ -139,8 +140,8 @@ impl Tcp<'_> {
     /// Bounds and wishes of its connection.
     pub fn settings(&mut self) -> Settings {
         match self.place() {
-            Place::Idle(idle) => idle.settings,
-            Place::Listener(listener) => listener.settings,
+            Place::Idle(idle) => *idle.settings,
+            Place::Listener(listener) => *listener.settings,
             Place::Connection(entry) => entry.connection.settings(),
             Place::Free => Settings::default(),
         }
@@ -150,8 +151,8 @@ impl Tcp<'_> {
     /// Connections have the settings of their listener.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
         match self.place() {
-            Place::Idle(idle) => idle.settings = settings,
-            Place::Listener(listener) => listener.settings = settings,
+            Place::Idle(idle) => idle.settings = Arc::new(settings),
+            Place::Listener(listener) => listener.settings = Arc::new(settings),
             Place::Connection(entry) => {
                 let before = Before::of(entry);
                 entry.connection.set_settings(now, settings);
@@ -214,7 +215,7 @@ impl Tcp<'_> {
             _ if self.stack.tcp.is_free(&binding) => binding,
             _ => return Err(InUse.into()),
         };
-        self.stack.tcp.ports.entry(binding.local.port()).or_default().bound.push(self.index);
+        self.stack.tcp.bound.entry(binding.local.port()).or_default().push(self.index);
         if let Place::Idle(idle) = self.place() {
             idle.binding = Some(binding);
         }
@@ -239,7 +240,8 @@ impl Tcp<'_> {
             _ => return Err(ListenError::Connected),
         }
         let Place::Idle(idle) = self.place() else { return Err(ListenError::Connected) };
-        let (options, settings, Some(binding)) = (idle.options, idle.settings, idle.binding) else {
+        let (options, settings, Some(binding)) = (idle.options, Arc::clone(&idle.settings), idle.binding)
+        else {
             return Err(ListenError::Connected);
         };
         // Others were bound with SO_REUSEADDR alone: one of them may listen.

@@ -9,6 +9,7 @@ use super::tcb::{Connection, Failure, Settings, State};
 use super::time_wait::Waiting;
 use crate::socket::SocketError;
 use crate::time::Instant;
+use alloc::sync::Arc;
 use core::time::Duration;
 
 /// How a connection does, in the manner of TCP_INFO (tcp(7)).
@@ -145,7 +146,7 @@ impl Connection {
     }
 
     /// Octets that may be written and not acknowledged.
-    pub const fn most_unacknowledged(&self) -> usize {
+    pub fn most_unacknowledged(&self) -> usize {
         self.settings.send_octets
     }
 
@@ -160,12 +161,20 @@ impl Connection {
         self.tx.capacity() + self.rx.capacity()
     }
 
+    /// How long nothing has come, and no octets went.
+    pub fn silence(&self, now: Instant) -> Duration {
+        now.since(self.heard.max(self.wrote))
+    }
+
     /// Gives the memory of empty buffers back: nothing has happened for a while, or there is not enough.
     pub fn release(&mut self) {
         self.tx.release();
         self.sent.release();
         if self.ahead.is_empty() {
             self.rx.release();
+        }
+        if self.sent.is_empty() {
+            self.congestion.release();
         }
     }
 
@@ -193,14 +202,14 @@ impl Connection {
     }
 
     /// Bounds and wishes.
-    pub const fn settings(&self) -> Settings {
-        self.settings
+    pub fn settings(&self) -> Settings {
+        Settings { mss: self.own_mss, ..*self.settings }
     }
 
     /// Others; what was agreed on stays.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
-        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = self.settings;
-        self.settings = Settings { mss, sack, timestamps, window_scale, ecn, ..settings };
+        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = *self.settings;
+        self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..settings });
         self.congestion.set_algorithm(settings.algorithm);
         if settings.keepalive != keepalive && self.state != State::TimeWait {
             self.deadlines.life = None;

@@ -18,6 +18,7 @@ use crate::timer::{TimerId, Timers};
 use crate::udp::demux::Binding;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bypath_wire::TrafficClass;
 use core::hash::BuildHasher as _;
@@ -150,7 +151,7 @@ pub(crate) struct Entry {
 pub(crate) struct Idle {
     pub options: Options,
     pub binding: Option<Binding>,
-    pub settings: Settings,
+    pub settings: Arc<Settings>,
 }
 
 #[derive(Debug)]
@@ -165,15 +166,6 @@ pub(crate) enum Place {
 struct Slot {
     generation: u32,
     place: Place,
-}
-
-/// A port that somebody uses.
-#[derive(Debug, Default)]
-pub(crate) struct Port {
-    /// Sockets that were bound to it.
-    pub bound: Vec<u32>,
-    /// Connections that have it, those in TIME-WAIT included.
-    pub connections: u32,
 }
 
 /// Whose a pair of ends is.
@@ -194,12 +186,17 @@ pub(crate) struct Table {
     ends: HashTable<u32>,
     pub waits: Waits,
     pub listeners: HashMap<SocketAddr, Vec<u32>, FixedState>,
-    pub ports: HashMap<u16, Port, FixedState>,
+    /// Sockets that were bound, by their ports.
+    pub bound: HashMap<u16, Vec<u32>, FixedState>,
+    /// Connections that a port has, those in TIME-WAIT included.
+    pub used: HashMap<u16, u32, FixedState>,
     pub timers: Timers<u32>,
     /// Those that wait for a neighbour.
     pub parked: HashMap<(IfaceId, IpAddr), Vec<u32>, FixedState>,
     pub hash: FixedState,
     pub secret: Secret,
+    /// What sockets begin with.
+    pub settings: Arc<Settings>,
     pub forwarder: Option<SocketId>,
     pub half_open: usize,
     pub orphans: usize,
@@ -210,7 +207,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn new(random: &mut Random) -> Table {
+    pub fn new(random: &mut Random, settings: Settings) -> Table {
         let mut hash = || FixedState::with_seed(random.next_u64());
         Table {
             slots: Vec::new(),
@@ -218,11 +215,13 @@ impl Table {
             ends: HashTable::new(),
             waits: Waits::default(),
             listeners: HashMap::with_hasher(hash()),
-            ports: HashMap::with_hasher(hash()),
+            bound: HashMap::with_hasher(hash()),
+            used: HashMap::with_hasher(hash()),
             timers: Timers::default(),
             parked: HashMap::with_hasher(hash()),
             hash: hash(),
             secret: Secret::new(random),
+            settings: Arc::new(settings),
             forwarder: None,
             half_open: 0,
             orphans: 0,
@@ -362,7 +361,7 @@ impl Table {
             self.ends_of(*at).map_or(0, |ends| self.hash.hash_one(ends))
         });
         self.ends = table;
-        self.ports.entry(ends.local_port).or_default().connections += 1;
+        *self.used.entry(ends.local_port).or_default() += 1;
     }
 
     /// Segments between these ends are nobody's from now on.
@@ -370,7 +369,7 @@ impl Table {
         let mut table = core::mem::take(&mut self.ends);
         if let Ok(found) = table.find_entry(self.hash.hash_one(ends), |at| self.ends_of(*at) == Some(ends)) {
             found.remove();
-            self.leave_port(ends.local_port, None);
+            self.leave_port(ends.local_port);
         }
         self.ends = table;
     }
@@ -385,15 +384,23 @@ impl Table {
 
     // Ports.
 
-    /// A connection, or a socket that was bound to it, does not use a port any more.
-    pub fn leave_port(&mut self, port: u16, bound: Option<u32>) {
-        let Some(used) = self.ports.get_mut(&port) else { return };
-        match bound {
-            Some(index) => used.bound.retain(|other| *other != index),
-            None => used.connections = used.connections.saturating_sub(1),
+    /// A connection does not use a port any more.
+    fn leave_port(&mut self, port: u16) {
+        if let Some(count) = self.used.get_mut(&port) {
+            *count -= 1;
+            if *count == 0 {
+                self.used.remove(&port);
+            }
         }
-        if used.bound.is_empty() && used.connections == 0 {
-            self.ports.remove(&port);
+    }
+
+    /// A socket is not bound any more.
+    pub fn release(&mut self, index: u32) {
+        let Some(port) = self.binding(index).map(|binding| binding.local.port()) else { return };
+        let Some(all) = self.bound.get_mut(&port) else { return };
+        all.retain(|other| *other != index);
+        if all.is_empty() {
+            self.bound.remove(&port);
         }
     }
 

@@ -9,6 +9,7 @@ use super::rtt::Rtt;
 use super::sent::Sent;
 use crate::socket::SocketError;
 use crate::time::Instant;
+use alloc::sync::Arc;
 use bypath_wire::seq::SeqNumber;
 use core::time::Duration;
 
@@ -114,6 +115,21 @@ impl Default for Settings {
     }
 }
 
+/// Settings that many connections have in common, but for the MSS, which is that of the path.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Of all of them.
+    pub settings: Arc<Settings>,
+    /// In place of [`Settings::mss`].
+    pub mss: u16,
+}
+
+impl From<Settings> for Shared {
+    fn from(settings: Settings) -> Shared {
+        Shared { mss: settings.mss, settings: Arc::new(settings) }
+    }
+}
+
 /// Send sequence variables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snd {
@@ -211,7 +227,9 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub struct Connection {
     pub(super) state: State,
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
+    /// Octets of payload that we take at most in a segment, and send: its own part of the settings.
+    pub(super) own_mss: u16,
     pub(super) snd: Snd,
     pub(super) rcv: Rcv,
     /// Octets from `snd.una` on.
@@ -262,13 +280,13 @@ pub(super) struct Counts {
 impl Connection {
     pub(super) fn new(
         now: Instant,
-        settings: Settings,
+        Shared { settings, mss: own_mss }: Shared,
         state: State,
         iss: SeqNumber,
         ts_offset: u32,
     ) -> Connection {
         let shift = if settings.window_scale { window_shift(settings.receive_octets) } else { 0 };
-        let mss = u32::from(settings.mss);
+        let mss = u32::from(own_mss);
         Connection {
             state,
             snd: Snd { iss, una: iss, nxt: iss, mss, peer: mss, path: u32::MAX, ..Snd::default() },
@@ -296,12 +314,13 @@ impl Connection {
             challenged: None,
             counts: Counts::default(),
             settings,
+            own_mss,
         }
     }
 
     /// An active open: a SYN is to be sent. `iss` and `ts_offset` are such that nobody can guess them (RFC 6528).
-    pub fn connect(now: Instant, settings: Settings, iss: SeqNumber, ts_offset: u32) -> Connection {
-        Connection::new(now, settings, State::SynSent, iss, ts_offset)
+    pub fn connect(now: Instant, settings: impl Into<Shared>, iss: SeqNumber, ts_offset: u32) -> Connection {
+        Connection::new(now, settings.into(), State::SynSent, iss, ts_offset)
     }
 
     /// The state.
@@ -336,7 +355,7 @@ impl Connection {
     }
 
     /// Octets that can be written now.
-    pub const fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         if self.finished { 0 } else { self.settings.send_octets.saturating_sub(self.tx.len()) }
     }
 

@@ -5,8 +5,8 @@ mod closing;
 mod memory;
 mod opening;
 mod paths;
-mod streams;
 mod strangers;
+mod streams;
 
 use crate::world::World;
 use bypath_stack::event::Event;
@@ -53,7 +53,10 @@ pub fn pair(world: &mut World, remote: &str) -> (SocketId, SocketId) {
     let client = call(world, 0, remote);
     world.millis(1000);
     let accepted = tcp(world, 1, server).accept().expect("an open connection");
-    assert_eq!((state(world, 0, client), state(world, 1, accepted)), (State::Established, State::Established));
+    assert_eq!(
+        (state(world, 0, client), state(world, 1, accepted)),
+        (State::Established, State::Established)
+    );
     world.hosts[1].stack.close(server);
     (client, accepted)
 }

@@ -117,7 +117,8 @@ fn sockets_that_share_a_port_share_who_calls() {
         call(&mut world, 0, "10.0.0.2:80");
     }
     world.millis(100);
-    let counts = servers.into_iter().map(|id| std::iter::from_fn(|| tcp(&mut world, 1, id).accept().ok()).count());
+    let counts =
+        servers.into_iter().map(|id| std::iter::from_fn(|| tcp(&mut world, 1, id).accept().ok()).count());
     let counts: Vec<_> = counts.collect();
     assert_eq!(counts.iter().sum::<usize>(), 100);
     assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
@@ -140,10 +141,7 @@ fn sockets_are_used_in_their_order() {
         assert!(asked.is_err(), "{nobody}");
     }
     stack.tcp(id).unwrap().bind("10.0.0.1:5".parse().unwrap()).unwrap();
-    assert_eq!(
-        stack.tcp(id).unwrap().connect(now, "[fd00::2]:80".parse().unwrap()),
-        Err(ConnectError::Kind)
-    );
+    assert_eq!(stack.tcp(id).unwrap().connect(now, "[fd00::2]:80".parse().unwrap()), Err(ConnectError::Kind));
     stack.tcp(id).unwrap().connect(now, remote).unwrap();
     assert_eq!(stack.tcp(id).unwrap().connect(now, remote), Err(ConnectError::Connected));
     assert_eq!(stack.tcp(id).unwrap().listen(1), Err(ListenError::Connected));

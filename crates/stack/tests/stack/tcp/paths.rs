@@ -1,7 +1,7 @@
 //! Paths that are narrower than they seem, addresses and routes that go, and what the network says.
 
-use super::*;
 use super::strangers::{header, segment};
+use super::*;
 use bypath_stack::route::Route;
 use bypath_stack::socket::SocketError;
 use bypath_stack::tcp::Failure;
@@ -12,11 +12,8 @@ use bypath_wire::{
 
 /// An ICMP error to host 0 about the packet of a frame.
 fn error(world: &World, message: Icmpv4Message, about: &[u8]) -> Vec<u8> {
-    let header = Ipv4Header::new(
-        "10.0.0.254".parse().unwrap(),
-        "10.0.0.1".parse().unwrap(),
-        IpProtocol::ICMP,
-    );
+    let header =
+        Ipv4Header::new("10.0.0.254".parse().unwrap(), "10.0.0.1".parse().unwrap(), IpProtocol::ICMP);
     let link = EthernetHeader::new(world.hosts[0].mac, MacAddr([2, 0, 0, 0, 0, 0x99]), EtherType::IPV4);
     let mut octets = vec![0; 1600];
     let headers =
