@@ -51,9 +51,16 @@ const MOST: usize = 1024;
 impl Stack {
     /// The next news. A socket is told of once, however much happened to it.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.news.pop_front() {
-            return Some(event);
-        }
+        self.poll_news().or_else(|| self.poll_ready())
+    }
+
+    /// The next news that is no socket's.
+    pub fn poll_news(&mut self) -> Option<Event> {
+        self.news.pop_front()
+    }
+
+    /// The next socket that has something to tell.
+    pub fn poll_ready(&mut self) -> Option<Event> {
         while let Some(id) = self.ready.pop_front() {
             let ready = match self.sockets.get_mut(id) {
                 Some(socket) => Some(&mut socket.ready),
