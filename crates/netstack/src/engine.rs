@@ -463,17 +463,14 @@ impl Engine {
     /// Takes the stack's news, and looks whether a lease's address is somebody else's.
     fn hear_of_stack(&mut self, now: Instant) {
         while let Some(event) = self.stack.poll_news() {
-            match event {
-                Event::AddressConflict { iface, address } => {
-                    let port = self.ports.iter_mut().find(|p| p.iface == iface);
-                    // One that was defended is still in use.
-                    let addresses = self.stack.addresses(iface);
-                    let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
-                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
-                        leasing.conflict(now, address);
-                    }
+            if let Event::AddressConflict { iface, address } = event {
+                let port = self.ports.iter_mut().find(|p| p.iface == iface);
+                // One that was defended is still in use.
+                let addresses = self.stack.addresses(iface);
+                let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
+                if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
+                    leasing.conflict(now, address);
                 }
-                _ => {}
             }
             tell(&mut self.news, News::Stack(event));
         }

@@ -127,7 +127,11 @@ impl TcpListener {
         backlog: usize,
         change: impl FnOnce(&mut Options, &mut Settings),
     ) -> io::Result<TcpListener> {
-        let socket = Socket::open(host, change)?;
+        // As the standard library has it: connections of an earlier listener are not in the way.
+        let socket = Socket::open(host, |options, settings| {
+            options.reuse_address = true;
+            change(options, settings);
+        })?;
         socket.with(|tcp| tcp.bind(local).map_err(bind_error))??;
         socket.with(|tcp| {
             tcp.listen(backlog).map_err(|e| match e {
