@@ -12,6 +12,8 @@ use bypath_wire::{
 const LONGEST: usize = 65_535 + 64;
 /// Octets of the largest buffer of a connection: one that grows may go beyond the bound of all.
 const LARGEST_BUFFER: usize = 8 << 20;
+/// Octets that each buffer may have whatever the others do.
+const LEAST_BUFFER: usize = 2048;
 /// Events beside those of sockets that a stack keeps.
 const NEWS: usize = 1024;
 
@@ -34,7 +36,11 @@ pub fn bounds(usage: &Usage, config: &Config, ifaces: usize) -> Result<(), Strin
         ("half_open", usage.half_open, config.tcp.half_open.min(usage.connections)),
         ("orphans", usage.orphans, usage.connections),
         ("time_wait", usage.time_wait, config.tcp.time_wait),
-        ("connection_octets", usage.connection_octets, config.tcp.octets + LARGEST_BUFFER),
+        (
+            "connection_octets",
+            usage.connection_octets,
+            config.tcp.octets + LARGEST_BUFFER + usage.connections * 2 * LEAST_BUFFER,
+        ),
         ("ready", usage.ready, usage.sockets + usage.connections + NEWS),
     ];
     match bounds.into_iter().find(|(_, used, most)| used > most) {

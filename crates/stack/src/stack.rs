@@ -443,7 +443,7 @@ impl Stack {
     pub(crate) fn forwards(&self, protocol: IpProtocol) -> bool {
         match protocol {
             IpProtocol::UDP => self.forwarder.is_some(),
-            IpProtocol::TCP => self.tcp.forwarder.is_some(),
+            IpProtocol::TCP => self.tcp.forwarder.is_some() || self.tcp.foreign > 0,
             _ => false,
         }
     }

@@ -4,6 +4,7 @@ use super::Outgoing;
 use super::write::{Frame, ip_header, link_header};
 use crate::iface::Shape;
 use crate::tcp::output::Segment;
+use bypath_wire::ip::Ecn;
 use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
 use bypath_wire::tcp::{CHECKSUM_OFFSET, TcpFlags, TcpHeader};
 use bypath_wire::{Addresses, IpProtocol, MacAddr};
@@ -29,9 +30,8 @@ pub(crate) fn write_segment(
 ) -> Option<Frame> {
     let Segmented { ports, segment, octets: (first, second) } = *what;
     let mut outgoing = *outgoing;
-    if segment.ect {
-        outgoing.class = outgoing.class.with_ecn(bypath_wire::ip::Ecn::Capable0);
-    }
+    let ecn = if segment.ect { Ecn::Capable0 } else { Ecn::NotCapable };
+    outgoing.class = outgoing.class.with_ecn(ecn);
     let mut header = TcpHeader::new(ports.0, ports.1);
     (header.seq, header.ack, header.flags) = (segment.seq, segment.ack, segment.flags);
     (header.window, header.options) = (segment.window, segment.options);

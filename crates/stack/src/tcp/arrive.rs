@@ -125,11 +125,13 @@ impl Stack {
         arrival: &Arrival<'_>,
         iss: Option<bypath_wire::seq::SeqNumber>,
     ) {
-        let listener = if packet.foreign {
-            self.tcp.forwarder.and_then(|id| self.tcp.index(id))
-        } else {
-            self.tcp.listener_for(ends, packet.through)
-        };
+        let forwarder = self.tcp.forwarder.and_then(|id| self.tcp.index(id));
+        if packet.foreign && forwarder.is_none() {
+            // Nobody takes what is for others any more, but for connections that are open.
+            self.counters.tcp_drop_no_socket += 1;
+            return;
+        }
+        let listener = if packet.foreign { forwarder } else { self.tcp.listener_for(ends, packet.through) };
         match listener {
             Some(listener) => self.call(packet, ends, listener, arrival, iss),
             None => {

@@ -181,6 +181,7 @@ impl Stack {
         let index = self.tcp.insert(self.config.tcp.connections, Place::Connection(entry)).ok()?;
         self.tcp.enter(Whose::Connection(index));
         self.tcp.half_open += 1;
+        self.tcp.foreign += usize::from(packet.foreign);
         if let Some(entry) = self.tcp.entry_mut(index) {
             entry.entered = true;
         }

@@ -139,7 +139,7 @@ impl Stack {
         self.closed(index);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let (timer, held) = (entry.timer.take(), entry.octets);
-        let (bound, owner) = (entry.bound, entry.owner);
+        let (bound, foreign, owner) = (entry.bound, entry.foreign, entry.owner);
         if let Some(timer) = timer {
             self.tcp.timers.remove(timer);
         }
@@ -147,6 +147,7 @@ impl Stack {
             self.tcp.release(index);
         }
         self.tcp.octets -= held;
+        self.tcp.foreign -= usize::from(foreign);
         self.tcp.orphans -= usize::from(owner == Owner::Orphan);
         self.tcp.remove(index);
     }

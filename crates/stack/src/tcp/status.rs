@@ -1,6 +1,6 @@
 //! What the stack and applications ask of a connection.
 
-use super::buffer::Buffer;
+use super::buffer::LEAST;
 use super::clock::TIME_WAIT;
 use super::congestion::Algorithm;
 use super::ends::Ends;
@@ -178,17 +178,16 @@ impl Connection {
         }
     }
 
-    /// Octets that can be written without more memory.
+    /// Octets that can be written without more memory than every buffer may have.
     pub fn spare_room(&self) -> usize {
-        let spare = |buffer: &Buffer| buffer.capacity() - buffer.len();
-        spare(&self.tx)
+        self.tx.capacity().max(LEAST) - self.tx.len()
     }
 
-    /// Whether the octets of a segment need more memory.
+    /// Whether the octets of a segment need more memory than every buffer may have.
     pub fn needs_memory(&self, a: &Arrival) -> bool {
         let end = a.header.seq + a.payload.len() as u32;
         let ahead = end.distance(self.rcv.nxt).max(0) as usize;
-        self.rx.len() + ahead > self.rx.capacity()
+        self.rx.len() + ahead > self.rx.capacity().max(LEAST)
     }
 
     /// Octets of payload of a segment, options included.

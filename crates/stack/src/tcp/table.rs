@@ -40,8 +40,8 @@ pub struct Config {
     /// Connections that applications have left and that are not over: beyond, they are reset. Linux's
     /// net.ipv4.tcp_max_orphans.
     pub orphans: usize,
-    /// Octets in the buffers of all connections: beyond, nothing is taken that needs more memory. A buffer that grows may go
-    /// beyond it once.
+    /// Octets in the buffers of all connections: beyond, nothing is taken that needs more memory, but for the first 2048 octets of
+    /// each buffer, so that each connection gets on. A buffer that grows may go beyond it once.
     pub octets: usize,
     /// What connections begin with. The MSS is that of the path, if it is smaller.
     pub settings: Settings,
@@ -198,6 +198,8 @@ pub(crate) struct Table {
     /// What sockets begin with.
     pub settings: Arc<Settings>,
     pub forwarder: Option<SocketId>,
+    /// Connections that came to the forwarder.
+    pub foreign: usize,
     pub half_open: usize,
     pub orphans: usize,
     /// Octets of buffers.
@@ -223,6 +225,7 @@ impl Table {
             secret: Secret::new(random),
             settings: Arc::new(settings),
             forwarder: None,
+            foreign: 0,
             half_open: 0,
             orphans: 0,
             octets: 0,

@@ -71,12 +71,12 @@ fn a_cookie_that_was_never_sent_opens_nothing() {
         let ack = header(TcpFlags::ACK, 6, guess.wrapping_mul(4_000_037));
         world.hand(0, &segment(mac, from(9), to, ack), &FrameMeta::default());
     }
-    assert_eq!(tcp(&mut world, 0, server).accept().is_err(), true);
+    assert!(tcp(&mut world, 0, server).accept().is_err());
     assert_eq!(world.count(0, "tcp_drop_cookie"), 1000);
     // The real one does, for whom it was made.
     let ack = header(TcpFlags::ACK, 6, cookie.wrapping_add(1));
     world.hand(0, &segment(mac, from(4), to, ack), &FrameMeta::default());
-    assert_eq!(tcp(&mut world, 0, server).accept().is_err(), true);
+    assert!(tcp(&mut world, 0, server).accept().is_err());
     let last = [2, 3].iter().any(|port| {
         world.hand(0, &segment(mac, from(*port), to, ack), &FrameMeta::default());
         tcp(&mut world, 0, server).accept().is_ok()
@@ -100,7 +100,6 @@ fn octets_that_nobody_reads_are_bounded_over_all_connections() {
             assert!(held <= (1 << 20) + (1 << 20), "{held}");
         }
     }
-    assert!(world.count(1, "tcp_drop_memory") + world.count(0, "tcp_drop_memory") > 0 || true);
     // Once somebody reads, everything gets on again.
     for _ in 0..4000 {
         for (_, accepted) in &pairs {
