@@ -29,7 +29,7 @@ impl Stack {
         let entry = self.tcp.entry_mut(index)?;
         let iface = entry.way.iface;
         if self.ifaces[iface.at()].link != link {
-            self.list(index);
+            self.list_or_free(index);
             return None;
         }
         let mac = match entry.way.hop {

@@ -225,7 +225,11 @@ impl Stack {
             let before = Before::of(entry);
             if entry.until.is_some_and(|until| until <= now) {
                 entry.until = None;
-                entry.connection.abort();
+                if core::mem::take(&mut entry.left) {
+                    entry.until = entry.options.linger.map(|linger| now + linger);
+                } else {
+                    entry.connection.abort();
+                }
             } else if entry.connection.poll_timeout().is_some_and(|at| at <= now) {
                 entry.connection.handle_timeout(now);
             }
@@ -272,7 +276,7 @@ impl Stack {
         }
     }
 
-    fn list_or_free(&mut self, index: u32) {
+    pub(super) fn list_or_free(&mut self, index: u32) {
         if self.tcp.entry(index).is_some_and(Entry::is_over) {
             self.free(index);
         } else {

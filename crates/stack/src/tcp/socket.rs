@@ -91,7 +91,8 @@ impl Stack {
         let before = Before::of(entry);
         entry.owner = Owner::Orphan;
         let linger = entry.options.linger;
-        entry.until = linger.map(|linger| now + linger);
+        // Now.
+        (entry.left, entry.until) = (true, Some(Instant::ZERO));
         match linger {
             Some(Duration::ZERO) => entry.connection.abort(),
             _ => entry.connection.close(),

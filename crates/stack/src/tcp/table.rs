@@ -138,6 +138,8 @@ pub(crate) struct Entry {
     pub bound: bool,
     /// The forwarder's: our end need not be ours.
     pub foreign: bool,
+    /// It was just left, at a time that was not told: when it is over follows from the next time that is.
+    pub left: bool,
     /// What the network said, which ends nothing.
     pub said: Option<SocketError>,
     /// Octets of its buffers, as they are counted.
@@ -448,6 +450,7 @@ impl Entry {
             blocked: false,
             bound: false,
             foreign: false,
+            left: false,
             said: None,
             octets: 0,
             segments_in: 0,

@@ -201,3 +201,20 @@ fn time_wait_is_bounded() {
     assert_eq!(world.hosts[0].stack.usage().time_wait, 4);
     assert_eq!(world.count(0, "tcp_time_wait_replaced"), 6);
 }
+
+#[test]
+fn lingering_begins_when_the_socket_is_closed_however_long_nothing_happened_before() {
+    let mut world = World::new(2, 1);
+    let (client, accepted) = pair(&mut world, "10.0.0.2:80");
+    tcp(&mut world, 0, client).finish().unwrap();
+    world.secs(3600);
+    assert_eq!(state(&mut world, 0, client), State::FinWait2);
+    tcp(&mut world, 0, client).set_options(Options { linger: None, ..Options::default() });
+    world.hosts[0].stack.close(client);
+    world.secs(50);
+    assert_eq!(world.hosts[0].stack.usage().orphans, 1);
+    tcp(&mut world, 1, accepted).finish().unwrap();
+    world.secs(1);
+    let usage = world.hosts[0].stack.usage();
+    assert_eq!((usage.orphans, usage.time_wait), (0, 1));
+}
