@@ -1,9 +1,11 @@
 //! TCP against the kernel's, in both roles.
 
 use crate::{Config, LONGEST, Offloads, at, host, isolated};
-use bypath_netstack::{Host, TcpListener, TcpStream};
+use bypath_link::fault::{FaultInjector, Faults};
+use bypath_link::tun::Device;
+use bypath_netstack::{Engine, Host, TcpListener, TcpStream};
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Shutdown, TcpListener as KernelListener, TcpStream as KernelStream};
+use std::net::{IpAddr, Shutdown, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::time::Duration;
 
 /// The octets of a stream, piece by piece.
@@ -220,5 +222,28 @@ isolated! {
         drop(listener);
         let refused = KernelStream::connect(at("10.9.0.2:80")).expect_err("nobody listens");
         assert_eq!(refused.kind(), ErrorKind::ConnectionRefused);
+    }
+}
+
+isolated! {
+    fn octets_survive_what_a_link_loses_and_doubles() {
+        for seed in [1, 2] {
+            let ip = |text: &str| -> IpAddr { text.parse().expect("an address") };
+            let device = Device::tap("mine").address(ip("10.9.0.1"), 24).offloads(Offloads::NONE);
+            let faults = Faults { loss: 0.02, duplication: 0.01, ..Faults::NONE };
+            let clock = bypath_sys::clock::monotonic_ns as fn() -> u64;
+            let link = FaultInjector::new(device.open().expect("a device"), faults, faults, seed, clock).expect("faults");
+            let mut engine = Engine::new(Config::default());
+            let iface = engine.add_link("mine", Box::new(link)).expect("an interface");
+            let prefix = "10.9.0.2/24".parse().expect("an address");
+            engine.stack().add_address(Engine::now(), iface, prefix).expect("an address");
+            let host = Host::run(engine).expect("a thread");
+            for ours_calls in [false, true] {
+                let (own, kernel) = pair(&host, false, ours_calls);
+                exchange(&own, &kernel, 400_000);
+                assert!(own.statistics().expect("a connection").octets_again > 0);
+            }
+            drop(host);
+        }
     }
 }
