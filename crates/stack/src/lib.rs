@@ -44,6 +44,7 @@ pub mod counters;
 pub mod destination;
 mod egress;
 pub mod event;
+mod forward;
 pub mod group;
 mod icmp;
 pub mod iface;
