@@ -349,7 +349,18 @@ impl Engine {
 
     /// The next news.
     pub fn poll_event(&mut self) -> Option<News> {
-        self.news.pop_front()
+        if let Some(news) = self.news.pop_front() {
+            return Some(news);
+        }
+        // Of sockets none is lost: the stack keeps what is not fetched.
+        loop {
+            let event = self.stack.poll_ready()?;
+            let own = |id| self.ports.iter().any(|p| p.leasing.as_ref().is_some_and(|l| l.is_own(id)));
+            match event {
+                Event::Socket { id, .. } if own(id) => {}
+                event => return Some(News::Stack(event)),
+            }
+        }
     }
 
     /// When the next turn has something to do, whatever comes: nanoseconds of CLOCK_MONOTONIC; a time that has passed: now.
@@ -451,23 +462,15 @@ impl Engine {
 
     /// Takes the stack's news, and looks whether a lease's address is somebody else's.
     fn hear_of_stack(&mut self, now: Instant) {
-        while let Some(event) = self.stack.poll_event() {
-            match event {
-                Event::Socket { id, .. }
-                    if self.ports.iter().any(|p| p.leasing.as_ref().is_some_and(|l| l.is_own(id))) =>
-                {
-                    continue;
+        while let Some(event) = self.stack.poll_news() {
+            if let Event::AddressConflict { iface, address } = event {
+                let port = self.ports.iter_mut().find(|p| p.iface == iface);
+                // One that was defended is still in use.
+                let addresses = self.stack.addresses(iface);
+                let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
+                if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
+                    leasing.conflict(now, address);
                 }
-                Event::AddressConflict { iface, address } => {
-                    let port = self.ports.iter_mut().find(|p| p.iface == iface);
-                    // One that was defended is still in use.
-                    let addresses = self.stack.addresses(iface);
-                    let lost = !addresses.iter().any(|a| a.ip() == address && a.is_usable());
-                    if let Some(leasing) = port.and_then(|p| p.leasing.as_mut()).filter(|_| lost) {
-                        leasing.conflict(now, address);
-                    }
-                }
-                _ => {}
             }
             tell(&mut self.news, News::Stack(event));
         }

@@ -1,5 +1,5 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
-//! ([`UdpSocket`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), [`UdpForwarder`] gets what is for others, and
+//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), [`UdpForwarder`] gets what is for others, and
 //! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
 
 #![forbid(unsafe_code)]
@@ -12,6 +12,7 @@ mod leasing;
 mod setup;
 mod signal;
 mod tasks;
+mod tcp;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 mod udp;
@@ -20,4 +21,5 @@ pub use engine::{Engine, Error, News};
 pub use forward::{Forwarded, UdpForwarder};
 pub use host::Host;
 pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
+pub use tcp::{TcpListener, TcpStream};
 pub use udp::UdpSocket;

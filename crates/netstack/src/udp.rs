@@ -271,7 +271,7 @@ pub fn udp(inner: &mut Inner, id: SocketId) -> io::Result<Udp<'_>> {
     inner.engine()?.stack().udp(id).ok_or_else(|| ErrorKind::BrokenPipe.into())
 }
 
-fn bind_error(e: BindError) -> io::Error {
+pub fn bind_error(e: BindError) -> io::Error {
     let kind = match e {
         BindError::NotOurs => ErrorKind::AddrNotAvailable,
         BindError::Bound => ErrorKind::InvalidInput,
@@ -295,7 +295,7 @@ fn send_error(e: SendError) -> io::Error {
     io::Error::new(kind, e)
 }
 
-fn network_error(e: SocketError) -> io::Error {
+pub fn network_error(e: SocketError) -> io::Error {
     let kind = match e {
         SocketError::PortUnreachable => ErrorKind::ConnectionRefused,
         SocketError::HostUnreachable => ErrorKind::HostUnreachable,

@@ -5,11 +5,15 @@ use bypath_stack::counters::Counters;
 use bypath_stack::{Stack, Usage};
 use bypath_wire::meta::ChecksumState;
 use bypath_wire::{
-    EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, icmpv4, icmpv6, udp,
+    EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, icmpv4, icmpv6, tcp, udp,
 };
 
 /// Octets of the longest datagram: an empty queue takes it, whatever its bound.
 const LONGEST: usize = 65_535 + 64;
+/// Octets of the largest buffer of a connection: one that grows may go beyond the bound of all.
+const LARGEST_BUFFER: usize = 8 << 20;
+/// Octets that each buffer may have whatever the others do.
+const LEAST_BUFFER: usize = 2048;
 /// Events beside those of sockets that a stack keeps.
 const NEWS: usize = 1024;
 
@@ -28,7 +32,16 @@ pub fn bounds(usage: &Usage, config: &Config, ifaces: usize) -> Result<(), Strin
         ("destinations", usage.destinations, config.destinations),
         ("sockets", usage.sockets, config.sockets),
         ("timers", usage.timers, timers),
-        ("ready", usage.ready, usage.sockets + NEWS),
+        ("connections", usage.connections, config.tcp.connections),
+        ("half_open", usage.half_open, config.tcp.half_open.min(usage.connections)),
+        ("orphans", usage.orphans, usage.connections),
+        ("time_wait", usage.time_wait, config.tcp.time_wait),
+        (
+            "connection_octets",
+            usage.connection_octets,
+            config.tcp.octets + LARGEST_BUFFER + usage.connections * 2 * LEAST_BUFFER,
+        ),
+        ("ready", usage.ready, usage.sockets + usage.connections + NEWS),
     ];
     match bounds.into_iter().find(|(_, used, most)| used > most) {
         Some((name, used, most)) => Err(format!("{name}: {used}, more than {most}: {usage:?}")),
@@ -87,7 +100,7 @@ pub fn balance(c: &Counters) -> Result<(), String> {
     // A datagram to a group may be delivered more than once; a raw socket gets what others get, too.
     let protocols = c.ipv4_drop_protocol + c.ipv6_drop_protocol;
     let udp_drops = c.udp_drop_malformed + c.udp_drop_checksum + c.udp_drop_no_socket;
-    let least = udp_drops + c.icmp_received + protocols;
+    let least = udp_drops + c.icmp_received + c.tcp_received + protocols;
     let raw = c.raw_delivered + c.raw_drop_queue_full;
     let most = least + c.udp_delivered + c.udp_drop_queue_full + c.group_received + raw;
     if !(least..=most).contains(&upper) {
@@ -109,10 +122,17 @@ pub fn balance(c: &Counters) -> Result<(), String> {
         + c.icmp_drop_kind
         + c.icmp_drop_redirect
         + c.ndp_received;
+    let tcp = c.tcp_drop_malformed
+        + c.tcp_drop_checksum
+        + c.tcp_drop_address
+        + c.tcp_drop_no_socket
+        + c.tcp_drop_flags
+        + c.tcp_drop_memory;
     for (what, part, whole) in [
         ("fragments", fragments, c.fragments_received),
         ("datagrams of fragments", c.fragments_whole + c.fragments_drop_given_up, c.fragments_received),
         ("ICMP messages", icmp, c.icmp_received),
+        ("TCP segments", tcp, c.tcp_received),
         ("messages of neighbour discovery", c.ndp_drop_malformed + c.ndp_drop_redirect, c.ndp_received),
         ("messages of groups", c.group_drop_malformed, c.group_received),
         ("ARP packets", c.arp_drop_malformed + c.arp_conflicts, c.arp_received),
@@ -171,6 +191,7 @@ pub fn frame(frame: &[u8], meta: &FrameMeta, mtu: usize) -> Result<(), String> {
     }
     let fits = match protocol {
         IpProtocol::UDP => udp::verify(&addresses, payload) == udp::UdpChecksum::Fits,
+        IpProtocol::TCP => tcp::verify(&addresses, payload),
         IpProtocol::ICMP => icmpv4::is_intact(payload),
         IpProtocol::ICMPV6 => icmpv6::verify(&addresses, payload),
         _ => true,

@@ -1,6 +1,6 @@
 //! What a stack may use: every table and every queue has its bound here.
 
-use crate::{ip, neighbor};
+use crate::{ip, neighbor, tcp};
 use core::ops::RangeInclusive;
 
 /// Bounds and settings of a stack. Reaching a bound drops or refuses, counts, and goes on.
@@ -16,12 +16,14 @@ pub struct Config {
     pub destinations: usize,
     /// Groups of one interface at most.
     pub groups: usize,
-    /// Sockets at most.
+    /// Sockets at most, those of TCP not counted.
     pub sockets: usize,
     /// Neighbours of each interface.
     pub neighbors: neighbor::Config,
     /// Octets of all datagrams that wait for a neighbour's address.
     pub waiting_octets: usize,
+    /// TCP.
+    pub tcp: tcp::Config,
     /// Datagrams in the making.
     pub reassembly: ip::reassembly::Config,
     /// Octets of datagrams that one interface has still to send, 64 more counted for each.
@@ -58,6 +60,7 @@ impl Default for Config {
             sockets: 1 << 20,
             neighbors: neighbor::Config::default(),
             waiting_octets: 4 << 20,
+            tcp: tcp::Config::default(),
             reassembly: ip::reassembly::Config::default(),
             transmit_octets: 4 << 20,
             // net.core.wmem_default and rmem_default of Linux.

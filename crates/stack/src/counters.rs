@@ -162,6 +162,45 @@ counters! {
     /// The socket's queue was full.
     udp_drop_queue_full,
 
+    /// TCP segments received, as frames have them.
+    tcp_received,
+    /// TCP segments sent, as links cut them.
+    tcp_sent,
+    /// Segments to nobody that were answered with a reset.
+    tcp_resets_sent,
+    /// Connections that were asked for of listeners.
+    tcp_accepted,
+    /// Connections that sockets asked for.
+    tcp_connected,
+    /// Calls that were answered with a cookie.
+    tcp_cookies_sent,
+    /// Connections that became open by a cookie.
+    tcp_cookies_returned,
+    /// Connections that began anew between ends that were in TIME-WAIT.
+    tcp_time_wait_reused,
+    /// Connections in TIME-WAIT that made room for others.
+    tcp_time_wait_replaced,
+    /// Connections that were reset when their sockets were closed, as there were too many such.
+    tcp_orphans_reset,
+    /// Cut off, or a length that contradicts the segment's.
+    tcp_drop_malformed,
+    /// The checksum is wrong.
+    tcp_drop_checksum,
+    /// To a group or everybody, from nobody, or a port 0.
+    tcp_drop_address,
+    /// To nobody.
+    tcp_drop_no_socket,
+    /// A call with flags that no call has.
+    tcp_drop_flags,
+    /// A listener has as many connections to be accepted as it may.
+    tcp_drop_accept_full,
+    /// An answer to a cookie that was never sent.
+    tcp_drop_cookie,
+    /// Octets that there is no memory for.
+    tcp_drop_memory,
+    /// Segments that were not sent, as no way leads there any more.
+    tcp_drop_unreachable,
+
     /// Packets delivered to raw sockets.
     raw_delivered,
     /// The raw socket's queue was full.

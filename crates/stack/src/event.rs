@@ -33,12 +33,13 @@ pub enum Event {
     },
 }
 
-/// What a socket became. A socket that was told of is told of again when the next datagram comes, or room that it asked for.
+/// What a socket became. A socket that was told of is told of again when the next datagram or the next octets come, or room that it
+/// asked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Ready {
-    /// A datagram came.
+    /// A datagram came; octets, their end, or a connection to be accepted.
     pub readable: bool,
-    /// There is room again after a send that found none.
+    /// There is room again after a send that found none; a connection has become open.
     pub writable: bool,
     /// There is an error to be fetched.
     pub error: bool,
@@ -50,12 +51,23 @@ const MOST: usize = 1024;
 impl Stack {
     /// The next news. A socket is told of once, however much happened to it.
     pub fn poll_event(&mut self) -> Option<Event> {
-        if let Some(event) = self.news.pop_front() {
-            return Some(event);
-        }
+        self.poll_news().or_else(|| self.poll_ready())
+    }
+
+    /// The next news that is no socket's.
+    pub fn poll_news(&mut self) -> Option<Event> {
+        self.news.pop_front()
+    }
+
+    /// The next socket that has something to tell.
+    pub fn poll_ready(&mut self) -> Option<Event> {
         while let Some(id) = self.ready.pop_front() {
-            if let Some(socket) = self.sockets.get_mut(id) {
-                let ready = core::mem::take(&mut socket.ready);
+            let ready = match self.sockets.get_mut(id) {
+                Some(socket) => Some(&mut socket.ready),
+                None => self.tcp.ready_mut(id),
+            };
+            if let Some(ready) = ready {
+                let ready = core::mem::take(ready);
                 return Some(Event::Socket { id, ready });
             }
         }

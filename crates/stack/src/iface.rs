@@ -52,7 +52,7 @@ pub enum Medium {
 pub struct Offload {
     /// It completes transport checksums: [`ChecksumState::Partial`](bypath_wire::meta::ChecksumState::Partial).
     pub checksum: bool,
-    /// It cuts UDP datagrams: [`FrameMeta::gso`](bypath_wire::FrameMeta::gso). Needs `checksum`.
+    /// It cuts TCP segments and UDP datagrams: [`FrameMeta::gso`](bypath_wire::FrameMeta::gso). Needs `checksum`.
     pub segmentation: bool,
 }
 
@@ -190,6 +190,10 @@ pub(crate) struct Iface {
     pub groups: Groups,
     /// To be sent by this link.
     pub queue: Queue<Outgoing>,
+    /// Connections that have something to say on this link, in the order of their turns.
+    pub talkers: VecDeque<u32>,
+    /// A packet had its turn last.
+    pub heard: bool,
     /// Neighbours that answered, and something waits for them.
     pub resolved: VecDeque<(IfaceId, IpAddr)>,
     pub cutting: Cutting,
@@ -202,6 +206,12 @@ impl Iface {
     /// Nothing waits for its link.
     #[inline]
     pub fn is_idle(&self) -> bool {
+        self.is_quiet() && self.talkers.is_empty()
+    }
+
+    /// No packet waits for its link; connections may have something to say.
+    #[inline]
+    pub fn is_quiet(&self) -> bool {
         self.queue.is_empty() && self.resolved.is_empty() && self.cutting.going.is_none()
     }
 

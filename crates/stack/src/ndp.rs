@@ -78,7 +78,7 @@ impl Stack {
             if neighbors.heard(IpAddr::V6(source), mac) {
                 self.resolved(iface, IpAddr::V6(source));
             }
-            self.drop_lost(iface, false);
+            self.drop_lost(iface, None);
         }
         let (to, hop) = if probe {
             (ALL_NODES, Hop::Station(MacAddr::of_ipv6_group(ALL_NODES)))
@@ -155,7 +155,7 @@ impl Stack {
             if self.ifaces[iface.at()].neighbors.heard(ip, mac) {
                 self.resolved(iface, ip);
             }
-            self.drop_lost(iface, false);
+            self.drop_lost(iface, None);
         }
         true
     }

@@ -2,7 +2,7 @@
 //! discovery is in [`crate::ndp`].
 
 use crate::Stack;
-use crate::egress::{Fragmentation, Hop, Kind, Outgoing};
+use crate::egress::{Fragmentation, Hop, Kind, Outgoing, Waiting};
 use crate::event::Event;
 use crate::iface::{AddressState, IfaceId};
 use crate::ingress::Origin;
@@ -38,25 +38,35 @@ impl Stack {
                 Action::Solicit { address: IpAddr::V6(target), to } => self.solicit(iface, target, to),
                 Action::Unreachable { .. } => self.counters.neighbor_failed += 1,
             }
-            self.drop_lost(iface, true);
+            self.drop_lost(iface, Some(now));
         }
-        self.drop_lost(iface, false);
+        self.drop_lost(iface, None);
     }
 
-    /// Drops what waited in vain; `tell`: as if a router had said that the host is not there (RFC 4861, 7.2.2).
-    pub(crate) fn drop_lost(&mut self, iface: IfaceId, tell: bool) {
+    /// Drops what waited in vain; `tell`: now, as if a router had said that the host is not there (RFC 4861, 7.2.2).
+    pub(crate) fn drop_lost(&mut self, iface: IfaceId, tell: Option<Instant>) {
         self.counters.neighbor_replaced += self.ifaces[iface.at()].neighbors.take_replaced();
-        while let Some((_, waiting)) = self.ifaces[iface.at()].neighbors.take_lost() {
+        while let Some((address, waiting)) = self.ifaces[iface.at()].neighbors.take_lost() {
+            let Waiting::Packet(outgoing, octets) = waiting else {
+                match tell {
+                    Some(now) => self.unpark_in_vain(now, iface, address),
+                    // It made room for another one: it is asked for once more.
+                    None => self.unpark(iface, address),
+                }
+                continue;
+            };
             self.counters.neighbor_drop_unreachable += 1;
-            if tell && let Kind::Udp { source, destination, .. } = waiting.outgoing.kind {
-                let addresses = waiting.outgoing.addresses;
+            if tell.is_some()
+                && let Kind::Udp { source, destination, .. } = outgoing.kind
+            {
+                let addresses = outgoing.addresses;
                 let local = SocketAddr::new(addresses.source(), source);
                 let remote = SocketAddr::new(addresses.destination(), destination);
                 if let Some(socket) = self.demux.connected(local, remote) {
                     self.socket_failed(socket, SocketError::HostUnreachable);
                 }
             }
-            self.recycle(waiting.octets);
+            self.recycle(octets);
         }
     }
 
@@ -114,7 +124,7 @@ impl Stack {
         if ready {
             self.resolved(iface, sender_ip);
         }
-        self.drop_lost(iface, false);
+        self.drop_lost(iface, None);
         if for_us && arp.operation == ArpOperation::REQUEST {
             self.send_arp(iface, arp.sender_mac, &arp.reply(mac));
         }

@@ -140,7 +140,7 @@ impl Stack {
             if self.ifaces[iface.at()].neighbors.heard(IpAddr::V6(source), mac) {
                 self.resolved(iface, IpAddr::V6(source));
             }
-            self.drop_lost(iface, false);
+            self.drop_lost(iface, None);
         }
         self.default_router(now, iface, source, lifetime, preference);
         for option in options.iter() {

@@ -285,7 +285,7 @@ impl Sockets {
             slot.socket = Some(socket);
             return Ok(SocketId { index, generation: slot.generation });
         }
-        if self.slots.len() >= most.min(u32::MAX as usize) {
+        if self.slots.len() >= most.min(TCP as usize) {
             return Err(TooMany { most });
         }
         self.slots.push(Slot { generation: 0, socket: Some(socket) });
@@ -354,9 +354,21 @@ impl Socket {
     }
 }
 
+/// In the index of a socket of TCP, whose places are in another table.
+const TCP: u32 = 1 << 31;
+
 impl SocketId {
     pub(crate) const fn index(self) -> u32 {
         self.index
+    }
+
+    pub(crate) const fn of_tcp(index: u32, generation: u32) -> SocketId {
+        SocketId { index: index | TCP, generation }
+    }
+
+    /// Place and generation of a socket of TCP.
+    pub(crate) const fn tcp(self) -> Option<(u32, u32)> {
+        if self.index & TCP == 0 { None } else { Some((self.index & !TCP, self.generation)) }
     }
 }
 
@@ -382,7 +394,13 @@ impl Stack {
     }
 
     /// Closes a socket; its groups are left, what it has still to send is sent. An id of no socket is ignored.
+    ///
+    /// A connection lives on without it until what was written has arrived and both sides have finished, or is reset: see
+    /// [`Tcp`](crate::Tcp).
     pub fn close(&mut self, id: SocketId) {
+        if id.tcp().is_some() {
+            return self.close_tcp(id);
+        }
         let Some(socket) = self.sockets.remove(id) else { return };
         self.forwarder = self.forwarder.filter(|forwarder| *forwarder != id);
         self.demux.remove(id.index);
@@ -394,7 +412,7 @@ impl Stack {
         }
     }
 
-    /// Sockets that are open.
+    /// Sockets that are open, but those of TCP.
     pub fn sockets(&self) -> usize {
         self.sockets.len()
     }

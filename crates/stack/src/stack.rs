@@ -16,6 +16,7 @@ use crate::random::Random;
 use crate::raw::Raws;
 use crate::route::{NoRoute, Route, Routes};
 use crate::socket::{SocketId, Sockets};
+use crate::tcp::table::Table;
 use crate::time::Instant;
 use crate::timer::Timers;
 use crate::udp::demux::Demux;
@@ -65,8 +66,18 @@ pub struct Usage {
     pub neighbors: usize,
     /// Destinations of which a router said something.
     pub destinations: usize,
-    /// Sockets that are open.
+    /// Sockets that are open, but those of TCP.
     pub sockets: usize,
+    /// Sockets of TCP that are open, and connections without.
+    pub connections: usize,
+    /// Of those, connections that were asked for and are not open yet.
+    pub half_open: usize,
+    /// Of those, connections that applications have left.
+    pub orphans: usize,
+    /// Connections in TIME-WAIT, beside them.
+    pub time_wait: usize,
+    /// Octets in the buffers of connections.
+    pub connection_octets: usize,
     /// Timers that are set.
     pub timers: usize,
     /// Events that wait to be fetched.
@@ -96,6 +107,7 @@ pub struct Stack {
     pub(crate) sockets: Sockets,
     pub(crate) demux: Demux,
     pub(crate) raw: Raws,
+    pub(crate) tcp: Box<Table>,
     pub(crate) forwarder: Option<SocketId>,
     /// Sockets with something to tell.
     pub(crate) ready: VecDeque<SocketId>,
@@ -124,12 +136,14 @@ impl Stack {
             routes: Routes::new(config.routes),
             destinations: Destinations::new(config.destinations, random.next_u64()),
             local: HashSet::with_hasher(FixedState::with_seed(random.next_u64())),
-            generation: 0,
+            // 0 is that of a way that was never found.
+            generation: 1,
             reassembly: Reassembly::new(config.reassembly, random.next_u64()),
             timers: Timers::default(),
             sockets: Sockets::default(),
             demux: Demux::new(random.next_u64()),
             raw: Raws::default(),
+            tcp: Box::new(Table::new(&mut random, config.tcp.settings)),
             forwarder: None,
             ready: VecDeque::new(),
             news: VecDeque::new(),
@@ -214,6 +228,8 @@ impl Stack {
             neighbors: Neighbors::new(self.config.neighbors, self.random.next_u64()),
             groups: crate::group::Groups::default(),
             queue: egress::queue(self.config.transmit_octets),
+            talkers: VecDeque::new(),
+            heard: false,
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),
             autoconf: crate::slaac::Autoconf::default(),
@@ -362,7 +378,7 @@ impl Stack {
     pub fn set_neighbor(&mut self, iface: IfaceId, ip: IpAddr, mac: MacAddr) -> bool {
         let Some(own) = self.ifaces.get_mut(iface.at()) else { return false };
         let set = own.neighbors.set_permanent(ip, mac);
-        self.drop_lost(iface, false);
+        self.drop_lost(iface, None);
         self.resolved(iface, ip);
         set
     }
@@ -371,7 +387,7 @@ impl Stack {
     pub fn remove_neighbor(&mut self, iface: IfaceId, ip: IpAddr) {
         if let Some(own) = self.ifaces.get_mut(iface.at()) {
             own.neighbors.remove(ip);
-            self.drop_lost(iface, false);
+            self.drop_lost(iface, None);
         }
     }
 
@@ -400,20 +416,14 @@ impl Stack {
             neighbors: self.ifaces.iter().map(|i| i.neighbors.len()).sum(),
             destinations: self.destinations.len(),
             sockets: self.sockets.len(),
+            connections: self.tcp.len(),
+            half_open: self.tcp.half_open,
+            orphans: self.tcp.orphans,
+            time_wait: self.tcp.waits.len(),
+            connection_octets: self.tcp.octets,
             timers: self.timers.len(),
             ready: self.ready.len() + self.news.len(),
         }
-    }
-
-    /// The UDP socket that gets what is addressed to any host and port that are not ours, on every interface, and answers from
-    /// there: for proxies and tunnels. `None`: such packets are dropped.
-    pub fn set_udp_forwarder(&mut self, socket: Option<SocketId>) {
-        self.forwarder = socket.filter(|id| self.sockets.get(*id).is_some());
-    }
-
-    /// The socket that gets what is for others, if it is open.
-    pub fn udp_forwarder(&self) -> Option<SocketId> {
-        self.forwarder.filter(|id| self.sockets.get(*id).is_some())
     }
 
     /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.
@@ -421,7 +431,12 @@ impl Stack {
         if self.wants_transmit(IfaceId::LOOPBACK) {
             return Some(Instant::ZERO);
         }
-        let own = [self.timers.next(), self.reassembly.poll_timeout(), self.destinations.poll_timeout()];
+        let own = [
+            self.timers.next(),
+            self.reassembly.poll_timeout(),
+            self.destinations.poll_timeout(),
+            self.tcp.poll_timeout(),
+        ];
         let neighbors = self.ifaces.iter().map(|i| i.neighbors.poll_timeout());
         own.into_iter().chain(neighbors).flatten().min()
     }
@@ -441,6 +456,7 @@ impl Stack {
             self.poll_neighbors(now, IfaceId(n as u32));
         }
         self.give_up_fragments(now);
+        self.tcp_due(now);
         if self.destinations.forget(now) {
             self.generation += 1;
         }

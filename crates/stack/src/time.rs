@@ -1,30 +1,43 @@
 //! Time, which is always an argument: the stack has no clock.
 
 use core::fmt;
+use core::num::NonZeroU64;
 use core::ops::Add;
 use core::time::Duration;
 
 /// A point of time: nanoseconds since a beginning that the caller chose, and that never goes back. 584 years of them.
-#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Instant(u64);
+///
+/// An `Option` of it takes no more memory than it does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Instant(NonZeroU64);
+
+impl Default for Instant {
+    fn default() -> Instant {
+        Instant::ZERO
+    }
+}
 
 impl Instant {
     /// The beginning.
-    pub const ZERO: Instant = Instant(0);
+    pub const ZERO: Instant = Instant::from_nanos(0);
 
-    /// So many nanoseconds after the beginning.
+    /// So many nanoseconds after the beginning; the last one there is counts as the one before.
     pub const fn from_nanos(nanos: u64) -> Instant {
-        Instant(nanos)
+        // One more than is meant: never zero.
+        match NonZeroU64::new(nanos.saturating_add(1)) {
+            Some(more) => Instant(more),
+            None => Instant(NonZeroU64::MIN),
+        }
     }
 
     /// Nanoseconds since the beginning.
     pub const fn as_nanos(self) -> u64 {
-        self.0
+        self.0.get() - 1
     }
 
     /// Time since an earlier point; none if that is later.
     pub const fn since(self, earlier: Instant) -> Duration {
-        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+        Duration::from_nanos(self.0.get().saturating_sub(earlier.0.get()))
     }
 }
 
@@ -40,6 +53,7 @@ impl Add<Duration> for Instant {
 impl fmt::Debug for Instant {
     /// In seconds: `12.000345678s`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{:09}s", self.0 / 1_000_000_000, self.0 % 1_000_000_000)
+        let nanos = self.as_nanos();
+        write!(f, "{}.{:09}s", nanos / 1_000_000_000, nanos % 1_000_000_000)
     }
 }

@@ -8,7 +8,7 @@ use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
 use bypath_stack::route::Route;
 use bypath_stack::socket::SocketId;
 use bypath_stack::time::Instant;
-use bypath_stack::{Stack, ip, neighbor};
+use bypath_stack::{Stack, ip, neighbor, tcp};
 use bypath_wire::{
     EtherType, EthernetHeader, FrameMeta, Headers, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, Network,
     Transport, UdpHeader,
@@ -37,6 +37,14 @@ impl Victim {
         // Small bounds are reached by small inputs.
         let config = Config {
             dad_transmits: 0,
+            tcp: tcp::Config {
+                connections: 16,
+                half_open: 4,
+                time_wait: 4,
+                orphans: 2,
+                octets: 100_000,
+                ..tcp::Config::default()
+            },
             destinations: 8,
             groups: 8,
             transmit_octets: 100_000,
@@ -75,6 +83,15 @@ impl Victim {
             let mut udp = stack.udp(partner).expect("it is there");
             udp.connect(far.parse().expect("an address")).expect("a way");
             let _waits = udp.send(&[1; 2000], None);
+        }
+        let listener = stack.open_tcp().expect("room for a socket");
+        let mut tcp = stack.tcp(listener).expect("it is there");
+        tcp.bind(format!("[::]:{PORT}").parse().expect("an address")).expect("a free port");
+        tcp.listen(2).expect("nobody else listens");
+        for far in ["192.0.2.9:80", "[2001:db8::9]:80"] {
+            let caller = stack.open_tcp().expect("room for a socket");
+            let mut tcp = stack.tcp(caller).expect("it is there");
+            tcp.connect(now, far.parse().expect("an address")).expect("a way");
         }
         for protocol in [IpProtocol::ICMP, IpProtocol(99)] {
             stack.open_raw(protocol).expect("room for a socket");

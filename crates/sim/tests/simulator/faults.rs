@@ -15,7 +15,7 @@ pub struct Network {
 }
 
 /// Faults end then.
-const END: u64 = 20;
+pub const END: u64 = 20;
 /// Neighbours that could not be asked are asked again by then.
 const CALM: u64 = 25;
 
@@ -62,7 +62,7 @@ pub fn network(name: &str, seed: u64) -> Network {
 }
 
 /// What goes wrong by chance until [`END`].
-fn trouble(network: &mut Network) {
+pub fn trouble(network: &mut Network) {
     let Network { sim, links, hosts } = network;
     for _ in 0..1 + sim.dice().index(6) {
         let link = links[sim.dice().index(links.len())];

@@ -5,4 +5,5 @@ mod determinism;
 mod faults;
 mod fragments;
 mod routers;
+mod streams;
 mod traffic;

@@ -2,6 +2,7 @@
 //! frame when it asks for one.
 
 mod cut;
+mod segment;
 mod write;
 
 use crate::Stack;
@@ -15,6 +16,7 @@ use bypath_wire::meta::ChecksumState;
 use bypath_wire::{Addresses, FrameMeta, IpProtocol, MacAddr, TrafficClass};
 use core::net::IpAddr;
 pub(crate) use cut::{Cutting, Identification};
+pub(crate) use segment::{Segmented, write_segment};
 pub(crate) use write::{Frame, through};
 use write::{Written, write};
 
@@ -67,11 +69,13 @@ pub(crate) struct Outgoing {
     pub owner: Option<SocketId>,
 }
 
-/// A packet that waits for a neighbour's address.
+/// What waits for a neighbour's address.
 #[derive(Debug)]
-pub(crate) struct Waiting {
-    pub outgoing: Outgoing,
-    pub octets: Vec<u8>,
+pub(crate) enum Waiting {
+    /// A packet.
+    Packet(Outgoing, Vec<u8>),
+    /// Connections, which keep what they have to say.
+    Connections,
 }
 
 /// Buffers of packets that waited, kept.
@@ -103,6 +107,15 @@ impl Stack {
     pub(crate) fn transmit(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
         loop {
             let port = self.ifaces.get_mut(link.at())?;
+            // Connections and packets take turns.
+            if !port.talkers.is_empty() && (port.heard || port.is_quiet()) {
+                port.heard = false;
+                match self.transmit_tcp(now, link, room) {
+                    Some(frame) => return Some(frame),
+                    None => continue,
+                }
+            }
+            port.heard = true;
             if port.cutting.going.is_some() || !port.resolved.is_empty() {
                 match self.transmit_held(now, link, room) {
                     Some(frame) => return Some(frame),
@@ -165,7 +178,10 @@ impl Stack {
             self.ifaces[link.at()].resolved.pop_front();
             return None;
         };
-        let Waiting { outgoing, octets } = waiting;
+        let Waiting::Packet(outgoing, octets) = waiting else {
+            self.unpark(iface, address);
+            return None;
+        };
         let shape = self.ifaces[iface.at()].shape;
         let cutting = &mut self.ifaces[link.at()].cutting;
         let written = write(&shape, &outgoing, mac, &octets, cutting, &mut self.identification, room);
@@ -262,11 +278,23 @@ impl Stack {
         }
         self.waiting_octets += copy.len();
         let neighbors = &mut self.ifaces[outgoing.iface.at()].neighbors;
-        if let Some(lost) = neighbors.wait(now, address, Waiting { outgoing, octets: copy }) {
-            self.counters.neighbor_drop_queue_full += 1;
-            self.recycle(lost.octets);
+        if let Some(gone) = neighbors.wait(now, address, Waiting::Packet(outgoing, copy)) {
+            self.gave_way(now, outgoing.iface, address, gone);
         }
         self.poll_neighbors(now, outgoing.iface);
+    }
+
+    /// Something made room for something else that waits for the same neighbour, or there is no room for any more neighbours.
+    #[cold]
+    pub(crate) fn gave_way(&mut self, now: Instant, iface: IfaceId, address: IpAddr, gone: Waiting) {
+        self.counters.neighbor_drop_queue_full += 1;
+        match gone {
+            Waiting::Packet(_, octets) => self.recycle(octets),
+            Waiting::Connections if self.ifaces[iface.at()].neighbors.state(address).is_some() => {
+                self.unpark(iface, address);
+            }
+            Waiting::Connections => self.unpark_in_vain(now, iface, address),
+        }
     }
 
     /// Keeps the memory of a packet that waited.

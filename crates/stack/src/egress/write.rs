@@ -42,7 +42,7 @@ impl Frame {
 impl Counters {
     /// The one that counts this packet when it is sent.
     #[inline]
-    pub(super) const fn sent(&mut self, outgoing: &Outgoing) -> &mut u64 {
+    pub(crate) const fn sent(&mut self, outgoing: &Outgoing) -> &mut u64 {
         match (outgoing.kind, outgoing.addresses) {
             (Kind::Arp, _) => &mut self.arp_sent,
             (_, Addresses::V4 { .. }) => &mut self.ipv4_sent,

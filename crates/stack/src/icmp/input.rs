@@ -14,6 +14,17 @@ use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 /// What packets are cut to by routers that do not say it (RFC 1191, 7).
 const PLATEAUS: [u32; 10] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 296, 68];
 
+/// Who has sent what an error is about.
+#[derive(Clone, Copy, Debug)]
+enum Sender {
+    /// A UDP socket that has that one partner.
+    Udp(u32),
+    /// A connection, which waits for it to be acknowledged.
+    Tcp(u32),
+    /// Somebody who is not told.
+    Other,
+}
+
 impl Stack {
     pub(crate) fn input_icmpv4(&mut self, packet: &Packet<'_>, message: &[u8]) {
         self.counters.icmp_received += 1;
@@ -124,24 +135,29 @@ impl Stack {
         self.counters.icmp_sent += u64::from(sent);
     }
 
-    /// The packet that an error is about, if a socket of ours can have sent it (RFC 5927, 4); the UDP socket, if it has that
-    /// one partner.
-    fn related<'a>(&mut self, packet: &Packet<'_>, quote: &'a [u8]) -> Option<(Quoted<'a>, Option<u32>)> {
+    /// The packet that an error is about, if a socket of ours can have sent it (RFC 5927, 4), and who has.
+    fn related<'a>(&mut self, packet: &Packet<'_>, quote: &'a [u8]) -> Option<(Quoted<'a>, Sender)> {
         let found = Quoted::parse(quote).and_then(|quoted| {
             let (from, to) = (quoted.addresses.source(), quoted.addresses.destination());
-            let ours = self.is_local(from, None) || self.forwarder.is_some();
+            let ours = self.is_local(from, None) || self.forwards(quoted.protocol);
             if !ours || quoted.is_error {
                 return None;
             }
+            if quoted.protocol == IpProtocol::TCP
+                && quoted.offset == 0
+                && let Some(index) = self.sender_of(&quoted, packet.through)
+            {
+                return Some((quoted, Sender::Tcp(index)));
+            }
             if quoted.protocol != IpProtocol::UDP || quoted.offset != 0 {
-                return self.raw.has(quoted.protocol).then_some((quoted, None));
+                return self.raw.has(quoted.protocol).then_some((quoted, Sender::Other));
             }
             let (from_port, to_port) = quoted.ports()?;
             let (local, remote) = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
             let arrival = Arrival { from: remote, to: local, through: packet.through };
             let socket = self.demux.lookup(&arrival)?;
             let connected = self.demux.binding(socket).is_some_and(|b| b.remote == Some(remote));
-            Some((quoted, Some(socket).filter(|_| connected)))
+            Some((quoted, if connected { Sender::Udp(socket) } else { Sender::Other }))
         });
         if found.is_none() {
             self.counters.icmp_drop_unrelated += 1;
@@ -151,16 +167,17 @@ impl Stack {
 
     /// A packet did not get there: a socket that has that one partner is told.
     fn failed(&mut self, packet: &Packet<'_>, quote: &[u8], error: Option<SocketError>) {
-        if let Some((_, Some(socket))) = self.related(packet, quote)
-            && let Some(error) = error
-        {
-            self.socket_failed(socket, error);
+        let (Some((_, sender)), Some(error)) = (self.related(packet, quote), error) else { return };
+        match sender {
+            Sender::Udp(socket) => self.socket_failed(socket, error),
+            Sender::Tcp(connection) => self.segment_failed(packet.now, connection, error),
+            Sender::Other => {}
         }
     }
 
     /// A packet was too long for a link on its way (RFC 1191; RFC 8201).
     fn too_big(&mut self, packet: &Packet<'_>, quote: &[u8], mtu: u32) {
-        let Some((quoted, socket)) = self.related(packet, quote) else { return };
+        let Some((quoted, sender)) = self.related(packet, quote) else { return };
         let len = quoted.len as u32;
         let mtu = match mtu {
             // RFC 1191, 5: an old router, which does not say it.
@@ -178,7 +195,10 @@ impl Stack {
             self.generation += 1;
         }
         self.counters.destination_replaced += self.destinations.take_replaced();
-        if let Some(index) = socket
+        if let Sender::Tcp(index) = sender {
+            self.segment_too_big(packet.now, index);
+        }
+        if let Sender::Udp(index) = sender
             && self.sockets.at_mut(index).1.options.fragmentation == Fragmentation::Never
         {
             let mtu = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(mtu);

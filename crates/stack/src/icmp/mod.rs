@@ -1,7 +1,7 @@
 //! ICMP (RFC 792) and ICMPv6 (RFC 4443): errors that we send and errors that we get.
 
 mod input;
-mod quoted;
+pub(crate) mod quoted;
 
 use crate::Stack;
 use crate::egress::IpPacket;

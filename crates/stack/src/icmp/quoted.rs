@@ -6,7 +6,7 @@ use bypath_wire::{Addresses, Icmpv4Message, IpProtocol, Ipv4Header, Ipv6Header, 
 
 /// A quoted packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Quoted<'a> {
+pub(crate) struct Quoted<'a> {
     pub addresses: Addresses,
     pub protocol: IpProtocol,
     /// Octets of the packet, as its header says.

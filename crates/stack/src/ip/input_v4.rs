@@ -102,7 +102,7 @@ impl Stack {
         } else if destination.is_multicast() {
             self.hears_v4(through, destination).then_some((Reach::Group, false))
         } else {
-            let taken = self.forwarder.is_some() && header.protocol == IpProtocol::UDP;
+            let taken = self.forwards(header.protocol);
             (taken && through != IfaceId::LOOPBACK && !origin.link_group).then_some((Reach::Host, true))
         };
         if accepted.is_none() {

@@ -151,10 +151,8 @@ impl Stack {
         } else if self.is_local(IpAddr::V6(destination), link) {
             Some((Reach::Host, false))
         } else {
-            let taken = self.forwarder.is_some() && !destination.is_unspecified();
-            let udp = header.next_header == IpProtocol::UDP;
-            (taken && udp && through != IfaceId::LOOPBACK && !origin.link_group)
-                .then_some((Reach::Host, true))
+            let taken = self.forwards(header.next_header) && !destination.is_unspecified();
+            (taken && through != IfaceId::LOOPBACK && !origin.link_group).then_some((Reach::Host, true))
         };
         if accepted.is_none() {
             self.counters.ipv6_drop_not_local += 1;

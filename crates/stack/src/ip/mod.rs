@@ -78,12 +78,16 @@ impl Stack {
     /// Gives a packet to whoever takes its protocol; nobody: `fault` is told to the sender.
     fn upper(&mut self, packet: &Packet<'_>, protocol: IpProtocol, payload: &[u8], fault: Fault) {
         if packet.foreign {
-            return self.input_udp(packet, payload);
+            return match protocol {
+                IpProtocol::TCP => self.input_tcp(packet, payload),
+                _ => self.input_udp(packet, payload),
+            };
         }
         let raw = self.input_raw(packet, protocol, payload);
         let v4 = packet.addresses.source().is_ipv4();
         match protocol {
             IpProtocol::UDP => self.input_udp(packet, payload),
+            IpProtocol::TCP => self.input_tcp(packet, payload),
             IpProtocol::ICMP if v4 => self.input_icmpv4(packet, payload),
             IpProtocol::ICMPV6 if !v4 => self.input_icmpv6(packet, payload),
             IpProtocol::IGMP if v4 => self.input_igmp(packet, payload),

@@ -8,7 +8,7 @@ use alloc::vec;
 use core::fmt;
 
 /// The first piece of memory: an idle connection that once had a short message holds no more.
-const LEAST: usize = 2048;
+pub const LEAST: usize = 2048;
 
 /// A queue of octets.
 #[derive(Default)]

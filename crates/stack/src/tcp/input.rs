@@ -2,7 +2,7 @@
 
 use super::clock::{DELAYED_ACK, TIME_WAIT};
 use super::recovery::Told;
-use super::tcb::{Connection, Failure, Settings, State, Timestamps, milliseconds};
+use super::tcb::{Connection, Failure, State, milliseconds};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::{TcpFlags, TcpHeader};
@@ -20,6 +20,8 @@ pub struct Arrival<'a> {
     pub payload: &'a [u8],
     /// A router has marked its packet (RFC 3168, 5: CE).
     pub marked: bool,
+    /// It was put together from so many.
+    pub segments: u32,
 }
 
 /// Answers to unacceptable segments come no faster (RFC 5961, 10: they are to be limited); for each connection, so that
@@ -27,10 +29,6 @@ pub struct Arrival<'a> {
 const CHALLENGE: Duration = Duration::from_millis(500);
 /// A timestamp older than that says nothing (RFC 7323, 5.5).
 const TS_OLD: Duration = Duration::from_secs(24 * 24 * 3600);
-/// MSS if the other side says nothing (RFC 9293, 3.7.1, MUST-15).
-const DEFAULT_MSS: u16 = 536;
-/// The smallest MSS that is believed: less makes headers of everything. Linux's TCP_MIN_SND_MSS.
-const LEAST_MSS: u16 = 48;
 
 /// Whether to go on with the next step.
 enum Step {
@@ -39,44 +37,6 @@ enum Step {
 }
 
 impl Connection {
-    /// A passive open: a SYN came, and is to be answered.
-    pub fn accept(
-        now: Instant,
-        settings: Settings,
-        iss: SeqNumber,
-        ts_offset: u32,
-        syn: &Arrival,
-    ) -> Connection {
-        let mut c = Connection::new(now, settings, State::SynReceived, iss, ts_offset);
-        c.take_syn(now, syn);
-        let asks = TcpFlags::ECE | TcpFlags::CWR;
-        c.ecn.on = settings.ecn && syn.header.flags.has(asks);
-        c.snd.wnd = u32::from(syn.header.window);
-        (c.snd.wl1, c.snd.wl2, c.snd.max_wnd) = (syn.header.seq, iss, c.snd.wnd);
-        c
-    }
-
-    /// What a SYN says.
-    fn take_syn(&mut self, now: Instant, syn: &Arrival) {
-        let (header, options) = (syn.header, syn.options);
-        self.rcv.irs = header.seq;
-        self.rcv.nxt = header.seq + 1;
-        self.rcv.edge = self.rcv.nxt;
-        let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(LEAST_MSS, self.settings.mss);
-        self.snd.mss = u32::from(mss);
-        self.rcv.mss = u32::from(mss).min(self.rcv.mss.max(DEFAULT_MSS.into()));
-        self.congestion.set_smss(self.snd.mss);
-        self.sack = self.settings.sack && options.sack_permitted;
-        match options.window_scale.filter(|_| self.settings.window_scale) {
-            Some(shift) => self.snd.shift = shift.min(bypath_wire::tcp_options::MOST_WINDOW_SHIFT),
-            // RFC 7323, 2.2: both or none.
-            None => (self.snd.shift, self.rcv.shift) = (0, 0),
-        }
-        if let (Some((value, _)), true) = (options.timestamps, self.settings.timestamps) {
-            self.timestamps = Some(Timestamps { recent: value, recent_at: now, last_ack: self.rcv.nxt });
-        }
-    }
-
     /// A segment came.
     pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival) {
         match self.state {
@@ -133,17 +93,6 @@ impl Connection {
         }
     }
 
-    /// The handshake is done.
-    fn opened(&mut self, now: Instant, told: &Told) {
-        if let Some(rtt) = told.delivered.rtt {
-            self.rtt.measured(rtt);
-        }
-        self.rtt.established();
-        (self.tries, self.deadlines.resend) = (0, None);
-        self.look_after(now);
-        self.wait_for_answer(now, true);
-    }
-
     /// RFC 9293, 3.10.7.4.
     fn synchronized(&mut self, now: Instant, arrival: &Arrival) {
         let header = arrival.header;
@@ -163,6 +112,7 @@ impl Connection {
         // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
         self.text(now, seq, arrival.payload);
+        self.rcv.quick = self.rcv.quick.saturating_sub((arrival.segments - 1).min(255) as u8);
         self.fin(now, seq + arrival.payload.len() as u32, header.flags);
     }
 
@@ -331,12 +281,10 @@ impl Connection {
             self.sent.ack(now, header.ack, &mut told.delivered);
             self.snd.una = header.ack;
             self.tx.pop(header.ack.since(first) as usize);
-            if self.tx.is_empty() {
-                self.tx.release();
-                self.sent.release();
-            }
             self.tries = 0;
             self.waiting = None;
+            self.counts.acked += u64::from(told.delivered.acked);
+            self.forget_marks();
         }
         if self.sack {
             self.take_sack(now, a, &mut told);
@@ -374,6 +322,13 @@ impl Connection {
         if advanced || flight == 0 || told.delivered.sacked {
             self.wait_for_answer(now, advanced);
         }
+    }
+
+    /// Numbers that were passed mean nothing any more: half a circle later they would lie ahead.
+    fn forget_marks(&mut self) {
+        let una = self.snd.una;
+        self.snd.short = self.snd.short.filter(|short| short.after(una));
+        self.ecn.until = self.ecn.until.filter(|until| until.after(una));
     }
 
     fn take_sack(&mut self, now: Instant, a: &Arrival, told: &mut Told) {
@@ -465,6 +420,7 @@ impl Connection {
             let all = octets.len() as u32 + more;
             self.rx.extend(all as usize);
             self.rcv.nxt += all;
+            self.counts.received += u64::from(all);
             self.owe(now, octets.len() as u32, filled);
         } else if self.ahead.add(left, right).is_ok() {
             self.rx.write_ahead(left.since(self.rcv.nxt) as usize, octets);
@@ -477,7 +433,7 @@ impl Connection {
 
     /// Octets are to be acknowledged: every second full segment at once, others soon (RFC 9293, 3.8.6.3).
     fn owe(&mut self, now: Instant, octets: u32, at_once: bool) {
-        self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.settings.mss)));
+        self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.own_mss)));
         self.rcv.unacked += octets;
         let quick = self.rcv.quick > 0 && !self.rcv.answers;
         self.rcv.quick = self.rcv.quick.saturating_sub(1);

@@ -1,16 +1,36 @@
-//! TCP (RFC 9293): one connection as a value. The stack does not know of it yet.
+//! TCP (RFC 9293): connections as values, and the stack's table of them.
 
+mod answer;
+mod arrive;
 pub mod assembler;
 pub mod buffer;
 pub mod clock;
 pub mod congestion;
+mod cookie;
+mod depart;
 mod ecn;
+mod ends;
+pub mod error;
+mod handshake;
 pub mod input;
+mod listener;
+mod network;
+mod open;
 pub mod output;
 pub mod rack;
 mod recovery;
 pub mod rtt;
+mod secret;
 pub mod sent;
+mod settle;
+pub mod socket;
+pub mod status;
+pub(crate) mod table;
 pub mod tcb;
 #[cfg(test)]
 mod tests;
+mod time_wait;
+
+pub use status::Statistics;
+pub use table::{Config, Options};
+pub use tcb::{Failure, Keepalive, Settings, State};

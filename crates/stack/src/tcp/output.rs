@@ -129,7 +129,7 @@ impl Connection {
         self.wanted.syn = false;
         let active = self.state == State::SynSent;
         let mut options = TcpOptions::new();
-        let mut all = options.push(&TcpOption::MaxSegmentSize(self.settings.mss));
+        let mut all = options.push(&TcpOption::MaxSegmentSize(self.own_mss));
         // In Linux's order: MSS, SACK and timestamps, padding and scale.
         let (sack, timestamps) = if active {
             (self.settings.sack, self.settings.timestamps)
@@ -236,6 +236,7 @@ impl Connection {
             segment.flags |= TcpFlags::PSH;
         }
         self.recovery.out += len;
+        self.counts.again += u64::from(len);
         if self.recovery.phase != Phase::Open {
             self.recovery.stamp.get_or_insert(milliseconds(now));
         }

@@ -4,7 +4,7 @@
 use super::congestion::Acked;
 use super::rack::DUP_THRESH;
 use super::sent::Delivered;
-use super::tcb::Connection;
+use super::tcb::{Connection, Resend};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 
@@ -214,6 +214,18 @@ impl Connection {
         self.congestion.congested(now, self.sent.octets());
         self.congestion.set_cwnd(self.congestion.ssthresh());
         (self.ecn.until, self.ecn.reduced) = (Some(self.snd.nxt), true);
+    }
+
+    /// What is on its way will not arrive, and that is not the window's fault.
+    pub(super) fn resend_all(&mut self, now: Instant) {
+        self.sent.lose_all();
+        if self.recovery.phase == Phase::Open {
+            // Nothing that was reduced could be taken back.
+            self.recovery =
+                Recovery { phase: Phase::Loss, point: self.snd.nxt, judged: true, ..Recovery::default() };
+        }
+        self.deadlines.reorder = None;
+        self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
     }
 
     /// Nothing was heard in time (RFC 6298, 5.4 to 5.7; RFC 8985, 6.3).

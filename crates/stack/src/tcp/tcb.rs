@@ -7,7 +7,9 @@ use super::congestion::{Algorithm, Congestion};
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sent::Sent;
+use crate::socket::SocketError;
 use crate::time::Instant;
+use alloc::sync::Arc;
 use bypath_wire::seq::SeqNumber;
 use core::time::Duration;
 
@@ -39,15 +41,18 @@ pub enum State {
 /// Why a connection is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
-    /// Nobody listens there.
+    /// Nobody listens there: ECONNREFUSED.
     #[error("connection refused: nobody listens at that port")]
     Refused,
-    /// The other side has aborted it.
+    /// The other side has aborted it: ECONNRESET.
     #[error("connection reset by the other side")]
     Reset,
-    /// Nothing was heard for too long.
+    /// Nothing was heard for too long: ETIMEDOUT.
     #[error("connection timed out: nothing was heard of the other side")]
     TimedOut,
+    /// The other side cannot be reached: what stands there.
+    #[error(transparent)]
+    Network(#[from] SocketError),
 }
 
 /// Looking after a connection on which nothing happens (RFC 9293, 3.8.4).
@@ -62,7 +67,7 @@ pub struct Keepalive {
 }
 
 /// Bounds and wishes.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Congestion control.
     pub algorithm: Algorithm,
@@ -110,6 +115,21 @@ impl Default for Settings {
     }
 }
 
+/// Settings that many connections have in common, but for the MSS, which is that of the path.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Of all of them.
+    pub settings: Arc<Settings>,
+    /// In place of [`Settings::mss`].
+    pub mss: u16,
+}
+
+impl From<Settings> for Shared {
+    fn from(settings: Settings) -> Shared {
+        Shared { mss: settings.mss, settings: Arc::new(settings) }
+    }
+}
+
 /// Send sequence variables.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Snd {
@@ -122,8 +142,10 @@ pub(super) struct Snd {
     pub wl2: SeqNumber,
     /// The largest window ever offered: Max(SND.WND).
     pub max_wnd: u32,
-    /// Octets of payload and options that the other side and the path take at most.
+    /// Octets of payload and options that the other side and the path take at most: the smaller one of both.
     pub mss: u32,
+    pub peer: u32,
+    pub path: u32,
     pub shift: u8,
     /// End of the last short segment that was sent: Minshall's variation of Nagle's algorithm.
     pub short: Option<SeqNumber>,
@@ -153,7 +175,7 @@ pub(super) struct Rcv {
 
 /// Timestamps in use (RFC 7323, 4).
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Timestamps {
+pub(crate) struct Timestamps {
     /// TS.Recent, and when it came.
     pub recent: u32,
     pub recent_at: Instant,
@@ -205,7 +227,9 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub struct Connection {
     pub(super) state: State,
-    pub(super) settings: Settings,
+    pub(super) settings: Arc<Settings>,
+    /// Octets of payload that we take at most in a segment, and send: its own part of the settings.
+    pub(super) own_mss: u16,
     pub(super) snd: Snd,
     pub(super) rcv: Rcv,
     /// Octets from `snd.una` on.
@@ -239,21 +263,33 @@ pub struct Connection {
     pub(super) tries: u32,
     /// When an unacceptable segment was answered last.
     pub(super) challenged: Option<Instant>,
+    pub(super) counts: Counts,
+}
+
+/// What a connection has counted.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    /// Octets of the stream that were acknowledged.
+    pub acked: u64,
+    /// Octets of the stream that came.
+    pub received: u64,
+    /// Octets that were sent again.
+    pub again: u64,
 }
 
 impl Connection {
     pub(super) fn new(
         now: Instant,
-        settings: Settings,
+        Shared { settings, mss: own_mss }: Shared,
         state: State,
         iss: SeqNumber,
         ts_offset: u32,
     ) -> Connection {
         let shift = if settings.window_scale { window_shift(settings.receive_octets) } else { 0 };
-        let mss = u32::from(settings.mss);
+        let mss = u32::from(own_mss);
         Connection {
             state,
-            snd: Snd { iss, una: iss, nxt: iss, mss, ..Snd::default() },
+            snd: Snd { iss, una: iss, nxt: iss, mss, peer: mss, path: u32::MAX, ..Snd::default() },
             rcv: Rcv { shift, mss: 536, quick: QUICK, ..Rcv::default() },
             tx: Buffer::default(),
             rx: Buffer::default(),
@@ -276,13 +312,15 @@ impl Connection {
             waiting: None,
             tries: 0,
             challenged: None,
+            counts: Counts::default(),
             settings,
+            own_mss,
         }
     }
 
     /// An active open: a SYN is to be sent. `iss` and `ts_offset` are such that nobody can guess them (RFC 6528).
-    pub fn connect(now: Instant, settings: Settings, iss: SeqNumber, ts_offset: u32) -> Connection {
-        Connection::new(now, settings, State::SynSent, iss, ts_offset)
+    pub fn connect(now: Instant, settings: impl Into<Shared>, iss: SeqNumber, ts_offset: u32) -> Connection {
+        Connection::new(now, settings.into(), State::SynSent, iss, ts_offset)
     }
 
     /// The state.
@@ -317,7 +355,7 @@ impl Connection {
     }
 
     /// Octets that can be written now.
-    pub const fn room(&self) -> usize {
+    pub fn room(&self) -> usize {
         if self.finished { 0 } else { self.settings.send_octets.saturating_sub(self.tx.len()) }
     }
 
@@ -335,9 +373,6 @@ impl Connection {
         let n = self.rx.copy_out(0, room);
         self.rx.pop(n);
         if n > 0 {
-            if self.rx.is_empty() && self.ahead.is_empty() {
-                self.rx.release();
-            }
             self.offer_more();
         }
         n
@@ -402,7 +437,11 @@ impl Connection {
 
     /// The sequence number of the first octet in `tx`.
     pub(super) fn first_octet(&self) -> SeqNumber {
-        if self.snd.una == self.snd.iss { self.snd.iss + 1 } else { self.snd.una }
+        // Not by the number alone: after 4 GiB it is the first one again.
+        match self.state {
+            State::SynSent | State::SynReceived => self.snd.iss + 1,
+            _ => self.snd.una,
+        }
     }
 
     /// The sequence number behind the last octet that was written: that of the FIN.
@@ -431,7 +470,7 @@ pub(super) const fn milliseconds(now: Instant) -> u32 {
 }
 
 /// How far windows are shifted so that one of `octets` can be told (RFC 7323, 2.2).
-fn window_shift(octets: usize) -> u8 {
+pub(super) fn window_shift(octets: usize) -> u8 {
     (0..bypath_wire::tcp_options::MOST_WINDOW_SHIFT)
         .find(|shift| octets <= 65_535 << shift)
         .unwrap_or(bypath_wire::tcp_options::MOST_WINDOW_SHIFT)

@@ -43,7 +43,7 @@ impl Binding {
     }
 
     /// Whether some datagram could be for both.
-    fn overlaps(&self, other: &Binding) -> bool {
+    pub(crate) fn overlaps(&self, other: &Binding) -> bool {
         let ifaces = match (self.iface, other.iface) {
             (Some(a), Some(b)) => a == b,
             _ => true,

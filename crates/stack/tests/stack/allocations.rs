@@ -15,6 +15,17 @@ struct Counting;
 
 thread_local! {
     static TAKEN: Cell<u64> = const { Cell::new(0) };
+    static HELD: Cell<i64> = const { Cell::new(0) };
+}
+
+/// How often this thread has taken memory.
+pub fn taken() -> u64 {
+    TAKEN.get()
+}
+
+/// Octets that this thread has taken and not given back.
+pub fn held() -> i64 {
+    HELD.get()
 }
 
 // SAFETY: everything is passed on to the system's allocator.
@@ -22,11 +33,13 @@ unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // A thread that is ending has no counter any more.
         let _counted = TAKEN.try_with(|taken| taken.set(taken.get() + 1));
+        let _counted = HELD.try_with(|held| held.set(held.get() + layout.size() as i64));
         // SAFETY: the caller's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, address: *mut u8, layout: Layout) {
+        let _counted = HELD.try_with(|held| held.set(held.get() - layout.size() as i64));
         // SAFETY: the caller's contract.
         unsafe { System.dealloc(address, layout) }
     }

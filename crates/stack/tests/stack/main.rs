@@ -10,5 +10,6 @@ mod neighbors;
 mod offload;
 mod reach;
 mod routers;
+mod tcp;
 mod udp;
 mod world;

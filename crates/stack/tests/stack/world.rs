@@ -9,7 +9,9 @@ use bypath_stack::socket::{ReceiveError, Received, SocketId};
 use bypath_stack::time::Instant;
 use bypath_stack::{Raw, Stack, Udp};
 use bypath_wire::meta::ChecksumState;
-use bypath_wire::{EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, udp};
+use bypath_wire::{
+    EtherType, EthernetHeader, FrameMeta, IpProtocol, Ipv4Header, Ipv6Header, MacAddr, tcp, udp,
+};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::net::SocketAddr;
@@ -255,7 +257,7 @@ pub fn check(stack: &Stack) {
     assert!(usage.destinations <= config.destinations, "{usage:?}");
     assert!(usage.transmit_octets <= 3 * config.transmit_octets, "{usage:?}");
     assert!(usage.neighbors <= 3 * config.neighbors.most, "{usage:?}");
-    assert!(usage.ready <= usage.sockets + 2048, "{usage:?}");
+    assert!(usage.ready <= usage.sockets + usage.connections + 2048, "{usage:?}");
 }
 
 /// What always holds of a frame that was sent: lengths and checksums fit.
@@ -278,6 +280,9 @@ fn check_frame(frame: &[u8], meta: &FrameMeta, mtu: usize) {
         }
         other => panic!("{other:?}"),
     };
+    if protocol == IpProtocol::TCP && !fragment && meta.checksum == ChecksumState::Unknown {
+        assert!(tcp::verify(&addresses, payload), "a wrong checksum");
+    }
     if protocol == IpProtocol::UDP && !fragment && meta.checksum == ChecksumState::Unknown {
         assert_eq!(udp::verify(&addresses, payload), udp::UdpChecksum::Fits);
     }

@@ -7,6 +7,7 @@ mod hystart;
 mod reno;
 
 use crate::time::Instant;
+use alloc::boxed::Box;
 use bypath_wire::seq::SeqNumber;
 use core::time::Duration;
 use cubic::Cubic;
@@ -47,12 +48,18 @@ pub struct Acked {
 }
 
 /// State of one connection.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Congestion {
     cwnd: u32,
     ssthresh: u32,
     smss: u32,
     growth: Growth,
+    extra: Option<Box<Extra>>,
+}
+
+/// What a connection on which nothing happens does not need.
+#[derive(Clone, Copy, Debug, Default)]
+struct Extra {
     hystart: HyStart,
     /// What it was before the last reduction, should that turn out to have been wrong.
     before: Option<(u32, u32, Growth)>,
@@ -66,7 +73,7 @@ impl Congestion {
             Algorithm::Reno => Growth::Reno(Reno::default()),
         };
         let cwnd = initial_window(smss);
-        Congestion { cwnd, ssthresh: u32::MAX, smss, growth, hystart: HyStart::default(), before: None }
+        Congestion { cwnd, ssthresh: u32::MAX, smss, growth, extra: None }
     }
 
     /// CWND, octets.
@@ -91,7 +98,7 @@ impl Congestion {
     pub fn set_algorithm(&mut self, algorithm: Algorithm) {
         if self.algorithm() != algorithm {
             let fresh = Congestion::new(algorithm, self.smss);
-            (self.growth, self.hystart, self.before) = (fresh.growth, fresh.hystart, None);
+            (self.growth, self.extra) = (fresh.growth, None);
         }
     }
 
@@ -102,6 +109,15 @@ impl Congestion {
         }
         self.smss = smss;
         self.cwnd = self.cwnd.max(smss);
+    }
+
+    fn extra(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    /// Gives back memory: nothing is being recovered, and nothing happens.
+    pub fn release(&mut self) {
+        self.extra = None;
     }
 
     /// In slow start.
@@ -115,7 +131,7 @@ impl Congestion {
         if let Growth::Cubic(_) = self.growth
             && slow
         {
-            self.hystart.acked(acked);
+            self.extra().hystart.acked(acked);
         }
         if !acked.limited {
             if let Growth::Cubic(cubic) = &mut self.growth {
@@ -126,11 +142,12 @@ impl Congestion {
         let mut octets = acked.octets;
         if slow {
             // RFC 5681, 3.1 (2), with the L of RFC 3465 as RFC 9406, 4.2 has it.
-            let grown = self.hystart.growth(octets.min(self.smss.saturating_mul(hystart::L)));
+            let hystart = self.extra.as_ref().map(|extra| extra.hystart).unwrap_or_default();
+            let grown = hystart.growth(octets.min(self.smss.saturating_mul(hystart::L)));
             self.cwnd = self.cwnd.saturating_add(grown);
-            if self.hystart.is_over() {
+            if hystart.is_over() {
                 self.ssthresh = self.cwnd;
-                self.hystart = HyStart::default();
+                self.extra().hystart = HyStart::default();
                 return;
             }
             if self.cwnd <= self.ssthresh {
@@ -149,8 +166,8 @@ impl Congestion {
     /// Something was lost, or a router marked it, for the first time in this window: `ssthresh` is what is left of it; what
     /// the window becomes is for who recovers.
     pub fn congested(&mut self, now: Instant, flight: u32) {
-        self.before = Some((self.cwnd, self.ssthresh, self.growth));
-        self.hystart = HyStart::default();
+        let before = Some((self.cwnd, self.ssthresh, self.growth));
+        *self.extra() = Extra { hystart: HyStart::default(), before };
         let left = match &mut self.growth {
             Growth::Cubic(cubic) => cubic.congested(now, self.cwnd, self.smss),
             Growth::Reno(_) => flight / 2,
@@ -178,7 +195,7 @@ impl Congestion {
 
     /// The last reduction was for nothing (RFC 4015; RFC 5682): everything is as before it.
     pub fn undo(&mut self) {
-        if let Some((cwnd, ssthresh, growth)) = self.before.take() {
+        if let Some((cwnd, ssthresh, growth)) = self.extra.as_mut().and_then(|extra| extra.before.take()) {
             self.cwnd = self.cwnd.max(cwnd);
             self.ssthresh = self.ssthresh.max(ssthresh);
             self.growth = growth;

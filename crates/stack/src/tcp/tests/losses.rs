@@ -179,3 +179,16 @@ proptest! {
         prop_assert!(pair.until(until, |p| p.is(0, State::Closed) && p.is(1, State::Closed)), "{:?}", pair.ends);
     }
 }
+
+#[test]
+fn numbers_that_come_round_again_mean_what_they_meant() {
+    // 4 GiB later the first unacknowledged octet has the number of the SYN.
+    let mut pair = Pair::open(Settings::default(), Path::default(), 1);
+    pair.end(0).snd.iss = pair.end(0).snd.una + 14_480;
+    pair.transfer(0, 100_000, Duration::from_secs(5));
+    // 2 GiB after the last short segment Nagle's algorithm does not take it for one on its way.
+    let mut pair = Pair::open(Settings::default(), Path::default(), 1);
+    pair.transfer(0, 100, Duration::from_secs(5));
+    pair.pass(Duration::from_secs(1));
+    assert_eq!(pair.end(0).snd.short, None);
+}

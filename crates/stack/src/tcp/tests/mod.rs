@@ -194,6 +194,7 @@ impl Pair {
             options: &options,
             payload: &packet.payload,
             marked: packet.marked,
+            segments: 1,
         };
         match &mut self.ends[side] {
             Some(end) => end.handle_segment(self.now, &arrival),

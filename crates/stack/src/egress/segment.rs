@@ -1,0 +1,73 @@
+//! TCP segments written: out of a connection's buffer into the caller's, in one pass that copies and sums.
+
+use super::Outgoing;
+use super::write::{Frame, ip_header, link_header};
+use crate::iface::Shape;
+use crate::tcp::output::Segment;
+use bypath_wire::ip::Ecn;
+use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
+use bypath_wire::tcp::{CHECKSUM_OFFSET, TcpFlags, TcpHeader};
+use bypath_wire::{Addresses, IpProtocol, MacAddr};
+
+/// A segment, and what it carries.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Segmented<'a> {
+    /// Ours and theirs.
+    pub ports: (u16, u16),
+    pub segment: &'a Segment,
+    /// In two pieces.
+    pub octets: (&'a [u8], &'a [u8]),
+}
+
+/// Writes a frame with a segment. `None`: there is no room for it, or the link takes no packet as long.
+#[inline]
+pub(crate) fn write_segment(
+    shape: &Shape,
+    outgoing: &Outgoing,
+    mac: MacAddr,
+    what: &Segmented<'_>,
+    room: &mut [u8],
+) -> Option<Frame> {
+    let Segmented { ports, segment, octets: (first, second) } = *what;
+    let mut outgoing = *outgoing;
+    let ecn = if segment.ect { Ecn::Capable0 } else { Ecn::NotCapable };
+    outgoing.class = outgoing.class.with_ecn(ecn);
+    let mut header = TcpHeader::new(ports.0, ports.1);
+    (header.seq, header.ack, header.flags) = (segment.seq, segment.ack, segment.flags);
+    (header.window, header.options) = (segment.window, segment.options);
+    let own = header.len();
+    let len = own + first.len() + second.len();
+    let link = link_header(shape, &outgoing, mac, room).ok()?;
+    let packet = &mut room[link..];
+    let ip = ip_header(&outgoing, IpProtocol::TCP, len, 0, false, packet).ok()?;
+    let cut = segment.len > segment.cut;
+    if !cut && ip + len > shape.mtu {
+        return None;
+    }
+    let whole = packet.get_mut(ip..ip + len)?;
+    header.emit(whole).ok()?;
+    let pseudo = outgoing.addresses.pseudo_header(IpProtocol::TCP, len);
+    let (head, behind) = whole.split_at_mut(own);
+    let (one, two) = behind.split_at_mut(first.len());
+    let (mut checksum, mut gso) = (ChecksumState::Unknown, None);
+    let sum = if shape.offload.checksum {
+        one.copy_from_slice(first);
+        two.copy_from_slice(second);
+        checksum = ChecksumState::Partial { start: (link + ip) as u16, offset: CHECKSUM_OFFSET };
+        if cut {
+            let kind = match outgoing.addresses {
+                Addresses::V4 { .. } => GsoKind::Tcp4,
+                Addresses::V6 { .. } => GsoKind::Tcp6,
+            };
+            let header_len = (link + ip + own) as u16;
+            let ecn = segment.flags.has(TcpFlags::CWR);
+            gso = Some(Gso { kind, size: segment.cut as u16, header_len, ecn });
+        }
+        pseudo.folded()
+    } else {
+        pseudo.bytes(head).copy(one, first).copy(two, second).finish()
+    };
+    let field = usize::from(CHECKSUM_OFFSET);
+    head[field..field + 2].copy_from_slice(&sum.to_be_bytes());
+    Some(Frame { len: link + ip + len, checksum, gso, iface: outgoing.iface })
+}

@@ -1,0 +1,154 @@
+//! The way in: from a packet to the connection that its segment is for.
+
+use super::ends::Ends;
+use super::input::Arrival;
+use super::settle::Before;
+use super::table::{Owner, Whose};
+use super::time_wait::Verdict;
+use crate::Stack;
+use crate::ingress::Packet;
+use crate::path::Reach;
+use bypath_wire::ip::Ecn;
+use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
+use bypath_wire::tcp::{TcpFlags, TcpHeader, verify};
+
+impl Stack {
+    pub(crate) fn input_tcp(&mut self, packet: &Packet<'_>, segment: &[u8]) {
+        self.counters.tcp_received += 1;
+        let Ok((header, payload)) = TcpHeader::parse(segment) else {
+            self.counters.tcp_drop_malformed += 1;
+            return;
+        };
+        // The sender's machine is ours, or the device looked.
+        if packet.checksum == ChecksumState::Unknown && !verify(&packet.addresses, segment) {
+            self.counters.tcp_drop_checksum += 1;
+            return;
+        }
+        // RFC 9293, 3.9.2.3 (MUST-57): "A TCP implementation MUST silently discard an incoming SYN segment that is addressed to
+        // a broadcast or multicast address"; nothing else means anything there, either.
+        let of_one = packet.reach == Reach::Host && !packet.link_group;
+        let nobodys = packet.addresses.source().is_unspecified();
+        if !of_one || nobodys || header.source_port == 0 || header.destination_port == 0 {
+            self.counters.tcp_drop_address += 1;
+            return;
+        }
+        self.tcp.clock = packet.now;
+        let (own, other) = (header.destination_port, header.source_port);
+        let ends = Ends::new(packet.addresses.reversed(), own, other, packet.through);
+        let options = header.options.known();
+        let arrival = Arrival {
+            header: &header,
+            options: &options,
+            payload,
+            marked: packet.class.ecn() == Ecn::Experienced,
+            segments: segments(packet, payload.len()),
+        };
+        match self.tcp.find(&ends) {
+            Some(Whose::Connection(index)) => self.segment(packet, index, &arrival),
+            Some(Whose::Waiting(place)) => self.segment_of_waiting(packet, &ends, place, &arrival),
+            None => self.segment_of_nobody(packet, &ends, &arrival, None),
+        }
+    }
+
+    /// A segment of a connection.
+    #[inline]
+    pub(super) fn segment(&mut self, packet: &Packet<'_>, index: u32, arrival: &Arrival<'_>) {
+        let full = self.tcp.octets >= self.config.tcp.octets;
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        entry.segments_in += u64::from(arrival.segments);
+        if let Owner::HalfOpen(listener) = entry.owner {
+            // As Linux has it: what would become open while the queue is full stays half open, and is asked once more later.
+            let opens = !arrival.header.flags.has_any(TcpFlags::SYN | TcpFlags::RST);
+            let listener = self.tcp.index(listener).and_then(|at| self.tcp.listener(at));
+            if opens && listener.is_some_and(|l| l.is_full()) {
+                self.counters.tcp_drop_accept_full += 1;
+                return;
+            }
+        }
+        if full && self.without_memory(packet, index, arrival) {
+            return;
+        }
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        let before = Before::of(entry);
+        entry.connection.handle_segment(packet.now, arrival);
+        self.settle(packet.now, index, &before);
+    }
+
+    /// There is no memory for octets: what else stands in the segment counts all the same. False: it needs none.
+    #[cold]
+    fn without_memory(&mut self, packet: &Packet<'_>, index: u32, arrival: &Arrival<'_>) -> bool {
+        let Some(entry) = self.tcp.entry_mut(index) else { return false };
+        if arrival.payload.is_empty() || !entry.connection.needs_memory(arrival) {
+            return false;
+        }
+        self.counters.tcp_drop_memory += 1;
+        let mut header = *arrival.header;
+        header.flags = header.flags.without(TcpFlags::FIN | TcpFlags::PSH);
+        let before = Before::of(entry);
+        entry.connection.handle_segment(packet.now, &Arrival { header: &header, payload: &[], ..*arrival });
+        self.settle(packet.now, index, &before);
+        true
+    }
+
+    /// A segment of a connection that was.
+    #[cold]
+    fn segment_of_waiting(&mut self, packet: &Packet<'_>, ends: &Ends, place: u32, arrival: &Arrival<'_>) {
+        let now = packet.now;
+        let Some(waiting) = self.tcp.waits.get_mut(place) else { return };
+        let until = waiting.until;
+        let verdict = waiting.handle(now, arrival.header, arrival.options, arrival.payload.len());
+        let waiting = *waiting;
+        if waiting.until != until {
+            self.tcp.waits.renew(place);
+        }
+        match verdict {
+            Verdict::Nothing => {}
+            Verdict::Acknowledge => self.acknowledge_again(now, packet.foreign, &waiting),
+            Verdict::Begin(iss) => {
+                let listens = self.tcp.listener_for(ends, packet.through).is_some();
+                if listens || packet.foreign {
+                    self.tcp.forget_waiting(place);
+                    self.counters.tcp_time_wait_reused += 1;
+                    self.segment_of_nobody(packet, ends, arrival, Some(iss));
+                } else {
+                    self.acknowledge_again(now, packet.foreign, &waiting);
+                }
+            }
+        }
+    }
+
+    /// A segment of no connection: a listener's, or nobody's.
+    fn segment_of_nobody(
+        &mut self,
+        packet: &Packet<'_>,
+        ends: &Ends,
+        arrival: &Arrival<'_>,
+        iss: Option<bypath_wire::seq::SeqNumber>,
+    ) {
+        let forwarder = self.tcp.forwarder.and_then(|id| self.tcp.index(id));
+        if packet.foreign && forwarder.is_none() {
+            // Nobody takes what is for others any more, but for connections that are open.
+            self.counters.tcp_drop_no_socket += 1;
+            return;
+        }
+        let listener = if packet.foreign { forwarder } else { self.tcp.listener_for(ends, packet.through) };
+        match listener {
+            Some(listener) => self.call(packet, ends, listener, arrival, iss),
+            None => {
+                self.counters.tcp_drop_no_socket += 1;
+                self.refuse(packet, ends, arrival);
+            }
+        }
+    }
+}
+
+/// How many segments a packet was put together from.
+#[inline]
+fn segments(packet: &Packet<'_>, len: usize) -> u32 {
+    match packet.gso {
+        Some(Gso { kind: GsoKind::Tcp4 | GsoKind::Tcp6, size, .. }) if size > 0 => {
+            len.div_ceil(size.into()).max(1) as u32
+        }
+        _ => 1,
+    }
+}

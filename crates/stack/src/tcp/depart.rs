@@ -1,0 +1,118 @@
+//! The way out: connections that have something to say take turns, and what they say goes from their buffers straight into the
+//! caller's frame.
+
+use super::settle::Before;
+use super::table::Entry;
+use crate::Stack;
+use crate::egress::{Fragmentation, Frame, Hop, Kind, Outgoing, Segmented, write_segment};
+use crate::iface::{IfaceId, Shape};
+use crate::time::Instant;
+use bypath_wire::{IpProtocol, MacAddr};
+
+/// Octets of payload that one frame carries at most which the link cuts: 65,535 without headers of 80 octets.
+const MOST: usize = 65_535 - 80;
+/// Octets of Ethernet header and tag, IPv6 header, and a TCP header with all options.
+const HEADERS: usize = 18 + 40 + 60;
+
+impl Stack {
+    /// The next frame of the connections that have something to say on a link. `None`: the one whose turn it was has nothing, or
+    /// cannot say it; others may.
+    pub(crate) fn transmit_tcp(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
+        let index = self.ifaces[link.at()].talkers.pop_front()?;
+        self.tcp.clock = now;
+        let generation = self.generation;
+        let entry = self.tcp.entry_mut(index)?;
+        entry.listed = false;
+        if entry.way.generation != generation {
+            self.find_way(now, index);
+        }
+        let entry = self.tcp.entry_mut(index)?;
+        let iface = entry.way.iface;
+        if self.ifaces[iface.at()].link != link {
+            self.list_or_free(index);
+            return None;
+        }
+        let mac = match entry.way.hop {
+            Hop::None => MacAddr::UNSPECIFIED,
+            Hop::Station(mac) => mac,
+            Hop::Neighbor(address) => match self.ifaces[iface.at()].neighbors.lookup(now, address) {
+                Some(mac) => mac,
+                None => {
+                    // What it has to say may be nothing any more.
+                    if entry.connection.wants_transmit() {
+                        self.park(now, index, iface, address);
+                    } else {
+                        let before = Before::of(entry);
+                        self.settle_silently(now, index, &before);
+                    }
+                    return None;
+                }
+            },
+        };
+        let shape = self.ifaces[iface.at()].shape;
+        let most = most(entry, &shape, room.len());
+        let before = Before::of(entry);
+        let Some(segment) = entry.connection.poll_transmit(now, most) else {
+            self.settle_silently(now, index, &before);
+            return None;
+        };
+        let outgoing = Outgoing {
+            iface,
+            hop: entry.way.hop,
+            addresses: entry.ends.addresses,
+            hops: entry.options.hop_limit.unwrap_or(self.config.hop_limit).max(1),
+            class: entry.options.class,
+            fragmentation: Fragmentation::Never,
+            mtu: u32::MAX,
+            kind: Kind::Ip { protocol: IpProtocol::TCP, router_alert: false },
+            owner: None,
+        };
+        let segmented = Segmented {
+            ports: (entry.ends.local_port, entry.ends.remote_port),
+            segment: &segment,
+            octets: entry.connection.octets(&segment),
+        };
+        let frame =
+            if entry.way.lost { None } else { write_segment(&shape, &outgoing, mac, &segmented, room) };
+        let segments = segment.len.div_ceil(segment.cut.max(1)).max(1) as u64;
+        entry.segments_out += segments;
+        match &frame {
+            Some(_) => {
+                self.counters.tcp_sent += segments;
+                *self.counters.sent(&outgoing) += 1;
+            }
+            None if entry.way.lost => self.counters.tcp_drop_unreachable += 1,
+            None => self.counters.link_drop_no_room += 1,
+        }
+        self.settle(now, index, &before);
+        frame
+    }
+
+    /// Looks for the way once more.
+    #[cold]
+    pub(super) fn find_way(&mut self, now: Instant, index: u32) {
+        let Some(entry) = self.tcp.entry(index) else { return };
+        let found = self.tcp_way(&entry.ends, &entry.options, entry.foreign);
+        let generation = self.generation;
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        match found {
+            Ok((way, sizes)) => {
+                entry.way = way;
+                entry.connection.path_changed(now, sizes.path);
+            }
+            Err(_) => (entry.way.generation, entry.way.lost) = (generation, true),
+        }
+    }
+}
+
+/// Octets of payload that the next frame may have.
+#[inline]
+fn most(entry: &Entry, shape: &Shape, room: usize) -> usize {
+    let one = entry.connection.mss();
+    // CWR stands in the first segment alone (RFC 3168, 6.1.2): not all that cut know that.
+    if shape.offload.segmentation && shape.offload.checksum && !entry.connection.tells_of_reduction() {
+        MOST.min(room.saturating_sub(HEADERS)).max(one)
+    } else {
+        one
+    }
+}

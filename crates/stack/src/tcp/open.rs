@@ -1,0 +1,150 @@
+//! Ports, and connections that are asked for.
+
+use super::ends::Ends;
+use super::error::ConnectError;
+use super::settle::Before;
+use super::table::{Entry, Owner, Place, Table, Whose};
+use super::tcb::{Connection, Shared};
+use crate::Stack;
+use crate::path::{Reach, Unreachable};
+use crate::socket::unscoped;
+use crate::time::Instant;
+use crate::udp::demux::Binding;
+use alloc::boxed::Box;
+use alloc::sync::Arc;
+use bypath_wire::seq::SeqNumber;
+use core::net::SocketAddr;
+
+impl Table {
+    /// Whether a socket may be bound like this. As Linux has it: SO_REUSEADDR lets it where connections are yet, and others who say
+    /// so and do not listen.
+    pub fn is_free(&self, binding: &Binding) -> bool {
+        let port = binding.local.port();
+        let Some(bound) = self.bound.get(&port) else {
+            return binding.reuse_address || !self.used.contains_key(&port);
+        };
+        bound.iter().all(|index| {
+            let Some(other) = self.binding(*index) else { return true };
+            let listens = self.listener(*index).is_some();
+            let shared = binding.reuse_port && other.reuse_port
+                || binding.reuse_address && other.reuse_address && !listens;
+            shared || !binding.overlaps(&other)
+        })
+    }
+
+    /// Whether somebody else listens there already, and does not share.
+    pub fn is_listened_to(&self, index: u32, binding: &Binding) -> bool {
+        let bound = self.bound.get(&binding.local.port());
+        bound.into_iter().flatten().any(|other| {
+            *other != index
+                && self.listener(*other).is_some_and(|listener| {
+                    let shared = binding.reuse_port && listener.binding.reuse_port;
+                    !shared && binding.overlaps(&listener.binding)
+                })
+        })
+    }
+}
+
+impl Stack {
+    /// From a random port on the first that is free (RFC 6056, 3.3.1), for who is to be bound.
+    pub(super) fn free_tcp_port(&mut self, binding: &Binding) -> Option<Binding> {
+        let with = |port| {
+            let local = SocketAddr::new(binding.local.ip(), port);
+            // Who has no wish for a port shares it with nobody.
+            Binding { local, reuse_address: false, reuse_port: false, ..*binding }
+        };
+        let port = self.ephemeral_port(|stack, port| stack.tcp.is_free(&with(port)))?;
+        Some(Binding { local: SocketAddr::new(binding.local.ip(), port), ..*binding })
+    }
+
+    /// The first port from a random one on of which this is true.
+    fn ephemeral_port(&mut self, suits: impl Fn(&Stack, u16) -> bool) -> Option<u16> {
+        let (first, last) = (*self.config.ephemeral.start(), *self.config.ephemeral.end());
+        let count = u32::from(last.checked_sub(first)?) + 1;
+        let start = self.random.below(count);
+        let mut ports = (0..count).map(|n| first + ((start + n) % count) as u16).filter(|port| *port != 0);
+        ports.find(|port| suits(self, *port))
+    }
+
+    /// Whether a connection of ours may have these ends: nobody has, or what has them is over and cannot be mistaken.
+    fn may_have(&self, now: Instant, ends: &Ends) -> bool {
+        match self.tcp.find(ends) {
+            None => true,
+            Some(Whose::Connection(_)) => false,
+            Some(Whose::Waiting(place)) => self.tcp.waits.get(place).is_some_and(|w| w.may_begin(now)),
+        }
+    }
+
+    /// A socket asks for a connection (RFC 9293, 3.10.1).
+    pub(super) fn connect_tcp(
+        &mut self,
+        now: Instant,
+        index: u32,
+        remote: SocketAddr,
+    ) -> Result<(), ConnectError> {
+        self.tcp.clock = now;
+        let (options, settings, binding) = match self.tcp.place(index) {
+            Place::Idle(idle) => (idle.options, Arc::clone(&idle.settings), idle.binding),
+            Place::Listener(_) => return Err(ConnectError::Listening),
+            Place::Connection(_) | Place::Free => return Err(ConnectError::Connected),
+        };
+        let (remote, scope) = unscoped(remote);
+        if remote.port() == 0 {
+            return Err(ConnectError::Port);
+        }
+        let bound = binding.map(|binding| binding.local);
+        let iface = options.iface.or(binding.and_then(|binding| binding.iface)).or(scope);
+        let source = bound.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        if let Some(local) = bound {
+            let any = local.ip().is_unspecified() && local.is_ipv6() && !options.only_v6;
+            if local.is_ipv4() != remote.is_ipv4() && !any {
+                return Err(ConnectError::Kind);
+            }
+            // The address may have gone since.
+            if source.is_some_and(|source| !self.is_local(source, iface)) {
+                return Err(Unreachable::NotOurs.into());
+            }
+        }
+        let path = self.path(remote.ip(), iface, source)?;
+        if !matches!(path.reach, Reach::Host | Reach::Own) {
+            return Err(ConnectError::NotAHost);
+        }
+        let ends = |port| Ends::between(SocketAddr::new(path.source, port), remote, path.iface);
+        let port = match bound {
+            Some(local) => Some(local.port()),
+            None => self.ephemeral_port(|stack, port| {
+                let used = stack.tcp.used.contains_key(&port);
+                !stack.tcp.bound.contains_key(&port)
+                    && ends(port).is_some_and(|ends| !used || stack.may_have(now, &ends))
+            }),
+        };
+        let ends = ends(port.ok_or(ConnectError::InUse)?).ok_or(ConnectError::Kind)?;
+        if !self.may_have(now, &ends) {
+            return Err(ConnectError::InUse);
+        }
+        let (way, sizes) = self.tcp_way(&ends, &options, false)?;
+        let iss = self.take_over(&ends).unwrap_or_else(|| self.tcp.secret.iss(now, &ends));
+        let settings = Shared { mss: settings.mss.min(sizes.link), settings };
+        let ts_offset = self.tcp.secret.ts_offset(&ends.addresses);
+        let mut connection = Connection::connect(now, settings, iss, ts_offset);
+        connection.set_path_mss(sizes.path);
+        let mut entry = Box::new(Entry::new(connection, ends, options, Owner::Application));
+        (entry.way, entry.bound, entry.entered) = (way, bound.is_some(), true);
+        if let Some(place) = self.tcp.place_mut(index) {
+            *place = Place::Connection(entry);
+        }
+        self.tcp.enter(Whose::Connection(index));
+        self.counters.tcp_connected += 1;
+        self.settle(now, index, &Before::NOTHING);
+        Ok(())
+    }
+
+    /// Takes the ends of a connection that was; where the numbers of the next one begin.
+    fn take_over(&mut self, ends: &Ends) -> Option<SeqNumber> {
+        let Some(Whose::Waiting(place)) = self.tcp.find(ends) else { return None };
+        let iss = self.tcp.waits.get(place).map(|waiting| waiting.next_iss());
+        self.tcp.forget_waiting(place);
+        self.counters.tcp_time_wait_reused += 1;
+        iss
+    }
+}

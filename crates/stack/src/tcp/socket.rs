@@ -1,0 +1,421 @@
+//! Sockets of TCP: what an application does with connections and listeners.
+
+use super::error::{AcceptError, ConnectError, ListenError, OpenError, ReadError, WriteError};
+use super::listener::Listener;
+use super::settle::Before;
+use super::status::Statistics;
+use super::table::{Entry, Idle, Options, Owner, Place, tell};
+use super::tcb::{Failure, Settings, State};
+use crate::Stack;
+use crate::event::Ready;
+use crate::socket::{BindError, SocketError, SocketId, unscoped};
+use crate::time::Instant;
+use crate::udp::demux::{Binding, InUse};
+use alloc::boxed::Box;
+use alloc::collections::VecDeque;
+use alloc::sync::Arc;
+use core::net::{IpAddr, Ipv4Addr, SocketAddr};
+use core::time::Duration;
+
+/// A TCP socket, to be used for some calls.
+///
+/// It is closed by [`Stack::close`]: what was written is still sent, and the connection lives on without the socket until both
+/// sides have finished. If there are octets that were not read, it is reset instead (RFC 9293, 3.6.1).
+#[derive(Debug)]
+pub struct Tcp<'a> {
+    pub(super) stack: &'a mut Stack,
+    pub(super) id: SocketId,
+    pub(super) index: u32,
+}
+
+impl Stack {
+    /// A new TCP socket, bound to nothing; of IPv4, IPv6 or both, as it will be bound.
+    ///
+    /// # Errors
+    /// [`TooMany`](crate::socket::TooMany).
+    pub fn open_tcp(&mut self) -> Result<SocketId, OpenError> {
+        let settings = Arc::clone(&self.tcp.settings);
+        let idle = Box::new(Idle { settings, ..Idle::default() });
+        let index = self.tcp.insert(self.config.tcp.connections, Place::Idle(idle))?;
+        Ok(self.tcp.id(index))
+    }
+
+    /// A TCP socket; `None`: it was closed, or is no TCP socket.
+    #[inline]
+    pub fn tcp(&mut self, id: SocketId) -> Option<Tcp<'_>> {
+        let index = self.tcp.index(id)?;
+        Some(Tcp { stack: self, id, index })
+    }
+
+    /// Closes a socket of TCP.
+    pub(crate) fn close_tcp(&mut self, id: SocketId) {
+        let Some(index) = self.tcp.index(id) else { return };
+        match self.tcp.place(index) {
+            Place::Free => {}
+            Place::Idle(_) => {
+                self.tcp.release(index);
+                self.tcp.remove(index);
+            }
+            Place::Listener(_) => self.close_listener(id, index),
+            Place::Connection(_) => self.leave_connection(index),
+        }
+    }
+
+    /// Who has called and was not accepted is reset; who is not open yet finds nobody when he is.
+    fn close_listener(&mut self, id: SocketId, index: u32) {
+        self.tcp.forwarder = self.tcp.forwarder.filter(|forwarder| *forwarder != id);
+        self.tcp.release(index);
+        let Place::Listener(listener) = self.tcp.remove(index) else { return };
+        self.tcp.set_listening(index, &listener.binding, false);
+        for called in listener.queue {
+            self.drop_connection(called);
+        }
+    }
+
+    /// A connection that nobody has goes with a reset.
+    fn drop_connection(&mut self, index: u32) {
+        let now = self.tcp.clock;
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        let before = Before::of(entry);
+        entry.owner = Owner::Nobody;
+        entry.connection.abort();
+        self.settle(now, index, &before);
+    }
+
+    /// The application leaves a connection.
+    fn leave_connection(&mut self, index: u32) {
+        let now = self.tcp.clock;
+        self.tcp.forget_id(index);
+        let many = self.tcp.orphans >= self.config.tcp.orphans;
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        let before = Before::of(entry);
+        entry.owner = Owner::Orphan;
+        let linger = entry.options.linger;
+        // Now.
+        (entry.left, entry.until) = (true, Some(Instant::ZERO));
+        match linger {
+            Some(Duration::ZERO) => entry.connection.abort(),
+            _ => entry.connection.close(),
+        }
+        if many && entry.connection.state() != State::Closed && entry.connection.state() != State::TimeWait {
+            self.counters.tcp_orphans_reset += 1;
+            entry.connection.abort();
+        }
+        self.tcp.orphans += 1;
+        self.settle(now, index, &before);
+    }
+}
+
+impl Tcp<'_> {
+    fn place(&mut self) -> &mut Place {
+        self.stack.tcp.place_mut(self.index).expect("a socket that is open has a place")
+    }
+
+    fn entry(&mut self) -> Option<&mut Entry> {
+        self.stack.tcp.entry_mut(self.index)
+    }
+
+    /// What it wants.
+    pub fn options(&mut self) -> Options {
+        match self.place() {
+            Place::Idle(idle) => idle.options,
+            Place::Listener(listener) => listener.options,
+            Place::Connection(entry) => entry.options,
+            Place::Free => Options::default(),
+        }
+    }
+
+    /// Wants something else. Who it shares its port with, and its interface, are looked at when it is bound; connections have the
+    /// options of their listener.
+    pub fn set_options(&mut self, options: Options) {
+        match self.place() {
+            Place::Idle(idle) => idle.options = options,
+            Place::Listener(listener) => listener.options = options,
+            Place::Connection(entry) => {
+                entry.options = Options { iface: entry.options.iface, ..options };
+            }
+            Place::Free => {}
+        }
+    }
+
+    /// Bounds and wishes of its connection.
+    pub fn settings(&mut self) -> Settings {
+        match self.place() {
+            Place::Idle(idle) => *idle.settings,
+            Place::Listener(listener) => *listener.settings,
+            Place::Connection(entry) => entry.connection.settings(),
+            Place::Free => Settings::default(),
+        }
+    }
+
+    /// Wants others. What was agreed on when the connection was opened stays: MSS, SACK, timestamps, window scale and ECN.
+    /// Connections have the settings of their listener.
+    pub fn set_settings(&mut self, now: Instant, settings: Settings) {
+        match self.place() {
+            Place::Idle(idle) => idle.settings = Arc::new(settings),
+            Place::Listener(listener) => listener.settings = Arc::new(settings),
+            Place::Connection(entry) => {
+                let before = Before::of(entry);
+                entry.connection.set_settings(now, settings);
+                self.stack.settle(now, self.index, &before);
+            }
+            Place::Free => {}
+        }
+    }
+
+    /// Where it is bound; the address and port of its own end when it is connected.
+    pub fn local(&mut self) -> Option<SocketAddr> {
+        match self.place() {
+            Place::Idle(idle) => idle.binding.map(|binding| binding.local),
+            Place::Listener(listener) => Some(listener.binding.local),
+            Place::Connection(entry) => Some(entry.ends.local()),
+            Place::Free => None,
+        }
+    }
+
+    /// To whom it is connected.
+    pub fn remote(&mut self) -> Option<SocketAddr> {
+        self.entry().map(|entry| entry.ends.remote())
+    }
+
+    /// The state of its connection; `None`: it has none.
+    pub fn state(&mut self) -> Option<State> {
+        self.entry().map(|entry| entry.connection.state())
+    }
+
+    /// It listens.
+    pub fn is_listening(&mut self) -> bool {
+        matches!(self.place(), Place::Listener(_))
+    }
+
+    /// Binds it to one of our addresses, or the unspecified address, which stands for all. Port 0: one that is free.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, BindError> {
+        let (local, scope) = unscoped(local);
+        let Place::Idle(idle) = self.place() else { return Err(BindError::Bound) };
+        if idle.binding.is_some() {
+            return Err(BindError::Bound);
+        }
+        let options = idle.options;
+        let iface = options.iface.or(scope);
+        let ip = local.ip();
+        if !ip.is_unspecified() && !self.stack.is_local(ip, iface) {
+            return Err(BindError::NotOurs);
+        }
+        let binding = Binding {
+            iface,
+            only_v6: options.only_v6,
+            reuse_address: options.reuse_address,
+            reuse_port: options.reuse_port,
+            ..Binding::new(local)
+        };
+        let binding = match local.port() {
+            0 => self.stack.free_tcp_port(&binding).ok_or(BindError::NoPort)?,
+            _ if self.stack.tcp.is_free(&binding) => binding,
+            _ => return Err(InUse.into()),
+        };
+        self.stack.tcp.bound.entry(binding.local.port()).or_default().push(self.index);
+        if let Place::Idle(idle) = self.place() {
+            idle.binding = Some(binding);
+        }
+        Ok(binding.local)
+    }
+
+    /// Listens: who calls from now on can be accepted. `backlog`: as many and one more wait for that at most; as many may be about to
+    /// be open before cookies are sent. Of a socket that listens already it is another backlog.
+    ///
+    /// # Errors
+    /// [`ListenError`].
+    pub fn listen(&mut self, backlog: usize) -> Result<(), ListenError> {
+        match self.place() {
+            Place::Listener(listener) => {
+                listener.backlog = backlog;
+                return Ok(());
+            }
+            Place::Idle(idle) if idle.binding.is_none() => {
+                self.bind(SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0))?;
+            }
+            Place::Idle(_) => {}
+            _ => return Err(ListenError::Connected),
+        }
+        let Place::Idle(idle) = self.place() else { return Err(ListenError::Connected) };
+        let (options, settings, Some(binding)) = (idle.options, Arc::clone(&idle.settings), idle.binding)
+        else {
+            return Err(ListenError::Connected);
+        };
+        // Others were bound with SO_REUSEADDR alone: one of them may listen.
+        if self.stack.tcp.is_listened_to(self.index, &binding) {
+            return Err(BindError::from(InUse).into());
+        }
+        *self.place() = Place::Listener(Box::new(Listener {
+            binding,
+            options,
+            settings,
+            backlog,
+            half_open: 0,
+            queue: VecDeque::new(),
+            ready: Ready::default(),
+            cookies: None,
+        }));
+        self.stack.tcp.set_listening(self.index, &binding, true);
+        Ok(())
+    }
+
+    /// The next connection that has become open.
+    ///
+    /// # Errors
+    /// [`AcceptError`].
+    pub fn accept(&mut self) -> Result<SocketId, AcceptError> {
+        let Place::Listener(listener) = self.place() else { return Err(AcceptError::NotListening) };
+        let index = listener.queue.pop_front().ok_or(AcceptError::Empty)?;
+        let stack = &mut *self.stack;
+        let id = stack.tcp.id(index);
+        let Some(entry) = stack.tcp.entry_mut(index) else { return Err(AcceptError::Empty) };
+        entry.owner = Owner::Application;
+        // What came before anybody could be told.
+        let c = &entry.connection;
+        let ended = c.state() == State::Closed;
+        if c.unread() > 0 || c.is_finished() || ended {
+            tell(&mut entry.ready, id, &mut stack.ready, |news| {
+                (news.readable, news.error) = (true, ended);
+            });
+        }
+        Ok(id)
+    }
+
+    /// Asks for a connection. It is open when the socket becomes writable; or there is an error to be fetched.
+    ///
+    /// # Errors
+    /// [`ConnectError`]: it is not even asked for.
+    pub fn connect(&mut self, now: Instant, remote: SocketAddr) -> Result<(), ConnectError> {
+        self.stack.connect_tcp(now, self.index, remote)
+    }
+
+    /// Queues octets to be sent, as many as there is room for; how many.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    #[inline]
+    pub fn write(&mut self, octets: &[u8]) -> Result<usize, WriteError> {
+        let full = self.stack.tcp.octets >= self.stack.config.tcp.octets;
+        let Some(entry) = self.stack.tcp.entry_mut(self.index) else { return Err(WriteError::NotConnected) };
+        let c = &mut entry.connection;
+        if !c.is_writable() {
+            return Err(match c.state() {
+                _ if c.has_failed() => c.take_failure().map_or(WriteError::Finished, WriteError::Failed),
+                State::SynSent | State::SynReceived if !c.is_shut() => {
+                    entry.blocked = true;
+                    WriteError::Full
+                }
+                _ => WriteError::Finished,
+            });
+        }
+        // Without memory for more, what there is may be used.
+        let octets = if full { &octets[..octets.len().min(c.spare_room())] } else { octets };
+        let n = c.write(octets);
+        if n < octets.len() || n == 0 {
+            entry.blocked = true;
+        }
+        if n == 0 && (full || !octets.is_empty()) {
+            return Err(WriteError::Full);
+        }
+        let held = c.octets_held();
+        let before = core::mem::replace(&mut entry.octets, held);
+        self.stack.tcp.octets = self.stack.tcp.octets - before + held;
+        self.stack.list(self.index);
+        Ok(n)
+    }
+
+    /// Takes octets that came, as many as there are and fit; how many. 0: the other side has finished, and everything was read.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    #[inline]
+    pub fn read(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
+        let entry = self.readable()?;
+        let n = entry.connection.read(room);
+        let held = entry.connection.octets_held();
+        let before = core::mem::replace(&mut entry.octets, held);
+        self.stack.tcp.octets = self.stack.tcp.octets - before + held;
+        self.stack.list(self.index);
+        Ok(n)
+    }
+
+    /// The same, and they stay: MSG_PEEK.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn peek(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
+        Ok(self.readable()?.connection.peek(room))
+    }
+
+    /// The connection, if something can be read of it, or nothing ever will.
+    #[inline]
+    fn readable(&mut self) -> Result<&mut Entry, ReadError> {
+        let entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
+        let c = &mut entry.connection;
+        if c.unread() == 0 {
+            if let Some(failure) = c.take_failure() {
+                return Err(failure.into());
+            }
+            if !c.is_at_end() {
+                return Err(ReadError::Empty);
+            }
+        }
+        Ok(entry)
+    }
+
+    /// Octets that can be read.
+    pub fn unread(&mut self) -> usize {
+        self.entry().map_or(0, |entry| entry.connection.unread())
+    }
+
+    /// Nothing more will be written: the other side reads an end behind what was. SHUT_WR.
+    ///
+    /// # Errors
+    /// [`WriteError::NotConnected`].
+    pub fn finish(&mut self) -> Result<(), WriteError> {
+        let now = self.stack.tcp.clock;
+        let entry = self.entry().ok_or(WriteError::NotConnected)?;
+        if entry.connection.state() == State::Closed {
+            return Err(WriteError::NotConnected);
+        }
+        let before = Before::of(entry);
+        entry.connection.finish();
+        self.stack.settle(now, self.index, &before);
+        Ok(())
+    }
+
+    /// Ends the connection at once, with a reset. What was received can still be read.
+    pub fn abort(&mut self) {
+        let now = self.stack.tcp.clock;
+        let Some(entry) = self.entry() else { return };
+        let before = Before::of(entry);
+        entry.connection.abort();
+        self.stack.settle(now, self.index, &before);
+    }
+
+    /// How its connection does; `None`: it has none.
+    pub fn statistics(&mut self) -> Option<Statistics> {
+        let entry = self.entry()?;
+        let (segments_in, segments_out) = (entry.segments_in, entry.segments_out);
+        Some(Statistics { segments_in, segments_out, ..entry.connection.statistics() })
+    }
+
+    /// Why it is over; it is forgotten: SO_ERROR.
+    pub fn take_error(&mut self) -> Option<Failure> {
+        self.entry()?.connection.take_failure()
+    }
+
+    /// What the network said last and did not end the connection (RFC 5927, 5.2): it may be why nothing gets on.
+    pub fn warning(&mut self) -> Option<SocketError> {
+        self.entry()?.said
+    }
+
+    /// Its id.
+    pub const fn id(&self) -> SocketId {
+        self.id
+    }
+}

@@ -1,0 +1,247 @@
+//! Connections that begin: who is called, and who is not.
+
+use super::*;
+use bypath_stack::config::Config;
+use bypath_stack::iface::Offload;
+use bypath_stack::socket::{BindError, SocketError};
+use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError};
+use bypath_stack::tcp::{Failure, Options};
+
+#[test]
+fn a_connection_is_asked_for_accepted_and_told_of() {
+    for (remote, own) in [("10.0.0.2:80", "10.0.0.1"), ("[fd00::2]:80", "fd00::1")] {
+        let mut world = World::new(2, 1);
+        let server = listen(&mut world, 1, "[::]:80");
+        assert_eq!(tcp(&mut world, 1, server).accept(), Err(AcceptError::Empty));
+        let client = call(&mut world, 0, remote);
+        assert_eq!(state(&mut world, 0, client), State::SynSent);
+        assert_eq!(tcp(&mut world, 0, client).write(b"early"), Err(WriteError::Full));
+        world.millis(10);
+        assert_eq!(told(&mut world, 0, client), (false, true, false));
+        assert_eq!(told(&mut world, 1, server), (true, false, false));
+        let accepted = tcp(&mut world, 1, server).accept().unwrap();
+        let local = tcp(&mut world, 0, client).local().unwrap();
+        assert_eq!(local.ip(), own.parse::<std::net::IpAddr>().unwrap());
+        assert_eq!(tcp(&mut world, 1, accepted).remote(), Some(local));
+        assert_eq!(tcp(&mut world, 1, accepted).local(), Some(remote.parse().unwrap()));
+        assert_eq!(tcp(&mut world, 0, client).write(b"question"), Ok(8));
+        world.millis(10);
+        assert_eq!(told(&mut world, 1, accepted), (true, false, false));
+        assert_eq!(read(&mut world, 1, accepted), (b"question".to_vec(), false));
+        assert_eq!(world.drops(0), []);
+        assert_eq!(world.drops(1), []);
+    }
+}
+
+#[test]
+fn a_port_that_nobody_listens_on_refuses() {
+    for remote in ["10.0.0.2:81", "[fd00::2]:81"] {
+        let mut world = World::new(2, 1);
+        let client = call(&mut world, 0, remote);
+        world.millis(10);
+        assert_eq!(told(&mut world, 0, client), (true, true, true));
+        assert_eq!(tcp(&mut world, 0, client).take_error(), Some(Failure::Refused));
+        assert_eq!(world.count(1, "tcp_resets_sent"), 1);
+    }
+}
+
+#[test]
+fn who_is_not_there_is_not_reached() {
+    let mut world = World::new(1, 1);
+    let client = call(&mut world, 0, "10.0.0.9:80");
+    world.millis(2900);
+    assert_eq!(state(&mut world, 0, client), State::SynSent);
+    world.millis(200);
+    assert_eq!(told(&mut world, 0, client), (true, true, true));
+    let failure = Failure::Network(SocketError::HostUnreachable);
+    assert_eq!(tcp(&mut world, 0, client).take_error(), Some(failure));
+    world.hosts[0].stack.close(client);
+    assert_eq!(world.hosts[0].stack.usage().connections, 0);
+}
+
+#[test]
+fn what_a_connection_says_waits_for_its_neighbour() {
+    let mut world = World::new(2, 1);
+    let (client, accepted) = pair(&mut world, "10.0.0.2:80");
+    let iface = world.hosts[0].iface;
+    world.hosts[0].stack.remove_neighbor(iface, "10.0.0.2".parse().unwrap());
+    tcp(&mut world, 0, client).write(b"later").unwrap();
+    world.millis(1);
+    // One question and one answer later it goes, and nothing had to be sent again.
+    assert_eq!(read(&mut world, 1, accepted).0, b"later");
+    assert_eq!(tcp(&mut world, 0, client).statistics().unwrap().octets_again, 0);
+}
+
+#[test]
+fn who_listens_to_the_address_goes_before_who_listens_to_all() {
+    let mut world = World::new(2, 1);
+    let both = Options { reuse_address: true, ..Options::default() };
+    let mut open = |local: &str, options: Options| {
+        let stack = &mut world.hosts[1].stack;
+        let id = stack.open_tcp().unwrap();
+        let mut socket = stack.tcp(id).unwrap();
+        socket.set_options(options);
+        socket.bind(local.parse().unwrap()).map(|_| {
+            socket.listen(5).unwrap();
+            id
+        })
+    };
+    let one = open("10.0.0.2:80", both).unwrap();
+    assert!(matches!(open("10.0.0.2:80", both), Err(BindError::InUse(_))));
+    assert!(matches!(open("[::]:80", Options::default()), Err(BindError::InUse(_))));
+    let v6 = open("[::]:80", Options { only_v6: true, ..Options::default() }).unwrap();
+    for (remote, server, other) in [("10.0.0.2:80", one, v6), ("[fd00::2]:80", v6, one)] {
+        call(&mut world, 0, remote);
+        world.millis(10);
+        assert!(tcp(&mut world, 1, server).accept().is_ok());
+        assert_eq!(tcp(&mut world, 1, other).accept(), Err(AcceptError::Empty));
+    }
+}
+
+#[test]
+fn sockets_that_share_a_port_share_who_calls() {
+    let mut world = World::new(2, 1);
+    let shared = Options { reuse_port: true, ..Options::default() };
+    let servers: Vec<_> = (0..4)
+        .map(|_| {
+            let stack = &mut world.hosts[1].stack;
+            let id = stack.open_tcp().unwrap();
+            let mut socket = stack.tcp(id).unwrap();
+            socket.set_options(shared);
+            socket.bind("0.0.0.0:80".parse().unwrap()).unwrap();
+            socket.listen(200).unwrap();
+            id
+        })
+        .collect();
+    for _ in 0..100 {
+        call(&mut world, 0, "10.0.0.2:80");
+    }
+    world.millis(100);
+    let counts =
+        servers.into_iter().map(|id| std::iter::from_fn(|| tcp(&mut world, 1, id).accept().ok()).count());
+    let counts: Vec<_> = counts.collect();
+    assert_eq!(counts.iter().sum::<usize>(), 100);
+    assert!(counts.iter().all(|count| *count > 5), "{counts:?}");
+}
+
+#[test]
+fn sockets_are_used_in_their_order() {
+    let mut world = World::new(2, 1);
+    let now = world.now();
+    let stack = &mut world.hosts[0].stack;
+    let id = stack.open_tcp().unwrap();
+    let remote = "10.0.0.2:80".parse().unwrap();
+    assert_eq!(stack.tcp(id).unwrap().read(&mut [0]), Err(ReadError::NotConnected));
+    assert_eq!(stack.tcp(id).unwrap().write(b"?"), Err(WriteError::NotConnected));
+    assert_eq!(stack.tcp(id).unwrap().accept(), Err(AcceptError::NotListening));
+    assert_eq!(stack.tcp(id).unwrap().bind("10.0.0.9:5".parse().unwrap()), Err(BindError::NotOurs));
+    assert_eq!(stack.tcp(id).unwrap().connect(now, "10.0.0.2:0".parse().unwrap()), Err(ConnectError::Port));
+    for nobody in ["10.0.0.255:5", "224.0.0.1:5", "[ff02::1]:5"] {
+        let asked = stack.tcp(id).unwrap().connect(now, nobody.parse().unwrap());
+        assert!(asked.is_err(), "{nobody}");
+    }
+    stack.tcp(id).unwrap().bind("10.0.0.1:5".parse().unwrap()).unwrap();
+    assert_eq!(stack.tcp(id).unwrap().connect(now, "[fd00::2]:80".parse().unwrap()), Err(ConnectError::Kind));
+    stack.tcp(id).unwrap().connect(now, remote).unwrap();
+    assert_eq!(stack.tcp(id).unwrap().connect(now, remote), Err(ConnectError::Connected));
+    assert_eq!(stack.tcp(id).unwrap().listen(1), Err(ListenError::Connected));
+    // Another one from the same port to the same place cannot be.
+    let other = stack.open_tcp().unwrap();
+    let taken = stack.tcp(other).unwrap().bind("10.0.0.1:5".parse().unwrap());
+    assert!(matches!(taken, Err(BindError::InUse(_))));
+    assert!(stack.udp(id).is_none());
+    stack.close(id);
+    assert!(stack.tcp(id).is_none());
+}
+
+#[test]
+fn ports_of_connections_are_not_to_be_guessed_and_run_out() {
+    let config = Config { ephemeral: 5000..=5009, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Offload::default(), 1500);
+    listen(&mut world, 1, "0.0.0.0:80");
+    let mut ports: Vec<_> = (0..10)
+        .map(|_| {
+            let id = call(&mut world, 0, "10.0.0.2:80");
+            tcp(&mut world, 0, id).local().unwrap().port()
+        })
+        .collect();
+    assert!(!ports.is_sorted());
+    ports.sort_unstable();
+    assert_eq!(ports, (5000..=5009).collect::<Vec<_>>());
+    let now = world.now();
+    let stack = &mut world.hosts[0].stack;
+    let one_more = stack.open_tcp().unwrap();
+    let full = stack.tcp(one_more).unwrap().connect(now, "10.0.0.2:80".parse().unwrap());
+    assert_eq!(full, Err(ConnectError::InUse));
+    // To another place from the same ports.
+    assert_eq!(stack.tcp(one_more).unwrap().connect(now, "10.0.0.2:81".parse().unwrap()), Ok(()));
+}
+
+#[test]
+fn a_queue_that_is_full_makes_callers_wait() {
+    let mut world = World::new(2, 1);
+    let server = listener(&mut world.hosts[1].stack, "0.0.0.0:80", 2);
+    let clients: Vec<_> = (0..6)
+        .map(|_| {
+            let id = call(&mut world, 0, "10.0.0.2:80");
+            world.millis(1);
+            id
+        })
+        .collect();
+    world.millis(100);
+    // As Linux has it: one more than was asked for.
+    assert_eq!(world.hosts[1].stack.usage().connections, 1 + 3);
+    let accepted: Vec<_> = std::iter::from_fn(|| tcp(&mut world, 1, server).accept().ok()).collect();
+    assert_eq!(accepted.len(), 3);
+    // The others ask again, and are served.
+    world.secs(8);
+    assert_eq!(std::iter::from_fn(|| tcp(&mut world, 1, server).accept().ok()).count(), 3);
+    assert!(clients.iter().all(|id| state(&mut world, 0, *id) == State::Established));
+    assert!(world.count(1, "tcp_drop_accept_full") > 0);
+}
+
+#[test]
+fn who_calls_a_listener_that_closes_is_reset() {
+    let mut world = World::new(2, 1);
+    let server = listen(&mut world, 1, "0.0.0.0:80");
+    let client = call(&mut world, 0, "10.0.0.2:80");
+    world.millis(10);
+    world.hosts[1].stack.close(server);
+    world.millis(10);
+    assert_eq!(tcp(&mut world, 0, client).take_error(), Some(Failure::Reset));
+    let usage = world.hosts[1].stack.usage();
+    assert_eq!((usage.connections, usage.half_open, usage.connection_octets), (0, 0, 0));
+}
+
+#[test]
+fn both_may_call_each_other_at_once_and_one_may_call_itself() {
+    let mut world = World::new(2, 1);
+    let now = world.now();
+    let mut sockets = Vec::new();
+    for (host, own, other) in [(0, "10.0.0.1:5", "10.0.0.2:6"), (1, "10.0.0.2:6", "10.0.0.1:5")] {
+        let stack = &mut world.hosts[host].stack;
+        let id = stack.open_tcp().unwrap();
+        stack.tcp(id).unwrap().bind(own.parse().unwrap()).unwrap();
+        stack.tcp(id).unwrap().connect(now, other.parse().unwrap()).unwrap();
+        sockets.push((host, id));
+    }
+    world.millis(100);
+    exchange(&mut world, [sockets[0], sockets[1]], 100_000, 10);
+
+    for own in ["10.0.0.1:7", "[::1]:8", "127.0.0.1:9"] {
+        let now = world.now();
+        let stack = &mut world.hosts[0].stack;
+        let id = stack.open_tcp().unwrap();
+        stack.tcp(id).unwrap().bind(own.parse().unwrap()).unwrap();
+        stack.tcp(id).unwrap().connect(now, own.parse().unwrap()).unwrap();
+        world.millis(100);
+        assert_eq!(state(&mut world, 0, id), State::Established, "{own}");
+        tcp(&mut world, 0, id).write(b"to myself").unwrap();
+        world.millis(100);
+        assert_eq!(read(&mut world, 0, id), (b"to myself".to_vec(), false));
+        tcp(&mut world, 0, id).finish().unwrap();
+        world.millis(100);
+        assert_eq!(read(&mut world, 0, id), (vec![], true));
+        world.hosts[0].stack.close(id);
+    }
+}
