@@ -244,12 +244,10 @@ impl Setup {
         if [true, false].iter().any(|v4| self.routers.iter().filter(|r| r.is_ipv4() == *v4).count() > 1) {
             return wrong("two routers for all other networks: give one of IPv4 and one of IPv6 at most");
         }
-        if !self.routers.iter().all(|router| self.reaches(*router)) {
-            return wrong(
-                "a router is in none of the networks of the addresses: give one that is on the link",
-            );
+        match self.routers.iter().find(|router| !self.reaches(**router)) {
+            Some(router) => Err(SetupError::Far { router: *router }),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Whether a router is on the link, as far as it is known. A TUN device has two ends only, and addresses that DHCP gives are
