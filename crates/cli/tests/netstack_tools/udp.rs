@@ -54,3 +54,29 @@ isolated! {
         echo.end().expect(0);
     }
 }
+
+isolated! {
+    fn who_answers_whatever_comes_is_not_answered() {
+        if !devices("udp::who_answers_whatever_comes_is_not_answered") {
+            return;
+        }
+        let args = ["netstack", "udp-echo", "--net=10.9.0.1/24", "--link=tap:mine", "--port=7000"];
+        let echo = Tool::start(&args).says("answering on mine");
+        let to = "10.9.0.2:7000".parse().expect("an address");
+        let services = ["10.9.0.1:7", "10.9.0.1:19", "10.9.0.1:7000"].map(|own| socket(own, to));
+        for service in &services {
+            service.send(b"echo").expect("sent");
+        }
+        // Behind them, in order: what comes back to it tells that the others were looked at.
+        let asks = socket("10.9.0.1:0", to);
+        asks.send(b"one").expect("sent");
+        assert_eq!(asks.recv(&mut [0; 8]).expect("an answer"), 3);
+        for service in &services {
+            service.set_nonblocking(true).expect("an option");
+            assert_eq!(service.recv(&mut [0; 8]).map_err(|e| e.kind()), Err(ErrorKind::WouldBlock));
+        }
+        echo.signal(rustix::process::Signal::INT);
+        let ended = echo.end().expect(0);
+        assert!(ended.stderr.contains("4 datagrams, 15 octets, 3 not answered"), "{}", ended.stderr);
+    }
+}
