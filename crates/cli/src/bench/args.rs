@@ -3,7 +3,7 @@
 use super::peer::PeerArgs;
 use super::raw::{EndArgs, RawArgs, ServeArgs};
 use super::roce::RoceArgs;
-use super::stack::{AllocationsArgs, ProfiledArgs, StackArgs};
+use super::stack::{AllocationsArgs, ConnectionsArgs, ProfiledArgs, StackArgs};
 use super::tun::TunArgs;
 use crate::args::Json;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -29,13 +29,16 @@ pub enum What {
     Tun(TunArgs),
     /// RoCEv2: packets built with their ICRC, RDMA WRITE between two processes
     Roce(RoceArgs),
-    /// The TCP/IP stack: a UDP write to a device sink, a datagram received beside idle sockets
+    /// The TCP/IP stack: a UDP write to a device sink, receiving beside idle sockets, TCP between two stacks
     Stack(StackArgs),
     /// The far end of `bench raw --peer` on another host
     Serve(ServeArgs),
     /// What writes of `bench stack` allocate (started by the bench itself)
     #[command(hide = true)]
     Allocations(AllocationsArgs),
+    /// What idle connections of `bench stack` hold (started by the bench itself)
+    #[command(hide = true)]
+    Connections(ConnectionsArgs),
     /// Writes of `bench stack --profile` (started by the bench itself)
     #[command(hide = true)]
     Profiled(ProfiledArgs),

@@ -38,6 +38,7 @@ pub fn run(args: Args) -> Outcome {
         What::Roce(args) => roce::run(&args),
         What::Stack(args) => stack::run(&args),
         What::Allocations(args) => Ok(stack::allocations(&args)),
+        What::Connections(args) => Ok(stack::connections(&args)),
         What::Profiled(args) => Ok(stack::profiled(&args)),
         What::Serve(args) => raw::serve(&args),
         What::End(args) => Ok(raw::end(&args)),

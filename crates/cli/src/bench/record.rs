@@ -58,7 +58,7 @@ impl Figure {
             "bits_per_s" => "bit/s",
             "idle_cpu_share" | "cpu_share" => "cores",
             "total_us" => "us",
-            "resident_bytes_per_connection" => "B",
+            "resident_bytes_per_connection" | "bytes_per_connection" => "B",
             "cpu_s_per_gb" => "s/GB",
             _ => "ns",
         }

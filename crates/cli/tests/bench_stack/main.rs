@@ -15,8 +15,9 @@ use network::tool;
 use serde_json::Value;
 
 #[test]
-fn there_is_a_record_for_every_case_subject_and_metric() {
-    let Some(ended) = bench::run("stack", "records", &["--quick", "--json"]) else { return };
+fn there_is_a_record_for_every_case_of_udp_subject_and_metric() {
+    let args = ["--quick", "--json", "--case", "device-write", "--case", "receive-udp"];
+    let Some(ended) = bench::run("stack", "records", &args) else { return };
     let records = bench::records(ended);
     let of = |case: &str, subject: &str, size: u32, metric: &str| {
         let fits = |r: &&Value| {
@@ -48,6 +49,42 @@ fn there_is_a_record_for_every_case_subject_and_metric() {
         assert!(ns > 1.0, "{idle}: {ns}");
     }
     assert_eq!(records.len(), subjects.len() * 12 * 3 + 5);
+}
+
+/// Cases of TCP, in a run of their own: --quick begins nothing after 24 seconds.
+#[test]
+fn there_is_a_record_for_every_case_of_tcp() {
+    let cases = ["pair-stream", "pair-pingpong", "pair-churn", "memory", "receive-tcp"];
+    let mut args = vec!["--quick", "--json"];
+    args.extend(cases.iter().flat_map(|case| ["--case", case]));
+    let Some(ended) = bench::run("stack", "tcp", &args) else { return };
+    let records = bench::records(ended);
+    let of = |case: &str, subject: &str, metric: &str, unit: &str| {
+        let fits = |r: &&Value| {
+            r["case"] == case && r["subject"] == subject && r["metric"] == metric && r["unit"] == unit
+        };
+        let found: Vec<_> = records.iter().filter(fits).collect();
+        assert_eq!(found.len(), 1, "{case} {subject} {metric}: {found:#?}");
+        assert_eq!(
+            (&found[0]["bench"], &found[0]["status"]),
+            (&"stack".into(), &"ok".into()),
+            "{}",
+            found[0]
+        );
+        found[0]["median"].as_f64().expect("a number")
+    };
+    for subject in ["mtu-1500", "mtu-65535", "mtu-65535-nosum"] {
+        assert!(of("pair-stream", subject, "bits_per_s", "bit/s") > 1e6, "{subject}");
+    }
+    assert!(of("pair-pingpong", "mtu-1500", "round_trip_ns", "ns") > 1.0);
+    assert!(of("pair-churn", "mtu-1500", "connections_per_s", "1/s") > 1.0);
+    // This is no matter of speed, either: all connections are there, and none has its buffers.
+    let octets = of("memory", "idle", "bytes_per_connection", "B");
+    assert!((100.0..2048.0).contains(&octets), "{octets}");
+    for idle in [1, 100, 10_000, 100_000, 1_000_000] {
+        assert!(of("receive-tcp", &format!("idle-{idle}"), "ns_per_op", "ns") > 1.0, "{idle}");
+    }
+    assert_eq!(records.len(), 3 + 1 + 1 + 1 + 5);
 }
 
 #[test]

@@ -1,20 +1,27 @@
 //! `bypath bench stack`: what a UDP datagram costs in the TCP/IP stack, on one core and without a device: written from a
-//! socket to a frame in a buffer, and received from a frame beside idle sockets. No kernel and no namespaces take part.
+//! socket to a frame in a buffer, and received from a frame beside idle sockets; and TCP between two stacks. No kernel and
+//! no namespaces take part.
 
 mod allocations; // what writes take from malloc
+mod connections; // round trips, opening and closing
+mod idle; //        a segment beside idle connections; what those hold
+mod pair; //        two stacks and a cable
 mod profile; //     the flame graph
 mod receive; //     frame to socket, beside idle sockets
 mod report; //      rows, what follows from them, the targets
 mod sink; //        a link for an engine, which ends in a buffer
+mod stream; //      octets of one connection
 mod write; //       socket to frame
 
 pub use allocations::{Args as AllocationsArgs, run as allocations};
+pub use idle::{Args as ConnectionsArgs, run as connections};
 pub use profile::{Args as ProfiledArgs, run as profiled};
 
 use super::context::{Context, Job};
 use super::record::Figure;
 use super::section::{self, Runs, Usual};
 use crate::output::Outcome;
+use bypath_sys::clock::monotonic_ns;
 use clap::ValueEnum;
 use std::path::PathBuf;
 
@@ -41,6 +48,16 @@ pub enum Case {
     DeviceWrite,
     /// A frame handed in, and the datagram that a socket gets of it, beside 1 to 1,000,000 idle sockets
     ReceiveUdp,
+    /// A stream between two stacks, over a cable whose packets have 1500 or 65,535 octets
+    PairStream,
+    /// A round trip of one octet between two stacks
+    PairPingpong,
+    /// Connections between two stacks that are opened, carry one octet, and are closed
+    PairChurn,
+    /// A TCP segment handed in, and the octets that a socket gets of it, beside 1 to 1,000,000 idle connections
+    ReceiveTcp,
+    /// What an idle connection holds
+    Memory,
 }
 
 /// Payloads: 1 to 2048 octets, each twice the one before.
@@ -85,7 +102,34 @@ fn plan(args: &StackArgs, context: &Context) -> Vec<Vec<Box<dyn Job>>> {
         let job = |idle| Box::new(receive::Receive::new(idle)) as Box<dyn Job>;
         groups.push(receive::IDLE.map(job).into());
     }
+    if wanted(Case::PairStream) {
+        let job = |(cable, subject)| Box::new(stream::PairStream { cable, subject }) as Box<dyn Job>;
+        groups.push(stream::CABLES.map(job).into());
+    }
+    if wanted(Case::PairPingpong) {
+        groups.push(vec![Box::new(connections::PairPingpong)]);
+    }
+    if wanted(Case::PairChurn) {
+        groups.push(vec![Box::new(connections::PairChurn)]);
+    }
+    if wanted(Case::Memory) {
+        groups.push(vec![Box::new(idle::Memory)]);
+    }
+    if wanted(Case::ReceiveTcp) {
+        let job = |idle| Box::new(idle::ReceiveTcp::new(idle)) as Box<dyn Job>;
+        groups.push(receive::IDLE.map(job).into());
+    }
     groups
+}
+
+/// What stretches yield, one after the other, for as long as a run is; one at least.
+fn timed(context: &Context, mut stretch: impl FnMut() -> Result<f64, String>) -> Result<Vec<f64>, String> {
+    let end = monotonic_ns() + (context.seconds * 1e9) as u64;
+    let mut stretches = Vec::new();
+    while stretches.is_empty() || monotonic_ns() < end {
+        stretches.push(stretch()?);
+    }
+    Ok(stretches)
 }
 
 fn figure(case: &str, subject: &'static str, size: u32, burst: Option<u64>, metric: &'static str) -> Figure {

@@ -1,6 +1,6 @@
 //! What is told: rows, what follows from them, the targets.
 
-use super::{receive, write};
+use super::{idle, receive, write};
 use crate::bench::machine::Machine;
 use crate::bench::raw::tables::Sheet;
 use crate::bench::record::{Figure, Record, Status};
@@ -28,6 +28,27 @@ pub fn check(records: &[Record]) -> Vec<Check> {
     let ns = |subject| find.median("receive-udp", subject, "ns_per_op", |_| true);
     let quotient = ratio(ns("idle-100000"), ns("idle-1"));
     checks.push(Check::at_most("receive-udp, 100,000 idle sockets", "<= 1.3 x 1 idle socket", quotient, 1.3));
+    for (subject, gigabits) in [("mtu-1500", 30.0), ("mtu-65535", 60.0), ("mtu-65535-nosum", 100.0)] {
+        let bits = find.median("pair-stream", subject, "bits_per_s", |_| true);
+        let (what, target) = (format!("pair-stream, {subject}"), format!(">= {gigabits} Gb/s"));
+        let check = Check::at_least(&what, &target, bits, gigabits * 1e9);
+        checks.push(check.saying(bits.map(|bits| human(bits, "bit/s"))));
+    }
+    let ns = find.median("pair-pingpong", "mtu-1500", "round_trip_ns", |_| true);
+    let check = Check::at_most("pair-pingpong, 1 B", "<= 1 us", ns, 1000.0);
+    checks.push(check.saying(ns.map(|ns| human(ns, "ns"))));
+    let rate = find.median("pair-churn", "mtu-1500", "connections_per_s", |_| true);
+    let check = Check::at_least("pair-churn", ">= 500 k/s", rate, 500e3);
+    checks.push(check.saying(rate.map(|rate| human(rate, "1/s"))));
+    let ns = |subject| find.median("receive-tcp", subject, "ns_per_op", |_| true);
+    for (subject, many) in [("idle-10000", "10,000"), ("idle-100000", "100,000")] {
+        let what = format!("receive-tcp, {many} idle connections");
+        let quotient = ratio(ns(subject), ns("idle-1"));
+        checks.push(Check::at_most(&what, "<= 1.3 x 1 idle connection", quotient, 1.3));
+    }
+    let octets = find.median("memory", "idle", "bytes_per_connection", |_| true);
+    let check = Check::at_most("memory of an idle connection", "<= 1 KiB", octets, 1024.0);
+    checks.push(check.saying(octets.map(|octets| human(octets, "B"))));
     checks
 }
 
@@ -103,6 +124,57 @@ fn sheets(records: &[Record]) -> Vec<Sheet> {
                    read, and every octet compared; so many other sockets are bound.",
         });
     }
+    sheets.extend(tcp_sheets(records));
+    sheets
+}
+
+/// What is said of TCP.
+fn tcp_sheets(records: &[Record]) -> Vec<Sheet> {
+    let heading = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+    let mut sheets = Vec::new();
+    let names = [
+        ("pair-stream", "PairStream"),
+        ("pair-pingpong", "PairPingpong"),
+        ("pair-churn", "PairChurn"),
+        ("memory", "Memory"),
+    ];
+    let mut rows = Vec::new();
+    for (case, name) in names {
+        for record in records.iter().filter(|r| r.figure.case == case) {
+            let unit = record.figure.unit();
+            let say = |v: f64| human(v, unit);
+            let of = |pick: fn(f64, f64) -> f64| {
+                record.run_medians.iter().copied().reduce(pick).map_or_else(String::new, say)
+            };
+            let name = format!("{name}/{}", record.figure.subject);
+            rows.push(vec![name, cell(Some(record), say), of(f64::min), of(f64::max)]);
+        }
+    }
+    if !rows.is_empty() {
+        sheets.push(Sheet {
+            title: "Stack: TCP between two stacks".to_owned(),
+            heading: heading(&["NAME", "FIGURE", "RUNS FROM", "TO"]),
+            texts: 1,
+            rows,
+            note: "Two stacks in one process, on one core. PairStream: octets that the reader has; PairPingpong: one octet, there \
+                   and back; PairChurn: connections opened, one octet, closed; Memory: octets that an idle connection's end holds.",
+        });
+    }
+    let rows: Vec<Vec<String>> = records
+        .iter()
+        .filter(|r| r.figure.case == "receive-tcp")
+        .map(|time| row(format!("ReceiveTCP/{}", time.figure.subject), time, idle::STRETCH))
+        .collect();
+    if !rows.is_empty() {
+        sheets.push(Sheet {
+            title: "Stack: a TCP segment received beside idle connections".to_owned(),
+            heading: heading(&["NAME", "ITERATIONS", "TIME", "RUNS FROM", "TO"]),
+            texts: 1,
+            rows,
+            note: "A frame with 64 octets of payload is handed in, the stack tells which socket became readable, the socket is \
+                   read, every octet compared, and what the stack answers is fetched; so many other connections are open.",
+        });
+    }
     sheets
 }
 
@@ -125,7 +197,7 @@ pub fn section<'a>(machine: &'a Machine, records: &'a [Record]) -> Section<'a> {
         name: "stack",
         title: "The TCP/IP stack",
         about: "<p>A datagram on its way through the stack, in one process, on one core, without a device: what is measured is \
-                the stack alone.</p>\n",
+                the stack alone. And TCP between two such stacks.</p>\n",
         machine,
         records,
         sheets: sheets(records),
