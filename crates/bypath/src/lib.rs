@@ -10,7 +10,7 @@
 //! | [`roce`] | RoCEv2 queue pairs without an adapter: SEND, WRITE, READ, atomic operations, datagrams; over any link |
 #![cfg_attr(
     feature = "netstack",
-    doc = "| [`netstack`], [`stack`] | a TCP/IP stack of our own on a link: addresses, DHCP, UDP sockets that block, or of tokio |"
+    doc = "| [`netstack`], [`stack`] | a TCP/IP stack of our own on a link: addresses, DHCP, sockets of UDP and TCP that block, or of tokio |"
 )]
 //! | [`link`](mod@link) | one level below the socket: many frames with few calls, and what was obtained of what was asked |
 //! | [`wire`] | headers from Ethernet to TCP, checksums, frames taken apart and printed |

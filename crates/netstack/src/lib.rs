@@ -1,5 +1,5 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
-//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket`), [`UdpForwarder`] gets what is for others, and
+//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like), [`UdpForwarder`] gets what is for others, and
 //! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
 
 #![forbid(unsafe_code)]

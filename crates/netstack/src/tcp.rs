@@ -20,9 +20,9 @@ use std::time::{Duration, Instant};
 const BACKLOG: usize = 128;
 
 /// A socket of the stack, and who waits for it. Dropping it closes the socket.
-struct Socket {
-    shared: Arc<Shared>,
-    id: SocketId,
+pub struct Socket {
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) id: SocketId,
     news: Arc<Signal>,
     timeout: Mutex<Option<Duration>>,
 }
@@ -37,8 +37,7 @@ impl Socket {
     }
 
     /// A new one.
-    fn open(host: &Host, change: impl FnOnce(&mut Options, &mut Settings)) -> io::Result<Socket> {
-        let shared = Arc::clone(host.shared());
+    fn open(shared: &Arc<Shared>, change: impl FnOnce(&mut Options, &mut Settings)) -> io::Result<Socket> {
         let mut inner = shared.lock();
         let stack = inner.running()?.stack();
         let id = stack.open_tcp().map_err(|e| io::Error::new(ErrorKind::OutOfMemory, e))?;
@@ -47,8 +46,34 @@ impl Socket {
         change(&mut options, &mut settings);
         tcp.set_options(options);
         tcp.set_settings(crate::Engine::now(), settings);
-        let own = Arc::clone(&shared);
-        Ok(Socket::register(own, &mut inner, id))
+        Ok(Socket::register(Arc::clone(shared), &mut inner, id))
+    }
+
+    /// One that calls.
+    pub(crate) fn call(
+        shared: &Arc<Shared>,
+        to: SocketAddr,
+        from: Option<SocketAddr>,
+        change: impl FnOnce(&mut Options, &mut Settings),
+    ) -> io::Result<Socket> {
+        let socket = Socket::open(shared, change)?;
+        if let Some(from) = from {
+            socket.with(|tcp| tcp.bind(from).map_err(bind_error))??;
+        }
+        socket.with(|tcp| tcp.connect(crate::Engine::now(), to).map_err(connect_error))??;
+        Ok(socket)
+    }
+
+    /// `None`: it is not open yet.
+    pub(crate) fn try_open(&self, inner: &mut Inner) -> io::Result<Option<()>> {
+        let mut tcp = tcp(inner, self.id)?;
+        if let Some(failure) = tcp.take_error() {
+            return Err(failed(failure));
+        }
+        match tcp.state() {
+            Some(State::SynSent | State::SynReceived) => nothing(inner),
+            _ => Ok(Some(())),
+        }
     }
 
     fn set_timeout(&self, timeout: Option<Duration>) {
@@ -72,8 +97,6 @@ impl Socket {
             if let Some(done) = attempt(&mut inner)? {
                 return Ok(done);
             }
-            // What was there can be read after the end, and nothing more comes.
-            inner.running()?;
             let seen = self.news.count();
             drop(inner);
             if timeout.is_some_and(|t| t.is_zero()) {
@@ -99,13 +122,21 @@ impl Drop for Socket {
     }
 }
 
+/// Not yet.
+///
+/// # Errors
+/// BrokenPipe: nothing comes any more. What was there could be read after the end.
+fn nothing<T>(inner: &mut Inner) -> io::Result<Option<T>> {
+    inner.running().map(|_| None)
+}
+
 fn tcp(inner: &mut Inner, id: SocketId) -> io::Result<Tcp<'_>> {
     inner.engine()?.stack().tcp(id).ok_or_else(|| ErrorKind::BrokenPipe.into())
 }
 
 /// Connections to a [`Host`], with the calls and errors of [`std::net::TcpListener`]. Several threads may use it at the same time.
 pub struct TcpListener {
-    socket: Socket,
+    pub(crate) socket: Socket,
 }
 
 impl TcpListener {
@@ -128,7 +159,7 @@ impl TcpListener {
         change: impl FnOnce(&mut Options, &mut Settings),
     ) -> io::Result<TcpListener> {
         // As the standard library has it: connections of an earlier listener are not in the way.
-        let socket = Socket::open(host, |options, settings| {
+        let socket = Socket::open(host.shared(), |options, settings| {
             options.reuse_address = true;
             change(options, settings);
         })?;
@@ -147,17 +178,21 @@ impl TcpListener {
     /// # Errors
     /// TimedOut, WouldBlock; BrokenPipe: the host has ended.
     pub fn accept(&self) -> io::Result<(TcpStream, SocketAddr)> {
+        self.socket.wait(|inner| self.try_accept(inner))
+    }
+
+    /// `None`: nobody has called.
+    pub(crate) fn try_accept(&self, inner: &mut Inner) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         let own = &self.socket;
-        own.wait(|inner| match tcp(inner, own.id)?.accept() {
+        match tcp(inner, own.id)?.accept() {
             Ok(id) => {
+                let remote = tcp(inner, id)?.remote().ok_or(ErrorKind::NotConnected)?;
                 let socket = Socket::register(Arc::clone(&own.shared), inner, id);
-                let remote = tcp(inner, id)?.remote();
-                let remote = remote.ok_or(ErrorKind::NotConnected)?;
-                Ok(Some((TcpStream { socket, deaf: AtomicBool::new(false) }, remote)))
+                Ok(Some((TcpStream::of(socket), remote)))
             }
-            Err(AcceptError::Empty) => Ok(None),
+            Err(AcceptError::Empty) => nothing(inner),
             Err(e) => Err(io::Error::new(ErrorKind::InvalidInput, e)),
-        })
+        }
     }
 
     /// Its address.
@@ -181,12 +216,16 @@ impl TcpListener {
 
 /// A connection of a [`Host`], with the calls and errors of [`std::net::TcpStream`]. Several threads may use it at the same time.
 pub struct TcpStream {
-    socket: Socket,
+    pub(crate) socket: Socket,
     /// Nothing more is read.
     deaf: AtomicBool,
 }
 
 impl TcpStream {
+    pub(crate) const fn of(socket: Socket) -> TcpStream {
+        TcpStream { socket, deaf: AtomicBool::new(false) }
+    }
+
     /// Calls, and waits until the connection is open.
     ///
     /// # Errors
@@ -207,22 +246,11 @@ impl TcpStream {
         timeout: Option<Duration>,
         change: impl FnOnce(&mut Options, &mut Settings),
     ) -> io::Result<TcpStream> {
-        let socket = Socket::open(host, change)?;
-        if let Some(from) = from {
-            socket.with(|tcp| tcp.bind(from).map_err(bind_error))??;
-        }
-        socket.with(|tcp| tcp.connect(crate::Engine::now(), to).map_err(connect_error))??;
+        let socket = Socket::call(host.shared(), to, from, change)?;
         socket.set_timeout(timeout);
-        socket.wait(|inner| {
-            let mut tcp = tcp(inner, socket.id)?;
-            if let Some(failure) = tcp.take_error() {
-                return Err(failed(failure));
-            }
-            let waits = matches!(tcp.state(), Some(State::SynSent | State::SynReceived));
-            Ok((!waits).then_some(()))
-        })?;
+        socket.wait(|inner| socket.try_open(inner))?;
         socket.set_timeout(None);
-        Ok(TcpStream { socket, deaf: AtomicBool::new(false) })
+        Ok(TcpStream::of(socket))
     }
 
     /// Whom it is connected with.
@@ -251,7 +279,7 @@ impl TcpStream {
     /// # Errors
     /// ConnectionReset and its like; TimedOut, WouldBlock; BrokenPipe: the host has ended.
     pub fn recv(&self, room: &mut [u8]) -> io::Result<usize> {
-        self.take(|tcp| tcp.read(room))
+        self.socket.wait(|inner| self.try_recv(inner, room))
     }
 
     /// The same, and they stay.
@@ -259,27 +287,38 @@ impl TcpStream {
     /// # Errors
     /// The same.
     pub fn peek(&self, room: &mut [u8]) -> io::Result<usize> {
-        self.take(|tcp| tcp.peek(room))
+        self.socket.wait(|inner| self.try_peek(inner, room))
     }
 
-    fn take(&self, mut take: impl FnMut(&mut Tcp<'_>) -> Result<usize, ReadError>) -> io::Result<usize> {
+    /// `None`: no octets have come.
+    pub(crate) fn try_recv(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<usize>> {
+        self.take(inner, |tcp| tcp.read(room))
+    }
+
+    /// `None`: no octets have come.
+    pub(crate) fn try_peek(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<usize>> {
+        self.take(inner, |tcp| tcp.peek(room))
+    }
+
+    fn take(
+        &self,
+        inner: &mut Inner,
+        take: impl FnOnce(&mut Tcp<'_>) -> Result<usize, ReadError>,
+    ) -> io::Result<Option<usize>> {
         if self.deaf.load(Ordering::Relaxed) {
-            return Ok(0);
+            return Ok(Some(0));
         }
-        let own = &self.socket;
-        own.wait(|inner| {
-            let taken = take(&mut tcp(inner, own.id)?);
-            match taken {
-                Ok(n) => {
-                    // The window may have to be told.
-                    own.shared.push(inner);
-                    Ok(Some(n))
-                }
-                Err(ReadError::Empty) => Ok(None),
-                Err(ReadError::Failed(failure)) => Err(failed(failure)),
-                Err(e) => Err(io::Error::new(ErrorKind::NotConnected, e)),
+        let taken = take(&mut tcp(inner, self.socket.id)?);
+        match taken {
+            Ok(n) => {
+                // The window may have to be told.
+                self.socket.shared.push(inner);
+                Ok(Some(n))
             }
-        })
+            Err(ReadError::Empty) => nothing(inner),
+            Err(ReadError::Failed(failure)) => Err(failed(failure)),
+            Err(e) => Err(io::Error::new(ErrorKind::NotConnected, e)),
+        }
     }
 
     /// Queues octets to be sent, as many as there is room for; how many. Waits for room.
@@ -288,17 +327,54 @@ impl TcpStream {
     /// BrokenPipe: the connection is over, was shut down, or the host has ended; ConnectionReset and its like; TimedOut,
     /// WouldBlock.
     pub fn send(&self, octets: &[u8]) -> io::Result<usize> {
-        let own = &self.socket;
-        own.wait(|inner| match tcp(inner, own.id)?.write(octets) {
+        self.socket.wait(|inner| self.try_send(inner, octets))
+    }
+
+    /// `None`: there is no room.
+    pub(crate) fn try_send(&self, inner: &mut Inner, octets: &[u8]) -> io::Result<Option<usize>> {
+        let written = tcp(inner, self.socket.id)?.write(octets);
+        self.sent(inner, written)
+    }
+
+    /// Several pieces, one behind the other. `None`: there is no room.
+    #[cfg(feature = "tokio")]
+    pub(crate) fn try_send_pieces(
+        &self,
+        inner: &mut Inner,
+        pieces: &[io::IoSlice<'_>],
+    ) -> io::Result<Option<usize>> {
+        let mut tcp = tcp(inner, self.socket.id)?;
+        // All that goes into one segment is to be there before it is sent.
+        let (mut octets, mut refused) = (0, None);
+        for piece in pieces.iter().filter(|piece| !piece.is_empty()) {
+            match tcp.write(piece) {
+                Ok(n) => {
+                    octets += n;
+                    if n < piece.len() {
+                        break;
+                    }
+                }
+                Err(e) => {
+                    refused = Some(e);
+                    break;
+                }
+            }
+        }
+        let written = refused.filter(|_| octets == 0).map_or(Ok(octets), Err);
+        self.sent(inner, written)
+    }
+
+    fn sent(&self, inner: &mut Inner, written: Result<usize, WriteError>) -> io::Result<Option<usize>> {
+        match written {
             Ok(n) => {
-                own.shared.push(inner);
+                self.socket.shared.push(inner);
                 Ok(Some(n))
             }
-            Err(WriteError::Full) => Ok(None),
+            Err(WriteError::Full) => nothing(inner),
             Err(WriteError::Failed(failure)) => Err(failed(failure)),
             Err(e @ WriteError::NotConnected) => Err(io::Error::new(ErrorKind::NotConnected, e)),
             Err(e) => Err(io::Error::new(ErrorKind::BrokenPipe, e)),
-        })
+        }
     }
 
     /// Writes no more, reads no more, or both: see [`std::net::TcpStream::shutdown`].

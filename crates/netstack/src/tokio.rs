@@ -1,4 +1,4 @@
-//! UDP sockets of a [`Host`] for tasks of tokio, with the calls and errors of `tokio::net::UdpSocket`.
+//! Sockets of a [`Host`] for tasks of tokio, with the calls and errors of those in `tokio::net`.
 //!
 //! ```
 //! use bypath_netstack::tokio::UdpSocket;
@@ -26,10 +26,14 @@
 //! for as long as a datagram is copied, and may wait for the thread to give it back, tens of microseconds as a rule; nothing is
 //! waited for beyond that without giving the processor back. Making a host starts a thread, and dropping one waits for its end.
 //!
-//! Every future may be dropped before it is done: a datagram was then neither sent nor taken. Any number of tasks may use one
-//! socket; they are all woken for news of it.
+//! Every future may be dropped before it is done: a datagram was then neither sent nor taken, nor were octets of a stream. Any number
+//! of tasks may use one socket; they are all woken for news of it.
 
-use crate::host::Inner;
+mod tcp;
+
+pub use tcp::{TcpListener, TcpStream};
+
+use crate::host::{Inner, Shared};
 use crate::{Host, udp};
 use ::tokio::task::coop;
 use bypath_stack::SendTo;
@@ -204,14 +208,15 @@ impl UdpSocket {
 
     /// Tries, and waits while there is nothing.
     async fn wait<T>(&self, mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>) -> io::Result<T> {
-        let mut place = Place { socket: &self.socket, number: None };
+        let mut place = Place { shared: &self.socket.shared, id: self.socket.id, number: None };
         poll_fn(|context| place.poll(context, &mut attempt)).await
     }
 }
 
-/// A task's place among those that wait; given back when it waits no more.
+/// A task's place among those that wait for a socket; given back when it waits no more.
 struct Place<'a> {
-    socket: &'a udp::UdpSocket,
+    shared: &'a Shared,
+    id: SocketId,
     number: Option<u64>,
 }
 
@@ -219,36 +224,47 @@ impl Place<'_> {
     fn poll<T>(
         &mut self,
         context: &mut Context<'_>,
-        attempt: &mut impl FnMut(&mut Inner) -> io::Result<Option<T>>,
+        attempt: impl FnOnce(&mut Inner) -> io::Result<Option<T>>,
     ) -> Poll<io::Result<T>> {
-        // A task that always finds something keeps others of its thread waiting no longer than its budget lasts.
-        let budget = ready!(coop::poll_proceed(context));
-        let mut inner = self.socket.shared.lock();
-        let done = match attempt(&mut inner).transpose() {
-            Some(done) => done,
-            None => {
-                // Under the lock of what was looked at: no news between is missed.
-                let waiters = inner.waiters.get_mut(&self.socket.id);
-                let replaced = waiters.and_then(|w| w.tasks.wait(&mut self.number, context.waker()));
-                drop(inner);
-                drop(replaced);
-                return Poll::Pending;
-            }
-        };
-        drop(inner);
-        budget.made_progress();
-        Poll::Ready(done)
+        poll(self.shared, self.id, &mut self.number, context, attempt)
     }
 }
 
 impl Drop for Place<'_> {
     fn drop(&mut self) {
         let Some(number) = self.number else { return };
-        let mut inner = self.socket.shared.lock();
-        let forgotten = inner.waiters.get_mut(&self.socket.id).and_then(|w| w.tasks.forget(number));
+        let mut inner = self.shared.lock();
+        let forgotten = inner.waiters.get_mut(&self.id).and_then(|w| w.tasks.forget(number));
         drop(inner);
         drop(forgotten);
     }
+}
+
+/// Tries; if there is nothing, the task waits for news of the socket, in the place with this number or a new one.
+fn poll<T>(
+    shared: &Shared,
+    id: SocketId,
+    number: &mut Option<u64>,
+    context: &mut Context<'_>,
+    attempt: impl FnOnce(&mut Inner) -> io::Result<Option<T>>,
+) -> Poll<io::Result<T>> {
+    // A task that always finds something keeps others of its thread waiting no longer than its budget lasts.
+    let budget = ready!(coop::poll_proceed(context));
+    let mut inner = shared.lock();
+    let done = match attempt(&mut inner).transpose() {
+        Some(done) => done,
+        None => {
+            // Under the lock of what was looked at: no news between is missed.
+            let waiters = inner.waiters.get_mut(&id);
+            let replaced = waiters.and_then(|w| w.tasks.wait(number, context.waker()));
+            drop(inner);
+            drop(replaced);
+            return Poll::Pending;
+        }
+    };
+    drop(inner);
+    budget.made_progress();
+    Poll::Ready(done)
 }
 
 #[cfg(test)]

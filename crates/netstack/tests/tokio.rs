@@ -4,6 +4,8 @@
 
 #[path = "../../link/tests/common/namespace.rs"]
 mod namespace;
+#[path = "tokio/streams.rs"]
+mod streams;
 
 use bypath_link::tun::Device;
 use bypath_netstack::tokio::UdpSocket;

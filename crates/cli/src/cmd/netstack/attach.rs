@@ -8,6 +8,7 @@ use bypath_stack::Stack;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{AddressState, IfaceId};
 use bypath_stack::prefix::Prefix;
+use bypath_stack::socket::SocketId;
 use bypath_sys::clock;
 use std::net::IpAddr;
 use std::time::Duration;
@@ -160,8 +161,15 @@ impl Host {
     /// # Errors
     /// The last address is lost.
     pub fn hear(&mut self) -> Result<(), Failure> {
+        self.hear_of(|_| {});
+        Ok(())
+    }
+
+    /// The same, and of which sockets there is news.
+    pub fn hear_of(&mut self, mut socket: impl FnMut(SocketId)) {
         while let Some(news) = self.engine.poll_event() {
             match news {
+                News::Stack(Event::Socket { id, .. }) => socket(id),
                 News::Stack(Event::AddressConflict { address, .. }) => {
                     output::message(format_args!("{address} is another host's, too; on {}", self.name));
                 }
@@ -182,7 +190,6 @@ impl Host {
                 _ => {}
             }
         }
-        Ok(())
     }
 
     /// Waits until every address can be used. False: Ctrl-C.

@@ -2,6 +2,7 @@
 
 mod attach;
 mod echo;
+mod http;
 mod ping;
 
 use crate::output::Outcome;
@@ -21,6 +22,8 @@ enum Command {
     Ping(ping::Args),
     /// Send every datagram back to whom it came from
     UdpEcho(echo::Args),
+    /// Serve the files of a folder by HTTP, over the stack's TCP
+    ServeHttp(http::Args),
 }
 
 /// Does what was asked for.
@@ -28,5 +31,6 @@ pub fn run(args: Args) -> Outcome {
     match args.command {
         Command::Ping(args) => ping::run(&args),
         Command::UdpEcho(args) => echo::run(&args),
+        Command::ServeHttp(args) => http::run(&args),
     }
 }

@@ -1,0 +1,342 @@
+//! One caller: requests come, answers go, as fast as the stack takes and gives octets. Nothing here waits.
+
+use super::files::{Folder, Found};
+use super::request::{self, Request};
+use super::{Report, Status};
+use bypath_stack::Stack;
+use bypath_stack::socket::SocketId;
+use bypath_stack::tcp::error::{ReadError, WriteError};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime};
+
+/// How long a request may take to come, and the next one after an answer.
+const ASKING: u64 = 15_000_000_000;
+/// How long an answer may take to get on by [`PROGRESS`].
+const ANSWERING: u64 = 30_000_000_000;
+/// Octets that have to be acknowledged in that time, or all.
+const PROGRESS: u64 = 16 << 10;
+/// How long the other side may take to finish after we have: what it has sent meanwhile must not reset what it has not read.
+const LEAVING: u64 = 10_000_000_000;
+/// Octets that are thrown away in that time.
+const THROWN_AWAY: usize = 1 << 20;
+/// Pieces that a connection sends or takes before others have their turn.
+const TURNS: usize = 16;
+
+/// What a connection waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Phase {
+    /// A request.
+    Asking,
+    /// Room for the answer.
+    Answering,
+    /// The other side's end.
+    Leaving,
+}
+
+/// How it goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// When there is news of it.
+    Wait,
+    /// At once, when the others have had their turn.
+    Again,
+    /// It does not.
+    Over,
+}
+
+/// A part of a file that is still to be sent.
+struct Part {
+    file: File,
+    from: u64,
+    left: u64,
+}
+
+pub struct Connection {
+    id: SocketId,
+    /// It waits for a turn.
+    pub queued: bool,
+    phase: Phase,
+    /// What has come of a request.
+    asked: Vec<u8>,
+    /// What is to be sent before the file: the head of the answer, and a text.
+    text: Vec<u8>,
+    /// How much of that was sent.
+    sent: usize,
+    part: Option<Part>,
+    /// Another request may follow.
+    keep: bool,
+    thrown_away: usize,
+    /// Until when (ns of the monotonic clock).
+    deadline: u64,
+    /// What was acknowledged when that was set.
+    acknowledged: u64,
+}
+
+impl Connection {
+    pub const fn new(id: SocketId, now: u64) -> Connection {
+        Connection {
+            id,
+            queued: false,
+            phase: Phase::Asking,
+            asked: Vec::new(),
+            text: Vec::new(),
+            sent: 0,
+            part: None,
+            keep: true,
+            thrown_away: 0,
+            deadline: now + ASKING,
+            acknowledged: 0,
+        }
+    }
+
+    /// Goes on as far as it can. `room`: for octets on their way; `keep`: there is room for callers who stay.
+    pub fn turn(
+        &mut self,
+        stack: &mut Stack,
+        folder: &Folder,
+        now: u64,
+        keep: bool,
+        room: &mut [u8],
+        report: &mut Report,
+    ) -> Next {
+        for _ in 0..TURNS {
+            let next = match self.phase {
+                Phase::Asking => self.ask(stack, folder, now, keep, room, report),
+                Phase::Answering => self.answer(stack, now, room, report),
+                Phase::Leaving => self.leave(stack, room),
+            };
+            if next != Next::Again {
+                return next;
+            }
+        }
+        Next::Again
+    }
+
+    /// Whether it took too long. A slow reader gets on, if slowly.
+    pub fn is_late(&mut self, stack: &mut Stack, now: u64) -> bool {
+        if now < self.deadline {
+            return false;
+        }
+        if self.phase == Phase::Answering {
+            let acknowledged = self.acknowledged(stack);
+            let gets_on = acknowledged >= self.acknowledged + PROGRESS;
+            (self.acknowledged, self.deadline) = (acknowledged, now + ANSWERING);
+            return !gets_on;
+        }
+        true
+    }
+
+    /// It has not been answered in full.
+    pub fn is_owed(&self) -> bool {
+        self.phase == Phase::Answering
+    }
+
+    fn acknowledged(&self, stack: &mut Stack) -> u64 {
+        let statistics = stack.tcp(self.id).and_then(|mut tcp| tcp.statistics());
+        statistics.map_or(0, |statistics| statistics.octets_acknowledged)
+    }
+
+    fn ask(
+        &mut self,
+        stack: &mut Stack,
+        folder: &Folder,
+        now: u64,
+        keep: bool,
+        room: &mut [u8],
+        report: &mut Report,
+    ) -> Next {
+        // There may be another one behind the last.
+        let answer = match request::parse(&self.asked) {
+            Ok(None) => {
+                let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
+                let most = (request::LONGEST - self.asked.len()).min(room.len());
+                return match tcp.read(&mut room[..most]) {
+                    Ok(n @ 1..) => {
+                        self.asked.extend_from_slice(&room[..n]);
+                        Next::Again
+                    }
+                    Err(ReadError::Empty) => Next::Wait,
+                    Ok(0) | Err(_) => Next::Over,
+                };
+            }
+            Ok(Some((request, len))) => {
+                self.asked.drain(..len);
+                self.keep = request.keep && keep;
+                Answer::to(&request, folder)
+            }
+            Err(status) => {
+                self.keep = false;
+                Answer::of(status, false)
+            }
+        };
+        report.requests += 1;
+        match answer.status.0 {
+            200..400 => {}
+            _ => report.refused += 1,
+        }
+        self.text = answer.head(self.keep);
+        self.sent = 0;
+        self.text.extend_from_slice(&answer.text);
+        self.part = answer.part;
+        self.phase = Phase::Answering;
+        self.deadline = now + ANSWERING;
+        self.acknowledged = self.acknowledged(stack);
+        Next::Again
+    }
+
+    fn answer(&mut self, stack: &mut Stack, now: u64, room: &mut [u8], report: &mut Report) -> Next {
+        let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
+        if self.sent < self.text.len() {
+            return match tcp.write(&self.text[self.sent..]) {
+                Ok(n) => {
+                    self.sent += n;
+                    Next::Again
+                }
+                Err(WriteError::Full) => Next::Wait,
+                Err(_) => Next::Over,
+            };
+        }
+        if let Some(part) = &mut self.part
+            && part.left > 0
+        {
+            let most = usize::try_from(part.left).unwrap_or(usize::MAX).min(room.len());
+            let n = match part.file.read_at(&mut room[..most], part.from) {
+                Ok(n @ 1..) => n,
+                // It has become shorter than was promised, or cannot be read: the end must not look like a good one.
+                Ok(0) | Err(_) => {
+                    tcp.abort();
+                    return Next::Over;
+                }
+            };
+            return match tcp.write(&room[..n]) {
+                Ok(written) => {
+                    part.from += written as u64;
+                    part.left -= written as u64;
+                    report.octets += written as u64;
+                    if written < n { Next::Wait } else { Next::Again }
+                }
+                Err(WriteError::Full) => Next::Wait,
+                Err(_) => Next::Over,
+            };
+        }
+        if self.part.take().is_some() {
+            report.files += 1;
+        }
+        self.text = Vec::new();
+        if self.keep {
+            (self.phase, self.deadline) = (Phase::Asking, now + ASKING);
+            return Next::Again;
+        }
+        if tcp.finish().is_err() {
+            return Next::Over;
+        }
+        (self.phase, self.deadline) = (Phase::Leaving, now + LEAVING);
+        Next::Again
+    }
+
+    fn leave(&mut self, stack: &mut Stack, room: &mut [u8]) -> Next {
+        let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
+        match tcp.read(room) {
+            Ok(n @ 1..) if self.thrown_away < THROWN_AWAY => {
+                self.thrown_away += n;
+                Next::Again
+            }
+            Err(ReadError::Empty) => Next::Wait,
+            _ => Next::Over,
+        }
+    }
+}
+
+/// What is answered.
+struct Answer {
+    status: Status,
+    /// Fields of its own, each with its line's end.
+    fields: String,
+    /// Octets behind the head; `None`: there are none, and nothing is said of them.
+    len: Option<u64>,
+    text: Vec<u8>,
+    part: Option<Part>,
+}
+
+impl Answer {
+    /// A status with its name as content.
+    fn of(status: Status, head: bool) -> Answer {
+        let text = format!("{} {}\n", status.0, status.1).into_bytes();
+        let mut fields = "Content-Type: text/plain; charset=utf-8\r\n".to_owned();
+        if status == Status::METHOD {
+            fields += "Allow: GET, HEAD\r\n";
+        }
+        Answer::with(status, fields, text, head)
+    }
+
+    fn with(status: Status, fields: String, text: Vec<u8>, head: bool) -> Answer {
+        let len = Some(text.len() as u64);
+        Answer { status, fields, len, text: if head { Vec::new() } else { text }, part: None }
+    }
+
+    fn to(request: &Request, folder: &Folder) -> Answer {
+        let (file, all, modified, kind) = match folder.find(&request.path) {
+            Ok(Found::File { file, len, modified, kind }) => (file, len, modified, kind),
+            Ok(Found::List(text)) => {
+                let fields = "Content-Type: text/html; charset=utf-8\r\n".to_owned();
+                return Answer::with(Status::OK, fields, text.into_bytes(), request.head);
+            }
+            Ok(Found::Elsewhere(path)) => {
+                let mut answer = Answer::of(Status::ELSEWHERE, request.head);
+                answer.fields += &format!("Location: {}\r\n", path.encoded());
+                return answer;
+            }
+            Err(status) => return Answer::of(status, request.head),
+        };
+        let mut fields = format!("Content-Type: {kind}\r\nAccept-Ranges: bytes\r\n");
+        // A file of the future, or from before there were dates, has none.
+        let modified = modified.filter(|at| dates().contains(at) && *at <= SystemTime::now());
+        if let Some(modified) = modified {
+            fields += &format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(modified));
+            // Dates have whole seconds.
+            let known = request
+                .since
+                .and_then(|since| since.checked_add(Duration::from_secs(1)))
+                .is_some_and(|s| modified < s);
+            if known {
+                return Answer { status: Status::UNCHANGED, fields, len: None, text: Vec::new(), part: None };
+            }
+        }
+        let (status, from, len) = match request.range.map(|range| range.of(all)) {
+            None => (Status::OK, 0, all),
+            Some(Some((from, len))) => {
+                fields += &format!("Content-Range: bytes {from}-{}/{all}\r\n", from + len - 1);
+                (Status::PART, from, len)
+            }
+            Some(None) => {
+                let mut answer = Answer::of(Status::NO_SUCH_PART, request.head);
+                answer.fields += &format!("Content-Range: bytes */{all}\r\n");
+                return answer;
+            }
+        };
+        let part = (!request.head).then_some(Part { file, from, left: len });
+        Answer { status, fields, len: Some(len), text: Vec::new(), part }
+    }
+
+    fn head(&self, keep: bool) -> Vec<u8> {
+        let mut head = format!("HTTP/1.1 {} {}\r\n", self.status.0, self.status.1);
+        let now = SystemTime::now();
+        if dates().contains(&now) {
+            head += &format!("Date: {}\r\n", httpdate::fmt_http_date(now));
+        }
+        head += "Server: bypath\r\n";
+        if let Some(len) = self.len {
+            head += &format!("Content-Length: {len}\r\n");
+        }
+        head += &self.fields;
+        // Who speaks HTTP/1.0 has to be told both.
+        head += if keep { "Connection: keep-alive\r\n\r\n" } else { "Connection: close\r\n\r\n" };
+        head.into_bytes()
+    }
+}
+
+/// Times that can be written as dates of four digits: from 1970 to 9999.
+fn dates() -> std::ops::Range<SystemTime> {
+    SystemTime::UNIX_EPOCH..SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_800)
+}
