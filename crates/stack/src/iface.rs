@@ -1,6 +1,6 @@
 //! Interfaces: where frames come from and go to, and the addresses that we have there.
 
-use crate::egress::{Cutting, Outgoing, Waiting};
+use crate::egress::{Burst, Cutting, Outgoing, Waiting};
 use crate::group::Groups;
 use crate::neighbor::Neighbors;
 use crate::prefix::Prefix;
@@ -192,6 +192,8 @@ pub(crate) struct Iface {
     pub queue: Queue<Outgoing>,
     /// Connections that have something to say on this link, in the order of their turns.
     pub talkers: VecDeque<u32>,
+    /// What one of them has begun to say.
+    pub burst: Option<Burst>,
     /// A packet had its turn last.
     pub heard: bool,
     /// Neighbours that answered, and something waits for them.
@@ -206,7 +208,13 @@ impl Iface {
     /// Nothing waits for its link.
     #[inline]
     pub fn is_idle(&self) -> bool {
-        self.is_quiet() && self.talkers.is_empty()
+        self.is_quiet() && !self.is_talking()
+    }
+
+    /// A connection may have something to say.
+    #[inline]
+    pub fn is_talking(&self) -> bool {
+        self.burst.is_some() || !self.talkers.is_empty()
     }
 
     /// No packet waits for its link; connections may have something to say.

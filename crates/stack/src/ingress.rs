@@ -43,6 +43,18 @@ pub(crate) struct Packet<'a> {
 impl Stack {
     /// Takes a frame that a link received. `iface`: the link's interface, also for frames of VLANs on it.
     pub fn handle_frame(&mut self, now: Instant, iface: IfaceId, frame: &[u8], meta: &FrameMeta) {
+        if self.predicted(now, iface, frame, meta) {
+            return;
+        }
+        self.tcp.last = None;
+        self.handle_other(now, iface, frame, meta);
+        if let Some(index) = self.tcp.last {
+            self.learn(iface, frame, meta, index);
+        }
+    }
+
+    /// Takes a frame of which nothing is known.
+    fn handle_other(&mut self, now: Instant, iface: IfaceId, frame: &[u8], meta: &FrameMeta) {
         self.counters.link_received += 1;
         let Some(port) = self.ifaces.get(iface.at()) else { return };
         let mut origin = Origin { now, through: iface, link_group: false, looped: false, meta };

@@ -20,6 +20,10 @@ pub(crate) struct Raws {
 }
 
 impl Raws {
+    pub fn is_empty(&self) -> bool {
+        self.by.is_empty()
+    }
+
     pub fn has(&self, protocol: IpProtocol) -> bool {
         self.by.iter().any(|(other, _)| *other == protocol)
     }

@@ -229,6 +229,7 @@ impl Stack {
             groups: crate::group::Groups::default(),
             queue: egress::queue(self.config.transmit_octets),
             talkers: VecDeque::new(),
+            burst: None,
             heard: false,
             resolved: VecDeque::new(),
             cutting: egress::Cutting::default(),

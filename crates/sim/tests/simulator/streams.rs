@@ -232,6 +232,39 @@ proptest! {
     }
 }
 
+/// A network in trouble, with streams; `raw`: hosts have a raw socket of a protocol that nobody speaks, so that no segment is taken as
+/// the one that was expected without looking at all of its headers. What came of it, as text.
+fn headers_compared_or_read(seed: u64, raw: bool) -> (Vec<Outcome>, String, usize) {
+    let Network { mut sim, links, hosts } = network("headers_compared_or_read", seed);
+    if raw {
+        for host in &hosts {
+            sim.stack(*host).open_raw(bypath_wire::IpProtocol(253)).expect("room");
+        }
+    }
+    sim.run(Duration::from_secs(4));
+    let callers: Vec<_> =
+        SERVERS.iter().enumerate().map(|(n, to)| (hosts[n % 2 * 2], to.parse().unwrap())).collect();
+    let octets = 20_000 + sim.dice().index(100_000);
+    let outcomes = streams(&mut sim, &callers, octets, END);
+    for host in [1, 3] {
+        sim.run_program(hosts[host], server(Rc::clone(&outcomes), ports(callers.len()), octets));
+    }
+    let mut network = Network { sim, links, hosts: hosts.clone() };
+    trouble(&mut network);
+    sim = network.sim;
+    sim.run(Duration::from_secs(1500));
+    let counters: Vec<_> = hosts.iter().map(|host| format!("{:?}", sim.stack(*host).counters())).collect();
+    let outcomes = outcomes.borrow().clone();
+    (outcomes, counters.join("\n"), octets)
+}
+
+#[test]
+fn headers_that_are_compared_mean_what_they_mean_when_they_are_read() {
+    for seed in 0..12 {
+        assert_eq!(headers_compared_or_read(seed, false), headers_compared_or_read(seed, true), "seed {seed}");
+    }
+}
+
 #[test]
 fn a_clean_link_fails_nothing() {
     let (mut sim, hosts) = two("a_clean_link_fails_nothing", 5, LinkConfig::default());

@@ -1,6 +1,7 @@
 //! The way out: what interfaces have to send lies in their queues as headers to be and octets; the caller's buffer gets the
 //! frame when it asks for one.
 
+mod burst;
 mod cut;
 mod segment;
 mod write;
@@ -15,6 +16,7 @@ use alloc::vec::Vec;
 use bypath_wire::meta::ChecksumState;
 use bypath_wire::{Addresses, FrameMeta, IpProtocol, MacAddr, TrafficClass};
 use core::net::IpAddr;
+pub(crate) use burst::Burst;
 pub(crate) use cut::{Cutting, Identification};
 pub(crate) use segment::{Segmented, write_segment};
 pub(crate) use write::{Frame, through};
@@ -108,7 +110,7 @@ impl Stack {
         loop {
             let port = self.ifaces.get_mut(link.at())?;
             // Connections and packets take turns.
-            if !port.talkers.is_empty() && (port.heard || port.is_quiet()) {
+            if port.is_talking() && (port.heard || port.is_quiet()) {
                 port.heard = false;
                 match self.transmit_tcp(now, link, room) {
                     Some(frame) => return Some(frame),

@@ -43,10 +43,18 @@ impl Counters {
     /// The one that counts this packet when it is sent.
     #[inline]
     pub(crate) const fn sent(&mut self, outgoing: &Outgoing) -> &mut u64 {
-        match (outgoing.kind, outgoing.addresses) {
-            (Kind::Arp, _) => &mut self.arp_sent,
-            (_, Addresses::V4 { .. }) => &mut self.ipv4_sent,
-            (_, Addresses::V6 { .. }) => &mut self.ipv6_sent,
+        match outgoing.kind {
+            Kind::Arp => &mut self.arp_sent,
+            _ => self.sent_by(&outgoing.addresses),
+        }
+    }
+
+    /// The one that counts packets of IP between such addresses.
+    #[inline]
+    pub(crate) const fn sent_by(&mut self, addresses: &Addresses) -> &mut u64 {
+        match addresses {
+            Addresses::V4 { .. } => &mut self.ipv4_sent,
+            Addresses::V6 { .. } => &mut self.ipv6_sent,
         }
     }
 }

@@ -7,6 +7,7 @@ use super::table::{Owner, Whose};
 use super::time_wait::Verdict;
 use crate::Stack;
 use crate::ingress::Packet;
+use crate::time::Instant;
 use crate::path::Reach;
 use bypath_wire::ip::Ecn;
 use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
@@ -41,10 +42,13 @@ impl Stack {
             options: &options,
             payload,
             marked: packet.class.ecn() == Ecn::Experienced,
-            segments: segments(packet, payload.len()),
+            segments: segments(packet.gso.as_ref(), segment),
         };
         match self.tcp.find(&ends) {
-            Some(Whose::Connection(index)) => self.segment(packet, index, &arrival),
+            Some(Whose::Connection(index)) => {
+                self.segment(packet.now, index, &arrival);
+                self.tcp.last = Some(index).filter(|_| !packet.foreign);
+            }
             Some(Whose::Waiting(place)) => self.segment_of_waiting(packet, &ends, place, &arrival),
             None => self.segment_of_nobody(packet, &ends, &arrival, None),
         }
@@ -52,7 +56,7 @@ impl Stack {
 
     /// A segment of a connection.
     #[inline]
-    pub(super) fn segment(&mut self, packet: &Packet<'_>, index: u32, arrival: &Arrival<'_>) {
+    pub(super) fn segment(&mut self, now: Instant, index: u32, arrival: &Arrival<'_>) {
         let full = self.tcp.octets >= self.config.tcp.octets;
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         entry.segments_in += u64::from(arrival.segments);
@@ -65,18 +69,18 @@ impl Stack {
                 return;
             }
         }
-        if full && self.without_memory(packet, index, arrival) {
+        if full && self.without_memory(now, index, arrival) {
             return;
         }
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
-        entry.connection.handle_segment(packet.now, arrival);
-        self.settle(packet.now, index, &before);
+        entry.connection.handle_segment(now, arrival);
+        self.settle(now, index, &before);
     }
 
     /// There is no memory for octets: what else stands in the segment counts all the same. False: it needs none.
     #[cold]
-    fn without_memory(&mut self, packet: &Packet<'_>, index: u32, arrival: &Arrival<'_>) -> bool {
+    fn without_memory(&mut self, now: Instant, index: u32, arrival: &Arrival<'_>) -> bool {
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
         if arrival.payload.is_empty() || !entry.connection.needs_memory(arrival) {
             return false;
@@ -85,8 +89,8 @@ impl Stack {
         let mut header = *arrival.header;
         header.flags = header.flags.without(TcpFlags::FIN | TcpFlags::PSH);
         let before = Before::of(entry);
-        entry.connection.handle_segment(packet.now, &Arrival { header: &header, payload: &[], ..*arrival });
-        self.settle(packet.now, index, &before);
+        entry.connection.handle_segment(now, &Arrival { header: &header, payload: &[], ..*arrival });
+        self.settle(now, index, &before);
         true
     }
 
@@ -144,10 +148,11 @@ impl Stack {
 
 /// How many segments a packet was put together from.
 #[inline]
-fn segments(packet: &Packet<'_>, len: usize) -> u32 {
-    match packet.gso {
-        Some(Gso { kind: GsoKind::Tcp4 | GsoKind::Tcp6, size, .. }) if size > 0 => {
-            len.div_ceil(size.into()).max(1) as u32
+pub(super) fn segments(gso: Option<&Gso>, segment: &[u8]) -> u32 {
+    match gso {
+        Some(Gso { kind: GsoKind::Tcp4 | GsoKind::Tcp6, size, .. }) if *size > 0 => {
+            let header = segment.get(12).map_or(0, |octet| usize::from(octet >> 4) * 4);
+            segment.len().saturating_sub(header).div_ceil((*size).into()).max(1) as u32
         }
         _ => 1,
     }

@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec;
+use bypath_wire::checksum::Sum;
 use core::fmt;
 
 /// The first piece of memory: an idle connection that once had a short message holds no more.
@@ -80,6 +81,24 @@ impl Buffer {
         let (a, b) = bytes.split_at(bytes.len() - rest);
         self.memory[first].copy_from_slice(a);
         self.memory[..rest].copy_from_slice(b);
+    }
+
+    /// It takes `n` octets more without more memory.
+    #[inline]
+    pub fn has_memory(&self, n: usize) -> bool {
+        n <= self.memory.len() - self.len
+    }
+
+    /// Writes octets at the end of the queue, without making them part of it, and adds them to a sum. There is
+    /// [memory](Buffer::has_memory) for them.
+    #[inline]
+    pub fn write_summed(&mut self, bytes: &[u8], sum: Sum) -> Sum {
+        let (first, rest) = self.place(self.len, bytes.len());
+        if rest == 0 {
+            return sum.copy(&mut self.memory[first], bytes);
+        }
+        let (a, b) = bytes.split_at(bytes.len() - rest);
+        sum.copy(&mut self.memory[first], a).copy(&mut self.memory[..rest], b)
     }
 
     /// So many octets that were written ahead are part of it now.

@@ -4,13 +4,15 @@
 use super::settle::Before;
 use super::table::Entry;
 use crate::Stack;
-use crate::egress::{Fragmentation, Frame, Hop, Kind, Outgoing, Segmented, write_segment};
+use crate::egress::{Burst, Fragmentation, Frame, Hop, Kind, Outgoing, Segmented, write_segment};
 use crate::iface::{IfaceId, Shape};
 use crate::time::Instant;
 use bypath_wire::{IpProtocol, MacAddr};
 
 /// Octets of payload that one frame carries at most which the link cuts: 65,535 without headers of 80 octets.
 const MOST: usize = 65_535 - 80;
+/// Segments that a connection says on one turn where the link does not cut.
+const TURN: usize = 16;
 /// Octets of Ethernet header and tag, IPv6 header, and a TCP header with all options.
 const HEADERS: usize = 18 + 40 + 60;
 
@@ -18,6 +20,11 @@ impl Stack {
     /// The next frame of the connections that have something to say on a link. `None`: the one whose turn it was has nothing, or
     /// cannot say it; others may.
     pub(crate) fn transmit_tcp(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
+        if self.ifaces[link.at()].burst.is_some()
+            && let Some(frame) = self.transmit_burst(link, room)
+        {
+            return Some(frame);
+        }
         let index = self.ifaces[link.at()].talkers.pop_front()?;
         self.tcp.clock = now;
         let generation = self.generation;
@@ -67,6 +74,19 @@ impl Stack {
             kind: Kind::Ip { protocol: IpProtocol::TCP, router_alert: false },
             owner: None,
         };
+        if segment.len > segment.cut && !(shape.offload.segmentation && shape.offload.checksum) {
+            let ports = (entry.ends.local_port, entry.ends.remote_port);
+            let whose = (index, entry.connection.first_number());
+            let burst = if entry.way.lost { None } else { Burst::new(&shape, &outgoing, mac, ports, &segment, whose) };
+            match burst {
+                Some(_) => {}
+                None if entry.way.lost => self.counters.tcp_drop_unreachable += 1,
+                None => self.counters.link_drop_no_room += 1,
+            }
+            self.ifaces[link.at()].burst = burst;
+            self.settle(now, index, &before);
+            return self.transmit_burst(link, room);
+        }
         let segmented = Segmented {
             ports: (entry.ends.local_port, entry.ends.remote_port),
             segment: &segment,
@@ -85,6 +105,30 @@ impl Stack {
             None => self.counters.link_drop_no_room += 1,
         }
         self.settle(now, index, &before);
+        frame
+    }
+
+    /// The next frame of what a connection has begun to say. `None`: there is none, as the connection has ended meanwhile, or there is
+    /// no room for it.
+    #[inline]
+    fn transmit_burst(&mut self, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
+        let burst = self.ifaces[link.at()].burst.as_mut()?;
+        let entry = self.tcp.entry_mut(burst.index).filter(|entry| entry.connection.first_number() == burst.iss);
+        let octets = entry.and_then(|entry| {
+            entry.segments_out += 1;
+            entry.connection.octets_at(burst.next, burst.next_len())
+        });
+        let frame = octets.and_then(|octets| burst.write(octets, room));
+        match &frame {
+            Some(_) => {
+                self.counters.tcp_sent += 1;
+                *self.counters.sent_by(&burst.addresses) += 1;
+            }
+            None => self.counters.link_drop_no_room += 1,
+        }
+        if burst.left == 0 || frame.is_none() {
+            self.ifaces[link.at()].burst = None;
+        }
         frame
     }
 
@@ -113,6 +157,7 @@ fn most(entry: &Entry, shape: &Shape, room: usize) -> usize {
     if shape.offload.segmentation && shape.offload.checksum && !entry.connection.tells_of_reduction() {
         MOST.min(room.saturating_sub(HEADERS)).max(one)
     } else {
-        one
+        // What it says on one turn.
+        TURN * one
     }
 }

@@ -112,7 +112,7 @@ impl Connection {
         // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
         self.text(now, seq, arrival.payload);
-        self.rcv.quick = self.rcv.quick.saturating_sub((arrival.segments - 1).min(255) as u8);
+        self.came_together(arrival.segments);
         self.fin(now, seq + arrival.payload.len() as u32, header.flags);
     }
 
@@ -417,11 +417,8 @@ impl Connection {
             self.rx.write_ahead(0, octets);
             let filled = !self.ahead.is_empty();
             let more = if filled { self.ahead.take(right) } else { 0 };
-            let all = octets.len() as u32 + more;
-            self.rx.extend(all as usize);
-            self.rcv.nxt += all;
-            self.counts.received += u64::from(all);
-            self.owe(now, octets.len() as u32, filled);
+            let len = octets.len() as u32;
+            self.more_came(now, len, more, filled);
         } else if self.ahead.add(left, right).is_ok() {
             self.rx.write_ahead(left.since(self.rcv.nxt) as usize, octets);
             // RFC 5681, 4.2: what is out of order is told at once.
@@ -429,6 +426,21 @@ impl Connection {
         } else {
             self.wanted.ack = true;
         }
+    }
+
+    /// The next `len` octets, ahead of the queue, are there; and with them so many `more`, which came before. `filled`: there was a gap.
+    #[inline]
+    pub(super) fn more_came(&mut self, now: Instant, len: u32, more: u32, filled: bool) {
+        self.rx.extend((len + more) as usize);
+        self.rcv.nxt += len + more;
+        self.counts.received += u64::from(len + more);
+        self.owe(now, len, filled);
+    }
+
+    /// What came was put together from so many segments.
+    #[inline]
+    pub(super) fn came_together(&mut self, segments: u32) {
+        self.rcv.quick = self.rcv.quick.saturating_sub((segments - 1).min(255) as u8);
     }
 
     /// Octets are to be acknowledged: every second full segment at once, others soon (RFC 9293, 3.8.6.3).

@@ -280,7 +280,7 @@ impl Stack {
             |settings, ts_offset| Connection::accept_answered(now, settings, number, ts_offset, &asked);
         if let Some(index) = self.make_half_open(packet, ends, listener, make) {
             self.counters.tcp_cookies_returned += 1;
-            self.segment(packet, index, arrival);
+            self.segment(packet.now, index, arrival);
         }
         true
     }

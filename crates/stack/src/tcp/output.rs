@@ -36,6 +36,18 @@ impl Connection {
         self.tx.slices(segment.from, segment.len)
     }
 
+    /// Octets that were written, from this number on; `None`: not so many are there (any more).
+    #[inline]
+    pub(crate) fn octets_at(&self, seq: SeqNumber, len: u32) -> Option<(&[u8], &[u8])> {
+        let from = usize::try_from(seq.distance(self.first_octet())).ok()?;
+        (from + len as usize <= self.tx.len()).then(|| self.tx.slices(from, len as usize))
+    }
+
+    /// ISS.
+    pub(crate) const fn first_number(&self) -> SeqNumber {
+        self.snd.iss
+    }
+
     /// The next segment to be sent, if there is one; `most`: octets of payload of all that is cut out of it.
     pub fn poll_transmit(&mut self, now: Instant, most: usize) -> Option<Segment> {
         if let Some((seq, ack)) = self.wanted.rst.take() {

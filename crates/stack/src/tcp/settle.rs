@@ -175,7 +175,7 @@ impl Stack {
 
     /// Sets its timer, if it is due earlier than that comes. One that comes too early costs less than one that is moved with each
     /// segment.
-    fn rearm(&mut self, index: u32) {
+    pub(super) fn rearm(&mut self, index: u32) {
         let clock = self.tcp.clock;
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let due = match (entry.connection.poll_timeout(), entry.until) {

@@ -5,6 +5,7 @@
 
 use super::ends::Ends;
 use super::listener::Listener;
+use super::predict::Known;
 use super::secret::Secret;
 use super::tcb::{Connection, Settings, State};
 use super::time_wait::Waits;
@@ -208,6 +209,9 @@ pub(crate) struct Table {
     pub octets: usize,
     /// The last time that was told.
     pub clock: Instant,
+    /// Whose the segment was that came last.
+    pub last: Option<u32>,
+    pub known: Known,
 }
 
 impl Table {
@@ -232,6 +236,8 @@ impl Table {
             orphans: 0,
             octets: 0,
             clock: Instant::ZERO,
+            last: None,
+            known: Known::default(),
         }
     }
 
@@ -371,6 +377,7 @@ impl Table {
 
     /// Segments between these ends are nobody's from now on.
     pub fn strike(&mut self, ends: &Ends) {
+        self.known.generation = 0;
         let mut table = core::mem::take(&mut self.ends);
         if let Ok(found) = table.find_entry(self.hash.hash_one(ends), |at| self.ends_of(*at) == Some(ends)) {
             found.remove();
