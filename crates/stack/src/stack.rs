@@ -17,7 +17,7 @@ use crate::raw::Raws;
 use crate::route::{NoRoute, Route, Routes};
 use crate::socket::{SocketId, Sockets};
 use crate::tcp::table::Table;
-use crate::time::Instant;
+use crate::time::{Instant, sooner};
 use crate::timer::Timers;
 use crate::udp::demux::Demux;
 use alloc::boxed::Box;
@@ -432,14 +432,10 @@ impl Stack {
         if self.wants_transmit(IfaceId::LOOPBACK) {
             return Some(Instant::ZERO);
         }
-        let own = [
-            self.timers.next(),
-            self.reassembly.poll_timeout(),
-            self.destinations.poll_timeout(),
-            self.tcp.poll_timeout(),
-        ];
+        let own = sooner(self.timers.next(), self.tcp.poll_timeout());
+        let tables = sooner(self.reassembly.poll_timeout(), self.destinations.poll_timeout());
         let neighbors = self.ifaces.iter().map(|i| i.neighbors.poll_timeout());
-        own.into_iter().chain(neighbors).flatten().min()
+        neighbors.fold(sooner(own, tables), sooner)
     }
 
     /// Does what is due by now, and hands the stack what it sent to itself.

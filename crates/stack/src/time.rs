@@ -41,6 +41,16 @@ impl Instant {
     }
 }
 
+/// The sooner one of two points of time, if there are any.
+#[inline(always)]
+pub(crate) fn sooner(one: Option<Instant>, other: Option<Instant>) -> Option<Instant> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(one.min(other)),
+        (one, None) => one,
+        (None, other) => other,
+    }
+}
+
 impl Add<Duration> for Instant {
     type Output = Instant;
 

@@ -41,6 +41,15 @@ impl Sum {
         data.chunks(MOST).fold(self, |sum, part| sum.with(native_sum(part), part.len()))
     }
 
+    /// Adds octets whose number is known: headers. It is a multiple of four.
+    #[must_use]
+    #[inline(always)]
+    pub fn array<const N: usize>(self, data: &[u8; N]) -> Sum {
+        const { assert!(N.is_multiple_of(4)) };
+        let words = data.as_chunks::<4>().0.iter();
+        self.with(words.fold(0, |sum, word| sum + u64::from(u32::from_ne_bytes(*word))), N)
+    }
+
     /// Adds a 16-bit word given in host byte order. After an odd number of octets its high octet still comes first.
     #[must_use]
     #[inline]

@@ -1,7 +1,7 @@
 //! IPv4 headers with options (RFC 791; RFC 1122, 3.2.1; RFC 6864 for the identification).
 
 use crate::bytes::{be16, be32, head, room, room_of, split};
-use crate::checksum::{self, checksum};
+use crate::checksum::{self, Sum, checksum};
 use crate::error::{EmitError, ParseError, Part};
 use crate::ip::{Addresses, IpProtocol, TrafficClass};
 use crate::option_bytes::{OptionBytes, next_tlv};
@@ -137,7 +137,8 @@ impl Ipv4Header {
             destination: Ipv4Addr::from_bits(be32!(fixed, 16)),
             options: Ipv4Options(OptionBytes::from_slice(&whole[HEADER_LEN..]).unwrap_or(OptionBytes::new())),
         };
-        Ok((header, Ipv4Extent { header_len, total_len, checksum_fits: checksum::is_valid(whole) }))
+        let sum = Sum::new().array(fixed).bytes(&whole[HEADER_LEN..]);
+        Ok((header, Ipv4Extent { header_len, total_len, checksum_fits: sum.is_valid() }))
     }
 
     /// Writes the header to the front of the buffer, for a payload of `payload_len` octets behind it; answers how

@@ -13,6 +13,7 @@ pub(crate) struct OptionBytes {
 }
 
 impl OptionBytes {
+    #[inline]
     pub const fn new() -> OptionBytes {
         OptionBytes { bytes: [0; MOST], len: 0 }
     }
@@ -25,6 +26,7 @@ impl OptionBytes {
 
     /// Adds octets; false, and nothing added, if they do not fit.
     #[must_use]
+    #[inline]
     pub fn extend(&mut self, slice: &[u8]) -> bool {
         let Some(room) = self.bytes.get_mut(self.len as usize..).and_then(|r| r.get_mut(..slice.len()))
         else {
@@ -40,6 +42,7 @@ impl OptionBytes {
     }
 
     /// With zeros up to a multiple of four: as they stand in a header.
+    #[inline]
     pub fn padded(&self) -> &[u8] {
         &self.bytes[..(self.len as usize).next_multiple_of(4)]
     }

@@ -131,6 +131,15 @@ impl TcpOptions {
         TcpOptions(OptionBytes::new())
     }
 
+    /// Two octets of padding and timestamps: what stands in most segments (RFC 7323, appendix A).
+    #[inline]
+    pub fn timestamps(value: u32, echo: u32) -> TcpOptions {
+        let mut options = OptionBytes::new();
+        let ([a, b, c, d], [e, f, g, h]) = (value.to_be_bytes(), echo.to_be_bytes());
+        let _fits = options.extend(&[1, 1, 8, 10, a, b, c, d, e, f, g, h]);
+        TcpOptions(options)
+    }
+
     /// Octets as they stand in a header. None if there are more than [`MOST_LEN`].
     pub fn from_bytes(bytes: &[u8]) -> Option<TcpOptions> {
         OptionBytes::from_slice(bytes).map(TcpOptions)

@@ -86,10 +86,7 @@ impl Burst {
             len: len as u8,
             partial: shape.offload.checksum,
             ip_sum: Sum::new().bytes(&headers[link..link + ip]),
-            tcp_sum: outgoing
-                .addresses
-                .pseudo_header(IpProtocol::TCP, 0)
-                .bytes(&headers[link + ip..len]),
+            tcp_sum: outgoing.addresses.pseudo_header(IpProtocol::TCP, 0).bytes(&headers[link + ip..len]),
             headers,
         })
     }

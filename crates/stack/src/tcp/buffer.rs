@@ -8,7 +8,9 @@ use alloc::vec;
 use bypath_wire::checksum::Sum;
 use core::fmt;
 
-/// The first piece of memory: an idle connection that once had a short message holds no more.
+/// The first piece of memory: short messages need no more.
+const FIRST: usize = 512;
+/// Octets that each connection may have, whatever others have: one segment of most links.
 pub const LEAST: usize = 2048;
 
 /// A queue of octets.
@@ -48,7 +50,7 @@ impl Buffer {
         if want <= self.memory.len() {
             return;
         }
-        let size = want.next_power_of_two().max(LEAST);
+        let size = want.next_power_of_two().max(FIRST);
         let mut memory = vec![0; size].into_boxed_slice();
         let (first, second) = self.memory.split_at(self.head);
         memory[..second.len()].copy_from_slice(second);

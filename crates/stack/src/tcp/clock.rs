@@ -2,7 +2,7 @@
 
 use super::recovery::Phase;
 use super::tcb::{Connection, Failure, Resend, State};
-use crate::time::Instant;
+use crate::time::{Instant, sooner};
 use core::time::Duration;
 
 /// Times that octets are sent again before it is over: net.ipv4.tcp_retries2 of Linux, which is 15 minutes at least
@@ -24,7 +24,7 @@ impl Connection {
     /// When [`Connection::handle_timeout`] is to be called.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let d = &self.deadlines;
-        [d.resend.map(|(_, at)| at), d.reorder, d.ack, d.life].into_iter().flatten().min()
+        sooner(sooner(d.resend.map(|(_, at)| at), d.reorder), sooner(d.ack, d.life))
     }
 
     /// Does what is due by now.

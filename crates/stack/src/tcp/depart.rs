@@ -77,7 +77,11 @@ impl Stack {
         if segment.len > segment.cut && !(shape.offload.segmentation && shape.offload.checksum) {
             let ports = (entry.ends.local_port, entry.ends.remote_port);
             let whose = (index, entry.connection.first_number());
-            let burst = if entry.way.lost { None } else { Burst::new(&shape, &outgoing, mac, ports, &segment, whose) };
+            let burst = if entry.way.lost {
+                None
+            } else {
+                Burst::new(&shape, &outgoing, mac, ports, &segment, whose)
+            };
             match burst {
                 Some(_) => {}
                 None if entry.way.lost => self.counters.tcp_drop_unreachable += 1,
@@ -113,7 +117,8 @@ impl Stack {
     #[inline]
     fn transmit_burst(&mut self, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
         let burst = self.ifaces[link.at()].burst.as_mut()?;
-        let entry = self.tcp.entry_mut(burst.index).filter(|entry| entry.connection.first_number() == burst.iss);
+        let entry =
+            self.tcp.entry_mut(burst.index).filter(|entry| entry.connection.first_number() == burst.iss);
         let octets = entry.and_then(|entry| {
             entry.segments_out += 1;
             entry.connection.octets_at(burst.next, burst.next_len())

@@ -73,10 +73,10 @@ impl Connection {
 
     /// A header with what is to be told now; nothing more has to be acknowledged afterwards.
     fn header(&mut self, now: Instant, seq: SeqNumber, mut flags: TcpFlags) -> Segment {
-        let mut options = TcpOptions::new();
-        if self.timestamps.is_some() {
-            self.push_timestamps(now, &mut options);
-        }
+        let mut options = match self.timestamps {
+            Some(ts) => TcpOptions::timestamps(self.tsval(now), ts.recent),
+            None => TcpOptions::new(),
+        };
         if self.ahead.has_news() && self.sack {
             // Two octets of padding before it, as Linux has it.
             let room = if options.is_empty() { 4 } else { 3 };
@@ -95,13 +95,6 @@ impl Connection {
             ts.last_ack = self.rcv.nxt;
         }
         Segment { seq, ack: self.rcv.nxt, flags, window, options, from: 0, len: 0, cut: 0, ect: false }
-    }
-
-    fn push_timestamps(&self, now: Instant, options: &mut TcpOptions) {
-        // RFC 7323, appendix A: two octets of padding first.
-        let _ = options.push(&TcpOption::Nop) && options.push(&TcpOption::Nop);
-        let echo = self.timestamps.map_or(0, |ts| ts.recent);
-        let _fits = options.push(&TcpOption::Timestamps { value: self.tsval(now), echo });
     }
 
     /// The window that is told: its right edge never moves to the left (RFC 9293, 3.8.6, SHLD-14), and to the right by a

@@ -79,7 +79,7 @@ fn plain(packet: &[u8], v6: bool) -> Option<(usize, usize)> {
         && head[6] & 0xbf == 0
         && head[7] == 0
         && head[9] == IpProtocol::TCP.0;
-    (fits && len <= packet.len() && Sum::new().bytes(head).is_valid()).then_some((ipv4::HEADER_LEN, len))
+    (fits && len <= packet.len() && Sum::new().array(head).is_valid()).then_some((ipv4::HEADER_LEN, len))
 }
 
 /// Addresses and ports.
@@ -104,7 +104,8 @@ impl Stack {
         if !untagged || plain(packet, v6).is_none() {
             return;
         }
-        let (Some(found), Some(entry)) = (ends(packet, v6), self.tcp.entry(index).filter(|entry| entry.entered))
+        let (Some(found), Some(entry)) =
+            (ends(packet, v6), self.tcp.entry(index).filter(|entry| entry.entered))
         else {
             return;
         };
@@ -123,7 +124,13 @@ impl Stack {
 
     /// Takes a frame with the headers of the one before. False: it is another one, and nothing has happened.
     #[inline]
-    pub(crate) fn predicted(&mut self, now: Instant, through: IfaceId, frame: &[u8], meta: &FrameMeta) -> bool {
+    pub(crate) fn predicted(
+        &mut self,
+        now: Instant,
+        through: IfaceId,
+        frame: &[u8],
+        meta: &FrameMeta,
+    ) -> bool {
         let known = &self.tcp.known;
         if known.generation != self.generation
             || known.through != through
@@ -189,7 +196,9 @@ impl Stack {
         match sum {
             None => entry.connection.rx.write_ahead(0, payload),
             // Memory ahead of the queue is nobody's: what was copied there in vain was not copied.
-            Some(sum) if !entry.connection.rx.write_summed(payload, sum.bytes(header)).is_valid() => return false,
+            Some(sum) if !entry.connection.rx.write_summed(payload, header_sum(sum, header)).is_valid() => {
+                return false;
+            }
             Some(_) => {}
         }
         entry.segments_in += u64::from(segments);
@@ -210,6 +219,15 @@ impl Stack {
             self.list(index);
         }
         true
+    }
+}
+
+/// Adds a header that has timestamps and nothing else, or no options.
+#[inline(always)]
+fn header_sum(sum: Sum, header: &[u8]) -> Sum {
+    match header.first_chunk::<WITH_TIMESTAMPS>() {
+        Some(header) => sum.array(header),
+        None => header.first_chunk::<{ tcp::HEADER_LEN }>().map_or(sum, |header| sum.array(header)),
     }
 }
 

@@ -2,38 +2,41 @@
 
 use core::time::Duration;
 
+/// In nanoseconds, as all numbers here.
+const SECOND: u64 = 1_000_000_000;
 /// Until a round trip was measured (RFC 6298, 2.1).
-const INITIAL_RTO: Duration = Duration::from_secs(1);
+const INITIAL_RTO: u64 = SECOND;
 /// After a SYN or its answer was lost and nothing was measured: what data begin with (RFC 6298, 5.7).
-const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
+const RTO_AFTER_LOST_SYN: u64 = 3 * SECOND;
 /// The shortest. DEVIATION RFC 6298 2.4: 1 s there; Linux's TCP_RTO_MIN, as delayed ACKs of today take less.
-const MIN_RTO: Duration = Duration::from_millis(200);
+const MIN_RTO: u64 = SECOND / 5;
 /// The longest (RFC 6298, 2.5: at least 60 s); Linux's TCP_RTO_MAX.
-const MAX_RTO: Duration = Duration::from_secs(120);
+const MAX_RTO: u64 = 120 * SECOND;
 /// G of RFC 6298: the clock's grain.
-const GRAIN: Duration = Duration::from_millis(1);
+const GRAIN: u64 = SECOND / 1000;
 
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
     /// SRTT; `None`: not measured yet.
-    srtt: Option<Duration>,
-    rttvar: Duration,
+    srtt: Option<u64>,
+    rttvar: u64,
     /// Without backing off.
-    base: Duration,
+    base: u64,
     /// How often it was doubled.
     backoff: u32,
 }
 
 impl Default for Rtt {
     fn default() -> Rtt {
-        Rtt { srtt: None, rttvar: Duration::ZERO, base: INITIAL_RTO, backoff: 0 }
+        Rtt { srtt: None, rttvar: 0, base: INITIAL_RTO, backoff: 0 }
     }
 }
 
 impl Rtt {
     /// A round trip was measured, on octets that were sent once (Karn's algorithm: RFC 6298, 3).
     pub fn measured(&mut self, rtt: Duration) {
+        let rtt = nanos(rtt);
         match self.srtt {
             // RFC 6298, 2.2: SRTT <- R, RTTVAR <- R/2.
             None => {
@@ -43,8 +46,8 @@ impl Rtt {
             // RFC 6298, 2.3: RTTVAR first, with alpha 1/8 and beta 1/4.
             Some(srtt) => {
                 let off = srtt.abs_diff(rtt);
-                self.rttvar = self.rttvar * 3 / 4 + off / 4;
-                self.srtt = Some(srtt * 7 / 8 + rtt / 8);
+                self.rttvar = self.rttvar - self.rttvar / 4 + off / 4;
+                self.srtt = Some(srtt - srtt / 8 + rtt / 8);
             }
         }
         let srtt = self.srtt.unwrap_or_default();
@@ -54,8 +57,9 @@ impl Rtt {
     }
 
     /// RTO: how long to wait for an acknowledgement.
+    #[inline]
     pub fn rto(&self) -> Duration {
-        (self.base * (1 << self.backoff.min(16))).min(MAX_RTO)
+        Duration::from_nanos((self.base << self.backoff.min(16)).min(MAX_RTO))
     }
 
     /// It was not long enough (RFC 6298, 5.5).
@@ -83,14 +87,19 @@ impl Rtt {
     }
 
     /// SRTT, if something was measured.
-    pub const fn srtt(&self) -> Option<Duration> {
-        self.srtt
+    pub fn srtt(&self) -> Option<Duration> {
+        self.srtt.map(Duration::from_nanos)
     }
 
     /// RTTVAR.
     pub const fn rttvar(&self) -> Duration {
-        self.rttvar
+        Duration::from_nanos(self.rttvar)
     }
+}
+
+/// No round trip takes longer than a day.
+fn nanos(rtt: Duration) -> u64 {
+    rtt.min(Duration::from_secs(86_400)).as_nanos() as u64
 }
 
 #[cfg(test)]
@@ -115,9 +124,9 @@ mod tests {
     fn it_is_neither_too_short_nor_too_long() {
         let mut rtt = Rtt::default();
         rtt.measured(Duration::from_micros(20));
-        assert_eq!(rtt.rto(), MIN_RTO);
+        assert_eq!(rtt.rto(), ms(200));
         rtt.measured(Duration::from_secs(1000));
-        assert_eq!(rtt.rto(), MAX_RTO);
+        assert_eq!(rtt.rto(), Duration::from_secs(120));
         let mut rtt = Rtt::default();
         let waits: std::vec::Vec<u64> = (0..9)
             .map(|_| {

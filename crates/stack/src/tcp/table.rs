@@ -14,7 +14,7 @@ use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::random::Random;
 use crate::socket::{SocketError, SocketId, TooMany};
-use crate::time::Instant;
+use crate::time::{Instant, sooner};
 use crate::timer::{TimerId, Timers};
 use crate::udp::demux::Binding;
 use alloc::boxed::Box;
@@ -435,7 +435,7 @@ impl Table {
     /// When something is due.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let waits = self.waits.first().map(|(_, waiting)| waiting.until);
-        [self.timers.next(), waits].into_iter().flatten().min()
+        sooner(self.timers.next(), waits)
     }
 }
 
