@@ -123,7 +123,11 @@ impl Stack {
             entry.segments_out += 1;
             entry.connection.octets_at(burst.next, burst.next_len())
         });
-        let frame = octets.and_then(|octets| burst.write(octets, room));
+        let Some(octets) = octets else {
+            self.ifaces[link.at()].burst = None;
+            return None;
+        };
+        let frame = burst.write(octets, room);
         match &frame {
             Some(_) => {
                 self.counters.tcp_sent += 1;

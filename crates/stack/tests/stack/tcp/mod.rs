@@ -1,6 +1,7 @@
 //! TCP through whole stacks.
 
 mod attacks;
+mod bursts;
 mod closing;
 mod memory;
 mod opening;
