@@ -45,23 +45,29 @@ impl Secret {
 }
 
 fn hash((k0, k1): Key, ends: &Ends, more: (u32, u32)) -> u64 {
-    let mut octets = [0; 44];
+    let mut hasher = SipHasher24::new_with_keys(k0, k1);
+    let ports = u32::from(ends.local_port) << 16 | u32::from(ends.remote_port);
+    let mut rest = [0; 12];
+    for (octets, word) in rest.as_chunks_mut::<4>().0.iter_mut().zip([ports, more.0, more.1]) {
+        *octets = word.to_be_bytes();
+    }
+    // Each kind has a length of its own, which is part of the hash: none can be taken for the other one.
     match ends.addresses {
         Addresses::V4 { source, destination } => {
+            let mut octets = [0; 8 + 12];
             octets[..4].copy_from_slice(&source.octets());
             octets[4..8].copy_from_slice(&destination.octets());
+            octets[8..].copy_from_slice(&rest);
+            hasher.write(&octets);
         }
         Addresses::V6 { source, destination } => {
+            let mut octets = [0; 32 + 12];
             octets[..16].copy_from_slice(&source.octets());
             octets[16..32].copy_from_slice(&destination.octets());
+            octets[32..].copy_from_slice(&rest);
+            hasher.write(&octets);
         }
     }
-    octets[32..34].copy_from_slice(&ends.local_port.to_be_bytes());
-    octets[34..36].copy_from_slice(&ends.remote_port.to_be_bytes());
-    octets[36..40].copy_from_slice(&more.0.to_be_bytes());
-    octets[40..].copy_from_slice(&more.1.to_be_bytes());
-    let mut hasher = SipHasher24::new_with_keys(k0, k1);
-    hasher.write(&octets);
     hasher.finish()
 }
 

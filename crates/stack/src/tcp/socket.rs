@@ -91,8 +91,10 @@ impl Stack {
         let before = Before::of(entry);
         entry.owner = Owner::Orphan;
         let linger = entry.options.linger;
-        // Now.
-        (entry.left, entry.until) = (true, Some(Instant::ZERO));
+        // What is over at some time is looked at as soon as the time is told.
+        if linger.is_some() || entry.connection.state() == State::FinWait2 {
+            (entry.left, entry.until) = (true, Some(Instant::ZERO));
+        }
         match linger {
             Some(Duration::ZERO) => entry.connection.abort(),
             _ => entry.connection.close(),
