@@ -2,14 +2,14 @@
 //! in which number, length and checksums are its own.
 
 use super::Outgoing;
+use super::segment::header;
 use super::write::{Frame, ip_header, link_header};
 use crate::iface::{IfaceId, Shape};
 use crate::tcp::output::Segment;
 use bypath_wire::checksum::Sum;
-use bypath_wire::ip::Ecn;
 use bypath_wire::meta::ChecksumState;
 use bypath_wire::seq::SeqNumber;
-use bypath_wire::tcp::{CHECKSUM_OFFSET, TcpFlags, TcpHeader};
+use bypath_wire::tcp::{self, CHECKSUM_OFFSET, TcpFlags};
 use bypath_wire::{Addresses, IpProtocol, MacAddr};
 
 /// Octets of Ethernet header with a tag, IPv6 header, and TCP header with all options.
@@ -54,16 +54,14 @@ impl Burst {
         segment: &Segment,
         (index, iss): (u32, SeqNumber),
     ) -> Option<Burst> {
-        let mut outgoing = *outgoing;
-        let ecn = if segment.ect { Ecn::Capable0 } else { Ecn::NotCapable };
-        outgoing.class = outgoing.class.with_ecn(ecn);
-        let mut header = TcpHeader::new(ports.0, ports.1);
-        (header.ack, header.flags) = (segment.ack, segment.flags.without(LAST));
-        (header.window, header.options) = (segment.window, segment.options);
+        let options = segment.options.padded();
+        let tcp = tcp::HEADER_LEN + options.len();
         let mut headers = [0; HEADERS];
-        let link = link_header(shape, &outgoing, mac, &mut headers).ok()?;
-        let ip = ip_header(&outgoing, IpProtocol::TCP, 0, 0, false, &mut headers[link..]).ok()?;
-        let tcp = header.emit(&mut headers[link + ip..]).ok()?;
+        let link = link_header(shape, outgoing, mac, &mut headers).ok()?;
+        let ip = ip_header(outgoing, IpProtocol::TCP, 0, 0, false, &mut headers[link..]).ok()?;
+        // Number and flags of the last segment come when they are written.
+        let first = Segment { seq: SeqNumber(0), flags: segment.flags.without(LAST), ..*segment };
+        header(headers.get_mut(link + ip..link + ip + tcp)?, ports, &first, options);
         if ip + tcp + segment.cut > shape.mtu {
             return None;
         }

@@ -4,9 +4,8 @@ use super::Outgoing;
 use super::write::{Frame, ip_header, link_header};
 use crate::iface::Shape;
 use crate::tcp::output::Segment;
-use bypath_wire::ip::Ecn;
 use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
-use bypath_wire::tcp::{CHECKSUM_OFFSET, TcpFlags, TcpHeader};
+use bypath_wire::tcp::{CHECKSUM_OFFSET, HEADER_LEN, TcpFlags};
 use bypath_wire::{Addresses, IpProtocol, MacAddr};
 
 /// A segment, and what it carries.
@@ -19,6 +18,25 @@ pub(crate) struct Segmented<'a> {
     pub octets: (&'a [u8], &'a [u8]),
 }
 
+/// The header of a segment with these options, of which `room` has exactly the length; the checksum is zero.
+#[inline(always)]
+pub(super) fn header(room: &mut [u8], ports: (u16, u16), segment: &Segment, options: &[u8]) {
+    let offset = (room.len() as u16 / 4) << 12;
+    let Some((fixed, behind)) = room.split_first_chunk_mut::<HEADER_LEN>() else { return };
+    let pair = |high: u16, low: u16| u32::from(high) << 16 | u32::from(low);
+    let words = [
+        pair(ports.0, ports.1),
+        segment.seq.0,
+        segment.ack.0,
+        pair(offset | segment.flags.bits(), segment.window),
+        0,
+    ];
+    for (octets, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
+        *octets = word.to_be_bytes();
+    }
+    behind.copy_from_slice(options);
+}
+
 /// Writes a frame with a segment. `None`: there is no room for it, or the link takes no packet as long.
 #[inline]
 pub(crate) fn write_segment(
@@ -29,23 +47,18 @@ pub(crate) fn write_segment(
     room: &mut [u8],
 ) -> Option<Frame> {
     let Segmented { ports, segment, octets: (first, second) } = *what;
-    let mut outgoing = *outgoing;
-    let ecn = if segment.ect { Ecn::Capable0 } else { Ecn::NotCapable };
-    outgoing.class = outgoing.class.with_ecn(ecn);
-    let mut header = TcpHeader::new(ports.0, ports.1);
-    (header.seq, header.ack, header.flags) = (segment.seq, segment.ack, segment.flags);
-    (header.window, header.options) = (segment.window, segment.options);
-    let own = header.len();
+    let options = segment.options.padded();
+    let own = HEADER_LEN + options.len();
     let len = own + first.len() + second.len();
-    let link = link_header(shape, &outgoing, mac, room).ok()?;
+    let link = link_header(shape, outgoing, mac, room).ok()?;
     let packet = &mut room[link..];
-    let ip = ip_header(&outgoing, IpProtocol::TCP, len, 0, false, packet).ok()?;
+    let ip = ip_header(outgoing, IpProtocol::TCP, len, 0, false, packet).ok()?;
     let cut = segment.len > segment.cut;
     if !cut && ip + len > shape.mtu {
         return None;
     }
     let whole = packet.get_mut(ip..ip + len)?;
-    header.emit(whole).ok()?;
+    header(whole.split_at_mut(own).0, ports, segment, options);
     let pseudo = outgoing.addresses.pseudo_header(IpProtocol::TCP, len);
     let (head, behind) = whole.split_at_mut(own);
     let (one, two) = behind.split_at_mut(first.len());

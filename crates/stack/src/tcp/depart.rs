@@ -7,6 +7,7 @@ use crate::Stack;
 use crate::egress::{Burst, Fragmentation, Frame, Hop, Kind, Outgoing, Segmented, write_segment};
 use crate::iface::{IfaceId, Shape};
 use crate::time::Instant;
+use bypath_wire::ip::Ecn;
 use bypath_wire::{IpProtocol, MacAddr};
 
 /// Octets of payload that one frame carries at most which the link cuts: 65,535 without headers of 80 octets.
@@ -68,7 +69,7 @@ impl Stack {
             hop: entry.way.hop,
             addresses: entry.ends.addresses,
             hops: entry.options.hop_limit.unwrap_or(self.config.hop_limit).max(1),
-            class: entry.options.class,
+            class: entry.options.class.with_ecn(if segment.ect { Ecn::Capable0 } else { Ecn::NotCapable }),
             fragmentation: Fragmentation::Never,
             mtu: u32::MAX,
             kind: Kind::Ip { protocol: IpProtocol::TCP, router_alert: false },
