@@ -281,6 +281,7 @@ impl Connection {
             self.sent.ack(now, header.ack, &mut told.delivered);
             self.snd.una = header.ack;
             self.tx.pop(header.ack.since(first) as usize);
+            self.tx.rewind();
             self.tries = 0;
             self.waiting = None;
             self.counts.acked += u64::from(told.delivered.acked);

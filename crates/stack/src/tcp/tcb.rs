@@ -372,6 +372,9 @@ impl Connection {
     pub fn read(&mut self, room: &mut [u8]) -> usize {
         let n = self.rx.copy_out(0, room);
         self.rx.pop(n);
+        if self.ahead.is_empty() {
+            self.rx.rewind();
+        }
         if n > 0 {
             self.offer_more();
         }
