@@ -135,23 +135,30 @@ impl Host {
     }
 
     fn hand_packet(&mut self, protocol: IpProtocol, class: TrafficClass, payload: &[u8]) {
-        let packet = self.packet(protocol, class, payload, false);
+        let packet = self.packet(protocol, class, payload, 0, false);
         self.stack.handle_frame(self.clock(), self.iface, &packet, &FrameMeta::default());
     }
 
-    /// A packet from the other side, or from us.
-    fn packet(&self, protocol: IpProtocol, class: TrafficClass, payload: &[u8], ours: bool) -> Vec<u8> {
+    /// A packet from the other side, or from us; so many more octets are cut off.
+    fn packet(
+        &self,
+        protocol: IpProtocol,
+        class: TrafficClass,
+        payload: &[u8],
+        cut_off: usize,
+        ours: bool,
+    ) -> Vec<u8> {
         let addresses = self.addresses();
         let addresses = if ours { addresses.reversed() } else { addresses };
         let mut packet = vec![0; 40 + payload.len()];
         let len = match addresses {
             Addresses::V4 { source, destination } => {
                 let header = Ipv4Header { class, ..Ipv4Header::new(source, destination, protocol) };
-                header.emit(&mut packet, payload.len()).unwrap()
+                header.emit(&mut packet, payload.len() + cut_off).unwrap()
             }
             Addresses::V6 { source, destination } => {
                 let header = Ipv6Header { class, ..Ipv6Header::new(source, destination, protocol) };
-                header.emit(&mut packet, payload.len()).unwrap()
+                header.emit(&mut packet, payload.len() + cut_off).unwrap()
             }
         };
         packet[len..len + payload.len()].copy_from_slice(payload);
@@ -166,11 +173,12 @@ impl Host {
         code: &str,
         mtu: Option<u32>,
         about: &TcpHeader,
+        octets: usize,
     ) -> Result<(), String> {
         let mut segment = vec![0; 60];
         about.emit(&mut segment).unwrap();
         segment.truncate(20);
-        let quoted = self.packet(IpProtocol::TCP, TrafficClass::default(), &segment, true);
+        let quoted = self.packet(IpProtocol::TCP, TrafficClass::default(), &segment, octets, true);
         let mut message = vec![0; 8 + quoted.len()];
         let mtu = mtu.unwrap_or(0);
         let protocol = if self.v6 {

@@ -288,7 +288,10 @@ impl Parser {
         let mtu = if self.eat_word("mtu") { Some(self.sequence()?) } else { None };
         let mut quoted = None;
         if self.eat('[') {
-            quoted = Some(self.sequence()?);
+            let seq = self.sequence()?;
+            self.need(':')?;
+            let end = self.sequence()?;
+            quoted = Some((seq, end.wrapping_sub(seq)));
             while !self.eat(']') {
                 self.next();
             }

@@ -259,8 +259,9 @@ impl<'a> Runner<'a> {
 
     fn inject_error(&mut self, icmp: &Icmp) -> Result<(), String> {
         let flow = self.current.map(|at| &self.flows[at]).ok_or("there is no connection")?;
-        let about = flow.quoted(icmp.quoted.unwrap_or(flow.first));
-        self.host.hand_error(&icmp.kind, &icmp.code, icmp.mtu, &about)
+        let (seq, len) = icmp.quoted.unwrap_or((flow.first, 0));
+        let about = flow.quoted(seq);
+        self.host.hand_error(&icmp.kind, &icmp.code, icmp.mtu, &about, len as usize)
     }
 
     /// Waits for a segment; when it came. Several that follow each other count as one, if the script has them as one.

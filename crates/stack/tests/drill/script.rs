@@ -74,8 +74,8 @@ pub struct Icmp {
     pub kind: String,
     pub code: String,
     pub mtu: Option<u32>,
-    /// The segment that it quotes: its first number.
-    pub quoted: Option<u32>,
+    /// The segment that it quotes: its first number, and its octets.
+    pub quoted: Option<(u32, u32)>,
 }
 
 /// An argument of a call, or what it answers.
