@@ -251,6 +251,9 @@ impl Connection {
 
     /// Octets that were not sent before.
     fn fresh(&mut self, now: Instant, most: usize) -> Option<Segment> {
+        if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
+            self.congestion.idle(now.since(self.wrote), self.rtt.rto());
+        }
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
         if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd {
