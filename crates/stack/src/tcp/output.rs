@@ -207,6 +207,8 @@ impl Connection {
         if !core::mem::take(&mut self.wanted.tail) || self.sent.is_empty() {
             return None;
         }
+        // RFC 8985, 7.2: one probe, and then the time-out.
+        self.recovery.probe = Some((self.snd.nxt, true));
         if self.snd.nxt.before(self.last_octet())
             && self.snd.nxt.before(self.snd.una + self.snd.wnd)
             && let Some(segment) = self.data(now, most.min(self.snd.mss as usize), true)
@@ -279,10 +281,7 @@ impl Connection {
             self.wait_for_answer(now, false);
             return None;
         }
-        // The options decide how much a segment takes; nothing is told if none is sent.
-        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
-        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
-        let cut = self.snd.mss.saturating_sub(overhead).max(1);
+        let cut = self.payload_now();
         let most = if most as u32 >= cut { most as u32 - most as u32 % cut } else { most as u32 };
         let mut len = waiting.min(room).min(most.max(1));
         if len > cut && len < waiting {
@@ -327,6 +326,13 @@ impl Connection {
         self.rcv.answers = true;
         self.wait_for_answer(now, false);
         Some(segment)
+    }
+
+    /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
+    fn payload_now(&self) -> u32 {
+        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
+        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
+        self.snd.mss.saturating_sub(overhead).max(1)
     }
 
     fn sack_len(&self) -> u32 {
