@@ -216,10 +216,8 @@ impl Connection {
             self.recovery.probe = Some((self.snd.nxt, false));
             return Some(segment);
         }
-        let (seq, len) = self.sent.last(self.snd.mss)?;
-        let segment = self.repeat(now, seq, len, most);
-        self.recovery.probe = Some((self.snd.nxt, true));
-        Some(segment)
+        let (seq, len) = self.sent.last(self.payload_now())?;
+        Some(self.repeat(now, seq, len, most))
     }
 
     /// Sends octets, and a FIN, that were sent before.
@@ -260,9 +258,6 @@ impl Connection {
         let cwnd = self.congestion.cwnd();
         if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd {
             return None;
-        }
-        if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
-            self.congestion.idle(now.since(self.wrote), self.rtt.rto());
         }
         self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
     }
