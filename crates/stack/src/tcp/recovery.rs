@@ -89,7 +89,8 @@ impl Connection {
         }
         match self.recovery.phase {
             Phase::Fast => self.reduce(told),
-            _ if advanced => {
+            // RFC 3168, 6.1.2: the window grows by acknowledgements without ECE.
+            _ if advanced && !(told.ece && self.ecn.on) => {
                 let limited = if self.congestion.is_slow_start() {
                     told.flight >= self.congestion.cwnd() / 2
                 } else {
