@@ -181,8 +181,10 @@ impl Connection {
             let limit = r.delivered.saturating_sub(r.out).max(arrived) + more;
             (ssthresh - pipe).min(limit)
         };
-        // The first octets are sent again whatever the window is.
-        let may = if r.out == 0 { may.max(mss) } else { may };
+        // The first octets are sent again whatever the window is; and, without SACK, those that follow an acknowledgement which gets
+        // on only in part (RFC 6582, 3.2, step 3).
+        let partial = !self.sack && told.delivered.acked > 0;
+        let may = if r.out == 0 || partial { may.max(mss) } else { may };
         self.congestion.set_cwnd(pipe + may);
     }
 
