@@ -113,7 +113,8 @@ impl Connection {
         let Some(keepalive) = self.settings.keepalive else { return };
         let silence = now.since(self.heard);
         if silence < keepalive.idle || !self.sent.is_empty() {
-            self.deadlines.life = Some(self.heard.max(now) + keepalive.idle);
+            let since = if silence < keepalive.idle { self.heard } else { now };
+            self.deadlines.life = Some(since + keepalive.idle);
             return;
         }
         if self.tries >= keepalive.probes {
