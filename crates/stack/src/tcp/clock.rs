@@ -113,7 +113,8 @@ impl Connection {
         let Some(keepalive) = self.settings.keepalive else { return };
         let silence = now.since(self.heard);
         if silence < keepalive.idle || !self.sent.is_empty() {
-            self.deadlines.life = Some(self.heard.max(now) + keepalive.idle);
+            let since = if silence < keepalive.idle { self.heard } else { now };
+            self.deadlines.life = Some(since + keepalive.idle);
             return;
         }
         if self.tries >= keepalive.probes {
@@ -158,10 +159,11 @@ impl Connection {
         if let (true, Some(srtt)) = (probes, self.rtt.srtt()) {
             let alone = self.sent.octets() <= self.snd.mss;
             let pto = 2 * srtt + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
-            let timeout = now + self.rtt.rto();
-            let probe = now + pto;
-            self.deadlines.resend =
-                Some(if probe < timeout { (Resend::TailProbe, probe) } else { (Resend::Timeout, timeout) });
+            // RFC 8985, 7.2: where the time-out would come first, the probe goes at its time. Octets that follow do not put that
+            // off.
+            let since = if advanced { now } else { self.sent.first_at().unwrap_or(now) };
+            let timeout = (since + self.rtt.rto()).max(now);
+            self.deadlines.resend = Some((Resend::TailProbe, timeout.min(now + pto)));
         } else if advanced || !matches!(self.deadlines.resend, Some((Resend::Timeout, _))) {
             // RFC 6298, 5.1 and 5.3.
             self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));

@@ -72,6 +72,8 @@ impl Connection {
         }
         self.heard = now;
         self.take_syn(now, arrival);
+        // What our SYN told counts from here on.
+        self.rcv.edge = self.rcv.nxt + self.window().min(65_535);
         self.snd.wnd = u32::from(header.window);
         (self.snd.wl1, self.snd.wl2, self.snd.max_wnd) = (header.seq, header.ack, self.snd.wnd);
         if !flags.has(TcpFlags::ACK) {

@@ -149,14 +149,13 @@ impl Connection {
             }
             let echo = self.timestamps.map_or(0, |ts| ts.recent);
             all &= options.push(&TcpOption::Timestamps { value: self.tsval(now), echo });
+        } else if sack {
+            all &= options.push(&TcpOption::Nop) && options.push(&TcpOption::Nop);
+            all &= options.push(&TcpOption::SackPermitted);
         }
         if self.rcv.shift > 0 || active && self.settings.window_scale || self.snd.shift > 0 {
             all &= options.push(&TcpOption::Nop);
             all &= options.push(&TcpOption::WindowScale(self.rcv.shift));
-        }
-        if sack && !timestamps {
-            all &= options.push(&TcpOption::Nop) && options.push(&TcpOption::Nop);
-            all &= options.push(&TcpOption::SackPermitted);
         }
         debug_assert!(all, "options of a SYN fit");
         // RFC 7323, 2.2: the window of a SYN is never scaled.
@@ -208,6 +207,8 @@ impl Connection {
         if !core::mem::take(&mut self.wanted.tail) || self.sent.is_empty() {
             return None;
         }
+        // RFC 8985, 7.2: one probe, and then the time-out.
+        self.recovery.probe = Some((self.snd.nxt, true));
         if self.snd.nxt.before(self.last_octet())
             && self.snd.nxt.before(self.snd.una + self.snd.wnd)
             && let Some(segment) = self.data(now, most.min(self.snd.mss as usize), true)
@@ -215,10 +216,8 @@ impl Connection {
             self.recovery.probe = Some((self.snd.nxt, false));
             return Some(segment);
         }
-        let (seq, len) = self.sent.last(self.snd.mss)?;
-        let segment = self.repeat(now, seq, len, most);
-        self.recovery.probe = Some((self.snd.nxt, true));
-        Some(segment)
+        let (seq, len) = self.sent.last(self.payload_now())?;
+        Some(self.repeat(now, seq, len, most))
     }
 
     /// Sends octets, and a FIN, that were sent before.
@@ -252,13 +251,13 @@ impl Connection {
 
     /// Octets that were not sent before.
     fn fresh(&mut self, now: Instant, most: usize) -> Option<Segment> {
+        if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
+            self.congestion.idle(now.since(self.wrote), self.rtt.rto());
+        }
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
         if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd {
             return None;
-        }
-        if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
-            self.congestion.idle(now.since(self.wrote), self.rtt.rto());
         }
         self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
     }
@@ -277,10 +276,7 @@ impl Connection {
             self.wait_for_answer(now, false);
             return None;
         }
-        // The options decide how much a segment takes; nothing is told if none is sent.
-        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
-        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
-        let cut = self.snd.mss.saturating_sub(overhead).max(1);
+        let cut = self.payload_now();
         let most = if most as u32 >= cut { most as u32 - most as u32 % cut } else { most as u32 };
         let mut len = waiting.min(room).min(most.max(1));
         if len > cut && len < waiting {
@@ -325,6 +321,13 @@ impl Connection {
         self.rcv.answers = true;
         self.wait_for_answer(now, false);
         Some(segment)
+    }
+
+    /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
+    fn payload_now(&self) -> u32 {
+        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
+        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
+        self.snd.mss.saturating_sub(overhead).max(1)
     }
 
     fn sack_len(&self) -> u32 {

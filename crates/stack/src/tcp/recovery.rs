@@ -89,7 +89,8 @@ impl Connection {
         }
         match self.recovery.phase {
             Phase::Fast => self.reduce(told),
-            _ if advanced => {
+            // RFC 3168, 6.1.2: the window grows by acknowledgements without ECE.
+            _ if advanced && !(told.ece && self.ecn.on) => {
                 let limited = if self.congestion.is_slow_start() {
                     told.flight >= self.congestion.cwnd() / 2
                 } else {
@@ -180,8 +181,10 @@ impl Connection {
             let limit = r.delivered.saturating_sub(r.out).max(arrived) + more;
             (ssthresh - pipe).min(limit)
         };
-        // The first octets are sent again whatever the window is.
-        let may = if r.out == 0 { may.max(mss) } else { may };
+        // The first octets are sent again whatever the window is; and, without SACK, those that follow an acknowledgement which gets
+        // on only in part (RFC 6582, 3.2, step 3).
+        let partial = !self.sack && told.delivered.acked > 0;
+        let may = if r.out == 0 || partial { may.max(mss) } else { may };
         self.congestion.set_cwnd(pipe + may);
     }
 

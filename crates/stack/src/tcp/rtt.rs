@@ -12,8 +12,6 @@ const RTO_AFTER_LOST_SYN: u64 = 3 * SECOND;
 const MIN_RTO: u64 = SECOND / 5;
 /// The longest (RFC 6298, 2.5: at least 60 s); Linux's TCP_RTO_MAX.
 const MAX_RTO: u64 = 120 * SECOND;
-/// G of RFC 6298: the clock's grain.
-const GRAIN: u64 = SECOND / 1000;
 
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -51,8 +49,9 @@ impl Rtt {
             }
         }
         let srtt = self.srtt.unwrap_or_default();
-        // The grain is a floor as high as the shortest time: what Linux does where the variance fades away.
-        self.base = (srtt + (self.rttvar * 4).max(GRAIN)).clamp(MIN_RTO, MAX_RTO);
+        // The variance counts for the shortest time at least, as in Linux: round trips that hardly differ say nothing of an answer
+        // that is delayed, and 200 ms are what a delayed one may take.
+        self.base = (srtt + (self.rttvar * 4).max(MIN_RTO)).min(MAX_RTO);
         self.backoff = 0;
     }
 
@@ -124,7 +123,7 @@ mod tests {
     fn it_is_neither_too_short_nor_too_long() {
         let mut rtt = Rtt::default();
         rtt.measured(Duration::from_micros(20));
-        assert_eq!(rtt.rto(), ms(200));
+        assert_eq!(rtt.rto(), Duration::from_micros(200_020));
         rtt.measured(Duration::from_secs(1000));
         assert_eq!(rtt.rto(), Duration::from_secs(120));
         let mut rtt = Rtt::default();
@@ -149,5 +148,8 @@ mod tests {
         assert_eq!(rtt.rto(), ms(600));
         rtt.answered();
         assert_eq!(rtt.rto(), ms(300));
+        // Round trips that do not differ leave room for an answer that is delayed.
+        (0..100).for_each(|_| rtt.measured(ms(500)));
+        assert!(rtt.rto() >= ms(699), "{:?}", rtt.rto());
     }
 }
