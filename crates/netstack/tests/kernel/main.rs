@@ -10,7 +10,7 @@ mod paths;
 mod routers;
 mod segments;
 mod setups;
-mod streams;
+mod tcp;
 
 use bypath_link::tun::{Device, Offloads};
 use bypath_netstack::{Engine, Host, UdpSocket};
