@@ -4,6 +4,7 @@
 mod namespace;
 
 mod churn;
+mod errors;
 mod forward;
 mod groups;
 mod paths;
