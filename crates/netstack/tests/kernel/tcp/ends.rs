@@ -12,14 +12,19 @@ use std::time::{Duration, Instant};
 
 const WIRES: [Wire; 2] = [Wire::Tap(Offloads::ALL), Wire::Veth { offload: true }];
 
-/// For every role over two wires, which are then empty.
-fn everywhere(each: impl Fn(&Net, TcpStream, KernelStream)) {
+/// What is done with both ends of a connection.
+type Case = fn(&Net, TcpStream, KernelStream);
+
+/// Each for every role over two wires, which are then empty.
+fn everywhere(cases: &[Case]) {
     for wire in WIRES {
         let net = Net::open(wire, 1500, None, Config::default()).expect("a link");
         for role in ROLES {
-            let pair = pair_of(&net, role);
-            each(&net, pair.0, pair.1);
-            nothing_is_left(net.host(), 0);
+            for case in cases {
+                let pair = pair_of(&net, role);
+                case(&net, pair.0, pair.1);
+                nothing_is_left(net.host(), 0);
+            }
         }
     }
 }
@@ -44,7 +49,8 @@ fn error_of(mut from: impl Read) -> ErrorKind {
 
 isolated! {
     fn one_direction_goes_on_after_the_other_one_has_ended() {
-        everywhere(|_, own, kernel| {
+        everywhere(&[
+        |_, own, kernel| {
             write_all(&own, 1000, 1000);
             own.shutdown(Shutdown::Write).expect("a connection");
             read_all(&kernel, 1000);
@@ -57,8 +63,8 @@ isolated! {
                 read_all(&own, 300_000);
             });
             assert_eq!(own.send(b"?").expect_err("it has ended").kind(), ErrorKind::BrokenPipe);
-        });
-        everywhere(|_, own, kernel| {
+        },
+        |_, own, kernel| {
             write_all(&kernel, 1000, 1000);
             kernel.shutdown(Shutdown::Write).expect("a connection");
             read_all(&own, 1000);
@@ -69,80 +75,87 @@ isolated! {
                 });
                 read_all(&kernel, 300_000);
             });
-        });
+        },
+        ]);
     }
 }
 
 isolated! {
     fn both_may_end_at_the_same_time() {
-        everywhere(|_, own, kernel| {
+        everywhere(&[
+        |_, own, kernel| {
             std::thread::scope(|scope| {
                 scope.spawn(|| own.shutdown(Shutdown::Write).expect("a connection"));
                 kernel.shutdown(Shutdown::Write).expect("a connection");
             });
             read_all(&own, 0);
             read_all(&kernel, 0);
-        });
+        },
+        ]);
     }
 }
 
 isolated! {
     fn what_was_written_arrives_though_nobody_holds_the_connection_any_more() {
-        everywhere(|_, own, kernel| {
+        everywhere(&[
+        |_, own, kernel| {
             write_all(&own, 1_000_000, 100_000);
             drop(own);
             read_all(&kernel, 1_000_000);
-        });
-        everywhere(|_, own, kernel| {
+        },
+        |_, own, kernel| {
             std::thread::scope(|scope| {
                 scope.spawn(move || write_all(kernel, 1_000_000, 100_000));
                 read_all(&own, 1_000_000);
             });
-        });
+        },
+        ]);
     }
 }
 
 isolated! {
     fn a_reset_ends_both_directions_and_is_told_once() {
+        everywhere(&[
         // The kernel's, by SO_LINGER.
-        everywhere(|_, own, kernel| {
+        |_, own, kernel| {
             let at_once = nix::libc::linger { l_onoff: 1, l_linger: 0 };
             setsockopt(&kernel, sockopt::Linger, &at_once).expect("an option");
             drop(kernel);
             assert_eq!(error_of(&own), ErrorKind::ConnectionReset);
             assert_eq!(own.recv(&mut [0]).expect("the end"), 0);
             assert_eq!(own.send(b"?").expect_err("it is over").kind(), ErrorKind::BrokenPipe);
-        });
+        },
         // Ours.
-        everywhere(|net, own, kernel| {
+        |net, own, kernel| {
             net.host().with(|engine| engine.stack().tcp(own.id()).expect("a socket").abort());
             assert_eq!(error_of(&kernel), ErrorKind::ConnectionReset);
             assert_eq!((&kernel).write(b"?").expect_err("it is over").kind(), ErrorKind::BrokenPipe);
-        });
+        },
         // Who closes and has not read all that came.
-        everywhere(|_, own, kernel| {
+        |_, own, kernel| {
             write_all(&own, 1000, 1000);
             kernel.peek(&mut [0]).expect("octets");
             drop(kernel);
             assert_eq!(error_of(&own), ErrorKind::ConnectionReset);
-        });
-        everywhere(|_, own, kernel| {
+        },
+        |_, own, kernel| {
             write_all(&kernel, 1000, 1000);
             own.peek(&mut [0]).expect("octets");
             drop(own);
             assert_eq!(error_of(&kernel), ErrorKind::ConnectionReset);
-        });
+        },
         // What comes to who has closed.
-        everywhere(|_, own, kernel| {
+        |_, own, kernel| {
             drop(own);
             read_all(&kernel, 0);
             assert!(fails(&kernel));
-        });
-        everywhere(|_, own, kernel| {
+        },
+        |_, own, kernel| {
             drop(kernel);
             read_all(&own, 0);
             assert!(fails(&own));
-        });
+        },
+        ]);
     }
 }
 
@@ -150,8 +163,9 @@ isolated! {
 fn fails(mut to: impl Write) -> bool {
     let end = Instant::now() + LONGEST;
     while Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(1));
         match to.write(b"?") {
-            Ok(_) => std::thread::sleep(Duration::from_millis(1)),
+            Ok(n) => assert_eq!(n, 1),
             Err(e) => return matches!(e.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe),
         }
     }

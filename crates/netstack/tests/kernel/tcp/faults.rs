@@ -9,7 +9,7 @@ use bypath_stack::tcp::congestion::Algorithm;
 use nix::sys::socket::{setsockopt, sockopt};
 
 const MS: u64 = 1_000_000;
-const OCTETS: usize = 150_000;
+const OCTETS: usize = 100_000;
 
 /// Connections of every kind at once over a link with these faults in both directions: every octet arrives, and no more than this
 /// part of the octets is sent twice, and what is sent to find out what was lost at ends.

@@ -3,6 +3,7 @@
 mod ends;
 mod faults;
 mod programs;
+mod rarities;
 mod reuse;
 mod streams;
 mod wires;
@@ -71,6 +72,7 @@ impl Net {
             Wire::Veth { offload } => {
                 let home = Namespace::current().expect("this namespace");
                 let there = Namespace::new().expect("a namespace");
+                there.run(crate::use_addresses_at_once).expect("the other end");
                 netns::veth("left", "right", Some(&there)).expect("a veth pair");
                 let up = |name: &str| {
                     netns::set_mtu(name, mtu).expect("an MTU");
@@ -112,6 +114,14 @@ impl Net {
 
     fn host(&self) -> &Host {
         self.host.as_ref().expect("as long as this is")
+    }
+
+    /// Runs `f` at the stack's end of the pair.
+    fn at_home<R: Send>(&self, f: impl FnOnce() -> R + Send) -> R {
+        match &self.pair {
+            Some([home, _]) => home.run(f).expect("the own end"),
+            None => f(),
+        }
     }
 }
 
