@@ -1,10 +1,11 @@
 //! Links that lose, double, reorder, delay and garble what the stack and the kernel say to each other.
 
-use super::{Net, ROLES, Wire, counted, exchange_all, pair_with};
+use super::{Net, ROLES, Role, Wire, counted, exchange_all, pair_with};
 use crate::isolated;
 use bypath_link::fault::Faults;
 use bypath_link::tun::Offloads;
 use bypath_stack::config::Config;
+use bypath_stack::tcp::Settings;
 use bypath_stack::tcp::congestion::Algorithm;
 use nix::sys::socket::{setsockopt, sockopt};
 
@@ -15,23 +16,24 @@ const OCTETS: usize = 100_000;
 /// part of the octets is sent twice, and what is sent to find out what was lost at ends.
 fn survives(wire: Wire, faults: Faults, part: f64) {
     let Some(net) = Net::open(wire, 1500, Some([faults; 2]), Config::default()) else { return };
-    let mut pairs = Vec::new();
-    for algorithm in ["cubic", "reno", "bbr"] {
-        for role in ROLES {
-            let ours = if role.v6 { Algorithm::Cubic } else { Algorithm::Reno };
-            let pair = pair_with(
-                net.host(),
-                role,
-                |s| s.algorithm = ours,
-                |socket| {
-                    if let Err(e) = setsockopt(socket, sockopt::TcpCongestion, &algorithm.into()) {
-                        println!("the kernel has no {algorithm} here: {e}");
-                    }
-                },
-            );
-            pairs.push((format!("{algorithm} {role:?}"), pair));
-        }
-    }
+    let open = &|algorithm: &str, role: Role| {
+        let ours = if role.v6 { Algorithm::Cubic } else { Algorithm::Reno };
+        let wishes = |settings: &mut Settings| settings.algorithm = ours;
+        let pair = pair_with(net.host(), role, wishes, |socket| {
+            if let Err(e) = setsockopt(socket, sockopt::TcpCongestion, &algorithm.into()) {
+                println!("the kernel has no {algorithm} here: {e}");
+            }
+        });
+        (format!("{algorithm} {role:?}"), pair)
+    };
+    // All at once: a SYN that is lost costs a second.
+    let pairs: Vec<_> = std::thread::scope(|scope| {
+        let kinds =
+            ["cubic", "reno", "bbr"].into_iter().flat_map(|algorithm| ROLES.map(|role| (algorithm, role)));
+        let opening: Vec<_> =
+            kinds.map(|(algorithm, role)| scope.spawn(move || open(algorithm, role))).collect();
+        opening.into_iter().map(|one| one.join().expect("a connection")).collect()
+    });
     exchange_all(&pairs, OCTETS);
     let mut most = 0;
     for (name, (own, _)) in &pairs {

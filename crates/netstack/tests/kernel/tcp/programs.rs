@@ -52,12 +52,12 @@ fn chats(mut nc: Child, own: &TcpStream) {
     let mut stdin = nc.stdin.take().expect("a pipe");
     std::thread::scope(|scope| {
         scope.spawn(move || stdin.write_all(piece(0, OCTETS)).expect("written"));
-        scope.spawn(|| {
-            write_all(own, OCTETS, 100_000);
-            own.shutdown(Shutdown::Write).expect("a connection");
-        });
+        let wrote = scope.spawn(|| write_all(own, OCTETS, 100_000));
         let heard = scope.spawn(move || ends_well(nc).stdout);
         read_all(own, OCTETS);
+        wrote.join().expect("written");
+        // One that listens ends with this, whatever it has still to say.
+        own.shutdown(Shutdown::Write).expect("a connection");
         assert!(heard.join().expect("nc") == piece(0, OCTETS));
     });
 }
