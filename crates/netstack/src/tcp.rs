@@ -1,8 +1,8 @@
 //! TCP of a host, with calls that block.
 
 use crate::Host;
-use crate::host::{Inner, Shared, Waiters};
-use crate::signal::Signal;
+use crate::host::{Inner, Shared};
+use crate::socket::{Socket, nothing};
 use crate::udp::{bind_error, network_error};
 use bypath_stack::Tcp;
 use bypath_stack::path::Unreachable;
@@ -12,30 +12,14 @@ use bypath_stack::tcp::{Failure, Options, Settings, State, Statistics};
 use std::fmt;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Connections that wait to be accepted, if nobody says how many: as the standard library has it.
 const BACKLOG: usize = 128;
 
-/// A socket of the stack, and who waits for it. Dropping it closes the socket.
-pub struct Socket {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) id: SocketId,
-    news: Arc<Signal>,
-    timeout: Mutex<Option<Duration>>,
-}
-
 impl Socket {
-    /// The socket, from now on one that can be waited for.
-    fn register(shared: Arc<Shared>, inner: &mut Inner, id: SocketId) -> Socket {
-        let waiters = Waiters::default();
-        let news = Arc::clone(&waiters.threads);
-        inner.waiters.insert(id, waiters);
-        Socket { shared, id, news, timeout: Mutex::new(None) }
-    }
-
     /// A new one.
     fn open(shared: &Arc<Shared>, change: impl FnOnce(&mut Options, &mut Settings)) -> io::Result<Socket> {
         let mut inner = shared.lock();
@@ -76,10 +60,6 @@ impl Socket {
         }
     }
 
-    fn set_timeout(&self, timeout: Option<Duration>) {
-        *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
-    }
-
     /// Calls the socket; frames that follow from it go out.
     fn with<T>(&self, call: impl FnOnce(&mut Tcp<'_>) -> T) -> io::Result<T> {
         let mut inner = self.shared.lock();
@@ -87,47 +67,6 @@ impl Socket {
         self.shared.push(&mut inner);
         Ok(result)
     }
-
-    /// Tries, and waits while there is nothing.
-    fn wait<T>(&self, mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>) -> io::Result<T> {
-        let timeout = *self.timeout.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        loop {
-            let mut inner = self.shared.lock();
-            if let Some(done) = attempt(&mut inner)? {
-                return Ok(done);
-            }
-            let seen = self.news.count();
-            drop(inner);
-            if timeout.is_some_and(|t| t.is_zero()) {
-                return Err(ErrorKind::WouldBlock.into());
-            }
-            if !self.news.wait(seen, end) {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let mut inner = self.shared.lock();
-        let waiters = inner.waiters.remove(&self.id);
-        if let Ok(engine) = inner.engine() {
-            engine.stack().close(self.id);
-        }
-        self.shared.push(&mut inner);
-        drop(inner);
-        drop(waiters);
-    }
-}
-
-/// Not yet.
-///
-/// # Errors
-/// BrokenPipe: nothing comes any more. What was there could be read after the end.
-fn nothing<T>(inner: &mut Inner) -> io::Result<Option<T>> {
-    inner.running().map(|_| None)
 }
 
 fn tcp(inner: &mut Inner, id: SocketId) -> io::Result<Tcp<'_>> {

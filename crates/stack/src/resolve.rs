@@ -62,8 +62,8 @@ impl Stack {
                 let addresses = outgoing.addresses;
                 let local = SocketAddr::new(addresses.source(), source);
                 let remote = SocketAddr::new(addresses.destination(), destination);
-                if let Some(socket) = self.demux.connected(local, remote) {
-                    self.socket_failed(socket, SocketError::HostUnreachable);
+                if let Some((socket, true)) = self.sender_of_datagram(local, remote, iface) {
+                    self.socket_failed(socket, SocketError::HostUnreachable, true);
                 }
             }
             self.recycle(octets);

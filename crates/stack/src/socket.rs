@@ -43,6 +43,9 @@ pub struct Options {
     pub group_loop: bool,
     /// It hears all groups that somebody joined, not its own alone: IP_MULTICAST_ALL.
     pub group_all: bool,
+    /// It is told of errors that may pass, such as a host that cannot be reached just now, and of all errors if it has no partner:
+    /// IP_RECVERR. They are told as others are.
+    pub all_errors: bool,
     /// IPV6_V6ONLY.
     pub only_v6: bool,
     /// SO_REUSEADDR.
@@ -64,6 +67,7 @@ impl Default for Options {
             group_iface: None,
             group_loop: true,
             group_all: true,
+            all_errors: false,
             only_v6: false,
             reuse_address: false,
             reuse_port: false,
@@ -417,9 +421,12 @@ impl Stack {
         self.sockets.len()
     }
 
-    /// Tells a socket what the network said.
-    pub(crate) fn socket_failed(&mut self, index: u32, error: SocketError) {
+    /// Tells a socket what the network said. `passes`: another datagram may get there (RFC 1122, 4.2.3.9 has such for TCP).
+    pub(crate) fn socket_failed(&mut self, index: u32, error: SocketError, passes: bool) {
         let (id, socket) = self.sockets.at_mut(index);
+        if passes && !socket.options.all_errors {
+            return;
+        }
         socket.error = Some(error);
         socket.tell(id, &mut self.ready, |news| news.error = true);
     }

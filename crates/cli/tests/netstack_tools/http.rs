@@ -11,7 +11,7 @@ use std::process::Command;
 const SIZES: [usize; 4] = [0, 1, 100_000, 50_000_000];
 
 /// A folder `served` with files of these lengths, named so, and `secret` beside it.
-fn folder(sizes: &[usize]) -> TempDir {
+pub fn folder(sizes: &[usize]) -> TempDir {
     let folder = TempDir::new();
     std::fs::create_dir_all(folder.join("served/sub")).expect("a folder");
     std::fs::write(folder.join("secret"), "secret").expect("a file");
@@ -21,7 +21,7 @@ fn folder(sizes: &[usize]) -> TempDir {
     folder
 }
 
-fn server(folder: &TempDir) -> Tool {
+pub fn server(folder: &TempDir) -> Tool {
     let served = folder.join("served");
     let served = served.to_str().expect("a path");
     let nets = ["--net=10.9.0.1/24", "--net=fd09::1/64"];
@@ -30,22 +30,27 @@ fn server(folder: &TempDir) -> Tool {
 }
 
 /// Ends it; what it counted.
-fn counted(server: Tool) -> serde_json::Value {
+pub fn counted(server: Tool) -> serde_json::Value {
     server.signal(rustix::process::Signal::INT);
     let ended = server.end().expect(0);
     serde_json::from_slice(&ended.stdout).expect("JSON")
 }
 
 /// Whether a program is there; says which test is skipped where it is not.
-fn has(test: &str, program: &str) -> bool {
+pub fn has(test: &str, program: &str) -> bool {
     let has = Command::new(program).arg("--version").output().is_ok();
     if !has {
-        skip(test, &format!("{program} is not installed (Debian package {program})"));
+        let package = match program {
+            "ab" => "apache2-utils",
+            "nc" => "netcat-openbsd",
+            other => other,
+        };
+        skip(test, &format!("{program} is not installed (Debian package {package})"));
     }
     has
 }
 
-fn curl(args: &[&str]) -> Command {
+pub fn curl(args: &[&str]) -> Command {
     let mut command = Command::new("curl");
     command.args(["--silent", "--show-error", "--noproxy", "*", "--max-time", "60"]).args(args);
     command
@@ -53,7 +58,7 @@ fn curl(args: &[&str]) -> Command {
 
 /// What a program prints, which must end well.
 #[track_caller]
-fn output(mut command: Command) -> Vec<u8> {
+pub fn output(mut command: Command) -> Vec<u8> {
     let output = command.output().expect("a program");
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     output.stdout

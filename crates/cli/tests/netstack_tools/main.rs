@@ -6,6 +6,7 @@ mod common;
 #[macro_use]
 #[path = "../l2_tools/network.rs"]
 mod network;
+mod crowds;
 mod http;
 mod leases;
 mod pings;

@@ -2,6 +2,7 @@
 
 use super::{Place, poll};
 use crate::host::Inner;
+use crate::socket::Socket;
 use crate::{Host, tcp};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use bypath_stack::socket::SocketId;
@@ -16,7 +17,7 @@ use std::task::{Context, Poll};
 
 /// Tries, and waits while there is nothing.
 async fn wait<T>(
-    socket: &tcp::Socket,
+    socket: &Socket,
     mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>,
 ) -> io::Result<T> {
     let mut place = Place { shared: &socket.shared, id: socket.id, number: None };
@@ -136,7 +137,7 @@ impl TcpStream {
     ) -> impl Future<Output = io::Result<TcpStream>> + Send + use<C> {
         let shared = Arc::clone(host.shared());
         async move {
-            let socket = tcp::Socket::call(&shared, to, from, change)?;
+            let socket = Socket::call(&shared, to, from, change)?;
             wait(&socket, |inner| socket.try_open(inner)).await?;
             Ok(tcp::TcpStream::of(socket).into())
         }
@@ -310,7 +311,7 @@ mod tests {
         (called.expect("a connection"), accepted.expect("a connection").0)
     }
 
-    fn waiting(socket: &tcp::Socket) -> usize {
+    fn waiting(socket: &Socket) -> usize {
         let mut inner = socket.shared.lock();
         inner.waiters.get_mut(&socket.id).map_or(0, |w| w.tasks.len())
     }

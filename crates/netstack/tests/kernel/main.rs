@@ -4,13 +4,14 @@
 mod namespace;
 
 mod churn;
+mod errors;
 mod forward;
 mod groups;
 mod paths;
 mod routers;
 mod segments;
 mod setups;
-mod streams;
+mod tcp;
 
 use bypath_link::tun::{Device, Offloads};
 use bypath_netstack::{Engine, Host, UdpSocket};
@@ -33,12 +34,19 @@ macro_rules! isolated {
                     return $crate::namespace::skip(path, &format!("no TAP devices: {e}"));
                 }
                 bypath_sys::netns::set_up("lo", true).expect("loopback");
+                $crate::use_addresses_at_once();
                 $body
             });
         }
     };
 }
 use isolated;
+
+/// Interfaces that are made in this namespace from now on do not ask for their addresses first, which takes a second or two.
+fn use_addresses_at_once() {
+    // Where there is no such setting they are waited for.
+    let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
+}
 
 /// A host with 10.9.0.2 and fd09::2 on the device `mine`, whose other end the kernel has with 10.9.0.1 and fd09::1.
 fn host(config: Config, offloads: Offloads) -> (Host, IfaceId) {

@@ -54,6 +54,7 @@ impl Pair {
         let mut udp = stack.udp(id).unwrap();
         let mut options = udp.options();
         options.fragmentation = fragmentation;
+        options.all_errors = true;
         udp.set_options(options);
         udp.connect(to.parse().unwrap()).unwrap();
         id

@@ -3,6 +3,7 @@
 use super::quoted::Quoted;
 use crate::Stack;
 use crate::egress::{Fragmentation, IpPacket};
+use crate::iface::IfaceId;
 use crate::ingress::Packet;
 use crate::path::{Reach, is_link_scoped};
 use crate::socket::SocketError;
@@ -17,7 +18,7 @@ const PLATEAUS: [u32; 10] = [32_000, 17_914, 8166, 4352, 2002, 1492, 1006, 508, 
 /// Who has sent what an error is about.
 #[derive(Clone, Copy, Debug)]
 enum Sender {
-    /// A UDP socket that has that one partner.
+    /// A UDP socket that is told.
     Udp(u32),
     /// A connection, which waits for it to be acknowledged.
     Tcp(u32),
@@ -54,20 +55,32 @@ impl Stack {
                 self.too_big(packet, rest, mtu.into());
             }
             Icmpv4Message::Unreachable { code, .. } => {
-                // RFC 1122, 3.2.2.1; the codes as Linux translates them.
-                let error = match code {
-                    icmpv4::unreachable::PORT => SocketError::PortUnreachable,
-                    icmpv4::unreachable::PROTOCOL => SocketError::ProtocolUnreachable,
-                    icmpv4::unreachable::NET | 6 | 11 => SocketError::NetUnreachable,
-                    9 | 10 | icmpv4::unreachable::PROHIBITED => SocketError::Prohibited,
-                    _ => SocketError::HostUnreachable,
+                // RFC 1122, 3.2.2.1; the codes as Linux translates them, which has a word of its own for 5, 7 and 8.
+                let (error, passes) = match code {
+                    icmpv4::unreachable::PORT => (SocketError::PortUnreachable, false),
+                    icmpv4::unreachable::PROTOCOL => (SocketError::ProtocolUnreachable, false),
+                    icmpv4::unreachable::NET | 11 => (SocketError::NetUnreachable, true),
+                    6 | 9 => (SocketError::NetUnreachable, false),
+                    icmpv4::unreachable::HOST | 5 | 12 => (SocketError::HostUnreachable, true),
+                    7 | 8 | 10 | icmpv4::unreachable::PROHIBITED | 14 | 15 => {
+                        (SocketError::HostUnreachable, false)
+                    }
+                    16.. => {
+                        self.counters.icmp_drop_kind += 1;
+                        return;
+                    }
+                    _ => return,
                 };
-                self.failed(packet, rest, Some(error));
+                self.failed(packet, rest, error, passes);
             }
+            // Fragments that did not come say nothing of the way (as Linux has it).
+            Icmpv4Message::TimeExceeded { code: 1 } => {}
             Icmpv4Message::TimeExceeded { .. } => {
-                self.failed(packet, rest, Some(SocketError::HostUnreachable))
+                self.failed(packet, rest, SocketError::HostUnreachable, true);
             }
-            Icmpv4Message::ParameterProblem { .. } => self.failed(packet, rest, Some(SocketError::Parameter)),
+            Icmpv4Message::ParameterProblem { .. } => {
+                self.failed(packet, rest, SocketError::Parameter, false)
+            }
             Icmpv4Message::Redirect { gateway, .. } => self.redirected(packet, rest, gateway),
             // Source quench too (RFC 6633, 3).
             Icmpv4Message::Other { .. } => self.counters.icmp_drop_kind += 1,
@@ -94,18 +107,21 @@ impl Stack {
             Icmpv6Message::EchoReply { .. } => {}
             Icmpv6Message::PacketTooBig { mtu } => self.too_big(packet, rest, mtu),
             Icmpv6Message::Unreachable { code } => {
-                let error = match code {
-                    icmpv6::unreachable::PORT => SocketError::PortUnreachable,
-                    icmpv6::unreachable::NO_ROUTE => SocketError::NetUnreachable,
-                    icmpv6::unreachable::PROHIBITED | 5 | 6 => SocketError::Prohibited,
-                    _ => SocketError::HostUnreachable,
+                let (error, passes) = match code {
+                    icmpv6::unreachable::PORT => (SocketError::PortUnreachable, false),
+                    icmpv6::unreachable::NO_ROUTE => (SocketError::NetUnreachable, true),
+                    icmpv6::unreachable::PROHIBITED | 5 | 6 => (SocketError::Prohibited, false),
+                    2 | 3 => (SocketError::HostUnreachable, true),
+                    _ => (SocketError::Parameter, false),
                 };
-                self.failed(packet, rest, Some(error));
+                self.failed(packet, rest, error, passes);
             }
             Icmpv6Message::TimeExceeded { .. } => {
-                self.failed(packet, rest, Some(SocketError::HostUnreachable))
+                self.failed(packet, rest, SocketError::HostUnreachable, true);
             }
-            Icmpv6Message::ParameterProblem { .. } => self.failed(packet, rest, Some(SocketError::Parameter)),
+            Icmpv6Message::ParameterProblem { .. } => {
+                self.failed(packet, rest, SocketError::Parameter, false)
+            }
             Icmpv6Message::Other { kind: 133..=137, .. } => self.input_ndp(packet, message),
             Icmpv6Message::Other { kind: 130..=132 | 143, .. } => self.input_mld(packet, message),
             Icmpv6Message::Other { .. } => self.counters.icmp_drop_kind += 1,
@@ -154,10 +170,8 @@ impl Stack {
             }
             let (from_port, to_port) = quoted.ports()?;
             let (local, remote) = (SocketAddr::new(from, from_port), SocketAddr::new(to, to_port));
-            let arrival = Arrival { from: remote, to: local, through: packet.through };
-            let socket = self.demux.lookup(&arrival)?;
-            let connected = self.demux.binding(socket).is_some_and(|b| b.remote == Some(remote));
-            Some((quoted, if connected { Sender::Udp(socket) } else { Sender::Other }))
+            let (socket, told) = self.sender_of_datagram(local, remote, packet.through)?;
+            Some((quoted, if told { Sender::Udp(socket) } else { Sender::Other }))
         });
         if found.is_none() {
             self.counters.icmp_drop_unrelated += 1;
@@ -165,14 +179,26 @@ impl Stack {
         found
     }
 
-    /// A packet did not get there: a socket that has that one partner is told.
-    fn failed(&mut self, packet: &Packet<'_>, quote: &[u8], error: Option<SocketError>) {
-        let (Some((_, sender)), Some(error)) = (self.related(packet, quote), error) else { return };
-        match sender {
-            Sender::Udp(socket) => self.socket_failed(socket, error),
-            Sender::Tcp(connection) => self.segment_failed(packet.now, connection, error),
-            Sender::Other => {}
+    /// A packet did not get there: a socket that has that one partner is told. `passes`: another packet may get there.
+    fn failed(&mut self, packet: &Packet<'_>, quote: &[u8], error: SocketError, passes: bool) {
+        match self.related(packet, quote) {
+            Some((_, Sender::Udp(socket))) => self.socket_failed(socket, error, passes),
+            Some((_, Sender::Tcp(connection))) => self.segment_failed(packet.now, connection, error),
+            Some((_, Sender::Other)) | None => {}
         }
+    }
+
+    /// The socket that can have sent a datagram, and whether it is told what became of it: of one to its partner, or of any if it
+    /// wants to know all.
+    pub(crate) fn sender_of_datagram(
+        &mut self,
+        from: SocketAddr,
+        to: SocketAddr,
+        through: IfaceId,
+    ) -> Option<(u32, bool)> {
+        let socket = self.demux.lookup(&Arrival { from: to, to: from, through })?;
+        let connected = self.demux.binding(socket).is_some_and(|b| b.remote == Some(to));
+        Some((socket, connected || self.sockets.at_mut(socket).1.options.all_errors))
     }
 
     /// A packet was too long for a link on its way (RFC 1191; RFC 8201).
@@ -202,7 +228,7 @@ impl Stack {
             && self.sockets.at_mut(index).1.options.fragmentation == Fragmentation::Never
         {
             let mtu = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(mtu);
-            self.socket_failed(index, SocketError::TooBig { mtu });
+            self.socket_failed(index, SocketError::TooBig { mtu }, false);
         }
     }
 

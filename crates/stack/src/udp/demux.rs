@@ -239,11 +239,6 @@ impl Demux {
         })
     }
 
-    /// The socket that has these two ends.
-    pub fn connected(&self, local: SocketAddr, remote: SocketAddr) -> Option<Id> {
-        self.connected.get(&(local, remote))?.first().copied()
-    }
-
     /// Sockets.
     pub fn len(&self) -> usize {
         self.count

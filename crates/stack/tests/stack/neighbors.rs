@@ -6,7 +6,7 @@ use bypath_stack::event::Event;
 use bypath_stack::iface::AddressState;
 use bypath_stack::neighbor::{self, State};
 use bypath_stack::route::Route;
-use bypath_stack::socket::SocketError;
+use bypath_stack::socket::{Options, SocketError};
 use bypath_wire::arp::ArpPacket;
 use bypath_wire::ndp::NdpOption;
 use bypath_wire::{
@@ -91,18 +91,23 @@ fn one_silent_neighbour_holds_nobody_else_back() {
 }
 
 #[test]
-fn nobody_there_is_told_to_whoever_is_connected() {
+fn nobody_there_is_told_to_whoever_wants_to_know() {
     for to in ["10.0.0.99:7", "[fd00::99]:7"] {
         let mut world = World::new(2, 1);
         let (one, other) = (world.connected(0, to), world.bound(0, "[::]:9"));
+        world.udp(0, one).set_options(Options { all_errors: true, ..Options::default() });
+        let calm = world.connected(0, to);
         world.udp(0, one).send(b"?", None).unwrap();
+        world.udp(0, calm).send(b"?", None).unwrap();
         world.send_to(0, other, b"?", to);
         world.millis(2500);
         assert_eq!(world.udp(0, one).take_error(), None);
         world.millis(1000);
         assert_eq!(world.udp(0, one).take_error(), Some(SocketError::HostUnreachable));
+        // As in Linux, such an error may pass: it is not told to who does not ask.
+        assert_eq!(world.udp(0, calm).take_error(), None);
         assert_eq!(world.udp(0, other).take_error(), None);
-        assert_eq!(world.drops(0), [("neighbor_drop_unreachable", 2)]);
+        assert_eq!(world.drops(0), [("neighbor_drop_unreachable", 3)]);
         // Three questions, as RFC 4861, 10 says.
         assert_eq!(world.trace.len(), 3);
     }

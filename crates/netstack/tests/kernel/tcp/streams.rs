@@ -1,5 +1,6 @@
-//! TCP against the kernel's, in both roles.
+//! Connections of every kind, and what calls say.
 
+use super::{exchange, pair, piece, set};
 use crate::{Config, LONGEST, Offloads, at, host, isolated};
 use bypath_link::fault::{FaultInjector, Faults};
 use bypath_link::tun::Device;
@@ -7,78 +8,6 @@ use bypath_netstack::{Engine, Host, TcpListener, TcpStream};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{IpAddr, Shutdown, TcpListener as KernelListener, TcpStream as KernelStream};
 use std::time::Duration;
-
-/// The octets of a stream, piece by piece.
-fn piece(from: usize, len: usize) -> Vec<u8> {
-    (from..from + len).map(|n| (n * 7 + n / 251) as u8).collect()
-}
-
-/// Writes so many octets.
-fn write_all(mut to: impl Write, octets: usize) {
-    let mut written = 0;
-    while written < octets {
-        let len = (octets - written).min(100_000);
-        to.write_all(&piece(written, len)).expect("written");
-        written += len;
-    }
-}
-
-/// Reads up to the end, which comes after so many octets.
-fn read_all(mut from: impl Read, octets: usize) {
-    let mut room = vec![0; 200_000];
-    let mut read = 0;
-    loop {
-        let n = from.read(&mut room).expect("read");
-        if n == 0 {
-            break;
-        }
-        assert!(room[..n] == piece(read, n), "octets from {read} on");
-        read += n;
-    }
-    assert_eq!(read, octets);
-}
-
-/// The ends of a connection that the kernel has asked the stack for, or the other way round.
-fn pair(host: &Host, v6: bool, ours_calls: bool) -> (TcpStream, KernelStream) {
-    let (own, kernel) = if v6 { ("[fd09::2]:80", "[fd09::1]:81") } else { ("10.9.0.2:80", "10.9.0.1:81") };
-    let pair = if ours_calls {
-        let listener = KernelListener::bind(at(kernel)).expect("a listener of the kernel");
-        let own = TcpStream::connect(host, at(kernel)).expect("a connection");
-        (own, listener.accept().expect("a connection").0)
-    } else {
-        let listener = TcpListener::bind(host, at(own)).expect("a listener of the stack");
-        listener.set_timeout(Some(LONGEST));
-        let kernel = KernelStream::connect(at(own)).expect("a connection");
-        let (own, from) = listener.accept().expect("a connection");
-        assert_eq!(from, kernel.local_addr().expect("an address"));
-        assert_eq!(own.peer_addr().expect("an address"), from);
-        (own, kernel)
-    };
-    pair.0.set_timeout(Some(LONGEST));
-    pair.1.set_read_timeout(Some(LONGEST)).expect("a time-out");
-    pair.1.set_write_timeout(Some(LONGEST)).expect("a time-out");
-    pair
-}
-
-/// So many octets both ways at once.
-fn exchange(own: &TcpStream, kernel: &KernelStream, octets: usize) {
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            write_all(own, octets);
-            own.shutdown(Shutdown::Write).expect("a connection");
-        });
-        scope.spawn(|| {
-            write_all(kernel, octets);
-            kernel.shutdown(Shutdown::Write).expect("a connection");
-        });
-        scope.spawn(|| read_all(own, octets));
-        read_all(kernel, octets);
-    });
-}
-
-fn set(name: &str, value: &str) -> bool {
-    std::fs::write(format!("/proc/sys/net/ipv4/{name}"), value).is_ok()
-}
 
 isolated! {
     fn octets_go_both_ways_between_the_stack_and_the_kernel() {
@@ -157,7 +86,7 @@ isolated! {
         let owns: Vec<_> = (0..1000).map(|_| listener.accept().expect("a connection").0).collect();
         for (n, kernel) in kernels.iter().enumerate() {
             kernel.set_read_timeout(Some(LONGEST)).expect("a time-out");
-            (&mut &*kernel).write_all(&piece(n, 3000)).expect("written");
+            (&mut &*kernel).write_all(piece(n, 3000)).expect("written");
         }
         let by_port = |port: u16| kernels.iter().position(|k| k.local_addr().expect("an address").port() == port);
         let mut room = vec![0; 3000];
@@ -165,12 +94,12 @@ isolated! {
             own.set_timeout(Some(LONGEST));
             let n = by_port(own.peer_addr().expect("an address").port()).expect("who called");
             (&mut &*own).read_exact(&mut room).expect("octets");
-            assert!(room == piece(n, 3000), "{n}");
+            assert!(room == *piece(n, 3000), "{n}");
             assert_eq!(own.send(&room).expect("written"), 3000);
         }
         for (n, kernel) in kernels.iter().enumerate() {
             (&mut &*kernel).read_exact(&mut room).expect("octets");
-            assert!(room == piece(n, 3000), "{n}");
+            assert!(room == *piece(n, 3000), "{n}");
         }
         assert_eq!(host.with(|engine| engine.stack().usage().connections), 1001);
         drop((kernels, owns));
