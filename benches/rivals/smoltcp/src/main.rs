@@ -1,6 +1,8 @@
-//! What a UDP datagram costs in smoltcp: the work of `bypath bench stack`, printed in the same rows.
+//! What a UDP datagram costs in smoltcp, and what TCP moves: the work of `bypath bench stack`, printed in the same rows.
 //!
 //! Egress and ingress are polled alone, without the other half: the cheapest way that smoltcp offers.
+
+mod tcp;
 
 use smoltcp::iface::{Config, Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{self, Checksum, ChecksumCapabilities, Device, DeviceCapabilities, Medium};
@@ -331,6 +333,10 @@ fn main() {
         let mut words = std::env::args().skip_while(|word| word != name).skip(1);
         words.next().map_or(usual, |word| word.parse().expect("a number"))
     };
+    if std::env::args().any(|word| word == "--kernel-peer") {
+        let core = |name, usual| argument(name, usual) as usize;
+        return tcp::kernel_peer(argument("--seconds", 0.2), [core("--core", 1.0), core("--peer-core", 0.0)]);
+    }
     let (seconds, most) = (argument("--seconds", 0.2), argument("--idle", 100_000.0));
     for offload in [false, true] {
         let subject = if offload { "offload" } else { "checksum" };
@@ -345,4 +351,5 @@ fn main() {
             measure(&format!("ReceiveUDP/idle-{idle}"), &mut Receiver::new(idle), stretch, seconds);
         }
     }
+    tcp::pairs(seconds);
 }

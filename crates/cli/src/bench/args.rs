@@ -3,7 +3,7 @@
 use super::peer::PeerArgs;
 use super::raw::{EndArgs, RawArgs, ServeArgs};
 use super::roce::RoceArgs;
-use super::stack::{AllocationsArgs, ConnectionsArgs, ProfiledArgs, StackArgs};
+use super::stack::{AllocationsArgs, ConnectionsArgs, KernelPeerArgs, ProfiledArgs, StackArgs};
 use super::tun::TunArgs;
 use crate::args::Json;
 use clap::{Args as ClapArgs, Subcommand, ValueEnum};
@@ -39,6 +39,9 @@ pub enum What {
     /// What idle connections of `bench stack` hold (started by the bench itself)
     #[command(hide = true)]
     Connections(ConnectionsArgs),
+    /// A stream of `bench stack` between our stack and the kernel (started by the bench itself)
+    #[command(hide = true)]
+    KernelPeer(KernelPeerArgs),
     /// Writes of `bench stack --profile` (started by the bench itself)
     #[command(hide = true)]
     Profiled(ProfiledArgs),

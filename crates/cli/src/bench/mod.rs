@@ -39,6 +39,7 @@ pub fn run(args: Args) -> Outcome {
         What::Stack(args) => stack::run(&args),
         What::Allocations(args) => Ok(stack::allocations(&args)),
         What::Connections(args) => Ok(stack::connections(&args)),
+        What::KernelPeer(args) => Ok(stack::kernel_peer(&args)),
         What::Profiled(args) => Ok(stack::profiled(&args)),
         What::Serve(args) => raw::serve(&args),
         What::End(args) => Ok(raw::end(&args)),

@@ -5,6 +5,7 @@
 mod allocations; // what writes take from malloc
 mod connections; // round trips, opening and closing
 mod idle; //        a segment beside idle connections; what those hold
+mod kernel_peer; // a stream between our stack and the kernel
 mod pair; //        two stacks and a cable
 mod profile; //     the flame graph
 mod receive; //     frame to socket, beside idle sockets
@@ -15,6 +16,7 @@ mod write; //       socket to frame
 
 pub use allocations::{Args as AllocationsArgs, run as allocations};
 pub use idle::{Args as ConnectionsArgs, run as connections};
+pub use kernel_peer::{Args as KernelPeerArgs, run as kernel_peer};
 pub use profile::{Args as ProfiledArgs, run as profiled};
 
 use super::context::{Context, Job};
@@ -54,6 +56,10 @@ pub enum Case {
     PairPingpong,
     /// Connections between two stacks that are opened, carry one octet, and are closed
     PairChurn,
+    /// A stream from our stack to a socket of the kernel, over TAP, TUN and packet sockets; beside it one between two such sockets
+    KernelPeerSend,
+    /// The same from the kernel's socket to our stack
+    KernelPeerReceive,
     /// A TCP segment handed in, and the octets that a socket gets of it, beside 1 to 1,000,000 idle connections
     ReceiveTcp,
     /// What an idle connection holds
@@ -111,6 +117,15 @@ fn plan(args: &StackArgs, context: &Context) -> Vec<Vec<Box<dyn Job>>> {
     }
     if wanted(Case::PairChurn) {
         groups.push(vec![Box::new(connections::PairChurn)]);
+    }
+    for (case, direction) in [
+        (Case::KernelPeerSend, kernel_peer::Direction::Send),
+        (Case::KernelPeerReceive, kernel_peer::Direction::Receive),
+    ] {
+        if wanted(case) {
+            let job = |subject| Box::new(kernel_peer::KernelPeer { subject, direction }) as Box<dyn Job>;
+            groups.push(kernel_peer::Subject::ALL.map(job).into());
+        }
     }
     if wanted(Case::Memory) {
         groups.push(vec![Box::new(idle::Memory)]);

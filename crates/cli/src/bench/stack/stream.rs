@@ -40,18 +40,23 @@ struct Stream {
     last: usize,
 }
 
-const fn place(at: u64) -> usize {
+/// Where in the period an octet of the stream stands.
+pub const fn place(at: u64) -> usize {
     (at % PERIOD as u64) as usize
+}
+
+/// What streams consist of: from any place within the period on, so many octets.
+pub fn pattern(len: usize) -> Vec<u8> {
+    // Anything that does not look like itself a little further on.
+    let period: Vec<u8> = (0..PERIOD as u64).map(|n| (n * n * 31 + n * 7 + (n >> 8)) as u8).collect();
+    period.iter().copied().cycle().take(PERIOD + len).collect()
 }
 
 impl Stream {
     fn new(cable: Cable) -> Result<Stream, String> {
         let mut pair = Pair::new(cable, &Config::default())?;
         let ids = pair.open(now(), None)?;
-        // Anything that does not look like itself a little further on.
-        let period: Vec<u8> = (0..PERIOD as u64).map(|n| (n * n * 31 + n * 7 + (n >> 8)) as u8).collect();
-        let octets = period.iter().copied().cycle().take(PERIOD + CHUNK).collect();
-        Ok(Stream { pair, ids, octets, room: vec![0; CHUNK], written: 0, read: 0, last: 0 })
+        Ok(Stream { pair, ids, octets: pattern(CHUNK), room: vec![0; CHUNK], written: 0, read: 0, last: 0 })
     }
 
     /// The octets that the last read should have brought.
