@@ -13,49 +13,47 @@ const MAX_RTO: Duration = Duration::from_secs(120);
 /// G of RFC 6298: the clock's grain.
 const GRAIN: Duration = Duration::from_millis(1);
 
-/// The estimator of one connection.
+/// The estimator of one connection. Times are in nanoseconds: half of what a `Duration` takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
-    /// SRTT; `None`: not measured yet.
-    srtt: Option<Duration>,
-    rttvar: Duration,
+    /// SRTT, if something was measured.
+    srtt: u64,
+    rttvar: u64,
     /// Without backing off.
-    base: Duration,
+    base: u64,
+    measured: bool,
     /// How often it was doubled.
-    backoff: u32,
+    backoff: u8,
 }
 
 impl Default for Rtt {
     fn default() -> Rtt {
-        Rtt { srtt: None, rttvar: Duration::ZERO, base: INITIAL_RTO, backoff: 0 }
+        Rtt { srtt: 0, rttvar: 0, base: nanos(INITIAL_RTO), measured: false, backoff: 0 }
     }
 }
 
 impl Rtt {
     /// A round trip was measured, on octets that were sent once (Karn's algorithm: RFC 6298, 3).
     pub fn measured(&mut self, rtt: Duration) {
-        match self.srtt {
-            // RFC 6298, 2.2: SRTT <- R, RTTVAR <- R/2.
-            None => {
-                self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
-            }
+        // What took longer than a day counts as a day.
+        let rtt = nanos(rtt).min(86_400_000_000_000);
+        if self.measured {
             // RFC 6298, 2.3: RTTVAR first, with alpha 1/8 and beta 1/4.
-            Some(srtt) => {
-                let off = srtt.abs_diff(rtt);
-                self.rttvar = self.rttvar * 3 / 4 + off / 4;
-                self.srtt = Some(srtt * 7 / 8 + rtt / 8);
-            }
+            self.rttvar = self.rttvar * 3 / 4 + self.srtt.abs_diff(rtt) / 4;
+            self.srtt = self.srtt * 7 / 8 + rtt / 8;
+        } else {
+            // RFC 6298, 2.2: SRTT <- R, RTTVAR <- R/2.
+            (self.srtt, self.rttvar, self.measured) = (rtt, rtt / 2, true);
         }
-        let srtt = self.srtt.unwrap_or_default();
         // The grain is a floor as high as the shortest time: what Linux does where the variance fades away.
-        self.base = (srtt + (self.rttvar * 4).max(GRAIN)).clamp(MIN_RTO, MAX_RTO);
+        let rto = self.srtt + (self.rttvar * 4).max(nanos(GRAIN));
+        self.base = rto.clamp(nanos(MIN_RTO), nanos(MAX_RTO));
         self.backoff = 0;
     }
 
     /// RTO: how long to wait for an acknowledgement.
     pub fn rto(&self) -> Duration {
-        (self.base * (1 << self.backoff.min(16))).min(MAX_RTO)
+        Duration::from_nanos(self.base << self.backoff.min(16)).min(MAX_RTO)
     }
 
     /// It was not long enough (RFC 6298, 5.5).
@@ -71,26 +69,32 @@ impl Rtt {
 
     /// How often it was doubled since something was acknowledged.
     pub const fn backoff(&self) -> u32 {
-        self.backoff
+        self.backoff as u32
     }
 
     /// The handshake is done: what was lost of it makes the first RTO of the data longer (RFC 6298, 5.7).
     pub fn established(&mut self) {
-        if self.srtt.is_none() && self.backoff > 0 {
-            self.base = RTO_AFTER_LOST_SYN;
+        if !self.measured && self.backoff > 0 {
+            self.base = nanos(RTO_AFTER_LOST_SYN);
         }
         self.backoff = 0;
     }
 
     /// SRTT, if something was measured.
     pub const fn srtt(&self) -> Option<Duration> {
-        self.srtt
+        if self.measured { Some(Duration::from_nanos(self.srtt)) } else { None }
     }
 
     /// RTTVAR.
     pub const fn rttvar(&self) -> Duration {
-        self.rttvar
+        Duration::from_nanos(self.rttvar)
     }
+}
+
+/// The longest there is, if it is longer.
+const fn nanos(time: Duration) -> u64 {
+    let nanos = time.as_nanos();
+    if nanos > u64::MAX as u128 { u64::MAX } else { nanos as u64 }
 }
 
 #[cfg(test)]

@@ -173,6 +173,7 @@ impl Connection {
         if self.ahead.is_empty() {
             self.rx.release();
         }
+        self.ahead.release();
         if self.sent.is_empty() {
             self.congestion.release();
         }
