@@ -258,6 +258,7 @@ impl Tcp<'_> {
             queue: VecDeque::new(),
             ready: Ready::default(),
             cookies: None,
+            refused: None,
         }));
         self.stack.tcp.set_listening(self.index, &binding, true);
         Ok(())
