@@ -123,6 +123,8 @@ pub(crate) struct Entry {
     pub timer: Option<TimerId>,
     /// When that comes, which may be too early: [`NEVER`] if it is stopped.
     pub due: Instant,
+    /// When what is acknowledged next shows that the neighbour is there: [`NEVER`] until something was.
+    pub confirms: Instant,
     /// When it is over in any case.
     pub until: Option<Instant>,
     pub ready: Ready,
@@ -442,6 +444,7 @@ impl Entry {
             owner,
             timer: None,
             due: NEVER,
+            confirms: NEVER,
             until: None,
             ready: Ready::default(),
             entered: false,

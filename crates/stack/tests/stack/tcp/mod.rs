@@ -3,6 +3,7 @@
 mod attacks;
 mod closing;
 mod memory;
+mod neighbors;
 mod opening;
 mod paths;
 mod strangers;
