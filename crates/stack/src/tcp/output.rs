@@ -1,6 +1,6 @@
 //! Segments that go (RFC 9293, 3.8).
 
-use super::recovery::Phase;
+use super::recovery::{Phase, Trial};
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
@@ -46,7 +46,13 @@ impl Connection {
             State::SynSent | State::SynReceived => return self.open(now),
             _ => {}
         }
-        let segment = self.lost(now, most).or_else(|| self.tail(now, most)).or_else(|| self.fresh(now, most));
+        // RFC 5682, 2.1, step 2 b.
+        let new = self.recovery.trial == Trial::New;
+        let first = if new { self.fresh(now, most) } else { None };
+        let segment = first
+            .or_else(|| self.lost(now, most))
+            .or_else(|| self.tail(now, most))
+            .or_else(|| self.fresh(now, most));
         if segment.is_some() {
             return segment;
         }

@@ -49,8 +49,8 @@ pub struct Delivered {
     pub rtt: Option<Duration>,
     /// Some were sent again before.
     pub again: bool,
-    /// Some were sent once: with those of [`Delivered::again`] it is not known which copy arrived.
-    pub once: bool,
+    /// The lowest end of those that were sent once: of others it is not known which copy arrived.
+    pub once: Option<SeqNumber>,
     /// SACK told something new.
     pub sacked: bool,
     /// To which time it answers (TSecr), in milliseconds.
@@ -168,7 +168,7 @@ impl Sent {
         if stretch.again {
             told.again = true;
         } else {
-            told.once = true;
+            told.once = Some(told.once.map_or(stretch.end, |end| end.earlier(stretch.end)));
             told.rtt = Some(now.since(stretch.at));
         }
         // RFC 8985, 6.2, step 2: an answer to the copy before tells nothing of this one. What arrived beyond a gap is answered
@@ -352,7 +352,8 @@ mod tests {
         let mut sent = ten();
         let mut told = Delivered::default();
         sent.ack(at(50), SeqNumber(250), &mut told);
-        assert_eq!((told.octets, told.acked, told.again, told.once), (250, 250, false, true));
+        assert_eq!((told.octets, told.acked, told.again), (250, 250, false));
+        assert_eq!(told.once, Some(SeqNumber(100)));
         assert_eq!(told.rtt, Some(Duration::from_millis(48)), "the last segment of which octets arrived");
         assert_eq!((sent.pipe(), sent.octets()), (750, 750));
     }
@@ -375,7 +376,7 @@ mod tests {
         assert_eq!((sent.first_lost(), sent.lost(), sent.pipe()), (Some((SeqNumber(60), 40)), 140, 760));
         let mut told = Delivered::default();
         sent.ack(at(111), SeqNumber(60), &mut told);
-        assert_eq!((told.rtt, told.again, told.once), (None, true, false), "which copy arrived is not known");
+        assert_eq!((told.rtt, told.again, told.once), (None, true, None), "which copy arrived is not known");
     }
 
     #[test]

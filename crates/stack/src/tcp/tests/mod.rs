@@ -175,7 +175,8 @@ impl Pair {
             at = self.busy[side].max(at) + Duration::from_nanos(octets * 1_000_000_000 / path.rate);
             self.busy[side] = at;
         }
-        at = (at + path.delay).max(path.hold);
+        // What was held comes one after the other.
+        at = (at + path.delay).max(path.hold + Duration::from_micros(10 * number));
         if !path.jitter.is_zero() && self.random.below(4) == 0 {
             let jitter = path.jitter.as_micros() as u32;
             at = at + Duration::from_micros(self.random.below(jitter).into());
