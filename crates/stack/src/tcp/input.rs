@@ -271,6 +271,14 @@ impl Connection {
         let echo = a.options.timestamps.filter(|_| self.timestamps.is_some()).map(|(_, echo)| echo);
         told.tsecr = echo.map(|echo| echo.wrapping_sub(self.ts_offset));
         told.delivered.echo = told.tsecr;
+        if let (Some(tuning), Some(echo)) = (&mut self.tuning, told.tsecr)
+            && !a.payload.is_empty()
+        {
+            let elapsed = milliseconds(now).wrapping_sub(echo);
+            if elapsed < 1 << 30 {
+                tuning.echoed(elapsed);
+            }
+        }
         let window = u32::from(header.window) << self.snd.shift;
         told.duplicate = header.ack == self.snd.una
             && flight > 0
@@ -318,6 +326,7 @@ impl Connection {
         }
         if flight > 0 {
             self.recover(now, &told);
+            self.tune_send();
         }
         if advanced || flight == 0 || told.delivered.sacked {
             self.wait_for_answer(now, advanced);

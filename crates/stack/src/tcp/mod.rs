@@ -30,6 +30,7 @@ pub mod tcb;
 #[cfg(test)]
 mod tests;
 mod time_wait;
+mod tune;
 
 pub use status::Statistics;
 pub use table::{Config, Options};

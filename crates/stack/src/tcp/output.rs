@@ -103,7 +103,7 @@ impl Connection {
     fn tell_window(&mut self) -> u16 {
         let told = self.rcv.edge.distance(self.rcv.nxt).max(0) as u32;
         let free = self.window();
-        let step = ((self.settings.receive_octets / 2) as u32).min(self.rcv.mss);
+        let step = (self.rcv.room / 2).min(self.rcv.mss);
         let window = if free >= told + step { free } else { told };
         let field = (window >> self.rcv.shift).min(65_535);
         let edge = self.rcv.nxt + (field << self.rcv.shift);

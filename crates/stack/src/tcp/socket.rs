@@ -149,11 +149,14 @@ impl Tcp<'_> {
     }
 
     /// Wants others. What was agreed on when the connection was opened stays: MSS, SACK, timestamps, window scale and ECN.
-    /// Connections have the settings of their listener.
+    /// Connections have the settings of their listener. A size that is another one than before is what is wanted: it is not tuned any
+    /// more.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
         match self.place() {
-            Place::Idle(idle) => idle.settings = Arc::new(settings),
-            Place::Listener(listener) => listener.settings = Arc::new(settings),
+            Place::Idle(idle) => idle.settings = Arc::new(settings.chosen(&idle.settings)),
+            Place::Listener(listener) => {
+                listener.settings = Arc::new(settings.chosen(&listener.settings));
+            }
             Place::Connection(entry) => {
                 let before = Before::of(entry);
                 entry.connection.set_settings(now, settings);
@@ -335,8 +338,12 @@ impl Tcp<'_> {
     /// [`ReadError`].
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
+        let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
+        // Half of all memory may be promised; the rest is for what was.
+        let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
         let entry = self.readable()?;
         let n = entry.connection.read(room);
+        entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
         self.stack.tcp.octets = self.stack.tcp.octets - before + held;
