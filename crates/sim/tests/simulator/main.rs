@@ -4,6 +4,7 @@ mod attacks;
 mod determinism;
 mod faults;
 mod fragments;
+mod goodput;
 mod routers;
 mod streams;
 mod traffic;

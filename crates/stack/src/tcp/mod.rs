@@ -31,6 +31,7 @@ pub mod tcb;
 mod tests;
 mod time_wait;
 mod tune;
+mod verify;
 
 pub use status::Statistics;
 pub use table::{Config, Options};

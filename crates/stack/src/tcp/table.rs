@@ -257,6 +257,11 @@ impl Table {
         Ok((self.slots.len() - 1) as u32)
     }
 
+    /// As many places as there ever were sockets at once.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
     /// Whether one more fits.
     pub fn has_room(&self, most: usize) -> bool {
         !self.free.is_empty() || self.slots.len() < most.min(WAITING as usize)
