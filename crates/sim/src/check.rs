@@ -154,7 +154,7 @@ pub fn stack(stack: &Stack, config: &Config, ifaces: usize, before: &Counters) -
     forward(before, stack.counters())?;
     balance(stack.counters())?;
     // That looks at all connections: of many, now and then.
-    let often = stack.usage().connections <= 100 || stack.counters().tcp_received % 256 == 0;
+    let often = stack.usage().connections <= 100 || stack.counters().tcp_received.is_multiple_of(256);
     match often.then(|| stack.contradiction()).flatten() {
         Some(wrong) => Err(wrong),
         None => Ok(()),

@@ -12,6 +12,7 @@ mod ecn;
 mod ends;
 pub mod error;
 mod handshake;
+mod holders;
 pub mod input;
 mod listener;
 mod network;

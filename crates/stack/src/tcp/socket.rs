@@ -1,6 +1,7 @@
 //! Sockets of TCP: what an application does with connections and listeners.
 
 use super::error::{AcceptError, ConnectError, ListenError, OpenError, ReadError, WriteError};
+use super::holders::Holders;
 use super::listener::Listener;
 use super::settle::Before;
 use super::status::Statistics;
@@ -219,7 +220,9 @@ impl Tcp<'_> {
             _ if self.stack.tcp.is_free(&binding) => binding,
             _ => return Err(InUse.into()),
         };
-        self.stack.tcp.bound.entry(binding.local.port()).or_default().push(self.index);
+        let (index, port) = (self.index, binding.local.port());
+        let holders = self.stack.tcp.bound.entry(port);
+        holders.and_modify(|all| all.add(index)).or_insert(Holders::One(index));
         if let Place::Idle(idle) = self.place() {
             idle.binding = Some(binding);
         }

@@ -4,6 +4,7 @@
 //! there is none, listeners are asked.
 
 use super::ends::Ends;
+use super::holders::Holders;
 use super::listener::Listener;
 use super::secret::Secret;
 use super::tcb::{Connection, Settings, State};
@@ -191,7 +192,7 @@ pub(crate) struct Table {
     pub waits: Waits,
     pub listeners: HashMap<SocketAddr, Vec<u32>, FixedState>,
     /// Sockets that were bound, by their ports.
-    pub bound: HashMap<u16, Vec<u32>, FixedState>,
+    pub bound: HashMap<u16, Holders, FixedState>,
     /// Connections that a port has, those in TIME-WAIT included.
     pub used: HashMap<u16, u32, FixedState>,
     pub timers: Timers<u32>,
@@ -409,9 +410,7 @@ impl Table {
     /// A socket is not bound any more.
     pub fn release(&mut self, index: u32) {
         let Some(port) = self.binding(index).map(|binding| binding.local.port()) else { return };
-        let Some(all) = self.bound.get_mut(&port) else { return };
-        all.retain(|other| *other != index);
-        if all.is_empty() {
+        if self.bound.get_mut(&port).is_some_and(|all| !all.remove(index)) {
             self.bound.remove(&port);
         }
     }
