@@ -57,6 +57,12 @@ pub struct Delivered {
     pub echo: Option<u32>,
 }
 
+/// Pieces into which blocks may cut what is on its way, beside one for each [`PIECE`] octets of it: who tells of single octets makes
+/// more of it than it is worth.
+const PIECES: usize = 256;
+/// See [`PIECES`].
+const PIECE: usize = 256;
+
 /// The octets from `snd.una` to `snd.nxt`.
 #[derive(Debug, Default)]
 pub struct Sent {
@@ -140,6 +146,10 @@ impl Sent {
         if block.left.before(first.seq) || block.right.after(last.end) || !block.left.before(block.right) {
             return;
         }
+        let many = self.stretches.len() >= PIECES + self.octets() as usize / PIECE;
+        if many && !(self.begins(block.left) && self.begins(block.right)) {
+            return;
+        }
         let mut at = self.cut(block.left);
         let end = self.cut(block.right);
         while at < end {
@@ -177,6 +187,12 @@ impl Sent {
         if !(stretch.again && in_order && told.echo.is_some_and(earlier)) {
             self.rack.arrived(now, stretch.at, stretch.end, stretch.again);
         }
+    }
+
+    /// Nothing has to be cut there.
+    fn begins(&self, seq: SeqNumber) -> bool {
+        let at = self.stretches.partition_point(|s| s.end.at_or_before(seq));
+        self.stretches.get(at).is_none_or(|s| s.seq.at_or_after(seq))
     }
 
     /// A stretch begins there, if one was there at all; its place.
@@ -404,6 +420,21 @@ mod tests {
         assert_eq!((sent.pipe(), sent.octets()), (0, 200));
         sent.in_vain_over(200);
         assert_eq!(sent.pipe(), 200);
+    }
+
+    #[test]
+    fn blocks_cut_into_a_bounded_number_of_pieces() {
+        let mut sent = Sent::default();
+        sent.push(at(0), SeqNumber(0), SeqNumber(65_536));
+        for left in (1..60_000).step_by(2) {
+            sent.sack(at(9), block(left, left + 1), &mut Delivered::default());
+        }
+        assert!((500..=514).contains(&sent.stretches.len()), "{}", sent.stretches.len());
+        // Those of what was sent in single octets cut nothing.
+        let mut sent = Sent::default();
+        (0..2000).for_each(|n| sent.push(at(0), SeqNumber(n), SeqNumber(n + 1)));
+        sent.sack(at(9), block(1001, 1900), &mut Delivered::default());
+        assert_eq!(sent.sacked(), 899);
     }
 
     #[test]
