@@ -77,8 +77,9 @@ impl Stack {
         }
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
-        let una = entry.connection.snd.una;
+        let (una, challenged) = (entry.connection.snd.una, entry.connection.challenged);
         entry.connection.handle_segment(packet.now, arrival);
+        self.counters.tcp_challenges_sent += u64::from(entry.connection.challenged != challenged);
         if entry.connection.snd.una != una && (entry.confirms <= packet.now || entry.confirms == NEVER) {
             self.confirm(packet.now, index);
         }
@@ -111,6 +112,8 @@ impl Stack {
         header.flags = header.flags.without(TcpFlags::FIN | TcpFlags::PSH);
         let before = Before::of(entry);
         entry.connection.handle_segment(packet.now, &Arrival { header: &header, payload: &[], ..*arrival });
+        // Who sent it hears at once that it has to come again.
+        entry.connection.wanted.ack |= entry.connection.is_synchronized();
         self.settle(packet.now, index, &before);
         true
     }

@@ -2,7 +2,7 @@
 //! (`output.rs`), and time passes (`clock.rs`); octets go in and out here.
 
 use super::assembler::Assembler;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, LEAST};
 use super::congestion::{Algorithm, Congestion};
 use super::recovery::Recovery;
 use super::rtt::Rtt;
@@ -253,6 +253,8 @@ pub struct Connection {
     pub(super) rtt: Rtt,
     pub(super) congestion: Congestion,
     pub(super) tuning: Option<Box<Tuning>>,
+    /// There is no memory for more octets than its buffer has: no more are promised.
+    pub(super) scarce: bool,
     pub(super) recovery: Recovery,
     pub(super) timestamps: Option<Timestamps>,
     /// Ours are so much ahead of the clock (RFC 7323, 5.4).
@@ -321,6 +323,7 @@ impl Connection {
             rtt: Rtt::default(),
             congestion: Congestion::new(settings.algorithm, mss),
             tuning: None,
+            scarce: false,
             recovery: Recovery::default(),
             timestamps: None,
             ts_offset,
@@ -416,7 +419,8 @@ impl Connection {
     /// Octets of the window that may be told now.
     pub(super) fn window(&self) -> u32 {
         let unread = u32::try_from(self.rx.len()).unwrap_or(u32::MAX);
-        self.rcv.room.saturating_sub(unread).min(65_535 << self.rcv.shift)
+        let room = if self.scarce { self.rx.capacity().max(LEAST) as u32 } else { self.rcv.room };
+        room.min(self.rcv.room).saturating_sub(unread).min(65_535 << self.rcv.shift)
     }
 
     /// Nothing more will be written: a FIN follows what was.
