@@ -7,4 +7,5 @@ mod fragments;
 mod goodput;
 mod routers;
 mod streams;
+mod tcp_attacks;
 mod traffic;
