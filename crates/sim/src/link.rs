@@ -22,6 +22,8 @@ pub struct Faults {
     pub late: Duration,
     /// Every frame takes up to so much longer.
     pub jitter: Duration,
+    /// That a packet is marked whose sender lets routers do that (RFC 3168, 5).
+    pub marks: f64,
 }
 
 /// Something that is otherwise for a while.
@@ -222,6 +224,10 @@ impl Link {
                 note("comes late");
             }
             let mut frame = frame.to_vec();
+            // No draw where nothing is marked.
+            if faults.marks > 0.0 && self.dice.chance(faults.marks) {
+                mark(&mut frame);
+            }
             let corrupted = wrong && clear_a_bit(&mut frame, place);
             if corrupted {
                 self.counters.corrupted += 1;
@@ -230,6 +236,23 @@ impl Link {
             self.counters.delivered += 1;
             flights.push(Flight { at, to, frame, corrupted });
         }
+    }
+}
+
+/// Congestion is experienced: a packet says so if its sender knows what that means.
+fn mark(frame: &mut [u8]) {
+    match frame.get(12..14) {
+        Some([0x08, 0x00]) if frame.len() >= 34 && frame[15] & 3 != 0 => {
+            frame[15] |= 3;
+            let header = 14 + usize::from(frame[14] & 15) * 4;
+            if let Some(octets) = frame.get_mut(14..header) {
+                octets[10..12].fill(0);
+                let sum = bypath_wire::checksum::checksum(octets);
+                octets[10..12].copy_from_slice(&sum.to_be_bytes());
+            }
+        }
+        Some([0x86, 0xdd]) if frame.len() >= 54 && frame[15] & 0x30 != 0 => frame[15] |= 0x30,
+        _ => {}
     }
 }
 

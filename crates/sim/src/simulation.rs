@@ -278,6 +278,13 @@ impl Simulation {
         }
     }
 
+    /// A router's port takes packets of that many octets from now on.
+    pub fn set_mtu(&mut self, router: NodeId, port: usize, mtu: usize) {
+        if let Node::Router(router, _) = &mut self.nodes[router.0] {
+            router.ports[port].mtu = mtu;
+        }
+    }
+
     /// A router says nothing of what it drops, or does again.
     pub fn silence(&mut self, router: NodeId, silent: bool) {
         if let Node::Router(router, _) = &mut self.nodes[router.0] {
@@ -345,6 +352,11 @@ impl Simulation {
     /// Counters of a link.
     pub fn link_counters(&self, link: LinkId) -> LinkCounters {
         self.links[link.0].counters
+    }
+
+    /// Octets of a packet that a link takes at most.
+    pub fn link_mtu(&self, link: LinkId) -> usize {
+        self.links[link.0].config.mtu
     }
 
     /// Names of the links, in the order of their numbers.

@@ -168,6 +168,8 @@ counters! {
     tcp_sent,
     /// Segments to nobody that were answered with a reset.
     tcp_resets_sent,
+    /// Segments that no honest peer sends to the connection that they are for, and that were answered with what is expected (RFC 5961).
+    tcp_challenges_sent,
     /// Connections that were asked for of listeners.
     tcp_accepted,
     /// Connections that sockets asked for.

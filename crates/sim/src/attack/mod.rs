@@ -7,6 +7,7 @@ mod fragments;
 mod headers;
 mod icmp;
 mod neighbors;
+pub mod tcp;
 
 use bypath_wire::arp::ArpPacket;
 use bypath_wire::ipv6_ext::FragmentHeader;

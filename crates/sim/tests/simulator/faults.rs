@@ -12,6 +12,7 @@ pub struct Network {
     pub sim: Simulation,
     pub links: Vec<LinkId>,
     pub hosts: Vec<NodeId>,
+    pub routers: Vec<NodeId>,
 }
 
 /// Faults end then.
@@ -47,8 +48,10 @@ pub fn network(name: &str, seed: u64) -> Network {
         sim.route(host, "::/0", &format!("fd00:0:0:{net}::254"));
         hosts.push(host);
     }
+    let mut routers = Vec::new();
     for (name, link, net, other, number) in [("r", left, 0, 2, 1), ("s", right, 2, 0, 2)] {
         let router = sim.router(name);
+        routers.push(router);
         let near =
             [format!("10.0.{net}.254/24"), format!("fd00:0:0:{net}::254/64"), String::from("fe80::254/64")];
         sim.attach(router, link, &near.each_ref().map(String::as_str));
@@ -58,12 +61,12 @@ pub fn network(name: &str, seed: u64) -> Network {
         sim.route(router, &format!("10.0.{other}.0/24"), &format!("10.0.1.{}", 3 - number));
         sim.route(router, &format!("fd00:0:0:{other}::/64"), &format!("fd00:0:0:1::{}", 3 - number));
     }
-    Network { sim, links: vec![left, wan, right], hosts }
+    Network { sim, links: vec![left, wan, right], hosts, routers }
 }
 
 /// What goes wrong by chance until [`END`].
 pub fn trouble(network: &mut Network) {
-    let Network { sim, links, hosts } = network;
+    let Network { sim, links, hosts, .. } = network;
     for _ in 0..1 + sim.dice().index(6) {
         let link = links[sim.dice().index(links.len())];
         let begin = sim.dice().below(END * 1000);
@@ -79,6 +82,7 @@ pub fn trouble(network: &mut Network) {
             reordering: part(0.5),
             late: Duration::from_millis(300),
             jitter: Duration::from_micros(part(20_000.0) as u64),
+            marks: part(0.5),
         };
         let change = match sim.dice().index(4) {
             0 => Change::Down,

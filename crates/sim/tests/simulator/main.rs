@@ -4,6 +4,8 @@ mod attacks;
 mod determinism;
 mod faults;
 mod fragments;
+mod goodput;
 mod routers;
 mod streams;
+mod tcp_attacks;
 mod traffic;

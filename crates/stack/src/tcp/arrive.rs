@@ -3,15 +3,21 @@
 use super::ends::Ends;
 use super::input::Arrival;
 use super::settle::Before;
-use super::table::{Owner, Whose};
+use super::table::{NEVER, Owner, Whose};
 use super::time_wait::Verdict;
 use crate::Stack;
+use crate::egress::Hop;
 use crate::ingress::Packet;
 use crate::path::Reach;
 use crate::time::Instant;
 use bypath_wire::ip::Ecn;
 use bypath_wire::meta::{ChecksumState, Gso, GsoKind};
 use bypath_wire::tcp::{TcpFlags, TcpHeader, verify};
+use core::time::Duration;
+
+/// So often what is acknowledged shows that a neighbour is there: more often than one is asked (RFC 4861, 10: ReachableTime is
+/// 15 s at least, DELAY_FIRST_PROBE_TIME 5 s).
+const CONFIRM: Duration = Duration::from_secs(5);
 
 impl Stack {
     pub(crate) fn input_tcp(&mut self, packet: &Packet<'_>, segment: &[u8]) {
@@ -74,8 +80,27 @@ impl Stack {
         }
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
+        let (una, challenged) = (entry.connection.snd.una, entry.connection.challenged);
         entry.connection.handle_segment(now, arrival);
+        self.counters.tcp_challenges_sent += u64::from(entry.connection.challenged != challenged);
+        if entry.connection.snd.una != una && (entry.confirms <= now || entry.confirms == NEVER) {
+            self.confirm(now, index);
+        }
         self.settle(now, index, &before);
+    }
+
+    /// What we sent was acknowledged, so the neighbour by which it went passes on what it gets (RFC 4861, 7.3.1).
+    #[cold]
+    fn confirm(&mut self, now: Instant, index: u32) {
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        let first = core::mem::replace(&mut entry.confirms, now + CONFIRM) == NEVER;
+        // Who has only just begun has only just asked for the neighbour, or others have.
+        if !first
+            && entry.way.generation == self.generation
+            && let Hop::Neighbor(address) = entry.way.hop
+        {
+            self.ifaces[entry.way.iface.at()].neighbors.confirmed(now, address);
+        }
     }
 
     /// There is no memory for octets: what else stands in the segment counts all the same. False: it needs none.
@@ -90,6 +115,8 @@ impl Stack {
         header.flags = header.flags.without(TcpFlags::FIN | TcpFlags::PSH);
         let before = Before::of(entry);
         entry.connection.handle_segment(now, &Arrival { header: &header, payload: &[], ..*arrival });
+        // Who sent it hears at once that it has to come again.
+        entry.connection.wanted.ack |= entry.connection.is_synchronized();
         self.settle(now, index, &before);
         true
     }

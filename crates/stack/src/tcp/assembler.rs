@@ -1,6 +1,7 @@
 //! What arrived out of order: ranges of sequence space ahead of `rcv.nxt`, and the blocks that tell the other side of them
 //! (RFC 2018, RFC 2883).
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp_options::{MOST_SACK_BLOCKS, SackBlock, SackBlocks};
@@ -8,9 +9,15 @@ use bypath_wire::tcp_options::{MOST_SACK_BLOCKS, SackBlock, SackBlocks};
 /// Ranges at most. Each is a hole that the other side has to fill, and costs a look at each segment that fills one.
 const MOST: usize = 128;
 
-/// Ranges that arrived, without gaps between octets of one, and with gaps between two.
+/// Ranges that arrived, without gaps between octets of one, and with gaps between two. Where everything comes in order, it takes
+/// no memory.
 #[derive(Debug, Default)]
 pub struct Assembler {
+    held: Option<Box<Held>>,
+}
+
+#[derive(Debug, Default)]
+struct Held {
     /// In the order of the stream.
     ranges: Vec<SackBlock>,
     /// Left edges of the ranges that grew last, the last one first (RFC 2018, 4).
@@ -26,12 +33,12 @@ pub struct TooMany;
 impl Assembler {
     /// Nothing is ahead.
     pub fn is_empty(&self) -> bool {
-        self.ranges.is_empty()
+        self.held.as_ref().is_none_or(|held| held.ranges.is_empty())
     }
 
     /// Octets that are ahead, gaps not counted.
     pub fn octets(&self) -> u32 {
-        self.ranges.iter().map(|r| r.right.since(r.left)).sum()
+        self.held.iter().flat_map(|held| &held.ranges).map(|r| r.right.since(r.left)).sum()
     }
 
     /// Octets from `left` up to `right` arrived, ahead of `rcv.nxt`.
@@ -39,6 +46,39 @@ impl Assembler {
     /// # Errors
     /// [`TooMany`]: they cannot be remembered, and are to be forgotten.
     pub fn add(&mut self, left: SeqNumber, right: SeqNumber) -> Result<(), TooMany> {
+        self.held.get_or_insert_default().add(left, right)
+    }
+
+    /// Octets that were taken already arrived once more: told with the next acknowledgement.
+    pub fn duplicate(&mut self, left: SeqNumber, right: SeqNumber) {
+        self.held.get_or_insert_default().again = Some(SackBlock { left, right });
+    }
+
+    /// Everything before `nxt` is there: how many octets behind it are there, too. They are no longer ahead.
+    pub fn take(&mut self, nxt: SeqNumber) -> u32 {
+        self.held.as_mut().map_or(0, |held| held.take(nxt))
+    }
+
+    /// What to tell with an acknowledgement, `most` blocks at most; what arrived twice is told once.
+    pub fn blocks(&mut self, most: usize) -> SackBlocks {
+        self.held.as_mut().map_or_else(SackBlocks::new, |held| held.blocks(most))
+    }
+
+    /// There is something to tell.
+    pub fn has_news(&self) -> bool {
+        self.held.as_ref().is_some_and(|held| held.again.is_some() || !held.ranges.is_empty())
+    }
+
+    /// Gives back memory, if there is nothing to tell.
+    pub fn release(&mut self) {
+        if !self.has_news() {
+            self.held = None;
+        }
+    }
+}
+
+impl Held {
+    fn add(&mut self, left: SeqNumber, right: SeqNumber) -> Result<(), TooMany> {
         // Those that end before it are left alone; those that touch it become one with it.
         let first = self.ranges.partition_point(|r| r.right.before(left));
         let touched = self.ranges[first..].iter().take_while(|r| r.left.at_or_before(right)).count();
@@ -68,13 +108,7 @@ impl Assembler {
         self.recent[0] = Some(left);
     }
 
-    /// Octets that were taken already arrived once more: told with the next acknowledgement.
-    pub fn duplicate(&mut self, left: SeqNumber, right: SeqNumber) {
-        self.again = Some(SackBlock { left, right });
-    }
-
-    /// Everything before `nxt` is there: how many octets behind it are there, too. They are no longer ahead.
-    pub fn take(&mut self, nxt: SeqNumber) -> u32 {
+    fn take(&mut self, nxt: SeqNumber) -> u32 {
         let mut end = nxt;
         let done = self.ranges.iter().take_while(|r| r.left.at_or_before(end)).count();
         for range in self.ranges.drain(..done) {
@@ -83,8 +117,7 @@ impl Assembler {
         end.since(nxt)
     }
 
-    /// What to tell with an acknowledgement, `most` blocks at most; what arrived twice is told once.
-    pub fn blocks(&mut self, most: usize) -> SackBlocks {
+    fn blocks(&mut self, most: usize) -> SackBlocks {
         let mut blocks = SackBlocks::new();
         let most = most.min(MOST_SACK_BLOCKS);
         // RFC 2883, 4: what arrived twice is the first block, before the one that has most recently grown.
@@ -108,11 +141,6 @@ impl Assembler {
     fn range_of(&self, left: SeqNumber) -> Option<SackBlock> {
         let at = self.ranges.partition_point(|r| r.right.at_or_before(left));
         self.ranges.get(at).copied().filter(|r| r.left.at_or_before(left))
-    }
-
-    /// There is something to tell.
-    pub fn has_news(&self) -> bool {
-        self.again.is_some() || !self.ranges.is_empty()
     }
 }
 

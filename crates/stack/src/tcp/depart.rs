@@ -28,7 +28,7 @@ impl Stack {
         }
         let index = self.ifaces[link.at()].talkers.pop_front()?;
         self.tcp.clock = now;
-        let generation = self.generation;
+        let (generation, scarce) = (self.generation, self.tcp.octets >= self.config.tcp.octets);
         let entry = self.tcp.entry_mut(index)?;
         entry.listed = false;
         if entry.way.generation != generation {
@@ -60,6 +60,7 @@ impl Stack {
         let shape = self.ifaces[iface.at()].shape;
         let most = most(entry, &shape, room.len());
         let before = Before::of(entry);
+        entry.connection.scarce = scarce;
         let Some(segment) = entry.connection.poll_transmit(now, most) else {
             self.settle_silently(now, index, &before);
             return None;

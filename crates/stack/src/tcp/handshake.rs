@@ -2,7 +2,7 @@
 
 use super::input::Arrival;
 use super::recovery::Told;
-use super::tcb::{Connection, Shared, State, Timestamps};
+use super::tcb::{Connection, Resend, Shared, State, Timestamps};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::TcpFlags;
@@ -46,6 +46,7 @@ impl Connection {
         c.sent.push(now, iss, c.snd.nxt);
         c.sent.again(now, iss, 1);
         c.rcv.edge = c.rcv.nxt + c.window().min(65_535);
+        c.deadlines.resend = Some((Resend::Timeout, now + c.rtt.rto()));
         c
     }
 

@@ -273,6 +273,9 @@ impl Connection {
         let echo = a.options.timestamps.filter(|_| self.timestamps.is_some()).map(|(_, echo)| echo);
         told.tsecr = echo.map(|echo| echo.wrapping_sub(self.ts_offset));
         told.delivered.echo = told.tsecr;
+        if !a.payload.is_empty() {
+            self.note_echo(now, told.tsecr);
+        }
         let window = u32::from(header.window) << self.snd.shift;
         told.duplicate = header.ack == self.snd.una
             && flight > 0
@@ -321,9 +324,21 @@ impl Connection {
         }
         if flight > 0 {
             self.recover(now, &told);
+            self.tune_send();
         }
         if advanced || flight == 0 || told.delivered.sacked {
             self.wait_for_answer(now, advanced);
+        }
+    }
+
+    /// Octets came, in answer to what we said at that time of our own clock.
+    #[inline]
+    pub(super) fn note_echo(&mut self, now: Instant, tsecr: Option<u32>) {
+        if let (Some(tuning), Some(echo)) = (&mut self.tuning, tsecr) {
+            let elapsed = milliseconds(now).wrapping_sub(echo);
+            if elapsed < 1 << 30 {
+                tuning.echoed(elapsed);
+            }
         }
     }
 

@@ -44,6 +44,8 @@ pub(crate) struct Listener {
     pub ready: Ready,
     /// When the last cookie was sent.
     pub cookies: Option<Instant>,
+    /// When one came back last while the queue was full: its sender takes the connection to be open.
+    pub refused: Option<Instant>,
 }
 
 impl Listener {
@@ -250,18 +252,27 @@ impl Stack {
     ) -> bool {
         let (now, header) = (packet.now, arrival.header);
         let Some(called) = self.tcp.listener(listener) else { return false };
+        // What follows the first octets of one that was refused has no cookie in it, and will come again.
+        let refused = called.refused.is_some_and(|at| now.since(at) <= COOKIES_COUNT);
         if called.cookies.is_none_or(|at| now.since(at) > COOKIES_COUNT) {
-            return false;
+            return refused;
         }
         let (irs, number) = (header.seq - 1, header.ack - 1);
         let Some(mss) = cookie::mss(&self.tcp.secret, now, ends, irs, number) else {
             self.counters.tcp_drop_cookie += 1;
-            return false;
+            return refused;
         };
-        let settings = *called.settings;
-        if called.is_full() {
+        let (settings, full) = (*called.settings, called.is_full());
+        if full {
             self.counters.tcp_drop_accept_full += 1;
-            return true;
+            let room = called.half_open < 2 * called.backlog.max(1)
+                && self.tcp.half_open < self.config.tcp.half_open;
+            if let Some(called) = self.tcp.listener_mut(listener) {
+                called.refused = Some(now);
+            }
+            if !room {
+                return true;
+            }
         }
         let mut syn = TcpHeader::new(header.source_port, header.destination_port);
         (syn.seq, syn.flags, syn.window) = (irs, TcpFlags::SYN, header.window);
@@ -280,7 +291,12 @@ impl Stack {
             |settings, ts_offset| Connection::accept_answered(now, settings, number, ts_offset, &asked);
         if let Some(index) = self.make_half_open(packet, ends, listener, make) {
             self.counters.tcp_cookies_returned += 1;
-            self.segment(packet.now, index, arrival);
+            if full {
+                // It has shown that it is there: it stays half open as others do, beside those that did not, and is asked once more.
+                self.settle(packet.now, index, &Before::NOTHING);
+            } else {
+                self.segment(packet.now, index, arrival);
+            }
         }
         true
     }

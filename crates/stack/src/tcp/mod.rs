@@ -12,6 +12,7 @@ mod ecn;
 mod ends;
 pub mod error;
 mod handshake;
+mod holders;
 pub mod input;
 mod listener;
 mod network;
@@ -31,6 +32,8 @@ pub mod tcb;
 #[cfg(test)]
 mod tests;
 mod time_wait;
+mod tune;
+mod verify;
 
 pub use status::Statistics;
 pub use table::{Config, Options};

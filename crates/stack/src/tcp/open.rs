@@ -2,6 +2,7 @@
 
 use super::ends::Ends;
 use super::error::ConnectError;
+use super::holders::Holders;
 use super::settle::Before;
 use super::table::{Entry, Owner, Place, Table, Whose};
 use super::tcb::{Connection, Shared};
@@ -23,7 +24,7 @@ impl Table {
         let Some(bound) = self.bound.get(&port) else {
             return binding.reuse_address || !self.used.contains_key(&port);
         };
-        bound.iter().all(|index| {
+        bound.all().iter().all(|index| {
             let Some(other) = self.binding(*index) else { return true };
             let listens = self.listener(*index).is_some();
             let shared = binding.reuse_port && other.reuse_port
@@ -35,7 +36,7 @@ impl Table {
     /// Whether somebody else listens there already, and does not share.
     pub fn is_listened_to(&self, index: u32, binding: &Binding) -> bool {
         let bound = self.bound.get(&binding.local.port());
-        bound.into_iter().flatten().any(|other| {
+        bound.into_iter().flat_map(Holders::all).any(|other| {
             *other != index
                 && self.listener(*other).is_some_and(|listener| {
                     let shared = binding.reuse_port && listener.binding.reuse_port;

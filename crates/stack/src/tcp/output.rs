@@ -1,6 +1,6 @@
 //! Segments that go (RFC 9293, 3.8).
 
-use super::recovery::Phase;
+use super::recovery::{Phase, Trial};
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
@@ -58,7 +58,13 @@ impl Connection {
             State::SynSent | State::SynReceived => return self.open(now),
             _ => {}
         }
-        let segment = self.lost(now, most).or_else(|| self.tail(now, most)).or_else(|| self.fresh(now, most));
+        // RFC 5682, 2.1, step 2 b.
+        let new = self.recovery.trial == Trial::New;
+        let first = if new { self.fresh(now, most) } else { None };
+        let segment = first
+            .or_else(|| self.lost(now, most))
+            .or_else(|| self.tail(now, most))
+            .or_else(|| self.fresh(now, most));
         if segment.is_some() {
             return segment;
         }
@@ -102,7 +108,7 @@ impl Connection {
     fn tell_window(&mut self) -> u16 {
         let told = self.rcv.edge.distance(self.rcv.nxt).max(0) as u32;
         let free = self.window();
-        let step = ((self.settings.receive_octets / 2) as u32).min(self.rcv.mss);
+        let step = (self.rcv.room / 2).min(self.rcv.mss);
         let window = if free >= told + step { free } else { told };
         let field = (window >> self.rcv.shift).min(65_535);
         let edge = self.rcv.nxt + (field << self.rcv.shift);

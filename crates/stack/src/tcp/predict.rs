@@ -56,7 +56,8 @@ struct Fields {
     seq: SeqNumber,
     ack: SeqNumber,
     window: u16,
-    timestamp: Option<u32>,
+    /// TSval and TSecr.
+    timestamps: Option<(u32, u32)>,
 }
 
 /// An IP packet with nothing before its segment but a header without options: octets of the header, and of header and segment.
@@ -247,15 +248,15 @@ fn fields(segment: &[u8], timestamps: bool) -> Option<(&[u8], Fields, &[u8])> {
         seq: SeqNumber(long(4)),
         ack: SeqNumber(long(8)),
         window: u16::from_be_bytes([head[14], head[15]]),
-        timestamp: None,
+        timestamps: None,
     };
     let (header, payload) = segment.split_at(len);
     if timestamps {
-        let (kind, value) = header[tcp::HEADER_LEN..].split_first_chunk()?;
+        let [kind, value, echo] = header[tcp::HEADER_LEN..].as_chunks::<4>().0 else { return None };
         if *kind != TIMESTAMPS {
             return None;
         }
-        fields.timestamp = value.first_chunk().map(|value| u32::from_be_bytes(*value));
+        fields.timestamps = Some((u32::from_be_bytes(*value), u32::from_be_bytes(*echo)));
     }
     Some((header, fields, payload))
 }
@@ -264,8 +265,8 @@ impl Connection {
     /// A segment with these fields brings the next `len` octets and nothing else, for which there is memory.
     #[inline(always)]
     fn expects(&self, fields: &Fields, len: usize) -> bool {
-        let newer = match (self.timestamps, fields.timestamp) {
-            (Some(ts), Some(value)) => value.wrapping_sub(ts.recent) as i32 >= 0,
+        let newer = match (self.timestamps, fields.timestamps) {
+            (Some(ts), Some((value, _))) => value.wrapping_sub(ts.recent) as i32 >= 0,
             (None, None) => true,
             _ => false,
         };
@@ -289,6 +290,7 @@ impl Connection {
     /// What `input.rs` does with such a segment; its octets lie ahead of the queue.
     #[inline(always)]
     fn take_expected(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32) {
+        self.note_echo(now, fields.timestamps.map(|(_, echo)| echo.wrapping_sub(self.ts_offset)));
         (self.snd.wl1, self.snd.wl2) = (fields.seq, fields.ack);
         if self.snd.wnd > 0 {
             self.tries = 0;
@@ -296,7 +298,7 @@ impl Connection {
         self.waiting = None;
         self.deadlines.resend = None;
         self.heard = now;
-        if let (Some(ts), Some(value)) = (&mut self.timestamps, fields.timestamp)
+        if let (Some(ts), Some((value, _))) = (&mut self.timestamps, fields.timestamps)
             && fields.seq.at_or_before(ts.last_ack)
         {
             (ts.recent, ts.recent_at) = (value, now);

@@ -16,10 +16,11 @@ pub const DUP_THRESH: u32 = 3;
 pub struct Rack {
     /// RACK.xmit_ts and RACK.end_seq: of what was sent last among all that arrived.
     newest: Option<(Instant, SeqNumber)>,
-    /// RACK.rtt.
-    rtt: Duration,
-    /// The shortest round trip, and when it was seen.
-    min_rtt: Option<(Duration, Instant)>,
+    /// RACK.rtt, nanoseconds.
+    rtt: u64,
+    /// The shortest round trip, nanoseconds, and when it was seen.
+    min_rtt: u64,
+    min_rtt_at: Option<Instant>,
     /// RACK.fack: the highest that arrived.
     fack: Option<SeqNumber>,
     reordering_seen: bool,
@@ -33,13 +34,14 @@ pub struct Rack {
 impl Rack {
     /// A segment arrived that was sent last at that time.
     pub fn arrived(&mut self, now: Instant, sent: Instant, end: SeqNumber, again: bool) {
-        let rtt = now.since(sent);
+        let rtt = now.as_nanos().saturating_sub(sent.as_nanos());
         // RFC 8985, 6.2, step 2: too soon for the copy that was sent last.
-        if again && self.min_rtt.is_some_and(|(min, _)| rtt < min) {
+        if again && self.min_rtt_at.is_some() && rtt < self.min_rtt {
             return;
         }
-        if !again && self.min_rtt.is_none_or(|(min, seen)| rtt <= min || now.since(seen) > MIN_RTT_WINDOW) {
-            self.min_rtt = Some((rtt, now));
+        let shortest = |seen: Instant| rtt <= self.min_rtt || now.since(seen) > MIN_RTT_WINDOW;
+        if !again && self.min_rtt_at.is_none_or(shortest) {
+            (self.min_rtt, self.min_rtt_at) = (rtt, Some(now));
         }
         self.rtt = rtt;
         if self.newest.is_none_or(|(at, newest)| sent > at || sent == at && end.after(newest)) {
@@ -59,12 +61,12 @@ impl Rack {
 
     /// RACK.rtt.
     pub const fn rtt(&self) -> Duration {
-        self.rtt
+        Duration::from_nanos(self.rtt)
     }
 
     /// The shortest round trip of the last minutes.
     pub fn min_rtt(&self) -> Option<Duration> {
-        self.min_rtt.map(|(rtt, _)| rtt)
+        self.min_rtt_at.map(|_| Duration::from_nanos(self.min_rtt))
     }
 
     /// Something that was sent again had arrived before (RFC 8985, 6.2, step 4).
@@ -92,7 +94,7 @@ impl Rack {
         if !self.reordering_seen && (recovering || sacked >= DUP_THRESH) {
             return Duration::ZERO;
         }
-        let min = self.min_rtt.map_or(srtt, |(rtt, _)| rtt);
+        let min = self.min_rtt().unwrap_or(srtt);
         (min / 4 * (u32::from(self.more) + 1)).min(srtt)
     }
 }

@@ -1,5 +1,5 @@
 //! What happens when octets are lost: fast recovery (RFC 6675, RFC 6582) with proportional rate reduction (RFC 6937),
-//! probes for the tail (RFC 8985, 7), and taking it back when nothing was lost (RFC 3522, RFC 4015).
+//! probes for the tail (RFC 8985, 7), and taking it back when nothing was lost (RFC 3522, RFC 5682, RFC 4015).
 
 use super::congestion::Acked;
 use super::rack::DUP_THRESH;
@@ -19,10 +19,23 @@ pub(super) enum Phase {
     Loss,
 }
 
+/// What is being found out after a time-out, where there are no timestamps (F-RTO, RFC 5682).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Trial {
+    /// Nothing, or no more.
+    #[default]
+    None,
+    /// The first octets, and no others, were sent again (2.1 and 3.1, step 1).
+    First,
+    /// They were acknowledged: new octets go before those that may be lost (step 2 b).
+    New,
+}
+
 /// State of one connection.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Recovery {
     pub phase: Phase,
+    pub trial: Trial,
     /// RecoveryPoint: it is over when this is acknowledged.
     pub point: SeqNumber,
     /// prr_delivered, prr_out and RecoverFS of RFC 6937, 2.
@@ -63,7 +76,7 @@ impl Connection {
             self.sent.in_vain_over(told.delivered.acked);
             self.recovery.dups = 0;
         }
-        if advanced && self.was_for_nothing(told) {
+        if self.arrived_before(told) || advanced && self.was_for_nothing(told) {
             self.sent.find_all();
             self.congestion.undo();
             self.recovery.phase = Phase::Open;
@@ -118,6 +131,32 @@ impl Connection {
         self.recovery.phase != Phase::Open
             && !self.recovery.judged
             && matches!((self.recovery.stamp, told.tsecr), (Some(stamp), Some(tsecr)) if (tsecr.wrapping_sub(stamp) as i32) < 0)
+    }
+
+    /// RFC 5682, 2.1 and 3.1, steps 2 and 3: something arrives that was sent before the time-out, and not again.
+    fn arrived_before(&mut self, told: &Told) -> bool {
+        let (trial, point) = (core::mem::take(&mut self.recovery.trial), self.recovery.point);
+        // Who acknowledges everything does not say which copies arrived (step 2 a).
+        if trial == Trial::None || self.recovery.phase != Phase::Loss || self.snd.una.at_or_after(point) {
+            return false;
+        }
+        // What a receiver told of before the time-out is not told of again; without SACK, an acknowledgement of the copy is one of
+        // whatever follows it.
+        let before = told.delivered.once.is_some_and(|end| end.at_or_before(point));
+        if before && (self.sack || !told.delivered.again) {
+            return true;
+        }
+        self.recovery.trial = match trial {
+            Trial::First if told.delivered.acked > 0 && self.has_new() => Trial::New,
+            Trial::First if told.delivered.acked == 0 && (self.sack || !told.duplicate) => Trial::First,
+            _ => Trial::None,
+        };
+        false
+    }
+
+    /// There are octets that were never sent, and the window takes some.
+    fn has_new(&self) -> bool {
+        self.snd.nxt.before(self.last_octet()) && self.snd.nxt.before(self.snd.una + self.snd.wnd)
     }
 
     /// What is lost by time; whether there is something new.
@@ -234,9 +273,12 @@ impl Connection {
     /// Nothing was heard in time (RFC 6298, 5.4 to 5.7; RFC 8985, 6.3).
     pub(super) fn lost_all(&mut self, now: Instant) {
         let again = self.recovery.phase == Phase::Loss;
+        // Of what was sent again already nothing can be said (RFC 5682, 2.1, step 1); timestamps say it at once.
+        let is_first = self.recovery.phase == Phase::Open || again && !self.recovery.judged;
+        let trial = if is_first && self.timestamps.is_none() { Trial::First } else { Trial::None };
         self.congestion.timed_out(now, self.sent.octets(), again);
         self.sent.lose_all();
-        self.recovery = Recovery { phase: Phase::Loss, point: self.snd.nxt, ..Recovery::default() };
+        self.recovery = Recovery { phase: Phase::Loss, trial, point: self.snd.nxt, ..Recovery::default() };
         self.ecn.reduced = self.ecn.on;
         self.deadlines.reorder = None;
     }

@@ -13,21 +13,22 @@ const MIN_RTO: u64 = SECOND / 5;
 /// The longest (RFC 6298, 2.5: at least 60 s); Linux's TCP_RTO_MAX.
 const MAX_RTO: u64 = 120 * SECOND;
 
-/// The estimator of one connection.
+/// The estimator of one connection. Times are in nanoseconds: half of what a `Duration` takes.
 #[derive(Clone, Copy, Debug)]
 pub struct Rtt {
-    /// SRTT; `None`: not measured yet.
-    srtt: Option<u64>,
+    /// SRTT, if something was measured.
+    srtt: u64,
     rttvar: u64,
     /// Without backing off.
     base: u64,
+    measured: bool,
     /// How often it was doubled.
-    backoff: u32,
+    backoff: u8,
 }
 
 impl Default for Rtt {
     fn default() -> Rtt {
-        Rtt { srtt: None, rttvar: 0, base: INITIAL_RTO, backoff: 0 }
+        Rtt { srtt: 0, rttvar: 0, base: INITIAL_RTO, measured: false, backoff: 0 }
     }
 }
 
@@ -35,23 +36,17 @@ impl Rtt {
     /// A round trip was measured, on octets that were sent once (Karn's algorithm: RFC 6298, 3).
     pub fn measured(&mut self, rtt: Duration) {
         let rtt = nanos(rtt);
-        match self.srtt {
-            // RFC 6298, 2.2: SRTT <- R, RTTVAR <- R/2.
-            None => {
-                self.srtt = Some(rtt);
-                self.rttvar = rtt / 2;
-            }
+        if self.measured {
             // RFC 6298, 2.3: RTTVAR first, with alpha 1/8 and beta 1/4.
-            Some(srtt) => {
-                let off = srtt.abs_diff(rtt);
-                self.rttvar = self.rttvar - self.rttvar / 4 + off / 4;
-                self.srtt = Some(srtt - srtt / 8 + rtt / 8);
-            }
+            self.rttvar = self.rttvar - self.rttvar / 4 + self.srtt.abs_diff(rtt) / 4;
+            self.srtt = self.srtt - self.srtt / 8 + rtt / 8;
+        } else {
+            // RFC 6298, 2.2: SRTT <- R, RTTVAR <- R/2.
+            (self.srtt, self.rttvar, self.measured) = (rtt, rtt / 2, true);
         }
-        let srtt = self.srtt.unwrap_or_default();
         // The variance counts for the shortest time at least, as in Linux: round trips that hardly differ say nothing of an answer
         // that is delayed, and 200 ms are what a delayed one may take.
-        self.base = (srtt + (self.rttvar * 4).max(MIN_RTO)).min(MAX_RTO);
+        self.base = (self.srtt + (self.rttvar * 4).max(MIN_RTO)).min(MAX_RTO);
         self.backoff = 0;
     }
 
@@ -74,20 +69,20 @@ impl Rtt {
 
     /// How often it was doubled since something was acknowledged.
     pub const fn backoff(&self) -> u32 {
-        self.backoff
+        self.backoff as u32
     }
 
     /// The handshake is done: what was lost of it makes the first RTO of the data longer (RFC 6298, 5.7).
     pub fn established(&mut self) {
-        if self.srtt.is_none() && self.backoff > 0 {
+        if !self.measured && self.backoff > 0 {
             self.base = RTO_AFTER_LOST_SYN;
         }
         self.backoff = 0;
     }
 
     /// SRTT, if something was measured.
-    pub fn srtt(&self) -> Option<Duration> {
-        self.srtt.map(Duration::from_nanos)
+    pub const fn srtt(&self) -> Option<Duration> {
+        if self.measured { Some(Duration::from_nanos(self.srtt)) } else { None }
     }
 
     /// RTTVAR.

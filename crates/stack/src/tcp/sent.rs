@@ -49,13 +49,19 @@ pub struct Delivered {
     pub rtt: Option<Duration>,
     /// Some were sent again before.
     pub again: bool,
-    /// Some were sent once: with those of [`Delivered::again`] it is not known which copy arrived.
-    pub once: bool,
+    /// The lowest end of those that were sent once: of others it is not known which copy arrived.
+    pub once: Option<SeqNumber>,
     /// SACK told something new.
     pub sacked: bool,
     /// To which time it answers (TSecr), in milliseconds.
     pub echo: Option<u32>,
 }
+
+/// Pieces into which blocks may cut what is on its way, beside one for each [`PIECE`] octets of it: who tells of single octets makes
+/// more of it than it is worth.
+const PIECES: usize = 256;
+/// See [`PIECES`].
+const PIECE: usize = 256;
 
 /// The octets from `snd.una` to `snd.nxt`.
 #[derive(Debug, Default)]
@@ -140,6 +146,10 @@ impl Sent {
         if block.left.before(first.seq) || block.right.after(last.end) || !block.left.before(block.right) {
             return;
         }
+        let many = self.stretches.len() >= PIECES + self.octets() as usize / PIECE;
+        if many && !(self.begins(block.left) && self.begins(block.right)) {
+            return;
+        }
         let mut at = self.cut(block.left);
         let end = self.cut(block.right);
         while at < end {
@@ -168,7 +178,7 @@ impl Sent {
         if stretch.again {
             told.again = true;
         } else {
-            told.once = true;
+            told.once = Some(told.once.map_or(stretch.end, |end| end.earlier(stretch.end)));
             told.rtt = Some(now.since(stretch.at));
         }
         // RFC 8985, 6.2, step 2: an answer to the copy before tells nothing of this one. What arrived beyond a gap is answered
@@ -177,6 +187,12 @@ impl Sent {
         if !(stretch.again && in_order && told.echo.is_some_and(earlier)) {
             self.rack.arrived(now, stretch.at, stretch.end, stretch.again);
         }
+    }
+
+    /// Nothing has to be cut there.
+    fn begins(&self, seq: SeqNumber) -> bool {
+        let at = self.stretches.partition_point(|s| s.end.at_or_before(seq));
+        self.stretches.get(at).is_none_or(|s| s.seq.at_or_after(seq))
     }
 
     /// A stretch begins there, if one was there at all; its place.
@@ -352,7 +368,8 @@ mod tests {
         let mut sent = ten();
         let mut told = Delivered::default();
         sent.ack(at(50), SeqNumber(250), &mut told);
-        assert_eq!((told.octets, told.acked, told.again, told.once), (250, 250, false, true));
+        assert_eq!((told.octets, told.acked, told.again), (250, 250, false));
+        assert_eq!(told.once, Some(SeqNumber(100)));
         assert_eq!(told.rtt, Some(Duration::from_millis(48)), "the last segment of which octets arrived");
         assert_eq!((sent.pipe(), sent.octets()), (750, 750));
     }
@@ -375,7 +392,7 @@ mod tests {
         assert_eq!((sent.first_lost(), sent.lost(), sent.pipe()), (Some((SeqNumber(60), 40)), 140, 760));
         let mut told = Delivered::default();
         sent.ack(at(111), SeqNumber(60), &mut told);
-        assert_eq!((told.rtt, told.again, told.once), (None, true, false), "which copy arrived is not known");
+        assert_eq!((told.rtt, told.again, told.once), (None, true, None), "which copy arrived is not known");
     }
 
     #[test]
@@ -403,6 +420,21 @@ mod tests {
         assert_eq!((sent.pipe(), sent.octets()), (0, 200));
         sent.in_vain_over(200);
         assert_eq!(sent.pipe(), 200);
+    }
+
+    #[test]
+    fn blocks_cut_into_a_bounded_number_of_pieces() {
+        let mut sent = Sent::default();
+        sent.push(at(0), SeqNumber(0), SeqNumber(65_536));
+        for left in (1..60_000).step_by(2) {
+            sent.sack(at(9), block(left, left + 1), &mut Delivered::default());
+        }
+        assert!((500..=514).contains(&sent.stretches.len()), "{}", sent.stretches.len());
+        // Those of what was sent in single octets cut nothing.
+        let mut sent = Sent::default();
+        (0..2000).for_each(|n| sent.push(at(0), SeqNumber(n), SeqNumber(n + 1)));
+        sent.sack(at(9), block(1001, 1900), &mut Delivered::default());
+        assert_eq!(sent.sacked(), 899);
     }
 
     #[test]

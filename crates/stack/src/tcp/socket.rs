@@ -1,6 +1,7 @@
 //! Sockets of TCP: what an application does with connections and listeners.
 
 use super::error::{AcceptError, ConnectError, ListenError, OpenError, ReadError, WriteError};
+use super::holders::Holders;
 use super::listener::Listener;
 use super::settle::Before;
 use super::status::Statistics;
@@ -151,11 +152,14 @@ impl Tcp<'_> {
     }
 
     /// Wants others. What was agreed on when the connection was opened stays: MSS, SACK, timestamps, window scale and ECN.
-    /// Connections have the settings of their listener.
+    /// Connections have the settings of their listener. A size that is another one than before is what is wanted: it is not tuned any
+    /// more.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
         match self.place() {
-            Place::Idle(idle) => idle.settings = Arc::new(settings),
-            Place::Listener(listener) => listener.settings = Arc::new(settings),
+            Place::Idle(idle) => idle.settings = Arc::new(settings.chosen(&idle.settings)),
+            Place::Listener(listener) => {
+                listener.settings = Arc::new(settings.chosen(&listener.settings));
+            }
             Place::Connection(entry) => {
                 let before = Before::of(entry);
                 entry.connection.set_settings(now, settings);
@@ -218,7 +222,9 @@ impl Tcp<'_> {
             _ if self.stack.tcp.is_free(&binding) => binding,
             _ => return Err(InUse.into()),
         };
-        self.stack.tcp.bound.entry(binding.local.port()).or_default().push(self.index);
+        let (index, port) = (self.index, binding.local.port());
+        let holders = self.stack.tcp.bound.entry(port);
+        holders.and_modify(|all| all.add(index)).or_insert(Holders::One(index));
         if let Place::Idle(idle) = self.place() {
             idle.binding = Some(binding);
         }
@@ -260,6 +266,7 @@ impl Tcp<'_> {
             queue: VecDeque::new(),
             ready: Ready::default(),
             cookies: None,
+            refused: None,
         }));
         self.stack.tcp.set_listening(self.index, &binding, true);
         Ok(())
@@ -336,8 +343,12 @@ impl Tcp<'_> {
     /// [`ReadError`].
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
+        let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
+        // Half of all memory may be promised; the rest is for what was.
+        let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
         let entry = self.readable()?;
         let n = entry.connection.read(room);
+        entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
         self.stack.tcp.octets = self.stack.tcp.octets - before + held;

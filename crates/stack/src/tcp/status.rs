@@ -52,6 +52,8 @@ pub struct Statistics {
     pub sacked: u32,
     /// Octets that came and were not read.
     pub unread: usize,
+    /// Octets that may be written and not acknowledged, and that may come and not be read, at present: see [`Settings::tune_send`].
+    pub rooms: (usize, usize),
     /// Octets that were acknowledged, in all.
     pub octets_acknowledged: u64,
     /// Octets that came in their order, in all.
@@ -95,6 +97,7 @@ impl Connection {
             lost: self.sent.lost(),
             sacked: self.sent.sacked(),
             unread: self.rx.len(),
+            rooms: (self.snd.room as usize, self.rcv.room as usize),
             octets_acknowledged: self.counts.acked,
             octets_received: self.counts.received,
             octets_again: self.counts.again,
@@ -147,7 +150,7 @@ impl Connection {
 
     /// Octets that may be written and not acknowledged.
     pub fn most_unacknowledged(&self) -> usize {
-        self.settings.send_octets
+        self.snd.room as usize
     }
 
     /// Copies octets that came; they stay.
@@ -173,6 +176,8 @@ impl Connection {
         if self.ahead.is_empty() {
             self.rx.release();
         }
+        self.ahead.release();
+        self.tuning = None;
         if self.sent.is_empty() {
             self.congestion.release();
         }
@@ -207,8 +212,11 @@ impl Connection {
 
     /// Others; what was agreed on stays.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
-        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = *self.settings;
-        self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..settings });
+        let before = *self.settings;
+        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = before;
+        let chosen = settings.chosen(&before);
+        self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..chosen });
+        self.resize(&before);
         self.congestion.set_algorithm(settings.algorithm);
         if settings.keepalive != keepalive && self.state != State::TimeWait {
             self.deadlines.life = None;

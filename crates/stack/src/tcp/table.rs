@@ -4,6 +4,7 @@
 //! there is none, listeners are asked.
 
 use super::ends::Ends;
+use super::holders::Holders;
 use super::listener::Listener;
 use super::predict::Known;
 use super::secret::Secret;
@@ -124,6 +125,8 @@ pub(crate) struct Entry {
     pub timer: Option<TimerId>,
     /// When that comes, which may be too early: [`NEVER`] if it is stopped.
     pub due: Instant,
+    /// When what is acknowledged next shows that the neighbour is there: [`NEVER`] until something was.
+    pub confirms: Instant,
     /// When it is over in any case.
     pub until: Option<Instant>,
     pub ready: Ready,
@@ -190,7 +193,7 @@ pub(crate) struct Table {
     pub waits: Waits,
     pub listeners: HashMap<SocketAddr, Vec<u32>, FixedState>,
     /// Sockets that were bound, by their ports.
-    pub bound: HashMap<u16, Vec<u32>, FixedState>,
+    pub bound: HashMap<u16, Holders, FixedState>,
     /// Connections that a port has, those in TIME-WAIT included.
     pub used: HashMap<u16, u32, FixedState>,
     pub timers: Timers<u32>,
@@ -259,6 +262,11 @@ impl Table {
         }
         self.slots.push(Slot { generation: 0, place });
         Ok((self.slots.len() - 1) as u32)
+    }
+
+    /// As many places as there ever were sockets at once.
+    pub fn places(&self) -> u32 {
+        self.slots.len() as u32
     }
 
     /// Whether one more fits.
@@ -409,9 +417,7 @@ impl Table {
     /// A socket is not bound any more.
     pub fn release(&mut self, index: u32) {
         let Some(port) = self.binding(index).map(|binding| binding.local.port()) else { return };
-        let Some(all) = self.bound.get_mut(&port) else { return };
-        all.retain(|other| *other != index);
-        if all.is_empty() {
+        if self.bound.get_mut(&port).is_some_and(|all| !all.remove(index)) {
             self.bound.remove(&port);
         }
     }
@@ -449,6 +455,7 @@ impl Entry {
             owner,
             timer: None,
             due: NEVER,
+            confirms: NEVER,
             until: None,
             ready: Ready::default(),
             entered: false,

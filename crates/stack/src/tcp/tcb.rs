@@ -2,13 +2,15 @@
 //! (`output.rs`), and time passes (`clock.rs`); octets go in and out here.
 
 use super::assembler::Assembler;
-use super::buffer::Buffer;
+use super::buffer::{Buffer, LEAST};
 use super::congestion::{Algorithm, Congestion};
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sent::Sent;
+use super::tune::{self, Tuning};
 use crate::socket::SocketError;
 use crate::time::Instant;
+use alloc::boxed::Box;
 use alloc::sync::Arc;
 use bypath_wire::seq::SeqNumber;
 use core::time::Duration;
@@ -77,6 +79,10 @@ pub struct Settings {
     pub send_octets: usize,
     /// Octets that have not been read at most: the largest window.
     pub receive_octets: usize,
+    /// It begins with fewer octets to be sent, and takes as many more as the path does.
+    pub tune_send: bool,
+    /// It begins with a smaller window, which grows with what the application reads.
+    pub tune_receive: bool,
     /// Short segments are sent at once (TCP_NODELAY).
     pub nodelay: bool,
     /// Short segments are not sent (TCP_CORK).
@@ -103,6 +109,8 @@ impl Default for Settings {
             mss: 1460,
             send_octets: 4 << 20,
             receive_octets: 6 << 20,
+            tune_send: true,
+            tune_receive: true,
             nodelay: false,
             cork: false,
             sack: true,
@@ -151,6 +159,8 @@ pub(super) struct Snd {
     pub short: Option<SeqNumber>,
     /// The number of our FIN, when it was sent.
     pub fin: Option<SeqNumber>,
+    /// Octets that may be written and not acknowledged now.
+    pub room: u32,
 }
 
 /// Receive sequence variables.
@@ -171,6 +181,8 @@ pub(super) struct Rcv {
     pub quick: u8,
     /// What comes is answered with octets: acknowledgements go with them.
     pub answers: bool,
+    /// Octets that may wait to be read now.
+    pub room: u32,
 }
 
 /// Timestamps in use (RFC 7323, 4).
@@ -240,6 +252,9 @@ pub struct Connection {
     pub(super) sent: Sent,
     pub(super) rtt: Rtt,
     pub(super) congestion: Congestion,
+    pub(super) tuning: Option<Box<Tuning>>,
+    /// There is no memory for more octets than its buffer has: no more are promised.
+    pub(super) scarce: bool,
     pub(super) recovery: Recovery,
     pub(super) timestamps: Option<Timestamps>,
     /// Ours are so much ahead of the clock (RFC 7323, 5.4).
@@ -287,16 +302,28 @@ impl Connection {
     ) -> Connection {
         let shift = if settings.window_scale { window_shift(settings.receive_octets) } else { 0 };
         let mss = u32::from(own_mss);
+        let (send, receive) = tune::first(&settings);
         Connection {
             state,
-            snd: Snd { iss, una: iss, nxt: iss, mss, peer: mss, path: u32::MAX, ..Snd::default() },
-            rcv: Rcv { shift, mss: 536, quick: QUICK, ..Rcv::default() },
+            snd: Snd {
+                iss,
+                una: iss,
+                nxt: iss,
+                mss,
+                peer: mss,
+                path: u32::MAX,
+                room: send,
+                ..Snd::default()
+            },
+            rcv: Rcv { shift, mss: 536, quick: QUICK, room: receive, ..Rcv::default() },
             tx: Buffer::default(),
             rx: Buffer::default(),
             ahead: Assembler::default(),
             sent: Sent::default(),
             rtt: Rtt::default(),
             congestion: Congestion::new(settings.algorithm, mss),
+            tuning: None,
+            scarce: false,
             recovery: Recovery::default(),
             timestamps: None,
             ts_offset,
@@ -356,7 +383,7 @@ impl Connection {
 
     /// Octets that can be written now.
     pub fn room(&self) -> usize {
-        if self.finished { 0 } else { self.settings.send_octets.saturating_sub(self.tx.len()) }
+        if self.finished { 0 } else { (self.snd.room as usize).saturating_sub(self.tx.len()) }
     }
 
     /// Queues octets to be sent, as many as there is room for; how many.
@@ -364,7 +391,7 @@ impl Connection {
         if self.finished || self.state == State::Closed {
             0
         } else {
-            self.tx.push(bytes, self.settings.send_octets)
+            self.tx.push(bytes, self.snd.room as usize)
         }
     }
 
@@ -383,10 +410,10 @@ impl Connection {
 
     /// The window has become so much larger that the other side should hear of it (RFC 9293, 3.8.6.2.2: at least a full
     /// segment, or half of it all).
-    fn offer_more(&mut self) {
+    pub(super) fn offer_more(&mut self) {
         let told = self.rcv.edge.distance(self.rcv.nxt).max(0) as u32;
         let more = self.window().saturating_sub(told);
-        let half = (self.settings.receive_octets / 2) as u32;
+        let half = self.rcv.room / 2;
         if more >= half.min(2 * self.rcv.mss) && told < half && self.is_synchronized() {
             self.wanted.ack = true;
         }
@@ -394,8 +421,9 @@ impl Connection {
 
     /// Octets of the window that may be told now.
     pub(super) fn window(&self) -> u32 {
-        let free = self.settings.receive_octets.saturating_sub(self.rx.len());
-        free.min(65_535 << self.rcv.shift) as u32
+        let unread = u32::try_from(self.rx.len()).unwrap_or(u32::MAX);
+        let room = if self.scarce { self.rx.capacity().max(LEAST) as u32 } else { self.rcv.room };
+        room.min(self.rcv.room).saturating_sub(unread).min(65_535 << self.rcv.shift)
     }
 
     /// Nothing more will be written: a FIN follows what was.

@@ -55,16 +55,46 @@ fn overtaking_is_not_mistaken_for_loss_for_long() {
 
 #[test]
 fn a_path_that_stands_still_for_a_while_does_not_cost_the_window() {
-    let mut pair = Pair::open(Settings::default(), Path::default(), 1);
-    pair.transfer(0, 1_000_000, Duration::from_secs(9));
-    pair.pass(ms(30));
-    let before = pair.end(0).congestion.cwnd();
-    pair.paths[0].hold = pair.now + ms(600);
-    pair.end(0).write(&[1; 50_000]);
-    pair.pass(Duration::from_secs(3));
-    assert_eq!(pair.end(1).unread(), 50_000);
-    let after = pair.end(0).congestion.cwnd();
-    assert!(after >= before, "{before} {after}: the time-out was for nothing, and is taken back");
+    // With timestamps by Eifel, else by F-RTO.
+    for (timestamps, sack) in [(true, true), (false, true), (false, false)] {
+        for hold in [ms(300), ms(600), ms(1500)] {
+            let settings = Settings { timestamps, sack, ..Settings::default() };
+            let mut pair = Pair::open(settings, Path::default(), 1);
+            pair.transfer(0, 1_000_000, Duration::from_secs(9));
+            pair.pass(ms(30));
+            let before = pair.end(0).congestion.cwnd();
+            pair.paths[0].hold = pair.now + hold;
+            // More than what may be on its way: something new can be sent.
+            let octets = before as usize + 20_000;
+            let octets = pair.end(0).write(&std::vec![1; octets]);
+            pair.pass(Duration::from_secs(5));
+            assert_eq!(pair.end(1).unread(), octets);
+            let after = pair.end(0).congestion.cwnd();
+            assert!(
+                after >= before * 9 / 10,
+                "timestamps {timestamps}, sack {sack}, {hold:?}: {before} {after}: the time-out was for nothing, and is taken back"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_time_out_that_was_for_something_is_not_taken_back() {
+    for (sack, kept) in [(true, 0), (false, 0), (true, 1), (false, 1), (true, 5), (false, 2)] {
+        let settings = Settings { timestamps: false, sack, ..Settings::default() };
+        let mut pair = Pair::open(settings, Path::default(), 1);
+        pair.transfer(0, 1_000_000, Duration::from_secs(9));
+        pair.pass(ms(30));
+        let before = pair.end(0).congestion.cwnd();
+        // All that is sent for a while is lost but the last few segments, and what they say.
+        let next = pair.counts[0];
+        let flight = u64::from(before / 1460);
+        pair.doomed[0] = (next..next + flight - kept).chain(next + flight..next + flight + 3).collect();
+        pair.doomed[1] = (pair.counts[1]..pair.counts[1] + 1 + kept.min(1)).collect();
+        pair.transfer(0, before as usize + 300_000, Duration::from_secs(20));
+        let c = &pair.end(0).congestion;
+        assert!(c.ssthresh() <= before * 3 / 4, "sack {sack} {kept}: {before}, then {}", c.ssthresh());
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod ends;
 mod hostile;
 mod losses;
+mod tuning;
 mod words;
 
 use super::input::Arrival;
@@ -79,6 +80,10 @@ struct Pair {
     counts: [u64; 2],
     /// Octets of payload that were lost on the way.
     lost: usize,
+    /// Windows were made smaller than what was promised.
+    resized: bool,
+    /// Octets that windows may grow.
+    spare: usize,
 }
 
 const ISS: [SeqNumber; 2] = [SeqNumber(u32::MAX - 20_000), SeqNumber(1000)];
@@ -100,6 +105,8 @@ impl Pair {
             doomed: Default::default(),
             counts: [0; 2],
             lost: 0,
+            resized: false,
+            spare: usize::MAX,
         }
     }
 
@@ -175,7 +182,8 @@ impl Pair {
             at = self.busy[side].max(at) + Duration::from_nanos(octets * 1_000_000_000 / path.rate);
             self.busy[side] = at;
         }
-        at = (at + path.delay).max(path.hold);
+        // What was held comes one after the other.
+        at = (at + path.delay).max(path.hold + Duration::from_micros(10 * number));
         if !path.jitter.is_zero() && self.random.below(4) == 0 {
             let jitter = path.jitter.as_micros() as u32;
             at = at + Duration::from_micros(self.random.below(jitter).into());
@@ -218,6 +226,11 @@ impl Pair {
         assert!(c.snd.una.at_or_before(c.snd.nxt), "{c:?}");
         assert_eq!(c.sent.octets(), c.snd.nxt.since(c.snd.una), "{c:?}");
         assert!(c.tx.len() <= c.settings.send_octets && c.rx.len() <= c.settings.receive_octets, "{c:?}");
+        let rooms = (c.snd.room as usize, c.rcv.room as usize);
+        assert!(rooms.0 <= c.settings.send_octets && rooms.1 <= c.settings.receive_octets, "{c:?}");
+        // Whatever is in the window was promised, and there is room for it.
+        let promised = c.rx.len() + c.rcv.edge.distance(c.rcv.nxt).max(0) as usize;
+        assert!(self.resized || promised <= rooms.1 + 1, "{promised} octets in {rooms:?}: {c:?}");
     }
 
     /// Whoever waits for something has a timer, once everything was sent that can be.
@@ -303,10 +316,13 @@ impl Pair {
                 }
             }
             loop {
-                let n = self.end(1 - from).read(&mut room);
+                let (now, spare) = (self.now, self.spare);
+                let reader = self.end(1 - from);
+                let n = reader.read(&mut room);
                 if n == 0 {
                     break;
                 }
+                reader.tune_receive(now, n, spare);
                 assert!(
                     room[..n].iter().enumerate().all(|(k, octet)| *octet == pattern(read + k)),
                     "wrong octets at {read}"

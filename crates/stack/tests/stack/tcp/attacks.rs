@@ -85,6 +85,43 @@ fn a_cookie_that_was_never_sent_opens_nothing() {
 }
 
 #[test]
+fn who_comes_back_with_a_cookie_while_the_queue_is_full_is_not_refused() {
+    for writes in [0, 1, 5] {
+        let mut world = World::new(2, 1);
+        let server = listener(&mut world.hosts[1].stack, "10.0.0.2:80", 1);
+        // One that is half open for ever: the others get cookies, and two of them fill the queue.
+        flood(&mut world, 1);
+        let clients: Vec<_> = (0..5).map(|_| call(&mut world, 0, "10.0.0.2:80")).collect();
+        world.millis(50);
+        assert!(world.count(1, "tcp_drop_accept_full") >= 3, "{writes}");
+        for (n, client) in clients.iter().enumerate() {
+            assert_eq!(state(&mut world, 0, *client), State::Established, "{n}");
+            for _ in 0..writes {
+                assert_eq!(tcp(&mut world, 0, *client).write(&[n as u8; 1000]), Ok(1000));
+                world.millis(5);
+            }
+        }
+        let usage = world.hosts[1].stack.usage();
+        assert!(usage.half_open <= 2, "{usage:?}");
+        // Nobody was told that it was reset, and each is served when its turn comes.
+        let mut served = Vec::new();
+        for _ in 0..100 {
+            served.extend(std::iter::from_fn(|| tcp(&mut world, 1, server).accept().ok()));
+            world.millis(1000);
+        }
+        let open = |world: &mut World| {
+            clients.iter().filter(|client| state(world, 0, **client) == State::Established).count()
+        };
+        assert_eq!(open(&mut world), 5, "{writes}");
+        // Who says nothing is open here if there was room to remember it.
+        assert!(served.len() == 5 || writes == 0 && served.len() >= 3, "{writes}: {}", served.len());
+        for accepted in served {
+            assert_eq!(read(&mut world, 1, accepted).0.len(), writes * 1000);
+        }
+    }
+}
+
+#[test]
 fn octets_that_nobody_reads_are_bounded_over_all_connections() {
     let mut config = Config::default();
     config.tcp.octets = 1 << 20;

@@ -10,7 +10,7 @@ use std::time::Duration;
 fn what_was_written_arrives_before_the_end() {
     let mut world = World::new(2, 1);
     let (client, accepted) = pair(&mut world, "10.0.0.2:80");
-    let octets: Vec<u8> = (0..300_000).map(octet).collect();
+    let octets: Vec<u8> = (0..120_000).map(octet).collect();
     assert_eq!(tcp(&mut world, 0, client).write(&octets), Ok(octets.len()));
     world.hosts[0].stack.close(client);
     assert!(world.hosts[0].stack.tcp(client).is_none());

@@ -4,6 +4,7 @@ mod attacks;
 mod bursts;
 mod closing;
 mod memory;
+mod neighbors;
 mod opening;
 mod paths;
 mod strangers;
