@@ -289,7 +289,7 @@ proptest! {
 /// A network in trouble, with streams; `raw`: hosts have a raw socket of a protocol that nobody speaks, so that no segment is taken as
 /// the one that was expected without looking at all of its headers. What came of it, as text.
 fn headers_compared_or_read(seed: u64, raw: bool) -> (Vec<Outcome>, String, Vec<(Instant, Vec<u8>)>) {
-    let Network { mut sim, links, hosts } = network("headers_compared_or_read", seed);
+    let Network { mut sim, links, hosts, routers } = network("headers_compared_or_read", seed);
     sim.keep(1 << 20);
     if raw {
         for host in &hosts {
@@ -300,13 +300,14 @@ fn headers_compared_or_read(seed: u64, raw: bool) -> (Vec<Outcome>, String, Vec<
     let callers: Vec<_> =
         SERVERS.iter().enumerate().map(|(n, to)| (hosts[n % 2 * 2], to.parse().unwrap())).collect();
     let octets = 500_000 + sim.dice().index(1_000_000);
-    let outcomes = streams(&mut sim, &callers, octets, END);
+    let any = seed % 3 == 2;
+    let outcomes = streams(&mut sim, &callers, octets, END, any);
     // Who answers says as much, or nothing at all.
     let answers = octets * (seed % 2) as usize;
     for host in [1, 3] {
-        sim.run_program(hosts[host], server(Rc::clone(&outcomes), ports(callers.len()), answers));
+        sim.run_program(hosts[host], server(Rc::clone(&outcomes), ports(callers.len()), answers, any));
     }
-    let mut network = Network { sim, links, hosts: hosts.clone() };
+    let mut network = Network { sim, links, hosts: hosts.clone(), routers };
     trouble(&mut network);
     sim = network.sim;
     sim.run(Duration::from_secs(1500));
