@@ -1,7 +1,7 @@
 //! What happens when octets are lost: fast recovery (RFC 6675, RFC 6582) with proportional rate reduction (RFC 6937),
 //! probes for the tail (RFC 8985, 7), and taking it back when nothing was lost (RFC 3522, RFC 5682, RFC 4015).
 
-use super::congestion::Acked;
+use super::congestion::{Acked, initial_window};
 use super::rack::DUP_THRESH;
 use super::sent::Delivered;
 use super::tcb::{Connection, Resend};
@@ -90,8 +90,9 @@ impl Connection {
         self.tail_answered(now, told);
         if self.recovery.phase != Phase::Open && self.snd.una.at_or_after(self.recovery.point) {
             if self.recovery.phase == Phase::Fast {
-                // RFC 6937, 3.1, the end; RFC 6582, 3.2, step 3.
-                self.congestion.set_cwnd(self.congestion.ssthresh());
+                // RFC 6937, 3.1, the end; RFC 6582, 3.2, step 3: measures are to be taken against a burst where little is on its way.
+                let burst = self.sent.pipe() + initial_window(self.snd.mss);
+                self.congestion.set_cwnd(self.congestion.ssthresh().min(burst));
             }
             self.recovery.phase = Phase::Open;
             self.sent.rack_mut().recovered();

@@ -214,7 +214,7 @@ impl Congestion {
 }
 
 /// IW of RFC 6928, 2.
-fn initial_window(smss: u32) -> u32 {
+pub(super) fn initial_window(smss: u32) -> u32 {
     (10 * smss).min((2 * smss).max(14_600))
 }
 
