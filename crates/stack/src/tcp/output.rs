@@ -279,7 +279,7 @@ impl Connection {
         let edge = self.snd.una + self.snd.wnd;
         let room = edge.distance(self.snd.nxt).max(0) as u32;
         if room == 0 {
-            self.wait_for_answer(now, false);
+            self.keep_waiting(now);
             return None;
         }
         let cut = self.payload_now();
@@ -291,7 +291,7 @@ impl Connection {
         let fin = finishes && len == waiting && len < room;
         let short = core::mem::take(&mut self.wanted.short);
         if !probe && !short && !self.is_worth_it(len, waiting, cut, fin) {
-            self.wait_for_answer(now, false);
+            self.keep_waiting(now);
             return None;
         }
         if len % cut != 0 && len > cut && !fin && !short && self.nagle_holds() {
@@ -334,6 +334,13 @@ impl Connection {
         let overhead = if self.timestamps.is_some() { 12 } else { 0 };
         let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
         self.snd.mss.saturating_sub(overhead).max(1)
+    }
+
+    /// Nothing new was sent. What is waited for already is not waited for any longer for that.
+    fn keep_waiting(&mut self, now: Instant) {
+        if self.deadlines.resend.is_none() {
+            self.wait_for_answer(now, false);
+        }
     }
 
     fn sack_len(&self) -> u32 {

@@ -98,6 +98,25 @@ fn a_time_out_that_was_for_something_is_not_taken_back() {
 }
 
 #[test]
+fn what_is_lost_is_sent_again_however_often_it_is_looked_for_something_new() {
+    let settings = Settings { receive_octets: 3000, ..Settings::default() };
+    let mut pair = Pair::open(settings, Path::default(), 1);
+    pair.transfer(0, 20_000, Duration::from_secs(9));
+    pair.pass(ms(100));
+    pair.paths[0].loss = 1000;
+    pair.end(0).write(&[1; 20_000]);
+    pair.transmit(0);
+    let due = pair.end(0).poll_timeout();
+    assert!(due.is_some());
+    // What the window has room for is too little to be sent.
+    for n in 0..20 {
+        let now = pair.now + ms(n);
+        assert_eq!(pair.end(0).poll_transmit(now, 1460), None);
+        assert_eq!(pair.end(0).poll_timeout(), due, "after {n} ms");
+    }
+}
+
+#[test]
 fn a_narrow_path_is_filled_and_its_queue_is_not_overrun_for_long() {
     for algorithm in [Algorithm::Cubic, Algorithm::Reno] {
         // 10 Mb/s, 20 ms there and back, a queue as long as that.
