@@ -1,6 +1,7 @@
 //! UDP sockets of a host, with calls that block.
 
 use crate::Host;
+use crate::descriptor::{Descriptors, Side};
 use crate::host::{Inner, Shared, Waiters};
 use crate::signal::Signal;
 use bypath_stack::group::NoGroup;
@@ -10,6 +11,7 @@ use bypath_stack::socket::{BindError, Options, ReceiveError, Received, SendError
 use bypath_stack::{SendTo, Udp};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +21,7 @@ pub struct UdpSocket {
     pub(crate) id: SocketId,
     news: Arc<Signal>,
     timeout: Mutex<Option<Duration>>,
+    descriptors: Descriptors,
 }
 
 impl UdpSocket {
@@ -55,7 +58,7 @@ impl UdpSocket {
         let news = Arc::clone(&waiters.threads);
         inner.waiters.insert(id, waiters);
         drop(inner);
-        Ok(UdpSocket { shared, id, news, timeout: Mutex::new(None) })
+        Ok(UdpSocket { shared, id, news, timeout: Mutex::new(None), descriptors: Descriptors::default() })
     }
 
     /// The stack's name of it, for what [`Host::with`] does.
@@ -100,6 +103,23 @@ impl UdpSocket {
     /// answers WouldBlock.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
         *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
+    }
+
+    /// A descriptor for poll(2) and its like: it is readable while a call that receives would not wait, be it that it fails.
+    /// Nothing but that is to be done with it.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn readable_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.descriptors.of(&self.shared, self.id, Side::Readable, || false)
+    }
+
+    /// Another one, which is readable (not writable) while half of the room for what is to be sent is free.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn writable_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.descriptors.of(&self.shared, self.id, Side::Writable, || false)
     }
 
     /// Wants something of the stack: see [`Options`].
@@ -212,19 +232,23 @@ impl UdpSocket {
             true => engine.send(self.id, octets, how.to),
             false => udp(inner, self.id)?.send_with(octets, how),
         };
-        match sent {
+        let done = match sent {
             Ok(()) => {
                 self.shared.push(inner);
                 Ok(Some(octets.len()))
             }
             Err(SendError::Full) => Ok(None),
             Err(e) => Err(send_error(e)),
-        }
+        };
+        self.descriptors.show(inner, self.id);
+        done
     }
 
     /// `None`: there is no datagram.
     pub(crate) fn try_receive(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<Received>> {
-        match udp(inner, self.id)?.receive(room) {
+        let received = udp(inner, self.id)?.receive(room);
+        self.descriptors.show(inner, self.id);
+        match received {
             Ok(received) => Ok(Some(received)),
             // What had come is still there when the host has ended.
             Err(ReceiveError::Empty) => inner.running().map(|_| None),
