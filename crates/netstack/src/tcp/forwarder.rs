@@ -1,7 +1,7 @@
 //! Connections that are for others: whoever runs a proxy or a tunnel gets all TCP that comes through the links, to whatever
 //! address and port, and decides about each call before anything answers it.
 
-use super::{Socket, TcpListener, TcpStream, Way};
+use super::{TcpListener, TcpStream, Way};
 use crate::Host;
 use crate::host::Inner;
 use bypath_stack::tcp::{Options, Settings};
@@ -93,12 +93,12 @@ impl TcpForwarder {
     /// `None`: nobody has called.
     pub(crate) fn try_accept(&self, inner: &mut Inner) -> io::Result<Option<TcpCall>> {
         let Some((stream, from)) = self.listener.try_accept(inner)? else { return Ok(None) };
-        let socket = &stream.socket;
-        let to = super::tcp(inner, socket.id)?.local().ok_or(ErrorKind::NotConnected)?;
+        let to = super::tcp(inner, stream.socket.id)?.local().ok_or(ErrorKind::NotConnected)?;
         Ok(Some(TcpCall { stream, from, to }))
     }
 
-    pub(crate) fn socket(&self) -> &Socket {
+    #[cfg(feature = "tokio")]
+    pub(crate) fn socket(&self) -> &super::Socket {
         &self.listener.socket
     }
 

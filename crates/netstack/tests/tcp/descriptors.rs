@@ -112,8 +112,7 @@ fn a_host_that_ends_makes_everything_ready() {
     let (client, _server) = pair(&host);
     let udp = UdpSocket::bind(&host, at("127.0.0.1:9")).unwrap();
     let listener = listener(&host);
-    let all =
-        [client.readable_fd().unwrap(), udp.readable_fd().unwrap(), listener.readable_fd().unwrap()];
+    let all = [client.readable_fd().unwrap(), udp.readable_fd().unwrap(), listener.readable_fd().unwrap()];
     assert!(all.iter().all(|fd| !is(*fd)));
     drop(host);
     assert!(all.iter().all(|fd| is(*fd)));
@@ -125,8 +124,10 @@ fn a_host_that_ends_makes_everything_ready() {
 #[test]
 fn datagrams_are_polled_for() {
     let host = host();
-    let (server, client) =
-        (UdpSocket::bind(&host, at("127.0.0.1:9")).unwrap(), UdpSocket::bind(&host, at("127.0.0.1:0")).unwrap());
+    let (server, client) = (
+        UdpSocket::bind(&host, at("127.0.0.1:9")).unwrap(),
+        UdpSocket::bind(&host, at("127.0.0.1:0")).unwrap(),
+    );
     let readable = server.readable_fd().unwrap();
     assert!(!is(readable) && is(client.writable_fd().unwrap()));
     for _ in 0..2 {
@@ -182,7 +183,10 @@ fn one_thread_serves_many_connections_by_poll() {
             }))
             .collect();
         let mut all: Vec<_> = fds.iter().map(|fd| PollFd::new(fd.as_fd(), PollFlags::POLLIN)).collect();
-        assert!(poll(&mut all, PollTimeout::try_from(LONGEST).unwrap()).unwrap() > 0, "nothing within a long time");
+        assert!(
+            poll(&mut all, PollTimeout::try_from(LONGEST).unwrap()).unwrap() > 0,
+            "nothing within a long time"
+        );
         let ready: Vec<bool> = all.iter().map(|fd| fd.any().unwrap()).collect();
         let mut room = [0; 5000];
         for ((stream, waits, over), _) in served.iter_mut().zip(&ready[1..]).filter(|(_, ready)| **ready) {

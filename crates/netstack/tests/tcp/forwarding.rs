@@ -32,13 +32,18 @@ fn a_call_to_anybody_is_accepted_or_refused() {
     let forwarder = TcpForwarder::open(&b).expect("a forwarder");
     forwarder.set_timeout(Some(LONGEST));
     assert_eq!(TcpForwarder::open(&b).expect_err("there is one").kind(), ErrorKind::AddrInUse);
+    let content = &octets(100_000);
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for n in 0..20 {
                 let call = forwarder.accept().expect("a call");
                 assert!(format!("{call:?}").contains("198.51.100."), "{call:?}");
                 if call.to().port() != 80 {
-                    if n % 2 == 0 { call.refuse() } else { drop(call) }
+                    if n % 2 == 0 {
+                        call.refuse()
+                    } else {
+                        drop(call)
+                    }
                     continue;
                 }
                 assert_eq!(call.from().ip(), at("10.0.0.1:0").ip());
@@ -48,13 +53,11 @@ fn a_call_to_anybody_is_accepted_or_refused() {
                 std::io::copy(&mut stream.try_clone().expect("a clone"), &mut stream).expect("octets");
             }
         });
-        let content = octets(100_000);
         for n in 1..=10 {
             let to = at(&format!("198.51.100.{n}:80"));
             let mut stream = TcpStream::connect_timeout(&a, to, LONGEST).expect("a connection");
             assert_eq!(stream.peer_addr().expect("an address"), to);
             let mut writer = stream.try_clone().expect("a clone");
-            let content = &content;
             scope.spawn(move || {
                 writer.write_all(content).expect("written");
                 writer.shutdown(Shutdown::Write).expect("a connection");

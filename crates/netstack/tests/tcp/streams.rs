@@ -131,8 +131,7 @@ fn a_listener_is_cloned_and_gives_one_connection_after_the_other() {
     let calls = std::thread::spawn({
         let to = listener.local_addr().expect("an address");
         move || {
-            let all: Vec<_> =
-                (0..20).map(|_| TcpStream::connect(&host, to).expect("a connection")).collect();
+            let all: Vec<_> = (0..20).map(|_| TcpStream::connect(&host, to).expect("a connection")).collect();
             (host, all)
         }
     });
