@@ -16,7 +16,7 @@ use crate::udp::{bind_error, network_error};
 use bypath_stack::Tcp;
 use bypath_stack::path::Unreachable;
 use bypath_stack::socket::SocketId;
-use bypath_stack::tcp::error::ConnectError;
+use bypath_stack::tcp::error::{ConnectError, WriteError};
 use bypath_stack::tcp::{Failure, Options, Settings, State};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
@@ -107,7 +107,9 @@ impl Socket {
         }
         match tcp.state() {
             Some(State::SynSent | State::SynReceived) => nothing(inner),
-            Some(State::Closed) | None => Err(ErrorKind::NotConnected.into()),
+            Some(State::Closed) | None => {
+                Err(io::Error::new(ErrorKind::NotConnected, WriteError::NotConnected))
+            }
             _ => Ok(Some(())),
         }
     }

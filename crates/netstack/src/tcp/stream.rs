@@ -148,6 +148,12 @@ impl TcpStream {
         self.socket.set_timeout(timeout);
     }
 
+    /// Longest waits of calls that read and of calls that write, each as [`set_timeout`](TcpStream::set_timeout) has it.
+    pub fn set_timeouts(&self, read: Option<Duration>, write: Option<Duration>) {
+        let mut timeouts = self.socket.timeouts();
+        (timeouts.read, timeouts.write) = (read, write);
+    }
+
     /// Longest wait of calls that read; `None`: as long as it takes. Beyond, they answer TimedOut.
     ///
     /// # Errors
