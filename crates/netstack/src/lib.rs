@@ -13,6 +13,7 @@ mod host;
 mod leasing;
 mod setup;
 mod signal;
+mod socket;
 mod tasks;
 mod tcp;
 #[cfg(feature = "tokio")]

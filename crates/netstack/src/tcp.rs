@@ -9,9 +9,8 @@ pub use forwarder::{TcpCall, TcpForwarder};
 pub use listener::{Incoming, TcpListener};
 pub use stream::TcpStream;
 
-use crate::descriptor::{Descriptors, Side};
-use crate::host::{Inner, Shared, Waiters};
-use crate::signal::Signal;
+use crate::host::{Inner, Shared};
+use crate::socket::{Socket, nothing};
 use crate::udp::{bind_error, network_error};
 use bypath_stack::Tcp;
 use bypath_stack::path::Unreachable;
@@ -20,57 +19,12 @@ use bypath_stack::tcp::error::{ConnectError, WriteError};
 use bypath_stack::tcp::{Failure, Options, Settings, State};
 use std::io::{self, ErrorKind};
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
 
 /// Connections that wait to be accepted, if nobody says how many: as the standard library has it.
 const BACKLOG: usize = 128;
 
-/// A socket of the stack, and who waits for it. Dropping it closes the socket.
-pub struct Socket {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) id: SocketId,
-    news: Arc<Signal>,
-    timeouts: Mutex<Timeouts>,
-    /// Nothing more is read.
-    deaf: AtomicBool,
-    descriptors: Descriptors,
-}
-
-/// Longest waits of calls.
-#[derive(Clone, Copy, Debug, Default)]
-struct Timeouts {
-    read: Option<Duration>,
-    write: Option<Duration>,
-    /// They do not wait at all.
-    nonblocking: bool,
-}
-
-/// What a call waits for.
-#[derive(Clone, Copy, Debug)]
-enum Way {
-    Read,
-    Write,
-}
-
 impl Socket {
-    /// The socket, from now on one that can be waited for.
-    fn register(shared: Arc<Shared>, inner: &mut Inner, id: SocketId) -> Socket {
-        let waiters = Waiters::default();
-        let news = Arc::clone(&waiters.threads);
-        inner.waiters.insert(id, waiters);
-        Socket {
-            shared,
-            id,
-            news,
-            timeouts: Mutex::default(),
-            deaf: AtomicBool::new(false),
-            descriptors: Descriptors::default(),
-        }
-    }
-
     /// A new one.
     fn open(shared: &Arc<Shared>, change: impl FnOnce(&mut Options, &mut Settings)) -> io::Result<Socket> {
         let mut inner = shared.lock();
@@ -114,95 +68,14 @@ impl Socket {
         }
     }
 
-    fn timeouts(&self) -> MutexGuard<'_, Timeouts> {
-        self.timeouts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn set_timeout(&self, timeout: Option<Duration>) {
-        let mut timeouts = self.timeouts();
-        (timeouts.read, timeouts.write) = (timeout, timeout);
-    }
-
-    fn descriptor(&self, side: Side) -> io::Result<BorrowedFd<'_>> {
-        self.descriptors.of(&self.shared, self.id, side, || self.deaf.load(Ordering::Relaxed))
-    }
-
-    /// Reads no more, and says so to who waits.
-    fn deafen(&self) {
-        let mut inner = self.shared.lock();
-        self.deaf.store(true, Ordering::Relaxed);
-        let mut woken = Vec::new();
-        if let Some(waiters) = inner.waiters.get_mut(&self.id) {
-            waiters.threads.raise();
-            waiters.tasks.wake(&mut woken);
-            if let Some(shown) = &mut waiters.shown {
-                shown.deaf = true;
-            }
-        }
-        inner.show(self.id);
-        drop(inner);
-        // What they run may use the stack.
-        woken.into_iter().for_each(std::task::Waker::wake);
-    }
-
     /// Calls the socket; frames that follow from it go out.
     fn with<T>(&self, call: impl FnOnce(&mut Tcp<'_>) -> T) -> io::Result<T> {
         let mut inner = self.shared.lock();
         let result = call(&mut tcp(&mut inner, self.id)?);
         self.shared.push(&mut inner);
-        self.descriptors.show(&mut inner, self.id);
+        self.show(&mut inner);
         Ok(result)
     }
-
-    /// Tries, and waits while there is nothing.
-    fn wait<T>(
-        &self,
-        way: Way,
-        mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>,
-    ) -> io::Result<T> {
-        let timeouts = *self.timeouts();
-        let timeout = match way {
-            _ if timeouts.nonblocking => Some(Duration::ZERO),
-            Way::Read => timeouts.read,
-            Way::Write => timeouts.write,
-        };
-        let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        loop {
-            let mut inner = self.shared.lock();
-            if let Some(done) = attempt(&mut inner)? {
-                return Ok(done);
-            }
-            let seen = self.news.count();
-            drop(inner);
-            if timeout.is_some_and(|t| t.is_zero()) {
-                return Err(ErrorKind::WouldBlock.into());
-            }
-            if !self.news.wait(seen, end) {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-    }
-}
-
-impl Drop for Socket {
-    fn drop(&mut self) {
-        let mut inner = self.shared.lock();
-        let waiters = inner.waiters.remove(&self.id);
-        if let Ok(engine) = inner.engine() {
-            engine.stack().close(self.id);
-        }
-        self.shared.push(&mut inner);
-        drop(inner);
-        drop(waiters);
-    }
-}
-
-/// Not yet.
-///
-/// # Errors
-/// BrokenPipe: nothing comes any more. What was there could be read after the end.
-fn nothing<T>(inner: &mut Inner) -> io::Result<Option<T>> {
-    inner.running().map(|_| None)
 }
 
 fn tcp(inner: &mut Inner, id: SocketId) -> io::Result<Tcp<'_>> {

@@ -207,12 +207,12 @@ impl UdpSocket {
     }
 
     fn now<T>(&self, attempt: impl FnOnce(&mut Inner) -> io::Result<Option<T>>) -> io::Result<T> {
-        attempt(&mut self.socket.shared.lock())?.ok_or_else(|| ErrorKind::WouldBlock.into())
+        attempt(&mut self.socket.socket.shared.lock())?.ok_or_else(|| ErrorKind::WouldBlock.into())
     }
 
     /// Tries, and waits while there is nothing.
     async fn wait<T>(&self, mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>) -> io::Result<T> {
-        let mut place = Place { shared: &self.socket.shared, id: self.socket.id, number: None };
+        let mut place = Place { shared: &self.socket.socket.shared, id: self.socket.socket.id, number: None };
         poll_fn(|context| place.poll(context, &mut attempt)).await
     }
 }
@@ -303,8 +303,8 @@ mod tests {
     }
 
     fn waiting(socket: &UdpSocket) -> usize {
-        let mut inner = socket.socket.shared.lock();
-        inner.waiters.get_mut(&socket.socket.id).map_or(0, |w| w.tasks.len())
+        let mut inner = socket.socket.socket.shared.lock();
+        inner.waiters.get_mut(&socket.socket.socket.id).map_or(0, |w| w.tasks.len())
     }
 
     #[tokio::test]

@@ -1,9 +1,9 @@
 //! UDP sockets of a host, with calls that block.
 
 use crate::Host;
-use crate::descriptor::{Descriptors, Side};
-use crate::host::{Inner, Shared, Waiters};
-use crate::signal::Signal;
+use crate::descriptor::Side;
+use crate::host::Inner;
+use crate::socket::{Socket, Way, nothing};
 use bypath_stack::group::NoGroup;
 use bypath_stack::iface::IfaceId;
 use bypath_stack::path::Unreachable;
@@ -12,16 +12,12 @@ use bypath_stack::{SendTo, Udp};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+use std::time::Duration;
 
 /// A UDP socket of a [`Host`], with the calls and errors of [`std::net::UdpSocket`]. Several threads may use it at the same time.
 pub struct UdpSocket {
-    pub(crate) shared: Arc<Shared>,
-    pub(crate) id: SocketId,
-    news: Arc<Signal>,
-    timeout: Mutex<Option<Duration>>,
-    descriptors: Descriptors,
+    pub(crate) socket: Socket,
 }
 
 impl UdpSocket {
@@ -54,16 +50,12 @@ impl UdpSocket {
             inner.engine()?.stack().close(id);
             return Err(bind_error(e));
         }
-        let waiters = Waiters::default();
-        let news = Arc::clone(&waiters.threads);
-        inner.waiters.insert(id, waiters);
-        drop(inner);
-        Ok(UdpSocket { shared, id, news, timeout: Mutex::new(None), descriptors: Descriptors::default() })
+        Ok(UdpSocket { socket: Socket::register(Arc::clone(&shared), &mut inner, id) })
     }
 
     /// The stack's name of it, for what [`Host::with`] does.
     pub const fn id(&self) -> SocketId {
-        self.id
+        self.socket.id
     }
 
     /// Its address.
@@ -71,7 +63,9 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
-        udp(&mut self.shared.lock(), self.id)?.local().ok_or_else(|| ErrorKind::NotConnected.into())
+        udp(&mut self.socket.shared.lock(), self.socket.id)?
+            .local()
+            .ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// To whom it is connected.
@@ -79,7 +73,9 @@ impl UdpSocket {
     /// # Errors
     /// NotConnected; BrokenPipe: the host has ended.
     pub fn peer_addr(&self) -> io::Result<SocketAddr> {
-        udp(&mut self.shared.lock(), self.id)?.remote().ok_or_else(|| ErrorKind::NotConnected.into())
+        udp(&mut self.socket.shared.lock(), self.socket.id)?
+            .remote()
+            .ok_or_else(|| ErrorKind::NotConnected.into())
     }
 
     /// Sends to this partner, and hears of it alone.
@@ -87,7 +83,7 @@ impl UdpSocket {
     /// # Errors
     /// NetworkUnreachable, HostUnreachable.
     pub fn connect(&self, to: SocketAddr) -> io::Result<()> {
-        udp(&mut self.shared.lock(), self.id)?.connect(to).map_err(send_error)
+        udp(&mut self.socket.shared.lock(), self.socket.id)?.connect(to).map_err(send_error)
     }
 
     /// Has no partner any more.
@@ -95,14 +91,14 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn disconnect(&self) -> io::Result<()> {
-        udp(&mut self.shared.lock(), self.id)?.disconnect();
+        udp(&mut self.socket.shared.lock(), self.socket.id)?.disconnect();
         Ok(())
     }
 
     /// Longest wait of a call, for room or for a datagram; `None`: it waits as long as it takes; zero: it does not wait, and
     /// answers WouldBlock.
     pub fn set_timeout(&self, timeout: Option<Duration>) {
-        *self.timeout.lock().unwrap_or_else(PoisonError::into_inner) = timeout;
+        self.socket.set_timeout(timeout);
     }
 
     /// A descriptor for poll(2) and its like: it is readable while a call that receives would not wait, be it that it fails.
@@ -111,7 +107,7 @@ impl UdpSocket {
     /// # Errors
     /// No descriptor is to be had.
     pub fn readable_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.descriptors.of(&self.shared, self.id, Side::Readable, || false)
+        self.socket.descriptor(Side::Readable)
     }
 
     /// Another one, which is readable (not writable) while half of the room for what is to be sent is free.
@@ -119,7 +115,7 @@ impl UdpSocket {
     /// # Errors
     /// No descriptor is to be had.
     pub fn writable_fd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.descriptors.of(&self.shared, self.id, Side::Writable, || false)
+        self.socket.descriptor(Side::Writable)
     }
 
     /// Wants something of the stack: see [`Options`].
@@ -127,8 +123,8 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn set_options(&self, change: impl FnOnce(&mut Options)) -> io::Result<()> {
-        let mut inner = self.shared.lock();
-        let mut udp = udp(&mut inner, self.id)?;
+        let mut inner = self.socket.shared.lock();
+        let mut udp = udp(&mut inner, self.socket.id)?;
         let mut options = udp.options();
         change(&mut options);
         udp.set_options(options);
@@ -140,7 +136,7 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn set_receive_octets(&self, octets: usize) -> io::Result<()> {
-        udp(&mut self.shared.lock(), self.id)?.set_receive_octets(octets);
+        udp(&mut self.socket.shared.lock(), self.socket.id)?.set_receive_octets(octets);
         Ok(())
     }
 
@@ -149,9 +145,9 @@ impl UdpSocket {
     /// # Errors
     /// InvalidInput: that is no group, or the socket is in it; OutOfMemory: the interface has as many groups as it may.
     pub fn join(&self, iface: IfaceId, group: IpAddr) -> io::Result<()> {
-        let mut inner = self.shared.lock();
-        let joined = udp(&mut inner, self.id)?.join(crate::Engine::now(), iface, group);
-        self.shared.push(&mut inner);
+        let mut inner = self.socket.shared.lock();
+        let joined = udp(&mut inner, self.socket.id)?.join(crate::Engine::now(), iface, group);
+        self.socket.shared.push(&mut inner);
         joined.map_err(|e| {
             let full = matches!(e, NoGroup::Full { .. });
             io::Error::new(if full { ErrorKind::OutOfMemory } else { ErrorKind::InvalidInput }, e)
@@ -163,9 +159,9 @@ impl UdpSocket {
     /// # Errors
     /// The host has ended.
     pub fn leave(&self, iface: IfaceId, group: IpAddr) -> io::Result<bool> {
-        let mut inner = self.shared.lock();
-        let left = udp(&mut inner, self.id)?.leave(iface, group);
-        self.shared.push(&mut inner);
+        let mut inner = self.socket.shared.lock();
+        let left = udp(&mut inner, self.socket.id)?.leave(iface, group);
+        self.socket.shared.push(&mut inner);
         Ok(left)
     }
 
@@ -191,7 +187,7 @@ impl UdpSocket {
     /// ConnectionRefused, HostUnreachable and their like: what the network said of an earlier datagram. InvalidInput: it is too
     /// long. NotConnected: it has no destination. TimedOut, WouldBlock. BrokenPipe: the host has ended.
     pub fn send_with(&self, octets: &[u8], how: &SendTo) -> io::Result<usize> {
-        self.wait(|inner| self.try_send(inner, octets, how))
+        self.socket.wait(Way::Write, |inner| self.try_send(inner, octets, how))
     }
 
     /// Waits for a datagram: its length, as far as it fits, and who sent it. What does not fit is lost.
@@ -216,7 +212,7 @@ impl UdpSocket {
     /// # Errors
     /// The same.
     pub fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
-        self.wait(|inner| self.try_receive(inner, room))
+        self.socket.wait(Way::Read, |inner| self.try_receive(inner, room))
     }
 
     /// `None`: there is no room.
@@ -229,65 +225,32 @@ impl UdpSocket {
         let plain = *how == SendTo { to: how.to, ..SendTo::default() };
         let engine = inner.running()?;
         let sent = match plain {
-            true => engine.send(self.id, octets, how.to),
-            false => udp(inner, self.id)?.send_with(octets, how),
+            true => engine.send(self.socket.id, octets, how.to),
+            false => udp(inner, self.socket.id)?.send_with(octets, how),
         };
         let done = match sent {
             Ok(()) => {
-                self.shared.push(inner);
+                self.socket.shared.push(inner);
                 Ok(Some(octets.len()))
             }
             Err(SendError::Full) => Ok(None),
             Err(e) => Err(send_error(e)),
         };
-        self.descriptors.show(inner, self.id);
+        self.socket.show(inner);
         done
     }
 
     /// `None`: there is no datagram.
     pub(crate) fn try_receive(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<Received>> {
-        let received = udp(inner, self.id)?.receive(room);
-        self.descriptors.show(inner, self.id);
+        let received = udp(inner, self.socket.id)?.receive(room);
+        self.socket.show(inner);
         match received {
             Ok(received) => Ok(Some(received)),
             // What had come is still there when the host has ended.
-            Err(ReceiveError::Empty) => inner.running().map(|_| None),
+            Err(ReceiveError::Empty) => nothing(inner),
             Err(ReceiveError::Network(e)) => Err(network_error(e)),
             Err(e) => Err(io::Error::other(e)),
         }
-    }
-
-    /// Tries, and waits while there is nothing.
-    fn wait<T>(&self, mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>) -> io::Result<T> {
-        let timeout = *self.timeout.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = timeout.and_then(|t| Instant::now().checked_add(t));
-        loop {
-            let mut inner = self.shared.lock();
-            if let Some(done) = attempt(&mut inner)? {
-                return Ok(done);
-            }
-            let seen = self.news.count();
-            drop(inner);
-            if timeout.is_some_and(|t| t.is_zero()) {
-                return Err(ErrorKind::WouldBlock.into());
-            }
-            if !self.news.wait(seen, end) {
-                return Err(ErrorKind::TimedOut.into());
-            }
-        }
-    }
-}
-
-impl Drop for UdpSocket {
-    fn drop(&mut self) {
-        let mut inner = self.shared.lock();
-        let waiters = inner.waiters.remove(&self.id);
-        if let Ok(engine) = inner.engine() {
-            engine.stack().close(self.id);
-        }
-        self.shared.push(&mut inner);
-        drop(inner);
-        drop(waiters);
     }
 }
 
@@ -340,6 +303,7 @@ mod tests {
     use std::os::fd::{AsFd, BorrowedFd};
     use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Instant;
 
     /// Two hosts with a cable between them.
     fn hosts() -> [Host; 2] {

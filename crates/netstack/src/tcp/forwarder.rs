@@ -1,9 +1,10 @@
 //! Connections that are for others: whoever runs a proxy or a tunnel gets all TCP that comes through the links, to whatever
 //! address and port, and decides about each call before anything answers it.
 
-use super::{TcpListener, TcpStream, Way};
+use super::{TcpListener, TcpStream};
 use crate::Host;
 use crate::host::Inner;
+use crate::socket::Way;
 use bypath_stack::tcp::{Options, Settings};
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -98,7 +99,7 @@ impl TcpForwarder {
     }
 
     #[cfg(feature = "tokio")]
-    pub(crate) fn socket(&self) -> &super::Socket {
+    pub(crate) fn socket(&self) -> &crate::socket::Socket {
         &self.listener.socket
     }
 

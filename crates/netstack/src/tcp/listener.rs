@@ -1,10 +1,11 @@
 //! Connections that others ask for.
 
 use super::stream::TcpStream;
-use super::{BACKLOG, Socket, Way, nothing, tcp};
+use super::{BACKLOG, tcp};
 use crate::Host;
 use crate::descriptor::Side;
 use crate::host::Inner;
+use crate::socket::{Socket, Way, nothing};
 use crate::udp::bind_error;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{AcceptError, ListenError};
@@ -87,7 +88,7 @@ impl TcpListener {
     pub(crate) fn try_accept(&self, inner: &mut Inner) -> io::Result<Option<(TcpStream, SocketAddr)>> {
         let own = &self.socket;
         let accepted = tcp(inner, own.id)?.accept();
-        own.descriptors.show(inner, own.id);
+        own.show(inner);
         match accepted {
             Ok(id) => {
                 let remote = tcp(inner, id)?.remote().ok_or(ErrorKind::NotConnected)?;

@@ -1,9 +1,10 @@
 //! Connections.
 
-use super::{Socket, Way, failed, nothing, tcp};
+use super::{failed, tcp};
 use crate::Host;
 use crate::descriptor::Side;
 use crate::host::Inner;
+use crate::socket::{Socket, Way, nothing};
 use bypath_stack::Tcp;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{ReadError, WriteError};
@@ -13,7 +14,6 @@ use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// A connection of a [`Host`], with the calls and errors of [`std::net::TcpStream`]. Several threads may use it at the same time, such
@@ -110,7 +110,7 @@ impl TcpStream {
     pub fn finish_connect(&self) -> io::Result<()> {
         self.socket.wait(Way::Write, |inner| {
             let open = self.socket.try_open(inner);
-            self.socket.descriptors.show(inner, self.socket.id);
+            self.socket.show(inner);
             open
         })
     }
@@ -261,7 +261,7 @@ impl TcpStream {
         take: impl FnOnce(&mut Tcp<'_>) -> Result<usize, ReadError>,
     ) -> io::Result<Option<usize>> {
         let socket = &self.socket;
-        if socket.deaf.load(Ordering::Relaxed) {
+        if socket.is_deaf() {
             return Ok(Some(0));
         }
         let taken = take(&mut tcp(inner, socket.id)?);
@@ -275,7 +275,7 @@ impl TcpStream {
             Err(ReadError::Failed(failure)) => Err(failed(failure)),
             Err(e) => Err(io::Error::new(ErrorKind::NotConnected, e)),
         };
-        socket.descriptors.show(inner, socket.id);
+        socket.show(inner);
         done
     }
 
@@ -341,7 +341,7 @@ impl TcpStream {
             Err(e @ WriteError::NotConnected) => Err(io::Error::new(ErrorKind::NotConnected, e)),
             Err(e) => Err(io::Error::new(ErrorKind::BrokenPipe, e)),
         };
-        socket.descriptors.show(inner, socket.id);
+        socket.show(inner);
         done
     }
 

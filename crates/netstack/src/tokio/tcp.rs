@@ -3,6 +3,7 @@
 use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{Place, poll};
 use crate::host::Inner;
+use crate::socket::Socket;
 use crate::{Host, tcp};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use bypath_stack::event::Ready;
@@ -18,7 +19,7 @@ use std::task::{Context, Poll};
 
 /// Tries, and waits while there is nothing.
 pub(super) async fn wait<T>(
-    socket: &tcp::Socket,
+    socket: &Socket,
     mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>,
 ) -> io::Result<T> {
     let mut place = Place { shared: &socket.shared, id: socket.id, number: None };
@@ -129,7 +130,7 @@ pub struct TcpStream {
 
 /// The places of the task that reads and of the one that writes.
 struct Places {
-    socket: Arc<tcp::Socket>,
+    socket: Arc<Socket>,
     reader: Option<u64>,
     writer: Option<u64>,
 }
@@ -200,7 +201,7 @@ impl TcpStream {
     ) -> impl Future<Output = io::Result<TcpStream>> + Send + use<C> {
         let shared = Arc::clone(host.shared());
         async move {
-            let socket = tcp::Socket::call(&shared, to, from, change)?;
+            let socket = Socket::call(&shared, to, from, change)?;
             wait(&socket, |inner| socket.try_open(inner)).await?;
             Ok(tcp::TcpStream::of(socket).into())
         }
@@ -402,7 +403,7 @@ mod tests {
         (called.expect("a connection"), accepted.expect("a connection").0)
     }
 
-    fn waiting(socket: &tcp::Socket) -> usize {
+    fn waiting(socket: &Socket) -> usize {
         let mut inner = socket.shared.lock();
         inner.waiters.get_mut(&socket.id).map_or(0, |w| w.tasks.len())
     }
