@@ -83,6 +83,8 @@ impl Drop for Place {
 fn carry(call: TcpCall, proxy: SocketAddr) -> io::Result<()> {
     let there = ask(proxy, call.to())?;
     let here = call.accept()?;
+    // What comes goes on as it came.
+    here.set_nodelay(true)?;
     std::thread::scope(|scope| {
         // Each direction has an end of its own, which is passed on; an error ends both.
         let back = scope.spawn(|| {
