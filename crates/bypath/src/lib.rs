@@ -90,6 +90,30 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! TCP is that of the standard library, too (`netstack::TcpStream`); `netstack::TcpForwarder` gets connections to anybody:
+//!
+#![cfg_attr(feature = "netstack", doc = "```")]
+#![cfg_attr(not(feature = "netstack"), doc = "```ignore")]
+//! use bypath::netstack::{Engine, Host, TcpListener, TcpStream};
+//! use bypath::stack::config::Config;
+//! use std::io::{Read, Write, copy};
+//! use std::net::Shutdown;
+//!
+//! let host = Host::run(Engine::new(Config::default()))?;
+//! let listener = TcpListener::bind(&host, "127.0.0.1:7".parse()?)?;
+//! std::thread::spawn(move || {
+//!     let (stream, _) = listener.accept()?;
+//!     copy(&mut &stream, &mut &stream)
+//! });
+//! let mut stream = TcpStream::connect(&host, "127.0.0.1:7".parse()?)?;
+//! stream.write_all(b"hello")?;
+//! stream.shutdown(Shutdown::Write)?;
+//! let mut text = String::new();
+//! stream.read_to_string(&mut text)?;
+//! assert_eq!(text, "hello");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! Links go around links. This one, in memory, loses every second frame or so, the same ones each time, and writes what is
 //! left into a capture file:
 //!

@@ -16,7 +16,7 @@
  *
  * Threads. Different sockets may be used by different threads at the same time. One socket is used by one thread at a
  * time, whichever; a call while another thread is inside one with the same socket is BYPATH_E_BUSY and does nothing.
- * Capture files and TUN devices likewise; a netstack and its UDP sockets may be used by many threads at once, and only closing
+ * Capture files and TUN devices likewise; a netstack and its sockets may be used by many threads at once, and only closing
  * one of them while another thread is inside a call with it is BYPATH_E_BUSY. To send and receive at once, open two sockets, one of them with BYPATH_SEND_ONLY. bypath_l2_close must be the last
  * call: no other thread may still begin one. A wait ends by a frame, its time-out or a signal, not by another thread: to
  * be able to stop a receiver, poll bypath_l2_descriptor together with a descriptor of your own, and receive with
@@ -105,6 +105,15 @@
 
 // There is no way to that address: no route leads there, or who should know says so.
 #define BYPATH_E_NO_ROUTE -22
+
+// Nobody listens at that address and port, or who does is not to be spoken with.
+#define BYPATH_E_REFUSED -23
+
+// The other side has ended the connection at once.
+#define BYPATH_E_RESET -24
+
+// Nothing can be written any more: that was finished, or the connection is over.
+#define BYPATH_E_CLOSED -25
 
 // Octets of an error's text, terminating zero included.
 #define BYPATH_ERROR_TEXT 512
@@ -360,6 +369,90 @@
 // Another host has it: it is used for nothing.
 #define BYPATH_ADDRESS_DUPLICATE 3
 
+// Flag: short segments are sent at once, and not collected while something is not acknowledged (TCP_NODELAY).
+#define BYPATH_TCP_NODELAY 1
+
+// Flag: short segments are not sent before this is taken back (TCP_CORK).
+#define BYPATH_TCP_CORK 2
+
+// Flag: no selective acknowledgements are agreed on. For opening.
+#define BYPATH_TCP_NO_SACK 4
+
+// Flag: no timestamps are agreed on. For opening.
+#define BYPATH_TCP_NO_TIMESTAMPS 8
+
+// Flag: no windows above 65,535 octets are agreed on. For opening.
+#define BYPATH_TCP_NO_WINDOW_SCALE 16
+
+// Flag: explicit congestion notification is agreed on, where the other side wants it, too. For opening.
+#define BYPATH_TCP_ECN 32
+
+// Flag: bound to `::`, it has nothing to do with IPv4. For opening.
+#define BYPATH_TCP_ONLY_V6 64
+
+// Flag: other listeners that have it, too, may have the same address and port: they share who calls (SO_REUSEPORT). For opening.
+#define BYPATH_TCP_REUSE_PORT 128
+
+// Congestion control: CUBIC (RFC 9438), the usual one.
+#define BYPATH_TCP_CUBIC 0
+
+// Congestion control: Reno (RFC 5681).
+#define BYPATH_TCP_RENO 1
+
+// State of a connection, with the kernel's number: it is open.
+#define BYPATH_TCP_ESTABLISHED 1
+
+// State: a SYN was sent.
+#define BYPATH_TCP_SYN_SENT 2
+
+// State: a SYN came, and was answered.
+#define BYPATH_TCP_SYN_RECV 3
+
+// State: this side has finished.
+#define BYPATH_TCP_FIN_WAIT1 4
+
+// State: this side has finished, and the other side knows.
+#define BYPATH_TCP_FIN_WAIT2 5
+
+// State: both have finished and know it.
+#define BYPATH_TCP_TIME_WAIT 6
+
+// State: it is over.
+#define BYPATH_TCP_CLOSE 7
+
+// State: the other side has finished.
+#define BYPATH_TCP_CLOSE_WAIT 8
+
+// State: both have finished, the other side first, and it does not know of this side.
+#define BYPATH_TCP_LAST_ACK 9
+
+// State: both have finished, and the other side does not know of this side.
+#define BYPATH_TCP_CLOSING 11
+
+// Agreed on: selective acknowledgements.
+#define BYPATH_TCP_AGREED_SACK 1
+
+// Agreed on: timestamps.
+#define BYPATH_TCP_AGREED_TIMESTAMPS 2
+
+// Agreed on: explicit congestion notification.
+#define BYPATH_TCP_AGREED_ECN 4
+
+// What is polled: a call that reads would not wait.
+#define BYPATH_READABLE 1
+
+// What is polled: a call that writes would not wait.
+#define BYPATH_WRITABLE 2
+
+// What is shut down: nothing more is read; calls that wait for octets, and later ones, read the end.
+#define BYPATH_SHUT_READ 0
+
+// What is shut down: nothing more is written; the other side reads an end behind what was.
+#define BYPATH_SHUT_WRITE 1
+
+// What is shut down: both.
+#define BYPATH_SHUT_BOTH 2
+
 // Flag: it may send to everybody (255.255.255.255, and the last address of a network).
 #define BYPATH_UDP_BROADCAST 1
 
@@ -402,6 +495,14 @@ typedef struct bypath_l2_socket bypath_l2_socket;
 
 // A TCP/IP stack of our own on a link, run by a thread of the library's. Only pointers to it are of use.
 typedef struct bypath_netstack bypath_netstack;
+
+// A connection of a netstack. Only pointers to it are of use. Several threads may use one at the same time, such as one that reads
+// and one that writes.
+typedef struct bypath_tcp bypath_tcp;
+
+// What gets connections to an address and port of a netstack. Only pointers to it are of use. Several threads may use one at the
+// same time.
+typedef struct bypath_tcp_listener bypath_tcp_listener;
 
 // A TUN device, and the datagrams of one own address over it. Only pointers to it are of use.
 typedef struct bypath_tun bypath_tun;
@@ -825,6 +926,102 @@ typedef struct bypath_counter {
     // What: the layer, then the name; with `_drop_` in it and a reason: what ended there.
     char name[BYPATH_COUNTER_NAME];
 } bypath_counter;
+
+// What a connection, or a listener and its connections, want. Fill it by `bypath_tcp_options_init`, or
+// `bypath_tcp_read_options` for those of a connection, then change what should differ.
+typedef struct bypath_tcp_options {
+    // Octets of this structure: set by what fills it, by which the library knows what it was given.
+    size_t size;
+    // Octets that may be written and not acknowledged.
+    size_t send_octets;
+    // Octets that may have come and not been read: the largest window.
+    size_t receive_octets;
+    // Of a listener: connections that wait to be accepted at most.
+    size_t backlog;
+    // The longest wait of calls, in ns, `bypath_tcp_connect` included; `BYPATH_FOREVER` unless changed; 0: they do not wait. For
+    // opening: later on it is `bypath_tcp_set_timeouts`.
+    uint64_t timeout_ns;
+    // Silence before the other side is asked whether it is still there, in ns; 0, as it is unless changed: it is not asked.
+    uint64_t keepalive_idle_ns;
+    // Between such questions, in ns.
+    uint64_t keepalive_interval_ns;
+    // How long what was written is still sent after the connection was closed, in ns: beyond, it is given up with a reset; 0: at
+    // once. `BYPATH_FOREVER`, as it is unless changed: as long as the other side answers. Closing does not wait.
+    uint64_t linger_ns;
+    // Octets that are not acknowledged for so long end the connection, in ns (RFC 5482). `BYPATH_FOREVER`, as it is unless
+    // changed: when they were sent again often enough.
+    uint64_t user_timeout_ns;
+    // Questions without an answer that end the connection.
+    uint32_t keepalive_probes;
+    // Congestion control: `BYPATH_TCP_CUBIC`, `BYPATH_TCP_RENO`.
+    uint32_t congestion;
+    // `BYPATH_TCP_NODELAY` and the other flags, joined by `|`.
+    uint32_t flags;
+    // Routers that packets may pass; 0: the usual 64.
+    uint8_t ttl;
+    // Type of service, traffic class of packets: DSCP in the upper six bits; ECN is the netstack's.
+    uint8_t class_octet;
+    // Not used.
+    uint8_t reserved[2];
+} bypath_tcp_options;
+
+// How a connection does, in the manner of TCP_INFO (tcp(7)).
+typedef struct bypath_tcp_statistics {
+    // Smoothed round trip in ns; 0: not measured yet.
+    uint64_t srtt_ns;
+    // Its variance in ns.
+    uint64_t rttvar_ns;
+    // The shortest round trip of the last minutes in ns; 0: not measured yet.
+    uint64_t min_rtt_ns;
+    // How long an acknowledgement is waited for, in ns.
+    uint64_t rto_ns;
+    // Octets that were acknowledged, in all.
+    uint64_t octets_acknowledged;
+    // Octets that came in their order, in all.
+    uint64_t octets_received;
+    // Octets that were sent again, in all.
+    uint64_t octets_again;
+    // Segments that came.
+    uint64_t segments_in;
+    // Segments that were sent.
+    uint64_t segments_out;
+    // Octets that were written and are not acknowledged.
+    uint64_t unacknowledged;
+    // Of those, octets that were not sent yet.
+    uint64_t unsent;
+    // Octets that came and were not read.
+    uint64_t unread;
+    // Octets that may be on their way.
+    uint32_t cwnd;
+    // The largest `cwnd` until something was lost.
+    uint32_t ssthresh;
+    // Octets of payload of a segment that is sent.
+    uint32_t mss;
+    // The largest that came, as far as is known.
+    uint32_t receive_mss;
+    // Octets that the other side takes.
+    uint32_t send_window;
+    // Octets that the other side was told it may send.
+    uint32_t receive_window;
+    // Octets on their way.
+    uint32_t in_flight;
+    // Octets that are lost and were not sent again yet.
+    uint32_t lost;
+    // Octets that arrived beyond gaps.
+    uint32_t sacked;
+    // Congestion control: `BYPATH_TCP_CUBIC`, `BYPATH_TCP_RENO`.
+    uint32_t congestion;
+    // `BYPATH_TCP_ESTABLISHED` or another state.
+    uint8_t state;
+    // `BYPATH_TCP_AGREED_...`, joined by `|`.
+    uint8_t agreed;
+    // How far the other side's windows are shifted.
+    uint8_t send_shift;
+    // How far this side's are.
+    uint8_t receive_shift;
+    // Not used.
+    uint8_t reserved[4];
+} bypath_tcp_statistics;
 
 // What is known of a received datagram.
 typedef struct bypath_udp_datagram {
@@ -1276,6 +1473,196 @@ bypath_status bypath_netstack_counters(struct bypath_netstack *netstack,
                                        size_t *count,
                                        struct bypath_error *error);
 
+// Fills options with what is usual.
+//
+// Fails with `BYPATH_E_INVALID` if `options` is NULL.
+bypath_status bypath_tcp_options_init(struct bypath_tcp_options *options,
+                                      struct bypath_error *error);
+
+// Calls `to`, and waits until the connection is open. Close it by `bypath_tcp_close`. `from`: the own address, or port, or both
+// (`0.0.0.0`, `::` and port 0 leave them open); NULL: as it comes. `options`: what is wanted; NULL: what is usual. When it fails,
+// `*tcp` is NULL, and nothing is left of the call.
+//
+// Fails with `BYPATH_E_REFUSED` where nobody listens, `BYPATH_E_TIMED_OUT`, `BYPATH_E_RESET`, `BYPATH_E_NO_ROUTE`,
+// `BYPATH_E_NOT_ALLOWED`, `BYPATH_E_IN_USE` where no port is free, `BYPATH_E_WOULD_BLOCK` with a time-out of 0,
+// `BYPATH_E_GONE`, `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM` for too many sockets.
+bypath_status bypath_tcp_connect(struct bypath_netstack *netstack,
+                                 struct bypath_endpoint to,
+                                 const struct bypath_endpoint *from,
+                                 const struct bypath_tcp_options *options,
+                                 struct bypath_tcp **tcp,
+                                 struct bypath_error *error);
+
+// Calls `to`, and does not wait: the connection is open when `bypath_tcp_finish_connect` says so. The descriptor for
+// `BYPATH_WRITABLE` is readable when that has something to say. Close it by `bypath_tcp_close` in any case.
+//
+// Fails as `bypath_tcp_connect` does, with what is known at once.
+bypath_status bypath_tcp_begin_connect(struct bypath_netstack *netstack,
+                                       struct bypath_endpoint to,
+                                       const struct bypath_endpoint *from,
+                                       const struct bypath_tcp_options *options,
+                                       struct bypath_tcp **tcp,
+                                       struct bypath_error *error);
+
+// Waits until a connection is open, as long as writing may wait. It may be called again.
+//
+// Fails as `bypath_tcp_connect` does; once it has told why there is no connection, with `BYPATH_E_CLOSED`.
+bypath_status bypath_tcp_finish_connect(struct bypath_tcp *tcp,
+                                        struct bypath_error *error);
+
+// Closes it. What was written is still sent, without waiting for it; if octets came that were not read, the connection is reset
+// instead. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it, and then
+// nothing is closed: `bypath_tcp_shutdown` with `BYPATH_SHUT_READ` ends a call that waits for octets, `bypath_tcp_abort` any.
+bypath_status bypath_tcp_close(struct bypath_tcp *tcp,
+                               struct bypath_error *error);
+
+// Waits for octets, and takes as many as there are and fit; `*len`: how many. 0 says that the other side has finished, and that
+// everything was read; so does a capacity of 0 at once.
+//
+// Fails with `BYPATH_E_RESET`, `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`,
+// `BYPATH_E_INVALID`. Why a connection ended is told once; afterwards there is an end.
+bypath_status bypath_tcp_read(struct bypath_tcp *tcp,
+                              void *buffer,
+                              size_t capacity,
+                              size_t *len,
+                              struct bypath_error *error);
+
+// The same, and the octets stay.
+bypath_status bypath_tcp_peek(struct bypath_tcp *tcp,
+                              void *buffer,
+                              size_t capacity,
+                              size_t *len,
+                              struct bypath_error *error);
+
+// Waits for room, and queues as many octets to be sent as there is room for; `*written`: how many.
+//
+// Fails with `BYPATH_E_CLOSED` where writing was finished, or the connection is over and it was told why, `BYPATH_E_RESET`,
+// `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_write(struct bypath_tcp *tcp,
+                               const void *data,
+                               size_t len,
+                               size_t *written,
+                               struct bypath_error *error);
+
+// The same with several pieces, one behind the other, of which the first 64 are looked at.
+bypath_status bypath_tcp_write_pieces(struct bypath_tcp *tcp,
+                                      const struct bypath_octets *pieces,
+                                      size_t count,
+                                      size_t *written,
+                                      struct bypath_error *error);
+
+// Queues all octets to be sent, and waits for room as often as that takes; each wait is as long as writing may wait. `*written`:
+// how many were queued, also when it fails, unless `written` is NULL.
+//
+// Fails as `bypath_tcp_write` does.
+bypath_status bypath_tcp_write_all(struct bypath_tcp *tcp,
+                                   const void *data,
+                                   size_t len,
+                                   size_t *written,
+                                   struct bypath_error *error);
+
+// Reads no more, writes no more, or both: `BYPATH_SHUT_...`
+//
+// Fails with `BYPATH_E_CLOSED` where the connection is over, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_shutdown(struct bypath_tcp *tcp, uint32_t how, struct bypath_error *error);
+
+// Ends the connection at once, with a reset: what was written and not acknowledged is lost; what came can still be read. Calls
+// that wait end. It is still to be closed. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_abort(struct bypath_tcp *tcp,
+                               struct bypath_error *error);
+
+// Its own address and port. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_local(struct bypath_tcp *tcp,
+                               struct bypath_endpoint *local,
+                               struct bypath_error *error);
+
+// The other side's. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_remote(struct bypath_tcp *tcp,
+                                struct bypath_endpoint *remote,
+                                struct bypath_error *error);
+
+// Changes the longest waits of calls that begin afterwards, in ns: of those that read, and of those that write.
+// `BYPATH_FOREVER`: no limit; 0: they do not wait, and answer `BYPATH_E_WOULD_BLOCK`. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_set_timeouts(struct bypath_tcp *tcp,
+                                      uint64_t read_ns,
+                                      uint64_t write_ns,
+                                      struct bypath_error *error);
+
+// What it wants now; `timeout_ns` is that of calls that read. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_read_options(struct bypath_tcp *tcp,
+                                      struct bypath_tcp_options *options,
+                                      struct bypath_error *error);
+
+// Wants something else, but for what is for opening: that stays. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_set_options(struct bypath_tcp *tcp,
+                                     const struct bypath_tcp_options *options,
+                                     struct bypath_error *error);
+
+// How it does. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_read_statistics(struct bypath_tcp *tcp,
+                                         struct bypath_tcp_statistics *statistics,
+                                         struct bypath_error *error);
+
+// One of its two descriptors to poll. Both are polled for POLLIN: the one for `BYPATH_READABLE` is readable while a call that reads
+// would not wait, the one for `BYPATH_WRITABLE` while one that writes would not, and when a connection that was begun is open or
+// has failed. Calls that fail at once do not wait, either. After a write that found no room for everything there is room when half
+// of it is free. Two threads that read may both be told of the same octets.
+//
+// Poll them, and do nothing else with them; they are valid as long as the connection. Fails with `BYPATH_E_INVALID`,
+// `BYPATH_E_SYSTEM` where none is to be had.
+bypath_status bypath_tcp_descriptor(struct bypath_tcp *tcp,
+                                    uint32_t what,
+                                    int *descriptor,
+                                    struct bypath_error *error);
+
+// Listens to this address and port of the netstack's. The addresses `0.0.0.0` and `::` stand for all of them, port 0 for one that
+// is free: `bypath_tcp_listener_local` tells it. Close it by `bypath_tcp_listener_close`.
+//
+// `options`: what connections shall want that are accepted; NULL: what is usual. When it fails, `*listener` is NULL.
+//
+// Fails with `BYPATH_E_IN_USE`, `BYPATH_E_INVALID` for an address that is not the netstack's, `BYPATH_E_GONE`,
+// `BYPATH_E_SYSTEM` for too many sockets.
+bypath_status bypath_tcp_listen(struct bypath_netstack *netstack,
+                                struct bypath_endpoint local,
+                                const struct bypath_tcp_options *options,
+                                struct bypath_tcp_listener **listener,
+                                struct bypath_error *error);
+
+// Closes it: who called and was not accepted is reset; connections that were accepted go on. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it, and then
+// nothing is closed.
+bypath_status bypath_tcp_listener_close(struct bypath_tcp_listener *listener,
+                                        struct bypath_error *error);
+
+// Waits for the next connection. Close it by `bypath_tcp_close`. `remote`: gets who has called, unless it is NULL. When it fails,
+// `*tcp` is NULL.
+//
+// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_accept(struct bypath_tcp_listener *listener,
+                                struct bypath_tcp **tcp,
+                                struct bypath_endpoint *remote,
+                                struct bypath_error *error);
+
+// Its own address and port. Fails with `BYPATH_E_INVALID`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_listener_local(struct bypath_tcp_listener *listener,
+                                        struct bypath_endpoint *local,
+                                        struct bypath_error *error);
+
+// Changes the longest wait of `bypath_tcp_accept` calls that begin afterwards, in ns; `BYPATH_FOREVER`: no limit; 0: they do not
+// wait, and answer `BYPATH_E_WOULD_BLOCK`. Connections have that of the options. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_listener_set_timeout(struct bypath_tcp_listener *listener,
+                                              uint64_t timeout_ns,
+                                              struct bypath_error *error);
+
+// The descriptor to poll: readable (POLLIN) while a connection can be accepted, or the netstack has gone. Poll it, and do
+// nothing else with it; it is valid as long as the listener. Fails with `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM` where none is to be had.
+bypath_status bypath_tcp_listener_descriptor(struct bypath_tcp_listener *listener,
+                                             int *descriptor,
+                                             struct bypath_error *error);
+
 // Makes a socket that is bound to this address and port of the netstack's. The addresses `0.0.0.0` and `::` stand for all of them,
 // port 0 for one that is free: `bypath_udp_local` tells it. Close it by `bypath_udp_close`.
 //
@@ -1360,6 +1747,17 @@ bypath_status bypath_udp_receive(struct bypath_udp *udp,
                                  size_t capacity,
                                  struct bypath_udp_datagram *datagram,
                                  struct bypath_error *error);
+
+// One of its two descriptors to poll. Both are polled for POLLIN: the one for `BYPATH_READABLE` is readable while a call that
+// receives would not wait, the one for `BYPATH_WRITABLE` while half of what it may have unsent is free. Calls that fail at once do
+// not wait, either. Two threads that receive may both be told of the same datagram.
+//
+// Poll them, and do nothing else with them; they are valid as long as the socket. Fails with `BYPATH_E_INVALID`,
+// `BYPATH_E_SYSTEM` where none is to be had.
+bypath_status bypath_udp_descriptor(struct bypath_udp *udp,
+                                    uint32_t what,
+                                    int *descriptor,
+                                    struct bypath_error *error);
 
 // Fills options with the usual values.
 //

@@ -750,6 +750,10 @@ public:
                                                        : static_cast<std::uint64_t>(longest.count());
         return detail::call([&](bypath_error *e) { return bypath_udp_set_timeout(raw_, ns, e); });
     }
+    // A descriptor to poll for POLLIN, for BYPATH_READABLE or BYPATH_WRITABLE; still owned by this object.
+    Result<int> descriptor(std::uint32_t what) {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_udp_descriptor(raw_, what, d, e); });
+    }
     // Begins to hear a group, whose port does not matter.
     Status join(Endpoint group) {
         return detail::call([&](bypath_error *e) { return bypath_udp_join(raw_, group, e); });
@@ -763,6 +767,213 @@ private:
     friend class Netstack;
     explicit Udp(bypath_udp *raw) noexcept : raw_(raw) {}
     bypath_udp *raw_ = nullptr;
+};
+
+// What TCP connections want.
+class TcpOptions {
+public:
+    TcpOptions() noexcept { (void)bypath_tcp_options_init(&raw_, nullptr); }
+    // Of a connection, to be changed.
+    explicit TcpOptions(const bypath_tcp_options &raw) noexcept : raw_(raw) {}
+
+    // BYPATH_TCP_NODELAY and the others.
+    TcpOptions &flags(std::uint32_t more) noexcept { raw_.flags |= more; return *this; }
+    // Short segments are sent at once.
+    TcpOptions &nodelay(bool on = true) noexcept { return flag(BYPATH_TCP_NODELAY, on); }
+    // Short segments are not sent before this is taken back.
+    TcpOptions &cork(bool on = true) noexcept { return flag(BYPATH_TCP_CORK, on); }
+    // Octets that may be written and not acknowledged; octets that may have come and not been read.
+    TcpOptions &buffers(std::size_t send, std::size_t receive) noexcept {
+        raw_.send_octets = send;
+        raw_.receive_octets = receive;
+        return *this;
+    }
+    // Connections that wait to be accepted at most.
+    TcpOptions &backlog(std::size_t most) noexcept { raw_.backlog = most; return *this; }
+    // The longest wait of calls; zero: no wait.
+    TcpOptions &timeout(std::chrono::nanoseconds longest) noexcept { raw_.timeout_ns = ns(longest); return *this; }
+    // Questions after such a silence, so often and so far apart.
+    TcpOptions &keepalive(std::chrono::nanoseconds idle, std::chrono::nanoseconds interval, std::uint32_t probes) noexcept {
+        raw_.keepalive_idle_ns = ns(idle);
+        raw_.keepalive_interval_ns = ns(interval);
+        raw_.keepalive_probes = probes;
+        return *this;
+    }
+    // How long what was written is still sent after closing; zero: it is reset at once.
+    TcpOptions &linger(std::chrono::nanoseconds longest) noexcept { raw_.linger_ns = ns(longest); return *this; }
+    // Octets that are not acknowledged for so long end it.
+    TcpOptions &user_timeout(std::chrono::nanoseconds longest) noexcept { raw_.user_timeout_ns = ns(longest); return *this; }
+    // Congestion control: BYPATH_TCP_CUBIC, BYPATH_TCP_RENO.
+    TcpOptions &congestion(std::uint32_t which) noexcept { raw_.congestion = which; return *this; }
+    // Everything else.
+    bypath_tcp_options &raw() noexcept { return raw_; }
+    const bypath_tcp_options &raw() const noexcept { return raw_; }
+
+private:
+    static std::uint64_t ns(std::chrono::nanoseconds time) noexcept {
+        return time == std::chrono::nanoseconds::max() ? BYPATH_FOREVER
+               : time.count() < 0                      ? 0
+                                                       : static_cast<std::uint64_t>(time.count());
+    }
+    TcpOptions &flag(std::uint32_t which, bool on) noexcept {
+        raw_.flags = on ? raw_.flags | which : raw_.flags & ~which;
+        return *this;
+    }
+
+    bypath_tcp_options raw_{};
+};
+
+// How a connection does.
+using TcpStatistics = bypath_tcp_statistics;
+
+// A TCP connection of a netstack, closed with its object. Several threads may use one at the same time; closing it, or moving it,
+// must be the last call. An object that was closed, or moved from, answers BYPATH_E_INVALID.
+class Tcp {
+public:
+    Tcp(Tcp &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    Tcp &operator=(Tcp &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    Tcp(const Tcp &) = delete;
+    Tcp &operator=(const Tcp &) = delete;
+    ~Tcp() { close(); }
+
+    // Closes it now; what was written is still sent.
+    void close() noexcept { (void)bypath_tcp_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_tcp *raw() noexcept { return raw_; }
+
+    // Of one that was begun: waits until it is open.
+    Status finish_connect() {
+        return detail::call([&](bypath_error *e) { return bypath_tcp_finish_connect(raw_, e); });
+    }
+    // Waits for octets, and takes as many as there are and fit; 0: the other side has finished.
+    Result<std::size_t> read(void *buffer, std::size_t capacity) {
+        return detail::get<std::size_t>(
+            [&](std::size_t *len, bypath_error *e) { return bypath_tcp_read(raw_, buffer, capacity, len, e); });
+    }
+    // The same, and they stay.
+    Result<std::size_t> peek(void *buffer, std::size_t capacity) {
+        return detail::get<std::size_t>(
+            [&](std::size_t *len, bypath_error *e) { return bypath_tcp_peek(raw_, buffer, capacity, len, e); });
+    }
+    // Waits for room, and queues as many octets as there is room for.
+    Result<std::size_t> write(Octets data) {
+        return detail::get<std::size_t>([&](std::size_t *written, bypath_error *e) {
+            return bypath_tcp_write(raw_, data.data, data.size, written, e);
+        });
+    }
+    // The same with several pieces, one behind the other.
+    Result<std::size_t> write_pieces(const bypath_octets *pieces, std::size_t count) {
+        return detail::get<std::size_t>([&](std::size_t *written, bypath_error *e) {
+            return bypath_tcp_write_pieces(raw_, pieces, count, written, e);
+        });
+    }
+    // Queues all octets.
+    Status write_all(Octets data) {
+        return detail::call(
+            [&](bypath_error *e) { return bypath_tcp_write_all(raw_, data.data, data.size, nullptr, e); });
+    }
+    // Reads no more, writes no more, or both: BYPATH_SHUT_...
+    Status shutdown(std::uint32_t how = BYPATH_SHUT_WRITE) {
+        return detail::call([&](bypath_error *e) { return bypath_tcp_shutdown(raw_, how, e); });
+    }
+    // Ends it at once, with a reset.
+    Status abort() {
+        return detail::call([&](bypath_error *e) { return bypath_tcp_abort(raw_, e); });
+    }
+    // Its own address and port.
+    Result<Endpoint> local() {
+        return detail::get<Endpoint>([&](Endpoint *at, bypath_error *e) { return bypath_tcp_local(raw_, at, e); });
+    }
+    // The other side's.
+    Result<Endpoint> remote() {
+        return detail::get<Endpoint>([&](Endpoint *at, bypath_error *e) { return bypath_tcp_remote(raw_, at, e); });
+    }
+    // Changes the longest wait; zero: no wait; std::chrono::nanoseconds::max(): no limit.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = TcpOptions().timeout(longest).raw().timeout_ns;
+        return detail::call([&](bypath_error *e) { return bypath_tcp_set_timeouts(raw_, ns, ns, e); });
+    }
+    // What it wants.
+    Result<TcpOptions> options() {
+        bypath_tcp_options raw;
+        bypath_error error;
+        if (bypath_tcp_read_options(raw_, &raw, &error) != BYPATH_OK) return Error(error);
+        return TcpOptions(raw);
+    }
+    // Wants something else.
+    Status set_options(const TcpOptions &options) {
+        return detail::call([&](bypath_error *e) { return bypath_tcp_set_options(raw_, &options.raw(), e); });
+    }
+    // How it does.
+    Result<TcpStatistics> statistics() {
+        return detail::get<TcpStatistics>(
+            [&](TcpStatistics *s, bypath_error *e) { return bypath_tcp_read_statistics(raw_, s, e); });
+    }
+    // A descriptor to poll for POLLIN, for BYPATH_READABLE or BYPATH_WRITABLE; still owned by this object.
+    Result<int> descriptor(std::uint32_t what) {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_tcp_descriptor(raw_, what, d, e); });
+    }
+
+private:
+    friend class Netstack;
+    friend class TcpListener;
+    explicit Tcp(bypath_tcp *raw) noexcept : raw_(raw) {}
+    bypath_tcp *raw_ = nullptr;
+};
+
+// What gets connections to an address and port of a netstack, closed with its object. Several threads may use one at the same time.
+// An object that was closed, or moved from, answers BYPATH_E_INVALID.
+class TcpListener {
+public:
+    TcpListener(TcpListener &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    TcpListener &operator=(TcpListener &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    TcpListener(const TcpListener &) = delete;
+    TcpListener &operator=(const TcpListener &) = delete;
+    ~TcpListener() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_tcp_listener_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_tcp_listener *raw() noexcept { return raw_; }
+
+    // Waits for the next connection.
+    Result<Tcp> accept() {
+        bypath_tcp *tcp = nullptr;
+        bypath_error error;
+        if (bypath_tcp_accept(raw_, &tcp, nullptr, &error) != BYPATH_OK) return Error(error);
+        return Tcp(tcp);
+    }
+    // Its own address and port.
+    Result<Endpoint> local() {
+        return detail::get<Endpoint>(
+            [&](Endpoint *at, bypath_error *e) { return bypath_tcp_listener_local(raw_, at, e); });
+    }
+    // Changes the longest wait of accept(); zero: no wait; std::chrono::nanoseconds::max(): no limit.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = TcpOptions().timeout(longest).raw().timeout_ns;
+        return detail::call([&](bypath_error *e) { return bypath_tcp_listener_set_timeout(raw_, ns, e); });
+    }
+    // The descriptor to poll for POLLIN; still owned by this object.
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_tcp_listener_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class Netstack;
+    explicit TcpListener(bypath_tcp_listener *raw) noexcept : raw_(raw) {}
+    bypath_tcp_listener *raw_ = nullptr;
 };
 
 // A TCP/IP stack of our own on a link, closed with its object; its sockets then answer BYPATH_E_GONE. Several threads may use one at
@@ -812,6 +1023,27 @@ public:
         bypath_error error;
         if (bypath_udp_bind(raw_, local, flags, &udp, &error) != BYPATH_OK) return Error(error);
         return Udp(udp);
+    }
+    // Listens to this address and port.
+    Result<TcpListener> listen(Endpoint local, const TcpOptions &options = TcpOptions()) {
+        bypath_tcp_listener *listener = nullptr;
+        bypath_error error;
+        if (bypath_tcp_listen(raw_, local, &options.raw(), &listener, &error) != BYPATH_OK) return Error(error);
+        return TcpListener(listener);
+    }
+    // Calls, and waits until the connection is open.
+    Result<Tcp> connect(Endpoint to, const TcpOptions &options = TcpOptions()) {
+        bypath_tcp *tcp = nullptr;
+        bypath_error error;
+        if (bypath_tcp_connect(raw_, to, nullptr, &options.raw(), &tcp, &error) != BYPATH_OK) return Error(error);
+        return Tcp(tcp);
+    }
+    // Calls, and does not wait: finish_connect() tells when the connection is open.
+    Result<Tcp> begin_connect(Endpoint to, const TcpOptions &options = TcpOptions()) {
+        bypath_tcp *tcp = nullptr;
+        bypath_error error;
+        if (bypath_tcp_begin_connect(raw_, to, nullptr, &options.raw(), &tcp, &error) != BYPATH_OK) return Error(error);
+        return Tcp(tcp);
     }
     // What it stands on.
     Result<bypath_netstack_obtained> obtained() {

@@ -53,9 +53,14 @@ pub const BYPATH_E_FORMAT: i32 = -19;
 pub const BYPATH_E_END: i32 = -20;
 /// A host answered that nobody takes datagrams at that address and port.
 pub const BYPATH_E_UNREACHABLE: i32 = -21;
-
 /// There is no way to that address: no route leads there, or who should know says so.
 pub const BYPATH_E_NO_ROUTE: i32 = -22;
+/// Nobody listens at that address and port, or who does is not to be spoken with.
+pub const BYPATH_E_REFUSED: i32 = -23;
+/// The other side has ended the connection at once.
+pub const BYPATH_E_RESET: i32 = -24;
+/// Nothing can be written any more: that was finished, or the connection is over.
+pub const BYPATH_E_CLOSED: i32 = -25;
 
 /// Octets of an error's text, terminating zero included.
 pub const BYPATH_ERROR_TEXT: usize = 512;
@@ -189,6 +194,9 @@ pub extern "C" fn bypath_status_name(status: i32) -> *const c_char {
         BYPATH_E_END => c"BYPATH_E_END",
         BYPATH_E_UNREACHABLE => c"BYPATH_E_UNREACHABLE",
         BYPATH_E_NO_ROUTE => c"BYPATH_E_NO_ROUTE",
+        BYPATH_E_REFUSED => c"BYPATH_E_REFUSED",
+        BYPATH_E_RESET => c"BYPATH_E_RESET",
+        BYPATH_E_CLOSED => c"BYPATH_E_CLOSED",
         _ => c"(no status of bypath)",
     };
     name.as_ptr()
@@ -231,10 +239,10 @@ mod tests {
     fn every_status_has_its_name() {
         // SAFETY: a constant text with a zero at its end.
         let name = |status| unsafe { std::ffi::CStr::from_ptr(bypath_status_name(status)) };
-        let mut names: Vec<_> = (BYPATH_E_NO_ROUTE..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
+        let mut names: Vec<_> = (BYPATH_E_CLOSED..=BYPATH_OK).map(|s| name(s).to_owned()).collect();
         assert!(names.iter().all(|n| n.to_bytes().starts_with(b"BYPATH_")), "{names:?}");
         names.dedup();
-        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_NO_ROUTE + 1) as usize);
-        assert!(name(BYPATH_E_NO_ROUTE - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
+        assert_eq!(names.len(), (BYPATH_OK - BYPATH_E_CLOSED + 1) as usize);
+        assert!(name(BYPATH_E_CLOSED - 1) == name(1) && name(1).to_bytes().starts_with(b"("));
     }
 }

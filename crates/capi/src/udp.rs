@@ -6,12 +6,14 @@ use crate::options::{timeout, unknown};
 use crate::receive::one;
 use crate::shared::{self, Shared};
 use crate::status::{Failure, bypath_error, bypath_status};
+use crate::tcp::{BYPATH_READABLE, BYPATH_WRITABLE};
 use crate::tun::bypath_endpoint;
 use ::bypath_netstack::UdpSocket;
 use bypath_stack::Fragmentation;
 use bypath_stack::iface::IfaceId;
 use bypath_stack::socket::Received;
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::os::fd::AsRawFd;
 
 /// Flag: it may send to everybody (255.255.255.255, and the last address of a network).
 pub const BYPATH_UDP_BROADCAST: u32 = 0x1;
@@ -270,5 +272,28 @@ pub unsafe extern "C" fn bypath_udp_receive(
             *known = Some(bypath_udp_datagram::of(&received, buffer.len()));
             Ok(1)
         })
+    })
+}
+
+/// One of its two descriptors to poll. Both are polled for POLLIN: the one for `BYPATH_READABLE` is readable while a call that
+/// receives would not wait, the one for `BYPATH_WRITABLE` while half of what it may have unsent is free. Calls that fail at once do
+/// not wait, either. Two threads that receive may both be told of the same datagram.
+///
+/// Poll them, and do nothing else with them; they are valid as long as the socket. Fails with `BYPATH_E_INVALID`,
+/// `BYPATH_E_SYSTEM` where none is to be had.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn bypath_udp_descriptor(
+    udp: *mut bypath_udp,
+    what: u32,
+    descriptor: *mut c_int,
+    error: *mut bypath_error,
+) -> bypath_status {
+    guarded(error, || {
+        let fd = with(udp, |u| match what {
+            BYPATH_READABLE => Ok(u.socket.readable_fd()?.as_raw_fd()),
+            BYPATH_WRITABLE => Ok(u.socket.writable_fd()?.as_raw_fd()),
+            other => Err(unknown("what", other)),
+        })?;
+        write(descriptor, "descriptor", fd)
     })
 }

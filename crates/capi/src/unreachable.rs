@@ -1,14 +1,16 @@
 //! What goes wrong in a netstack and with its sockets, as statuses.
 
 use crate::status::{
-    BYPATH_E_GONE, BYPATH_E_IN_USE, BYPATH_E_INVALID, BYPATH_E_NO_ROUTE, BYPATH_E_NOT_ALLOWED,
-    BYPATH_E_SYSTEM, BYPATH_E_TIMED_OUT, BYPATH_E_TOO_LONG, BYPATH_E_UNREACHABLE, BYPATH_E_WOULD_BLOCK,
-    Failure,
+    BYPATH_E_CLOSED, BYPATH_E_GONE, BYPATH_E_IN_USE, BYPATH_E_INVALID, BYPATH_E_NO_ROUTE,
+    BYPATH_E_NOT_ALLOWED, BYPATH_E_REFUSED, BYPATH_E_RESET, BYPATH_E_SYSTEM, BYPATH_E_TIMED_OUT,
+    BYPATH_E_TOO_LONG, BYPATH_E_UNREACHABLE, BYPATH_E_WOULD_BLOCK, Failure,
 };
 use bypath_netstack::SetupError;
 use bypath_stack::group::NoGroup;
 use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, SendError, SocketError};
+use bypath_stack::tcp::Failure as Ended;
+use bypath_stack::tcp::error::{ConnectError, ReadError, WriteError};
 use std::io::{self, ErrorKind};
 
 // asm-generic/errno-base.h, asm-generic/errno.h
@@ -27,6 +29,8 @@ const EAFNOSUPPORT: i32 = 97;
 const EADDRINUSE: i32 = 98;
 const EADDRNOTAVAIL: i32 = 99;
 const ENETUNREACH: i32 = 101;
+const ECONNRESET: i32 = 104;
+const EISCONN: i32 = 106;
 const ENOTCONN: i32 = 107;
 const ETIMEDOUT: i32 = 110;
 const ECONNREFUSED: i32 = 111;
@@ -66,12 +70,48 @@ fn of_stack(e: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<(i32,
             _ => (BYPATH_E_IN_USE, EADDRINUSE),
         });
     }
-    e.downcast_ref::<NoGroup>().map(|e| match e {
-        NoGroup::NotAGroup => (BYPATH_E_INVALID, EINVAL),
-        NoGroup::NoIface => (BYPATH_E_INVALID, ENODEV),
-        NoGroup::Joined => (BYPATH_E_IN_USE, EADDRINUSE),
-        _ => (BYPATH_E_SYSTEM, ENFILE),
-    })
+    if let Some(e) = e.downcast_ref::<NoGroup>() {
+        return Some(match e {
+            NoGroup::NotAGroup => (BYPATH_E_INVALID, EINVAL),
+            NoGroup::NoIface => (BYPATH_E_INVALID, ENODEV),
+            NoGroup::Joined => (BYPATH_E_IN_USE, EADDRINUSE),
+            _ => (BYPATH_E_SYSTEM, ENFILE),
+        });
+    }
+    of_tcp(e)
+}
+
+/// The same of TCP.
+fn of_tcp(e: &(dyn std::error::Error + Send + Sync + 'static)) -> Option<(i32, i32)> {
+    if let Some(e) = e.downcast_ref::<Ended>() {
+        return match e {
+            Ended::Refused => Some((BYPATH_E_REFUSED, ECONNREFUSED)),
+            Ended::Reset => Some((BYPATH_E_RESET, ECONNRESET)),
+            Ended::TimedOut => Some((BYPATH_E_TIMED_OUT, ETIMEDOUT)),
+            Ended::Network(e) => of_stack(e),
+        };
+    }
+    if let Some(e) = e.downcast_ref::<ConnectError>() {
+        return Some(match e {
+            ConnectError::Connected | ConnectError::Listening => (BYPATH_E_INVALID, EISCONN),
+            ConnectError::Kind => (BYPATH_E_INVALID, EAFNOSUPPORT),
+            ConnectError::InUse => (BYPATH_E_IN_USE, EADDRNOTAVAIL),
+            ConnectError::Unreachable(Unreachable::Source | Unreachable::NotOurs) => {
+                (BYPATH_E_NO_ROUTE, EADDRNOTAVAIL)
+            }
+            ConnectError::NotAHost | ConnectError::Unreachable(Unreachable::Route) => {
+                (BYPATH_E_NO_ROUTE, ENETUNREACH)
+            }
+            _ => (BYPATH_E_INVALID, EINVAL),
+        });
+    }
+    if let Some(e) = e.downcast_ref::<WriteError>() {
+        return Some(match e {
+            WriteError::NotConnected => (BYPATH_E_CLOSED, ENOTCONN),
+            _ => (BYPATH_E_CLOSED, EPIPE),
+        });
+    }
+    e.downcast_ref::<ReadError>().map(|_| (BYPATH_E_CLOSED, ENOTCONN))
 }
 
 impl From<io::Error> for Failure {
@@ -85,9 +125,11 @@ impl From<io::Error> for Failure {
             _ => (BYPATH_E_SYSTEM, e.raw_os_error().unwrap_or(EIO)),
         });
         let text = match status {
-            BYPATH_E_TIMED_OUT => "nothing came in time, or there was no room in time".into(),
+            BYPATH_E_TIMED_OUT if e.get_ref().is_none() => {
+                "nothing came in time, or there was no room in time".into()
+            }
             BYPATH_E_WOULD_BLOCK => {
-                "it would have to wait, and the socket does not: there is no datagram, or no room".into()
+                "it would have to wait, and the socket does not: nothing has come, or there is no room".into()
             }
             BYPATH_E_NOT_ALLOWED if matches!(inner(&e), Some(SendError::Broadcast)) => {
                 format!("{e}: bind it with BYPATH_UDP_BROADCAST")
@@ -136,6 +178,12 @@ mod tests {
         let not_ours = io::Error::new(ErrorKind::AddrNotAvailable, BindError::NotOurs);
         assert_eq!(told(not_ours), (BYPATH_E_INVALID, EADDRNOTAVAIL));
         assert_eq!(told(ErrorKind::BrokenPipe.into()), (BYPATH_E_GONE, EPIPE));
+        let finished = io::Error::new(ErrorKind::BrokenPipe, WriteError::Finished);
+        assert_eq!(told(finished), (BYPATH_E_CLOSED, EPIPE));
+        let tcp = |e: Ended| told(io::Error::new(ErrorKind::ConnectionReset, e));
+        assert_eq!(tcp(Ended::Reset), (BYPATH_E_RESET, ECONNRESET));
+        assert_eq!(tcp(Ended::Refused), (BYPATH_E_REFUSED, ECONNREFUSED));
+        assert_eq!(tcp(Ended::Network(SocketError::HostUnreachable)), (BYPATH_E_NO_ROUTE, EHOSTUNREACH));
         assert_eq!(told(io::Error::from_raw_os_error(24)), (BYPATH_E_SYSTEM, 24));
     }
 }

@@ -24,10 +24,11 @@
 //! A call that sends moves the frame to the link itself; what arrives is moved by the thread. Whoever needs microseconds runs
 //! the [`Engine`] in his own loop.
 
+use crate::descriptor::Shown;
 use crate::engine::{Engine, News};
 use crate::signal::Signal;
 use crate::tasks::Tasks;
-use bypath_stack::event::Event;
+use bypath_stack::event::{Event, Ready};
 use bypath_stack::socket::SocketId;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::signal::Blocked;
@@ -87,7 +88,20 @@ impl Inner {
         if let Some(waiters) = self.waiters.get_mut(&id) {
             waiters.threads.raise();
             waiters.tasks.wake(&mut self.woken);
+            if waiters.shown.is_some() {
+                self.show(id);
+            }
         }
+    }
+
+    /// Shows what a socket is, where descriptors of it are polled.
+    pub fn show(&mut self, id: SocketId) {
+        let Some(shown) = self.waiters.get_mut(&id).and_then(|w| w.shown.as_deref_mut()) else { return };
+        shown.set(match &mut self.engine {
+            Some(engine) if self.ended.is_none() => engine.stack().readiness(id),
+            // Every call says that it is over, once what had come was read.
+            _ => Ready { readable: true, writable: true, error: true },
+        });
     }
 
     /// Nothing comes any more.
@@ -107,6 +121,8 @@ fn broken(why: Option<&str>) -> io::Error {
 pub struct Waiters {
     pub threads: Arc<Signal>,
     pub tasks: Tasks,
+    /// Descriptors of it are polled.
+    pub shown: Option<Box<Shown>>,
 }
 
 pub struct Shared {

@@ -1,9 +1,11 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
-//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like), [`UdpForwarder`] gets what is for others, and
+//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like),
+//! [`UdpForwarder`] and [`TcpForwarder`] get what is for others, and
 //! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
 
 #![forbid(unsafe_code)]
 
+mod descriptor;
 pub mod dhcp;
 mod engine;
 mod forward;
@@ -22,5 +24,5 @@ pub use engine::{Engine, Error, News};
 pub use forward::{Forwarded, UdpForwarder};
 pub use host::Host;
 pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
-pub use tcp::{TcpListener, TcpStream};
+pub use tcp::{Incoming, TcpCall, TcpForwarder, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -29,8 +29,12 @@
 //! Every future may be dropped before it is done: a datagram was then neither sent nor taken, nor were octets of a stream. Any number
 //! of tasks may use one socket; they are all woken for news of it.
 
+mod forwarder;
+mod split;
 mod tcp;
 
+pub use forwarder::{TcpCall, TcpForwarder};
+pub use split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, ReuniteError, WriteHalf};
 pub use tcp::{TcpListener, TcpStream};
 
 use crate::host::{Inner, Shared};

@@ -1,8 +1,9 @@
 //! UDP sockets of a host, with calls that block.
 
 use crate::Host;
+use crate::descriptor::Side;
 use crate::host::Inner;
-use crate::socket::{Socket, nothing};
+use crate::socket::{Socket, Way, nothing};
 use bypath_stack::group::NoGroup;
 use bypath_stack::iface::IfaceId;
 use bypath_stack::path::Unreachable;
@@ -10,6 +11,7 @@ use bypath_stack::socket::{BindError, Options, ReceiveError, Received, SendError
 use bypath_stack::{SendTo, Udp};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -99,6 +101,23 @@ impl UdpSocket {
         self.socket.set_timeout(timeout);
     }
 
+    /// A descriptor for poll(2) and its like: it is readable while a call that receives would not wait, be it that it fails.
+    /// Nothing but that is to be done with it.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn readable_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.socket.descriptor(Side::Readable)
+    }
+
+    /// Another one, which is readable (not writable) while half of the room for what is to be sent is free.
+    ///
+    /// # Errors
+    /// No descriptor is to be had.
+    pub fn writable_fd(&self) -> io::Result<BorrowedFd<'_>> {
+        self.socket.descriptor(Side::Writable)
+    }
+
     /// Wants something of the stack: see [`Options`].
     ///
     /// # Errors
@@ -168,7 +187,7 @@ impl UdpSocket {
     /// ConnectionRefused, HostUnreachable and their like: what the network said of an earlier datagram. InvalidInput: it is too
     /// long. NotConnected: it has no destination. TimedOut, WouldBlock. BrokenPipe: the host has ended.
     pub fn send_with(&self, octets: &[u8], how: &SendTo) -> io::Result<usize> {
-        self.socket.wait(|inner| self.try_send(inner, octets, how))
+        self.socket.wait(Way::Write, |inner| self.try_send(inner, octets, how))
     }
 
     /// Waits for a datagram: its length, as far as it fits, and who sent it. What does not fit is lost.
@@ -193,7 +212,7 @@ impl UdpSocket {
     /// # Errors
     /// The same.
     pub fn receive(&self, room: &mut [u8]) -> io::Result<Received> {
-        self.socket.wait(|inner| self.try_receive(inner, room))
+        self.socket.wait(Way::Read, |inner| self.try_receive(inner, room))
     }
 
     /// `None`: there is no room.
@@ -209,19 +228,23 @@ impl UdpSocket {
             true => engine.send(self.socket.id, octets, how.to),
             false => udp(inner, self.socket.id)?.send_with(octets, how),
         };
-        match sent {
+        let done = match sent {
             Ok(()) => {
                 self.socket.shared.push(inner);
                 Ok(Some(octets.len()))
             }
             Err(SendError::Full) => Ok(None),
             Err(e) => Err(send_error(e)),
-        }
+        };
+        self.socket.show(inner);
+        done
     }
 
     /// `None`: there is no datagram.
     pub(crate) fn try_receive(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<Received>> {
-        match udp(inner, self.socket.id)?.receive(room) {
+        let received = udp(inner, self.socket.id)?.receive(room);
+        self.socket.show(inner);
+        match received {
             Ok(received) => Ok(Some(received)),
             // What had come is still there when the host has ended.
             Err(ReceiveError::Empty) => nothing(inner),

@@ -2,6 +2,8 @@
 //! With the feature `tokio` only.
 #![cfg(feature = "tokio")]
 
+#[path = "tokio/halves.rs"]
+mod halves;
 #[path = "../../link/tests/common/namespace.rs"]
 mod namespace;
 #[path = "tokio/streams.rs"]

@@ -17,6 +17,11 @@ impl Stack {
         self.tcp.forwarder = listener.filter(|id| self.tcp.index(*id).is_some());
     }
 
+    /// The listener that gets connections to others, if it is open.
+    pub fn tcp_forwarder(&self) -> Option<SocketId> {
+        self.tcp.forwarder.filter(|id| self.tcp.index(*id).is_some())
+    }
+
     /// Whether somebody takes what is for others.
     #[inline]
     pub(crate) fn forwards(&self, protocol: IpProtocol) -> bool {

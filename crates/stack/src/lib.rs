@@ -58,6 +58,7 @@ pub mod prefix;
 pub mod queue;
 pub mod random;
 mod raw;
+mod readiness;
 mod resolve;
 pub mod route;
 mod slaac;

@@ -2,6 +2,8 @@
 
 use crate::syscall::{check, syscall};
 use crate::{Result, fd};
+#[cfg(feature = "link")]
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// Creates a non-blocking, close-on-exec eventfd, moved above `floor`.
 ///
@@ -27,4 +29,29 @@ pub fn silence(bell: i32) {
     let mut count = 0u64;
     // SAFETY: read writes at most eight bytes to a local.
     unsafe { syscall(libc::SYS_read, [bell as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+}
+
+/// A bell that is closed with its value.
+#[cfg(feature = "link")]
+#[derive(Debug)]
+pub struct Bell(OwnedFd);
+
+#[cfg(feature = "link")]
+impl Bell {
+    /// One that is not rung: non-blocking, close-on-exec.
+    ///
+    /// # Errors
+    /// Those of [`create`].
+    pub fn new() -> Result<Bell> {
+        let bell = create(3)?;
+        // SAFETY: the kernel made this descriptor for us just now.
+        Ok(Bell(unsafe { OwnedFd::from_raw_fd(bell) }))
+    }
+}
+
+#[cfg(feature = "link")]
+impl AsFd for Bell {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
 }

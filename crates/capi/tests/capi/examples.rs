@@ -6,8 +6,8 @@ use crate::common::{
 use bypath_link::l2::{MacAddr, Socket};
 use bypath_link::pcapng::Reader;
 use bypath_link::pcapng::reader::Block;
-use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -83,8 +83,21 @@ fn run_all(prefix: &Path, program: impl Fn(&str) -> PathBuf) {
     let text = end(echo, out);
     assert!(text.lines().count() == 3 && text.ends_with(": 5000 octets\n"), "{text}");
 
+    let mut echo = start(command("tcp_echo").args(["packet:right", "10.1.0.2/24", "7", "2"]));
+    let mut out = BufReader::new(echo.stdout.take().expect("its output"));
+    line.clear();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    for _ in 0..2 {
+        let text = pass(command("tcp_lines").args(["packet:left", "10.1.0.1/24", "10.1.0.2:7"]).args(words));
+        assert_eq!(text, words.map(|word| format!("{word}\n")).concat());
+    }
+    let text = end(echo, out);
+    assert!(text.lines().count() == 2 && text.lines().all(|line| line.starts_with("10.1.0.1:")), "{text}");
+
     if tun_devices("examples") {
         through_tun(&command);
+        by_http(&command);
     }
 
     // What goes wrong is told, with the remedy.
@@ -130,6 +143,36 @@ fn through_tun(command: &impl Fn(&str) -> Command) {
     let nobody = output(command("tun").args([&address, "hello"]));
     let text = String::from_utf8_lossy(&nobody.stderr).into_owned();
     assert!(text.contains("nobody takes datagrams there; start the receiver first"), "{text}");
+}
+
+/// A server of the kernel's is asked through a TAP device.
+fn by_http(command: &impl Fn(&str) -> Command) {
+    let listener = TcpListener::bind("10.9.0.1:0").expect("a listener");
+    let address = listener.local_addr().expect("an address").to_string();
+    let page = "a line of the page\n".repeat(10_000);
+    let body = page.clone();
+    let serves = std::thread::spawn(move || {
+        let (mut stream, from) = listener.accept().expect("a connection");
+        assert_eq!(from.ip().to_string(), "10.9.0.2");
+        let mut asked = BufReader::new(stream.try_clone().expect("a clone"));
+        let mut all = String::new();
+        while !all.ends_with("\r\n\r\n") {
+            assert!(asked.read_line(&mut all).expect("a line") > 0, "{all}");
+        }
+        write!(stream, "HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n{body}", body.len()).expect("written");
+        all
+    });
+    let mut get = command("http_get");
+    let got = output(get.args(["tap:web%d", "10.9.0.2/24", &address, "/page?x=1", "10.9.0.1/24"]));
+    let errors = String::from_utf8_lossy(&got.stderr);
+    assert!(got.status.success(), "{errors}");
+    assert!(String::from_utf8_lossy(&got.stdout) == page, "{} octets", got.stdout.len());
+    assert!(
+        errors.starts_with("HTTP/1.1 200 OK\r\n") && errors.contains(" octets, a round trip of "),
+        "{errors}"
+    );
+    let asked = serves.join().expect("a question");
+    assert!(asked.starts_with("GET /page?x=1 HTTP/1.1\r\n"), "{asked}");
 }
 
 #[test]
@@ -186,6 +229,9 @@ fn by_pkg_config(test: &str, package: &str, linked: bool) {
         ("tun.cpp", "tun_cpp"),
         ("netstack.c", "netstack"),
         ("netstack.cpp", "netstack_cpp"),
+        ("tcp_echo.c", "tcp_echo"),
+        ("tcp_lines.cpp", "tcp_lines"),
+        ("http_get.c", "http_get"),
     ] {
         compile(prefix.path(), package, &sources.join(file), &prefix.join(name), &[]);
         let needs = pass(Command::new("readelf").arg("-dW").arg(prefix.join(name)));

@@ -264,3 +264,23 @@ fn valgrind_complains_of_nothing_about_a_netstack() {
     let test = "written::valgrind_complains_of_nothing_about_a_netstack";
     run_tun(test, "netstack.c", "bypath", &["-pthread"], &MEMCHECK);
 }
+
+#[test]
+fn tcp_from_c() {
+    run_tun("written::tcp_from_c", "tcp.c", "bypath", &["-pthread"], &[]);
+}
+
+#[test]
+fn tcp_from_c_by_the_archive() {
+    run_tun("written::tcp_from_c_by_the_archive", "tcp.c", "bypath-static", &["-pthread"], &[]);
+}
+
+#[test]
+fn tcp_from_cpp() {
+    run_tun("written::tcp_from_cpp", "tcp.cpp", "bypath", &["-fno-exceptions", "-fno-rtti"], &[]);
+}
+
+#[test]
+fn valgrind_complains_of_nothing_about_tcp() {
+    run_tun("written::valgrind_complains_of_nothing_about_tcp", "tcp.c", "bypath", &["-pthread"], &MEMCHECK);
+}

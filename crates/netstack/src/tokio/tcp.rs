@@ -1,10 +1,12 @@
 //! TCP for tasks.
 
+use super::split::{OwnedReadHalf, OwnedWriteHalf, ReadHalf, WriteHalf};
 use super::{Place, poll};
 use crate::host::Inner;
 use crate::socket::Socket;
 use crate::{Host, tcp};
 use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use bypath_stack::event::Ready;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::{Options, Settings, Statistics};
 use std::fmt;
@@ -16,7 +18,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 /// Tries, and waits while there is nothing.
-async fn wait<T>(
+pub(super) async fn wait<T>(
     socket: &Socket,
     mut attempt: impl FnMut(&mut Inner) -> io::Result<Option<T>>,
 ) -> io::Result<T> {
@@ -83,26 +85,78 @@ impl TcpListener {
     }
 
     /// The stack's name of it, for what [`Host::with`] does.
-    pub const fn id(&self) -> SocketId {
+    pub fn id(&self) -> SocketId {
         self.listener.id()
     }
 }
 
 /// A connection of a [`Host`], whose calls wait without a thread: it is read by [`AsyncRead`], written by [`AsyncWrite`], and
-/// `tokio::io::split` makes two halves of it. Shutting it down finishes writing, as FIN says it; nothing is kept back until a flush.
+/// [`split`](TcpStream::split) and [`into_split`](TcpStream::into_split) make two halves of it. Shutting it down finishes writing, as
+/// FIN says it; nothing is kept back until a flush.
 ///
 /// When it is dropped, what was written is still sent.
+///
+/// ```
+/// # use bypath_netstack::{Engine, Host};
+/// # use bypath_stack::config::Config;
+/// use bypath_netstack::tokio::{TcpListener, TcpStream};
+/// use tokio::io::{AsyncReadExt, AsyncWriteExt, copy};
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_time().build()?.block_on(async {
+/// # let host = Host::run(Engine::new(Config::default()))?;
+/// let listener = TcpListener::bind(&host, "127.0.0.1:7".parse()?)?;
+/// let mut client = TcpStream::connect(&host, "127.0.0.1:7".parse()?).await?;
+/// let echo = tokio::spawn(async move {
+///     let (mut stream, _) = listener.accept().await?;
+///     let (mut reader, mut writer) = stream.split();
+///     copy(&mut reader, &mut writer).await?;
+///     writer.shutdown().await
+/// });
+/// client.write_all(b"hello").await?;
+/// client.shutdown().await?;
+/// let mut text = String::new();
+/// client.read_to_string(&mut text).await?;
+/// assert_eq!(text, "hello");
+/// echo.await??;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub struct TcpStream {
-    stream: tcp::TcpStream,
-    /// The places of the task that reads and of the one that writes. They go with the socket.
+    pub(super) stream: tcp::TcpStream,
+    /// Behind the stream, so that this is not the last one to have the socket without need.
+    places: Places,
+}
+
+/// The places of the task that reads and of the one that writes.
+struct Places {
+    socket: Arc<Socket>,
     reader: Option<u64>,
     writer: Option<u64>,
+}
+
+impl Drop for Places {
+    fn drop(&mut self) {
+        let numbers = [self.reader.take(), self.writer.take()];
+        // With the socket they go by themselves.
+        if numbers == [None, None] || Arc::strong_count(&self.socket) == 1 {
+            return;
+        }
+        let mut inner = self.socket.shared.lock();
+        let forgotten = inner
+            .waiters
+            .get_mut(&self.socket.id)
+            .map(|waiters| numbers.map(|number| number.and_then(|number| waiters.tasks.forget(number))));
+        drop(inner);
+        drop(forgotten);
+    }
 }
 
 impl From<tcp::TcpStream> for TcpStream {
     /// Its time-out means nothing any more: `tokio::time::timeout` bounds a wait.
     fn from(stream: tcp::TcpStream) -> TcpStream {
-        TcpStream { stream, reader: None, writer: None }
+        let places = Places { socket: Arc::clone(&stream.socket), reader: None, writer: None };
+        TcpStream { stream, places }
     }
 }
 
@@ -123,6 +177,16 @@ impl TcpStream {
         to: SocketAddr,
     ) -> impl Future<Output = io::Result<TcpStream>> + Send + use<> {
         TcpStream::connect_with(host, to, None, |_, _| {})
+    }
+
+    /// A half that reads and one that writes, which borrow it: for two futures of one task.
+    pub fn split(&mut self) -> (ReadHalf<'_>, WriteHalf<'_>) {
+        super::split::borrowed(self)
+    }
+
+    /// A half that reads and one that writes, for two tasks. Dropping the one that writes finishes writing.
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        super::split::owned(self)
     }
 
     /// The same from an address, with what it wants of the stack.
@@ -167,6 +231,32 @@ impl TcpStream {
         wait(&self.stream.socket, |inner| self.stream.try_peek(inner, room)).await
     }
 
+    /// Waits until a call that reads would not wait. Another task may be quicker.
+    ///
+    /// # Errors
+    /// None: what goes wrong is told by that call.
+    pub async fn readable(&self) -> io::Result<()> {
+        self.ready(|ready| ready.readable).await
+    }
+
+    /// Waits until a call that writes would not wait. Another task may be quicker.
+    ///
+    /// # Errors
+    /// None: what goes wrong is told by that call.
+    pub async fn writable(&self) -> io::Result<()> {
+        self.ready(|ready| ready.writable).await
+    }
+
+    async fn ready(&self, is: impl Fn(Ready) -> bool) -> io::Result<()> {
+        let socket = &self.stream.socket;
+        wait(socket, |inner| {
+            let now = inner.running().map(|engine| is(engine.stack().readiness(socket.id)));
+            // Where the host has ended, calls say so.
+            Ok(now.unwrap_or(true).then_some(()))
+        })
+        .await
+    }
+
     /// Takes octets if some have come; 0: the other side has finished.
     ///
     /// # Errors
@@ -195,12 +285,12 @@ impl TcpStream {
         self.stream.set(change)
     }
 
-    /// Short segments are sent at once, or collected: TCP_NODELAY.
+    /// What it wants of the stack.
     ///
     /// # Errors
     /// The host has ended.
-    pub fn set_nodelay(&self, nodelay: bool) -> io::Result<()> {
-        self.stream.set_nodelay(nodelay)
+    pub fn settings(&self) -> io::Result<(Options, Settings)> {
+        self.stream.settings()
     }
 
     /// How it does, in the manner of TCP_INFO.
@@ -220,7 +310,7 @@ impl TcpStream {
     }
 
     /// The stack's name of it, for what [`Host::with`] does.
-    pub const fn id(&self) -> SocketId {
+    pub fn id(&self) -> SocketId {
         self.stream.id()
     }
 }
@@ -233,7 +323,7 @@ impl AsyncRead for TcpStream {
     ) -> Poll<io::Result<()>> {
         let own = self.get_mut();
         let (stream, socket) = (&own.stream, &own.stream.socket);
-        poll(&socket.shared, socket.id, &mut own.reader, context, |inner| {
+        poll(&socket.shared, socket.id, &mut own.places.reader, context, |inner| {
             let read = stream.try_recv(inner, room.initialize_unfilled())?;
             Ok(read.map(|n| room.advance(n)))
         })
@@ -244,7 +334,9 @@ impl AsyncWrite for TcpStream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, octets: &[u8]) -> Poll<io::Result<usize>> {
         let own = self.get_mut();
         let (stream, socket) = (&own.stream, &own.stream.socket);
-        poll(&socket.shared, socket.id, &mut own.writer, context, |inner| stream.try_send(inner, octets))
+        poll(&socket.shared, socket.id, &mut own.places.writer, context, |inner| {
+            stream.try_send(inner, octets)
+        })
     }
 
     fn poll_write_vectored(
@@ -254,7 +346,7 @@ impl AsyncWrite for TcpStream {
     ) -> Poll<io::Result<usize>> {
         let own = self.get_mut();
         let (stream, socket) = (&own.stream, &own.stream.socket);
-        poll(&socket.shared, socket.id, &mut own.writer, context, |inner| {
+        poll(&socket.shared, socket.id, &mut own.places.writer, context, |inner| {
             stream.try_send_pieces(inner, pieces)
         })
     }

@@ -2,10 +2,10 @@
 
 use crate::{Config, LONGEST, Offloads, at, isolated, kernels, octets, ours};
 use bypath_link::tun::Device;
-use bypath_netstack::{Engine, Host, UdpForwarder};
+use bypath_netstack::{Engine, Host, TcpForwarder, UdpForwarder};
 use nix::sys::socket::{setsockopt, sockopt};
-use std::io::ErrorKind;
-use std::net::SocketAddr;
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, SocketAddr, TcpStream as KernelStream};
 use std::process::Command;
 use std::time::Duration;
 
@@ -137,5 +137,54 @@ isolated! {
         };
         let ordinary = ours(&host, "[::]:0");
         assert_eq!(ordinary.send_with(b"x", &how).map_err(|e| e.kind()), Err(ErrorKind::AddrNotAvailable));
+    }
+}
+
+isolated! {
+    fn calls_to_anybody_wait_for_a_decision_however_long_it_takes() {
+        if Command::new("ip").arg("-V").output().is_err() {
+            return crate::namespace::skip("forward", "no ip (iproute2)");
+        }
+        for (ethernet, offloads) in [(false, Offloads::ALL), (true, Offloads::NONE)] {
+            let host = host(ethernet, offloads);
+            let forwarder = TcpForwarder::open(&host).expect("a forwarder");
+            forwarder.set_timeout(Some(LONGEST));
+            for to in ["198.51.100.7:80", "[2001:db8:5::7]:443"] {
+                let content = octets(500_000);
+                let calls = std::thread::spawn({
+                    let content = content.clone();
+                    move || {
+                        let stream = KernelStream::connect(to).expect("a connection");
+                        stream.set_read_timeout(Some(LONGEST)).expect("a time-out");
+                        std::thread::scope(|scope| {
+                            scope.spawn(|| {
+                                (&stream).write_all(&content).expect("written");
+                                stream.shutdown(Shutdown::Write).expect("a connection");
+                            });
+                            let mut all = Vec::new();
+                            (&stream).read_to_end(&mut all).expect("octets");
+                            assert!(all == content, "{} octets", all.len());
+                        });
+                    }
+                });
+                let call = forwarder.accept().expect("a call");
+                assert_eq!(call.to(), at(to));
+                // The kernel calls again, and hears nothing before it is accepted.
+                let received = || host.with(|engine| engine.stack().counters().tcp_received);
+                let (seen, end) = (received(), std::time::Instant::now() + LONGEST);
+                while received() == seen {
+                    assert!(std::time::Instant::now() < end, "nobody calls again");
+                    std::thread::sleep(Duration::from_millis(20));
+                }
+                let stream = call.accept().expect("a connection");
+                std::io::copy(&mut &stream, &mut &stream).expect("octets");
+                stream.shutdown(Shutdown::Write).expect("a connection");
+                calls.join().expect("the kernel's side");
+                // And refused is refused, at once.
+                let refused = std::thread::spawn(move || KernelStream::connect(to).map_err(|e| e.kind()));
+                drop(forwarder.accept().expect("a call"));
+                assert_eq!(refused.join().expect("a thread").expect_err("nobody"), ErrorKind::ConnectionRefused);
+            }
+        }
     }
 }

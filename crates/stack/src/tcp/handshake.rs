@@ -30,6 +30,19 @@ impl Connection {
         c
     }
 
+    /// The SYN is not answered before [`Connection::admit`].
+    pub(super) const fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// It is answered now, if nothing ended the connection meanwhile.
+    pub(super) const fn admit(&mut self) {
+        if self.held {
+            self.held = false;
+            (self.wanted.syn, self.wanted.ack) = (true, false);
+        }
+    }
+
     /// A passive open whose SYN was answered when nothing was kept of it (a cookie): an acknowledgement of the answer is to follow.
     /// `syn`: as far as it is still known.
     pub fn accept_answered(

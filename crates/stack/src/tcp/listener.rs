@@ -9,7 +9,7 @@ use super::ends::Ends;
 use super::input::Arrival;
 use super::settle::Before;
 use super::table::{Entry, Options, Owner, Place, Table, Whose};
-use super::tcb::{Connection, Settings, Shared};
+use super::tcb::{Connection, Settings, Shared, State};
 use crate::Stack;
 use crate::event::Ready;
 use crate::iface::IfaceId;
@@ -132,6 +132,9 @@ impl Stack {
             self.counters.tcp_drop_accept_full += 1;
             return;
         }
+        if called.options.admits {
+            return self.hold(packet, ends, listener, arrival, iss);
+        }
         let half_open =
             called.half_open < called.backlog.max(1) && self.tcp.half_open < self.config.tcp.half_open;
         if half_open && self.tcp.has_room(self.config.tcp.connections) {
@@ -156,6 +159,32 @@ impl Stack {
         if let Some(index) = self.make_half_open(packet, ends, listener, make) {
             let before = Before::NOTHING;
             self.settle(now, index, &before);
+        }
+    }
+
+    /// A connection that waits for the application's word before it answers a SYN. Nothing is sent to who is not there: it needs no
+    /// cookies, and the backlog bounds it.
+    fn hold(
+        &mut self,
+        packet: &Packet<'_>,
+        ends: &Ends,
+        listener: u32,
+        arrival: &Arrival<'_>,
+        iss: Option<SeqNumber>,
+    ) {
+        let now = packet.now;
+        if !self.tcp.has_room(self.config.tcp.connections) {
+            self.counters.tcp_drop_accept_full += 1;
+            return;
+        }
+        let iss = iss.unwrap_or_else(|| self.tcp.secret.iss(now, ends));
+        let make = |settings, ts_offset| {
+            let mut connection = Connection::accept(now, settings, iss, ts_offset, arrival);
+            connection.hold();
+            connection
+        };
+        if let Some(index) = self.make_half_open(packet, ends, listener, make) {
+            self.opened(index, self.tcp.id(listener), State::SynReceived);
         }
     }
 

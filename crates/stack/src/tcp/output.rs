@@ -55,6 +55,7 @@ impl Connection {
         }
         match self.state {
             State::Closed => return None,
+            State::SynReceived if self.held => return None,
             State::SynSent | State::SynReceived => return self.open(now),
             _ => {}
         }

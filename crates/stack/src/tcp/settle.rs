@@ -97,7 +97,7 @@ impl Stack {
     }
 
     /// A connection is not half open any more.
-    fn opened(&mut self, index: u32, listener: SocketId, state: State) {
+    pub(super) fn opened(&mut self, index: u32, listener: SocketId, state: State) {
         self.tcp.half_open -= 1;
         let place = self.tcp.index(listener);
         let called = place.and_then(|at| self.tcp.listener_mut(at));

@@ -294,6 +294,17 @@ impl Tcp<'_> {
         Ok(id)
     }
 
+    /// Answers the call that was accepted of a listener that [admits](Options::admits) whom it likes: the connection is open when the
+    /// socket becomes writable, or there is an error to be fetched. [`abort`](Tcp::abort), and closing the socket, refuse the call
+    /// as if nobody listened there.
+    pub fn admit(&mut self, now: Instant) {
+        self.stack.tcp.clock = now;
+        let Some(entry) = self.entry() else { return };
+        let before = Before::of(entry);
+        entry.connection.admit();
+        self.stack.settle(now, self.index, &before);
+    }
+
     /// Asks for a connection. It is open when the socket becomes writable; or there is an error to be fetched.
     ///
     /// # Errors

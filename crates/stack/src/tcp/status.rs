@@ -120,7 +120,7 @@ impl Connection {
         match self.state {
             State::Closed => false,
             State::SynSent => wanted.syn,
-            State::SynReceived => wanted.syn || wanted.ack,
+            State::SynReceived => !self.held && (wanted.syn || wanted.ack),
             _ => {
                 wanted.ack
                     || wanted.probe

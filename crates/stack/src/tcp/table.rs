@@ -77,6 +77,8 @@ pub struct Options {
     pub reuse_address: bool,
     /// SO_REUSEPORT: others who say so, too, may listen to the same address; they share who comes.
     pub reuse_port: bool,
+    /// Of a listener: who calls is not answered before [`Tcp::admit`](crate::Tcp::admit) says so, but can be accepted at once.
+    pub admits: bool,
     /// SO_LINGER: what is not acknowledged so long after a close is given up with a reset; with no time at all it is given up at
     /// once. `None`: it is sent as long as the other side answers.
     pub linger: Option<Duration>,

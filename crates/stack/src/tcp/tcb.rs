@@ -263,6 +263,8 @@ pub struct Connection {
     pub(super) ecn: super::ecn::Ecn,
     pub(super) deadlines: Deadlines,
     pub(super) wanted: Wanted,
+    /// A SYN came and is not answered before the application has decided.
+    pub(super) held: bool,
     /// The application has finished writing.
     pub(super) finished: bool,
     /// The application reads no more.
@@ -331,6 +333,7 @@ impl Connection {
             ecn: super::ecn::Ecn::default(),
             deadlines: Deadlines::default(),
             wanted: Wanted { syn: true, ..Wanted::default() },
+            held: false,
             finished: false,
             deaf: false,
             failure: None,
@@ -437,6 +440,7 @@ impl Connection {
         (self.finished, self.deaf) = (true, true);
         match self.state {
             State::SynSent => self.end(None),
+            State::SynReceived if self.held => self.abort(),
             // RFC 2525, 2.17: what was not read is lost, and the other side has to know.
             _ if unread => self.abort(),
             _ => {}
@@ -447,6 +451,9 @@ impl Connection {
     pub fn abort(&mut self) {
         if self.is_synchronized() && !matches!(self.state, State::TimeWait | State::Closed) {
             self.wanted.rst = Some((self.snd.nxt, Some(self.rcv.nxt)));
+        } else if self.held {
+            // As where nobody listens (RFC 9293, 3.10.7.1).
+            self.wanted.rst = Some((SeqNumber(0), Some(self.rcv.nxt)));
         }
         self.end(None);
     }
@@ -454,6 +461,7 @@ impl Connection {
     /// It is over. What was received can still be read.
     pub(super) fn end(&mut self, failure: Option<Failure>) {
         self.state = State::Closed;
+        self.held = false;
         self.failure = self.failure.or(failure);
         self.tx = Buffer::default();
         self.sent = Sent::default();

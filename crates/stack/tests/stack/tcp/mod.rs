@@ -1,5 +1,6 @@
 //! TCP through whole stacks.
 
+mod admitting;
 mod attacks;
 mod bursts;
 mod closing;
