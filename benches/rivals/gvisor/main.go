@@ -1,4 +1,4 @@
-// What a UDP datagram costs in gVisor's netstack: the work of `bypath bench stack`, printed in the same rows.
+// What a UDP datagram costs in gVisor's netstack, and what TCP moves: the work of `bypath bench stack`, printed in the same rows.
 //
 // The device is a sink that takes the length of each packet; of the last one of every stretch it takes the octets, which are
 // looked at outside of the timed part.
@@ -270,7 +270,18 @@ func measure(name string, subject measured, seconds float64) {
 func main() {
 	seconds := flag.Float64("seconds", 0.2, "of each row")
 	idle := flag.Int("idle", 100_000, "idle sockets at most")
+	peer := flag.Bool("kernel-peer", false, "streams between the stack and the kernel, and nothing else")
+	peerCore := flag.Int("peer-core", 0, "of the kernel's end")
+	end := flag.String("kernel-end", "", "this is the kernel's end; true: it sends")
 	flag.Parse()
+	if *end != "" {
+		kernelEnd(*end == "true", *seconds)
+		return
+	}
+	if *peer {
+		kernelPeer(*seconds, *peerCore)
+		return
+	}
 	for _, offload := range []bool{false, true} {
 		name := map[bool]string{false: "checksum", true: "offload"}[offload]
 		for length := 1; length <= 2048; length *= 2 {
@@ -282,4 +293,5 @@ func main() {
 			measure(fmt.Sprintf("ReceiveUDP/idle-%d", n), newReceiver(n), *seconds)
 		}
 	}
+	pairs(*seconds)
 }
