@@ -1,5 +1,6 @@
 //! What is told: rows, what follows from them, the targets.
 
+use super::kernel_peer::{Direction, Subject};
 use super::{idle, receive, write};
 use crate::bench::machine::Machine;
 use crate::bench::raw::tables::Sheet;
@@ -40,6 +41,15 @@ pub fn check(records: &[Record]) -> Vec<Check> {
     let rate = find.median("pair-churn", "mtu-1500", "connections_per_s", |_| true);
     let check = Check::at_least("pair-churn", ">= 500 k/s", rate, 500e3);
     checks.push(check.saying(rate.map(|rate| human(rate, "1/s"))));
+    for (direction, gigabits) in [(Direction::Send, 18.0), (Direction::Receive, 15.0)] {
+        for subject in Subject::ALL.into_iter().filter(|s| *s != Subject::KernelVeth) {
+            let bits = find.median(direction.case(), subject.name(), "bits_per_s", |_| true);
+            let (what, target) =
+                (format!("{}, {}", direction.case(), subject.name()), format!(">= {gigabits} Gb/s"));
+            let check = Check::at_least(&what, &target, bits, gigabits * 1e9);
+            checks.push(check.saying(bits.map(|bits| human(bits, "bit/s"))));
+        }
+    }
     let ns = |subject| find.median("receive-tcp", subject, "ns_per_op", |_| true);
     for (subject, many) in [("idle-10000", "10,000"), ("idle-100000", "100,000")] {
         let what = format!("receive-tcp, {many} idle connections");
@@ -160,6 +170,7 @@ fn tcp_sheets(records: &[Record]) -> Vec<Sheet> {
                    and back; PairChurn: connections opened, one octet, closed; Memory: octets that an idle connection's end holds.",
         });
     }
+    sheets.extend(kernel_sheet(records));
     let rows: Vec<Vec<String>> = records
         .iter()
         .filter(|r| r.figure.case == "receive-tcp")
@@ -176,6 +187,46 @@ fn tcp_sheets(records: &[Record]) -> Vec<Sheet> {
         });
     }
     sheets
+}
+
+/// What is said of streams between our stack and the kernel.
+fn kernel_sheet(records: &[Record]) -> Option<Sheet> {
+    let mut rows = Vec::new();
+    for (direction, name) in [(Direction::Send, "KernelPeerSend"), (Direction::Receive, "KernelPeerReceive")]
+    {
+        for subject in Subject::ALL.map(Subject::name) {
+            let of = |metric, mode| {
+                records.iter().find(|r| {
+                    let f = &r.figure;
+                    f.case == direction.case() && f.subject == subject && (f.metric, f.mode) == (metric, mode)
+                })
+            };
+            let Some(bits) = of("bits_per_s", None) else { continue };
+            let say = |v: f64| human(v, "bit/s");
+            let end = |pick: fn(f64, f64) -> f64| {
+                bits.run_medians.iter().copied().reduce(pick).map_or_else(String::new, say)
+            };
+            let cpu = |mode| cell(of("cpu_s_per_gb", Some(mode)), |v| format!("{v:.3} s/GB"));
+            rows.push(vec![
+                format!("{name}/{subject}"),
+                cell(Some(bits), say),
+                end(f64::min),
+                end(f64::max),
+                cpu("own"),
+                cpu("peer"),
+            ]);
+        }
+    }
+    let heading = ["NAME", "FIGURE", "RUNS FROM", "TO", "CPU OWN", "CPU PEER"].map(str::to_owned);
+    (!rows.is_empty()).then(|| Sheet {
+        title: "Stack: TCP between the stack and the kernel".to_owned(),
+        heading: heading.into(),
+        texts: 1,
+        rows,
+        note: "One stream at MTU 1500, super-packets allowed, what the receiving application has read; our end (of kernel-veth a \
+               socket of the kernel, too) and the kernel's have a core each. CPU is that of each end's thread, with what the \
+               kernel does in its system calls.",
+    })
 }
 
 /// What follows from the figures.
