@@ -10,7 +10,7 @@ use smoltcp::wire::{EthernetAddress, HardwareAddress, IpAddress, IpCidr, IpListe
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{Read as _, Write as _};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpListener;
 use std::os::fd::AsRawFd as _;
 use std::process::Command;
 use std::rc::Rc;
@@ -369,7 +369,7 @@ impl Meter {
 pub fn kernel_peer(seconds: f64, cores: [usize; 2]) {
     for (name, medium) in [("tap", Medium::Ethernet), ("tun", Medium::Ip)] {
         for sends in [true, false] {
-            let mut device = TunTapInterface::new("rival0", medium).expect("a device");
+            let device = TunTapInterface::new("rival0", medium).expect("a device");
             for words in [
                 &["addr", "add", "198.18.0.1/24", "dev", "rival0"][..],
                 &["link", "set", "rival0", "up"],

@@ -87,6 +87,35 @@ fn there_is_a_record_for_every_case_of_tcp() {
     assert_eq!(records.len(), 3 + 1 + 1 + 1 + 5);
 }
 
+/// Streams between the stack and the kernel, each in namespaces of its own.
+#[test]
+fn there_is_a_record_for_every_way_to_the_kernel() {
+    let cases = ["kernel-peer-send", "kernel-peer-receive"];
+    let args = ["--quick", "--json", "--case", cases[0], "--case", cases[1]];
+    let Some(ended) = bench::run("stack", "kernel_peer", &args) else { return };
+    let records = bench::records(ended);
+    let metrics = [("bits_per_s", None), ("cpu_s_per_gb", Some("own")), ("cpu_s_per_gb", Some("peer"))];
+    for case in cases {
+        for subject in ["tap", "tun", "packet", "kernel-veth"] {
+            for (metric, mode) in metrics {
+                let fits = |r: &&Value| {
+                    let words = r["case"] == case && r["subject"] == subject && r["metric"] == metric;
+                    words && r["mode"].as_str() == mode
+                };
+                let found: Vec<_> = records.iter().filter(fits).collect();
+                assert_eq!(found.len(), 1, "{case} {subject} {metric}: {found:#?}");
+                if found[0]["status"] == "skipped" {
+                    network::skip("bench_stack::kernel_peer", &found[0]["reason"].to_string());
+                    continue;
+                }
+                assert_eq!(found[0]["status"], "ok", "{}", found[0]);
+                assert!(found[0]["median"].as_f64().expect("a number") > 0.0, "{}", found[0]);
+            }
+        }
+    }
+    assert_eq!(records.len(), 2 * 4 * 3);
+}
+
 #[test]
 fn the_section_joins_a_page_that_is_there() {
     let words = ["WritePacket/checksum/2048", "ns/op", "0 B/op", "0 allocs/op"];

@@ -73,6 +73,26 @@ impl Buffer {
         n
     }
 
+    /// Lets `fill` append octets, `len` at most, with `most` in the queue in all; how many it says that it wrote. It gets one piece of
+    /// memory, which may be shorter. `None`: there is no room.
+    pub fn push_with(
+        &mut self,
+        len: usize,
+        most: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Option<usize> {
+        let n = len.min(most.saturating_sub(self.len));
+        if n == 0 {
+            return None;
+        }
+        self.grow(self.len + n);
+        let (piece, _) = self.place(self.len, n);
+        let piece = &mut self.memory[piece];
+        let written = fill(piece).min(piece.len());
+        self.len += written;
+        Some(written)
+    }
+
     /// Writes octets `ahead` of the end of the queue, without making them part of it.
     pub fn write_ahead(&mut self, ahead: usize, bytes: &[u8]) {
         if bytes.is_empty() {
@@ -170,6 +190,40 @@ mod tests {
         buffer.pop(4000);
         buffer.release();
         assert_eq!(buffer.capacity(), 0);
+    }
+
+    #[test]
+    fn octets_are_filled_in_up_to_the_end_of_the_memory_and_to_the_bound() {
+        let mut buffer = Buffer::default();
+        buffer.push(&[1; 2000], 4000);
+        buffer.pop(1990);
+        // 48 octets are left until it goes round.
+        let mut seen = 0;
+        let filled = buffer.push_with(100, 4000, |room| {
+            seen = room.len();
+            room[..40].fill(2);
+            40
+        });
+        assert_eq!((seen, filled, buffer.len()), (48, Some(40), 50));
+        // Who says more than there was room for has written as much as there was.
+        assert_eq!(buffer.push_with(100, 4000, |_| 1000), Some(8));
+        assert_eq!(buffer.push_with(100, 60, |room| room.len()), Some(2));
+        assert_eq!(buffer.push_with(100, 60, |_| unreachable!()), None);
+        assert_eq!(buffer.push_with(0, 600, |_| unreachable!()), None);
+        assert_eq!(buffer.slices(9, 3), (&[1, 2, 2][..], &[][..]));
+    }
+
+    #[test]
+    fn an_empty_one_begins_at_its_front_again() {
+        let mut buffer = Buffer::default();
+        buffer.push(&[1; 3000], 4000);
+        buffer.pop(2999);
+        buffer.rewind();
+        assert_eq!(buffer.head, 2999);
+        buffer.pop(1);
+        buffer.rewind();
+        buffer.push(b"abc", 4000);
+        assert_eq!((buffer.head, buffer.slices(0, 3)), (0, (&b"abc"[..], &b""[..])));
     }
 
     #[test]

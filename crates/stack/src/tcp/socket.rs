@@ -6,7 +6,7 @@ use super::listener::Listener;
 use super::settle::Before;
 use super::status::Statistics;
 use super::table::{Entry, Idle, Options, Owner, Place, tell};
-use super::tcb::{Failure, Settings, State};
+use super::tcb::{Connection, Failure, Settings, State};
 use crate::Stack;
 use crate::event::Ready;
 use crate::socket::{BindError, SocketError, SocketId, unscoped};
@@ -319,6 +319,34 @@ impl Tcp<'_> {
     /// [`WriteError`].
     #[inline]
     pub fn write(&mut self, octets: &[u8]) -> Result<usize, WriteError> {
+        let all = octets.len();
+        self.queue(all, |c, most| {
+            let n = c.write(&octets[..most]);
+            (n > 0 || all == 0).then_some(n)
+        })
+    }
+
+    /// Has octets written where they are sent from, `most` of them: `fill` gets a piece of memory, which may be shorter, and says how
+    /// many it wrote. That many; one copy fewer than [`write`](Tcp::write) for who reads them from somewhere.
+    ///
+    /// # Errors
+    /// [`WriteError`]; `fill` was not called.
+    #[inline]
+    pub fn write_with(
+        &mut self,
+        most: usize,
+        fill: impl FnOnce(&mut [u8]) -> usize,
+    ) -> Result<usize, WriteError> {
+        self.queue(most, |c, most| c.write_with(most, fill))
+    }
+
+    /// Queues `most` octets by `put`, which says how many there were: `None`, there was no room.
+    #[inline]
+    fn queue(
+        &mut self,
+        most: usize,
+        put: impl FnOnce(&mut Connection, usize) -> Option<usize>,
+    ) -> Result<usize, WriteError> {
         let full = self.stack.tcp.octets >= self.stack.config.tcp.octets;
         let Some(entry) = self.stack.tcp.entry_mut(self.index) else { return Err(WriteError::NotConnected) };
         let c = &mut entry.connection;
@@ -333,14 +361,12 @@ impl Tcp<'_> {
             });
         }
         // Without memory for more, what there is may be used.
-        let octets = if full { &octets[..octets.len().min(c.spare_room())] } else { octets };
-        let n = c.write(octets);
-        if n < octets.len() || n == 0 {
+        let possible = if full { most.min(c.spare_room()) } else { most };
+        let n = put(c, possible);
+        if n.is_none_or(|n| n < most && (full || c.room() == 0)) {
             entry.blocked = true;
         }
-        if n == 0 && (full || !octets.is_empty()) {
-            return Err(WriteError::Full);
-        }
+        let Some(n) = n else { return Err(WriteError::Full) };
         let held = c.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
         self.stack.tcp.octets = self.stack.tcp.octets - before + held;

@@ -398,6 +398,15 @@ impl Connection {
         }
     }
 
+    /// Has octets written where they are sent from, `most` of them; how many. `None`: there is no room.
+    pub fn write_with(&mut self, most: usize, fill: impl FnOnce(&mut [u8]) -> usize) -> Option<usize> {
+        if self.finished || self.state == State::Closed {
+            None
+        } else {
+            self.tx.push_with(most, self.settings.send_octets, fill)
+        }
+    }
+
     /// Takes octets that came, as many as there are and fit; how many.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
         let n = self.rx.copy_out(0, room);
@@ -406,6 +415,9 @@ impl Connection {
             self.rx.rewind();
         }
         if n > 0 {
+            if self.ahead.is_empty() {
+                self.rx.rewind();
+            }
             self.offer_more();
         }
         n

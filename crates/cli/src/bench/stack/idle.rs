@@ -107,7 +107,7 @@ impl Receiver {
     /// Nanoseconds for a stretch of segments. They are made before, and acknowledged after.
     fn stretch(&mut self) -> Result<u64, String> {
         let salt = self.now / WHILE;
-        let payload: Vec<u8> = (0..u64::from(SIZE)).map(|n| (n * 3 ^ salt) as u8).collect();
+        let payload: Vec<u8> = (0..u64::from(SIZE)).map(|n| ((n * 3) ^ salt) as u8).collect();
         let mut room = vec![0; 2048];
         let now = self.now();
         self.frames.clear();

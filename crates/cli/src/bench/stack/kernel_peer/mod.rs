@@ -88,6 +88,9 @@ pub struct Args {
     /// Core of the kernel's end
     #[arg(long)]
     pub peer_cpu: Option<usize>,
+    /// Octets of our stack's send buffer
+    #[arg(long)]
+    pub send_octets: Option<usize>,
     /// Look at every octet
     #[arg(long)]
     pub whole: bool,
@@ -122,7 +125,7 @@ fn measured(args: &Args) -> Result<Printed, Trouble> {
     let far = kernel::Peer::start(&place, &flow, args.direction, args.peer_cpu)?;
     flow::pin(args.own_cpu);
     let own = match place.setup(args.subject) {
-        Some(setup) => ours::run(setup, &flow, args.direction),
+        Some(setup) => ours::run(setup, &flow, args),
         None => kernel::near(&flow, args.direction),
     };
     if own.is_err() {

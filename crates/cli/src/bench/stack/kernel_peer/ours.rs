@@ -1,11 +1,12 @@
 //! The end that is our stack's: one thread turns the stack and is the application.
 
-use super::Direction;
 use super::flow::{CHUNK, Cpu, Flow, Told};
 use super::place::TO;
+use super::{Args, Direction};
 use crate::bench::context::Trouble;
 use bypath_netstack::{Engine, Setup, SetupError};
 use bypath_stack::socket::SocketId;
+use bypath_stack::tcp::Settings;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use bypath_sys::clock::monotonic_ns;
 
@@ -28,7 +29,7 @@ struct End<'a> {
 ///
 /// # Errors
 /// The link cannot be had; what went wrong.
-pub fn run(setup: Setup, flow: &Flow, direction: Direction) -> Result<Told, Trouble> {
+pub fn run(setup: Setup, flow: &Flow, args: &Args) -> Result<Told, Trouble> {
     let opened = setup.open().map_err(|e| match e {
         SetupError::Link(e) => Trouble::Skipped(e.to_string()),
         e => Trouble::Failed(e.to_string()),
@@ -36,9 +37,13 @@ pub fn run(setup: Setup, flow: &Flow, direction: Direction) -> Result<Told, Trou
     let mut engine = opened.engine;
     let id = engine.stack().open_tcp().map_err(|e| e.to_string())?;
     let mut tcp = engine.stack().tcp(id).ok_or("no socket".to_owned())?;
+    if let Some(send_octets) = args.send_octets {
+        let settings = tcp.settings();
+        tcp.set_settings(Engine::now(), Settings { send_octets, ..settings });
+    }
     tcp.connect(Engine::now(), TO).map_err(|e| e.to_string())?;
     let mut end = End { engine, id, flow, cpu: flow.cpu(), progress: monotonic_ns() };
-    Ok(match direction {
+    Ok(match args.direction {
         Direction::Send => end.send()?,
         Direction::Receive => end.receive()?,
     })

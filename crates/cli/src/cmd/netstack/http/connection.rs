@@ -2,7 +2,7 @@
 
 use super::files::{Folder, Found};
 use super::request::{self, Request};
-use super::{Report, Status};
+use super::{PIECE, Report, Status};
 use bypath_stack::Stack;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{ReadError, WriteError};
@@ -103,7 +103,7 @@ impl Connection {
         for _ in 0..TURNS {
             let next = match self.phase {
                 Phase::Asking => self.ask(stack, folder, now, keep, room, report),
-                Phase::Answering => self.answer(stack, now, room, report),
+                Phase::Answering => self.answer(stack, now, report),
                 Phase::Leaving => self.leave(stack, room),
             };
             if next != Next::Again {
@@ -185,7 +185,7 @@ impl Connection {
         Next::Again
     }
 
-    fn answer(&mut self, stack: &mut Stack, now: u64, room: &mut [u8], report: &mut Report) -> Next {
+    fn answer(&mut self, stack: &mut Stack, now: u64, report: &mut Report) -> Next {
         let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
         if self.sent < self.text.len() {
             return match tcp.write(&self.text[self.sent..]) {
@@ -200,21 +200,20 @@ impl Connection {
         if let Some(part) = &mut self.part
             && part.left > 0
         {
-            let most = usize::try_from(part.left).unwrap_or(usize::MAX).min(room.len());
-            let n = match part.file.read_at(&mut room[..most], part.from) {
-                Ok(n @ 1..) => n,
-                // It has become shorter than was promised, or cannot be read: the end must not look like a good one.
-                Ok(0) | Err(_) => {
-                    tcp.abort();
-                    return Next::Over;
+            let most = usize::try_from(part.left).unwrap_or(usize::MAX).min(PIECE);
+            // Straight to where it is sent from.
+            let written = tcp.write_with(most, |room| part.file.read_at(room, part.from).unwrap_or(0));
+            return match written {
+                Ok(n @ 1..) => {
+                    part.from += n as u64;
+                    part.left -= n as u64;
+                    report.octets += n as u64;
+                    Next::Again
                 }
-            };
-            return match tcp.write(&room[..n]) {
-                Ok(written) => {
-                    part.from += written as u64;
-                    part.left -= written as u64;
-                    report.octets += written as u64;
-                    if written < n { Next::Wait } else { Next::Again }
+                // It has become shorter than was promised, or cannot be read: the end must not look like a good one.
+                Ok(0) => {
+                    tcp.abort();
+                    Next::Over
                 }
                 Err(WriteError::Full) => Next::Wait,
                 Err(_) => Next::Over,
