@@ -403,7 +403,7 @@ impl Connection {
         if self.finished || self.state == State::Closed {
             None
         } else {
-            self.tx.push_with(most, self.settings.send_octets, fill)
+            self.tx.push_with(most, self.snd.room as usize, fill)
         }
     }
 
@@ -415,9 +415,6 @@ impl Connection {
             self.rx.rewind();
         }
         if n > 0 {
-            if self.ahead.is_empty() {
-                self.rx.rewind();
-            }
             self.offer_more();
         }
         n

@@ -99,7 +99,7 @@ impl Sockets {
             "accept" | "accept4" => self.accept(host, &call),
             "connect" => self.connect(host, &call, first),
             "read" | "recv" | "recvfrom" => self.read(host, &call),
-            "write" | "send" | "sendto" | "writev" => self.write(host, &call, pending),
+            "write" | "send" | "sendto" | "writev" | "sendmsg" => self.write(host, &call, pending),
             "close" => {
                 let d = self.descriptor(&call)?;
                 let ids: Vec<SocketId> = d.called.drain(..).chain([d.id]).collect();
@@ -232,9 +232,16 @@ impl Sockets {
         let now = host.clock();
         let len = match call.arguments.get(1) {
             Some(Value::List(pieces)) => pieces.iter().map(piece).sum::<Result<i64, String>>()?,
+            Some(Value::Fields(message)) => message
+                .iter()
+                .filter(|(name, _)| name == "msg_iov")
+                .flat_map(|(_, pieces)| if let Value::List(pieces) = pieces { &pieces[..] } else { &[] })
+                .map(piece)
+                .sum::<Result<i64, String>>()?,
             _ => number(&call.arguments, 2)?,
         };
-        let flags = call.arguments.get(3).cloned().unwrap_or(Value::Number(0));
+        let flags = call.arguments.get(if call.name == "sendmsg" { 2 } else { 3 });
+        let flags = flags.cloned().unwrap_or(Value::Number(0));
         let d = self.descriptor(call)?;
         if let Some(failure) = d.failed.take() {
             return Ok(Some(Err(errno(failure))));

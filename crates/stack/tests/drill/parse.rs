@@ -365,12 +365,18 @@ impl Parser {
             Token::Sign('{') => {
                 let mut all = Vec::new();
                 while !self.eat('}') {
-                    let named =
-                        matches!(self.peek(), Token::Word(_)) && *self.peek_next() == Token::Sign('=');
-                    let name = if named { self.word()? } else { String::new() };
-                    if named {
-                        self.need('=')?;
-                    }
+                    let name = match (self.peek().clone(), self.peek_next()) {
+                        (Token::Word(name), Token::Sign('=' | '(')) => {
+                            self.next();
+                            // msg_iov(1)=[...]: how many there are is seen.
+                            if self.eat('(') {
+                                self.values(')')?;
+                            }
+                            self.need('=')?;
+                            name
+                        }
+                        _ => String::new(),
+                    };
                     all.push((name, self.value()?));
                     if !self.is('}') {
                         self.need(',')?;

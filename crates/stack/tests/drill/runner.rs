@@ -25,7 +25,7 @@ pub struct Runner<'a> {
     base: Nanos,
     /// A script of somebody else: timestamps are taken as they come, and what comes behind its last line is nobody's business.
     loose: bool,
-    /// The numbers of a SYN that came last, and it was not answered yet.
+    /// A SYN came, or is to go, whose answer may have other numbers than before.
     called: bool,
     line: usize,
 }
@@ -313,10 +313,14 @@ impl<'a> Runner<'a> {
             let mut this = next.clone();
             if part {
                 this.len = live.len;
-                this.flags = this.flags.replace('F', "").replace('P', "");
+                this.flags = this.flags.replace(['F', 'P'], "");
                 if live.flags.contains('P') {
                     this.flags.push('P');
                 }
+            }
+            if self.loose {
+                // What is cut where, and so where PSH stands, is each system's own.
+                this.flags = this.flags.replace('P', "") + if live.flags.contains('P') { "P" } else { "" };
             }
             flow.compare(&this, &came, self.loose).map_err(words)?;
             if !flow.carries_the_stream(live.seq, &came) {
