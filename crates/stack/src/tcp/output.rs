@@ -144,14 +144,13 @@ impl Connection {
             }
             let echo = self.timestamps.map_or(0, |ts| ts.recent);
             all &= options.push(&TcpOption::Timestamps { value: self.tsval(now), echo });
+        } else if sack {
+            all &= options.push(&TcpOption::Nop) && options.push(&TcpOption::Nop);
+            all &= options.push(&TcpOption::SackPermitted);
         }
         if self.rcv.shift > 0 || active && self.settings.window_scale || self.snd.shift > 0 {
             all &= options.push(&TcpOption::Nop);
             all &= options.push(&TcpOption::WindowScale(self.rcv.shift));
-        }
-        if sack && !timestamps {
-            all &= options.push(&TcpOption::Nop) && options.push(&TcpOption::Nop);
-            all &= options.push(&TcpOption::SackPermitted);
         }
         debug_assert!(all, "options of a SYN fit");
         // RFC 7323, 2.2: the window of a SYN is never scaled.
