@@ -39,6 +39,7 @@ enum Step {
 impl Connection {
     /// A segment came.
     pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival) {
+        self.more.waits = false;
         match self.state {
             State::Closed => {}
             State::SynSent => self.syn_sent(now, arrival),

@@ -17,6 +17,7 @@ mod listener;
 mod network;
 mod open;
 pub mod output;
+mod poll;
 pub mod rack;
 mod recovery;
 pub mod rtt;

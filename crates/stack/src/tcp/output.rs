@@ -105,7 +105,12 @@ impl Connection {
         field as u16
     }
 
-    fn reset(&mut self, seq: SeqNumber, ack: Option<SeqNumber>) -> Segment {
+    fn reset(&mut self, now: Instant, seq: SeqNumber, ack: Option<SeqNumber>) -> Segment {
+        let mut options = TcpOptions::new();
+        // RFC 7323, 3.2: a reset may have them; one that nobody asked for has, as in Linux.
+        if ack.is_some() && self.timestamps.is_some() {
+            self.push_timestamps(now, &mut options);
+        }
         let flags = if ack.is_some() { TcpFlags::RST | TcpFlags::ACK } else { TcpFlags::RST };
         Segment {
             seq,
@@ -231,7 +236,7 @@ impl Connection {
         if fin {
             segment.flags |= TcpFlags::FIN;
         }
-        if payload > 0 && segment.from + segment.len == self.tx.len() {
+        if payload > 0 && segment.from + segment.len == self.tx.len() || payload > cut {
             segment.flags |= TcpFlags::PSH;
         }
         self.recovery.out += len;
@@ -294,7 +299,9 @@ impl Connection {
         segment.from = self.snd.nxt.since(self.first_octet()) as usize;
         (segment.len, segment.cut) = (len as usize, cut as usize);
         segment.ect = self.ecn.on && !probe;
-        if len == waiting && len > 0 {
+        // RFC 9293, 3.9.1.2: the end of what was written; and of what is cut out of one piece, as in Linux: whoever puts it
+        // together again need not wait for more.
+        if len == waiting && len > 0 && (short || !self.more.unmarked) || len > cut {
             segment.flags |= TcpFlags::PSH;
         }
         let mut end = self.snd.nxt + len;
@@ -352,10 +359,11 @@ impl Connection {
 
     /// What is short waits.
     fn nagle_holds(&self) -> bool {
-        if self.finished {
+        if self.finished || self.more.pushed {
             return false;
         }
         self.settings.cork
+            || self.more.waits
             || !self.settings.nodelay && self.snd.short.is_some_and(|short| short.after(self.snd.una))
     }
 }

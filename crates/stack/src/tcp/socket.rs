@@ -299,6 +299,11 @@ impl Tcp<'_> {
     /// [`WriteError`].
     #[inline]
     pub fn write(&mut self, octets: &[u8]) -> Result<usize, WriteError> {
+        self.write_before(octets, false)
+    }
+
+    #[inline]
+    pub(super) fn write_before(&mut self, octets: &[u8], more: bool) -> Result<usize, WriteError> {
         let full = self.stack.tcp.octets >= self.stack.config.tcp.octets;
         let Some(entry) = self.stack.tcp.entry_mut(self.index) else { return Err(WriteError::NotConnected) };
         let c = &mut entry.connection;
@@ -314,6 +319,7 @@ impl Tcp<'_> {
         }
         // Without memory for more, what there is may be used.
         let octets = if full { &octets[..octets.len().min(c.spare_room())] } else { octets };
+        c.expect_more(more);
         let n = c.write(octets);
         if n < octets.len() || n == 0 {
             entry.blocked = true;

@@ -207,7 +207,11 @@ impl Connection {
 
     /// Others; what was agreed on stays.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
-        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = *self.settings;
+        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, nodelay, .. } = *self.settings;
+        if settings.nodelay && !nodelay {
+            // As Linux has it: also what is corked.
+            self.push();
+        }
         self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..settings });
         self.congestion.set_algorithm(settings.algorithm);
         if settings.keepalive != keepalive && self.state != State::TimeWait {

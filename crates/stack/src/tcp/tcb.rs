@@ -223,6 +223,17 @@ pub(super) struct Wanted {
     pub rst: Option<(SeqNumber, Option<SeqNumber>)>,
 }
 
+/// What the application has said of octets that follow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct More {
+    /// More follows soon (MSG_MORE), and nothing was heard since.
+    pub waits: bool,
+    /// More follows what was written last: it is not to be pushed (RFC 9293, 3.9.1.2).
+    pub unmarked: bool,
+    /// What was written is to go at once.
+    pub pushed: bool,
+}
+
 /// A connection.
 #[derive(Debug)]
 pub struct Connection {
@@ -250,6 +261,7 @@ pub struct Connection {
     pub(super) wanted: Wanted,
     /// The application has finished writing.
     pub(super) finished: bool,
+    pub(super) more: More,
     /// The application reads no more.
     pub(super) deaf: bool,
     pub(super) failure: Option<Failure>,
@@ -305,6 +317,7 @@ impl Connection {
             deadlines: Deadlines::default(),
             wanted: Wanted { syn: true, ..Wanted::default() },
             finished: false,
+            more: More::default(),
             deaf: false,
             failure: None,
             heard: now,
@@ -366,6 +379,16 @@ impl Connection {
         } else {
             self.tx.push(bytes, self.settings.send_octets)
         }
+    }
+
+    /// Whether the application has said that more will follow what is written next.
+    pub(super) const fn expect_more(&mut self, more: bool) {
+        self.more = More { waits: more, unmarked: more, pushed: false };
+    }
+
+    /// What was written goes at once, however short it is.
+    pub(super) const fn push(&mut self) {
+        self.more.pushed = true;
     }
 
     /// Takes octets that came, as many as there are and fit; how many.

@@ -33,3 +33,65 @@ fn without_timestamps_sack_stands_before_the_scale() {
     let kinds = options.padded().to_vec();
     assert_eq!(kinds, [2, 4, 5, 180, 1, 1, 4, 2, 1, 3, 3, 7]);
 }
+
+#[test]
+fn the_end_of_what_is_cut_in_one_go_is_pushed() {
+    let mut pair = Pair::open(plain(), Path::default(), 1);
+    pair.most = 64_000;
+    let from = pair.log.len();
+    pair.end(0).write(&[1; 20_000]);
+    pair.transmit(0);
+    // The window takes ten segments.
+    assert!(pair.said(from)[9].starts_with("0 P."), "{:?}", pair.said(from));
+    assert!(pair.said(from)[..9].iter().all(|said| said.starts_with("0 . ")), "{:?}", pair.said(from));
+}
+
+#[test]
+fn what_is_followed_by_more_waits_for_it_or_for_a_word_of_the_other_side() {
+    let settings = Settings { nodelay: true, ..plain() };
+    let mut pair = measured(settings);
+    let (from, begin) = (pair.log.len(), pair.now);
+    pair.end(0).expect_more(true);
+    pair.end(0).write(&[1; 40]);
+    pair.pass(ms(50));
+    assert_eq!(pair.log.len(), from);
+    pair.end(0).expect_more(false);
+    pair.end(0).write(&[1; 40]);
+    pair.pass(ms(1));
+    assert_eq!(times(&pair, from, 0, begin), [(50, 80)]);
+    pair.pass(ms(500));
+    // Nothing follows: it goes after the time for which an acknowledgement is waited for.
+    let (from, begin) = (pair.log.len(), pair.now);
+    pair.end(0).expect_more(true);
+    pair.end(0).write(&[1; 40]);
+    pair.pass(ms(900));
+    assert_eq!(times(&pair, from, 0, begin)[0], (300, 40));
+    // A full segment goes, and what it leaves over does when that is acknowledged, not pushed.
+    let (from, begin) = (pair.log.len(), pair.now);
+    pair.end(0).expect_more(true);
+    pair.end(0).write(&[1; 1500]);
+    pair.pass(ms(900));
+    assert_eq!(times(&pair, from, 0, begin), [(0, 1460), (100, 40)]);
+    assert!(pair.said(from)[2].starts_with("0 . "), "{:?}", pair.said(from));
+}
+
+#[test]
+fn what_is_corked_goes_when_it_is_pushed() {
+    let mut pair = measured(Settings { cork: true, ..plain() });
+    let from = pair.log.len();
+    pair.end(0).write(&[1; 40]);
+    pair.pass(ms(50));
+    assert_eq!(pair.log.len(), from);
+    let now = pair.now;
+    let settings = Settings { cork: true, nodelay: true, ..plain() };
+    pair.end(0).set_settings(now, settings);
+    pair.pass(ms(1));
+    assert_eq!(pair.log.len() - from, 1);
+    // What is written later waits again.
+    pair.pass(ms(300));
+    let from = pair.log.len();
+    pair.end(0).expect_more(false);
+    pair.end(0).write(&[1; 40]);
+    pair.pass(ms(50));
+    assert_eq!(pair.log.len(), from);
+}
