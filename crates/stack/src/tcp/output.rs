@@ -39,7 +39,7 @@ impl Connection {
     /// The next segment to be sent, if there is one; `most`: octets of payload of all that is cut out of it.
     pub fn poll_transmit(&mut self, now: Instant, most: usize) -> Option<Segment> {
         if let Some((seq, ack)) = self.wanted.rst.take() {
-            return Some(self.reset(seq, ack));
+            return Some(self.reset(now, seq, ack));
         }
         match self.state {
             State::Closed => return None,
@@ -117,7 +117,7 @@ impl Connection {
             ack: ack.unwrap_or_default(),
             flags,
             window: 0,
-            options: TcpOptions::new(),
+            options,
             from: 0,
             len: 0,
             cut: 0,

@@ -95,3 +95,13 @@ fn what_is_corked_goes_when_it_is_pushed() {
     pair.pass(ms(50));
     assert_eq!(pair.log.len(), from);
 }
+
+#[test]
+fn a_reset_of_our_own_has_timestamps() {
+    let mut pair = measured(Settings::default());
+    pair.end(0).abort();
+    let from = pair.log.len();
+    pair.transmit(0);
+    let header = pair.log[from].2;
+    assert!(header.flags.has(TcpFlags::RST) && header.options.known().timestamps.is_some(), "{header:?}");
+}
