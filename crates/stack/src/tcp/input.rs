@@ -112,6 +112,11 @@ impl Connection {
         self.note_marks(arrival);
         // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
+        if self.deaf && self.is_news(seq, arrival.payload.len()) {
+            // RFC 9293, 3.6.1: nobody will read it. The number is one that the other side expects (RFC 5961, 3.2).
+            self.wanted.rst = Some((header.ack, None));
+            return self.end(None);
+        }
         self.text(now, seq, arrival.payload);
         self.rcv.quick = self.rcv.quick.saturating_sub((arrival.segments - 1).min(255) as u8);
         self.fin(now, seq + arrival.payload.len() as u32, header.flags);
@@ -408,11 +413,6 @@ impl Connection {
             self.wanted.ack = true;
             return;
         }
-        if self.deaf {
-            // RFC 9293, 3.6.1: nobody will read it.
-            self.wanted.rst = Some((self.snd.nxt, Some(self.rcv.nxt)));
-            return self.end(None);
-        }
         let octets = &payload[left.since(seq) as usize..right.since(seq) as usize];
         if left == self.rcv.nxt {
             self.rx.write_ahead(0, octets);
@@ -430,6 +430,13 @@ impl Connection {
         } else {
             self.wanted.ack = true;
         }
+    }
+
+    /// Octets that did not come before.
+    fn is_news(&self, seq: SeqNumber, len: usize) -> bool {
+        len > 0
+            && matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+            && (seq + len as u32).after(self.rcv.nxt)
     }
 
     /// Octets are to be acknowledged: every second full segment at once, others soon (RFC 9293, 3.8.6.3).

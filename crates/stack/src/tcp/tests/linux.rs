@@ -105,3 +105,17 @@ fn a_reset_of_our_own_has_timestamps() {
     let header = pair.log[from].2;
     assert!(header.flags.has(TcpFlags::RST) && header.options.known().timestamps.is_some(), "{header:?}");
 }
+
+#[test]
+fn octets_for_who_has_left_are_answered_with_a_reset_that_counts() {
+    let mut pair = measured(plain());
+    // Our FIN is lost: its number is not one that the other side expects.
+    pair.doomed[0] = std::vec![pair.counts[0]];
+    pair.end(0).close();
+    pair.pass(ms(10));
+    pair.end(1).write(b"anybody there?");
+    pair.pass(ms(60));
+    assert!(pair.is(0, State::Closed));
+    pair.pass(ms(60));
+    assert!(pair.is(1, State::Closed), "{:?}", pair.ends[1]);
+}
