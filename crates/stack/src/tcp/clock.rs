@@ -159,9 +159,9 @@ impl Connection {
             let alone = self.sent.octets() <= self.snd.mss;
             let pto = 2 * srtt + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
             let timeout = now + self.rtt.rto();
-            let probe = now + pto;
-            self.deadlines.resend =
-                Some(if probe < timeout { (Resend::TailProbe, probe) } else { (Resend::Timeout, timeout) });
+            // RFC 8985, 7.2: "If the time at which an RTO would fire is sooner than the computed time for the PTO, then a probe
+            // SHOULD be scheduled to be sent at that earlier time."
+            self.deadlines.resend = Some((Resend::TailProbe, timeout.min(now + pto)));
         } else if advanced || !matches!(self.deadlines.resend, Some((Resend::Timeout, _))) {
             // RFC 6298, 5.1 and 5.3.
             self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));

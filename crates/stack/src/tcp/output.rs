@@ -207,6 +207,8 @@ impl Connection {
         if !core::mem::take(&mut self.wanted.tail) || self.sent.is_empty() {
             return None;
         }
+        // RFC 8985, 7.2: one probe, and then the time-out.
+        self.recovery.probe = Some((self.snd.nxt, true));
         if self.snd.nxt.before(self.last_octet())
             && self.snd.nxt.before(self.snd.una + self.snd.wnd)
             && let Some(segment) = self.data(now, most.min(self.snd.mss as usize), true)
@@ -215,9 +217,7 @@ impl Connection {
             return Some(segment);
         }
         let (seq, len) = self.sent.last(self.snd.mss)?;
-        let segment = self.repeat(now, seq, len, most);
-        self.recovery.probe = Some((self.snd.nxt, true));
-        Some(segment)
+        Some(self.repeat(now, seq, len, most))
     }
 
     /// Sends octets, and a FIN, that were sent before.

@@ -119,3 +119,14 @@ fn octets_for_who_has_left_are_answered_with_a_reset_that_counts() {
     pair.pass(ms(60));
     assert!(pair.is(1, State::Closed), "{:?}", pair.ends[1]);
 }
+
+#[test]
+fn a_probe_comes_in_place_of_the_first_time_out_and_one_only() {
+    let mut pair = measured(plain());
+    pair.doomed[0] = (0..4).map(|n| pair.counts[0] + n).collect();
+    let (from, begin) = (pair.log.len(), pair.now);
+    pair.end(0).finish();
+    pair.pass(ms(1600));
+    let sent = times(&pair, from, 0, begin);
+    assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 300, 600, 1200]);
+}
