@@ -1,5 +1,6 @@
 //! Segments that go (RFC 9293, 3.8).
 
+use super::clock::DELAYED_ACK;
 use super::recovery::Phase;
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
@@ -323,7 +324,7 @@ impl Connection {
         }
         self.snd.nxt = end;
         self.wrote = now;
-        self.rcv.answers = true;
+        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
         self.wait_for_answer(now, false);
         Some(segment)
     }

@@ -171,6 +171,8 @@ pub(super) struct Rcv {
     pub quick: u8,
     /// What comes is answered with octets: acknowledgements go with them.
     pub answers: bool,
+    /// When octets came last.
+    pub at: Instant,
 }
 
 /// Timestamps in use (RFC 7323, 4).

@@ -130,3 +130,14 @@ fn a_probe_comes_in_place_of_the_first_time_out_and_one_only() {
     let sent = times(&pair, from, 0, begin);
     assert_eq!(sent.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 300, 600, 1200]);
 }
+
+#[test]
+fn who_finishes_or_was_silent_has_not_answered() {
+    let mut pair = measured(plain());
+    pair.end(0).finish();
+    pair.pass(ms(300));
+    let (from, begin) = (pair.log.len(), pair.now);
+    pair.end(1).write(&[1; 1000]);
+    pair.pass(ms(300));
+    assert_eq!(times(&pair, from, 0, begin)[0], (50, 0), "at once");
+}
