@@ -141,3 +141,22 @@ fn who_finishes_or_was_silent_has_not_answered() {
     pair.pass(ms(300));
     assert_eq!(times(&pair, from, 0, begin)[0], (50, 0), "at once");
 }
+
+#[test]
+fn slow_start_grows_by_all_that_is_acknowledged() {
+    let mut pair = Pair::open(plain(), Path::default(), 1);
+    pair.most = 64_000;
+    pair.end(0).write(&[1; 100_000]);
+    pair.transmit(0);
+    // One answer to ten segments.
+    pair.under_way[0].clear();
+    let header = {
+        let mut header = TcpHeader::new(2, 1);
+        (header.seq, header.ack) = (ISS[1] + 1, ISS[0] + 14_601);
+        (header.flags, header.window) = (TcpFlags::ACK, 65_535);
+        header
+    };
+    let packet = Packet { header, payload: Vec::new(), ect: false, marked: false };
+    pair.arrive(0, &packet);
+    assert_eq!(pair.end(0).congestion.cwnd(), 29_200);
+}
