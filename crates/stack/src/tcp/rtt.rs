@@ -10,8 +10,6 @@ const RTO_AFTER_LOST_SYN: Duration = Duration::from_secs(3);
 const MIN_RTO: Duration = Duration::from_millis(200);
 /// The longest (RFC 6298, 2.5: at least 60 s); Linux's TCP_RTO_MAX.
 const MAX_RTO: Duration = Duration::from_secs(120);
-/// G of RFC 6298: the clock's grain.
-const GRAIN: Duration = Duration::from_millis(1);
 
 /// The estimator of one connection.
 #[derive(Clone, Copy, Debug)]
@@ -48,8 +46,9 @@ impl Rtt {
             }
         }
         let srtt = self.srtt.unwrap_or_default();
-        // The grain is a floor as high as the shortest time: what Linux does where the variance fades away.
-        self.base = (srtt + (self.rttvar * 4).max(GRAIN)).clamp(MIN_RTO, MAX_RTO);
+        // The variance counts for the shortest time at least, as in Linux: round trips that hardly differ say nothing of an answer
+        // that is delayed, and 200 ms are what a delayed one may take.
+        self.base = (srtt + (self.rttvar * 4).max(MIN_RTO)).min(MAX_RTO);
         self.backoff = 0;
     }
 
@@ -114,8 +113,8 @@ mod tests {
     #[test]
     fn it_is_neither_too_short_nor_too_long() {
         let mut rtt = Rtt::default();
-        rtt.measured(Duration::from_micros(20));
-        assert_eq!(rtt.rto(), MIN_RTO);
+        (0..50).for_each(|_| rtt.measured(Duration::from_micros(20)));
+        assert_eq!(rtt.rto(), MIN_RTO + Duration::from_micros(20));
         rtt.measured(Duration::from_secs(1000));
         assert_eq!(rtt.rto(), MAX_RTO);
         let mut rtt = Rtt::default();

@@ -160,3 +160,14 @@ fn slow_start_grows_by_all_that_is_acknowledged() {
     pair.arrive(0, &packet);
     assert_eq!(pair.end(0).congestion.cwnd(), 29_200);
 }
+
+#[test]
+fn a_time_out_is_a_round_trip_and_a_fifth_of_a_second_at_least() {
+    let mut pair = measured(plain());
+    for _ in 0..50 {
+        pair.transfer(0, 1000, Duration::from_secs(5));
+        pair.pass(ms(200));
+    }
+    let rtt = pair.end(0).rtt;
+    assert_eq!(Some(rtt.rto()), rtt.srtt().map(|srtt| srtt + ms(200)));
+}
