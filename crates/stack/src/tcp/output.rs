@@ -254,13 +254,19 @@ impl Connection {
     fn fresh(&mut self, now: Instant, most: usize) -> Option<Segment> {
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
-        if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd {
+        if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd && !self.is_last() {
             return None;
         }
         if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
             self.congestion.idle(now.since(self.wrote), self.rtt.rto());
         }
         self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
+    }
+
+    /// All that is left is one segment with the FIN. The window of the path does not hold it back, as in Linux: nothing follows.
+    fn is_last(&self) -> bool {
+        let waiting = self.last_octet().distance(self.snd.nxt).max(0) as u32;
+        self.finished && self.snd.fin.is_none() && self.may_finish() && waiting <= self.snd.mss
     }
 
     /// The next octets and the FIN, `most` of them, as the window and Nagle's algorithm allow; `probe`: for nothing else.

@@ -171,3 +171,14 @@ fn a_time_out_is_a_round_trip_and_a_fifth_of_a_second_at_least() {
     let rtt = pair.end(0).rtt;
     assert_eq!(Some(rtt.rto()), rtt.srtt().map(|srtt| srtt + ms(200)));
 }
+
+#[test]
+fn a_full_window_does_not_hold_the_end_back() {
+    let mut pair = measured(plain());
+    let from = pair.log.len();
+    pair.end(0).write(&[1; 14_600]);
+    pair.transmit(0);
+    pair.end(0).finish();
+    pair.transmit(0);
+    assert_eq!(pair.log.len() - from, 11, "{:?}", pair.said(from));
+}
