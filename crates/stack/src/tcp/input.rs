@@ -421,14 +421,14 @@ impl Connection {
             let all = octets.len() as u32 + more;
             self.rx.extend(all as usize);
             self.rcv.nxt += all;
+            self.wanted.vain = 0;
             self.counts.received += u64::from(all);
             self.owe(now, octets.len() as u32, filled);
         } else if self.ahead.add(left, right).is_ok() {
             self.rx.write_ahead(left.since(self.rcv.nxt) as usize, octets);
-            // RFC 5681, 4.2: what is out of order is told at once.
-            self.wanted.ack = true;
+            self.out_of_order();
         } else {
-            self.wanted.ack = true;
+            self.out_of_order();
         }
     }
 
@@ -471,6 +471,14 @@ impl Connection {
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.wait_out(now),
             _ => {}
+        }
+    }
+
+    /// RFC 5681, 4.2: what is out of order is told at once, each segment of it. With SACK one answer tells of all.
+    fn out_of_order(&mut self) {
+        self.wanted.ack = true;
+        if !self.sack {
+            self.wanted.vain = self.wanted.vain.saturating_add(1);
         }
     }
 

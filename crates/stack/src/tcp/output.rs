@@ -57,7 +57,11 @@ impl Connection {
             probe.ack = self.rcv.nxt;
             return Some(probe);
         }
-        self.wanted.ack.then(|| self.header(now, self.snd.nxt, TcpFlags::ACK))
+        if !self.wanted.ack {
+            return None;
+        }
+        self.wanted.vain = self.wanted.vain.saturating_sub(1);
+        Some(self.header(now, self.snd.nxt, TcpFlags::ACK))
     }
 
     /// A header with what is to be told now; nothing more has to be acknowledged afterwards.
@@ -77,7 +81,7 @@ impl Connection {
             flags |= TcpFlags::ECE;
         }
         let window = self.tell_window();
-        self.wanted.ack = false;
+        self.wanted.ack = self.wanted.vain > 0;
         self.deadlines.ack = None;
         self.rcv.unacked = 0;
         if let Some(ts) = &mut self.timestamps {

@@ -215,6 +215,8 @@ pub(super) struct Wanted {
     /// SYN, or SYN and ACK.
     pub syn: bool,
     pub ack: bool,
+    /// Acknowledgements in vain that are owed, one for each segment that came out of order: without SACK they are counted.
+    pub vain: u8,
     /// Without octets, just before what was acknowledged: it has to be answered.
     pub probe: bool,
     /// Octets at the end once more (RFC 8985, 7.3).

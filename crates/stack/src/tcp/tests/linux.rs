@@ -182,3 +182,15 @@ fn a_full_window_does_not_hold_the_end_back() {
     pair.transmit(0);
     assert_eq!(pair.log.len() - from, 11, "{:?}", pair.said(from));
 }
+
+#[test]
+fn without_sack_each_segment_out_of_order_is_told() {
+    let mut pair = measured(Settings { sack: false, ..plain() });
+    pair.doomed[0] = std::vec![pair.counts[0]];
+    let from = pair.log.len();
+    pair.end(0).write(&[1; 7300]);
+    pair.transmit(0);
+    // Four segments at one moment, before anything is sent.
+    pair.pass(ms(60));
+    assert_eq!(pair.log[from..].iter().filter(|(side, ..)| *side == 1).count(), 4, "{:?}", pair.said(from));
+}
