@@ -11,6 +11,7 @@ mod errors;
 mod file;
 pub mod flags;
 pub mod host;
+mod info;
 mod interface;
 pub mod io;
 mod machine;

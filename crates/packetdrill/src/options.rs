@@ -3,6 +3,7 @@
 use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::flags;
+use crate::info;
 use crate::machine::Machine;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::{Keepalive, Settings, State};
@@ -318,6 +319,7 @@ impl Machine {
             }
             (libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT) => octets(lowat as i32),
             (libc::IPPROTO_TCP, TCP_INQ) => octets(inq.into()),
+            (libc::IPPROTO_TCP, libc::TCP_INFO) => Ok(info::info(tcp.statistics().as_ref())),
             _ => Err(libc::ENOPROTOOPT),
         }
     }
