@@ -159,8 +159,8 @@ impl Connection {
         if let (true, Some(srtt)) = (probes, self.rtt.srtt()) {
             let alone = self.sent.octets() <= self.snd.mss;
             let pto = 2 * srtt + if alone { WORST_DELAYED_ACK } else { Duration::from_millis(2) };
-            // RFC 8985, 7.2: where the time-out would come first, the probe goes at its time. Octets that follow do not put that
-            // off.
+            // RFC 8985, 7.2: "If the time at which an RTO would fire is sooner than the computed time for the PTO, then a probe
+            // SHOULD be scheduled to be sent at that earlier time." Octets that follow do not put that off.
             let since = if advanced { now } else { self.sent.first_at().unwrap_or(now) };
             let timeout = (since + self.rtt.rto()).max(now);
             self.deadlines.resend = Some((Resend::TailProbe, timeout.min(now + pto)));

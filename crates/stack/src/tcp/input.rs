@@ -39,6 +39,7 @@ enum Step {
 impl Connection {
     /// A segment came.
     pub fn handle_segment(&mut self, now: Instant, arrival: &Arrival) {
+        self.more.waits = false;
         match self.state {
             State::Closed => {}
             State::SynSent => self.syn_sent(now, arrival),
@@ -113,6 +114,11 @@ impl Connection {
         self.note_marks(arrival);
         // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
+        if self.deaf && self.is_news(seq, arrival.payload.len()) {
+            // RFC 9293, 3.6.1: nobody will read it. The number is one that the other side expects (RFC 5961, 3.2).
+            self.wanted.rst = Some((header.ack, None));
+            return self.end(None);
+        }
         self.text(now, seq, arrival.payload);
         self.came_together(arrival.segments);
         self.fin(now, seq + arrival.payload.len() as u32, header.flags);
@@ -425,11 +431,6 @@ impl Connection {
             self.wanted.ack = true;
             return;
         }
-        if self.deaf {
-            // RFC 9293, 3.6.1: nobody will read it.
-            self.wanted.rst = Some((self.snd.nxt, Some(self.rcv.nxt)));
-            return self.end(None);
-        }
         let octets = &payload[left.since(seq) as usize..right.since(seq) as usize];
         if left == self.rcv.nxt {
             self.rx.write_ahead(0, octets);
@@ -439,10 +440,9 @@ impl Connection {
             self.more_came(now, len, more, filled);
         } else if self.ahead.add(left, right).is_ok() {
             self.rx.write_ahead(left.since(self.rcv.nxt) as usize, octets);
-            // RFC 5681, 4.2: what is out of order is told at once.
-            self.wanted.ack = true;
+            self.out_of_order();
         } else {
-            self.wanted.ack = true;
+            self.out_of_order();
         }
     }
 
@@ -451,6 +451,7 @@ impl Connection {
     pub(super) fn more_came(&mut self, now: Instant, len: u32, more: u32, filled: bool) {
         self.rx.extend((len + more) as usize);
         self.rcv.nxt += len + more;
+        self.wanted.vain = 0;
         self.counts.received += u64::from(len + more);
         self.owe(now, len, filled);
     }
@@ -461,10 +462,18 @@ impl Connection {
         self.rcv.quick = self.rcv.quick.saturating_sub((segments - 1).min(255) as u8);
     }
 
+    /// Octets that did not come before.
+    fn is_news(&self, seq: SeqNumber, len: usize) -> bool {
+        len > 0
+            && matches!(self.state, State::Established | State::FinWait1 | State::FinWait2)
+            && (seq + len as u32).after(self.rcv.nxt)
+    }
+
     /// Octets are to be acknowledged: every second full segment at once, others soon (RFC 9293, 3.8.6.3).
     fn owe(&mut self, now: Instant, octets: u32, at_once: bool) {
         self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.own_mss)));
         self.rcv.unacked += octets;
+        self.rcv.at = now;
         let quick = self.rcv.quick > 0 && !self.rcv.answers;
         self.rcv.quick = self.rcv.quick.saturating_sub(1);
         if at_once || quick || self.rcv.unacked >= 2 * self.rcv.mss {
@@ -492,6 +501,14 @@ impl Connection {
             State::FinWait1 => self.state = State::Closing,
             State::FinWait2 => self.wait_out(now),
             _ => {}
+        }
+    }
+
+    /// RFC 5681, 4.2: what is out of order is told at once, each segment of it. With SACK one answer tells of all.
+    fn out_of_order(&mut self) {
+        self.wanted.ack = true;
+        if !self.sack {
+            self.wanted.vain = self.wanted.vain.saturating_add(1);
         }
     }
 

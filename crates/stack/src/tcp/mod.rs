@@ -18,6 +18,7 @@ mod listener;
 mod network;
 mod open;
 pub mod output;
+mod poll;
 mod predict;
 mod rack;
 mod recovery;

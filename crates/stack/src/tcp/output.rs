@@ -1,5 +1,6 @@
 //! Segments that go (RFC 9293, 3.8).
 
+use super::clock::DELAYED_ACK;
 use super::recovery::{Phase, Trial};
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
@@ -51,7 +52,7 @@ impl Connection {
     /// The next segment to be sent, if there is one; `most`: octets of payload of all that is cut out of it.
     pub fn poll_transmit(&mut self, now: Instant, most: usize) -> Option<Segment> {
         if let Some((seq, ack)) = self.wanted.rst.take() {
-            return Some(self.reset(seq, ack));
+            return Some(self.reset(now, seq, ack));
         }
         match self.state {
             State::Closed => return None,
@@ -75,7 +76,11 @@ impl Connection {
             probe.ack = self.rcv.nxt;
             return Some(probe);
         }
-        self.wanted.ack.then(|| self.header(now, self.snd.nxt, TcpFlags::ACK))
+        if !self.wanted.ack {
+            return None;
+        }
+        self.wanted.vain = self.wanted.vain.saturating_sub(1);
+        Some(self.header(now, self.snd.nxt, TcpFlags::ACK))
     }
 
     /// A header with what is to be told now; nothing more has to be acknowledged afterwards.
@@ -95,7 +100,7 @@ impl Connection {
             flags |= TcpFlags::ECE;
         }
         let window = self.tell_window();
-        self.wanted.ack = false;
+        self.wanted.ack = self.wanted.vain > 0;
         self.deadlines.ack = None;
         self.rcv.unacked = 0;
         if let Some(ts) = &mut self.timestamps {
@@ -117,14 +122,19 @@ impl Connection {
         field as u16
     }
 
-    fn reset(&mut self, seq: SeqNumber, ack: Option<SeqNumber>) -> Segment {
+    fn reset(&mut self, now: Instant, seq: SeqNumber, ack: Option<SeqNumber>) -> Segment {
+        // RFC 7323, 3.2: a reset may have them; one that nobody asked for has, as in Linux.
+        let options = match self.timestamps.filter(|_| ack.is_some()) {
+            Some(ts) => TcpOptions::timestamps(self.tsval(now), ts.recent),
+            None => TcpOptions::new(),
+        };
         let flags = if ack.is_some() { TcpFlags::RST | TcpFlags::ACK } else { TcpFlags::RST };
         Segment {
             seq,
             ack: ack.unwrap_or_default(),
             flags,
             window: 0,
-            options: TcpOptions::new(),
+            options,
             from: 0,
             len: 0,
             cut: 0,
@@ -243,7 +253,7 @@ impl Connection {
         if fin {
             segment.flags |= TcpFlags::FIN;
         }
-        if payload > 0 && segment.from + segment.len == self.tx.len() {
+        if payload > 0 && segment.from + segment.len == self.tx.len() || payload > cut {
             segment.flags |= TcpFlags::PSH;
         }
         self.recovery.out += len;
@@ -263,10 +273,16 @@ impl Connection {
         }
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
-        if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd {
+        if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd && !self.is_last() {
             return None;
         }
         self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
+    }
+
+    /// All that is left is one segment with the FIN. The window of the path does not hold it back, as in Linux: nothing follows.
+    fn is_last(&self) -> bool {
+        let waiting = self.last_octet().distance(self.snd.nxt).max(0) as u32;
+        self.finished && self.snd.fin.is_none() && self.may_finish() && waiting <= self.snd.mss
     }
 
     /// The next octets and the FIN, `most` of them, as the window and Nagle's algorithm allow; `probe`: for nothing else.
@@ -303,7 +319,9 @@ impl Connection {
         segment.from = self.snd.nxt.since(self.first_octet()) as usize;
         (segment.len, segment.cut) = (len as usize, cut as usize);
         segment.ect = self.ecn.on && !probe;
-        if len == waiting && len > 0 {
+        // RFC 9293, 3.9.1.2: the end of what was written; and of what is cut out of one piece, as in Linux: whoever puts it
+        // together again need not wait for more.
+        if len == waiting && len > 0 && (short || !self.more.unmarked) || len > cut {
             segment.flags |= TcpFlags::PSH;
         }
         let mut end = self.snd.nxt + len;
@@ -325,7 +343,7 @@ impl Connection {
         }
         self.snd.nxt = end;
         self.wrote = now;
-        self.rcv.answers = true;
+        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
         self.wait_for_answer(now, false);
         Some(segment)
     }
@@ -375,10 +393,11 @@ impl Connection {
 
     /// What is short waits.
     fn nagle_holds(&self) -> bool {
-        if self.finished {
+        if self.finished || self.more.pushed {
             return false;
         }
         self.settings.cork
+            || self.more.waits
             || !self.settings.nodelay && self.snd.short.is_some_and(|short| short.after(self.snd.una))
     }
 }

@@ -295,6 +295,7 @@ impl Connection {
         if self.snd.wnd > 0 {
             self.tries = 0;
         }
+        self.more.waits = false;
         self.waiting = None;
         self.deadlines.resend = None;
         self.heard = now;

@@ -319,8 +319,14 @@ impl Tcp<'_> {
     /// [`WriteError`].
     #[inline]
     pub fn write(&mut self, octets: &[u8]) -> Result<usize, WriteError> {
+        self.write_before(octets, false)
+    }
+
+    #[inline]
+    pub(super) fn write_before(&mut self, octets: &[u8], more: bool) -> Result<usize, WriteError> {
         let all = octets.len();
         self.queue(all, |c, most| {
+            c.expect_more(more);
             let n = c.write(&octets[..most]);
             (n > 0 || all == 0).then_some(n)
         })
@@ -337,7 +343,10 @@ impl Tcp<'_> {
         most: usize,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, WriteError> {
-        self.queue(most, |c, most| c.write_with(most, fill))
+        self.queue(most, |c, most| {
+            c.expect_more(false);
+            c.write_with(most, fill)
+        })
     }
 
     /// Queues `most` octets by `put`, which says how many there were: `None`, there was no room.

@@ -213,7 +213,11 @@ impl Connection {
     /// Others; what was agreed on stays.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
         let before = *self.settings;
-        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, .. } = before;
+        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, nodelay, .. } = before;
+        if settings.nodelay && !nodelay {
+            // As Linux has it: also what is corked.
+            self.push();
+        }
         let chosen = settings.chosen(&before);
         self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..chosen });
         self.resize(&before);

@@ -183,6 +183,8 @@ pub(super) struct Rcv {
     pub answers: bool,
     /// Octets that may wait to be read now.
     pub room: u32,
+    /// When octets came last.
+    pub at: Instant,
 }
 
 /// Timestamps in use (RFC 7323, 4).
@@ -225,6 +227,8 @@ pub(super) struct Wanted {
     /// SYN, or SYN and ACK.
     pub syn: bool,
     pub ack: bool,
+    /// Acknowledgements in vain that are owed, one for each segment that came out of order: without SACK they are counted.
+    pub vain: u8,
     /// Without octets, just before what was acknowledged: it has to be answered.
     pub probe: bool,
     /// Octets at the end once more (RFC 8985, 7.3).
@@ -233,6 +237,17 @@ pub(super) struct Wanted {
     pub short: bool,
     /// RST with this number, and this one acknowledged.
     pub rst: Option<(SeqNumber, Option<SeqNumber>)>,
+}
+
+/// What the application has said of octets that follow.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct More {
+    /// More follows soon (MSG_MORE), and nothing was heard since.
+    pub waits: bool,
+    /// More follows what was written last: it is not to be pushed (RFC 9293, 3.9.1.2).
+    pub unmarked: bool,
+    /// What was written is to go at once.
+    pub pushed: bool,
 }
 
 /// A connection.
@@ -267,6 +282,7 @@ pub struct Connection {
     pub(super) held: bool,
     /// The application has finished writing.
     pub(super) finished: bool,
+    pub(super) more: More,
     /// The application reads no more.
     pub(super) deaf: bool,
     pub(super) failure: Option<Failure>,
@@ -335,6 +351,7 @@ impl Connection {
             wanted: Wanted { syn: true, ..Wanted::default() },
             held: false,
             finished: false,
+            more: More::default(),
             deaf: false,
             failure: None,
             heard: now,
@@ -405,6 +422,16 @@ impl Connection {
         } else {
             self.tx.push_with(most, self.snd.room as usize, fill)
         }
+    }
+
+    /// Whether the application has said that more will follow what is written next.
+    pub(super) const fn expect_more(&mut self, more: bool) {
+        self.more = More { waits: more, unmarked: more, pushed: false };
+    }
+
+    /// What was written goes at once, however short it is.
+    pub(super) const fn push(&mut self) {
+        self.more.pushed = true;
     }
 
     /// Takes octets that came, as many as there are and fit; how many.

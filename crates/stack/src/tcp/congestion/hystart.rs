@@ -11,9 +11,6 @@ const MIN_RTT_DIVISOR: u32 = 8;
 const N_RTT_SAMPLE: u32 = 8;
 const CSS_GROWTH_DIVISOR: u32 = 4;
 const CSS_ROUNDS: u32 = 5;
-/// Segments by which the window grows for one acknowledgement at most, as nothing is paced.
-pub const L: u32 = 8;
-
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Phase {
     #[default]

@@ -141,9 +141,10 @@ impl Congestion {
         }
         let mut octets = acked.octets;
         if slow {
-            // RFC 5681, 3.1 (2), with the L of RFC 3465 as RFC 9406, 4.2 has it.
+            // DEVIATION RFC 9406 4.2: the window grows by all that is acknowledged (RFC 5681, 3.1 (2), with an L of RFC 3465 that is
+            // infinite), as in Linux: who puts segments together answers many at once, and would keep the window small.
             let hystart = self.extra.as_ref().map(|extra| extra.hystart).unwrap_or_default();
-            let grown = hystart.growth(octets.min(self.smss.saturating_mul(hystart::L)));
+            let grown = hystart.growth(octets);
             self.cwnd = self.cwnd.saturating_add(grown);
             if hystart.is_over() {
                 self.ssthresh = self.cwnd;

@@ -2,6 +2,7 @@
 
 mod ends;
 mod hostile;
+mod linux;
 mod losses;
 mod tuning;
 mod words;

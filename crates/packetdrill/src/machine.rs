@@ -1,0 +1,124 @@
+//! What one lock guards: the stack, its clock, the packets that have left it, and the descriptors.
+
+use crate::clock::Clock;
+use crate::file::Files;
+use crate::flags::Flags;
+use bypath_stack::Stack;
+use bypath_stack::config::Config;
+use bypath_stack::event::Event;
+use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
+use bypath_stack::route::Route;
+use bypath_stack::time::Instant;
+use bypath_wire::FrameMeta;
+use std::collections::VecDeque;
+
+/// Octets of the longest headers of a packet: IPv6 and TCP with all options, and a frame's.
+const HEADERS: usize = 118;
+/// Ports of sockets that choose none: Linux's range.
+const PORTS: std::ops::RangeInclusive<u16> = 32_768..=60_999;
+
+/// A packet that has left, and when.
+#[derive(Debug)]
+pub struct Packet {
+    pub octets: Vec<u8>,
+    pub at: Instant,
+}
+
+#[derive(Debug)]
+pub struct Machine {
+    pub stack: Stack,
+    iface: IfaceId,
+    pub clock: Clock,
+    pub flags: Flags,
+    pub left: VecDeque<Packet>,
+    room: Vec<u8>,
+    pub files: Files,
+    /// In virtual time: calls that wait; those of them that have not looked yet at what happened last; which happening that
+    /// was; and when calls are over in any case.
+    pub sleepers: usize,
+    pub owed: usize,
+    pub epoch: u64,
+    pub alarms: Vec<Instant>,
+    /// A call that waited has returned lately: its thread has things to do.
+    pub returned: bool,
+    pub over: bool,
+}
+
+impl Machine {
+    pub fn new(flags: Flags, seed: [u8; 32]) -> Result<Machine, String> {
+        let clock = Clock::new(flags.time);
+        let now = clock.now();
+        let mut stack = Stack::new(Config { ephemeral: PORTS, ..Config::default() }, seed);
+        let offload = Offload { checksum: flags.gso > 0, segmentation: flags.gso > 0 };
+        let iface = stack
+            .add_iface(IfaceConfig { medium: Medium::Ip, mtu: flags.mtu, offload })
+            .map_err(|error| error.to_string())?;
+        for address in &flags.local {
+            stack.add_address(now, iface, *address).map_err(|error| format!("{address}: {error}"))?;
+        }
+        for network in &flags.remote {
+            let prefix = network.network();
+            // It may be that of an address.
+            let _ = stack.add_route(Route { prefix, iface, via: None, metric: 1, source: None });
+        }
+        let longest = flags.mtu.max(if flags.gso > 0 { flags.gso + HEADERS } else { 0 });
+        Ok(Machine {
+            stack,
+            iface,
+            clock,
+            flags,
+            left: VecDeque::new(),
+            room: vec![0; longest],
+            files: Files::default(),
+            sleepers: 0,
+            owed: 0,
+            epoch: 0,
+            alarms: Vec::new(),
+            returned: false,
+            over: false,
+        })
+    }
+
+    pub fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// A packet comes.
+    pub fn take(&mut self, packet: &[u8]) {
+        let now = self.now();
+        self.stack.handle_timeout(now);
+        self.stack.handle_frame(now, self.iface, packet, &FrameMeta::default());
+    }
+
+    /// When something is due.
+    pub fn next(&self) -> Option<Instant> {
+        self.alarms.iter().copied().chain(self.stack.poll_timeout()).min()
+    }
+
+    /// Does what is due, lets packets leave, and notes what sockets have to tell; whether anything happened.
+    pub fn run(&mut self) -> bool {
+        let mut busy = false;
+        loop {
+            let now = self.now();
+            self.stack.handle_timeout(now);
+            let mut idle = true;
+            while let Some((len, _)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
+                self.left.push_back(Packet { octets: self.room[..len].to_vec(), at: now });
+                idle = false;
+            }
+            while let Some(event) = self.stack.poll_event() {
+                if let Event::Socket { id, ready } = event
+                    && let Some(fd) = self.files.of(id)
+                {
+                    self.kick(fd, ready.readable | ready.error, ready.writable | ready.error);
+                }
+                idle = false;
+            }
+            self.look_for_room();
+            busy |= !idle;
+            if idle && self.stack.poll_timeout().is_none_or(|at| at > now) {
+                return busy;
+            }
+        }
+    }
+}

@@ -1,0 +1,47 @@
+//! Settings of the network namespace that scripts change with `sysctl`.
+
+use crate::flags;
+use bypath_stack::tcp::Settings;
+use bypath_stack::tcp::congestion::Algorithm;
+use std::fs;
+
+/// What concerns a socket.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Sysctl {
+    /// tcp_notsent_lowat.
+    pub notsent_lowat: Option<u32>,
+    /// tcp_ecn: who calls may ask for it.
+    pub ecn_for_callers: bool,
+}
+
+fn numbers(name: &str) -> Vec<u64> {
+    let text = fs::read_to_string(format!("/proc/sys/net/ipv4/{name}")).unwrap_or_default();
+    text.split_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+fn number(name: &str) -> Option<u64> {
+    numbers(name).first().copied()
+}
+
+/// Reads them into the settings of a new socket.
+pub fn read(settings: &mut Settings) -> Sysctl {
+    let is_on = |name: &str, otherwise: bool| number(name).map_or(otherwise, |n| n == 1);
+    settings.sack = is_on("tcp_sack", settings.sack);
+    settings.timestamps = number("tcp_timestamps").map_or(settings.timestamps, |n| n > 0);
+    settings.window_scale = is_on("tcp_window_scaling", settings.window_scale);
+    settings.ecn = number("tcp_ecn").is_some_and(|n| n == 1);
+    if let Some(octets) = numbers("tcp_rmem").get(2) {
+        settings.receive_octets = *octets as usize;
+    }
+    if let Some(octets) = numbers("tcp_wmem").get(2) {
+        settings.send_octets = *octets as usize;
+    }
+    let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
+    settings.algorithm = flags::algorithm(name.trim()).unwrap_or(Algorithm::Cubic);
+    Sysctl {
+        ecn_for_callers: number("tcp_ecn").is_none_or(|n| n == 1 || n == 2),
+        notsent_lowat: number("tcp_notsent_lowat")
+            .and_then(|n| u32::try_from(n).ok())
+            .filter(|n| *n != u32::MAX),
+    }
+}

@@ -1,0 +1,236 @@
+//! The call table, without packetdrill: two machines whose packets the test carries.
+
+use bypath_packetdrill::flags::{Flags, Time};
+use bypath_packetdrill::host::Host;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+const SERVER: &str = "local=192.168.0.1/16,remote=192.0.2.0/24";
+const CLIENT: &str = "local=192.0.2.1/24,remote=192.168.0.0/16";
+
+fn host(flags: &str, time: Time) -> Host {
+    let flags = Flags::parse(flags).expect("flags");
+    // In real time it is only how often a carrier looks whether it is over.
+    let patience = Duration::from_millis(if time == Time::Real { 200 } else { 5000 });
+    Host::new(Flags { time, patience, ..flags }).expect("a host")
+}
+
+/// `struct sockaddr_in`.
+fn address(ip: [u8; 4], port: u16) -> Vec<u8> {
+    let mut octets = (libc::AF_INET as u16).to_ne_bytes().to_vec();
+    octets.extend(port.to_be_bytes());
+    octets.extend(ip);
+    octets.resize(16, 0);
+    octets
+}
+
+fn server() -> Vec<u8> {
+    address([192, 168, 0, 1], 8080)
+}
+
+/// One that listens.
+fn listener(host: &Host) -> i32 {
+    let fd = host.socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket");
+    host.bind(fd, &server()).expect("bound");
+    host.listen(fd, 5).expect("it listens");
+    fd
+}
+
+/// One packet goes from one machine to the other.
+fn carry(from: &Host, to: &Host) {
+    let (packet, _) = from.netdev_receive().expect("a packet");
+    to.netdev_send(&packet);
+}
+
+/// Two machines in virtual time, and the descriptors of a connection between them.
+fn connected() -> (Host, i32, Host, i32) {
+    let (a, b) = (host(SERVER, Time::Virtual), host(CLIENT, Time::Virtual));
+    let listener = listener(&a);
+    let fd = b.socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).expect("a socket");
+    assert_eq!(b.connect(fd, &server()), Err(libc::EINPROGRESS));
+    assert_eq!(b.connect(fd, &server()), Err(libc::EALREADY));
+    carry(&b, &a);
+    carry(&a, &b);
+    carry(&b, &a);
+    assert_eq!((b.connect(fd, &server()), b.connect(fd, &server())), (Ok(()), Err(libc::EISCONN)));
+    let (called, from) = a.accept(listener).expect("a connection");
+    assert_eq!(from[4..8], [192, 0, 2, 1]);
+    (a, called, b, fd)
+}
+
+#[test]
+fn octets_go_both_ways_and_end() {
+    let (a, called, b, fd) = connected();
+    assert_eq!(b.send(fd, b"question", 0, None), Ok(8));
+    carry(&b, &a);
+    assert_eq!(a.receive(called, 100, libc::MSG_PEEK).expect("octets").octets, b"question");
+    assert_eq!(a.receive(called, 100, 0).expect("octets").octets, b"question");
+    assert_eq!(a.receive(called, 100, libc::MSG_DONTWAIT).map(|r| r.len), Err(libc::EAGAIN));
+    carry(&a, &b);
+    assert_eq!(a.send(called, b"answer", 0, None), Ok(6));
+    carry(&a, &b);
+    assert_eq!(b.receive(fd, 3, 0).expect("octets").octets, b"ans");
+    carry(&b, &a);
+    a.shutdown(called, libc::SHUT_WR).expect("shut");
+    assert_eq!(a.send(called, b"more", 0, None), Err(libc::EPIPE));
+    carry(&a, &b);
+    assert_eq!(b.receive(fd, 100, 0).expect("octets").octets, b"wer");
+    assert_eq!(b.receive(fd, 100, 0).expect("the end").octets, b"");
+    carry(&b, &a);
+    b.close(fd).expect("closed");
+    carry(&b, &a);
+    carry(&a, &b);
+    assert_eq!(a.receive(called, 100, 0).expect("the end").octets, b"");
+    a.close(called).expect("closed");
+    assert_eq!(
+        (a.close(called), a.receive(called, 1, 0).map(|r| r.len)),
+        (Err(libc::EBADF), Err(libc::EBADF))
+    );
+}
+
+#[test]
+fn what_goes_wrong_is_what_linux_says() {
+    let a = host(SERVER, Time::Virtual);
+    assert_eq!(a.socket(99, libc::SOCK_STREAM, 0), Err(libc::EAFNOSUPPORT));
+    assert_eq!(a.socket(libc::AF_INET, libc::SOCK_STREAM, libc::IPPROTO_UDP), Err(libc::EPROTONOSUPPORT));
+    let fd = a.socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket");
+    assert_eq!(a.receive(fd, 1, 0).map(|r| r.len), Err(libc::ENOTCONN));
+    assert_eq!(a.send(fd, b"x", 0, None), Err(libc::EPIPE));
+    assert_eq!(a.accept(fd), Err(libc::EINVAL));
+    assert_eq!(a.name(fd, true), Err(libc::ENOTCONN));
+    assert_eq!(a.shutdown(fd, libc::SHUT_RD), Err(libc::ENOTCONN));
+    assert_eq!(a.bind(fd, &address([192, 168, 0, 2], 80)), Err(libc::EADDRNOTAVAIL));
+    a.bind(fd, &server()).expect("bound");
+    assert_eq!(a.bind(fd, &server()), Err(libc::EINVAL));
+    let other = a.socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket");
+    assert_eq!(a.bind(other, &server()), Err(libc::EADDRINUSE));
+    // Nobody listens there.
+    let b = host(CLIENT, Time::Virtual);
+    let caller = b.socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).expect("a socket");
+    assert_eq!(b.connect(caller, &server()), Err(libc::EINPROGRESS));
+    carry(&b, &a);
+    carry(&a, &b);
+    let mut polled = [libc::pollfd { fd: caller, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(b.poll(&mut polled, 0), Ok(1));
+    assert_eq!(polled[0].revents, libc::POLLOUT | libc::POLLERR | libc::POLLHUP);
+    assert_eq!(b.connect(caller, &server()), Err(libc::ECONNREFUSED));
+}
+
+#[test]
+fn virtual_time_is_exact() {
+    let b = host(CLIENT, Time::Virtual);
+    let fd = b.socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).expect("a socket");
+    assert_eq!(b.connect(fd, &server()), Err(libc::EINPROGRESS));
+    let at = [(); 3].map(|()| b.netdev_receive().expect("a SYN").1);
+    assert_eq!((at[1] - at[0], at[2] - at[1]), (1_000_000, 2_000_000));
+    b.usleep(Duration::from_secs(1));
+    let now = b.wall();
+    assert!((1_000_000..1_000_010).contains(&(now - at[2])), "{now} {at:?}");
+    // Nothing leaves within the 5 s that are waited.
+    b.close(fd).expect("closed");
+    assert_eq!(b.netdev_receive().map(|(_, at)| at), Err(libc::EAGAIN));
+    assert!((5_000_000..5_000_010).contains(&(b.wall() - now)));
+}
+
+#[test]
+fn a_call_that_waits_in_another_thread_is_over_when_what_it_waits_for_is_there() {
+    let (a, b) = (host(SERVER, Time::Virtual), host(CLIENT, Time::Virtual));
+    let listener = listener(&a);
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let a = &a;
+        scope.spawn(move || {
+            let called = a.accept(listener).expect("a connection").0;
+            tell.send((called, a.wall())).expect("the test waits");
+        });
+        let fd = b.socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_NONBLOCK, 0).expect("a socket");
+        assert_eq!(b.connect(fd, &server()), Err(libc::EINPROGRESS));
+        a.usleep(Duration::from_secs(1));
+        carry(&b, a);
+        carry(a, &b);
+        assert!(told.try_recv().is_err());
+        a.usleep(Duration::from_millis(100));
+        let before = a.wall();
+        carry(&b, a);
+        a.usleep(Duration::from_secs(7));
+        let (called, at) = told.recv().expect("it was accepted");
+        // Unless that thread came too late to wait.
+        assert!(at == before || at >= before + 7_000_000, "{at} {before}");
+        assert!(a.close(called).is_ok());
+    });
+}
+
+#[test]
+fn an_edge_is_told_once_and_a_level_as_long_as_it_lasts() {
+    let (a, called, b, fd) = connected();
+    let (edge, level) = a.epolls();
+    a.watch(edge, called, libc::EPOLLIN as u32 | libc::EPOLLET as u32);
+    a.watch(level, called, libc::EPOLLIN as u32);
+    assert_eq!(a.epoll_wait(edge, 9, 0), Ok(vec![]));
+    assert_eq!(b.send(fd, b"x", 0, None), Ok(1));
+    carry(&b, &a);
+    let told = vec![(libc::EPOLLIN as u32, called as u64)];
+    assert_eq!((a.epoll_wait(edge, 9, -1), a.epoll_wait(edge, 9, 0)), (Ok(told.clone()), Ok(vec![])));
+    assert_eq!((a.epoll_wait(level, 9, 0), a.epoll_wait(level, 9, 0)), (Ok(told.clone()), Ok(told)));
+}
+
+/// What the tests of epoll need of the calls that only the table of functions has.
+trait Watch {
+    fn epolls(&self) -> (i32, i32);
+    fn watch(&self, set: i32, fd: i32, events: u32);
+}
+
+impl Watch for Host {
+    fn epolls(&self) -> (i32, i32) {
+        (self.epoll_create(), self.epoll_create())
+    }
+
+    fn watch(&self, set: i32, fd: i32, events: u32) {
+        self.epoll_ctl(set, libc::EPOLL_CTL_ADD, fd, Some((events, fd as u64))).expect("watched");
+    }
+}
+
+#[test]
+fn in_real_time_calls_wait_and_packets_are_carried_by_threads() {
+    let (a, b) = (host(SERVER, Time::Real), host(CLIENT, Time::Real));
+    let listener = listener(&a);
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            let over = &over;
+            scope.spawn(move || {
+                while !over.load(Relaxed) {
+                    if let Ok((packet, _)) = from.netdev_receive() {
+                        to.netdev_send(&packet);
+                    }
+                }
+            });
+        }
+        let (a, b) = (&a, &b);
+        let serving = scope.spawn(move || {
+            let called = a.accept(listener).expect("a connection").0;
+            let mut all = Vec::new();
+            loop {
+                let octets = a.receive(called, 10_000, 0).expect("octets").octets;
+                if octets.is_empty() {
+                    break;
+                }
+                all.extend(octets);
+            }
+            assert_eq!(a.send(called, &all, 0, None), Ok(all.len()));
+            a.close(called).expect("closed");
+        });
+        let fd = b.socket(libc::AF_INET, libc::SOCK_STREAM, 0).expect("a socket");
+        b.connect(fd, &server()).expect("connected");
+        let octets: Vec<u8> = (0..300_000u32).map(|n| n as u8).collect();
+        assert_eq!(b.send(fd, &octets, 0, None), Ok(octets.len()));
+        b.shutdown(fd, libc::SHUT_WR).expect("shut");
+        assert!(b.receive(fd, octets.len(), libc::MSG_WAITALL).expect("octets").octets == octets);
+        assert_eq!(b.receive(fd, 1, 0).expect("the end").octets, b"");
+        b.close(fd).expect("closed");
+        serving.join().expect("it served");
+        over.store(true, Relaxed);
+    });
+}
