@@ -121,7 +121,7 @@ fn time_outs_are_those_of_their_direction() {
     let reads = std::thread::spawn(move || copy(&mut &server, &mut std::io::sink()).expect("octets"));
     client.send(b"the last").expect("room");
     client.shutdown(Shutdown::Write).expect("a connection");
-    assert!(reads.join().expect("a thread") > 1 << 20);
+    assert!(reads.join().expect("a thread") >= 100_000);
 }
 
 #[test]

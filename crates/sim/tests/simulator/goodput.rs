@@ -166,7 +166,8 @@ fn a_stream_gets_what_path_and_buffers_let_it() {
                         (size * 8) as f64 / (rtt as f64 / 1000.0) / RATE as f64
                     });
                     assert!(got <= window * 1.02, "more than the window: {what}");
-                    assert!(loss > 0.0 || got >= 0.8 * MOST.min(window), "too little: {what}");
+                    // Segments are not paced: a window that opens at once overruns a queue of half of what is on its way.
+                    assert!(loss > 0.0 || got >= 0.7 * MOST.min(window), "too little: {what}");
                     assert!(got > 0.01, "nothing: {what}");
                     // By chance a little more may come through than with less loss.
                     assert!(got <= cleaner * 1.1, "more than with less loss: {what}");
