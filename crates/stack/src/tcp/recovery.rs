@@ -88,12 +88,14 @@ impl Connection {
             self.sent.rack_mut().dsack(self.snd.una, self.snd.nxt);
         }
         self.tail_answered(now, told);
-        let ended = self.recovery.phase != Phase::Open && self.snd.una.at_or_after(self.recovery.point);
-        if ended {
+        let mut burst = false;
+        if self.recovery.phase != Phase::Open && self.snd.una.at_or_after(self.recovery.point) {
             if self.recovery.phase == Phase::Fast {
                 // RFC 6937, 3.1, the end; RFC 6582, 3.2, step 3: measures are to be taken against a burst where little is on its way.
-                let burst = self.sent.pipe() + initial_window(self.snd.mss);
-                self.congestion.set_cwnd(self.congestion.ssthresh().min(burst));
+                let (most, all) =
+                    (self.sent.pipe() + initial_window(self.snd.mss), self.congestion.ssthresh());
+                burst = most < all;
+                self.congestion.set_cwnd(most.min(all));
             }
             self.recovery.phase = Phase::Open;
             self.sent.rack_mut().recovered();
@@ -106,7 +108,7 @@ impl Connection {
             Phase::Fast => self.reduce(told),
             // RFC 3168, 6.1.2: the window grows by acknowledgements without ECE.
             // What ends a recovery may acknowledge all that was on its way: that is no measure for what may go.
-            _ if advanced && !ended && !(told.ece && self.ecn.on) => {
+            _ if advanced && !burst && !(told.ece && self.ecn.on) => {
                 let limited = if self.congestion.is_slow_start() {
                     told.flight >= self.congestion.cwnd() / 2
                 } else {
