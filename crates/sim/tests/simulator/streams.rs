@@ -286,9 +286,12 @@ proptest! {
     }
 }
 
+/// What came of each stream, the counters of all hosts, and all frames with their times.
+type Run = (Vec<Outcome>, String, Vec<(Instant, Vec<u8>)>);
+
 /// A network in trouble, with streams; `raw`: hosts have a raw socket of a protocol that nobody speaks, so that no segment is taken as
-/// the one that was expected without looking at all of its headers. What came of it, as text.
-fn headers_compared_or_read(seed: u64, raw: bool) -> (Vec<Outcome>, String, Vec<(Instant, Vec<u8>)>) {
+/// the one that was expected without looking at all of its headers.
+fn headers_compared_or_read(seed: u64, raw: bool) -> Run {
     let Network { mut sim, links, hosts, routers } = network("headers_compared_or_read", seed);
     sim.keep(1 << 20);
     if raw {
