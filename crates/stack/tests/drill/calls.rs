@@ -356,8 +356,12 @@ impl Sockets {
                 };
                 options.linger = on.then_some(time);
             }
-            "SO_RCVBUF" | "SO_RCVBUFFORCE" => settings.receive_octets = n.max(0) as usize,
-            "SO_SNDBUF" | "SO_SNDBUFFORCE" => settings.send_octets = n.max(0) as usize,
+            "SO_RCVBUF" | "SO_RCVBUFFORCE" => {
+                (settings.receive_octets, settings.tune_receive) = (n.max(0) as usize, false);
+            }
+            "SO_SNDBUF" | "SO_SNDBUFFORCE" => {
+                (settings.send_octets, settings.tune_send) = (n.max(0) as usize, false);
+            }
             "TCP_NODELAY" => settings.nodelay = n != 0,
             "TCP_CORK" => {
                 settings.cork = n != 0;
