@@ -80,7 +80,8 @@ fn plain(packet: &[u8], v6: bool) -> Option<(usize, usize)> {
         && head[6] & 0xbf == 0
         && head[7] == 0
         && head[9] == IpProtocol::TCP.0;
-    (fits && len <= packet.len() && Sum::new().array(head).is_valid()).then_some((ipv4::HEADER_LEN, len))
+    let whole = (ipv4::HEADER_LEN..=packet.len()).contains(&len);
+    (fits && whole && Sum::new().array(head).is_valid()).then_some((ipv4::HEADER_LEN, len))
 }
 
 /// Addresses and ports.

@@ -123,3 +123,22 @@ fn what_is_acknowledged_before_it_was_said_is_not_said() {
     assert_eq!(counters(&world).link_drop_no_room, before.link_drop_no_room);
     assert_eq!(tcp(&mut world, 0, client).statistics().unwrap().unacknowledged, OCTETS - 16 * 1448);
 }
+
+#[test]
+fn a_length_that_cannot_be_is_malformed_though_the_headers_are_known() {
+    for len in [0, 10, 19, 20, 39, 2000] {
+        let (mut world, _, accepted, said) = begun("10.0.0.2:80", 2);
+        // The headers are those of the connection that octets came on last.
+        world.hand(1, &said[0], &FrameMeta::default());
+        let mut frame = said[1].clone();
+        assert!(bypath_wire::ipv4::set_total_len(&mut frame[14..], len));
+        world.hand(1, &frame, &FrameMeta::default());
+        let before = tcp(&mut world, 1, accepted).statistics().unwrap().octets_received;
+        world.hand(1, &said[1], &FrameMeta::default());
+        let after = tcp(&mut world, 1, accepted).statistics().unwrap().octets_received;
+        assert_eq!(after - before, 1448, "{len}");
+        let drops: Vec<_> = world.drops(1).iter().map(|(name, _)| *name).collect();
+        let cut_off = if (20..2000).contains(&len) { "tcp_drop_malformed" } else { "ipv4_drop_malformed" };
+        assert_eq!(drops, [cut_off], "{len}");
+    }
+}
