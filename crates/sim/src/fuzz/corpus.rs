@@ -16,13 +16,15 @@ const OCTETS: usize = 4096;
 /// Inputs of all targets, by target and name.
 pub type Corpus = BTreeMap<&'static str, BTreeMap<String, Vec<u8>>>;
 
-/// Those made of the attacks.
+/// Those made of the attacks, and what attackers say as somebody who is connected.
 pub fn of_attacks() -> Corpus {
     let mut corpus = Corpus::new();
     for Attack { name, frames, .. } in attack::corpus(50_053) {
         let name: String = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();
         add(&mut corpus, &name, frames.iter().map(Vec::as_slice));
     }
+    corpus.insert("segments", super::seeds::segments());
+    corpus.insert("session", super::seeds::sessions());
     corpus
 }
 

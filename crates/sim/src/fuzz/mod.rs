@@ -7,9 +7,16 @@
 
 pub mod corpus;
 mod drive;
+mod mend;
+mod seeds;
+mod segments;
+mod session;
 mod victim;
 
 pub use drive::{Drive, drive, mutate};
+pub use seeds::any_session;
+pub use segments::segments;
+pub use session::session;
 
 use crate::attack;
 use crate::attack::{MAC, V4, V6};
@@ -24,7 +31,7 @@ use victim::Victim;
 pub type Target = fn(&[u8]);
 
 /// All targets, by name.
-pub const TARGETS: [(&str, Target); 9] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("ethernet", ethernet),
     ("ipv4", ipv4),
     ("ipv6", ipv6),
@@ -34,6 +41,8 @@ pub const TARGETS: [(&str, Target); 9] = [
     ("udp", udp_datagrams),
     ("groups", groups),
     ("fragments", fragments),
+    ("segments", segments),
+    ("session", session),
 ];
 
 const PEER_V4: Ipv4Addr = attack::ROUTER_V4;
@@ -65,7 +74,7 @@ pub fn input<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Vec<u8> {
 }
 
 fn run(input: &[u8], mut frame: impl FnMut(&[u8]) -> Option<Vec<u8>>) {
-    let mut victim = Victim::new();
+    let mut victim = Victim::new(true);
     for piece in pieces(input) {
         if let Some(frame) = frame(piece) {
             victim.takes(&frame);

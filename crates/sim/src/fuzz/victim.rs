@@ -23,17 +23,22 @@ const MTU: usize = 1500;
 const TIMEOUTS: usize = 1000;
 
 pub(super) struct Victim {
-    stack: Stack,
+    pub stack: Stack,
     config: Config,
-    iface: IfaceId,
+    pub iface: IfaceId,
     server: SocketId,
-    now: Instant,
+    /// Who listens to [`PORT`] of TCP.
+    pub listener: SocketId,
+    pub now: Instant,
+    /// Frames that it sent, if somebody listens to them.
+    pub sent: Option<Vec<Vec<u8>>>,
     before: Counters,
     room: Vec<u8>,
 }
 
 impl Victim {
-    pub fn new() -> Victim {
+    /// `raw`: it has raw sockets. A stack that has some looks at all headers of each frame.
+    pub fn new(raw: bool) -> Victim {
         // Small bounds are reached by small inputs.
         let config = Config {
             dad_transmits: 0,
@@ -93,23 +98,29 @@ impl Victim {
             let mut tcp = stack.tcp(caller).expect("it is there");
             tcp.connect(now, far.parse().expect("an address")).expect("a way");
         }
-        for protocol in [IpProtocol::ICMP, IpProtocol(99)] {
+        for protocol in [IpProtocol::ICMP, IpProtocol(99)].into_iter().filter(|_| raw) {
             stack.open_raw(protocol).expect("room for a socket");
         }
         let before = Counters::default();
-        let mut victim = Victim { stack, config, iface, server, now, before, room: vec![0; 2048] };
+        let room = vec![0; 2048];
+        let mut victim = Victim { stack, config, iface, server, listener, now, sent: None, before, room };
         victim.settle();
         victim
     }
 
     /// Takes a frame, and does what follows from it; a while goes by that depends on the frame.
     pub fn takes(&mut self, frame: &[u8]) {
-        self.stack.handle_frame(self.now, self.iface, frame, &FrameMeta::default());
-        self.check();
+        self.hears(frame);
         // From nothing to 32 s, mostly next to nothing.
         let last = frame.last().copied().unwrap_or(0);
         let wait = if last & 7 == 7 { Duration::from_millis(1 << (last >> 4)) } else { Duration::ZERO };
         self.passes(wait);
+    }
+
+    /// Takes a frame, and nothing else happens.
+    pub fn hears(&mut self, frame: &[u8]) {
+        self.stack.handle_frame(self.now, self.iface, frame, &FrameMeta::default());
+        self.check();
     }
 
     fn check(&mut self) {
@@ -131,7 +142,8 @@ impl Victim {
         self.settle();
     }
 
-    fn settle(&mut self) {
+    /// Lets everything happen that happens now.
+    pub fn settle(&mut self) {
         let mut turns = 0;
         while self.stack.poll_timeout().is_some_and(|due| due <= self.now) {
             self.stack.handle_timeout(self.now);
@@ -143,6 +155,9 @@ impl Victim {
             let fits = check::frame(&self.room[..len], &meta, MTU);
             // Tagged frames are four octets longer.
             fits.unwrap_or_else(|wrong| panic!("{wrong}"));
+            if let Some(sent) = &mut self.sent {
+                sent.push(self.room[..len].to_vec());
+            }
         }
         self.check();
     }
@@ -162,8 +177,7 @@ impl Victim {
             let station = MacAddr([2, 0, 0, 0, 1, 0]);
             self.stack.set_neighbor(self.iface, peer, station);
             let frame = question(station, peer, own);
-            self.stack.handle_frame(self.now, self.iface, &frame, &FrameMeta::default());
-            self.check();
+            self.hears(&frame);
             let mut udp = self.stack.udp(self.server).expect("it is there");
             let received = udp.receive(&mut room).expect("the question came");
             assert_eq!((&room[..received.len], received.datagram.from.ip()), (&b"question"[..], peer));

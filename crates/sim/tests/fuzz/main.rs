@@ -63,7 +63,7 @@ macro_rules! targets {
     )*};
 }
 
-targets!(ethernet ipv4 ipv6 arp ndp icmp udp groups fragments);
+targets!(ethernet ipv4 ipv6 arp ndp icmp udp groups fragments segments session);
 
 #[test]
 fn each_target_has_a_corpus_made_of_the_attacks() {

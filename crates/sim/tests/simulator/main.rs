@@ -6,6 +6,7 @@ mod faults;
 mod fragments;
 mod goodput;
 mod routers;
+mod sessions;
 mod streams;
 mod tcp_attacks;
 mod traffic;
