@@ -7,8 +7,12 @@ mod programs;
 
 #[path = "differential/hand.rs"]
 mod hand;
+#[allow(dead_code, reason = "for scripts over our TCP/IP stack")]
+#[path = "differential/link.rs"]
+mod link;
 #[path = "differential/process.rs"]
 mod process;
+#[allow(dead_code, reason = "for scripts over our TCP/IP stack")]
 #[path = "differential/run.rs"]
 mod run;
 #[path = "differential/script.rs"]

@@ -6,6 +6,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Octets of a `struct sockaddr_in` and of a `struct sockaddr_in6`.
 const V4: usize = 16;
 const V6: usize = 28;
+/// Octets of the latter that an address needs: without the scope (RFC 2133).
+const LEAST_V6: usize = 24;
 
 /// Reads one for a socket of this family.
 ///
@@ -15,23 +17,26 @@ pub fn read(octets: &[u8], v6: bool) -> Result<SocketAddr> {
     let Some(family) = octets.first_chunk().map(|two| i32::from(u16::from_ne_bytes(*two))) else {
         return Err(libc::EINVAL);
     };
+    if v6 && octets.len() < LEAST_V6 {
+        return Err(libc::EINVAL);
+    }
     let port = |at: &[u8]| u16::from_be_bytes([at[2], at[3]]);
     match (family, v6) {
         (libc::AF_INET, false) if octets.len() >= V4 => {
             let ip = Ipv4Addr::new(octets[4], octets[5], octets[6], octets[7]);
             Ok(SocketAddr::new(IpAddr::V4(ip), port(octets)))
         }
-        (libc::AF_INET6, true) if octets.len() >= V6 => {
+        (libc::AF_INET6, true) => {
             let mut ip = [0; 16];
             ip.copy_from_slice(&octets[8..24]);
-            let scope = u32::from_ne_bytes([octets[24], octets[25], octets[26], octets[27]]);
+            let scope = octets[LEAST_V6..].first_chunk().map_or(0, |four| u32::from_ne_bytes(*four));
             let v6 = Ipv6Addr::from(ip);
             Ok(match v6.to_ipv4_mapped() {
                 Some(v4) => SocketAddr::new(IpAddr::V4(v4), port(octets)),
                 None => SocketAddr::V6(SocketAddrV6::new(v6, port(octets), 0, scope)),
             })
         }
-        (libc::AF_INET, false) | (libc::AF_INET6, true) => Err(libc::EINVAL),
+        (libc::AF_INET, false) => Err(libc::EINVAL),
         _ => Err(libc::EAFNOSUPPORT),
     }
 }
@@ -75,7 +80,9 @@ mod tests {
             let octets = write(address, v6);
             assert_eq!(octets.len(), if v6 { V6 } else { V4 });
             assert_eq!(read(&octets, v6), Ok(address));
-            assert_eq!(read(&octets, !v6), Err(libc::EAFNOSUPPORT));
+            // Of the other family; one of IPv4 is too short for IPv6, whatever its family.
+            let other = if v6 { libc::EAFNOSUPPORT } else { libc::EINVAL };
+            assert_eq!(read(&octets, !v6), Err(other));
             assert_eq!(read(&octets[..15], v6), Err(libc::EINVAL));
         }
         assert!(

@@ -86,6 +86,7 @@ impl Machine {
         let old = self.files.socket(fd)?.id;
         let Some(mut tcp) = self.stack.tcp(old) else { return Ok(()) };
         let (options, settings) = (tcp.options(), tcp.settings());
+        let listened = if tcp.is_listening() { tcp.local() } else { None };
         let id = self.stack.open_tcp().map_err(|_| libc::ENFILE)?;
         if let Some(mut tcp) = self.stack.tcp(id) {
             tcp.set_options(options);
@@ -94,6 +95,11 @@ impl Machine {
         self.stack.close(old);
         let socket = self.files.socket(fd)?;
         (socket.id, socket.connecting, socket.deaf) = (id, false, false);
+        // It stays where it was bound, unless that is somebody else's now.
+        if let (Some(local), Some(mut tcp)) = (socket.bound.or(listened), self.stack.tcp(id)) {
+            let _ = tcp.bind(local);
+        }
+        self.kick_all(fd);
         Ok(())
     }
 
@@ -106,16 +112,31 @@ impl Machine {
             _ => return Err(libc::EINVAL),
         };
         let Some(mut tcp) = self.stack.tcp(id) else { return Err(libc::ENOTCONN) };
-        if !matches!(tcp.state(), Some(state) if state != State::Closed) {
-            return Err(libc::ENOTCONN);
+        if tcp.is_listening() {
+            // Writing means nothing to it; who does not read listens no more.
+            return if reads { self.renew(fd) } else { Ok(()) };
+        }
+        match tcp.state() {
+            // That it does not read is noted all the same.
+            None | Some(State::Closed | State::TimeWait) => {
+                self.files.socket(fd)?.deaf |= reads;
+                self.kick_all(fd);
+                return Err(libc::ENOTCONN);
+            }
+            Some(State::SynSent) => return self.disconnect(fd),
+            _ => {}
         }
         if writes {
             let _ = tcp.finish();
         }
-        if reads {
-            self.files.socket(fd)?.deaf = true;
-            self.kick(fd, true, false);
+        let socket = self.files.socket(fd)?;
+        socket.deaf |= reads;
+        if let (true, Some(mut tcp)) = (socket.deaf, self.stack.tcp(id))
+            && tcp.is_shut()
+        {
+            tcp.stop_reading();
         }
+        self.kick_all(fd);
         Ok(())
     }
 }

@@ -20,6 +20,14 @@ pub fn failure(error: Failure) -> Errno {
     }
 }
 
+/// Of a connection; half closed: the other side had finished, and we had not. Who writes to it writes to a broken pipe.
+pub fn of_connection(is_half_closed: bool, error: Failure) -> Errno {
+    match error {
+        Failure::Reset if is_half_closed => libc::EPIPE,
+        error => failure(error),
+    }
+}
+
 pub fn network(error: SocketError) -> Errno {
     match error {
         SocketError::PortUnreachable => libc::ECONNREFUSED,

@@ -5,6 +5,7 @@ use crate::readiness::Epoll;
 use bypath_stack::socket::SocketId;
 use bypath_sys::{eventfd, fd};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// The first descriptor, if they are not the process's own: it may mix them with those.
@@ -29,6 +30,12 @@ pub struct Socket {
     pub connecting: bool,
     /// SHUT_RD.
     pub deaf: bool,
+    /// Where the caller has bound it, as far as it is free.
+    pub bound: Option<SocketAddr>,
+    /// Seconds of SO_LINGER, which are told even while it is off.
+    pub linger: u32,
+    /// SO_RCVLOWAT.
+    pub least: usize,
     /// Half of what SO_SNDBUF and SO_RCVBUF tell.
     pub buffers: (u32, u32),
     /// SO_RCVTIMEO and SO_SNDTIMEO.
@@ -54,7 +61,15 @@ pub struct Socket {
 pub struct File {
     pub kind: Kind,
     pub nonblock: bool,
+    /// FD_CLOEXEC, as it was set: nothing is executed.
+    pub cloexec: bool,
     pub socket: Option<Socket>,
+}
+
+impl File {
+    pub fn new(kind: Kind, socket: Option<Socket>) -> File {
+        File { kind, nonblock: false, cloexec: false, socket }
+    }
 }
 
 impl Socket {
@@ -64,6 +79,9 @@ impl Socket {
             v6,
             connecting: false,
             deaf: false,
+            bound: None,
+            linger: 0,
+            least: 1,
             buffers: (0, 0),
             patience: (None, None),
             notsent_lowat: None,
@@ -79,7 +97,8 @@ impl Socket {
 
     /// One that a listener accepted has its options.
     pub fn heir(&self, id: SocketId) -> Socket {
-        Socket { id, connecting: false, kept: self.kept.clone(), waits_for_room: false, deaf: false, ..*self }
+        let kept = self.kept.clone();
+        Socket { id, connecting: false, kept, waits_for_room: false, deaf: false, bound: None, ..*self }
     }
 }
 

@@ -7,9 +7,11 @@ use crate::address;
 use crate::errors::{self, Result};
 use crate::file::{File, Kind, Socket};
 use crate::flags::{Flags, Time};
+use crate::io::Received;
 use crate::machine::{Machine, Packet};
 use crate::pipe::Pipe;
 use crate::waiting::{Guard, OVER, Shared};
+use bypath_stack::tcp::State;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
@@ -148,7 +150,7 @@ impl Host {
             libc::AF_INET6 => true,
             _ => return Err(libc::EAFNOSUPPORT),
         };
-        let nonblock = kind & libc::SOCK_NONBLOCK != 0;
+        let (nonblock, cloexec) = (kind & libc::SOCK_NONBLOCK != 0, kind & libc::SOCK_CLOEXEC != 0);
         let udp = match (kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC), protocol) {
             (libc::SOCK_STREAM, 0 | libc::IPPROTO_TCP) => false,
             (libc::SOCK_DGRAM, 0 | libc::IPPROTO_UDP) => true,
@@ -163,7 +165,7 @@ impl Host {
                 machine.set_up(&mut socket);
             }
             let kind = if udp { Kind::Udp } else { Kind::Tcp };
-            Ok(machine.files.add(File { kind, nonblock, socket: Some(socket) }))
+            Ok(machine.files.add(File { nonblock, cloexec, ..File::new(kind, Some(socket)) }))
         })
     }
 
@@ -177,7 +179,8 @@ impl Host {
                 Some(mut tcp) => tcp.bind(local),
                 None => machine.stack.udp(id).ok_or(libc::EBADF)?.bind(local),
             };
-            bound.map(|_| ()).map_err(errors::bind)
+            machine.files.socket(fd)?.bound = Some(bound.map_err(errors::bind)?);
+            Ok(())
         })
     }
 
@@ -210,7 +213,7 @@ impl Host {
             let remote = machine.stack.tcp(called).and_then(|mut tcp| tcp.remote());
             let socket = machine.files.socket(fd)?.heir(called);
             let v6 = socket.v6;
-            let fd = machine.files.add(File { kind: Kind::Tcp, nonblock: false, socket: Some(socket) });
+            let fd = machine.files.add(File::new(Kind::Tcp, Some(socket)));
             Ok((fd, remote.map_or(Vec::new(), |remote| address::write(remote, v6))))
         })
     }
@@ -236,17 +239,42 @@ impl Host {
 
     /// # Errors
     /// As recv(2).
-    pub fn receive(&self, fd: i32, most: usize, flags: i32) -> Result<crate::io::Received> {
+    pub fn receive(&self, fd: i32, most: usize, flags: i32) -> Result<Received> {
+        self.receive_into(fd, most, flags, |_, _| Ok(()))
+    }
+
+    /// The same; octets of a connection are taken when the caller could put them where they belong, behind so many others.
+    ///
+    /// # Errors
+    /// As recv(2), or the caller's, if there were no octets before.
+    pub fn receive_into(
+        &self,
+        fd: i32,
+        most: usize,
+        flags: i32,
+        mut put: impl FnMut(usize, &[u8]) -> Result<()>,
+    ) -> Result<Received> {
         let (waits, patience) = self.patience(fd, true)?;
         let waits = waits && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
-        let all = flags & libc::MSG_WAITALL != 0 && flags & libc::MSG_PEEK == 0;
-        let mut so_far = crate::io::Received::default();
+        let peeks = flags & libc::MSG_PEEK != 0;
+        let mut so_far = Received::default();
         let done = self.until(waits, patience, |machine| {
-            let received = machine.receive(fd, most - so_far.octets.len(), flags)?;
-            let end = received.octets.is_empty();
+            // What is looked at is looked at from the beginning.
+            if peeks {
+                so_far = Received::default();
+            }
+            let least = machine.least(fd, most, flags)?;
+            let begin = so_far.octets.len();
+            let mut received = machine.receive(fd, most - begin, flags | libc::MSG_PEEK)?;
+            put(begin, &received.octets)?;
+            if !peeks {
+                received = machine.receive(fd, received.octets.len(), flags)?;
+            }
+            let left = if peeks { received.octets.len() } else { 0 };
+            let end = received.octets.is_empty() || machine.is_last(fd, left);
             so_far.octets.extend_from_slice(&received.octets);
             (so_far.len, so_far.from, so_far.inq) = (so_far.len + received.len, received.from, received.inq);
-            if all && !end && so_far.octets.len() < most { Err(libc::EAGAIN) } else { Ok(()) }
+            if !end && so_far.octets.len() < least { Err(libc::EAGAIN) } else { Ok(()) }
         });
         match done {
             Err(_) if !so_far.octets.is_empty() => Ok(so_far),
@@ -260,8 +288,13 @@ impl Host {
         let (waits, patience) = self.patience(fd, false)?;
         let waits = waits && flags & libc::MSG_DONTWAIT == 0;
         let to = self.call(|machine| machine.destination(fd, to))?;
-        let mut sent = 0;
+        let (mut sent, mut full) = (0, false);
         let done = self.until(waits, patience, |machine| {
+            // Who waits for room waits until it is worth it, as Linux has it.
+            if full && machine.is_full(fd)? {
+                return Err(libc::EAGAIN);
+            }
+            full = true;
             sent += machine.send(fd, &octets[sent..], flags, to)?;
             if sent < octets.len() { Err(libc::EAGAIN) } else { Ok(()) }
         });
@@ -284,9 +317,7 @@ impl Host {
         self.call(|machine| {
             machine.files.pipes.push(Pipe::new());
             let pipe = machine.files.pipes.len() - 1;
-            let mut end = |writes| {
-                machine.files.add(File { kind: Kind::Pipe(pipe, writes), nonblock: false, socket: None })
-            };
+            let mut end = |writes| machine.files.add(File::new(Kind::Pipe(pipe, writes), None));
             (end(false), end(true))
         })
     }
@@ -324,7 +355,11 @@ impl Host {
             let socket = machine.files.socket(fd)?;
             let (id, v6) = (socket.id, socket.v6);
             let found = match machine.stack.tcp(id) {
-                Some(mut tcp) if of_peer => tcp.remote(),
+                // What was a connection has no other end, even if it is in TIME-WAIT.
+                Some(mut tcp) if of_peer => match tcp.state() {
+                    None | Some(State::Closed | State::SynSent | State::TimeWait) => None,
+                    _ => tcp.remote(),
+                },
                 Some(mut tcp) => tcp.local(),
                 None => {
                     let mut udp = machine.stack.udp(id).ok_or(libc::EBADF)?;
@@ -373,9 +408,10 @@ impl Host {
     /// None.
     pub fn poll(&self, fds: &mut [libc::pollfd], most: i32) -> Result<usize> {
         let patience = u64::try_from(most).ok().map(Duration::from_millis);
-        let mut ready = 0;
+        // One that is closed while it is waited for wakes nobody, and is told of beside others.
+        let (mut ready, mut gone, mut is_first) = (0, 0, true);
         let done = self.until(most != 0, patience, |machine| {
-            ready = 0;
+            (ready, gone) = (0, 0);
             for fd in fds.iter_mut() {
                 let wanted = fd.events as u16 as u32 | (libc::POLLERR | libc::POLLHUP) as u32;
                 fd.revents = match machine.readiness(fd.fd) {
@@ -383,13 +419,16 @@ impl Host {
                     Ok(mask) => (mask & wanted) as i16,
                     Err(_) => libc::POLLNVAL,
                 };
-                ready += usize::from(fd.revents != 0);
+                let closed = !is_first && fd.revents == libc::POLLNVAL;
+                gone += usize::from(closed);
+                ready += usize::from(fd.revents != 0 && !closed);
             }
+            is_first = false;
             if ready == 0 { Err(libc::EAGAIN) } else { Ok(()) }
         });
         match done {
-            Err(libc::EAGAIN) => Ok(0),
-            done => done.map(|()| ready),
+            Err(libc::EAGAIN) => Ok(gone),
+            done => done.map(|()| ready + gone),
         }
     }
 

@@ -1,20 +1,18 @@
 //! The table of functions that packetdrill calls, and its errno.
-//!
-//! What a caller points at is copied by the kernel (process_vm_readv(2)), which says EFAULT where nothing is there, as it does for
-//! a system call.
 
 use crate::address;
 use crate::errors::Result;
+use crate::file::Kind;
 use crate::flags::Flags;
 use crate::host::Host;
 use crate::io::Received;
+use crate::memory::{address_out, copy_in, copy_out, gather, pieces, scatter, value_in, value_out};
 use libc::{c_char, c_int, c_longlong, c_ulong, c_void, iovec, msghdr, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
-use std::mem::MaybeUninit;
 use std::time::Duration;
 
-/// Pieces that a call gathers or scatters at most: UIO_MAXIOV.
-const MOST_PIECES: usize = 1024;
+/// A level of getsockopt of our own, as the table has no getsockname and no getpeername: the own end, and the other one.
+const NAMES: c_int = 0x4259;
 /// Control messages: TCP_INQ's.
 const TCP_CM_INQ: c_int = 36;
 
@@ -150,86 +148,6 @@ fn number(result: Result<c_int>) -> c_int {
     told(result) as c_int
 }
 
-/// Copies octets from where the caller says.
-fn copy_in(from: *const c_void, len: usize) -> Result<Vec<u8>> {
-    let mut octets = vec![0; len];
-    if len > 0 {
-        let own = iovec { iov_base: octets.as_mut_ptr().cast(), iov_len: len };
-        let other = iovec { iov_base: from.cast_mut(), iov_len: len };
-        // SAFETY: the kernel writes to `octets`, as long as that is, and checks the other side.
-        let copied = unsafe { libc::process_vm_readv(libc::getpid(), &own, 1, &other, 1, 0) };
-        if copied != len as ssize_t {
-            return Err(libc::EFAULT);
-        }
-    }
-    Ok(octets)
-}
-
-/// Copies octets to where the caller says.
-fn copy_out(octets: &[u8], to: *mut c_void) -> Result<()> {
-    if octets.is_empty() {
-        return Ok(());
-    }
-    let own = iovec { iov_base: octets.as_ptr().cast_mut().cast(), iov_len: octets.len() };
-    let other = iovec { iov_base: to, iov_len: octets.len() };
-    // SAFETY: the kernel reads `octets`, as long as that is, and checks the other side.
-    let copied = unsafe { libc::process_vm_writev(libc::getpid(), &own, 1, &other, 1, 0) };
-    if copied == octets.len() as ssize_t { Ok(()) } else { Err(libc::EFAULT) }
-}
-
-/// Copies a structure of plain numbers and addresses from where the caller says.
-fn value_in<T: Copy>(from: *const T) -> Result<T> {
-    let octets = copy_in(from.cast(), size_of::<T>())?;
-    let mut value = MaybeUninit::<T>::uninit();
-    // SAFETY: as many octets as it has; those of the C structures in use here mean something whatever they are.
-    unsafe {
-        std::ptr::copy_nonoverlapping(octets.as_ptr(), value.as_mut_ptr().cast(), octets.len());
-        Ok(value.assume_init())
-    }
-}
-
-/// Copies a value to where the caller says.
-fn value_out<T: Copy>(value: &T, to: *mut T) -> Result<()> {
-    // SAFETY: the octets of a value that is there; padding is given to nobody but its own process.
-    let octets = unsafe { std::slice::from_raw_parts((&raw const *value).cast::<u8>(), size_of::<T>()) };
-    copy_out(octets, to.cast())
-}
-
-/// An address that the caller has room for.
-fn address_out(address: &[u8], to: *mut sockaddr, len: *mut socklen_t) -> Result<()> {
-    if to.is_null() || len.is_null() {
-        return Ok(());
-    }
-    let room = value_in(len)? as usize;
-    copy_out(&address[..address.len().min(room)], to.cast())?;
-    value_out(&(address.len() as socklen_t), len)
-}
-
-fn pieces(of: *const iovec, count: usize) -> Result<Vec<iovec>> {
-    if count > MOST_PIECES {
-        return Err(libc::EINVAL);
-    }
-    (0..count).map(|n| value_in(of.wrapping_add(n))).collect()
-}
-
-fn gather(of: *const iovec, count: usize) -> Result<Vec<u8>> {
-    let mut all = Vec::new();
-    for piece in pieces(of, count)? {
-        all.extend(copy_in(piece.iov_base, piece.iov_len)?);
-    }
-    Ok(all)
-}
-
-fn scatter(octets: &[u8], to: &[iovec]) -> Result<()> {
-    let mut rest = octets;
-    for piece in to {
-        let (now, later) = rest.split_at(piece.iov_len.min(rest.len()));
-        copy_out(now, piece.iov_base)?;
-        rest = later;
-    }
-    Ok(())
-}
-
 extern "C" fn free(userdata: UserData) {
     // SAFETY: it came from a box, and nobody uses it any more.
     drop(unsafe { Box::from_raw(userdata.cast::<Host>()) });
@@ -256,14 +174,17 @@ extern "C" fn connect(ud: UserData, fd: c_int, to: *const sockaddr, len: socklen
 }
 
 fn receive(ud: UserData, fd: c_int, to: *mut c_void, most: usize, flags: c_int) -> Result<Received> {
-    if copy_in(to, most).is_err() {
-        // Whether there is something is looked at first, and it stays.
-        host(ud).receive(fd, most, flags | libc::MSG_PEEK)?;
-        return Err(libc::EFAULT);
-    }
-    let received = host(ud).receive(fd, most, flags)?;
-    copy_out(&received.octets, to)?;
-    Ok(received)
+    receive_pieces(ud, fd, &[iovec { iov_base: to, iov_len: most }], flags)
+}
+
+fn receive_pieces(ud: UserData, fd: c_int, to: &[iovec], flags: c_int) -> Result<Received> {
+    let most = to.iter().map(|piece| piece.iov_len).sum();
+    let is_stream =
+        host(ud).call(|machine| machine.files.get(fd).is_ok_and(|file| matches!(file.kind, Kind::Tcp)));
+    host(ud).receive_into(fd, most, flags, |begin, octets| {
+        // tcp(7): what is truncated is thrown away.
+        if is_stream && flags & libc::MSG_TRUNC != 0 { Ok(()) } else { scatter(octets, begin, to) }
+    })
 }
 
 /// How many octets came, or how many the datagram had (MSG_TRUNC).
@@ -271,18 +192,24 @@ fn length(received: &Received, flags: c_int) -> usize {
     if flags & libc::MSG_TRUNC != 0 { received.len } else { received.octets.len() }
 }
 
+/// Unlike recv(2), read(2) of nothing never waits.
+fn read_pieces(ud: UserData, fd: c_int, to: &[iovec]) -> Result<usize> {
+    if to.iter().all(|piece| piece.iov_len == 0) {
+        return host(ud).call(|machine| machine.files.get(fd).map(|_| 0));
+    }
+    Ok(receive_pieces(ud, fd, to, 0)?.octets.len())
+}
+
 extern "C" fn read(ud: UserData, fd: c_int, to: *mut c_void, most: usize) -> ssize_t {
-    told(receive(ud, fd, to, most, 0).map(|received| received.octets.len()))
+    told(read_pieces(ud, fd, &[iovec { iov_base: to, iov_len: most }]))
 }
 
 extern "C" fn readv(ud: UserData, fd: c_int, to: *const iovec, count: c_int) -> ssize_t {
-    told(usize::try_from(count).map_err(|_| libc::EINVAL).and_then(|count| {
-        let pieces = pieces(to, count)?;
-        let most = pieces.iter().map(|piece| piece.iov_len).sum();
-        let received = host(ud).receive(fd, most, 0)?;
-        scatter(&received.octets, &pieces)?;
-        Ok(received.octets.len())
-    }))
+    told(
+        usize::try_from(count)
+            .map_err(|_| libc::EINVAL)
+            .and_then(|count| read_pieces(ud, fd, &pieces(to, count)?)),
+    )
 }
 
 extern "C" fn recv(ud: UserData, fd: c_int, to: *mut c_void, most: usize, flags: c_int) -> ssize_t {
@@ -309,9 +236,7 @@ extern "C" fn recvfrom(
 extern "C" fn recvmsg(ud: UserData, fd: c_int, message: *mut msghdr, flags: c_int) -> ssize_t {
     told(value_in(message).and_then(|mut header| {
         let pieces = pieces(header.msg_iov, header.msg_iovlen)?;
-        let most = pieces.iter().map(|piece| piece.iov_len).sum();
-        let received = host(ud).receive(fd, most, flags)?;
-        scatter(&received.octets, &pieces)?;
+        let received = receive_pieces(ud, fd, &pieces, flags)?;
         let v6 = host(ud).call(|machine| machine.files.socket(fd).map(|s| s.v6)).unwrap_or_default();
         let from = received.from.map_or(Vec::new(), |from| address::write(from, v6));
         if !header.msg_name.is_null() {
@@ -319,19 +244,23 @@ extern "C" fn recvmsg(ud: UserData, fd: c_int, message: *mut msghdr, flags: c_in
             header.msg_namelen = from.len() as socklen_t;
         }
         header.msg_flags = if received.len > received.octets.len() { libc::MSG_TRUNC } else { 0 };
-        let mut control = Vec::new();
+        let mut used = 0;
         if let Some(left) = received.inq {
-            // struct cmsghdr: length, level, type; and an int.
-            control.extend((size_of::<libc::cmsghdr>() + 4).to_ne_bytes());
-            control.extend([libc::IPPROTO_TCP, TCP_CM_INQ, left].map(c_int::to_ne_bytes).concat());
-            control.resize(size_of::<libc::cmsghdr>() + 8, 0);
+            // struct cmsghdr: length, level, type; and an int. What does not fit is cut off.
+            let (room, head) = (header.msg_controllen, size_of::<libc::cmsghdr>());
+            let len = room.min(head + 4);
+            if len < head + 4 {
+                header.msg_flags |= libc::MSG_CTRUNC;
+            }
+            if len >= head {
+                let mut control = len.to_ne_bytes().to_vec();
+                control.extend([libc::IPPROTO_TCP, TCP_CM_INQ, left].map(c_int::to_ne_bytes).concat());
+                // Nobody is told of a place that is none.
+                let told = copy_out(&control[..len], header.msg_control).is_ok();
+                used = if told { room.min(head + 8) } else { 0 };
+            }
         }
-        if header.msg_controllen >= control.len() && !control.is_empty() {
-            copy_out(&control, header.msg_control)?;
-            header.msg_controllen = control.len();
-        } else {
-            header.msg_controllen = 0;
-        }
+        header.msg_controllen = used;
         value_out(&header, message)?;
         Ok(length(&received, flags))
     }))
@@ -411,7 +340,10 @@ extern "C" fn getsockopt(
     len: *mut socklen_t,
 ) -> c_int {
     done(value_in(len.cast_const()).and_then(|room| {
-        let value = host(ud).option(fd, level, name)?;
+        let value = match level {
+            NAMES => host(ud).name(fd, name != 0)?,
+            _ => host(ud).option(fd, level, name)?,
+        };
         let n = value.len().min(room as usize);
         copy_out(&value[..n], to)?;
         value_out(&(n as socklen_t), len)

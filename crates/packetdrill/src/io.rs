@@ -1,9 +1,10 @@
 //! Octets in and out of sockets and pipes: one try of each call. EAGAIN means that it would wait.
 
 use crate::errors::{self, Result};
-use crate::file::Kind;
+use crate::file::{Kind, Socket};
 use crate::machine::Machine;
 use bypath_stack::tcp::State;
+use bypath_stack::tcp::error::{ReadError, WriteError};
 use std::net::SocketAddr;
 
 /// What a receive tells beside its octets.
@@ -20,6 +21,25 @@ pub struct Received {
 }
 
 impl Machine {
+    /// How many octets a receive of at most so many waits for.
+    pub fn least(&mut self, fd: i32, most: usize, flags: i32) -> Result<usize> {
+        let file = self.files.get(fd)?;
+        Ok(match (&file.kind, &file.socket) {
+            (Kind::Tcp, Some(_)) if flags & libc::MSG_WAITALL != 0 => most,
+            (Kind::Tcp, Some(socket)) => most.min(socket.least),
+            _ => 0,
+        })
+    }
+
+    /// Whether nothing will come behind the next so many octets of a connection.
+    pub fn is_last(&mut self, fd: i32, octets: usize) -> bool {
+        let Ok(&mut Socket { id, deaf, .. }) = self.files.socket(fd) else { return false };
+        self.stack.tcp(id).is_some_and(|mut tcp| {
+            let over = deaf || tcp.is_finished() || tcp.has_failed() || tcp.state() == Some(State::Closed);
+            over && tcp.unread() <= octets
+        })
+    }
+
     /// Takes octets, as many as there are and fit.
     pub fn receive(&mut self, fd: i32, most: usize, flags: i32) -> Result<Received> {
         let file = self.files.get(fd)?;
@@ -27,6 +47,9 @@ impl Machine {
             (Kind::Pipe(pipe, false), _) => {
                 let pipe = *pipe;
                 let octets = self.files.pipes[pipe].read(most)?;
+                if flags & libc::MSG_PEEK != 0 {
+                    self.files.pipes[pipe].give_back(&octets);
+                }
                 Ok(Received { len: octets.len(), octets, ..Received::default() })
             }
             (Kind::Udp, Some(socket)) => {
@@ -54,14 +77,21 @@ impl Machine {
                 let (id, deaf, inq) = (socket.id, socket.deaf, socket.inq);
                 let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
                 if tcp.state().is_none() {
-                    return Err(libc::ENOTCONN);
+                    let ended = deaf && !tcp.is_listening();
+                    return if ended { Ok(Received::default()) } else { Err(libc::ENOTCONN) };
+                }
+                if tcp.unread() == 0 && tcp.is_finished() {
+                    // The end comes before what went wrong after it.
+                    return Ok(Received { inq: inq.then_some(1), ..Received::default() });
                 }
                 let mut octets = vec![0; most.min(tcp.unread().max(1))];
                 let peeks = flags & libc::MSG_PEEK != 0;
+                let half_closed = tcp.is_finished() && !tcp.is_shut();
                 let read = if peeks { tcp.peek(&mut octets) } else { tcp.read(&mut octets) };
-                let n = match read.map_err(errors::read) {
-                    Err(libc::EAGAIN) if deaf || most == 0 => 0,
-                    other => other?,
+                let n = match read {
+                    Err(ReadError::Empty) if deaf => 0,
+                    Err(ReadError::Failed(error)) => return Err(errors::of_connection(half_closed, error)),
+                    other => other.map_err(errors::read)?,
                 };
                 octets.truncate(n);
                 let left = (tcp.unread() as i32).max(i32::from(tcp.is_finished()));
@@ -101,9 +131,13 @@ impl Machine {
                 let most = if lowat.is_some() { most.max(1) } else { most };
                 let now = self.now();
                 let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
+                let half_closed = tcp.is_finished() && !tcp.is_shut();
                 let open = !matches!(tcp.state(), Some(State::SynSent | State::SynReceived));
                 let n = octets.len().min(if open { most } else { usize::MAX });
-                let written = tcp.write_more(now, &octets[..n], more).map_err(errors::write);
+                let written = tcp.write_more(now, &octets[..n], more).map_err(|error| match error {
+                    WriteError::Failed(error) => errors::of_connection(half_closed, error),
+                    error => errors::write(error),
+                });
                 if written == Ok(0) && !octets.is_empty() || written == Err(libc::EAGAIN) && !connecting {
                     self.waits_for_room(fd);
                 }

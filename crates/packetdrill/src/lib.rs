@@ -15,6 +15,7 @@ mod info;
 mod interface;
 pub mod io;
 mod machine;
+mod memory;
 mod options;
 mod pipe;
 mod readiness;

@@ -5,6 +5,7 @@ use crate::file::{Kind, Socket};
 use crate::flags;
 use crate::info;
 use crate::machine::Machine;
+use crate::sysctl;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::{Keepalive, Settings, State};
 use bypath_wire::TrafficClass;
@@ -16,6 +17,8 @@ const LEAST: (u32, u32) = (2304, 1152);
 const USUAL: (i32, i32) = (16_384, 131_072);
 /// TCP_MAXSEG of a socket that is not connected: Linux's TCP_MSS_DEFAULT.
 const USUAL_MSS: i32 = 536;
+/// What surely fits a receive buffer that is tuned.
+const SMALL: usize = 65_536;
 const TCP_INQ: i32 = 36;
 const TCP_NOTSENT_LOWAT: i32 = 25;
 
@@ -101,6 +104,7 @@ impl Machine {
     }
 
     fn set_socket_option(&mut self, fd: i32, name: i32, value: &[u8]) -> Result<()> {
+        let is_tcp = matches!(self.files.get(fd)?.kind, Kind::Tcp);
         let socket = self.files.socket(fd)?;
         let id = socket.id;
         match name {
@@ -132,9 +136,17 @@ impl Machine {
                     libc::SO_REUSEADDR => options.reuse_address = on,
                     libc::SO_REUSEPORT => options.reuse_port = on,
                     _ if value.len() < 8 => return Err(libc::EINVAL),
-                    _ => options.linger = on.then_some(Duration::from_secs(linger?.max(0) as u64)),
+                    _ => {
+                        let seconds = linger?.max(0) as u32;
+                        options.linger = on.then_some(Duration::from_secs(seconds.into()));
+                        if on {
+                            self.files.socket(fd)?.linger = seconds;
+                        }
+                    }
                 }
-                tcp.set_options(options);
+                if let Some(mut tcp) = self.stack.tcp(id) {
+                    tcp.set_options(options);
+                }
                 Ok(())
             }
             libc::SO_SNDBUF => {
@@ -147,6 +159,20 @@ impl Machine {
                 let octets = u32::try_from(int(value)?).unwrap_or(u32::MAX / 4).clamp(LEAST.1, 1 << 29);
                 socket.buffers.1 = octets;
                 self.change(id, |settings| settings.receive_octets = octets as usize)
+            }
+            libc::SO_RCVLOWAT => {
+                let most =
+                    if socket.buffers.1 > 0 { socket.buffers.1 } else { sysctl::most_least() } as usize;
+                let wanted = int(value)?;
+                // Less than 0 is as much as possible, and 0 is 1.
+                let least = if wanted < 0 { most } else { (wanted.max(1) as usize).min(most) };
+                socket.least = least;
+                self.kick(fd, true, false);
+                if is_tcp && least > SMALL {
+                    // So much has to fit, whatever was read before.
+                    self.change(id, |settings| settings.tune_receive = false)?;
+                }
+                Ok(())
             }
             libc::SO_KEEPALIVE => {
                 socket.keepalive.3 = int(value)? != 0;
@@ -242,6 +268,7 @@ impl Machine {
         }
         let (v6, buffers, keepalive) = (socket.v6, socket.buffers, socket.keepalive);
         let (maxseg, inq, lowat, patience) = (socket.maxseg, socket.inq, socket.own_lowat, socket.patience);
+        let (least, linger) = (socket.least, socket.linger);
         let octets = |n: i32| Ok(n.to_ne_bytes().to_vec());
         let told = |half: u32, usual: i32| if half == 0 { usual } else { (half * 2) as i32 };
         if level == libc::SOL_SOCKET {
@@ -250,7 +277,10 @@ impl Machine {
             return match name {
                 libc::SO_ERROR => {
                     let error = match tcp {
-                        Some(mut tcp) => tcp.take_error().map_or(0, errors::failure),
+                        Some(mut tcp) => {
+                            let half_closed = tcp.is_finished() && !tcp.is_shut();
+                            tcp.take_error().map_or(0, |error| errors::of_connection(half_closed, error))
+                        }
                         None => {
                             self.stack.udp(id).and_then(|mut u| u.take_error()).map_or(0, errors::network)
                         }
@@ -268,9 +298,8 @@ impl Machine {
                 libc::SO_REUSEADDR => octets(tcp.is_some_and(|mut t| t.options().reuse_address).into()),
                 libc::SO_REUSEPORT => octets(tcp.is_some_and(|mut t| t.options().reuse_port).into()),
                 libc::SO_LINGER => {
-                    let linger = tcp.and_then(|mut tcp| tcp.options().linger);
-                    let (on, time) = (linger.is_some(), linger.unwrap_or_default().as_secs());
-                    Ok([i32::from(on).to_ne_bytes(), (time as i32).to_ne_bytes()].concat())
+                    let on = tcp.is_some_and(|mut tcp| tcp.options().linger.is_some());
+                    Ok([i32::from(on).to_ne_bytes(), (linger as i32).to_ne_bytes()].concat())
                 }
                 libc::SO_RCVTIMEO | libc::SO_SNDTIMEO => {
                     let time = if name == libc::SO_RCVTIMEO { patience.0 } else { patience.1 };
@@ -278,7 +307,7 @@ impl Machine {
                     let parts = [time.as_secs() as i64, time.subsec_micros().into()];
                     Ok(parts.map(i64::to_ne_bytes).concat())
                 }
-                libc::SO_RCVLOWAT => octets(1),
+                libc::SO_RCVLOWAT => octets(least as i32),
                 libc::SO_BROADCAST | libc::SO_OOBINLINE | libc::SO_DONTROUTE => octets(0),
                 _ => Err(libc::ENOPROTOOPT),
             };
@@ -334,7 +363,11 @@ impl Machine {
                 file.nonblock = value & libc::O_NONBLOCK != 0;
                 Ok(0)
             }
-            libc::F_GETFD | libc::F_SETFD => Ok(0),
+            libc::F_GETFD => Ok(i32::from(file.cloexec)),
+            libc::F_SETFD => {
+                file.cloexec = value & libc::FD_CLOEXEC != 0;
+                Ok(0)
+            }
             _ => Err(libc::EINVAL),
         }
     }
@@ -354,7 +387,7 @@ impl Machine {
         let Some(mut tcp) = self.stack.tcp(id) else {
             let mut udp = self.stack.udp(id).ok_or(libc::EBADF)?;
             return match request {
-                libc::FIONREAD => Ok(udp.peek().map_or(0, |(_, octets)| octets.len() as i32)),
+                libc::FIONREAD => Ok(udp.next_len().unwrap_or(0) as i32),
                 libc::TIOCOUTQ => Ok(0),
                 _ => Err(libc::ENOTTY),
             };

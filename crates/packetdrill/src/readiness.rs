@@ -14,6 +14,10 @@ const HUP: u32 = libc::EPOLLHUP as u32;
 const RDHUP: u32 = libc::EPOLLRDHUP as u32;
 const EDGE: u32 = libc::EPOLLET as u32;
 const ONESHOT: u32 = libc::EPOLLONESHOT as u32;
+const EXCLUSIVE: u32 = libc::EPOLLEXCLUSIVE as u32;
+/// What can be asked for beside EPOLLEXCLUSIVE.
+const WITH_EXCLUSIVE: u32 =
+    EXCLUSIVE | EDGE | ALWAYS | (libc::EPOLLIN | libc::EPOLLOUT | libc::EPOLLWAKEUP) as u32;
 /// What is told whether it was asked for or not.
 const ALWAYS: u32 = ERR | HUP;
 
@@ -51,23 +55,33 @@ impl Machine {
             }
             (Kind::Udp, Some(socket)) => {
                 let id = socket.id;
-                let readable = self.stack.udp(id).is_some_and(|mut udp| udp.peek().is_ok());
-                Ok(WRITE | if readable { READ } else { 0 })
+                let Some(mut udp) = self.stack.udp(id) else { return Ok(0) };
+                let readable = if udp.next_len().is_some() { READ } else { 0 };
+                Ok(WRITE | readable | if udp.has_failed() { ERR } else { 0 })
             }
             (Kind::Tcp, Some(socket)) => {
                 let (id, deaf, lowat) = (socket.id, socket.deaf, socket.notsent_lowat);
-                Ok(self.readiness_of_tcp(id, deaf, lowat))
+                let least = socket.least;
+                Ok(self.readiness_of_tcp(id, deaf, lowat, least))
+            }
+            (Kind::Epoll(set), _) => {
+                let watches: Vec<(i32, Watch)> =
+                    set.watches.iter().map(|(fd, watch)| (*fd, *watch)).collect();
+                let tells = watches.iter().any(|(fd, watch)| self.is_told(*fd, watch) != 0);
+                Ok(if tells { READ } else { 0 })
             }
             _ => Ok(0),
         }
     }
 
-    fn readiness_of_tcp(&mut self, id: SocketId, deaf: bool, lowat: Option<u32>) -> u32 {
+    fn readiness_of_tcp(&mut self, id: SocketId, deaf: bool, lowat: Option<u32>, least: usize) -> u32 {
         let Some(mut tcp) = self.stack.tcp(id) else { return 0 };
         if tcp.is_listening() {
             return if tcp.has_callers() { READ } else { 0 };
         }
-        let Some(state) = tcp.state() else { return WRITE | HUP };
+        let Some(state) = tcp.state() else {
+            return WRITE | HUP | if deaf { READ | RDHUP } else { 0 };
+        };
         if matches!(state, State::SynSent | State::SynReceived) {
             return 0;
         }
@@ -80,7 +94,9 @@ impl Machine {
         if finished && shut {
             mask |= HUP;
         }
-        if tcp.unread() > 0 {
+        // More than fits will not come.
+        let fits = tcp.statistics().map_or(least, |statistics| statistics.rooms.1.max(1));
+        if tcp.unread() >= least.min(fits) {
             mask |= READ;
         }
         if shut || self.has_room(id, lowat) {
@@ -89,15 +105,31 @@ impl Machine {
         mask
     }
 
+    /// What a set has to tell of a descriptor in it.
+    fn is_told(&mut self, fd: i32, watch: &Watch) -> u32 {
+        if watch.silent || watch.events & EDGE != 0 && !watch.pending {
+            return 0;
+        }
+        self.readiness(fd).unwrap_or(0) & (watch.events | ALWAYS)
+    }
+
     /// Whether a write is worth it: a third of what it takes is free, and not too much was not sent.
     fn has_room(&mut self, id: SocketId, lowat: Option<u32>) -> bool {
         let Some(mut tcp) = self.stack.tcp(id) else { return false };
         let Some(statistics) = tcp.statistics() else { return false };
-        let most = tcp.settings().send_octets;
-        let held = statistics.unacknowledged;
+        let (most, held) = (statistics.rooms.0, statistics.unacknowledged);
         held < most
             && most - held >= held / 2
             && lowat.is_none_or(|lowat| statistics.unsent < (lowat / 2).max(1) as usize)
+    }
+
+    /// Whether poll(2) would not say that a connection can be written to.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn is_full(&mut self, fd: i32) -> Result<bool> {
+        let is_tcp = matches!(self.files.get(fd)?.kind, Kind::Tcp);
+        Ok(is_tcp && self.readiness(fd)? & WRITE == 0)
     }
 
     /// Whether a write is taken now.
@@ -109,15 +141,35 @@ impl Machine {
 
     /// Something happened to a descriptor: sets that wait for it are to tell.
     pub fn kick(&mut self, fd: i32, readable: bool, writable: bool) {
-        let bits = if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 };
-        for (_, file) in self.files.iter_mut() {
+        self.wake(fd, if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
+    }
+
+    /// Something happened that concerns all who wait for it, whatever they wait for.
+    pub fn kick_all(&mut self, fd: i32) {
+        self.wake(fd, u32::MAX);
+    }
+
+    fn wake(&mut self, fd: i32, bits: u32) {
+        let mut sets = Vec::new();
+        for (set_fd, file) in self.files.iter_mut() {
             if let Kind::Epoll(set) = &mut file.kind
                 && let Some(watch) = set.watches.get_mut(&fd)
                 && watch.events & bits != 0
             {
                 watch.pending = true;
+                sets.push(*set_fd);
             }
         }
+        for set in sets {
+            self.wake(set, READ);
+        }
+    }
+
+    /// Whether a set has another one in it, or in one that it has.
+    fn reaches(&mut self, from: i32, to: i32) -> bool {
+        let Ok(set) = self.set(from) else { return false };
+        let inside: Vec<i32> = set.watches.keys().copied().collect();
+        inside.into_iter().any(|fd| fd == to || self.reaches(fd, to))
     }
 
     /// Sockets that were full of what was not sent (TCP_NOTSENT_LOWAT) may be written to again.
@@ -141,16 +193,25 @@ impl Machine {
     }
 
     pub fn epoll_create(&mut self) -> i32 {
-        self.files.add(File { kind: Kind::Epoll(Epoll::default()), nonblock: false, socket: None })
+        self.files.add(File::new(Kind::Epoll(Epoll::default()), None))
     }
 
     /// # Errors
-    /// EBADF, EINVAL, EEXIST, ENOENT.
+    /// EBADF, EINVAL, EEXIST, ENOENT, ELOOP.
     pub fn epoll_ctl(&mut self, epfd: i32, what: i32, fd: i32, event: Option<(u32, u64)>) -> Result<()> {
         self.set(epfd)?;
         self.files.get(fd)?;
         if fd == epfd {
             return Err(libc::EINVAL);
+        }
+        let is_set = self.set(fd).is_ok();
+        if let Some((events, _)) = event.filter(|(events, _)| events & EXCLUSIVE != 0)
+            && (what != libc::EPOLL_CTL_ADD || is_set || events & !WITH_EXCLUSIVE != 0)
+        {
+            return Err(libc::EINVAL);
+        }
+        if what == libc::EPOLL_CTL_ADD && is_set && self.reaches(fd, epfd) {
+            return Err(libc::ELOOP);
         }
         let watches = &mut self.set(epfd)?.watches;
         match (what, event) {
@@ -159,9 +220,13 @@ impl Machine {
                 match (what == libc::EPOLL_CTL_ADD, watches.contains_key(&fd)) {
                     (true, true) => return Err(libc::EEXIST),
                     (false, false) => return Err(libc::ENOENT),
+                    (false, true) if watches.get(&fd).is_some_and(|w| w.events & EXCLUSIVE != 0) => {
+                        return Err(libc::EINVAL);
+                    }
                     _ => {}
                 }
                 watches.insert(fd, Watch { events, data, pending: true, silent: false });
+                self.wake(epfd, READ);
                 Ok(())
             }
             _ => Err(libc::EINVAL),
@@ -176,14 +241,13 @@ impl Machine {
         let watches: Vec<(i32, Watch)> = self.set(epfd)?.watches.iter().map(|(fd, w)| (*fd, *w)).collect();
         let mut told = Vec::new();
         for (fd, watch) in watches {
-            let is_edge = watch.events & EDGE != 0;
-            if told.len() >= most || watch.silent || is_edge && !watch.pending {
-                continue;
+            if told.len() >= most {
+                break;
             }
-            let ready = self.readiness(fd).unwrap_or(0) & (watch.events | ALWAYS);
+            let ready = self.is_told(fd, &watch);
             if let Some(watch) = self.set(epfd)?.watches.get_mut(&fd) {
                 watch.pending = false;
-                watch.silent = ready != 0 && watch.events & ONESHOT != 0;
+                watch.silent |= ready != 0 && watch.events & ONESHOT != 0;
             }
             if ready != 0 {
                 told.push((ready, watch.data));

@@ -23,6 +23,12 @@ fn number(name: &str) -> Option<u64> {
     numbers(name).first().copied()
 }
 
+/// What SO_RCVLOWAT cannot go beyond where SO_RCVBUF was not set: half of the most that tcp_rmem lets a buffer have.
+pub fn most_least() -> u32 {
+    let most = numbers("tcp_rmem").get(2).copied().unwrap_or(6 << 20);
+    (most / 2).min(1 << 29) as u32
+}
+
 /// Reads them into the settings of a new socket.
 pub fn read(settings: &mut Settings) -> Sysctl {
     let is_on = |name: &str, otherwise: bool| number(name).map_or(otherwise, |n| n == 1);

@@ -1,5 +1,6 @@
 //! Running a script on two agents, and comparing the run with the kernel's.
 
+use super::link;
 use super::process::{Agent, Answer};
 use super::script::{Names, Step};
 use crate::programs;
@@ -24,6 +25,8 @@ pub enum Under {
     Lazy,
     /// The library, with upgrades and recalls forced at random; the agent is compiled with _FORTIFY_SOURCE.
     Flips(u64),
+    /// Our TCP/IP stack, by the plug-in's table of functions.
+    Stack,
 }
 
 /// What the two ends run under.
@@ -46,6 +49,10 @@ pub enum Over {
     Narrow,
     /// AF_UNIX streams in place of TCP connections, abstract names in place of addresses.
     Unix,
+    /// TCP over a link: each end is a host of its own. See `agent/link.c`.
+    Link,
+    /// The same with buffers for megabytes.
+    WideLink,
 }
 
 impl Combination {
@@ -100,6 +107,13 @@ fn agent_program(fortified: bool) -> &'static Path {
     &programs[usize::from(fortified)]
 }
 
+fn program_of(over: Over, under: Under) -> &'static Path {
+    match over {
+        Over::Link | Over::WideLink => link::program(),
+        _ => agent_program(matches!(under, Under::Flips(_))),
+    }
+}
+
 /// Two running agents and everything they started.
 pub struct Pair {
     combination: Combination,
@@ -128,14 +142,15 @@ impl Pair {
         std::fs::create_dir_all(&dir).expect("create the run's directory");
         let mut agents = BTreeMap::new();
         for (end, under) in [("c", combination.client), ("s", combination.server)] {
-            let program = agent_program(matches!(under, Under::Flips(_)));
-            let mut agent = Agent::start(
-                program,
-                &environment(under, combination.over, &dir),
-                &dir.join(format!("{end}.stderr")),
-            );
+            let program = program_of(combination.over, under);
+            let mut set = environment(under, combination.over, &dir);
+            if matches!(combination.over, Over::Link | Over::WideLink) {
+                let wide = combination.over == Over::WideLink;
+                set.extend(link::environment(end, under == Under::Stack, wide, &dir));
+            }
+            let mut agent = Agent::start(program, &set, &dir.join(format!("{end}.stderr")));
             let loaded = agent.ask("preloaded");
-            let right = if under == Under::Plain { "plain" } else { "preloaded" };
+            let right = if matches!(under, Under::Plain | Under::Stack) { "plain" } else { "preloaded" };
             assert_eq!(loaded, Answer::Line(right.to_owned()), "the agent of end {end}, under {under:?}");
             agents.insert(end.to_owned(), agent);
         }
@@ -147,7 +162,11 @@ impl Pair {
         if step.end.is_empty() {
             return self.drive(&step.command);
         }
-        let Some(command) = self.substitute(&step.command) else {
+        let command = match self.combination.over {
+            Over::Link | Over::WideLink => link::addresses(&step.end, &step.command),
+            _ => step.command.clone(),
+        };
+        let Some(command) = self.substitute(&command) else {
             return format!("! cannot substitute in {step}");
         };
         let Some(agent) = self.agents.get_mut(&step.end) else {
@@ -161,7 +180,7 @@ impl Pair {
             Answer::Line(line) => {
                 if let Some(pid) = line.strip_prefix("child pid=") {
                     let name = step.command.split(' ').nth(1).unwrap_or("?");
-                    let program = agent_program(matches!(self.combination.client, Under::Flips(_)));
+                    let program = program_of(self.combination.over, self.combination.client);
                     let pid = pid.parse().expect("a process id");
                     match Agent::adopt(program, &self.dir.join(name), pid) {
                         Some(child) => drop(self.agents.insert(name.to_owned(), child)),
@@ -298,7 +317,7 @@ fn environment(under: Under, over: Over, dir: &Path) -> HashMap<String, String> 
         e.insert("AGENT_UNIX".to_owned(), format!("bypath-test/{run}"));
         e.insert("BYPATH_TEST_UNIX".to_owned(), "1".to_owned());
     }
-    if under == Under::Plain {
+    if matches!(under, Under::Plain | Under::Stack) {
         return e;
     }
     if over == Over::Narrow {
@@ -308,7 +327,7 @@ fn environment(under: Under, over: Over, dir: &Path) -> HashMap<String, String> 
     set("LD_PRELOAD", programs::library().to_string_lossy().into_owned());
     set("BYPATH_STATS", dir.join("stats").to_string_lossy().into_owned());
     match under {
-        Under::Plain | Under::Lazy => {}
+        Under::Plain | Under::Lazy | Under::Stack => {}
         Under::Eager => set("BYPATH_UPGRADE", "eager".to_owned()),
         Under::Flips(seed) => {
             set("BYPATH_UPGRADE", "eager".to_owned());
