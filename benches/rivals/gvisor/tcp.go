@@ -167,7 +167,7 @@ func pairs(seconds float64) {
 	for _, mtu := range []uint32{1500, 65535} {
 		client, server := newPair(mtu).open()
 		go pour(client, octets, chunk)
-		row(fmt.Sprintf("PairStream/mtu-%d", mtu), drain(server, octets, chunk, seconds), "Gb/s")
+		row(fmt.Sprintf("PairStream/mtu-%d-copied", mtu), drain(server, octets, chunk, seconds), "Gb/s")
 		server.Close()
 		client.Close()
 	}

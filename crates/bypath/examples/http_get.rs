@@ -52,6 +52,7 @@ fn run() -> Result<(), Box<dyn std::error::Error>> {
     }
     let octets = copy(&mut answer, &mut stdout().lock())?;
     let how = stream.statistics()?;
-    eprintln!("{octets} octets, a round trip of {:?}, {} sent again", how.srtt, how.octets_again);
+    let trip = how.srtt.map_or("an unknown time".to_owned(), |time| format!("{time:?}"));
+    eprintln!("{octets} octets, a round trip of {trip}, {} sent again", how.octets_again);
     Ok(())
 }

@@ -469,6 +469,10 @@
 // Flag: a datagram that does not fit into the MTU is `BYPATH_E_TOO_LONG`, and not cut into fragments.
 #define BYPATH_UDP_DONT_FRAGMENT 16
 
+// Flag: it is told of errors that may pass, too, such as a host that cannot be reached just now, and of all errors while it is connected to
+// nobody (IP_RECVERR). They are told as others are.
+#define BYPATH_UDP_ALL_ERRORS 32
+
 // Frames begin with an Ethernet header. The numbers of other kinds: <https://www.tcpdump.org/linktypes.html>.
 #define BYPATH_LINK_TYPE_ETHERNET 1
 
@@ -499,6 +503,13 @@ typedef struct bypath_netstack bypath_netstack;
 // A connection of a netstack. Only pointers to it are of use. Several threads may use one at the same time, such as one that reads
 // and one that writes.
 typedef struct bypath_tcp bypath_tcp;
+
+// Somebody calls somebody else, and is not answered yet. Only pointers to it are of use; one call ends it.
+typedef struct bypath_tcp_call bypath_tcp_call;
+
+// What gets the calls to others that come through a netstack's link: a proxy, or the end of a tunnel. Only pointers to it are of use.
+// Several threads may use one at the same time.
+typedef struct bypath_tcp_forwarder bypath_tcp_forwarder;
 
 // What gets connections to an address and port of a netstack. Only pointers to it are of use. Several threads may use one at the
 // same time.
@@ -1849,6 +1860,60 @@ bypath_status bypath_capture_interface_of(struct bypath_capture_reader *reader,
 // The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
 bypath_status bypath_capture_close(struct bypath_capture_reader *reader,
                                    struct bypath_error *error);
+
+// From now on, TCP that comes through the netstack's link and is for nobody there comes here, to whatever address and port. A netstack
+// has one forwarder at most. Close it by `bypath_tcp_forwarder_close`. The netstack needs a way to those who call, such as a router.
+//
+// `options`: what connections shall want that are accepted, and how many calls wait; NULL: what is usual. When it fails, `*forwarder` is
+// NULL.
+//
+// Fails with `BYPATH_E_IN_USE` where there is one, `BYPATH_E_INVALID`, `BYPATH_E_GONE`, `BYPATH_E_SYSTEM` for too many sockets.
+bypath_status bypath_tcp_forward(struct bypath_netstack *netstack,
+                                 const struct bypath_tcp_options *options,
+                                 struct bypath_tcp_forwarder **forwarder,
+                                 struct bypath_error *error);
+
+// Closes it: calls that were not taken are refused; those that were taken, and connections, go on. NULL is left alone.
+//
+// The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it, and then
+// nothing is closed.
+bypath_status bypath_tcp_forwarder_close(struct bypath_tcp_forwarder *forwarder,
+                                         struct bypath_error *error);
+
+// Waits for the next call. Nothing answers it before `bypath_tcp_call_accept` does; end it by that or by `bypath_tcp_call_refuse`. `from`
+// and `to`: get who calls, and whom, unless they are NULL. When it fails, `*call` is NULL.
+//
+// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_forwarder_next(struct bypath_tcp_forwarder *forwarder,
+                                        struct bypath_tcp_call **call,
+                                        struct bypath_endpoint *from,
+                                        struct bypath_endpoint *to,
+                                        struct bypath_error *error);
+
+// Changes the longest wait of `bypath_tcp_forwarder_next` calls that begin afterwards, in ns; `BYPATH_FOREVER`: no limit; 0: they do
+// not wait, and answer `BYPATH_E_WOULD_BLOCK`. Connections have that of the options. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_forwarder_set_timeout(struct bypath_tcp_forwarder *forwarder,
+                                               uint64_t timeout_ns,
+                                               struct bypath_error *error);
+
+// The descriptor to poll: readable (POLLIN) while there is a call to be taken, or the netstack has gone. Poll it, and do nothing else
+// with it; it is valid as long as the forwarder. Fails with `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM` where none is to be had.
+bypath_status bypath_tcp_forwarder_descriptor(struct bypath_tcp_forwarder *forwarder,
+                                              int *descriptor,
+                                              struct bypath_error *error);
+
+// Answers as whom is called, and waits until the connection is open: a minute at most, whatever time-out there is. Close it by
+// `bypath_tcp_close`. When it fails, `*tcp` is NULL.
+//
+// The call is over, and its pointer must not be used afterwards, unless it fails with `BYPATH_E_INVALID`. Fails with that,
+// `BYPATH_E_REFUSED` and `BYPATH_E_RESET` where nobody calls any more, `BYPATH_E_TIMED_OUT`, `BYPATH_E_GONE`.
+bypath_status bypath_tcp_call_accept(struct bypath_tcp_call *call,
+                                     struct bypath_tcp **tcp,
+                                     struct bypath_error *error);
+
+// Refuses it, as where nobody listens. The pointer must not be used afterwards. NULL is left alone. Fails with `BYPATH_E_INVALID`.
+bypath_status bypath_tcp_call_refuse(struct bypath_tcp_call *call,
+                                     struct bypath_error *error);
 
 #ifdef __cplusplus
 }  // extern "C"

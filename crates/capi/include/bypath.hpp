@@ -923,6 +923,7 @@ public:
 private:
     friend class Netstack;
     friend class TcpListener;
+    friend class TcpCall;
     explicit Tcp(bypath_tcp *raw) noexcept : raw_(raw) {}
     bypath_tcp *raw_ = nullptr;
 };
@@ -974,6 +975,91 @@ private:
     friend class Netstack;
     explicit TcpListener(bypath_tcp_listener *raw) noexcept : raw_(raw) {}
     bypath_tcp_listener *raw_ = nullptr;
+};
+
+// Somebody calls somebody else, and is not answered yet; refused with its object. An object that was ended, or moved from, answers
+// BYPATH_E_INVALID.
+class TcpCall {
+public:
+    TcpCall(TcpCall &&other) noexcept
+        : raw_(std::exchange(other.raw_, nullptr)), from_(other.from_), to_(other.to_) {}
+    TcpCall &operator=(TcpCall &&other) noexcept {
+        if (this != &other) {
+            refuse();
+            raw_ = std::exchange(other.raw_, nullptr);
+            from_ = other.from_;
+            to_ = other.to_;
+        }
+        return *this;
+    }
+    TcpCall(const TcpCall &) = delete;
+    TcpCall &operator=(const TcpCall &) = delete;
+    ~TcpCall() { refuse(); }
+
+    // Who calls.
+    Endpoint from() const noexcept { return from_; }
+    // Whom.
+    Endpoint to() const noexcept { return to_; }
+    // Refuses it now, as where nobody listens.
+    void refuse() noexcept { (void)bypath_tcp_call_refuse(std::exchange(raw_, nullptr), nullptr); }
+    // Answers as whom is called, and waits until the connection is open. The call is over in any case.
+    Result<Tcp> accept() {
+        bypath_tcp *tcp = nullptr;
+        bypath_error error;
+        if (bypath_tcp_call_accept(std::exchange(raw_, nullptr), &tcp, &error) != BYPATH_OK) return Error(error);
+        return Tcp(tcp);
+    }
+
+private:
+    friend class TcpForwarder;
+    TcpCall(bypath_tcp_call *raw, Endpoint from, Endpoint to) noexcept : raw_(raw), from_(from), to_(to) {}
+    bypath_tcp_call *raw_ = nullptr;
+    Endpoint from_, to_;
+};
+
+// What gets the calls to others that come through a netstack's link, closed with its object. Several threads may use one at the same
+// time. An object that was closed, or moved from, answers BYPATH_E_INVALID.
+class TcpForwarder {
+public:
+    TcpForwarder(TcpForwarder &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    TcpForwarder &operator=(TcpForwarder &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    TcpForwarder(const TcpForwarder &) = delete;
+    TcpForwarder &operator=(const TcpForwarder &) = delete;
+    ~TcpForwarder() { close(); }
+
+    // Closes it now.
+    void close() noexcept { (void)bypath_tcp_forwarder_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_tcp_forwarder *raw() noexcept { return raw_; }
+
+    // Waits for the next call; nothing answers it before TcpCall::accept() does.
+    Result<TcpCall> next() {
+        bypath_tcp_call *call = nullptr;
+        Endpoint from, to;
+        bypath_error error;
+        if (bypath_tcp_forwarder_next(raw_, &call, &from, &to, &error) != BYPATH_OK) return Error(error);
+        return TcpCall(call, from, to);
+    }
+    // Changes the longest wait of next(); zero: no wait; std::chrono::nanoseconds::max(): no limit.
+    Status set_timeout(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = TcpOptions().timeout(longest).raw().timeout_ns;
+        return detail::call([&](bypath_error *e) { return bypath_tcp_forwarder_set_timeout(raw_, ns, e); });
+    }
+    // The descriptor to poll for POLLIN; still owned by this object.
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_tcp_forwarder_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class Netstack;
+    explicit TcpForwarder(bypath_tcp_forwarder *raw) noexcept : raw_(raw) {}
+    bypath_tcp_forwarder *raw_ = nullptr;
 };
 
 // A TCP/IP stack of our own on a link, closed with its object; its sockets then answer BYPATH_E_GONE. Several threads may use one at
@@ -1030,6 +1116,13 @@ public:
         bypath_error error;
         if (bypath_tcp_listen(raw_, local, &options.raw(), &listener, &error) != BYPATH_OK) return Error(error);
         return TcpListener(listener);
+    }
+    // Gets the calls to others that come through the link.
+    Result<TcpForwarder> forward(const TcpOptions &options = TcpOptions()) {
+        bypath_tcp_forwarder *forwarder = nullptr;
+        bypath_error error;
+        if (bypath_tcp_forward(raw_, &options.raw(), &forwarder, &error) != BYPATH_OK) return Error(error);
+        return TcpForwarder(forwarder);
     }
     // Calls, and waits until the connection is open.
     Result<Tcp> connect(Endpoint to, const TcpOptions &options = TcpOptions()) {

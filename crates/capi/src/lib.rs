@@ -23,6 +23,7 @@ mod shared;
 mod socket;
 mod status;
 mod tcp;
+mod tcp_forwarder;
 mod tcp_listener;
 mod tcp_options;
 mod tun;

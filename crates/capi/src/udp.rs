@@ -26,8 +26,11 @@ pub const BYPATH_UDP_REUSE_PORT: u32 = 0x4;
 pub const BYPATH_UDP_ONLY_V6: u32 = 0x8;
 /// Flag: a datagram that does not fit into the MTU is `BYPATH_E_TOO_LONG`, and not cut into fragments.
 pub const BYPATH_UDP_DONT_FRAGMENT: u32 = 0x10;
+/// Flag: it is told of errors that may pass, too, such as a host that cannot be reached just now, and of all errors while it is connected to
+/// nobody (IP_RECVERR). They are told as others are.
+pub const BYPATH_UDP_ALL_ERRORS: u32 = 0x20;
 /// Every flag there is.
-const ALL_FLAGS: u32 = 0x1f;
+const ALL_FLAGS: u32 = 0x3f;
 
 /// A socket, and the interface on which it joins groups.
 pub struct Udp {
@@ -75,6 +78,7 @@ pub unsafe extern "C" fn bypath_udp_bind(
                 options.reuse_address = flags & BYPATH_UDP_REUSE_ADDRESS != 0;
                 options.reuse_port = flags & BYPATH_UDP_REUSE_PORT != 0;
                 options.only_v6 = flags & BYPATH_UDP_ONLY_V6 != 0;
+                options.all_errors = flags & BYPATH_UDP_ALL_ERRORS != 0;
                 if flags & BYPATH_UDP_DONT_FRAGMENT != 0 {
                     options.fragmentation = Fragmentation::Never;
                 }

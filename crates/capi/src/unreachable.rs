@@ -122,6 +122,8 @@ impl From<io::Error> for Failure {
             ErrorKind::BrokenPipe => (BYPATH_E_GONE, EPIPE),
             ErrorKind::NotConnected => (BYPATH_E_INVALID, ENOTCONN),
             ErrorKind::OutOfMemory => (BYPATH_E_SYSTEM, ENFILE),
+            // Of ours, and no call's of the kernel.
+            ErrorKind::AddrInUse if e.raw_os_error().is_none() => (BYPATH_E_IN_USE, EADDRINUSE),
             _ => (BYPATH_E_SYSTEM, e.raw_os_error().unwrap_or(EIO)),
         });
         let text = match status {
@@ -185,5 +187,6 @@ mod tests {
         assert_eq!(tcp(Ended::Refused), (BYPATH_E_REFUSED, ECONNREFUSED));
         assert_eq!(tcp(Ended::Network(SocketError::HostUnreachable)), (BYPATH_E_NO_ROUTE, EHOSTUNREACH));
         assert_eq!(told(io::Error::from_raw_os_error(24)), (BYPATH_E_SYSTEM, 24));
+        assert_eq!(told(ErrorKind::AddrInUse.into()), (BYPATH_E_IN_USE, EADDRINUSE));
     }
 }

@@ -44,9 +44,7 @@ pub enum Error {
         interface: String,
     },
     /// The interface was removed while it was open.
-    #[error(
-        "{interface}: the interface was removed; close this socket, and open it anew when the interface is back"
-    )]
+    #[error("{interface}: the interface was removed; open it anew when it is back")]
     Gone {
         /// Its name.
         interface: String,

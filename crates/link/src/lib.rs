@@ -25,7 +25,7 @@ pub mod tun;
 mod vnet;
 pub mod xdp;
 
-pub use bypath_wire::{FrameMeta, MacAddr};
+pub use bypath_wire::{Apart, FrameMeta, MacAddr};
 pub use error::Error;
 pub use interface::Interface;
 
@@ -38,6 +38,12 @@ pub type Result<T> = std::result::Result<T, Error>;
 pub type Each<'a> = dyn FnMut(&[u8], &FrameMeta) + 'a;
 /// Writes a frame into the place that it gets, and returns its length and facts; `None`: there is none.
 pub type Next<'a> = dyn FnMut(&mut [u8]) -> Option<(usize, FrameMeta)> + 'a;
+
+/// Has frames whose long payloads lie in memory of its own.
+pub trait Source {
+    /// Writes a frame, or its beginning, into the place that it gets; `None`: there is none. The place has room for the whole frame.
+    fn next(&mut self, room: &mut [u8]) -> Option<Apart<'_>>;
+}
 
 /// Something that frames go into and come out of.
 ///
@@ -73,6 +79,17 @@ pub trait Link {
     /// what is pending dropped and counted; others of the system. Frames that `next` wrote in the failing call were
     /// accepted, or dropped and counted in [`Statistics::refused`].
     fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize>;
+
+    /// As [`send`](Link::send), of frames that may lie in pieces: a link that can gives them to the kernel as they lie, others copy.
+    ///
+    /// # Errors
+    /// Those of [`send`](Link::send).
+    fn send_apart(&mut self, most: usize, source: &mut dyn Source) -> Result<usize> {
+        self.send(most, &mut |room| {
+            let frame = source.next(room)?;
+            frame.join(room).then(|| (frame.whole(), frame.meta))
+        })
+    }
 
     /// Sends what is pending, as far as that is possible now; returns how many frames still are.
     ///

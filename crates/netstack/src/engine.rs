@@ -23,7 +23,7 @@
 
 use crate::dhcp;
 use crate::leasing::Leasing;
-use bypath_link::{Capabilities, Link, Medium};
+use bypath_link::{Apart, Capabilities, Link, Medium, Source};
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::Event;
@@ -104,6 +104,23 @@ pub enum Error {
     /// The stack has no more sockets.
     #[error(transparent)]
     Sockets(#[from] TooMany),
+}
+
+/// What a stack has to send on a link.
+struct Frames<'a> {
+    stack: &'a mut Stack,
+    iface: IfaceId,
+    now: Instant,
+    /// There may be more.
+    more: bool,
+}
+
+impl Source for Frames<'_> {
+    fn next(&mut self, room: &mut [u8]) -> Option<Apart<'_>> {
+        let next = self.stack.poll_transmit_apart(self.now, self.iface, room);
+        self.more = next.is_some();
+        next
+    }
 }
 
 struct Port {
@@ -231,7 +248,8 @@ impl Engine {
         }
     }
 
-    /// Gives leases back and sends what is still to be sent, as far as that is possible within this time.
+    /// Gives leases back and sends what is still to be sent, as far as that is possible within this time; what connections have
+    /// written is to be acknowledged.
     pub fn finish(&mut self, longest: Duration) {
         self.release();
         let end = clock::monotonic_ns().saturating_add(longest.as_nanos() as u64);
@@ -240,7 +258,7 @@ impl Engine {
                 Ok(true) => {}
                 Ok(false) => {
                     let left = self.stack.usage();
-                    if left.transmit_octets + left.waiting_octets == 0 {
+                    if left.transmit_octets + left.waiting_octets == 0 && !self.stack.owes_octets() {
                         return;
                     }
                     self.wait(Some(end));
@@ -449,12 +467,9 @@ impl Engine {
             return Ok(0);
         }
         let iface = port.iface;
-        let mut more = true;
-        let sent = port.link.send(BATCH, &mut |room| {
-            let next = stack.poll_transmit(now, iface, room);
-            more = next.is_some();
-            next
-        });
+        let mut frames = Frames { stack, iface, now, more: true };
+        let sent = port.link.send_apart(BATCH, &mut frames);
+        let more = frames.more;
         let sent = sent.and_then(|sent| Ok((sent, port.link.flush()?)));
         match sent {
             Ok((sent, pending)) => {
@@ -509,6 +524,17 @@ fn tell(news: &mut VecDeque<News>, one: News) {
         news.pop_front();
     }
     news.push_back(one);
+}
+
+impl Drop for Engine {
+    /// Who is connected hears that nobody will answer any more, as far as links take that at once.
+    fn drop(&mut self) {
+        let now = Engine::now();
+        self.stack.reset_connections(now);
+        for n in 0..self.ports.len() {
+            while matches!(self.send_of(n, now), Ok(sent) if sent > 0) {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use crate::config::Config;
 use crate::counters::Counters;
 use crate::destination::Destinations;
-use crate::egress::{self, Identification};
+use crate::egress::{self, Behind, Identification};
 use crate::event::Event;
 use crate::iface::{
     Address, AddressState, Iface, IfaceConfig, IfaceId, Medium, NoAddress, NoIface, Offload, Shape,
@@ -117,6 +117,8 @@ pub struct Stack {
     /// Octets that wait for neighbours' addresses.
     pub(crate) waiting_octets: usize,
     pub(crate) spare: Vec<Vec<u8>>,
+    /// Where the end of the frame lies that was written last, if not with the rest.
+    pub(crate) behind: Option<Behind>,
     /// A datagram made of fragments, and the packet of its first one, while they are looked into.
     pub(crate) whole: (Vec<u8>, Vec<u8>),
     looped: Vec<u8>,
@@ -151,6 +153,7 @@ impl Stack {
             icmp_limit: Limit::new(config.icmp_rate, config.icmp_burst),
             waiting_octets: 0,
             spare: Vec::new(),
+            behind: None,
             whole: (Vec::new(), Vec::new()),
             looped: Vec::new(),
             identifiers: Random::new(secret),
@@ -470,7 +473,7 @@ impl Stack {
             room = vec![0; LOOPBACK_MTU];
         }
         for _ in 0..LOOPED_AT_ONCE {
-            let Some(frame) = self.transmit(now, IfaceId::LOOPBACK, &mut room) else { break };
+            let Some(frame) = self.transmit(now, IfaceId::LOOPBACK, false, &mut room) else { break };
             let meta = FrameMeta { checksum: ChecksumState::Verified, ..FrameMeta::default() };
             self.handle_looped(now, frame.iface, &room[..frame.len], &meta);
         }

@@ -3,7 +3,7 @@
 //! A descriptor is one queue of one interface. A read takes a packet that the kernel sends through the interface, a write
 //! gives it one as if it had arrived there. Setting addresses and the like is the business of [`crate::netns`].
 
-use crate::packet::frame::{Departure, HEADROOM, VnetHeader, complete};
+use crate::packet::frame::{Departure, HEADROOM, VnetHeader, complete, undo};
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
 use std::ffi::CStr;
@@ -253,7 +253,7 @@ impl Tun {
     }
 
     /// Gives the kernel the frame of `len` octets at [`HEADROOM`] of `buffer`, with a tag put in and a virtio-net header put
-    /// in front as `how` says.
+    /// in front as `how` says. What the kernel does not take may be sent once more.
     ///
     /// # Errors
     /// Those of [`Tun::write`]; EINVAL for a frame that is longer than the buffer.
@@ -262,7 +262,35 @@ impl Tun {
             return Err(Errno::INVAL);
         }
         let start = complete(buffer, len, how, vnet);
-        self.write(&buffer[start..HEADROOM + len])
+        let sent = self.write(&buffer[start..HEADROOM + len]);
+        if sent.is_err() {
+            undo(buffer, len, how);
+        }
+        sent
+    }
+
+    /// The same with a virtio-net header for a frame of which only the first `len` octets lie there, its headers among them, and two
+    /// more pieces follow.
+    ///
+    /// # Errors
+    /// Those of [`Tun::send`].
+    pub fn send_apart(
+        &self,
+        buffer: &mut [u8],
+        len: usize,
+        behind: (&[u8], &[u8]),
+        how: &Departure,
+    ) -> Result<usize> {
+        if buffer.len() < HEADROOM + len {
+            return Err(Errno::INVAL);
+        }
+        let start = complete(buffer, len, how, true);
+        let pieces = [&buffer[start..HEADROOM + len], behind.0, behind.1].map(IoSlice::new);
+        let sent = self.write_pieces(if behind.1.is_empty() { &pieces[..2] } else { &pieces });
+        if sent.is_err() {
+            undo(buffer, len, how);
+        }
+        sent
     }
 }
 
@@ -277,6 +305,22 @@ mod tests {
         assert_eq!(null.features(), Err(Errno::NOTTY));
         assert_eq!(null.attach("a-name-of-16-oct", Flags::TUN), Err(Errno::NAMETOOLONG));
         assert_eq!(null.attach("a\0b", Flags::TUN), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn a_frame_that_was_not_taken_is_sent_once_more_as_it_was() {
+        use crate::packet::frame::Tag;
+        let full = Tun::open(c"/dev/full").unwrap();
+        let how = Departure { tag: Some(Tag { tpid: 0x8100, tci: 7 }), ..Departure::default() };
+        let mut buffer = vec![0; HEADROOM];
+        buffer.extend(1..=60);
+        let frame = buffer[HEADROOM..].to_vec();
+        for _ in 0..2 {
+            assert_eq!(full.send(&mut buffer, 60, &how, true), Err(Errno::NOSPC));
+            assert_eq!(buffer[HEADROOM..], frame);
+            assert_eq!(full.send_apart(&mut buffer, 60, (&[1], &[2]), &how), Err(Errno::NOSPC));
+            assert_eq!(buffer[HEADROOM..], frame);
+        }
     }
 
     #[test]

@@ -78,7 +78,7 @@ pub use icmpv6::Icmpv6Message;
 pub use ip::{Addresses, Ecn, IpProtocol, TrafficClass};
 pub use ipv4::Ipv4Header;
 pub use ipv6::Ipv6Header;
-pub use meta::{FrameMeta, VlanTag};
+pub use meta::{Apart, FrameMeta, VlanTag};
 pub use ndp::NdpMessage;
 pub use packet::{Headers, Network, Transport};
 pub use seq::SeqNumber;

@@ -19,6 +19,34 @@ pub struct FrameMeta {
     pub dropped: Option<u64>,
 }
 
+/// A frame whose end lies elsewhere.
+#[derive(Clone, Copy, Debug)]
+pub struct Apart<'a> {
+    /// Octets of its beginning, its headers among them, which were written to where whoever asked for it wanted them.
+    pub len: usize,
+    /// What follows, in up to two pieces.
+    pub behind: (&'a [u8], &'a [u8]),
+    /// Facts about the whole frame.
+    pub meta: FrameMeta,
+}
+
+impl Apart<'_> {
+    /// Octets of the whole frame.
+    pub const fn whole(&self) -> usize {
+        self.len + self.behind.0.len() + self.behind.1.len()
+    }
+
+    /// Writes what follows behind the beginning. False: there is no room for it.
+    pub fn join(&self, room: &mut [u8]) -> bool {
+        let (one, two) = self.behind;
+        let Some(end) = room.get_mut(self.len..self.whole()) else { return false };
+        let (a, b) = end.split_at_mut(one.len());
+        a.copy_from_slice(one);
+        b.copy_from_slice(two);
+        true
+    }
+}
+
 /// State of the transport checksum (virtio 1.2, 5.1.6.2 and 5.1.6.4).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ChecksumState {

@@ -105,6 +105,18 @@ static void exchange(bypath_netstack *stack) {
     FAILS(BYPATH_E_TIMED_OUT, bypath_udp_receive(udp, buffer, sizeof buffer, &d, &error));
     WORKS(bypath_udp_close(udp, &error));
 
+    /* What the network says of datagrams to nobody in particular, who wants to know hears. */
+    WORKS(bypath_udp_bind(stack, at("0.0.0.0:0"), BYPATH_UDP_ALL_ERRORS, &udp, &error));
+    WORKS(bypath_udp_set_timeout(udp, 20000000000, &error));
+    WORKS(bypath_udp_send_to(udp, at("10.9.0.1:9"), "lost", 4, &error));
+    FAILS(BYPATH_E_UNREACHABLE, bypath_udp_receive(udp, buffer, sizeof buffer, &d, &error));
+    WORKS(bypath_udp_close(udp, &error));
+    WORKS(bypath_udp_bind(stack, at("0.0.0.0:0"), 0, &udp, &error));
+    WORKS(bypath_udp_send_to(udp, at("10.9.0.1:9"), "lost", 4, &error));
+    WORKS(bypath_udp_set_timeout(udp, 100000000, &error));
+    FAILS(BYPATH_E_TIMED_OUT, bypath_udp_receive(udp, buffer, sizeof buffer, &d, &error));
+    WORKS(bypath_udp_close(udp, &error));
+
     /* Flags. */
     WORKS(bypath_udp_bind(stack, at("0.0.0.0:0"), BYPATH_UDP_BROADCAST | BYPATH_UDP_DONT_FRAGMENT, &udp, &error));
     fd = kernel("0.0.0.0", 10);
@@ -239,7 +251,7 @@ static void bad(bypath_netstack *stack) {
 
     FAILS(BYPATH_E_INVALID, bypath_udp_bind(NULL, at("0.0.0.0:0"), 0, &udp, &error));
     FAILS(BYPATH_E_INVALID, bypath_udp_bind(stack, at("0.0.0.0:0"), 0, NULL, &error));
-    FAILS(BYPATH_E_INVALID, bypath_udp_bind(stack, at("0.0.0.0:0"), 0x20, &udp, &error));
+    FAILS(BYPATH_E_INVALID, bypath_udp_bind(stack, at("0.0.0.0:0"), 0x40, &udp, &error));
     FAILS(BYPATH_E_INVALID, bypath_udp_bind(stack, at("10.9.0.1:0"), 0, &udp, &error));
     e = at("0.0.0.0:0"), e.family = 5;
     FAILS(BYPATH_E_INVALID, bypath_udp_bind(stack, e, 0, &udp, &error));

@@ -43,6 +43,10 @@ int main() {
     CHECK(sender.send_to(at("239.1.2.3:7"), "to a group"));
     CHECK(works(server.receive(buffer, sizeof buffer)).len == 10 && server.leave(at("239.1.2.3:0")));
 
+    auto told = works(left.bind(at("0.0.0.0:0"), BYPATH_UDP_ALL_ERRORS));
+    CHECK(told.set_timeout(std::chrono::seconds(20)) && told.send_to(at("10.1.0.2:99"), "to nobody"));
+    CHECK(told.receive(buffer, sizeof buffer).status() == BYPATH_E_UNREACHABLE);
+
     CHECK(left.add_address("10.1.0.3/24") && works(left.addresses()).size() == 2 && left.remove_address("10.1.0.3"));
     bool delivered = false;
     for (const auto &counter : works(right.counters()))

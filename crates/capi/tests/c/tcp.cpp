@@ -22,11 +22,11 @@ static bool is_ready(int fd, int milliseconds) {
 int main() {
     using namespace std::chrono_literals;
     // Two netstacks, one on each end of the cable `left` and `right`.
-    auto opened = [](const char *link, const char *own) {
-        return works(bypath::Netstack::open(bypath::NetstackOptions(link).address(own).timeout(20s)));
+    auto opened = [](const char *link, const char *own, const char *router) {
+        return works(bypath::Netstack::open(bypath::NetstackOptions(link).address(own).router(router).timeout(20s)));
     };
-    auto left = opened("packet:left", "10.1.0.1/24");
-    auto right = opened("packet:right", "10.1.0.2/24");
+    auto left = opened("packet:left", "10.1.0.1/24", "10.1.0.2");
+    auto right = opened("packet:right", "10.1.0.2/24", "10.1.0.1");
 
     auto listener = works(right.listen(at("0.0.0.0:80"), bypath::TcpOptions().timeout(20s).backlog(5)));
     CHECK(works(listener.local()).port == 80);
@@ -69,6 +69,33 @@ int main() {
     CHECK(begun.write("x").status() == BYPATH_E_INVALID && works(moved.local()).port != 0);
     bypath::TcpListener other = std::move(listener);
     CHECK(listener.accept().status() == BYPATH_E_INVALID && works(other.local()).port == 80);
+
+    // Calls to others, of which one is accepted.
+    auto forwarder = works(right.forward(bypath::TcpOptions().timeout(20s)));
+    CHECK(right.forward().status() == BYPATH_E_IN_USE);
+    auto far = works(left.begin_connect(at("198.51.100.7:80"), bypath::TcpOptions().timeout(20s)));
+    CHECK(is_ready(works(forwarder.descriptor()), 20000));
+    auto call = works(forwarder.next());
+    CHECK(call.to().text() == "198.51.100.7:80" && call.from().text() == works(far.local()).text());
+    bypath::TcpCall taken = std::move(call);
+    CHECK(call.accept().status() == BYPATH_E_INVALID);
+    auto near = works(taken.accept());
+    CHECK(far.finish_connect() && works(near.local()).text() == "198.51.100.7:80");
+    CHECK(taken.accept().status() == BYPATH_E_INVALID);
+    CHECK(near.write_all("near") && works(far.read(buffer, sizeof buffer)) == 4);
+    for (int way = 0; way < 2; way++) {
+        auto nobody = works(left.begin_connect(at("198.51.100.7:81"), bypath::TcpOptions().timeout(20s)));
+        {
+            auto refused = works(forwarder.next());
+            if (way == 1) refused.refuse();
+        }
+        CHECK(nobody.finish_connect().status() == BYPATH_E_REFUSED);
+    }
+    bypath::TcpForwarder passed = std::move(forwarder);
+    CHECK(forwarder.next().status() == BYPATH_E_INVALID && passed.set_timeout(0s));
+    CHECK(passed.next().status() == BYPATH_E_WOULD_BLOCK);
+    passed.close();
+    CHECK(right.forward());
     auto udp = works(right.bind(at("0.0.0.0:7")));
     CHECK(!is_ready(works(udp.descriptor(BYPATH_READABLE)), 0) && is_ready(works(udp.descriptor(BYPATH_WRITABLE)), 0));
     right.close();

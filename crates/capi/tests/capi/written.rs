@@ -284,3 +284,13 @@ fn tcp_from_cpp() {
 fn valgrind_complains_of_nothing_about_tcp() {
     run_tun("written::valgrind_complains_of_nothing_about_tcp", "tcp.c", "bypath", &["-pthread"], &MEMCHECK);
 }
+
+#[test]
+fn forwarding_from_c() {
+    run_tun("written::forwarding_from_c", "forward.c", "bypath", &[], &[]);
+}
+
+#[test]
+fn valgrind_complains_of_nothing_about_forwarding() {
+    run_tun("written::valgrind_complains_of_nothing_about_forwarding", "forward.c", "bypath", &[], &MEMCHECK);
+}

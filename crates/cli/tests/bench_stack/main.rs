@@ -74,7 +74,9 @@ fn there_is_a_record_for_every_case_of_tcp() {
         found[0]["median"].as_f64().expect("a number")
     };
     for subject in ["mtu-1500", "mtu-65535", "mtu-65535-nosum"] {
-        assert!(of("pair-stream", subject, "bits_per_s", "bit/s") > 1e6, "{subject}");
+        for subject in [subject.to_owned(), format!("{subject}-copied")] {
+            assert!(of("pair-stream", &subject, "bits_per_s", "bit/s") > 1e6, "{subject}");
+        }
     }
     assert!(of("pair-pingpong", "mtu-1500", "round_trip_ns", "ns") > 1.0);
     assert!(of("pair-churn", "mtu-1500", "connections_per_s", "1/s") > 1.0);
@@ -84,7 +86,7 @@ fn there_is_a_record_for_every_case_of_tcp() {
     for idle in [1, 100, 10_000, 100_000, 1_000_000] {
         assert!(of("receive-tcp", &format!("idle-{idle}"), "ns_per_op", "ns") > 1.0, "{idle}");
     }
-    assert_eq!(records.len(), 3 + 1 + 1 + 1 + 5);
+    assert_eq!(records.len(), 6 + 1 + 1 + 1 + 5);
 }
 
 /// Streams between the stack and the kernel, each in namespaces of its own.

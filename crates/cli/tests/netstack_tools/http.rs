@@ -116,6 +116,30 @@ isolated! {
 }
 
 isolated! {
+    fn who_is_in_the_middle_of_an_answer_is_told_of_the_end() {
+        const NAME: &str = "http::who_is_in_the_middle_of_an_answer_is_told_of_the_end";
+        if !devices(NAME) {
+            return;
+        }
+        let folder = folder(&[50_000_000]);
+        let server = server(&folder);
+        let mut idle = TcpStream::connect("10.9.0.2:80").expect("a connection");
+        let mut client = TcpStream::connect("10.9.0.2:80").expect("a connection");
+        for stream in [&idle, &client] {
+            stream.set_read_timeout(Some(LONG)).expect("a time");
+        }
+        client.write_all(b"GET /50000000 HTTP/1.1\r\nHost: b\r\n\r\n").expect("room");
+        let mut room = [0; 1000];
+        client.read_exact(&mut room).expect("the beginning of an answer");
+        let report = counted(server);
+        assert_eq!((&report["connections"], &report["broken"]), (&2.into(), &1.into()), "{report}");
+        let rest = std::io::copy(&mut client, &mut std::io::sink());
+        assert_eq!(rest.expect_err("it is not all").kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(idle.read(&mut room).expect("an end"), 0);
+    }
+}
+
+isolated! {
     fn wget_gets_every_octet() {
         const NAME: &str = "http::wget_gets_every_octet";
         if !devices(NAME) || !has(NAME, "wget") {

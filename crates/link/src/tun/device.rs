@@ -3,7 +3,8 @@
 use super::builder::Builder;
 use crate::refusal::{self, Refusal};
 use crate::{
-    Capabilities, Each, Error, FrameMeta, Link, MacAddr, Medium, Next, Result, Statistics, Timestamps, vnet,
+    Apart, Capabilities, Each, Error, FrameMeta, Link, MacAddr, Medium, Next, Result, Source, Statistics,
+    Timestamps, vnet,
 };
 use bypath_sys::packet::frame::{Departure, HEADROOM, Tag, VnetHeader};
 use bypath_sys::poll::{PollFd, ppoll};
@@ -307,6 +308,49 @@ impl Device {
         }
     }
 
+    /// Accepts a frame of so many octets that was just written: how it is to be sent.
+    fn accept(&mut self, len: usize, meta: &FrameMeta) -> Result<Departure> {
+        if meta.vlan.is_some() && self.kind == Kind::Tun {
+            self.statistics.sent += 1;
+            self.statistics.refused += 1;
+            return Err(Error::Invalid(
+                "a packet has no VLAN tag; a TAP device carries frames, which have".to_owned(),
+            ));
+        }
+        if let Err(refusal) = self.examine(len, meta) {
+            if matches!(refusal, Refusal::TooLong { .. }) {
+                // It may have been raised: then the next one passes.
+                let _ = self.refresh_mtu();
+            }
+            return Err(self.refuse(&refusal));
+        }
+        let tag = meta.vlan.map(|t| Tag { tpid: t.tpid, tci: t.tci() });
+        self.count_sent(len);
+        Ok(Departure { tag, vnet: vnet::asked(meta), at: None })
+    }
+
+    /// Gives the kernel a frame as it lies. One that it has no room for is pending, in one piece.
+    fn pass(&mut self, frame: &Apart<'_>) -> Result<()> {
+        let how = self.accept(frame.whole(), &frame.meta)?;
+        if frame.whole() > frame.len {
+            loop {
+                match self.file.send_apart(&mut self.outgoing, frame.len, frame.behind, &how) {
+                    Ok(_) => return Ok(()),
+                    Err(Errno::AGAIN) => break,
+                    Err(Errno::INTR) => {}
+                    Err(e) => {
+                        self.statistics.refused += 1;
+                        return Err(self.failed("send", e));
+                    }
+                }
+            }
+            // It has room: it is no longer than what was examined.
+            frame.join(&mut self.outgoing[HEADROOM..]);
+        }
+        self.pending = Some((frame.whole(), how));
+        Ok(())
+    }
+
     fn refuse(&mut self, refusal: &Refusal) -> Error {
         self.statistics.sent += 1;
         self.statistics.refused += 1;
@@ -397,23 +441,20 @@ impl Link for Device {
                 return Ok(given);
             }
             let Some((len, meta)) = next(&mut self.outgoing[HEADROOM..]) else { return Ok(given) };
-            if meta.vlan.is_some() && self.kind == Kind::Tun {
-                self.statistics.sent += 1;
-                self.statistics.refused += 1;
-                return Err(Error::Invalid(
-                    "a packet has no VLAN tag; a TAP device carries frames, which have".to_owned(),
-                ));
+            let how = self.accept(len, &meta)?;
+            self.pending = Some((len, how));
+        }
+        self.push()?;
+        Ok(most)
+    }
+
+    fn send_apart(&mut self, most: usize, source: &mut dyn Source) -> Result<usize> {
+        for given in 0..most {
+            if !self.push()? {
+                return Ok(given);
             }
-            if let Err(refusal) = self.examine(len, &meta) {
-                if matches!(refusal, Refusal::TooLong { .. }) {
-                    // It may have been raised: then the next one passes.
-                    let _ = self.refresh_mtu();
-                }
-                return Err(self.refuse(&refusal));
-            }
-            let tag = meta.vlan.map(|t| Tag { tpid: t.tpid, tci: t.tci() });
-            self.pending = Some((len, Departure { tag, vnet: vnet::asked(&meta), at: None }));
-            self.count_sent(len);
+            let Some(frame) = source.next(&mut self.outgoing[HEADROOM..]) else { return Ok(given) };
+            self.pass(&frame)?;
         }
         self.push()?;
         Ok(most)

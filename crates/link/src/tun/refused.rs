@@ -135,7 +135,8 @@ pub enum Refused {
     },
     /// The MTU leaves no room.
     #[error(
-        "{interface}: an MTU of {mtu} is too small for {what}, which takes {least}: ip link set dev {interface} mtu {least}"
+        "{interface}: an MTU of {mtu} is too small for {what}, which takes {least}: give it one of {least} or more (a device that is there: \
+         ip link set dev {interface} mtu {least})"
     )]
     MtuTooSmall {
         /// The interface's name.

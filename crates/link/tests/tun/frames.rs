@@ -2,7 +2,7 @@
 
 use crate::common::{LONG, device, ip, kernel, ours, payload};
 use bypath_link::tun::{Device, Offloads};
-use bypath_link::{Error, FrameMeta, Link, Medium, Result};
+use bypath_link::{Apart, Error, FrameMeta, Link, Medium, Result, Source};
 use bypath_wire::meta::{Addressed, ChecksumState, Gso, GsoKind, VlanTag};
 use bypath_wire::{
     EtherType, EthernetHeader, Headers, IpProtocol, Ipv4Header, MacAddr, Network, Transport, UdpHeader,
@@ -20,6 +20,22 @@ fn send(link: &mut Device, frame: &[u8], meta: FrameMeta) -> Result<()> {
     );
     assert_eq!(link.flush(), Ok(0));
     Ok(())
+}
+
+/// Frames that lie in three pieces.
+struct Cut<'a> {
+    frames: Vec<(&'a [u8], FrameMeta)>,
+    /// Where the second and the third one begin.
+    at: (usize, usize),
+}
+
+impl Source for Cut<'_> {
+    fn next(&mut self, room: &mut [u8]) -> Option<Apart<'_>> {
+        let (frame, meta) = self.frames.pop()?;
+        let (head, end) = frame.split_at(self.at.0);
+        room[..head.len()].copy_from_slice(head);
+        Some(Apart { len: head.len(), behind: end.split_at(self.at.1 - self.at.0), meta })
+    }
 }
 
 /// Waits for a frame that `wanted` takes; others are the kernel's own (neighbour discovery, group reports).
@@ -171,5 +187,44 @@ isolated! {
         assert_eq!(long, Error::TooLong { interface: "tap0".to_owned(), payload: 1501, mtu: 1500 });
         link.set_mtu(2000).unwrap();
         send(&mut link, &packet(9, &[1; 1972], None), FrameMeta::default()).unwrap();
+    }
+}
+
+isolated! {
+    fn a_frame_in_pieces_is_one_frame() {
+        let mut link = device(1500).open().unwrap();
+        let socket = kernel(0);
+        let port = socket.local_addr().unwrap().port();
+        let data = payload(3, 20_000);
+        let mut long = packet(port, &data, None);
+        let checksum = unfinished(&mut long, 0);
+        let gso = Some(Gso { kind: GsoKind::Udp, size: 1400, header_len: 28, ecn: false });
+        let short = packet(port, &data[..1000], None);
+        for at in [(28, 10_000), (28, 28), (40, 20_028)] {
+            let frames = vec![(long.as_slice(), FrameMeta { checksum, gso, ..FrameMeta::default() })];
+            assert_eq!(link.send_apart(5, &mut Cut { frames, at }), Ok(1));
+            for part in data.chunks(1400) {
+                assert!(taken(&socket) == *part);
+            }
+        }
+        let plain = FrameMeta::default();
+        for at in [(28, 500), (28, 1028), (1028, 1028)] {
+            let frames = vec![(short.as_slice(), plain); 7];
+            assert_eq!(link.send_apart(5, &mut Cut { frames, at }), Ok(5));
+            (0..5).for_each(|_| assert!(taken(&socket) == data[..1000]));
+        }
+        assert_eq!((link.statistics().sent, link.statistics().refused), (18, 0));
+        assert_eq!(link.statistics().sent_octets, 3 * 20_028 + 15 * 1028);
+        // Longer than the link takes, though its beginning is not.
+        let long = packet(port, &data[..1600], None);
+        let frames = vec![(long.as_slice(), plain)];
+        let refused = link.send_apart(5, &mut Cut { frames, at: (28, 28) });
+        assert!(matches!(refused, Err(Error::TooLong { payload: 1628, mtu: 1500, .. })), "{refused:?}");
+        // Nothing takes it while the interface is down.
+        link.set_up(false).unwrap();
+        let frames = vec![(short.as_slice(), plain)];
+        let refused = link.send_apart(5, &mut Cut { frames, at: (28, 28) });
+        assert!(matches!(refused, Err(Error::Down { .. })), "{refused:?}");
+        assert_eq!((link.statistics().sent, link.statistics().refused), (20, 2));
     }
 }

@@ -11,7 +11,7 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 /// Who calls anybody, and who is anybody.
-fn hosts() -> (Host, Host) {
+pub fn hosts() -> (Host, Host) {
     let (a, b) = pair(1500, 256);
     let with = |link, address: &str, other: &str, seed| {
         let mut engine = Engine::with_seed(Config::default(), [seed; 32]);

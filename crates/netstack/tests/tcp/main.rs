@@ -1,6 +1,7 @@
 //! TCP of one host with itself: what the calls are, without a kernel at the other end.
 
 mod descriptors;
+mod ending;
 mod forwarding;
 mod streams;
 mod wishes;

@@ -154,13 +154,28 @@ fn a_listener_is_cloned_and_gives_one_connection_after_the_other() {
     drop(TcpListener::bind(&host, at("127.0.0.1:80")).expect("a listener"));
 }
 
+/// Waits until a thread of ours sleeps.
+fn sleeps(thread: nix::unistd::Pid) {
+    let end = std::time::Instant::now() + LONGEST;
+    // "Number (name) state": a name may have anything in it.
+    let is_asleep = |stat: String| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'));
+    while !std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).is_ok_and(is_asleep) {
+        assert!(std::time::Instant::now() < end, "it does not wait");
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn who_reads_no_more_wakes_who_waits_for_octets() {
     let host = host();
     let (client, server) = pair(&host);
     let reader = client.try_clone().expect("a clone");
-    let waits = std::thread::spawn(move || reader.recv(&mut [0; 9]));
-    std::thread::sleep(Duration::from_millis(20));
+    let (tell, told) = std::sync::mpsc::channel();
+    let waits = std::thread::spawn(move || {
+        tell.send(nix::unistd::gettid()).expect("somebody who wants to know");
+        reader.recv(&mut [0; 9])
+    });
+    sleeps(told.recv().expect("a thread"));
     client.shutdown(Shutdown::Read).expect("a connection");
     assert_eq!(waits.join().expect("a thread").expect("an end"), 0);
     // The other direction goes on.

@@ -1,6 +1,7 @@
 //! The way out: what interfaces have to send lies in their queues as headers to be and octets; the caller's buffer gets the
 //! frame when it asks for one.
 
+mod apart;
 mod burst;
 mod cut;
 mod segment;
@@ -13,6 +14,7 @@ use crate::queue::Queue;
 use crate::socket::SocketId;
 use crate::time::Instant;
 use alloc::vec::Vec;
+pub(crate) use apart::Behind;
 pub(crate) use burst::Burst;
 use bypath_wire::meta::ChecksumState;
 use bypath_wire::{Addresses, FrameMeta, IpProtocol, MacAddr, TrafficClass};
@@ -94,7 +96,7 @@ impl Stack {
         link: IfaceId,
         room: &mut [u8],
     ) -> Option<(usize, FrameMeta)> {
-        let frame = self.transmit(now, link, room)?;
+        let frame = self.transmit(now, link, false, room)?;
         self.counters.link_sent += 1;
         Some(frame.facts())
     }
@@ -104,15 +106,21 @@ impl Stack {
         self.ifaces.get(link.at()).is_some_and(|port| !port.is_idle())
     }
 
-    /// As [`poll_transmit`](Stack::poll_transmit), and of which interface it is.
+    /// As [`poll_transmit`](Stack::poll_transmit), and of which interface it is; `apart`: `behind` may tell where its end lies.
     #[inline]
-    pub(crate) fn transmit(&mut self, now: Instant, link: IfaceId, room: &mut [u8]) -> Option<Frame> {
+    pub(crate) fn transmit(
+        &mut self,
+        now: Instant,
+        link: IfaceId,
+        apart: bool,
+        room: &mut [u8],
+    ) -> Option<Frame> {
         loop {
             let port = self.ifaces.get_mut(link.at())?;
             // Connections and packets take turns.
             if port.is_talking() && (port.heard || port.is_quiet()) {
                 port.heard = false;
-                match self.transmit_tcp(now, link, room) {
+                match self.transmit_tcp(now, link, apart, room) {
                     Some(frame) => return Some(frame),
                     None => continue,
                 }

@@ -37,13 +37,15 @@ pub(super) fn header(room: &mut [u8], ports: (u16, u16), segment: &Segment, opti
     behind.copy_from_slice(options);
 }
 
-/// Writes a frame with a segment. `None`: there is no room for it, or the link takes no packet as long.
+/// Writes a frame with a segment; `apart`: without the payload, to a link that computes checksums. `None`: there is no room for it, or
+/// the link takes no packet as long.
 #[inline]
 pub(crate) fn write_segment(
     shape: &Shape,
     outgoing: &Outgoing,
     mac: MacAddr,
     what: &Segmented<'_>,
+    apart: bool,
     room: &mut [u8],
 ) -> Option<Frame> {
     let Segmented { ports, segment, octets: (first, second) } = *what;
@@ -57,15 +59,18 @@ pub(crate) fn write_segment(
     if !cut && ip + len > shape.mtu {
         return None;
     }
-    let whole = packet.get_mut(ip..ip + len)?;
+    let written = if apart { own } else { len };
+    let whole = packet.get_mut(ip..ip + written)?;
     header(whole.split_at_mut(own).0, ports, segment, options);
     let pseudo = outgoing.addresses.pseudo_header(IpProtocol::TCP, len);
     let (head, behind) = whole.split_at_mut(own);
-    let (one, two) = behind.split_at_mut(first.len());
+    let (one, two) = behind.split_at_mut(if apart { 0 } else { first.len() });
     let (mut checksum, mut gso) = (ChecksumState::Unknown, None);
     let sum = if shape.offload.checksum {
-        one.copy_from_slice(first);
-        two.copy_from_slice(second);
+        if !apart {
+            one.copy_from_slice(first);
+            two.copy_from_slice(second);
+        }
         checksum = ChecksumState::Partial { start: (link + ip) as u16, offset: CHECKSUM_OFFSET };
         if cut {
             let kind = match outgoing.addresses {
@@ -89,5 +94,5 @@ pub(crate) fn write_segment(
     };
     let field = usize::from(CHECKSUM_OFFSET);
     head[field..field + 2].copy_from_slice(&sum.to_be_bytes());
-    Some(Frame { len: link + ip + len, checksum, gso, iface: outgoing.iface })
+    Some(Frame { len: link + ip + written, checksum, gso, iface: outgoing.iface })
 }

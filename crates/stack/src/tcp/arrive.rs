@@ -91,7 +91,7 @@ impl Stack {
 
     /// What we sent was acknowledged, so the neighbour by which it went passes on what it gets (RFC 4861, 7.3.1).
     #[cold]
-    fn confirm(&mut self, now: Instant, index: u32) {
+    pub(super) fn confirm(&mut self, now: Instant, index: u32) {
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let first = core::mem::replace(&mut entry.confirms, now + CONFIRM) == NEVER;
         // Who has only just begun has only just asked for the neighbour, or others have.
@@ -103,18 +103,20 @@ impl Stack {
         }
     }
 
-    /// There is no memory for octets: what else stands in the segment counts all the same. False: it needs none.
+    /// There is no memory for all of its octets: the first ones may have a place, and what else stands in the segment counts all the
+    /// same. False: it needs none.
     #[cold]
     fn without_memory(&mut self, now: Instant, index: u32, arrival: &Arrival<'_>) -> bool {
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
-        if arrival.payload.is_empty() || !entry.connection.needs_memory(arrival) {
+        let payload = &arrival.payload[..entry.connection.affordable(arrival)];
+        if payload.len() == arrival.payload.len() {
             return false;
         }
         self.counters.tcp_drop_memory += 1;
         let mut header = *arrival.header;
         header.flags = header.flags.without(TcpFlags::FIN | TcpFlags::PSH);
         let before = Before::of(entry);
-        entry.connection.handle_segment(now, &Arrival { header: &header, payload: &[], ..*arrival });
+        entry.connection.handle_segment(now, &Arrival { header: &header, payload, ..*arrival });
         // Who sent it hears at once that it has to come again.
         entry.connection.wanted.ack |= entry.connection.is_synchronized();
         self.settle(now, index, &before);

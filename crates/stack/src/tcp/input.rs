@@ -6,7 +6,7 @@ use super::tcb::{Connection, Failure, State, milliseconds};
 use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::{TcpFlags, TcpHeader};
-use bypath_wire::tcp_options::KnownTcpOptions;
+use bypath_wire::tcp_options::{KnownTcpOptions, SackBlock};
 use core::time::Duration;
 
 /// A segment that came.
@@ -22,6 +22,22 @@ pub struct Arrival<'a> {
     pub marked: bool,
     /// It was put together from so many.
     pub segments: u32,
+}
+
+/// What a segment acknowledges, and what stands beside that.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Says<'a> {
+    pub seq: SeqNumber,
+    pub ack: SeqNumber,
+    /// As it stands in the header.
+    pub window: u16,
+    /// TSecr.
+    pub echo: Option<u32>,
+    pub sack: &'a [SackBlock],
+    pub ece: bool,
+    pub fin: bool,
+    /// It brings octets.
+    pub brings: bool,
 }
 
 /// Answers to unacceptable segments come no faster (RFC 5961, 10: they are to be limited); for each connection, so that
@@ -110,14 +126,14 @@ impl Connection {
             return;
         }
         self.heard = now;
-        self.note_timestamp(now, arrival);
+        self.note_timestamp(now, header.seq, arrival.options.timestamps.map(|(value, _)| value));
         self.note_marks(arrival);
         // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
         if self.deaf && self.is_news(seq, arrival.payload.len()) {
             // RFC 9293, 3.6.1: nobody will read it. The number is one that the other side expects (RFC 5961, 3.2).
             self.wanted.rst = Some((header.ack, None));
-            return self.end(None);
+            return self.end(Some(Failure::Reset));
         }
         self.text(now, seq, arrival.payload);
         self.came_together(arrival.segments);
@@ -264,34 +280,42 @@ impl Connection {
             self.challenge(now);
             return Step::Done;
         }
-        self.acknowledge(now, a);
+        let says = Says {
+            seq: header.seq,
+            ack: header.ack,
+            window: header.window,
+            echo: a.options.timestamps.map(|(_, echo)| echo),
+            sack: a.options.sack.as_slice(),
+            ece: header.flags.has(TcpFlags::ECE),
+            fin: header.flags.has(TcpFlags::FIN),
+            brings: !a.payload.is_empty(),
+        };
+        self.acknowledge(now, &says);
         if self.snd.fin.is_some_and(|fin| self.snd.una.after(fin)) {
             self.fin_acknowledged(now);
         }
         if self.state == State::Closed { Step::Done } else { Step::GoOn }
     }
 
-    fn acknowledge(&mut self, now: Instant, a: &Arrival) {
-        let header = a.header;
+    /// Takes an acknowledgement that is neither too old nor of octets that were never sent.
+    #[inline]
+    pub(super) fn acknowledge(&mut self, now: Instant, says: &Says<'_>) {
         let flight = self.sent.octets();
         let first = self.first_octet();
-        let mut told = Told { flight, ece: header.flags.has(TcpFlags::ECE), ..Told::default() };
-        let echo = a.options.timestamps.filter(|_| self.timestamps.is_some()).map(|(_, echo)| echo);
+        let mut told = Told { flight, ece: says.ece, ..Told::default() };
+        let echo = says.echo.filter(|_| self.timestamps.is_some());
         told.tsecr = echo.map(|echo| echo.wrapping_sub(self.ts_offset));
         told.delivered.echo = told.tsecr;
-        if !a.payload.is_empty() {
+        if says.brings {
             self.note_echo(now, told.tsecr);
         }
-        let window = u32::from(header.window) << self.snd.shift;
-        told.duplicate = header.ack == self.snd.una
-            && flight > 0
-            && a.payload.is_empty()
-            && !header.flags.has(TcpFlags::FIN)
-            && window == self.snd.wnd;
-        if header.ack.after(self.snd.una) {
-            self.sent.ack(now, header.ack, &mut told.delivered);
-            self.snd.una = header.ack;
-            self.tx.pop(header.ack.since(first) as usize);
+        let window = u32::from(says.window) << self.snd.shift;
+        told.duplicate =
+            says.ack == self.snd.una && flight > 0 && !says.brings && !says.fin && window == self.snd.wnd;
+        if says.ack.after(self.snd.una) {
+            self.sent.ack(now, says.ack, &mut told.delivered);
+            self.snd.una = says.ack;
+            self.tx.pop(says.ack.since(first) as usize);
             self.tx.rewind();
             self.tries = 0;
             self.waiting = None;
@@ -299,17 +323,19 @@ impl Connection {
             self.forget_marks();
         }
         if self.sack {
-            self.take_sack(now, a, &mut told);
+            self.take_sack(now, says, &mut told);
         }
         // RFC 9293, 3.10.7.4: not from an old segment.
-        if header.ack.at_or_after(self.snd.una)
-            && (self.snd.wl1.before(header.seq)
-                || self.snd.wl1 == header.seq && self.snd.wl2.at_or_before(header.ack))
+        if says.ack.at_or_after(self.snd.una)
+            && (self.snd.wl1.before(says.seq)
+                || self.snd.wl1 == says.seq && self.snd.wl2.at_or_before(says.ack))
         {
             self.snd.wnd = window;
-            (self.snd.wl1, self.snd.wl2) = (header.seq, header.ack);
+            (self.snd.wl1, self.snd.wl2) = (says.seq, says.ack);
             self.snd.max_wnd = self.snd.max_wnd.max(window);
-            if window > 0 {
+            // Probes were answered. Octets that are sent again and again are not, unless it is they that are acknowledged (RFC 9293,
+            // 3.8.3).
+            if window > 0 && self.sent.is_empty() {
                 self.tries = 0;
             }
         }
@@ -355,11 +381,11 @@ impl Connection {
         self.ecn.until = self.ecn.until.filter(|until| until.after(una));
     }
 
-    fn take_sack(&mut self, now: Instant, a: &Arrival, told: &mut Told) {
-        for (n, block) in a.options.sack.as_slice().iter().enumerate() {
-            let below = block.right.at_or_before(a.header.ack);
+    fn take_sack(&mut self, now: Instant, says: &Says<'_>, told: &mut Told) {
+        for (n, block) in says.sack.iter().enumerate() {
+            let below = block.right.at_or_before(says.ack);
             let inside = n == 0
-                && a.options.sack.as_slice().get(1).is_some_and(|second| {
+                && says.sack.get(1).is_some_and(|second| {
                     second.left.at_or_before(block.left) && second.right.at_or_after(block.right)
                 });
             // RFC 2883, 4: the first block lies below the acknowledgement, or in the second one.
@@ -391,10 +417,11 @@ impl Connection {
     }
 
     /// TS.Recent (RFC 7323, 4.3).
-    fn note_timestamp(&mut self, now: Instant, a: &Arrival) {
-        if let (Some(ts), Some((value, _))) = (&mut self.timestamps, a.options.timestamps)
+    #[inline]
+    pub(super) fn note_timestamp(&mut self, now: Instant, seq: SeqNumber, value: Option<u32>) {
+        if let (Some(ts), Some(value)) = (&mut self.timestamps, value)
             && (value.wrapping_sub(ts.recent) as i32) >= 0
-            && a.header.seq.at_or_before(ts.last_ack)
+            && seq.at_or_before(ts.last_ack)
         {
             (ts.recent, ts.recent_at) = (value, now);
         }

@@ -14,6 +14,7 @@ pub mod error;
 mod handshake;
 mod holders;
 pub mod input;
+mod leave;
 mod listener;
 mod network;
 mod open;

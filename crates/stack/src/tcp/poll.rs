@@ -26,6 +26,14 @@ impl Tcp<'_> {
         self.stack.tcp.entry(self.index).is_some_and(|entry| entry.connection.is_shut())
     }
 
+    /// Nobody will read what comes from now on: once we have finished, too, it is answered with a reset, as after `close`
+    /// (RFC 9293, 3.6.1). What came already can be read.
+    pub fn stop_reading(&mut self) {
+        if let Some(entry) = self.stack.tcp.entry_mut(self.index) {
+            entry.connection.deaf = true;
+        }
+    }
+
     /// What was written goes at once, however short it is and whatever it waits for: what setting TCP_NODELAY does, beside.
     pub fn push(&mut self, now: Instant) {
         let Some(entry) = self.stack.tcp.entry_mut(self.index) else { return };

@@ -3,8 +3,9 @@
 //!
 //! Nothing is decided here that is not decided elsewhere: what is not as expected in any way goes the ordinary way.
 
-use super::input::Arrival;
-use super::table::{Owner, tell};
+use super::input::{Arrival, Says};
+use super::settle::Before;
+use super::table::{NEVER, Owner, tell};
 use super::tcb::{Connection, State};
 use crate::Stack;
 use crate::iface::{IfaceId, Medium};
@@ -177,8 +178,8 @@ impl Stack {
         true
     }
 
-    /// Takes a segment that carries the next octets and says nothing else; `sum`: of the pseudo header, if the checksum is to be looked
-    /// at. False: it is another one, and nothing has happened.
+    /// Takes a segment that carries the next octets, or acknowledges some, or both, and says nothing else; `sum`: of the pseudo header,
+    /// if the checksum is to be looked at. False: it is another one, and nothing has happened.
     #[inline(always)]
     fn take_expected(
         &mut self,
@@ -192,18 +193,34 @@ impl Stack {
         let Some((header, fields, payload)) = fields(segment, entry.connection.timestamps.is_some()) else {
             return false;
         };
-        if entry.owner != Owner::Application || !entry.connection.expects(&fields, payload.len()) {
-            return false;
-        }
+        let expected = match entry.connection.expects(&fields, payload.len()) {
+            Some(expected) if entry.owner == Owner::Application => expected,
+            _ => return false,
+        };
         match sum {
             None => entry.connection.rx.write_ahead(0, payload),
-            // Memory ahead of the queue is nobody's: what was copied there in vain was not copied.
-            Some(sum) if !entry.connection.rx.write_summed(payload, header_sum(sum, header)).is_valid() => {
-                return false;
+            Some(sum) => {
+                let sum = header_sum(sum, header);
+                // Memory ahead of the queue is nobody's: what was copied there in vain was not copied.
+                let sum =
+                    if payload.is_empty() { sum } else { entry.connection.rx.write_summed(payload, sum) };
+                if !sum.is_valid() {
+                    return false;
+                }
             }
-            Some(_) => {}
         }
         entry.segments_in += u64::from(segments);
+        if expected == Expected::Answer {
+            let before = Before::of(entry);
+            entry.connection.take_answer(now, &fields, payload.len() as u32, segments);
+            let confirms = entry.confirms <= now || entry.confirms == NEVER;
+            self.tcp.clock = now;
+            if confirms {
+                self.confirm(now, index);
+            }
+            self.settle(now, index, &before);
+            return true;
+        }
         entry.connection.take_expected(now, &fields, payload.len() as u32, segments);
         let due = entry.connection.deadlines.ack.is_some_and(|due| due < entry.due);
         let speaks = entry.connection.wanted.ack && !entry.listed;
@@ -233,8 +250,8 @@ fn header_sum(sum: Sum, header: &[u8]) -> Sum {
     }
 }
 
-/// Header, what stands in it, and payload of a segment with octets, an acknowledgement, and nothing else; `timestamps`: it has to have
-/// them, or must not.
+/// Header, what stands in it, and payload of a segment with an acknowledgement and perhaps octets, and nothing else; `timestamps`: it
+/// has to have them, or must not.
 #[inline(always)]
 fn fields(segment: &[u8], timestamps: bool) -> Option<(&[u8], Fields, &[u8])> {
     let head: &[u8; tcp::HEADER_LEN] = segment.first_chunk()?;
@@ -242,7 +259,7 @@ fn fields(segment: &[u8], timestamps: bool) -> Option<(&[u8], Fields, &[u8])> {
     let bits = u16::from_be_bytes([head[12], head[13]]);
     let len = if timestamps { WITH_TIMESTAMPS } else { tcp::HEADER_LEN };
     let flags = TcpFlags::from_bits(bits).without(TcpFlags::PSH);
-    if usize::from(bits >> 12) * 4 != len || flags != TcpFlags::ACK || segment.len() <= len {
+    if usize::from(bits >> 12) * 4 != len || flags != TcpFlags::ACK || segment.len() < len {
         return None;
     }
     let mut fields = Fields {
@@ -262,30 +279,70 @@ fn fields(segment: &[u8], timestamps: bool) -> Option<(&[u8], Fields, &[u8])> {
     Some((header, fields, payload))
 }
 
+/// What a segment is that says nothing new but this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// It brings the next octets; nothing of ours waits for an acknowledgement.
+    Octets,
+    /// It acknowledges what was not, and may bring the next octets.
+    Answer,
+}
+
 impl Connection {
-    /// A segment with these fields brings the next `len` octets and nothing else, for which there is memory.
+    /// What a segment with these fields is that brings `len` octets, for which there is memory. `None`: it is another one.
     #[inline(always)]
-    fn expects(&self, fields: &Fields, len: usize) -> bool {
+    fn expects(&self, fields: &Fields, len: usize) -> Option<Expected> {
         let newer = match (self.timestamps, fields.timestamps) {
             (Some(ts), Some((value, _))) => value.wrapping_sub(ts.recent) as i32 >= 0,
             (None, None) => true,
             _ => false,
         };
-        self.state == State::Established
+        let fits = self.state == State::Established
             && newer
             && fields.seq == self.rcv.nxt
-            // Nothing of ours waits to be acknowledged, or to be sent.
-            && fields.ack == self.snd.una
-            && self.sent.is_empty()
-            && self.tx.is_empty()
-            && !self.finished
-            && u32::from(fields.window) << self.snd.shift == self.snd.wnd
             // Nothing is missing, nor to be told but that octets came.
             && !self.ahead.has_news()
             && !self.deaf
             && self.rcv.fin.is_none()
             && len <= self.rcv.edge.distance(self.rcv.nxt).max(0) as usize
-            && self.rx.has_memory(len)
+            && self.rx.has_memory(len);
+        if !fits {
+            return None;
+        }
+        if fields.ack.after(self.snd.una) {
+            return fields.ack.at_or_before(self.snd.nxt).then_some(Expected::Answer);
+        }
+        // Nothing of ours waits to be acknowledged, or to be sent.
+        let quiet = fields.ack == self.snd.una
+            && len > 0
+            && self.sent.is_empty()
+            && self.tx.is_empty()
+            && !self.finished
+            && u32::from(fields.window) << self.snd.shift == self.snd.wnd;
+        quiet.then_some(Expected::Octets)
+    }
+
+    /// What `input.rs` does with an answer; its octets lie ahead of the queue.
+    #[inline(always)]
+    fn take_answer(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32) {
+        self.more.waits = false;
+        let says = Says {
+            seq: fields.seq,
+            ack: fields.ack,
+            window: fields.window,
+            echo: fields.timestamps.map(|(_, echo)| echo),
+            sack: &[],
+            ece: false,
+            fin: false,
+            brings: len > 0,
+        };
+        self.acknowledge(now, &says);
+        self.heard = now;
+        self.note_timestamp(now, fields.seq, fields.timestamps.map(|(value, _)| value));
+        if len > 0 {
+            self.more_came(now, len, 0, false);
+        }
+        self.came_together(segments);
     }
 
     /// What `input.rs` does with such a segment; its octets lie ahead of the queue.
@@ -300,11 +357,7 @@ impl Connection {
         self.waiting = None;
         self.deadlines.resend = None;
         self.heard = now;
-        if let (Some(ts), Some((value, _))) = (&mut self.timestamps, fields.timestamps)
-            && fields.seq.at_or_before(ts.last_ack)
-        {
-            (ts.recent, ts.recent_at) = (value, now);
-        }
+        self.note_timestamp(now, fields.seq, fields.timestamps.map(|(value, _)| value));
         self.more_came(now, len, 0, false);
         self.came_together(segments);
     }

@@ -38,32 +38,43 @@ impl Stack {
     /// What follows.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, index: u32, before: &Before) {
-        self.settle_silently(now, index, before);
-        self.list(index);
+        if self.settle_silently(now, index, before) {
+            self.list(index);
+        }
     }
 
-    /// The same, for one that has just been asked for a segment and had none.
+    /// The same, for one that has just been asked for a segment and had none. True: it may have something to say all the same.
     #[inline]
-    pub(super) fn settle_silently(&mut self, now: Instant, index: u32, before: &Before) {
-        let id = self.tcp.id(index);
+    pub(super) fn settle_silently(&mut self, now: Instant, index: u32, before: &Before) -> bool {
+        let (id, clock) = (self.tcp.id(index), self.tcp.clock);
         let full = self.tcp.octets >= self.config.tcp.octets;
-        let Some(entry) = self.tcp.entry_mut(index) else { return };
+        let Some(entry) = self.tcp.entry_mut(index) else { return false };
         if full {
             entry.connection.release();
         }
         let octets = entry.connection.octets_held();
         let held = core::mem::replace(&mut entry.octets, octets);
-        let state = entry.connection.state();
         match entry.owner {
             Owner::Application => tell_application(entry, before, id, &mut self.ready),
             Owner::Queued => {}
-            _ => return self.settle_without(now, index, held),
+            _ => {
+                self.settle_without(now, index, held);
+                return true;
+            }
         }
-        self.tcp.octets = self.tcp.octets - held + octets;
-        if state == State::Closed {
+        let speaks = !entry.listed && !entry.parked && entry.connection.wants_transmit();
+        let over = entry.connection.state() == State::Closed;
+        let due = due_sooner(entry, clock);
+        if octets != held {
+            self.tcp.octets = self.tcp.octets - held + octets;
+        }
+        if over {
             self.closed(index);
         }
-        self.rearm(index);
+        if let Some(due) = due {
+            self.set_timer(index, due);
+        }
+        speaks
     }
 
     /// Of a connection that no application has.
@@ -177,17 +188,14 @@ impl Stack {
     /// segment.
     pub(super) fn rearm(&mut self, index: u32) {
         let clock = self.tcp.clock;
-        let Some(entry) = self.tcp.entry_mut(index) else { return };
-        let due = match (entry.connection.poll_timeout(), entry.until) {
-            (Some(a), Some(b)) => a.min(b),
-            (Some(due), None) | (None, Some(due)) => due,
-            // Buffers that stay empty are given back.
-            (None, None) if entry.octets > 0 && entry.due == NEVER => clock + IDLE,
-            (None, None) => return,
-        };
-        if due >= entry.due {
-            return;
+        if let Some(due) = self.tcp.entry_mut(index).and_then(|entry| due_sooner(entry, clock)) {
+            self.set_timer(index, due);
         }
+    }
+
+    /// Sets its timer.
+    fn set_timer(&mut self, index: u32, due: Instant) {
+        let Some(entry) = self.tcp.entry_mut(index) else { return };
         entry.due = due;
         let timer = match entry.timer {
             Some(timer) => timer,
@@ -296,6 +304,19 @@ impl Stack {
             self.settle(now, index, &before);
         }
     }
+}
+
+/// When something is due, if that is before its timer comes.
+#[inline]
+fn due_sooner(entry: &Entry, clock: Instant) -> Option<Instant> {
+    let due = match (entry.connection.poll_timeout(), entry.until) {
+        (Some(a), Some(b)) => a.min(b),
+        (Some(due), None) | (None, Some(due)) => due,
+        // Buffers that stay empty are given back.
+        (None, None) if entry.octets > 0 && entry.due == NEVER => clock + IDLE,
+        (None, None) => return None,
+    };
+    (due < entry.due).then_some(due)
 }
 
 /// Tells whose connection it is what it has become.

@@ -333,7 +333,8 @@ impl Tcp<'_> {
     }
 
     /// Has octets written where they are sent from, `most` of them: `fill` gets a piece of memory, which may be shorter, and says how
-    /// many it wrote. That many; one copy fewer than [`write`](Tcp::write) for who reads them from somewhere.
+    /// many it wrote. That many; one copy fewer than [`write`](Tcp::write) for who reads them from somewhere. `more`: more will follow soon,
+    /// and what does not fill a segment waits for it (MSG_MORE).
     ///
     /// # Errors
     /// [`WriteError`]; `fill` was not called.
@@ -341,10 +342,11 @@ impl Tcp<'_> {
     pub fn write_with(
         &mut self,
         most: usize,
+        more: bool,
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, WriteError> {
         self.queue(most, |c, most| {
-            c.expect_more(false);
+            c.expect_more(more);
             c.write_with(most, fill)
         })
     }
@@ -389,11 +391,28 @@ impl Tcp<'_> {
     /// [`ReadError`].
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
+        self.take(|c| c.read(room))
+    }
+
+    /// Shows octets that came where they lie, `most` of them: `take` gets them, or fewer that lie in one piece of memory, and says how
+    /// many of them it has taken; the rest stays. That many; one copy fewer than [`read`](Tcp::read) for who hands them on. 0: none was
+    /// taken, or the other side has finished and everything was read; then `take` got none.
+    ///
+    /// # Errors
+    /// [`ReadError`]; `take` was not called.
+    #[inline]
+    pub fn read_with(&mut self, most: usize, take: impl FnOnce(&[u8]) -> usize) -> Result<usize, ReadError> {
+        self.take(|c| c.read_with(most, take))
+    }
+
+    /// Takes octets by `take`, which says how many there were.
+    #[inline]
+    fn take(&mut self, take: impl FnOnce(&mut Connection) -> usize) -> Result<usize, ReadError> {
         let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
         // Half of all memory may be promised; the rest is for what was.
         let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
         let entry = self.readable()?;
-        let n = entry.connection.read(room);
+        let n = take(&mut entry.connection);
         entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);

@@ -188,11 +188,11 @@ impl Connection {
         self.tx.capacity().max(LEAST) - self.tx.len()
     }
 
-    /// Whether the octets of a segment need more memory than every buffer may have.
-    pub fn needs_memory(&self, a: &Arrival) -> bool {
-        let end = a.header.seq + a.payload.len() as u32;
-        let ahead = end.distance(self.rcv.nxt).max(0) as usize;
-        self.rx.len() + ahead > self.rx.capacity().max(LEAST)
+    /// Octets at the front of a segment that need no more memory than every buffer may have.
+    pub fn affordable(&self, a: &Arrival) -> usize {
+        let spare = self.rx.capacity().max(LEAST) - self.rx.len();
+        let ahead = (self.rcv.nxt + spare as u32).distance(a.header.seq).max(0) as usize;
+        ahead.min(a.payload.len())
     }
 
     /// Octets of payload of a segment, options included.

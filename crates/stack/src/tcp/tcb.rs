@@ -437,6 +437,20 @@ impl Connection {
     /// Takes octets that came, as many as there are and fit; how many.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
         let n = self.rx.copy_out(0, room);
+        self.taken(n);
+        n
+    }
+
+    /// Shows octets that came, `most` of them, or fewer that lie in one piece; as many are taken as `take` says.
+    pub fn read_with(&mut self, most: usize, take: impl FnOnce(&[u8]) -> usize) -> usize {
+        let (piece, _) = self.rx.slices(0, most);
+        let n = take(piece).min(piece.len());
+        self.taken(n);
+        n
+    }
+
+    /// The application has so many octets.
+    fn taken(&mut self, n: usize) {
         self.rx.pop(n);
         if self.ahead.is_empty() {
             self.rx.rewind();
@@ -444,7 +458,6 @@ impl Connection {
         if n > 0 {
             self.offer_more();
         }
-        n
     }
 
     /// The window has become so much larger that the other side should hear of it (RFC 9293, 3.8.6.2.2: at least a full

@@ -191,6 +191,16 @@ impl Udp<'_> {
         socket.receive.front().ok_or(ReceiveError::Empty)
     }
 
+    /// There is an error to be fetched.
+    pub fn has_failed(&mut self) -> bool {
+        self.socket().error.is_some()
+    }
+
+    /// Octets of the next datagram, if there is one; an error stays.
+    pub fn next_len(&mut self) -> Option<usize> {
+        self.socket().receive.front().map(|(_, octets)| octets.len())
+    }
+
     /// What comes from now on goes into `inbox`, or into the socket's own queue again. What is in that can still be received.
     pub fn receive_into(&mut self, inbox: Option<Box<dyn Inbox>>) {
         self.socket().inbox = inbox;

@@ -1,6 +1,6 @@
 //! Frames by message: one (recvmsg, sendmsg), or many with one system call (recvmmsg, sendmmsg).
 
-use super::frame::{Arrival, Departure, HEADROOM, LONGEST, Stamp, VnetHeader, complete};
+use super::frame::{Arrival, Departure, HEADROOM, LONGEST, Stamp, VnetHeader, complete, undo};
 use super::ring::spread;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
@@ -185,16 +185,23 @@ pub(super) fn send_one(
         return Err(Errno::INVAL);
     }
     let start = complete(buffer, len, how, vnet);
+    let sent = send_completed(fd, &mut buffer[start..HEADROOM + len], how);
+    if sent.is_err() {
+        undo(buffer, len, how);
+    }
+    sent
+}
+
+fn send_completed(fd: BorrowedFd<'_>, frame: &mut [u8], how: &Departure) -> Result<()> {
     let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
     if how.at.is_none() {
-        let bytes = &buffer[start..HEADROOM + len];
-        let call = [fd.as_raw_fd() as usize, bytes.as_ptr() as usize, bytes.len(), flags, 0, 0];
+        let call = [fd.as_raw_fd() as usize, frame.as_ptr() as usize, frame.len(), flags, 0, 0];
         // SAFETY: the kernel reads the slice.
         return check(unsafe { syscall(libc::SYS_sendto, call) }).map(|_| ());
     }
     let mut message = no_message().msg_hdr;
     let (mut piece, mut control) = (NO_PIECE, [0; 3]);
-    to_send(&mut message, &mut piece, &mut control, &mut buffer[start..HEADROOM + len], how.at);
+    to_send(&mut message, &mut piece, &mut control, frame, how.at);
     // SAFETY: control and piece of the message are borrowed locals and the buffer.
     check(unsafe {
         syscall(libc::SYS_sendmsg, [fd.as_raw_fd() as usize, &raw const message as usize, flags, 0, 0, 0])

@@ -154,6 +154,13 @@ pub(crate) fn complete(buffer: &mut [u8], len: usize, how: &Departure, vnet: boo
     start
 }
 
+/// Makes a completed frame what it was before: the kernel did not take it, and it is completed once more.
+pub(crate) fn undo(buffer: &mut [u8], len: usize, how: &Departure) {
+    if how.tag.is_some() && len >= ADDRESSES {
+        buffer.copy_within(HEADROOM - TAG..HEADROOM - TAG + ADDRESSES, HEADROOM);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +174,8 @@ mod tests {
         let expected =
             [(1..=12).collect::<Vec<u8>>(), vec![0x81, 0, 0xe0, 0x0a], (13..=20).collect()].concat();
         assert_eq!(buffer[start..], expected);
+        undo(&mut buffer, 20, &how);
+        assert_eq!(buffer[HEADROOM..], (1..=20).collect::<Vec<u8>>());
     }
 
     #[test]

@@ -106,8 +106,27 @@ pub(super) fn sum_avx512(data: &[u8]) -> u64 {
     even.sum(odd)
 }
 
+/// From so many octets on, a copy begins with those before the first whole block of memory that it writes: a store that spans two
+/// lines of the cache costs more than one step.
+const ALIGNED: usize = 4 * BLOCK;
+
 #[target_feature(enable = "avx512f,avx512bw")]
 pub(super) fn copy_avx512(to: &mut [u8], from: &[u8]) -> u64 {
+    let head = to.as_ptr().align_offset(BLOCK);
+    if from.len() < ALIGNED || head == 0 || head >= BLOCK {
+        return copy_blocks(to, from);
+    }
+    let ((first, behind), (first_to, behind_to)) = (from.split_at(head), to.split_at_mut(head));
+    let mut lanes = Lanes::new();
+    lanes.add(copy_rest(first_to, first));
+    let sum = copy_blocks(behind_to, behind);
+    // Behind an odd number of octets each one is the other one of its word.
+    half(lanes.sum(Lanes::new()) + half(if head % 2 == 1 { sum.rotate_left(8) } else { sum }))
+}
+
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn copy_blocks(to: &mut [u8], from: &[u8]) -> u64 {
     let (mut even, mut odd) = (Lanes::new(), Lanes::new());
     let (blocks, rest) = from.as_chunks::<BLOCK>();
     let (blocks_to, rest_to) = to.as_chunks_mut::<BLOCK>();
@@ -116,14 +135,14 @@ pub(super) fn copy_avx512(to: &mut [u8], from: &[u8]) -> u64 {
     for ([first, second], [first_to, second_to]) in pairs.iter().zip(pairs_to) {
         // SAFETY: a block is 64 readable octets; the load asks for no alignment.
         let words = unsafe { _mm512_loadu_si512(first.as_ptr().cast()) };
-        even.add(words);
+        // SAFETY: as above.
+        let others = unsafe { _mm512_loadu_si512(second.as_ptr().cast()) };
         // SAFETY: a block is 64 writable octets; the store asks for no alignment.
         unsafe { _mm512_storeu_si512(first_to.as_mut_ptr().cast(), words) };
         // SAFETY: as above.
-        let words = unsafe { _mm512_loadu_si512(second.as_ptr().cast()) };
-        odd.add(words);
-        // SAFETY: as above.
-        unsafe { _mm512_storeu_si512(second_to.as_mut_ptr().cast(), words) };
+        unsafe { _mm512_storeu_si512(second_to.as_mut_ptr().cast(), others) };
+        even.add(words);
+        odd.add(others);
     }
     if let ([block], [block_to]) = (last, last_to) {
         // SAFETY: as above.
@@ -132,15 +151,23 @@ pub(super) fn copy_avx512(to: &mut [u8], from: &[u8]) -> u64 {
         // SAFETY: as above.
         unsafe { _mm512_storeu_si512(block_to.as_mut_ptr().cast(), words) };
     }
-    if !rest.is_empty() && rest_to.len() == rest.len() {
-        let mask = filled(rest.len());
-        // SAFETY: `rest` is shorter than a block, and octets whose bit is not set are not touched.
-        let words = unsafe { _mm512_maskz_loadu_epi8(mask, rest.as_ptr().cast()) };
-        odd.add(words);
-        // SAFETY: `rest_to` is as long as `rest`, and octets whose bit is not set are not touched.
-        unsafe { _mm512_mask_storeu_epi8(rest_to.as_mut_ptr().cast(), mask, words) };
+    if !rest.is_empty() {
+        odd.add(copy_rest(rest_to, rest));
     }
     even.sum(odd)
+}
+
+/// Copies less than a block; the octets.
+#[target_feature(enable = "avx512f,avx512bw")]
+#[inline]
+fn copy_rest(to: &mut [u8], from: &[u8]) -> __m512i {
+    assert!(from.len() < BLOCK && to.len() == from.len());
+    let mask = filled(from.len());
+    // SAFETY: `from` is shorter than a block, and octets whose bit is not set are not touched.
+    let words = unsafe { _mm512_maskz_loadu_epi8(mask, from.as_ptr().cast()) };
+    // SAFETY: `to` is as long as `from`, and octets whose bit is not set are not touched.
+    unsafe { _mm512_mask_storeu_epi8(to.as_mut_ptr().cast(), mask, words) };
+    words
 }
 
 #[cfg(test)]

@@ -36,10 +36,12 @@ fn end(n: u32) -> SocketAddr {
     SocketAddr::new(elsewhere(n / EACH), FIRST + (n % EACH) as u16)
 }
 
-/// A server with one connection on which octets come, and many on which none do.
+/// A server with two connections on which octets come in turns, and many on which none do. Of one alone the headers would be
+/// remembered, and nothing would be looked up.
 struct Receiver {
     pair: Pair,
-    ids: [SocketId; 2],
+    /// Of each its client's and its server's socket.
+    ids: [[SocketId; 2]; 2],
     frames: Vec<Vec<u8>>,
     now: u64,
 }
@@ -48,11 +50,12 @@ impl Receiver {
     fn new(idle: u32) -> Result<Receiver, String> {
         let mut pair = Pair::new(Cable::ETHERNET, &Config::default())?;
         let now = Instant::ZERO;
-        let ids = pair.open(now, None)?;
-        let stack = &mut pair.sides[CLIENT].stack;
-        let mut tcp = stack.tcp(ids[CLIENT]).ok_or("no socket")?;
-        let settings = tcp.settings();
-        tcp.set_settings(now, bypath_stack::tcp::Settings { nodelay: true, ..settings });
+        let ids = [pair.open(now, None)?, pair.open(now, None)?];
+        for ids in ids {
+            let mut tcp = pair.sides[CLIENT].stack.tcp(ids[CLIENT]).ok_or("no socket")?;
+            let settings = tcp.settings();
+            tcp.set_settings(now, bypath_stack::tcp::Settings { nodelay: true, ..settings });
+        }
         // Clients go when they have their connections: a server does not know.
         let mut first = None;
         for n in 0..idle {
@@ -67,9 +70,9 @@ impl Receiver {
             pair.sides[CLIENT] = first;
         }
         let connections = pair.sides[SERVER].stack.usage().connections;
-        // The listener, and the one that is not idle.
-        if connections != idle as usize + 2 {
-            return Err(format!("{connections} sockets, not {}", idle + 2));
+        // The listener, and those that are not idle.
+        if connections != idle as usize + 3 {
+            return Err(format!("{connections} sockets, not {}", idle + 3));
         }
         let mut receiver = Receiver { pair, ids, frames: Vec::new(), now: 0 };
         // Timers of handshakes come once more, and find nothing to do.
@@ -90,7 +93,7 @@ impl Receiver {
         self.now += STEP;
         let now = self.now();
         let Side { stack, iface } = &mut self.pair.sides[SERVER];
-        let id = self.ids[SERVER];
+        let id = self.ids[n % 2][SERVER];
         stack.handle_frame(now, *iface, black_box(&self.frames[n]), &FrameMeta::default());
         let Some(Event::Socket { id: told, ready }) = stack.poll_event() else { return false };
         if told != id || !ready.readable {
@@ -111,8 +114,8 @@ impl Receiver {
         let mut room = vec![0; 2048];
         let now = self.now();
         self.frames.clear();
-        for _ in 0..STRETCH {
-            if self.pair.write(CLIENT, self.ids[CLIENT], &payload)? != payload.len() {
+        for n in 0..STRETCH as usize {
+            if self.pair.write(CLIENT, self.ids[n % 2][CLIENT], &payload)? != payload.len() {
                 return Err("no room for a segment".into());
             }
             let Side { stack, iface } = &mut self.pair.sides[CLIENT];
@@ -132,9 +135,11 @@ impl Receiver {
             return Err(format!("{received} segments received of {STRETCH}"));
         }
         // One more octet: its acknowledgement is for all of them, those whose own were fetched and thrown away included.
-        self.now += STEP;
-        let now = self.now();
-        self.pair.pass(now, CLIENT, self.ids, 7)?;
+        for ids in self.ids {
+            self.now += STEP;
+            let now = self.now();
+            self.pair.pass(now, CLIENT, ids, 7)?;
+        }
         self.rest()?;
         Ok(elapsed)
     }

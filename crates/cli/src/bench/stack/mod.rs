@@ -109,8 +109,7 @@ fn plan(args: &StackArgs, context: &Context) -> Vec<Vec<Box<dyn Job>>> {
         groups.push(receive::IDLE.map(job).into());
     }
     if wanted(Case::PairStream) {
-        let job = |(cable, subject)| Box::new(stream::PairStream { cable, subject }) as Box<dyn Job>;
-        groups.push(stream::CABLES.map(job).into());
+        groups.push(stream::STREAMS.map(|job| Box::new(job) as Box<dyn Job>).into());
     }
     if wanted(Case::PairPingpong) {
         groups.push(vec![Box::new(connections::PairPingpong)]);

@@ -191,6 +191,23 @@ impl Pair {
         }
     }
 
+    /// Reads octets where they lie, at most so many, in one piece; `None`: there is nothing yet. 0: the other side has finished.
+    #[inline]
+    pub fn read_with(
+        &mut self,
+        side: usize,
+        id: SocketId,
+        most: usize,
+        take: impl FnOnce(&[u8]) -> usize,
+    ) -> Result<Option<usize>, String> {
+        let mut tcp = self.sides[side].stack.tcp(id).ok_or("no socket")?;
+        match tcp.read_with(most, take) {
+            Ok(n) => Ok(Some(n)),
+            Err(ReadError::Empty) => Ok(None),
+            Err(e) => Err(e.to_string()),
+        }
+    }
+
     /// Sends one octet, which the other side reads.
     #[inline]
     pub fn pass(&mut self, now: Instant, from: usize, ids: [SocketId; 2], octet: u8) -> Result<(), String> {

@@ -166,8 +166,8 @@ fn tcp_sheets(records: &[Record]) -> Vec<Sheet> {
             heading: heading(&["NAME", "FIGURE", "RUNS FROM", "TO"]),
             texts: 1,
             rows,
-            note: "Two stacks in one process, on one core. PairStream: octets that the reader has; PairPingpong: one octet, there \
-                   and back; PairChurn: connections opened, one octet, closed; Memory: octets that an idle connection's end holds.",
+            note: "Two stacks in one process, on one core. PairStream: octets that the reader has, \
+                   where they lie or copied; PairPingpong: one octet, there and back; PairChurn: connections opened, one octet, closed; Memory: octets that an idle connection's end holds.",
         });
     }
     sheets.extend(kernel_sheet(records));

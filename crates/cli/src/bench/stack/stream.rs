@@ -8,12 +8,17 @@ use bypath_stack::config::Config;
 use bypath_stack::socket::SocketId;
 use bypath_sys::clock::monotonic_ns;
 
-/// What the cable takes.
-pub const CABLES: [(Cable, &str); 3] = [
-    (Cable::ETHERNET, "mtu-1500"),
-    (Cable { mtu: 65_535, checksums: true }, "mtu-65535"),
-    (Cable { mtu: 65_535, checksums: false }, "mtu-65535-nosum"),
+/// Cables, and whether the reader has octets copied; else it looks at them where they lie.
+pub const STREAMS: [PairStream; 6] = [
+    PairStream { cable: Cable::ETHERNET, copied: false, subject: "mtu-1500" },
+    PairStream { cable: LONG, copied: false, subject: "mtu-65535" },
+    PairStream { cable: UNSUMMED, copied: false, subject: "mtu-65535-nosum" },
+    PairStream { cable: Cable::ETHERNET, copied: true, subject: "mtu-1500-copied" },
+    PairStream { cable: LONG, copied: true, subject: "mtu-65535-copied" },
+    PairStream { cable: UNSUMMED, copied: true, subject: "mtu-65535-nosum-copied" },
 ];
+const LONG: Cable = Cable { mtu: 65_535, checksums: true };
+const UNSUMMED: Cable = Cable { checksums: false, ..LONG };
 /// Octets of a write, and of a read at most.
 pub const CHUNK: usize = 64 << 10;
 /// Octets that are read between two looks at the clock, at least.
@@ -34,10 +39,9 @@ struct Stream {
     /// What is written: from any place within the period on, as much as a write has.
     octets: Vec<u8>,
     room: Vec<u8>,
+    copied: bool,
     written: u64,
     read: u64,
-    /// What the last read brought.
-    last: usize,
 }
 
 /// Where in the period an octet of the stream stands.
@@ -53,16 +57,10 @@ pub fn pattern(len: usize) -> Vec<u8> {
 }
 
 impl Stream {
-    fn new(cable: Cable) -> Result<Stream, String> {
+    fn new(cable: Cable, copied: bool) -> Result<Stream, String> {
         let mut pair = Pair::new(cable, &Config::default())?;
         let ids = pair.open(now(), None)?;
-        Ok(Stream { pair, ids, octets: pattern(CHUNK), room: vec![0; CHUNK], written: 0, read: 0, last: 0 })
-    }
-
-    /// The octets that the last read should have brought.
-    fn expected(&self) -> &[u8] {
-        let at = place(self.read - self.last as u64);
-        &self.octets[at..at + self.last]
+        Ok(Stream { pair, ids, octets: pattern(CHUNK), room: vec![0; CHUNK], copied, written: 0, read: 0 })
     }
 
     /// One write, what follows from it, and reads until nothing is left; `all`: each octet is looked at.
@@ -72,23 +70,31 @@ impl Stream {
         self.written += self.pair.write(CLIENT, self.ids[CLIENT], &self.octets[at..at + CHUNK])? as u64;
         self.pair.carry(now(), CLIENT)?;
         self.pair.carry(now(), SERVER)?;
-        while let Some(n) = self.pair.read(SERVER, self.ids[SERVER], &mut self.room)? {
-            if n == 0 {
-                return Err("the stream has ended".into());
-            }
-            (self.last, self.read) = (n, self.read + n as u64);
-            self.look(if all { n } else { n.min(GLANCE) })?;
+        while let Some(n) = self.take(all)? {
+            self.read += n as u64;
         }
         Ok(())
     }
 
-    /// Whether the first octets of the last read are what they should be.
+    /// Takes what there is, in one piece; `None`: nothing.
     #[inline]
-    fn look(&self, len: usize) -> Result<(), String> {
-        if self.room[..len] == self.expected()[..len] {
-            Ok(())
+    fn take(&mut self, all: bool) -> Result<Option<usize>, String> {
+        let Stream { pair, ids, octets, room, .. } = self;
+        let mut fits = true;
+        let mut look = |got: &[u8]| {
+            let n = if all { got.len() } else { got.len().min(GLANCE) };
+            fits = got[..n] == octets[place(self.read)..][..n];
+            got.len()
+        };
+        let taken = if self.copied {
+            pair.read(SERVER, ids[SERVER], room)?.map(|n| look(&room[..n]))
         } else {
-            Err(format!("wrong octets, {} of the stream", self.read))
+            pair.read_with(SERVER, ids[SERVER], CHUNK, look)?
+        };
+        match taken {
+            _ if !fits => Err(format!("wrong octets, {} of the stream", self.read)),
+            Some(0) => Err("the stream has ended".into()),
+            taken => Ok(taken),
         }
     }
 
@@ -102,7 +108,6 @@ impl Stream {
             }
         }
         let elapsed = monotonic_ns() - begun;
-        self.look(self.last)?;
         if self.read > self.written {
             return Err(format!("{} octets read of {} that were written", self.read, self.written));
         }
@@ -111,8 +116,10 @@ impl Stream {
 }
 
 /// A stream over one cable.
+#[derive(Clone, Copy, Debug)]
 pub struct PairStream {
-    pub cable: Cable,
+    cable: Cable,
+    copied: bool,
     pub subject: &'static str,
 }
 
@@ -126,7 +133,7 @@ impl Job for PairStream {
     }
 
     fn run(&self, context: &Context) -> Result<Outcome, Trouble> {
-        let mut stream = Stream::new(self.cable)?;
+        let mut stream = Stream::new(self.cable, self.copied)?;
         stream.stretch(WARM, true)?;
         let stretches = timed(context, || {
             let (ns, octets) = stream.stretch(STRETCH, false)?;

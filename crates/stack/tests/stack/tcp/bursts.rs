@@ -142,3 +142,34 @@ fn a_length_that_cannot_be_is_malformed_though_the_headers_are_known() {
         assert_eq!(drops, [cut_off], "{len}");
     }
 }
+
+/// A segment of the first host's connection with another number of what it acknowledges, and the right checksum.
+fn acknowledging(frame: &[u8], change: impl Fn(u32) -> u32) -> Vec<u8> {
+    let (_, packet) = EthernetHeader::parse(frame).unwrap();
+    let (ip, segment) = Ipv4Header::parse(packet).unwrap();
+    let (mut header, payload) = TcpHeader::parse(segment).unwrap();
+    header.ack.0 = change(header.ack.0);
+    let mut forged = frame[..frame.len() - segment.len()].to_vec();
+    let at = forged.len();
+    forged.resize(frame.len(), 0);
+    header.emit_with(&mut forged[at..], &ip.addresses(), payload).unwrap();
+    forged
+}
+
+#[test]
+fn octets_that_were_never_sent_are_not_acknowledged_though_the_headers_are_known() {
+    for ahead in [1, 100_000] {
+        let (mut world, _, accepted, said) = begun("10.0.0.2:80", 3);
+        world.hand(1, &said[0], &FrameMeta::default());
+        let before = tcp(&mut world, 1, accepted).statistics().unwrap();
+        // RFC 5961, 5.2: it is thrown away and answered.
+        world.hand(1, &acknowledging(&said[1], |ack| ack.wrapping_add(ahead)), &FrameMeta::default());
+        let after = tcp(&mut world, 1, accepted).statistics().unwrap();
+        assert_eq!(after.octets_received, before.octets_received, "{ahead}");
+        assert_eq!(after.octets_acknowledged, before.octets_acknowledged, "{ahead}");
+        assert_eq!(world.hosts[1].stack.counters().tcp_challenges_sent, 1, "{ahead}");
+        world.hand(1, &acknowledging(&said[1], |ack| ack), &FrameMeta::default());
+        let after = tcp(&mut world, 1, accepted).statistics().unwrap();
+        assert_eq!(after.octets_received - before.octets_received, 1448, "{ahead}");
+    }
+}

@@ -1,6 +1,7 @@
 //! TCP through whole stacks.
 
 mod admitting;
+mod apart;
 mod attacks;
 mod bursts;
 mod closing;
@@ -8,6 +9,7 @@ mod memory;
 mod neighbors;
 mod opening;
 mod paths;
+mod scarce;
 mod strangers;
 mod streams;
 

@@ -25,6 +25,42 @@ fn octets_go_both_ways_at_once() {
 }
 
 #[test]
+fn octets_can_be_read_where_they_lie() {
+    let mut world = World::new(2, 1);
+    let (client, accepted) = pair(&mut world, "10.0.0.2:80");
+    let mut read = Vec::new();
+    let mut take = |world: &mut World, most: usize, takes: usize| {
+        tcp(world, 1, accepted).read_with(most, |octets| {
+            assert!(octets.len() <= most);
+            read.extend_from_slice(&octets[..takes.min(octets.len())]);
+            takes
+        })
+    };
+    assert_eq!(take(&mut world, 10, 10), Err(ReadError::Empty));
+    assert_eq!(tcp(&mut world, 0, client).write(b"octets of a stream"), Ok(18));
+    world.millis(10);
+    // What is not taken stays; more than there was cannot be taken.
+    assert_eq!(take(&mut world, 7, 0), Ok(0));
+    assert_eq!(take(&mut world, 7, 3), Ok(3));
+    assert_eq!(take(&mut world, 4, 100), Ok(4));
+    assert_eq!(take(&mut world, 100, 100), Ok(11));
+    assert_eq!(take(&mut world, 100, 100), Err(ReadError::Empty));
+    // Of a buffer that goes round, one piece at a time; the window opens as octets are taken.
+    let all: Vec<u8> = (0..400_000u64).map(|n| ((n * n) >> 7) as u8).collect();
+    let (mut written, mut taken) = (0, 0);
+    while taken < all.len() {
+        written += tcp(&mut world, 0, client).write(&all[written..]).unwrap_or(0);
+        world.millis(50);
+        let n = take(&mut world, 30_001, 29_999);
+        taken += n.expect("octets");
+    }
+    tcp(&mut world, 0, client).finish().unwrap();
+    world.millis(50);
+    assert_eq!(take(&mut world, 100, 100), Ok(0));
+    assert_eq!(read, [b"octets of a stream", &all[..]].concat());
+}
+
+#[test]
 fn octets_survive_what_links_do() {
     for (seed, remote) in [(3, "10.0.0.2:80"), (4, "[fd00::2]:80"), (5, "10.0.0.2:80")] {
         let mut world = World::new(2, seed);

@@ -52,6 +52,18 @@ struct Part {
     left: u64,
 }
 
+/// What a connection has when it is its turn.
+pub struct Turn<'a> {
+    pub stack: &'a mut Stack,
+    pub folder: &'a Folder,
+    pub now: u64,
+    /// There is room for callers who stay.
+    pub keep: bool,
+    /// For octets on their way.
+    pub room: &'a mut [u8],
+    pub report: &'a mut Report,
+}
+
 pub struct Connection {
     id: SocketId,
     /// It waits for a turn.
@@ -90,21 +102,13 @@ impl Connection {
         }
     }
 
-    /// Goes on as far as it can. `room`: for octets on their way; `keep`: there is room for callers who stay.
-    pub fn turn(
-        &mut self,
-        stack: &mut Stack,
-        folder: &Folder,
-        now: u64,
-        keep: bool,
-        room: &mut [u8],
-        report: &mut Report,
-    ) -> Next {
+    /// Goes on as far as it can.
+    pub fn turn(&mut self, turn: &mut Turn<'_>) -> Next {
         for _ in 0..TURNS {
             let next = match self.phase {
-                Phase::Asking => self.ask(stack, folder, now, keep, room, report),
-                Phase::Answering => self.answer(stack, now, report),
-                Phase::Leaving => self.leave(stack, room),
+                Phase::Asking => self.ask(turn),
+                Phase::Answering => self.answer(turn),
+                Phase::Leaving => self.leave(turn),
             };
             if next != Next::Again {
                 return next;
@@ -137,23 +141,15 @@ impl Connection {
         statistics.map_or(0, |statistics| statistics.octets_acknowledged)
     }
 
-    fn ask(
-        &mut self,
-        stack: &mut Stack,
-        folder: &Folder,
-        now: u64,
-        keep: bool,
-        room: &mut [u8],
-        report: &mut Report,
-    ) -> Next {
+    fn ask(&mut self, turn: &mut Turn<'_>) -> Next {
         // There may be another one behind the last.
         let answer = match request::parse(&self.asked) {
             Ok(None) => {
-                let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
-                let most = (request::LONGEST - self.asked.len()).min(room.len());
-                return match tcp.read(&mut room[..most]) {
+                let Some(mut tcp) = turn.stack.tcp(self.id) else { return Next::Over };
+                let most = (request::LONGEST - self.asked.len()).min(turn.room.len());
+                return match tcp.read(&mut turn.room[..most]) {
                     Ok(n @ 1..) => {
-                        self.asked.extend_from_slice(&room[..n]);
+                        self.asked.extend_from_slice(&turn.room[..n]);
                         Next::Again
                     }
                     Err(ReadError::Empty) => Next::Wait,
@@ -162,31 +158,31 @@ impl Connection {
             }
             Ok(Some((request, len))) => {
                 self.asked.drain(..len);
-                self.keep = request.keep && keep;
-                Answer::to(&request, folder)
+                self.keep = request.keep && turn.keep;
+                Answer::to(&request, turn.folder)
             }
             Err(status) => {
                 self.keep = false;
                 Answer::of(status, false)
             }
         };
-        report.requests += 1;
+        turn.report.requests += 1;
         match answer.status.0 {
             200..400 => {}
-            _ => report.refused += 1,
+            _ => turn.report.refused += 1,
         }
         self.text = answer.head(self.keep);
         self.sent = 0;
         self.text.extend_from_slice(&answer.text);
         self.part = answer.part;
         self.phase = Phase::Answering;
-        self.deadline = now + ANSWERING;
-        self.acknowledged = self.acknowledged(stack);
+        self.deadline = turn.now + ANSWERING;
+        self.acknowledged = self.acknowledged(turn.stack);
         Next::Again
     }
 
-    fn answer(&mut self, stack: &mut Stack, now: u64, report: &mut Report) -> Next {
-        let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
+    fn answer(&mut self, turn: &mut Turn<'_>) -> Next {
+        let Some(mut tcp) = turn.stack.tcp(self.id) else { return Next::Over };
         if self.sent < self.text.len() {
             return match tcp.write(&self.text[self.sent..]) {
                 Ok(n) => {
@@ -201,13 +197,14 @@ impl Connection {
             && part.left > 0
         {
             let most = usize::try_from(part.left).unwrap_or(usize::MAX).min(PIECE);
-            // Straight to where it is sent from.
-            let written = tcp.write_with(most, |room| part.file.read_at(room, part.from).unwrap_or(0));
+            // Straight to where it is sent from. What fills no segment waits for the next piece.
+            let more = (most as u64) < part.left;
+            let written = tcp.write_with(most, more, |room| part.file.read_at(room, part.from).unwrap_or(0));
             return match written {
                 Ok(n @ 1..) => {
                     part.from += n as u64;
                     part.left -= n as u64;
-                    report.octets += n as u64;
+                    turn.report.octets += n as u64;
                     Next::Again
                 }
                 // It has become shorter than was promised, or cannot be read: the end must not look like a good one.
@@ -220,23 +217,23 @@ impl Connection {
             };
         }
         if self.part.take().is_some() {
-            report.files += 1;
+            turn.report.files += 1;
         }
         self.text = Vec::new();
         if self.keep {
-            (self.phase, self.deadline) = (Phase::Asking, now + ASKING);
+            (self.phase, self.deadline) = (Phase::Asking, turn.now + ASKING);
             return Next::Again;
         }
         if tcp.finish().is_err() {
             return Next::Over;
         }
-        (self.phase, self.deadline) = (Phase::Leaving, now + LEAVING);
+        (self.phase, self.deadline) = (Phase::Leaving, turn.now + LEAVING);
         Next::Again
     }
 
-    fn leave(&mut self, stack: &mut Stack, room: &mut [u8]) -> Next {
-        let Some(mut tcp) = stack.tcp(self.id) else { return Next::Over };
-        match tcp.read(room) {
+    fn leave(&mut self, turn: &mut Turn<'_>) -> Next {
+        let Some(mut tcp) = turn.stack.tcp(self.id) else { return Next::Over };
+        match tcp.read(turn.room) {
             Ok(n @ 1..) if self.thrown_away < THROWN_AWAY => {
                 self.thrown_away += n;
                 Next::Again

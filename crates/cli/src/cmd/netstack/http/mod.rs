@@ -14,7 +14,7 @@ use bypath_netstack::Engine;
 use bypath_stack::socket::SocketId;
 use bypath_sys::clock;
 use clap::ValueHint;
-use connection::{Connection, Next};
+use connection::{Connection, Next, Turn};
 use files::Folder;
 use serde::Serialize;
 use std::collections::{HashMap, VecDeque};
@@ -171,15 +171,7 @@ impl Server {
             let mut is_late = |c: &mut Connection| c.is_late(host.stack(), now);
             let late: Vec<SocketId> =
                 self.connections.iter_mut().filter_map(|(id, c)| is_late(c).then_some(*id)).collect();
-            for id in late {
-                // Who is owed something shall see that it is not all.
-                if let Some(mut tcp) = host.stack().tcp(id)
-                    && self.connections.get(&id).is_some_and(Connection::is_owed)
-                {
-                    tcp.abort();
-                }
-                self.close(host, id);
-            }
+            late.into_iter().for_each(|id| self.close(host, id));
             // The memory that all have in common may have room again, which nobody is told of.
             let owed: Vec<SocketId> =
                 self.connections.iter().filter(|(_, c)| c.is_owed()).map(|(id, _)| *id).collect();
@@ -191,7 +183,8 @@ impl Server {
             let keep = self.connections.len() < CROWD;
             let Some(connection) = self.connections.get_mut(&id) else { continue };
             connection.queued = false;
-            match connection.turn(host.stack(), &self.folder, now, keep, &mut self.room, &mut self.report) {
+            let (folder, room, report) = (&self.folder, &mut self.room, &mut self.report);
+            match connection.turn(&mut Turn { stack: host.stack(), folder, now, keep, room, report }) {
                 Next::Wait => {}
                 Next::Again => self.queue(id),
                 Next::Over => self.close(host, id),
@@ -223,6 +216,10 @@ impl Server {
     fn close(&mut self, host: &mut Host, id: SocketId) {
         if self.connections.remove(&id).is_some_and(|connection| connection.is_owed()) {
             self.report.broken += 1;
+            // Who is owed something shall see that it is not all.
+            if let Some(mut tcp) = host.stack().tcp(id) {
+                tcp.abort();
+            }
         }
         host.stack().close(id);
     }
