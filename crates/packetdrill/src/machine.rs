@@ -1,7 +1,8 @@
 //! What one lock guards: the stack, its clock, the packets that have left it, and the descriptors.
 
 use crate::clock::Clock;
-use crate::file::Files;
+use crate::errors;
+use crate::file::{File, FileId, Files, Kind};
 use crate::flags::Flags;
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
@@ -83,6 +84,30 @@ impl Machine {
         self.clock.now()
     }
 
+    /// A descriptor is closed, and what it stands for with the last of them.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn close(&mut self, fd: i32) -> errors::Result<()> {
+        if let Some((id, file)) = self.files.remove(fd)? {
+            self.end(id, file);
+        }
+        Ok(())
+    }
+
+    /// What no descriptor stands for any more ends.
+    pub fn end(&mut self, id: FileId, file: File) {
+        self.unwatch(id);
+        match file.kind {
+            Kind::Pipe(pipe, true) => self.files.pipes[pipe].open.1 = false,
+            Kind::Pipe(pipe, false) => self.files.pipes[pipe].open.0 = false,
+            _ => {}
+        }
+        if let Some(socket) = file.socket {
+            self.stack.close(socket.id);
+        }
+    }
+
     /// A packet comes.
     pub fn take(&mut self, packet: &[u8]) {
         let now = self.now();
@@ -108,9 +133,9 @@ impl Machine {
             }
             while let Some(event) = self.stack.poll_event() {
                 if let Event::Socket { id, ready } = event
-                    && let Some(fd) = self.files.of(id)
+                    && let Some(file) = self.files.of(id)
                 {
-                    self.kick(fd, ready.readable | ready.error, ready.writable | ready.error);
+                    self.kick(file, ready.readable | ready.error, ready.writable | ready.error);
                 }
                 idle = false;
             }
