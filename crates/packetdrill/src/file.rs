@@ -43,6 +43,9 @@ pub struct Socket {
     /// TCP_NOTSENT_LOWAT, as it is in force, and as it was set.
     pub notsent_lowat: Option<u32>,
     pub own_lowat: u32,
+    /// Octets in the last buffer that Linux would have, and the widest window that the other side has offered.
+    pub last_buffer: usize,
+    pub widest: u32,
     /// A write found less room than it needed: TCP_NOTSENT_LOWAT has to be looked at when octets have gone.
     pub waits_for_room: bool,
     /// TCP_MAXSEG; 0: not set.
@@ -85,6 +88,8 @@ impl Socket {
             patience: (None, None),
             notsent_lowat: None,
             own_lowat: 0,
+            last_buffer: 0,
+            widest: 0,
             waits_for_room: false,
             maxseg: 0,
             inq: false,

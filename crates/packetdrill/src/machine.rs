@@ -1,6 +1,7 @@
 //! What one lock guards: the stack, its clock, the packets that have left it, and the descriptors.
 
 use crate::clock::Clock;
+use crate::cut;
 use crate::errors;
 use crate::file::{File, FileId, Files, Kind};
 use crate::flags::Flags;
@@ -127,8 +128,13 @@ impl Machine {
             let now = self.now();
             self.stack.handle_timeout(now);
             let mut idle = true;
-            while let Some((len, _)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
-                self.left.push_back(Packet { octets: self.room[..len].to_vec(), at: now });
+            while let Some((len, meta)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
+                let octets = &self.room[..len];
+                let packets = match meta.gso {
+                    Some(gso) if self.flags.cut => cut::cut(octets, &gso),
+                    _ => vec![octets.to_vec()],
+                };
+                self.left.extend(packets.into_iter().map(|octets| Packet { octets, at: now }));
                 idle = false;
             }
             while let Some(event) = self.stack.poll_event() {

@@ -136,13 +136,6 @@ impl Machine {
         Ok(is_tcp && self.readiness(fd)? & WRITE == 0)
     }
 
-    /// Whether a write is taken now.
-    pub fn takes(&mut self, id: SocketId, lowat: Option<u32>) -> bool {
-        let Some(lowat) = lowat else { return true };
-        let statistics = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics());
-        statistics.is_none_or(|s| s.unsent < lowat as usize)
-    }
-
     /// Something happened: sets that wait for it are to tell.
     pub fn kick(&mut self, file: FileId, readable: bool, writable: bool) {
         self.wake(file, if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
