@@ -177,6 +177,21 @@ fn an_edge_is_told_once_and_a_level_as_long_as_it_lasts() {
 }
 
 #[test]
+fn a_bound_of_what_is_not_sent_is_passed_by_a_whole_buffer() {
+    const TCP_NOTSENT_LOWAT: i32 = 25;
+    const SIOCOUTQNSD: u64 = 0x894B;
+    let (_a, _called, b, fd) = connected();
+    b.set_option(fd, libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, &4000i32.to_ne_bytes()).expect("set");
+    let written = b.send(fd, &[7; 200_000], 0, None).expect("octets") as i32;
+    // Half of the window of 65,535 octets, in segments of 1448: sent as far as it went, and filled up again.
+    assert_eq!(b.ioctl(fd, SIOCOUTQNSD), Ok(22 * 1448));
+    assert!(written >= 32 * 1448, "{written} octets");
+    assert_eq!(b.send(fd, &[7; 200_000], 0, None), Err(libc::EAGAIN));
+    let mut polled = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(b.poll(&mut polled, 0), Ok(0));
+}
+
+#[test]
 fn descriptors_of_one_description_share_it_and_the_last_one_ends_it() {
     let (a, called, b, fd) = connected();
     let second = a.dup(called).expect("a descriptor");
