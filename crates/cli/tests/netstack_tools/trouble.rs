@@ -1,9 +1,11 @@
 //! What goes wrong, and what is said about it.
 
 use crate::devices;
-use crate::network::{LONG, Tool, tool, veth, without};
+use crate::network::{LONG, Tool, address, tool, veth, without};
+use bypath_sys::netns;
 use rustix::thread::CapabilitySet;
 use std::net::UdpSocket;
+use std::time::{Duration, Instant};
 
 /// Runs a ping, which must fail with this status and these words.
 #[track_caller]
@@ -74,6 +76,33 @@ isolated! {
         fails(1, &["--link=packet:left", "--addr=fd01::2/64", "fd01::2"], &["fd01::2 is another host's on left"]);
         echo.signal(rustix::process::Signal::INT);
         echo.end().expect(0);
+    }
+}
+
+isolated! {
+    fn a_link_that_is_down_is_told_of_once_each_time() {
+        veth();
+        address("left", "10.0.0.1");
+        let mut echo = Tool::start(&["netstack", "udp-echo", "--link=packet:right", "--addr=10.0.0.2/24"]).says("answering on right");
+        let socket = UdpSocket::bind("10.0.0.1:0").expect("a socket");
+        socket.set_read_timeout(Some(Duration::from_millis(100))).expect("a time");
+        let answered = || {
+            let begin = Instant::now();
+            // What is sent before the link runs is lost.
+            while socket.send_to(b"hello", "10.0.0.2:7").is_err() || socket.recv(&mut [0; 8]).is_err() {
+                assert!(begin.elapsed() < LONG, "no answer");
+            }
+        };
+        answered();
+        for _ in 0..2 {
+            netns::set_up("right", false).expect("an interface that is down");
+            echo = echo.says("right is down: ip link set right up");
+            netns::set_up("right", true).expect("an interface that is up");
+            answered();
+        }
+        echo.signal(rustix::process::Signal::INT);
+        let said = echo.end().expect(0).stderr;
+        assert_eq!(said.matches("right is down").count(), 2, "{said}");
     }
 }
 
