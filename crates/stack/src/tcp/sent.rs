@@ -43,7 +43,7 @@ impl Stretch {
 pub struct Delivered {
     /// Octets that were not known to have arrived.
     pub octets: u32,
-    /// Of which so many are acknowledged.
+    /// Octets that are acknowledged, known to have arrived or not.
     pub acked: u32,
     /// A round trip of octets that were sent once: of those that were sent last.
     pub rtt: Option<Duration>,
