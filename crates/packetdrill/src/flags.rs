@@ -32,6 +32,8 @@ pub struct Flags {
     pub gso: usize,
     /// Those are cut here: segments leave, as where the kernel has to cut for its device.
     pub cut: bool,
+    /// How long after a timer is due that is noticed, as where a clock ticks.
+    pub late: Duration,
     /// New sockets are set up as net.ipv4.tcp_* of the network namespace say.
     pub sysctl: bool,
     /// How long a packet is waited for.
@@ -48,6 +50,7 @@ impl Default for Flags {
             time: Time::Real,
             gso: 0,
             cut: false,
+            late: Duration::ZERO,
             sysctl: false,
             patience: Duration::from_secs(30),
         }
@@ -84,7 +87,17 @@ impl Flags {
                 }
                 "sysctl" => flags.sysctl = is_on(value).ok_or_else(|| wrong("on or off"))?,
                 "cut" => flags.cut = is_on(value).ok_or_else(|| wrong("on or off"))?,
-                _ => return Err(format!("{key}: none of local remote mtu cc time gso cut sysctl patience")),
+                "late" => {
+                    let most = |ms: &u64| *ms <= 1000;
+                    let ms =
+                        value.parse().ok().filter(most).ok_or_else(|| wrong("milliseconds, up to 1000"))?;
+                    flags.late = Duration::from_millis(ms);
+                }
+                _ => {
+                    return Err(format!(
+                        "{key}: none of local remote mtu cc time gso cut late sysctl patience"
+                    ));
+                }
             }
         }
         Ok(flags)
@@ -121,9 +134,17 @@ mod tests {
         assert_eq!((flags.local.len(), flags.remote.len(), flags.mtu), (1, 1, 1400));
         let all = (flags.algorithm, flags.time, flags.gso, flags.cut);
         assert_eq!(all, (Algorithm::Reno, Time::Virtual, 2999, true));
-        for wrong in
-            ["local", "local=nowhere", "mtu=x", "cc=vegas", "time=late", "colour=red", "sysctl=1", "cut=yes"]
-        {
+        for wrong in [
+            "local",
+            "local=nowhere",
+            "mtu=x",
+            "cc=vegas",
+            "time=late",
+            "colour=red",
+            "sysctl=1",
+            "cut=yes",
+            "late=x",
+        ] {
             assert!(Flags::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -112,13 +112,25 @@ impl Machine {
     /// A packet comes.
     pub fn take(&mut self, packet: &[u8]) {
         let now = self.now();
-        self.stack.handle_timeout(now);
+        self.expire(now);
         self.stack.handle_frame(now, self.iface, packet, &FrameMeta::default());
     }
 
     /// When something is due.
     pub fn next(&self) -> Option<Instant> {
-        self.alarms.iter().copied().chain(self.stack.poll_timeout()).min()
+        self.alarms.iter().copied().chain(self.timeout()).min()
+    }
+
+    /// When the stack's next timer is noticed.
+    pub fn timeout(&self) -> Option<Instant> {
+        self.stack.poll_timeout().map(|at| at + self.flags.late)
+    }
+
+    /// Lets the stack's timers expire that are noticed by now.
+    fn expire(&mut self, now: Instant) {
+        if self.timeout().is_some_and(|at| at <= now) {
+            self.stack.handle_timeout(now);
+        }
     }
 
     /// Does what is due, lets packets leave, and notes what sockets have to tell; whether anything happened.
@@ -126,7 +138,7 @@ impl Machine {
         let mut busy = false;
         loop {
             let now = self.now();
-            self.stack.handle_timeout(now);
+            self.expire(now);
             let mut idle = true;
             while let Some((len, meta)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
                 let octets = &self.room[..len];
@@ -147,7 +159,7 @@ impl Machine {
             }
             self.look_for_room();
             busy |= !idle;
-            if idle && self.stack.poll_timeout().is_none_or(|at| at > now) {
+            if idle && self.timeout().is_none_or(|at| at > now) {
                 return busy;
             }
         }
