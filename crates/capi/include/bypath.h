@@ -1533,7 +1533,8 @@ bypath_status bypath_tcp_close(struct bypath_tcp *tcp,
 // everything was read; so does a capacity of 0 at once.
 //
 // Fails with `BYPATH_E_RESET`, `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`,
-// `BYPATH_E_INVALID`. Why a connection ended is told once; afterwards there is an end.
+// `BYPATH_E_INVALID`. Why a connection ended is told once; afterwards there is an end. After one's own
+// `bypath_tcp_abort` there is what had come before, then an end, and no error.
 bypath_status bypath_tcp_read(struct bypath_tcp *tcp,
                               void *buffer,
                               size_t capacity,
@@ -1550,7 +1551,8 @@ bypath_status bypath_tcp_peek(struct bypath_tcp *tcp,
 // Waits for room, and queues as many octets to be sent as there is room for; `*written`: how many.
 //
 // Fails with `BYPATH_E_CLOSED` where writing was finished, or the connection is over and it was told why, `BYPATH_E_RESET`,
-// `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+// `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`. After one's own
+// `bypath_tcp_abort` it is `BYPATH_E_CLOSED`.
 bypath_status bypath_tcp_write(struct bypath_tcp *tcp,
                                const void *data,
                                size_t len,
@@ -1579,8 +1581,9 @@ bypath_status bypath_tcp_write_all(struct bypath_tcp *tcp,
 // Fails with `BYPATH_E_CLOSED` where the connection is over, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
 bypath_status bypath_tcp_shutdown(struct bypath_tcp *tcp, uint32_t how, struct bypath_error *error);
 
-// Ends the connection at once, with a reset: what was written and not acknowledged is lost; what came can still be read. Calls
-// that wait end. It is still to be closed. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+// Ends the connection at once, with a reset: what was written and not acknowledged is lost; what came can still be read, and
+// then there is an end (`bypath_tcp_read`: 0 octets, no error); writing fails with `BYPATH_E_CLOSED`. Calls that wait end. It is still
+// to be closed; a second time does nothing. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
 bypath_status bypath_tcp_abort(struct bypath_tcp *tcp,
                                struct bypath_error *error);
 

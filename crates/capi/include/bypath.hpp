@@ -882,7 +882,7 @@ public:
     Status shutdown(std::uint32_t how = BYPATH_SHUT_WRITE) {
         return detail::call([&](bypath_error *e) { return bypath_tcp_shutdown(raw_, how, e); });
     }
-    // Ends it at once, with a reset.
+    // Ends it at once, with a reset. What came can still be read, then there is an end; writing fails with BYPATH_E_CLOSED.
     Status abort() {
         return detail::call([&](bypath_error *e) { return bypath_tcp_abort(raw_, e); });
     }

@@ -139,7 +139,8 @@ pub unsafe extern "C" fn bypath_tcp_close(tcp: *mut bypath_tcp, error: *mut bypa
 /// everything was read; so does a capacity of 0 at once.
 ///
 /// Fails with `BYPATH_E_RESET`, `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`,
-/// `BYPATH_E_INVALID`. Why a connection ended is told once; afterwards there is an end.
+/// `BYPATH_E_INVALID`. Why a connection ended is told once; afterwards there is an end. After one's own
+/// `bypath_tcp_abort` there is what had come before, then an end, and no error.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_tcp_read(
     tcp: *mut bypath_tcp,
@@ -174,7 +175,8 @@ pub unsafe extern "C" fn bypath_tcp_peek(
 /// Waits for room, and queues as many octets to be sent as there is room for; `*written`: how many.
 ///
 /// Fails with `BYPATH_E_CLOSED` where writing was finished, or the connection is over and it was told why, `BYPATH_E_RESET`,
-/// `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+/// `BYPATH_E_TIMED_OUT`, `BYPATH_E_WOULD_BLOCK`, `BYPATH_E_NO_ROUTE`, `BYPATH_E_GONE`, `BYPATH_E_INVALID`. After one's own
+/// `bypath_tcp_abort` it is `BYPATH_E_CLOSED`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_tcp_write(
     tcp: *mut bypath_tcp,
@@ -262,8 +264,9 @@ pub unsafe extern "C" fn bypath_tcp_shutdown(
     })
 }
 
-/// Ends the connection at once, with a reset: what was written and not acknowledged is lost; what came can still be read. Calls
-/// that wait end. It is still to be closed. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+/// Ends the connection at once, with a reset: what was written and not acknowledged is lost; what came can still be read, and
+/// then there is an end (`bypath_tcp_read`: 0 octets, no error); writing fails with `BYPATH_E_CLOSED`. Calls that wait end. It is still
+/// to be closed; a second time does nothing. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_tcp_abort(tcp: *mut bypath_tcp, error: *mut bypath_error) -> bypath_status {
     guarded(error, || with(tcp, |t| Ok(t.abort()?)))

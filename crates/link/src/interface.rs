@@ -46,6 +46,12 @@ impl From<netif::Interface> for Interface {
 }
 
 impl Interface {
+    /// Whether an interface can have such a name: 1 to 15 octets, without slash, colon or space, and neither `.` nor `..`.
+    pub fn is_name(name: &str) -> bool {
+        let odd = |c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace();
+        (1..=netif::LONGEST_NAME).contains(&name.len()) && name != "." && name != ".." && !name.contains(odd)
+    }
+
     /// The interface of this name.
     ///
     /// # Errors

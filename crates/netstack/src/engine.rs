@@ -31,7 +31,7 @@ use bypath_stack::iface::{self, IfaceConfig, IfaceId, NoIface, Offload};
 use bypath_stack::socket::{SendError, SocketId, TooMany};
 use bypath_stack::time::Instant;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{clock, process};
+use bypath_sys::{clock, netif, process};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -65,7 +65,7 @@ pub enum News {
         /// What became of it.
         event: dhcp::Event,
     },
-    /// A link's interface is down. Its frames come again when it is up.
+    /// A link's interface is down: told once, until it was up again. Its frames come again then.
     Down(IfaceId),
 }
 
@@ -74,7 +74,7 @@ pub enum News {
 #[non_exhaustive]
 pub enum Error {
     /// The link says why.
-    #[error("{name}: {source}")]
+    #[error("{}", named(name, source))]
     Link {
         /// The link's name.
         name: String,
@@ -106,6 +106,13 @@ pub enum Error {
     Sockets(#[from] TooMany),
 }
 
+/// What a link says, which may begin with its name already.
+fn named(name: &str, source: &bypath_link::Error) -> String {
+    let text = source.to_string();
+    let is_named = text.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
+    if is_named { text } else { format!("{name}: {text}") }
+}
+
 /// What a stack has to send on a link.
 struct Frames<'a> {
     stack: &'a mut Stack,
@@ -134,7 +141,18 @@ struct Port {
     long: bool,
     /// The link is gone, and that was told.
     gone: bool,
+    /// Its interface is down, and that was told.
+    down: bool,
     leasing: Option<Leasing>,
+}
+
+impl Port {
+    /// Frames were moved: the interface is up, unless they are of the time before it was down.
+    fn moved(&mut self, frames: usize) {
+        if self.down && frames > 0 {
+            self.down = netif::by_name(&self.name).is_ok_and(|interface| !interface.is_up());
+        }
+    }
 }
 
 /// A stack and its links.
@@ -204,6 +222,7 @@ impl Engine {
             full: false,
             long: false,
             gone: false,
+            down: false,
             leasing: None,
         });
         Ok(iface)
@@ -332,9 +351,12 @@ impl Engine {
                 outcome = Some(sent.map(|frame| frame.is_some()));
                 sent.ok().flatten()
             });
-            let sent = sent.and_then(|_| port.link.flush());
+            let sent = sent.and_then(|sent| Ok((sent, port.link.flush()?)));
             match sent {
-                Ok(pending) => port.full = pending > 0,
+                Ok((sent, pending)) => {
+                    port.moved(sent);
+                    port.full = pending > 0;
+                }
                 Err(e) => {
                     port.full = true;
                     if let Err(e) = self.pass_over(n, e) {
@@ -448,6 +470,7 @@ impl Engine {
             match got {
                 Ok(got) => {
                     frames += got;
+                    port.moved(got);
                     port.long = octets - before > got * LONG;
                     if got < most {
                         break;
@@ -473,6 +496,7 @@ impl Engine {
         let sent = sent.and_then(|sent| Ok((sent, port.link.flush()?)));
         match sent {
             Ok((sent, pending)) => {
+                port.moved(sent);
                 port.full = pending > 0 || more && sent < BATCH;
                 Ok(sent)
             }
@@ -491,7 +515,9 @@ impl Engine {
             WouldBlock | Interrupted | QueueFull { .. } | TooLong { .. } => Ok(0),
             Down { .. } => {
                 port.full = false;
-                tell(&mut self.news, News::Down(port.iface));
+                if !std::mem::replace(&mut port.down, true) {
+                    tell(&mut self.news, News::Down(port.iface));
+                }
                 Ok(0)
             }
             source => {
@@ -541,7 +567,9 @@ impl Drop for Engine {
 mod tests {
     use super::*;
     use bypath_link::pair::{End, pair};
-    use bypath_wire::MacAddr;
+    use bypath_wire::{FrameMeta, MacAddr};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 
     /// An engine on a link that holds so many frames, with a socket; the other end; to whom it sends.
     fn engine(most: usize) -> (Engine, End, SocketId, SocketAddr) {
@@ -589,6 +617,88 @@ mod tests {
         assert_eq!(frames(&mut engine, &mut other).len(), 3);
         engine.stack().close(socket);
         assert_eq!(engine.send(socket, b"x", Some(to)), Err(SendError::Closed));
+    }
+
+    /// A link whose interface can be down.
+    struct Shaky {
+        end: End,
+        down: Arc<AtomicBool>,
+    }
+
+    impl Shaky {
+        fn end(&mut self) -> bypath_link::Result<&mut End> {
+            let interface = || "cable".to_owned();
+            match self.down.load(SeqCst) {
+                true => Err(bypath_link::Error::Down { interface: interface() }),
+                false => Ok(&mut self.end),
+            }
+        }
+    }
+
+    impl Link for Shaky {
+        fn capabilities(&self) -> Capabilities {
+            self.end.capabilities()
+        }
+        fn descriptor(&self) -> Option<std::os::fd::BorrowedFd<'_>> {
+            self.end.descriptor()
+        }
+        fn receive(&mut self, most: usize, each: &mut bypath_link::Each<'_>) -> bypath_link::Result<usize> {
+            self.end()?.receive(most, each)
+        }
+        fn send(&mut self, most: usize, next: &mut bypath_link::Next<'_>) -> bypath_link::Result<usize> {
+            self.end()?.send(most, next)
+        }
+        fn flush(&mut self) -> bypath_link::Result<usize> {
+            self.end.flush()
+        }
+        fn forget(&mut self) -> usize {
+            self.end.forget()
+        }
+        fn statistics(&mut self) -> bypath_link::Statistics {
+            self.end.statistics()
+        }
+    }
+
+    #[test]
+    fn a_link_that_is_down_is_told_of_once_for_each_time() {
+        let (own, mut other) = pair(1500, 64);
+        let down = Arc::new(AtomicBool::new(false));
+        let mut engine = Engine::with_seed(Config::default(), [1; 32]);
+        let link = Shaky { end: own, down: Arc::clone(&down) };
+        let iface = engine.add_link("cable", Box::new(link)).expect("an interface");
+        let told = |engine: &mut Engine| {
+            for _ in 0..20 {
+                engine.turn().expect("a link");
+            }
+            std::iter::from_fn(|| engine.poll_event()).filter(|news| *news == News::Down(iface)).count()
+        };
+        assert_eq!(told(&mut engine), 0);
+        for _ in 0..3 {
+            down.store(true, SeqCst);
+            assert_eq!((told(&mut engine), told(&mut engine)), (1, 0));
+            down.store(false, SeqCst);
+            let mut frame = Some([0xff; 60]);
+            other
+                .send(1, &mut |room| {
+                    room[..60].copy_from_slice(&frame.take()?);
+                    Some((60, FrameMeta::default()))
+                })
+                .expect("a link");
+            assert_eq!(told(&mut engine), 0);
+        }
+    }
+
+    #[test]
+    fn a_link_is_named_once() {
+        let link = |source| Error::Link { name: "cable".into(), source }.to_string();
+        let gone = bypath_link::Error::Gone { interface: "cable".into() };
+        assert_eq!(link(gone.clone()), gone.to_string());
+        let other = bypath_link::Error::Gone { interface: "cable2".into() };
+        assert_eq!(link(other.clone()), format!("cable: {other}"));
+        assert_eq!(
+            link(bypath_link::Error::NotAllowed),
+            format!("cable: {}", bypath_link::Error::NotAllowed)
+        );
     }
 
     #[test]

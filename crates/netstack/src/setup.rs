@@ -117,6 +117,12 @@ pub enum SetupError {
         /// Which.
         router: IpAddr,
     },
+    /// The router is the stack itself.
+    #[error("router {router} is the stack's own address; give the one of the router")]
+    Own {
+        /// Which.
+        router: IpAddr,
+    },
     /// Another host has an address.
     #[error("{address} is another host's on {name}; give the stack one of its own")]
     Taken {
@@ -243,6 +249,10 @@ impl Setup {
         }
         if [true, false].iter().any(|v4| self.routers.iter().filter(|r| r.is_ipv4() == *v4).count() > 1) {
             return wrong("two routers for all other networks: give one of IPv4 and one of IPv6 at most");
+        }
+        let is_own = |router: &&IpAddr| self.addresses.iter().any(|own| own.address() == **router);
+        if let Some(router) = self.routers.iter().find(is_own) {
+            return Err(SetupError::Own { router: *router });
         }
         match self.routers.iter().find(|router| !self.reaches(**router)) {
             Some(router) => Err(SetupError::Far { router: *router }),
@@ -409,6 +419,12 @@ mod tests {
             on("tun:bp0").address(address).router(router("fd00::1")),
         ] {
             assert!(matches!(setup.clone().open(), Err(SetupError::Far { .. })), "{setup:?}");
+        }
+        for (link, own) in [("tap:bp0", "10.9.0.2/24"), ("tun:bp0", "10.9.0.2/24"), ("tap:bp0", "fd09::2/64")]
+        {
+            let own: Prefix = own.parse().expect("an address");
+            let error = on(link).address(own).router(own.address()).open().err().expect("a failure");
+            assert!(matches!(error, SetupError::Own { router } if router == own.address()), "{link} {error}");
         }
     }
 }

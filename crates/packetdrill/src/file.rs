@@ -1,9 +1,9 @@
-//! What a descriptor stands for.
+//! What descriptors stand for.
 
 use crate::pipe::Pipe;
 use crate::readiness::Epoll;
 use bypath_stack::socket::SocketId;
-use bypath_sys::{eventfd, fd};
+use bypath_sys::{Errno, eventfd, fd};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -43,6 +43,9 @@ pub struct Socket {
     /// TCP_NOTSENT_LOWAT, as it is in force, and as it was set.
     pub notsent_lowat: Option<u32>,
     pub own_lowat: u32,
+    /// Octets in the last buffer that Linux would have, and the widest window that the other side has offered.
+    pub last_buffer: usize,
+    pub widest: u32,
     /// A write found less room than it needed: TCP_NOTSENT_LOWAT has to be looked at when octets have gone.
     pub waits_for_room: bool,
     /// TCP_MAXSEG; 0: not set.
@@ -57,18 +60,17 @@ pub struct Socket {
     pub kept: BTreeMap<(i32, i32), Vec<u8>>,
 }
 
+/// What descriptors share that stand for the same.
 #[derive(Debug)]
 pub struct File {
     pub kind: Kind,
     pub nonblock: bool,
-    /// FD_CLOEXEC, as it was set: nothing is executed.
-    pub cloexec: bool,
     pub socket: Option<Socket>,
 }
 
 impl File {
     pub fn new(kind: Kind, socket: Option<Socket>) -> File {
-        File { kind, nonblock: false, cloexec: false, socket }
+        File { kind, nonblock: false, socket }
     }
 }
 
@@ -86,6 +88,8 @@ impl Socket {
             patience: (None, None),
             notsent_lowat: None,
             own_lowat: 0,
+            last_buffer: 0,
+            widest: 0,
             waits_for_room: false,
             maxseg: 0,
             inq: false,
@@ -102,10 +106,23 @@ impl Socket {
     }
 }
 
+/// A file description, whatever descriptors stand for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FileId(u64);
+
+#[derive(Debug)]
+struct Descriptor {
+    file: FileId,
+    /// FD_CLOEXEC, as it was set: nothing is executed.
+    cloexec: bool,
+}
+
 /// All descriptors.
 #[derive(Debug, Default)]
 pub struct Files {
-    files: BTreeMap<i32, File>,
+    descriptors: BTreeMap<i32, Descriptor>,
+    files: BTreeMap<FileId, File>,
+    next: u64,
     pub pipes: Vec<Pipe>,
     /// Numbers are those of descriptors of the process, which stand for nothing: packetdrill closes what scripts left open.
     pub real: bool,
@@ -113,27 +130,109 @@ pub struct Files {
 
 impl Files {
     /// The lowest number that is free is its.
-    pub fn add(&mut self, file: File) -> i32 {
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn add(&mut self, file: File, cloexec: bool) -> Result<i32, i32> {
         let fd = match self.real {
-            true => eventfd::create(0).unwrap_or(-1),
-            false => (FIRST..).find(|fd| !self.files.contains_key(fd)).unwrap_or(FIRST),
+            true => eventfd::create(0).map_err(Errno::raw_os_error)?,
+            false => self.free_from(FIRST),
         };
-        self.files.insert(fd, file);
-        fd
+        let id = FileId(self.next);
+        self.next += 1;
+        self.files.insert(id, file);
+        self.descriptors.insert(fd, Descriptor { file: id, cloexec });
+        Ok(fd)
+    }
+
+    /// Whether there would be a number for another one, as accept(2) asks before anything else.
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn has_number(&self) -> Result<(), i32> {
+        if self.real {
+            eventfd::create(0).map(fd::close).map_err(Errno::raw_os_error)?;
+        }
+        Ok(())
+    }
+
+    fn free_from(&self, least: i32) -> i32 {
+        (least..).find(|fd| !self.descriptors.contains_key(fd)).unwrap_or(least)
+    }
+
+    /// Another descriptor, the lowest from `least` on that is free.
+    ///
+    /// # Errors
+    /// EBADF, EINVAL, EMFILE.
+    pub fn dup(&mut self, fd: i32, least: i32, cloexec: bool) -> Result<i32, i32> {
+        let file = self.id(fd)?;
+        let new = match self.real {
+            _ if least < 0 => return Err(libc::EINVAL),
+            true => fd::dup_high(fd, least).map_err(Errno::raw_os_error)?,
+            false => self.free_from(least.max(FIRST)),
+        };
+        self.descriptors.insert(new, Descriptor { file, cloexec });
+        Ok(new)
+    }
+
+    /// Another descriptor of this number. What it stood for, if nothing else does: it ends.
+    ///
+    /// # Errors
+    /// EBADF, EINVAL.
+    pub fn dup_to(&mut self, fd: i32, to: i32, cloexec: bool) -> Result<Option<(FileId, File)>, i32> {
+        if fd == to {
+            return Err(libc::EINVAL);
+        }
+        let file = self.id(fd)?;
+        match self.real {
+            _ if to < 0 => return Err(libc::EBADF),
+            true => fd::dup_to(fd, to).map_err(Errno::raw_os_error)?,
+            false => {}
+        }
+        let before = self.descriptors.insert(to, Descriptor { file, cloexec });
+        Ok(before.and_then(|before| self.ended(before.file)))
+    }
+
+    /// A description that nothing stands for any more.
+    fn ended(&mut self, id: FileId) -> Option<(FileId, File)> {
+        let is_left = self.descriptors.values().any(|descriptor| descriptor.file == id);
+        if is_left { None } else { self.files.remove(&id).map(|file| (id, file)) }
+    }
+
+    /// Closes a descriptor. What it stood for, if nothing else does: it ends.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn remove(&mut self, fd: i32) -> Result<Option<(FileId, File)>, i32> {
+        let descriptor = self.descriptors.remove(&fd).ok_or(libc::EBADF)?;
+        if self.real {
+            fd::close(fd);
+        }
+        Ok(self.ended(descriptor.file))
+    }
+
+    /// # Errors
+    /// EBADF.
+    pub fn id(&self, fd: i32) -> Result<FileId, i32> {
+        self.descriptors.get(&fd).map(|descriptor| descriptor.file).ok_or(libc::EBADF)
+    }
+
+    /// # Errors
+    /// EBADF.
+    pub fn cloexec(&mut self, fd: i32) -> Result<&mut bool, i32> {
+        self.descriptors.get_mut(&fd).map(|descriptor| &mut descriptor.cloexec).ok_or(libc::EBADF)
     }
 
     /// # Errors
     /// EBADF.
     pub fn get(&mut self, fd: i32) -> Result<&mut File, i32> {
-        self.files.get_mut(&fd).ok_or(libc::EBADF)
+        self.by_id(self.id(fd)?)
     }
 
-    pub fn remove(&mut self, fd: i32) -> Option<File> {
-        let file = self.files.remove(&fd)?;
-        if self.real {
-            fd::close(fd);
-        }
-        Some(file)
+    /// # Errors
+    /// EBADF.
+    pub fn by_id(&mut self, id: FileId) -> Result<&mut File, i32> {
+        self.files.get_mut(&id).ok_or(libc::EBADF)
     }
 
     /// # Errors
@@ -142,23 +241,23 @@ impl Files {
         self.get(fd)?.socket.as_mut().ok_or(libc::ENOTSOCK)
     }
 
-    /// The descriptor of a socket.
-    pub fn of(&self, id: SocketId) -> Option<i32> {
+    /// What stands for a socket.
+    pub fn of(&self, id: SocketId) -> Option<FileId> {
         self.files
             .iter()
             .find(|(_, file)| file.socket.as_ref().is_some_and(|s| s.id == id))
-            .map(|(fd, _)| *fd)
+            .map(|(id, _)| *id)
     }
 
-    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&i32, &mut File)> {
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = (&FileId, &mut File)> {
         self.files.iter_mut()
     }
 }
 
 impl Files {
     /// Sockets that found no room because of what was not sent.
-    pub fn waiting_for_room(&self) -> Vec<(i32, SocketId, Option<u32>)> {
-        let sockets = self.files.iter().filter_map(|(fd, file)| Some((*fd, file.socket.as_ref()?)));
-        sockets.filter(|(_, s)| s.waits_for_room).map(|(fd, s)| (fd, s.id, s.notsent_lowat)).collect()
+    pub fn waiting_for_room(&self) -> Vec<(FileId, SocketId, Option<u32>)> {
+        let sockets = self.files.iter().filter_map(|(id, file)| Some((*id, file.socket.as_ref()?)));
+        sockets.filter(|(_, s)| s.waits_for_room).map(|(file, s)| (file, s.id, s.notsent_lowat)).collect()
     }
 }

@@ -30,6 +30,10 @@ pub struct Flags {
     pub time: Time,
     /// Octets of payload that a packet takes which the link would cut into segments; 0: it cuts nothing.
     pub gso: usize,
+    /// Those are cut here: segments leave, as where the kernel has to cut for its device.
+    pub cut: bool,
+    /// How long after a timer is due that is noticed, as where a clock ticks.
+    pub late: Duration,
     /// New sockets are set up as net.ipv4.tcp_* of the network namespace say.
     pub sysctl: bool,
     /// How long a packet is waited for.
@@ -45,6 +49,8 @@ impl Default for Flags {
             algorithm: Algorithm::Cubic,
             time: Time::Real,
             gso: 0,
+            cut: false,
+            late: Duration::ZERO,
             sysctl: false,
             patience: Duration::from_secs(30),
         }
@@ -79,17 +85,30 @@ impl Flags {
                         _ => return Err(wrong("real or virtual")),
                     }
                 }
-                "sysctl" => {
-                    flags.sysctl = match value {
-                        "on" => true,
-                        "off" => false,
-                        _ => return Err(wrong("on or off")),
-                    }
+                "sysctl" => flags.sysctl = is_on(value).ok_or_else(|| wrong("on or off"))?,
+                "cut" => flags.cut = is_on(value).ok_or_else(|| wrong("on or off"))?,
+                "late" => {
+                    let most = |ms: &u64| *ms <= 1000;
+                    let ms =
+                        value.parse().ok().filter(most).ok_or_else(|| wrong("milliseconds, up to 1000"))?;
+                    flags.late = Duration::from_millis(ms);
                 }
-                _ => return Err(format!("{key}: none of local remote mtu cc time gso sysctl patience")),
+                _ => {
+                    return Err(format!(
+                        "{key}: none of local remote mtu cc time gso cut late sysctl patience"
+                    ));
+                }
             }
         }
         Ok(flags)
+    }
+}
+
+fn is_on(value: &str) -> Option<bool> {
+    match value {
+        "on" => Some(true),
+        "off" => Some(false),
+        _ => None,
     }
 }
 
@@ -108,12 +127,24 @@ mod tests {
 
     #[test]
     fn flags_are_read_and_what_is_wrong_is_told() {
-        let flags =
-            Flags::parse("local=192.168.0.1/16,remote=192.0.2.0/24,mtu=1400,cc=reno,time=virtual,gso=2999");
+        let flags = Flags::parse(
+            "local=192.168.0.1/16,remote=192.0.2.0/24,mtu=1400,cc=reno,time=virtual,gso=2999,cut=on",
+        );
         let flags = flags.expect("flags");
         assert_eq!((flags.local.len(), flags.remote.len(), flags.mtu), (1, 1, 1400));
-        assert_eq!((flags.algorithm, flags.time, flags.gso), (Algorithm::Reno, Time::Virtual, 2999));
-        for wrong in ["local", "local=nowhere", "mtu=x", "cc=vegas", "time=late", "colour=red", "sysctl=1"] {
+        let all = (flags.algorithm, flags.time, flags.gso, flags.cut);
+        assert_eq!(all, (Algorithm::Reno, Time::Virtual, 2999, true));
+        for wrong in [
+            "local",
+            "local=nowhere",
+            "mtu=x",
+            "cc=vegas",
+            "time=late",
+            "colour=red",
+            "sysctl=1",
+            "cut=yes",
+            "late=x",
+        ] {
             assert!(Flags::parse(wrong).is_err(), "{wrong}");
         }
     }

@@ -143,7 +143,7 @@ impl Host {
     // Sockets.
 
     /// # Errors
-    /// EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT, ENFILE.
+    /// EAFNOSUPPORT, ESOCKTNOSUPPORT, EPROTONOSUPPORT, ENFILE, EMFILE.
     pub fn socket(&self, domain: i32, kind: i32, protocol: i32) -> Result<i32> {
         let v6 = match domain {
             libc::AF_INET => false,
@@ -165,7 +165,11 @@ impl Host {
                 machine.set_up(&mut socket);
             }
             let kind = if udp { Kind::Udp } else { Kind::Tcp };
-            Ok(machine.files.add(File { nonblock, cloexec, ..File::new(kind, Some(socket)) }))
+            let added = machine.files.add(File { nonblock, ..File::new(kind, Some(socket)) }, cloexec);
+            if added.is_err() {
+                machine.stack.close(id);
+            }
+            added
         })
     }
 
@@ -203,17 +207,19 @@ impl Host {
     /// A connection, and who called.
     ///
     /// # Errors
-    /// EBADF, ENOTSOCK, EOPNOTSUPP, EINVAL, EAGAIN.
+    /// EBADF, ENOTSOCK, EOPNOTSUPP, EINVAL, EAGAIN, EMFILE.
     pub fn accept(&self, fd: i32) -> Result<(i32, Vec<u8>)> {
         let (waits, most) = self.patience(fd, true)?;
         self.until(waits, most, |machine| {
+            machine.files.id(fd).and_then(|_| machine.files.has_number())?;
             let id = machine.files.socket(fd)?.id;
             let mut tcp = machine.stack.tcp(id).ok_or(libc::EOPNOTSUPP)?;
             let called = tcp.accept().map_err(errors::accept)?;
             let remote = machine.stack.tcp(called).and_then(|mut tcp| tcp.remote());
             let socket = machine.files.socket(fd)?.heir(called);
             let v6 = socket.v6;
-            let fd = machine.files.add(File::new(Kind::Tcp, Some(socket)));
+            let added = machine.files.add(File::new(Kind::Tcp, Some(socket)), false);
+            let fd = added.inspect_err(|_| machine.stack.close(called))?;
             Ok((fd, remote.map_or(Vec::new(), |remote| address::write(remote, v6))))
         })
     }
@@ -313,31 +319,61 @@ impl Host {
     }
 
     /// The end that is read, and the one that is written.
-    pub fn pipe(&self) -> (i32, i32) {
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn pipe(&self) -> Result<(i32, i32)> {
         self.call(|machine| {
             machine.files.pipes.push(Pipe::new());
             let pipe = machine.files.pipes.len() - 1;
-            let mut end = |writes| machine.files.add(File::new(Kind::Pipe(pipe, writes), None));
-            (end(false), end(true))
+            let mut end = |writes| machine.files.add(File::new(Kind::Pipe(pipe, writes), None), false);
+            let reads = end(false)?;
+            match end(true) {
+                Ok(writes) => Ok((reads, writes)),
+                Err(e) => machine.close(reads).and(Err(e)),
+            }
+        })
+    }
+
+    /// Another descriptor for the same, the lowest number that is free.
+    ///
+    /// # Errors
+    /// EBADF, EMFILE.
+    pub fn dup(&self, fd: i32) -> Result<i32> {
+        self.fcntl(fd, libc::F_DUPFD, 0)
+    }
+
+    /// Another descriptor of this number, which is closed first; of its own number it is that.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn dup2(&self, fd: i32, to: i32) -> Result<i32> {
+        if fd == to {
+            return self.call(|machine| machine.files.id(fd).map(|_| fd));
+        }
+        self.dup3(fd, to, 0)
+    }
+
+    /// The same; with O_CLOEXEC, and never of its own number.
+    ///
+    /// # Errors
+    /// EBADF, EINVAL.
+    pub fn dup3(&self, fd: i32, to: i32, flags: i32) -> Result<i32> {
+        if flags & !libc::O_CLOEXEC != 0 {
+            return Err(libc::EINVAL);
+        }
+        self.call(|machine| {
+            if let Some((id, file)) = machine.files.dup_to(fd, to, flags != 0)? {
+                machine.end(id, file);
+            }
+            Ok(to)
         })
     }
 
     /// # Errors
     /// EBADF.
     pub fn close(&self, fd: i32) -> Result<()> {
-        self.call(|machine| {
-            let file = machine.files.remove(fd).ok_or(libc::EBADF)?;
-            machine.unwatch(fd);
-            match file.kind {
-                Kind::Pipe(pipe, true) => machine.files.pipes[pipe].open.1 = false,
-                Kind::Pipe(pipe, false) => machine.files.pipes[pipe].open.0 = false,
-                _ => {}
-            }
-            if let Some(socket) = file.socket {
-                machine.stack.close(socket.id);
-            }
-            Ok(())
-        })
+        self.call(|machine| machine.close(fd))
     }
 
     /// # Errors
@@ -387,7 +423,7 @@ impl Host {
     }
 
     /// # Errors
-    /// EBADF, EINVAL.
+    /// EBADF, EINVAL, EMFILE.
     pub fn fcntl(&self, fd: i32, command: i32, value: i32) -> Result<i32> {
         self.call(|machine| machine.fcntl(fd, command, value))
     }
@@ -433,7 +469,10 @@ impl Host {
     }
 
     /// A new set of descriptors.
-    pub fn epoll_create(&self) -> i32 {
+    ///
+    /// # Errors
+    /// EMFILE.
+    pub fn epoll_create(&self) -> Result<i32> {
         self.call(Machine::epoll_create)
     }
 

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// A level of getsockopt of our own, as the table has no getsockname and no getpeername: the own end, and the other one.
 const NAMES: c_int = 0x4259;
+/// A command of fcntl of our own, dup3(2): its argument has the new number in its lower 32 bits, and the flags in the upper ones.
+const DUP_TO: c_int = 0x4259;
 /// Control messages: TCP_INQ's.
 const TCP_CM_INQ: c_int = 36;
 
@@ -308,7 +310,10 @@ extern "C" fn sendmsg(ud: UserData, fd: c_int, message: *const msghdr, flags: c_
 }
 
 extern "C" fn fcntl(ud: UserData, fd: c_int, command: c_int, value: usize) -> c_int {
-    number(host(ud).fcntl(fd, command, value as c_int))
+    number(match command {
+        DUP_TO => host(ud).dup3(fd, value as c_int, (value >> 32) as c_int),
+        _ => host(ud).fcntl(fd, command, value as c_int),
+    })
 }
 
 extern "C" fn ioctl(ud: UserData, fd: c_int, request: c_ulong, value: usize) -> c_int {
@@ -399,7 +404,7 @@ extern "C" fn gettimeofday(ud: UserData, to: *mut libc::timeval, _zone: *mut c_v
 }
 
 extern "C" fn epoll_create(ud: UserData, size: c_int) -> c_int {
-    number(if size <= 0 { Err(libc::EINVAL) } else { Ok(host(ud).epoll_create()) })
+    number(if size <= 0 { Err(libc::EINVAL) } else { host(ud).epoll_create() })
 }
 
 extern "C" fn epoll_ctl(
@@ -434,8 +439,7 @@ extern "C" fn epoll_wait(
 }
 
 extern "C" fn pipe(ud: UserData, to: *mut c_int) -> c_int {
-    let (reads, writes) = host(ud).pipe();
-    done(value_out(&[reads, writes], to.cast()))
+    done(host(ud).pipe().and_then(|(reads, writes)| value_out(&[reads, writes], to.cast())))
 }
 
 extern "C" fn splice(

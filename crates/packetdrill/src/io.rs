@@ -3,8 +3,9 @@
 use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::machine::Machine;
-use bypath_stack::tcp::State;
+use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{ReadError, WriteError};
+use bypath_stack::tcp::{State, Statistics};
 use std::net::SocketAddr;
 
 /// What a receive tells beside its octets.
@@ -18,6 +19,19 @@ pub struct Received {
     pub len: usize,
     /// Octets that are left (TCP_INQ).
     pub inq: Option<i32>,
+}
+
+/// Octets of Linux's longest buffer, headers left out, and of the options of a segment with timestamps.
+const LONGEST_BUFFER: usize = 65_215;
+const TIMESTAMPS: u32 = 12;
+
+/// Octets that Linux puts into one buffer: whole segments, half of the widest window that the other side has offered.
+fn whole_buffer(statistics: &Statistics, widest: usize) -> usize {
+    // As long as windows are less than RFC 1122's MSS, they are not halved.
+    let half = if widest > 536 { widest / 2 } else { widest };
+    let mss =
+        statistics.mss.saturating_sub(if statistics.timestamps { TIMESTAMPS } else { 0 }).max(1) as usize;
+    (half.min(LONGEST_BUFFER) / mss * mss).max(mss)
 }
 
 impl Machine {
@@ -121,23 +135,10 @@ impl Machine {
                 }
                 let (id, lowat, connecting) = (socket.id, socket.notsent_lowat, socket.connecting);
                 let more = flags & libc::MSG_MORE != 0;
-                if !octets.is_empty() && !self.takes(id, lowat) {
-                    self.waits_for_room(fd);
-                    return Err(libc::EAGAIN);
-                }
-                // What is beyond the bound of what was not sent waits for another call.
-                let unsent = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics()).map_or(0, |s| s.unsent);
-                let most = lowat.map_or(usize::MAX, |lowat| (lowat as usize).saturating_sub(unsent));
-                let most = if lowat.is_some() { most.max(1) } else { most };
-                let now = self.now();
-                let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
-                let half_closed = tcp.is_finished() && !tcp.is_shut();
-                let open = !matches!(tcp.state(), Some(State::SynSent | State::SynReceived));
-                let n = octets.len().min(if open { most } else { usize::MAX });
-                let written = tcp.write_more(now, &octets[..n], more).map_err(|error| match error {
-                    WriteError::Failed(error) => errors::of_connection(half_closed, error),
-                    error => errors::write(error),
-                });
+                let written = match lowat {
+                    Some(lowat) => self.write_below(fd, octets, more, lowat as usize),
+                    None => self.write(id, octets, more),
+                };
                 if written == Ok(0) && !octets.is_empty() || written == Err(libc::EAGAIN) && !connecting {
                     self.waits_for_room(fd);
                 }
@@ -149,6 +150,53 @@ impl Machine {
             (Kind::Pipe(..), _) => Err(libc::EBADF),
             _ => Err(libc::EINVAL),
         }
+    }
+
+    fn write(&mut self, id: SocketId, octets: &[u8], more: bool) -> Result<usize> {
+        let now = self.now();
+        let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
+        let half_closed = tcp.is_finished() && !tcp.is_shut();
+        tcp.write_more(now, octets, more).map_err(|error| match error {
+            WriteError::Failed(error) => errors::of_connection(half_closed, error),
+            error => errors::write(error),
+        })
+    }
+
+    /// With TCP_NOTSENT_LOWAT, as Linux does it: octets are put into buffers, of which each is sent, as far as it can be, when it is
+    /// full; the last one that was not sent in full takes more of them; and another one is there only while less than that was not
+    /// sent.
+    fn write_below(&mut self, fd: i32, octets: &[u8], more: bool, lowat: usize) -> Result<usize> {
+        let mut written = 0;
+        loop {
+            let id = self.files.socket(fd)?.id;
+            let statistics = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics());
+            let opens = |s: &Statistics| matches!(s.state, State::SynSent | State::SynReceived);
+            let Some(statistics) = statistics.filter(|s| !opens(s)) else {
+                return self.write(id, octets, more);
+            };
+            let socket = self.files.socket(fd)?;
+            socket.widest = socket.widest.max(statistics.snd_wnd);
+            let whole = whole_buffer(&statistics, socket.widest as usize);
+            let mut last = socket.last_buffer.min(statistics.unsent);
+            if last == 0 || last >= whole {
+                if statistics.unsent >= lowat && !octets.is_empty() {
+                    break;
+                }
+                last = 0;
+            }
+            let n = (octets.len() - written).min(whole - last);
+            let more_of_it = match self.write(id, &octets[written..written + n], more) {
+                Err(error) if written == 0 => return Err(error),
+                more => more.unwrap_or(0),
+            };
+            self.files.socket(fd)?.last_buffer = last + more_of_it;
+            written += more_of_it;
+            if more_of_it < n || written == octets.len() {
+                return Ok(written);
+            }
+            self.run();
+        }
+        if written > 0 { Ok(written) } else { Err(libc::EAGAIN) }
     }
 
     fn waits_for_room(&mut self, fd: i32) {

@@ -7,6 +7,7 @@
 mod address;
 mod clock;
 mod connect;
+mod cut;
 mod errors;
 mod file;
 pub mod flags;

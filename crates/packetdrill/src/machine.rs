@@ -1,7 +1,9 @@
 //! What one lock guards: the stack, its clock, the packets that have left it, and the descriptors.
 
 use crate::clock::Clock;
-use crate::file::Files;
+use crate::cut;
+use crate::errors;
+use crate::file::{File, FileId, Files, Kind};
 use crate::flags::Flags;
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
@@ -83,16 +85,52 @@ impl Machine {
         self.clock.now()
     }
 
+    /// A descriptor is closed, and what it stands for with the last of them.
+    ///
+    /// # Errors
+    /// EBADF.
+    pub fn close(&mut self, fd: i32) -> errors::Result<()> {
+        if let Some((id, file)) = self.files.remove(fd)? {
+            self.end(id, file);
+        }
+        Ok(())
+    }
+
+    /// What no descriptor stands for any more ends.
+    pub fn end(&mut self, id: FileId, file: File) {
+        self.unwatch(id);
+        match file.kind {
+            Kind::Pipe(pipe, true) => self.files.pipes[pipe].open.1 = false,
+            Kind::Pipe(pipe, false) => self.files.pipes[pipe].open.0 = false,
+            _ => {}
+        }
+        if let Some(socket) = file.socket {
+            self.stack.close(socket.id);
+        }
+    }
+
     /// A packet comes.
     pub fn take(&mut self, packet: &[u8]) {
         let now = self.now();
-        self.stack.handle_timeout(now);
+        self.expire(now);
         self.stack.handle_frame(now, self.iface, packet, &FrameMeta::default());
     }
 
     /// When something is due.
     pub fn next(&self) -> Option<Instant> {
-        self.alarms.iter().copied().chain(self.stack.poll_timeout()).min()
+        self.alarms.iter().copied().chain(self.timeout()).min()
+    }
+
+    /// When the stack's next timer is noticed.
+    pub fn timeout(&self) -> Option<Instant> {
+        self.stack.poll_timeout().map(|at| at + self.flags.late)
+    }
+
+    /// Lets the stack's timers expire that are noticed by now.
+    fn expire(&mut self, now: Instant) {
+        if self.timeout().is_some_and(|at| at <= now) {
+            self.stack.handle_timeout(now);
+        }
     }
 
     /// Does what is due, lets packets leave, and notes what sockets have to tell; whether anything happened.
@@ -100,23 +138,28 @@ impl Machine {
         let mut busy = false;
         loop {
             let now = self.now();
-            self.stack.handle_timeout(now);
+            self.expire(now);
             let mut idle = true;
-            while let Some((len, _)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
-                self.left.push_back(Packet { octets: self.room[..len].to_vec(), at: now });
+            while let Some((len, meta)) = self.stack.poll_transmit(now, self.iface, &mut self.room) {
+                let octets = &self.room[..len];
+                let packets = match meta.gso {
+                    Some(gso) if self.flags.cut => cut::cut(octets, &gso),
+                    _ => vec![octets.to_vec()],
+                };
+                self.left.extend(packets.into_iter().map(|octets| Packet { octets, at: now }));
                 idle = false;
             }
             while let Some(event) = self.stack.poll_event() {
                 if let Event::Socket { id, ready } = event
-                    && let Some(fd) = self.files.of(id)
+                    && let Some(file) = self.files.of(id)
                 {
-                    self.kick(fd, ready.readable | ready.error, ready.writable | ready.error);
+                    self.kick(file, ready.readable | ready.error, ready.writable | ready.error);
                 }
                 idle = false;
             }
             self.look_for_room();
             busy |= !idle;
-            if idle && self.stack.poll_timeout().is_none_or(|at| at > now) {
+            if idle && self.timeout().is_none_or(|at| at > now) {
                 return busy;
             }
         }

@@ -167,7 +167,7 @@ impl Machine {
                 // Less than 0 is as much as possible, and 0 is 1.
                 let least = if wanted < 0 { most } else { (wanted.max(1) as usize).min(most) };
                 socket.least = least;
-                self.kick(fd, true, false);
+                self.kick(self.files.id(fd)?, true, false);
                 if is_tcp && least > SMALL {
                     // So much has to fit, whatever was read before.
                     self.change(id, |settings| settings.tune_receive = false)?;
@@ -354,7 +354,7 @@ impl Machine {
     }
 
     /// # Errors
-    /// EBADF, EINVAL.
+    /// EBADF, EINVAL, EMFILE.
     pub fn fcntl(&mut self, fd: i32, command: i32, value: i32) -> Result<i32> {
         let file = self.files.get(fd)?;
         match command {
@@ -363,10 +363,13 @@ impl Machine {
                 file.nonblock = value & libc::O_NONBLOCK != 0;
                 Ok(0)
             }
-            libc::F_GETFD => Ok(i32::from(file.cloexec)),
+            libc::F_GETFD => self.files.cloexec(fd).map(|cloexec| i32::from(*cloexec)),
             libc::F_SETFD => {
-                file.cloexec = value & libc::FD_CLOEXEC != 0;
+                *self.files.cloexec(fd)? = value & libc::FD_CLOEXEC != 0;
                 Ok(0)
+            }
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+                self.files.dup(fd, value, command == libc::F_DUPFD_CLOEXEC)
             }
             _ => Err(libc::EINVAL),
         }

@@ -1,7 +1,7 @@
 //! poll(2) and epoll(7): what sockets are ready for, and who is told once of what.
 
 use crate::errors::Result;
-use crate::file::{File, Kind};
+use crate::file::{File, FileId, Kind};
 use crate::machine::Machine;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::State;
@@ -32,16 +32,20 @@ struct Watch {
     silent: bool,
 }
 
-/// A set of descriptors.
+/// A set of descriptors. Who is in it by one number stays while another one stands for the same.
 #[derive(Debug, Default)]
 pub struct Epoll {
-    watches: BTreeMap<i32, Watch>,
+    watches: BTreeMap<(i32, FileId), Watch>,
 }
 
 impl Machine {
     /// What a descriptor is ready for.
     pub fn readiness(&mut self, fd: i32) -> Result<u32> {
-        let file = self.files.get(fd)?;
+        self.readiness_of(self.files.id(fd)?)
+    }
+
+    fn readiness_of(&mut self, id: FileId) -> Result<u32> {
+        let file = self.files.by_id(id)?;
         match (&file.kind, &file.socket) {
             (Kind::Pipe(pipe, writes), _) => {
                 let (pipe, writes) = (*pipe, *writes);
@@ -65,9 +69,9 @@ impl Machine {
                 Ok(self.readiness_of_tcp(id, deaf, lowat, least))
             }
             (Kind::Epoll(set), _) => {
-                let watches: Vec<(i32, Watch)> =
-                    set.watches.iter().map(|(fd, watch)| (*fd, *watch)).collect();
-                let tells = watches.iter().any(|(fd, watch)| self.is_told(*fd, watch) != 0);
+                let watches: Vec<(FileId, Watch)> =
+                    set.watches.iter().map(|((_, file), watch)| (*file, *watch)).collect();
+                let tells = watches.iter().any(|(file, watch)| self.is_told(*file, watch) != 0);
                 Ok(if tells { READ } else { 0 })
             }
             _ => Ok(0),
@@ -105,12 +109,12 @@ impl Machine {
         mask
     }
 
-    /// What a set has to tell of a descriptor in it.
-    fn is_told(&mut self, fd: i32, watch: &Watch) -> u32 {
+    /// What a set has to tell of what is in it.
+    fn is_told(&mut self, file: FileId, watch: &Watch) -> u32 {
         if watch.silent || watch.events & EDGE != 0 && !watch.pending {
             return 0;
         }
-        self.readiness(fd).unwrap_or(0) & (watch.events | ALWAYS)
+        self.readiness_of(file).unwrap_or(0) & (watch.events | ALWAYS)
     }
 
     /// Whether a write is worth it: a third of what it takes is free, and not too much was not sent.
@@ -132,32 +136,26 @@ impl Machine {
         Ok(is_tcp && self.readiness(fd)? & WRITE == 0)
     }
 
-    /// Whether a write is taken now.
-    pub fn takes(&mut self, id: SocketId, lowat: Option<u32>) -> bool {
-        let Some(lowat) = lowat else { return true };
-        let statistics = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics());
-        statistics.is_none_or(|s| s.unsent < lowat as usize)
-    }
-
-    /// Something happened to a descriptor: sets that wait for it are to tell.
-    pub fn kick(&mut self, fd: i32, readable: bool, writable: bool) {
-        self.wake(fd, if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
+    /// Something happened: sets that wait for it are to tell.
+    pub fn kick(&mut self, file: FileId, readable: bool, writable: bool) {
+        self.wake(file, if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
     }
 
     /// Something happened that concerns all who wait for it, whatever they wait for.
     pub fn kick_all(&mut self, fd: i32) {
-        self.wake(fd, u32::MAX);
+        if let Ok(file) = self.files.id(fd) {
+            self.wake(file, u32::MAX);
+        }
     }
 
-    fn wake(&mut self, fd: i32, bits: u32) {
+    fn wake(&mut self, file: FileId, bits: u32) {
         let mut sets = Vec::new();
-        for (set_fd, file) in self.files.iter_mut() {
-            if let Kind::Epoll(set) = &mut file.kind
-                && let Some(watch) = set.watches.get_mut(&fd)
-                && watch.events & bits != 0
-            {
-                watch.pending = true;
-                sets.push(*set_fd);
+        for (id, other) in self.files.iter_mut() {
+            let Kind::Epoll(set) = &mut other.kind else { continue };
+            let watches = set.watches.iter_mut().filter(|((_, watched), _)| *watched == file);
+            let concerned = watches.filter(|(_, watch)| watch.events & bits != 0);
+            if concerned.map(|(_, watch)| watch.pending = true).count() > 0 {
+                sets.push(*id);
             }
         }
         for set in sets {
@@ -166,54 +164,57 @@ impl Machine {
     }
 
     /// Whether a set has another one in it, or in one that it has.
-    fn reaches(&mut self, from: i32, to: i32) -> bool {
+    fn reaches(&mut self, from: FileId, to: FileId) -> bool {
         let Ok(set) = self.set(from) else { return false };
-        let inside: Vec<i32> = set.watches.keys().copied().collect();
-        inside.into_iter().any(|fd| fd == to || self.reaches(fd, to))
+        let inside: Vec<FileId> = set.watches.keys().map(|(_, file)| *file).collect();
+        inside.into_iter().any(|file| file == to || self.reaches(file, to))
     }
 
     /// Sockets that were full of what was not sent (TCP_NOTSENT_LOWAT) may be written to again.
     pub fn look_for_room(&mut self) {
         let waiting: Vec<_> = self.files.waiting_for_room();
-        for (fd, id, lowat) in waiting {
+        for (file, id, lowat) in waiting {
             if self.has_room(id, lowat) {
-                if let Ok(socket) = self.files.socket(fd) {
+                if let Ok(File { socket: Some(socket), .. }) = self.files.by_id(file) {
                     socket.waits_for_room = false;
                 }
-                self.kick(fd, false, true);
+                self.kick(file, false, true);
             }
         }
     }
 
-    fn set(&mut self, epfd: i32) -> Result<&mut Epoll> {
-        match &mut self.files.get(epfd)?.kind {
+    fn set(&mut self, epoll: FileId) -> Result<&mut Epoll> {
+        match &mut self.files.by_id(epoll)?.kind {
             Kind::Epoll(set) => Ok(set),
             _ => Err(libc::EINVAL),
         }
     }
 
-    pub fn epoll_create(&mut self) -> i32 {
-        self.files.add(File::new(Kind::Epoll(Epoll::default()), None))
+    /// # Errors
+    /// EMFILE.
+    pub fn epoll_create(&mut self) -> Result<i32> {
+        self.files.add(File::new(Kind::Epoll(Epoll::default()), None), false)
     }
 
     /// # Errors
     /// EBADF, EINVAL, EEXIST, ENOENT, ELOOP.
     pub fn epoll_ctl(&mut self, epfd: i32, what: i32, fd: i32, event: Option<(u32, u64)>) -> Result<()> {
-        self.set(epfd)?;
-        self.files.get(fd)?;
-        if fd == epfd {
+        let epoll = self.files.id(epfd)?;
+        self.set(epoll)?;
+        let file = self.files.id(fd)?;
+        if file == epoll {
             return Err(libc::EINVAL);
         }
-        let is_set = self.set(fd).is_ok();
+        let is_set = self.set(file).is_ok();
         if let Some((events, _)) = event.filter(|(events, _)| events & EXCLUSIVE != 0)
             && (what != libc::EPOLL_CTL_ADD || is_set || events & !WITH_EXCLUSIVE != 0)
         {
             return Err(libc::EINVAL);
         }
-        if what == libc::EPOLL_CTL_ADD && is_set && self.reaches(fd, epfd) {
+        if what == libc::EPOLL_CTL_ADD && is_set && self.reaches(file, epoll) {
             return Err(libc::ELOOP);
         }
-        let watches = &mut self.set(epfd)?.watches;
+        let (watches, fd) = (&mut self.set(epoll)?.watches, (fd, file));
         match (what, event) {
             (libc::EPOLL_CTL_DEL, _) => watches.remove(&fd).map(|_| ()).ok_or(libc::ENOENT),
             (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some((events, data))) => {
@@ -226,7 +227,7 @@ impl Machine {
                     _ => {}
                 }
                 watches.insert(fd, Watch { events, data, pending: true, silent: false });
-                self.wake(epfd, READ);
+                self.wake(epoll, READ);
                 Ok(())
             }
             _ => Err(libc::EINVAL),
@@ -238,14 +239,15 @@ impl Machine {
     /// # Errors
     /// EAGAIN: nothing.
     pub fn epoll_poll(&mut self, epfd: i32, most: usize) -> Result<Vec<(u32, u64)>> {
-        let watches: Vec<(i32, Watch)> = self.set(epfd)?.watches.iter().map(|(fd, w)| (*fd, *w)).collect();
+        let epoll = self.files.id(epfd)?;
+        let watches: Vec<_> = self.set(epoll)?.watches.iter().map(|(fd, w)| (*fd, *w)).collect();
         let mut told = Vec::new();
         for (fd, watch) in watches {
             if told.len() >= most {
                 break;
             }
-            let ready = self.is_told(fd, &watch);
-            if let Some(watch) = self.set(epfd)?.watches.get_mut(&fd) {
+            let ready = self.is_told(fd.1, &watch);
+            if let Some(watch) = self.set(epoll)?.watches.get_mut(&fd) {
                 watch.pending = false;
                 watch.silent |= ready != 0 && watch.events & ONESHOT != 0;
             }
@@ -256,11 +258,11 @@ impl Machine {
         if told.is_empty() { Err(libc::EAGAIN) } else { Ok(told) }
     }
 
-    /// A descriptor is closed: no set has it any more.
-    pub fn unwatch(&mut self, fd: i32) {
+    /// What has ended is in no set any more.
+    pub fn unwatch(&mut self, ended: FileId) {
         for (_, file) in self.files.iter_mut() {
             if let Kind::Epoll(set) = &mut file.kind {
-                set.watches.remove(&fd);
+                set.watches.retain(|(_, file), _| *file != ended);
             }
         }
     }

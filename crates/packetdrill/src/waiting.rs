@@ -126,7 +126,7 @@ impl Shared {
                 self.changed.notify_all();
             }
             let now = machine.now();
-            let most = machine.stack.poll_timeout().map(|next| next.since(now));
+            let most = machine.timeout().map(|next| next.since(now));
             machine = self.wait(machine, most);
         }
     }

@@ -176,6 +176,73 @@ fn an_edge_is_told_once_and_a_level_as_long_as_it_lasts() {
     assert_eq!((a.epoll_wait(level, 9, 0), a.epoll_wait(level, 9, 0)), (Ok(told.clone()), Ok(told)));
 }
 
+#[test]
+fn a_bound_of_what_is_not_sent_is_passed_by_a_whole_buffer() {
+    const TCP_NOTSENT_LOWAT: i32 = 25;
+    const SIOCOUTQNSD: u64 = 0x894B;
+    let (_a, _called, b, fd) = connected();
+    b.set_option(fd, libc::IPPROTO_TCP, TCP_NOTSENT_LOWAT, &4000i32.to_ne_bytes()).expect("set");
+    let written = b.send(fd, &[7; 200_000], 0, None).expect("octets") as i32;
+    // Half of the window of 65,535 octets, in segments of 1448: sent as far as it went, and filled up again.
+    assert_eq!(b.ioctl(fd, SIOCOUTQNSD), Ok(22 * 1448));
+    assert!(written >= 32 * 1448, "{written} octets");
+    assert_eq!(b.send(fd, &[7; 200_000], 0, None), Err(libc::EAGAIN));
+    let mut polled = [libc::pollfd { fd, events: libc::POLLOUT, revents: 0 }];
+    assert_eq!(b.poll(&mut polled, 0), Ok(0));
+}
+
+#[test]
+fn descriptors_of_one_description_share_it_and_the_last_one_ends_it() {
+    let (a, called, b, fd) = connected();
+    let second = a.dup(called).expect("a descriptor");
+    let third = a.fcntl(called, libc::F_DUPFD, second + 10).expect("a descriptor");
+    assert_eq!(third, second + 10);
+    assert_eq!(a.dup3(called, third + 1, libc::O_CLOEXEC), Ok(third + 1));
+    // What a file is, it is for all; whether it is closed on exec is the descriptor's.
+    a.fcntl(second, libc::F_SETFL, libc::O_NONBLOCK).expect("set");
+    assert_eq!(a.fcntl(third, libc::F_GETFL, 0).map(|flags| flags & libc::O_NONBLOCK), Ok(libc::O_NONBLOCK));
+    assert_eq!(a.receive(called, 1, 0).map(|r| r.len), Err(libc::EAGAIN));
+    let cloexec = [called, second, third, third + 1].map(|fd| a.fcntl(fd, libc::F_GETFD, 0));
+    assert_eq!(cloexec, [Ok(0), Ok(0), Ok(0), Ok(libc::FD_CLOEXEC)]);
+    // One that is in a set stays there while there is another one, and cannot be taken out by its number.
+    let set = a.epoll_create().expect("a set");
+    a.watch(set, called, libc::EPOLLIN as u32);
+    a.watch(set, second, libc::EPOLLIN as u32);
+    a.close(called).expect("closed");
+    assert_eq!(b.send(fd, b"x", 0, None), Ok(1));
+    carry(&b, &a);
+    let told = |fds: &[i32]| fds.iter().map(|fd| (libc::EPOLLIN as u32, *fd as u64)).collect::<Vec<_>>();
+    assert_eq!(a.epoll_wait(set, 9, 0), Ok(told(&[called, second])));
+    assert_eq!(a.epoll_ctl(set, libc::EPOLL_CTL_DEL, called, None), Err(libc::EBADF));
+    assert_eq!(a.receive(third, 9, 0).expect("an octet").octets, b"x");
+    // Another one over it.
+    let other = a.socket(libc::AF_INET, libc::SOCK_DGRAM, 0).expect("a socket");
+    assert_eq!(a.dup2(other, second), Ok(second));
+    assert_eq!(a.receive(second, 9, libc::MSG_DONTWAIT).map(|r| r.len), Err(libc::EAGAIN));
+    assert_eq!(a.name(second, true), Err(libc::ENOTCONN));
+    a.close(third).expect("closed");
+    a.usleep(Duration::from_millis(100));
+    carry(&a, &b);
+    assert_eq!(b.receive(fd, 9, libc::MSG_DONTWAIT).map(|r| r.len), Err(libc::EAGAIN), "it is no end");
+    a.close(third + 1).expect("closed");
+    carry(&a, &b);
+    assert_eq!(b.receive(fd, 9, 0).expect("the end").octets, b"");
+    assert_eq!(a.epoll_wait(set, 9, 0), Ok(vec![]));
+    // An end of a pipe is open as long as one descriptor is.
+    let (reads, writes) = a.pipe().expect("a pipe");
+    let again = a.dup(writes).expect("a descriptor");
+    a.close(writes).expect("closed");
+    assert_eq!(a.receive(reads, 1, libc::MSG_DONTWAIT).map(|r| r.len), Err(libc::EAGAIN));
+    a.close(again).expect("closed");
+    assert_eq!(a.receive(reads, 1, libc::MSG_DONTWAIT).map(|r| r.len), Ok(0));
+    assert_eq!(
+        (a.dup(99), a.dup2(99, 99), a.dup2(99, fd), a.dup2(reads, reads), a.dup2(reads, -1)),
+        (Err(libc::EBADF), Err(libc::EBADF), Err(libc::EBADF), Ok(reads), Err(libc::EBADF))
+    );
+    assert_eq!((a.dup3(reads, reads, 0), a.dup3(reads, 99, 1)), (Err(libc::EINVAL), Err(libc::EINVAL)));
+    assert_eq!(a.fcntl(reads, libc::F_DUPFD_CLOEXEC, -1), Err(libc::EINVAL));
+}
+
 /// What the tests of epoll need of the calls that only the table of functions has.
 trait Watch {
     fn epolls(&self) -> (i32, i32);
@@ -184,7 +251,7 @@ trait Watch {
 
 impl Watch for Host {
     fn epolls(&self) -> (i32, i32) {
-        (self.epoll_create(), self.epoll_create())
+        (self.epoll_create().expect("a set"), self.epoll_create().expect("a set"))
     }
 
     fn watch(&self, set: i32, fd: i32, events: u32) {

@@ -29,6 +29,16 @@ pub fn dup_high(fd: i32, floor: i32) -> Result<i32> {
     fcntl(fd, libc::F_DUPFD_CLOEXEC, floor as usize).map(|n| n as i32)
 }
 
+/// Duplicates `fd` as number `to`, close-on-exec; what that was is closed.
+///
+/// # Errors
+/// EBADF, also where `to` is beyond the limit; EINVAL where both are one number.
+pub fn dup_to(fd: i32, to: i32) -> Result<()> {
+    // SAFETY: dup3 takes numbers alone; the caller owns both.
+    check(unsafe { syscall(libc::SYS_dup3, [fd as usize, to as usize, libc::O_CLOEXEC as usize, 0, 0, 0]) })
+        .map(|_| ())
+}
+
 /// Closes a descriptor of our own.
 pub fn close(fd: i32) {
     // SAFETY: closes a number; the caller owns it.

@@ -363,6 +363,24 @@ static void endings(bypath_netstack *stack) {
     WORKS(bypath_tcp_close(tcp, &error));
     close(fd);
 
+    /* What came before can be read, then there is an end, however often one asks. */
+    tcp = connected(stack, &fd);
+    CHECK(send(fd, "there", 5, 0) == 5);
+    WORKS(bypath_tcp_peek(tcp, buffer, sizeof buffer, &n, &error));
+    WORKS(bypath_tcp_abort(tcp, &error));
+    for (size_t expected = 5, i = 0; i < 3; i++, expected = 0) {
+        WORKS(bypath_tcp_peek(tcp, buffer, sizeof buffer, &n, &error));
+        CHECK(n == expected);
+        WORKS(bypath_tcp_read(tcp, buffer, sizeof buffer, &n, &error));
+        CHECK(n == expected);
+        FAILS(BYPATH_E_CLOSED, bypath_tcp_write(tcp, "x", 1, &n, &error));
+        FAILS(BYPATH_E_CLOSED, bypath_tcp_write_all(tcp, "x", 1, &n, &error));
+        FAILS(BYPATH_E_CLOSED, bypath_tcp_shutdown(tcp, BYPATH_SHUT_BOTH, &error));
+        WORKS(bypath_tcp_abort(tcp, &error));
+    }
+    WORKS(bypath_tcp_close(tcp, &error));
+    close(fd);
+
     /* The other side resets it: told once, then it is over. */
     tcp = connected(stack, &fd);
     thread = begun(tcp);

@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdatomic.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -222,13 +223,34 @@ static void start_listening(struct args *a, struct out *o)
     say(o, "%s", arg(a, 0));
 }
 
+/* As many there may be at the start. */
+static struct rlimit descriptors;
+
+/* 0 to 2 as they are at the start, whatever they were since. */
+static void open_standard(void)
+{
+    long null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
+    for (int fd = 0; fd < 3; fd++) {
+        int is_there = fd == 2 && syscall(SYS_fcntl, ERRORS, F_GETFD) >= 0;
+        long from = is_there ? ERRORS : null;
+        if (from != fd)
+            syscall(SYS_dup3, from, fd, 0);
+    }
+    if (null > 2)
+        syscall(SYS_close, null);
+}
+
 static void quiet_close_all(struct args *a, struct out *o)
 {
     /* Through libc: the library must hear of it. */
     (void)a;
     listens = 0;
-    for (int fd = 3; fd < CONTROL_IN; fd++)
+    for (int fd = 0; fd < CONTROL_IN; fd++)
         close(fd);
+    open_standard();
+    /* One that was executed anew does not know. */
+    if (descriptors.rlim_max)
+        setrlimit(RLIMIT_NOFILE, &descriptors);
     int left = 0;
     for (int i = 1; i < SLOTS; i++)
         left += tasks[i].used;
@@ -360,9 +382,9 @@ int main(int argc, char **argv)
     /* Start: the pipes move out of the way, 0 to 2 become ordinary descriptors. */
     for (int i = 0; i < 2; i++)
         syscall(SYS_dup3, i, CONTROL_IN + i, 0);
-    long null = syscall(SYS_openat, AT_FDCWD, "/dev/null", O_RDWR);
-    for (int i = 0; i < 2; i++)
-        syscall(SYS_dup3, null, i, 0);
+    getrlimit(RLIMIT_NOFILE, &descriptors);
+    syscall(SYS_dup3, 2, ERRORS, O_CLOEXEC);
+    open_standard();
     /* Whatever else was inherited is in the way (a build tool's pipes, for instance). */
     for (int fd = 3; fd < CONTROL_IN; fd++)
         syscall(SYS_close, fd);

@@ -21,6 +21,8 @@
 
 #define CONTROL_IN 200
 #define CONTROL_OUT 201
+/* A copy of standard error, which scripts may close. */
+#define ERRORS 202
 #define MAX_WORDS 64
 #define MAX_LINE 4096
 #define SLOTS 10                /* concurrent commands: the main thread and its helpers */

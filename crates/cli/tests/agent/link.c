@@ -29,6 +29,8 @@
 #define NAMES 0x4259
 #define OWN_NAME 0
 #define OTHER_NAME 1
+/* A command of fcntl that the plug-in alone has: dup3(2). */
+#define DUP_TO 0x4259
 
 /* The plug-in's functions, in the order of packetdrill's interface. */
 static struct {
@@ -291,7 +293,33 @@ int __wrap_fcntl(int fd, int command, ...)
     va_start(ap, command);
     long value = va_arg(ap, long);
     va_end(ap);
+    if (is_for_plugin(fd) && (command == F_DUPFD || command == F_DUPFD_CLOEXEC))
+        TABLE(int, take(t.fcntl(t.data, fd, command, value)));
     CALL(int, fcntl, fd, command, value);
+}
+int __wrap_dup(int fd)
+{
+    if (!is_for_plugin(fd))
+        return __real_dup(fd);
+    return __wrap_fcntl(fd, F_DUPFD, 0L);
+}
+int __wrap_dup3(int fd, int to, int flags)
+{
+    if (is_for_plugin(fd))
+        TABLE(int, take(t.fcntl(t.data, fd, DUP_TO, (long)((unsigned long)flags << 32 | (unsigned)to))));
+    /* The number will be the kernel's. */
+    if (is_ours(to) && !(flags & ~O_CLOEXEC)) {
+        int before = errno;
+        atomic_store(&ours[to], 0);
+        t.close(t.data, to);
+        errno = before;
+    }
+    return __real_dup3(fd, to, flags);
+}
+int __wrap_dup2(int fd, int to)
+{
+    /* A number that stands for something of the plug-in is one of the kernel's, too. */
+    return fd == to ? __real_dup2(fd, to) : __wrap_dup3(fd, to, 0);
 }
 int __wrap_ioctl(int fd, unsigned long request, ...)
 {

@@ -3,7 +3,7 @@
 use crate::script::Step;
 
 /// Commands whose calls the table has, or that make none.
-const COMMANDS: &str = "socket pipe bind listen connect accept accept4 getsockname getpeername close shutdown fcntl fionread \
+const COMMANDS: &str = "socket pipe bind listen connect accept accept4 getsockname getpeername close shutdown fcntl dup dup2 dup3 nofile fionread \
     outq fionbio wait_in wait_sent setsockopt getsockopt fds read readv recv recvfrom recvmsg write writev send sendto \
     sendmsg sendmmsg recvmmsg preadv2 told_each select pselect bad_select sendall recvall drain fillup overfill verify ping echo splice drain_any sendsame poll ppoll wait_ev epoll_create \
     epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 epoll_loop epoll_edges told go blocked join join_any timed \
@@ -18,8 +18,6 @@ const WORDS: &[(&str, &str)] = &[
     ("unix", "AF_UNIX is of one host"),
     ("async", "no SIGIO"),
     ("getown", "no SIGIO"),
-    ("dupfd", "dup is not in the table"),
-    ("dupfd_cloexec", "dup is not in the table"),
     ("timestamp", "no time stamps of messages"),
     ("timestampns", "no time stamps of messages"),
     ("timestamping", "no time stamps of messages"),

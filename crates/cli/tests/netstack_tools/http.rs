@@ -7,6 +7,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
+use std::time::Instant;
 
 const SIZES: [usize; 4] = [0, 1, 100_000, 50_000_000];
 
@@ -306,6 +307,64 @@ isolated! {
 }
 
 isolated! {
+    fn conditions_say_whether_it_is_sent_and_how_much_of_it() {
+        if !devices("http::conditions_say_whether_it_is_sent_and_how_much_of_it") {
+            return;
+        }
+        let folder = folder(&[]);
+        std::fs::write(folder.join("served/a.txt"), "0123456789").expect("a file");
+        let server = server(&folder);
+        let get = |fields: &str| answer(format!("GET /a.txt HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{fields}\r\n").as_bytes());
+        let field = |answer: &str, name: &str| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+            line.unwrap_or_else(|| panic!("{name}: {answer}")).to_owned()
+        };
+        let is = |answer: &str, status: &str, content: &str| {
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")) && answer.ends_with(&format!("\r\n\r\n{content}")), "{answer}");
+        };
+        let all = "0123456789";
+        // A tag is weak while its file may change without it.
+        let begin = Instant::now();
+        let (tag, date) = loop {
+            let whole = get("");
+            is(&whole, "200", all);
+            let tag = field(&whole, "ETag");
+            if !tag.starts_with("W/") {
+                break (tag, field(&whole, "Last-Modified"));
+            }
+            assert!(begin.elapsed() < LONG, "{tag}");
+        };
+        for same in [&tag, &date] {
+            let part = get(&format!("Range: BYTES=2-4\r\nIf-Range: {same}\r\n"));
+            is(&part, "206", "234");
+            assert_eq!((field(&part, "ETag"), field(&part, "Last-Modified")), (tag.clone(), date.clone()));
+        }
+        for other in [&format!("W/{tag}"), "\"x\"", "Sun, 06 Nov 1994 08:49:37 GMT"] {
+            is(&get(&format!("Range: bytes=2-4\r\nIf-Range: {other}\r\n")), "200", all);
+        }
+        is(&get(&format!("Range: bytes=10-\r\nIf-Range: {tag}\r\n")), "416", "416 Range Not Satisfiable\n");
+        is(&get(&format!("If-Match: {tag}\r\n")), "200", all);
+        is(&get(&format!("If-Unmodified-Since: {date}\r\n")), "200", all);
+        let failed = "412 Precondition Failed\n";
+        is(&get("If-Match: \"x\"\r\n"), "412", failed);
+        is(&get("If-Unmodified-Since: Sun, 06 Nov 1994 08:49:37 GMT\r\n"), "412", failed);
+        for condition in [format!("If-None-Match: {tag}"), format!("If-Modified-Since: {date}")] {
+            let known = get(&format!("{condition}\r\n"));
+            is(&known, "304", "");
+            assert_eq!(field(&known, "ETag"), tag);
+        }
+        // What is there and what is not goes before conditions.
+        is(&answer(b"GET /b HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-Match: *\r\n\r\n"), "404", "404 Not Found\n");
+        is(&answer(b"GET / HTTP/1.1\r\nHost: a\r\nConnection: close\r\nIf-Match: \"x\"\r\n\r\n"), "412", failed);
+        // Other octets, as many, with the same date: another tag.
+        std::fs::write(folder.join("served/a.txt"), "9876543210").expect("a file");
+        is(&get(&format!("If-Match: {tag}\r\n")), "412", failed);
+        is(&get(&format!("Range: bytes=2-4\r\nIf-Range: {tag}\r\n")), "200", "9876543210");
+        assert_eq!(counted(server)["refused"], 6);
+    }
+}
+
+isolated! {
     fn a_folder_or_a_device_that_is_not_there_ends_it() {
         let ended = Tool::start(&["netstack", "serve-http", "--link=tap:mine", "--net=10.9.0.1/24", "/nothing/here"]).end().expect(1);
         assert!(ended.stderr.contains("cannot serve /nothing/here: No such file"), "{}", ended.stderr);
@@ -316,8 +375,11 @@ isolated! {
         }
         let folder = folder(&[1]);
         let server = server(&folder);
+        answer(b"GET /1 HTTP/1.0\r\n\r\n");
         bypath_sys::netns::remove("mine").expect("the device");
         let ended = server.end().expect(1);
-        assert!(ended.stderr.contains("mine"), "{}", ended.stderr);
+        assert!(ended.stderr.contains("bypath: error: mine: the interface was removed"), "{}", ended.stderr);
+        let report: serde_json::Value = serde_json::from_slice(&ended.stdout).expect("JSON");
+        assert_eq!((&report["connections"], &report["files"]), (&1.into(), &1.into()), "{report}");
     }
 }

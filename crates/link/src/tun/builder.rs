@@ -178,13 +178,7 @@ impl Builder {
     fn check(&self) -> Result<()> {
         let n = &self.name;
         let numbered = n.matches('%').count();
-        let bad = n.is_empty()
-            || n.len() > netif::LONGEST_NAME
-            || n == "."
-            || n == ".."
-            || n.contains(|c: char| c == '/' || c == ':' || c == '\0' || c.is_whitespace())
-            || numbered > 1
-            || numbered == 1 && !n.contains("%d");
+        let bad = !crate::Interface::is_name(n) || numbered > 1 || numbered == 1 && !n.contains("%d");
         if bad || self.attach && numbered > 0 {
             return Err(Refused::Name { interface: n.clone() }.into());
         }

@@ -56,7 +56,7 @@ impl Connection {
         c.wanted.syn = false;
         c.snd.nxt = iss + 1;
         // Sent again, as far as is known: no round trip is measured.
-        c.sent.push(now, iss, c.snd.nxt);
+        c.sent.push(now, iss, c.snd.nxt, 1);
         c.sent.again(now, iss, 1);
         c.rcv.edge = c.rcv.nxt + c.window().min(65_535);
         c.deadlines.resend = Some((Resend::Timeout, now + c.rtt.rto()));

@@ -191,7 +191,7 @@ impl Connection {
         self.rcv.edge = self.rcv.nxt + u32::from(window);
         if self.snd.nxt == self.snd.iss {
             self.snd.nxt = self.snd.iss + 1;
-            self.sent.push(now, self.snd.iss, self.snd.nxt);
+            self.sent.push(now, self.snd.iss, self.snd.nxt, 1);
         } else {
             self.sent.again(now, self.snd.iss, 1);
         }
@@ -233,7 +233,7 @@ impl Connection {
             self.recovery.probe = Some((self.snd.nxt, false));
             return Some(segment);
         }
-        let (seq, len) = self.sent.last(self.payload_now())?;
+        let (seq, len) = self.sent.last(self.payload_now(), self.snd.fin.is_some())?;
         Some(self.repeat(now, seq, len, most))
     }
 
@@ -337,7 +337,7 @@ impl Connection {
         if len % cut != 0 {
             self.snd.short = Some(end);
         }
-        self.sent.push(now, self.snd.nxt, end);
+        self.sent.push(now, self.snd.nxt, end, cut);
         if self.recovery.phase == Phase::Fast {
             self.recovery.out += end.since(self.snd.nxt);
         }

@@ -72,6 +72,7 @@ impl Connection {
     /// An acknowledgement was taken; `snd.una` and the scoreboard know of it.
     pub(super) fn recover(&mut self, now: Instant, told: &Told) {
         let advanced = told.delivered.acked > 0;
+        let grows = self.grows(told);
         if advanced {
             self.sent.in_vain_over(told.delivered.acked);
             self.recovery.dups = 0;
@@ -115,7 +116,7 @@ impl Connection {
                     told.flight + self.snd.mss >= self.congestion.cwnd()
                 };
                 let acked = Acked {
-                    octets: told.delivered.acked,
+                    octets: grows,
                     una: self.snd.una,
                     nxt: self.snd.nxt,
                     rtt: told.delivered.rtt,
@@ -129,6 +130,21 @@ impl Connection {
         if told.ece {
             self.marked(now);
         }
+    }
+
+    /// Octets by which the window may grow. Where nothing was lost, those that were not known to have arrived, as in Linux: what was told of
+    /// before was no reason to grow then (RFC 5681, 3.1: acknowledgements of new data are), and is none for a burst now.
+    fn grows(&self, told: &Told) -> u32 {
+        let acked = told.delivered.acked;
+        if self.recovery.phase != Phase::Open {
+            return acked;
+        }
+        if self.sack {
+            return told.delivered.octets;
+        }
+        // Each duplicate told of one segment, the acknowledgement itself of one at least.
+        let before = self.recovery.dups.saturating_mul(self.snd.mss);
+        acked.saturating_sub(before).max(self.snd.mss.min(acked))
     }
 
     /// RFC 3522, 3.2, step 5: the answer is to what was sent first.

@@ -30,11 +30,28 @@ struct Stretch {
     fate: Fate,
     /// It was sent more than once.
     again: bool,
+    /// Octets of each of its segments but the last one; 1: not known.
+    segment: u16,
 }
 
 impl Stretch {
     const fn len(&self) -> u32 {
         self.end.since(self.seq)
+    }
+
+    /// Octets of it before `seq` that are of segments which begin before it: all of them, or only those that end before it, too.
+    fn segments_to(&self, seq: SeqNumber, all: bool) -> u32 {
+        let (octets, segment) = (seq.since(self.seq), u32::from(self.segment));
+        let whole = if all { octets.div_ceil(segment) } else { octets / segment };
+        (whole * segment).min(self.len())
+    }
+
+    /// It begins there now, inside of what it was.
+    fn begin(&mut self, seq: SeqNumber) {
+        if !seq.since(self.seq).is_multiple_of(u32::from(self.segment)) {
+            self.segment = 1;
+        }
+        self.seq = seq;
     }
 }
 
@@ -43,7 +60,7 @@ impl Stretch {
 pub struct Delivered {
     /// Octets that were not known to have arrived.
     pub octets: u32,
-    /// Of which so many are acknowledged.
+    /// Octets that are acknowledged, known to have arrived or not.
     pub acked: u32,
     /// A round trip of octets that were sent once: of those that were sent last.
     pub rtt: Option<Duration>,
@@ -111,10 +128,11 @@ impl Sent {
         &mut self.rack
     }
 
-    /// Octets that follow the last ones are sent.
-    pub fn push(&mut self, now: Instant, seq: SeqNumber, end: SeqNumber) {
+    /// Octets that follow the last ones are sent, in segments of so many.
+    pub fn push(&mut self, now: Instant, seq: SeqNumber, end: SeqNumber, segment: u32) {
         self.on_its_way += end.since(seq);
-        self.stretches.push_back(Stretch { seq, end, at: now, fate: Fate::OnItsWay, again: false });
+        let segment = segment.clamp(1, u16::MAX.into()) as u16;
+        self.stretches.push_back(Stretch { seq, end, at: now, fate: Fate::OnItsWay, again: false, segment });
     }
 
     /// Everything before `una` has arrived.
@@ -125,7 +143,8 @@ impl Sent {
             }
             let mut gone = *first;
             if gone.end.after(una) {
-                (gone.end, first.seq) = (una, una);
+                gone.end = una;
+                first.begin(una);
             } else {
                 self.stretches.pop_front();
             }
@@ -139,11 +158,16 @@ impl Sent {
         self.arrived = self.arrived.min(self.on_its_way);
     }
 
-    /// These octets have arrived, beyond a gap.
+    /// These octets have arrived, beyond a gap. Of a segment that has not arrived as a whole nothing has, as in Linux: who told of some
+    /// octets of each could make many small ones of it.
     pub fn sack(&mut self, now: Instant, block: SackBlock, told: &mut Delivered) {
         let (Some(first), Some(last)) = (self.stretches.front(), self.stretches.back()) else { return };
         // Of what was acknowledged before, or never sent, nothing can be told.
         if block.left.before(first.seq) || block.right.after(last.end) || !block.left.before(block.right) {
+            return;
+        }
+        let block = SackBlock { left: self.whole(block.left, true), right: self.whole(block.right, false) };
+        if !block.left.before(block.right) {
             return;
         }
         let many = self.stretches.len() >= PIECES + self.octets() as usize / PIECE;
@@ -189,6 +213,15 @@ impl Sent {
         }
     }
 
+    /// The end of the segment in which this lies, or (`up` is false) its beginning; itself between two.
+    fn whole(&self, seq: SeqNumber, up: bool) -> SeqNumber {
+        let at = self.stretches.partition_point(|s| s.end.at_or_before(seq));
+        match self.stretches.get(at) {
+            Some(stretch) if stretch.seq.before(seq) => stretch.seq + stretch.segments_to(seq, up),
+            _ => seq,
+        }
+    }
+
     /// Nothing has to be cut there.
     fn begins(&self, seq: SeqNumber) -> bool {
         let at = self.stretches.partition_point(|s| s.end.at_or_before(seq));
@@ -202,7 +235,8 @@ impl Sent {
             && stretch.seq.before(seq)
         {
             let mut second = *stretch;
-            (stretch.end, second.seq) = (seq, seq);
+            stretch.end = seq;
+            second.begin(seq);
             self.stretches.insert(at + 1, second);
             return at + 1;
         }
@@ -320,10 +354,17 @@ impl Sent {
         self.on_its_way += len;
     }
 
-    /// The last octets, `most` of them, for a probe (RFC 8985, 7.3).
-    pub fn last(&self, most: u32) -> Option<(SeqNumber, u32)> {
+    /// The last segment, for a probe (RFC 8985, 7.3), with the FIN if that was sent; where it begins is not known: the last octets, `most` of
+    /// them.
+    pub fn last(&self, most: u32, fin: bool) -> Option<(SeqNumber, u32)> {
         let last = self.stretches.back()?;
-        let len = last.len().min(most);
+        let len = match u32::from(last.segment) {
+            1 => last.len().min(most),
+            segment => {
+                let before = last.len().saturating_sub(1 + u32::from(fin)) / segment * segment;
+                last.len() - before
+            }
+        };
         Some((SeqNumber(last.end.0.wrapping_sub(len)), len))
     }
 
@@ -358,7 +399,7 @@ mod tests {
     fn ten() -> Sent {
         let mut sent = Sent::default();
         for n in 0..10 {
-            sent.push(at(u64::from(n)), SeqNumber(n * 100), SeqNumber(n * 100 + 100));
+            sent.push(at(u64::from(n)), SeqNumber(n * 100), SeqNumber(n * 100 + 100), 1);
         }
         sent
     }
@@ -425,16 +466,48 @@ mod tests {
     #[test]
     fn blocks_cut_into_a_bounded_number_of_pieces() {
         let mut sent = Sent::default();
-        sent.push(at(0), SeqNumber(0), SeqNumber(65_536));
+        sent.push(at(0), SeqNumber(0), SeqNumber(65_536), 1);
         for left in (1..60_000).step_by(2) {
             sent.sack(at(9), block(left, left + 1), &mut Delivered::default());
         }
         assert!((500..=514).contains(&sent.stretches.len()), "{}", sent.stretches.len());
         // Those of what was sent in single octets cut nothing.
         let mut sent = Sent::default();
-        (0..2000).for_each(|n| sent.push(at(0), SeqNumber(n), SeqNumber(n + 1)));
+        (0..2000).for_each(|n| sent.push(at(0), SeqNumber(n), SeqNumber(n + 1), 1));
         sent.sack(at(9), block(1001, 1900), &mut Delivered::default());
         assert_eq!(sent.sacked(), 899);
+    }
+
+    #[test]
+    fn only_whole_segments_have_arrived() {
+        let told_of = |blocks: &[(u32, u32)]| {
+            let mut sent = Sent::default();
+            sent.push(at(0), SeqNumber(0), SeqNumber(3500), 1000);
+            sent.push(at(0), SeqNumber(3500), SeqNumber(3600), 1000);
+            for (left, right) in blocks {
+                sent.sack(at(9), block(*left, *right), &mut Delivered::default());
+            }
+            sent
+        };
+        for parts in [(999, 1000), (1000, 1999), (1, 1999), (3499, 3500), (3000, 3499), (3500, 3599)] {
+            assert_eq!(told_of(&[parts]).sacked(), 0, "{parts:?}");
+        }
+        assert_eq!(told_of(&[(1000, 2000)]).sacked(), 1000);
+        assert_eq!(told_of(&[(500, 3200)]).sacked(), 2000);
+        assert_eq!(told_of(&[(3000, 3500), (3500, 3600)]).sacked(), 600, "the last one is as long as it is");
+        assert_eq!(told_of(&[(2500, 3600)]).sacked(), 600);
+        // Where segments begin is not known any more.
+        let mut sent = told_of(&[]);
+        sent.ack(at(9), SeqNumber(500), &mut Delivered::default());
+        sent.sack(at(9), block(2000, 2001), &mut Delivered::default());
+        assert_eq!(sent.sacked(), 1);
+        assert_eq!(told_of(&[]).last(50, false), Some((SeqNumber(3500), 100)));
+        let mut sent = Sent::default();
+        sent.push(at(0), SeqNumber(0), SeqNumber(3001), 1000);
+        assert_eq!(
+            (sent.last(9, false), sent.last(9, true)),
+            (Some((SeqNumber(3000), 1)), Some((SeqNumber(2000), 1001)))
+        );
     }
 
     #[test]
@@ -467,7 +540,7 @@ mod tests {
                 let mut told = Delivered::default();
                 match what {
                     0..=2 => {
-                        sent.push(now, seq(nxt), seq(nxt + len));
+                        sent.push(now, seq(nxt), seq(nxt + len), 1);
                         nxt += len;
                         octets.extend((0..len).map(|_| Fate::OnItsWay));
                     }

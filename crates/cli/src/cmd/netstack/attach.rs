@@ -3,7 +3,8 @@
 use crate::cmd::tun::{beside, network};
 use crate::output::{self, Failure};
 use crate::raw::wait::Stop;
-use bypath_netstack::{Engine, LinkName, News, Opened, Setup, SetupError, dhcp};
+use bypath::l2::Interface;
+use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, dhcp};
 use bypath_stack::Stack;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{AddressState, IfaceId};
@@ -19,13 +20,25 @@ fn own(text: &str) -> Result<Prefix, String> {
     text.contains('/').then(|| text.parse().ok()).flatten().ok_or_else(expected)
 }
 
+fn link(text: &str) -> Result<LinkName, String> {
+    let link: LinkName = text.parse().map_err(|e: NoLinkName| e.to_string())?;
+    let possible = match &link {
+        // %d stands for a number.
+        LinkName::Tap(name) | LinkName::Tun(name) => Interface::is_name(&name.replacen("%d", "0", 1)),
+        LinkName::Packet(name) | LinkName::Xdp(name) => Interface::is_name(name),
+        _ => true,
+    };
+    let expected = "no interface can have such a name: 1 to 15 octets, without slash, colon, space";
+    possible.then_some(link).ok_or_else(|| expected.to_owned())
+}
+
 /// The link and the addresses.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Attach {
     /// What the stack stands on: `tap:NAME` or `tun:NAME`, a device that is made, with the kernel at its other end;
     /// `packet:IFACE`, an interface by packet sockets; `xdp:IFACE`, the first queue of one by AF_XDP (all IP that comes there
     /// is the stack's then)
-    #[arg(long, value_name = "LINK", value_parser = str::parse::<LinkName>)]
+    #[arg(long, value_name = "LINK", value_parser = link)]
     link: LinkName,
 
     /// The device of tap: or tun: exists, and persists (ip tuntap add NAME mode tap user $USER)
@@ -54,6 +67,13 @@ pub struct Attach {
     mtu: Option<u32>,
 }
 
+/// Octets that an MTU may be: from what IPv4 (RFC 791, 3.2) and IPv6 (RFC 8200, 5) take, to what TUN does, and TAP, whose frames have a
+/// header.
+const LEAST_MTU: u32 = 68;
+const LEAST_MTU_V6: u32 = 1280;
+const MOST_TUN: u32 = 65_535;
+const MOST_TAP: u32 = 65_521;
+
 /// Longest wait for a DHCP server.
 const LONGEST: Duration = Duration::from_secs(30);
 
@@ -73,6 +93,16 @@ impl Attach {
         }
         if self.dhcp && matches!(self.link, LinkName::Tun(_)) {
             return wrong("a TUN device has no hardware addresses, which DHCP needs; use tap:, or --addr");
+        }
+        if let Some(mtu) = self.mtu {
+            let six = self.net.iter().any(|(ip, _)| ip.is_ipv6())
+                || self.addr.iter().any(|own| own.address().is_ipv6());
+            let least = if six { LEAST_MTU_V6 } else { LEAST_MTU };
+            let most = if matches!(self.link, LinkName::Tun(_)) { MOST_TUN } else { MOST_TAP };
+            if !(least..=most).contains(&mtu) {
+                let what = if six { " with IPv6" } else { "" };
+                return wrong(&format!("--mtu {mtu}: {} takes {least} to {most} octets{what}", self.link));
+            }
         }
         Ok(())
     }
@@ -113,6 +143,10 @@ impl Attach {
             SetupError::Far { router } => Failure::new(
                 2,
                 format_args!("--gateway {router}: it is in no network of the stack's addresses; give one that is on the link"),
+            ),
+            SetupError::Own { router } => Failure::new(
+                2,
+                format_args!("--gateway {router}: that is the stack's own address; give the router's"),
             ),
             e @ SetupError::Contradiction(_) => Failure::new(2, e),
             e => Failure::new(1, e),

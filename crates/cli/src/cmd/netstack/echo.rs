@@ -1,11 +1,11 @@
 //! `bypath netstack udp-echo`.
 
-use super::attach::Attach;
+use super::attach::{Attach, Host};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::wait::Stop;
 use bypath_stack::SendTo;
-use bypath_stack::socket::Options;
+use bypath_stack::socket::{Options, SocketId};
 use bypath_sys::clock;
 use serde::Serialize;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
@@ -68,10 +68,38 @@ pub fn run(args: &Args) -> Outcome {
     let own = host.addresses();
     output::message(format_args!("answering on {}, {own}, UDP port {}", host.name, args.port));
     let mut report = Report::default();
+    let echoed = echo(&mut host, socket, args, &stop, &mut report);
+    report.wrong_checksum = host.stack().counters().udp_drop_checksum;
+    host.end();
+    match args.json.target() {
+        Some(target) => output::json(&target, &report)?,
+        None => output::message(format_args!(
+            "{} datagrams, {} octets, {} not answered",
+            report.datagrams, report.octets, report.unanswered
+        )),
+    }
+    if report.wrong_checksum > 0 {
+        output::message(format_args!(
+            "{} datagrams had a wrong checksum; the kernel at the other end of a veth pair leaves it out unless told otherwise: ethtool \
+             -K PEER tx off",
+            report.wrong_checksum
+        ));
+    }
+    echoed.map(|()| ExitCode::SUCCESS)
+}
+
+/// Until Ctrl-C, or as many as are wanted.
+fn echo(
+    host: &mut Host,
+    socket: SocketId,
+    args: &Args,
+    stop: &Stop,
+    report: &mut Report,
+) -> Result<(), Failure> {
     let mut room = vec![0; 65_536];
     let wanted = args.count.unwrap_or(u64::MAX);
     while report.datagrams < wanted && !stop.asked() {
-        host.turn(&stop, clock::monotonic_ns() + LOOK_NS)?;
+        host.turn(stop, clock::monotonic_ns() + LOOK_NS)?;
         host.hear()?;
         while report.datagrams < wanted
             && let Some(mut udp) = host.stack().udp(socket)
@@ -93,23 +121,7 @@ pub fn run(args: &Args) -> Outcome {
             }
         }
     }
-    report.wrong_checksum = host.stack().counters().udp_drop_checksum;
-    host.end();
-    match args.json.target() {
-        Some(target) => output::json(&target, &report)?,
-        None => output::message(format_args!(
-            "{} datagrams, {} octets, {} not answered",
-            report.datagrams, report.octets, report.unanswered
-        )),
-    }
-    if report.wrong_checksum > 0 {
-        output::message(format_args!(
-            "{} datagrams had a wrong checksum; the kernel at the other end of a veth pair leaves it out unless told otherwise: ethtool \
-             -K PEER tx off",
-            report.wrong_checksum
-        ));
-    }
-    Ok(ExitCode::SUCCESS)
+    Ok(())
 }
 
 /// Who asked a group or everybody is answered from an address of our own.

@@ -1,5 +1,6 @@
 //! One caller: requests come, answers go, as fast as the stack takes and gives octets. Nothing here waits.
 
+use super::conditions::Validators;
 use super::files::{Folder, Found};
 use super::request::{self, Request};
 use super::{PIECE, Report, Status};
@@ -271,10 +272,21 @@ impl Answer {
         Answer { status, fields, len, text: if head { Vec::new() } else { text }, part: None }
     }
 
+    /// What a condition has in place of content with these fields.
+    fn instead(status: Status, fields: String, head: bool) -> Answer {
+        match status {
+            Status::UNCHANGED => Answer { status, fields, len: None, text: Vec::new(), part: None },
+            status => Answer::of(status, head),
+        }
+    }
+
     fn to(request: &Request, folder: &Folder) -> Answer {
-        let (file, all, modified, kind) = match folder.find(&request.path) {
-            Ok(Found::File { file, len, modified, kind }) => (file, len, modified, kind),
+        let (file, all, modified, tag, kind) = match folder.find(&request.path) {
+            Ok(Found::File { file, len, modified, tag, kind }) => (file, len, modified, tag, kind),
             Ok(Found::List(text)) => {
+                if let Some(status) = request.conditions.refuse(&Validators::default()) {
+                    return Answer::instead(status, String::new(), request.head);
+                }
                 let fields = "Content-Type: text/html; charset=utf-8\r\n".to_owned();
                 return Answer::with(Status::OK, fields, text.into_bytes(), request.head);
             }
@@ -287,19 +299,20 @@ impl Answer {
         };
         let mut fields = format!("Content-Type: {kind}\r\nAccept-Ranges: bytes\r\n");
         // A file of the future, or from before there were dates, has none.
-        let modified = modified.filter(|at| dates().contains(at) && *at <= SystemTime::now());
+        let now = SystemTime::now();
+        let modified = modified.filter(|at| dates().contains(at) && *at <= now);
         if let Some(modified) = modified {
             fields += &format!("Last-Modified: {}\r\n", httpdate::fmt_http_date(modified));
-            // Dates have whole seconds.
-            let known = request
-                .since
-                .and_then(|since| since.checked_add(Duration::from_secs(1)))
-                .is_some_and(|s| modified < s);
-            if known {
-                return Answer { status: Status::UNCHANGED, fields, len: None, text: Vec::new(), part: None };
-            }
         }
-        let (status, from, len) = match request.range.map(|range| range.of(all)) {
+        if let Some(tag) = &tag {
+            fields += &format!("ETag: {tag}\r\n");
+        }
+        let own = Validators { tag, modified };
+        if let Some(status) = request.conditions.refuse(&own) {
+            return Answer::instead(status, fields, request.head);
+        }
+        let range = request.range.filter(|_| request.conditions.takes_range(&own, now));
+        let (status, from, len) = match range.map(|range| range.of(all)) {
             None => (Status::OK, 0, all),
             Some(Some((from, len))) => {
                 fields += &format!("Content-Range: bytes {from}-{}/{all}\r\n", from + len - 1);

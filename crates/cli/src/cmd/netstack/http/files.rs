@@ -1,13 +1,15 @@
 //! What there is to be had: files below a folder, and lists of what is in its folders.
 
 use super::Status;
+use super::conditions::Tag;
 use super::request::{Path, encoded};
 use rustix::fs::{Dir, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::time::SystemTime;
+use std::os::unix::fs::MetadataExt;
+use std::time::{Duration, SystemTime};
 
 /// Lines of a list at most.
 const LINES: usize = 10_000;
@@ -26,6 +28,7 @@ pub enum Found {
         file: File,
         len: u64,
         modified: Option<SystemTime>,
+        tag: Option<Tag>,
         kind: &'static str,
     },
     /// A list, in HTML.
@@ -107,7 +110,12 @@ fn kind(opened: &OwnedFd) -> Result<FileType, Status> {
 fn file(opened: OwnedFd, name: &[u8]) -> Result<Found, Status> {
     let file = File::from(opened);
     let metadata = file.metadata().map_err(|_| Status::FAILED)?;
-    Ok(Found::File { len: metadata.len(), modified: metadata.modified().ok(), kind: media_type(name), file })
+    let (number, len) = (metadata.ino(), metadata.len());
+    // Unlike the time of its content, nobody can set the one of its last change.
+    let seconds = u64::try_from(metadata.ctime()).ok();
+    let changed = seconds.map(|seconds| Duration::new(seconds, metadata.ctime_nsec() as u32));
+    let tag = changed.map(|changed| Tag::of(number, len, changed, SystemTime::now()));
+    Ok(Found::File { len, modified: metadata.modified().ok(), tag, kind: media_type(name), file })
 }
 
 fn list(opened: &OwnedFd, path: &Path) -> Result<String, Errno> {

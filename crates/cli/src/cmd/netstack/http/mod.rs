@@ -2,6 +2,7 @@
 //!
 //! One thread turns the stack and every connection. There is no TLS, no compression, and nobody is asked who he is.
 
+mod conditions;
 mod connection;
 mod files;
 mod request;
@@ -75,6 +76,7 @@ impl Status {
     const FORBIDDEN: Status = Status(403, "Forbidden");
     const NOT_FOUND: Status = Status(404, "Not Found");
     const METHOD: Status = Status(405, "Method Not Allowed");
+    const FAILED_CONDITION: Status = Status(412, "Precondition Failed");
     const NO_SUCH_PART: Status = Status(416, "Range Not Satisfiable");
     const TOO_LONG: Status = Status(431, "Request Header Fields Too Large");
     const FAILED: Status = Status(500, "Internal Server Error");
@@ -130,12 +132,7 @@ pub fn run(args: &Args) -> Outcome {
         room: vec![0; PIECE],
         report: Report::default(),
     };
-    while !stop.asked() {
-        let until = if server.ready.is_empty() { clock::monotonic_ns() + LOOK_NS } else { 0 };
-        host.turn(&stop, until)?;
-        host.hear_of(|socket| server.queue(socket));
-        server.turn(&mut host);
-    }
+    let served = server.serve(&mut host, &stop);
     let report = server.end(&mut host);
     host.end();
     match args.json.target() {
@@ -145,7 +142,7 @@ pub fn run(args: &Args) -> Outcome {
             report.connections, report.requests, report.files, report.octets, report.refused, report.broken
         )),
     }
-    Ok(ExitCode::SUCCESS)
+    served.map(|()| ExitCode::SUCCESS)
 }
 
 fn listen(host: &mut Host, port: u16) -> Result<SocketId, Failure> {
@@ -163,6 +160,20 @@ fn listen(host: &mut Host, port: u16) -> Result<SocketId, Failure> {
 }
 
 impl Server {
+    /// Until Ctrl-C.
+    ///
+    /// # Errors
+    /// The link is gone.
+    fn serve(&mut self, host: &mut Host, stop: &Stop) -> Result<(), Failure> {
+        while !stop.asked() {
+            let until = if self.ready.is_empty() { clock::monotonic_ns() + LOOK_NS } else { 0 };
+            host.turn(stop, until)?;
+            host.hear_of(|socket| self.queue(socket));
+            self.turn(host);
+        }
+        Ok(())
+    }
+
     /// Everybody of whom there is news has a turn.
     fn turn(&mut self, host: &mut Host) {
         let now = clock::monotonic_ns();

@@ -1,7 +1,7 @@
 //! What is asked for: the head of a request (RFC 9112), as far as a server of files needs it.
 
 use super::Status;
-use std::time::SystemTime;
+use super::conditions::Conditions;
 
 /// Octets of a head at most.
 pub const LONGEST: usize = 16 << 10;
@@ -17,8 +17,8 @@ pub struct Request {
     pub path: Path,
     /// The part of it that is wanted.
     pub range: Option<Range>,
-    /// Only if it has changed since then.
-    pub since: Option<SystemTime>,
+    /// Only if these hold.
+    pub conditions: Conditions,
     /// Another one may follow.
     pub keep: bool,
 }
@@ -56,7 +56,9 @@ impl Range {
     /// `None`: it is no range, or several, and not looked at (RFC 9110, 14.2).
     fn parse(text: &[u8]) -> Option<Range> {
         let text = std::str::from_utf8(text).ok()?.trim();
-        let (first, last) = text.strip_prefix("bytes=")?.split_once('-')?;
+        // RFC 9110, 14.1: names of units know no case.
+        let (_, range) = text.split_once('=').filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"))?;
+        let (first, last) = range.split_once('-')?;
         let number = |text: &str| match text.bytes().all(|c| c.is_ascii_digit()) {
             true => text.parse().ok(),
             false => None,
@@ -88,7 +90,7 @@ pub fn parse(octets: &[u8]) -> Result<Option<(Request, usize)>, Status> {
     };
     let newer = head.version == Some(1);
     let mut request = Request { keep: newer, ..Request::default() };
-    let (mut hosts, mut whole) = (0, false);
+    let mut hosts = 0;
     for field in head.headers.iter() {
         let is = |name: &str| field.name.eq_ignore_ascii_case(name);
         if is("host") {
@@ -104,12 +106,8 @@ pub fn parse(octets: &[u8]) -> Result<Option<(Request, usize)>, Status> {
             }
         } else if is("range") {
             request.range = Range::parse(field.value);
-        } else if is("if-range") {
-            // It has no validator that is strong enough to say that the rest is of the same file.
-            whole = true;
-        } else if is("if-modified-since") {
-            let text = std::str::from_utf8(field.value).ok();
-            request.since = text.and_then(|text| httpdate::parse_http_date(text).ok());
+        } else {
+            request.conditions.add(field.name, field.value);
         }
     }
     // RFC 9112, 3.2: "A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request message that lacks a Host
@@ -128,7 +126,7 @@ pub fn parse(octets: &[u8]) -> Result<Option<(Request, usize)>, Status> {
         _ => return Err(Status::METHOD),
     }
     request.keep &= !content;
-    if whole || request.head {
+    if request.head {
         request.range = None;
     }
     request.path = head.path.and_then(Path::parse).ok_or(Status::BAD)?;
@@ -252,13 +250,10 @@ mod tests {
         assert!(!one("GET / HTTP/1.1\nhost: b\ncontent-length: 3").keep);
         assert!(!one("GET / HTTP/1.1\nhost: b\ntransfer-encoding: chunked").keep);
         assert_eq!(one("GET / HTTP/1.1\nhost: b\nrange: bytes=1-2").range, Some(Range::From(1, Some(2))));
-        assert_eq!(one("GET / HTTP/1.1\nhost: b\nrange: bytes=1-2\nif-range: x").range, None);
         assert_eq!(one("HEAD / HTTP/1.1\nhost: b\nrange: bytes=1-2").range, None);
-        let since = one("GET / HTTP/1.1\nhost: b\nif-modified-since: Sun, 06 Nov 1994 08:49:37 GMT").since;
-        assert_eq!(
-            since.map(|at| at.duration_since(SystemTime::UNIX_EPOCH).expect("later").as_secs()),
-            Some(784_111_777)
-        );
+        let mut conditions = Conditions::default();
+        conditions.add("if-match", b"\"x\"");
+        assert_eq!(one("GET / HTTP/1.1\nhost: b\nIf-Match: \"x\"").conditions, conditions);
     }
 
     #[test]
@@ -287,6 +282,8 @@ mod tests {
         for (text, len, expected) in [
             ("bytes=0-0", 10, Some(Some((0, 1)))),
             ("bytes=2-5", 10, Some(Some((2, 4)))),
+            ("BYTES=2-5", 10, Some(Some((2, 4)))),
+            ("Bytes=-3", 10, Some(Some((7, 3)))),
             ("bytes=2-50", 10, Some(Some((2, 8)))),
             ("bytes=9-", 10, Some(Some((9, 1)))),
             ("bytes=10-", 10, Some(None)),
@@ -301,6 +298,7 @@ mod tests {
             ("bytes=1-2,4-5", 10, None),
             ("bytes=+1-2", 10, None),
             ("lines=1-2", 10, None),
+            ("bytes 1-2", 10, None),
         ] {
             assert_eq!(range(text, len), expected, "{text}");
         }
