@@ -43,6 +43,8 @@ pub struct Ready {
     pub writable: bool,
     /// There is an error to be fetched.
     pub error: bool,
+    /// An urgent octet of TCP has come: POLLPRI.
+    pub urgent: bool,
 }
 
 /// Events beside those of sockets that wait to be fetched at most.
