@@ -3,7 +3,7 @@
 use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::machine::Machine;
-use bypath_stack::tcp::State;
+use bypath_stack::tcp::{State, UrgentError};
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use std::net::SocketAddr;
 
@@ -18,6 +18,8 @@ pub struct Received {
     pub len: usize,
     /// Octets that are left (TCP_INQ).
     pub inq: Option<i32>,
+    /// It is an urgent octet, which was kept apart from the stream.
+    pub urgent: bool,
 }
 
 impl Machine {
@@ -38,6 +40,42 @@ impl Machine {
             let over = deaf || tcp.is_finished() || tcp.has_failed() || tcp.state() == Some(State::Closed);
             over && tcp.unread() <= octets
         })
+    }
+
+    pub fn is_tcp(&mut self, fd: i32) -> bool {
+        self.files.get(fd).is_ok_and(|file| matches!(file.kind, Kind::Tcp))
+    }
+
+    /// Octets of a connection before an urgent one that was announced.
+    pub fn mark(&mut self, fd: i32) -> Option<usize> {
+        let Ok(&mut Socket { id, .. }) = self.files.socket(fd) else { return None };
+        self.stack.tcp(id)?.mark()
+    }
+
+    /// An urgent octet that is the next one is passed: more is to be read.
+    pub fn pass_mark(&mut self, fd: i32) {
+        let Ok(&mut Socket { id, .. }) = self.files.socket(fd) else { return };
+        if let Some(mut tcp) = self.stack.tcp(id) {
+            tcp.pass_mark();
+        }
+    }
+
+    /// Takes the urgent octet of a connection (MSG_OOB). Who has no room for it has had it.
+    pub fn receive_urgent(&mut self, fd: i32, most: usize, flags: i32) -> Result<Received> {
+        let id = self.files.socket(fd)?.id;
+        let mut tcp = self.stack.tcp(id).ok_or(libc::EINVAL)?;
+        if tcp.is_listening() {
+            return Err(libc::ENOTCONN);
+        }
+        let found = if flags & libc::MSG_PEEK != 0 { tcp.peek_urgent() } else { tcp.read_urgent() };
+        match found {
+            Ok(octet) => {
+                let octets = vec![octet; most.min(1)];
+                Ok(Received { len: octets.len(), octets, urgent: true, ..Received::default() })
+            }
+            Err(UrgentError::Finished) => Ok(Received::default()),
+            Err(error) => Err(errors::urgent(error)),
+        }
     }
 
     /// Takes octets, as many as there are and fit.
@@ -65,14 +103,11 @@ impl Machine {
                     (received.len, received.datagram.from)
                 };
                 octets.truncate(len.min(most));
-                Ok(Received { octets, from: Some(from), len, inq: None })
+                Ok(Received { octets, from: Some(from), len, ..Received::default() })
             }
             (Kind::Tcp, Some(socket)) => {
                 if flags & libc::MSG_ERRQUEUE != 0 {
                     return Err(libc::EAGAIN);
-                }
-                if flags & libc::MSG_OOB != 0 {
-                    return Err(libc::EINVAL);
                 }
                 let (id, deaf, inq) = (socket.id, socket.deaf, socket.inq);
                 let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
@@ -94,8 +129,10 @@ impl Machine {
                     other => other.map_err(errors::read)?,
                 };
                 octets.truncate(n);
-                let left = (tcp.unread() as i32).max(i32::from(tcp.is_finished()));
-                Ok(Received { octets, from: None, len: n, inq: inq.then_some(left) })
+                let unread = tcp.statistics().map_or(0, |statistics| statistics.unread);
+                let left = (unread as i32).max(i32::from(tcp.is_finished()));
+                let inq = inq.then_some(left);
+                Ok(Received { octets, len: n, inq, ..Received::default() })
             }
             (Kind::Pipe(..), _) => Err(libc::EBADF),
             _ => Err(libc::EINVAL),
@@ -110,15 +147,13 @@ impl Machine {
                 let pipe = *pipe;
                 self.files.pipes[pipe].write(octets)
             }
+            (Kind::Udp, Some(_)) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
             (Kind::Udp, Some(socket)) => {
                 let id = socket.id;
                 let mut udp = self.stack.udp(id).ok_or(libc::EBADF)?;
                 udp.send(octets, to).map(|()| octets.len()).map_err(errors::send)
             }
             (Kind::Tcp, Some(socket)) => {
-                if flags & libc::MSG_OOB != 0 {
-                    return Err(libc::EOPNOTSUPP);
-                }
                 let (id, lowat, connecting) = (socket.id, socket.notsent_lowat, socket.connecting);
                 let more = flags & libc::MSG_MORE != 0;
                 if !octets.is_empty() && !self.takes(id, lowat) {
@@ -134,7 +169,11 @@ impl Machine {
                 let half_closed = tcp.is_finished() && !tcp.is_shut();
                 let open = !matches!(tcp.state(), Some(State::SynSent | State::SynReceived));
                 let n = octets.len().min(if open { most } else { usize::MAX });
-                let written = tcp.write_more(now, &octets[..n], more).map_err(|error| match error {
+                let written = match flags & libc::MSG_OOB {
+                    0 => tcp.write_more(now, &octets[..n], more),
+                    _ => tcp.write_urgent(now, &octets[..n], more),
+                };
+                let written = written.map_err(|error| match error {
                     WriteError::Failed(error) => errors::of_connection(half_closed, error),
                     error => errors::write(error),
                 });
@@ -149,6 +188,25 @@ impl Machine {
             (Kind::Pipe(..), _) => Err(libc::EBADF),
             _ => Err(libc::EINVAL),
         }
+    }
+
+    /// What is spliced ends at an urgent octet, be it in line: nothing comes from there on, until a read has passed it.
+    fn splice_at_mark(&mut self, from: i32) -> Result<usize> {
+        let file = self.files.get(from)?;
+        let nonblock = file.nonblock;
+        let Some(&Socket { id, deaf, .. }) = file.socket.as_ref() else { return Err(libc::EINVAL) };
+        let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
+        if tcp.is_finished() || deaf {
+            return Ok(0);
+        }
+        if let Some(error) = tcp.take_error() {
+            return Err(errors::failure(error));
+        }
+        if tcp.state() == Some(State::Closed) {
+            return Err(libc::ENOTCONN);
+        }
+        let waits = nonblock || tcp.statistics().is_none_or(|statistics| statistics.unread == 0);
+        if waits { Err(libc::EAGAIN) } else { Ok(0) }
     }
 
     fn waits_for_room(&mut self, fd: i32) {
@@ -168,6 +226,9 @@ impl Machine {
                 let room = self.files.pipes[into].room();
                 if room == 0 {
                     return Err(libc::EAGAIN);
+                }
+                if self.mark(from) == Some(0) {
+                    return self.splice_at_mark(from);
                 }
                 let received = self.receive(from, most.min(room), 0)?;
                 self.files.pipes[into].write(&received.octets)

@@ -110,7 +110,7 @@ impl Machine {
                 if let Event::Socket { id, ready } = event
                     && let Some(fd) = self.files.of(id)
                 {
-                    self.kick(fd, ready.readable | ready.error, ready.writable | ready.error);
+                    self.kick(fd, ready.readable | ready.urgent | ready.error, ready.writable | ready.error);
                 }
                 idle = false;
             }

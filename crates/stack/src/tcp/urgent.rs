@@ -344,6 +344,17 @@ impl Tcp<'_> {
         self.stack.tcp.entry(self.index)?.connection.before_mark()
     }
 
+    /// Passes an urgent octet that is kept apart and is the next one, as a read does that begins there.
+    pub fn pass_mark(&mut self) {
+        if let Some(entry) = self.stack.tcp.entry_mut(self.index)
+            && entry.connection.urgent.is_some()
+        {
+            entry.connection.pass_mark();
+            // The window may have to be told, whatever can be read.
+            self.stack.list(self.index);
+        }
+    }
+
     /// An urgent octet is there that was neither read apart nor passed: POLLPRI.
     pub fn has_urgent(&mut self) -> bool {
         self.stack.tcp.entry(self.index).is_some_and(|entry| entry.connection.has_urgent())
