@@ -110,7 +110,10 @@ impl Machine {
                 if let Event::Socket { id, ready } = event
                     && let Some(fd) = self.files.of(id)
                 {
-                    self.kick(fd, ready.readable | ready.urgent | ready.error, ready.writable | ready.error);
+                    // That one was announced only wakes nobody.
+                    let urgent =
+                        ready.urgent && self.stack.tcp(id).is_some_and(|mut tcp| tcp.has_urgent());
+                    self.kick(fd, ready.readable | urgent | ready.error, ready.writable | ready.error);
                 }
                 idle = false;
             }

@@ -43,7 +43,7 @@ pub struct Ready {
     pub writable: bool,
     /// There is an error to be fetched.
     pub error: bool,
-    /// An urgent octet of TCP has come: POLLPRI.
+    /// An urgent octet of TCP was announced (SIGURG), or has come (POLLPRI): [`Tcp::has_urgent`](crate::Tcp::has_urgent).
     pub urgent: bool,
 }
 

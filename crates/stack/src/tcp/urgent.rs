@@ -1,6 +1,9 @@
-//! Urgent octets (RFC 9293, 3.8.5), as Linux has them: the octet before the one that the pointer points at is kept apart from the
-//! stream, one of them. Its place in the stream is a mark: whoever reads stops before it, and who reads on from there does not get
-//! the octet, unless urgent octets are to [stay in line](super::tcb::Settings::urgent_inline).
+//! Urgent octets (RFC 9293, 3.8.5), as Linux has them: the last one is kept apart from the stream, one at a time. Its place in the
+//! stream is a mark: whoever reads stops before it, and who reads on from there does not get the octet, unless urgent octets are to
+//! [stay in line](super::tcb::Settings::urgent_inline).
+//!
+//! DEVIATION RFC 6093 section 4: urgent data are not to be taken out of line; whoever has an application for it expects the octet
+//! there, and who has not asks for them in line (6).
 
 use super::error::WriteError;
 use super::socket::Tcp;
@@ -13,12 +16,11 @@ use bypath_wire::tcp::{TcpFlags, TcpHeader};
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Urgent {
     mark: Option<Mark>,
-    /// Behind the last urgent octet that was written, as long as that is not acknowledged: SND.UP, and one more, as all send it
-    /// (RFC 6093, 3.1).
+    /// SND.UP: behind the last urgent octet that was written, as long as that is not acknowledged.
     up: Option<SeqNumber>,
     /// The other side's window is closed, and it was told of urgent octets behind it.
     probed: bool,
-    /// An urgent octet came that nobody was told of.
+    /// An urgent octet was announced, or came, and nobody was told of it.
     news: bool,
 }
 
@@ -71,8 +73,8 @@ impl Connection {
             return;
         }
         if header.flags.has(TcpFlags::URG) {
-            // DEVIATION RFC 9293 section 3.8.5: the last urgent octet is the one before where the pointer points, as in RFC 793's
-            // other sentence and wherever it was implemented (RFC 6093, 3.1).
+            // RFC 9293, 3.1: "The urgent pointer points to the sequence number of the octet following the urgent data." One that
+            // points at the segment's first octet is taken for the one behind, as Linux does.
             self.announced(header.seq + u32::from(header.urgent).saturating_sub(1));
         }
         let first = header.seq + u32::from(header.flags.has(TcpFlags::SYN));
@@ -99,7 +101,9 @@ impl Connection {
         }
         // An octet that would have been passed next is not to come back into the stream. One further on does.
         self.skip_mark();
-        self.urgent.get_or_insert_default().mark = Some(Mark { seq, octet: Octet::Awaited });
+        let urgent = self.urgent.get_or_insert_default();
+        // RFC 9293, 3.8.5 (MUST-32): whenever the pointer advances.
+        (urgent.mark, urgent.news) = (Some(Mark { seq, octet: Octet::Awaited }), true);
     }
 
     /// The number of the octet that is read next.
@@ -220,7 +224,7 @@ impl Connection {
         mark.is_some_and(|mark| matches!(mark.octet, Octet::Here(_)))
     }
 
-    /// An urgent octet has come, once.
+    /// An urgent octet was announced or has come, once.
     #[inline]
     pub(super) fn take_urgent_news(&mut self) -> bool {
         self.urgent.as_mut().is_some_and(|urgent| core::mem::take(&mut urgent.news))
