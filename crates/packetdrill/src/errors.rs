@@ -2,8 +2,8 @@
 
 use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
-use bypath_stack::tcp::{Failure, UrgentError};
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError, ReadError, WriteError};
+use bypath_stack::tcp::{Failure, UrgentError};
 
 /// An errno.
 pub type Errno = i32;

@@ -3,8 +3,8 @@
 use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::machine::Machine;
-use bypath_stack::tcp::{State, UrgentError};
 use bypath_stack::tcp::error::{ReadError, WriteError};
+use bypath_stack::tcp::{State, UrgentError};
 use std::net::SocketAddr;
 
 /// What a receive tells beside its octets.
@@ -171,7 +171,7 @@ impl Machine {
                 let n = octets.len().min(if open { most } else { usize::MAX });
                 let written = match flags & libc::MSG_OOB {
                     0 => tcp.write_more(now, &octets[..n], more),
-                    _ => tcp.write_urgent(now, &octets[..n], more),
+                    _ => tcp.write_urgent(&octets[..n], more),
                 };
                 let written = written.map_err(|error| match error {
                     WriteError::Failed(error) => errors::of_connection(half_closed, error),

@@ -111,8 +111,7 @@ impl Machine {
                     && let Some(fd) = self.files.of(id)
                 {
                     // That one was announced only wakes nobody.
-                    let urgent =
-                        ready.urgent && self.stack.tcp(id).is_some_and(|mut tcp| tcp.has_urgent());
+                    let urgent = ready.urgent && self.stack.tcp(id).is_some_and(|mut tcp| tcp.has_urgent());
                     self.kick(fd, ready.readable | urgent | ready.error, ready.writable | ready.error);
                 }
                 idle = false;

@@ -315,7 +315,7 @@ impl TcpStream {
     /// The same.
     pub fn send_out_of_band(&self, octets: &[u8]) -> io::Result<usize> {
         self.socket.wait(Way::Write, |inner| {
-            let written = tcp(inner, self.socket.id)?.write_urgent(crate::Engine::now(), octets, false);
+            let written = tcp(inner, self.socket.id)?.write_urgent(octets, false);
             self.sent(inner, written)
         })
     }

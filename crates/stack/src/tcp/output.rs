@@ -119,7 +119,18 @@ impl Connection {
         if let Some(ts) = &mut self.timestamps {
             ts.last_ack = self.rcv.nxt;
         }
-        Segment { seq, ack: self.rcv.nxt, flags, window, urgent, options, from: 0, len: 0, cut: 0, ect: false }
+        Segment {
+            seq,
+            ack: self.rcv.nxt,
+            flags,
+            window,
+            urgent,
+            options,
+            from: 0,
+            len: 0,
+            cut: 0,
+            ect: false,
+        }
     }
 
     /// The window that is told: its right edge never moves to the left (RFC 9293, 3.8.6, SHLD-14), and to the right by a

@@ -413,8 +413,7 @@ impl Tcp<'_> {
         // Half of all memory may be promised; the rest is for what was.
         let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
         let mut entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
-        if entry.connection.urgent.is_some() && most > 0 {
-            entry.connection.pass_mark();
+        if entry.connection.urgent.is_some() && most > 0 && entry.connection.pass_mark() {
             // The window may have to be told, whatever can be read.
             self.stack.list(self.index);
             entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;

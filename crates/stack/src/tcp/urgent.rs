@@ -8,7 +8,6 @@
 use super::error::WriteError;
 use super::socket::Tcp;
 use super::tcb::{Connection, State};
-use crate::time::Instant;
 use bypath_wire::seq::SeqNumber;
 use bypath_wire::tcp::{TcpFlags, TcpHeader};
 
@@ -133,18 +132,21 @@ impl Connection {
         }
     }
 
-    /// Leaves out an urgent octet that is the next one.
-    fn skip_mark(&mut self) {
-        if self.before_mark() == Some(0) && self.kept_apart() > 0 {
+    /// Leaves out an urgent octet that is the next one. False: it is not.
+    fn skip_mark(&mut self) -> bool {
+        let skips = self.before_mark() == Some(0) && self.kept_apart() > 0;
+        if skips {
             self.taken(1);
         }
+        skips
     }
 
-    /// Something is to be read: an urgent octet that is the next one is passed, be it that nobody has read it.
+    /// Something is to be read: an urgent octet that is the next one is passed, be it that nobody has read it. False: none is.
     #[cold]
-    pub(super) fn pass_mark(&mut self) {
-        self.skip_mark();
+    pub(super) fn pass_mark(&mut self) -> bool {
+        let passed = self.skip_mark();
         self.forget_passed();
+        passed
     }
 
     fn forget_passed(&mut self) {
@@ -302,14 +304,13 @@ impl Connection {
 }
 
 impl Tcp<'_> {
-    /// As [`write_more`](Tcp::write_more); the last octet that is taken is urgent (MSG_OOB): the other side hears at once that it is
+    /// As [`write`](Tcp::write); the last octet that is taken is urgent (MSG_OOB): the other side hears at once that it is
     /// on its way, wherever it stands in the stream, and nothing up to it waits for more. One is urgent at a time: the next one takes
-    /// its place.
+    /// its place. `more`: more will follow soon, and its end is not to be pushed (MSG_MORE).
     ///
     /// # Errors
     /// [`WriteError`].
-    pub fn write_urgent(&mut self, now: Instant, octets: &[u8], more: bool) -> Result<usize, WriteError> {
-        self.stack.tcp.clock = now;
+    pub fn write_urgent(&mut self, octets: &[u8], more: bool) -> Result<usize, WriteError> {
         let all = octets.len();
         self.queue(all, |c, most| {
             c.expect_more(more);
@@ -352,8 +353,8 @@ impl Tcp<'_> {
     pub fn pass_mark(&mut self) {
         if let Some(entry) = self.stack.tcp.entry_mut(self.index)
             && entry.connection.urgent.is_some()
+            && entry.connection.pass_mark()
         {
-            entry.connection.pass_mark();
             // The window may have to be told, whatever can be read.
             self.stack.list(self.index);
         }

@@ -264,7 +264,7 @@ impl Sockets {
             .map(|n| octet((at + n) - pending.progress as u32))
             .collect();
         let wrote = match has(&flags, "MSG_OOB") {
-            true => d.tcp(host)?.write_urgent(now, &octets, more),
+            true => d.tcp(host)?.write_urgent(&octets, more),
             false => d.tcp(host)?.write(&octets),
         };
         let answer = match wrote {
@@ -327,7 +327,9 @@ impl Sockets {
         let (mark, inline) = (tcp.mark(), tcp.settings().urgent_inline);
         let apart = mark.filter(|mark| !inline && *mark < statistics.unread);
         let found = match &what {
-            Value::Word(word) if word == "SIOCINQ" || word == "FIONREAD" => apart.unwrap_or(statistics.unread),
+            Value::Word(word) if word == "SIOCINQ" || word == "FIONREAD" => {
+                apart.unwrap_or(statistics.unread)
+            }
             Value::Word(word) if word == "SIOCATMARK" => usize::from(mark == Some(0)),
             Value::Word(word) if word == "SIOCOUTQ" => statistics.unacknowledged,
             Value::Word(word) if word == "SIOCOUTQNSD" => statistics.unsent,
