@@ -100,7 +100,7 @@ impl Inner {
         shown.set(match &mut self.engine {
             Some(engine) if self.ended.is_none() => engine.stack().readiness(id),
             // Every call says that it is over, once what had come was read.
-            _ => Ready { readable: true, writable: true, error: true },
+            _ => Ready { readable: true, writable: true, error: true, ..Ready::default() },
         });
     }
 

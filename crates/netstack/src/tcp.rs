@@ -32,6 +32,8 @@ impl Socket {
         let id = stack.open_tcp().map_err(|e| io::Error::new(ErrorKind::OutOfMemory, e))?;
         let mut tcp = tcp(&mut inner, id)?;
         let (mut options, mut settings) = (tcp.options(), tcp.settings());
+        // Who does not ask for urgent octets apart is not to lose them (RFC 6093, 6).
+        settings.urgent_inline = true;
         change(&mut options, &mut settings);
         tcp.set_options(options);
         tcp.set_settings(crate::Engine::now(), settings);

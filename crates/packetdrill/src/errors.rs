@@ -2,8 +2,8 @@
 
 use bypath_stack::path::Unreachable;
 use bypath_stack::socket::{BindError, ReceiveError, SendError, SocketError};
-use bypath_stack::tcp::Failure;
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError, ReadError, WriteError};
+use bypath_stack::tcp::{Failure, UrgentError};
 
 /// An errno.
 pub type Errno = i32;
@@ -85,6 +85,14 @@ pub fn read(error: ReadError) -> Errno {
         ReadError::Empty => libc::EAGAIN,
         ReadError::Failed(error) => failure(error),
         _ => libc::ENOTCONN,
+    }
+}
+
+pub fn urgent(error: UrgentError) -> Errno {
+    match error {
+        UrgentError::Awaited => libc::EAGAIN,
+        UrgentError::NotConnected => libc::ENOTCONN,
+        _ => libc::EINVAL,
     }
 }
 

@@ -263,6 +263,12 @@ impl Host {
         let (waits, patience) = self.patience(fd, true)?;
         let waits = waits && flags & (libc::MSG_DONTWAIT | libc::MSG_ERRQUEUE) == 0;
         let peeks = flags & libc::MSG_PEEK != 0;
+        if flags & libc::MSG_OOB != 0 && self.call(|machine| machine.is_tcp(fd)) {
+            return self.call(|machine| {
+                let received = machine.receive_urgent(fd, most, flags)?;
+                put(0, &received.octets).map(|()| received)
+            });
+        }
         let mut so_far = Received::default();
         let done = self.until(waits, patience, |machine| {
             // What is looked at is looked at from the beginning.
@@ -271,13 +277,21 @@ impl Host {
             }
             let least = machine.least(fd, most, flags)?;
             let begin = so_far.octets.len();
+            if !peeks && most > begin {
+                // A mark ends what has begun; nobody begins by waiting before it.
+                if begin > 0 && machine.mark(fd) == Some(0) {
+                    return Ok(());
+                }
+                machine.pass_mark(fd);
+            }
             let mut received = machine.receive(fd, most - begin, flags | libc::MSG_PEEK)?;
             put(begin, &received.octets)?;
             if !peeks {
                 received = machine.receive(fd, received.octets.len(), flags)?;
             }
             let left = if peeks { received.octets.len() } else { 0 };
-            let end = received.octets.is_empty() || machine.is_last(fd, left);
+            let marked = !received.octets.is_empty() && machine.mark(fd) == Some(left);
+            let end = received.octets.is_empty() || marked || machine.is_last(fd, left);
             so_far.octets.extend_from_slice(&received.octets);
             (so_far.len, so_far.from, so_far.inq) = (so_far.len + received.len, received.from, received.inq);
             if !end && so_far.octets.len() < least { Err(libc::EAGAIN) } else { Ok(()) }
@@ -428,7 +442,7 @@ impl Host {
         self.call(|machine| machine.fcntl(fd, command, value))
     }
 
-    /// One that tells a number: SIOCINQ, SIOCOUTQ, SIOCOUTQNSD.
+    /// One that tells a number: SIOCINQ, SIOCATMARK, SIOCOUTQ, SIOCOUTQNSD.
     ///
     /// # Errors
     /// EBADF, EINVAL, ENOTTY.

@@ -2,7 +2,6 @@
 
 use crate::address;
 use crate::errors::Result;
-use crate::file::Kind;
 use crate::flags::Flags;
 use crate::host::Host;
 use crate::io::Received;
@@ -181,8 +180,7 @@ fn receive(ud: UserData, fd: c_int, to: *mut c_void, most: usize, flags: c_int) 
 
 fn receive_pieces(ud: UserData, fd: c_int, to: &[iovec], flags: c_int) -> Result<Received> {
     let most = to.iter().map(|piece| piece.iov_len).sum();
-    let is_stream =
-        host(ud).call(|machine| machine.files.get(fd).is_ok_and(|file| matches!(file.kind, Kind::Tcp)));
+    let is_stream = host(ud).call(|machine| machine.is_tcp(fd));
     host(ud).receive_into(fd, most, flags, |begin, octets| {
         // tcp(7): what is truncated is thrown away.
         if is_stream && flags & libc::MSG_TRUNC != 0 { Ok(()) } else { scatter(octets, begin, to) }
@@ -245,7 +243,9 @@ extern "C" fn recvmsg(ud: UserData, fd: c_int, message: *mut msghdr, flags: c_in
             copy_out(&from[..from.len().min(header.msg_namelen as usize)], header.msg_name)?;
             header.msg_namelen = from.len() as socklen_t;
         }
-        header.msg_flags = if received.len > received.octets.len() { libc::MSG_TRUNC } else { 0 };
+        let cut = received.len > received.octets.len() || received.urgent && received.len == 0;
+        header.msg_flags = if cut { libc::MSG_TRUNC } else { 0 };
+        header.msg_flags |= if received.urgent { libc::MSG_OOB } else { 0 };
         let mut used = 0;
         if let Some(left) = received.inq {
             // struct cmsghdr: length, level, type; and an int. What does not fit is cut off.

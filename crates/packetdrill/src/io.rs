@@ -5,7 +5,7 @@ use crate::file::{Kind, Socket};
 use crate::machine::Machine;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{ReadError, WriteError};
-use bypath_stack::tcp::{State, Statistics};
+use bypath_stack::tcp::{State, Statistics, UrgentError};
 use std::net::SocketAddr;
 
 /// What a receive tells beside its octets.
@@ -19,6 +19,8 @@ pub struct Received {
     pub len: usize,
     /// Octets that are left (TCP_INQ).
     pub inq: Option<i32>,
+    /// It is an urgent octet, which was kept apart from the stream.
+    pub urgent: bool,
 }
 
 /// Octets of Linux's longest buffer, headers left out, and of the options of a segment with timestamps.
@@ -54,6 +56,42 @@ impl Machine {
         })
     }
 
+    pub fn is_tcp(&mut self, fd: i32) -> bool {
+        self.files.get(fd).is_ok_and(|file| matches!(file.kind, Kind::Tcp))
+    }
+
+    /// Octets of a connection before an urgent one that was announced.
+    pub fn mark(&mut self, fd: i32) -> Option<usize> {
+        let Ok(&mut Socket { id, .. }) = self.files.socket(fd) else { return None };
+        self.stack.tcp(id)?.mark()
+    }
+
+    /// An urgent octet that is the next one is passed: more is to be read.
+    pub fn pass_mark(&mut self, fd: i32) {
+        let Ok(&mut Socket { id, .. }) = self.files.socket(fd) else { return };
+        if let Some(mut tcp) = self.stack.tcp(id) {
+            tcp.pass_mark();
+        }
+    }
+
+    /// Takes the urgent octet of a connection (MSG_OOB). Who has no room for it has had it.
+    pub fn receive_urgent(&mut self, fd: i32, most: usize, flags: i32) -> Result<Received> {
+        let id = self.files.socket(fd)?.id;
+        let mut tcp = self.stack.tcp(id).ok_or(libc::EINVAL)?;
+        if tcp.is_listening() {
+            return Err(libc::ENOTCONN);
+        }
+        let found = if flags & libc::MSG_PEEK != 0 { tcp.peek_urgent() } else { tcp.read_urgent() };
+        match found {
+            Ok(octet) => {
+                let octets = vec![octet; most.min(1)];
+                Ok(Received { len: octets.len(), octets, urgent: true, ..Received::default() })
+            }
+            Err(UrgentError::Finished) => Ok(Received::default()),
+            Err(error) => Err(errors::urgent(error)),
+        }
+    }
+
     /// Takes octets, as many as there are and fit.
     pub fn receive(&mut self, fd: i32, most: usize, flags: i32) -> Result<Received> {
         let file = self.files.get(fd)?;
@@ -79,14 +117,11 @@ impl Machine {
                     (received.len, received.datagram.from)
                 };
                 octets.truncate(len.min(most));
-                Ok(Received { octets, from: Some(from), len, inq: None })
+                Ok(Received { octets, from: Some(from), len, ..Received::default() })
             }
             (Kind::Tcp, Some(socket)) => {
                 if flags & libc::MSG_ERRQUEUE != 0 {
                     return Err(libc::EAGAIN);
-                }
-                if flags & libc::MSG_OOB != 0 {
-                    return Err(libc::EINVAL);
                 }
                 let (id, deaf, inq) = (socket.id, socket.deaf, socket.inq);
                 let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
@@ -108,8 +143,10 @@ impl Machine {
                     other => other.map_err(errors::read)?,
                 };
                 octets.truncate(n);
-                let left = (tcp.unread() as i32).max(i32::from(tcp.is_finished()));
-                Ok(Received { octets, from: None, len: n, inq: inq.then_some(left) })
+                let unread = tcp.statistics().map_or(0, |statistics| statistics.unread);
+                let left = (unread as i32).max(i32::from(tcp.is_finished()));
+                let inq = inq.then_some(left);
+                Ok(Received { octets, len: n, inq, ..Received::default() })
             }
             (Kind::Pipe(..), _) => Err(libc::EBADF),
             _ => Err(libc::EINVAL),
@@ -124,20 +161,19 @@ impl Machine {
                 let pipe = *pipe;
                 self.files.pipes[pipe].write(octets)
             }
+            (Kind::Udp, Some(_)) if flags & libc::MSG_OOB != 0 => Err(libc::EOPNOTSUPP),
             (Kind::Udp, Some(socket)) => {
                 let id = socket.id;
                 let mut udp = self.stack.udp(id).ok_or(libc::EBADF)?;
                 udp.send(octets, to).map(|()| octets.len()).map_err(errors::send)
             }
             (Kind::Tcp, Some(socket)) => {
-                if flags & libc::MSG_OOB != 0 {
-                    return Err(libc::EOPNOTSUPP);
-                }
                 let (id, lowat, connecting) = (socket.id, socket.notsent_lowat, socket.connecting);
                 let more = flags & libc::MSG_MORE != 0;
+                let urgent = flags & libc::MSG_OOB != 0;
                 let written = match lowat {
-                    Some(lowat) => self.write_below(fd, octets, more, lowat as usize),
-                    None => self.write(id, octets, more),
+                    Some(lowat) if !urgent => self.write_below(fd, octets, more, lowat as usize),
+                    _ => self.write(id, octets, more, urgent),
                 };
                 if written == Ok(0) && !octets.is_empty() || written == Err(libc::EAGAIN) && !connecting {
                     self.waits_for_room(fd);
@@ -152,11 +188,12 @@ impl Machine {
         }
     }
 
-    fn write(&mut self, id: SocketId, octets: &[u8], more: bool) -> Result<usize> {
+    fn write(&mut self, id: SocketId, octets: &[u8], more: bool, urgent: bool) -> Result<usize> {
         let now = self.now();
         let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
         let half_closed = tcp.is_finished() && !tcp.is_shut();
-        tcp.write_more(now, octets, more).map_err(|error| match error {
+        let written = if urgent { tcp.write_urgent(octets, more) } else { tcp.write_more(now, octets, more) };
+        written.map_err(|error| match error {
             WriteError::Failed(error) => errors::of_connection(half_closed, error),
             error => errors::write(error),
         })
@@ -172,7 +209,7 @@ impl Machine {
             let statistics = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics());
             let opens = |s: &Statistics| matches!(s.state, State::SynSent | State::SynReceived);
             let Some(statistics) = statistics.filter(|s| !opens(s)) else {
-                return self.write(id, octets, more);
+                return self.write(id, octets, more, false);
             };
             let socket = self.files.socket(fd)?;
             socket.widest = socket.widest.max(statistics.snd_wnd);
@@ -185,7 +222,7 @@ impl Machine {
                 last = 0;
             }
             let n = (octets.len() - written).min(whole - last);
-            let more_of_it = match self.write(id, &octets[written..written + n], more) {
+            let more_of_it = match self.write(id, &octets[written..written + n], more, false) {
                 Err(error) if written == 0 => return Err(error),
                 more => more.unwrap_or(0),
             };
@@ -197,6 +234,25 @@ impl Machine {
             self.run();
         }
         if written > 0 { Ok(written) } else { Err(libc::EAGAIN) }
+    }
+
+    /// What is spliced ends at an urgent octet, be it in line: nothing comes from there on, until a read has passed it.
+    fn splice_at_mark(&mut self, from: i32) -> Result<usize> {
+        let file = self.files.get(from)?;
+        let nonblock = file.nonblock;
+        let Some(&Socket { id, deaf, .. }) = file.socket.as_ref() else { return Err(libc::EINVAL) };
+        let mut tcp = self.stack.tcp(id).ok_or(libc::EBADF)?;
+        if tcp.is_finished() || deaf {
+            return Ok(0);
+        }
+        if let Some(error) = tcp.take_error() {
+            return Err(errors::failure(error));
+        }
+        if tcp.state() == Some(State::Closed) {
+            return Err(libc::ENOTCONN);
+        }
+        let waits = nonblock || tcp.statistics().is_none_or(|statistics| statistics.unread == 0);
+        if waits { Err(libc::EAGAIN) } else { Ok(0) }
     }
 
     fn waits_for_room(&mut self, fd: i32) {
@@ -216,6 +272,9 @@ impl Machine {
                 let room = self.files.pipes[into].room();
                 if room == 0 {
                     return Err(libc::EAGAIN);
+                }
+                if self.mark(from) == Some(0) {
+                    return self.splice_at_mark(from);
                 }
                 let received = self.receive(from, most.min(room), 0)?;
                 self.files.pipes[into].write(&received.octets)

@@ -153,7 +153,9 @@ impl Machine {
                 if let Event::Socket { id, ready } = event
                     && let Some(file) = self.files.of(id)
                 {
-                    self.kick(file, ready.readable | ready.error, ready.writable | ready.error);
+                    // That one was announced only wakes nobody.
+                    let urgent = ready.urgent && self.stack.tcp(id).is_some_and(|mut tcp| tcp.has_urgent());
+                    self.kick(file, ready.readable | urgent | ready.error, ready.writable | ready.error);
                 }
                 idle = false;
             }

@@ -179,6 +179,10 @@ impl Machine {
                 let keepalive = socket.keepalive();
                 self.change(id, |settings| settings.keepalive = keepalive)
             }
+            libc::SO_OOBINLINE if is_tcp => {
+                let on = int(value)? != 0;
+                self.change(id, |settings| settings.urgent_inline = on)
+            }
             libc::SO_TYPE | libc::SO_ERROR | libc::SO_ACCEPTCONN | libc::SO_DOMAIN | libc::SO_PROTOCOL => {
                 Err(libc::ENOPROTOOPT)
             }
@@ -308,7 +312,8 @@ impl Machine {
                     Ok(parts.map(i64::to_ne_bytes).concat())
                 }
                 libc::SO_RCVLOWAT => octets(least as i32),
-                libc::SO_BROADCAST | libc::SO_OOBINLINE | libc::SO_DONTROUTE => octets(0),
+                libc::SO_OOBINLINE => octets(tcp.is_some_and(|mut t| t.settings().urgent_inline).into()),
+                libc::SO_BROADCAST | libc::SO_DONTROUTE => octets(0),
                 _ => Err(libc::ENOPROTOOPT),
             };
         }
@@ -375,11 +380,12 @@ impl Machine {
         }
     }
 
-    /// One that tells a number: SIOCINQ, SIOCOUTQ, SIOCOUTQNSD.
+    /// One that tells a number: SIOCINQ, SIOCATMARK, SIOCOUTQ, SIOCOUTQNSD.
     ///
     /// # Errors
     /// EBADF, EINVAL, ENOTTY.
     pub fn ioctl(&mut self, fd: i32, request: u64) -> Result<i32> {
+        const SIOCATMARK: u64 = 0x8905;
         const SIOCOUTQNSD: u64 = 0x894B;
         let file = self.files.get(fd)?;
         if let Kind::Pipe(pipe, _) = file.kind {
@@ -395,13 +401,20 @@ impl Machine {
                 _ => Err(libc::ENOTTY),
             };
         };
+        let (mark, inline) = (tcp.mark(), tcp.settings().urgent_inline);
+        if request == SIOCATMARK {
+            return Ok((mark == Some(0)).into());
+        }
         if tcp.is_listening() {
             return Err(libc::EINVAL);
         }
-        let unread = tcp.unread() as i32;
         let Some(statistics) = tcp.statistics() else { return Ok(0) };
         match request {
-            libc::FIONREAD => Ok(unread),
+            // Up to an urgent octet that is apart, and there.
+            libc::FIONREAD => {
+                let unread = statistics.unread;
+                Ok(mark.filter(|mark| !inline && *mark < unread).unwrap_or(unread) as i32)
+            }
             libc::TIOCOUTQ => Ok(statistics.unacknowledged as i32),
             SIOCOUTQNSD => Ok(statistics.unsent as i32),
             _ => Err(libc::ENOTTY),

@@ -8,6 +8,7 @@ use bypath_stack::tcp::State;
 use std::collections::BTreeMap;
 
 const READ: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const URGENT: u32 = libc::EPOLLPRI as u32;
 const WRITE: u32 = (libc::EPOLLOUT | libc::EPOLLWRNORM) as u32;
 const ERR: u32 = libc::EPOLLERR as u32;
 const HUP: u32 = libc::EPOLLHUP as u32;
@@ -100,8 +101,14 @@ impl Machine {
         }
         // More than fits will not come.
         let fits = tcp.statistics().map_or(least, |statistics| statistics.rooms.1.max(1));
-        if tcp.unread() >= least.min(fits) {
+        // An urgent octet that is the next one is not read, and counts all the same.
+        let apart = tcp.mark() == Some(0) && !tcp.settings().urgent_inline;
+        let unread = tcp.statistics().map_or(0, |statistics| statistics.unread);
+        if unread >= least.min(fits) + usize::from(apart) {
             mask |= READ;
+        }
+        if tcp.has_urgent() {
+            mask |= URGENT;
         }
         if shut || self.has_room(id, lowat) {
             mask |= WRITE;
@@ -138,7 +145,7 @@ impl Machine {
 
     /// Something happened: sets that wait for it are to tell.
     pub fn kick(&mut self, file: FileId, readable: bool, writable: bool) {
-        self.wake(file, if readable { READ | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
+        self.wake(file, if readable { READ | URGENT | RDHUP } else { 0 } | if writable { WRITE } else { 0 });
     }
 
     /// Something happened that concerns all who wait for it, whatever they wait for.

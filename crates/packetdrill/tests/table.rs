@@ -91,6 +91,45 @@ fn octets_go_both_ways_and_end() {
 }
 
 #[test]
+fn urgent_octets_are_apart_or_in_line() {
+    const SIOCATMARK: u64 = 0x8905;
+    let (a, called, b, fd) = connected();
+    let oob = |flags| libc::MSG_OOB | flags;
+    let octets = |most, flags| a.receive(called, most, flags).map(|received| received.octets);
+    let is = |events: i16| {
+        let mut polled = [libc::pollfd { fd: called, events, revents: 0 }];
+        a.poll(&mut polled, 0).expect("polled");
+        polled[0].revents
+    };
+    let (read, urgent) = (libc::POLLIN, libc::POLLPRI);
+    assert_eq!((octets(1, oob(0)), is(read | urgent)), (Err(libc::EINVAL), 0));
+    assert_eq!(b.send(fd, b"abc!", oob(0), None), Ok(4));
+    carry(&b, &a);
+    assert_eq!(b.send(fd, b"def", 0, None), Ok(3));
+    carry(&b, &a);
+    assert_eq!(is(read | urgent), read | urgent);
+    assert_eq!((a.ioctl(called, libc::FIONREAD), a.ioctl(called, SIOCATMARK)), (Ok(3), Ok(0)));
+    assert_eq!(octets(2, 0).as_deref(), Ok(&b"ab"[..]));
+    assert_eq!(octets(9, libc::MSG_WAITALL).as_deref(), Ok(&b"c"[..]), "nobody waits behind a mark");
+    assert_eq!((a.ioctl(called, libc::FIONREAD), a.ioctl(called, SIOCATMARK)), (Ok(0), Ok(1)));
+    let (_out, into) = a.pipe().expect("a pipe");
+    assert_eq!(a.splice(called, into, 9, 0), Ok(0));
+    assert_eq!(octets(9, oob(libc::MSG_PEEK)).as_deref(), Ok(&b"!"[..]));
+    assert_eq!(octets(9, oob(0)).as_deref(), Ok(&b"!"[..]));
+    assert_eq!((octets(1, oob(0)), is(read | urgent)), (Err(libc::EINVAL), read));
+    assert_eq!(octets(2, 0).as_deref(), Ok(&b"de"[..]));
+    assert_eq!(a.splice(called, into, 9, 0), Ok(1));
+    let on = 1i32.to_ne_bytes();
+    a.set_option(called, libc::SOL_SOCKET, libc::SO_OOBINLINE, &on).expect("an option");
+    assert_eq!(a.option(called, libc::SOL_SOCKET, libc::SO_OOBINLINE).as_deref(), Ok(&on[..]));
+    carry(&a, &b);
+    assert_eq!(b.send(fd, b"gh!", oob(0), None), Ok(3));
+    carry(&b, &a);
+    assert_eq!((is(read | urgent), octets(1, oob(0))), (read | urgent, Err(libc::EINVAL)));
+    assert_eq!((octets(9, 0).as_deref(), octets(9, 0).as_deref()), (Ok(&b"gh"[..]), Ok(&b"!"[..])));
+}
+
+#[test]
 fn what_goes_wrong_is_what_linux_says() {
     let a = host(SERVER, Time::Virtual);
     assert_eq!(a.socket(99, libc::SOCK_STREAM, 0), Err(libc::EAFNOSUPPORT));

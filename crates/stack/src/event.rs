@@ -43,6 +43,8 @@ pub struct Ready {
     pub writable: bool,
     /// There is an error to be fetched.
     pub error: bool,
+    /// An urgent octet of TCP was announced (SIGURG), or has come (POLLPRI): [`Tcp::has_urgent`](crate::Tcp::has_urgent).
+    pub urgent: bool,
 }
 
 /// Events beside those of sockets that wait to be fetched at most.

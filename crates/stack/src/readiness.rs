@@ -21,6 +21,7 @@ impl Stack {
                 readable: error || socket.receive.front().is_some(),
                 writable: error || room,
                 error,
+                urgent: false,
             };
         }
         let Some(place) = self.tcp.index(id).and_then(|index| self.tcp.place_mut(index)) else {
@@ -39,6 +40,7 @@ impl Stack {
                     readable: c.unread() > 0 || c.is_at_end() || c.has_failed(),
                     writable: open && room,
                     error: c.has_failed(),
+                    urgent: c.has_urgent(),
                 }
             }
         }

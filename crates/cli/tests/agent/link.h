@@ -31,6 +31,7 @@ ssize_t __real_sendto(int, const void *, size_t, int, const struct sockaddr *, s
 ssize_t __real_sendmsg(int, const struct msghdr *, int);
 int __real_fcntl(int, int, ...);
 int __real_ioctl(int, unsigned long, ...);
+int __real_sockatmark(int);
 int __real_close(int);
 int __real_dup(int);
 int __real_dup2(int, int);

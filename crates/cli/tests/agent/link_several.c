@@ -2,6 +2,7 @@
 #include "link.h"
 #include <errno.h>
 #include <limits.h>
+#include <sys/ioctl.h>
 #include <time.h>
 
 int __wrap_poll(struct pollfd *, nfds_t, int);
@@ -9,6 +10,7 @@ ssize_t __wrap_sendmsg(int, const struct msghdr *, int);
 ssize_t __wrap_recvmsg(int, struct msghdr *, int);
 ssize_t __wrap_readv(int, const struct iovec *, int);
 int __wrap_getsockopt(int, int, int, void *, socklen_t *);
+int __wrap_ioctl(int, unsigned long, ...);
 
 /* What select(2) calls readable, writable and exceptional; a descriptor that is closed meanwhile is all of that. */
 #define READABLE (POLLNVAL | POLLIN | POLLRDNORM | POLLRDBAND | POLLHUP | POLLERR)
@@ -138,7 +140,7 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct tim
         m[done].msg_len = (unsigned)got;
         if (flags & MSG_WAITFORONE)
             flags |= MSG_DONTWAIT;
-        last = time && now_us() >= end;
+        last = (time && now_us() >= end) || m[done].msg_hdr.msg_flags & MSG_OOB;
     }
     if (done == 0 && n > 0)
         return -1;
@@ -148,6 +150,13 @@ int __wrap_recvmmsg(int fd, struct mmsghdr *m, unsigned n, int flags, struct tim
     }
     errno = before;
     return (int)done;
+}
+
+/* It is an ioctl of libc's own. */
+int __wrap_sockatmark(int fd)
+{
+    int mark = 0;
+    return __wrap_ioctl(fd, SIOCATMARK, &mark) < 0 ? -1 : mark;
 }
 
 /* Of a position that is none it is readv(2). */

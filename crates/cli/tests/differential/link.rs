@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 /// Calls that `agent/link.c` stands in for.
 const CALLS: &str = "accept accept4 bind close connect dup dup2 dup3 epoll_create epoll_create1 epoll_ctl epoll_pwait epoll_pwait2 \
     epoll_wait fcntl getpeername getsockname getsockopt ioctl listen pipe poll ppoll preadv2 pselect read readv recv recvfrom \
-    recvmmsg recvmsg select send sendmmsg sendmsg sendto setsockopt shutdown socket splice syscall write writev";
+    recvmmsg recvmsg select send sendmmsg sendmsg sendto setsockopt shutdown sockatmark socket splice syscall write writev";
 /// Octets that buffers are asked to have for a script that leaves much unread.
 pub const WIDE: u32 = 4 << 20;
 

@@ -50,7 +50,7 @@ scripts! {
         s recv 4 1 oob
         s recv 4 1 oob
         c send 3 5 1
-        s wait_in 4 5
+        s wait_ev 4 in
         s recv 4 100
         c send 3 5 1 oob
         s wait_ev 4 pri
@@ -130,7 +130,7 @@ scripts! {
         s wait_ev 4 pri
         s recv 4 1 oob
         c send 3 10 1
-        s wait_in 4 10
+        s wait_ev 4 in
         s recv 4 100
     ";
     a_full_ring_goes_back_to_the_kernel, "recall: ring full", Ring: "

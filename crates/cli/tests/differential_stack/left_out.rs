@@ -3,7 +3,7 @@
 use crate::script::Step;
 
 /// Commands whose calls the table has, or that make none.
-const COMMANDS: &str = "socket pipe bind listen connect accept accept4 getsockname getpeername close shutdown fcntl dup dup2 dup3 nofile fionread \
+const COMMANDS: &str = "socket pipe bind listen connect accept accept4 getsockname getpeername close shutdown fcntl dup dup2 dup3 nofile fionread atmark \
     outq fionbio wait_in wait_sent setsockopt getsockopt fds read readv recv recvfrom recvmsg write writev send sendto \
     sendmsg sendmmsg recvmmsg preadv2 told_each select pselect bad_select sendall recvall drain fillup overfill verify ping echo splice drain_any sendsame poll ppoll wait_ev epoll_create \
     epoll_create1 epoll_ctl epoll_wait epoll_pwait epoll_pwait2 epoll_loop epoll_edges told go blocked join join_any timed \
@@ -12,7 +12,6 @@ const COMMANDS: &str = "socket pipe bind listen connect accept accept4 getsockna
 
 /// Other words that leave a script out.
 const WORDS: &[(&str, &str)] = &[
-    ("oob", "urgent octets are octets of the stream here (RFC 6093)"),
     ("fastopen", "no TCP Fast Open"),
     ("errqueue", "no queue of errors"),
     ("unix", "AF_UNIX is of one host"),
@@ -27,7 +26,6 @@ const WORDS: &[(&str, &str)] = &[
     ("zerocopy", "no MSG_ZEROCOPY"),
     ("ulp", "no upper-layer protocols (kernel TLS)"),
     ("peek_off", "no SO_PEEK_OFF"),
-    ("oobinline", "urgent octets are octets of the stream here (RFC 6093)"),
 ];
 
 /// More than this is on its way over a link only if somebody reads, or buffers are wide.

@@ -25,6 +25,7 @@ mod hand;
 mod left_out;
 mod random;
 mod seats;
+mod urgent;
 
 #[path = "../differential/data.rs"]
 mod data;

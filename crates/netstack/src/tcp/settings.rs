@@ -42,6 +42,23 @@ macro_rules! wishes {
                 Ok(self.settings()?.1.cork)
             }
 
+            /// Urgent octets are read in their place, as every octet: SO_OOBINLINE. So it is, unless this says otherwise: the last one
+            /// is kept apart then, and who does not fetch it never gets it.
+            ///
+            /// # Errors
+            /// The host has ended.
+            pub fn set_out_of_band_inline(&self, inline: bool) -> io::Result<()> {
+                self.set(|_, settings| settings.urgent_inline = inline)
+            }
+
+            /// See [`set_out_of_band_inline`](Self::set_out_of_band_inline).
+            ///
+            /// # Errors
+            /// The host has ended.
+            pub fn out_of_band_inline(&self) -> io::Result<bool> {
+                Ok(self.settings()?.1.urgent_inline)
+            }
+
             /// Probes when nothing happens; `None`: none: SO_KEEPALIVE, TCP_KEEPIDLE, TCP_KEEPINTVL, TCP_KEEPCNT.
             ///
             /// # Errors

@@ -8,7 +8,7 @@ use crate::socket::{Socket, Way, nothing};
 use bypath_stack::Tcp;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::error::{ReadError, WriteError};
-use bypath_stack::tcp::{Options, Settings, Statistics};
+use bypath_stack::tcp::{Options, Settings, Statistics, UrgentError};
 use std::fmt;
 use std::io::{self, ErrorKind, IoSlice, IoSliceMut, Read, Write};
 use std::net::{Shutdown, SocketAddr};
@@ -242,6 +242,27 @@ impl TcpStream {
         self.socket.wait(Way::Read, |inner| self.try_peek(inner, room))
     }
 
+    /// Takes the urgent octet that is kept [apart](TcpStream::set_out_of_band_inline) (MSG_OOB); it never waits. `None`: one was announced,
+    /// and nothing more will come.
+    ///
+    /// # Errors
+    /// WouldBlock: one was announced, and has not come; InvalidInput: there is none, it was read, or urgent octets are read in their
+    /// place; NotConnected; BrokenPipe: the host has ended.
+    pub fn recv_out_of_band(&self) -> io::Result<Option<u8>> {
+        match self.socket.with(|tcp| tcp.read_urgent())? {
+            Ok(octet) => Ok(Some(octet)),
+            Err(UrgentError::Finished) => Ok(None),
+            Err(e) => Err(io::Error::new(
+                match e {
+                    UrgentError::Awaited => ErrorKind::WouldBlock,
+                    UrgentError::NotConnected => ErrorKind::NotConnected,
+                    _ => ErrorKind::InvalidInput,
+                },
+                e,
+            )),
+        }
+    }
+
     /// `None`: no octets have come.
     pub(crate) fn try_recv(&self, inner: &mut Inner, room: &mut [u8]) -> io::Result<Option<usize>> {
         if room.is_empty() {
@@ -288,10 +309,21 @@ impl TcpStream {
         self.socket.wait(Way::Write, |inner| self.try_send(inner, octets))
     }
 
-    /// The same with several pieces, one behind the other.
+    /// The same; the last octet is urgent: the other side hears of it before those that it has to read first (MSG_OOB).
     ///
     /// # Errors
     /// The same.
+    pub fn send_out_of_band(&self, octets: &[u8]) -> io::Result<usize> {
+        self.socket.wait(Way::Write, |inner| {
+            let written = tcp(inner, self.socket.id)?.write_urgent(octets, false);
+            self.sent(inner, written)
+        })
+    }
+
+    /// The same with several pieces, one behind the other.
+    ///
+    /// # Errors
+    /// Those of [`send`](TcpStream::send).
     pub fn send_vectored(&self, pieces: &[IoSlice<'_>]) -> io::Result<usize> {
         self.socket.wait(Way::Write, |inner| self.try_send_pieces(inner, pieces))
     }
@@ -429,8 +461,8 @@ fn read_pieces(tcp: &mut Tcp<'_>, pieces: &mut [IoSliceMut<'_>]) -> Result<usize
     let mut octets = 0;
     for piece in pieces.iter_mut().filter(|piece| !piece.is_empty()) {
         octets += tcp.read(piece)?;
-        // Asked for more, it would tell of its end.
-        if tcp.unread() == 0 {
+        // Asked for more, it would tell of its end, or go on behind an urgent octet.
+        if tcp.unread() == 0 || tcp.mark() == Some(0) {
             break;
         }
     }

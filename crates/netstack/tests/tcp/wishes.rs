@@ -16,6 +16,9 @@ fn what_is_wanted_is_what_is_said() {
     client.set_nodelay(true).unwrap();
     client.set_cork(true).unwrap();
     assert_eq!((client.nodelay().unwrap(), client.cork().unwrap()), (true, true));
+    assert!(client.out_of_band_inline().unwrap());
+    client.set_out_of_band_inline(false).unwrap();
+    assert!(!client.out_of_band_inline().unwrap());
     let probes = Keepalive { idle: Duration::from_secs(60), interval: Duration::from_secs(5), probes: 3 };
     assert_eq!(client.keepalive().unwrap(), None);
     client.set_keepalive(Some(probes)).unwrap();

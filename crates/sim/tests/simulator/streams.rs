@@ -7,6 +7,7 @@ use bypath_sim::app::{App, Context};
 use bypath_sim::dice::Dice;
 use bypath_sim::link::LinkConfig;
 use bypath_sim::{NodeId, Simulation};
+use bypath_stack::Tcp;
 use bypath_stack::event::Event;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::congestion::Algorithm;
@@ -48,11 +49,18 @@ struct End {
     at_end: bool,
     finished: bool,
     closed: bool,
+    /// It speaks urgently now and then.
+    urges: bool,
+}
+
+/// The place of the octet that is read next: urgent ones that were left out count as read.
+fn place(tcp: &mut Tcp<'_>) -> usize {
+    tcp.statistics().map_or(0, |s| s.octets_received as usize - s.unread)
 }
 
 impl End {
-    fn new(id: SocketId, side: usize, most: usize) -> End {
-        End { id, side, written: 0, most, read: 0, at_end: false, finished: false, closed: false }
+    fn new(id: SocketId, side: usize, most: usize, urges: bool) -> End {
+        End { id, side, written: 0, most, read: 0, at_end: false, finished: false, closed: false, urges }
     }
 
     /// Reads and writes what can be. True: it has failed.
@@ -63,12 +71,14 @@ impl End {
             return false;
         }
         while !self.at_end {
-            match tcp.read(&mut room) {
+            let read = tcp.read(&mut room);
+            self.read = place(&mut tcp);
+            match read {
                 Ok(0) => self.at_end = true,
                 Ok(n) => {
-                    let right = |(k, found): (usize, &u8)| *found == octet(self.read + k, 1 - self.side);
-                    assert!(room[..n].iter().enumerate().all(right), "wrong octets at {}", self.read);
-                    self.read += n;
+                    let from = self.read - n;
+                    let right = |(k, found): (usize, &u8)| *found == octet(from + k, 1 - self.side);
+                    assert!(room[..n].iter().enumerate().all(right), "wrong octets at {from}");
                 }
                 Err(ReadError::Empty) => break,
                 Err(ReadError::Failed(_)) => return self.fail(context),
@@ -78,7 +88,9 @@ impl End {
         while self.written < self.most {
             let end = self.most.min(self.written + 30_000);
             let piece: Vec<u8> = (self.written..end).map(|at| octet(at, self.side)).collect();
-            match tcp.write(&piece) {
+            let urgently = self.urges && self.written % 3 == 1;
+            let written = if urgently { tcp.write_urgent(&piece, false) } else { tcp.write(&piece) };
+            match written {
                 Ok(n) => self.written += n,
                 Err(WriteError::Full) => break,
                 Err(WriteError::Failed(_) | WriteError::Finished) => return self.fail(context),
@@ -145,7 +157,7 @@ fn server(outcomes: Shared, streams: Vec<SocketAddr>, octets: usize, any: bool) 
             // Which stream it is follows from who calls: its port says it.
             let from = context.stack.tcp(accepted).and_then(|mut tcp| tcp.remote()).expect("a caller");
             let which = streams.iter().position(|s| s.port() == from.port()).expect("a stream");
-            ends.push((which, End::new(accepted, 0, octets)));
+            ends.push((which, End::new(accepted, 0, octets, any)));
         }
         for (which, end) in &mut ends {
             if end.closed {
@@ -185,7 +197,7 @@ fn client(
             let all = if to.is_ipv4() { "0.0.0.0" } else { "[::]" };
             tcp.bind(format!("{all}:{port}").parse().unwrap()).expect("a port of its own");
             tcp.connect(context.now, to).expect("a way");
-            end = Some(End::new(id, 1, octets));
+            end = Some(End::new(id, 1, octets, any));
         }
         let Some(end) = end.as_mut().filter(|end| !end.closed) else { return };
         let failed = end.go_on(context);

@@ -29,7 +29,7 @@ pub(super) fn header(room: &mut [u8], ports: (u16, u16), segment: &Segment, opti
         segment.seq.0,
         segment.ack.0,
         pair(offset | segment.flags.bits(), segment.window),
-        0,
+        pair(0, segment.urgent),
     ];
     for (octets, word) in fixed.as_chunks_mut::<4>().0.iter_mut().zip(words) {
         *octets = word.to_be_bytes();

@@ -106,6 +106,9 @@ impl Connection {
         self.sent.ack(now, header.ack, &mut told.delivered);
         self.opened(now, &told);
         self.wanted.ack = true;
+        if flags.has(TcpFlags::URG) {
+            self.urgent_bit(header, arrival.payload);
+        }
         if !arrival.payload.is_empty() || flags.has(TcpFlags::FIN) {
             self.text(now, header.seq + 1, arrival.payload);
             self.fin(now, header.seq + 1 + arrival.payload.len() as u32, flags);
@@ -128,12 +131,14 @@ impl Connection {
         self.heard = now;
         self.note_timestamp(now, header.seq, arrival.options.timestamps.map(|(value, _)| value));
         self.note_marks(arrival);
-        // Sixth, the URG bit: urgent octets are octets (RFC 6093, 4).
         let seq = header.seq;
         if self.deaf && self.is_news(seq, arrival.payload.len()) {
             // RFC 9293, 3.6.1: nobody will read it. The number is one that the other side expects (RFC 5961, 3.2).
             self.wanted.rst = Some((header.ack, None));
             return self.end(Some(Failure::Reset));
+        }
+        if header.flags.has(TcpFlags::URG) || self.urgent.is_some() {
+            self.urgent_bit(header, arrival.payload);
         }
         self.text(now, seq, arrival.payload);
         self.came_together(arrival.segments);
@@ -379,6 +384,9 @@ impl Connection {
         let una = self.snd.una;
         self.snd.short = self.snd.short.filter(|short| short.after(una));
         self.ecn.until = self.ecn.until.filter(|until| until.after(una));
+        if self.urgent.is_some() {
+            self.forget_urged();
+        }
     }
 
     fn take_sack(&mut self, now: Instant, says: &Says<'_>, told: &mut Told) {

@@ -35,8 +35,10 @@ pub mod tcb;
 mod tests;
 mod time_wait;
 mod tune;
+mod urgent;
 mod verify;
 
 pub use status::Statistics;
 pub use table::{Config, Options};
 pub use tcb::{Failure, Keepalive, Settings, State};
+pub use urgent::UrgentError;

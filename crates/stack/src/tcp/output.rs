@@ -19,6 +19,8 @@ pub struct Segment {
     pub flags: TcpFlags,
     /// SEG.WND, as it stands in the header.
     pub window: u16,
+    /// SEG.UP, with URG.
+    pub urgent: u16,
     /// Options.
     pub options: TcpOptions,
     /// The payload: octets of [`Connection::octets`] from here on.
@@ -54,6 +56,7 @@ impl Connection {
         if let Some((seq, ack)) = self.wanted.rst.take() {
             return Some(self.reset(now, seq, ack));
         }
+        let most = if self.urgent.is_some() { self.uncut(most) } else { most };
         match self.state {
             State::Closed => return None,
             State::SynReceived if self.held => return None,
@@ -71,6 +74,9 @@ impl Connection {
             return segment;
         }
         if self.wanted.probe {
+            if self.urgent.is_some() && self.probe_urges() {
+                return Some(self.header(now, self.snd.una, TcpFlags::ACK));
+            }
             self.wanted.probe = false;
             let mut probe = self.header(now, self.snd.una - 1, TcpFlags::ACK);
             probe.ack = self.rcv.nxt;
@@ -99,6 +105,13 @@ impl Connection {
         if self.ecn.echo {
             flags |= TcpFlags::ECE;
         }
+        let mut urgent = 0;
+        if self.urgent.is_some()
+            && let Some(pointer) = self.pointer(seq)
+        {
+            flags |= TcpFlags::URG;
+            urgent = pointer;
+        }
         let window = self.tell_window();
         self.wanted.ack = self.wanted.vain > 0;
         self.deadlines.ack = None;
@@ -106,7 +119,18 @@ impl Connection {
         if let Some(ts) = &mut self.timestamps {
             ts.last_ack = self.rcv.nxt;
         }
-        Segment { seq, ack: self.rcv.nxt, flags, window, options, from: 0, len: 0, cut: 0, ect: false }
+        Segment {
+            seq,
+            ack: self.rcv.nxt,
+            flags,
+            window,
+            urgent,
+            options,
+            from: 0,
+            len: 0,
+            cut: 0,
+            ect: false,
+        }
     }
 
     /// The window that is told: its right edge never moves to the left (RFC 9293, 3.8.6, SHLD-14), and to the right by a
@@ -134,6 +158,7 @@ impl Connection {
             ack: ack.unwrap_or_default(),
             flags,
             window: 0,
+            urgent: 0,
             options,
             from: 0,
             len: 0,
@@ -199,7 +224,8 @@ impl Connection {
             self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
         }
         (self.wanted.ack, self.deadlines.ack) = (false, None);
-        Some(Segment { seq: self.snd.iss, ack, flags, window, options, from: 0, len: 0, cut: 0, ect: false })
+        let seq = self.snd.iss;
+        Some(Segment { seq, ack, flags, window, urgent: 0, options, from: 0, len: 0, cut: 0, ect: false })
     }
 
     /// Octets of payload of one segment with these options.
@@ -349,7 +375,7 @@ impl Connection {
     }
 
     /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
-    fn payload_now(&self) -> u32 {
+    pub(super) fn payload_now(&self) -> u32 {
         let overhead = if self.timestamps.is_some() { 12 } else { 0 };
         let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
         self.snd.mss.saturating_sub(overhead).max(1)
@@ -393,7 +419,7 @@ impl Connection {
 
     /// What is short waits.
     fn nagle_holds(&self) -> bool {
-        if self.finished || self.more.pushed {
+        if self.finished || self.more.pushed || self.urges() {
             return false;
         }
         self.settings.cork

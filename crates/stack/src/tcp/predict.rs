@@ -303,6 +303,7 @@ impl Connection {
             // Nothing is missing, nor to be told but that octets came.
             && !self.ahead.has_news()
             && !self.deaf
+            && self.urgent.is_none()
             && self.rcv.fin.is_none()
             && len <= self.rcv.edge.distance(self.rcv.nxt).max(0) as usize
             && self.rx.has_memory(len);

@@ -327,6 +327,7 @@ fn tell_application(
     id: SocketId,
     list: &mut alloc::collections::VecDeque<SocketId>,
 ) {
+    let urgent = entry.connection.take_urgent_news();
     let c = &entry.connection;
     let state = c.state();
     let ended = state == State::Closed && before.state != Some(State::Closed);
@@ -335,12 +336,13 @@ fn tell_application(
     let room = entry.blocked && c.room() >= c.most_unacknowledged() / 2 && c.is_writable();
     let writable = opens || room || ended;
     let error = ended && c.has_failed();
-    if readable || writable || error {
+    if readable || writable || error || urgent {
         entry.blocked &= !writable;
         tell(&mut entry.ready, id, list, |news| {
             news.readable |= readable;
             news.writable |= writable;
             news.error |= error;
+            news.urgent |= urgent;
         });
     }
 }

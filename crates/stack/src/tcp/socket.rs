@@ -286,9 +286,10 @@ impl Tcp<'_> {
         // What came before anybody could be told.
         let c = &entry.connection;
         let ended = c.state() == State::Closed;
-        if c.unread() > 0 || c.is_finished() || ended {
+        let urgent = c.has_urgent();
+        if c.unread() > 0 || c.is_finished() || ended || urgent {
             tell(&mut entry.ready, id, &mut stack.ready, |news| {
-                (news.readable, news.error) = (true, ended);
+                (news.readable, news.error, news.urgent) = (true, ended, urgent);
             });
         }
         Ok(id)
@@ -353,7 +354,7 @@ impl Tcp<'_> {
 
     /// Queues `most` octets by `put`, which says how many there were: `None`, there was no room.
     #[inline]
-    fn queue(
+    pub(super) fn queue(
         &mut self,
         most: usize,
         put: impl FnOnce(&mut Connection, usize) -> Option<usize>,
@@ -391,7 +392,7 @@ impl Tcp<'_> {
     /// [`ReadError`].
     #[inline]
     pub fn read(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
-        self.take(|c| c.read(room))
+        self.take(room.len(), |c| c.read(room))
     }
 
     /// Shows octets that came where they lie, `most` of them: `take` gets them, or fewer that lie in one piece of memory, and says how
@@ -402,16 +403,22 @@ impl Tcp<'_> {
     /// [`ReadError`]; `take` was not called.
     #[inline]
     pub fn read_with(&mut self, most: usize, take: impl FnOnce(&[u8]) -> usize) -> Result<usize, ReadError> {
-        self.take(|c| c.read_with(most, take))
+        self.take(most, |c| c.read_with(most, take))
     }
 
     /// Takes octets by `take`, which says how many there were.
     #[inline]
-    fn take(&mut self, take: impl FnOnce(&mut Connection) -> usize) -> Result<usize, ReadError> {
+    fn take(&mut self, most: usize, take: impl FnOnce(&mut Connection) -> usize) -> Result<usize, ReadError> {
         let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
         // Half of all memory may be promised; the rest is for what was.
         let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
-        let entry = self.readable()?;
+        let mut entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
+        if entry.connection.urgent.is_some() && most > 0 && entry.connection.pass_mark() {
+            // The window may have to be told, whatever can be read.
+            self.stack.list(self.index);
+            entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
+        }
+        readable(&mut entry.connection)?;
         let n = take(&mut entry.connection);
         entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
@@ -426,23 +433,9 @@ impl Tcp<'_> {
     /// # Errors
     /// [`ReadError`].
     pub fn peek(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
-        Ok(self.readable()?.connection.peek(room))
-    }
-
-    /// The connection, if something can be read of it, or nothing ever will.
-    #[inline]
-    fn readable(&mut self) -> Result<&mut Entry, ReadError> {
         let entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
-        let c = &mut entry.connection;
-        if c.unread() == 0 {
-            if let Some(failure) = c.take_failure() {
-                return Err(failure.into());
-            }
-            if !c.is_at_end() {
-                return Err(ReadError::Empty);
-            }
-        }
-        Ok(entry)
+        readable(&mut entry.connection)?;
+        Ok(entry.connection.peek(room))
     }
 
     /// Octets that can be read.
@@ -496,4 +489,18 @@ impl Tcp<'_> {
     pub const fn id(&self) -> SocketId {
         self.id
     }
+}
+
+/// Something can be read of a connection, or nothing ever will.
+#[inline]
+fn readable(c: &mut Connection) -> Result<(), ReadError> {
+    if c.unread() == 0 {
+        if let Some(failure) = c.take_failure() {
+            return Err(failure.into());
+        }
+        if !c.is_at_end() {
+            return Err(ReadError::Empty);
+        }
+    }
+    Ok(())
 }

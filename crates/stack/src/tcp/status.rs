@@ -50,7 +50,7 @@ pub struct Statistics {
     pub lost: u32,
     /// Octets that arrived beyond gaps.
     pub sacked: u32,
-    /// Octets that came and were not read.
+    /// Octets that came and were not read, urgent ones included.
     pub unread: usize,
     /// Octets that may be written and not acknowledged, and that may come and not be read, at present: see [`Settings::tune_send`].
     pub rooms: (usize, usize),
@@ -155,6 +155,9 @@ impl Connection {
 
     /// Copies octets that came; they stay.
     pub fn peek(&self, room: &mut [u8]) -> usize {
+        if self.urgent.is_some() {
+            return self.peek_to_mark(room);
+        }
         self.rx.copy_out(0, room)
     }
 

@@ -8,6 +8,7 @@ use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sent::Sent;
 use super::tune::{self, Tuning};
+use super::urgent::Urgent;
 use crate::socket::SocketError;
 use crate::time::Instant;
 use alloc::boxed::Box;
@@ -97,6 +98,8 @@ pub struct Settings {
     pub ecn: bool,
     /// Probes when nothing happens.
     pub keepalive: Option<Keepalive>,
+    /// Urgent octets are read in their place (SO_OOBINLINE). A read stops before the last one all the same.
+    pub urgent_inline: bool,
     /// Octets that are not acknowledged for so long end the connection (RFC 5482). `None`: after
     /// [`RETRIES`](super::clock::RETRIES).
     pub user_timeout: Option<Duration>,
@@ -118,6 +121,7 @@ impl Default for Settings {
             window_scale: true,
             ecn: false,
             keepalive: None,
+            urgent_inline: false,
             user_timeout: None,
         }
     }
@@ -296,6 +300,8 @@ pub struct Connection {
     pub(super) tries: u32,
     /// When an unacceptable segment was answered last.
     pub(super) challenged: Option<Instant>,
+    /// `None`: nothing is urgent, on either side.
+    pub(super) urgent: Option<Box<Urgent>>,
     pub(super) counts: Counts,
 }
 
@@ -359,6 +365,7 @@ impl Connection {
             waiting: None,
             tries: 0,
             challenged: None,
+            urgent: None,
             counts: Counts::default(),
             settings,
             own_mss,
@@ -387,13 +394,17 @@ impl Connection {
 
     /// Everything that comes was read, and nothing more will come.
     pub fn is_at_end(&self) -> bool {
-        self.rx.is_empty()
+        self.unread() == 0
             && (self.rcv.fin.is_some_and(|fin| self.rcv.nxt.after(fin)) || self.state == State::Closed)
     }
 
     /// Octets that can be read.
-    pub const fn unread(&self) -> usize {
-        self.rx.len()
+    #[inline]
+    pub fn unread(&self) -> usize {
+        match self.urgent {
+            None => self.rx.len(),
+            Some(_) => self.rx.len() - self.kept_apart(),
+        }
     }
 
     /// Octets that were written and are not acknowledged.
@@ -436,6 +447,9 @@ impl Connection {
 
     /// Takes octets that came, as many as there are and fit; how many.
     pub fn read(&mut self, room: &mut [u8]) -> usize {
+        if self.urgent.is_some() {
+            return self.copy_to_mark(room);
+        }
         let n = self.rx.copy_out(0, room);
         self.taken(n);
         n
@@ -443,6 +457,9 @@ impl Connection {
 
     /// Shows octets that came, `most` of them, or fewer that lie in one piece; as many are taken as `take` says.
     pub fn read_with(&mut self, most: usize, take: impl FnOnce(&[u8]) -> usize) -> usize {
+        if self.urgent.is_some() {
+            return self.read_to_mark(most, take);
+        }
         let (piece, _) = self.rx.slices(0, most);
         let n = take(piece).min(piece.len());
         self.taken(n);
@@ -450,7 +467,7 @@ impl Connection {
     }
 
     /// The application has so many octets.
-    fn taken(&mut self, n: usize) {
+    pub(super) fn taken(&mut self, n: usize) {
         self.rx.pop(n);
         if self.ahead.is_empty() {
             self.rx.rewind();
@@ -516,6 +533,7 @@ impl Connection {
         self.sent = Sent::default();
         self.deadlines = Deadlines::default();
         self.wanted = Wanted { rst: self.wanted.rst, ..Wanted::default() };
+        self.forget_urged();
     }
 
     /// Both sides know both initial sequence numbers.

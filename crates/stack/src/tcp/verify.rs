@@ -65,7 +65,7 @@ fn of_connection(c: &Connection) -> Option<&'static str> {
         ("there is no congestion window", c.congestion.cwnd() == 0),
         ("more was sent than was written", c.is_synchronized() && c.snd.nxt.after(c.last_octet() + 1)),
     ];
-    wrong.into_iter().find(|(_, is)| *is).map(|(what, _)| what)
+    wrong.into_iter().find(|(_, is)| *is).map(|(what, _)| what).or_else(|| c.urgent_contradiction())
 }
 
 /// Something of its own is not acknowledged, or not sent yet.

@@ -7,7 +7,7 @@ use bypath_stack::Tcp;
 use bypath_stack::socket::{BindError, SocketError, SocketId};
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError, ReadError, WriteError};
-use bypath_stack::tcp::{Failure, Keepalive, Settings, State};
+use bypath_stack::tcp::{Failure, Keepalive, Settings, State, UrgentError};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
@@ -22,9 +22,8 @@ pub type Answer = Result<i64, &'static str>;
 struct Descriptor {
     id: SocketId,
     blocking: bool,
-    /// Octets written, and read.
+    /// Octets written.
     wrote: u32,
-    read: u32,
     cork: bool,
     /// The last write said that more comes.
     more: bool,
@@ -210,14 +209,19 @@ impl Sockets {
         let mut room = vec![0; most];
         let peeks = has(&flags, "MSG_PEEK");
         let mut tcp = d.tcp(host)?;
+        if has(&flags, "MSG_OOB") {
+            return urgent(&mut tcp, most, peeks);
+        }
+        let skips = peeks && tcp.mark() == Some(0) && !tcp.settings().urgent_inline;
         let got = if peeks { tcp.peek(&mut room) } else { tcp.read(&mut room) };
         match got {
             Ok(n) => {
-                let at = d.read;
+                // Behind an urgent octet that was left out.
+                let back = if peeks { 0 } else { n as u32 };
+                let at = next(&mut tcp).wrapping_sub(back).wrapping_add(skips.into());
                 if (0..n).any(|k| room[k] != octet(at.wrapping_add(k as u32))) {
                     return Err(format!("the octets from {at} on are others than those that were sent"));
                 }
-                d.read += if peeks { 0 } else { n as u32 };
                 Ok(Some(Ok(n as i64)))
             }
             Err(ReadError::Empty) if d.deaf => Ok(Some(Ok(0))),
@@ -259,7 +263,10 @@ impl Sockets {
         let octets: Vec<u8> = (pending.progress as u32..len.max(0) as u32)
             .map(|n| octet((at + n) - pending.progress as u32))
             .collect();
-        let wrote = d.tcp(host)?.write(&octets);
+        let wrote = match has(&flags, "MSG_OOB") {
+            true => d.tcp(host)?.write_urgent(&octets, more),
+            false => d.tcp(host)?.write(&octets),
+        };
         let answer = match wrote {
             Ok(n) => {
                 d.wrote += n as u32;
@@ -315,9 +322,15 @@ impl Sockets {
     fn ioctl(&mut self, host: &mut Host, call: &Call) -> Tried {
         let what = call.arguments.get(1).cloned().unwrap_or(Value::Dots);
         let d = self.descriptor(call)?;
-        let statistics = d.tcp(host)?.statistics().ok_or("not connected")?;
+        let mut tcp = d.tcp(host)?;
+        let statistics = tcp.statistics().ok_or("not connected")?;
+        let (mark, inline) = (tcp.mark(), tcp.settings().urgent_inline);
+        let apart = mark.filter(|mark| !inline && *mark < statistics.unread);
         let found = match &what {
-            Value::Word(word) if word == "SIOCINQ" || word == "FIONREAD" => statistics.unread,
+            Value::Word(word) if word == "SIOCINQ" || word == "FIONREAD" => {
+                apart.unwrap_or(statistics.unread)
+            }
+            Value::Word(word) if word == "SIOCATMARK" => usize::from(mark == Some(0)),
             Value::Word(word) if word == "SIOCOUTQ" => statistics.unacknowledged,
             Value::Word(word) if word == "SIOCOUTQNSD" => statistics.unsent,
             other => return Err(format!("ioctl {other} is not understood")),
@@ -371,6 +384,7 @@ impl Sockets {
             "TCP_USER_TIMEOUT" => settings.user_timeout = (n > 0).then(|| Duration::from_millis(n as u64)),
             "TCP_CONGESTION" => settings.algorithm = algorithm(&value)?,
             "SO_KEEPALIVE" => d.keepalive = n != 0,
+            "SO_OOBINLINE" => settings.urgent_inline = n != 0,
             "TCP_KEEPIDLE" => d.probes.idle = seconds,
             "TCP_KEEPINTVL" => d.probes.interval = seconds,
             "TCP_KEEPCNT" => d.probes.probes = n.max(0) as u32,
@@ -402,6 +416,7 @@ impl Sockets {
             "SO_SNDBUF" => settings.send_octets as i64,
             "TCP_NODELAY" => i64::from(settings.nodelay),
             "TCP_CORK" => i64::from(settings.cork),
+            "SO_OOBINLINE" => i64::from(settings.urgent_inline),
             "TCP_MAXSEG" => {
                 let options = statistics.is_some_and(|s| s.timestamps);
                 statistics.map_or(536, |s| i64::from(s.mss) - if options { 12 } else { 0 })
@@ -429,7 +444,7 @@ impl Sockets {
             let found: Vec<&str> =
                 found.into_iter().filter(|e| always.contains(e) || has(&asked, e)).collect();
             ready += i64::from(!found.is_empty());
-            let names: [&str; 5] = ["POLLIN", "POLLOUT", "POLLRDHUP", "POLLERR", "POLLHUP"];
+            let names: [&str; 6] = ["POLLIN", "POLLPRI", "POLLOUT", "POLLRDHUP", "POLLERR", "POLLHUP"];
             if let Some(expected) = field("revents")
                 && names.iter().any(|name| has(expected, name) != found.contains(name))
             {
@@ -462,7 +477,6 @@ impl Descriptor {
             id,
             blocking: true,
             wrote: 0,
-            read: 0,
             cork: false,
             more: false,
             keepalive: false,
@@ -501,17 +515,38 @@ impl Descriptor {
         let ended = state == Some(State::Closed);
         let readable = failed || tcp.peek(&mut [0]).is_ok();
         let at_end = readable && tcp.peek(&mut [0]) == Ok(0);
+        let urgent = tcp.has_urgent();
         let room = tcp.settings().send_octets > tcp.statistics().map_or(0, |s| s.unacknowledged);
         let open = matches!(state, Some(State::Established | State::CloseWait));
         let mut all = Vec::new();
         let mut add = |is: bool, name| all.extend(is.then_some(name));
         add(readable, "POLLIN");
+        add(urgent, "POLLPRI");
         add(open && room || ended || state.is_none(), "POLLOUT");
         add(at_end || ended, "POLLRDHUP");
         add(failed, "POLLERR");
         add(ended || state.is_none(), "POLLHUP");
         Ok(all)
     }
+}
+
+/// The number of the octet that is read next.
+fn next(tcp: &mut Tcp<'_>) -> u32 {
+    tcp.statistics().map_or(0, |s| s.octets_received.wrapping_sub(s.unread as u64) as u32)
+}
+
+/// The urgent octet, which never waits.
+fn urgent(tcp: &mut Tcp<'_>, most: usize, peeks: bool) -> Tried {
+    let at = next(tcp).wrapping_add(tcp.mark().unwrap_or(0) as u32);
+    let found = if peeks { tcp.peek_urgent() } else { tcp.read_urgent() };
+    Ok(Some(match found {
+        Ok(found) if found != octet(at) => return Err(format!("the urgent octet is not that of {at}")),
+        Ok(_) => Ok(most.min(1) as i64),
+        Err(UrgentError::Finished) => Ok(0),
+        Err(UrgentError::Awaited) => Err("EAGAIN"),
+        Err(UrgentError::NotConnected) => Err("ENOTCONN"),
+        Err(_) => Err("EINVAL"),
+    }))
 }
 
 /// Whether a word stands in a value.

@@ -9,7 +9,7 @@ use bypath_link::tun::Offloads;
 use bypath_netstack::{TcpListener, TcpStream};
 use bypath_stack::config::Config;
 use bypath_stack::tcp::{Keepalive, Settings, State};
-use nix::sys::socket::{MsgFlags, send, setsockopt, sockopt};
+use nix::sys::socket::{MsgFlags, recv, send, setsockopt, sockopt};
 use std::io::{ErrorKind, Read};
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -59,6 +59,31 @@ isolated! {
             let mut room = vec![0; sent];
             (&own).read_exact(&mut room).expect("octets");
             assert!(room == *piece(0, sent), "{role:?}");
+        }
+    }
+}
+
+isolated! {
+    fn urgent_octets_are_kept_apart_for_who_asks() {
+        let net = tap(Offloads::ALL);
+        for role in ROLES {
+            let (own, kernel) = pair_with(net.host(), role, |settings| settings.urgent_inline = false, |_| {});
+            let nothing = own.recv_out_of_band().map_err(|e| e.kind());
+            assert_eq!(nothing, Err(ErrorKind::InvalidInput), "{role:?}");
+            // The last of these comes apart, in either direction.
+            assert_eq!(send(kernel.as_raw_fd(), b"abc!", MsgFlags::MSG_OOB).expect("sent"), 4);
+            assert_eq!(own.send_out_of_band(b"cba?").expect("sent"), 4);
+            write_all(&kernel, 3000, 3000);
+            let mut room = [0; 3003];
+            (&own).read_exact(&mut room[..3]).expect("octets");
+            assert_eq!(&room[..3], b"abc");
+            assert_eq!(own.recv_out_of_band().expect("an octet"), Some(b'!'), "{role:?}");
+            (&own).read_exact(&mut room[..3000]).expect("octets");
+            assert!(room[..3000] == *piece(0, 3000), "{role:?}");
+            (&kernel).read_exact(&mut room[..3]).expect("octets");
+            assert_eq!(&room[..3], b"cba");
+            assert_eq!(recv(kernel.as_raw_fd(), &mut room, MsgFlags::MSG_OOB).expect("an octet"), 1);
+            assert_eq!(room[0], b'?', "{role:?}");
         }
     }
 }

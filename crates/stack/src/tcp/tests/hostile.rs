@@ -23,6 +23,7 @@ struct Forged {
     blocks: Vec<(u32, u32)>,
     timestamps: Option<(u32, u32)>,
     len: usize,
+    urgent: u16,
 }
 
 /// What a stranger, or a liar, may send.
@@ -32,8 +33,9 @@ fn segments() -> impl Strategy<Value = Forged> {
     let blocks = prop::collection::vec((0..100_000u32, 0..100_000u32), 0..4);
     let timestamps = prop::option::of((any::<u32>(), any::<u32>()));
     let len = prop_oneof![Just(0usize), 0..3usize, 0..1460usize];
-    (numbers, window, blocks, timestamps, len).prop_map(
-        |((seq, ack, flags), window, blocks, timestamps, len)| Forged {
+    let urgent = prop_oneof![0..4u16, any::<u16>()];
+    (numbers, window, blocks, timestamps, len, urgent).prop_map(
+        |((seq, ack, flags), window, blocks, timestamps, len, urgent)| Forged {
             seq,
             ack,
             flags,
@@ -41,17 +43,18 @@ fn segments() -> impl Strategy<Value = Forged> {
             blocks,
             timestamps,
             len,
+            urgent,
         },
     )
 }
 
 fn packet(c: &Connection, forged: Forged) -> Packet {
-    let Forged { seq, ack, flags, window, blocks, timestamps, len } = forged;
+    let Forged { seq, ack, flags, window, blocks, timestamps, len, urgent } = forged;
     let mut header = TcpHeader::new(2, 1);
     header.seq = c.rcv.nxt + seq.0;
     header.ack = c.snd.una + ack.0;
     header.flags = TcpFlags::from_bits(flags);
-    header.window = window;
+    (header.window, header.urgent) = (window, urgent);
     let mut options = TcpOptions::new();
     if let Some((value, echo)) = timestamps {
         let _fits = options.push(&TcpOption::Timestamps { value, echo });

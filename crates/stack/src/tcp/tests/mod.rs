@@ -5,6 +5,7 @@ mod hostile;
 mod linux;
 mod losses;
 mod tuning;
+mod urgent;
 mod words;
 
 use super::input::Arrival;
@@ -153,6 +154,7 @@ impl Pair {
                 let mut header = TcpHeader::new(1, 2);
                 (header.seq, header.ack) = (segment.seq + (n * cut) as u32, segment.ack);
                 (header.flags, header.window, header.options) = (flags, segment.window, segment.options);
+                header.urgent = segment.urgent;
                 assert!(piece.len() + header.options.padded().len() <= 1460, "{header:?}");
                 self.send(side, Packet { header, payload: piece.to_vec(), ect: segment.ect, marked: false });
             }
@@ -221,6 +223,7 @@ impl Pair {
     /// What is always true of a connection.
     fn check(&self, side: usize) {
         let Some(c) = &self.ends[side] else { return };
+        assert_eq!(c.urgent_contradiction(), None, "{c:?}");
         if c.state == State::Closed {
             return;
         }

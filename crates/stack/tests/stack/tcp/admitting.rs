@@ -120,7 +120,7 @@ fn calls_that_wait_for_an_answer_are_bounded_and_may_be_given_up() {
 #[test]
 fn what_is_said_of_a_socket_is_what_its_calls_do() {
     let is = |world: &mut World, host: usize, id| -> (bool, bool, bool) {
-        let Ready { readable, writable, error } = world.hosts[host].stack.readiness(id);
+        let Ready { readable, writable, error, .. } = world.hosts[host].stack.readiness(id);
         (readable, writable, error)
     };
     let mut world = World::new(2, 1);

@@ -12,6 +12,7 @@ mod paths;
 mod scarce;
 mod strangers;
 mod streams;
+mod urgent;
 
 use crate::world::World;
 use bypath_stack::event::Event;
