@@ -16,6 +16,7 @@ mod holders;
 pub mod input;
 mod leave;
 mod listener;
+mod mtu;
 mod network;
 mod open;
 pub mod output;
@@ -37,6 +38,7 @@ mod time_wait;
 mod tune;
 mod verify;
 
+pub use mtu::MtuProbing;
 pub use status::Statistics;
 pub use table::{Config, Options};
 pub use tcb::{Failure, Keepalive, Settings, State};

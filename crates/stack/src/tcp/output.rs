@@ -1,6 +1,7 @@
 //! Segments that go (RFC 9293, 3.8).
 
 use super::clock::DELAYED_ACK;
+use super::mtu::Attempt;
 use super::recovery::{Phase, Trial};
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
@@ -84,7 +85,7 @@ impl Connection {
     }
 
     /// A header with what is to be told now; nothing more has to be acknowledged afterwards.
-    fn header(&mut self, now: Instant, seq: SeqNumber, mut flags: TcpFlags) -> Segment {
+    pub(super) fn header(&mut self, now: Instant, seq: SeqNumber, mut flags: TcpFlags) -> Segment {
         let mut options = match self.timestamps {
             Some(ts) => TcpOptions::timestamps(self.tsval(now), ts.recent),
             None => TcpOptions::new(),
@@ -246,6 +247,9 @@ impl Connection {
             len -= len % cut;
         }
         self.sent.again(now, seq, len);
+        if self.search.is_some() {
+            self.search_is_disturbed();
+        }
         let fin = self.snd.fin.is_some_and(|fin| fin == seq + (len - 1));
         let payload = len - u32::from(fin);
         segment.from = seq.since(self.first_octet()) as usize;
@@ -270,6 +274,13 @@ impl Connection {
     fn fresh(&mut self, now: Instant, most: usize) -> Option<Segment> {
         if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
             self.congestion.idle(now.since(self.wrote), self.rtt.rto());
+        }
+        if self.search.is_some() {
+            match self.try_longer(now) {
+                Attempt::Goes(segment) => return Some(segment),
+                Attempt::Waits => return None,
+                Attempt::Nothing => {}
+            }
         }
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
@@ -337,21 +348,31 @@ impl Connection {
         if len % cut != 0 {
             self.snd.short = Some(end);
         }
+        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
+        self.went(now, end);
+        Some(segment)
+    }
+
+    /// What was not sent before goes, up to there.
+    #[inline]
+    pub(super) fn went(&mut self, now: Instant, end: SeqNumber) {
         self.sent.push(now, self.snd.nxt, end);
         if self.recovery.phase == Phase::Fast {
             self.recovery.out += end.since(self.snd.nxt);
         }
         self.snd.nxt = end;
         self.wrote = now;
-        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
         self.wait_for_answer(now, false);
-        Some(segment)
+    }
+
+    /// Octets of the options that every segment has.
+    pub(super) const fn overhead(&self) -> u32 {
+        if self.timestamps.is_some() { 12 } else { 0 }
     }
 
     /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
     fn payload_now(&self) -> u32 {
-        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
-        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
+        let overhead = self.overhead() + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
         self.snd.mss.saturating_sub(overhead).max(1)
     }
 
