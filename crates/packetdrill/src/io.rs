@@ -125,6 +125,7 @@ impl Machine {
                     self.waits_for_room(fd);
                     return Err(libc::EAGAIN);
                 }
+                self.learn_routes();
                 // What is beyond the bound of what was not sent waits for another call.
                 let unsent = self.stack.tcp(id).and_then(|mut tcp| tcp.statistics()).map_or(0, |s| s.unsent);
                 let most = lowat.map_or(usize::MAX, |lowat| (lowat as usize).saturating_sub(unsent));

@@ -287,7 +287,9 @@ impl Connection {
         if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd && !self.is_last() {
             return None;
         }
-        self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
+        // At once no more than half of the window, as Linux has it: who cuts it would send a burst.
+        let may = cwnd.saturating_sub(pipe).min(cwnd / 2).max(self.snd.mss.min(cwnd));
+        self.data(now, most.min(may as usize), false)
     }
 
     /// All that is left is one segment with the FIN. The window of the path does not hold it back, as in Linux: nothing follows.
