@@ -5,7 +5,7 @@ use bypath_stack::Stack;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::error::{ReadError, WriteError};
-use bypath_stack::tcp::{Keepalive, Settings, State};
+use bypath_stack::tcp::{Keepalive, MtuProbing, Settings, State};
 use std::time::Duration;
 
 /// Octets of streams are less; forged ones are not.
@@ -155,6 +155,8 @@ pub(super) fn settings(of: [u8; 2], settings: Settings) -> Settings {
         send_octets: size(sizes),
         receive_octets: size(sizes >> 3),
         cork: sizes >> 6 == 3,
+        mtu_probing: [MtuProbing::Off, MtuProbing::AfterTimeouts, MtuProbing::Always, MtuProbing::Off]
+            [usize::from(sizes >> 6)],
         ..settings
     }
 }
