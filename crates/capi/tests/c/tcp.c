@@ -292,7 +292,9 @@ static void wants(bypath_netstack *stack) {
     o.size--;
     FAILS(BYPATH_E_INVALID, bypath_tcp_connect(stack, at("10.9.0.1:83"), NULL, &o, &tcp, &error));
     CHECK(strstr(error.message, "bypath_tcp_options_init") != NULL);
-    o = options(), o.flags = 0x100;
+    o = options(), o.flags = 0x400;
+    FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));
+    o = options(), o.base_mss = 47;
     FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));
     o = options(), o.congestion = 2;
     FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));
