@@ -190,6 +190,27 @@ mod tests {
     }
 
     #[test]
+    fn what_is_known_of_ways_is_found_by_the_longest_prefix_and_forgotten() {
+        let mut routes = Routes::new(2);
+        let narrow = |mtu| Metrics { mtu: Some(mtu), ..Metrics::default() };
+        let (all, near, host): (Prefix, Prefix, Prefix) =
+            ("0.0.0.0/0".parse().unwrap(), "10.0.0.0/8".parse().unwrap(), "10.0.0.1/32".parse().unwrap());
+        assert_eq!(routes.set_metrics(all, narrow(1400)), Ok(true));
+        assert_eq!(routes.set_metrics(near, narrow(1300)), Ok(true));
+        assert_eq!(routes.set_metrics(near, narrow(1300)), Ok(false), "it is known already");
+        assert_eq!(routes.set_metrics(host, narrow(1200)), Err(NoRoute::Full { most: 2 }));
+        let mtu = |routes: &Routes, to: &str| routes.metrics(to.parse().unwrap()).mtu;
+        assert_eq!((mtu(&routes, "10.0.0.1"), mtu(&routes, "11.0.0.1")), (Some(1300), Some(1400)));
+        assert_eq!(mtu(&routes, "fd00::1"), None);
+        let generation = routes.generation();
+        assert_eq!(routes.set_metrics(near, Metrics::default()), Ok(true));
+        assert!(routes.generation() > generation);
+        assert_eq!(routes.set_metrics(near, Metrics::default()), Ok(false));
+        assert_eq!(routes.set_metrics(host, narrow(1200)), Ok(true));
+        assert_eq!((mtu(&routes, "10.0.0.1"), mtu(&routes, "10.0.0.2")), (Some(1200), Some(1400)));
+    }
+
+    #[test]
     fn what_is_there_does_not_fit_or_cannot_be_is_refused() {
         let mut routes = Routes::new(2);
         let first = route("10.0.0.0/8", FIRST, None, 1);

@@ -25,11 +25,12 @@ pub enum MtuProbing {
     Always,
 }
 
-/// Segments that are not tried to be made shorter: Linux's net.ipv4.tcp_mtu_probe_floor.
+/// Octets of payload of the shortest segments: Linux's net.ipv4.tcp_mtu_probe_floor. DEVIATION RFC 4821 7.7: with IPv6 packets would be no
+/// shorter than 1280 octets, which any link takes; as in Linux there may be something on the way that takes less.
 const FLOOR: u32 = 48;
-/// The range is narrow enough: Linux's net.ipv4.tcp_probe_threshold.
+/// A range that is narrower is not searched any further (RFC 4821, 7.3): Linux's net.ipv4.tcp_probe_threshold.
 const THRESHOLD: u32 = 8;
-/// Paths change: so long after a search began there may be another one (RFC 4821, 7.6.4). Linux's net.ipv4.tcp_probe_interval.
+/// Paths change: so long after a search began there may be another one (RFC 4821, 7.3). Linux's net.ipv4.tcp_probe_interval.
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Segments of the congestion window without which nothing is tried: as in Linux.
 const WINDOW: u32 = 11;
@@ -124,7 +125,7 @@ impl Connection {
             && self.ecn.until.is_none()
     }
 
-    /// The next octets in a segment that is longer than others, if it is time to try that (RFC 4821, 7.4 and 7.5.1).
+    /// The next octets in a segment that is longer than others, if it is time to try that (RFC 4821, 7.3 to 7.5).
     #[cold]
     pub(super) fn try_longer(&mut self, now: Instant) -> Attempt {
         let calm = self.is_calm();
@@ -167,7 +168,7 @@ impl Connection {
     }
 
     /// Something was acknowledged: if it is all of the long segment, all may be as long (RFC 4821, 7.6.1). The window stays what it
-    /// is, in octets (7.8).
+    /// is, in octets.
     #[cold]
     pub(super) fn longer_arrived(&mut self) {
         let una = self.snd.una;
@@ -178,7 +179,7 @@ impl Connection {
         self.congestion.rescale(self.snd.mss);
     }
 
-    /// Something is sent again: whatever arrives says nothing of the long segment (RFC 4821, 7.6.3).
+    /// Something is sent again: whatever arrives says nothing of the long segment (RFC 4821, 7.6.4).
     #[cold]
     pub(super) fn search_is_disturbed(&mut self) {
         if let Some(search) = self.search.as_deref_mut() {
@@ -186,14 +187,14 @@ impl Connection {
         }
     }
 
-    /// Octets are lost: true if they are those of the long segment alone, which was too long (RFC 4821, 7.6.2: "the probe is not
-    /// treated as an indication of congestion").
+    /// Octets are lost: true if they are those of the long segment alone, which was too long, and is no sign of
+    /// congestion (RFC 4821, 7.6.2).
     pub(super) fn longer_is_lost(&mut self, now: Instant) -> bool {
         let una = self.snd.una;
         let Some(search) = self.search.as_deref_mut() else { return false };
         let Some(probe) = search.probe.take_if(|probe| probe.seq == una) else { return false };
         self.sent.lose_between(probe.seq, probe.end);
-        // RFC 4821, 7.6.3: with others it may have been congestion.
+        // RFC 4821, 7.6.4: with others it may have been congestion. Linux takes it for too long all the same.
         if self.sent.lost() > probe.end.since(probe.seq) {
             return false;
         }

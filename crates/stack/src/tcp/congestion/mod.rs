@@ -113,7 +113,7 @@ impl Congestion {
         self.cwnd = self.cwnd.max(smss);
     }
 
-    /// Segments are of another length from now on, and the window has as many octets as it had (RFC 4821, 7.8).
+    /// Segments are of another length from now on, and the window has as many octets as it had.
     pub fn rescale(&mut self, smss: u32) {
         if let Growth::Cubic(cubic) = &mut self.growth {
             cubic.rescale(self.smss, smss);
