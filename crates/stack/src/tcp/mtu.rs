@@ -149,9 +149,9 @@ impl Connection {
             return Attempt::Nothing;
         }
         // As many must follow as show that it is lost, if it is.
-        let len = size - overhead;
-        let needed = len + (DUP_THRESH + 1) * (mss - overhead);
-        if waiting < needed || self.snd.wnd < needed || size > cwnd {
+        let len = size.saturating_sub(overhead);
+        let needed = len + (DUP_THRESH + 1) * mss.saturating_sub(overhead);
+        if len == 0 || waiting < needed || self.snd.wnd < needed || size > cwnd {
             return Attempt::Nothing;
         }
         let edge = self.snd.una + self.snd.wnd;
@@ -218,7 +218,8 @@ impl Connection {
     #[cold]
     pub(super) fn shrink(&mut self, now: Instant) {
         let (overhead, mss, high, base) = (self.overhead(), self.snd.mss, self.snd.peer, self.base_mss());
-        let shorter = if mss > base { base } else { ((mss - overhead) / 2).max(FLOOR) + overhead }.min(mss);
+        let shorter =
+            if mss > base { base } else { (mss.saturating_sub(overhead) / 2).max(FLOOR) + overhead }.min(mss);
         let search = self.search.get_or_insert_with(|| {
             Box::new(Search { low: shorter, high, most: shorter, probe: None, since: now })
         });

@@ -171,3 +171,18 @@ fn who_does_not_want_it_any_more_believes_the_network() {
     assert_eq!(mss(&mut pair, 0), 1460, "what goes already is long enough");
     assert!(pair.end(0).search.is_some());
 }
+
+#[test]
+fn segments_that_are_too_short_for_their_options_stay_as_they_are() {
+    for mtu_probing in [MtuProbing::AfterTimeouts, MtuProbing::Always] {
+        for mss in [1, 8, 12, 20] {
+            let settings = Settings { mss, timestamps: true, mtu_probing, base_mss: 0, ..plain() };
+            let mut pair = Pair::open(settings, Path::default(), 1);
+            pair.transfer(0, 2000, Duration::from_secs(60));
+            pair.paths[0].loss = 1000;
+            pair.end(0).write(&[1; 2000]);
+            pair.pass(Duration::from_secs(100));
+            assert_eq!(self::mss(&mut pair, 0), mss.into());
+        }
+    }
+}
