@@ -393,6 +393,13 @@
 // Flag: other listeners that have it, too, may have the same address and port: they share who calls (SO_REUSEPORT). For opening.
 #define BYPATH_TCP_REUSE_PORT 128
 
+// Flag: segments find out what the path takes by longer ones that arrive or do not (RFC 4821); else, what routers say is all that is
+// known of it, and where they say nothing a connection may stand still.
+#define BYPATH_TCP_PROBE_MTU 256
+
+// Flag: the same, after several time-outs in a row and no earlier.
+#define BYPATH_TCP_PROBE_MTU_AFTER_TIMEOUTS 512
+
 // Congestion control: CUBIC (RFC 9438), the usual one.
 #define BYPATH_TCP_CUBIC 0
 
@@ -972,8 +979,8 @@ typedef struct bypath_tcp_options {
     uint8_t ttl;
     // Type of service, traffic class of packets: DSCP in the upper six bits; ECN is the netstack's.
     uint8_t class_octet;
-    // Not used.
-    uint8_t reserved[2];
+    // Octets of payload of the short segments that `BYPATH_TCP_PROBE_MTU` begins with; 1024 unless changed, 48 at least.
+    uint16_t base_mss;
 } bypath_tcp_options;
 
 // How a connection does, in the manner of TCP_INFO (tcp(7)).

@@ -803,6 +803,10 @@ public:
     TcpOptions &linger(std::chrono::nanoseconds longest) noexcept { raw_.linger_ns = ns(longest); return *this; }
     // Octets that are not acknowledged for so long end it.
     TcpOptions &user_timeout(std::chrono::nanoseconds longest) noexcept { raw_.user_timeout_ns = ns(longest); return *this; }
+    // Segments find out what the path takes (RFC 4821); the same after several time-outs; the short segments that it begins with.
+    TcpOptions &probe_mtu(bool on = true) noexcept { return flag(BYPATH_TCP_PROBE_MTU, on); }
+    TcpOptions &probe_mtu_after_timeouts(bool on = true) noexcept { return flag(BYPATH_TCP_PROBE_MTU_AFTER_TIMEOUTS, on); }
+    TcpOptions &base_mss(std::uint16_t octets) noexcept { raw_.base_mss = octets; return *this; }
     // Congestion control: BYPATH_TCP_CUBIC, BYPATH_TCP_RENO.
     TcpOptions &congestion(std::uint32_t which) noexcept { raw_.congestion = which; return *this; }
     // Everything else.

@@ -5,7 +5,7 @@ use crate::options::{timeout, unknown};
 use crate::status::{Failure, bypath_error, bypath_status};
 use crate::types::BYPATH_FOREVER;
 use bypath_stack::tcp::congestion::Algorithm;
-use bypath_stack::tcp::{Config, Keepalive, Options, Settings, State, Statistics};
+use bypath_stack::tcp::{Config, Keepalive, MtuProbing, Options, Settings, State, Statistics};
 use std::time::Duration;
 
 /// Flag: short segments are sent at once, and not collected while something is not acknowledged (TCP_NODELAY).
@@ -24,8 +24,13 @@ pub const BYPATH_TCP_ECN: u32 = 0x20;
 pub const BYPATH_TCP_ONLY_V6: u32 = 0x40;
 /// Flag: other listeners that have it, too, may have the same address and port: they share who calls (SO_REUSEPORT). For opening.
 pub const BYPATH_TCP_REUSE_PORT: u32 = 0x80;
+/// Flag: segments find out what the path takes by longer ones that arrive or do not (RFC 4821); else, what routers say is all that is
+/// known of it, and where they say nothing a connection may stand still.
+pub const BYPATH_TCP_PROBE_MTU: u32 = 0x100;
+/// Flag: the same, after several time-outs in a row and no earlier.
+pub const BYPATH_TCP_PROBE_MTU_AFTER_TIMEOUTS: u32 = 0x200;
 /// Every flag there is.
-const ALL_FLAGS: u32 = 0xff;
+const ALL_FLAGS: u32 = 0x3ff;
 
 /// Congestion control: CUBIC (RFC 9438), the usual one.
 pub const BYPATH_TCP_CUBIC: u32 = 0;
@@ -70,8 +75,8 @@ pub struct bypath_tcp_options {
     pub ttl: u8,
     /// Type of service, traffic class of packets: DSCP in the upper six bits; ECN is the netstack's.
     pub class_octet: u8,
-    /// Not used.
-    pub reserved: [u8; 2],
+    /// Octets of payload of the short segments that `BYPATH_TCP_PROBE_MTU` begins with; 1024 unless changed, 48 at least.
+    pub base_mss: u16,
 }
 
 fn ns(time: Duration) -> u64 {
@@ -96,6 +101,8 @@ impl bypath_tcp_options {
             (settings.ecn, BYPATH_TCP_ECN),
             (options.only_v6, BYPATH_TCP_ONLY_V6),
             (options.reuse_port, BYPATH_TCP_REUSE_PORT),
+            (settings.mtu_probing == MtuProbing::Always, BYPATH_TCP_PROBE_MTU),
+            (settings.mtu_probing == MtuProbing::AfterTimeouts, BYPATH_TCP_PROBE_MTU_AFTER_TIMEOUTS),
         ];
         bypath_tcp_options {
             size: size_of::<bypath_tcp_options>(),
@@ -115,7 +122,7 @@ impl bypath_tcp_options {
             flags: flags.iter().filter(|(is, _)| *is).map(|(_, flag)| flag).sum(),
             ttl: options.hop_limit.unwrap_or(0),
             class_octet: options.class.0,
-            reserved: [0; 2],
+            base_mss: settings.base_mss,
         }
     }
 
@@ -138,6 +145,9 @@ impl bypath_tcp_options {
         }
         if self.send_octets == 0 || self.receive_octets == 0 {
             return Err(Failure::invalid("`send_octets` and `receive_octets` cannot be 0"));
+        }
+        if self.base_mss < 48 {
+            return Err(Failure::invalid("`base_mss` cannot be less than 48"));
         }
         let probes = self.keepalive_idle_ns != 0;
         if probes && (self.keepalive_interval_ns == 0 || self.keepalive_probes == 0) {
@@ -167,6 +177,7 @@ impl bypath_tcp_options {
             user_timeout: timeout(self.user_timeout_ns),
             hop_limit: (self.ttl != 0).then_some(self.ttl),
             class: self.class_octet,
+            base_mss: self.base_mss,
         })
     }
 }
@@ -184,6 +195,7 @@ pub struct Wanted {
     user_timeout: Option<Duration>,
     hop_limit: Option<u8>,
     class: u8,
+    base_mss: u16,
 }
 
 impl Wanted {
@@ -211,6 +223,12 @@ impl Wanted {
         settings.keepalive = self.keepalive;
         settings.algorithm = self.algorithm;
         settings.user_timeout = self.user_timeout;
+        settings.mtu_probing = match (has(BYPATH_TCP_PROBE_MTU), has(BYPATH_TCP_PROBE_MTU_AFTER_TIMEOUTS)) {
+            (true, _) => MtuProbing::Always,
+            (false, true) => MtuProbing::AfterTimeouts,
+            (false, false) => MtuProbing::Off,
+        };
+        settings.base_mss = self.base_mss;
         options.linger = self.linger;
         options.hop_limit = self.hop_limit;
         options.class.0 = self.class;

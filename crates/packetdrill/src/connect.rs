@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 impl Machine {
     /// A new socket is as the flags and the system's settings say.
     pub fn set_up(&mut self, socket: &mut Socket) {
+        self.learn_routes();
         let (now, sysctls, algorithm) = (self.now(), self.flags.sysctl, self.flags.algorithm);
         let Some(mut tcp) = self.stack.tcp(socket.id) else { return };
         let mut settings = tcp.settings();

@@ -171,6 +171,7 @@ impl Machine {
                 let (id, lowat, connecting) = (socket.id, socket.notsent_lowat, socket.connecting);
                 let more = flags & libc::MSG_MORE != 0;
                 let urgent = flags & libc::MSG_OOB != 0;
+                self.learn_routes();
                 let written = match lowat {
                     Some(lowat) if !urgent => self.write_below(fd, octets, more, lowat as usize),
                     _ => self.write(id, octets, more, urgent),

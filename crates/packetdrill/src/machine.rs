@@ -5,12 +5,15 @@ use crate::cut;
 use crate::errors;
 use crate::file::{File, FileId, Files, Kind};
 use crate::flags::Flags;
+use crate::sysctl;
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
+use bypath_stack::prefix::Prefix;
 use bypath_stack::route::Route;
 use bypath_stack::time::Instant;
+use bypath_sys::netlink::Netlink;
 use bypath_wire::FrameMeta;
 use std::collections::VecDeque;
 
@@ -34,6 +37,8 @@ pub struct Machine {
     pub flags: Flags,
     pub left: VecDeque<Packet>,
     room: Vec<u8>,
+    /// Of the network namespace whose settings are those of the machine.
+    namespace: Option<Netlink>,
     pub files: Files,
     /// In virtual time: calls that wait; those of them that have not looked yet at what happened last; which happening that
     /// was; and when calls are over in any case.
@@ -64,6 +69,8 @@ impl Machine {
             let _ = stack.add_route(Route { prefix, iface, via: None, metric: 1, source: None });
         }
         let longest = flags.mtu.max(if flags.gso > 0 { flags.gso + HEADERS } else { 0 });
+        let namespace =
+            if flags.sysctl { Some(Netlink::open().map_err(|error| error.to_string())?) } else { None };
         Ok(Machine {
             stack,
             iface,
@@ -71,6 +78,7 @@ impl Machine {
             flags,
             left: VecDeque::new(),
             room: vec![0; longest],
+            namespace,
             files: Files::default(),
             sleepers: 0,
             owed: 0,
@@ -109,8 +117,19 @@ impl Machine {
         }
     }
 
+    /// What routes of the namespace say of the ways to others is so from now on.
+    pub fn learn_routes(&mut self) {
+        let Some(namespace) = &self.namespace else { return };
+        for network in &self.flags.remote {
+            let found = sysctl::metrics(namespace, network.address());
+            // The stack takes more than flags have room for.
+            let _fits = self.stack.set_metrics(Prefix::host(network.address()), found);
+        }
+    }
+
     /// A packet comes.
     pub fn take(&mut self, packet: &[u8]) {
+        self.learn_routes();
         let now = self.now();
         self.expire(now);
         self.stack.handle_frame(now, self.iface, packet, &FrameMeta::default());

@@ -1,9 +1,13 @@
-//! Settings of the network namespace that scripts change with `sysctl`.
+//! Settings of the network namespace that scripts change with `sysctl` and `ip route`.
 
 use crate::flags;
-use bypath_stack::tcp::Settings;
+use bypath_stack::route::Metrics;
 use bypath_stack::tcp::congestion::Algorithm;
+use bypath_stack::tcp::{MtuProbing, Settings};
+use bypath_sys::netlink::Netlink;
+use bypath_sys::route;
 use std::fs;
+use std::net::IpAddr;
 
 /// What concerns a socket.
 #[derive(Clone, Copy, Debug, Default)]
@@ -42,6 +46,14 @@ pub fn read(settings: &mut Settings) -> Sysctl {
     if let Some(octets) = numbers("tcp_wmem").get(2) {
         settings.send_octets = *octets as usize;
     }
+    settings.mtu_probing = match number("tcp_mtu_probing") {
+        None | Some(0) => MtuProbing::Off,
+        Some(1) => MtuProbing::AfterTimeouts,
+        Some(_) => MtuProbing::Always,
+    };
+    if let Some(octets) = number("tcp_base_mss") {
+        settings.base_mss = u16::try_from(octets).unwrap_or(u16::MAX);
+    }
     let name = fs::read_to_string("/proc/sys/net/ipv4/tcp_congestion_control").unwrap_or_default();
     settings.algorithm = flags::algorithm(name.trim()).unwrap_or(Algorithm::Cubic);
     Sysctl {
@@ -50,4 +62,11 @@ pub fn read(settings: &mut Settings) -> Sysctl {
             .and_then(|n| u32::try_from(n).ok())
             .filter(|n| *n != u32::MAX),
     }
+}
+
+/// What the namespace's route to an address says of the way; nothing, if there is none.
+pub fn metrics(netlink: &Netlink, to: IpAddr) -> Metrics {
+    let found = route::metrics(netlink, to).unwrap_or_default();
+    let short = |n: Option<u32>| n.and_then(|n| u16::try_from(n).ok());
+    Metrics { mtu: found.mtu, mss: short(found.advmss), initial_window: short(found.initcwnd) }
 }

@@ -3,6 +3,7 @@
 use crate::Stack;
 use crate::iface::{Iface, IfaceId};
 use crate::ip::source::{Candidate, select};
+use crate::stack::LEAST_MTU;
 use crate::{iface, prefix::Prefix};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -92,7 +93,8 @@ impl Stack {
             None => self.select_source(to, iface).ok_or(Unreachable::Source)?,
         };
         let known = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(u32::MAX);
-        let mtu = known.min(out.mtu(to.is_ipv6()));
+        let told = self.routes.metrics(to).mtu.map_or(u32::MAX, |mtu| mtu.max(LEAST_MTU.into()));
+        let mtu = known.min(told).min(out.mtu(to.is_ipv6()));
         Ok(Path { iface, next_hop, source, mtu, reach })
     }
 

@@ -23,6 +23,17 @@ pub struct Route {
     pub source: Option<IpAddr>,
 }
 
+/// What is known of ways beside where they lead; `None`: as ever.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Metrics {
+    /// Octets of a packet at most, if a link takes more: `mtu` of ip-route(8).
+    pub mtu: Option<u32>,
+    /// Octets of payload that others are asked to put into a segment of TCP at most: `advmss`.
+    pub mss: Option<u16>,
+    /// Segments of a connection's first window, in place of RFC 6928's: `initcwnd`.
+    pub initial_window: Option<u16>,
+}
+
 /// A route that cannot be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -41,11 +52,13 @@ pub enum NoRoute {
     Address,
 }
 
-/// All routes of a stack.
+/// All routes of a stack, and what is known of ways.
 #[derive(Debug)]
 pub struct Routes {
     /// Longest prefix first, then smallest metric.
     routes: Vec<Route>,
+    /// Longest prefix first.
+    metrics: Vec<(Prefix, Metrics)>,
     most: usize,
     generation: u64,
 }
@@ -53,7 +66,7 @@ pub struct Routes {
 impl Routes {
     /// For so many routes at most.
     pub fn new(most: usize) -> Routes {
-        Routes { routes: Vec::new(), most, generation: 0 }
+        Routes { routes: Vec::new(), metrics: Vec::new(), most, generation: 0 }
     }
 
     /// Adds a route; bits behind the network's are ignored.
@@ -96,6 +109,33 @@ impl Routes {
     /// The best route to an address; `through`: only by this interface.
     pub fn lookup(&self, to: IpAddr, through: Option<IfaceId>) -> Option<&Route> {
         self.routes.iter().find(|r| r.prefix.contains(to) && through.is_none_or(|iface| iface == r.iface))
+    }
+
+    /// What is known of the ways to a network; nothing: it is forgotten. True: it is something else than before.
+    ///
+    /// # Errors
+    /// [`NoRoute::Full`]: it is known of as many networks as there may be routes.
+    pub fn set_metrics(&mut self, to: Prefix, metrics: Metrics) -> Result<bool, NoRoute> {
+        let to = to.network();
+        let at = self.metrics.iter().position(|(prefix, _)| *prefix == to);
+        match at {
+            Some(at) if self.metrics[at].1 == metrics => return Ok(false),
+            Some(at) if metrics == Metrics::default() => drop(self.metrics.remove(at)),
+            Some(at) => self.metrics[at].1 = metrics,
+            None if metrics == Metrics::default() => return Ok(false),
+            None if self.metrics.len() >= self.most => return Err(NoRoute::Full { most: self.most }),
+            None => {
+                let place = self.metrics.partition_point(|(prefix, _)| prefix.len() >= to.len());
+                self.metrics.insert(place, (to, metrics));
+            }
+        }
+        self.generation += 1;
+        Ok(true)
+    }
+
+    /// What is known of the way to an address: by the longest prefix of which something is.
+    pub fn metrics(&self, to: IpAddr) -> Metrics {
+        self.metrics.iter().find(|(prefix, _)| prefix.contains(to)).map_or(Metrics::default(), |(_, m)| *m)
     }
 
     /// Another number for each change.
@@ -147,6 +187,27 @@ mod tests {
         assert_eq!(to("10.0.0.200", Some(FIRST)), Some((FIRST, 100)));
         assert_eq!(to("2001:db8::1", None), Some((SECOND, 0)));
         assert_eq!(to("2001:db8::1", Some(FIRST)), None);
+    }
+
+    #[test]
+    fn what_is_known_of_ways_is_found_by_the_longest_prefix_and_forgotten() {
+        let mut routes = Routes::new(2);
+        let narrow = |mtu| Metrics { mtu: Some(mtu), ..Metrics::default() };
+        let (all, near, host): (Prefix, Prefix, Prefix) =
+            ("0.0.0.0/0".parse().unwrap(), "10.0.0.0/8".parse().unwrap(), "10.0.0.1/32".parse().unwrap());
+        assert_eq!(routes.set_metrics(all, narrow(1400)), Ok(true));
+        assert_eq!(routes.set_metrics(near, narrow(1300)), Ok(true));
+        assert_eq!(routes.set_metrics(near, narrow(1300)), Ok(false), "it is known already");
+        assert_eq!(routes.set_metrics(host, narrow(1200)), Err(NoRoute::Full { most: 2 }));
+        let mtu = |routes: &Routes, to: &str| routes.metrics(to.parse().unwrap()).mtu;
+        assert_eq!((mtu(&routes, "10.0.0.1"), mtu(&routes, "11.0.0.1")), (Some(1300), Some(1400)));
+        assert_eq!(mtu(&routes, "fd00::1"), None);
+        let generation = routes.generation();
+        assert_eq!(routes.set_metrics(near, Metrics::default()), Ok(true));
+        assert!(routes.generation() > generation);
+        assert_eq!(routes.set_metrics(near, Metrics::default()), Ok(false));
+        assert_eq!(routes.set_metrics(host, narrow(1200)), Ok(true));
+        assert_eq!((mtu(&routes, "10.0.0.1"), mtu(&routes, "10.0.0.2")), (Some(1200), Some(1400)));
     }
 
     #[test]

@@ -14,7 +14,7 @@ use crate::neighbor::{Neighbors, State};
 use crate::prefix::Prefix;
 use crate::random::Random;
 use crate::raw::Raws;
-use crate::route::{NoRoute, Route, Routes};
+use crate::route::{Metrics, NoRoute, Route, Routes};
 use crate::socket::{SocketId, Sockets};
 use crate::tcp::table::Table;
 use crate::time::{Instant, sooner};
@@ -85,7 +85,7 @@ pub struct Usage {
 }
 
 /// Octets of a packet that every link of IPv4 takes (RFC 791, 3.2).
-const LEAST_MTU: u16 = 68;
+pub(crate) const LEAST_MTU: u16 = 68;
 
 /// A TCP/IP stack: see the crate's documentation.
 #[derive(Debug)]
@@ -371,6 +371,18 @@ impl Stack {
     pub fn remove_routes(&mut self, gone: impl Fn(&Route) -> bool) -> usize {
         self.generation += 1;
         self.routes.remove(gone)
+    }
+
+    /// What is known of the ways to a network beside where they lead: connections that are open hear of the MTU, the rest counts for
+    /// new ones. Nothing, [`Metrics::default`]: it is forgotten.
+    ///
+    /// # Errors
+    /// [`NoRoute::Full`].
+    pub fn set_metrics(&mut self, to: Prefix, metrics: Metrics) -> Result<(), NoRoute> {
+        if self.routes.set_metrics(to, metrics)? {
+            self.generation += 1;
+        }
+        Ok(())
     }
 
     /// All routes, longest prefix first.

@@ -30,6 +30,8 @@ pub mod poll;
 pub mod process;
 #[cfg(feature = "link")]
 pub mod realtime;
+#[cfg(feature = "link")]
+pub mod route;
 pub mod scratch;
 pub mod signal;
 pub mod sock;

@@ -48,6 +48,12 @@ impl Request {
         self
     }
 
+    /// The fixed part and the attributes.
+    #[cfg(test)]
+    pub(crate) fn body(&self) -> &[u8] {
+        &self.bytes[HEADER..]
+    }
+
     fn put(&mut self, kind: u16, value: &[u8]) {
         self.bytes.extend_from_slice(&((value.len() + 4) as u16).to_ne_bytes());
         self.bytes.extend_from_slice(&kind.to_ne_bytes());
@@ -68,6 +74,7 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
 }
 
 /// A route netlink socket of the calling thread's network namespace.
+#[derive(Debug)]
 pub struct Netlink(OwnedFd);
 
 impl Netlink {

@@ -255,16 +255,17 @@ static void wants(bypath_netstack *stack) {
     size_t n;
     int fd, kernel = kernel_listens(83);
 
-    o.flags = BYPATH_TCP_NODELAY | BYPATH_TCP_NO_SACK | BYPATH_TCP_NO_TIMESTAMPS | BYPATH_TCP_ECN;
+    o.flags = BYPATH_TCP_NODELAY | BYPATH_TCP_NO_SACK | BYPATH_TCP_NO_TIMESTAMPS | BYPATH_TCP_ECN | BYPATH_TCP_PROBE_MTU;
     o.congestion = BYPATH_TCP_RENO, o.send_octets = 20000, o.receive_octets = 30000;
     o.keepalive_idle_ns = 60000000000, o.keepalive_probes = 4;
-    o.user_timeout_ns = 7000000000, o.ttl = 9, o.class_octet = 0xb8;
+    CHECK(o.base_mss == 1024);
+    o.user_timeout_ns = 7000000000, o.ttl = 9, o.class_octet = 0xb8, o.base_mss = 512;
     WORKS(bypath_tcp_connect(stack, at("10.9.0.1:83"), &from, &o, &tcp, &error));
     WORKS(bypath_tcp_read_options(tcp, &now, &error));
     CHECK(now.flags == o.flags && now.congestion == BYPATH_TCP_RENO && now.send_octets == 20000);
     CHECK(now.receive_octets == 30000 && now.keepalive_idle_ns == 60000000000 && now.keepalive_interval_ns == 75000000000);
     CHECK(now.keepalive_probes == 4 && now.user_timeout_ns == 7000000000 && now.linger_ns == BYPATH_FOREVER);
-    CHECK(now.ttl == 9 && now.class_octet == 0xb8 && now.timeout_ns == LONGEST);
+    CHECK(now.ttl == 9 && now.class_octet == 0xb8 && now.base_mss == 512 && now.timeout_ns == LONGEST);
     WORKS(bypath_tcp_read_statistics(tcp, &s, &error));
     CHECK((s.agreed & ~BYPATH_TCP_AGREED_ECN) == 0 && s.congestion == BYPATH_TCP_RENO && s.receive_window <= 30000);
     WORKS(bypath_tcp_local(tcp, &local, &error));
@@ -291,7 +292,9 @@ static void wants(bypath_netstack *stack) {
     o.size--;
     FAILS(BYPATH_E_INVALID, bypath_tcp_connect(stack, at("10.9.0.1:83"), NULL, &o, &tcp, &error));
     CHECK(strstr(error.message, "bypath_tcp_options_init") != NULL);
-    o = options(), o.flags = 0x100;
+    o = options(), o.flags = 0x400;
+    FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));
+    o = options(), o.base_mss = 47;
     FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));
     o = options(), o.congestion = 2;
     FAILS(BYPATH_E_INVALID, bypath_tcp_listen(stack, at("10.9.0.2:84"), &o, &listener, &error));

@@ -51,7 +51,7 @@ int main() {
 
     auto wanted = works(client.options());
     CHECK((wanted.raw().flags & BYPATH_TCP_NODELAY) && wanted.raw().congestion == BYPATH_TCP_RENO);
-    CHECK(client.set_options(wanted.nodelay(false).linger(0s).user_timeout(5s).keepalive(60s, 5s, 3).cork(false)));
+    CHECK(client.set_options(wanted.nodelay(false).linger(0s).user_timeout(5s).keepalive(60s, 5s, 3).cork(false).probe_mtu_after_timeouts().base_mss(600)));
     CHECK(works(client.options()).raw().keepalive_probes == 3);
     const auto how = works(client.statistics());
     CHECK(how.state == BYPATH_TCP_ESTABLISHED && how.octets_received == 7);

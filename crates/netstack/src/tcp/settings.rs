@@ -1,7 +1,7 @@
 //! What a connection wants, one by one, with the names that the standard library and socket2 have for it.
 
-use bypath_stack::tcp::Keepalive;
 use bypath_stack::tcp::congestion::Algorithm;
+use bypath_stack::tcp::{Keepalive, MtuProbing};
 use std::io::{self, ErrorKind};
 use std::time::Duration;
 
@@ -108,6 +108,42 @@ macro_rules! wishes {
             /// The host has ended.
             pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
                 Ok(self.settings()?.1.user_timeout)
+            }
+
+            /// Whether segments find out what the path takes, by longer ones that arrive or do not, as routers may say nothing of it
+            /// (RFC 4821): net.ipv4.tcp_mtu_probing.
+            ///
+            /// # Errors
+            /// The host has ended.
+            pub fn set_mtu_probing(&self, probing: MtuProbing) -> io::Result<()> {
+                self.set(|_, settings| settings.mtu_probing = probing)
+            }
+
+            /// See [`set_mtu_probing`](Self::set_mtu_probing).
+            ///
+            /// # Errors
+            /// The host has ended.
+            pub fn mtu_probing(&self) -> io::Result<MtuProbing> {
+                Ok(self.settings()?.1.mtu_probing)
+            }
+
+            /// Octets of payload that a packet of any path takes, as far as is known: where probing begins. net.ipv4.tcp_base_mss.
+            ///
+            /// # Errors
+            /// InvalidInput: fewer than 48; BrokenPipe: the host has ended.
+            pub fn set_base_mss(&self, octets: u16) -> io::Result<()> {
+                if octets < 48 {
+                    return Err(io::Error::new(ErrorKind::InvalidInput, "segments of less than 48 octets"));
+                }
+                self.set(|_, settings| settings.base_mss = octets)
+            }
+
+            /// See [`set_base_mss`](Self::set_base_mss).
+            ///
+            /// # Errors
+            /// The host has ended.
+            pub fn base_mss(&self) -> io::Result<u16> {
+                Ok(self.settings()?.1.base_mss)
             }
 
             /// Which congestion control: TCP_CONGESTION.

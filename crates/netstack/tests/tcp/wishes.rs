@@ -2,8 +2,8 @@
 
 use crate::{at, host, pair};
 use bypath_netstack::{TcpListener, TcpStream};
-use bypath_stack::tcp::Keepalive;
 use bypath_stack::tcp::congestion::Algorithm;
+use bypath_stack::tcp::{Keepalive, MtuProbing};
 use std::io::ErrorKind;
 use std::time::Duration;
 
@@ -34,6 +34,11 @@ fn what_is_wanted_is_what_is_said() {
     client.set_linger(seconds(3)).unwrap();
     client.set_user_timeout(seconds(7)).unwrap();
     assert_eq!((client.linger().unwrap(), client.user_timeout().unwrap()), (seconds(3), seconds(7)));
+    assert_eq!((client.mtu_probing().unwrap(), client.base_mss().unwrap()), (MtuProbing::Off, 1024));
+    client.set_mtu_probing(MtuProbing::AfterTimeouts).unwrap();
+    client.set_base_mss(512).unwrap();
+    assert_eq!((client.mtu_probing().unwrap(), client.base_mss().unwrap()), (MtuProbing::AfterTimeouts, 512));
+    assert_eq!(client.set_base_mss(47).unwrap_err().kind(), ErrorKind::InvalidInput);
     assert_eq!(client.congestion_control().unwrap(), Algorithm::Cubic);
     client.set_congestion_control(Algorithm::Reno).unwrap();
     assert_eq!(client.congestion_control().unwrap(), Algorithm::Reno);

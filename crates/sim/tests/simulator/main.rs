@@ -1,6 +1,7 @@
 //! The stack in simulated networks: routers, faults by seed, attacks, and whatever a mutation makes of a frame.
 
 mod attacks;
+mod black_holes;
 mod determinism;
 mod faults;
 mod fragments;

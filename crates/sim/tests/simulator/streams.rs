@@ -12,7 +12,7 @@ use bypath_stack::event::Event;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::error::{ReadError, WriteError};
-use bypath_stack::tcp::{Settings, State};
+use bypath_stack::tcp::{MtuProbing, Settings, State};
 use bypath_stack::time::Instant;
 use proptest::prelude::*;
 use std::cell::RefCell;
@@ -124,6 +124,7 @@ fn wishes(dice: &mut Dice, settings: Settings) -> Settings {
     // As large as they become, or as they are wanted.
     let mut size = |tuned| [tuned, 3000, 20_000, 300_000][dice.index(4)];
     let (send_octets, receive_octets) = (size(settings.send_octets), size(settings.receive_octets));
+    let mtu_probing = [MtuProbing::Off, MtuProbing::AfterTimeouts, MtuProbing::Always][dice.index(3)];
     Settings {
         algorithm,
         sack,
@@ -133,6 +134,7 @@ fn wishes(dice: &mut Dice, settings: Settings) -> Settings {
         window_scale,
         send_octets,
         receive_octets,
+        mtu_probing,
         ..settings
     }
 }

@@ -29,10 +29,12 @@ pub(super) struct Header {
 /// Octets of payload that a segment has at most, without options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Sizes {
-    /// By the interface: what the other side is told (RFC 9293, 3.7.1).
+    /// By the interface, or the route: what the other side is told (RFC 9293, 3.7.1).
     pub link: u16,
     /// By what is known of the path.
     pub path: u16,
+    /// Segments of the first window, if the route says so.
+    pub initial_window: Option<u16>,
 }
 
 impl Stack {
@@ -63,7 +65,13 @@ impl Stack {
         let hop = self.hop_to(&path, to);
         let way = Way { generation: self.generation, iface: path.iface, hop, lost: false };
         let link = size(self.ifaces[path.iface.at()].mtu(to.is_ipv6()), to.is_ipv6());
-        Ok((way, Sizes { link, path: size(path.mtu, to.is_ipv6()).min(link) }))
+        let metrics = self.routes.metrics(to);
+        let sizes = Sizes {
+            link: metrics.mss.map_or(link, |mss| mss.min(link)),
+            path: size(path.mtu, to.is_ipv6()).min(link),
+            initial_window: metrics.initial_window.filter(|segments| *segments > 0),
+        };
+        Ok((way, sizes))
     }
 
     /// Sends a segment of no connection.

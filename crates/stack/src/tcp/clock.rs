@@ -1,5 +1,6 @@
 //! What happens when nothing does: octets are sent again, probes go out, and in the end it is over.
 
+use super::mtu::{BLACK_HOLE, MtuProbing};
 use super::recovery::Phase;
 use super::tcb::{Connection, Failure, Resend, State};
 use crate::time::{Instant, sooner};
@@ -81,6 +82,9 @@ impl Connection {
             self.wanted.syn = true;
         } else {
             self.lost_all(now);
+            if self.tries > BLACK_HOLE && self.settings.mtu_probing != MtuProbing::Off {
+                self.shrink(now);
+            }
         }
         self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
     }

@@ -69,8 +69,8 @@ impl Connection {
         self.rcv.irs = header.seq;
         self.rcv.nxt = header.seq + 1;
         self.rcv.edge = self.rcv.nxt;
-        let own = self.own_mss;
-        let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(LEAST_MSS.min(own), own);
+        let most = self.settings.mss;
+        let mss = options.mss.unwrap_or(DEFAULT_MSS).clamp(LEAST_MSS.min(most), most);
         self.snd.peer = u32::from(mss);
         self.snd.mss = self.snd.peer.min(self.snd.path);
         self.rcv.mss = u32::from(mss).min(self.rcv.mss.max(DEFAULT_MSS.into()));

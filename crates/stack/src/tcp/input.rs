@@ -105,6 +105,7 @@ impl Connection {
         self.snd.una = header.ack;
         self.sent.ack(now, header.ack, &mut told.delivered);
         self.opened(now, &told);
+        self.begin_search(now, true);
         self.wanted.ack = true;
         if flags.has(TcpFlags::URG) {
             self.urgent_bit(header, arrival.payload);
@@ -278,6 +279,7 @@ impl Connection {
             self.snd.una = header.ack;
             self.sent.ack(now, header.ack, &mut told.delivered);
             self.opened(now, &told);
+            self.begin_search(now, false);
             return Step::GoOn;
         }
         // RFC 5961, 5.2: too old, or of octets that were never sent.
@@ -326,6 +328,9 @@ impl Connection {
             self.waiting = None;
             self.counts.acked += u64::from(told.delivered.acked);
             self.forget_marks();
+            if self.search.is_some() {
+                self.longer_arrived();
+            }
         }
         if self.sack {
             self.take_sack(now, says, &mut told);

@@ -207,7 +207,7 @@ impl Stack {
         let connection = make(settings, self.tcp.secret.ts_offset(&ends.addresses));
         let owner = Owner::HalfOpen(self.tcp.id(listener));
         let mut entry = Box::new(Entry::new(connection, *ends, options, owner));
-        entry.connection.set_path_mss(sizes.path);
+        entry.connection.set_sizes(&sizes);
         (entry.way, entry.foreign, entry.segments_in) = (way, packet.foreign, 1);
         let index = self.tcp.insert(self.config.tcp.connections, Place::Connection(entry)).ok()?;
         self.tcp.enter(Whose::Connection(index));

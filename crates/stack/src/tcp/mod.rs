@@ -16,6 +16,7 @@ mod holders;
 pub mod input;
 mod leave;
 mod listener;
+mod mtu;
 mod network;
 mod open;
 pub mod output;
@@ -38,6 +39,7 @@ mod tune;
 mod urgent;
 mod verify;
 
+pub use mtu::MtuProbing;
 pub use status::Statistics;
 pub use table::{Config, Options};
 pub use tcb::{Failure, Keepalive, Settings, State};

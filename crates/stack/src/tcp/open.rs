@@ -128,7 +128,7 @@ impl Stack {
         let settings = Shared { mss: settings.mss.min(sizes.link), settings };
         let ts_offset = self.tcp.secret.ts_offset(&ends.addresses);
         let mut connection = Connection::connect(now, settings, iss, ts_offset);
-        connection.set_path_mss(sizes.path);
+        connection.set_sizes(&sizes);
         let mut entry = Box::new(Entry::new(connection, ends, options, Owner::Application));
         (entry.way, entry.bound, entry.entered) = (way, bound.is_some(), true);
         if let Some(place) = self.tcp.place_mut(index) {

@@ -1,6 +1,7 @@
 //! Segments that go (RFC 9293, 3.8).
 
 use super::clock::DELAYED_ACK;
+use super::mtu::Attempt;
 use super::recovery::{Phase, Trial};
 use super::tcb::{Connection, Resend, State, milliseconds};
 use crate::time::Instant;
@@ -90,7 +91,7 @@ impl Connection {
     }
 
     /// A header with what is to be told now; nothing more has to be acknowledged afterwards.
-    fn header(&mut self, now: Instant, seq: SeqNumber, mut flags: TcpFlags) -> Segment {
+    pub(super) fn header(&mut self, now: Instant, seq: SeqNumber, mut flags: TcpFlags) -> Segment {
         let mut options = match self.timestamps {
             Some(ts) => TcpOptions::timestamps(self.tsval(now), ts.recent),
             None => TcpOptions::new(),
@@ -272,6 +273,9 @@ impl Connection {
             len -= len % cut;
         }
         self.sent.again(now, seq, len);
+        if self.search.is_some() {
+            self.search_is_disturbed();
+        }
         let fin = self.snd.fin.is_some_and(|fin| fin == seq + (len - 1));
         let payload = len - u32::from(fin);
         segment.from = seq.since(self.first_octet()) as usize;
@@ -297,12 +301,21 @@ impl Connection {
         if self.sent.is_empty() && self.snd.nxt.before(self.last_octet()) {
             self.congestion.idle(now.since(self.wrote), self.rtt.rto());
         }
+        if self.search.is_some() {
+            match self.try_longer(now) {
+                Attempt::Goes(segment) => return Some(segment),
+                Attempt::Waits => return None,
+                Attempt::Nothing => {}
+            }
+        }
         let pipe = self.sent.pipe();
         let cwnd = self.congestion.cwnd();
         if pipe > 0 && pipe + self.snd.mss > cwnd && pipe >= cwnd && !self.is_last() {
             return None;
         }
-        self.data(now, most.min(cwnd.saturating_sub(pipe).max(self.snd.mss.min(cwnd)) as usize), false)
+        // At once no more than half of the window, as Linux has it: who cuts it would send a burst.
+        let may = cwnd.saturating_sub(pipe).min(cwnd / 2).max(self.snd.mss.min(cwnd));
+        self.data(now, most.min(may as usize), false)
     }
 
     /// All that is left is one segment with the FIN. The window of the path does not hold it back, as in Linux: nothing follows.
@@ -363,21 +376,31 @@ impl Connection {
         if len % cut != 0 {
             self.snd.short = Some(end);
         }
-        self.sent.push(now, self.snd.nxt, end, cut);
+        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
+        self.went(now, end, cut);
+        Some(segment)
+    }
+
+    /// What was not sent before goes, up to there, in segments of so many octets.
+    #[inline]
+    pub(super) fn went(&mut self, now: Instant, end: SeqNumber, segment: u32) {
+        self.sent.push(now, self.snd.nxt, end, segment);
         if self.recovery.phase == Phase::Fast {
             self.recovery.out += end.since(self.snd.nxt);
         }
         self.snd.nxt = end;
         self.wrote = now;
-        self.rcv.answers |= len > 0 && now.since(self.rcv.at) < DELAYED_ACK;
         self.wait_for_answer(now, false);
-        Some(segment)
+    }
+
+    /// Octets of the options that every segment has.
+    pub(super) const fn overhead(&self) -> u32 {
+        if self.timestamps.is_some() { 12 } else { 0 }
     }
 
     /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
     pub(super) fn payload_now(&self) -> u32 {
-        let overhead = if self.timestamps.is_some() { 12 } else { 0 };
-        let overhead = overhead + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
+        let overhead = self.overhead() + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };
         self.snd.mss.saturating_sub(overhead).max(1)
     }
 

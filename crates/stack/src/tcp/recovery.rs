@@ -68,6 +68,13 @@ pub(super) struct Told {
     pub ece: bool,
 }
 
+impl Recovery {
+    /// Neither is a probe of the tail out, nor does anything hint at a loss.
+    pub const fn is_undisturbed(&self) -> bool {
+        self.dups == 0 && self.probe.is_none()
+    }
+}
+
 impl Connection {
     /// An acknowledgement was taken; `snd.una` and the scoreboard know of it.
     pub(super) fn recover(&mut self, now: Instant, told: &Told) {
@@ -102,7 +109,7 @@ impl Connection {
             self.sent.rack_mut().recovered();
         }
         let found = if self.sack { self.look(now) } else { self.count(told) };
-        if found && self.recovery.phase == Phase::Open {
+        if found && self.recovery.phase == Phase::Open && !self.longer_is_lost(now) {
             self.enter_fast(now, told.flight);
         }
         match self.recovery.phase {
@@ -212,6 +219,9 @@ impl Connection {
 
     /// The time in which segments may overtake each other is over, and some were not heard of.
     pub(super) fn reordered_no_more(&mut self, now: Instant, flight: u32) {
+        if self.longer_is_lost(now) {
+            return;
+        }
         self.enter_fast(now, flight);
         self.reduce(&Told::default());
     }
@@ -282,6 +292,11 @@ impl Connection {
     /// What is on its way will not arrive, and that is not the window's fault.
     pub(super) fn resend_all(&mut self, now: Instant) {
         self.sent.lose_all();
+        self.resend_lost(now);
+    }
+
+    /// The same of what is lost already.
+    pub(super) fn resend_lost(&mut self, now: Instant) {
         if self.recovery.phase == Phase::Open {
             // Nothing that was reduced could be taken back.
             self.recovery =

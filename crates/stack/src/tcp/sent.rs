@@ -291,6 +291,16 @@ impl Sent {
         }
     }
 
+    /// What of these octets did not arrive is lost.
+    pub fn lose_between(&mut self, seq: SeqNumber, end: SeqNumber) {
+        self.cut(end);
+        let mut at = self.cut(seq);
+        while self.stretches.get(at).is_some_and(|stretch| stretch.end.at_or_before(end)) {
+            self.lose(at);
+            at += 1;
+        }
+    }
+
     /// Everything that did not arrive is lost: nothing was heard in time (RFC 6675, 5.1). If what is first is said to have
     /// arrived, the other side has thrown it away (RFC 2018, 8).
     pub fn lose_all(&mut self) {

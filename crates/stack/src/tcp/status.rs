@@ -1,5 +1,6 @@
 //! What the stack and applications ask of a connection.
 
+use super::answer::Sizes;
 use super::buffer::LEAST;
 use super::clock::TIME_WAIT;
 use super::congestion::Algorithm;
@@ -216,7 +217,8 @@ impl Connection {
     /// Others; what was agreed on stays.
     pub fn set_settings(&mut self, now: Instant, settings: Settings) {
         let before = *self.settings;
-        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, nodelay, .. } = before;
+        let Settings { mss, sack, timestamps, window_scale, ecn, keepalive, nodelay, mtu_probing, .. } =
+            before;
         if settings.nodelay && !nodelay {
             // As Linux has it: also what is corked.
             self.push();
@@ -225,6 +227,9 @@ impl Connection {
         self.settings = Arc::new(Settings { mss, sack, timestamps, window_scale, ecn, ..chosen });
         self.resize(&before);
         self.congestion.set_algorithm(settings.algorithm);
+        if settings.mtu_probing != mtu_probing {
+            self.search_changed(now);
+        }
         if settings.keepalive != keepalive && self.state != State::TimeWait {
             self.deadlines.life = None;
             self.look_after(now);
@@ -254,10 +259,18 @@ impl Connection {
         seq.is_within(self.snd.una, self.snd.nxt.since(self.snd.una))
     }
 
+    /// What is known of its way, before anything was sent.
+    pub(super) fn set_sizes(&mut self, sizes: &Sizes) {
+        if let Some(segments) = sizes.initial_window {
+            self.congestion.set_initial(segments);
+        }
+        self.set_path_mss(sizes.path);
+    }
+
     /// Octets of payload that a packet of the path takes, before anything was sent.
     pub fn set_path_mss(&mut self, mss: u16) {
         self.snd.path = mss.into();
-        self.snd.mss = self.snd.peer.min(self.snd.path);
+        self.snd.mss = self.usable_mss();
         self.congestion.set_smss(self.snd.mss);
     }
 
@@ -271,6 +284,8 @@ impl Connection {
         self.set_path_mss(mss);
         if self.snd.mss < before && self.is_synchronized() && !self.sent.is_empty() {
             self.resend_all(now);
+        } else {
+            self.longer_is_too_long(now);
         }
     }
 

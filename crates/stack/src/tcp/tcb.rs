@@ -4,6 +4,7 @@
 use super::assembler::Assembler;
 use super::buffer::{Buffer, LEAST};
 use super::congestion::{Algorithm, Congestion};
+use super::mtu::{MtuProbing, Search};
 use super::recovery::Recovery;
 use super::rtt::Rtt;
 use super::sent::Sent;
@@ -100,6 +101,11 @@ pub struct Settings {
     pub keepalive: Option<Keepalive>,
     /// Urgent octets are read in their place (SO_OOBINLINE). A read stops before the last one all the same.
     pub urgent_inline: bool,
+    /// Whether longer segments than those that are known to arrive are tried (RFC 4821).
+    pub mtu_probing: MtuProbing,
+    /// Octets of payload that a packet of any path takes, as far as is known: where [`mtu_probing`](Settings::mtu_probing) begins. 48 at
+    /// least. Linux's net.ipv4.tcp_base_mss.
+    pub base_mss: u16,
     /// Octets that are not acknowledged for so long end the connection (RFC 5482). `None`: after
     /// [`RETRIES`](super::clock::RETRIES).
     pub user_timeout: Option<Duration>,
@@ -122,6 +128,8 @@ impl Default for Settings {
             ecn: false,
             keepalive: None,
             urgent_inline: false,
+            mtu_probing: MtuProbing::Off,
+            base_mss: 1024,
             user_timeout: None,
         }
     }
@@ -132,7 +140,7 @@ impl Default for Settings {
 pub struct Shared {
     /// Of all of them.
     pub settings: Arc<Settings>,
-    /// In place of [`Settings::mss`].
+    /// In place of [`Settings::mss`], for what comes.
     pub mss: u16,
 }
 
@@ -259,7 +267,7 @@ pub(super) struct More {
 pub struct Connection {
     pub(super) state: State,
     pub(super) settings: Arc<Settings>,
-    /// Octets of payload that we take at most in a segment, and send: its own part of the settings.
+    /// Octets of payload that we take at most in a segment: its own part of the settings.
     pub(super) own_mss: u16,
     pub(super) snd: Snd,
     pub(super) rcv: Rcv,
@@ -275,6 +283,8 @@ pub struct Connection {
     /// There is no memory for more octets than its buffer has: no more are promised.
     pub(super) scarce: bool,
     pub(super) recovery: Recovery,
+    /// Longer segments are tried.
+    pub(super) search: Option<Box<Search>>,
     pub(super) timestamps: Option<Timestamps>,
     /// Ours are so much ahead of the clock (RFC 7323, 5.4).
     pub(super) ts_offset: u32,
@@ -349,6 +359,7 @@ impl Connection {
             tuning: None,
             scarce: false,
             recovery: Recovery::default(),
+            search: None,
             timestamps: None,
             ts_offset,
             sack: false,

@@ -5,7 +5,7 @@ use super::flow::Flow;
 use super::host::{Came, Host};
 use super::script::*;
 use bypath_stack::config::Config;
-use bypath_stack::tcp::{Settings, Statistics};
+use bypath_stack::tcp::{MtuProbing, Settings, Statistics};
 
 const MILLISECOND: Nanos = 1_000_000;
 /// Segments to listeners come from this port on, each connection's from one more.
@@ -63,6 +63,8 @@ impl<'a> Runner<'a> {
                 "rcvbuf" => (settings.receive_octets, settings.tune_receive) = (number()?, false),
                 "sndbuf" => (settings.send_octets, settings.tune_send) = (number()?, false),
                 "congestion" => settings.algorithm = super::calls::algorithm(&Value::Word(value.clone()))?,
+                "mtu_probing" => settings.mtu_probing = mtu_probing(value)?,
+                "base_mss" => settings.base_mss = number()? as u16,
                 "half_open" => config.tcp.half_open = number()?,
                 "time_wait" => config.tcp.time_wait = number()?,
                 "orphans" => config.tcp.orphans = number()?,
@@ -402,6 +404,8 @@ impl<'a> Runner<'a> {
                 "tcp_sack" => settings.sack = value != "0",
                 "tcp_window_scaling" => settings.window_scale = value != "0",
                 "tcp_ecn" => settings.ecn = value == "1",
+                "tcp_mtu_probing" => settings.mtu_probing = mtu_probing(value)?,
+                "tcp_base_mss" => settings.base_mss = value.parse().unwrap_or(settings.base_mss),
                 "tcp_congestion_control" => {
                     settings.algorithm = super::calls::algorithm(&Value::Word(value.to_string()))?;
                 }
@@ -430,6 +434,16 @@ impl<'a> Runner<'a> {
             self.script.name,
             live.unwrap_or_default()
         ))
+    }
+}
+
+/// As Linux numbers it, too.
+fn mtu_probing(word: &str) -> Result<MtuProbing, String> {
+    match word {
+        "off" | "0" => Ok(MtuProbing::Off),
+        "after_timeouts" | "1" => Ok(MtuProbing::AfterTimeouts),
+        "always" | "2" => Ok(MtuProbing::Always),
+        _ => Err(format!("{word}: none of off after_timeouts always")),
     }
 }
 

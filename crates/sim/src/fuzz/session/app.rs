@@ -4,7 +4,7 @@
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::error::{ReadError, WriteError};
-use bypath_stack::tcp::{Keepalive, Settings, State};
+use bypath_stack::tcp::{Keepalive, MtuProbing, Settings, State};
 use bypath_stack::{Stack, Tcp};
 use std::time::Duration;
 
@@ -164,6 +164,8 @@ pub(super) fn settings(of: [u8; 2], settings: Settings) -> Settings {
         receive_octets: size(sizes >> 3),
         cork: sizes >> 6 == 3,
         urgent_inline: sizes >> 6 == 2,
+        mtu_probing: [MtuProbing::Off, MtuProbing::AfterTimeouts, MtuProbing::Always, MtuProbing::Off]
+            [usize::from(sizes >> 6)],
         ..settings
     }
 }

@@ -93,6 +93,13 @@ impl Cubic {
         (f64::from(cwnd) * BETA) as u32
     }
 
+    /// Segments are of another length: as many octets are fewer of them.
+    pub fn rescale(&mut self, before: u32, now: u32) {
+        let ratio = f64::from(before) / f64::from(now);
+        (self.w_max, self.prior) = (self.w_max * ratio, self.prior * ratio);
+        self.epoch = None;
+    }
+
     /// Congestion avoidance begins anew (RFC 9438, 4.8).
     pub fn timed_out(&mut self) {
         (self.epoch, self.paused) = (None, None);

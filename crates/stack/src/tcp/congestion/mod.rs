@@ -53,6 +53,8 @@ pub struct Congestion {
     cwnd: u32,
     ssthresh: u32,
     smss: u32,
+    /// Segments of the initial window; 0: as RFC 6928 has it.
+    initial: u16,
     growth: Growth,
     extra: Option<Box<Extra>>,
 }
@@ -73,7 +75,7 @@ impl Congestion {
             Algorithm::Reno => Growth::Reno(Reno::default()),
         };
         let cwnd = initial_window(smss);
-        Congestion { cwnd, ssthresh: u32::MAX, smss, growth, extra: None }
+        Congestion { cwnd, ssthresh: u32::MAX, smss, initial: 0, growth, extra: None }
     }
 
     /// CWND, octets.
@@ -104,11 +106,41 @@ impl Congestion {
 
     /// The path takes segments of another length. A window that is still the initial one is the one for that length.
     pub fn set_smss(&mut self, smss: u32) {
-        if self.cwnd == initial_window(self.smss) && self.ssthresh == u32::MAX {
-            self.cwnd = initial_window(smss);
+        if self.is_initial() {
+            self.cwnd = self.initial(smss);
         }
         self.smss = smss;
         self.cwnd = self.cwnd.max(smss);
+    }
+
+    /// Segments are of another length from now on, and the window has as many octets as it had.
+    pub fn rescale(&mut self, smss: u32) {
+        if let Growth::Cubic(cubic) = &mut self.growth {
+            cubic.rescale(self.smss, smss);
+        }
+        self.smss = smss;
+        self.cwnd = self.cwnd.max(smss);
+    }
+
+    /// So many segments may go at first.
+    pub fn set_initial(&mut self, segments: u16) {
+        let is_initial = self.is_initial();
+        self.initial = segments;
+        if is_initial {
+            self.cwnd = self.initial(self.smss);
+        }
+    }
+
+    /// The window is what it was in the beginning.
+    fn is_initial(&self) -> bool {
+        self.cwnd == self.initial(self.smss) && self.ssthresh == u32::MAX
+    }
+
+    fn initial(&self, smss: u32) -> u32 {
+        match self.initial {
+            0 => initial_window(smss),
+            segments => u32::from(segments) * smss,
+        }
     }
 
     fn extra(&mut self) -> &mut Extra {
@@ -206,7 +238,7 @@ impl Congestion {
     /// Nothing was sent for that long: what the path takes is not known any more (RFC 5681, 4.1).
     pub fn idle(&mut self, idle: Duration, rto: Duration) {
         if idle > rto {
-            self.cwnd = self.cwnd.min(initial_window(self.smss));
+            self.cwnd = self.cwnd.min(self.initial(self.smss));
             if let Growth::Cubic(cubic) = &mut self.growth {
                 cubic.timed_out();
             }

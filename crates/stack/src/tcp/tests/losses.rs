@@ -1,6 +1,7 @@
 //! Octets that are lost, late, or there twice.
 
 use super::super::congestion::Algorithm;
+use super::super::mtu::MtuProbing;
 use super::*;
 use proptest::prelude::*;
 
@@ -204,10 +205,14 @@ proptest! {
         reno in any::<bool>(),
         window in prop_oneof![Just(3000usize), Just(20_000), Just(6 << 20)],
         most in prop_oneof![Just(1460usize), Just(65_535)],
+        mtu_probing in prop_oneof![Just(MtuProbing::Off), Just(MtuProbing::AfterTimeouts), Just(MtuProbing::Always)],
+        longest in prop_oneof![Just(1460usize), 200..1460usize],
     ) {
         let algorithm = if reno { Algorithm::Reno } else { Algorithm::Cubic };
-        let settings = Settings { sack, timestamps, algorithm, receive_octets: window, ..Settings::default() };
-        let path = Path { loss, twice, jitter: ms(jitter), ..Path::default() };
+        let settings =
+            Settings { sack, timestamps, algorithm, receive_octets: window, mtu_probing, ..Settings::default() };
+        let longest = if mtu_probing == MtuProbing::Off { 1460 } else { longest };
+        let path = Path { loss, twice, jitter: ms(jitter), longest, ..Path::default() };
         let mut pair = Pair::new(settings, path, seed);
         pair.most = most;
         let until = pair.now + Duration::from_secs(1000);
@@ -218,7 +223,7 @@ proptest! {
             return Ok(());
         }
         // A path that loses a quarter may be so bad that it gives up; at last it is good.
-        pair.transfer(0, octets / 2, Duration::from_secs(3600));
+        pair.transfer(0, octets / 2, Duration::from_secs(36_000));
         pair.paths = [Path::default(); 2];
         pair.transfer(1, octets, Duration::from_secs(3600));
         pair.transfer(0, octets - octets / 2, Duration::from_secs(3600));

@@ -4,6 +4,7 @@ mod ends;
 mod hostile;
 mod linux;
 mod losses;
+mod mtu;
 mod tuning;
 mod urgent;
 mod words;
@@ -35,6 +36,8 @@ struct Path {
     hold: Instant,
     /// Packets are marked instead of lost when half of the queue is full.
     marks: bool,
+    /// Octets of payload and options of a packet that gets through; nobody is told of others.
+    longest: usize,
 }
 
 impl Default for Path {
@@ -48,6 +51,7 @@ impl Default for Path {
             queue: u64::MAX,
             marks: false,
             hold: Instant::ZERO,
+            longest: usize::MAX,
         }
     }
 }
@@ -168,7 +172,9 @@ impl Pair {
         let number = self.counts[side];
         self.counts[side] += 1;
         let path = self.paths[side];
-        if self.doomed[side].contains(&number) || self.chance(path.loss) {
+        let len = packet.payload.len() + packet.header.options.padded().len();
+        let too_long = len > path.longest && !packet.payload.is_empty();
+        if too_long || self.doomed[side].contains(&number) || self.chance(path.loss) {
             self.lost += packet.payload.len();
             return;
         }

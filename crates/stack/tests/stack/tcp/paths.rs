@@ -2,7 +2,7 @@
 
 use super::strangers::{header, segment};
 use super::*;
-use bypath_stack::route::Route;
+use bypath_stack::route::{Metrics, Route};
 use bypath_stack::socket::SocketError;
 use bypath_stack::tcp::Failure;
 use bypath_wire::{
@@ -60,6 +60,36 @@ fn a_narrow_path_is_learnt_and_what_was_lost_is_sent_again_in_shorter_segments()
     world.trace.clear();
     exchange(&mut world, [(0, next), (1, accepted)], 50_000, 5);
     assert!(sent(&world).iter().all(|packet| packet.len() <= 1000));
+}
+
+#[test]
+fn what_is_known_of_a_way_bounds_segments_and_the_first_window() {
+    let mut world = World::new(2, 1);
+    let to = "10.0.0.2/32".parse().unwrap();
+    let metrics = |mtu, mss| Metrics { mtu: Some(mtu), mss: Some(mss), initial_window: Some(3) };
+    world.hosts[0].stack.set_metrics(to, metrics(640, 500)).unwrap();
+    world.trace.clear();
+    let (client, accepted) = pair(&mut world, "10.0.0.2:80");
+    // MSS, the first option of the SYN, behind 40 octets.
+    assert_eq!(sent(&world).pop().unwrap()[40..44], [2, 4, 1, 244]);
+    world.trace.clear();
+    world.faults.loss = 1.0;
+    tcp(&mut world, 0, client).write(&[3; 10_000]).unwrap();
+    world.millis(1);
+    assert!(sent(&world).iter().all(|packet| packet.len() == 640));
+    assert_eq!(tcp(&mut world, 0, client).statistics().unwrap().cwnd, 3 * 600);
+    // It is told of more while octets are on their way: what follows is longer.
+    world.faults.loss = 0.0;
+    world.hosts[0].stack.set_metrics(to, metrics(1500, 1460)).unwrap();
+    world.secs(2);
+    assert_eq!(read(&mut world, 1, accepted).0, vec![3; 10_000]);
+    assert_eq!(sent(&world).iter().map(Vec::len).max(), Some(1500));
+    // What goes the other way is as short as was asked for.
+    world.trace.clear();
+    tcp(&mut world, 1, accepted).write(&[4; 10_000]).unwrap();
+    world.secs(1);
+    let all = world.trace.iter().filter(|(from, frame)| *from == 1 && frame[12..14] == [8, 0]);
+    assert_eq!(all.map(|(_, frame)| frame.len() - 14).max(), Some(540));
 }
 
 #[test]
