@@ -74,7 +74,6 @@ impl Connection {
         self.snd.peer = u32::from(mss);
         self.snd.mss = self.snd.peer.min(self.snd.path);
         self.rcv.mss = u32::from(mss).min(self.rcv.mss.max(DEFAULT_MSS.into()));
-        self.congestion.set_smss(self.snd.mss);
         self.sack = self.settings.sack && options.sack_permitted;
         match options.window_scale.filter(|_| self.settings.window_scale) {
             Some(shift) => self.snd.shift = shift.min(bypath_wire::tcp_options::MOST_WINDOW_SHIFT),
@@ -84,6 +83,7 @@ impl Connection {
         if let (Some((value, _)), true) = (options.timestamps, self.settings.timestamps) {
             self.timestamps = Some(Timestamps { recent: value, recent_at: now, last_ack: self.rcv.nxt });
         }
+        self.congestion.set_smss(self.smss());
     }
 
     /// The handshake is done.

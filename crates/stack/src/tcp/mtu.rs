@@ -94,7 +94,7 @@ impl Connection {
         self.search = Some(Box::new(Search { low, high: self.snd.peer, most, probe: None, since: now }));
         if most < self.snd.mss {
             self.snd.mss = most;
-            self.congestion.set_smss(most);
+            self.congestion.set_smss(self.smss());
         }
     }
 
@@ -104,7 +104,7 @@ impl Connection {
             MtuProbing::Off => {
                 self.search = None;
                 self.snd.mss = self.usable_mss();
-                self.congestion.rescale(self.snd.mss);
+                self.congestion.rescale(self.smss());
             }
             MtuProbing::Always if self.search.is_none() && self.is_synchronized() => {
                 self.begin_search(now, false);
@@ -133,7 +133,7 @@ impl Connection {
         let (cwnd, pipe) = (self.congestion.cwnd(), self.sent.pipe());
         let (peer, waiting) = (self.snd.peer, self.last_octet().distance(self.snd.nxt).max(0) as u32);
         let Some(search) = self.search.as_deref_mut() else { return Attempt::Nothing };
-        if search.probe.is_some() || !calm || cwnd < WINDOW * mss {
+        if search.probe.is_some() || !calm || cwnd < WINDOW * mss.saturating_sub(overhead) {
             return Attempt::Nothing;
         }
         let middle = |search: &Search| u32::midpoint(search.low, search.high.min(path));
@@ -176,7 +176,7 @@ impl Connection {
         let Some(probe) = search.probe.take_if(|probe| una.at_or_after(probe.end)) else { return };
         (search.low, search.most) = (probe.mss, probe.mss);
         self.snd.mss = self.usable_mss();
-        self.congestion.rescale(self.snd.mss);
+        self.congestion.rescale(self.smss());
     }
 
     /// Something is sent again: whatever arrives says nothing of the long segment (RFC 4821, 7.6.4).
@@ -225,7 +225,7 @@ impl Connection {
         });
         (search.low, search.most, search.probe) = (shorter, shorter, None);
         self.snd.mss = shorter;
-        self.congestion.rescale(shorter);
+        self.congestion.rescale(self.smss());
         // RFC 5681, 3.1: the loss window is one segment.
         self.congestion.set_cwnd(shorter);
     }

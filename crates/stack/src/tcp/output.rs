@@ -398,6 +398,12 @@ impl Connection {
         if self.timestamps.is_some() { 12 } else { 0 }
     }
 
+    /// SMSS of RFC 5681, 2: options are not part of it.
+    pub(super) const fn smss(&self) -> u32 {
+        let octets = self.snd.mss.saturating_sub(self.overhead());
+        if octets > 0 { octets } else { 1 }
+    }
+
     /// Octets of payload of the next segment: its options decide how much it takes. Nothing is told if none is sent.
     pub(super) fn payload_now(&self) -> u32 {
         let overhead = self.overhead() + if self.ahead.has_news() && self.sack { self.sack_len() } else { 0 };

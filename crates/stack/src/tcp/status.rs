@@ -271,7 +271,7 @@ impl Connection {
     pub fn set_path_mss(&mut self, mss: u16) {
         self.snd.path = mss.into();
         self.snd.mss = self.usable_mss();
-        self.congestion.set_smss(self.snd.mss);
+        self.congestion.set_smss(self.smss());
     }
 
     /// The path takes packets of another length. What is on its way in longer ones is sent again in shorter ones (RFC 1191, 6.5);

@@ -88,11 +88,13 @@ fn a_window_is_not_told_in_crumbs() {
 
 #[test]
 fn a_first_flight_is_ten_segments() {
-    let mut pair = Pair::open(plain(), Path::default(), 1);
-    let from = pair.log.len();
-    pair.end(0).write(&[1; 100_000]);
-    pair.transmit(0);
-    assert_eq!(pair.log.len() - from, 10);
+    for settings in [plain(), Settings::default()] {
+        let mut pair = Pair::open(settings, Path::default(), 1);
+        let from = pair.log.len();
+        pair.end(0).write(&[1; 100_000]);
+        pair.transmit(0);
+        assert_eq!(pair.log.len() - from, 10);
+    }
 }
 
 #[test]

@@ -57,16 +57,24 @@ fn each_segment_has_its_own_number_and_the_last_of_a_burst_is_pushed() {
             said.push(frame);
         }
         let first = parsed(&said[0]).0.seq;
-        let mut at = 0;
+        let (mut at, mut burst, mut bursts) = (0, 0, Vec::new());
         for (n, frame) in said.iter().enumerate() {
             let (header, payload) = parsed(frame);
             assert_eq!(header.seq, first + at as u32, "{n}");
-            let is_last = n % 16 == 15 || at + payload.len() == OCTETS;
-            assert_eq!(header.flags.has(TcpFlags::PSH), is_last, "{n}");
+            burst += 1;
+            if header.flags.has(TcpFlags::PSH) {
+                bursts.push(std::mem::take(&mut burst));
+            }
             assert!(payload.iter().enumerate().all(|(k, found)| *found == octet(at + k)), "{n}");
             at += payload.len();
         }
-        assert_eq!((at, said.len()), (OCTETS, OCTETS.div_ceil(parsed(&said[0]).1.len())));
+        // As many as a turn has, or as half of the window takes, and what is left.
+        assert_eq!((burst, bursts[0]), (0, 16), "{bursts:?}");
+        assert!(bursts.iter().all(|segments| *segments <= 16), "{bursts:?}");
+        // What is left beyond whole segments may wait for an acknowledgement.
+        let segment = parsed(&said[0]).1.len();
+        assert_eq!(said.len(), at.div_ceil(segment));
+        assert!(at <= OCTETS && at + segment > OCTETS, "{at}");
         let sent = counters(&world).tcp_sent - before.tcp_sent;
         assert_eq!(sent, said.len() as u64);
     }

@@ -77,7 +77,7 @@ fn what_is_known_of_a_way_bounds_segments_and_the_first_window() {
     tcp(&mut world, 0, client).write(&[3; 10_000]).unwrap();
     world.millis(1);
     assert!(sent(&world).iter().all(|packet| packet.len() == 640));
-    assert_eq!(tcp(&mut world, 0, client).statistics().unwrap().cwnd, 3 * 600);
+    assert_eq!(tcp(&mut world, 0, client).statistics().unwrap().cwnd, 3 * 588);
     // It is told of more while octets are on their way: what follows is longer.
     world.faults.loss = 0.0;
     world.hosts[0].stack.set_metrics(to, metrics(1500, 1460)).unwrap();
