@@ -30,7 +30,7 @@ impl Before {
     #[inline]
     pub fn of(entry: &Entry) -> Before {
         let c = &entry.connection;
-        Before { state: Some(c.state()), unread: c.unread(), at_end: c.is_finished() }
+        Before { state: Some(c.state()), unread: c.rx.len(), at_end: c.is_finished() }
     }
 }
 
@@ -327,11 +327,16 @@ fn tell_application(
     id: SocketId,
     list: &mut alloc::collections::VecDeque<SocketId>,
 ) {
-    let urgent = entry.connection.take_urgent_news();
     let c = &entry.connection;
     let state = c.state();
     let ended = state == State::Closed && before.state != Some(State::Closed);
-    let readable = c.unread() > before.unread || c.is_finished() && !before.at_end || ended;
+    let mut readable = c.rx.len() > before.unread;
+    let mut urgent = false;
+    if c.urgent.is_some() {
+        (readable, urgent) = entry.connection.urgent_news(readable);
+    }
+    let c = &entry.connection;
+    readable |= c.is_finished() && !before.at_end || ended;
     let opens = matches!(before.state, Some(State::SynSent | State::SynReceived)) && c.is_writable();
     let room = entry.blocked && c.room() >= c.most_unacknowledged() / 2 && c.is_writable();
     let writable = opens || room || ended;

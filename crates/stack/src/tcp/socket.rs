@@ -412,13 +412,16 @@ impl Tcp<'_> {
         let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
         // Half of all memory may be promised; the rest is for what was.
         let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
-        let mut entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
-        if entry.connection.urgent.is_some() && most > 0 && entry.connection.pass_mark() {
-            // The window may have to be told, whatever can be read.
-            self.stack.list(self.index);
-            entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
-        }
-        readable(&mut entry.connection)?;
+        let entry = match self.readable(most > 0) {
+            Ok(entry) => entry,
+            Err((error, passed)) => {
+                // The window may have to be told, though nothing can be read.
+                if passed {
+                    self.stack.list(self.index);
+                }
+                return Err(error);
+            }
+        };
         let n = take(&mut entry.connection);
         entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
@@ -433,9 +436,26 @@ impl Tcp<'_> {
     /// # Errors
     /// [`ReadError`].
     pub fn peek(&mut self, room: &mut [u8]) -> Result<usize, ReadError> {
-        let entry = self.stack.tcp.entry_mut(self.index).ok_or(ReadError::NotConnected)?;
-        readable(&mut entry.connection)?;
+        let entry = self.readable(false).map_err(|(error, _)| error)?;
         Ok(entry.connection.peek(room))
+    }
+
+    /// The connection, if something can be read of it, or nothing ever will. `takes`: an urgent octet that is the next one is passed;
+    /// whether it was, if there is nothing behind it.
+    #[inline]
+    fn readable(&mut self, takes: bool) -> Result<&mut Entry, (ReadError, bool)> {
+        let entry = self.stack.tcp.entry_mut(self.index).ok_or((ReadError::NotConnected, false))?;
+        let c = &mut entry.connection;
+        if c.unread() == 0 {
+            let passed = takes && c.urgent.is_some() && c.pass_mark();
+            if let Some(failure) = c.take_failure() {
+                return Err((failure.into(), passed));
+            }
+            if !c.is_at_end() {
+                return Err((ReadError::Empty, passed));
+            }
+        }
+        Ok(entry)
     }
 
     /// Octets that can be read.
@@ -489,18 +509,4 @@ impl Tcp<'_> {
     pub const fn id(&self) -> SocketId {
         self.id
     }
-}
-
-/// Something can be read of a connection, or nothing ever will.
-#[inline]
-fn readable(c: &mut Connection) -> Result<(), ReadError> {
-    if c.unread() == 0 {
-        if let Some(failure) = c.take_failure() {
-            return Err(failure.into());
-        }
-        if !c.is_at_end() {
-            return Err(ReadError::Empty);
-        }
-    }
-    Ok(())
 }

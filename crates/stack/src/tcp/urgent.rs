@@ -21,6 +21,8 @@ pub(super) struct Urgent {
     probed: bool,
     /// An urgent octet was announced, or came, and nobody was told of it.
     news: bool,
+    /// An urgent octet that was kept apart is one of the stream again.
+    back: bool,
 }
 
 /// An urgent octet that was announced and is not passed.
@@ -99,8 +101,9 @@ impl Connection {
             return;
         }
         // An octet that would have been passed next is not to come back into the stream. One further on does.
-        self.skip_mark();
+        let back = !self.skip_mark() && self.kept_apart() > 0;
         let urgent = self.urgent.get_or_insert_default();
+        urgent.back |= back;
         // RFC 9293, 3.8.5 (MUST-32): whenever the pointer advances.
         (urgent.mark, urgent.news) = (Some(Mark { seq, octet: Octet::Awaited }), true);
     }
@@ -226,10 +229,14 @@ impl Connection {
         mark.is_some_and(|mark| matches!(mark.octet, Octet::Here(_)))
     }
 
-    /// An urgent octet was announced or has come, once.
-    #[inline]
-    pub(super) fn take_urgent_news(&mut self) -> bool {
-        self.urgent.as_mut().is_some_and(|urgent| core::mem::take(&mut urgent.news))
+    /// What is to be told, once: octets can be read that could not, whether there are more of them (`came`) or an urgent one is one of
+    /// the stream again; an urgent octet was announced or has come.
+    #[cold]
+    pub(super) fn urgent_news(&mut self, came: bool) -> (bool, bool) {
+        let unread = self.unread();
+        let Some(urgent) = &mut self.urgent else { return (came, false) };
+        let more = came || core::mem::take(&mut urgent.back);
+        (more && unread > 0, core::mem::take(&mut urgent.news))
     }
 }
 
