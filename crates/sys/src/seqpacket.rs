@@ -48,10 +48,8 @@ pub fn bind(path: &Path) -> Result<OwnedFd> {
 /// As listen(2).
 pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> Result<()> {
     // SAFETY: integers only.
-    check(unsafe {
-        syscall(libc::SYS_listen, [socket.as_raw_fd() as usize, backlog as usize, 0, 0, 0, 0])
-    })
-    .map(|_| ())
+    check(unsafe { syscall(libc::SYS_listen, [socket.as_raw_fd() as usize, backlog as usize, 0, 0, 0, 0]) })
+        .map(|_| ())
 }
 
 /// Connects to a path.
