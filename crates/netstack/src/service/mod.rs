@@ -24,7 +24,6 @@ use crate::{Engine, Error, News};
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
-use bypath_sys::poll::PollFd;
 use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
@@ -151,7 +150,6 @@ pub struct Service {
     hub: Hub,
     controls: Controls,
     told: Vec<(Token, u32)>,
-    waits: Vec<PollFd>,
 }
 
 impl Service {
@@ -178,18 +176,8 @@ impl Service {
             counted: 0,
         };
         let controls = Controls::new();
-        Ok(Service {
-            engine,
-            settings,
-            door,
-            called: true,
-            closed_until: 0,
-            bell,
-            hub,
-            controls,
-            told: Vec::new(),
-            waits: Vec::new(),
-        })
+        let told = Vec::new();
+        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told })
     }
 
     /// Stops it.
@@ -230,14 +218,8 @@ impl Service {
 
     /// Waits, and does what there is to be done; true: it was stopped.
     fn turn(&mut self) -> Result<bool, ServiceError> {
-        let mut waits = std::mem::take(&mut self.waits);
-        waits.clear();
-        self.engine.descriptors(&mut waits);
-        // One without a descriptor is to be asked.
-        let ask = waits.len() < self.engine.links().count();
-        let listed = self.hub.watch.links(&waits);
-        self.waits = waits;
-        listed?;
+        // A link without a descriptor is to be asked.
+        let ask = self.hub.watch.links(&self.engine)?;
         let now = clock::monotonic_ns();
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);

@@ -1,6 +1,7 @@
 //! What the service waits for: one epoll set, whose words tell whom an event is for.
 
 use super::slab::Key;
+use crate::Engine;
 use bypath_sys::Result;
 use bypath_sys::epoll::{Event, Set};
 use bypath_sys::poll::PollFd;
@@ -65,11 +66,18 @@ pub struct Watch {
     events: Vec<Event>,
     /// The engine's links as they are waited for.
     links: Vec<PollFd>,
+    /// As they are to be waited for: memory that is used again.
+    now: Vec<PollFd>,
 }
 
 impl Watch {
     pub fn new() -> Result<Watch> {
-        Ok(Watch { set: Set::new()?, events: vec![Event::default(); BATCH], links: Vec::new() })
+        Ok(Watch {
+            set: Set::new()?,
+            events: vec![Event::default(); BATCH],
+            links: Vec::new(),
+            now: Vec::new(),
+        })
     }
 
     /// Tells again and again as long as it can be read.
@@ -89,8 +97,17 @@ impl Watch {
         let _ = self.set.change(fd.as_raw_fd(), events, token.word());
     }
 
-    /// The engine's links, if they or what is waited for is not what it was.
-    pub fn links(&mut self, now: &[PollFd]) -> Result<()> {
+    /// The engine's links, if they or what is waited for is not what it was. True: there is one that cannot be waited for.
+    pub fn links(&mut self, engine: &Engine) -> Result<bool> {
+        let mut now = std::mem::take(&mut self.now);
+        now.clear();
+        engine.descriptors(&mut now);
+        let (ask, changed) = (now.len() < engine.links().count(), self.change_links(&now));
+        self.now = now;
+        changed.map(|()| ask)
+    }
+
+    fn change_links(&mut self, now: &[PollFd]) -> Result<()> {
         let same = |a: &PollFd, b: &PollFd| (a.fd, a.events) == (b.fd, b.events);
         if now.len() == self.links.len() && now.iter().zip(&self.links).all(|(a, b)| same(a, b)) {
             return Ok(());
