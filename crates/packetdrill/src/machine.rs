@@ -2,7 +2,6 @@
 
 use crate::clock::Clock;
 use crate::cut;
-use crate::errors;
 use crate::file::{File, FileId, Files, Kind};
 use crate::flags::Flags;
 use crate::sysctl;
@@ -10,6 +9,7 @@ use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
+use bypath_stack::linux::errno as errors;
 use bypath_stack::prefix::Prefix;
 use bypath_stack::route::Route;
 use bypath_stack::time::Instant;

@@ -20,4 +20,6 @@ pub mod region;
 #[cfg(not(loom))]
 pub mod ring;
 #[cfg(not(loom))]
+pub mod service;
+#[cfg(not(loom))]
 pub mod view;

@@ -26,6 +26,8 @@ pub mod open_files;
 #[cfg(feature = "link")]
 pub mod packet;
 pub mod page;
+#[cfg(feature = "link")]
+pub mod pair;
 pub mod poll;
 pub mod process;
 #[cfg(feature = "link")]
@@ -33,6 +35,8 @@ pub mod realtime;
 #[cfg(feature = "link")]
 pub mod route;
 pub mod scratch;
+#[cfg(feature = "link")]
+pub mod seqpacket;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;

@@ -1,0 +1,355 @@
+//! What programs and the netstack service say to each other: formats, and nothing that is done by them. docs/netstack-service.md is
+//! their specification.
+//!
+//! Messages are read and written octet by octet: neither side trusts the other.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// Version of the protocol, in HELLO.
+pub const VERSION: u32 = 1;
+/// Octets of a message at most.
+pub const MESSAGE: usize = 4096;
+/// Octets of a header.
+pub const HEADER: usize = 24;
+/// Octets of an address.
+pub const ADDRESS: usize = 32;
+/// Octets of a record of an accepted connection.
+pub const ACCEPTED: usize = 80;
+/// The first octets of such a record.
+pub const ACCEPTED_MAGIC: [u8; 8] = *b"BYPACPT1";
+/// What names of the service's ends begin with, behind the NUL of an abstract name.
+pub const NAME_PREFIX: &str = "bypath/netstack/";
+/// Octets of a service's name at most.
+pub const LONGEST_NAME: usize = 32;
+
+const AF_INET: u16 = 2;
+const AF_INET6: u16 = 10;
+
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Op {
+    /// Which version, and who.
+    Hello = 1,
+    /// A new socket.
+    Open = 2,
+    /// bind(2).
+    Bind = 3,
+    /// listen(2).
+    Listen = 4,
+    /// connect(2), begun.
+    Connect = 5,
+    /// Both addresses, and the state.
+    Names = 6,
+    /// setsockopt(2).
+    Set = 7,
+    /// getsockopt(2).
+    Get = 8,
+    /// SO_ERROR.
+    Error = 9,
+    /// shutdown(2) of a listening socket.
+    Shutdown = 10,
+    /// About the service itself, in JSON.
+    Query = 11,
+}
+
+impl Op {
+    /// All of them.
+    pub const ALL: [Op; 11] = [
+        Op::Hello,
+        Op::Open,
+        Op::Bind,
+        Op::Listen,
+        Op::Connect,
+        Op::Names,
+        Op::Set,
+        Op::Get,
+        Op::Error,
+        Op::Shutdown,
+        Op::Query,
+    ];
+
+    /// The question of a number.
+    pub fn from_number(number: u32) -> Option<Op> {
+        Op::ALL.into_iter().find(|op| *op as u32 == number)
+    }
+}
+
+/// Header of questions and answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// What is asked.
+    pub op: Op,
+    /// Chosen by who asks.
+    pub serial: u32,
+    /// SO_COOKIE of the program's end, 0: no socket.
+    pub socket: u64,
+    /// Of an answer.
+    pub errno: i32,
+}
+
+impl Header {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut out = [0; HEADER];
+        out[..4].copy_from_slice(&(self.op as u32).to_ne_bytes());
+        out[4..8].copy_from_slice(&self.serial.to_ne_bytes());
+        out[8..16].copy_from_slice(&self.socket.to_ne_bytes());
+        out[16..20].copy_from_slice(&self.errno.to_ne_bytes());
+        out
+    }
+
+    /// Header and body of a message; `None`: it is none.
+    pub fn decode(message: &[u8]) -> Option<(Header, &[u8])> {
+        let (mut header, body) = (Body(message.get(..HEADER)?), message.get(HEADER..)?);
+        let header = Header {
+            op: Op::from_number(header.u32()?)?,
+            serial: header.u32()?,
+            socket: header.u64()?,
+            errno: header.u32()? as i32,
+        };
+        Some((header, body))
+    }
+}
+
+/// The octets of a body, taken from its beginning.
+#[derive(Clone, Copy, Debug)]
+pub struct Body<'a>(pub &'a [u8]);
+
+impl<'a> Body<'a> {
+    /// So many octets.
+    pub fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    /// A number of four octets.
+    pub fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_ne_bytes)
+    }
+
+    /// A number of four octets with a sign.
+    pub fn i32(&mut self) -> Option<i32> {
+        self.take().map(i32::from_ne_bytes)
+    }
+
+    /// A number of eight octets.
+    pub fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_ne_bytes)
+    }
+
+    /// An address.
+    pub fn address(&mut self) -> Option<Address> {
+        self.take().map(|raw| Address::decode(&raw))
+    }
+
+    /// The rest.
+    pub const fn rest(self) -> &'a [u8] {
+        self.0
+    }
+}
+
+/// An address with its port; `None`: there is none, or of no family that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address(pub Option<SocketAddr>);
+
+impl Address {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; ADDRESS] {
+        let mut out = [0; ADDRESS];
+        let mut put = |at: usize, octets: &[u8]| out[at..at + octets.len()].copy_from_slice(octets);
+        match self.0 {
+            None => {}
+            Some(SocketAddr::V4(a)) => {
+                put(0, &AF_INET.to_ne_bytes());
+                put(2, &a.port().to_ne_bytes());
+                put(16, &a.ip().octets());
+            }
+            Some(SocketAddr::V6(a)) => {
+                put(0, &AF_INET6.to_ne_bytes());
+                put(2, &a.port().to_ne_bytes());
+                put(4, &a.scope_id().to_ne_bytes());
+                put(8, &a.flowinfo().to_ne_bytes());
+                put(16, &a.ip().octets());
+            }
+        }
+        out
+    }
+
+    /// What the octets say.
+    pub fn decode(raw: &[u8; ADDRESS]) -> Address {
+        let mut fields = Body(raw);
+        let word = |octets: Option<[u8; 2]>| u16::from_ne_bytes(octets.unwrap_or_default());
+        let family = word(fields.take());
+        let port = word(fields.take());
+        let (scope, flow) = (fields.u32().unwrap_or(0), fields.u32().unwrap_or(0));
+        let bytes: [u8; 16] = raw[16..].try_into().unwrap_or_default();
+        Address(match family {
+            AF_INET => {
+                let ip = Ipv4Addr::new(bytes[0], bytes[1], bytes[2], bytes[3]);
+                Some(SocketAddrV4::new(ip, port).into())
+            }
+            AF_INET6 => Some(SocketAddrV6::new(Ipv6Addr::from(bytes), port, flow, scope).into()),
+            _ => None,
+        })
+    }
+
+    /// The IP address, if there is one.
+    pub fn ip(&self) -> Option<IpAddr> {
+        self.0.map(|a| a.ip())
+    }
+}
+
+/// A connection that was accepted; its descriptor comes beside this record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// SO_COOKIE of that descriptor's socket.
+    pub cookie: u64,
+    /// Its own address.
+    pub local: Address,
+    /// The other end's.
+    pub remote: Address,
+}
+
+impl Accepted {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; ACCEPTED] {
+        let mut out = [0; ACCEPTED];
+        out[..8].copy_from_slice(&ACCEPTED_MAGIC);
+        out[8..16].copy_from_slice(&self.cookie.to_ne_bytes());
+        out[16..48].copy_from_slice(&self.local.encode());
+        out[48..].copy_from_slice(&self.remote.encode());
+        out
+    }
+
+    /// What the octets say; `None`: it is none.
+    pub fn decode(raw: &[u8; ACCEPTED]) -> Option<Accepted> {
+        let mut fields = Body(raw);
+        if fields.take::<8>()? != ACCEPTED_MAGIC {
+            return None;
+        }
+        Some(Accepted { cookie: fields.u64()?, local: fields.address()?, remote: fields.address()? })
+    }
+}
+
+/// Whether a service may have this name: letters, digits, `-`, `_` and `.`, the first one no dot.
+pub fn is_name(name: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
+    (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
+}
+
+/// The abstract name, without its NUL, of the service's end of a socket.
+pub fn end_name(service: &str, cookie: u64) -> String {
+    format!("{NAME_PREFIX}{service}/{cookie:016x}")
+}
+
+/// The service and the cookie that the name of a service's end tells.
+pub fn of_end_name(name: &[u8]) -> Option<(&str, u64)> {
+    let (service, cookie) = std::str::from_utf8(name).ok()?.strip_prefix(NAME_PREFIX)?.rsplit_once('/')?;
+    let digits = cookie.len() == 16 && cookie.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    (digits && is_name(service)).then_some((service, u64::from_str_radix(cookie, 16).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_and_addresses_come_back() {
+        for op in Op::ALL {
+            let header = Header { op, serial: 7, socket: u64::MAX - 1, errno: 111 };
+            let mut message = header.encode().to_vec();
+            message.push(9);
+            assert_eq!(Header::decode(&message), Some((header, &[9][..])));
+            assert_eq!(Header::decode(&message[..HEADER - 1]), None);
+        }
+        assert_eq!(Header::decode(&[0; HEADER]), None);
+        for text in ["10.0.0.2:80", "[fe80::1%3]:65535", "[::]:0"] {
+            let address = Address(Some(text.parse().unwrap()));
+            assert_eq!(Address::decode(&address.encode()), address);
+        }
+        assert_eq!(Address::decode(&[0xff; ADDRESS]), Address(None));
+    }
+
+    #[test]
+    fn records_of_accepted_connections_come_back() {
+        let record = Accepted {
+            cookie: 3,
+            local: Address(Some("10.0.0.2:80".parse().unwrap())),
+            remote: Address(Some("[fd00::1]:4000".parse().unwrap())),
+        };
+        assert_eq!(Accepted::decode(&record.encode()), Some(record));
+        assert_eq!(Accepted::decode(&[0; ACCEPTED]), None);
+    }
+
+    #[test]
+    fn names_of_ends_tell_service_and_cookie() {
+        assert_eq!(of_end_name(end_name("lab-1", 0xabc).as_bytes()), Some(("lab-1", 0xabc)));
+        for other in [
+            "bypath/netstack/lab/abc",
+            "bypath/netstack//0000000000000abc",
+            "bypath/netstack/a/b/0000000000000abc",
+            "bypath/1/0000000000000abc",
+            "bypath/netstack/lab/0000000000000ABC",
+            "bypath/netstack/lab/+000000000000abc",
+        ] {
+            assert_eq!(of_end_name(other.as_bytes()), None, "{other}");
+        }
+        assert!(is_name("default") && is_name("a.b") && !is_name(".a") && !is_name("") && !is_name("a/b"));
+        assert!(!is_name(&"a".repeat(LONGEST_NAME + 1)));
+    }
+
+    /// Rows `| ... |` of the specification.
+    fn rows() -> Vec<Vec<&'static str>> {
+        let text = include_str!("../../../docs/netstack-service.md");
+        let cells = |line: &'static str| line.trim_matches('|').split('|').map(str::trim).collect();
+        text.lines().filter(|line| line.starts_with("| ")).map(cells).collect()
+    }
+
+    #[test]
+    fn the_specification_has_these_numbers() {
+        let rows = rows();
+        let place = |name: &str| -> (usize, usize) {
+            let row = rows.iter().find(|row| row[0] == format!("`{name}`"));
+            let row = row.unwrap_or_else(|| panic!("no row for {name}"));
+            (row[1].parse().unwrap(), row[2].parse().unwrap())
+        };
+        let header =
+            Header { op: Op::Open, serial: 0x0101_0101, socket: 0x0202_0202_0202_0202, errno: 0x0303_0303 };
+        let octets = header.encode();
+        let at = |(from, len): (usize, usize)| octets[from..from + len].to_vec();
+        assert_eq!(at(place("Header.op")), (Op::Open as u32).to_ne_bytes());
+        assert_eq!(at(place("Header.serial")), [1; 4]);
+        assert_eq!(at(place("Header.socket")), [2; 8]);
+        assert_eq!(at(place("Header.errno")), [3; 4]);
+        let (last, len) = place("Header.pad");
+        assert_eq!(last + len, HEADER);
+
+        let address =
+            Address(Some(SocketAddrV6::new([4; 16].into(), 0x0505, 0x0606_0606, 0x0707_0707).into()));
+        let octets = address.encode();
+        let at = |(from, len): (usize, usize)| octets[from..from + len].to_vec();
+        assert_eq!(at(place("Address.family")), AF_INET6.to_ne_bytes());
+        assert_eq!(at(place("Address.port")), [5; 2]);
+        assert_eq!(at(place("Address.scope")), [7; 4]);
+        assert_eq!(at(place("Address.flow")), [6; 4]);
+        assert_eq!(at(place("Address.bytes")), [4; 16]);
+        assert_eq!(place("Address.bytes").0 + 16, ADDRESS);
+
+        let record = Accepted { cookie: 0x0808_0808_0808_0808, local: address, remote: Address(None) };
+        let octets = record.encode();
+        let at = |(from, len): (usize, usize)| octets[from..from + len].to_vec();
+        assert_eq!(at(place("Accepted.magic")), ACCEPTED_MAGIC);
+        assert_eq!(at(place("Accepted.cookie")), [8; 8]);
+        assert_eq!(at(place("Accepted.local")), address.encode());
+        assert_eq!(at(place("Accepted.remote")), [0; ADDRESS]);
+        assert_eq!(place("Accepted.remote").0 + ADDRESS, ACCEPTED);
+
+        for op in Op::ALL {
+            let name = format!("`{}`", format!("{op:?}").to_uppercase());
+            let row = rows.iter().find(|row| row[1] == name).unwrap_or_else(|| panic!("no row for {name}"));
+            assert_eq!(row[0], (op as u32).to_string());
+        }
+    }
+}
