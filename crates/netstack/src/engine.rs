@@ -226,6 +226,16 @@ impl Engine {
         Ok(())
     }
 
+    /// The links: their interfaces and names, in the order in which they were added.
+    pub fn links(&self) -> impl Iterator<Item = (IfaceId, &str)> {
+        self.ports.iter().map(|p| (p.iface, p.name.as_str()))
+    }
+
+    /// Whether a link is gone, as a turn has told.
+    pub fn is_gone(&self, iface: IfaceId) -> bool {
+        self.ports.iter().any(|p| p.iface == iface && p.gone)
+    }
+
     /// Octets of the largest packet of a link.
     pub fn mtu(&self, iface: IfaceId) -> Option<usize> {
         self.ports.iter().find(|p| p.iface == iface).map(|p| p.capabilities.mtu)

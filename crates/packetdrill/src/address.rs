@@ -1,6 +1,6 @@
 //! `struct sockaddr` and the stack's addresses.
 
-use crate::errors::Result;
+use bypath_stack::linux::errno::Result;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 
 /// Octets of a `struct sockaddr_in` and of a `struct sockaddr_in6`.

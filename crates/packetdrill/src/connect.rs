@@ -1,9 +1,9 @@
 //! Sockets as they begin and end: set up, connected, given up, shut.
 
-use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::machine::Machine;
 use crate::{address, sysctl};
+use bypath_stack::linux::errno::{self as errors, Result};
 use bypath_stack::tcp::State;
 use std::net::SocketAddr;
 

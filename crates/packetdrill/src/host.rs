@@ -4,13 +4,13 @@
 //! time whoever lets time pass does, and lets calls that wait look at what happened before it goes on.
 
 use crate::address;
-use crate::errors::{self, Result};
 use crate::file::{File, Kind, Socket};
 use crate::flags::{Flags, Time};
 use crate::io::Received;
 use crate::machine::{Machine, Packet};
 use crate::pipe::Pipe;
 use crate::waiting::{Guard, OVER, Shared};
+use bypath_stack::linux::errno::{self as errors, Result};
 use bypath_stack::tcp::State;
 use std::net::SocketAddr;
 use std::sync::{Arc, Condvar, Mutex};

@@ -1,12 +1,12 @@
 //! The table of functions that packetdrill calls, and its errno.
 
 use crate::address;
-use crate::errors::Result;
 use crate::file::Kind;
 use crate::flags::Flags;
 use crate::host::Host;
 use crate::io::Received;
 use crate::memory::{address_out, copy_in, copy_out, gather, pieces, scatter, value_in, value_out};
+use bypath_stack::linux::errno::Result;
 use libc::{c_char, c_int, c_longlong, c_ulong, c_void, iovec, msghdr, sockaddr, socklen_t, ssize_t};
 use std::ffi::CStr;
 use std::time::Duration;

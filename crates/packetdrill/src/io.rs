@@ -1,8 +1,8 @@
 //! Octets in and out of sockets and pipes: one try of each call. EAGAIN means that it would wait.
 
-use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::machine::Machine;
+use bypath_stack::linux::errno::{self as errors, Result};
 use bypath_stack::tcp::State;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use std::net::SocketAddr;

@@ -7,11 +7,9 @@
 mod address;
 mod clock;
 mod connect;
-mod errors;
 mod file;
 pub mod flags;
 pub mod host;
-mod info;
 mod interface;
 pub mod io;
 mod machine;

@@ -1,7 +1,7 @@
 //! Memory of whoever calls: copied by the kernel (process_vm_readv(2)), which says EFAULT where nothing is there, as it does for a
 //! system call.
 
-use crate::errors::Result;
+use bypath_stack::linux::errno::Result;
 use libc::{c_void, iovec, sockaddr, socklen_t, ssize_t};
 use std::mem::MaybeUninit;
 

@@ -1,11 +1,11 @@
 //! Socket options, fcntl(2) and ioctl(2).
 
-use crate::errors::{self, Result};
 use crate::file::{Kind, Socket};
 use crate::flags;
-use crate::info;
 use crate::machine::Machine;
 use crate::sysctl;
+use bypath_stack::linux::errno::{self as errors, Result};
+use bypath_stack::linux::info;
 use bypath_stack::tcp::congestion::Algorithm;
 use bypath_stack::tcp::{Keepalive, Settings, State};
 use bypath_wire::TrafficClass;

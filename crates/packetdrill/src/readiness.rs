@@ -1,8 +1,8 @@
 //! poll(2) and epoll(7): what sockets are ready for, and who is told once of what.
 
-use crate::errors::Result;
 use crate::file::{File, Kind};
 use crate::machine::Machine;
+use bypath_stack::linux::errno::Result;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::State;
 use std::collections::BTreeMap;

@@ -1,7 +1,7 @@
 //! Who waits for what: calls for what they want, real time for itself, virtual time for the calls.
 
-use crate::errors::Result;
 use crate::machine::Machine;
+use bypath_stack::linux::errno::Result;
 use bypath_stack::time::Instant;
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

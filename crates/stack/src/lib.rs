@@ -51,6 +51,7 @@ pub mod iface;
 mod ingress;
 pub mod ip;
 pub mod limit;
+pub mod linux;
 mod ndp;
 pub mod neighbor;
 pub mod path;

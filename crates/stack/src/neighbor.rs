@@ -283,6 +283,11 @@ impl<W> Neighbors<W> {
         Some((entry.state, entry.mac))
     }
 
+    /// All that are known or asked for, and what is known of them.
+    pub fn iter(&self) -> impl Iterator<Item = (IpAddr, State, MacAddr)> {
+        self.entries.iter().map(|entry| (entry.address, entry.state, entry.mac))
+    }
+
     /// Neighbours that are known or asked for.
     pub fn len(&self) -> usize {
         self.entries.len()

@@ -400,6 +400,11 @@ impl Stack {
         self.ifaces.get(iface.at())?.neighbors.state(ip)
     }
 
+    /// The neighbours of an interface, in no order. One that is asked for has no hardware address yet.
+    pub fn all_neighbors(&self, iface: IfaceId) -> impl Iterator<Item = (IpAddr, State, MacAddr)> {
+        self.ifaces.get(iface.at()).into_iter().flat_map(|i| i.neighbors.iter())
+    }
+
     /// Neighbours of an interface that are known or asked for.
     pub fn neighbors(&self, iface: IfaceId) -> usize {
         self.ifaces.get(iface.at()).map_or(0, |i| i.neighbors.len())

@@ -2,6 +2,8 @@
 
 use crate::Result;
 use crate::syscall::{check, syscall};
+#[cfg(feature = "link")]
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// One event, laid out as `struct epoll_event`.
 #[cfg_attr(target_arch = "x86_64", repr(C, packed))]
@@ -63,4 +65,62 @@ fn wait_ms(epfd: i32, out: &mut [Event], ms: i32, sigmask: usize) -> Result<usiz
             [epfd as usize, out.as_mut_ptr() as usize, out.len(), ms as usize, sigmask, 8],
         )
     })
+}
+
+/// A set that is closed with its value.
+#[cfg(feature = "link")]
+#[derive(Debug)]
+pub struct Set(OwnedFd);
+
+#[cfg(feature = "link")]
+impl Set {
+    /// One in which nothing is, close-on-exec.
+    ///
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM.
+    pub fn new() -> Result<Set> {
+        // SAFETY: integers only.
+        let made = check(unsafe {
+            syscall(libc::SYS_epoll_create1, [libc::EPOLL_CLOEXEC as usize, 0, 0, 0, 0, 0])
+        })?;
+        // SAFETY: the kernel made it for us just now.
+        Ok(Set(unsafe { OwnedFd::from_raw_fd(made as i32) }))
+    }
+
+    /// Waits for these events (EPOLL* bits) from now on, which are told with this word.
+    ///
+    /// # Errors
+    /// EEXIST, ENOMEM, ENOSPC, EPERM: it cannot be waited for.
+    pub fn add(&self, fd: BorrowedFd<'_>, events: u32, data: u64) -> Result<()> {
+        ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd.as_raw_fd(), Event { events, data })
+    }
+
+    /// The same of a number, whose descriptor somebody else holds.
+    ///
+    /// # Errors
+    /// Those of [`add`](Set::add); EBADF.
+    pub fn add_number(&self, fd: i32, events: u32, data: u64) -> Result<()> {
+        ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, fd, Event { events, data })
+    }
+
+    /// Waits for other events. What is there already is told again.
+    ///
+    /// # Errors
+    /// ENOENT, EBADF.
+    pub fn change(&self, fd: i32, events: u32, data: u64) -> Result<()> {
+        ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_MOD, fd, Event { events, data })
+    }
+
+    /// Waits for it no more.
+    pub fn remove(&self, fd: i32) {
+        let _ = ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, Event::default());
+    }
+
+    /// What happened; how many events. `None` waits for ever.
+    ///
+    /// # Errors
+    /// EINTR.
+    pub fn wait(&self, out: &mut [Event], timeout_ns: Option<u64>) -> Result<usize> {
+        wait(self.0.as_raw_fd(), out, timeout_ns, 0)
+    }
 }

@@ -110,6 +110,18 @@ pub fn limits() -> (u64, u64) {
     limits_of(libc::RLIMIT_NOFILE)
 }
 
+/// Lets this process have as many descriptors as it may: the soft limit becomes the hard one.
+#[cfg(feature = "link")]
+pub fn raise_limit() {
+    let (soft, hard) = limits();
+    let new = libc::rlimit64 { rlim_cur: hard, rlim_max: hard };
+    if soft < hard {
+        let resource = libc::RLIMIT_NOFILE as usize;
+        // SAFETY: prlimit64 reads one rlimit64.
+        unsafe { syscall(libc::SYS_prlimit64, [0, resource, &raw const new as usize, 0, 0, 0]) };
+    }
+}
+
 /// Whether this process may write nothing into files (RLIMIT_FSIZE is 0).
 pub fn are_files_closed() -> bool {
     limits_of(libc::RLIMIT_FSIZE).0 == 0

@@ -26,11 +26,15 @@ pub mod open_files;
 #[cfg(feature = "link")]
 pub mod packet;
 pub mod page;
+#[cfg(feature = "link")]
+pub mod pair;
 pub mod poll;
 pub mod process;
 #[cfg(feature = "link")]
 pub mod realtime;
 pub mod scratch;
+#[cfg(feature = "link")]
+pub mod seqpacket;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;

@@ -31,7 +31,7 @@ pub fn most_send_buffer(floor: i32) -> Result<i32> {
 }
 
 /// sockaddr_un of an abstract name.
-fn name_address(name: &[u8]) -> Option<([u8; 110], usize)> {
+pub(crate) fn name_address(name: &[u8]) -> Option<([u8; 110], usize)> {
     let mut raw = [0u8; 110];
     raw[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
     raw.get_mut(3..3 + name.len())?.copy_from_slice(name);

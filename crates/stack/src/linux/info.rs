@@ -1,9 +1,11 @@
 //! TCP_INFO: the first 104 octets of Linux's `struct tcp_info`, as far as the stack knows. Lengths are in segments there.
 
-use bypath_stack::tcp::{State, Statistics};
+use crate::tcp::{State, Statistics};
+use alloc::vec;
+use alloc::vec::Vec;
 
 /// Linux's number of a state (tcp_states.h).
-const fn number(state: State) -> u8 {
+pub const fn number(state: State) -> u8 {
     match state {
         State::Established => 1,
         State::SynSent => 2,
@@ -40,7 +42,7 @@ pub fn info(of: Option<&Statistics>) -> Vec<u8> {
     let scaled = s.shifts.0 > 0 || s.shifts.1 > 0;
     octets[5] = bit(s.timestamps, TIMESTAMPS) | bit(s.sack, SACK) | bit(scaled, WSCALE) | bit(s.ecn, ECN);
     octets[6] = s.shifts.0 | s.shifts.1 << 4;
-    let micros = |time: std::time::Duration| time.as_micros() as u32;
+    let micros = |time: core::time::Duration| time.as_micros() as u32;
     let flight = (s.unacknowledged - s.unsent) as u32;
     let ssthresh = if s.ssthresh >= INFINITE { INFINITE } else { s.ssthresh / s.mss.max(1) };
     for (at, value) in [

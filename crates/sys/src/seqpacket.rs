@@ -1,0 +1,126 @@
+//! SEQPACKET sockets at a path: where a service is asked. Nothing waits in the calls of this file.
+
+use crate::syscall::{check, syscall};
+use crate::{Errno, Result, unix};
+use std::ffi::OsStr;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+fn new() -> Result<OwnedFd> {
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: integers only.
+    let made =
+        check(unsafe { syscall(libc::SYS_socket, [libc::AF_UNIX as usize, kind as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: the kernel made it for us just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(made as i32) })
+}
+
+/// sockaddr_un of a path.
+fn address(path: &Path) -> Result<([u8; 110], usize)> {
+    let (octets, mut raw) = (OsStr::as_bytes(path.as_os_str()), [0u8; 110]);
+    raw[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+    if octets.len() > 107 || octets.contains(&0) {
+        return Err(Errno::NAMETOOLONG);
+    }
+    raw[2..2 + octets.len()].copy_from_slice(octets);
+    Ok((raw, 3 + octets.len()))
+}
+
+fn at(call: libc::c_long, path: &Path) -> Result<OwnedFd> {
+    let ((raw, len), socket) = (address(path)?, new()?);
+    // SAFETY: the kernel reads `len` bytes of a local.
+    check(unsafe { syscall(call, [socket.as_raw_fd() as usize, raw.as_ptr() as usize, len, 0, 0, 0]) })?;
+    Ok(socket)
+}
+
+/// A socket that has the path's name; who connects waits for [`listen`].
+///
+/// # Errors
+/// EADDRINUSE: there is something at the path; ENAMETOOLONG: it has more than 107 octets; EACCES, ENOENT.
+pub fn bind(path: &Path) -> Result<OwnedFd> {
+    at(libc::SYS_bind, path)
+}
+
+/// Who connects is taken from now on, so many waiting.
+///
+/// # Errors
+/// As listen(2).
+pub fn listen(socket: BorrowedFd<'_>, backlog: i32) -> Result<()> {
+    // SAFETY: integers only.
+    check(unsafe { syscall(libc::SYS_listen, [socket.as_raw_fd() as usize, backlog as usize, 0, 0, 0, 0]) })
+        .map(|_| ())
+}
+
+/// Connects to a path.
+///
+/// # Errors
+/// ENOENT; ECONNREFUSED: nobody listens there any more; EAGAIN: too many wait; EACCES; ENAMETOOLONG; EPROTOTYPE: it is of another kind.
+pub fn connect(path: &Path) -> Result<OwnedFd> {
+    at(libc::SYS_connect, path)
+}
+
+/// Takes one waiting connection; `None`: there is none.
+///
+/// # Errors
+/// EMFILE and others as accept4(2).
+pub fn accept(listener: BorrowedFd<'_>) -> Result<Option<OwnedFd>> {
+    let taken = unix::accept(listener.as_raw_fd(), 3)?;
+    // SAFETY: the kernel made it for us just now.
+    Ok(taken.map(|taken| unsafe { OwnedFd::from_raw_fd(taken) }))
+}
+
+/// The next message and its descriptors, as far as it fits; `None`: there is none. No octets: the other end is gone, or sent none.
+///
+/// # Errors
+/// ECONNRESET; EMFILE: the descriptors could not be kept.
+pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize, Vec<OwnedFd>)>> {
+    let Some(got) = unix::recv(socket.as_raw_fd(), room, 3)? else { return Ok(None) };
+    // SAFETY: they were received just now and are nobody else's.
+    let own = |fd: &i32| unsafe { OwnedFd::from_raw_fd(*fd) };
+    Ok(Some((got.len, got.fds[..got.fd_count].iter().map(own).collect())))
+}
+
+/// Sends a message, with a descriptor or without.
+///
+/// # Errors
+/// EAGAIN: there is no room; EPIPE, ECONNRESET; ETOOMANYREFS: too many descriptors are on their way.
+pub fn send(socket: BorrowedFd<'_>, octets: &[u8], with: Option<BorrowedFd<'_>>) -> Result<()> {
+    let with = with.map(|fd| fd.as_raw_fd());
+    unix::send(socket.as_raw_fd(), octets, with.as_slice())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn messages_and_descriptors_come_one_by_one() {
+        let path = std::env::temp_dir().join(format!("bypath-seqpacket-{}", std::process::id()));
+        let _ = std::fs::remove_file(&path);
+        assert_eq!(connect(&path).err(), Some(Errno::NOENT));
+        let listener = bind(&path).unwrap();
+        assert_eq!(bind(&path).err(), Some(Errno::ADDRINUSE));
+        assert_eq!(connect(&path).err(), Some(Errno::CONNREFUSED));
+        listen(listener.as_fd(), 4).unwrap();
+        assert!(accept(listener.as_fd()).unwrap().is_none());
+        let caller = connect(&path).unwrap();
+        let called = accept(listener.as_fd()).unwrap().unwrap();
+        let (a, b) = crate::pair::new().unwrap();
+        send(caller.as_fd(), b"with", Some(a.as_fd())).unwrap();
+        send(caller.as_fd(), b"without", None).unwrap();
+        let mut room = [0; 16];
+        let (len, fds) = receive(called.as_fd(), &mut room).unwrap().unwrap();
+        assert_eq!((&room[..len], fds.len()), (&b"with"[..], 1));
+        crate::pair::send(fds[0].as_fd(), b"x").unwrap();
+        assert_eq!(crate::pair::receive(b.as_fd(), &mut room), Ok(1));
+        let (len, fds) = receive(called.as_fd(), &mut room).unwrap().unwrap();
+        assert_eq!((&room[..len], fds.len()), (&b"without"[..], 0));
+        assert!(receive(called.as_fd(), &mut room).unwrap().is_none());
+        drop(caller);
+        assert_eq!(receive(called.as_fd(), &mut room).unwrap().unwrap().0, 0);
+        std::fs::remove_file(&path).unwrap();
+        assert_eq!(bind(Path::new(&"x".repeat(108))).err(), Some(Errno::NAMETOOLONG));
+    }
+}
