@@ -102,12 +102,14 @@ pub(crate) fn receive(fd: c_int, flags: c_int, real: impl FnOnce() -> isize) -> 
         return fail(e.raw_os_error());
     }
     let ret = real();
-    if ret == 0
-        && let Some(e) = kept(|| served::ended(fd, false))
-    {
-        return fail(e.raw_os_error());
+    if ret != 0 && !(ret < 0 && errno::get() == libc::ECONNRESET) {
+        return ret;
     }
-    ret
+    match kept(|| served::ended(fd, false)) {
+        Some(e) => fail(e.raw_os_error()),
+        // The pair's own error is no news of the connection.
+        None => 0,
+    }
 }
 
 /// `recvmsg()`: into the program's buffers, with a header of ours.

@@ -1,5 +1,5 @@
-//! SEQPACKET sockets of AF_UNIX: rendezvous and control channel between processes (abstract names), questions to a service
-//! (paths). And the names of AF_UNIX sockets.
+//! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes. And the names of
+//! AF_UNIX sockets.
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
@@ -65,28 +65,6 @@ pub fn connect(name: &[u8], floor: i32) -> Result<i32> {
     let s = new(floor)?;
     // SAFETY: the kernel reads `len` bytes of a local.
     match check(unsafe { syscall(libc::SYS_connect, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) }) {
-        Ok(_) => Ok(s),
-        Err(e) => {
-            fd::close(s);
-            Err(e)
-        }
-    }
-}
-
-/// Connects to the socket at a path, without waiting.
-///
-/// # Errors
-/// ENOENT; ECONNREFUSED when nobody listens there any more, EAGAIN when its queue is full, EACCES, ENAMETOOLONG beyond 107
-/// octets, EMFILE.
-pub fn connect_path(path: &[u8], floor: i32) -> Result<i32> {
-    let mut raw = [0u8; 110];
-    raw[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
-    let room = raw.get_mut(2..2 + path.len()).filter(|_| path.len() <= 107).ok_or(Errno::NAMETOOLONG)?;
-    room.copy_from_slice(path);
-    let len = 2 + path.len() + 1;
-    let s = new(floor)?;
-    // SAFETY: the kernel reads `len` bytes of a local.
-    match check(unsafe { syscall(libc::SYS_connect, [s as usize, raw.as_ptr() as usize, len, 0, 0, 0]) }) {
         Ok(_) => Ok(s),
         Err(e) => {
             fd::close(s);

@@ -7,6 +7,7 @@ use crate::{epoll, life, rules, state};
 use bypath_shm::service::{Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
+use std::sync::atomic::Ordering::*;
 
 /// The call for which a socket becomes a service's.
 #[derive(Clone, Copy, Debug)]
@@ -52,14 +53,14 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let kernel = s.carrier();
     let family = sock::option(kernel, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let (cookie, end) = open(service, family)?;
-    let made = begin(service, cookie, kernel, family, call).and_then(|stage| {
+    let made = begin(service, cookie, end, kernel, family, call).and_then(|stage| {
         if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
             fd::set_status_flags(end, libc::O_NONBLOCK)?;
         }
         let limited = options::copy_limits(kernel, end);
         let record = replace(s, end, service, cookie, family, stage)?;
         if limited {
-            record.told.store(super::told::LIMITS, std::sync::atomic::Ordering::Relaxed);
+            record.told.store(super::told::LIMITS, Relaxed);
         }
         Ok(record)
     });
@@ -82,8 +83,8 @@ fn open(service: u32, family: i32) -> Result<(u64, i32)> {
 }
 
 /// Carries the call out on a socket that no program has yet; returns its [`stage`] after that.
-fn begin(service: u32, cookie: u64, kernel: i32, family: i32, call: Call) -> Result<u32> {
-    options::carry(kernel, family, service, cookie);
+fn begin(service: u32, cookie: u64, end: i32, kernel: i32, family: i32, call: Call) -> Result<u32> {
+    options::carry(family, service, cookie, |level, name| options::of_kernel(kernel, level, name));
     match call {
         Call::Bind(local) => {
             Message::new(Op::Bind, cookie).address(local).ask(service)?;
@@ -93,16 +94,16 @@ fn begin(service: u32, cookie: u64, kernel: i32, family: i32, call: Call) -> Res
             Message::new(Op::Listen, cookie).number(backlog).ask(service)?;
             Ok(stage::LISTENING)
         }
-        Call::Connect(remote) => connect(service, cookie, remote).map(|()| stage::CONNECTING),
+        Call::Connect(remote) => connect(service, cookie, end, remote).map(|()| stage::CONNECTING),
     }
 }
 
-/// Begins a connection.
+/// Begins a connection of the socket with this cookie and this descriptor.
 ///
 /// # Errors
 /// As connect(2), but for EINPROGRESS.
-pub fn connect(service: u32, cookie: u64, remote: SocketAddr) -> Result<()> {
-    match Message::new(Op::Connect, cookie).address(remote).ask(service) {
+pub fn connect(service: u32, cookie: u64, fd: i32, remote: SocketAddr) -> Result<()> {
+    match Message::new(Op::Connect, cookie).address(remote).with(fd).ask(service) {
         Ok(_) | Err(Errno::INPROGRESS) => Ok(()),
         Err(e) => Err(e),
     }
@@ -129,4 +130,33 @@ fn replace(
     life::replaced_by_service(s, number);
     drop(life);
     record(number).ok_or(Errno::NOBUFS)
+}
+
+/// Puts another socket of the service, with the same options, in the place of `r`, which was refused: it begins this
+/// connection. What is registered with epoll is not any more.
+///
+/// # Errors
+/// Those of connect(2) and ENETDOWN. The socket is what it was then.
+pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
+    let (service, family) = (r.service.load(Relaxed), r.family.load(Relaxed) as i32);
+    let old = r.cookie.load(Relaxed);
+    let (cookie, end) = open(service, family)?;
+    options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
+    let made = connect(service, cookie, end, remote).and_then(|()| {
+        fd::set_status_flags(end, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
+        options::copy_limits(fd, end);
+        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        let number = table::served(fd).ok_or(Errno::BADF)?;
+        table::each(|fd, entry| {
+            if matches!(entry, Entry::Served(other) if other == number) {
+                let _ = fd::replace(end, fd, fd::is_cloexec(fd) == Ok(true));
+            }
+        });
+        r.cookie.store(cookie, Relaxed);
+        r.told.fetch_and(super::told::LIMITS, Relaxed);
+        r.stage.store(stage::CONNECTING, Release);
+        Ok(())
+    });
+    fd::close(end);
+    made
 }

@@ -148,8 +148,12 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         // What is asked for does not matter while the answer of the last one is due.
         stage::CONNECTING => connected(fd, r, Errno::ALREADY),
         stage::CONNECTED | stage::LISTENING => Err(Errno::ISCONN),
+        stage::REFUSED => remote.and_then(|remote| {
+            adopt::renew(fd, r, for_family(remote, r)?)?;
+            connected(fd, r, Errno::INPROGRESS)
+        }),
         _ => remote.and_then(|remote| {
-            adopt::connect(r.service(), r.cookie.load(Relaxed), for_family(remote, r)?)?;
+            adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
             r.enter(stage::CONNECTING);
             connected(fd, r, Errno::INPROGRESS)
         }),
@@ -166,9 +170,14 @@ fn connected(fd: i32, r: &Record, pending: Errno) -> Result<()> {
     } else {
         wait_for_room(fd)?;
     }
-    let error = r.take_error()?;
-    // Whoever calls again learns that it is connected, or by the end of it that it is not.
-    r.enter(stage::CONNECTED);
+    let error = match r.take_error()? {
+        // Somebody was told already, or it was connected and is over.
+        None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
+            (r.names()?.1 == CLOSE).then_some(Errno::CONNABORTED)
+        }
+        error => error,
+    };
+    r.enter(if error.is_some() { stage::REFUSED } else { stage::CONNECTED });
     error.map_or(Ok(()), Err)
 }
 
@@ -266,9 +275,14 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(Ok(r.family())),
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(Ok(libc::IPPROTO_TCP)),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(Ok(r.is_listening().into())),
-        (libc::SOL_SOCKET, libc::SO_ERROR) => {
-            Some(r.take_error().map(|error| error.map_or(0, Errno::raw_os_error)))
-        }
+        (libc::SOL_SOCKET, libc::SO_ERROR) => match r.take_error() {
+            // What the pair says beside it came of the same.
+            Ok(error) => {
+                let _ = sock::option(fd, level, name);
+                Some(Ok(error.map_or(0, Errno::raw_os_error)))
+            }
+            Err(_) => return None,
+        },
         _ => None,
     };
     let size = room.len().min(LONGEST_OPTION) as i32;
@@ -315,7 +329,7 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
 
 /// Whether there was a connection.
 fn is_over(fd: i32) -> bool {
-    poll::now(fd, libc::POLLIN | libc::POLLRDHUP) != 0
+    poll::now(fd, libc::POLLRDHUP) != 0
 }
 
 /// Before octets move on `fd`.
@@ -345,6 +359,10 @@ fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
 #[cold]
 pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
     let r = super::of(fd)?;
+    if !sending && !is_over(fd) {
+        // A receive of nothing.
+        return None;
+    }
     let bit = if sending { told::PIPE } else { told::END };
     if r.told.fetch_or(bit, AcqRel) & bit != 0 {
         return None;

@@ -10,8 +10,12 @@ use crate::lock::Lock;
 use crate::{log, state, table};
 use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, Result, clock, fd, process, unix};
+use bypath_sys::{Errno, Result, clock, fd, process, seqpacket, unix};
 use std::net::SocketAddr;
+use std::ffi::OsStr;
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
@@ -60,6 +64,7 @@ pub struct Message {
     socket: u64,
     out: [u8; ROOM],
     len: usize,
+    with: Option<i32>,
     answer: [u8; ROOM],
 }
 
@@ -77,7 +82,7 @@ pub struct Answer<'a> {
 impl Message {
     /// A question about a socket, 0: about none.
     pub fn new(op: Op, socket: u64) -> Message {
-        Message { op, socket, out: [0; ROOM], len: HEADER, answer: [0; ROOM] }
+        Message { op, socket, out: [0; ROOM], len: HEADER, with: None, answer: [0; ROOM] }
     }
 
     /// With these octets behind the others; what has no room is left out.
@@ -86,6 +91,11 @@ impl Message {
         self.out[self.len..end].copy_from_slice(&octets[..end - self.len]);
         self.len = end;
         self
+    }
+
+    /// With this descriptor beside it.
+    pub fn with(self, fd: i32) -> Message {
+        Message { with: Some(fd), ..self }
     }
 
     /// With this number.
@@ -230,9 +240,10 @@ impl Service {
         for folder in FOLDERS.get().into_iter().flatten() {
             let mut room = [0; LONGEST_PATH];
             let Some(path) = folder.socket(self.name(), &mut room) else { continue };
+            let path = Path::new(OsStr::from_bytes(path));
             loop {
-                match unix::connect_path(path, state::floor()) {
-                    Ok(fd) => return Ok(fd),
+                match seqpacket::connect(path) {
+                    Ok(low) => return fd::move_high(low.into_raw_fd(), state::floor()),
                     Err(Errno::AGAIN) if clock::monotonic_ns() < until => {
                         let _ = ppoll(&mut [], Some(PAUSE_NS), 0);
                     }
@@ -269,7 +280,7 @@ impl Service {
         let header = Header { op: message.op, serial, socket: message.socket, errno: 0 };
         message.out[..HEADER].copy_from_slice(&header.encode());
         loop {
-            match unix::send(fd, &message.out[..message.len], &[]) {
+            match unix::send(fd, &message.out[..message.len], message.with.as_slice()) {
                 Ok(()) => break,
                 Err(Errno::AGAIN) => wait(fd, libc::POLLOUT, until)?,
                 Err(Errno::INTR) => {}

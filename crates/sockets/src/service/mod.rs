@@ -82,6 +82,8 @@ mod stage {
     pub const CONNECTING: u32 = 2;
     /// There is a connection, or was.
     pub const CONNECTED: u32 = 3;
+    /// connect() has told that it was refused: another one begins anew.
+    pub const REFUSED: u32 = 4;
 }
 
 /// What the program was told, and is not told again; and what was set on the descriptor.

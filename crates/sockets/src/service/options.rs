@@ -66,7 +66,7 @@ const CARRIED: &[(i32, i32, Shape)] = {
 };
 
 /// An option's value: the longest of them is a name.
-type Value = ([u8; 16], usize);
+pub type Value = ([u8; 16], usize);
 
 fn read(fd: i32, level: i32, name: i32) -> Option<Value> {
     let mut value = [0; 16];
@@ -85,21 +85,35 @@ fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
     })
 }
 
-/// Sets what a program has set on the kernel's socket `from` on the service's one. What the stack does not know, or does not
-/// allow, is as if it had never been set: the program was told that it is.
-pub fn carry(from: i32, family: i32, service: u32, cookie: u64) {
+/// What a kernel's socket has, as it is set.
+pub fn of_kernel(fd: i32, level: i32, name: i32) -> Option<Value> {
+    read(fd, level, name)
+}
+
+/// What a service's socket has.
+pub fn of_service(service: u32, cookie: u64, level: i32, name: i32) -> Option<Value> {
+    let mut value = [0; 16];
+    let mut question = Message::new(Op::Get, cookie).number(level).number(name).number(16);
+    let told = question.ask(service).ok()?.body.rest();
+    let len = told.len().min(16);
+    value[..len].copy_from_slice(&told[..len]);
+    Some((value, len))
+}
+
+/// Sets what a program has set on another socket, whose options `now` tells, on a service's one. What the stack does not know,
+/// or does not allow, is as if it had never been set: the program was told that it is.
+pub fn carry(family: i32, service: u32, cookie: u64, now: impl Fn(i32, i32) -> Option<Value>) {
     let new = of_new(family);
     for (&(level, name, shape), was) in CARRIED.iter().zip(new) {
-        let now = read(from, level, name);
+        let now = now(level, name);
         let Some((mut value, len)) = now.filter(|now| was.is_some_and(|was| was != *now)) else { continue };
         if shape == Shape::Doubled {
             let size = i32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
             value[..4].copy_from_slice(&(size / 2).to_ne_bytes());
         }
         let text = value[..len].iter().position(|b| *b == 0).filter(|_| shape == Shape::Text);
-        let mut question = Message::new(Op::Set, cookie).number(level).number(name);
-        question = question.octets(&value[..text.unwrap_or(len)]);
-        let _ = question.ask(service);
+        let question = Message::new(Op::Set, cookie).number(level).number(name);
+        let _ = question.octets(&value[..text.unwrap_or(len)]).ask(service);
     }
 }
 
