@@ -33,7 +33,6 @@ pub mod process;
 #[cfg(feature = "link")]
 pub mod realtime;
 pub mod scratch;
-#[cfg(feature = "link")]
 pub mod seqpacket;
 pub mod signal;
 pub mod sock;
