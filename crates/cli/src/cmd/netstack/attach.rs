@@ -89,12 +89,16 @@ impl Wishes {
                  of a device)",
             );
         }
+        if self.dhcp && !self.net.is_empty() {
+            return wrong(
+                "--dhcp asks a server at the device's other end, --net puts the kernel there: give one of them",
+            );
+        }
         let learns = if self.dhcp { Some("DHCP") } else { self.slaac.then_some("SLAAC") };
         match (learns, link) {
             (Some(how), LinkName::Tun(_)) => {
-                let text = format!(
-                    "a TUN device has no hardware addresses, which {how} needs; use tap:, or --addr"
-                );
+                let text =
+                    format!("a TUN device has no hardware addresses, which {how} needs; use tap:, or --addr");
                 Err(Failure::new(2, text))
             }
             _ => Ok(()),
