@@ -311,7 +311,9 @@ impl Setup {
             );
         }
         if self.addresses.is_empty() && self.dhcp.is_none() && !self.slaac {
-            return wrong("the stack has no address: give one, such as 10.9.0.2/24, or ask for DHCP or SLAAC");
+            return wrong(
+                "the stack has no address: give one, such as 10.9.0.2/24, or ask for DHCP or SLAAC",
+            );
         }
         if self.dhcp.is_some() && matches!(self.link, LinkName::Tun(_)) {
             return wrong(
@@ -491,13 +493,7 @@ fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants) -> Re
     Ok(learned && engine.stack().addresses(iface).iter().all(Address::is_usable))
 }
 
-fn too_late(
-    engine: &mut Engine,
-    iface: IfaceId,
-    name: &str,
-    wants: Wants,
-    longest: Duration,
-) -> SetupError {
+fn too_late(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants, longest: Duration) -> SetupError {
     let name = name.to_owned();
     let addresses = engine.stack().addresses(iface);
     match wants {

@@ -140,7 +140,8 @@ fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
     let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
     let names = names.filter(|name| bypath_shm::service::is_name(name));
-    let mut found: Vec<_> = names.filter_map(|name| first_found(folders, &name).map(|path| (name, path))).collect();
+    let mut found: Vec<_> =
+        names.filter_map(|name| first_found(folders, &name).map(|path| (name, path))).collect();
     found.sort();
     found.dedup();
     found
