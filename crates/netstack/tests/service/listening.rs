@@ -102,6 +102,7 @@ isolated! {
         accepted.read_exact(&mut [0; 1]).expect("an octet");
         drop(own);
         assert_eq!(accepted.read(&mut [0; 1]).expect("an end"), 0);
+        drop(accepted);
         let refused = TcpStream::connect(to).map_err(|e| e.kind());
         assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
         running.has_sockets(0);
