@@ -370,7 +370,7 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
     if r.told.fetch_or(bit, AcqRel) & bit != 0 {
         return None;
     }
-    match r.take_error() {
+    let error = match r.take_error() {
         Ok(error) => error,
         // It belongs to another user, and ends as a plain pair does.
         Err(Errno::PERM | Errno::ACCESS) => None,
@@ -380,5 +380,10 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
             log::line(crate::config::LogLevel::Debug, format_args!("the end of descriptor {fd}: {e}"));
             Some(Errno::CONNRESET)
         }
+    };
+    if error.is_some() {
+        // Told once, whichever way.
+        r.told.fetch_or(told::END | told::PIPE, AcqRel);
     }
+    error
 }
