@@ -105,16 +105,15 @@ def unconnected():
 
 
 def refused():
-    heard = listener()
-    nobody = heard.getsockname()
-    heard.close()
-    s = socket.socket()
-    say("refused", outcome(s.connect, nobody))
+    bound = socket.socket()
+    bound.bind((HERE, 0))
+    nobody = bound.getsockname()
     heard = socket.socket()
-    heard.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    heard.bind(nobody)
+    heard.bind((HERE, 0))
+    s = socket.socket()
+    say("refused", outcome(s.connect, heard.getsockname()))
     heard.listen()
-    say("again", outcome(s.connect, nobody))
+    say("again", outcome(s.connect, heard.getsockname()))
     other, _ = heard.accept()
     s.sendall(b"after all")
     say("after all", other.recv(100))
