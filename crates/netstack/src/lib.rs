@@ -1,7 +1,7 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
 //! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like),
 //! [`UdpForwarder`] and [`TcpForwarder`] get what is for others, and
-//! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it.
+//! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it. [`service`] gives the stack to programs of other processes.
 
 #![forbid(unsafe_code)]
 
@@ -11,6 +11,7 @@ mod engine;
 mod forward;
 mod host;
 mod leasing;
+pub mod service;
 mod setup;
 mod signal;
 mod socket;

@@ -20,6 +20,8 @@ pub const fn number(state: State) -> u8 {
     }
 }
 
+/// TCP_LISTEN.
+pub const LISTEN: u8 = 10;
 /// TCP_INFINITE_SSTHRESH.
 const INFINITE: u32 = 0x7FFF_FFFF;
 /// Bits of tcpi_options.

@@ -21,6 +21,11 @@ impl Tcp<'_> {
         self.stack.tcp.entry(self.index).is_some_and(|entry| entry.connection.is_finished())
     }
 
+    /// Octets that were written and are not acknowledged.
+    pub fn unacknowledged(&mut self) -> usize {
+        self.stack.tcp.entry(self.index).map_or(0, |entry| entry.connection.unacknowledged())
+    }
+
     /// We have finished.
     pub fn is_shut(&mut self) -> bool {
         self.stack.tcp.entry(self.index).is_some_and(|entry| entry.connection.is_shut())

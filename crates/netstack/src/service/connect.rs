@@ -1,0 +1,113 @@
+//! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits.
+
+use super::slab::Key;
+use super::socket::{Hub, Phase, inward};
+use crate::Engine;
+use bypath_shm::service::Address;
+use bypath_stack::Stack;
+use bypath_stack::linux::errno::{self, Errno, Result};
+use bypath_stack::tcp::State;
+use bypath_sys::pair;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Octets that fill an end at most: with the smallest buffer it takes six.
+const MOST: usize = 64;
+
+/// A connection that comes up.
+#[derive(Debug)]
+pub struct Connecting {
+    /// The program's end.
+    program: OwnedFd,
+    /// Octets that fill it.
+    filled: usize,
+    /// Its send buffer before.
+    size: i32,
+}
+
+impl Connecting {
+    /// Fills the program's end.
+    fn begin(program: OwnedFd) -> bypath_sys::Result<Connecting> {
+        let size = pair::send_buffer(program.as_fd())?;
+        pair::set_send_buffer(program.as_fd(), 1)?;
+        let mut filled = 0;
+        while filled < MOST && pair::send(program.as_fd(), &[0]).is_ok() {
+            filled += 1;
+        }
+        Ok(Connecting { program, filled, size })
+    }
+
+    /// Gives the program room.
+    fn end(self, own: &OwnedFd) {
+        // The kernel doubles what it is told.
+        let _ = pair::set_send_buffer(self.program.as_fd(), self.size / 2);
+        let mut left = self.filled;
+        let mut room = [0; MOST];
+        while left > 0 {
+            match pair::receive(own.as_fd(), &mut room[..left]) {
+                Ok(n) if n > 0 => left -= n,
+                _ => return,
+            }
+        }
+    }
+}
+
+impl Hub {
+    /// Asks for a connection; the errno of the answer.
+    ///
+    /// # Errors
+    /// As connect(2); EBADF: the descriptor is not the program's end.
+    pub fn connect(
+        &mut self,
+        engine: &mut Engine,
+        key: Key,
+        to: Address,
+        program: Option<OwnedFd>,
+    ) -> Result<Errno> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        match socket.phase {
+            Phase::Fresh => {}
+            Phase::Connecting(_) => return Err(libc::EALREADY),
+            _ => return Err(libc::EISCONN),
+        }
+        let program = program.ok_or(libc::EBADF)?;
+        if pair::cookie(program.as_fd()) != Ok(socket.cookie) {
+            return Err(libc::EBADF);
+        }
+        let to: SocketAddr = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
+        let mut tcp = engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
+        tcp.connect(Engine::now(), to).map_err(errno::connect)?;
+        match Connecting::begin(program) {
+            Ok(connecting) => socket.phase = Phase::Connecting(Box::new(connecting)),
+            Err(e) => {
+                self.release(engine.stack(), key);
+                return Err(e.raw_os_error());
+            }
+        }
+        Ok(libc::EINPROGRESS)
+    }
+
+    /// Looks what became of a connection that was asked for.
+    pub fn look_at_connecting(&mut self, stack: &mut Stack, key: Key) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let Some(mut tcp) = stack.tcp(socket.id) else { return };
+        if let Some(failure) = tcp.take_error() {
+            socket.fail(failure, false);
+            return self.release(stack, key);
+        }
+        match tcp.state() {
+            Some(State::SynSent | State::SynReceived) => return,
+            Some(State::Closed) | None => {
+                socket.errno = libc::ECONNABORTED;
+                return self.release(stack, key);
+            }
+            _ => {}
+        }
+        if let Phase::Connecting(connecting) = std::mem::replace(&mut socket.phase, Phase::Open) {
+            connecting.end(&socket.end);
+        }
+        let is = &mut socket.is;
+        (is.pair_in, is.pair_out, is.stack_in, is.stack_out) = (true, true, true, true);
+        self.activate(key);
+    }
+}

@@ -1,0 +1,367 @@
+//! Questions: each message is examined in full before anything is done, and answered at once.
+
+use super::limits::Users;
+use super::options::{Of, of_remains};
+use super::query::Progress;
+use super::remains::Graves;
+use super::slab::{Key, Slab};
+use super::socket::{Hub, Phase, Socket, outward};
+use super::watch::{Token, Watch};
+use super::{Settings, query};
+use crate::Engine;
+use bypath_shm::service::{Address, Body, HEADER, Header, MESSAGE, Op, VERSION};
+use bypath_stack::linux::errno::{Errno, Result};
+use bypath_stack::linux::info;
+use bypath_sys::{seqpacket, unix};
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Questions, and answers of a query, that one turn of a connection has.
+const TURN: usize = 16;
+/// Octets of a value that SET and GET carry at most.
+const LONGEST_VALUE: usize = 256;
+
+/// One connection for questions.
+#[derive(Debug)]
+struct Control {
+    end: OwnedFd,
+    uid: u32,
+    active: bool,
+    /// A query whose answers do not fit at once.
+    query: Option<(Header, Progress)>,
+    room_told: bool,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Controls {
+    all: Slab<Control>,
+    active: VecDeque<Key>,
+    room: Vec<u8>,
+}
+
+/// What is answered.
+struct Answer {
+    socket: u64,
+    body: Vec<u8>,
+    with: Option<OwnedFd>,
+    errno: Errno,
+}
+
+impl Answer {
+    const fn of(socket: u64, body: Vec<u8>) -> Answer {
+        Answer { socket, body, with: None, errno: 0 }
+    }
+}
+
+/// A message that makes no sense: who sent it is not listened to any more.
+struct Nonsense;
+
+type Answered = std::result::Result<Result<Answer>, Nonsense>;
+
+impl Controls {
+    pub fn new() -> Controls {
+        Controls { all: Slab::new(), active: VecDeque::new(), room: vec![0; MESSAGE + 1] }
+    }
+
+    /// Whether somebody has something to ask.
+    pub fn is_active(&self) -> bool {
+        !self.active.is_empty()
+    }
+
+    /// Somebody has come who wants to ask. Who may not is left at once.
+    pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
+        let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return };
+        let may = settings.users.as_ref().is_none_or(|users| users.contains(&who.uid) || who.uid == 0);
+        if !may || !users.may_ask(who.uid) {
+            return;
+        }
+        let key =
+            self.all.insert(Control { end, uid: who.uid, active: false, query: None, room_told: false });
+        let Some(control) = self.all.get(key) else { return };
+        if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
+            self.all.remove(key);
+            return;
+        }
+        users.change(who.uid, |usage| usage.controls += 1);
+        self.activate(key);
+    }
+
+    pub fn activate(&mut self, key: Key) {
+        if let Some(control) = self.all.get_mut(key)
+            && !std::mem::replace(&mut control.active, true)
+        {
+            self.active.push_back(key);
+        }
+    }
+
+    fn remove(&mut self, key: Key, users: &mut Users) {
+        if let Some(control) = self.all.remove(key) {
+            users.change(control.uid, |usage| usage.controls -= 1);
+        }
+    }
+
+    /// Everybody who has something to ask has a turn.
+    pub fn turn(&mut self, hub: &mut Hub, engine: &mut Engine, settings: &Settings) {
+        for _ in 0..self.active.len() {
+            let Some(key) = self.active.pop_front() else { return };
+            if let Some(control) = self.all.get_mut(key) {
+                control.active = false;
+            }
+            match self.hear(key, hub, engine, settings) {
+                Ok(true) => self.activate(key),
+                Ok(false) => {}
+                Err(Nonsense) => self.remove(key, &mut hub.users),
+            }
+        }
+    }
+
+    /// True: there may be more.
+    fn hear(
+        &mut self,
+        key: Key,
+        hub: &mut Hub,
+        engine: &mut Engine,
+        settings: &Settings,
+    ) -> std::result::Result<bool, Nonsense> {
+        for _ in 0..TURN {
+            let controls = self.all.len();
+            let Some(control) = self.all.get_mut(key) else { return Ok(false) };
+            if let Some((header, mut progress)) = control.query.take() {
+                let text = query::row(&mut progress, hub, engine, settings, controls);
+                let message = [&header.encode()[..], text.as_bytes()].concat();
+                match seqpacket::send(control.end.as_fd(), &message, None) {
+                    Ok(()) if text.is_empty() => {}
+                    Ok(()) => {
+                        progress.next();
+                        control.query = Some((header, progress));
+                    }
+                    Err(bypath_sys::Errno::AGAIN) => {
+                        // Told when there is room; nothing else is heard of it before.
+                        control.query = Some((header, progress));
+                        if !std::mem::replace(&mut control.room_told, true) {
+                            hub.watch.room(control.end.as_fd(), Token::Control(key), true);
+                        }
+                        return Ok(false);
+                    }
+                    Err(_) => return Err(Nonsense),
+                }
+                continue;
+            }
+            let (len, fds) = match seqpacket::receive(control.end.as_fd(), &mut self.room) {
+                Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
+                Ok(Some(got)) => got,
+                Ok(None) => return Ok(false),
+            };
+            let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
+            let (header, body) = Header::decode(message).ok_or(Nonsense)?;
+            if header.op == Op::Query {
+                control.query = Some((Header { errno: 0, ..header }, Progress::of(body).ok_or(Nonsense)?));
+                continue;
+            }
+            let asks = Asks { hub, engine, settings, uid: control.uid, socket: header.socket };
+            let answered = asks.ask(header.op, Body(body), fds)?;
+            let answer = answered.unwrap_or_else(|errno| Answer {
+                socket: header.socket,
+                body: Vec::new(),
+                with: None,
+                errno,
+            });
+            let head = Header { socket: answer.socket, errno: answer.errno, ..header };
+            let message = [&head.encode()[..], &answer.body].concat();
+            let with = answer.with.as_ref().map(AsFd::as_fd);
+            // Who does not read his answers gets no more of them.
+            seqpacket::send(control.end.as_fd(), &message, with).map_err(|_| Nonsense)?;
+        }
+        Ok(true)
+    }
+}
+
+/// One question.
+struct Asks<'a> {
+    hub: &'a mut Hub,
+    engine: &'a mut Engine,
+    settings: &'a Settings,
+    uid: u32,
+    socket: u64,
+}
+
+impl Asks<'_> {
+    /// Examines the body, and does what it asks for.
+    fn ask(mut self, op: Op, mut body: Body<'_>, fds: Vec<OwnedFd>) -> Answered {
+        let b = &mut body;
+        let plain = |done: Result<()>, socket: u64| Ok(done.map(|()| Answer::of(socket, Vec::new())));
+        let socket = self.socket;
+        match op {
+            Op::Hello => {
+                let version = b.u32().ok_or(Nonsense)?;
+                Ok(Ok(self.hello(version)))
+            }
+            Op::Open => {
+                let asked = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
+                Ok(self.open(asked))
+            }
+            Op::Bind => {
+                let to = b.address().ok_or(Nonsense)?;
+                let may_low = self.uid == 0 || self.settings.low_ports.contains(&self.uid);
+                Ok(self.live().and_then(|key| {
+                    let local = self.hub.bind(self.engine.stack(), key, to, may_low)?;
+                    Ok(Answer::of(socket, local.encode().to_vec()))
+                }))
+            }
+            Op::Listen => {
+                let backlog = b.i32().ok_or(Nonsense)?;
+                let done = self.live().and_then(|key| self.hub.listen(self.engine.stack(), key, backlog));
+                plain(done, socket)
+            }
+            Op::Connect => {
+                let to = b.address().ok_or(Nonsense)?;
+                let program = fds.into_iter().next();
+                Ok(self.live().and_then(|key| {
+                    let errno = self.hub.connect(self.engine, key, to, program)?;
+                    Ok(Answer { errno, ..Answer::of(socket, Vec::new()) })
+                }))
+            }
+            Op::Names => Ok(self.names()),
+            Op::Set => {
+                let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
+                let value = body.rest();
+                if value.len() > LONGEST_VALUE {
+                    return Err(Nonsense);
+                }
+                let done = self.live().and_then(|key| self.with(key, |mut of| of.set(level, name, value)));
+                plain(done, socket)
+            }
+            Op::Get => {
+                let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
+                let size = b.u32().ok_or(Nonsense)? as usize;
+                Ok(self.get(level, name).map(|mut value| {
+                    value.truncate(size);
+                    Answer::of(socket, value)
+                }))
+            }
+            Op::Error => Ok(self.error().map(|errno| Answer::of(socket, errno.to_ne_bytes().to_vec()))),
+            Op::Shutdown => {
+                let how = b.i32().ok_or(Nonsense)?;
+                let done = self.live().and_then(|key| self.hub.shut_listener(self.engine.stack(), key, how));
+                plain(done, socket)
+            }
+            Op::Query => Err(Nonsense),
+        }
+    }
+
+    fn hello(&self, version: u32) -> Answer {
+        let pid = bypath_sys::process::pid();
+        let body = [&VERSION.to_ne_bytes()[..], &pid.to_ne_bytes(), self.hub.name.as_bytes()].concat();
+        let errno = if version == VERSION { 0 } else { libc::EPROTONOSUPPORT };
+        Answer { errno, ..Answer::of(0, body) }
+    }
+
+    fn open(&mut self, (domain, kind, protocol): (i32, i32, i32)) -> Result<Answer> {
+        let v6 = match domain {
+            libc::AF_INET => false,
+            libc::AF_INET6 => true,
+            _ => return Err(libc::EAFNOSUPPORT),
+        };
+        let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        if kind != libc::SOCK_STREAM || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
+            return Err(libc::EPROTONOSUPPORT);
+        }
+        if !self.hub.users.may_open(self.uid) {
+            return Err(libc::EMFILE);
+        }
+        let pair = self.hub.pair()?;
+        let stack = self.engine.stack();
+        let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
+        self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;
+        Ok(Answer { with: Some(pair.program), ..Answer::of(pair.cookie, Vec::new()) })
+    }
+
+    /// Whether this user may ask about a socket of that one.
+    fn may(&self, uid: u32) -> Result<()> {
+        if self.uid == uid || self.uid == 0 { Ok(()) } else { Err(libc::EPERM) }
+    }
+
+    /// The socket that is asked about, if the service has its end yet.
+    fn live(&mut self) -> Result<Key> {
+        let Some(key) = self.hub.by_cookie.get(&self.socket).copied() else {
+            let uid = self.grave()?.uid;
+            self.may(uid)?;
+            return Err(libc::EINVAL);
+        };
+        let uid = self.hub.sockets.get(key).ok_or(libc::EBADF)?.uid;
+        self.may(uid)?;
+        if let Some(socket) = self.hub.sockets.get_mut(key) {
+            // Who asks about it has it.
+            socket.of = None;
+        }
+        Ok(key)
+    }
+
+    fn grave(&mut self) -> Result<&mut super::remains::Remains> {
+        let graves: &mut Graves = &mut self.hub.graves;
+        graves.get_mut(self.socket).ok_or(libc::EBADF)
+    }
+
+    /// What is left of a socket, if this user may ask.
+    fn remains(&mut self) -> Result<&mut super::remains::Remains> {
+        let uid = self.grave()?.uid;
+        self.may(uid)?;
+        self.grave()
+    }
+
+    fn is_live(&self) -> bool {
+        self.hub.by_cookie.contains_key(&self.socket)
+    }
+
+    fn with<R>(&mut self, key: Key, f: impl FnOnce(Of<'_>) -> Result<R>) -> Result<R> {
+        let socket = self.hub.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        f(Of { engine: self.engine, id: socket.id, v6: socket.v6, wishes: &mut socket.wishes })
+    }
+
+    fn names(&mut self) -> Result<Answer> {
+        let (local, remote, state) = if self.is_live() {
+            let key = self.live()?;
+            let socket = self.hub.sockets.get(key).ok_or(libc::EBADF)?;
+            let tcp = self.engine.stack().tcp(socket.id);
+            let Some(mut tcp) = tcp else { return Err(libc::EBADF) };
+            let shown = |address: Option<SocketAddr>| Address(address.map(|a| outward(socket.v6, a)));
+            let state = match (&socket.phase, tcp.state()) {
+                (Phase::Listening(_), _) => info::LISTEN,
+                (_, Some(state)) => info::number(state),
+                (_, None) => info::number(bypath_stack::tcp::State::Closed),
+            };
+            (shown(tcp.local()), shown(tcp.remote()), state)
+        } else {
+            let remains = self.remains()?;
+            (remains.local, remains.remote, info::number(bypath_stack::tcp::State::Closed))
+        };
+        let state = u32::from(state).to_ne_bytes();
+        Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state].concat()))
+    }
+
+    fn get(&mut self, level: i32, name: i32) -> Result<Vec<u8>> {
+        if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
+            return Ok(self.error()?.to_ne_bytes().to_vec());
+        }
+        if self.is_live() {
+            let key = self.live()?;
+            return self.with(key, |mut of| of.get(level, name));
+        }
+        let remains = self.remains()?;
+        of_remains(&remains.wishes, remains.v6, level, name)
+    }
+
+    /// SO_ERROR: it is told once.
+    fn error(&mut self) -> Result<Errno> {
+        if !self.is_live() {
+            return Ok(std::mem::take(&mut self.remains()?.errno));
+        }
+        let key = self.live()?;
+        let Some(Socket { errno, .. }) = self.hub.sockets.get_mut(key) else { return Err(libc::EBADF) };
+        Ok(std::mem::take(errno))
+    }
+}
+
+const _: () = assert!(HEADER + LONGEST_VALUE < MESSAGE);

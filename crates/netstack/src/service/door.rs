@@ -1,0 +1,83 @@
+//! The socket at a path where the service is asked.
+
+use super::{ServiceError, Settings};
+use bypath_shm::service::is_name;
+use bypath_sys::{Errno, seqpacket};
+use std::fs::{self, File, Permissions};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::PathBuf;
+
+/// Processes that wait to be admitted.
+const BACKLOG: i32 = 1024;
+
+/// The socket, and its name in the file system, which goes with it.
+#[derive(Debug)]
+pub struct Door {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Which file it is: somebody may have put another one in its place.
+    file: Option<(u64, u64)>,
+}
+
+impl Door {
+    /// Takes the name. One that was left behind is replaced.
+    pub fn open(settings: &Settings) -> Result<Door, ServiceError> {
+        if !is_name(&settings.name) {
+            return Err(ServiceError::Name { name: settings.name.clone() });
+        }
+        let path = settings.folder.join(&settings.name);
+        let failed = |e: Errno| match e {
+            Errno::NAMETOOLONG => ServiceError::TooLong { path: path.clone() },
+            e => ServiceError::Folder {
+                folder: settings.folder.clone(),
+                source: std::io::Error::from_raw_os_error(e.raw_os_error()),
+            },
+        };
+        let folder = |source| ServiceError::Folder { folder: settings.folder.clone(), source };
+        // Two that start at once look at it one after the other; the lock ends with the file.
+        let own = File::open(&settings.folder).map_err(folder)?;
+        own.lock().map_err(folder)?;
+        let socket = match seqpacket::bind(&path) {
+            Err(Errno::ADDRINUSE) => {
+                match seqpacket::connect(&path) {
+                    Err(Errno::CONNREFUSED) => {}
+                    Ok(_) | Err(Errno::AGAIN | Errno::ACCESS | Errno::PERM) => {
+                        return Err(ServiceError::Exists { name: settings.name.clone(), path });
+                    }
+                    Err(_) => return Err(ServiceError::NoSocket { path }),
+                }
+                fs::remove_file(&path).map_err(folder)?;
+                seqpacket::bind(&path).map_err(failed)?
+            }
+            bound => bound.map_err(failed)?,
+        };
+        let me = bypath_sys::process::euid();
+        let alone = settings.users.as_ref().is_some_and(|users| users.iter().all(|uid| *uid == me));
+        let mode = if alone { 0o600 } else { 0o666 };
+        fs::set_permissions(&path, Permissions::from_mode(mode)).map_err(folder)?;
+        seqpacket::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
+        let file = fs::metadata(&path).ok().map(|m| (m.dev(), m.ino()));
+        Ok(Door { socket, path, file })
+    }
+
+    /// The next one who wants to ask.
+    pub fn next(&self) -> bypath_sys::Result<Option<OwnedFd>> {
+        seqpacket::accept(self.socket.as_fd())
+    }
+}
+
+impl AsFd for Door {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        let now = fs::symlink_metadata(&self.path).ok().map(|m| (m.dev(), m.ino()));
+        if now.is_some() && now == self.file {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}

@@ -1,0 +1,232 @@
+//! listen(2) and accept(2): connections go to the program as records with a descriptor, few at a time; the rest waits in the stack.
+
+use super::slab::Key;
+use super::socket::{Hub, Phase, Socket, inward, outward};
+use crate::Engine;
+use bypath_shm::service::{Accepted, Address};
+use bypath_stack::Stack;
+use bypath_stack::linux::errno::{self, Result};
+use bypath_sys::{Errno, pair, seqpacket, sock};
+use std::collections::VecDeque;
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// Connections that wait to be accepted at most: Linux's net.core.somaxconn.
+const MOST: u32 = 4096;
+/// Connections that one turn takes.
+const TURN: usize = 16;
+/// A port below is for root and those whom the settings name.
+pub const FIRST_FREE: u16 = 1024;
+
+/// A socket that listens.
+#[derive(Debug, Default)]
+pub struct Listening {
+    /// A record for which there was no room, with the program's end.
+    waiting: Option<(Accepted, OwnedFd)>,
+    /// Connections whose records are in the pair, as far as is known.
+    given: VecDeque<u64>,
+    /// What one record takes of the pair's memory, as the kernel counts it; 0: not known.
+    unit: usize,
+}
+
+impl Listening {
+    /// Connections of which it is not known that they were accepted.
+    fn outstanding(&self) -> impl Iterator<Item = u64> {
+        let waiting = self.waiting.as_ref().map(|(record, _)| record.cookie);
+        self.given.iter().copied().chain(waiting)
+    }
+}
+
+impl Hub {
+    /// # Errors
+    /// As bind(2).
+    pub fn bind(&mut self, stack: &mut Stack, key: Key, to: Address, may_low: bool) -> Result<Address> {
+        let socket = self.sockets.get(key).ok_or(libc::EBADF)?;
+        let to = to.0.ok_or(libc::EAFNOSUPPORT)?;
+        if !matches!(socket.phase, Phase::Fresh) {
+            return Err(libc::EINVAL);
+        }
+        let to = inward(socket.v6, to)?;
+        if (1..FIRST_FREE).contains(&to.port()) && !may_low {
+            return Err(libc::EACCES);
+        }
+        let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
+        let local = tcp.bind(to).map_err(errno::bind)?;
+        Ok(Address(Some(outward(socket.v6, local))))
+    }
+
+    /// # Errors
+    /// As listen(2).
+    pub fn listen(&mut self, stack: &mut Stack, key: Key, backlog: i32) -> Result<()> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        if !matches!(socket.phase, Phase::Fresh | Phase::Listening(_)) {
+            return Err(libc::EINVAL);
+        }
+        let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
+        if socket.v6 && tcp.local().is_none() {
+            tcp.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).map_err(errno::bind)?;
+        }
+        // As Linux has it: less than nothing is as much as possible.
+        tcp.listen((backlog as u32).min(MOST) as usize).map_err(errno::listen)?;
+        if matches!(socket.phase, Phase::Fresh) {
+            pair::set_send_buffer(socket.end.as_fd(), 1).map_err(|e| e.raw_os_error())?;
+            socket.phase = Phase::Listening(Box::default());
+            socket.is.pair_out = true;
+        }
+        Ok(())
+    }
+
+    /// shutdown(2): who does not read does not listen any more; the pair says end of file to who accepts.
+    ///
+    /// # Errors
+    /// ENOTCONN, EINVAL.
+    pub fn shut_listener(&mut self, stack: &mut Stack, key: Key, how: i32) -> Result<()> {
+        let socket = self.sockets.get(key).ok_or(libc::EBADF)?;
+        match (how, &socket.phase) {
+            (libc::SHUT_RD | libc::SHUT_RDWR, Phase::Listening(_)) => {
+                self.release(stack, key);
+                Ok(())
+            }
+            (libc::SHUT_WR, Phase::Listening(_)) => Ok(()),
+            (0..=2, _) => Err(libc::ENOTCONN),
+            _ => Err(libc::EINVAL),
+        }
+    }
+
+    /// Gives the program connections, as many as there is room for. True: there may be more.
+    pub fn accept(&mut self, engine: &mut Engine, key: Key) -> bool {
+        self.count_accepted(key);
+        for _ in 0..TURN {
+            let Some(Socket { end, is, uid, phase: Phase::Listening(listening), .. }) =
+                self.sockets.get_mut(key)
+            else {
+                return false;
+            };
+            if is.hung_up {
+                self.release(engine.stack(), key);
+                return false;
+            }
+            if let Some((record, program)) = &listening.waiting {
+                match seqpacket::send(end.as_fd(), &record.encode(), Some(program.as_fd())) {
+                    Ok(()) => {
+                        listening.given.push_back(record.cookie);
+                        listening.waiting = None;
+                        if listening.unit == 0 {
+                            listening.unit = sock::outq(end.as_raw_fd()).unwrap_or(0);
+                        }
+                    }
+                    Err(Errno::AGAIN) => {
+                        self.tell_room(key, true);
+                        return false;
+                    }
+                    // The program is gone, which an event tells, or its user has too many descriptors on their way.
+                    Err(_) => {
+                        let cookie = record.cookie;
+                        listening.waiting = None;
+                        self.reset(engine.stack(), cookie);
+                    }
+                }
+                continue;
+            }
+            let (uid, id) = (*uid, self.sockets.get(key).map(|socket| socket.id));
+            let Some(mut tcp) = id.and_then(|id| engine.stack().tcp(id)) else { return false };
+            if !tcp.has_callers() {
+                if let Some(socket) = self.sockets.get_mut(key) {
+                    socket.is.stack_in = false;
+                }
+                return false;
+            }
+            if !self.users.may_open(uid) || self.take_call(engine, key).is_err() {
+                // They wait in the stack until a socket is closed.
+                self.starved.insert(key);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Takes the next connection of the stack.
+    fn take_call(&mut self, engine: &mut Engine, key: Key) -> Result<()> {
+        let pair = self.pair()?;
+        let Some(listener) = self.sockets.get(key) else { return Err(libc::EBADF) };
+        let (uid, v6, wishes) = (listener.uid, listener.v6, listener.wishes.clone());
+        let stack = engine.stack();
+        let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept().map_err(errno::accept)?;
+        let (local, remote) = match stack.tcp(id) {
+            Some(mut tcp) => (tcp.local(), tcp.remote()),
+            None => (None, None),
+        };
+        let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(v6, address)));
+        let record = Accepted { cookie: pair.cookie, local: shown(local), remote: shown(remote) };
+        let new = self.insert(stack, id, (pair.end, pair.cookie), (uid, v6), Phase::Open)?;
+        if let Some(socket) = self.sockets.get_mut(new) {
+            (socket.wishes, socket.of) = (wishes, Some(key));
+            let is = &mut socket.is;
+            (is.pair_in, is.pair_out, is.stack_in, is.stack_out) = (true, true, true, true);
+        }
+        self.activate(new);
+        if let Some(Socket { phase: Phase::Listening(listening), .. }) = self.sockets.get_mut(key) {
+            listening.waiting = Some((record, pair.program));
+        }
+        Ok(())
+    }
+
+    /// Finds out which connections programs have accepted: their records are not in the pair any more.
+    pub fn count_accepted(&mut self, key: Key) {
+        let Some(Socket { end, phase: Phase::Listening(listening), .. }) = self.sockets.get_mut(key) else {
+            return;
+        };
+        // Of one that is gone nothing is left, whatever was accepted.
+        if listening.given.is_empty() || listening.unit == 0 {
+            return;
+        }
+        let left = sock::outq(end.as_raw_fd()).unwrap_or(0).div_ceil(listening.unit);
+        let gone = bypath_sys::poll::now(end.as_raw_fd(), 0) as u32 & super::watch::HUP != 0;
+        if gone {
+            return;
+        }
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let Phase::Listening(listening) = &mut socket.phase else { return };
+        let accepted = listening.given.len().saturating_sub(left);
+        let accepted: Vec<u64> = listening.given.drain(..accepted).collect();
+        for cookie in accepted {
+            let known = self.by_cookie.get(&cookie).copied();
+            if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {
+                socket.of = None;
+            }
+        }
+    }
+
+    /// A connection hangs up of which it is not known that it was accepted: whether it was not.
+    pub fn was_refused(&mut self, key: Key) -> bool {
+        let Some(of) = self.sockets.get(key).and_then(|socket| socket.of) else { return false };
+        self.count_accepted(of);
+        let Some(socket) = self.sockets.get(key) else { return false };
+        match self.sockets.get(of) {
+            Some(listener) if socket.of.is_some() => listener.looks_gone() == (true, true),
+            Some(_) => false,
+            None => socket.is.refused,
+        }
+    }
+
+    /// A listener is gone: who was not accepted is reset.
+    pub fn refuse(&mut self, stack: &mut Stack, listening: Listening) {
+        for cookie in listening.outstanding() {
+            let known = self.by_cookie.get(&cookie).copied();
+            if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {
+                socket.is.refused = true;
+            }
+        }
+        if let Some((record, _)) = &listening.waiting {
+            self.reset(stack, record.cookie);
+        }
+    }
+
+    fn reset(&mut self, stack: &mut Stack, cookie: u64) {
+        let Some(key) = self.by_cookie.get(&cookie).copied() else { return };
+        if let Some(mut tcp) = self.sockets.get(key).and_then(|socket| stack.tcp(socket.id)) {
+            tcp.abort();
+        }
+        self.release(stack, key);
+    }
+}

@@ -1,0 +1,336 @@
+//! The netstack service: a stack for programs of other processes, which use it by their ordinary socket calls.
+//! docs/netstack-service.md says what the two sides say to each other.
+//!
+//! One thread does everything: what is not ready now is told of by the kernel (`watch`) or by the stack's events, and each socket does a bounded
+//! part of its work before the others have their turn.
+
+mod connect;
+mod control;
+mod door;
+mod limits;
+mod listener;
+mod options;
+mod query;
+mod remains;
+mod slab;
+mod socket;
+mod stream;
+mod watch;
+mod wishes;
+
+pub use query::{QueryError, query};
+
+use crate::{Engine, Error, News};
+use bypath_stack::event::Event;
+use bypath_sys::eventfd::{self, Bell};
+use bypath_sys::fd::raise_limit;
+use bypath_sys::{Errno, clock};
+use control::Controls;
+use door::Door;
+use limits::Users;
+use slab::{Key, Slab};
+use socket::{Hub, Phase};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use watch::{Token, Watch};
+
+/// How long nobody is admitted after descriptors have run out (ns).
+const PAUSE: u64 = 100_000_000;
+/// Who are admitted in one turn.
+const ADMITTED: usize = 64;
+
+/// How a service is.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Programs find it by this name.
+    pub name: String,
+    /// Where its socket stands; the folder is there.
+    pub folder: PathBuf,
+    /// Sockets of one user at most.
+    pub sockets_per_user: usize,
+    /// Octets of one user that wait in the stack, beyond which nothing more is taken of him but for a few octets of each connection.
+    pub octets_per_user: usize,
+    /// Who may bind to ports below 1024, beside root.
+    pub low_ports: Vec<u32>,
+    /// Who may use it, beside root; `None`: anybody who reaches the socket.
+    pub users: Option<Vec<u32>>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            name: "default".to_owned(),
+            folder: PathBuf::new(),
+            sockets_per_user: 4096,
+            octets_per_user: 256 << 20,
+            low_ports: Vec::new(),
+            users: None,
+        }
+    }
+}
+
+/// A service that cannot be, or not any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServiceError {
+    /// What a name may be.
+    #[error("{name:?} is no name of a service: letters, digits, `-`, `_` and `.`, not first, 32 at most")]
+    Name {
+        /// The name.
+        name: String,
+    },
+    /// Another one has the name.
+    #[error("{}: a netstack service named {name} runs already; choose another name (--name), or end that one", path.display())]
+    Exists {
+        /// The name.
+        name: String,
+        /// Its socket.
+        path: PathBuf,
+    },
+    /// Something else has the name.
+    #[error("{}: this is no socket of a netstack service; remove it, or choose another name (--name)", path.display())]
+    NoSocket {
+        /// What is there.
+        path: PathBuf,
+    },
+    /// Longer than a name of a socket can be.
+    #[error("{}: more than 107 octets, which no socket's name may have; set BYPATH_NETSTACK_DIR to a shorter one", path.display())]
+    TooLong {
+        /// The path.
+        path: PathBuf,
+    },
+    /// No socket can be made there.
+    #[error("{}: {source}; set BYPATH_NETSTACK_DIR to a folder that can be written", folder.display())]
+    Folder {
+        /// The folder.
+        folder: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A link is gone.
+    #[error(transparent)]
+    Link(#[from] Error),
+    /// The kernel has no descriptors or no memory for it.
+    #[error("the service cannot wait for anything: {0}; raise the limit of open files (ulimit -n)")]
+    Kernel(io::Error),
+}
+
+impl From<Errno> for ServiceError {
+    fn from(e: Errno) -> ServiceError {
+        ServiceError::Kernel(io::Error::from_raw_os_error(e.raw_os_error()))
+    }
+}
+
+/// Stops a [`Service`], from any thread and from signal handlers.
+#[derive(Clone, Debug)]
+pub struct Stopper(Arc<Bell>);
+
+impl Stopper {
+    /// [`Service::run`] returns soon.
+    pub fn stop(&self) {
+        eventfd::ring(self.0.as_fd().as_raw_fd());
+    }
+}
+
+/// A service, which [`run`](Service::run) runs on the calling thread.
+pub struct Service {
+    engine: Engine,
+    settings: Settings,
+    door: Door,
+    /// Somebody may wait there.
+    called: bool,
+    /// Nobody is admitted before (ns).
+    closed_until: u64,
+    bell: Arc<Bell>,
+    hub: Hub,
+    controls: Controls,
+    told: Vec<(Token, u32)>,
+}
+
+impl Service {
+    /// Opens the service's socket. The process may have as many descriptors as the hard limit says from now on.
+    ///
+    /// # Errors
+    /// [`ServiceError`].
+    pub fn open(engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
+        raise_limit();
+        let (watch, bell) = (Watch::new()?, Arc::new(Bell::new()?));
+        let door = Door::open(&settings)?;
+        watch.edge(door.as_fd(), Token::Door)?;
+        watch.level(bell.as_fd(), Token::Bell)?;
+        let hub = Hub {
+            name: settings.name.clone(),
+            watch,
+            sockets: Slab::new(),
+            by_id: HashMap::new(),
+            by_cookie: HashMap::new(),
+            active: VecDeque::new(),
+            users: Users::new(settings.sockets_per_user, settings.octets_per_user),
+            graves: remains::Graves::default(),
+            starved: HashSet::new(),
+            counted: 0,
+        };
+        let controls = Controls::new();
+        let told = Vec::new();
+        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told })
+    }
+
+    /// Stops it.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(Arc::clone(&self.bell))
+    }
+
+    /// Its stack and links.
+    pub const fn engine(&mut self) -> &mut Engine {
+        &mut self.engine
+    }
+
+    /// Other bounds; name and folder stay.
+    pub fn set_limits(&mut self, new: &Settings) {
+        let Settings { sockets_per_user, octets_per_user, low_ports, users, .. } = new.clone();
+        self.hub.users.set_bounds(sockets_per_user, octets_per_user);
+        self.settings = Settings {
+            sockets_per_user,
+            octets_per_user,
+            low_ports,
+            users,
+            ..std::mem::take(&mut self.settings)
+        };
+    }
+
+    /// Serves until it is [stopped](Service::stopper). It may be called again then.
+    ///
+    /// # Errors
+    /// [`ServiceError::Link`]: a link is gone.
+    pub fn run(&mut self) -> Result<(), ServiceError> {
+        loop {
+            if self.turn()? {
+                eventfd::silence(self.bell.as_fd().as_raw_fd());
+                return Ok(());
+            }
+        }
+    }
+
+    /// Waits, and does what there is to be done; true: it was stopped.
+    fn turn(&mut self) -> Result<bool, ServiceError> {
+        let mut waits = Vec::new();
+        self.engine.descriptors(&mut waits);
+        // One without a descriptor is to be asked.
+        let ask = waits.len() < self.engine.links().count();
+        self.hub.watch.links(&waits)?;
+        let now = clock::monotonic_ns();
+        let recount = self.hub.release_held(self.engine.stack(), now);
+        let pause = self.called.then_some(self.closed_until);
+        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
+        let busy = !self.hub.active.is_empty() || self.controls.is_active();
+        let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
+        let mut told = std::mem::take(&mut self.told);
+        self.hub.watch.wait(timeout, &mut told);
+        let (mut stopped, mut link) = (false, ask);
+        for (token, events) in &told {
+            match *token {
+                Token::Door => self.called = true,
+                Token::Bell => stopped = true,
+                Token::Link => link = true,
+                Token::Control(key) => self.controls.activate(key),
+                Token::Socket(key) => self.hub.heard(key, *events),
+            }
+        }
+        self.told = told;
+        if link || self.engine.poll_timeout().is_some_and(|at| at <= clock::monotonic_ns()) {
+            self.engine.turn()?;
+        }
+        self.hear_of_stack();
+        self.admit();
+        self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
+        for _ in 0..self.hub.active.len() {
+            if let Some(key) = self.hub.active.pop_front() {
+                self.work(key);
+            }
+        }
+        self.engine.flush()?;
+        Ok(stopped)
+    }
+
+    fn hear_of_stack(&mut self) {
+        while let Some(news) = self.engine.poll_event() {
+            if let News::Stack(Event::Socket { id, ready }) = news {
+                self.hub.told(id, ready.readable, ready.writable, ready.error);
+            }
+        }
+    }
+
+    /// Lets those in who want to ask.
+    fn admit(&mut self) {
+        if !self.called || clock::monotonic_ns() < self.closed_until {
+            return;
+        }
+        for _ in 0..ADMITTED {
+            match self.door.next() {
+                Ok(Some(end)) => {
+                    self.controls.admit(end, &self.hub.watch, &mut self.hub.users, &self.settings);
+                }
+                Ok(None) => {
+                    self.called = false;
+                    return;
+                }
+                // There are no descriptors: they wait for their turn.
+                Err(_) => {
+                    self.closed_until = clock::monotonic_ns() + PAUSE;
+                    return;
+                }
+            }
+        }
+    }
+
+    /// A socket has its turn.
+    fn work(&mut self, key: Key) {
+        let (hub, engine) = (&mut self.hub, &mut self.engine);
+        let Some(socket) = hub.sockets.get_mut(key) else { return };
+        socket.is.active = false;
+        let more = match socket.phase {
+            Phase::Fresh => {
+                if socket.is.hung_up {
+                    hub.release(engine.stack(), key);
+                }
+                false
+            }
+            Phase::Connecting(_) => {
+                hub.look_at_connecting(engine.stack(), key);
+                false
+            }
+            Phase::Open => hub.pump(engine.stack(), key),
+            Phase::Listening(_) => hub.accept(engine, key),
+        };
+        if more {
+            hub.activate(key);
+        }
+    }
+
+    /// Ends it: its name goes at once; what programs have written is still sent, as far as that is possible within this time.
+    pub fn finish(self, longest: Duration) {
+        let Service { mut engine, door, mut hub, controls, .. } = self;
+        drop((door, controls));
+        for key in hub.sockets.keys() {
+            if let Some(socket) = hub.sockets.get_mut(key)
+                && matches!(socket.phase, Phase::Open)
+            {
+                socket.is.pair_in = true;
+                hub.pump(engine.stack(), key);
+            }
+            hub.release(engine.stack(), key);
+        }
+        engine.finish(longest);
+    }
+}
+
+impl fmt::Debug for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Service").field("name", &self.settings.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,294 @@
+//! What people want to know of a service: rows of JSON, made one by one as they are asked for.
+
+use super::Settings;
+use super::socket::{Hub, Phase, outward};
+use crate::Engine;
+use bypath_shm::service::{HEADER, Header, MESSAGE, Op, VERSION};
+use bypath_stack::iface::{AddressState, IfaceId};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{Errno, seqpacket};
+use serde_json::{Value, json};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Path, PathBuf};
+
+/// How long an answer is waited for (ns).
+const PATIENCE: u64 = 10_000_000_000;
+
+/// What can be asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum What {
+    Service,
+    Sockets,
+    Stats,
+    Addresses,
+    Routes,
+    Neighbors,
+    Links,
+}
+
+/// How far a query has come.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    what: What,
+    /// The next row, or the next place that may have one.
+    at: usize,
+}
+
+impl Progress {
+    /// What a question asks for; `None`: nothing that there is.
+    pub fn of(question: &[u8]) -> Option<Progress> {
+        let question: Value = serde_json::from_slice(question).ok()?;
+        let what = match question.get("what")?.as_str()? {
+            "service" => What::Service,
+            "sockets" => What::Sockets,
+            "stats" => What::Stats,
+            "addresses" => What::Addresses,
+            "routes" => What::Routes,
+            "neighbors" => What::Neighbors,
+            "links" => What::Links,
+            _ => return None,
+        };
+        Some(Progress { what, at: 0 })
+    }
+
+    /// A row was told.
+    pub const fn next(&mut self) {
+        self.at += 1;
+    }
+}
+
+/// The next row; empty: there are no more.
+pub fn row(
+    progress: &mut Progress,
+    hub: &Hub,
+    engine: &mut Engine,
+    settings: &Settings,
+    controls: usize,
+) -> String {
+    let at = progress.at;
+    let value = match progress.what {
+        What::Service => (at == 0).then(|| service(hub, settings, controls)),
+        What::Sockets => socket(progress, hub, engine),
+        What::Stats => stat(at, engine),
+        What::Addresses => address(at, engine),
+        What::Routes => route(at, engine),
+        What::Neighbors => neighbor(at, engine),
+        What::Links => link(at, engine),
+    };
+    value.map(|value| value.to_string()).unwrap_or_default()
+}
+
+fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
+    let usage = hub.users.iter();
+    let users: Vec<Value> = usage
+        .take(32)
+        .map(|(uid, usage)| json!({ "uid": uid, "sockets": usage.sockets, "octets": usage.octets }))
+        .collect();
+    json!({
+        "name": hub.name,
+        "pid": bypath_sys::process::pid(),
+        "version": VERSION,
+        "path": settings.folder.join(&settings.name),
+        "sockets": hub.sockets.len(),
+        "processes": controls,
+        "sockets_per_user": settings.sockets_per_user,
+        "octets_per_user": settings.octets_per_user,
+        "users": users,
+    })
+}
+
+fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Value> {
+    let (at, socket) = hub.sockets.next(progress.at)?;
+    progress.at = at;
+    let mut tcp = engine.stack().tcp(socket.id)?;
+    let shown = |address: Option<SocketAddr>| address.map(|a| outward(socket.v6, a).to_string());
+    let state = match (&socket.phase, tcp.state()) {
+        (Phase::Listening(_), _) => "Listen".to_owned(),
+        (_, Some(state)) => format!("{state:?}"),
+        (_, None) => "Closed".to_owned(),
+    };
+    let mut value = json!({
+        "cookie": format!("{:016x}", socket.cookie),
+        "uid": socket.uid,
+        "domain": if socket.v6 { "ipv6" } else { "ipv4" },
+        "state": state,
+        "local": shown(tcp.local()),
+        "remote": shown(tcp.remote()),
+    });
+    if let (Some(s), Some(map)) = (tcp.statistics(), value.as_object_mut()) {
+        map.insert("unread".into(), s.unread.into());
+        map.insert("unacknowledged".into(), s.unacknowledged.into());
+        map.insert("unsent".into(), s.unsent.into());
+        map.insert("srtt_us".into(), s.srtt.map(|srtt| srtt.as_micros() as u64).into());
+        map.insert("cwnd".into(), s.cwnd.into());
+        map.insert("mss".into(), s.mss.into());
+        map.insert("octets_received".into(), s.octets_received.into());
+        map.insert("octets_acknowledged".into(), s.octets_acknowledged.into());
+        map.insert("octets_again".into(), s.octets_again.into());
+    }
+    Some(value)
+}
+
+fn stat(at: usize, engine: &mut Engine) -> Option<Value> {
+    let usage = engine.stack().usage();
+    let held = [
+        ("connections", usage.connections),
+        ("half_open", usage.half_open),
+        ("orphans", usage.orphans),
+        ("time_wait", usage.time_wait),
+        ("connection_octets", usage.connection_octets),
+    ];
+    let held = held.into_iter().map(|(name, value)| (name, value as u64, "now"));
+    let counted = engine.stack().counters().iter().map(|(name, value)| (name, value, "total"));
+    let (name, value, kind) = held.chain(counted).nth(at)?;
+    Some(json!({ "name": name, "value": value, "kind": kind }))
+}
+
+/// All interfaces, by their names: the loopback interface, and links.
+fn interfaces(engine: &Engine) -> Vec<(IfaceId, String)> {
+    let links = engine.links().map(|(iface, name)| (iface, name.to_owned()));
+    std::iter::once((IfaceId::LOOPBACK, "lo".to_owned())).chain(links).collect()
+}
+
+fn name_of(engine: &Engine, iface: IfaceId) -> String {
+    let found = interfaces(engine).into_iter().find(|(id, _)| *id == iface);
+    found.map_or_else(|| format!("if{}", iface.scope()), |(_, name)| name)
+}
+
+fn address(at: usize, engine: &mut Engine) -> Option<Value> {
+    let interfaces = interfaces(engine);
+    let stack = engine.stack();
+    let mut all =
+        interfaces.iter().flat_map(|(iface, name)| stack.addresses(*iface).iter().map(move |a| (name, a)));
+    let (name, address) = all.nth(at)?;
+    let state = match address.state {
+        AddressState::Tentative { .. } => "tentative",
+        AddressState::Preferred => "preferred",
+        AddressState::Deprecated => "deprecated",
+        AddressState::Duplicate => "duplicate",
+    };
+    Some(json!({ "interface": name, "address": address.prefix.to_string(), "state": state }))
+}
+
+fn route(at: usize, engine: &mut Engine) -> Option<Value> {
+    let route = *engine.stack().routes().nth(at)?;
+    Some(json!({
+        "destination": route.prefix.to_string(),
+        "via": route.via.map(|via| via.to_string()),
+        "interface": name_of(engine, route.iface),
+        "metric": route.metric,
+        "source": route.source.map(|source| source.to_string()),
+    }))
+}
+
+fn neighbor(at: usize, engine: &mut Engine) -> Option<Value> {
+    let interfaces = interfaces(engine);
+    let stack = engine.stack();
+    let mut all =
+        interfaces.iter().flat_map(|(iface, name)| stack.all_neighbors(*iface).map(move |n| (name, n)));
+    let (name, (address, state, mac)) = all.nth(at)?;
+    let known = state != bypath_stack::neighbor::State::Incomplete;
+    Some(json!({
+        "interface": name,
+        "address": address.to_string(),
+        "mac": known.then(|| mac.to_string()),
+        "state": format!("{state:?}").to_lowercase(),
+    }))
+}
+
+fn link(at: usize, engine: &mut Engine) -> Option<Value> {
+    let (iface, name) = engine.links().nth(at).map(|(iface, name)| (iface, name.to_owned()))?;
+    let (mtu, gone, s) = (engine.mtu(iface), engine.is_gone(iface), engine.statistics(iface)?);
+    Some(json!({
+        "interface": name,
+        "index": iface.scope(),
+        "mtu": mtu,
+        "gone": gone,
+        "received": s.received,
+        "received_octets": s.received_octets,
+        "dropped": s.dropped,
+        "cut": s.cut,
+        "sent": s.sent,
+        "sent_octets": s.sent_octets,
+        "refused": s.refused,
+    }))
+}
+
+/// A question that was not answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// There is no service, or it has ended.
+    #[error("{}: no netstack service answers here; `bypath netstack --link ...` starts one", path.display())]
+    NotThere {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// This user may not ask, the service knows nothing of it, or it has ended meanwhile.
+    #[error("{}: the netstack service has closed the connection: it has ended, does not admit this user, or does not know the question", path.display())]
+    Closed {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// Nothing came within ten seconds.
+    #[error("{}: the netstack service does not answer; is its process stopped?", path.display())]
+    Silent {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// The answer is none.
+    #[error("{}: what answers is no netstack service of this version", path.display())]
+    Malformed {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// The kernel says why.
+    #[error("{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))]
+    Failed {
+        /// Which service.
+        path: PathBuf,
+        /// Why.
+        errno: i32,
+    },
+}
+
+/// Asks the service at this path, `{"what":"sockets"}` and its like; `each` gets the rows of JSON.
+///
+/// # Errors
+/// [`QueryError`].
+pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<(), QueryError> {
+    let path = || path.to_owned();
+    let socket = seqpacket::connect(&path()).map_err(|e| match e {
+        Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
+        e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
+    })?;
+    let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
+    let message = [&header.encode()[..], question.as_bytes()].concat();
+    if message.len() > MESSAGE {
+        return Err(QueryError::Failed { path: path(), errno: libc::EMSGSIZE });
+    }
+    seqpacket::send(socket.as_fd(), &message, None).map_err(|_| QueryError::Closed { path: path() })?;
+    let mut room = vec![0; MESSAGE];
+    loop {
+        match seqpacket::receive(socket.as_fd(), &mut room) {
+            Ok(None) => {
+                let mut wait = [PollFd { fd: socket.as_raw_fd(), events: 1, revents: 0 }];
+                if ppoll(&mut wait, Some(PATIENCE), 0) == Ok(0) {
+                    return Err(QueryError::Silent { path: path() });
+                }
+            }
+            Ok(Some((0, _))) | Err(_) => return Err(QueryError::Closed { path: path() }),
+            Ok(Some((len, _))) => {
+                let answer = Header::decode(&room[..len]).filter(|(answer, _)| *answer == header);
+                let (_, body) = answer.ok_or_else(|| QueryError::Malformed { path: path() })?;
+                if body.is_empty() {
+                    return Ok(());
+                }
+                each(std::str::from_utf8(body).map_err(|_| QueryError::Malformed { path: path() })?);
+            }
+        }
+    }
+}
+
+const _: () = assert!(HEADER < MESSAGE);

@@ -1,0 +1,273 @@
+//! Sockets that were given to programs: what the service holds of each, and how they begin and end.
+
+use super::connect::Connecting;
+use super::limits::Users;
+use super::listener::Listening;
+use super::options::Wishes;
+use super::remains::{Graves, Remains};
+use super::slab::{Key, Slab};
+use super::watch::{Token, Watch};
+use bypath_shm::service::{Address, end_name};
+use bypath_stack::Stack;
+use bypath_stack::linux::errno::{self, Errno, Result};
+use bypath_stack::socket::SocketId;
+use bypath_stack::tcp::Failure;
+use bypath_sys::pair;
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::{Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// What a socket is doing.
+#[derive(Debug)]
+pub enum Phase {
+    /// It was opened, and perhaps bound.
+    Fresh,
+    /// It was asked to connect.
+    Connecting(Box<Connecting>),
+    /// Octets go both ways.
+    Open,
+    /// It listens.
+    Listening(Box<Listening>),
+}
+
+/// One socket.
+#[derive(Debug)]
+pub struct Socket {
+    /// The stack's name of it.
+    pub id: SocketId,
+    /// The service's end of the pair.
+    pub end: OwnedFd,
+    /// SO_COOKIE of the program's end.
+    pub cookie: u64,
+    pub uid: u32,
+    /// Opened with AF_INET6.
+    pub v6: bool,
+    pub phase: Phase,
+    pub wishes: Wishes,
+    /// For the next call; 0: none.
+    pub errno: Errno,
+    /// Octets in the stack as they are counted for the user.
+    pub counted: usize,
+    /// Octets that are read from the pair at once.
+    pub piece: usize,
+    /// Who listened, of a connection that nobody is known to have accepted yet.
+    pub of: Option<Key>,
+    pub is: Is,
+}
+
+/// What is known of both sides of a socket. What may be there is tried; what was tried in vain is told of by an event.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Is {
+    /// It stands in the queue of those that have something to do.
+    pub active: bool,
+    /// The pair may have octets, or their end.
+    pub pair_in: bool,
+    /// The pair may have room.
+    pub pair_out: bool,
+    /// Room in the pair is told of.
+    pub room_told: bool,
+    /// The stack may have octets, or their end; connections of one that listens.
+    pub stack_in: bool,
+    /// The stack may have room.
+    pub stack_out: bool,
+    /// The program is gone, or wants nothing any more.
+    pub hung_up: bool,
+    /// It had not read everything.
+    pub unread: bool,
+    /// The program has finished writing, and the stack knows.
+    pub shut: bool,
+    /// The program reads no more, while it writes.
+    pub deaf: bool,
+    /// The other side has finished, and the program knows.
+    pub finished: bool,
+    /// The connection failed.
+    pub failed: bool,
+    /// Nobody is to have accepted it, and nobody will: it is reset when it hangs up.
+    pub refused: bool,
+    /// Its user has more octets than he may: nothing is taken of it for now.
+    pub held: bool,
+    /// Its window was made smaller for the same reason.
+    pub squeezed: bool,
+}
+
+/// All sockets and what they share.
+pub struct Hub {
+    pub name: String,
+    pub watch: Watch,
+    pub sockets: Slab<Socket>,
+    pub by_id: HashMap<SocketId, Key>,
+    pub by_cookie: HashMap<u64, Key>,
+    /// Those that have something to do.
+    pub active: VecDeque<Key>,
+    pub users: Users,
+    pub graves: Graves,
+    /// Listeners that may not accept for now, as their user has too many sockets or there are no descriptors; connections whose
+    /// user has too many octets.
+    pub starved: HashSet<Key>,
+    /// When octets were last counted anew (ns).
+    pub counted: u64,
+}
+
+/// A new pair: the program's end, the service's, and its name.
+pub struct Pair {
+    pub program: OwnedFd,
+    pub end: OwnedFd,
+    pub cookie: u64,
+}
+
+impl Hub {
+    /// # Errors
+    /// EMFILE and its like.
+    pub fn pair(&self) -> Result<Pair> {
+        let made = || {
+            let (program, end) = pair::new()?;
+            let cookie = pair::cookie(program.as_fd())?;
+            pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
+            Ok(Pair { program, end, cookie })
+        };
+        made().map_err(|e: bypath_sys::Errno| e.raw_os_error())
+    }
+
+    /// Takes a socket in. The program's end is for the caller to give away.
+    ///
+    /// # Errors
+    /// ENOMEM, ENOSPC: it cannot be waited for; the stack's socket is closed.
+    pub fn insert(
+        &mut self,
+        stack: &mut Stack,
+        id: SocketId,
+        (end, cookie): (OwnedFd, u64),
+        (uid, v6): (u32, bool),
+        phase: Phase,
+    ) -> Result<Key> {
+        let socket = Socket {
+            id,
+            end,
+            cookie,
+            uid,
+            v6,
+            phase,
+            wishes: Wishes::default(),
+            errno: 0,
+            counted: 0,
+            piece: super::stream::LEAST,
+            of: None,
+            is: Is::default(),
+        };
+        let key = self.sockets.insert(socket);
+        let socket = self.sockets.get(key).ok_or(libc::ENOMEM)?;
+        if let Err(e) = self.watch.edge(socket.end.as_fd(), Token::Socket(key)) {
+            self.sockets.remove(key);
+            stack.close(id);
+            return Err(e.raw_os_error());
+        }
+        self.by_id.insert(id, key);
+        self.by_cookie.insert(cookie, key);
+        self.users.change(uid, |usage| usage.sockets += 1);
+        Ok(key)
+    }
+
+    /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
+    pub fn release(&mut self, stack: &mut Stack, key: Key) {
+        let Some(socket) = self.sockets.remove(key) else { return };
+        let (local, remote) = match stack.tcp(socket.id) {
+            Some(mut tcp) => (tcp.local(), tcp.remote()),
+            None => (None, None),
+        };
+        stack.close(socket.id);
+        self.by_id.remove(&socket.id);
+        self.by_cookie.remove(&socket.cookie);
+        self.users.count(socket.uid, socket.counted, 0);
+        self.users.change(socket.uid, |usage| usage.sockets -= 1);
+        if let Phase::Listening(listening) = socket.phase {
+            self.refuse(stack, *listening);
+        }
+        let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
+        let (local, remote) = (shown(local), shown(remote));
+        let Socket { uid, v6, errno, wishes, .. } = socket;
+        self.graves.add(socket.cookie, Remains { uid, v6, local, remote, errno, wishes });
+        // Somebody may have what this one had.
+        for starved in std::mem::take(&mut self.starved) {
+            self.activate(starved);
+        }
+    }
+
+    /// It has something to do.
+    pub fn activate(&mut self, key: Key) {
+        if let Some(socket) = self.sockets.get_mut(key)
+            && !std::mem::replace(&mut socket.is.active, true)
+        {
+            self.active.push_back(key);
+        }
+    }
+
+    /// Room in the pair is to be told of, or no more.
+    pub fn tell_room(&mut self, key: Key, wanted: bool) {
+        if let Some(socket) = self.sockets.get_mut(key)
+            && std::mem::replace(&mut socket.is.room_told, wanted) != wanted
+        {
+            self.watch.room(socket.end.as_fd(), Token::Socket(key), wanted);
+        }
+    }
+
+    /// What the kernel says of the service's end.
+    pub fn heard(&mut self, key: Key, events: u32) {
+        use super::watch::{ERR, HUP, OUT};
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let is = &mut socket.is;
+        is.pair_in = true;
+        is.pair_out |= events & OUT != 0;
+        is.hung_up |= events & HUP != 0;
+        is.unread |= events & ERR != 0;
+        self.activate(key);
+    }
+
+    /// What the stack says.
+    pub fn told(&mut self, id: SocketId, readable: bool, writable: bool, error: bool) {
+        let Some(key) = self.by_id.get(&id).copied() else { return };
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        socket.is.stack_in |= readable || error;
+        socket.is.stack_out |= writable || error;
+        self.activate(key);
+    }
+}
+
+impl Socket {
+    /// The connection failed: programs hear of it once.
+    pub fn fail(&mut self, failure: Failure, half_closed: bool) {
+        self.is.failed = true;
+        self.errno = errno::of_connection(half_closed, failure);
+    }
+
+    /// Whether the kernel says that the program's end is gone, and that it had not read everything.
+    pub fn looks_gone(&self) -> (bool, bool) {
+        let events = bypath_sys::poll::now(self.end.as_raw_fd(), 0) as u32;
+        (events & super::watch::HUP != 0, events & super::watch::ERR != 0)
+    }
+}
+
+/// An address as the stack takes it, of a socket of this family.
+///
+/// # Errors
+/// EAFNOSUPPORT.
+pub fn inward(v6: bool, address: SocketAddr) -> Result<SocketAddr> {
+    match address {
+        SocketAddr::V4(_) if !v6 => Ok(address),
+        SocketAddr::V6(a) if v6 => Ok(match a.ip().to_ipv4_mapped() {
+            Some(v4) => SocketAddr::new(v4.into(), a.port()),
+            None => address,
+        }),
+        _ => Err(libc::EAFNOSUPPORT),
+    }
+}
+
+/// An address as a socket of this family tells it.
+pub fn outward(v6: bool, address: SocketAddr) -> SocketAddr {
+    match address {
+        SocketAddr::V4(a) if v6 && a.ip().is_unspecified() => {
+            SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), a.port())
+        }
+        SocketAddr::V4(a) if v6 => SocketAddr::new(a.ip().to_ipv6_mapped().into(), a.port()),
+        _ => address,
+    }
+}

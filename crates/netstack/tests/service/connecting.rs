@@ -1,0 +1,147 @@
+//! Connections that come up, and those that do not.
+
+use crate::{LONGEST, Running, at, isolated, kernels, patient};
+use bypath_shm::service::{Address, Op, of_end_name};
+use nix::poll::PollFlags;
+use nix::sys::socket::{UnixAddr, getpeername};
+use std::io::{Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+
+isolated! {
+    fn a_descriptor_tells_what_it_is() {
+        let running = Running::new();
+        let program = running.program();
+        let socket = program.open(false).expect("a socket");
+        let peer: UnixAddr = getpeername(socket.stream.as_raw_fd()).expect("a name");
+        assert_eq!(of_end_name(peer.as_abstract().expect("an abstract name")), Some(("lab", socket.cookie)));
+        assert_eq!(bypath_sys::pair::cookie(socket.stream.as_fd()), Ok(socket.cookie));
+        assert_eq!(socket.names(), (None, None, 7));
+        assert!(matches!(program.ask(Op::Open, 0, &[9; 12]).errno, libc::EAFNOSUPPORT));
+    }
+}
+
+isolated! {
+    fn nobody_may_write_before_a_connection_is_open() {
+        let running = Running::new();
+        let program = running.program();
+        // A listener whose queue is full does not answer.
+        let (listener, to) = kernels("10.9.0.1:0");
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).expect("a number")).expect("a backlog");
+        let first = program.connect(to);
+        let waiting: Vec<_> = (0..3).map(|_| {
+            let socket = program.socket(to);
+            assert_eq!(socket.begin(to), libc::EINPROGRESS);
+            socket
+        }).collect();
+        let last = waiting.last().expect("three");
+        assert_eq!(last.ready(PollFlags::POLLOUT | PollFlags::POLLIN, 300), PollFlags::empty());
+        assert_eq!((last.names().2, last.error()), (2, 0));
+        assert_eq!(last.begin(to), libc::EALREADY);
+        // The listener takes what waits: the SYN that comes again finds room.
+        drop(first);
+        for _ in 0..4 {
+            drop(listener.accept().expect("a connection"));
+        }
+        for socket in &waiting {
+            assert_eq!(socket.ready(PollFlags::POLLOUT, LONGEST.as_millis() as u16) & PollFlags::POLLOUT, PollFlags::POLLOUT);
+            assert_eq!(socket.error(), 0);
+        }
+    }
+}
+
+isolated! {
+    fn octets_that_filled_the_end_are_nobodys() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let mut kernel = patient(listener.accept().expect("a connection").0);
+        assert_eq!(bypath_sys::pair::send_buffer(own.stream.as_fd()), bypath_sys::pair::send_buffer(std::os::unix::net::UnixStream::pair().expect("a pair").0.as_fd()));
+        (&own.stream).write_all(b"octets").expect("written");
+        own.stream.shutdown(std::net::Shutdown::Write).expect("an end");
+        let mut text = String::new();
+        kernel.read_to_string(&mut text).expect("octets");
+        assert_eq!(text, "octets");
+        assert_eq!(own.begin(to), libc::EISCONN);
+    }
+}
+
+isolated! {
+    fn a_refused_connection_says_so_once() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        drop(listener);
+        let socket = program.socket(to);
+        assert_eq!(socket.connect(to), libc::ECONNREFUSED);
+        assert_eq!(socket.error(), 0);
+        let flags = socket.ready(PollFlags::POLLOUT | PollFlags::POLLIN, 0);
+        assert!(flags.contains(PollFlags::POLLERR | PollFlags::POLLHUP | PollFlags::POLLOUT | PollFlags::POLLIN), "{flags:?}");
+        let (_, remote, state) = socket.names();
+        assert_eq!((remote, state), (Some(to), 7));
+        assert_eq!(socket.begin(to), libc::EINVAL);
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn what_cannot_be_reached_is_told_at_once_or_later() {
+        let running = Running::new();
+        let program = running.program();
+        let to = at("192.0.2.1:80");
+        assert_eq!(program.socket(to).connect(to), libc::ENETUNREACH);
+        // Nobody answers for the address.
+        let to = at("10.9.0.77:80");
+        let socket = program.socket(to);
+        assert_eq!(socket.begin(to), libc::EINPROGRESS);
+        assert_eq!(socket.ready(PollFlags::POLLOUT, 100), PollFlags::empty());
+        assert!(!socket.ready(PollFlags::POLLOUT, LONGEST.as_millis() as u16).is_empty());
+        assert_eq!(socket.error(), libc::EHOSTUNREACH);
+        // Of another family; nobody's port; no address at all.
+        let socket = program.open(false).expect("a socket");
+        assert_eq!(socket.begin(at("[fd09::1]:80")), libc::EAFNOSUPPORT);
+        assert_eq!(socket.begin(at("10.9.0.1:0")), libc::EINVAL);
+        let none = program.ask_with(Op::Connect, socket.cookie, &Address(None).encode(), Some(socket.stream.as_fd()));
+        assert_eq!(none.errno, libc::EAFNOSUPPORT);
+        // No descriptor, or another one.
+        let body = Address(Some(at("10.9.0.1:80"))).encode();
+        assert_eq!(program.ask(Op::Connect, socket.cookie, &body).errno, libc::EBADF);
+        let other = program.open(false).expect("a socket");
+        let wrong = program.ask_with(Op::Connect, socket.cookie, &body, Some(other.stream.as_fd()));
+        assert_eq!(wrong.errno, libc::EBADF);
+    }
+}
+
+isolated! {
+    fn a_time_limit_of_the_programs_ends_what_nobody_answers() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).expect("a number")).expect("a backlog");
+        let _first = program.connect(to);
+        let mut waiting = Vec::new();
+        for _ in 0..3 {
+            let socket = program.socket(to);
+            assert_eq!(socket.set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &1500i32.to_ne_bytes()), 0);
+            assert_eq!(socket.begin(to), libc::EINPROGRESS);
+            waiting.push(socket);
+        }
+        let last = waiting.pop().expect("three");
+        assert!(last.ready(PollFlags::POLLIN, LONGEST.as_millis() as u16).contains(PollFlags::POLLHUP));
+        assert_eq!(last.error(), libc::ETIMEDOUT);
+    }
+}
+
+isolated! {
+    fn ipv4_through_a_socket_of_ipv6() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let mapped = at(&format!("[::ffff:10.9.0.1]:{}", to.port()));
+        let own = program.connect(mapped);
+        let (_, remote, _) = own.names();
+        assert_eq!(remote, Some(mapped));
+        let (_, from) = listener.accept().expect("a connection");
+        assert_eq!(from.ip(), at("10.9.0.2:0").ip());
+    }
+}
