@@ -277,14 +277,13 @@ pub(crate) fn option(
     len: *mut socklen_t,
 ) -> Option<c_int> {
     let mut room = [0; served::LONGEST_OPTION];
-    let wanted = memory::read(len);
-    let most = wanted.map_or(0, |n| (n as c_int).clamp(0, room.len() as c_int)) as usize;
-    let told = kept(|| served::option(fd, level, name, &mut room[..most]))?;
-    Some(match (wanted, told) {
-        (None, _) => fail(libc::EFAULT),
-        (Some(n), _) if (n as c_int) < 0 => fail(libc::EINVAL),
-        (_, Err(e)) => fail(e.raw_os_error()),
-        (_, Ok(n)) => match memory::slice_mut(value.cast::<u8>(), n) {
+    let Ok(most) = usize::try_from(memory::read(len)? as c_int) else {
+        return served::is_served(fd).then(|| fail(libc::EINVAL));
+    };
+    let most = most.min(room.len());
+    Some(match kept(|| served::option(fd, level, name, &mut room[..most]))? {
+        Err(e) => fail(e.raw_os_error()),
+        Ok(n) => match memory::slice_mut(value.cast::<u8>(), n) {
             Some(to) => {
                 to.copy_from_slice(&room[..n]);
                 memory::write(len, n as socklen_t);

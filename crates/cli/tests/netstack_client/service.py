@@ -1,12 +1,14 @@
 """A netstack service of the tests' own: the protocol of docs/netstack-service.md over kernel sockets.
 
-service.py FOLDER NAME: answers at FOLDER/NAME with TCP sockets of the network namespace that it is started in, whose loopback
+service.py --run PROGRAM...: runs that there, on the kernel's own sockets. service.py FOLDER NAME: answers at FOLDER/NAME with TCP sockets of the network namespace that it is started in, whose loopback
 gets the address 10.9.0.1. It proves the programs' half alone: links, limits and rights are not its business.
 """
 
+import ctypes
 import errno
 import fcntl
 import os
+import select
 import socket
 import struct
 import sys
@@ -18,6 +20,7 @@ HELLO, OPEN, BIND, LISTEN, CONNECT, NAMES, SET, GET, ERROR, SHUTDOWN, QUERY = ra
 SO_COOKIE = 57
 
 FOLDER, NAME = sys.argv[1:3]
+libc = ctypes.CDLL(None)
 sockets = {}
 asked = {}
 asked_lock = threading.Lock()
@@ -49,6 +52,7 @@ def decode(raw):
 
 
 def name_of(ask):
+    """What it answers, or nothing."""
     try:
         return ask()
     except OSError:
@@ -73,8 +77,8 @@ class Socket:
 
     def watch(self):
         # The program sends nothing: this ends when its last descriptor does.
-        self.end.recv(1)
-        self.kernel.shutdown(socket.SHUT_RDWR)
+        name_of(lambda: self.end.recv(1))
+        name_of(lambda: self.kernel.shutdown(socket.SHUT_RDWR))
         self.kernel.close()
 
     def accept(self):
@@ -132,23 +136,40 @@ class Socket:
         try:
             while octets := self.end.recv(65536):
                 self.kernel.sendall(octets)
+            hung_up = select.poll()
+            hung_up.register(self.end, 0)
+            linger = self.kernel.getsockopt(socket.SOL_SOCKET, socket.SO_LINGER, 8)
+            if hung_up.poll(0) and linger == struct.pack("ii", 1, 0):
+                self.abort()
             self.kernel.shutdown(socket.SHUT_WR)
+        except ConnectionResetError:
+            self.abort()
         except OSError as e:
             self.fail(e)
         self.over.release()
+
+    def abort(self):
+        # connect to AF_UNSPEC resets a connection, whoever waits in it.
+        libc.connect(self.kernel.fileno(), bytes(16), 16)
 
     def inwards(self):
         try:
             while octets := self.kernel.recv(65536):
                 self.end.sendall(octets)
+        except BrokenPipeError:
+            # The program is gone, and octets came.
+            self.abort()
         except OSError as e:
             self.fail(e)
             # A reset: nobody writes any more.
-            self.end.shutdown(socket.SHUT_RD)
-        try:
-            self.end.shutdown(socket.SHUT_WR)
-        except OSError:
-            pass
+            name_of(lambda: self.end.shutdown(socket.SHUT_RD))
+        name_of(lambda: self.end.shutdown(socket.SHUT_WR))
+        # Both ways are over, or it was reset after all.
+        over = select.poll()
+        over.register(self.kernel, 0)
+        over.poll()
+        self.error = self.error or self.kernel.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+        name_of(lambda: self.end.shutdown(socket.SHUT_RD))
         self.over.release()
 
     def last(self):
@@ -196,7 +217,7 @@ def answer(op, cookie, body, fds):
     elif op == SET:
         s.kernel.setsockopt(*option(body), body[8:])
     elif op == GET:
-        value = s.kernel.getsockopt(*option(body), struct.unpack("=i", body[8:12])[0])
+        value = s.kernel.getsockopt(*option(body), max(1, struct.unpack("=i", body[8:12])[0]))
         return 0, cookie, value, None
     elif op == ERROR:
         error, s.error = s.error, 0
@@ -231,6 +252,8 @@ def serve(peer):
 
 def main():
     interface_up()
+    if FOLDER == "--run":
+        os.execvp(NAME, sys.argv[2:])
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     listener.bind(f"{FOLDER}/{NAME}")
     listener.listen(64)

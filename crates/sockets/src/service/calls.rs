@@ -141,35 +141,38 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
         let call = Call::Connect(remote.ok()?);
         let begun = adopt::adopt(s, adopt::meant(s, call)?, call);
-        return Some(begun.and_then(|r| connected(fd, r, Errno::INPROGRESS)));
+        return Some(begun.and_then(|r| begun_now(fd, r)));
     };
     r.look();
     Some(match r.stage() {
         // What is asked for does not matter while the answer of the last one is due.
-        stage::CONNECTING => connected(fd, r, Errno::ALREADY),
+        stage::CONNECTING if is_nonblocking(fd) && poll::now(fd, libc::POLLOUT) == 0 => Err(Errno::ALREADY),
+        stage::CONNECTING => connected(fd, r),
         stage::CONNECTED | stage::LISTENING => Err(Errno::ISCONN),
         stage::REFUSED => remote.and_then(|remote| {
             adopt::renew(fd, r, for_family(remote, r)?)?;
-            connected(fd, r, Errno::INPROGRESS)
+            begun_now(fd, r)
         }),
         _ => remote.and_then(|remote| {
             adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
             r.enter(stage::CONNECTING);
-            connected(fd, r, Errno::INPROGRESS)
+            begun_now(fd, r)
         }),
     })
 }
 
-/// What became of the connection that was begun; `pending` where it is under way and nobody waits for it.
-fn connected(fd: i32, r: &Record, pending: Errno) -> Result<()> {
-    let nonblocking = sys::status_flags(fd)? & libc::O_NONBLOCK != 0;
-    if nonblocking {
-        if poll::now(fd, libc::POLLOUT) == 0 {
-            return Err(pending);
-        }
-    } else {
-        wait_for_room(fd)?;
-    }
+fn is_nonblocking(fd: i32) -> bool {
+    sys::status_flags(fd).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0)
+}
+
+/// A connection was begun by this call: who does not wait is told so, however soon there is an answer.
+fn begun_now(fd: i32, r: &Record) -> Result<()> {
+    if is_nonblocking(fd) { Err(Errno::INPROGRESS) } else { connected(fd, r) }
+}
+
+/// Waits for what becomes of the connection.
+fn connected(fd: i32, r: &Record) -> Result<()> {
+    wait_for_room(fd)?;
     let error = match r.take_error()? {
         // Somebody was told already, or it was connected and is over.
         None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
@@ -367,7 +370,7 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
     if r.told.fetch_or(bit, AcqRel) & bit != 0 {
         return None;
     }
-    match r.take_error() {
+    let error = match r.take_error() {
         Ok(error) => error,
         // It belongs to another user, and ends as a plain pair does.
         Err(Errno::PERM | Errno::ACCESS) => None,
@@ -377,5 +380,10 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
             log::line(crate::config::LogLevel::Debug, format_args!("the end of descriptor {fd}: {e}"));
             Some(Errno::CONNRESET)
         }
+    };
+    if error.is_some() {
+        // Told once, whichever way.
+        r.told.fetch_or(told::END | told::PIPE, AcqRel);
     }
+    error
 }

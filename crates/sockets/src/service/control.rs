@@ -111,7 +111,8 @@ impl Message {
     /// Asks the service.
     ///
     /// # Errors
-    /// What it answers; ENETDOWN where it does not; EPROTO where that is no answer.
+    /// What it answers; ENETDOWN where it does not, or nothing that makes sense; EPROTO where the answer lacks something;
+    /// EMFILE where there is no descriptor for it.
     pub fn ask(&mut self, service: u32) -> Result<Answer<'_>> {
         if state::is_sealed() || state::is_borrowed() {
             return Err(Errno::NETDOWN);
@@ -125,7 +126,7 @@ impl Message {
             }
             Err(e) => {
                 service.complain(e);
-                return Err(if e == Errno::PROTO || e == Errno::MFILE { e } else { Errno::NETDOWN });
+                return Err(if e == Errno::MFILE { e } else { Errno::NETDOWN });
             }
         };
         let close = |e| {
@@ -329,7 +330,7 @@ impl Service {
             Errno::ACCESS | Errno::PERM => "this user may not reach it",
             Errno::TIMEDOUT => "it does not answer; is it stopped?",
             Errno::MFILE | Errno::NFILE | Errno::INVAL => "there is no descriptor left to ask it",
-            Errno::PROTO => "it speaks another version",
+            Errno::PROTO => "what answers is another one, or speaks another version",
             _ => "it is gone",
         };
         log::line(LogLevel::Error, format_args!("netstack service '{name}': {what} ({errno})"));
