@@ -62,3 +62,19 @@ isolated! {
         end(running);
     }
 }
+
+isolated! {
+    fn a_device_that_is_down_is_told_of_and_goes_on_when_it_is_up() {
+        if !devices("again::a_device_that_is_down_is_told_of_and_goes_on_when_it_is_up") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &TAP);
+        assert!(is_there("10.9.0.2"));
+        bypath_sys::netns::set_up("mine", false).expect("down");
+        let running = running.says("mine is down: ip link set mine up");
+        bypath_sys::netns::set_up("mine", true).expect("up");
+        assert!(is_there("10.9.0.2"));
+        end(running);
+    }
+}

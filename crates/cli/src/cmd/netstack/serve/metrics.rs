@@ -14,7 +14,7 @@ use prometheus_client::registry::Registry;
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// Longest a caller may take.
@@ -49,7 +49,9 @@ pub fn listen(at: SocketAddr) -> Result<TcpListener, Failure> {
 ///
 /// # Errors
 /// No thread.
-pub fn serve(listener: TcpListener, service: PathBuf) -> Result<(), Failure> {
+pub fn serve(listener: &TcpListener, service: &Path) -> Result<(), Failure> {
+    let failed = |e: io::Error| Failure::new(1, format_args!("--metrics: {e}"));
+    let (listener, service) = (listener.try_clone().map_err(failed)?, service.to_owned());
     let run = move || {
         for stream in listener.incoming() {
             match stream {
@@ -61,7 +63,7 @@ pub fn serve(listener: TcpListener, service: PathBuf) -> Result<(), Failure> {
         }
     };
     let started = std::thread::Builder::new().name("metrics".into()).spawn(run);
-    started.map(drop).map_err(|e| Failure::new(1, format_args!("--metrics: {e}")))
+    started.map(drop).map_err(failed)
 }
 
 fn answer(mut stream: TcpStream, service: &Path) -> io::Result<()> {

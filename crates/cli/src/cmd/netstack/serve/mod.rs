@@ -103,17 +103,17 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let settings = settings(&plan, folder.clone());
     let mut service = Service::open(engine, settings).map_err(|e| Failure::new(1, e))?;
     let again = watch(&service.stopper())?;
-    let report =
-        begun(&mut service, &plan, &Begun { iface, interface, socket: &socket, dropped, metrics: &metrics });
-    if let Some(listener) = metrics {
-        metrics::serve(listener, socket)?;
+    let at = Begun { iface, interface, socket: &socket, dropped, metrics: metrics.as_ref() };
+    let report = begun(&mut service, &plan, &at);
+    if let Some(listener) = &metrics {
+        metrics::serve(listener, &socket)?;
     }
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
         None => output::print(&report.text())?,
     }
     tell(&[NotifyState::Ready, NotifyState::Status(&format!("{} on {}", plan.name, plan.link))]);
-    let ended = turn_until_stopped(&mut service, &Signals { stop, again }, args, plan, iface, folder);
+    let ended = turn_until_stopped(&mut service, &Signals { stop, again }, args, plan, &at, folder);
     tell(&[NotifyState::Stopping]);
     service.finish(LAST_WORDS);
     ended.map(|()| ExitCode::SUCCESS)
@@ -145,7 +145,7 @@ struct Begun<'a> {
     interface: String,
     socket: &'a Path,
     dropped: Vec<String>,
-    metrics: &'a Option<std::net::TcpListener>,
+    metrics: Option<&'a std::net::TcpListener>,
 }
 
 fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
@@ -162,7 +162,7 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
         Some(ip) => format!("http://{ip}/"),
         None => "http://HOST/".to_owned(),
     };
-    let at = what.metrics.as_ref().and_then(|listener| listener.local_addr().ok());
+    let at = what.metrics.and_then(|listener| listener.local_addr().ok());
     Report {
         name: plan.name.clone(),
         pid: std::process::id(),
@@ -209,14 +209,16 @@ fn turn_until_stopped(
     signals: &Signals,
     args: &ServeArgs,
     mut plan: Plan,
-    iface: IfaceId,
+    at: &Begun<'_>,
     folder: PathBuf,
 ) -> Result<(), Failure> {
     // A signal may have come before anybody watched for it.
     while !signals.stop.asked() {
-        service.run().map_err(|e| Failure::new(1, e))?;
+        while let Some(news) = service.run_until_news().map_err(|e| Failure::new(1, e))? {
+            attach::hear(news, &at.interface);
+        }
         if signals.again.swap(false, SeqCst) {
-            read_again(service, args, &mut plan, iface);
+            read_again(service, args, &mut plan, at.iface);
             service.set_limits(&settings(&plan, folder.clone()));
         }
     }
