@@ -3,6 +3,7 @@
 use crate::common::TempDir;
 use crate::network::{Tool, skip, veth};
 use crate::{TAP, devices, end, is_there, netstack, service};
+use bypath::tun::Device;
 use std::os::unix::fs::FileTypeExt;
 use std::process::Command;
 
@@ -123,5 +124,64 @@ isolated! {
         assert!(lines[0].starts_with("10.9.0.1\t") && lines[0].contains('S'), "{text}");
         assert!(lines[1].starts_with("10.9.0.2\t") && lines[1].contains('R'), "{text}");
         assert!(end(running).text().contains("all.pcapng"));
+    }
+}
+
+isolated! {
+    fn addresses_come_from_a_dhcp_server_and_a_router() {
+        const NAME: &str = "begins::addresses_come_from_a_dhcp_server_and_a_router";
+        if !devices(NAME) {
+            return;
+        }
+        if Command::new("dnsmasq").arg("--version").output().is_err() {
+            return skip(NAME, "dnsmasq is not installed; Debian package: dnsmasq-base");
+        }
+        let device = Device::tap("mine").address("10.9.0.1".parse().expect("an address"), 24);
+        let device = device.address("fd09::1".parse().expect("an address"), 64).persistent(true);
+        drop(device.open().expect("a device"));
+        let mut server = Command::new("dnsmasq");
+        server.args(["--no-daemon", "--conf-file=/dev/null", "--interface=mine", "--bind-interfaces", "--port=0"]);
+        server.args(["--dhcp-range=10.9.0.50,10.9.0.59,255.255.255.0,2m", "--dhcp-leasefile=/dev/null", "--log-dhcp"]);
+        server.args(["--enable-ra", "--dhcp-range=fd09::,ra-only"]);
+        server.args(["--pid-file=", "--user=", "--group=", "--log-facility=-"]);
+        let server = Tool::of(server).says("started");
+        let folder = TempDir::new();
+        let running = service(&folder, &["--link=tap:mine", "--attach", "--dhcp", "--slaac"]);
+        let own = |what: &str| {
+            let all = crate::asked(&folder, &[what, "--json"]).expect(0).stdout;
+            serde_json::from_slice::<Vec<serde_json::Value>>(&all).expect("JSON")
+        };
+        let has = |prefix: &str| {
+            let is = |a: &serde_json::Value| {
+                a["state"] == "preferred" && a["address"].as_str().is_some_and(|a| a.starts_with(prefix))
+            };
+            own("addr").iter().any(is)
+        };
+        assert!(has("10.9.0.5"));
+        let end_of_wait = std::time::Instant::now() + crate::network::LONG;
+        while !has("fd09:") {
+            assert!(std::time::Instant::now() < end_of_wait, "no address by a router: {:?}", own("addr"));
+        }
+        let routes = own("route");
+        let by = |to: &str| routes.iter().any(|r| r["destination"] == to && !r["via"].is_null());
+        assert!(by("0.0.0.0/0") && by("::/0"), "{routes:?}");
+        let text = end(running);
+        assert!(text.stderr.contains("from the DHCP server 10.9.0.1"), "{}", text.stderr);
+        let server = server.says("DHCPRELEASE(mine) 10.9.0.5");
+        server.signal(rustix::process::Signal::TERM);
+        server.end();
+
+        // Routers alone.
+        let mut router = Command::new("dnsmasq");
+        router.args(["--no-daemon", "--conf-file=/dev/null", "--interface=mine", "--bind-interfaces", "--port=0"]);
+        router.args(["--enable-ra", "--dhcp-range=fd09::,ra-only"]);
+        router.args(["--pid-file=", "--user=", "--group=", "--log-facility=-"]);
+        let router = Tool::of(router).says("started");
+        let running = service(&folder, &["--link=tap:mine", "--attach", "--slaac"]);
+        assert!(has("fd09:"));
+        end(running);
+        router.signal(rustix::process::Signal::TERM);
+        router.end();
+        bypath_sys::netns::remove("mine").expect("the device");
     }
 }

@@ -212,8 +212,8 @@ pub fn statistics(args: &StatsArgs) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is asked for all figures: those of the stack, and those of links.
-pub const OF_FIGURES: [&str; 2] = ["stats", "links"];
+/// What is asked for all figures: those of the service, of the stack, and of links.
+pub const OF_FIGURES: [&str; 3] = ["service", "stats", "links"];
 
 /// A number that a service tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -239,14 +239,16 @@ impl Figure {
             return vec![Figure { name, of: None, value, is_now }];
         }
         let of = text("interface");
-        let numbers = row.iter().filter_map(|(name, value)| Some((name, value.as_u64()?)));
-        let figure = |(name, value): (&String, u64)| Figure {
-            name: format!("link_{name}"),
+        let (kind, no_figures): (_, &[&str]) =
+            if of.is_some() { ("link", &["index"]) } else { ("service", &["pid", "version"]) };
+        let numbers = row.iter().filter_map(|(name, value)| Some((name.as_str(), value.as_u64()?)));
+        let figure = |(name, value): (&str, u64)| Figure {
+            name: format!("{kind}_{name}"),
             of: of.clone(),
             value,
-            is_now: name == "mtu",
+            is_now: of.is_none() || name == "mtu",
         };
-        numbers.filter(|(name, _)| *name != "index").map(figure).collect()
+        numbers.filter(|(name, _)| !no_figures.contains(name)).map(figure).collect()
     }
 }
 
@@ -273,11 +275,12 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_those_of_the_stack_and_of_links() {
+    fn figures_are_those_of_the_service_the_stack_and_links() {
         let rows = [
             object(r#"{"name":"tcp_opened","value":3,"kind":"total"}"#),
             object(r#"{"name":"connections","value":2,"kind":"now"}"#),
             object(r#"{"interface":"bp0","index":2,"gone":false,"sent":7}"#),
+            object(r#"{"name":"lab","pid":7,"sockets":9,"users":[]}"#),
         ];
         let all: Vec<_> = Figure::all(&rows).into_iter().map(|f| (f.name, f.of, f.value, f.is_now)).collect();
         assert_eq!(
@@ -286,6 +289,7 @@ mod tests {
                 ("tcp_opened".to_owned(), None, 3, false),
                 ("connections".to_owned(), None, 2, true),
                 ("link_sent".to_owned(), Some("bp0".to_owned()), 7, false),
+                ("service_sockets".to_owned(), None, 9, true),
             ]
         );
     }

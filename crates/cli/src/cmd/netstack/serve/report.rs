@@ -82,7 +82,8 @@ impl Link {
         };
         let Link { kind, interface, mtu, batch, .. } = self;
         let mac = self.mac.as_deref().unwrap_or("no hardware addresses");
-        format!("{kind}:{interface}, {mac}, MTU {mtu}, {offloads}, up to {batch} frames with one call")
+        let frames = if *batch == 1 { "one frame".to_owned() } else { format!("up to {batch} frames") };
+        format!("{kind}:{interface}, {mac}, MTU {mtu}, {offloads}, {frames} with one call")
     }
 }
 
