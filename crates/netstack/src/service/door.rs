@@ -5,7 +5,7 @@ use bypath_shm::service::is_name;
 use bypath_sys::{Errno, seqpacket};
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
 
 /// Processes that wait to be admitted.
@@ -40,6 +40,10 @@ impl Door {
         own.lock().map_err(folder)?;
         let socket = match seqpacket::bind(&path) {
             Err(Errno::ADDRINUSE) => {
+                // What is no socket refuses connections, too.
+                if !fs::symlink_metadata(&path).map_err(folder)?.file_type().is_socket() {
+                    return Err(ServiceError::NoSocket { path });
+                }
                 match seqpacket::connect(&path) {
                     Err(Errno::CONNREFUSED) => {}
                     Ok(_) | Err(Errno::AGAIN | Errno::ACCESS | Errno::PERM) => {

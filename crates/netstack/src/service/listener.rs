@@ -84,6 +84,11 @@ impl Hub {
         let socket = self.sockets.get(key).ok_or(libc::EBADF)?;
         match (how, &socket.phase) {
             (libc::SHUT_RD | libc::SHUT_RDWR, Phase::Listening(_)) => {
+                self.count_accepted(key);
+                if let Some(socket) = self.sockets.get_mut(key) {
+                    // Records that are in the pair yet are nobody's.
+                    socket.is.unread = true;
+                }
                 self.release(stack, key);
                 Ok(())
             }
@@ -202,6 +207,10 @@ impl Hub {
         let Some(of) = self.sockets.get(key).and_then(|socket| socket.of) else { return false };
         self.count_accepted(of);
         let Some(socket) = self.sockets.get(key) else { return false };
+        // What was written to was accepted.
+        if sock::inq(socket.end.as_raw_fd()).is_ok_and(|octets| octets > 0) {
+            return false;
+        }
         match self.sockets.get(of) {
             Some(listener) if socket.of.is_some() => listener.looks_gone() == (true, true),
             Some(_) => false,
@@ -209,9 +218,9 @@ impl Hub {
         }
     }
 
-    /// A listener is gone: who was not accepted is reset.
-    pub fn refuse(&mut self, stack: &mut Stack, listening: Listening) {
-        for cookie in listening.outstanding() {
+    /// A listener is gone: who was not accepted is reset. `unread`: there are such.
+    pub fn refuse(&mut self, stack: &mut Stack, listening: Listening, unread: bool) {
+        for cookie in listening.outstanding().filter(|_| unread) {
             let known = self.by_cookie.get(&cookie).copied();
             if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {
                 socket.is.refused = true;

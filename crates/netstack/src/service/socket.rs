@@ -180,7 +180,7 @@ impl Hub {
         self.users.count(socket.uid, socket.counted, 0);
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
         if let Phase::Listening(listening) = socket.phase {
-            self.refuse(stack, *listening);
+            self.refuse(stack, *listening, socket.is.unread);
         }
         let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
         let (local, remote) = (shown(local), shown(remote));

@@ -1,1 +1,72 @@
-//! .
+//! What a user may have, and whose sockets are whose.
+
+use crate::{LONGEST, Running, at, isolated, kernels, patient};
+use bypath_stack::config::Config;
+use nix::poll::PollFlags;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+
+isolated! {
+    fn a_user_has_so_many_sockets_and_callers_wait_for_one() {
+        let running = Running::with(|settings| settings.sockets_per_user = 3, Config::default());
+        let program = running.program();
+        let (listener, to) = program.listener(at("10.9.0.2:0"));
+        let first = program.open(false).expect("a socket");
+        let second = program.open(false).expect("a socket");
+        assert_eq!(program.open(false).err(), Some(libc::EMFILE));
+        let mut kernel = patient(TcpStream::connect(to).expect("a connection"));
+        assert_eq!(listener.ready(PollFlags::POLLIN, 200), PollFlags::empty());
+        drop(first);
+        assert_eq!(listener.ready(PollFlags::POLLIN, LONGEST.as_millis() as u16), PollFlags::POLLIN);
+        let (own, _) = listener.accept();
+        (&own.stream).write_all(b"x").expect("written");
+        kernel.read_exact(&mut [0; 1]).expect("an octet");
+        drop(second);
+    }
+}
+
+isolated! {
+    fn a_user_who_has_too_many_octets_waits_and_goes_on() {
+        let running = Running::with(|settings| settings.octets_per_user = 100_000, Config::default());
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let pairs: Vec<_> = (0..4).map(|_| {
+            let own = program.connect(to);
+            let kernel = listener.accept().expect("a connection").0;
+            own.stream.set_nonblocking(true).expect("a socket");
+            (own, patient(kernel))
+        }).collect();
+        // The kernel does not read: what is taken is bounded.
+        let piece = vec![5; 65_536];
+        let mut written = [0; 4];
+        for _ in 0..50 {
+            for (n, (own, _)) in pairs.iter().enumerate() {
+                while let Ok(more) = (&own.stream).write(&piece) {
+                    written[n] += more;
+                }
+            }
+            std::thread::sleep(std::time::Duration::from_millis(10));
+        }
+        let service = running.query("service").remove(0);
+        let octets = service["users"][0]["octets"].as_u64().expect("a number");
+        // Two turns beyond it at most.
+        assert!(octets < 100_000 + 2 * (256 << 10), "{octets}");
+        for (n, (own, kernel)) in pairs.iter().enumerate() {
+            own.stream.shutdown(std::net::Shutdown::Write).expect("an end");
+            let mut got = Vec::new();
+            { kernel }.read_to_end(&mut got).expect("an end");
+            assert_eq!(got.len(), written[n]);
+        }
+    }
+}
+
+isolated! {
+    fn ports_of_root_are_roots() {
+        let running = Running::new();
+        let program = running.program();
+        assert_eq!(program.open(false).expect("a socket").bind(at("10.9.0.2:80")), Ok(at("10.9.0.2:80")));
+        assert_eq!(program.open(false).expect("a socket").bind(at("10.9.0.3:80")), Err(libc::EADDRNOTAVAIL));
+        let other = u64::MAX;
+        assert_eq!(program.ask(bypath_shm::service::Op::Names, other, &[]).errno, libc::EBADF);
+    }
+}

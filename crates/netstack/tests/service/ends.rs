@@ -1,1 +1,262 @@
-//! .
+//! How connections end: what each side sees, as of the kernel's sockets.
+
+use crate::program::Sock;
+use crate::{Program, Running, at, isolated, kernels, patient};
+use nix::sys::socket::{setsockopt, sockopt};
+use std::io::{ErrorKind, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::unix::net::UnixStream;
+
+const CLOSE: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
+
+/// An end of a connection: a program's of the service, or the kernel's.
+enum End<'a> {
+    Service(Sock<'a>),
+    Kernel(TcpStream),
+}
+
+impl End<'_> {
+    fn write(&self, octets: &[u8]) -> String {
+        let written = match self {
+            End::Service(own) => (&own.stream).write(octets),
+            End::Kernel(kernel) => { kernel }.write(octets),
+        };
+        match (written, self) {
+            (Ok(_), _) => "written".to_owned(),
+            (Err(e), End::Service(own)) => told(e.kind(), own),
+            (Err(e), _) => format!("{:?}", e.kind()),
+        }
+    }
+
+    /// Reads until an end or an error.
+    fn read(&self) -> String {
+        let mut got = 0;
+        let mut room = [0; 4096];
+        loop {
+            let n = match self {
+                End::Service(own) => (&own.stream).read(&mut room),
+                End::Kernel(kernel) => { kernel }.read(&mut room),
+            };
+            match (n, self) {
+                // Where the descriptor says end, the service knows whether it was one.
+                (Ok(0), End::Service(own)) => return format!("{got} {}", told(ErrorKind::Other, own)),
+                (Ok(0), _) => return format!("{got} end"),
+                (Ok(n), _) => got += n,
+                (Err(e), _) => return format!("{got} {:?}", e.kind()),
+            }
+        }
+    }
+
+    fn shut(&self) {
+        match self {
+            End::Service(own) => own.stream.shutdown(Shutdown::Write),
+            End::Kernel(kernel) => kernel.shutdown(Shutdown::Write),
+        }
+        .expect("an end");
+    }
+
+    /// SO_LINGER with no time.
+    fn linger(&self) {
+        match self {
+            End::Service(own) => {
+                let value = [1i32, 0].map(i32::to_ne_bytes).concat();
+                assert_eq!(own.set(libc::SOL_SOCKET, libc::SO_LINGER, &value), 0);
+            }
+            End::Kernel(kernel) => setsockopt(kernel, sockopt::Linger, &CLOSE).expect("an option"),
+        }
+    }
+
+    /// Waits until so many octets can be read.
+    fn has(&self, octets: usize) {
+        let mut room = vec![0; octets];
+        loop {
+            let n = match self {
+                End::Service(own) => peek(&own.stream, &mut room),
+                End::Kernel(kernel) => kernel.peek(&mut room).expect("octets"),
+            };
+            if n == octets {
+                return;
+            }
+            std::thread::yield_now();
+        }
+    }
+}
+
+fn peek(stream: &UnixStream, room: &mut [u8]) -> usize {
+    use std::os::fd::AsRawFd;
+    nix::sys::socket::recv(stream.as_raw_fd(), room, nix::sys::socket::MsgFlags::MSG_PEEK).expect("octets")
+}
+
+/// What an end or a broken pipe is, as ERROR says.
+fn told(otherwise: ErrorKind, own: &Sock<'_>) -> String {
+    match own.error() {
+        0 if otherwise == ErrorKind::Other => "end".to_owned(),
+        0 => format!("{otherwise:?}"),
+        errno => format!("{:?}", std::io::Error::from_raw_os_error(errno).kind()),
+    }
+}
+
+/// What two ends do, and what they see.
+type Story = fn(End<'_>, End<'_>) -> Vec<String>;
+
+const STORIES: [(&str, Story); 9] = [
+    ("one closes, the other reads and writes", |a, b| {
+        let written = a.write(b"hello");
+        drop(a);
+        vec![written, b.read(), b.write(b"x")]
+    }),
+    ("one finishes, the other answers and closes", |a, b| {
+        let first = a.write(b"question");
+        a.shut();
+        let read = b.read();
+        let second = b.write(b"an answer");
+        drop(b);
+        vec![first, read, second, a.read()]
+    }),
+    ("both finish", |a, b| {
+        a.shut();
+        let seen = b.read();
+        b.shut();
+        vec![seen, a.read(), b.read()]
+    }),
+    ("one finishes and writes", |a, b| {
+        a.shut();
+        vec![a.write(b"x"), b.read()]
+    }),
+    ("one closes with octets unread", |a, b| {
+        let written = b.write(b"unread");
+        a.has(6);
+        drop(a);
+        vec![written, b.read()]
+    }),
+    ("one closes with no time to linger", |a, b| {
+        a.linger();
+        drop(a);
+        vec![b.read(), b.write(b"x")]
+    }),
+    ("one resets behind octets that were read", |a, b| {
+        let written = a.write(b"before");
+        b.has(6);
+        let mut room = [0; 6];
+        match &b {
+            End::Service(own) => (&own.stream).read_exact(&mut room),
+            End::Kernel(kernel) => { kernel }.read_exact(&mut room),
+        }
+        .expect("octets");
+        a.linger();
+        drop(a);
+        vec![written, b.read()]
+    }),
+    ("the other has finished when one resets", |a, b| {
+        b.shut();
+        let seen = a.read();
+        a.linger();
+        drop(a);
+        vec![seen, b.read()]
+    }),
+    ("the other closes while one has much to say", |a, b| {
+        let octets = vec![7; 100_000];
+        let written = a.write(&octets[..50_000]);
+        drop(a);
+        vec![written, b.read()]
+    }),
+];
+
+fn kernel_pair() -> (TcpStream, TcpStream) {
+    let listener = TcpListener::bind(at("127.0.0.1:0")).expect("a listener");
+    let a = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    (patient(a), patient(listener.accept().expect("a connection").0))
+}
+
+fn service_pair(program: &Program, calls: bool) -> (Sock<'_>, TcpStream) {
+    if calls {
+        let (listener, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        (own, patient(listener.accept().expect("a connection").0))
+    } else {
+        let (listener, to) = program.listener(at("10.9.0.2:0"));
+        let kernel = patient(TcpStream::connect(to).expect("a connection"));
+        (listener.accept().0, kernel)
+    }
+}
+
+isolated! {
+    fn both_sides_see_what_they_see_of_the_kernel() {
+        let running = Running::new();
+        let program = running.program();
+        for (name, story) in STORIES {
+            let (a, b) = kernel_pair();
+            let expected = story(End::Kernel(a), End::Kernel(b));
+            for calls in [true, false] {
+                let (own, kernel) = service_pair(&program, calls);
+                let seen = story(End::Service(own), End::Kernel(kernel));
+                assert_eq!(seen, expected, "{name}: the program is one, calls: {calls}");
+                let (own, kernel) = service_pair(&program, calls);
+                let seen = story(End::Kernel(kernel), End::Service(own));
+                assert_eq!(seen, expected, "{name}: the program is the other, calls: {calls}");
+            }
+        }
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn what_was_written_before_a_close_arrives_however_much_it_is() {
+        let running = Running::new();
+        let program = running.program();
+        let (own, kernel) = service_pair(&program, true);
+        let all = crate::octets(6_000_000);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let own = own;
+                (&own.stream).write_all(&all).expect("written");
+            });
+            let mut got = Vec::new();
+            { &kernel }.read_to_end(&mut got).expect("an end");
+            assert!(got == all, "{} of {}", got.len(), all.len());
+        });
+        drop(kernel);
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn a_reset_wakes_a_writer_at_once_and_what_came_can_be_read() {
+        let running = Running::new();
+        let program = running.program();
+        let (own, kernel) = service_pair(&program, false);
+        { &kernel }.write_all(b"before").expect("written");
+        End::Service(Sock { program: own.program, stream: own.stream.try_clone().expect("one"), cookie: own.cookie }).has(6);
+        std::thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let octets = vec![1; 1 << 20];
+                loop {
+                    if let Err(e) = (&own.stream).write(&octets) {
+                        return e.kind();
+                    }
+                }
+            });
+            setsockopt(&kernel, sockopt::Linger, &CLOSE).expect("an option");
+            drop(kernel);
+            assert_eq!(writer.join().expect("no panic"), ErrorKind::BrokenPipe);
+        });
+        let mut room = [0; 16];
+        assert_eq!((&own.stream).read(&mut room).expect("octets"), 6);
+        assert_eq!((own.error(), own.error()), (libc::ECONNRESET, 0));
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn a_connection_on_which_nothing_is_acknowledged_ends_when_the_program_wants_it() {
+        let running = Running::new();
+        let program = running.program();
+        let (own, _kernel) = service_pair(&program, true);
+        assert_eq!(own.set(libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, &1000i32.to_ne_bytes()), 0);
+        bypath_sys::netns::set_up("mine", false).expect("a device");
+        (&own.stream).write_all(b"nobody hears").expect("written");
+        assert_eq!((&own.stream).read(&mut [0; 1]).map_err(|e| e.kind()).unwrap_or(0), 0);
+        assert_eq!(own.error(), libc::ETIMEDOUT);
+        running.has_sockets(0);
+    }
+}

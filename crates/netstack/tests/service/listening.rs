@@ -49,7 +49,8 @@ isolated! {
         let calls: Vec<_> = (0..100).map(|_| TcpStream::connect(to).expect("a connection")).collect();
         let mut froms: Vec<_> = (0..100).map(|_| listener.accept().1.remote.0).collect();
         let mut expected: Vec<_> = calls.iter().map(|call| call.local_addr().ok()).collect();
-        (froms.sort(), expected.sort());
+        froms.sort();
+        expected.sort();
         assert_eq!(froms, expected);
     }
 }
@@ -102,6 +103,7 @@ isolated! {
         accepted.read_exact(&mut [0; 1]).expect("an octet");
         drop(own);
         assert_eq!(accepted.read(&mut [0; 1]).expect("an end"), 0);
+        drop(accepted);
         let refused = TcpStream::connect(to).map_err(|e| e.kind());
         assert_eq!(refused.err(), Some(ErrorKind::ConnectionRefused));
         running.has_sockets(0);

@@ -18,6 +18,7 @@ use bypath_link::tun::Device;
 use bypath_netstack::Engine;
 use bypath_netstack::service::{Service, ServiceError, Settings, Stopper, query};
 use bypath_stack::config::Config;
+use bypath_wire::MacAddr;
 use program::Program;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -28,6 +29,9 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for what must come.
 const LONGEST: Duration = Duration::from_secs(20);
+
+/// Nobody answers there, not even that nobody is there.
+const SILENT: &str = "10.9.0.66:80";
 
 /// A test that runs in a user and network namespace of its own, if devices can be made there.
 macro_rules! isolated {
@@ -67,11 +71,12 @@ impl Running {
         let path = settings.folder.join(&settings.name);
         let mut service = Service::open(engine(config), settings).expect("a service");
         let stopper = service.stopper();
-        let thread = std::thread::spawn(move || {
+        let thread = std::thread::Builder::new().name("service".to_owned()).spawn(move || {
             let ended = service.run();
             service.finish(Duration::from_secs(5));
             ended
         });
+        let thread = thread.expect("a thread");
         Running { path, stopper, thread: Some(thread) }
     }
 
@@ -145,6 +150,8 @@ fn engine(config: Config) -> Engine {
         let prefix = address.parse().expect("an address");
         engine.stack().add_address(Engine::now(), iface, prefix).expect("an address");
     }
+    // Frames to there are for a station that there is not.
+    engine.stack().set_neighbor(iface, at(SILENT).ip(), MacAddr([2, 0, 0, 0, 0, 99]));
     engine
 }
 

@@ -1,1 +1,44 @@
-//! .
+//! What the service tells of itself.
+
+use crate::{Running, at, isolated, kernels};
+use bypath_netstack::service::{QueryError, query};
+
+isolated! {
+    fn a_service_tells_what_it_has() {
+        let running = Running::new();
+        let program = running.program();
+        let (_theirs, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let (listener, here) = program.listener(at("[::]:0"));
+        let service = running.query("service").remove(0);
+        assert_eq!((&service["name"], &service["sockets"], &service["version"]), (&"lab".into(), &2.into(), &1.into()));
+        assert_eq!(service["pid"], std::process::id());
+        let sockets = running.query("sockets");
+        let of = |cookie: u64| sockets.iter().find(|row| row["cookie"] == format!("{cookie:016x}")).expect("a row");
+        assert_eq!(of(own.cookie)["state"], "Established");
+        assert_eq!(of(own.cookie)["remote"], to.to_string());
+        assert_eq!((&of(listener.cookie)["state"], &of(listener.cookie)["local"]), (&"Listen".into(), &here.to_string().into()));
+        let stats = running.query("stats");
+        assert!(stats.iter().any(|row| row["name"] == "tcp_connected" && row["value"] == 1), "{stats:?}");
+        let addresses = running.query("addresses");
+        assert!(addresses.iter().any(|row| row["address"] == "10.9.0.2/24" && row["interface"] == "mine"), "{addresses:?}");
+        assert!(running.query("routes").iter().all(|row| row["destination"].is_string()));
+        let neighbors = running.query("neighbors");
+        assert!(neighbors.iter().any(|row| row["address"] == "10.9.0.1" && row["mac"].is_string()), "{neighbors:?}");
+        let links = running.query("links");
+        assert_eq!((links.len(), &links[0]["interface"], &links[0]["gone"]), (1, &"mine".into(), &false.into()));
+        let unknown = query(&running.path, r#"{"what":"weather"}"#, |_| {});
+        assert!(matches!(unknown, Err(QueryError::Closed { .. })), "{unknown:?}");
+    }
+}
+
+isolated! {
+    fn an_answer_that_does_not_fit_at_once_is_whole() {
+        let running = Running::new();
+        let program = running.program();
+        let all: Vec<_> = (0..2000).map(|_| program.open(false).expect("a socket")).collect();
+        assert_eq!(running.query("sockets").len(), 2000);
+        drop(all);
+        running.has_sockets(0);
+    }
+}

@@ -396,7 +396,7 @@ impl Tcp<'_> {
 
     /// Shows octets that came where they lie, `most` of them: `take` gets them, or fewer that lie in one piece of memory, and says how
     /// many of them it has taken; the rest stays. That many; one copy fewer than [`read`](Tcp::read) for who hands them on. 0: none was
-    /// taken, or the other side has finished and everything was read; then `take` got none.
+    /// taken, or the other side has finished and everything was read; then `take` gets an empty slice.
     ///
     /// # Errors
     /// [`ReadError`]; `take` was not called.
