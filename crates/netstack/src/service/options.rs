@@ -295,8 +295,9 @@ impl Of<'_> {
     /// # Errors
     /// As getsockopt(2). SO_ERROR is not the stack's.
     pub fn get(&mut self, level: i32, name: i32) -> Result<Vec<u8>> {
-        if level == IPV6 && !self.v6 {
-            return Err(libc::ENOPROTOOPT);
+        // As Linux has it, of IPv4 alone.
+        if !self.v6 && !matches!(level, SOL | TCP | IP) {
+            return Err(libc::EOPNOTSUPP);
         }
         if let Some(value) = kept(self.wishes, level, name)? {
             return Ok(value);

@@ -78,7 +78,9 @@ mod tests {
         assert_eq!((slab.len(), slab.remove(a), slab.remove(a)), (2, Some('a'), None));
         let c = slab.insert('c');
         assert_eq!(c.index, a.index);
-        assert_eq!((slab.get(a), slab.get(c), slab.get_mut(b)), (None, Some(&'c'), Some(&mut 'b')));
+        assert_eq!((slab.get(a), slab.get(c)), (None, Some(&'c')));
+        assert_eq!(slab.get_mut(a), None);
+        assert_eq!(slab.get_mut(b), Some(&mut 'b'));
         assert_eq!(slab.next(0), Some((0, &'c')));
         assert_eq!((slab.next(2), slab.keys(), slab.len()), (None, vec![c, b], 2));
     }

@@ -14,7 +14,7 @@ const TURN: usize = 256 << 10;
 pub const LEAST: usize = 4 << 10;
 const MOST: usize = 128 << 10;
 /// Octets of a socket that are its own, however many its user has: each connection gets on.
-const OWN: usize = 4 << 10;
+const OWN: usize = 64 << 10;
 /// The window of a socket whose user has more octets than he may.
 const SQUEEZED: usize = 64 << 10;
 
@@ -71,6 +71,12 @@ impl Hub {
                     return false;
                 }
                 Way::End => {
+                    // A close is more than an end, and its event may be on its way yet.
+                    let (gone, unread) = socket.looks_gone();
+                    if gone {
+                        (socket.is.hung_up, socket.is.unread, socket.is.pair_in) = (true, unread, true);
+                        return true;
+                    }
                     socket.is.shut = true;
                     if let Some(mut tcp) = stack.tcp(socket.id) {
                         let _ = tcp.finish();
@@ -144,7 +150,8 @@ impl Hub {
             }
         }
         for key in held {
-            if self.sockets.get(key).is_some_and(|socket| !self.users.is_full(socket.uid)) {
+            let goes_on = |socket: &Socket| socket.counted < OWN || !self.users.is_full(socket.uid);
+            if self.sockets.get(key).is_some_and(goes_on) {
                 self.starved.remove(&key);
                 self.activate(key);
             }

@@ -49,7 +49,8 @@ isolated! {
         let calls: Vec<_> = (0..100).map(|_| TcpStream::connect(to).expect("a connection")).collect();
         let mut froms: Vec<_> = (0..100).map(|_| listener.accept().1.remote.0).collect();
         let mut expected: Vec<_> = calls.iter().map(|call| call.local_addr().ok()).collect();
-        (froms.sort(), expected.sort());
+        froms.sort();
+        expected.sort();
         assert_eq!(froms, expected);
     }
 }

@@ -3,10 +3,11 @@
 use super::{ServiceName, control, stage};
 use crate::{state, table};
 use bypath_shm::service::of_end_name;
-use bypath_sys::{sock, unix};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{fd, sock, unix};
 
 /// Numbers that are looked at when a program starts: what it inherits has low ones.
-const INHERITED: i32 = 256;
+const INHERITED: usize = 256;
 
 /// Whether `fd`, which nothing is known of, is a socket of a service. From here on it is known.
 pub fn recognise(fd: i32) -> bool {
@@ -36,9 +37,14 @@ pub fn recognise(fd: i32) -> bool {
     is_known
 }
 
-/// Looks at what the program inherits.
+/// Looks at what the program inherits. One call tells which numbers are open.
 pub fn inherited() {
-    for fd in 0..INHERITED {
-        recognise(fd);
+    let mut all: [PollFd; INHERITED] = std::array::from_fn(|fd| PollFd { fd: fd as i32, ..PollFd::default() });
+    let looked_at = usize::try_from(fd::limits().0).unwrap_or(INHERITED).min(INHERITED);
+    if ppoll(&mut all[..looked_at], Some(0), 0).is_err() {
+        return;
+    }
+    for open in all[..looked_at].iter().filter(|p| p.revents & libc::POLLNVAL == 0) {
+        recognise(open.fd);
     }
 }
