@@ -82,7 +82,7 @@ pub enum Command {
     /// RDMA (RoCEv2) without an adapter: send, write, read and count in another host's memory; explain captures
     Roce(cmd::roce::Args),
     /// Our own TCP/IP stack on a link: a service for programs, or for one task
-    Netstack(cmd::netstack::Args),
+    Netstack(Box<cmd::netstack::Args>),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell
