@@ -130,6 +130,23 @@ pub fn find(name: &str) -> Option<PathBuf> {
     first_found(&of_process(), name)
 }
 
+/// Every service that this process finds, by name, with its socket. Some may have been left behind.
+pub fn all() -> Vec<(String, PathBuf)> {
+    all_of(&of_process())
+}
+
+fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
+    let trusted = folders.iter().filter(|folder| folder.is_trusted());
+    let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter(|name| bypath_shm::service::is_name(name));
+    let mut found: Vec<_> =
+        names.filter_map(|name| first_found(folders, &name).map(|path| (name, path))).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
 fn first_found(folders: &[Folder], name: &str) -> Option<PathBuf> {
     let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
     let path = |folder: &Folder| {
@@ -184,6 +201,8 @@ mod tests {
         fs::write(folder.path.join("file"), "").unwrap();
         assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), Some(folder.path.join("lab")));
         assert_eq!(first_found(std::slice::from_ref(&folder), "file"), None);
+        let again = [folder.clone(), folder.clone()];
+        assert_eq!(all_of(&again), [("lab".to_owned(), folder.path.join("lab"))]);
         assert_eq!(first_found(std::slice::from_ref(&folder), &"x".repeat(100)), None);
         fs::set_permissions(top.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
         assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), None);
