@@ -95,6 +95,40 @@ impl Service {
         service
     }
 
+    /// `bypath netstack` itself, whose stack has that address; its link ends in a namespace of its own.
+    fn real() -> std::io::Result<Service> {
+        let folder = TempDir::new();
+        let mut command = common::bypath(["netstack", "--name", "lab", "--link", "tap:bp0"]);
+        command
+            .args(["--net", "10.9.0.9/24", "--addr", &format!("{HERE}/24")])
+            .env("BYPATH_NETSTACK_DIR", folder.path());
+        let child = bypath_sys::netns::isolated(&mut command)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()?;
+        let mut process = Process(child);
+        let first = process.line();
+        if !first.starts_with("service ") {
+            let mut said = String::new();
+            let errors = process.0.stderr.as_mut().expect("a pipe");
+            std::io::Read::read_to_string(errors, &mut said)?;
+            return Err(std::io::Error::other(first + &said));
+        }
+        Ok(Service { folder, process: Some(process) })
+    }
+
+    /// A service of the tests' own and a real one, where there can be one.
+    fn both(name: &str) -> Vec<Service> {
+        let real = match bypath::tun::Device::tap("probe%d").open() {
+            Ok(_) => Some(Service::real().expect("bypath netstack")),
+            Err(e) => {
+                skip(name, &format!("by bypath netstack: no TAP devices: {e}"));
+                None
+            }
+        };
+        [Some(Service::start()), real].into_iter().flatten().collect()
+    }
+
     fn begin(&mut self, script: &Path, arguments: &[&str]) {
         self.end();
         let _ = std::fs::remove_file(self.folder.join("lab"));
@@ -144,11 +178,12 @@ fn calls_answer_as_the_kernels() {
     let mut kernel = Command::new("python3");
     kernel.arg(script("service.py")).args(["--run", "python3"]).arg(&calls).arg(HERE);
     let kernel = bypath_sys::netns::isolated(&mut kernel).output().expect("python3");
-    let service = Service::start();
-    let served = service.output(&["python3", calls.to_str().expect("a plain path"), HERE]);
     let (kernel, errors) = (common::stdout(&kernel), common::stderr(&kernel));
     assert!(kernel.contains("--: addresses") && !kernel.contains("failed:"), "{kernel}{errors}");
-    let said = common::stdout(&served);
-    let differ: Vec<_> = kernel.lines().zip(said.lines()).filter(|(k, s)| k != s).collect();
-    assert!(kernel == said, "kernel, service: {differ:#?}\n{said}{}", common::stderr(&served));
+    for (service, which) in Service::both("calls_answer_as_the_kernels").iter().zip(["small", "real"]) {
+        let served = service.output(&["python3", calls.to_str().expect("a plain path"), HERE]);
+        let said = common::stdout(&served);
+        let differ: Vec<_> = kernel.lines().zip(said.lines()).filter(|(k, s)| k != s).collect();
+        assert!(kernel == said, "kernel, {which} service: {differ:#?}\n{said}{}", common::stderr(&served));
+    }
 }

@@ -15,7 +15,12 @@ fn curl_gets_what_python_serves() {
     if !is_possible("curl_gets_what_python_serves", &["curl"]) {
         return;
     }
-    let service = Service::start();
+    for service in Service::both("curl_gets_what_python_serves") {
+        curl_gets(&service);
+    }
+}
+
+fn curl_gets(service: &Service) {
     let (folder, got) = (common::TempDir::new(), common::TempDir::new());
     let octets: Vec<u8> =
         (0..3_000_000u32).flat_map(|n| n.wrapping_mul(2_654_435_761).to_le_bytes()).collect();
@@ -42,7 +47,12 @@ fn nc_talks_to_a_server_and_ends_with_it() {
     if !is_possible("nc_talks_to_a_server_and_ends_with_it", &["nc"]) {
         return;
     }
-    let service = Service::start();
+    for service in Service::both("nc_talks_to_a_server_and_ends_with_it") {
+        nc_talks(&service);
+    }
+}
+
+fn nc_talks(service: &Service) {
     let (server, port) = service.serve(&["python3", "-c", LISTENS, HERE]);
     let mut client = service.program(&["nc", "-N", HERE, &port]);
     let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
@@ -76,8 +86,10 @@ fn an_event_loop_serves_and_asks_itself_a_hundred_times() {
     if !is_possible("an_event_loop_serves_and_asks_itself_a_hundred_times", &[]) {
         return;
     }
-    let output = Service::start().output(&["python3", "-c", LOOP, HERE]);
-    assert_eq!(common::stdout(&output), "100 True\n", "{}", common::stderr(&output));
+    for service in Service::both("an_event_loop_serves_and_asks_itself_a_hundred_times") {
+        let output = service.output(&["python3", "-c", LOOP, HERE]);
+        assert_eq!(common::stdout(&output), "100 True\n", "{}", common::stderr(&output));
+    }
 }
 
 const STORM: &str = "import signal, socket, sys, threading
@@ -108,6 +120,8 @@ fn signals_in_the_middle_of_questions_harm_none() {
     if !is_possible("signals_in_the_middle_of_questions_harm_none", &[]) {
         return;
     }
-    let output = Service::start().output(&["python3", "-c", STORM, HERE]);
-    assert_eq!(common::stdout(&output), "400 True\n", "{}", common::stderr(&output));
+    for service in Service::both("signals_in_the_middle_of_questions_harm_none") {
+        let output = service.output(&["python3", "-c", STORM, HERE]);
+        assert_eq!(common::stdout(&output), "400 True\n", "{}", common::stderr(&output));
+    }
 }

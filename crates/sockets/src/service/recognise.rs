@@ -39,7 +39,8 @@ pub fn recognise(fd: i32) -> bool {
 
 /// Looks at what the program inherits. One call tells which numbers are open.
 pub fn inherited() {
-    let mut all: [PollFd; INHERITED] = std::array::from_fn(|fd| PollFd { fd: fd as i32, ..PollFd::default() });
+    let mut all: [PollFd; INHERITED] =
+        std::array::from_fn(|fd| PollFd { fd: fd as i32, ..PollFd::default() });
     let looked_at = usize::try_from(fd::limits().0).unwrap_or(INHERITED).min(INHERITED);
     if ppoll(&mut all[..looked_at], Some(0), 0).is_err() {
         return;
