@@ -71,7 +71,9 @@ build-c:
 install: build install-c
 	$(INSTALL) -d '$(root)/bin' '$(root)/lib/bypath' '$(root)/share/man/man1' '$(root)/share/doc/bypath' \
 		'$(root)/share/bash-completion/completions' '$(root)/share/zsh/site-functions' \
-		'$(root)/share/fish/vendor_completions.d'
+		'$(root)/share/fish/vendor_completions.d' '$(root)/lib/systemd/system'
+	sed -e 's|@PREFIX@|$(PREFIX)|' packaging/systemd/bypath-netstack@.service.in \
+		>'$(root)/lib/systemd/system/bypath-netstack@.service'
 	$(INSTALL) -m 755 '$(bypath)' '$(root)/bin/bypath'
 	$(INSTALL) -m 755 '$(library)' '$(root)/lib/bypath/libbypath_preload.so'
 	$(INSTALL) -m 644 LICENSE-MIT LICENSE-APACHE '$(root)/share/doc/bypath/'
@@ -84,7 +86,7 @@ install: build install-c
 	printf '%s\n' bin/bypath lib/bypath/libbypath_preload.so lib/bypath/manifest \
 		share/doc/bypath/LICENSE-MIT share/doc/bypath/LICENSE-APACHE \
 		share/bash-completion/completions/bypath share/zsh/site-functions/_bypath \
-		share/fish/vendor_completions.d/bypath.fish | cat - '$(target)/man/manifest' >'$(manifest)'
+		share/fish/vendor_completions.d/bypath.fish lib/systemd/system/bypath-netstack@.service | cat - '$(target)/man/manifest' >'$(manifest)'
 	@echo 'Installed in $(root). Try: $(PREFIX)/bin/bypath run --help'
 
 # C and C++ only.

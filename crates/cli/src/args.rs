@@ -81,8 +81,8 @@ pub enum Command {
     Tun(cmd::tun::Args),
     /// RDMA (RoCEv2) without an adapter: send, write, read and count in another host's memory; explain captures
     Roce(cmd::roce::Args),
-    /// Our own TCP/IP stack on a link: ask and answer without the kernel
-    Netstack(cmd::netstack::Args),
+    /// Our own TCP/IP stack on a link: a service for programs, or for one task
+    Netstack(Box<cmd::netstack::Args>),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell
@@ -186,6 +186,10 @@ impl clap::Args for Settings {
                 .value_hint(if setting.value == "FILE" { ValueHint::FilePath } else { ValueHint::Other })
                 .help(setting.help)
                 .long_help(format!("{}\n\n[environment: {}]", setting.help, setting.variable));
+            let arg = match setting.bare() {
+                Some(bare) => arg.num_args(0..=1).require_equals(true).default_missing_value(bare),
+                None => arg,
+            };
             // A list may be given piece by piece; of other settings the last one counts.
             command.arg(if is_list(setting) {
                 arg.action(ArgAction::Append)
@@ -305,6 +309,17 @@ mod tests {
         assert_eq!(value("allow-uid"), Some("1,2,any"));
         assert_eq!(value("profile"), None);
         assert_eq!(args.program, ["prog", "--upgrade=lazy"]);
+    }
+
+    #[test]
+    fn a_netstack_need_not_be_named() {
+        let netstack = SETTINGS.iter().find(|s| s.flag == "netstack").unwrap();
+        let value = |args: &[&str]| run_args(args).unwrap().settings.value(netstack).map(str::to_owned);
+        assert_eq!(value(&["--netstack", "--", "prog"]).as_deref(), Some("default"));
+        assert_eq!(value(&["--netstack", "prog"]).as_deref(), Some("default"));
+        assert_eq!(value(&["--netstack=lab", "prog"]).as_deref(), Some("lab"));
+        assert_eq!(value(&["prog"]), None);
+        assert!(run_args(&["--netstack=a/b", "prog"]).is_err());
     }
 
     #[test]

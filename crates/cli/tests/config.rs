@@ -88,7 +88,7 @@ fn check_tells_every_error_with_line_and_suggestion() {
         "F:2:1: unknown setting 'ring-sise' (did you mean 'ring-size'?)\n\
          F:3:11: wrong type for 'profile': expected a string, found an integer\n\
          F:4:7: invalid value 'inof' for log: expected off, error, warn, info, debug (did you mean 'info'?)\n\
-         F:6:1: rule 1 has no action: expected action = \"ring\" or \"kernel\"\n\
+         F:6:1: rule 1 has no action: expected action = \"ring\", \"kernel\" or \"netstack\"\n\
          F:7:9: invalid value '127.0.0.1/8' for local: bits are set behind the prefix (did you mean '127.0.0.0/8'?)\n\
          F: 5 errors\n"
     );

@@ -105,6 +105,41 @@ pub trait Link {
     fn statistics(&mut self) -> Statistics;
 }
 
+/// A link whose kind is not known, such as one that others stand around.
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn capabilities(&self) -> Capabilities {
+        (**self).capabilities()
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
+    }
+
+    fn receive(&mut self, most: usize, each: &mut Each<'_>) -> Result<usize> {
+        (**self).receive(most, each)
+    }
+
+    fn send(&mut self, most: usize, next: &mut Next<'_>) -> Result<usize> {
+        (**self).send(most, next)
+    }
+
+    fn send_apart(&mut self, most: usize, source: &mut dyn Source) -> Result<usize> {
+        (**self).send_apart(most, source)
+    }
+
+    fn flush(&mut self) -> Result<usize> {
+        (**self).flush()
+    }
+
+    fn forget(&mut self) -> usize {
+        (**self).forget()
+    }
+
+    fn statistics(&mut self) -> Statistics {
+        (**self).statistics()
+    }
+}
+
 /// What a link can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Capabilities {

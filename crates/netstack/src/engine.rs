@@ -260,6 +260,11 @@ impl Engine {
         self.ports.iter().find(|p| p.iface == iface).map(|p| p.capabilities.mtu)
     }
 
+    /// What a link can do.
+    pub fn capabilities(&self, iface: IfaceId) -> Option<Capabilities> {
+        self.ports.iter().find(|p| p.iface == iface).map(|p| p.capabilities)
+    }
+
     /// Whether the interface has an address that a DHCP server gave.
     pub fn is_leased(&self, iface: IfaceId) -> bool {
         let port = self.ports.iter().find(|p| p.iface == iface);

@@ -24,6 +24,6 @@ mod udp;
 pub use engine::{Engine, Error, News};
 pub use forward::{Forwarded, UdpForwarder};
 pub use host::Host;
-pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError};
+pub use setup::{LinkName, NoLinkName, Opened, Setup, SetupError, Way};
 pub use tcp::{Incoming, TcpCall, TcpForwarder, TcpListener, TcpStream};
 pub use udp::UdpSocket;

@@ -12,17 +12,21 @@
 //! ```
 
 use crate::{Engine, Host};
+use bypath_link::capture::Capture;
 use bypath_link::packet::{self, Mode, PacketLink};
 use bypath_link::tun::Device;
 use bypath_link::{Link, xdp};
 use bypath_stack::config::Config;
-use bypath_stack::iface::{AddressState, IfaceId, NoAddress};
+use bypath_stack::iface::{Address, AddressState, IfaceId, NoAddress};
 use bypath_stack::prefix::Prefix;
 use bypath_stack::route::{NoRoute, Route};
+use bypath_sys::clock;
 use bypath_wire::EtherType;
 use std::fmt;
+use std::fs::File;
 use std::net::IpAddr;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// EtherTypes of a host.
@@ -147,6 +151,17 @@ pub enum SetupError {
         /// How long it was waited for.
         longest: Duration,
     },
+    /// No router advertises itself.
+    #[error("no router advertises itself on {name} within {} s; give an address", longest.as_secs())]
+    NoRouter {
+        /// Of which link.
+        name: String,
+        /// How long it was waited for.
+        longest: Duration,
+    },
+    /// The capture file cannot be written.
+    #[error("the capture file cannot be written: {0}")]
+    Capture(std::io::Error),
     /// The link went meanwhile.
     #[error("{0}")]
     Ended(String),
@@ -163,9 +178,37 @@ pub struct Setup {
     kernel: Vec<(IpAddr, u8)>,
     addresses: Vec<Prefix>,
     routers: Vec<IpAddr>,
+    routes: Vec<Way>,
     dhcp: Option<Option<String>>,
+    slaac: bool,
+    claims: bool,
     mtu: Option<u32>,
+    capture: Option<Arc<File>>,
     config: Config,
+}
+
+/// A way to a network that is not on the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Where it leads.
+    pub to: Prefix,
+    /// By this router; `None`: the receivers are on the link.
+    pub via: Option<IpAddr>,
+    /// Of several ways to one network the smallest is taken.
+    pub metric: u32,
+}
+
+impl Way {
+    /// To all networks of a router's kind.
+    pub const fn default_by(router: IpAddr) -> Way {
+        let to = if router.is_ipv4() { Prefix::ALL_V4 } else { Prefix::ALL_V6 };
+        Way { to, via: Some(router), metric: 0 }
+    }
+
+    /// The same as a route of an interface.
+    pub const fn route(self, iface: IfaceId) -> Route {
+        Route { prefix: self.to, iface, via: self.via, metric: self.metric, source: None }
+    }
 }
 
 impl Setup {
@@ -177,8 +220,12 @@ impl Setup {
             kernel: Vec::new(),
             addresses: Vec::new(),
             routers: Vec::new(),
+            routes: Vec::new(),
             dhcp: None,
+            slaac: false,
+            claims: false,
             mtu: None,
+            capture: None,
             config: Config::default(),
         }
     }
@@ -218,6 +265,36 @@ impl Setup {
         self
     }
 
+    /// A way to another network. Again: one more.
+    #[must_use]
+    pub fn route(mut self, way: Way) -> Setup {
+        self.routes.push(way);
+        self
+    }
+
+    /// IPv6 addresses and routes come from what routers advertise.
+    #[must_use]
+    pub const fn slaac(mut self) -> Setup {
+        self.slaac = true;
+        self
+    }
+
+    /// Others on the link are asked first whether an IPv4 address is theirs, too (RFC 5227), which takes 4 to 7 seconds. Of IPv6
+    /// addresses they always are.
+    #[must_use]
+    pub const fn claim(mut self) -> Setup {
+        self.claims = true;
+        self
+    }
+
+    /// Every frame is also written to this file (pcapng), which is begun anew: with one call of the system for each, so that
+    /// nothing is missing in it whenever it is read.
+    #[must_use]
+    pub fn capture(mut self, file: File) -> Setup {
+        self.capture = Some(Arc::new(file));
+        self
+    }
+
     /// MTU of a device; 1500 unless it is said, or what an existing one has.
     #[must_use]
     pub const fn mtu(mut self, octets: u32) -> Setup {
@@ -239,23 +316,31 @@ impl Setup {
                 "attaching, an address of the kernel and an MTU are for the devices of tap: and tun:",
             );
         }
-        if self.addresses.is_empty() && self.dhcp.is_none() {
-            return wrong("the stack has no address: give one, such as 10.9.0.2/24, or ask for DHCP");
+        if self.addresses.is_empty() && self.dhcp.is_none() && !self.slaac {
+            return wrong(
+                "the stack has no address: give one, such as 10.9.0.2/24, or ask for DHCP or SLAAC",
+            );
         }
         if self.dhcp.is_some() && matches!(self.link, LinkName::Tun(_)) {
             return wrong(
                 "a TUN device has no hardware addresses, which DHCP needs: use tap:, or give an address",
             );
         }
+        if self.slaac && matches!(self.link, LinkName::Tun(_)) {
+            return wrong(
+                "a TUN device has no hardware addresses, which SLAAC needs: use tap:, or give an address",
+            );
+        }
         if [true, false].iter().any(|v4| self.routers.iter().filter(|r| r.is_ipv4() == *v4).count() > 1) {
             return wrong("two routers for all other networks: give one of IPv4 and one of IPv6 at most");
         }
-        let is_own = |router: &&IpAddr| self.addresses.iter().any(|own| own.address() == **router);
-        if let Some(router) = self.routers.iter().find(is_own) {
-            return Err(SetupError::Own { router: *router });
+        let routers = self.routers.iter().copied().chain(self.routes.iter().filter_map(|way| way.via));
+        let is_own = |router: &IpAddr| self.addresses.iter().any(|own| own.address() == *router);
+        if let Some(router) = routers.clone().find(is_own) {
+            return Err(SetupError::Own { router });
         }
-        match self.routers.iter().find(|router| !self.reaches(**router)) {
-            Some(router) => Err(SetupError::Far { router: *router }),
+        match routers.into_iter().find(|router| !self.reaches(*router)) {
+            Some(router) => Err(SetupError::Far { router }),
             None => Ok(()),
         }
     }
@@ -270,7 +355,10 @@ impl Setup {
         let same_kind = |prefix: &Prefix| prefix.address().is_ipv4() == router.is_ipv4();
         match self.link {
             LinkName::Tun(_) => self.addresses.iter().any(same_kind),
-            _ => self.dhcp.is_some() && router.is_ipv4() || self.addresses.iter().any(near),
+            _ => {
+                let learned = if router.is_ipv4() { self.dhcp.is_some() } else { self.slaac };
+                learned || self.addresses.iter().any(near)
+            }
         }
     }
 
@@ -307,24 +395,51 @@ impl Setup {
     /// [`SetupError`].
     pub fn open(self) -> Result<Opened, SetupError> {
         self.check()?;
-        let (name, link) = self.link()?;
+        let (name, mut link) = self.link()?;
+        let given = self.addresses.len();
+        if let Some(file) = self.capture {
+            let snap = link.capabilities().longest;
+            let capture = Capture::new(link, &name, file, snap, clock::realtime_ns);
+            link = Box::new(capture.map_err(SetupError::Capture)?);
+        }
         let mut engine = Engine::new(self.config);
         let iface = engine.add_link(&name, link)?;
         for prefix in self.addresses {
-            let added = engine.stack().add_address(Engine::now(), iface, prefix);
+            let (now, stack) = (Engine::now(), engine.stack());
+            let added = match self.claims {
+                true => stack.claim_address(now, iface, prefix),
+                false => stack.add_address(now, iface, prefix),
+            };
             added.map_err(|source| SetupError::Address { prefix, source })?;
         }
-        for router in self.routers {
-            let prefix = if router.is_ipv4() { Prefix::ALL_V4 } else { Prefix::ALL_V6 };
-            let route = Route { prefix, iface, via: Some(router), metric: 0, source: None };
-            engine.stack().add_route(route).map_err(|source| SetupError::Router { router, source })?;
+        for way in self.routers.into_iter().map(Way::default_by).chain(self.routes) {
+            let router = way.via.unwrap_or(way.to.address());
+            let added = engine.stack().add_route(way.route(iface));
+            added.map_err(|source| SetupError::Router { router, source })?;
         }
-        let leases = self.dhcp.is_some();
+        if self.slaac {
+            engine.stack().autoconfigure(Engine::now(), iface);
+        }
+        let wants = match (&self.dhcp, self.slaac && given == 0) {
+            (Some(_), _) => Wants::Lease,
+            (None, true) => Wants::Router,
+            (None, false) => Wants::Nothing,
+        };
         if let Some(host_name) = self.dhcp {
             engine.lease(iface, host_name)?;
         }
-        Ok(Opened { engine, iface, name, leases })
+        Ok(Opened { engine, iface, name, wants })
     }
+}
+
+/// Whose word is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wants {
+    Nothing,
+    /// A DHCP server's.
+    Lease,
+    /// A router's.
+    Router,
 }
 
 /// A stack on its link, that nobody runs yet.
@@ -335,16 +450,21 @@ pub struct Opened {
     pub iface: IfaceId,
     /// The link's name: that of the device or interface.
     pub name: String,
-    leases: bool,
+    wants: Wants,
 }
 
 impl Opened {
-    /// Whether every address can be used, and one was leased if that was asked for.
+    /// Whether every address can be used, and one was leased, or learned of a router, if that was asked for.
     ///
     /// # Errors
     /// [`SetupError::Taken`].
     pub fn is_ready(&mut self) -> Result<bool, SetupError> {
-        is_ready(&mut self.engine, self.iface, &self.name, self.leases)
+        is_ready(&mut self.engine, self.iface, &self.name, self.wants)
+    }
+
+    /// Why it is still not ready after such a time.
+    pub fn too_late(&mut self, longest: Duration) -> SetupError {
+        too_late(&mut self.engine, self.iface, &self.name, self.wants, longest)
     }
 
     /// Runs it on a thread of its own, and returns when its addresses can be used.
@@ -352,36 +472,50 @@ impl Opened {
     /// # Errors
     /// [`SetupError`]: an address is taken, no server answers within `longest`, the link has gone, or there is no thread.
     pub fn run(self, longest: Duration) -> Result<Host, SetupError> {
-        let Opened { engine, iface, name, leases } = self;
+        let Opened { engine, iface, name, wants } = self;
         let end = Instant::now().checked_add(longest);
         let host = Host::run(engine)?;
         loop {
             let seen = host.changes();
-            if host.with(|engine| is_ready(engine, iface, &name, leases))? {
+            if host.with(|engine| is_ready(engine, iface, &name, wants))? {
                 return Ok(host);
             }
             if let Some(why) = host.ended() {
                 return Err(SetupError::Ended(why));
             }
             if !host.wait_change(seen, end) {
-                let has_v4 = host.with(|e| e.stack().addresses(iface).iter().any(|a| a.ip().is_ipv4()));
-                return Err(if leases && !has_v4 {
-                    SetupError::NoServer { name, longest }
-                } else {
-                    SetupError::NotReady { name, longest }
-                });
+                return Err(host.with(|engine| too_late(engine, iface, &name, wants, longest)));
             }
         }
     }
 }
 
-fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, leases: bool) -> Result<bool, SetupError> {
+fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants) -> Result<bool, SetupError> {
     let addresses = engine.stack().addresses(iface);
     if let Some(taken) = addresses.iter().find(|a| a.state == AddressState::Duplicate) {
         return Err(SetupError::Taken { address: taken.ip(), name: name.to_owned() });
     }
-    let leased = !leases || engine.is_leased(iface);
-    Ok(leased && engine.stack().addresses(iface).iter().all(bypath_stack::iface::Address::is_usable))
+    let learned = match wants {
+        Wants::Nothing => true,
+        Wants::Lease => engine.is_leased(iface),
+        Wants::Router => addresses.iter().any(is_global),
+    };
+    Ok(learned && engine.stack().addresses(iface).iter().all(Address::is_usable))
+}
+
+fn too_late(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants, longest: Duration) -> SetupError {
+    let name = name.to_owned();
+    let addresses = engine.stack().addresses(iface);
+    match wants {
+        Wants::Lease if !addresses.iter().any(|a| a.ip().is_ipv4()) => SetupError::NoServer { name, longest },
+        Wants::Router if !addresses.iter().any(is_global) => SetupError::NoRouter { name, longest },
+        _ => SetupError::NotReady { name, longest },
+    }
+}
+
+/// One that packets of other links reach.
+fn is_global(address: &Address) -> bool {
+    matches!(address.ip(), IpAddr::V6(v6) if !v6.is_unicast_link_local())
 }
 
 #[cfg(test)]
@@ -406,6 +540,7 @@ mod tests {
         for setup in [
             on("tap:bp0"),
             on("tun:bp0").dhcp(None),
+            on("tun:bp0").slaac(),
             on("packet:eth0").address(address).mtu(9000),
             on("packet:eth0").address(address).attach(),
             on("xdp:eth0").address(address).kernel(address.address(), 24),
@@ -417,6 +552,11 @@ mod tests {
             on("tap:bp0").address(address).router(router("10.8.0.1")),
             on("tap:bp0").address(address).router(router("fe80::1")),
             on("tun:bp0").address(address).router(router("fd00::1")),
+            on("tap:bp0").address(address).route(Way {
+                to: "10.1.0.0/16".parse().expect("a network"),
+                via: Some(router("10.8.0.1")),
+                metric: 0,
+            }),
         ] {
             assert!(matches!(setup.clone().open(), Err(SetupError::Far { .. })), "{setup:?}");
         }

@@ -114,7 +114,7 @@ fn serve(
         let cold = match hook::epoll_wait(epfd, out, left, mask) {
             Verdict::Done(result) => return errno::answer(result),
             Verdict::Kernel(cold) => Some(cold),
-            Verdict::NotOurs => None,
+            Verdict::NotOurs | Verdict::Served => None,
         };
         let began = left.filter(|ns| *ns > 0).map(|_| clock::monotonic_ns());
         let ret = real();

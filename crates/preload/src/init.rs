@@ -53,6 +53,7 @@ extern "C" fn constructor() {
         }
         crate::signal::init();
         hook::init(config);
+        hook::init_netstack(setting);
         note_library();
         if let Some(text) = setting(hook::DEED) {
             // Taken once, and nobody's who is started from here.

@@ -4,7 +4,8 @@ use crate::child::borrowed_memory;
 use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook::{self, Reason, Verdict};
+use crate::served::{received, sent};
+use bypath_sockets::hook::{self, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
 
@@ -25,7 +26,7 @@ pub(crate) fn user(iov: &[IoVec]) -> UserVec<'_> {
 #[inline]
 pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
     match verdict {
-        Verdict::NotOurs => real(),
+        Verdict::NotOurs | Verdict::Served => real(),
         Verdict::Kernel(cold) => {
             let ret = real();
             cold.finish(ret);
@@ -66,7 +67,7 @@ hook! {
             return real(fd, buf, len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len))
+        received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len))
     }
 
     /// `read()` with the buffer's size known to the compiler.
@@ -77,14 +78,14 @@ hook! {
             return real(fd, buf, len, size);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        settle(hook::recv(fd, user(&iov), 0), || real(fd, buf, len, size))
+        received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len, size))
     }
 
     /// `write()`.
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write;
     only hook::is_followed(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        settle(hook::send(fd, user(&iov), 0), || real(fd, buf, len))
+        sent(fd, hook::send(fd, user(&iov), 0), &iov, 0, || real(fd, buf, len))
     }
 
     /// `readv()`.
@@ -92,7 +93,7 @@ hook! {
     only hook::concerns_read(fd); {
         match memory::iovecs(iov, count as usize) {
             Some(v) if v.iter().any(|e| e.len != 0) => {
-                settle(hook::recv(fd, user(v), 0), || real(fd, iov, count))
+                received(fd, hook::recv(fd, user(v), 0), 0, || real(fd, iov, count))
             }
             // Nothing to read: as read() above.
             Some(_) => real(fd, iov, count),
@@ -108,7 +109,7 @@ hook! {
     only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
             Some(v) if v.iter().any(|e| e.len != 0) => {
-                settle(hook::send(fd, user(v), 0), || real(fd, iov, count))
+                sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count))
             }
             // Nothing to write: the socket is not asked, not even whether it may be written to.
             Some(_) => real(fd, iov, count),
@@ -128,7 +129,7 @@ hook! {
                 return real(fd, iov, count, offset, flags);
             }
             if let (Some(v), Some(how)) = (list, message_flags(flags)) {
-                return settle(hook::recv(fd, user(v), how), || real(fd, iov, count, offset, flags));
+                return received(fd, hook::recv(fd, user(v), how), how, || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
                 to_kernel(fd);
@@ -148,7 +149,7 @@ hook! {
                     // As writev() above.
                     return real(fd, iov, count, offset, flags);
                 }
-                return settle(hook::send(fd, user(v), how), || real(fd, iov, count, offset, flags));
+                return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
                 to_kernel(fd);
@@ -162,12 +163,12 @@ hook! {
     /// `recv()`.
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
-        if flags & libc::MSG_OOB != 0 {
+        if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        settle(hook::recv(fd, user(&iov), flags), || real(fd, buf, len, flags))
+        received(fd, hook::recv(fd, user(&iov), flags), flags, || real(fd, buf, len, flags))
     }
 
     /// `recv()` with the buffer's size known to the compiler.
@@ -182,12 +183,12 @@ hook! {
     /// `send()`.
     fn send(fd: c_int, buf: *const c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_sendto); aka __send;
     only hook::is_followed(fd); {
-        if flags & libc::MSG_OOB != 0 {
+        if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags))
+        sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))
     }
 
     /// `sendfile()`: a file goes into a ring in pieces. Else the kernel moves the bytes, after those that are in the ring.

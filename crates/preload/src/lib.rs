@@ -24,6 +24,7 @@ mod real;
 mod seccomp;
 mod select;
 mod sendfile;
+mod served;
 mod signal;
 mod sock;
 mod stdio;

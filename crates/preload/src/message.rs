@@ -6,7 +6,8 @@ use crate::errno;
 use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook::{self, Reason, Verdict};
+use crate::served::sent;
+use bypath_sockets::hook::{self, Reason, Verdict, served};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserControl};
 use libc::{c_int, c_uint, c_void, cmsghdr, mmsghdr, msghdr, size_t, sockaddr, socklen_t, timespec};
@@ -22,12 +23,17 @@ hook! {
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
     raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
-        if flags & libc::MSG_OOB != 0 {
+        if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags, address, address_len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         match hook::recv(fd, user(&iov), flags) {
+            Verdict::Served => {
+                let (none, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
+                let n = crate::served::receive(fd, flags, || real(fd, buf, len, flags, none, no_len));
+                if n < 0 || address.is_null() { n } else { no_source(n as usize, address_len) }
+            }
             Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
             verdict => settle(verdict, || real(fd, buf, len, flags, address, address_len)),
         }
@@ -48,15 +54,20 @@ hook! {
     raw Some(libc::SYS_sendto);
     only hook::is_followed(fd); {
         if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
-            urgent_or_fast_open(fd, flags);
-            return real(fd, buf, len, flags, address, address_len);
+            if let Some(refused) = crate::served::fast_open(fd, flags, address, address_len) {
+                return refused;
+            }
+            if !served::is_served(fd) {
+                urgent_or_fast_open(fd, flags);
+                return real(fd, buf, len, flags, address, address_len);
+            }
         }
         if !address.is_null() && hook::is_followed(fd) && !acceptable_address(address, address_len) {
             // Refused by the kernel before any byte moves.
             return real(fd, buf, len, flags, address, address_len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        settle(hook::send(fd, user(&iov), flags), || real(fd, buf, len, flags, address, address_len))
+        sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags, address, address_len))
     }
 
     /// `sendmsg()`.
@@ -198,6 +209,14 @@ fn send_message(
     };
     let has_control = m.msg_controllen != 0;
     if has_control || flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
+        let name = m.msg_name.cast_const().cast::<sockaddr>();
+        if let Some(refused) = crate::served::fast_open(fd, flags, name, m.msg_namelen) {
+            return refused;
+        }
+        if served::is_served(fd) {
+            // TCP passes no descriptors, and has no other use for control messages here.
+            return crate::served::send(fd, iov, flags);
+        }
         special(fd, &m, flags);
         return real();
     }
@@ -208,7 +227,7 @@ fn send_message(
         None => hook::send(fd, user(iov), flags),
         Some(handlers) => hook::send_rest(fd, user(iov), flags, handlers),
     };
-    settle(verdict, real)
+    sent(fd, verdict, iov, flags, real)
 }
 
 /// The kernel cuts a header's address length instead of refusing it, unless it is negative.
@@ -245,7 +264,7 @@ fn receive_message(
         }
         return real();
     };
-    if flags & libc::MSG_OOB != 0 {
+    if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
         urgent(fd);
         return real();
     }
@@ -268,6 +287,7 @@ fn receive_message(
             // The bytes are consumed all the same.
             if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
+        Verdict::Served => crate::served::receive_message(fd, message, &m, flags),
         verdict => settle(verdict, real),
     }
 }

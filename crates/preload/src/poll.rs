@@ -46,7 +46,7 @@ const MAX_FDS: nfds_t = 1 << 20;
 #[inline]
 fn any_followed(fds: *const pollfd, count: nfds_t) -> bool {
     count <= MAX_FDS
-        && memory::slice(fds, count as usize).is_some_and(|set| set.iter().any(|p| hook::is_followed(p.fd)))
+        && memory::slice(fds, count as usize).is_some_and(|set| set.iter().any(|p| hook::is_overlaid(p.fd)))
 }
 
 #[inline]
@@ -75,7 +75,7 @@ fn wait(
 #[inline]
 pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> c_int) -> c_int {
     match verdict {
-        Verdict::NotOurs => real(),
+        Verdict::NotOurs | Verdict::Served => real(),
         Verdict::Kernel(cold) => {
             let ret = real();
             cold.finish(ret as isize);

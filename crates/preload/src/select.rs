@@ -123,7 +123,7 @@ impl Sets {
     }
 
     pub(crate) fn any_followed(&self) -> bool {
-        self.members().any(hook::is_followed)
+        self.members().any(hook::is_overlaid)
     }
 
     /// Waits by poll; `None`: the kernel must answer.
@@ -169,7 +169,7 @@ impl Sets {
         loop {
             let left = deadline.map(|d| d.saturating_sub(now()));
             let ready = match hook::poll(fds, left, mask) {
-                Verdict::NotOurs => kernel_poll(fds, left, mask),
+                Verdict::NotOurs | Verdict::Served => kernel_poll(fds, left, mask),
                 Verdict::Kernel(cold) => {
                     let ret = kernel_poll(fds, left, mask);
                     cold.finish(ret as isize);

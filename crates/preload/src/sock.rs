@@ -4,6 +4,7 @@ use crate::child::{borrowed_memory, handed_on};
 use crate::errno::{fail, kept};
 use crate::memory;
 use crate::real::hook;
+use crate::served;
 use bypath_sockets::hook;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
@@ -19,18 +20,27 @@ hook! {
 
     /// `accept()`.
     fn accept(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_accept); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = served::accept(fd, address, len, 0) {
+            return done;
+        }
         accepted(fd, real(fd, address, len), 0)
     }
 
     /// `accept4()`.
     fn accept4(fd: c_int, address: *mut sockaddr, len: *mut socklen_t, flags: c_int) -> c_int, raw Some(libc::SYS_accept4); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = served::accept(fd, address, len, flags) {
+            return done;
+        }
         accepted(fd, real(fd, address, len, flags), flags)
     }
 
     /// `connect()`.
     fn connect(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_connect); aka __connect;
-    only hook::is_followed(fd); {
+    only hook::is_followed(fd) || hook::serves(); {
         if !borrowed_memory() {
+            if hook::serves() && let Some(done) = served::connect(fd, address, len) {
+                return done;
+            }
             // An address that is too short, or cannot be read, is refused before anything happens.
             let family = (len >= 2).then(|| memory::read(address.cast::<libc::sa_family_t>())).flatten();
             kept(|| hook::connect_begin(fd, family));
@@ -38,30 +48,52 @@ hook! {
         real(fd, address, len)
     }
 
-    /// `bind()`: the carrier's answer is the socket's.
-    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_bind); {
+    /// `bind()`: the carrier's answer is the socket's, unless a netstack service has it or gets it.
+    fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_bind);
+    only hook::serves(); {
+        if !borrowed_memory() && let Some(done) = served::bind(fd, address, len) {
+            return done;
+        }
         real(fd, address, len)
     }
 
-    /// `listen()`: the carrier's answer is the socket's.
-    fn listen(fd: c_int, backlog: c_int) -> c_int, raw Some(libc::SYS_listen); {
+    /// `listen()`, as bind().
+    fn listen(fd: c_int, backlog: c_int) -> c_int, raw Some(libc::SYS_listen);
+    only hook::serves(); {
+        if !borrowed_memory() && let Some(done) = served::listen(fd, backlog) {
+            return done;
+        }
         real(fd, backlog)
     }
 
-    /// `getsockname()`: the carrier's answer is the socket's.
-    fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockname); {
+    /// `getsockname()`: the carrier's answer is the socket's, unless a netstack service has it.
+    fn getsockname(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockname);
+    only hook::serves(); {
+        if !borrowed_memory() && let Some(done) = served::name(fd, false, address, len) {
+            return done;
+        }
         real(fd, address, len)
     }
 
-    /// `getpeername()`: the carrier's answer is the socket's.
-    fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getpeername); {
+    /// `getpeername()`, as getsockname().
+    fn getpeername(fd: c_int, address: *mut sockaddr, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getpeername);
+    only hook::serves(); {
+        if !borrowed_memory() && let Some(done) = served::name(fd, true, address, len) {
+            return done;
+        }
         real(fd, address, len)
     }
 
     /// `getsockopt()`: the carrier's answer is the socket's, but for an error that a call of ours took from it. One option
     /// receives.
     fn getsockopt(fd: c_int, level: c_int, name: c_int, value: *mut c_void, len: *mut socklen_t) -> c_int, raw Some(libc::SYS_getsockopt);
-    only hook::is_followed(fd) && (level == libc::SOL_SOCKET && name == libc::SO_ERROR || hook::receives(level, name)); {
+    only hook::serves() || hook::is_followed(fd) && (level == libc::SOL_SOCKET && name == libc::SO_ERROR || hook::receives(level, name)); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = served::option(fd, level, name, value, len) {
+            return done;
+        }
+        if !hook::is_followed(fd) {
+            return real(fd, level, name, value, len);
+        }
         if hook::receives(level, name) {
             if !borrowed_memory() {
                 kept(|| hook::setsockopt_begin(fd, level, name));
@@ -85,6 +117,9 @@ hook! {
         if borrowed_memory() {
             return real(fd, level, name, value, len);
         }
+        if hook::serves() && let Some(done) = served::set_option(fd, level, name, value, len) {
+            return done;
+        }
         kept(|| hook::setsockopt_begin(fd, level, name));
         let ret = real(fd, level, name, value, len);
         if ret == 0 {
@@ -95,7 +130,10 @@ hook! {
 
     /// `shutdown()`.
     fn shutdown(fd: c_int, how: c_int) -> c_int, raw Some(libc::SYS_shutdown);
-    only hook::is_followed(fd); {
+    only hook::is_followed(fd) || hook::serves(); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = served::shutdown(fd, how) {
+            return done;
+        }
         kept(|| hook::shutdown_begin(fd, how));
         real(fd, how)
     }

@@ -24,6 +24,11 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_sendfile,
     libc::SYS_socket,
     libc::SYS_connect,
+    libc::SYS_bind,
+    libc::SYS_listen,
+    libc::SYS_getsockname,
+    libc::SYS_getpeername,
+    libc::SYS_getsockopt,
     libc::SYS_accept,
     libc::SYS_sendto,
     libc::SYS_recvfrom,
@@ -179,6 +184,11 @@ unsafe fn followed(
             libc::SYS_recvmmsg => message::recvmmsg(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_socket => sock::socket(a as _, b as _, c as _).into(),
             libc::SYS_connect => sock::connect(fd, b as _, c as _).into(),
+            libc::SYS_bind => sock::bind(fd, b as _, c as _).into(),
+            libc::SYS_listen => sock::listen(fd, b as _).into(),
+            libc::SYS_getsockname => sock::getsockname(fd, b as _, c as _).into(),
+            libc::SYS_getpeername => sock::getpeername(fd, b as _, c as _).into(),
+            libc::SYS_getsockopt => sock::getsockopt(fd, b as _, c as _, d as _, e as _).into(),
             libc::SYS_accept => sock::accept(fd, b as _, c as _).into(),
             libc::SYS_accept4 => sock::accept4(fd, b as _, c as _, d as _).into(),
             libc::SYS_shutdown => sock::shutdown(fd, b as _).into(),
@@ -216,7 +226,7 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
         match number {
             libc::SYS_ppoll if d == 0 || e == MASK_BYTES => {
                 let fds: &[PollFd] = memory::slice(a as *const PollFd, b).unwrap_or(&[]);
-                if !fds.iter().any(|f| hook::is_followed(f.fd)) {
+                if !fds.iter().any(|f| hook::is_overlaid(f.fd)) {
                     return real(number, all);
                 }
                 timed(c, |time| poll::ppoll(a as _, b as _, time, d as _))

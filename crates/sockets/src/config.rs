@@ -6,6 +6,7 @@
 
 mod nearest;
 
+use crate::service::ServiceName;
 pub use nearest::closest;
 use std::fmt;
 
@@ -150,6 +151,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// `--stats`: path of the statistics file, NUL terminated; empty = none.
     pub stats: PathBuf256,
+    /// `--netstack`: the service whose sockets the program gets for addresses that are not loopback; `None` = none.
+    pub netstack: Option<ServiceName>,
 }
 
 /// A path kept inline (no allocation): at most 255 bytes.
@@ -189,6 +192,7 @@ impl Default for Config {
             ring_size: 256 * 1024,
             memory_limit: 256 * 1024 * 1024,
             stats: PathBuf256 { bytes: [0; 256], len: 0 },
+            netstack: None,
         }
     }
 }
@@ -208,6 +212,13 @@ pub struct Setting {
     pub default: &'static str,
     /// One sentence for help.
     pub help: &'static str,
+}
+
+impl Setting {
+    /// The value that its flag has when it is given without one; `None`: it needs one.
+    pub fn bare(&self) -> Option<&'static str> {
+        (self.flag == "netstack").then_some(ServiceName::DEFAULT)
+    }
 }
 
 /// Every setting, in the order of the help text.
@@ -324,6 +335,14 @@ pub const SETTINGS: &[Setting] = &[
         default: "",
         help: "File of counters, one record per process; read it with `bypath stats FILE`",
     },
+    Setting {
+        flag: "netstack",
+        variable: "BYPATH_NETSTACK",
+        words: &[],
+        value: "NAME|off",
+        default: "off",
+        help: "TCP sockets that are bound or connected to addresses other than loopback are those of the netstack service NAME (without one: `default`); `bypath netstack` runs it",
+    },
 ];
 
 /// A value that cannot be used.
@@ -430,6 +449,14 @@ impl Config {
                 }
                 self.stats.len = value.len();
                 self.stats.bytes[..value.len()].copy_from_slice(value.as_bytes());
+            }
+            "netstack" => {
+                self.netstack = match value {
+                    "off" => None,
+                    _ => Some(ServiceName::new(value).ok_or_else(|| {
+                        bad("a service's name (1 to 32 letters, digits, '-', '_' or '.', no '.' in front), or 'off'")
+                    })?),
+                }
             }
             other => unreachable!("setting {other} has no parser"),
         }
@@ -554,6 +581,7 @@ mod tests {
                 "upgrade-calls" | "connection-limit" => "7",
                 "allow-uid" => "1000,any",
                 "stats" => "/tmp/x",
+                "netstack" => "lab",
                 _ => s.words[0],
             };
             Config::default().set(s.flag, value).unwrap();
@@ -599,6 +627,20 @@ mod tests {
         let mut c = Config::default();
         c.set("connection-limit", "0").unwrap();
         assert_eq!(c.connection_limit, 0);
+    }
+
+    #[test]
+    fn a_netstack_has_a_name_or_is_off() {
+        let mut c = Config::default();
+        for bad in ["", ".x", "a/b", "a b", &"x".repeat(33)] {
+            assert!(c.set("netstack", bad).is_err(), "{bad}");
+        }
+        c.set("netstack", "lab-1.x").unwrap();
+        assert_eq!(c.netstack.unwrap().as_str(), "lab-1.x");
+        c.set("netstack", "off").unwrap();
+        assert_eq!(c.netstack, None);
+        let bare = SETTINGS.iter().filter_map(|s| Some((s.flag, s.bare()?)));
+        assert_eq!(bare.collect::<Vec<_>>(), [("netstack", "default")]);
     }
 
     #[test]

@@ -8,11 +8,13 @@
 use crate::config::Config;
 pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 use crate::raised::Raised;
+pub use crate::service::SocketName;
+pub use crate::service::calls as served;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{
-    carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, signals, state, stream,
-    switch, thread, uring,
+    carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, service, signals, state,
+    stream, switch, thread, uring,
 };
 pub use bypath_shm::reason::Reason;
 pub use bypath_sys::poll::PollFd;
@@ -31,9 +33,17 @@ pub enum Verdict {
     Kernel(Cold),
     /// Done here: bytes moved (or ready descriptors), or the errno to set.
     Done(Result<usize, Errno>),
+    /// A netstack service's socket: as [`served`] says, with the real function.
+    Served,
 }
 
 impl Verdict {
+    /// For a call of data on `fd`, which is not followed.
+    #[inline]
+    pub(crate) fn of_unfollowed(fd: i32) -> Verdict {
+        if table::served(fd).is_some() { Verdict::Served } else { Verdict::NotOurs }
+    }
+
     /// A thread that slept in here while the last descriptor ceased to be followed makes the program's own call.
     #[inline]
     fn unless_sealed(self) -> Verdict {
@@ -89,6 +99,17 @@ pub fn init(config: Config) {
     state::init(config);
 }
 
+/// After [`init`]: which netstack services there are, and which sockets of theirs the program inherits. `lookup` is a `getenv`.
+pub fn init_netstack<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
+    service::init(lookup);
+}
+
+/// Whether some socket of the process may be a netstack service's.
+#[inline(always)]
+pub fn serves() -> bool {
+    service::is_active()
+}
+
 /// Whether `fd` is one of the library's own descriptors. The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 #[inline]
@@ -108,6 +129,7 @@ pub fn next_own_fd(from: u32) -> Option<u32> {
             next = Some(d);
         }
     };
+    service::descriptors(&mut take);
     if let Some(s) = state::get() {
         s.descriptors().for_each(&mut take);
         thread::descriptors(&mut take);
@@ -417,6 +439,12 @@ pub fn poll(fds: &mut [PollFd], timeout_ns: Option<u64>, sigmask: usize) -> Verd
 #[inline(always)]
 pub fn is_followed(fd: i32) -> bool {
     table::is_followed(fd)
+}
+
+/// Whether a wait on `fd` has anything to do with us: the kernel alone may not know when it is ready.
+#[inline(always)]
+pub fn is_overlaid(fd: i32) -> bool {
+    table::is_overlaid(fd)
 }
 
 /// Whether a read of `fd` has anything to do with us: it is followed, or bytes of ours wait elsewhere and the

@@ -5,7 +5,7 @@
 //! the other end, `life` follows descriptors and processes, `heir` from one program image to the next, `table` maps
 //! descriptors to sockets, `rules` and `limit` say which may be upgraded, `wish` does what was asked for from outside
 //! (`request`: `bypath recall`, `bypath upgrade`; `taken`: a process that took a descriptor), `guard`
-//! takes back what the kernel does faster.
+//! takes back what the kernel does faster. `service` makes sockets those of a netstack service.
 
 mod carrier;
 pub mod config;
@@ -34,6 +34,7 @@ mod rendezvous;
 pub mod request;
 pub mod rules;
 mod sealed;
+pub mod service;
 mod siblings;
 mod signals;
 mod state;

@@ -8,8 +8,8 @@ use crate::state::{self, Birth};
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
 use crate::{
-    carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, siblings, stay, switch, taken,
-    worth,
+    carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, service, siblings, stay, switch,
+    taken, worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -87,6 +87,7 @@ pub fn lose(fd: i32) {
             }
         }
         Some(Entry::Epoll(n)) => epoll::closed(n),
+        Some(Entry::Served(n)) => service::release(n),
         None => {}
     }
 }
@@ -153,6 +154,7 @@ impl Closing {
                     epoll::closed(n);
                 }
             }
+            Entry::Served(n) => service::release(n),
         }
         drop(life);
         if let Entry::Sock(s) = entry
@@ -200,6 +202,20 @@ fn finish_last(s: &'static Sock) {
         }
         table::forget(s, last);
     }
+}
+
+/// Every descriptor of a cold socket has become the netstack service's socket `record`. Under [`state::LIFE`].
+pub fn replaced_by_service(s: &'static Sock, record: u32) {
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Sock(other) if std::ptr::eq(other, s)) {
+            table::remove(fd);
+            service::alias(fd, record);
+        }
+    });
+    epoll::hand_over(s);
+    s.descriptors.store(0, Relaxed);
+    s.fd.store(-1, Relaxed);
+    finish_last(s);
 }
 
 /// Sockets whose slot cannot be reused yet because a thread may still look at it.
@@ -367,6 +383,7 @@ pub fn dup_done(old: i32, new: i32) {
             }
         }
         Entry::Epoll(n) => table::set_epoll(new, n),
+        Entry::Served(n) => service::alias(new, n),
     }
 }
 
@@ -513,6 +530,7 @@ impl Forking {
         if state::is_sealed() {
             return;
         }
+        service::enter_child();
         let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;

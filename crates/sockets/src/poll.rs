@@ -27,7 +27,7 @@ static SPINS: SpinHistory = SpinHistory::new();
 
 /// Whether any entry is a followed socket, or an epoll set that holds one.
 pub fn concerns(fds: &[PollFd]) -> bool {
-    fds.iter().any(|p| p.fd >= 0 && table::entry(p.fd).is_some())
+    fds.iter().any(|p| p.fd >= 0 && table::is_overlaid(p.fd))
 }
 
 /// poll, ppoll, and select in their clothes.

@@ -553,4 +553,5 @@ fn is_one_of_ours(number: i32) -> bool {
         || crate::peer::owns(number)
         || table::owns(number)
         || crate::epoll::owns(number)
+        || crate::service::owns(number)
 }

@@ -20,6 +20,8 @@ static TOP: AtomicU32 = AtomicU32::new(0);
 static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
 /// Entry bit: the number is an epoll set.
 const EPOLL: u32 = 1 << 31;
+/// Entry bit: the number is a socket of the netstack service, whose calls of data are the kernel's.
+const SERVED: u32 = 1 << 30;
 
 /// Bits of [`End::flags`].
 pub mod flag {
@@ -135,6 +137,8 @@ pub enum Entry {
     Sock(&'static Sock),
     /// An epoll set, by number.
     Epoll(u32),
+    /// A socket of the netstack service, by the number of its record.
+    Served(u32),
 }
 
 impl Sock {
@@ -289,12 +293,26 @@ impl Sock {
 pub fn sock(fd: i32) -> Option<&'static Sock> {
     match FDS.get(fd as u32 as usize)?.load(Acquire) {
         0 => None,
-        e if e & EPOLL != 0 => None,
+        e if e & (EPOLL | SERVED) != 0 => None,
         e => SOCKS.get(e as usize - 1),
     }
 }
 
-/// Whether `fd` is a followed socket or an epoll set.
+/// The record of the netstack service's socket behind `fd`.
+#[inline]
+pub fn served(fd: i32) -> Option<u32> {
+    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
+    (e & (EPOLL | SERVED) == SERVED).then_some(e & !SERVED)
+}
+
+/// Whether readiness of `fd` may be more than the kernel knows: it is a followed socket or an epoll set.
+#[inline(always)]
+pub fn is_overlaid(fd: i32) -> bool {
+    let bears = |e: u32| e != 0 && e & (EPOLL | SERVED) != SERVED;
+    FDS.get(fd as u32 as usize).is_some_and(|e| bears(e.load(Acquire)))
+}
+
+/// Whether `fd` is a followed socket, an epoll set, or a socket of the netstack service.
 #[inline(always)]
 pub fn is_followed(fd: i32) -> bool {
     FDS.get(fd as u32 as usize).is_some_and(|e| e.load(Acquire) != 0)
@@ -306,6 +324,7 @@ pub fn entry(fd: i32) -> Option<Entry> {
     match FDS.get(fd as u32 as usize)?.load(Acquire) {
         0 => None,
         e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
+        e if e & SERVED != 0 => Some(Entry::Served(e & !SERVED)),
         e => SOCKS.get(e as usize - 1).map(Entry::Sock),
     }
 }
@@ -452,6 +471,12 @@ pub fn set_epoll(fd: i32, number: u32) {
     if let Some(place) = FDS.ensure(fd as u32 as usize) {
         mean(fd, place, number | EPOLL);
     }
+}
+
+/// Marks `fd` as one of the netstack service's sockets; false if there is no room for it.
+pub fn set_served(fd: i32, record: u32) -> bool {
+    let place = FDS.ensure(fd as u32 as usize);
+    place.inspect(|place| mean(fd, place, record | SERVED)).is_some()
 }
 
 /// Writes the entry of `fd`.

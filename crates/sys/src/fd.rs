@@ -73,6 +73,24 @@ fn record_lock(fd: i32, command: i32, kind: i32, at: i64) -> Result<i32> {
     Ok(i32::from(lock.l_type))
 }
 
+/// Makes `to` what `fd` is, in place of what it was (dup3).
+///
+/// # Errors
+/// As dup3(2).
+pub fn replace(fd: i32, to: i32, cloexec: bool) -> Result<()> {
+    let flags = if cloexec { libc::O_CLOEXEC } else { 0 };
+    // SAFETY: integers only; the caller answers for what `to` was.
+    check(unsafe { syscall(libc::SYS_dup3, [fd as usize, to as usize, flags as usize, 0, 0, 0]) }).map(|_| ())
+}
+
+/// Sets file status flags (F_SETFL).
+///
+/// # Errors
+/// EBADF.
+pub fn set_status_flags(fd: i32, flags: i32) -> Result<()> {
+    fcntl(fd, libc::F_SETFL, flags as usize).map(|_| ())
+}
+
 /// File status flags (F_GETFL).
 ///
 /// # Errors
@@ -257,6 +275,28 @@ pub fn file(path: &std::ffi::CStr) -> Result<(u64, u64)> {
 /// As stat(2).
 pub fn links(path: &std::ffi::CStr) -> Result<u64> {
     status(path).map(|st| st.st_nlink)
+}
+
+/// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it.
+pub fn is_own_directory(path: &std::ffi::CStr, uid: u32) -> bool {
+    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: newfstatat writes one stat structure.
+    let known = check(unsafe {
+        syscall(
+            libc::SYS_newfstatat,
+            [
+                libc::AT_FDCWD as usize,
+                path.as_ptr() as usize,
+                st.as_mut_ptr() as usize,
+                libc::AT_SYMLINK_NOFOLLOW as usize,
+                0,
+                0,
+            ],
+        )
+    });
+    // SAFETY: zeroed is a valid stat, and the kernel filled it or left it.
+    let st = unsafe { st.assume_init() };
+    known.is_ok() && st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
 }
 
 fn status(path: &std::ffi::CStr) -> Result<libc::stat> {

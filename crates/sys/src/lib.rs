@@ -35,7 +35,6 @@ pub mod realtime;
 #[cfg(feature = "link")]
 pub mod route;
 pub mod scratch;
-#[cfg(feature = "link")]
 pub mod seqpacket;
 pub mod signal;
 pub mod sock;

@@ -90,7 +90,7 @@ pub fn send(socket: BorrowedFd<'_>, octets: &[u8], with: Option<BorrowedFd<'_>>)
     unix::send(socket.as_raw_fd(), octets, with.as_slice())
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "link"))]
 mod tests {
     use super::*;
     use std::os::fd::AsFd;

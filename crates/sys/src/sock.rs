@@ -34,6 +34,18 @@ fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
     check(unsafe { syscall(n, [fd as usize, &raw mut hdr as usize, flags as usize, 0, 0, 0]) })
 }
 
+/// A stream socket of `family` as a program gets it, above `floor`, close-on-exec.
+///
+/// # Errors
+/// As socket(2).
+pub fn stream(family: i32, floor: i32) -> Result<i32> {
+    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    // SAFETY: integers only.
+    let low =
+        check(unsafe { syscall(libc::SYS_socket, [family as usize, kind as usize, 0, 0, 0, 0]) })? as i32;
+    crate::fd::move_high(low, floor)
+}
+
 /// recvmsg without address and control data.
 ///
 /// # Errors

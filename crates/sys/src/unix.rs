@@ -1,4 +1,5 @@
-//! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes.
+//! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes. And the names of
+//! AF_UNIX sockets.
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
@@ -70,6 +71,22 @@ pub fn connect(name: &[u8], floor: i32) -> Result<i32> {
             Err(e)
         }
     }
+}
+
+/// The abstract name, without its NUL, of the AF_UNIX socket at the other end of `s`, in `room`; `None` if it has none, or
+/// `s` is no such socket.
+pub fn peer_name(s: i32, room: &mut [u8; 110]) -> Option<&[u8]> {
+    let mut len = room.len() as u32;
+    // SAFETY: the kernel writes at most `len` bytes, and the length.
+    let asked = check(unsafe {
+        syscall(
+            libc::SYS_getpeername,
+            [s as usize, room.as_mut_ptr() as usize, &raw mut len as usize, 0, 0, 0],
+        )
+    });
+    asked.ok()?;
+    let is_abstract = room[..2] == (libc::AF_UNIX as u16).to_ne_bytes() && room[2] == 0;
+    room.get(3..len as usize).filter(|_| is_abstract)
 }
 
 /// Takes one waiting connection; `None` if there is none.

@@ -178,7 +178,7 @@ struct RuleDocument<'a> {
     number: u16,
     name: Option<&'a str>,
     line: u32,
-    action: &'static str,
+    action: String,
     program: Vec<&'a str>,
     user: &'a [u32],
     local: Vec<String>,
@@ -290,7 +290,7 @@ fn show(args: &Show) -> Outcome {
 
 /// What happens to the connections of a program, in a sentence.
 fn verdict(rules: &[Rule], applied: &[Applies]) -> String {
-    let name = |rule: &Rule| format!("{} (rule {})", rule.action.word(), rule.number);
+    let name = |rule: &Rule| format!("{} (rule {})", rule.action, rule.number);
     let mut parts: Vec<String> = Vec::new();
     let mut rest = "ring (no rule)".to_owned();
     for (rule, applies) in rules.iter().zip(applied) {
@@ -367,7 +367,7 @@ fn rules_table(rules: &[Rule], applied: Option<&[Applies]>) -> String {
         let mut row = vec![
             rule.number.to_string(),
             rule.line.to_string(),
-            rule.action.word().to_owned(),
+            rule.action.to_string(),
             or(&rule.name, "-"),
             or(&matches, "everything"),
         ];
@@ -402,7 +402,7 @@ fn rule_document<'a>(rule: &'a Rule, applies: Option<&'static str>) -> RuleDocum
         number: rule.number,
         name: Some(rule.name.as_str()).filter(|n| !n.is_empty()),
         line: rule.line,
-        action: rule.action.word(),
+        action: rule.action.to_string(),
         program: rule.programs.iter().map(|p| p.as_str()).collect(),
         user: &rule.users,
         local: rule.local.iter().map(|n| n.to_string()).collect(),

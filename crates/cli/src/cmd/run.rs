@@ -3,6 +3,8 @@
 //! The process is replaced, so pid, exit status, signals and terminal are the program's own. What can be wrong
 //! is found before that: settings, library, statistics file, program.
 
+mod services;
+
 use crate::args::Settings;
 use crate::config::{self, SettingsError, Source};
 use crate::library::{self, Library, LibraryError};
@@ -11,6 +13,7 @@ use crate::program::{self, Identity, Obstacle, ProgramError};
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC};
 use bypath_sockets::config::{Config, OnUnsupported, SETTINGS, SMALLEST_DESCRIPTOR_LIMIT};
 use bypath_sockets::rules::text;
+use bypath_sockets::service::place;
 use clap::ValueHint;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::OpenOptions;
@@ -25,7 +28,8 @@ use thiserror::Error;
 #[command(after_help = "Examples:\n  \
     bypath run -- redis-server --port 6379\n  \
     bypath run --upgrade=eager --stats /tmp/counters -- ./server\n  \
-    bypath run --profile latency -- python3 -m http.server\n\n\
+    bypath run --profile latency -- python3 -m http.server\n  \
+    bypath run --netstack -- curl http://10.9.0.1/\n\n\
     Every setting can also be given in the environment (--ring-size as BYPATH_RING_SIZE) and in the\n\
     configuration file; the flag wins, then the environment. `bypath config show --effective` tells.\n\n\
     Exit status: that of PROGRAM, or 2 for a wrong flag, BYPATH_* value or configuration file, 125 if bypath itself fails,\n\
@@ -77,6 +81,8 @@ enum RunError {
     Program(#[from] ProgramError),
     #[error("{file} cannot run under Bypath: {obstacle} (--on-unsupported=fallback runs it without)")]
     Unsupported { file: String, obstacle: Obstacle },
+    #[error("{0}")]
+    Netstack(String),
     #[error("cannot execute {name}: {reason}")]
     Exec { name: String, reason: String, code: u8 },
 }
@@ -117,6 +123,8 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     let (name, arguments) = args.program.split_first().expect("clap requires a program");
     let file = program::find(name, search_path.as_deref())?;
 
+    services::check(&effective, &file).map_err(RunError::Netstack)?;
+
     let mut environment: Environment = std::env::vars_os().collect();
     for (name, value) in variables {
         match value {
@@ -128,6 +136,10 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     if let Some((about, obstacle)) = &obstacle {
         let file = about.display().to_string();
         match effective.config.on_unsupported {
+            // Whoever asks for another stack is told that it is the kernel's.
+            OnUnsupported::Fallback if effective.config.netstack.is_some() => output::message(format_args!(
+                "warning: {file} runs without Bypath, on the kernel's sockets: {obstacle} (--on-unsupported=error refuses)"
+            )),
             OnUnsupported::Fallback => {}
             OnUnsupported::Warn => {
                 output::message(format_args!("warning: {file} runs without Bypath: {obstacle}"))
@@ -191,8 +203,14 @@ fn set_variable(environment: &mut Environment, name: &str, value: OsString) {
 
 /// A misspelt variable would silently do nothing.
 fn warn_about_unknown_variables() {
-    let names =
-        || SETTINGS.iter().map(|s| s.variable).chain([library::VARIABLE, config::VARIABLE, text::VARIABLE]);
+    let names = || {
+        SETTINGS.iter().map(|s| s.variable).chain([
+            library::VARIABLE,
+            config::VARIABLE,
+            text::VARIABLE,
+            place::VARIABLE,
+        ])
+    };
     for (name, _) in std::env::vars_os() {
         let Some(name) = name.to_str().filter(|n| n.starts_with("BYPATH_")) else { continue };
         if !names().any(|known| known == name)

@@ -250,7 +250,7 @@ fn about_rule(pid: u32, number: u32) -> String {
                 "It is {what} ({file}:{}): {} -> {}.",
                 rule.line,
                 output::printable(&matches),
-                rule.action.word()
+                rule.action
             )
         }
     }

@@ -11,7 +11,7 @@ pub use file::read;
 pub use place::{Place, Source, VARIABLE, locate};
 pub use resolve::{Effective, Origin, Value, resolve};
 pub use rule::conditions;
-pub use text::{Problem, report};
+pub use text::{Problem, Text, nearest, report, scalar};
 
 use bypath_sockets::config::ConfigError;
 use std::io;

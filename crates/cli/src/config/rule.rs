@@ -20,7 +20,10 @@ pub fn parse(text: &Text, number: usize, at: &Range<usize>, table: &DeTable) -> 
         let name: &str = key.get_ref();
         match name {
             "action" => {
-                action = word(text, name, value, Action::WORDS).and_then(|w| Action::from_word(&w));
+                let named = value.get_ref().as_str().filter(|word| word.contains(':'));
+                action = named
+                    .and_then(Action::from_word)
+                    .or_else(|| word(text, name, value, Action::WORDS).and_then(|w| Action::from_word(&w)));
             }
             "protocol" => {
                 word(text, name, value, &["tcp"]);
@@ -61,7 +64,7 @@ pub fn parse(text: &Text, number: usize, at: &Range<usize>, table: &DeTable) -> 
     if !table.contains_key("action") {
         text.error(
             at,
-            format!("rule {number} has no action: expected action = \"ring\" or \"kernel\""),
+            format!("rule {number} has no action: expected action = \"ring\", \"kernel\" or \"netstack\""),
             None,
         );
     }

@@ -218,6 +218,12 @@ impl Tool {
         self
     }
 
+    /// What it wrote to standard output, as far as that was waited for.
+    #[allow(dead_code, reason = "tests of services read reports")]
+    pub fn heard(&self) -> String {
+        String::from_utf8_lossy(&self.heard).into_owned()
+    }
+
     /// Writes to its standard input, which stays open.
     pub fn write(&mut self, input: &[u8]) {
         self.child.stdin.as_mut().expect("standard input").write_all(input).expect("a reader");

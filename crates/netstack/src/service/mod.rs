@@ -150,6 +150,8 @@ pub struct Service {
     hub: Hub,
     controls: Controls,
     told: Vec<(Token, u32)>,
+    /// News that are no socket's.
+    news: VecDeque<News>,
 }
 
 impl Service {
@@ -176,8 +178,8 @@ impl Service {
             counted: 0,
         };
         let controls = Controls::new();
-        let told = Vec::new();
-        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told })
+        let (told, news) = (Vec::new(), VecDeque::new());
+        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told, news })
     }
 
     /// Stops it.
@@ -208,10 +210,23 @@ impl Service {
     /// # Errors
     /// [`ServiceError::Link`]: a link is gone.
     pub fn run(&mut self) -> Result<(), ServiceError> {
+        while self.run_until_news()?.is_some() {}
+        Ok(())
+    }
+
+    /// The same, but returns what happened to links, addresses and leases, too. `None`: it was stopped.
+    ///
+    /// # Errors
+    /// Those of [`run`](Service::run).
+    pub fn run_until_news(&mut self) -> Result<Option<News>, ServiceError> {
         loop {
-            if self.turn()? {
+            if let Some(news) = self.news.pop_front() {
+                return Ok(Some(news));
+            }
+            // The bell goes on ringing where there is news to be told first.
+            if self.turn()? && self.news.is_empty() {
                 eventfd::silence(self.bell.as_fd().as_raw_fd());
-                return Ok(());
+                return Ok(None);
             }
         }
     }
@@ -256,8 +271,11 @@ impl Service {
 
     fn hear_of_stack(&mut self) {
         while let Some(news) = self.engine.poll_event() {
-            if let News::Stack(Event::Socket { id, ready }) = news {
-                self.hub.told(id, ready.readable, ready.writable, ready.error);
+            match news {
+                News::Stack(Event::Socket { id, ready }) => {
+                    self.hub.told(id, ready.readable, ready.writable, ready.error);
+                }
+                other => self.news.push_back(other),
             }
         }
     }

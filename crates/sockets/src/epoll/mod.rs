@@ -288,7 +288,8 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         Some(Entry::Epoll(n)) => set(n).map(|s| (n, s)),
         _ => None,
     };
-    let Some(target) = table::entry(fd) else {
+    let overlaid = table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_)));
+    let Some(target) = overlaid else {
         if let (Some((_, set)), Some(event)) = (own, event)
             && op != libc::EPOLL_CTL_DEL
         {
@@ -309,6 +310,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             return Verdict::NotOurs;
         }
         Entry::Sock(s) => s,
+        Entry::Served(_) => return Verdict::NotOurs,
     };
     let Some((number, set)) = own else {
         // A set that was not created through us.
@@ -440,6 +442,31 @@ pub fn forget(s: &'static Sock) {
     while let Some(n) = s.registrations.load(Relaxed).checked_sub(1) {
         let Some(r) = reg(n) else { break };
         drop_reg(n, r);
+    }
+}
+
+/// Another socket is about to take the place of this cold one: it leaves the kernel's sets.
+pub fn withdraw(s: &'static Sock) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    for (_, r) in regs_of(s) {
+        if let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) {
+            let none = Event { events: 0, data: 0 };
+            let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_DEL, r.fd.load(Relaxed), none);
+        }
+    }
+}
+
+/// After [`withdraw`]: what has its place is registered as it was, with the kernel alone.
+pub fn hand_over(s: &'static Sock) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    while let Some((number, r)) = regs_of(s).next() {
+        if let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) {
+            let (fd, data) = (r.fd.load(Relaxed), r.data.load(Relaxed));
+            let event = Event { events: r.events.load(Relaxed), data };
+            let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_ADD, fd, event);
+            other::registers(set, data, fd);
+        }
+        drop_reg(number, r);
     }
 }
 

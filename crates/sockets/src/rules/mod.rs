@@ -12,9 +12,11 @@ pub use address::{Network, NetworkError, Ports};
 pub use pattern::{Pattern, ProgramNames};
 
 use crate::config::{Config, ConfigError};
+use crate::service::ServiceName;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::process;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::Relaxed;
@@ -26,23 +28,42 @@ pub enum Action {
     Ring,
     /// They stay on the kernel.
     Kernel,
+    /// Sockets of theirs that are bound or connected become those of a netstack service: of this one, or of the one that the
+    /// settings name.
+    Netstack(Option<ServiceName>),
 }
 
 impl Action {
-    /// The words of the actions.
-    pub const WORDS: &[&str] = &["ring", "kernel"];
+    /// The words of the actions. The last one may have a name behind it: `netstack:NAME`.
+    pub const WORDS: &[&str] = &["ring", "kernel", "netstack"];
 
-    /// The word that stands for it.
+    /// The word that stands for it, without the name.
     pub const fn word(self) -> &'static str {
         match self {
             Action::Ring => "ring",
             Action::Kernel => "kernel",
+            Action::Netstack(_) => "netstack",
         }
     }
 
     /// The action that a word stands for.
     pub fn from_word(word: &str) -> Option<Action> {
-        [Action::Ring, Action::Kernel].into_iter().find(|a| a.word() == word)
+        match word {
+            "ring" => Some(Action::Ring),
+            "kernel" => Some(Action::Kernel),
+            "netstack" => Some(Action::Netstack(None)),
+            _ => ServiceName::new(word.strip_prefix("netstack:")?).map(|name| Action::Netstack(Some(name))),
+        }
+    }
+}
+
+/// What [`Action::from_word`] reads.
+impl fmt::Display for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Action::Netstack(Some(name)) => write!(f, "netstack:{name}"),
+            other => f.write_str(other.word()),
+        }
     }
 }
 
@@ -113,6 +134,12 @@ impl Rule {
             && self.remote.is_empty()
             && self.remote_ports.is_empty()
     }
+
+    /// Whether it names addresses of either end. Without them it is not about loopback where it sends sockets to a
+    /// netstack service.
+    pub fn names_addresses(&self) -> bool {
+        !self.local.is_empty() || !self.remote.is_empty()
+    }
 }
 
 fn end_fits(name: Name, networks: &[Network], ports: &[Ports]) -> bool {
@@ -140,7 +167,12 @@ pub fn configure<'a>(
                 let file = process::executable();
                 let file = file.strip_suffix(b" (deleted)").unwrap_or(&file);
                 let file = String::from_utf8_lossy(file).into_owned();
-                install(document.rules, &ProgramNames { file, invoked: invoked() });
+                config.apply_env(&lookup, |_| {});
+                install(
+                    document.rules,
+                    &ProgramNames { file, invoked: invoked() },
+                    config.netstack.is_some(),
+                );
             }
             Err(text::TextError(item)) => report(ConfigError {
                 flag: text::VARIABLE,
@@ -155,10 +187,10 @@ pub fn configure<'a>(
 }
 
 /// Keeps the rules that are about this program; the first call wins.
-fn install(rules: Vec<Rule>, names: &ProgramNames) {
+fn install(rules: Vec<Rule>, names: &ProgramNames, otherwise_served: bool) {
     let mut ours: Vec<Rule> = rules.into_iter().filter(|r| r.is_about_program(names)).collect();
     // Rules at the end that allow what is allowed anyway are not worth a question.
-    while ours.pop_if(|r| r.action == Action::Ring).is_some() {}
+    while !otherwise_served && ours.pop_if(|r| r.action == Action::Ring).is_some() {}
     if !ours.is_empty() {
         let _ = RULES.set(ours);
     }
@@ -176,7 +208,8 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
         return Ok(());
     };
     match rule.action {
-        Action::Ring => Ok(()),
+        // What was sent to a service is not asked about; what was not, though a rule says so, is as any other.
+        Action::Ring | Action::Netstack(_) => Ok(()),
         Action::Kernel => {
             end.rule.store(rule.number.into(), Relaxed);
             Err(Reason::Rule)
@@ -184,9 +217,73 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
     }
 }
 
+/// Whether some rule sends sockets of this process to a netstack service.
+pub fn names_services() -> bool {
+    RULES.get().is_some_and(|rules| rules.iter().any(|r| matches!(r.action, Action::Netstack(_))))
+}
+
+/// The netstack service that a socket becomes one of when it is bound to `local`, or connected to `remote`; `None`: it is
+/// the kernel's. `otherwise` is that of the settings.
+pub fn service(local: Name, remote: Name, otherwise: Option<ServiceName>) -> Option<ServiceName> {
+    choose(RULES.get().map_or(&[], Vec::as_slice), process::euid(), local, remote, otherwise)
+}
+
+fn choose(
+    rules: &[Rule],
+    uid: u32,
+    local: Name,
+    remote: Name,
+    otherwise: Option<ServiceName>,
+) -> Option<ServiceName> {
+    let near = remote.or(local).is_some_and(|(address, _)| address.to_canonical().is_loopback());
+    let is_about = |r: &&Rule| r.is_about_user(uid) && r.is_about_ends(local, remote);
+    match rules.iter().find(is_about) {
+        None => otherwise.filter(|_| !near),
+        // Loopback is another one there: only who names addresses means it.
+        Some(rule) if near && !rule.names_addresses() => None,
+        Some(rule) => match rule.action {
+            Action::Netstack(name) => Some(name.or(otherwise).unwrap_or_default()),
+            Action::Ring | Action::Kernel => None,
+        },
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_rule_everything_but_loopback_is_the_services() {
+        let lab = ServiceName::new("lab");
+        for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(choose(&[], 7, name(near, 80), None, lab), None, "{near}");
+            assert_eq!(choose(&[], 7, None, name(near, 80), lab), None, "{near}");
+        }
+        for far in ["0.0.0.0", "::", "10.0.0.1", "fd00::1", "::ffff:10.0.0.1"] {
+            assert_eq!(choose(&[], 7, name(far, 80), None, lab), lab, "{far}");
+            assert_eq!(choose(&[], 7, None, name(far, 80), lab), lab, "{far}");
+            assert_eq!(choose(&[], 7, None, name(far, 80), None), None, "{far}");
+        }
+    }
+
+    #[test]
+    fn the_first_rule_that_matches_names_the_service() {
+        let (lab, other) = (ServiceName::new("lab"), ServiceName::new("other"));
+        let mut ssh = Rule::new(1, Action::Kernel);
+        ssh.remote_ports = vec!["22".parse().unwrap()];
+        let mut net = Rule::new(2, Action::Netstack(other));
+        net.remote = vec!["10.0.0.0/8".parse().unwrap(), "127.0.0.9".parse().unwrap()];
+        let mine = Rule { users: vec![7], ..Rule::new(3, Action::Netstack(None)) };
+        let rules = [ssh, net, mine];
+        let to = |address, port| choose(&rules, 7, None, name(address, port), None);
+        assert_eq!(to("10.0.0.1", 22), None);
+        assert_eq!(to("10.0.0.1", 80), other);
+        assert_eq!(to("127.0.0.9", 80), other);
+        assert_eq!(to("127.0.0.1", 80), None, "without an address it is not about loopback");
+        assert_eq!(to("192.0.2.1", 80), ServiceName::new("default"));
+        assert_eq!(choose(&rules, 7, None, name("192.0.2.1", 80), lab), lab);
+        assert_eq!(choose(&rules, 8, None, name("192.0.2.1", 80), None), None);
+    }
 
     fn name(address: &str, port: u16) -> Name {
         Some((address.parse().unwrap(), port))
@@ -228,6 +325,9 @@ mod tests {
         for word in Action::WORDS {
             assert_eq!(Action::from_word(word).map(Action::word), Some(*word));
         }
-        assert_eq!(Action::from_word("netstack"), None);
+        assert_eq!(Action::from_word("netstack:lab").unwrap().to_string(), "netstack:lab");
+        for bad in ["rings", "netstack:", "netstack:.x", "netstacks", "kernel:lab"] {
+            assert_eq!(Action::from_word(bad), None, "{bad}");
+        }
     }
 }

@@ -44,7 +44,7 @@ impl Document {
             escape(&mut out, value);
         }
         for rule in &self.rules {
-            let _ = write!(out, ";rule {} {}", rule.number, rule.action.word());
+            let _ = write!(out, ";rule {} {}", rule.number, rule.action);
             if rule.line != 0 {
                 let _ = write!(out, " line={}", rule.line);
             }
@@ -183,7 +183,12 @@ mod tests {
         Document {
             file: "/etc/by path;x".into(),
             settings: vec![("spin-budget".into(), "10us".into()), ("profile".into(), "latency".into())],
-            rules: vec![Rule::new(1, Action::Ring), full],
+            rules: vec![
+                Rule::new(1, Action::Ring),
+                full,
+                Rule::new(3, Action::from_word("netstack").unwrap()),
+                Rule::new(4, Action::from_word("netstack:lab-1").unwrap()),
+            ],
         }
     }
 
@@ -212,7 +217,8 @@ mod tests {
             "1;x",
             "1;rule",
             "1;rule 0 ring",
-            "1;rule 1 netstack",
+            "1;rule 1 netstacks",
+            "1;rule 1 netstack:",
             "1;rule 1 ring x=1",
             "1;rule 1 ring local=x",
             "1;rule 1 ring program=",

@@ -44,7 +44,7 @@ pub fn recv(
         {
             return Some(Verdict::Done(Err(e)));
         }
-        return Some(Verdict::NotOurs);
+        return Some(Verdict::of_unfollowed(fd));
     };
     if s.conn.get().is_none() {
         return cold(s, flags, false);

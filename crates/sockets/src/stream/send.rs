@@ -24,7 +24,7 @@ use std::sync::atomic::Ordering::*;
 /// sent already, and it began when the thread had run so many handlers.
 #[inline]
 pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> Option<Verdict> {
-    let Some(s) = table::sock(fd) else { return Some(Verdict::NotOurs) };
+    let Some(s) = table::sock(fd) else { return Some(Verdict::of_unfollowed(fd)) };
     if s.conn.get().is_none() {
         return cold_send(s, flags);
     }

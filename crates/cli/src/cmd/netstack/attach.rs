@@ -7,14 +7,16 @@ use bypath::l2::Interface;
 use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, dhcp};
 use bypath_stack::Stack;
 use bypath_stack::event::Event;
-use bypath_stack::iface::{AddressState, IfaceId};
+use bypath_stack::iface::IfaceId;
 use bypath_stack::prefix::Prefix;
 use bypath_stack::socket::SocketId;
 use bypath_sys::clock;
+use bypath_sys::poll::PollFd;
 use std::net::IpAddr;
 use std::time::Duration;
 
-fn own(text: &str) -> Result<Prefix, String> {
+/// An address with the length of its network's prefix.
+pub fn own(text: &str) -> Result<Prefix, String> {
     let expected =
         || "expected an address with its network's prefix, such as 10.9.0.2/24 or fd09::2/64".to_owned();
     text.contains('/').then(|| text.parse().ok()).flatten().ok_or_else(expected)
@@ -41,30 +43,41 @@ pub struct Attach {
     #[arg(long, value_name = "LINK", value_parser = link)]
     link: LinkName,
 
+    #[command(flatten)]
+    wishes: Wishes,
+}
+
+/// What is wanted of a link, and the addresses on it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
+pub struct Wishes {
     /// The device of tap: or tun: exists, and persists (ip tuntap add NAME mode tap user $USER)
     #[arg(long)]
-    attach: bool,
+    pub attach: bool,
 
     /// The kernel's end of the device of tap: or tun:, with the length of the network's prefix
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = network)]
-    net: Vec<(IpAddr, u8)>,
+    pub net: Vec<(IpAddr, u8)>,
 
     /// An address of the stack, with the length of its network's prefix. Best one that the kernel does not have [default: those
     /// beside --net]
     #[arg(long, value_name = "ADDRESS/PREFIX", value_parser = own)]
-    addr: Vec<Prefix>,
+    pub addr: Vec<Prefix>,
 
     /// The router for all other networks
     #[arg(long, value_name = "IP")]
-    gateway: Vec<IpAddr>,
+    pub gateway: Vec<IpAddr>,
 
     /// Get an IPv4 address from a DHCP server
     #[arg(long, conflicts_with = "net")]
-    dhcp: bool,
+    pub dhcp: bool,
+
+    /// Get IPv6 addresses and routes from what routers advertise
+    #[arg(long)]
+    pub slaac: bool,
 
     /// MTU of the device of tap: or tun: [default: 1500, or what an existing one has]
     #[arg(long, value_name = "OCTETS")]
-    mtu: Option<u32>,
+    pub mtu: Option<u32>,
 }
 
 /// Octets that an MTU may be: from what IPv4 (RFC 791, 3.2) and IPv6 (RFC 8200, 5) take, to what TUN does, and TAP, whose frames have a
@@ -74,49 +87,69 @@ const LEAST_MTU_V6: u32 = 1280;
 const MOST_TUN: u32 = 65_535;
 const MOST_TAP: u32 = 65_521;
 
-/// Longest wait for a DHCP server.
+/// Longest wait for a DHCP server, or a router.
 const LONGEST: Duration = Duration::from_secs(30);
 
 /// Longest wait at the end until everything is sent.
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
-impl Attach {
-    fn check(&self) -> Result<(), Failure> {
+impl Wishes {
+    /// Looks for what does not go together.
+    ///
+    /// # Errors
+    /// What that is.
+    pub fn check(&self, link: &LinkName) -> Result<(), Failure> {
         let wrong = |text: &str| Err(Failure::new(2, text));
-        if !self.link.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
+        if !link.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
             return wrong("--attach, --net and --mtu are for a device of tap: or tun:");
         }
-        if self.addr.is_empty() && self.net.is_empty() && !self.dhcp {
+        if self.addr.is_empty() && self.net.is_empty() && !self.dhcp && !self.slaac {
             return wrong(
-                "the stack has no address; give one: --addr 10.9.0.2/24 (or --dhcp; or --net 10.9.0.1/24, the kernel's end of a device)",
+                "the stack has no address; give one: --addr 10.9.0.2/24 (or --dhcp, --slaac; or --net 10.9.0.1/24, the kernel's end \
+                 of a device)",
             );
         }
-        if self.dhcp && matches!(self.link, LinkName::Tun(_)) {
-            return wrong("a TUN device has no hardware addresses, which DHCP needs; use tap:, or --addr");
+        if self.dhcp && !self.net.is_empty() {
+            return wrong(
+                "--dhcp asks a server at the device's other end, --net puts the kernel there: give one of them",
+            );
         }
         if let Some(mtu) = self.mtu {
             let six = self.net.iter().any(|(ip, _)| ip.is_ipv6())
                 || self.addr.iter().any(|own| own.address().is_ipv6());
             let least = if six { LEAST_MTU_V6 } else { LEAST_MTU };
-            let most = if matches!(self.link, LinkName::Tun(_)) { MOST_TUN } else { MOST_TAP };
+            let most = if matches!(link, LinkName::Tun(_)) { MOST_TUN } else { MOST_TAP };
             if !(least..=most).contains(&mtu) {
                 let what = if six { " with IPv6" } else { "" };
-                return wrong(&format!("--mtu {mtu}: {} takes {least} to {most} octets{what}", self.link));
+                return wrong(&format!("--mtu {mtu}: {link} takes {least} to {most} octets{what}"));
             }
         }
-        Ok(())
+        let learns = if self.dhcp { Some("DHCP") } else { self.slaac.then_some("SLAAC") };
+        match (learns, link) {
+            (Some(how), LinkName::Tun(_)) => {
+                let text =
+                    format!("a TUN device has no hardware addresses, which {how} needs; use tap:, or --addr");
+                Err(Failure::new(2, text))
+            }
+            _ => Ok(()),
+        }
     }
 
-    fn setup(&self) -> Setup {
-        let mut setup = Setup::on(self.link.clone());
+    /// The stack's addresses, as far as they are given.
+    pub fn addresses(&self) -> Vec<Prefix> {
+        match &self.addr[..] {
+            [] => self.net.iter().filter_map(|net| Prefix::new(beside(*net), net.1)).collect(),
+            given => given.to_vec(),
+        }
+    }
+
+    /// All of it for the library.
+    pub fn setup(&self, link: LinkName) -> Setup {
+        let mut setup = Setup::on(link);
         for (address, prefix) in &self.net {
             setup = setup.kernel(*address, *prefix);
         }
-        if self.addr.is_empty() {
-            let beside = self.net.iter().filter_map(|net| Prefix::new(beside(*net), net.1));
-            setup = beside.fold(setup, Setup::address);
-        }
-        setup = self.addr.iter().copied().fold(setup, Setup::address);
+        setup = self.addresses().into_iter().fold(setup, Setup::address);
         setup = self.gateway.iter().copied().fold(setup, Setup::router);
         if let Some(mtu) = self.mtu {
             setup = setup.mtu(mtu);
@@ -124,37 +157,46 @@ impl Attach {
         if self.attach {
             setup = setup.attach();
         }
+        if self.slaac {
+            setup = setup.slaac();
+        }
         if self.dhcp { setup.dhcp(host_name()) } else { setup }
     }
+}
 
+impl Attach {
     /// The stack, once its addresses can be used. `None`: Ctrl-C came first.
     ///
     /// # Errors
     /// The link cannot be used, an address is somebody else's, or no DHCP server answers.
     pub fn begin(&self, stop: &Stop) -> Result<Option<Host>, Failure> {
-        self.check()?;
-        let opened = self.setup().open().map_err(|e| match e {
-            SetupError::Address { prefix, source } => {
-                Failure::new(2, format_args!("--addr {prefix}: {source}"))
-            }
-            SetupError::Router { router, source } => {
-                Failure::new(2, format_args!("--gateway {router}: {source}"))
-            }
-            SetupError::Far { router } => Failure::new(
-                2,
-                format_args!("--gateway {router}: it is in no network of the stack's addresses; give one that is on the link"),
-            ),
-            SetupError::Own { router } => Failure::new(
-                2,
-                format_args!("--gateway {router}: that is the stack's own address; give the router's"),
-            ),
-            e @ SetupError::Contradiction(_) => Failure::new(2, e),
-            e => Failure::new(1, e),
-        })?;
-        let Opened { engine, iface, name, .. } = opened;
-        let mut host = Host { engine, iface, name, waits: Vec::new() };
-        host.settle(stop, self.dhcp).map(|settled| settled.then_some(host))
+        self.wishes.check(&self.link)?;
+        let host = open(self.wishes.setup(self.link.clone()))?;
+        host.settle(stop)
     }
+}
+
+/// Opens the link, and puts the stack on it.
+///
+/// # Errors
+/// The link cannot be used, or the stack does not take an address or router.
+pub fn open(setup: Setup) -> Result<Settling, Failure> {
+    let opened = setup.open().map_err(|e| match e {
+        SetupError::Address { prefix, source } => Failure::new(2, format_args!("--addr {prefix}: {source}")),
+        SetupError::Router { router, source } => {
+            Failure::new(2, format_args!("--gateway {router}: {source}"))
+        }
+        SetupError::Far { router } => Failure::new(
+            2,
+            format_args!("--gateway {router}: it is in no network of the stack's addresses; give one that is on the link"),
+        ),
+        SetupError::Own { router } => {
+            Failure::new(2, format_args!("--gateway {router}: that is the stack's own address; give the router's"))
+        }
+        e @ SetupError::Contradiction(_) => Failure::new(2, e),
+        e => Failure::new(1, e),
+    })?;
+    Ok(Settling { opened, waits: Vec::new() })
 }
 
 /// What DHCP servers show in their lists.
@@ -162,12 +204,81 @@ fn host_name() -> Option<String> {
     rustix::system::uname().nodename().to_str().ok().map(str::to_owned)
 }
 
+/// A stack whose addresses cannot be used yet.
+pub struct Settling {
+    opened: Opened,
+    waits: Vec<PollFd>,
+}
+
+impl Settling {
+    /// Waits until they can. `None`: Ctrl-C came first.
+    ///
+    /// # Errors
+    /// One of them is another host's, no DHCP server answers, no router advertises itself, or the link is gone.
+    pub fn settle(mut self, stop: &Stop) -> Result<Option<Host>, Failure> {
+        let end = clock::monotonic_ns() + LONGEST.as_nanos() as u64;
+        while !self.opened.is_ready().map_err(|e| Failure::new(1, e))? {
+            if stop.asked() {
+                return Ok(None);
+            }
+            if clock::monotonic_ns() >= end {
+                let text = match self.opened.too_late(LONGEST) {
+                    e @ (SetupError::NoServer { .. } | SetupError::NoRouter { .. }) => format!("{e}: --addr"),
+                    e => e.to_string(),
+                };
+                return Err(Failure::new(1, text));
+            }
+            turn(&mut self.opened.engine, &mut self.waits, stop, end)?;
+        }
+        let Opened { engine, iface, name, .. } = self.opened;
+        let mut host = Host { engine, iface, name, waits: self.waits };
+        host.hear()?;
+        Ok(Some(host))
+    }
+}
+
+/// One turn, and a wait until `until` (ns of the monotonic clock) if there was nothing to do.
+fn turn(engine: &mut Engine, waits: &mut Vec<PollFd>, stop: &Stop, until: u64) -> Result<(), Failure> {
+    if engine.turn().map_err(|e| Failure::new(1, e))? {
+        return Ok(());
+    }
+    let until = engine.poll_timeout().map_or(until, |at| at.min(until));
+    waits.clear();
+    engine.descriptors(waits);
+    stop.wait_any(waits, Some(until));
+    Ok(())
+}
+
+/// What happened on a link and concerns the user: told on standard error. Of which socket there is news, if it is that.
+pub fn hear(news: News, name: &str) -> Option<SocketId> {
+    match news {
+        News::Stack(Event::Socket { id, .. }) => return Some(id),
+        News::Stack(Event::AddressConflict { address, .. }) => {
+            output::message(format_args!("{address} is another host's, too; on {name}"));
+        }
+        News::Lease { event: dhcp::Event::Bound(lease), .. } => output::message(format_args!(
+            "{}/{} from the DHCP server {}, router {}{}",
+            lease.address,
+            lease.prefix_len,
+            lease.server,
+            lease.routes.first().map_or("none".to_owned(), |r| r.router.to_string()),
+            lease.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"))
+        )),
+        News::Lease { event: dhcp::Event::Lost, .. } => {
+            output::message("the DHCP server does not renew the address; asking for another one");
+        }
+        News::Down(_) => output::message(format_args!("{name} is down: ip link set {name} up")),
+        _ => {}
+    }
+    None
+}
+
 /// A stack with its link.
 pub struct Host {
     pub engine: Engine,
     pub iface: IfaceId,
     pub name: String,
-    waits: Vec<bypath_sys::poll::PollFd>,
+    waits: Vec<PollFd>,
 }
 
 impl Host {
@@ -180,14 +291,7 @@ impl Host {
     /// # Errors
     /// The link is gone.
     pub fn turn(&mut self, stop: &Stop, until: u64) -> Result<(), Failure> {
-        if self.engine.turn().map_err(|e| Failure::new(1, e))? {
-            return Ok(());
-        }
-        let until = self.engine.poll_timeout().map_or(until, |at| at.min(until));
-        self.waits.clear();
-        self.engine.descriptors(&mut self.waits);
-        stop.wait_any(&mut self.waits, Some(until));
-        Ok(())
+        turn(&mut self.engine, &mut self.waits, stop, until)
     }
 
     /// What happened and concerns the user: told on standard error.
@@ -202,61 +306,9 @@ impl Host {
     /// The same, and of which sockets there is news.
     pub fn hear_of(&mut self, mut socket: impl FnMut(SocketId)) {
         while let Some(news) = self.engine.poll_event() {
-            match news {
-                News::Stack(Event::Socket { id, .. }) => socket(id),
-                News::Stack(Event::AddressConflict { address, .. }) => {
-                    output::message(format_args!("{address} is another host's, too; on {}", self.name));
-                }
-                News::Lease { event: dhcp::Event::Bound(lease), .. } => output::message(format_args!(
-                    "{}/{} from the DHCP server {}, router {}{}",
-                    lease.address,
-                    lease.prefix_len,
-                    lease.server,
-                    lease.routes.first().map_or("none".to_owned(), |r| r.router.to_string()),
-                    lease.mtu.map_or(String::new(), |mtu| format!(", MTU {mtu}"))
-                )),
-                News::Lease { event: dhcp::Event::Lost, .. } => {
-                    output::message("the DHCP server does not renew the address; asking for another one");
-                }
-                News::Down(_) => {
-                    output::message(format_args!("{} is down: ip link set {} up", self.name, self.name))
-                }
-                _ => {}
+            if let Some(id) = hear(news, &self.name) {
+                socket(id);
             }
-        }
-    }
-
-    /// Waits until every address can be used. False: Ctrl-C.
-    fn settle(&mut self, stop: &Stop, dhcp: bool) -> Result<bool, Failure> {
-        let end = clock::monotonic_ns() + LONGEST.as_nanos() as u64;
-        loop {
-            let iface = self.iface;
-            let addresses = self.stack().addresses(iface);
-            if let Some(taken) = addresses.iter().find(|a| a.state == AddressState::Duplicate) {
-                let text = format!(
-                    "{} is another host's on {}; give the stack one of its own",
-                    taken.ip(),
-                    self.name
-                );
-                return Err(Failure::new(1, text));
-            }
-            let leased = !dhcp || addresses.iter().any(|a| a.ip().is_ipv4());
-            if leased && addresses.iter().all(|a| a.is_usable()) {
-                self.hear()?;
-                return Ok(true);
-            }
-            if stop.asked() {
-                return Ok(false);
-            }
-            if clock::monotonic_ns() >= end {
-                let text = format!(
-                    "no DHCP server answers on {} within {} s; give an address: --addr",
-                    self.name,
-                    LONGEST.as_secs()
-                );
-                return Err(Failure::new(1, text));
-            }
-            self.turn(stop, end)?;
         }
     }
 

@@ -1,0 +1,283 @@
+//! The service's own configuration file: the flags by their names, routes, limits. Every mistake is told, with its line.
+
+use super::super::attach::{Wishes, own};
+use super::metrics;
+use crate::cmd::tun::network;
+use crate::config::{Problem, Text, nearest, scalar};
+use bypath_netstack::{LinkName, Way};
+use bypath_shm::service;
+use bypath_stack::prefix::Prefix;
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// What stands in a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct File {
+    pub name: Option<String>,
+    pub link: Option<LinkName>,
+    pub wishes: Wishes,
+    pub routes: Vec<Way>,
+    pub capture: Option<PathBuf>,
+    pub metrics: Option<SocketAddr>,
+    pub limits: Limits,
+}
+
+/// What users of the service may have.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Limits {
+    pub sockets_per_user: Option<usize>,
+    pub octets_per_user: Option<usize>,
+    /// Who may use ports below 1024, beside root.
+    pub low_ports: Vec<u32>,
+    /// `None`: everybody who reaches the socket.
+    pub users: Option<Vec<u32>>,
+}
+
+const KEYS: &[&str] = &[
+    "name", "link", "attach", "net", "addr", "gateway", "dhcp", "slaac", "mtu", "capture", "metrics",
+    "routes", "limits",
+];
+const OF_ROUTES: &[&str] = &["to", "via", "metric"];
+const OF_LIMITS: &[&str] = &["sockets-per-user", "octets-per-user", "low-ports", "users"];
+
+/// Reads a file, and checks it.
+///
+/// # Errors
+/// It cannot be read; what is wrong in it is listed.
+pub fn read(path: &Path) -> std::io::Result<(File, Vec<Problem>)> {
+    Ok(parse(&std::fs::read_to_string(path)?))
+}
+
+fn parse(source: &str) -> (File, Vec<Problem>) {
+    let (root, errors) = DeTable::parse_recoverable(source);
+    let reader = Reader(Text::new(source));
+    let mut file = File::default();
+    for (key, value) in root.get_ref() {
+        let name: &str = key.get_ref();
+        let wishes = &mut file.wishes;
+        match name {
+            "name" => file.name = reader.one(name, value, named),
+            "link" => file.link = reader.one(name, value, |text| text.parse().map_err(|e| format!("{e}"))),
+            "attach" => wishes.attach = reader.switch(name, value),
+            "dhcp" => wishes.dhcp = reader.switch(name, value),
+            "slaac" => wishes.slaac = reader.switch(name, value),
+            "net" => wishes.net = reader.several(name, value, network),
+            "addr" => wishes.addr = reader.several(name, value, own),
+            "gateway" => wishes.gateway = reader.several(name, value, address),
+            "mtu" => wishes.mtu = reader.one(name, value, number),
+            "capture" => file.capture = reader.one(name, value, |text| Ok(text.into())),
+            "metrics" => file.metrics = reader.one(name, value, metrics::place),
+            "routes" => file.routes = reader.routes(value),
+            "limits" => match value.get_ref() {
+                DeValue::Table(table) => file.limits = reader.limits(table),
+                other => reader.0.wrong_type(&value.span(), name, "a table", other),
+            },
+            _ => reader.unknown(&key.span(), name, KEYS),
+        }
+    }
+    reader.0.syntax(&errors);
+    (file, reader.0.into_problems())
+}
+
+struct Reader<'a>(Text<'a>);
+
+impl Reader<'_> {
+    fn unknown(&self, at: &Range<usize>, name: &str, known: &[&str]) {
+        self.0.error(at, format!("unknown key '{name}'"), nearest(name, known.iter().copied()));
+    }
+
+    /// A string or a number.
+    fn one<T>(
+        &self,
+        name: &str,
+        value: &Spanned<DeValue>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Option<T> {
+        let Some(text) = scalar(value.get_ref()) else {
+            self.0.wrong_type(&value.span(), name, "a string or a number", value.get_ref());
+            return None;
+        };
+        match parse(&text) {
+            Ok(parsed) => Some(parsed),
+            Err(why) => {
+                self.0.error(&value.span(), format!("invalid value '{text}' for {name}: {why}"), None);
+                None
+            }
+        }
+    }
+
+    /// One, or a list.
+    fn several<T>(
+        &self,
+        name: &str,
+        value: &Spanned<DeValue>,
+        parse: impl Fn(&str) -> Result<T, String>,
+    ) -> Vec<T> {
+        match value.get_ref() {
+            DeValue::Array(all) => all.iter().filter_map(|one| self.one(name, one, &parse)).collect(),
+            _ => self.one(name, value, &parse).into_iter().collect(),
+        }
+    }
+
+    fn switch(&self, name: &str, value: &Spanned<DeValue>) -> bool {
+        match value.get_ref() {
+            DeValue::Boolean(on) => *on,
+            other => {
+                self.0.wrong_type(&value.span(), name, "true or false", other);
+                false
+            }
+        }
+    }
+
+    fn routes(&self, value: &Spanned<DeValue>) -> Vec<Way> {
+        let DeValue::Array(all) = value.get_ref() else {
+            self.0.wrong_type(&value.span(), "routes", "[[routes]] tables", value.get_ref());
+            return Vec::new();
+        };
+        let mut ways = Vec::new();
+        for one in all.iter() {
+            match one.get_ref() {
+                DeValue::Table(table) => ways.extend(self.route(&one.span(), table)),
+                other => self.0.wrong_type(&one.span(), "routes", "[[routes]] tables", other),
+            }
+        }
+        ways
+    }
+
+    fn route(&self, at: &Range<usize>, table: &DeTable) -> Option<Way> {
+        let (mut to, mut via, mut metric, mut tried) = (None, None, 0, false);
+        for (key, value) in table {
+            match &**key.get_ref() {
+                "to" => {
+                    to = self.one("to", value, own);
+                    tried = true;
+                }
+                "via" => via = self.one("via", value, address),
+                "metric" => metric = self.one("metric", value, number).unwrap_or(0),
+                name => self.unknown(&key.span(), name, OF_ROUTES),
+            }
+        }
+        if !tried {
+            self.0.error(at, "a route needs 'to', such as \"10.1.0.0/16\"".to_owned(), None);
+        }
+        let to: Prefix = to?;
+        Some(Way { to: to.network(), via, metric })
+    }
+
+    fn limits(&self, table: &DeTable) -> Limits {
+        let mut limits = Limits::default();
+        for (key, value) in table {
+            match &**key.get_ref() {
+                name @ "sockets-per-user" => limits.sockets_per_user = self.one(name, value, number),
+                name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, octets),
+                name @ "low-ports" => limits.low_ports = self.several(name, value, user),
+                name @ "users" => limits.users = Some(self.several(name, value, user)),
+                name => self.unknown(&key.span(), name, OF_LIMITS),
+            }
+        }
+        limits
+    }
+}
+
+/// A service's name.
+pub fn named(text: &str) -> Result<String, String> {
+    if service::is_name(text) {
+        return Ok(text.to_owned());
+    }
+    let most = service::LONGEST_NAME;
+    Err(format!("expected 1 to {most} letters, digits, '-', '_' or '.', the first one no '.'"))
+}
+
+fn address(text: &str) -> Result<IpAddr, String> {
+    text.parse().map_err(|_| "expected an IP address".to_owned())
+}
+
+fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
+    text.parse().map_err(|_| "expected a number".to_owned())
+}
+
+/// A number of octets, with K, M or G behind it, or not.
+fn octets(text: &str) -> Result<usize, String> {
+    let expected = || "expected a number of octets such as 64M".to_owned();
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K') => (&text[..text.len() - 1], 10),
+        Some(b'M') => (&text[..text.len() - 1], 20),
+        Some(b'G') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let count: usize = digits.parse().map_err(|_| expected())?;
+    count.checked_mul(1 << shift).ok_or_else(expected)
+}
+
+/// A user by number or name.
+fn user(text: &str) -> Result<u32, String> {
+    if let Ok(number) = text.parse() {
+        return Ok(number);
+    }
+    match nix::unistd::User::from_name(text) {
+        Ok(Some(user)) => Ok(user.uid.as_raw()),
+        _ => Err("there is no such user; give a name or a number".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_that_can_stand_in_a_file_is_read() {
+        let (file, problems) = parse(
+            "name = \"lab\"\nlink = \"tap:bp0\"\nattach = true\nnet = \"10.9.0.1/24\"\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n\
+             gateway = [\"10.9.0.1\"]\nslaac = true\nmtu = 9000\ncapture = \"/tmp/x.pcapng\"\nmetrics = 9100\n\
+             [[routes]]\nto = \"10.1.2.3/16\"\nvia = \"10.9.0.7\"\nmetric = 3\n\
+             [limits]\nsockets-per-user = 10\noctets-per-user = \"64M\"\nlow-ports = [\"root\", 1000]\nusers = 7\n",
+        );
+        assert_eq!(problems, []);
+        assert_eq!((file.name.as_deref(), file.link), (Some("lab"), Some(LinkName::Tap("bp0".to_owned()))));
+        assert_eq!(file.wishes.net, [("10.9.0.1".parse().unwrap(), 24)]);
+        assert_eq!((file.wishes.addr.len(), file.wishes.gateway.len(), file.wishes.mtu), (2, 1, Some(9000)));
+        assert!(file.wishes.attach && file.wishes.slaac && !file.wishes.dhcp);
+        assert_eq!(file.metrics, Some("127.0.0.1:9100".parse().unwrap()));
+        let way =
+            Way { to: "10.1.0.0/16".parse().unwrap(), via: Some("10.9.0.7".parse().unwrap()), metric: 3 };
+        assert_eq!(file.routes, [way]);
+        let limits = Limits {
+            sockets_per_user: Some(10),
+            octets_per_user: Some(64 << 20),
+            low_ports: vec![0, 1000],
+            users: Some(vec![7]),
+        };
+        assert_eq!(file.limits, limits);
+        assert_eq!(parse("").0, File::default());
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_lines() {
+        let told = |text: &str| {
+            let problems = parse(text).1;
+            problems.iter().map(|p| (p.line, p.message.clone(), p.suggestion.clone())).collect::<Vec<_>>()
+        };
+        for (text, line, words, meant) in [
+            ("nam = \"x\"", 1, "unknown key 'nam'", Some("name")),
+            ("\nlink = \"eth0\"", 2, "expected tap:NAME", None),
+            ("dhcp = 1", 1, "expected true or false", None),
+            ("addr = [\"10.9.0.2\"]", 1, "invalid value '10.9.0.2' for addr", None),
+            ("[limits]\nsockets-per-usr = 1", 2, "unknown key", Some("sockets-per-user")),
+            ("[limits]\noctets-per-user = \"1T\"", 2, "such as 64M", None),
+            ("[limits]\nlow-ports = \"nobody-of-this-name\"", 2, "no such user", None),
+            ("[[routes]]\nvia = \"10.9.0.1\"", 1, "needs 'to'", None),
+            ("routes = 1", 1, "[[routes]]", None),
+            ("mtu = -1", 1, "expected a number", None),
+            ("name = \"a/b\"", 1, "letters, digits", None),
+            ("link =", 1, "", None),
+        ] {
+            let told = told(text);
+            assert_eq!(told.len(), 1, "{text}: {told:?}");
+            assert_eq!((told[0].0, told[0].2.as_deref()), (line, meant), "{text}: {told:?}");
+            assert!(told[0].1.contains(words), "{text}: {told:?}");
+        }
+    }
+}

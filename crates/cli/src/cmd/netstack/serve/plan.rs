@@ -1,0 +1,145 @@
+//! What service is wanted: flags, then what the file says where they say nothing.
+
+use super::ServeArgs;
+use super::file::{self, File, Limits};
+use crate::cmd::netstack::attach::Wishes;
+use crate::cmd::netstack::found::DEFAULT_NAME;
+use crate::config;
+use crate::output::{self, Failure};
+use bypath_netstack::{LinkName, Setup, Way};
+use bypath_stack::prefix::Prefix;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// All that is wanted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    pub name: String,
+    pub link: LinkName,
+    pub wishes: Wishes,
+    pub routes: Vec<Way>,
+    pub capture: Option<PathBuf>,
+    pub metrics: Option<SocketAddr>,
+    pub limits: Limits,
+}
+
+impl Plan {
+    /// Of flags and file.
+    ///
+    /// # Errors
+    /// The file cannot be read or has mistakes, no link is named, or something does not go together.
+    pub fn of(args: &ServeArgs) -> Result<Plan, Failure> {
+        let file = match &args.config {
+            None => File::default(),
+            Some(path) => {
+                let (file, problems) = file::read(path).map_err(|e| {
+                    Failure::new(
+                        2,
+                        format_args!("cannot read the configuration file {}: {e}", path.display()),
+                    )
+                })?;
+                if !problems.is_empty() {
+                    let all = config::report(path, &problems);
+                    let text = format!("the configuration file has mistakes:\n{}", all.trim_end());
+                    return Err(Failure::new(2, text));
+                }
+                file
+            }
+        };
+        let Some(link) = args.link.clone().or(file.link) else {
+            return Err(Failure::new(
+                2,
+                "which link? give one: --link tap:bp0 (or packet:eth0; link = in the file)",
+            ));
+        };
+        let plan = Plan {
+            name: args.name.clone().or(file.name).unwrap_or_else(|| DEFAULT_NAME.to_owned()),
+            link,
+            wishes: joined(&args.wishes, file.wishes),
+            routes: file.routes,
+            capture: args.capture.clone().or(file.capture),
+            metrics: args.metrics.or(file.metrics),
+            limits: file.limits,
+        };
+        plan.wishes.check(&plan.link)?;
+        Ok(plan)
+    }
+
+    /// All ways to other networks, those of the gateways first.
+    pub fn ways(&self) -> Vec<Way> {
+        let gateways = self.wishes.gateway.iter().copied().map(Way::default_by);
+        gateways.chain(self.routes.iter().copied()).collect()
+    }
+
+    /// The stack for the library. An IPv4 address on a network where others are is asked for first; on a device the kernel alone
+    /// answers, whose addresses are known.
+    pub fn setup(&self) -> Setup {
+        let setup = self.wishes.setup(self.link.clone());
+        let setup = self.routes.iter().copied().fold(setup, Setup::route);
+        if self.link.is_device() { setup } else { setup.claim() }
+    }
+
+    /// Of the stack's addresses the one that the kernel has already, and where: neither would ever hear the other one.
+    pub fn taken(&self) -> Option<(Prefix, String)> {
+        let own = nix::ifaddrs::getifaddrs().ok()?;
+        let own: Vec<_> = own
+            .filter_map(|i| {
+                let address = i.address?;
+                let v4 = address.as_sockaddr_in().map(|a| a.ip().into());
+                let v6 = address.as_sockaddr_in6().map(|a| a.ip().into());
+                Some((v4.or(v6)?, i.interface_name))
+            })
+            .collect();
+        let kernels = self.wishes.net.iter().map(|(ip, _)| (*ip, self.link.to_string()));
+        let all: Vec<(std::net::IpAddr, String)> = own.into_iter().chain(kernels).collect();
+        self.wishes.addresses().into_iter().find_map(|prefix| {
+            let (_, name) = all.iter().find(|(ip, _)| *ip == prefix.address())?;
+            Some((prefix, name.clone()))
+        })
+    }
+
+    /// What holds after a change: addresses, routes and limits are those of `new`, all else is as it was.
+    pub fn changed_to(self, new: Plan) -> Plan {
+        let wishes = Wishes { addr: new.wishes.addr, gateway: new.wishes.gateway, ..self.wishes };
+        Plan { wishes, routes: new.routes, limits: new.limits, ..self }
+    }
+
+    /// What of `new` takes a restart: names of flags.
+    pub fn needs_restart(&self, new: &Plan) -> Vec<&'static str> {
+        let (a, b) = (&self.wishes, &new.wishes);
+        let differs = [
+            ("name", self.name != new.name),
+            ("link", self.link != new.link),
+            ("attach", a.attach != b.attach),
+            ("net", a.net != b.net),
+            ("dhcp", a.dhcp != b.dhcp),
+            ("slaac", a.slaac != b.slaac),
+            ("mtu", a.mtu != b.mtu),
+            ("capture", self.capture != new.capture),
+            ("metrics", self.metrics != new.metrics),
+        ];
+        differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
+    }
+}
+
+fn joined(flags: &Wishes, file: Wishes) -> Wishes {
+    fn first<T: Clone>(flags: &[T], file: Vec<T>) -> Vec<T> {
+        if flags.is_empty() { file } else { flags.to_vec() }
+    }
+    Wishes {
+        attach: flags.attach || file.attach,
+        net: first(&flags.net, file.net),
+        addr: first(&flags.addr, file.addr),
+        gateway: first(&flags.gateway, file.gateway),
+        dhcp: flags.dhcp || file.dhcp,
+        slaac: flags.slaac || file.slaac,
+        mtu: flags.mtu.or(file.mtu),
+    }
+}
+
+/// Tells what goes on as it is until the service is started again.
+pub fn tell_restart(names: &[&str]) {
+    if !names.is_empty() {
+        output::message(format_args!("{}: as before until a restart", names.join(", ")));
+    }
+}

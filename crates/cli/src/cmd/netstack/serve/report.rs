@@ -1,0 +1,131 @@
+//! What a service says when it has begun.
+
+use super::plan::Plan;
+use bypath::link::{Capabilities, Medium};
+use serde::Serialize;
+use std::path::Path;
+
+/// The report, as it is printed as JSON.
+#[derive(Serialize)]
+pub struct Report {
+    pub name: String,
+    pub pid: u32,
+    /// What programs ask.
+    pub socket: String,
+    pub link: Option<Link>,
+    pub addresses: Vec<String>,
+    pub routes: Vec<String>,
+    /// Where Prometheus finds counters.
+    pub metrics: Option<String>,
+    /// File of all frames.
+    pub capture: Option<String>,
+    pub privileges: Privileges,
+    /// What to type next.
+    pub next: String,
+}
+
+/// The link, and what it granted.
+#[derive(Serialize)]
+pub struct Link {
+    pub kind: &'static str,
+    pub interface: String,
+    pub medium: &'static str,
+    /// Hardware address of the stack; none on a TUN device.
+    pub mac: Option<String>,
+    pub mtu: usize,
+    /// Checksums are left to the link.
+    pub checksum: bool,
+    /// Segmentation is left to it, too.
+    pub segmentation: bool,
+    /// Octets of the longest frame.
+    pub longest: usize,
+    /// Frames that one call moves at best.
+    pub batch: usize,
+}
+
+/// Capabilities of the process.
+#[derive(Serialize)]
+pub struct Privileges {
+    pub dropped: Vec<String>,
+    pub kept: Vec<String>,
+}
+
+impl Link {
+    /// Of a link's kind and name, and what it can do.
+    pub fn new(plan: &Plan, interface: &str, can: &Capabilities) -> Link {
+        use bypath_netstack::LinkName;
+        let ethernet = can.medium == Medium::Ethernet;
+        Link {
+            kind: match plan.link {
+                LinkName::Tap(_) => "tap",
+                LinkName::Tun(_) => "tun",
+                LinkName::Packet(_) => "packet",
+                LinkName::Xdp(_) => "xdp",
+                _ => "other",
+            },
+            interface: interface.to_owned(),
+            medium: if ethernet { "ethernet" } else { "ip" },
+            mac: ethernet.then(|| can.mac.to_string()),
+            mtu: can.mtu,
+            checksum: can.checksum,
+            segmentation: can.segmentation,
+            longest: can.longest,
+            batch: can.batch,
+        }
+    }
+
+    fn text(&self) -> String {
+        let offloads = match (self.checksum, self.segmentation) {
+            (true, true) => "checksums and segmentation by the link",
+            (true, false) => "checksums by the link",
+            _ => "no offloads",
+        };
+        let Link { kind, interface, mtu, batch, .. } = self;
+        let mac = self.mac.as_deref().unwrap_or("no hardware addresses");
+        let frames = if *batch == 1 { "one frame".to_owned() } else { format!("up to {batch} frames") };
+        format!("{kind}:{interface}, {mac}, MTU {mtu}, {offloads}, {frames} with one call")
+    }
+}
+
+/// How programs are run on a service of this name.
+pub fn how_to_run(name: &str, url: &str) -> String {
+    let flag = if name == super::DEFAULT_NAME { String::new() } else { format!("={name}") };
+    format!("bypath run --netstack{flag} -- curl {url}")
+}
+
+/// A socket's path for people.
+pub fn shown(path: &Path) -> String {
+    path.display().to_string()
+}
+
+impl Report {
+    /// For people.
+    pub fn text(&self) -> String {
+        let list = |all: &[String]| if all.is_empty() { "none".to_owned() } else { all.join(", ") };
+        let dropped = match &self.privileges.dropped[..] {
+            [] => "no capabilities".to_owned(),
+            few if few.len() <= 4 => format!("{} given up; none kept", few.join(", ")),
+            many => format!("{} capabilities given up; none kept", many.len()),
+        };
+        let mut text = format!(
+            "service     {} (pid {}), {}\n\
+             link        {}\n\
+             addresses   {}\n\
+             routes      {}\n\
+             rights      {dropped}\n",
+            self.name,
+            self.pid,
+            self.socket,
+            self.link.as_ref().map_or("none".to_owned(), Link::text),
+            list(&self.addresses),
+            list(&self.routes),
+        );
+        if let Some(metrics) = &self.metrics {
+            text += &format!("metrics     {metrics}\n");
+        }
+        if let Some(capture) = &self.capture {
+            text += &format!("capture     {capture}\n");
+        }
+        text + &format!("next        {}\n", self.next)
+    }
+}

@@ -1,0 +1,162 @@
+//! A socket of the kernel's becomes one of a service.
+
+use super::control::{self, Message};
+use super::{Record, ServiceName, options, record, stage};
+use crate::table::{self, Entry, Sock};
+use crate::{epoll, life, rules, state};
+use bypath_shm::service::{Op, of_end_name};
+use bypath_sys::{Errno, Result, fd, sock, unix};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::*;
+
+/// The call for which a socket becomes a service's.
+#[derive(Clone, Copy, Debug)]
+pub enum Call {
+    /// bind.
+    Bind(SocketAddr),
+    /// listen, without bind before it.
+    Listen(i32),
+    /// connect.
+    Connect(SocketAddr),
+}
+
+/// The service that `s` becomes a socket of by `call`; `None`: it stays the kernel's.
+pub fn meant(s: &'static Sock, call: Call) -> Option<ServiceName> {
+    let otherwise = state::config()?.netstack;
+    // Only a socket that nothing was done with: another name is the kernel's already.
+    let bound = sock::local_address(s.carrier()).ok()?;
+    if s.is_warm() || bound.port != 0 || bound.bytes != [0; 16] {
+        return None;
+    }
+    let family = i32::from(bound.family);
+    let name = |address: SocketAddr| Some((address.ip().to_canonical(), address.port()));
+    let fits = |address: SocketAddr| address.is_ipv4() == (family == libc::AF_INET);
+    match call {
+        Call::Bind(local) if fits(local) => rules::service(name(local), None, otherwise),
+        Call::Connect(remote) if fits(remote) => rules::service(None, name(remote), otherwise),
+        Call::Listen(_) => {
+            let any = super::address::parse(super::SocketName::none(family).as_bytes()).ok()?;
+            rules::service(name(any), None, otherwise)
+        }
+        // The kernel says what is wrong.
+        Call::Bind(_) | Call::Connect(_) => None,
+    }
+}
+
+/// Makes the socket behind `s` the service's, in every descriptor of this process, and carries out the call. A connection is
+/// begun by it.
+///
+/// # Errors
+/// Those of the call, and ENETDOWN where there is no service. The socket is the kernel's as before then.
+pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static Record> {
+    let service = control::number(name).ok_or(Errno::NETDOWN)?;
+    let kernel = s.carrier();
+    let family = sock::option(kernel, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+    let (cookie, end) = open(service, family)?;
+    let made = begin(service, cookie, end, kernel, family, call).and_then(|stage| {
+        if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
+            fd::set_status_flags(end, libc::O_NONBLOCK)?;
+        }
+        let limited = options::copy_limits(kernel, end);
+        let record = replace(s, end, service, cookie, family, stage)?;
+        if limited {
+            record.told.store(super::told::LIMITS, Relaxed);
+        }
+        Ok(record)
+    });
+    fd::close(end);
+    made
+}
+
+/// A new socket of the service: its cookie, and the descriptor, which is ours.
+fn open(service: u32, family: i32) -> Result<(u64, i32)> {
+    let mut question = Message::new(Op::Open, 0).number(family).number(libc::SOCK_STREAM).number(0);
+    let answer = question.ask(service)?;
+    let (cookie, end) = (answer.socket, answer.fd.ok_or(Errno::PROTO)?);
+    let mut room = [0; 110];
+    let is_named = unix::peer_name(end, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);
+    if !is_named || sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(cookie) {
+        fd::close(end);
+        return Err(Errno::PROTO);
+    }
+    Ok((cookie, end))
+}
+
+/// Carries the call out on a socket that no program has yet; returns its [`stage`] after that.
+fn begin(service: u32, cookie: u64, end: i32, kernel: i32, family: i32, call: Call) -> Result<u32> {
+    options::carry(family, service, cookie, |level, name| options::of_kernel(kernel, level, name));
+    match call {
+        Call::Bind(local) => {
+            Message::new(Op::Bind, cookie).address(local).ask(service)?;
+            Ok(stage::UNKNOWN)
+        }
+        Call::Listen(backlog) => {
+            Message::new(Op::Listen, cookie).number(backlog).ask(service)?;
+            Ok(stage::LISTENING)
+        }
+        Call::Connect(remote) => connect(service, cookie, end, remote).map(|()| stage::CONNECTING),
+    }
+}
+
+/// Begins a connection of the socket with this cookie and this descriptor.
+///
+/// # Errors
+/// As connect(2), but for EINPROGRESS.
+pub fn connect(service: u32, cookie: u64, fd: i32, remote: SocketAddr) -> Result<()> {
+    match Message::new(Op::Connect, cookie).address(remote).with(fd).ask(service) {
+        Ok(_) | Err(Errno::INPROGRESS) => Ok(()),
+        Err(e) => Err(e),
+    }
+}
+
+/// Puts `end` in the place of every descriptor that means `s`.
+fn replace(
+    s: &'static Sock,
+    end: i32,
+    service: u32,
+    cookie: u64,
+    family: i32,
+    stage: u32,
+) -> Result<&'static Record> {
+    let life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+    let number = super::new_record(service, cookie, family, stage).ok_or(Errno::NOBUFS)?;
+    epoll::withdraw(s);
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Sock(other) if std::ptr::eq(other, s)) {
+            let cloexec = fd::is_cloexec(fd) == Ok(true);
+            let _ = fd::replace(end, fd, cloexec);
+        }
+    });
+    life::replaced_by_service(s, number);
+    drop(life);
+    record(number).ok_or(Errno::NOBUFS)
+}
+
+/// Puts another socket of the service, with the same options, in the place of `r`, which was refused: it begins this
+/// connection. What is registered with epoll is not any more.
+///
+/// # Errors
+/// Those of connect(2) and ENETDOWN. The socket is what it was then.
+pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
+    let (service, family) = (r.service.load(Relaxed), r.family.load(Relaxed) as i32);
+    let old = r.cookie.load(Relaxed);
+    let (cookie, end) = open(service, family)?;
+    options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
+    let made = connect(service, cookie, end, remote).and_then(|()| {
+        fd::set_status_flags(end, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
+        options::copy_limits(fd, end);
+        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        let number = table::served(fd).ok_or(Errno::BADF)?;
+        table::each(|fd, entry| {
+            if matches!(entry, Entry::Served(other) if other == number) {
+                let _ = fd::replace(end, fd, fd::is_cloexec(fd) == Ok(true));
+            }
+        });
+        r.cookie.store(cookie, Relaxed);
+        r.told.fetch_and(super::told::LIMITS, Relaxed);
+        r.stage.store(stage::CONNECTING, Release);
+        Ok(())
+    });
+    fd::close(end);
+    made
+}

@@ -1,0 +1,389 @@
+//! What the hooks ask about sockets of a service. `None` where the socket is none, and no such call makes it one: it is the
+//! kernel's then, or a ring's.
+
+use super::adopt::{self, Call};
+use super::control::Message;
+use super::{Record, SocketName, address, options, recognise, record, stage, told};
+use crate::table::{self, Entry};
+use crate::thread::Call as Inside;
+use crate::{log, signals, state};
+use bypath_shm::service::{ACCEPTED, Accepted, Address, Op};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::*;
+
+pub use super::is_active;
+
+/// States as TCP_INFO tells them (include/net/tcp_states.h).
+const SYN_SENT: u32 = 2;
+const SYN_RECV: u32 = 3;
+const CLOSE: u32 = 7;
+const LISTEN: u32 = 10;
+
+/// Octets of an option's value at most.
+pub const LONGEST_OPTION: usize = 512;
+
+/// Whether `fd` is known as a socket of a service.
+#[inline]
+pub fn is_served(fd: i32) -> bool {
+    table::served(fd).is_some()
+}
+
+/// The record of a socket of a service; one that nothing is known of is looked at.
+fn served(fd: i32) -> Option<&'static Record> {
+    if let Some(known) = super::of(fd) {
+        return Some(known);
+    }
+    (table::entry(fd).is_none() && recognise::recognise(fd)).then(|| super::of(fd)).flatten()
+}
+
+impl Record {
+    fn question(&self, op: Op) -> Message {
+        Message::new(op, self.cookie.load(Relaxed))
+    }
+
+    fn service(&self) -> u32 {
+        self.service.load(Relaxed)
+    }
+
+    fn stage(&self) -> u32 {
+        self.stage.load(Acquire)
+    }
+
+    fn enter(&self, stage: u32) {
+        self.stage.store(stage, Release);
+    }
+
+    /// The error that it has for its next call, which it has no more then.
+    fn take_error(&self) -> Result<Option<Errno>> {
+        let errno = self.question(Op::Error).ask(self.service())?.body.i32().ok_or(Errno::PROTO)?;
+        Ok((1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno)))
+    }
+
+    /// Both addresses, and the state of TCP.
+    fn names(&self) -> Result<([Address; 2], u32)> {
+        let mut question = self.question(Op::Names);
+        let mut body = question.ask(self.service())?.body;
+        let mut names = || Some(([body.address()?, body.address()?], body.u32()?));
+        names().ok_or(Errno::PROTO)
+    }
+
+    /// Its family, which is asked where it came from elsewhere.
+    fn family(&self) -> i32 {
+        match self.family.load(Relaxed) {
+            0 => {
+                let local = self.names().ok().and_then(|(names, _)| names[0].0);
+                let family = if local.is_some_and(|a| a.is_ipv6()) { libc::AF_INET6 } else { libc::AF_INET };
+                if local.is_some() {
+                    self.family.store(family as u32, Relaxed);
+                }
+                family
+            }
+            known => known as i32,
+        }
+    }
+
+    fn is_listening(&self) -> bool {
+        self.look();
+        self.stage() == stage::LISTENING
+    }
+
+    /// What another holder may have made of it is asked.
+    fn look(&self) -> Option<u32> {
+        if self.stage() != stage::UNKNOWN {
+            return None;
+        }
+        let (_, state) = self.names().ok()?;
+        match state {
+            CLOSE => {}
+            LISTEN => self.enter(stage::LISTENING),
+            SYN_SENT | SYN_RECV => self.enter(stage::CONNECTING),
+            _ => self.enter(stage::CONNECTED),
+        }
+        Some(state)
+    }
+}
+
+/// Before bind.
+pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
+    let local = address::parse(raw);
+    if let Some(r) = served(fd) {
+        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| ());
+        return Some(local.and_then(|local| bound(for_family(local, r)?)));
+    }
+    let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
+    let call = Call::Bind(local.ok()?);
+    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
+}
+
+/// An address as a socket of a service takes it.
+fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> {
+    let fits = address.is_ipv6() == (r.family() == libc::AF_INET6);
+    if fits { Ok(address) } else { Err(Errno::AFNOSUPPORT) }
+}
+
+/// Before listen.
+pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
+    if let Some(r) = served(fd) {
+        let listens = r.question(Op::Listen).number(backlog).ask(r.service()).map(|_| ());
+        return Some(listens.inspect(|()| r.enter(stage::LISTENING)));
+    }
+    let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
+    let call = Call::Listen(backlog);
+    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
+}
+
+/// Before connect.
+pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
+    let remote = address::parse(raw);
+    let Some(r) = served(fd) else {
+        let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
+        let call = Call::Connect(remote.ok()?);
+        let begun = adopt::adopt(s, adopt::meant(s, call)?, call);
+        return Some(begun.and_then(|r| begun_now(fd, r)));
+    };
+    r.look();
+    Some(match r.stage() {
+        // What is asked for does not matter while the answer of the last one is due.
+        stage::CONNECTING if is_nonblocking(fd) && poll::now(fd, libc::POLLOUT) == 0 => Err(Errno::ALREADY),
+        stage::CONNECTING => connected(fd, r),
+        stage::CONNECTED | stage::LISTENING => Err(Errno::ISCONN),
+        stage::REFUSED => remote.and_then(|remote| {
+            adopt::renew(fd, r, for_family(remote, r)?)?;
+            begun_now(fd, r)
+        }),
+        _ => remote.and_then(|remote| {
+            adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
+            r.enter(stage::CONNECTING);
+            begun_now(fd, r)
+        }),
+    })
+}
+
+fn is_nonblocking(fd: i32) -> bool {
+    sys::status_flags(fd).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0)
+}
+
+/// A connection was begun by this call: who does not wait is told so, however soon there is an answer.
+fn begun_now(fd: i32, r: &Record) -> Result<()> {
+    if is_nonblocking(fd) { Err(Errno::INPROGRESS) } else { connected(fd, r) }
+}
+
+/// Waits for what becomes of the connection.
+fn connected(fd: i32, r: &Record) -> Result<()> {
+    wait_for_room(fd)?;
+    let error = match r.take_error()? {
+        // Somebody was told already, or it was connected and is over.
+        None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
+            (r.names()?.1 == CLOSE).then_some(Errno::CONNABORTED)
+        }
+        error => error,
+    };
+    r.enter(if error.is_some() { stage::REFUSED } else { stage::CONNECTED });
+    error.map_or(Ok(()), Err)
+}
+
+/// Waits as connect does: for SO_SNDTIMEO at most, and until a handler runs after which calls are not restarted.
+fn wait_for_room(fd: i32) -> Result<()> {
+    let limit = sock::option_time(fd, libc::SO_SNDTIMEO).unwrap_or(0);
+    let until = (limit != 0).then(|| clock::monotonic_ns().saturating_add(limit));
+    let inside = Inside::enter();
+    loop {
+        let left = until.map(|until| until.saturating_sub(clock::monotonic_ns()));
+        let wait = || ppoll(&mut [PollFd { fd, events: libc::POLLOUT, revents: 0 }], left, 0);
+        match inside.as_ref().map_or_else(wait, |inside| inside.parked(wait)) {
+            Ok(0) => return Err(Errno::INPROGRESS),
+            Ok(_) => return Ok(()),
+            Err(Errno::INTR) => {
+                let goes_on = inside.as_ref().is_some_and(|i| signals::restarts(i.thread, until.is_some()));
+                if !goes_on {
+                    return Err(Errno::INTR);
+                }
+            }
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// getsockname, or getpeername.
+pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
+    let r = served(fd)?;
+    Some(r.names().and_then(|(names, state)| {
+        if peer && matches!(state, SYN_SENT | CLOSE | LISTEN) {
+            return Err(Errno::NOTCONN);
+        }
+        let family = r.family();
+        match names[usize::from(peer)].0 {
+            Some(address) => Ok(SocketName::new(address, family)),
+            None if peer => Err(Errno::NOTCONN),
+            None => Ok(SocketName::none(family)),
+        }
+    }))
+}
+
+/// Before accept: whether `fd` is a socket of a service that listens.
+pub fn accept_begin(fd: i32) -> Option<Result<()>> {
+    let r = served(fd)?;
+    Some(if r.is_listening() { Ok(()) } else { Err(Errno::INVAL) })
+}
+
+/// `raw` came by a receive on the listening socket `listener`, and `fd` with it, if there was room for it. Returns the other end's
+/// address. `flags` are accept4's.
+///
+/// # Errors
+/// ECONNABORTED: that is no connection; EMFILE: its descriptor had no place. Nothing is left open then.
+pub fn accepted(listener: i32, raw: &[u8], fd: Option<i32>, flags: i32) -> Result<SocketName> {
+    let raw = <&[u8; ACCEPTED]>::try_from(raw).ok();
+    let Some(fd) = fd else { return Err(raw.map_or(Errno::CONNABORTED, |_| Errno::MFILE)) };
+    let known = raw.and_then(Accepted::decode).and_then(|told| follow(listener, told, fd, flags));
+    known.ok_or_else(|| {
+        sys::close(fd);
+        Errno::CONNABORTED
+    })
+}
+
+fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketName> {
+    if sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(told.cookie) {
+        return None;
+    }
+    let from = super::of(listener)?;
+    if flags & libc::SOCK_NONBLOCK != 0 {
+        sys::set_status_flags(fd, libc::O_NONBLOCK).ok()?;
+    }
+    let limited = from.told.load(Relaxed) & told::LIMITS != 0 && options::copy_limits(listener, fd);
+    let family = from.family();
+    let life = state::LIFE.lock(table::tid())?;
+    if table::entry(fd).is_some() {
+        crate::life::lose(fd);
+    }
+    let number = super::new_record(from.service(), told.cookie, family, stage::CONNECTED)?;
+    super::alias(fd, number);
+    drop(life);
+    if limited {
+        record(number)?.told.store(told::LIMITS, Relaxed);
+    }
+    told.remote.0.map(|remote| SocketName::new(remote, family))
+}
+
+/// getsockopt: octets in `room`.
+pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
+    let asks_what_it_is = level != libc::SOL_SOCKET
+        || matches!(name, libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_ACCEPTCONN | libc::SO_ERROR);
+    let r = if asks_what_it_is { served(fd) } else { super::of(fd) }?;
+    if options::is_of_descriptor(level, name) {
+        return None;
+    }
+    let known = match (level, name) {
+        (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(Ok(r.family())),
+        (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(Ok(libc::IPPROTO_TCP)),
+        (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(Ok(r.is_listening().into())),
+        (libc::SOL_SOCKET, libc::SO_ERROR) => match r.take_error() {
+            // What the pair says beside it came of the same.
+            Ok(error) => {
+                let _ = sock::option(fd, level, name);
+                Some(Ok(error.map_or(0, Errno::raw_os_error)))
+            }
+            Err(_) => return None,
+        },
+        _ => None,
+    };
+    let size = room.len().min(LONGEST_OPTION) as i32;
+    let mut put = |value: &[u8]| {
+        let len = value.len().min(room.len());
+        room[..len].copy_from_slice(&value[..len]);
+        len
+    };
+    Some(match known {
+        Some(value) => value.map(|value| put(&value.to_ne_bytes())),
+        None => {
+            let mut question = r.question(Op::Get).number(level).number(name).number(size);
+            question.ask(r.service()).map(|answer| put(answer.body.rest()))
+        }
+    })
+}
+
+/// setsockopt; `None` as well where the descriptor has the option.
+pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
+    let r = super::of(fd)?;
+    if options::is_of_descriptor(level, name) {
+        if options::is_limit(level, name) {
+            r.told.fetch_or(told::LIMITS, Relaxed);
+        }
+        return None;
+    }
+    Some(r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ()))
+}
+
+/// shutdown of a socket that listens, or has no connection; others are shut down by the kernel.
+pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
+    let r = served(fd)?;
+    if !(0..=2).contains(&how) {
+        return Some(Err(Errno::INVAL));
+    }
+    match (r.look(), r.stage()) {
+        (_, stage::LISTENING) => {
+            Some(r.question(Op::Shutdown).number(how).ask(r.service()).map(|_| r.enter(stage::UNKNOWN)))
+        }
+        (Some(CLOSE), stage::UNKNOWN) if !is_over(fd) => Some(Err(Errno::NOTCONN)),
+        _ => None,
+    }
+}
+
+/// Whether there was a connection.
+fn is_over(fd: i32) -> bool {
+    poll::now(fd, libc::POLLRDHUP) != 0
+}
+
+/// Before octets move on `fd`.
+///
+/// # Errors
+/// ENOTCONN, or EPIPE where they are sent: there is no connection.
+#[inline]
+pub fn may_move(fd: i32, sending: bool) -> Result<()> {
+    match super::of(fd) {
+        Some(r) if r.stage() < stage::CONNECTING => unconnected(fd, r, sending),
+        _ => Ok(()),
+    }
+}
+
+#[cold]
+fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
+    let state = r.look();
+    let is_none = r.stage() == stage::LISTENING || state == Some(CLOSE) && !is_over(fd);
+    match sending {
+        _ if !is_none => Ok(()),
+        true => Err(Errno::PIPE),
+        false => Err(Errno::NOTCONN),
+    }
+}
+
+/// The end of what comes was met on `fd`, or a broken pipe: the error behind it, if there is one and nobody was told.
+#[cold]
+pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
+    let r = super::of(fd)?;
+    if !sending && !is_over(fd) {
+        // A receive of nothing.
+        return None;
+    }
+    let bit = if sending { told::PIPE } else { told::END };
+    if r.told.fetch_or(bit, AcqRel) & bit != 0 {
+        return None;
+    }
+    let error = match r.take_error() {
+        Ok(error) => error,
+        // It belongs to another user, and ends as a plain pair does.
+        Err(Errno::PERM | Errno::ACCESS) => None,
+        // A service that is gone has closed nothing in good order.
+        Err(_) if state::is_sealed() || state::is_borrowed() => None,
+        Err(e) => {
+            log::line(crate::config::LogLevel::Debug, format_args!("the end of descriptor {fd}: {e}"));
+            Some(Errno::CONNRESET)
+        }
+    };
+    if error.is_some() {
+        // Told once, whichever way.
+        r.told.fetch_or(told::END | told::PIPE, AcqRel);
+    }
+    error
+}

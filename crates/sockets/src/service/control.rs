@@ -1,0 +1,384 @@
+//! The connections of this process by which it asks services: one for each service, one question at a time.
+//!
+//! A descriptor of ours above the numbers that programs use, close-on-exec. It is remade where it is no longer ours: in a forked
+//! child, or when the program has closed the number by means that nobody sees; and once if the service is another one now.
+
+use super::place::{Folder, LONGEST_PATH};
+use super::{ServiceName, place};
+use crate::config::LogLevel;
+use crate::lock::Lock;
+use crate::{log, state, table};
+use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{Errno, Result, clock, fd, process, seqpacket, unix};
+use std::ffi::OsStr;
+use std::net::SocketAddr;
+use std::os::fd::IntoRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// A service that says nothing for so long is gone.
+const LONGEST_NS: u64 = 10_000_000_000;
+/// Between attempts while the service's queue of connections is full.
+const PAUSE_NS: u64 = 1_000_000;
+/// Services that a process can know.
+const SERVICES: usize = 8;
+/// Octets of a question or an answer that this process has use for: what is behind them is cut.
+const ROOM: usize = 640;
+
+/// Where services are; empty before [`init`].
+static FOLDERS: OnceLock<Vec<Folder>> = OnceLock::new();
+static KNOWN: [Service; SERVICES] = [const { Service::new() }; SERVICES];
+
+/// Once, with where services are.
+pub fn init(folders: Vec<place::Folder>) {
+    let _ = FOLDERS.set(folders);
+}
+
+#[derive(Debug)]
+struct Service {
+    name: OnceLock<ServiceName>,
+    /// Whose turn it is to ask.
+    turn: Lock,
+    fd: AtomicI32,
+    /// Device and inode of that.
+    file: [AtomicU64; 2],
+    /// The process that made it.
+    maker: AtomicU32,
+    serial: AtomicU32,
+    /// It was told that nobody answers.
+    complained: AtomicBool,
+}
+
+/// The number of a service; `None`: this process knows too many.
+pub fn number(name: ServiceName) -> Option<u32> {
+    KNOWN.iter().position(|s| *s.name.get_or_init(|| name) == name).map(|n| n as u32)
+}
+
+/// A question, and its answer.
+#[derive(Debug)]
+pub struct Message {
+    op: Op,
+    socket: u64,
+    out: [u8; ROOM],
+    len: usize,
+    with: Option<i32>,
+    answer: [u8; ROOM],
+}
+
+/// What a service answered.
+#[derive(Debug)]
+pub struct Answer<'a> {
+    /// The socket that it is about.
+    pub socket: u64,
+    /// What came with it, which is the receiver's from now on.
+    pub fd: Option<i32>,
+    /// The rest.
+    pub body: Body<'a>,
+}
+
+impl Message {
+    /// A question about a socket, 0: about none.
+    pub fn new(op: Op, socket: u64) -> Message {
+        Message { op, socket, out: [0; ROOM], len: HEADER, with: None, answer: [0; ROOM] }
+    }
+
+    /// With these octets behind the others; what has no room is left out.
+    pub fn octets(mut self, octets: &[u8]) -> Message {
+        let end = (self.len + octets.len()).min(ROOM);
+        self.out[self.len..end].copy_from_slice(&octets[..end - self.len]);
+        self.len = end;
+        self
+    }
+
+    /// With this descriptor beside it.
+    pub fn with(self, fd: i32) -> Message {
+        Message { with: Some(fd), ..self }
+    }
+
+    /// With this number.
+    pub fn number(self, number: i32) -> Message {
+        self.octets(&number.to_ne_bytes())
+    }
+
+    /// With this address.
+    pub fn address(self, address: SocketAddr) -> Message {
+        self.octets(&Address(Some(address)).encode())
+    }
+
+    /// Asks the service.
+    ///
+    /// # Errors
+    /// What it answers; ENETDOWN where it does not, or nothing that makes sense; EPROTO where the answer lacks something;
+    /// EMFILE where there is no descriptor for it.
+    pub fn ask(&mut self, service: u32) -> Result<Answer<'_>> {
+        if state::is_sealed() || state::is_borrowed() {
+            return Err(Errno::NETDOWN);
+        }
+        let service = KNOWN.get(service as usize).ok_or(Errno::NETDOWN)?;
+        let _turn = service.turn.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        let (len, file) = match service.ask(self) {
+            Ok(answered) => {
+                service.complained.store(false, Relaxed);
+                answered
+            }
+            Err(e) => {
+                service.complain(e);
+                return Err(if e == Errno::MFILE { e } else { Errno::NETDOWN });
+            }
+        };
+        let close = |e| {
+            file.into_iter().for_each(fd::close);
+            Err(e)
+        };
+        let Some((header, body)) = Header::decode(&self.answer[..len]) else { return close(Errno::PROTO) };
+        match header.errno {
+            0 => Ok(Answer { socket: header.socket, fd: file, body: Body(body) }),
+            errno @ 1..=4095 => close(Errno::from_raw_os_error(errno)),
+            _ => close(Errno::PROTO),
+        }
+    }
+}
+
+/// Why there is no answer.
+enum Failure {
+    /// The connection is over: another one may work.
+    Lost,
+    /// Nothing is to be gained by trying again.
+    Final(Errno),
+}
+
+impl From<Errno> for Failure {
+    fn from(errno: Errno) -> Failure {
+        match errno {
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN => Failure::Lost,
+            other => Failure::Final(other),
+        }
+    }
+}
+
+impl Service {
+    const fn new() -> Service {
+        Service {
+            name: OnceLock::new(),
+            turn: Lock::new(),
+            fd: AtomicI32::new(-1),
+            file: [const { AtomicU64::new(0) }; 2],
+            maker: AtomicU32::new(0),
+            serial: AtomicU32::new(0),
+            complained: AtomicBool::new(false),
+        }
+    }
+
+    fn name(&self) -> &str {
+        self.name.get().map_or("", ServiceName::as_str)
+    }
+
+    /// Length of the answer, and the descriptor that came with it.
+    fn ask(&self, message: &mut Message) -> Result<(usize, Option<i32>)> {
+        let until = clock::monotonic_ns() + LONGEST_NS;
+        let mut result = Err(Failure::Lost);
+        if self.is_ours() {
+            result = self.exchange(self.fd.load(Relaxed), message, until);
+        }
+        if matches!(result, Err(Failure::Lost)) {
+            // There was none, or the service has been started anew.
+            self.disconnect();
+            result = self.exchange(self.connect(until)?, message, until);
+        }
+        result.map_err(|failure| {
+            self.disconnect();
+            failure.errno()
+        })
+    }
+
+    /// Whether there is a connection that this process made and still has.
+    fn is_ours(&self) -> bool {
+        let fd = self.fd.load(Relaxed);
+        if fd < 0 {
+            return false;
+        }
+        let file = (self.file[0].load(Relaxed), self.file[1].load(Relaxed));
+        if fd::identity(fd) != Ok(file) {
+            // The number is somebody else's.
+            self.fd.store(-1, Relaxed);
+            return false;
+        }
+        if self.maker.load(Relaxed) != process::pid() {
+            self.disconnect();
+            return false;
+        }
+        true
+    }
+
+    fn disconnect(&self) {
+        let fd = self.fd.swap(-1, Relaxed);
+        if fd >= 0 {
+            fd::close(fd);
+        }
+    }
+
+    fn connect(&self, until: u64) -> Result<i32> {
+        let fd = self.dial(until)?;
+        let greeted = self.greet(fd, until);
+        let file = fd::identity(fd).unwrap_or_default();
+        if let Err(e) = greeted {
+            fd::close(fd);
+            return Err(e);
+        }
+        self.file[0].store(file.0, Relaxed);
+        self.file[1].store(file.1, Relaxed);
+        self.maker.store(process::pid(), Relaxed);
+        self.fd.store(fd, Release);
+        Ok(fd)
+    }
+
+    /// Connects to the socket in the first folder that has one where somebody listens.
+    fn dial(&self, until: u64) -> Result<i32> {
+        let mut last = Errno::NOENT;
+        for folder in FOLDERS.get().into_iter().flatten() {
+            let mut room = [0; LONGEST_PATH];
+            let Some(path) = folder.socket(self.name(), &mut room) else { continue };
+            let path = Path::new(OsStr::from_bytes(path));
+            loop {
+                match seqpacket::connect(path) {
+                    Ok(low) => return fd::move_high(low.into_raw_fd(), state::floor()),
+                    Err(Errno::AGAIN) if clock::monotonic_ns() < until => {
+                        let _ = ppoll(&mut [], Some(PAUSE_NS), 0);
+                    }
+                    Err(Errno::NOENT | Errno::NOTDIR) => break,
+                    Err(e) => {
+                        last = e;
+                        break;
+                    }
+                }
+            }
+        }
+        Err(last)
+    }
+
+    /// The version, and whether this is the service that is meant.
+    fn greet(&self, fd: i32, until: u64) -> Result<()> {
+        let mut hello = Message::new(Op::Hello, 0).number(VERSION as i32);
+        let (len, file) = self.exchange(fd, &mut hello, until).map_err(Failure::errno)?;
+        file.into_iter().for_each(fd::close);
+        let (header, body) = Header::decode(&hello.answer[..len]).ok_or(Errno::PROTO)?;
+        let mut body = Body(body);
+        let (version, _pid) = (body.u32(), body.u32());
+        let is_meant = header.errno == 0 && version == Some(VERSION) && body.rest() == self.name().as_bytes();
+        if is_meant { Ok(()) } else { Err(Errno::PROTO) }
+    }
+
+    fn exchange(
+        &self,
+        fd: i32,
+        message: &mut Message,
+        until: u64,
+    ) -> std::result::Result<(usize, Option<i32>), Failure> {
+        let serial = self.serial.fetch_add(1, Relaxed).wrapping_add(1);
+        let header = Header { op: message.op, serial, socket: message.socket, errno: 0 };
+        message.out[..HEADER].copy_from_slice(&header.encode());
+        loop {
+            match unix::send(fd, &message.out[..message.len], message.with.as_slice()) {
+                Ok(()) => break,
+                Err(Errno::AGAIN) => wait(fd, libc::POLLOUT, until)?,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+        loop {
+            let got = match unix::recv(fd, &mut message.answer, state::floor()) {
+                Ok(Some(got)) => got,
+                Ok(None) => {
+                    wait(fd, libc::POLLIN, until)?;
+                    continue;
+                }
+                Err(Errno::INTR) => continue,
+                Err(e) => return Err(e.into()),
+            };
+            if got.len == 0 {
+                return Err(Failure::Lost);
+            }
+            let answered = Header::decode(&message.answer[..got.len])
+                .is_some_and(|(header, _)| header.op == message.op && header.serial == serial);
+            let wanted = usize::from(answered && message.op == Op::Open);
+            got.fds[..got.fd_count].iter().skip(wanted).for_each(|file| fd::close(*file));
+            if !answered {
+                // Of a question that nobody waits for any more, or nonsense.
+                if Header::decode(&message.answer[..got.len]).is_none() || clock::monotonic_ns() >= until {
+                    return Err(Failure::Final(Errno::PROTO));
+                }
+                continue;
+            }
+            return Ok((got.len, (wanted == 1 && got.fd_count > 0).then_some(got.fds[0])));
+        }
+    }
+
+    /// Says what can be done, once until it answers again.
+    #[cold]
+    fn complain(&self, errno: Errno) {
+        if self.complained.swap(true, Relaxed) {
+            return;
+        }
+        let name = self.name();
+        let what = match errno {
+            Errno::NOENT | Errno::CONNREFUSED => {
+                "there is none: start it with `bypath netstack`, or leave --netstack out"
+            }
+            Errno::ACCESS | Errno::PERM => "this user may not reach it",
+            Errno::TIMEDOUT => "it does not answer; is it stopped?",
+            Errno::MFILE | Errno::NFILE | Errno::INVAL => "there is no descriptor left to ask it",
+            Errno::PROTO => "what answers is another one, or speaks another version",
+            _ => "it is gone",
+        };
+        log::line(LogLevel::Error, format_args!("netstack service '{name}': {what} ({errno})"));
+    }
+}
+
+impl Failure {
+    fn errno(self) -> Errno {
+        match self {
+            Failure::Lost => Errno::CONNRESET,
+            Failure::Final(errno) => errno,
+        }
+    }
+}
+
+/// Waits until `fd` is ready. The program's handlers wait as well: a signal that comes is kept, and ends one sleep only.
+fn wait(fd: i32, events: i16, until: u64) -> Result<()> {
+    loop {
+        let left = until.saturating_sub(clock::monotonic_ns());
+        if left == 0 {
+            return Err(Errno::TIMEDOUT);
+        }
+        match ppoll(&mut [PollFd { fd, events, revents: 0 }], Some(left), 0) {
+            Ok(1..) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+/// In a forked child: the connections are the parent's, and so were those who waited for a turn.
+pub fn enter_child() {
+    for service in &KNOWN {
+        service.turn.reset();
+        if service.fd.load(Relaxed) >= 0 {
+            service.disconnect();
+        }
+    }
+}
+
+/// Whether `number` is such a connection.
+pub fn owns(number: i32) -> bool {
+    KNOWN.iter().any(|service| service.fd.load(Relaxed) == number)
+}
+
+/// Every such connection.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    for service in &KNOWN {
+        f(service.fd.load(Relaxed));
+    }
+}

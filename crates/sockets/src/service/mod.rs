@@ -1,0 +1,165 @@
+//! Sockets of a netstack service (docs/netstack-service.md): the side of the programs.
+//!
+//! A socket of the kernel's becomes the service's by `adopt`; one that came from elsewhere is known by `recognise`. `calls` is
+//! what the hooks ask about either, `control` asks the service, `place` knows where that is. Octets and readiness are the
+//! kernel's: nothing here is asked while they move, but for the first end or broken pipe of a connection.
+
+mod address;
+mod adopt;
+pub mod calls;
+mod control;
+mod name;
+mod options;
+pub mod place;
+mod recognise;
+
+pub use address::SocketName;
+pub use control::{descriptors, enter_child, owns};
+pub use name::ServiceName;
+
+use crate::state;
+use crate::table::{self, Entry};
+use bypath_shm::region::Slab;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+
+/// Some socket of this process may be a service's.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// Whether some socket of this process may be a service's, now or later.
+#[inline(always)]
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+/// After the library's settings are known: if they or the rules name a service, its sockets are known from here on. `lookup` is
+/// a `getenv`.
+pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
+    let Some(config) = state::config() else { return };
+    if config.netstack.is_none() && !crate::rules::names_services() {
+        return;
+    }
+    control::init(place::folders(|name| lookup(name).map(Into::into), bypath_sys::process::euid()));
+    ACTIVE.store(true, Release);
+    recognise::inherited();
+}
+
+/// Nothing is followed any more: sockets of a service are what they look like.
+pub fn leave() {
+    ACTIVE.store(false, Release);
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Served(_)) {
+            table::remove(fd);
+        }
+    });
+}
+
+/// What this process knows of a socket of a service. What other holders did to it meanwhile is asked where that matters.
+#[derive(Debug, Default)]
+struct Record {
+    /// Descriptors of this process that mean it.
+    descriptors: AtomicU32,
+    /// SO_COOKIE.
+    cookie: AtomicU64,
+    /// Number of its service.
+    service: AtomicU32,
+    /// AF_INET, AF_INET6, 0: not known.
+    family: AtomicU32,
+    /// A [`stage`].
+    stage: AtomicU32,
+    /// [`told`] bits.
+    told: AtomicU32,
+    /// Next free one plus one.
+    next_free: AtomicU32,
+}
+
+/// How far the life of a socket has come.
+mod stage {
+    /// The service is to be asked.
+    pub const UNKNOWN: u32 = 0;
+    /// It listens.
+    pub const LISTENING: u32 = 1;
+    /// A connection was begun, and no connect() has told how that ended.
+    pub const CONNECTING: u32 = 2;
+    /// There is a connection, or was.
+    pub const CONNECTED: u32 = 3;
+    /// connect() has told that it was refused: another one begins anew.
+    pub const REFUSED: u32 = 4;
+}
+
+/// What the program was told, and is not told again; and what was set on the descriptor.
+mod told {
+    /// What became of the receiving side.
+    pub const END: u32 = 1;
+    /// What became of the sending side.
+    pub const PIPE: u32 = 2;
+    /// Time limits or low-water marks were set: accepted connections get them, too.
+    pub const LIMITS: u32 = 4;
+}
+
+static RECORDS: Slab<Record, 1024, 64> = Slab::new();
+static USED: AtomicU32 = AtomicU32::new(0);
+static FREE: AtomicU32 = AtomicU32::new(0);
+
+fn record(number: u32) -> Option<&'static Record> {
+    RECORDS.get(number as usize)
+}
+
+/// The record behind a descriptor.
+fn of(fd: i32) -> Option<&'static Record> {
+    record(table::served(fd)?)
+}
+
+/// A record for a socket, which no descriptor means yet. Under [`state::LIFE`].
+fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32> {
+    let number = match FREE.load(Relaxed).checked_sub(1) {
+        Some(free) => {
+            FREE.store(record(free)?.next_free.load(Relaxed), Relaxed);
+            free
+        }
+        None => {
+            let next = USED.load(Relaxed);
+            RECORDS.ensure(next as usize)?;
+            USED.store(next + 1, Release);
+            next
+        }
+    };
+    let r = record(number)?;
+    r.cookie.store(cookie, Relaxed);
+    r.service.store(service, Relaxed);
+    r.family.store(family as u32, Relaxed);
+    r.told.store(0, Relaxed);
+    r.stage.store(stage, Release);
+    Some(number)
+}
+
+/// A record that no descriptor came to mean. Under [`state::LIFE`].
+fn discard(number: u32) {
+    if let Some(r) = record(number) {
+        r.cookie.store(0, Relaxed);
+        r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
+    }
+}
+
+/// One more descriptor for a record. Under [`state::LIFE`].
+pub fn alias(fd: i32, number: u32) {
+    if let Some(r) = record(number)
+        && table::set_served(fd, number)
+    {
+        r.descriptors.fetch_add(1, AcqRel);
+    }
+}
+
+/// One descriptor less. Under [`state::LIFE`].
+pub fn release(number: u32) {
+    if let Some(r) = record(number)
+        && r.descriptors.fetch_sub(1, AcqRel) == 1
+    {
+        discard(number);
+    }
+}
+
+/// The record of a socket that this process has already. Under [`state::LIFE`].
+fn by_cookie(cookie: u64) -> Option<u32> {
+    let is = |r: &Record| r.cookie.load(Relaxed) == cookie && r.descriptors.load(Relaxed) > 0;
+    (0..USED.load(Acquire)).find(|number| record(*number).is_some_and(is))
+}

@@ -1,0 +1,215 @@
+//! Where netstack services are found: a folder with a socket for each name.
+
+use bypath_sys::{fd, process};
+use std::ffi::{CString, OsStr, OsString};
+use std::fs::DirBuilder;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
+
+/// Variable that names the only folder.
+pub const VARIABLE: &str = "BYPATH_NETSTACK_DIR";
+/// Longest path of an AF_UNIX socket.
+pub const LONGEST_PATH: usize = 107;
+
+/// A folder where services may be.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Folder {
+    path: PathBuf,
+    /// Whose it must be alone, together with the folder that it is in: anybody may make names where that is.
+    owner: Option<u32>,
+    /// These two, for system calls.
+    both: Option<[CString; 2]>,
+}
+
+impl Folder {
+    fn new(path: PathBuf, owner: Option<u32>) -> Folder {
+        let name = |path: Option<&Path>| CString::new(path?.as_os_str().as_bytes()).ok();
+        let both = || Some([name(path.parent())?, name(Some(&path))?]);
+        Folder { both: both(), path, owner }
+    }
+
+    /// The path of the service `name`'s socket, in `room`; `None` where the folder may be a stranger's, or the path is too
+    /// long.
+    pub fn socket<'a>(&self, name: &str, room: &'a mut [u8; LONGEST_PATH]) -> Option<&'a [u8]> {
+        let folder = self.path.as_os_str().as_bytes();
+        let len = folder.len() + 1 + name.len();
+        let path = room.get_mut(..len).filter(|_| self.is_trusted())?;
+        path[..folder.len()].copy_from_slice(folder);
+        path[folder.len()] = b'/';
+        path[folder.len() + 1..].copy_from_slice(name.as_bytes());
+        Some(path)
+    }
+
+    /// Whether nobody else can have put names there.
+    fn is_trusted(&self) -> bool {
+        let Some(owner) = self.owner else { return true };
+        self.both.as_ref().is_some_and(|both| both.iter().all(|path| fd::is_own_directory(path, owner)))
+    }
+
+    fn make(&self) -> io::Result<()> {
+        match self.owner {
+            None => DirBuilder::new().recursive(true).mode(0o755).create(&self.path)?,
+            Some(_) => {
+                for path in [self.path.parent().unwrap_or(&self.path), &self.path] {
+                    match DirBuilder::new().mode(0o700).create(path) {
+                        Err(e) if e.kind() != io::ErrorKind::AlreadyExists => return Err(e),
+                        _ => {}
+                    }
+                }
+                if !self.is_trusted() {
+                    return Err(io::Error::new(
+                        io::ErrorKind::PermissionDenied,
+                        "somebody else made it, or may write to it",
+                    ));
+                }
+            }
+        }
+        // Whether a name can be made there is not told by its mode alone.
+        let probe = self.path.join(format!(".{}", std::process::id()));
+        fs::create_dir(&probe)?;
+        fs::remove_dir(&probe)
+    }
+}
+
+/// Where services may be, in the order in which they are looked for. `lookup` is a `getenv`.
+pub fn folders(lookup: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Folder> {
+    let set = |name| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(path) = set(VARIABLE) {
+        return vec![Folder::new(path, None)];
+    }
+    let of_session = set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
+    let of_session = of_session.map(|path| Folder::new(path.join("bypath/netstack"), Some(uid)));
+    let of_system = Folder::new("/run/bypath/netstack".into(), None);
+    let temporary = Folder::new(format!("/tmp/bypath-{uid}/netstack").into(), Some(uid));
+    [Some(of_system), of_session, Some(temporary)].into_iter().flatten().collect()
+}
+
+fn of_process() -> Vec<Folder> {
+    folders(|name| std::env::var_os(name), process::euid())
+}
+
+/// No folder for a service.
+#[derive(Debug)]
+pub struct PlaceError(Vec<(PathBuf, io::Error)>);
+
+impl fmt::Display for PlaceError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "there is no folder for the service's socket")?;
+        for (path, error) in &self.0 {
+            write!(f, "; {}: {error}", path.display())?;
+        }
+        write!(f, " (name one with {VARIABLE}=FOLDER)")
+    }
+}
+
+impl std::error::Error for PlaceError {}
+
+/// The folder where a service of this process puts its socket, which is made if need be.
+///
+/// # Errors
+/// None of the folders can be made, or written to, or is this user's alone.
+pub fn folder_to_serve() -> Result<PathBuf, PlaceError> {
+    first_made(of_process())
+}
+
+fn first_made(folders: Vec<Folder>) -> Result<PathBuf, PlaceError> {
+    let mut refused = Vec::new();
+    for folder in folders {
+        match folder.make() {
+            Ok(()) => return Ok(folder.path),
+            Err(e) => refused.push((folder.path, e)),
+        }
+    }
+    Err(PlaceError(refused))
+}
+
+/// The socket of the service `name`, if one is there for this process.
+pub fn find(name: &str) -> Option<PathBuf> {
+    first_found(&of_process(), name)
+}
+
+/// Every service that this process finds, by name, with its socket. Some may have been left behind.
+pub fn all() -> Vec<(String, PathBuf)> {
+    all_of(&of_process())
+}
+
+fn all_of(folders: &[Folder]) -> Vec<(String, PathBuf)> {
+    let trusted = folders.iter().filter(|folder| folder.is_trusted());
+    let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let names = names.filter(|name| bypath_shm::service::is_name(name));
+    let mut found: Vec<_> =
+        names.filter_map(|name| first_found(folders, &name).map(|path| (name, path))).collect();
+    found.sort();
+    found.dedup();
+    found
+}
+
+fn first_found(folders: &[Folder], name: &str) -> Option<PathBuf> {
+    let is_socket = |path: &PathBuf| fs::metadata(path).is_ok_and(|m| m.file_type().is_socket());
+    let path = |folder: &Folder| {
+        let mut room = [0; LONGEST_PATH];
+        folder.socket(name, &mut room).map(|path| PathBuf::from(OsStr::from_bytes(path)))
+    };
+    folders.iter().filter_map(path).find(is_socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::net::UnixListener;
+
+    fn scratch(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("bypath-place-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        DirBuilder::new().mode(0o700).create(&path).unwrap();
+        path
+    }
+
+    #[test]
+    fn the_variable_names_the_only_folder() {
+        let one = folders(|name| (name == VARIABLE).then(|| "/x".into()), 7);
+        assert_eq!(one, [Folder::new("/x".into(), None)]);
+        let all = folders(|name| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into()), 7);
+        let paths: Vec<_> = all.iter().map(|f| f.path.to_str().unwrap()).collect();
+        assert_eq!(paths, ["/run/bypath/netstack", "/run/user/7/bypath/netstack", "/tmp/bypath-7/netstack"]);
+        assert_eq!(folders(|_| Some("".into()), 7).len(), 2);
+    }
+
+    #[test]
+    fn the_first_folder_that_can_be_made_is_taken() {
+        let top = scratch("made");
+        fs::write(top.join("file"), "").unwrap();
+        let first = Folder::new(top.join("file/netstack"), None);
+        let second = Folder::new(top.join("a/netstack"), Some(process::euid()));
+        assert_eq!(first_made(vec![first.clone(), second.clone()]).unwrap(), second.path);
+        assert_eq!(fs::read_dir(&second.path).unwrap().count(), 0);
+        let error = first_made(vec![first]).unwrap_err().to_string();
+        assert!(error.contains("file/netstack") && error.contains(VARIABLE), "{error}");
+        fs::remove_dir_all(top).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_others_may_write_to_is_neither_used_nor_believed() {
+        let top = scratch("open");
+        let folder = Folder::new(top.join("a/netstack"), Some(process::euid()));
+        folder.make().unwrap();
+        let listener = UnixListener::bind(folder.path.join("lab")).unwrap();
+        fs::write(folder.path.join("file"), "").unwrap();
+        assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), Some(folder.path.join("lab")));
+        assert_eq!(first_found(std::slice::from_ref(&folder), "file"), None);
+        let again = [folder.clone(), folder.clone()];
+        assert_eq!(all_of(&again), [("lab".to_owned(), folder.path.join("lab"))]);
+        assert_eq!(first_found(std::slice::from_ref(&folder), &"x".repeat(100)), None);
+        fs::set_permissions(top.join("a"), fs::Permissions::from_mode(0o777)).unwrap();
+        assert_eq!(first_found(std::slice::from_ref(&folder), "lab"), None);
+        assert!(folder.make().is_err());
+        let stranger = Folder { owner: Some(process::euid() + 1), ..folder };
+        assert_eq!(first_found(&[stranger], "lab"), None);
+        drop(listener);
+        fs::remove_dir_all(top).unwrap();
+    }
+}

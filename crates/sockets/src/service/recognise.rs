@@ -1,0 +1,51 @@
+//! Sockets of a service that this process did not make: inherited, or passed to it.
+
+use super::{ServiceName, control, stage};
+use crate::{state, table};
+use bypath_shm::service::of_end_name;
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{fd, sock, unix};
+
+/// Numbers that are looked at when a program starts: what it inherits has low ones.
+const INHERITED: usize = 256;
+
+/// Whether `fd`, which nothing is known of, is a socket of a service. From here on it is known.
+pub fn recognise(fd: i32) -> bool {
+    let mut room = [0; 110];
+    let Some((service, cookie)) = unix::peer_name(fd, &mut room).and_then(of_end_name) else { return false };
+    // Anybody may choose a name, but not the number of a socket.
+    if sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(cookie) {
+        return false;
+    }
+    let Some(service) = ServiceName::new(service).and_then(control::number) else { return false };
+    if state::is_borrowed() {
+        return false;
+    }
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return false };
+    if table::entry(fd).is_some() {
+        return table::served(fd).is_some();
+    }
+    let known = super::by_cookie(cookie);
+    let Some(record) = known.or_else(|| super::new_record(service, cookie, 0, stage::UNKNOWN)) else {
+        return false;
+    };
+    super::alias(fd, record);
+    let is_known = table::served(fd).is_some();
+    if !is_known && known.is_none() {
+        super::discard(record);
+    }
+    is_known
+}
+
+/// Looks at what the program inherits. One call tells which numbers are open.
+pub fn inherited() {
+    let mut all: [PollFd; INHERITED] =
+        std::array::from_fn(|fd| PollFd { fd: fd as i32, ..PollFd::default() });
+    let looked_at = usize::try_from(fd::limits().0).unwrap_or(INHERITED).min(INHERITED);
+    if ppoll(&mut all[..looked_at], Some(0), 0).is_err() {
+        return;
+    }
+    for open in all[..looked_at].iter().filter(|p| p.revents & libc::POLLNVAL == 0) {
+        recognise(open.fd);
+    }
+}
