@@ -81,8 +81,8 @@ pub enum Command {
     Tun(cmd::tun::Args),
     /// RDMA (RoCEv2) without an adapter: send, write, read and count in another host's memory; explain captures
     Roce(cmd::roce::Args),
-    /// Our own TCP/IP stack on a link: ask and answer without the kernel
-    Netstack(cmd::netstack::Args),
+    /// Our own TCP/IP stack on a link: a service for programs, or for one task
+    Netstack(Box<cmd::netstack::Args>),
     /// Measure what Bypath gains, beside the kernel's paths and the bare ring
     Bench(crate::bench::Args),
     /// Print a completion script for a shell

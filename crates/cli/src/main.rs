@@ -34,7 +34,7 @@ fn main() -> ExitCode {
         Command::L2(args) => cmd::l2::run(args),
         Command::Tun(args) => cmd::tun::run(args),
         Command::Roce(args) => cmd::roce::run(args),
-        Command::Netstack(args) => cmd::netstack::run(args),
+        Command::Netstack(args) => cmd::netstack::run(*args),
         Command::Bench(args) => bench::run(args),
         Command::Completions(args) => cmd::completions::run(args),
         Command::Man(args) => cmd::man::run(args),

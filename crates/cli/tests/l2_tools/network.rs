@@ -219,6 +219,7 @@ impl Tool {
     }
 
     /// What it wrote to standard output, as far as that was waited for.
+    #[allow(dead_code, reason = "tests of services read reports")]
     pub fn heard(&self) -> String {
         String::from_utf8_lossy(&self.heard).into_owned()
     }

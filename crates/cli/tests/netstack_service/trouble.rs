@@ -115,3 +115,22 @@ isolated! {
         crate::end(running);
     }
 }
+
+isolated! {
+    fn a_service_that_is_stopped_is_told_from_one_that_is_not_there() {
+        if !devices("trouble::a_service_that_is_stopped_is_told_from_one_that_is_not_there") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = crate::service(&folder, &TAP);
+        running.stop();
+        let asking = crate::network::Tool::of(crate::netstack(&folder, &["stats"]));
+        let second = crate::network::Tool::of(crate::netstack(&folder, &["--link=tap:other", "--net=10.8.0.1/24"]));
+        let said = asking.end().expect(1).stderr;
+        assert!(said.contains("does not answer; is its process stopped?"), "{said}");
+        let said = second.end().expect(1).stderr;
+        assert!(said.contains("a service named default is running already"), "{said}");
+        running.signal(rustix::process::Signal::CONT);
+        crate::end(running);
+    }
+}

@@ -24,6 +24,7 @@ use crate::{Engine, Error, News};
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
+use bypath_sys::poll::PollFd;
 use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
@@ -150,6 +151,7 @@ pub struct Service {
     hub: Hub,
     controls: Controls,
     told: Vec<(Token, u32)>,
+    waits: Vec<PollFd>,
     /// News that are no socket's.
     news: VecDeque<News>,
 }
@@ -178,7 +180,6 @@ impl Service {
             counted: 0,
         };
         let controls = Controls::new();
-        let told = Vec::new();
         Ok(Service {
             engine,
             settings,
@@ -188,7 +189,8 @@ impl Service {
             bell,
             hub,
             controls,
-            told,
+            told: Vec::new(),
+            waits: Vec::new(),
             news: VecDeque::new(),
         })
     }
@@ -244,11 +246,14 @@ impl Service {
 
     /// Waits, and does what there is to be done; true: it was stopped.
     fn turn(&mut self) -> Result<bool, ServiceError> {
-        let mut waits = Vec::new();
+        let mut waits = std::mem::take(&mut self.waits);
+        waits.clear();
         self.engine.descriptors(&mut waits);
         // One without a descriptor is to be asked.
         let ask = waits.len() < self.engine.links().count();
-        self.hub.watch.links(&waits)?;
+        let listed = self.hub.watch.links(&waits);
+        self.waits = waits;
+        listed?;
         let now = clock::monotonic_ns();
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);

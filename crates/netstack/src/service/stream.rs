@@ -6,6 +6,7 @@ use bypath_stack::Stack;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use bypath_sys::{Errno, pair, sock};
 use std::os::fd::{AsFd, AsRawFd};
+use std::time::Duration;
 
 /// Octets that one turn moves each way: the others have their turn.
 const TURN: usize = 256 << 10;
@@ -51,7 +52,8 @@ impl Hub {
             let Some(mut tcp) = self.sockets.get(key).and_then(|socket| stack.tcp(socket.id)) else {
                 return false;
             };
-            if unread || refused {
+            // Who lingers no time does not wait for what is unsent either.
+            if unread || refused || tcp.options().linger == Some(Duration::ZERO) {
                 tcp.abort();
                 self.release(stack, key);
                 return false;

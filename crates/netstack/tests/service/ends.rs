@@ -260,3 +260,28 @@ isolated! {
         running.has_sockets(0);
     }
 }
+
+isolated! {
+    fn who_lingers_no_time_does_not_wait_for_what_is_unsent() {
+        let running = Running::new();
+        let program = running.program();
+        let (own, kernel) = service_pair(&program, true);
+        own.stream.set_nonblocking(true).expect("a socket");
+        // Until nothing more is taken: the pair is full, and so is the stack.
+        let octets = vec![3; 1 << 20];
+        let mut quiet = 0;
+        while quiet < 20 {
+            match (&own.stream).write(&octets) {
+                Ok(1..) => quiet = 0,
+                _ => {
+                    quiet += 1;
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+            }
+        }
+        End::Service(Sock { program: own.program, stream: own.stream.try_clone().expect("one"), cookie: own.cookie }).linger();
+        drop(own);
+        running.has_sockets(0);
+        drop(kernel);
+    }
+}

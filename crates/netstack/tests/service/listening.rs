@@ -139,7 +139,7 @@ isolated! {
         };
         let (first, second) = (open(), open());
         let to = first.bind(at("10.9.0.2:0")).expect("a port");
-        assert_eq!((second.bind(to), first.listen(16), second.listen(16)), (Ok(to), 0, 0));
+        assert_eq!((second.bind(to), first.listen(64), second.listen(64)), (Ok(to), 0, 0));
         let _calls: Vec<_> = (0..40).map(|_| TcpStream::connect(to).expect("a connection")).collect();
         for listener in [&first, &second] {
             assert_eq!(listener.ready(PollFlags::POLLIN, LONGEST.as_millis() as u16), PollFlags::POLLIN);

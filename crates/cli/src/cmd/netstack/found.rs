@@ -1,27 +1,31 @@
 //! Services that are there.
 
 use crate::output::Failure;
-use bypath_netstack::service::query;
+use bypath_netstack::service::{QueryError, query};
 use bypath_sockets::service::{ServiceName, place};
 use std::path::{Path, PathBuf};
 
 /// Name of a service for which none is said.
 pub const DEFAULT_NAME: &str = ServiceName::DEFAULT;
 
-/// Whether a service answers there.
-pub fn answers(path: &Path) -> bool {
-    query(path, r#"{"what":"service"}"#, |_| {}).is_ok()
+/// Asks a service whether it is there.
+///
+/// # Errors
+/// Nobody listens, it does not admit this user, or it does not answer.
+pub fn probe(path: &Path) -> Result<(), QueryError> {
+    query(path, r#"{"what":"service"}"#, |_| {})
 }
 
 /// The socket of a service that answers.
 ///
 /// # Errors
-/// None of this name does: which ones do, and how to start one.
+/// None of this name does: which ones do, and how to start one; or why the one that is there does not.
 pub fn running(name: &str, code: u8) -> Result<PathBuf, Failure> {
-    let path = place::find(name);
-    match path {
-        Some(path) if answers(&path) => Ok(path),
-        _ => Err(Failure::new(code, none(name))),
+    let Some(path) = place::find(name) else { return Err(Failure::new(code, none(name))) };
+    match probe(&path) {
+        Ok(()) => Ok(path),
+        Err(QueryError::NotThere { .. }) => Err(Failure::new(code, none(name))),
+        Err(e) => Err(Failure::new(code, e)),
     }
 }
 
@@ -29,7 +33,7 @@ pub fn running(name: &str, code: u8) -> Result<PathBuf, Failure> {
 pub fn none(name: &str) -> String {
     let others: Vec<String> = place::all()
         .into_iter()
-        .filter(|(other, path)| other != name && answers(path))
+        .filter(|(other, path)| other != name && probe(path).is_ok())
         .map(|(other, _)| other)
         .collect();
     let there = match &others[..] {

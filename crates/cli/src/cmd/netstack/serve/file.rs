@@ -59,7 +59,7 @@ fn parse(source: &str) -> (File, Vec<Problem>) {
         let name: &str = key.get_ref();
         let wishes = &mut file.wishes;
         match name {
-            "name" => file.name = reader.one(name, value, |text| named(text)),
+            "name" => file.name = reader.one(name, value, named),
             "link" => file.link = reader.one(name, value, |text| text.parse().map_err(|e| format!("{e}"))),
             "attach" => wishes.attach = reader.switch(name, value),
             "dhcp" => wishes.dhcp = reader.switch(name, value),

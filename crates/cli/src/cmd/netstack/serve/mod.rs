@@ -15,7 +15,7 @@ use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::wait::Stop;
 use bypath_netstack::LinkName;
-use bypath_netstack::service::{Service, Settings, Stopper};
+use bypath_netstack::service::{QueryError, Service, Settings, Stopper};
 use bypath_sockets::service::place;
 use bypath_stack::iface::IfaceId;
 use clap::ValueHint;
@@ -83,7 +83,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
         return Err(Failure::new(2, text));
     }
     let folder = place::folder_to_serve().map_err(|e| Failure::new(1, e))?;
-    if let Some(path) = place::find(&plan.name).filter(|path| found::answers(path)) {
+    if let Some(path) = place::find(&plan.name).filter(|path| is_taken(path)) {
         let text = format!(
             "a service named {} is running already, at {}; end it, or give this one a name: --name NAME",
             plan.name,
@@ -117,6 +117,11 @@ pub fn run(args: &ServeArgs) -> Outcome {
     tell(&[NotifyState::Stopping]);
     service.finish(LAST_WORDS);
     ended.map(|()| ExitCode::SUCCESS)
+}
+
+/// Whether somebody listens there, even if he does not answer.
+fn is_taken(socket: &Path) -> bool {
+    !matches!(found::probe(socket), Err(QueryError::NotThere { .. }))
 }
 
 /// The stack and its link as they are wanted, and the file of its frames.
