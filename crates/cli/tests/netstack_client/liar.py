@@ -7,7 +7,7 @@ import sys
 
 HEADER = struct.Struct("=IIQiI")
 FOLDER, NAME, LIE = sys.argv[1:4]
-HELLO, OPEN, BIND, LISTEN = 1, 2, 3, 4
+HELLO, OPEN, BIND, LISTEN, QUERY = 1, 2, 3, 4, 11
 kept = []
 
 
@@ -34,6 +34,9 @@ def serve(peer):
         op, serial, cookie, _, _ = HEADER.unpack(message[: HEADER.size])
         if op == HELLO:
             greet(peer, serial)
+        elif op == QUERY:
+            # To be found at all.
+            peer.send(HEADER.pack(op, serial, 0, 0, 0))
         elif LIE == "nonsense":
             peer.send(b"nonsense")
         elif LIE == "hang up":

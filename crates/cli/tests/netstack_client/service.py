@@ -22,8 +22,6 @@ SO_COOKIE = 57
 FOLDER, NAME = sys.argv[1:3]
 libc = ctypes.CDLL(None)
 sockets = {}
-asked = {}
-asked_lock = threading.Lock()
 
 
 def interface_up():
@@ -184,13 +182,11 @@ def option(raw):
 
 def answer(op, cookie, body, fds):
     """errno, cookie, body, descriptor."""
-    with asked_lock:
-        asked[op] = asked.get(op, 0) + 1
     if op == HELLO:
         return 0, 0, struct.pack("=II", 1, os.getpid()) + NAME.encode(), None
     if op == QUERY:
-        with asked_lock:
-            return 0, 0, repr(asked).encode(), None
+        # What is behind the last message of an answer is one without a body.
+        return 0, 0, b"", None
     if op == OPEN:
         domain, kind, protocol = struct.unpack("=iii", body[:12])
         new = Socket(socket.socket(domain, kind, protocol))

@@ -7,7 +7,7 @@ use crate::{epoll, life, rules, state};
 use bypath_shm::service::{Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// The call for which a socket becomes a service's.
 #[derive(Clone, Copy, Debug)]
@@ -53,33 +53,69 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let kernel = s.carrier();
     let family = sock::option(kernel, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let (cookie, end) = open(service, family)?;
-    let made = begin(service, cookie, end, kernel, family, call).and_then(|stage| {
-        if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
-            fd::set_status_flags(end, libc::O_NONBLOCK)?;
+    let stage = begin(service, cookie, end.0, kernel, family, call)?;
+    if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
+        fd::set_status_flags(end.0, libc::O_NONBLOCK)?;
+    }
+    let limited = options::copy_limits(kernel, end.0);
+    let record = replace(s, end.0, service, cookie, family, stage)?;
+    if limited {
+        record.told.store(super::told::LIMITS, Relaxed);
+    }
+    Ok(record)
+}
+
+/// Sockets of services that no program has yet, -1: none. A child that another thread forks meanwhile has no use for them.
+static UNDERWAY: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
+
+/// One of them, which is closed with this.
+#[derive(Debug)]
+struct End(i32);
+
+impl End {
+    fn new(fd: i32) -> End {
+        // Where all places are taken it is not noted.
+        let note = |place: &AtomicI32| place.compare_exchange(-1, fd, AcqRel, Relaxed).is_ok();
+        let _ = UNDERWAY.iter().any(note);
+        End(fd)
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        // First: the number may be somebody else's as soon as it is closed.
+        for place in &UNDERWAY {
+            let _ = place.compare_exchange(self.0, -1, AcqRel, Relaxed);
         }
-        let limited = options::copy_limits(kernel, end);
-        let record = replace(s, end, service, cookie, family, stage)?;
-        if limited {
-            record.told.store(super::told::LIMITS, Relaxed);
+        fd::close(self.0);
+    }
+}
+
+/// In a forked child: those of other threads are closed. The one that forked has none.
+pub fn enter_child() {
+    for place in &UNDERWAY {
+        let fd = place.load(Relaxed);
+        if fd >= 0 {
+            fd::close(fd);
+            place.store(-1, Relaxed);
         }
-        Ok(record)
-    });
-    fd::close(end);
-    made
+    }
+}
+
+/// Every descriptor of a socket that no program has yet.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    UNDERWAY.iter().for_each(|place| f(place.load(Relaxed)));
 }
 
 /// A new socket of the service: its cookie, and the descriptor, which is ours.
-fn open(service: u32, family: i32) -> Result<(u64, i32)> {
+fn open(service: u32, family: i32) -> Result<(u64, End)> {
     let mut question = Message::new(Op::Open, 0).number(family).number(libc::SOCK_STREAM).number(0);
     let answer = question.ask(service)?;
-    let (cookie, end) = (answer.socket, answer.fd.ok_or(Errno::PROTO)?);
+    let (cookie, end) = (answer.socket, End::new(answer.fd.ok_or(Errno::PROTO)?));
     let mut room = [0; 110];
-    let is_named = unix::peer_name(end, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);
-    if !is_named || sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(cookie) {
-        fd::close(end);
-        return Err(Errno::PROTO);
-    }
-    Ok((cookie, end))
+    let is_named = unix::peer_name(end.0, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);
+    let is_its = sock::option_u64(end.0, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie);
+    if is_named && is_its { Ok((cookie, end)) } else { Err(Errno::PROTO) }
 }
 
 /// Carries the call out on a socket that no program has yet; returns its [`stage`] after that.
@@ -142,21 +178,18 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     let old = r.cookie.load(Relaxed);
     let (cookie, end) = open(service, family)?;
     options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
-    let made = connect(service, cookie, end, remote).and_then(|()| {
-        fd::set_status_flags(end, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
-        options::copy_limits(fd, end);
-        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
-        let number = table::served(fd).ok_or(Errno::BADF)?;
-        table::each(|fd, entry| {
-            if matches!(entry, Entry::Served(other) if other == number) {
-                let _ = fd::replace(end, fd, fd::is_cloexec(fd) == Ok(true));
-            }
-        });
-        r.cookie.store(cookie, Relaxed);
-        r.told.fetch_and(super::told::LIMITS, Relaxed);
-        r.stage.store(stage::CONNECTING, Release);
-        Ok(())
+    connect(service, cookie, end.0, remote)?;
+    fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
+    options::copy_limits(fd, end.0);
+    let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+    let number = table::served(fd).ok_or(Errno::BADF)?;
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Served(other) if other == number) {
+            let _ = fd::replace(end.0, fd, fd::is_cloexec(fd) == Ok(true));
+        }
     });
-    fd::close(end);
-    made
+    r.cookie.store(cookie, Relaxed);
+    r.told.fetch_and(super::told::LIMITS, Relaxed);
+    r.stage.store(stage::CONNECTING, Release);
+    Ok(())
 }

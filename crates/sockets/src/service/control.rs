@@ -371,11 +371,6 @@ pub fn enter_child() {
     }
 }
 
-/// Whether `number` is such a connection.
-pub fn owns(number: i32) -> bool {
-    KNOWN.iter().any(|service| service.fd.load(Relaxed) == number)
-}
-
 /// Every such connection.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     for service in &KNOWN {

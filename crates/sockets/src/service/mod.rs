@@ -14,7 +14,6 @@ pub mod place;
 mod recognise;
 
 pub use address::SocketName;
-pub use control::{descriptors, enter_child, owns};
 pub use name::ServiceName;
 
 use crate::state;
@@ -41,6 +40,25 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
     control::init(place::folders(|name| lookup(name).map(Into::into), bypath_sys::process::euid()));
     ACTIVE.store(true, Release);
     recognise::inherited();
+}
+
+/// In a forked child: what is for questions and what no program has yet is the parent's.
+pub fn enter_child() {
+    control::enter_child();
+    adopt::enter_child();
+}
+
+/// Every descriptor of ours.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    control::descriptors(&mut f);
+    adopt::descriptors(f);
+}
+
+/// Whether `number` is one of them.
+pub fn owns(number: i32) -> bool {
+    let mut found = false;
+    descriptors(|fd| found |= fd == number);
+    found
 }
 
 /// Nothing is followed any more: sockets of a service are what they look like.
