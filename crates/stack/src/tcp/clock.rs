@@ -52,7 +52,7 @@ impl Connection {
                 Resend::Timeout => self.retransmit(now),
                 Resend::TailProbe => {
                     self.wanted.tail = true;
-                    self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
+                    self.deadlines.resend = Some((Resend::Timeout, self.time_out(now)));
                 }
                 Resend::WindowProbe => self.probe_window(now),
             }
@@ -70,11 +70,10 @@ impl Connection {
             State::SynReceived => (SYN_ACK_RETRIES, Failure::TimedOut),
             _ => (RETRIES, Failure::TimedOut),
         };
-        let over = match (self.settings.user_timeout, self.waiting) {
-            (Some(timeout), Some(since)) => now.since(since) >= timeout,
-            _ => self.tries > most,
-        };
-        if over {
+        let gone = self.patience().is_some_and(|until| until <= now);
+        // Who waits for an answer to a SYN has both bounds, as in Linux.
+        let counts = self.patience().is_none() || !self.is_synchronized();
+        if gone || counts && self.tries > most {
             return self.end(Some(failure));
         }
         self.rtt.back_off();
@@ -86,7 +85,18 @@ impl Connection {
                 self.shrink(now);
             }
         }
-        self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
+        self.deadlines.resend = Some((Resend::Timeout, self.time_out(now)));
+    }
+
+    /// Until when what is waited for may come, if there is such a bound (RFC 5482).
+    fn patience(&self) -> Option<Instant> {
+        self.waiting.zip(self.settings.user_timeout).map(|(since, timeout)| since + timeout)
+    }
+
+    /// When what goes now is given up: not later than all of it, as in Linux.
+    pub(super) fn time_out(&self, now: Instant) -> Instant {
+        let at = now + self.rtt.rto();
+        self.patience().map_or(at, |until| at.min(until.max(now)))
     }
 
     /// RFC 9293, 3.8.6.1: a window that is closed is asked for, again and again, as long as the other side answers.
@@ -170,7 +180,7 @@ impl Connection {
             self.deadlines.resend = Some((Resend::TailProbe, timeout.min(now + pto)));
         } else if advanced || !matches!(self.deadlines.resend, Some((Resend::Timeout, _))) {
             // RFC 6298, 5.1 and 5.3.
-            self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
+            self.deadlines.resend = Some((Resend::Timeout, self.time_out(now)));
         }
     }
 }

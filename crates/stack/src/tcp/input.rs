@@ -513,6 +513,7 @@ impl Connection {
     fn owe(&mut self, now: Instant, octets: u32, at_once: bool) {
         self.rcv.mss = self.rcv.mss.max(octets.min(u32::from(self.own_mss)));
         self.rcv.unacked += octets;
+        self.rcv.short = octets < self.rcv.mss;
         self.rcv.at = now;
         let quick = self.rcv.quick > 0 && !self.rcv.answers;
         self.rcv.quick = self.rcv.quick.saturating_sub(1);

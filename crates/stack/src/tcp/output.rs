@@ -221,8 +221,9 @@ impl Connection {
         } else {
             self.sent.again(now, self.snd.iss, 1);
         }
+        self.waiting.get_or_insert(now);
         if self.deadlines.resend.is_none() {
-            self.deadlines.resend = Some((Resend::Timeout, now + self.rtt.rto()));
+            self.deadlines.resend = Some((Resend::Timeout, self.time_out(now)));
         }
         (self.wanted.ack, self.deadlines.ack) = (false, None);
         let seq = self.snd.iss;

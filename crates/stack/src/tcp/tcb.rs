@@ -193,6 +193,8 @@ pub(super) struct Rcv {
     pub quick: u8,
     /// What comes is answered with octets: acknowledgements go with them.
     pub answers: bool,
+    /// What came last was shorter than a segment: a message's end.
+    pub short: bool,
     /// Octets that may wait to be read now.
     pub room: u32,
     /// When octets came last.
@@ -485,6 +487,18 @@ impl Connection {
         }
         if n > 0 {
             self.offer_more();
+            if self.deadlines.ack.is_some() {
+                self.answer_reader();
+            }
+        }
+    }
+
+    /// An acknowledgement that waits for company goes with a read, as in Linux: more than a segment is owed one; or a message was read to its
+    /// end, and the application does not answer those: who sent it may wait with the next one (RFC 9293, 3.7.4).
+    fn answer_reader(&mut self) {
+        let read = self.rx.is_empty() && self.rcv.short && !self.rcv.answers;
+        if read || self.rcv.unacked > self.rcv.mss {
+            self.wanted.ack = true;
         }
     }
 
