@@ -160,6 +160,9 @@ impl Controls {
                 control.query = Some((Header { errno: 0, ..header }, Progress::of(body).ok_or(Nonsense)?));
                 continue;
             }
+            if matches!(header.op, Op::Bind | Op::Listen | Op::Connect) {
+                hub.ends_first(engine);
+            }
             let asks = Asks { hub, engine, settings, uid: control.uid, socket: header.socket };
             let answered = asks.ask(header.op, Body(body), fds)?;
             let answer = answered.unwrap_or_else(|errno| Answer {

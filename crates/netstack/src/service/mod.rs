@@ -28,7 +28,7 @@ use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
 use limits::Users;
-use slab::{Key, Slab};
+use slab::Slab;
 use socket::{Hub, Phase};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
@@ -176,6 +176,9 @@ impl Service {
             graves: remains::Graves::default(),
             starved: HashSet::new(),
             counted: 0,
+            ended: Vec::new(),
+            later: Vec::new(),
+            told: Vec::new(),
         };
         let controls = Controls::new();
         let (told, news) = (Vec::new(), VecDeque::new());
@@ -239,10 +242,11 @@ impl Service {
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);
         let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
-        let busy = !self.hub.active.is_empty() || self.controls.is_active();
+        let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
         self.hub.watch.wait(timeout, &mut told);
+        told.append(&mut self.hub.later);
         let (mut stopped, mut link) = (false, ask);
         for (token, events) in &told {
             match *token {
@@ -262,9 +266,10 @@ impl Service {
         self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
         for _ in 0..self.hub.active.len() {
             if let Some(key) = self.hub.active.pop_front() {
-                self.work(key);
+                self.hub.work(&mut self.engine, key);
             }
         }
+        self.hub.ended.clear();
         self.engine.flush()?;
         Ok(stopped)
     }
@@ -300,30 +305,6 @@ impl Service {
                     return;
                 }
             }
-        }
-    }
-
-    /// A socket has its turn.
-    fn work(&mut self, key: Key) {
-        let (hub, engine) = (&mut self.hub, &mut self.engine);
-        let Some(socket) = hub.sockets.get_mut(key) else { return };
-        socket.is.active = false;
-        let more = match socket.phase {
-            Phase::Fresh => {
-                if socket.is.hung_up {
-                    hub.release(engine.stack(), key);
-                }
-                false
-            }
-            Phase::Connecting(_) => {
-                hub.look_at_connecting(engine.stack(), key);
-                false
-            }
-            Phase::Open => hub.pump(engine.stack(), key),
-            Phase::Listening(_) => hub.accept(engine, key),
-        };
-        if more {
-            hub.activate(key);
         }
     }
 

@@ -6,7 +6,8 @@ use super::listener::Listening;
 use super::options::Wishes;
 use super::remains::{Graves, Remains};
 use super::slab::{Key, Slab};
-use super::watch::{Token, Watch};
+use super::watch::{BATCH, Token, Watch};
+use crate::Engine;
 use bypath_shm::service::{Address, end_name};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
@@ -106,6 +107,12 @@ pub struct Hub {
     pub starved: HashSet<Key>,
     /// When octets were last counted anew (ns).
     pub counted: u64,
+    /// Sockets whose program has gone, as was heard of in this turn.
+    pub ended: Vec<Key>,
+    /// What else was told meanwhile, for the next turn.
+    pub later: Vec<(Token, u32)>,
+    /// Memory for [`Hub::ends_first`].
+    pub told: Vec<(Token, u32)>,
 }
 
 /// A new pair: the program's end, the service's, and its name.
@@ -210,6 +217,50 @@ impl Hub {
         }
     }
 
+    /// What programs closed before they asked is closed before they are answered: an address, above all, is free again.
+    pub fn ends_first(&mut self, engine: &mut Engine) {
+        let mut told = std::mem::take(&mut self.told);
+        loop {
+            self.watch.wait(Some(0), &mut told);
+            for (token, events) in &told {
+                match *token {
+                    Token::Socket(key) => self.heard(key, *events),
+                    other => self.later.push((other, *events)),
+                }
+            }
+            if told.len() < BATCH {
+                break;
+            }
+        }
+        self.told = told;
+        while let Some(key) = self.ended.pop() {
+            self.work(engine, key);
+        }
+    }
+
+    /// A socket has its turn.
+    pub fn work(&mut self, engine: &mut Engine, key: Key) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        socket.is.active = false;
+        let more = match socket.phase {
+            Phase::Fresh => {
+                if socket.is.hung_up {
+                    self.release(engine.stack(), key);
+                }
+                false
+            }
+            Phase::Connecting(_) => {
+                self.look_at_connecting(engine.stack(), key);
+                false
+            }
+            Phase::Open => self.pump(engine.stack(), key),
+            Phase::Listening(_) => self.accept(engine, key),
+        };
+        if more {
+            self.activate(key);
+        }
+    }
+
     /// What the kernel says of the service's end.
     pub fn heard(&mut self, key: Key, events: u32) {
         use super::watch::{ERR, HUP, OUT};
@@ -217,7 +268,9 @@ impl Hub {
         let is = &mut socket.is;
         is.pair_in = true;
         is.pair_out |= events & OUT != 0;
-        is.hung_up |= events & HUP != 0;
+        if events & HUP != 0 && !std::mem::replace(&mut is.hung_up, true) {
+            self.ended.push(key);
+        }
         is.unread |= events & ERR != 0;
         self.activate(key);
     }

@@ -58,7 +58,7 @@ impl Token {
 }
 
 /// Events that are taken at once.
-const BATCH: usize = 256;
+pub const BATCH: usize = 256;
 
 #[derive(Debug)]
 pub struct Watch {

@@ -30,6 +30,24 @@ isolated! {
 }
 
 isolated! {
+    fn a_port_is_free_when_its_listener_was_closed() {
+        let running = Running::new();
+        let program = running.program();
+        let (mut listener, to) = program.listener(at("10.9.0.2:0"));
+        for n in 0..300 {
+            // Others that end at the same time, and before.
+            let others: Vec<_> = (0..n % 7).map(|_| program.socket(to)).collect();
+            drop(others);
+            drop(listener);
+            let next = program.socket(to);
+            assert_eq!(next.bind(to), Ok(to), "{n}");
+            assert_eq!(next.listen(16), 0, "{n}");
+            listener = next;
+        }
+    }
+}
+
+isolated! {
     fn a_listener_of_ipv6_tells_ipv4_in_its_way() {
         let running = Running::new();
         let program = running.program();
