@@ -410,7 +410,7 @@ fn unreadable_rules_are_one_warning_and_the_kernel() {
     let client = stage.scene.plain("env").words([
         format!("LD_PRELOAD={}", preload_library().display()),
         format!("BYPATH_STATS={}", stage.scene.path("client.stats").display()),
-        "BYPATH_RULES=1;rule 1 netstack".to_owned(),
+        "BYPATH_RULES=1;rule 1 elsewhere".to_owned(),
         installed("python3").display().to_string(),
         stage.scene.path("ping.py").display().to_string(),
         port.to_string(),
@@ -420,7 +420,7 @@ fn unreadable_rules_are_one_warning_and_the_kernel() {
     assert_eq!(report.number("payload "), 3000 * 2 * 1024);
     let lines: Vec<&str> = report.stderr.lines().collect();
     assert!(
-        matches!(lines[..], [line] if line.contains("BYPATH_RULES") && line.contains("rule 1 netstack")),
+        matches!(lines[..], [line] if line.contains("BYPATH_RULES") && line.contains("rule 1 elsewhere")),
         "{lines:?}"
     );
     stage.counted().assert_kernel(None, Some("disabled"));

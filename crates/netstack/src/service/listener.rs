@@ -11,6 +11,9 @@ use std::collections::VecDeque;
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+/// Connections that wait in the stack at least, if so many come: it takes longer until a program has one than in the kernel, and who finds no
+/// place comes again a second later.
+const LEAST: u32 = 64;
 /// Connections that wait to be accepted at most: Linux's net.core.somaxconn.
 const MOST: u32 = 4096;
 /// Connections that one turn takes.
@@ -67,7 +70,7 @@ impl Hub {
             tcp.bind(SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0)).map_err(errno::bind)?;
         }
         // As Linux has it: less than nothing is as much as possible.
-        tcp.listen((backlog as u32).min(MOST) as usize).map_err(errno::listen)?;
+        tcp.listen((backlog as u32).clamp(LEAST, MOST) as usize).map_err(errno::listen)?;
         if matches!(socket.phase, Phase::Fresh) {
             pair::set_send_buffer(socket.end.as_fd(), 1).map_err(|e| e.raw_os_error())?;
             socket.phase = Phase::Listening(Box::default());

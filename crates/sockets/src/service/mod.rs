@@ -158,7 +158,7 @@ fn discard(number: u32) {
     }
 }
 
-/// One more descriptor for a record. Under [`state::LIFE`].
+/// One more descriptor for a record. Under `state::LIFE`.
 pub fn alias(fd: i32, number: u32) {
     if let Some(r) = record(number)
         && table::set_served(fd, number)
@@ -167,7 +167,7 @@ pub fn alias(fd: i32, number: u32) {
     }
 }
 
-/// One descriptor less. Under [`state::LIFE`].
+/// One descriptor less. Under `state::LIFE`.
 pub fn release(number: u32) {
     if let Some(r) = record(number)
         && r.descriptors.fetch_sub(1, AcqRel) == 1
