@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 /// Connections that wait in the stack at least, if so many come: it takes longer until a program has one than in the kernel, and who finds no
 /// place comes again a second later.
-const LEAST: u32 = 64;
+const LEAST: u32 = 128;
 /// Connections that wait to be accepted at most: Linux's net.core.somaxconn.
 const MOST: u32 = 4096;
 /// Connections that one turn takes.
