@@ -220,7 +220,8 @@ impl Hub {
     /// What programs closed before they asked is closed before they are answered: an address, above all, is free again.
     pub fn ends_first(&mut self, engine: &mut Engine) {
         let mut told = std::mem::take(&mut self.told);
-        loop {
+        // As often as all sockets that there are fill what is told at once: who makes news all the time does not keep us here.
+        for _ in 0..=self.by_cookie.len() / BATCH {
             self.watch.wait(Some(0), &mut told);
             for (token, events) in &told {
                 match *token {
