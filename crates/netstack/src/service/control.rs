@@ -400,7 +400,7 @@ impl Asks<'_> {
                 (_, Some(state)) => info::number(state),
                 (_, None) => info::number(bypath_stack::tcp::State::Closed),
             };
-            (shown(tcp.local()), shown(tcp.remote()), state)
+            (shown(tcp.local()), shown(tcp.remote().or(socket.remote)), state)
         } else {
             let remains = self.remains()?;
             (remains.local, remains.remote, info::number(bypath_stack::tcp::State::Closed))

@@ -289,19 +289,21 @@ impl Rings {
         outgoing(near, self.at).publish(self.tail);
     }
 
-    /// After octets were put: wakes who waits for them.
+    /// After octets were put: wakes who waits for them. False: he cannot be rung, and [`Rings::answer`] wakes him by the pair.
     ///
     /// # Errors
     /// [`Poisoned`]: the program lies.
-    pub fn wake_readers(&mut self, near: &Neighbour) -> Result<(), Poisoned> {
+    pub fn wake_readers(&mut self, near: &Neighbour) -> Result<bool, Poisoned> {
         let d = outgoing(near, self.at);
         fence(SeqCst);
         let mut unknown = false;
         if wait::any(&d.ra.wait) {
             wait::wake(&d.ra.wait, |bell| unknown |= !near.ring_bell(bell, self.end));
         }
-        // Who cannot be rung is woken by the pair.
-        if unknown && self.way == Way::Ring { self.claim(near) } else { Ok(()) }
+        if unknown && self.way == Way::Ring {
+            self.claim(near)?;
+        }
+        Ok(!unknown)
     }
 
     /// Takes the way back from the ring.

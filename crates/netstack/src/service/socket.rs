@@ -20,6 +20,9 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
+/// SO_SNDBUF of the program's end, as far as the kernel allows it (net.core.wmem_max).
+const SEND_BUFFER: i32 = 256 << 10;
+
 /// What a socket is doing.
 #[derive(Debug)]
 pub enum Phase {
@@ -55,6 +58,8 @@ pub struct Socket {
     pub piece: usize,
     /// Who listened, of a connection that nobody is known to have accepted yet.
     pub of: Option<Key>,
+    /// The other end of its connection, which the stack forgets before the program has read everything.
+    pub remote: Option<SocketAddr>,
     /// Octets that came through the pair, ever, and that went through it.
     pub came: u64,
     pub went: u64,
@@ -144,6 +149,8 @@ impl Hub {
         let made = || {
             let (program, end) = pair::new()?;
             let cookie = pair::cookie(program.as_fd())?;
+            // A ring is no larger than half of what its program could take back to the pair at once.
+            pair::set_send_buffer(program.as_fd(), SEND_BUFFER)?;
             pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
             Ok(Pair { program, end, cookie })
         };
@@ -174,6 +181,7 @@ impl Hub {
             counted: 0,
             piece: super::stream::LEAST,
             of: None,
+            remote: None,
             came: 0,
             went: 0,
             rings: None,

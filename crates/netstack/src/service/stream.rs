@@ -228,8 +228,23 @@ impl Socket {
         }
     }
 
-    /// From the program to the stack.
+    /// From the program to the stack. Who waits for room is told once.
     fn write(&mut self, stack: &mut Stack, full: bool, near: Option<&Neighbour>) -> Way {
+        let mut taken = false;
+        let way = self.write_all(stack, full, near, &mut taken);
+        if let (true, Some(rings), Some(near)) = (taken, &self.rings, near) {
+            rings.wake_writers(near);
+        }
+        way
+    }
+
+    fn write_all(
+        &mut self,
+        stack: &mut Stack,
+        full: bool,
+        near: Option<&Neighbour>,
+        taken: &mut bool,
+    ) -> Way {
         let Some(mut tcp) = stack.tcp(self.id) else { return Way::Failed };
         let mut moved = 0;
         while moved < TURN {
@@ -292,8 +307,8 @@ impl Socket {
                     moved += n;
                     // A program that has written has been given the connection.
                     self.of = None;
-                    if let (Source::Ring { .. }, Some(rings), Some(near)) = (source, &self.rings, near) {
-                        rings.wake_writers(near);
+                    if matches!(source, Source::Ring { .. }) {
+                        *taken = true;
                         continue;
                     }
                     self.came += n as u64;
@@ -327,8 +342,21 @@ impl Socket {
         Way::More
     }
 
-    /// From the stack to the program.
+    /// From the stack to the program. Who waits for octets is told once.
     fn read(&mut self, stack: &mut Stack, near: Option<&Neighbour>) -> Way {
+        let mut given = false;
+        let way = self.read_all(stack, near, &mut given);
+        if let (true, Some(rings), Some(near)) = (given, &mut self.rings, near) {
+            match rings.wake_readers(near) {
+                Ok(true) => {}
+                Ok(false) if self.answer(near).is_ok() => {}
+                _ => return Way::Lies,
+            }
+        }
+        way
+    }
+
+    fn read_all(&mut self, stack: &mut Stack, near: Option<&Neighbour>, any: &mut bool) -> Way {
         let Some(mut tcp) = stack.tcp(self.id) else { return Way::Failed };
         let deaf = self.is.deaf;
         let mut moved = 0;
@@ -368,13 +396,10 @@ impl Socket {
             match (read, given) {
                 (Ok(n), Some(Ok(_))) if n > 0 => {
                     moved += n;
-                    match (sink, &mut self.rings, near) {
-                        (Ok(Sink::Ring(_)), Some(rings), Some(near)) => {
-                            if let Err(poisoned) = rings.wake_readers(near) {
-                                return poisoned.into();
-                            }
-                        }
-                        _ => self.went += n as u64,
+                    if matches!(sink, Ok(Sink::Ring(_))) {
+                        *any = true;
+                    } else {
+                        self.went += n as u64;
                     }
                 }
                 (_, Some(Err(Errno::AGAIN))) => {

@@ -95,8 +95,10 @@ impl Record {
         if self.stage() != stage::UNKNOWN {
             return None;
         }
-        let (_, state) = self.names().ok()?;
+        let (names, state) = self.names().ok()?;
         match state {
+            // One that has another end was connected, whatever is still to be read of it.
+            CLOSE if names[1].0.is_some() => self.enter(stage::CONNECTED),
             CLOSE => {}
             LISTEN => self.enter(stage::LISTENING),
             SYN_SENT | SYN_RECV => self.enter(stage::CONNECTING),
@@ -355,7 +357,8 @@ pub fn may_move(fd: i32, sending: bool) -> Result<()> {
 #[cold]
 fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
     let state = r.look();
-    let is_none = r.stage() == stage::LISTENING || state == Some(CLOSE) && !is_over(fd);
+    let is_closed = state == Some(CLOSE) && r.stage() == stage::UNKNOWN;
+    let is_none = r.stage() == stage::LISTENING || is_closed && !is_over(fd);
     match sending {
         _ if !is_none => Ok(()),
         true => Err(Errno::PIPE),
