@@ -1,5 +1,5 @@
 //! Runs the stack: [`Engine`] carries frames between it and links, [`Host`] does so on a thread for sockets that block
-//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]) and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like),
+//! ([`UdpSocket`], [`TcpListener`], [`TcpStream`]), or within their calls ([`Host::in_process`]), and, with the feature `tokio`, for tasks (`tokio::UdpSocket` and its like),
 //! [`UdpForwarder`] and [`TcpForwarder`] get what is for others, and
 //! [`dhcp`] gets addresses. [`Setup`] is the short way to all of it. [`service`] gives the stack to programs of other processes.
 
@@ -10,6 +10,7 @@ pub mod dhcp;
 mod engine;
 mod forward;
 mod host;
+mod in_process;
 mod leasing;
 pub mod service;
 mod setup;

@@ -490,6 +490,26 @@ impl Opened {
     }
 }
 
+impl Opened {
+    /// Has calls of its sockets move frames ([`Host::in_process`]), and returns when its addresses can be used, which is slept for.
+    ///
+    /// # Errors
+    /// [`SetupError`]: an address is taken, no server answers within `longest`, or the link has gone.
+    pub fn in_process(self, longest: Duration) -> Result<Host, SetupError> {
+        let Opened { mut engine, iface, name, wants } = self;
+        let end = clock::monotonic_ns().saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
+        while !is_ready(&mut engine, iface, &name, wants)? {
+            if clock::monotonic_ns() >= end {
+                return Err(too_late(&mut engine, iface, &name, wants, longest));
+            }
+            if !engine.turn()? {
+                engine.wait(Some(end));
+            }
+        }
+        Ok(Host::in_process(engine))
+    }
+}
+
 fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants) -> Result<bool, SetupError> {
     let addresses = engine.stack().addresses(iface);
     if let Some(taken) = addresses.iter().find(|a| a.state == AddressState::Duplicate) {
