@@ -12,6 +12,7 @@ mod capture_writer;
 #[cfg(feature = "faults")]
 mod fault;
 mod handle;
+mod in_process;
 mod interface;
 mod mac;
 mod netstack;

@@ -29,6 +29,7 @@ fn generated() -> String {
         "receive",
         "tun",
         "netstack",
+        "in_process",
         "tcp_options",
         "tcp",
         "tcp_listener",

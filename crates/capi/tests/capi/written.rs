@@ -266,6 +266,12 @@ fn valgrind_complains_of_nothing_about_a_netstack() {
 }
 
 #[test]
+fn a_netstack_without_a_thread_from_c() {
+    let test = "written::a_netstack_without_a_thread_from_c";
+    run_tun(test, "in_process.c", "bypath", &["-pthread"], &[]);
+}
+
+#[test]
 fn tcp_from_c() {
     run_tun("written::tcp_from_c", "tcp.c", "bypath", &["-pthread"], &[]);
 }
