@@ -140,13 +140,12 @@ impl bypath_netstack_options {
             BYPATH_FOREVER => Duration::MAX,
             ns => Duration::from_nanos(ns),
         };
-        let opened = self.setup()?.open()?;
+        let in_process = self.flags & BYPATH_NETSTACK_IN_PROCESS != 0;
+        let setup = self.setup()?;
+        let opened = if in_process { setup.spin() } else { setup }.open()?;
         let mtu = opened.engine.mtu(opened.iface).unwrap_or(0);
         let (iface, name) = (opened.iface, opened.name.clone());
-        let host = match self.flags & BYPATH_NETSTACK_IN_PROCESS {
-            0 => opened.run(longest)?,
-            _ => opened.in_process(longest)?,
-        };
+        let host = if in_process { opened.in_process(longest)? } else { opened.run(longest)? };
         Ok(Netstack { host, iface, name, mtu })
     }
 }

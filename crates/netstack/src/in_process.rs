@@ -70,6 +70,9 @@ impl Host {
     }
 }
 
+/// Turns that find nothing before others may have the stack, and the time is looked at: a few microseconds.
+const TURNS: usize = 32;
+
 /// Tries, and moves frames while there is nothing; `now`: once at most.
 pub fn spin<T>(
     shared: &Shared,
@@ -91,10 +94,16 @@ pub fn spin<T>(
             return Err(ErrorKind::TimedOut.into());
         }
         turned = true;
-        if !shared.turn(&mut inner) && now {
-            return Err(ErrorKind::WouldBlock.into());
+        if now {
+            if !shared.turn(&mut inner) {
+                return Err(ErrorKind::WouldBlock.into());
+            }
+        } else {
+            let _moved = (0..TURNS).any(|_| {
+                std::hint::spin_loop();
+                shared.turn(&mut inner)
+            });
         }
         release(inner, &mut Vec::new());
-        std::hint::spin_loop();
     }
 }
