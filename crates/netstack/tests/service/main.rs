@@ -13,6 +13,7 @@ mod options;
 mod program;
 mod queries;
 mod streams;
+mod tasks;
 
 use bypath_link::tun::Device;
 use bypath_netstack::Engine;
