@@ -1513,6 +1513,28 @@ bypath_status bypath_netstack_wait(struct bypath_netstack *netstack,
                                    uint64_t timeout_ns,
                                    struct bypath_error *error);
 
+// Asks a netstack service, and waits for its answer: at most ten seconds for each row of it.
+//
+// `service`: its name, or the path of its socket, which has a slash; NULL: `default`. `question`: `service`, `sockets`, `stats`, `addresses`,
+// `routes`, `neighbors` or `links`; or an object of JSON that asks for a change or for echo requests, such as
+// `{"what":"change","change":"add-address","address":"10.9.0.3/24"}`. docs/netstack-service.md has all of them, and what the fields
+// of answers mean.
+//
+// The answer is an array of JSON objects, with a zero behind it. Writes as much of it as `capacity` octets have room for, the zero included, and
+// into `length` how many octets it has without: if those are no fewer than `capacity`, it was cut. Of a change 256 octets are enough:
+// asked again, it is made again. With a capacity of 0 `answer` may be NULL.
+//
+// Fails with `BYPATH_E_REFUSED` where no service answers, `BYPATH_E_RESET` where it does not know the question or does not admit this user,
+// `BYPATH_E_NOT_ALLOWED` for changes by others than root and the service's user, `BYPATH_E_IN_USE` for what is there already,
+// `BYPATH_E_UNKNOWN` for an interface that it does not have, `BYPATH_E_TIMED_OUT`, `BYPATH_E_BUSY`, `BYPATH_E_FORMAT`,
+// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_service_ask(const char *service,
+                                 const char *question,
+                                 char *answer,
+                                 size_t capacity,
+                                 size_t *length,
+                                 struct bypath_error *error);
+
 // Fills options with what is usual.
 //
 // Fails with `BYPATH_E_INVALID` if `options` is NULL.

@@ -646,6 +646,20 @@ private:
     bypath_tun *raw_ = nullptr;
 };
 
+// Asks the netstack service of this name, or at this path: see bypath_service_ask. The answer is an array of JSON objects.
+inline Result<std::string> ask(const std::string &service, const std::string &question) {
+    std::string answer(1 << 16, '\0');
+    for (;;) {
+        std::size_t length = 0;
+        bypath_error error;
+        const auto status = bypath_service_ask(service.c_str(), question.c_str(), &answer[0], answer.size(), &length, &error);
+        if (status != BYPATH_OK) return Error(error);
+        const bool whole = length < answer.size();
+        answer.resize(whole ? length : length + (1 << 16));
+        if (whole) return answer;
+    }
+}
+
 // What netstack is wanted.
 class NetstackOptions {
 public:

@@ -20,6 +20,7 @@ mod obtained;
 mod options;
 mod receive;
 mod send;
+mod service;
 mod shared;
 mod socket;
 mod status;

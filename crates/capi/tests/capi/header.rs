@@ -30,6 +30,7 @@ fn generated() -> String {
         "tun",
         "netstack",
         "in_process",
+        "service",
         "tcp_options",
         "tcp",
         "tcp_listener",
