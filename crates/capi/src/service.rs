@@ -83,7 +83,9 @@ pub unsafe extern "C" fn bypath_service_ask(
                 format!("{{\"what\":\"{question}\"}}")
             }
             false => {
-                return Err(Failure::invalid(format!("`{question}` is neither a word nor an object of JSON")));
+                return Err(Failure::invalid(format!(
+                    "`{question}` is neither a word nor an object of JSON"
+                )));
             }
         };
         let mut rows = Vec::new();

@@ -68,3 +68,36 @@ isolated! {
         assert!(matches!(nowhere, Err(QueryError::NotThere { .. })), "{nowhere:?}");
     }
 }
+
+/// The fields that the specification has for a kind of rows.
+fn specified(what: &str) -> Vec<String> {
+    let text = include_str!("../../../../docs/netstack-service.md");
+    let (mut of, mut fields) = ("", Vec::new());
+    for line in text.lines().skip_while(|line| *line != "| what | field | meaning |").skip(2) {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let (Some(name), Some(cell)) = (cells.next(), cells.next()) else { break };
+        if !name.is_empty() {
+            of = name;
+        }
+        if of == format!("`{what}`") {
+            fields.extend(cell.split(',').map(|field| field.trim().trim_matches('`').to_owned()));
+        }
+    }
+    fields.sort();
+    fields
+}
+
+isolated! {
+    fn rows_have_the_fields_that_are_specified() {
+        let running = Running::new();
+        let program = running.program();
+        let (_theirs, to) = kernels("10.9.0.1:0");
+        let _own = program.connect(to);
+        for what in ["service", "sockets", "stats", "addresses", "routes", "neighbors", "links"] {
+            let row = running.query(what).remove(0);
+            let mut fields: Vec<String> = row.as_object().expect("an object").keys().cloned().collect();
+            fields.sort();
+            assert_eq!(fields, specified(what), "{what}");
+        }
+    }
+}
