@@ -90,6 +90,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! Without a thread, calls move the frames themselves, and spin: `netstack::Host::in_process`. Programs ask the service that unmodified
+//! programs use, and change it, by `netstack::service::Client`.
+//!
 //! TCP is that of the standard library, too (`netstack::TcpStream`); `netstack::TcpForwarder` gets connections to anybody:
 //!
 #![cfg_attr(feature = "netstack", doc = "```")]

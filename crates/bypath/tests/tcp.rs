@@ -8,6 +8,7 @@ mod socks;
 #[path = "tcp/tun2socks.rs"]
 mod tun2socks;
 
+use bypath_sys::netns;
 use namespace::{LONGEST, example, isolated, octets};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
@@ -45,6 +46,39 @@ fn an_echo_server_of_our_own_serves_many() {
         }
         child.kill().expect("killed");
         child.wait().expect("an end");
+    });
+}
+
+#[test]
+fn one_octet_goes_there_and_back_without_another_thread() {
+    isolated("one_octet_goes_there_and_back_without_another_thread", || {
+        netns::veth("left", "right", None).expect("a veth pair");
+        for name in ["left", "right"] {
+            netns::set_up(name, true).expect("an interface that is up");
+        }
+        netns::add_address("right", "10.7.0.2".parse().expect("an address"), 24).expect("an address");
+        let listener = TcpListener::bind("10.7.0.2:7").expect("a listener");
+        let echoes = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            stream.set_nodelay(true).expect("an option");
+            std::io::copy(&mut stream.try_clone().expect("a clone"), &mut stream).expect("octets")
+        });
+        let mut program = example("in_process");
+        let output =
+            program.args(["packet:left", "10.7.0.9/24", "10.7.0.2:7", "500"]).output().expect("the example");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(
+            text.starts_with("500 round trips: half of them within "),
+            "{text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        assert_eq!(echoes.join().expect("the server"), 500);
+        let wrong = example("in_process").output().expect("the example");
+        let message = String::from_utf8_lossy(&wrong.stderr);
+        assert!(
+            message.starts_with("in_process: usage: in_process LINK ADDRESS/PREFIX SERVER:PORT COUNT"),
+            "{message}"
+        );
     });
 }
 

@@ -354,6 +354,9 @@
 // Flag: an IPv4 address and routes come from a DHCP server.
 #define BYPATH_NETSTACK_DHCP 2
 
+// Flag: no thread of the library's: calls move the frames, and spin where they would sleep. See `bypath_netstack_poll`.
+#define BYPATH_NETSTACK_IN_PROCESS 4
+
 // Room for a counter's name.
 #define BYPATH_COUNTER_NAME 48
 
@@ -504,7 +507,7 @@ typedef struct bypath_capture_writer bypath_capture_writer;
 // A raw Ethernet socket. Only pointers to it are of use.
 typedef struct bypath_l2_socket bypath_l2_socket;
 
-// A TCP/IP stack of our own on a link, run by a thread of the library's. Only pointers to it are of use.
+// A TCP/IP stack of our own on a link, run by a thread of the library's, or by the calls of its sockets. Only pointers to it are of use.
 typedef struct bypath_netstack bypath_netstack;
 
 // A connection of a netstack. Only pointers to it are of use. Several threads may use one at the same time, such as one that reads
@@ -911,7 +914,7 @@ typedef struct bypath_netstack_options {
     uint64_t timeout_ns;
     // MTU of a device; 0: 1500, or what an existing one has.
     uint32_t mtu;
-    // `BYPATH_NETSTACK_ATTACH`, `BYPATH_NETSTACK_DHCP`, joined by `|`.
+    // `BYPATH_NETSTACK_ATTACH`, `BYPATH_NETSTACK_DHCP`, `BYPATH_NETSTACK_IN_PROCESS`, joined by `|`.
     uint32_t flags;
 } bypath_netstack_options;
 
@@ -1490,6 +1493,47 @@ bypath_status bypath_netstack_counters(struct bypath_netstack *netstack,
                                        size_t capacity,
                                        size_t *count,
                                        struct bypath_error *error);
+
+// Moves what there is to be moved between the link and the sockets of a netstack that was opened with `BYPATH_NETSTACK_IN_PROCESS`, and
+// does what is due. `moved` becomes 1, or 0 where there was nothing to do; it may be NULL.
+//
+// Calls of such a netstack's sockets do this themselves as long as they find nothing: one with a time-out of 0 once, others until there is
+// something or their time is over. They use no other thread, and no system call but the link's. What nobody calls for does not happen:
+// what was lost is not sent again, and nobody hears answers, so that a program which does something else for a while calls this now and then.
+// The descriptors of sockets follow with it.
+//
+// Fails with `BYPATH_E_GONE` when the link has gone, `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_poll(struct bypath_netstack *netstack,
+                                   int *moved,
+                                   struct bypath_error *error);
+
+// Sleeps until `bypath_netstack_poll` would have something to do, for this time at most (ns; `BYPATH_FOREVER`: no limit), or until a signal
+// comes: for programs that spin for a while only. Calls of other threads wake nobody. Fails with `BYPATH_E_GONE`, `BYPATH_E_INVALID`.
+bypath_status bypath_netstack_wait(struct bypath_netstack *netstack,
+                                   uint64_t timeout_ns,
+                                   struct bypath_error *error);
+
+// Asks a netstack service, and waits for its answer: at most ten seconds for each row of it.
+//
+// `service`: its name, or the path of its socket, which has a slash; NULL: `default`. `question`: `service`, `sockets`, `stats`, `addresses`,
+// `routes`, `neighbors` or `links`; or an object of JSON that asks for a change or for echo requests, such as
+// `{"what":"change","change":"add-address","address":"10.9.0.3/24"}`. docs/netstack-service.md has all of them, and what the fields
+// of answers mean.
+//
+// The answer is an array of JSON objects, with a zero behind it. Writes as much of it as `capacity` octets have room for, the zero included, and
+// into `length` how many octets it has without: if those are no fewer than `capacity`, it was cut. Of a change 256 octets are enough:
+// asked again, it is made again. With a capacity of 0 `answer` may be NULL.
+//
+// Fails with `BYPATH_E_REFUSED` where no service answers, `BYPATH_E_RESET` where it does not know the question or does not admit this user,
+// `BYPATH_E_NOT_ALLOWED` for changes by others than root and the service's user, `BYPATH_E_IN_USE` for what is there already,
+// `BYPATH_E_UNKNOWN` for an interface that it does not have, `BYPATH_E_TIMED_OUT`, `BYPATH_E_BUSY`, `BYPATH_E_FORMAT`,
+// `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_service_ask(const char *service,
+                                 const char *question,
+                                 char *answer,
+                                 size_t capacity,
+                                 size_t *length,
+                                 struct bypath_error *error);
 
 // Fills options with what is usual.
 //

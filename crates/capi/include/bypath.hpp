@@ -646,6 +646,20 @@ private:
     bypath_tun *raw_ = nullptr;
 };
 
+// Asks the netstack service of this name, or at this path: see bypath_service_ask. The answer is an array of JSON objects.
+inline Result<std::string> ask(const std::string &service, const std::string &question) {
+    std::string answer(1 << 16, '\0');
+    for (;;) {
+        std::size_t length = 0;
+        bypath_error error;
+        const auto status = bypath_service_ask(service.c_str(), question.c_str(), &answer[0], answer.size(), &length, &error);
+        if (status != BYPATH_OK) return Error(error);
+        const bool whole = length < answer.size();
+        answer.resize(whole ? length : length + (1 << 16));
+        if (whole) return answer;
+    }
+}
+
 // What netstack is wanted.
 class NetstackOptions {
 public:
@@ -668,6 +682,8 @@ public:
     }
     // The device exists, and persists.
     NetstackOptions &attach() noexcept { raw_.flags |= BYPATH_NETSTACK_ATTACH; return *this; }
+    // No thread of the library's: calls move the frames, and spin where they would sleep; see Netstack::poll.
+    NetstackOptions &in_process() noexcept { raw_.flags |= BYPATH_NETSTACK_IN_PROCESS; return *this; }
     // Octets of the largest packet of a device.
     NetstackOptions &mtu(std::uint32_t octets) noexcept { raw_.mtu = octets; return *this; }
     // The longest wait for addresses.
@@ -1143,6 +1159,17 @@ public:
         return Tcp(tcp);
     }
     // What it stands on.
+    // In process: moves what there is to be moved, and does what is due; false: there was nothing to do. Calls that find nothing do it, too.
+    Result<bool> poll() {
+        auto moved = detail::get<int>([&](int *m, bypath_error *e) { return bypath_netstack_poll(raw_, m, e); });
+        if (!moved) return moved.error();
+        return *moved != 0;
+    }
+    // In process: sleeps until poll would have something to do, for this time at most.
+    Status wait(std::chrono::nanoseconds longest) {
+        const std::uint64_t ns = longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+        return detail::call([&](bypath_error *e) { return bypath_netstack_wait(raw_, ns, e); });
+    }
     Result<bypath_netstack_obtained> obtained() {
         return detail::get<bypath_netstack_obtained>(
             [&](bypath_netstack_obtained *o, bypath_error *e) { return bypath_netstack_read_obtained(raw_, o, e); });

@@ -12,6 +12,7 @@ mod capture_writer;
 #[cfg(feature = "faults")]
 mod fault;
 mod handle;
+mod in_process;
 mod interface;
 mod mac;
 mod netstack;
@@ -19,6 +20,7 @@ mod obtained;
 mod options;
 mod receive;
 mod send;
+mod service;
 mod shared;
 mod socket;
 mod status;

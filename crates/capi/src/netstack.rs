@@ -16,8 +16,10 @@ use std::time::Duration;
 pub const BYPATH_NETSTACK_ATTACH: u32 = 0x1;
 /// Flag: an IPv4 address and routes come from a DHCP server.
 pub const BYPATH_NETSTACK_DHCP: u32 = 0x2;
+/// Flag: no thread of the library's: calls move the frames, and spin where they would sleep. See `bypath_netstack_poll`.
+pub const BYPATH_NETSTACK_IN_PROCESS: u32 = 0x4;
 /// Every flag there is.
-const ALL_FLAGS: u32 = 0x3;
+const ALL_FLAGS: u32 = 0x7;
 
 /// How long addresses and a DHCP server are waited for unless it is said otherwise.
 const USUAL_WAIT: Duration = Duration::from_secs(30);
@@ -55,7 +57,7 @@ pub struct bypath_netstack_options {
     pub timeout_ns: u64,
     /// MTU of a device; 0: 1500, or what an existing one has.
     pub mtu: u32,
-    /// `BYPATH_NETSTACK_ATTACH`, `BYPATH_NETSTACK_DHCP`, joined by `|`.
+    /// `BYPATH_NETSTACK_ATTACH`, `BYPATH_NETSTACK_DHCP`, `BYPATH_NETSTACK_IN_PROCESS`, joined by `|`.
     pub flags: u32,
 }
 
@@ -138,10 +140,13 @@ impl bypath_netstack_options {
             BYPATH_FOREVER => Duration::MAX,
             ns => Duration::from_nanos(ns),
         };
-        let opened = self.setup()?.open()?;
+        let in_process = self.flags & BYPATH_NETSTACK_IN_PROCESS != 0;
+        let setup = self.setup()?;
+        let opened = if in_process { setup.spin() } else { setup }.open()?;
         let mtu = opened.engine.mtu(opened.iface).unwrap_or(0);
         let (iface, name) = (opened.iface, opened.name.clone());
-        Ok(Netstack { host: opened.run(longest)?, iface, name, mtu })
+        let host = if in_process { opened.in_process(longest)? } else { opened.run(longest)? };
+        Ok(Netstack { host, iface, name, mtu })
     }
 }
 
@@ -153,7 +158,7 @@ pub struct Netstack {
     mtu: usize,
 }
 
-/// A TCP/IP stack of our own on a link, run by a thread of the library's. Only pointers to it are of use.
+/// A TCP/IP stack of our own on a link, run by a thread of the library's, or by the calls of its sockets. Only pointers to it are of use.
 pub struct bypath_netstack {
     shared: Shared<Netstack>,
 }

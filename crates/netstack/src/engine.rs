@@ -23,6 +23,7 @@
 
 use crate::dhcp;
 use crate::leasing::Leasing;
+use crate::tap::{Filter, Passing, Tap};
 use bypath_link::{Apart, Capabilities, Link, Medium, Source};
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
@@ -116,6 +117,7 @@ fn named(name: &str, source: &bypath_link::Error) -> String {
 /// What a stack has to send on a link.
 struct Frames<'a> {
     stack: &'a mut Stack,
+    taps: &'a mut [(u64, Tap)],
     iface: IfaceId,
     now: Instant,
     /// There may be more.
@@ -126,6 +128,15 @@ impl Source for Frames<'_> {
     fn next(&mut self, room: &mut [u8]) -> Option<Apart<'_>> {
         let next = self.stack.poll_transmit_apart(self.now, self.iface, room);
         self.more = next.is_some();
+        if let Some(frame) = &next
+            && !self.taps.is_empty()
+        {
+            // What is longer than its room is refused by the link.
+            let head = room.get(..frame.len).unwrap_or_default();
+            let passing =
+                Passing { iface: self.iface, ingress: false, head, behind: frame.behind, meta: &frame.meta };
+            self.taps.iter_mut().for_each(|(_, tap)| tap.see(&passing));
+        }
         next
     }
 }
@@ -163,6 +174,9 @@ pub struct Engine {
     waits: Vec<PollFd>,
     /// A link is gone, as [`Engine::send`] found: for the next turn to tell.
     trouble: Option<Error>,
+    /// Who looks on, each by a number of his own.
+    taps: Vec<(u64, Tap)>,
+    next_tap: u64,
 }
 
 /// News that wait to be fetched, at most.
@@ -186,6 +200,8 @@ impl Engine {
             news: VecDeque::new(),
             waits: Vec::new(),
             trouble: None,
+            taps: Vec::new(),
+            next_tap: 0,
         }
     }
 
@@ -248,6 +264,39 @@ impl Engine {
     /// The links: their interfaces and names, in the order in which they were added.
     pub fn links(&self) -> impl Iterator<Item = (IfaceId, &str)> {
         self.ports.iter().map(|p| (p.iface, p.name.as_str()))
+    }
+
+    /// From now on frames of a link, or of all, are also written to a [`Tap`], which goes by the number that is returned: `count` of them at
+    /// most, and `snap` octets of each. It costs time for each frame; who has no tap pays nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotALink`]: there is no such link.
+    pub fn begin_tap(
+        &mut self,
+        on: Option<IfaceId>,
+        filter: Filter,
+        count: Option<u64>,
+        snap: usize,
+    ) -> Result<u64, Error> {
+        let wanted = self.ports.iter().filter(|p| on.is_none_or(|iface| p.iface == iface));
+        let links = wanted.map(|p| (p.iface, p.name.as_str(), p.capabilities));
+        let iface = on.unwrap_or(IfaceId::LOOPBACK);
+        let none = |_| Error::NotALink { iface };
+        let tap = Tap::new(links, filter, count, snap).map_err(none)?.ok_or(Error::NotALink { iface })?;
+        self.next_tap += 1;
+        self.taps.push((self.next_tap, tap));
+        Ok(self.next_tap)
+    }
+
+    /// A tap, as long as it was not taken away.
+    pub fn tap(&mut self, number: u64) -> Option<&mut Tap> {
+        self.taps.iter_mut().find(|(other, _)| *other == number).map(|(_, tap)| tap)
+    }
+
+    /// Takes a tap away.
+    pub fn end_tap(&mut self, number: u64) -> Option<Tap> {
+        let at = self.taps.iter().position(|(other, _)| *other == number)?;
+        Some(self.taps.remove(at).1)
     }
 
     /// Whether a link is gone, as a turn has told.
@@ -356,12 +405,19 @@ impl Engine {
             && !port.full
             && !port.gone
         {
-            let iface = port.iface;
+            let (iface, taps) = (port.iface, &mut self.taps);
             let sent = port.link.send(1, &mut |room| {
                 if outcome.is_some() {
                     return None;
                 }
                 let sent = stack.udp(socket)?.send_through(now, octets, to, iface, room);
+                if let Ok(Some((len, meta))) = &sent
+                    && !taps.is_empty()
+                {
+                    let head = room.get(..*len).unwrap_or_default();
+                    let passing = Passing { iface, ingress: false, head, behind: (&[], &[]), meta };
+                    taps.iter_mut().for_each(|(_, tap)| tap.see(&passing));
+                }
                 // What did not go straight was queued.
                 outcome = Some(sent.map(|frame| frame.is_some()));
                 sent.ok().flatten()
@@ -478,8 +534,13 @@ impl Engine {
         while frames < BATCH && octets < ROUND {
             let most = if port.long { FEW } else { BATCH - frames };
             let before = octets;
+            let taps = &mut self.taps;
             let got = port.link.receive(most, &mut |frame, meta| {
                 octets += frame.len();
+                if !taps.is_empty() {
+                    let passing = Passing { iface, ingress: true, head: frame, behind: (&[], &[]), meta };
+                    taps.iter_mut().for_each(|(_, tap)| tap.see(&passing));
+                }
                 stack.handle_frame(now, iface, frame, meta);
             });
             match got {
@@ -504,8 +565,8 @@ impl Engine {
         if port.gone || !port.full && !stack.wants_transmit(port.iface) {
             return Ok(0);
         }
-        let iface = port.iface;
-        let mut frames = Frames { stack, iface, now, more: true };
+        let (iface, taps) = (port.iface, &mut self.taps[..]);
+        let mut frames = Frames { stack, taps, iface, now, more: true };
         let sent = port.link.send_apart(BATCH, &mut frames);
         let more = frames.more;
         let sent = sent.and_then(|sent| Ok((sent, port.link.flush()?)));

@@ -21,8 +21,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A call that sends moves the frame to the link itself; what arrives is moved by the thread. Whoever needs microseconds runs
-//! the [`Engine`] in his own loop.
+//! A call that sends moves the frame to the link itself; what arrives is moved by the thread. Whoever needs microseconds has
+//! no thread at all ([`Host::in_process`]), or runs the [`Engine`] in his own loop.
 
 use crate::descriptor::Shown;
 use crate::engine::{Engine, News};
@@ -57,6 +57,8 @@ pub struct Inner {
     pub sleeps_until: Option<u64>,
     /// It waits until a link that was full has room, too.
     sleeps_for_room: bool,
+    /// Nobody sleeps for news: calls look for themselves ([`Host::in_process`]).
+    pub polled: bool,
     /// Tasks that the thread wakes when it has given the stack back: what that runs may use it.
     woken: Vec<Waker>,
 }
@@ -86,7 +88,9 @@ impl Inner {
 
     fn wake(&mut self, id: SocketId) {
         if let Some(waiters) = self.waiters.get_mut(&id) {
-            waiters.threads.raise();
+            if !self.polled {
+                waiters.threads.raise();
+            }
             waiters.tasks.wake(&mut self.woken);
             if waiters.shown.is_some() {
                 self.show(id);
@@ -130,13 +134,28 @@ pub struct Shared {
     /// takes it at once would have it for ever otherwise.
     next: Mutex<()>,
     inner: Mutex<Inner>,
-    /// eventfd: wakes the thread.
-    bell: i32,
+    /// eventfd: wakes the thread. `None`: there is none.
+    bell: Option<i32>,
     /// Something happened that is no socket's.
     changed: Signal,
 }
 
 impl Shared {
+    /// `bell`: of a thread; without one calls move frames.
+    pub fn new(engine: Engine, bell: Option<i32>) -> Shared {
+        let inner = Inner {
+            engine: Some(engine),
+            waiters: HashMap::new(),
+            ended: None,
+            stops: false,
+            sleeps_until: None,
+            sleeps_for_room: false,
+            polled: bell.is_none(),
+            woken: Vec::new(),
+        };
+        Shared { next: Mutex::new(()), inner: Mutex::new(inner), bell, changed: Signal::default() }
+    }
+
     pub fn lock(&self) -> MutexGuard<'_, Inner> {
         let _next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
@@ -146,30 +165,61 @@ impl Shared {
     /// full since it sleeps.
     pub fn push(&self, inner: &mut Inner) {
         let Ok(engine) = inner.running() else { return };
-        let flushed = engine.flush();
-        let (next, full) = (engine.poll_timeout(), engine.is_full());
-        if let Err(e) = flushed {
+        if let Err(e) = engine.flush() {
             // The thread tells those who wait.
             inner.ended.get_or_insert(e.to_string());
-            return eventfd::ring(self.bell);
+            return self.ring();
         }
+        if self.bell.is_none() {
+            return;
+        }
+        let Some(engine) = &inner.engine else { return };
+        let (next, full) = (engine.poll_timeout(), engine.is_full());
         let sooner = |until| next.is_some_and(|next| next < until) || full && !inner.sleeps_for_room;
         if inner.sleeps_until.is_some_and(sooner) {
-            eventfd::ring(self.bell);
+            self.ring();
+        }
+    }
+
+    /// Whether calls move frames, and no thread does.
+    pub const fn is_polled(&self) -> bool {
+        self.bell.is_none()
+    }
+
+    /// One turn of the engine, and its news. True: there was something to do.
+    pub fn turn(&self, inner: &mut Inner) -> bool {
+        let Ok(engine) = inner.running() else { return false };
+        let moved = match engine.turn() {
+            Ok(moved) => moved,
+            Err(e) => {
+                inner.end(&e.to_string());
+                true
+            }
+        };
+        tell(self, inner);
+        moved
+    }
+
+    fn ring(&self) {
+        if let Some(bell) = self.bell {
+            eventfd::ring(bell);
         }
     }
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        fd::close(self.bell);
+        if let Some(bell) = self.bell {
+            fd::close(bell);
+        }
     }
 }
 
 /// An engine that runs. It ends when this is dropped, and its links are closed; sockets tell of it.
 pub struct Host {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    pub(crate) shared: Arc<Shared>,
+    /// `None`: calls move frames ([`Host::in_process`]).
+    pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Host {
@@ -179,18 +229,7 @@ impl Host {
     /// No thread, or no descriptor is to be had.
     pub fn run(engine: Engine) -> io::Result<Host> {
         let bell = eventfd::create(3).map_err(|e| io::Error::from_raw_os_error(e.raw_os_error()))?;
-        let inner = Inner {
-            engine: Some(engine),
-            waiters: HashMap::new(),
-            ended: None,
-            stops: false,
-            sleeps_until: None,
-            sleeps_for_room: false,
-            woken: Vec::new(),
-        };
-        let shared =
-            Shared { next: Mutex::new(()), inner: Mutex::new(inner), bell, changed: Signal::default() };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared::new(engine, Some(bell)));
         let own = Arc::clone(&shared);
         // The thread inherits that no signal comes to it: those are for the program's own threads, which may wait for them.
         let _blocked = Blocked::new();
@@ -207,7 +246,7 @@ impl Host {
         let mut inner = self.shared.lock();
         let result = work(inner.engine.as_mut().expect("the host has it until it is dropped"));
         self.shared.push(&mut inner);
-        eventfd::ring(self.shared.bell);
+        self.shared.ring();
         result
     }
 
@@ -239,12 +278,16 @@ impl Host {
 
     fn stop(&mut self) -> Option<Engine> {
         self.shared.lock().stops = true;
-        eventfd::ring(self.shared.bell);
+        self.shared.ring();
         if let Some(thread) = self.thread.take() {
             // It has panicked, then: that was told.
             let _ = thread.join();
         }
-        self.shared.lock().engine.take()
+        let mut inner = self.shared.lock();
+        inner.end("the host was stopped");
+        let engine = inner.engine.take();
+        release(inner, &mut Vec::new());
+        engine
     }
 }
 
@@ -296,7 +339,7 @@ fn run(shared: &Shared) {
         }
         waits.clear();
         engine.descriptors(&mut waits);
-        waits.push(PollFd { fd: shared.bell, events: READ, revents: 0 });
+        waits.extend(shared.bell.map(|fd| PollFd { fd, events: READ, revents: 0 }));
         let (next, full) = (engine.poll_timeout(), engine.is_full());
         inner.sleeps_for_room = full;
         inner.sleeps_until = Some(next.unwrap_or(u64::MAX));
@@ -304,14 +347,14 @@ fn run(shared: &Shared) {
         let left = next.map(|at| at.saturating_sub(clock::monotonic_ns()));
         // An error is a signal.
         let _ = ppoll(&mut waits, left, 0);
-        if waits.last().is_some_and(|bell| bell.revents != 0) {
-            eventfd::silence(shared.bell);
+        if let Some(bell) = waits.last().filter(|last| Some(last.fd) == shared.bell && last.revents != 0) {
+            eventfd::silence(bell.fd);
         }
     }
 }
 
 /// Gives the stack back, and then wakes the tasks of which there is news.
-fn release(mut inner: MutexGuard<'_, Inner>, woken: &mut Vec<Waker>) {
+pub fn release(mut inner: MutexGuard<'_, Inner>, woken: &mut Vec<Waker>) {
     // Two lists, so that neither is allocated again.
     std::mem::swap(&mut inner.woken, woken);
     drop(inner);

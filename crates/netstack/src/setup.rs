@@ -32,6 +32,9 @@ use std::time::{Duration, Instant};
 /// EtherTypes of a host.
 const OWN: [EtherType; 3] = [EtherType::IPV4, EtherType::IPV6, EtherType::ARP];
 
+/// Octets of the ring of a link that is looked at all the time. A frame has a slot for the longest one, 64 KiB.
+const SPUN_RING: usize = 32 << 20;
+
 /// What a stack can stand on, by its name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -183,6 +186,7 @@ pub struct Setup {
     slaac: bool,
     claims: bool,
     mtu: Option<u32>,
+    spins: bool,
     capture: Option<Arc<File>>,
     config: Config,
 }
@@ -225,6 +229,7 @@ impl Setup {
             slaac: false,
             claims: false,
             mtu: None,
+            spins: false,
             capture: None,
             config: Config::default(),
         }
@@ -302,6 +307,15 @@ impl Setup {
         self
     }
 
+    /// Somebody looks at the link all the time, as calls of [`Opened::in_process`] do: of `packet:`, frames are seen where the kernel puts
+    /// them, and pass no queueing discipline on their way out, so that captures on this host do not see those. It takes 32 MiB, and is no gain
+    /// for who sleeps.
+    #[must_use]
+    pub const fn spin(mut self) -> Setup {
+        self.spins = true;
+        self
+    }
+
     /// Bounds of the stack.
     #[must_use]
     pub fn config(mut self, config: Config) -> Setup {
@@ -368,8 +382,16 @@ impl Setup {
             LinkName::Tun(name) => Device::tun(name),
             LinkName::Packet(name) => {
                 let ethertypes = OWN.iter().map(|e| e.0).collect();
-                let usual = packet::Config::new(name);
-                let config = packet::Config { mode: Mode::MMSG, offload: true, ethertypes, ..usual };
+                let config = packet::Config { offload: true, ethertypes, ..packet::Config::new(name) };
+                let config = match self.spins {
+                    false => packet::Config { mode: Mode::MMSG, ..config },
+                    true => packet::Config {
+                        mode: Mode::LATENCY,
+                        qdisc_bypass: true,
+                        receive_ring: SPUN_RING,
+                        ..config
+                    },
+                };
                 return Ok((name.clone(), Box::new(PacketLink::open(&config)?)));
             }
             LinkName::Xdp(name) => {
@@ -487,6 +509,26 @@ impl Opened {
                 return Err(host.with(|engine| too_late(engine, iface, &name, wants, longest)));
             }
         }
+    }
+}
+
+impl Opened {
+    /// Has calls of its sockets move frames ([`Host::in_process`]), and returns when its addresses can be used, which is slept for.
+    ///
+    /// # Errors
+    /// [`SetupError`]: an address is taken, no server answers within `longest`, or the link has gone.
+    pub fn in_process(self, longest: Duration) -> Result<Host, SetupError> {
+        let Opened { mut engine, iface, name, wants } = self;
+        let end = clock::monotonic_ns().saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
+        while !is_ready(&mut engine, iface, &name, wants)? {
+            if clock::monotonic_ns() >= end {
+                return Err(too_late(&mut engine, iface, &name, wants, longest));
+            }
+            if !engine.turn()? {
+                engine.wait(Some(end));
+            }
+        }
+        Ok(Host::in_process(engine))
     }
 }
 

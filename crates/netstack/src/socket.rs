@@ -2,6 +2,7 @@
 
 use crate::descriptor::{Descriptors, Side};
 use crate::host::{Inner, Shared, Waiters};
+use crate::in_process::spin;
 use crate::signal::Signal;
 use bypath_stack::socket::SocketId;
 use std::io::{self, ErrorKind};
@@ -75,7 +76,11 @@ impl Socket {
             Way::Read => timeouts.read,
             Way::Write => timeouts.write,
         };
-        let end = timeout.and_then(|t| Instant::now().checked_add(t));
+        let now = timeout.is_some_and(|t| t.is_zero());
+        let end = timeout.filter(|_| !now).and_then(|t| Instant::now().checked_add(t));
+        if self.shared.is_polled() {
+            return spin(&self.shared, now, end, attempt);
+        }
         loop {
             let mut inner = self.shared.lock();
             if let Some(done) = attempt(&mut inner)? {
@@ -83,7 +88,7 @@ impl Socket {
             }
             let seen = self.news.count();
             drop(inner);
-            if timeout.is_some_and(|t| t.is_zero()) {
+            if now {
                 return Err(ErrorKind::WouldBlock.into());
             }
             if !self.news.wait(seen, end) {

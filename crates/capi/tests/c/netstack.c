@@ -218,7 +218,7 @@ static void bad(bypath_netstack *stack) {
     FAILS(BYPATH_E_INVALID, bypath_netstack_open(&o, &other, &error));
     o = options("tap:other"), o.routers = OWN, o.router_count = 1;
     FAILS(BYPATH_E_INVALID, bypath_netstack_open(&o, &other, &error));
-    o = options("tap:other"), o.flags = 4;
+    o = options("tap:other"), o.flags = 8;
     FAILS(BYPATH_E_INVALID, bypath_netstack_open(&o, &other, &error));
     o = options("tun:other"), o.flags = BYPATH_NETSTACK_DHCP;
     FAILS(BYPATH_E_INVALID, bypath_netstack_open(&o, &other, &error));

@@ -57,6 +57,13 @@ int main() {
     CHECK(client.receive(buffer, sizeof buffer).status() == BYPATH_E_WOULD_BLOCK);
     bypath::Udp moved = std::move(client);
     CHECK(client.send("x").status() == BYPATH_E_INVALID && works(moved.local()).port != 0);
+    // One without a thread, and its own clock.
+    auto polled = works(bypath::Netstack::open(
+        bypath::NetstackOptions("tap:polled").address("10.2.0.2/24").kernel("10.2.0.1/24").in_process()));
+    while (works(polled.poll())) {}
+    CHECK(polled.wait(std::chrono::milliseconds(1)));
+    polled.close();
+    CHECK(polled.poll().status() == BYPATH_E_INVALID);
     right.close();
     CHECK(server.receive(buffer, sizeof buffer).status() == BYPATH_E_GONE);
     CHECK(right.bind(at("0.0.0.0:0")).status() == BYPATH_E_INVALID);

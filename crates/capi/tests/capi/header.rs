@@ -29,6 +29,8 @@ fn generated() -> String {
         "receive",
         "tun",
         "netstack",
+        "in_process",
+        "service",
         "tcp_options",
         "tcp",
         "tcp_listener",

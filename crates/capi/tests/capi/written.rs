@@ -266,6 +266,12 @@ fn valgrind_complains_of_nothing_about_a_netstack() {
 }
 
 #[test]
+fn a_netstack_without_a_thread_from_c() {
+    let test = "written::a_netstack_without_a_thread_from_c";
+    run_tun(test, "in_process.c", "bypath", &["-pthread"], &[]);
+}
+
+#[test]
 fn tcp_from_c() {
     run_tun("written::tcp_from_c", "tcp.c", "bypath", &["-pthread"], &[]);
 }
@@ -293,4 +299,42 @@ fn forwarding_from_c() {
 #[test]
 fn valgrind_complains_of_nothing_about_forwarding() {
     run_tun("written::valgrind_complains_of_nothing_about_forwarding", "forward.c", "bypath", &[], &MEMCHECK);
+}
+
+/// A service named `lab` on a cable in memory, with 10.0.0.2, that runs as long as `f` does.
+fn with_service(folder: &Path, f: impl FnOnce(&Path)) {
+    use bypath_netstack::Engine;
+    use bypath_netstack::service::{Service, Settings};
+    let mut engine = Engine::new(bypath_stack::config::Config::default());
+    let (own, _other) = bypath_link::pair::pair(1500, 64);
+    let iface = engine.add_link("cable", Box::new(own)).expect("an interface");
+    let own = "10.0.0.2/24".parse().expect("an address");
+    engine.stack().add_address(Engine::now(), iface, own).expect("an address");
+    let settings = Settings { name: "lab".to_owned(), folder: folder.to_owned(), ..Settings::default() };
+    let mut service = Service::open(engine, settings).expect("a service");
+    let stopper = service.stopper();
+    std::thread::scope(|scope| {
+        let runs = scope.spawn(move || service.run());
+        f(&folder.join("lab"));
+        stopper.stop();
+        runs.join().expect("no panic").expect("it was stopped");
+    });
+}
+
+#[test]
+fn a_service_is_asked_from_c_and_cpp() {
+    const NAME: &str = "written::a_service_is_asked_from_c_and_cpp";
+    if !need(NAME, &["cc", "c++", "pkg-config"]) {
+        return;
+    }
+    let (prefix, folder) = (installed(), TempDir::new());
+    with_service(folder.path(), |path| {
+        for (source, flags) in [("service.c", &[][..]), ("service.cpp", &["-fno-exceptions", "-fno-rtti"])] {
+            let program = prefix.join(source.replace('.', "_"));
+            compile(prefix.path(), "bypath", &crate_root().join("tests/c").join(source), &program, flags);
+            let mut asks = tool(&program, prefix.path());
+            let text = pass(asks.arg(path).env("BYPATH_NETSTACK_DIR", folder.path()));
+            assert_eq!(text, "all as it should be\n");
+        }
+    });
 }

@@ -202,6 +202,11 @@ impl<W: Write> Writer<W> {
         self.out.flush()
     }
 
+    /// The writer inside, as long as this writes to it.
+    pub const fn inner(&mut self) -> &mut W {
+        &mut self.out
+    }
+
     /// The writer inside.
     pub fn into_inner(self) -> W {
         self.out

@@ -3,11 +3,11 @@
 use super::limits::Users;
 use super::neighbours::Introduction;
 use super::options::{Of, of_remains};
-use super::query::Progress;
 use super::remains::Graves;
 use super::rings::Rings;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
+use super::tasks::{self, Doing, Next, Who};
 use super::watch::{Token, Watch};
 use super::{Settings, query};
 use crate::Engine;
@@ -26,21 +26,21 @@ const TURN: usize = 16;
 const LONGEST_VALUE: usize = 256;
 
 /// One connection for questions.
-#[derive(Debug)]
 struct Control {
     end: OwnedFd,
     uid: u32,
     active: bool,
     /// A query whose answers do not fit at once.
-    query: Option<(Header, Progress)>,
+    query: Option<(Header, Doing)>,
     room_told: bool,
 }
 
 /// All of them.
-#[derive(Debug)]
 pub struct Controls {
     all: Slab<Control>,
     active: VecDeque<Key>,
+    /// Those whose query takes its time.
+    tasks: Vec<Key>,
     room: Vec<u8>,
 }
 
@@ -65,7 +65,7 @@ type Answered = std::result::Result<Result<Answer>, Nonsense>;
 
 impl Controls {
     pub fn new() -> Controls {
-        Controls { all: Slab::new(), active: VecDeque::new(), room: vec![0; MESSAGE + 1] }
+        Controls { all: Slab::new(), active: VecDeque::new(), tasks: Vec::new(), room: vec![0; MESSAGE + 1] }
     }
 
     /// Whether somebody has something to ask.
@@ -99,10 +99,27 @@ impl Controls {
         }
     }
 
-    fn remove(&mut self, key: Key, users: &mut Users) {
+    fn remove(&mut self, key: Key, hub: &mut Hub, engine: &mut Engine) {
         if let Some(control) = self.all.remove(key) {
-            users.change(control.uid, |usage| usage.controls -= 1);
+            hub.users.change(control.uid, |usage| usage.controls -= 1);
+            if let Some((_, doing)) = control.query {
+                doing.end(engine, &hub.watch);
+            }
+            self.tasks.retain(|other| *other != key);
         }
+    }
+
+    /// Queries that take their time look what they have to do.
+    pub fn activate_tasks(&mut self) {
+        for n in 0..self.tasks.len() {
+            self.activate(self.tasks[n]);
+        }
+    }
+
+    /// When one of them has something to do, whatever comes (ns).
+    pub fn due(&self, engine: &mut Engine) -> Option<u64> {
+        let doing = self.tasks.iter().filter_map(|key| self.all.get(*key)?.query.as_ref());
+        doing.filter_map(|(_, doing)| doing.due(engine)).min()
     }
 
     /// Everybody who has something to ask has a turn.
@@ -115,7 +132,7 @@ impl Controls {
             match self.hear(key, hub, engine, settings) {
                 Ok(true) => self.activate(key),
                 Ok(false) => {}
-                Err(Nonsense) => self.remove(key, &mut hub.users),
+                Err(Nonsense) => self.remove(key, hub, engine),
             }
         }
     }
@@ -131,18 +148,32 @@ impl Controls {
         for _ in 0..TURN {
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(false) };
-            if let Some((header, mut progress)) = control.query.take() {
-                let text = query::row(&mut progress, hub, engine, settings, controls);
+            if let Some((header, doing)) = &mut control.query {
+                let next = match doing {
+                    Doing::Rows(progress) => Next::Row(query::row(progress, hub, engine, settings, controls)),
+                    _ => doing.next(engine),
+                };
+                let Next::Row(text) = next else {
+                    // Whatever is said meanwhile ends it.
+                    match seqpacket::receive(control.end.as_fd(), &mut self.room) {
+                        Ok(None) => return Ok(false),
+                        Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
+                        Ok(Some(_)) => doing.stop(),
+                    }
+                    continue;
+                };
                 let message = [&header.encode()[..], text.as_bytes()].concat();
                 match seqpacket::send(control.end.as_fd(), &message, None) {
-                    Ok(()) if text.is_empty() => {}
-                    Ok(()) => {
-                        progress.next();
-                        control.query = Some((header, progress));
+                    Ok(()) if text.is_empty() => {
+                        if let Some((_, doing)) = control.query.take() {
+                            doing.end(engine, &hub.watch);
+                        }
+                        self.tasks.retain(|other| *other != key);
                     }
+                    Ok(()) => doing.told(),
                     Err(bypath_sys::Errno::AGAIN) => {
                         // Told when there is room; nothing else is heard of it before.
-                        control.query = Some((header, progress));
+                        doing.again(text);
                         if !std::mem::replace(&mut control.room_told, true) {
                             hub.watch.room(control.end.as_fd(), Token::Control(key), true);
                         }
@@ -160,7 +191,20 @@ impl Controls {
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
             if header.op == Op::Query {
-                control.query = Some((Header { errno: 0, ..header }, Progress::of(body).ok_or(Nonsense)?));
+                let who = Who { uid: control.uid, key, watch: &hub.watch, tasks: self.tasks.len() };
+                match tasks::begin(body, fds, engine, &who).ok_or(Nonsense)? {
+                    Ok(doing) => {
+                        if doing.is_task() {
+                            self.tasks.push(key);
+                        }
+                        control.query = Some((Header { errno: 0, ..header }, doing));
+                    }
+                    Err((errno, text)) => {
+                        let body = serde_json::json!({ "error": text }).to_string();
+                        let message = [&Header { errno, ..header }.encode()[..], body.as_bytes()].concat();
+                        seqpacket::send(control.end.as_fd(), &message, None).map_err(|_| Nonsense)?;
+                    }
+                }
                 continue;
             }
             if matches!(header.op, Op::Bind | Op::Listen | Op::Connect) {

@@ -4,6 +4,7 @@
 //! One thread does everything: what is not ready now is told of by the kernel (`watch`) or by the stack's events, and each socket does a bounded
 //! part of its work before the others have their turn.
 
+mod client;
 mod connect;
 mod control;
 mod door;
@@ -14,13 +15,18 @@ mod options;
 mod query;
 mod remains;
 mod rings;
+mod rows;
 mod slab;
 mod socket;
 mod stream;
+mod tasks;
 mod watch;
 mod wishes;
 
-pub use query::{QueryError, query};
+pub use client::{CaptureStream, Client, Pings, QueryError, query};
+pub use rows::{
+    AddressRow, Change, CounterRow, LinkRow, NeighborRow, Question, RouteRow, ServiceRow, SocketRow,
+};
 
 use crate::{Engine, Error, News};
 use bypath_stack::event::Event;
@@ -250,7 +256,8 @@ impl Service {
         let now = clock::monotonic_ns();
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);
-        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
+        let tasks = self.controls.due(&mut self.engine);
+        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).chain(tasks).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let busy = busy || self.hub.neighbours.rest();
         let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
@@ -276,6 +283,7 @@ impl Service {
         }
         self.hear_of_stack();
         self.admit();
+        self.controls.activate_tasks();
         self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
         for _ in 0..self.hub.active.len() {
             if let Some(key) = self.hub.active.pop_front() {

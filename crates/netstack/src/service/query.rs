@@ -1,19 +1,12 @@
-//! What people want to know of a service: rows of JSON, made one by one as they are asked for.
+//! What people want to know of a service: rows of JSON, made one by one as they are asked for. `rows.rs` says what each means.
 
 use super::Settings;
 use super::socket::{Hub, Phase, outward};
 use crate::Engine;
-use bypath_shm::service::{HEADER, Header, MESSAGE, Op, VERSION};
+use bypath_shm::service::VERSION;
 use bypath_stack::iface::{AddressState, IfaceId};
-use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, seqpacket};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd};
-use std::path::{Path, PathBuf};
-
-/// How long an answer is waited for (ns).
-const PATIENCE: u64 = 10_000_000_000;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +144,7 @@ fn stat(at: usize, engine: &mut Engine) -> Option<Value> {
 }
 
 /// All interfaces, by their names: the loopback interface, and links.
-fn interfaces(engine: &Engine) -> Vec<(IfaceId, String)> {
+pub fn interfaces(engine: &Engine) -> Vec<(IfaceId, String)> {
     let links = engine.links().map(|(iface, name)| (iface, name.to_owned()));
     std::iter::once((IfaceId::LOOPBACK, "lo".to_owned())).chain(links).collect()
 }
@@ -219,81 +212,3 @@ fn link(at: usize, engine: &mut Engine) -> Option<Value> {
         "refused": s.refused,
     }))
 }
-
-/// A question that was not answered.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum QueryError {
-    /// There is no service, or it has ended.
-    #[error("{}: no netstack service answers here; `bypath netstack --link ...` starts one", path.display())]
-    NotThere {
-        /// Where it was looked for.
-        path: PathBuf,
-    },
-    /// This user may not ask, the service knows nothing of it, or it has ended meanwhile.
-    #[error("{}: the netstack service has closed the connection: it has ended, does not admit this user, or does not know the question", path.display())]
-    Closed {
-        /// Which service.
-        path: PathBuf,
-    },
-    /// Nothing came within ten seconds.
-    #[error("{}: the netstack service does not answer; is its process stopped?", path.display())]
-    Silent {
-        /// Which service.
-        path: PathBuf,
-    },
-    /// The answer is none.
-    #[error("{}: what answers is no netstack service of this version", path.display())]
-    Malformed {
-        /// Which service.
-        path: PathBuf,
-    },
-    /// The kernel says why.
-    #[error("{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))]
-    Failed {
-        /// Which service.
-        path: PathBuf,
-        /// Why.
-        errno: i32,
-    },
-}
-
-/// Asks the service at this path, `{"what":"sockets"}` and its like; `each` gets the rows of JSON.
-///
-/// # Errors
-/// [`QueryError`].
-pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<(), QueryError> {
-    let path = || path.to_owned();
-    let socket = seqpacket::connect(&path()).map_err(|e| match e {
-        Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
-        e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
-    })?;
-    let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
-    let message = [&header.encode()[..], question.as_bytes()].concat();
-    if message.len() > MESSAGE {
-        return Err(QueryError::Failed { path: path(), errno: libc::EMSGSIZE });
-    }
-    seqpacket::send(socket.as_fd(), &message, None).map_err(|_| QueryError::Closed { path: path() })?;
-    let mut room = vec![0; MESSAGE];
-    loop {
-        match seqpacket::receive(socket.as_fd(), &mut room) {
-            Ok(None) => {
-                let mut wait = [PollFd { fd: socket.as_raw_fd(), events: 1, revents: 0 }];
-                if ppoll(&mut wait, Some(PATIENCE), 0) == Ok(0) {
-                    return Err(QueryError::Silent { path: path() });
-                }
-            }
-            Ok(Some((0, _))) | Err(_) => return Err(QueryError::Closed { path: path() }),
-            Ok(Some((len, _))) => {
-                let answer = Header::decode(&room[..len]).filter(|(answer, _)| *answer == header);
-                let (_, body) = answer.ok_or_else(|| QueryError::Malformed { path: path() })?;
-                if body.is_empty() {
-                    return Ok(());
-                }
-                each(std::str::from_utf8(body).map_err(|_| QueryError::Malformed { path: path() })?);
-            }
-        }
-    }
-}
-
-const _: () = assert!(HEADER < MESSAGE);

@@ -105,6 +105,11 @@ impl Watch {
         let _ = self.set.change(fd.as_raw_fd(), events, token.word());
     }
 
+    /// Says nothing more of it: somebody else may have it open, too.
+    pub fn forget(&self, fd: BorrowedFd<'_>) {
+        self.set.remove(fd.as_raw_fd());
+    }
+
     /// The engine's links, if they or what is waited for is not what it was. True: there is one that cannot be waited for.
     pub fn links(&mut self, engine: &Engine) -> Result<bool> {
         let mut now = std::mem::take(&mut self.now);

@@ -14,6 +14,7 @@ mod program;
 mod queries;
 mod rings;
 mod streams;
+mod tasks;
 
 use bypath_link::tun::Device;
 use bypath_netstack::Engine;

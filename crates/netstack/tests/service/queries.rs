@@ -1,7 +1,7 @@
 //! What the service tells of itself.
 
 use crate::{Running, at, isolated, kernels};
-use bypath_netstack::service::{QueryError, query};
+use bypath_netstack::service::{Client, QueryError, query};
 
 isolated! {
     fn a_service_tells_what_it_has() {
@@ -40,5 +40,64 @@ isolated! {
         assert_eq!(running.query("sockets").len(), 2000);
         drop(all);
         running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn typed_rows_are_what_is_told() {
+        let running = Running::new();
+        let client = Client::at(&running.path);
+        let program = running.program();
+        let (_theirs, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let service = client.service().expect("a row");
+        assert_eq!((service.name.as_str(), service.pid, service.sockets), ("lab", std::process::id(), 1));
+        let sockets = client.sockets().expect("rows");
+        assert_eq!((sockets[0].cookie.clone(), sockets[0].remote), (format!("{:016x}", own.cookie), Some(to)));
+        assert_eq!((sockets[0].state.as_str(), sockets[0].unread), ("Established", Some(0)));
+        let counters = client.counters().expect("rows");
+        assert!(counters.iter().any(|c| c.name == "tcp_connected" && c.value == 1 && c.kind == "total"));
+        let addresses = client.addresses().expect("rows");
+        assert!(addresses.iter().any(|a| a.address == "10.9.0.2/24" && a.interface == "mine" && a.state == "preferred"));
+        assert!(client.routes().expect("rows").iter().any(|r| r.destination == "10.9.0.0/24" && r.via.is_none()));
+        let neighbors = client.neighbors().expect("rows");
+        assert!(neighbors.iter().any(|n| n.address.to_string() == "10.9.0.1" && n.mac.is_some()), "{neighbors:?}");
+        let links = client.links().expect("rows");
+        assert!(links.len() == 1 && links[0].mtu == Some(1500) && links[0].received > 0 && !links[0].gone);
+        let nowhere = Client::at(&running.path.with_file_name("other")).service();
+        assert!(matches!(nowhere, Err(QueryError::NotThere { .. })), "{nowhere:?}");
+    }
+}
+
+/// The fields that the specification has for a kind of rows.
+fn specified(what: &str) -> Vec<String> {
+    let text = include_str!("../../../../docs/netstack-service.md");
+    let (mut of, mut fields) = ("", Vec::new());
+    for line in text.lines().skip_while(|line| *line != "| what | field | meaning |").skip(2) {
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let (Some(name), Some(cell)) = (cells.next(), cells.next()) else { break };
+        if !name.is_empty() {
+            of = name;
+        }
+        if of == format!("`{what}`") {
+            fields.extend(cell.split(',').map(|field| field.trim().trim_matches('`').to_owned()));
+        }
+    }
+    fields.sort();
+    fields
+}
+
+isolated! {
+    fn rows_have_the_fields_that_are_specified() {
+        let running = Running::new();
+        let program = running.program();
+        let (_theirs, to) = kernels("10.9.0.1:0");
+        let _own = program.connect(to);
+        for what in ["service", "sockets", "stats", "addresses", "routes", "neighbors", "links"] {
+            let row = running.query(what).remove(0);
+            let mut fields: Vec<String> = row.as_object().expect("an object").keys().cloned().collect();
+            fields.sort();
+            assert_eq!(fields, specified(what), "{what}");
+        }
     }
 }

@@ -47,6 +47,61 @@ pub struct Attach {
     wishes: Wishes,
 }
 
+/// A stack of the command's own, or a service's.
+#[derive(Clone, Debug, clap::Args)]
+pub struct Source {
+    /// A stack of the command's own stands on this: `tap:NAME` or `tun:NAME`, a device that is made, with the kernel at its other end;
+    /// `packet:IFACE`, an interface by packet sockets; `xdp:IFACE`, the first queue of one by AF_XDP [default: the service's stack]
+    #[arg(long, value_name = "LINK", value_parser = link)]
+    link: Option<LinkName>,
+
+    /// The service whose stack it is [default: default]
+    #[arg(long, value_name = "NAME", value_parser = super::serve::name, conflicts_with = "link")]
+    name: Option<String>,
+
+    #[command(flatten)]
+    wishes: Wishes,
+}
+
+/// Whose stack it is.
+pub enum Stacks {
+    /// The command's own.
+    Own(Attach),
+    /// The service's of this name.
+    Service(String),
+}
+
+impl Source {
+    /// Which one is meant.
+    ///
+    /// # Errors
+    /// Addresses without a link.
+    pub fn stack(&self) -> Result<Stacks, Failure> {
+        match &self.link {
+            Some(link) => Ok(Stacks::Own(Attach { link: link.clone(), wishes: self.wishes.clone() })),
+            None if self.wishes != Wishes::default() => {
+                let text = "--addr, --net and their like are for a stack of the command's own: say what it stands on, --link LINK";
+                Err(Failure::new(2, text))
+            }
+            None => Ok(Stacks::Service(
+                self.name.clone().unwrap_or_else(|| super::found::DEFAULT_NAME.to_owned()),
+            )),
+        }
+    }
+}
+
+/// Every address that the kernel has in this namespace, and on which interface.
+pub fn kernels() -> Vec<(IpAddr, String)> {
+    let own = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    own.filter_map(|i| {
+        let address = i.address?;
+        let v4 = address.as_sockaddr_in().map(|a| a.ip().into());
+        let v6 = address.as_sockaddr_in6().map(|a| a.ip().into());
+        Some((v4.or(v6)?, i.interface_name))
+    })
+    .collect()
+}
+
 /// What is wanted of a link, and the addresses on it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, clap::Args)]
 pub struct Wishes {

@@ -29,6 +29,20 @@ pub fn running(name: &str, code: u8) -> Result<PathBuf, Failure> {
     }
 }
 
+/// The same; `else_say`: what else can be done where none is running.
+///
+/// # Errors
+/// Those of [`running`].
+pub fn running_or(name: &str, code: u8, else_say: &str) -> Result<PathBuf, Failure> {
+    match place::find(name).map(|path| (probe(&path), path)) {
+        None | Some((Err(QueryError::NotThere { .. }), _)) => {
+            Err(Failure::new(code, format_args!("{}, {else_say}", none(name))))
+        }
+        Some((Ok(()), path)) => Ok(path),
+        Some((Err(e), _)) => Err(Failure::new(code, e)),
+    }
+}
+
 /// What to say where no service of this name answers.
 pub fn none(name: &str) -> String {
     let others: Vec<String> = place::all()

@@ -1,6 +1,8 @@
 //! `bypath netstack`: our own TCP/IP stack on a link of this host, for programs (the service) or for one task.
 
 mod attach;
+mod capture;
+mod changes;
 mod echo;
 pub mod found;
 mod http;
@@ -42,8 +44,10 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Ask a host for answers (ICMP echo), from the stack
+    /// Ask a host for answers (ICMP echo), from a service's stack or one of the command's own
     Ping(ping::Args),
+    /// Write the frames of a service's links to a file (pcapng), or those of a link of the command's own
+    Capture(capture::Args),
     /// Send every datagram back to whom it came from
     UdpEcho(echo::Args),
     /// Serve the files of a folder by HTTP, over the stack's TCP
@@ -54,12 +58,12 @@ enum Command {
     Sockets(queries::Args),
     /// Print the counters of a service
     Stats(queries::StatsArgs),
-    /// List the addresses of a service
-    Addr(queries::Args),
-    /// List its routes
-    Route(queries::Args),
-    /// List its neighbours
-    Neigh(queries::Args),
+    /// List the addresses of a service, or change them
+    Addr(changes::AddressArgs),
+    /// List its routes, or change them
+    Route(changes::RouteArgs),
+    /// List its neighbours, or forget them
+    Neigh(changes::NeighborArgs),
 }
 
 /// Does what was asked for.
@@ -67,13 +71,14 @@ pub fn run(args: Args) -> Outcome {
     let Some(command) = args.command else { return serve::run(&args.serve) };
     match command {
         Command::Ping(args) => ping::run(&args),
+        Command::Capture(args) => capture::run(&args),
         Command::UdpEcho(args) => echo::run(&args),
         Command::ServeHttp(args) => http::run(&args),
         Command::Ls(args) => queries::list(&args),
         Command::Sockets(args) => queries::SOCKETS.run(&args),
         Command::Stats(args) => queries::statistics(&args),
-        Command::Addr(args) => queries::ADDRESSES.run(&args),
-        Command::Route(args) => queries::ROUTES.run(&args),
-        Command::Neigh(args) => queries::NEIGHBORS.run(&args),
+        Command::Addr(args) => changes::addresses(&args, &queries::ADDRESSES),
+        Command::Route(args) => changes::routes(&args, &queries::ROUTES),
+        Command::Neigh(args) => changes::neighbors(&args, &queries::NEIGHBORS),
     }
 }

@@ -1,40 +1,47 @@
 //! `bypath netstack ping`.
 
-use super::attach::{Attach, Host};
+use super::attach::{Host, Source, Stacks};
+use super::found;
 use crate::args::Json;
 use crate::bench::histogram::Histogram;
 use crate::output::{self, Failure, Outcome};
-use crate::raw::{self, values, wait::Stop};
-use bypath::wire::{Icmpv4Message, Icmpv6Message, IpProtocol, icmpv4};
-use bypath_stack::socket::{Options, SocketId};
-use bypath_sys::{clock, process};
+use crate::raw::{self, values, wait::READ, wait::Stop};
+use bypath_netstack::service::{Client, QueryError};
+use bypath_netstack::{Ping, PingCounts, PingEvent, Pinger};
+use bypath_sys::{Errno, clock, process};
 use serde::Serialize;
+use std::fmt::Display;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 
 /// Arguments of `bypath netstack ping`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  \
+#[command(
+    after_help = "Without --link the service asks, from its stack, for root and the user who runs it.\n\n\
+    Examples:\n  \
+    bypath netstack ping 10.9.0.1                                           from the service named default\n  \
+    bypath netstack ping --name lab --count 100 --interval 10ms 192.0.2.1\n  \
     bypath netstack ping --link tap:bp0 --net 10.9.0.1/24 10.9.0.1          the kernel at the device's other end\n  \
     bypath netstack ping --link tap:bp0 --net fd09::1/64 fd09::1\n  \
     bypath netstack ping --link packet:eth0 --dhcp 192.0.2.1\n  \
     bypath netstack ping --link packet:eth0 --addr 10.0.0.9/24 --gateway 10.0.0.1 192.0.2.1\n\n\
-    It needs CAP_NET_ADMIN for a device that it makes, CAP_NET_RAW for packet:, both and CAP_BPF for xdp:; root of a user \
+    With --link it needs CAP_NET_ADMIN for a device that it makes, CAP_NET_RAW for packet:, both and CAP_BPF for xdp:; root of a user \
     namespace of one's own has them for the interfaces there: unshare --user --net --map-root-user\n\n\
-    Exit status: 0 if every request was answered, 1 if the link or the addresses cannot be used, 2 for wrong usage, 3 if \
-    answers were lost or wrong.")]
+    Exit status: 0 if every request was answered, 1 if the link, the addresses or the service cannot be used, 2 for wrong usage, 3 if \
+    answers were lost or wrong."
+)]
 pub struct Args {
     #[command(flatten)]
-    attach: Attach,
+    source: Source,
 
     /// Whom to ask
     #[arg(value_name = "IP")]
     destination: IpAddr,
 
     /// How many requests, up to 65535
-    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=65_535))]
-    count: u32,
+    #[arg(short, long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
+    count: u16,
 
     /// Time from one request to the next
     #[arg(short, long, value_name = "TIME", default_value = "1s", value_parser = values::time)]
@@ -57,7 +64,7 @@ pub struct Args {
 }
 
 /// What is printed as JSON.
-#[derive(Serialize, Default)]
+#[derive(Serialize)]
 struct Report {
     destination: String,
     link: String,
@@ -79,52 +86,42 @@ struct Times {
     max: u64,
 }
 
-/// What came back.
-enum Answer {
-    /// The reply to the request with this number.
-    Reply { sequence: u16, right: bool },
-    /// The request was not delivered.
-    Refused(&'static str),
-}
-
-struct Ping<'a> {
+/// What has come so far.
+struct Heard<'a> {
     args: &'a Args,
-    host: Host,
-    socket: SocketId,
-    identifier: u16,
-    payload: Vec<u8>,
-    room: Vec<u8>,
+    times: Histogram,
+    counts: PingCounts,
 }
 
 /// Asks, and waits for answers.
 pub fn run(args: &Args) -> Outcome {
     let stop = Stop::new()?;
-    let Some(mut host) = args.attach.begin(&stop)? else { return Ok(ExitCode::from(raw::LOST)) };
-    let protocol = if args.destination.is_ipv4() { IpProtocol::ICMP } else { IpProtocol::ICMPV6 };
-    let socket = host.stack().open_raw(protocol).map_err(|e| Failure::new(1, e))?;
-    let seed = process::random_u64();
-    let mut ping = Ping {
-        args,
-        host,
-        socket,
-        identifier: seed as u16,
-        payload: (0..args.size).map(|n| (u64::from(n) ^ seed) as u8).collect(),
-        room: vec![0; 65_536],
+    let ping = Ping {
+        destination: args.destination,
+        count: args.count,
+        interval_ns: args.interval.as_nanos() as u64,
+        timeout_ns: args.timeout.as_nanos() as u64,
+        octets: args.size,
+        hop_limit: args.ttl,
     };
-    if let Some(mut raw) = ping.host.stack().raw(socket) {
-        let options = Options {
-            hop_limit: Some(args.ttl),
-            group_hop_limit: args.ttl,
-            broadcast: true,
-            ..raw.options()
-        };
-        raw.set_options(options);
-    }
-    let (report, times) = ping.all(&stop)?;
-    let own = ping.host.addresses();
-    let link = format!("{} ({own})", ping.host.name);
-    ping.host.end();
-    let report = Report { link, round_trip_ns: times, ..report };
+    let mut heard = Heard { args, times: Histogram::new(), counts: PingCounts::default() };
+    let link = match args.source.stack()? {
+        Stacks::Own(attach) => {
+            let Some(host) = attach.begin(&stop)? else { return Ok(ExitCode::from(raw::LOST)) };
+            heard.by_own(host, ping, &stop)?
+        }
+        Stacks::Service(name) => heard.by_service(&name, ping, &stop)?,
+    };
+    let Heard { times, counts, .. } = heard;
+    let at = |q| times.quantile(q).map(|v| v as u64);
+    let times = match (at(0.0), at(0.5), at(0.99), at(1.0)) {
+        (Some(min), Some(p50), Some(p99), Some(max)) => Some(Times { min, p50, p99, max }),
+        _ => None,
+    };
+    let PingCounts { sent, received, lost, duplicate, corrupt, refused, .. } = counts;
+    let destination = args.destination.to_string();
+    let report =
+        Report { destination, link, sent, received, lost, duplicate, corrupt, refused, round_trip_ns: times };
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
         None => output::print(&text(&report))?,
@@ -133,159 +130,74 @@ pub fn run(args: &Args) -> Outcome {
     Ok(if good { ExitCode::SUCCESS } else { ExitCode::from(raw::LOST) })
 }
 
-impl Ping<'_> {
-    fn all(&mut self, stop: &Stop) -> Result<(Report, Option<Times>), Failure> {
-        let mut report = Report { destination: self.args.destination.to_string(), ..Report::default() };
-        let mut times = Histogram::new();
-        let (interval, timeout) = (self.args.interval.as_nanos() as u64, self.args.timeout.as_nanos() as u64);
-        let began = clock::monotonic_ns();
-        // When each was sent; 0: it was answered.
-        let mut sent: Vec<u64> = Vec::new();
-        while !stop.asked() {
-            let now = clock::monotonic_ns();
-            let next = began.saturating_add(sent.len() as u64 * interval);
-            let all = sent.len() as u32 == self.args.count;
-            let waits = sent.last().is_some_and(|at| now < at.saturating_add(timeout))
-                && sent.iter().any(|at| *at != 0);
-            if all && !waits {
-                break;
-            }
-            if !all && now >= next {
-                let text = format!("cannot send to {}", self.args.destination);
-                self.ask(sent.len() as u16).map_err(|e| Failure::new(1, format_args!("{text}: {e}")))?;
-                sent.push(now);
-            }
-            let last = sent.last().copied().unwrap_or(now).saturating_add(timeout);
-            self.host
-                .turn(stop, if all { last } else { began.saturating_add(sent.len() as u64 * interval) })?;
-            self.host.hear()?;
-            let now = clock::monotonic_ns();
-            while let Some((answer, from)) = self.answer() {
-                match answer {
-                    Answer::Reply { sequence, right } => match sent.get_mut(usize::from(sequence)) {
-                        Some(_) if !right => report.corrupt += 1,
-                        Some(0) => report.duplicate += 1,
-                        Some(at) => {
-                            let took = now.saturating_sub(std::mem::take(at));
-                            // Too late is lost.
-                            if took <= timeout {
-                                times.record(took);
-                                report.received += 1;
-                                if self.args.json.target().is_none() {
-                                    let line = format!(
-                                        "{} octets from {from}: number {sequence}, {}\n",
-                                        self.args.size,
-                                        values::ns(took)
-                                    );
-                                    output::print(&line)?;
-                                }
-                            }
-                        }
-                        None => {}
-                    },
-                    Answer::Refused(why) => {
-                        report.refused += 1;
-                        output::message(format_args!("{from} says: {why}"));
-                    }
+impl Heard<'_> {
+    fn hear(&mut self, event: PingEvent) -> Result<(), Failure> {
+        match event {
+            PingEvent::Answered { from, number, round_trip_ns } => {
+                self.times.record(round_trip_ns);
+                if self.args.json.target().is_none() {
+                    let (size, took) = (self.args.size, values::ns(round_trip_ns));
+                    output::print(&format!("{size} octets from {from}: number {number}, {took}\n"))?;
                 }
             }
-        }
-        report.sent = sent.len() as u32;
-        report.lost = report.sent - report.received;
-        let at = |q| times.quantile(q).map(|v| v as u64);
-        let all = (at(0.0), at(0.5), at(0.99), at(1.0));
-        let times = match all {
-            (Some(min), Some(p50), Some(p99), Some(max)) => Some(Times { min, p50, p99, max }),
-            _ => None,
-        };
-        Ok((report, times))
-    }
-
-    fn ask(&mut self, sequence: u16) -> Result<(), Box<dyn std::error::Error>> {
-        let identifier = self.identifier;
-        let len = match self.args.destination {
-            IpAddr::V4(_) => Icmpv4Message::EchoRequest { identifier, sequence }
-                .emit_with(&mut self.room, &self.payload)?,
-            IpAddr::V6(_) => {
-                let header = Icmpv6Message::EchoRequest { identifier, sequence }.emit(&mut self.room)?;
-                self.room[header..header + self.payload.len()].copy_from_slice(&self.payload);
-                header + self.payload.len()
+            PingEvent::Refused { from, why } => {
+                output::message(format_args!("{from} says: {}", output::printable(&why)));
             }
-        };
-        let on = is_link_local(self.args.destination).then_some(self.host.iface);
-        let to = self.args.destination;
-        if let Some(mut raw) = self.host.engine.stack().raw(self.socket) {
-            raw.send(&self.room[..len], to, on)?;
+            PingEvent::Ended(counts) => self.counts = counts,
+            _ => {}
         }
         Ok(())
     }
 
-    /// The next answer to one of ours, and who sent it.
-    fn answer(&mut self) -> Option<(Answer, IpAddr)> {
-        while let Some(mut raw) = self.host.engine.stack().raw(self.socket) {
-            let Ok(received) = raw.receive(&mut self.room) else { break };
-            let octets = &self.room[..received.len.min(self.room.len())];
-            let from = received.datagram.from.ip();
-            let found = match from {
-                IpAddr::V4(_) => self.read_v4(octets),
-                IpAddr::V6(_) => self.read_v6(octets),
-            };
-            if let Some(answer) = found {
-                return Some((answer, from));
+    fn unsent(&self, why: impl Display) -> Failure {
+        Failure::new(1, format_args!("cannot send to {}: {why}", self.args.destination))
+    }
+
+    /// From a stack of our own; which link it has been.
+    fn by_own(&mut self, mut host: Host, ping: Ping, stop: &Stop) -> Result<String, Failure> {
+        let (iface, seed) = (host.iface, process::random_u64());
+        let begun = Pinger::begin(host.stack(), ping, seed, clock::monotonic_ns());
+        let mut pinger = begun.map_err(|e| Failure::new(1, e))?;
+        while !stop.asked() {
+            while let Some(event) = pinger.event(host.stack(), clock::monotonic_ns()) {
+                self.hear(event)?;
+            }
+            let next = pinger.turn(host.stack(), clock::monotonic_ns(), iface).map_err(|e| self.unsent(e))?;
+            let Some(until) = next else { break };
+            host.turn(stop, until)?;
+            host.hear()?;
+        }
+        self.hear(PingEvent::Ended(pinger.end(host.stack())))?;
+        let own = host.addresses();
+        let link = format!("{} ({own})", host.name);
+        host.end();
+        Ok(link)
+    }
+
+    /// From a service's; which one it has been.
+    fn by_service(&mut self, name: &str, ping: Ping, stop: &Stop) -> Result<String, Failure> {
+        let client =
+            Client::at(&found::running_or(name, 1, "or say --link LINK, for a stack of the command's own")?);
+        let mut pings = client.ping(ping).map_err(|e| Failure::new(1, e))?;
+        let mut stopped = false;
+        loop {
+            // Once it is stopped the answer is waited for alone.
+            if !stopped && !stop.wait([(pings.descriptor(), READ)], None)[0] {
+                stopped = stop.asked();
+                if stopped {
+                    pings.stop();
+                }
+                continue;
+            }
+            match pings.event() {
+                Ok(Some(event)) => self.hear(event)?,
+                Ok(None) => return Ok(format!("the service {name}")),
+                Err(QueryError::Refused { errno, why, .. }) if errno == Errno::NETUNREACH.raw_os_error() => {
+                    return Err(self.unsent(why));
+                }
+                Err(e) => return Err(Failure::new(1, e)),
             }
         }
-        None
-    }
-
-    fn reply(&self, identifier: u16, sequence: u16, payload: &[u8]) -> Option<Answer> {
-        (identifier == self.identifier).then(|| Answer::Reply { sequence, right: payload == self.payload })
-    }
-
-    fn read_v4(&self, octets: &[u8]) -> Option<Answer> {
-        let (message, rest) = Icmpv4Message::parse(octets).ok().filter(|_| icmpv4::is_intact(octets))?;
-        let why = match message {
-            Icmpv4Message::EchoReply { identifier, sequence } => {
-                return self.reply(identifier, sequence, rest);
-            }
-            Icmpv4Message::Unreachable { .. } => "the destination cannot be reached",
-            Icmpv4Message::TimeExceeded { .. } => {
-                "the request passed too many routers, or fragments were lost"
-            }
-            Icmpv4Message::ParameterProblem { .. } => "the request's header is not understood",
-            _ => return None,
-        };
-        // What it quotes begins with the IP header of the request.
-        let header = usize::from(rest.first()? & 0xf) * 4;
-        self.is_own(rest.get(header..)?, 8).then_some(Answer::Refused(why))
-    }
-
-    fn read_v6(&self, octets: &[u8]) -> Option<Answer> {
-        let (message, rest) = Icmpv6Message::parse(octets).ok()?;
-        let why = match message {
-            Icmpv6Message::EchoReply { identifier, sequence } => {
-                return self.reply(identifier, sequence, rest);
-            }
-            Icmpv6Message::Unreachable { .. } => "the destination cannot be reached",
-            Icmpv6Message::PacketTooBig { .. } => "the request is too big for a link on the way",
-            Icmpv6Message::TimeExceeded { .. } => {
-                "the request passed too many routers, or fragments were lost"
-            }
-            Icmpv6Message::ParameterProblem { .. } => "the request's header is not understood",
-            _ => return None,
-        };
-        self.is_own(rest.get(40..)?, 128).then_some(Answer::Refused(why))
-    }
-
-    /// Whether the quoted ICMP message is a request of ours.
-    fn is_own(&self, quoted: &[u8], kind: u8) -> bool {
-        quoted.first() == Some(&kind) && quoted.get(4..6) == Some(&self.identifier.to_be_bytes())
-    }
-}
-
-const fn is_link_local(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(v4) => v4.is_broadcast(),
-        IpAddr::V6(v6) => v6.is_unicast_link_local() || v6.is_multicast(),
     }
 }
 

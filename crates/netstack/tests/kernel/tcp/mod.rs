@@ -2,6 +2,7 @@
 
 mod ends;
 mod faults;
+mod in_process;
 mod programs;
 mod rarities;
 mod reuse;
@@ -55,6 +56,17 @@ struct Net {
 impl Net {
     /// The calling thread, and what it starts, is the kernel's end from now on. `None`: a program that it takes is not there.
     fn open(wire: Wire, mtu: u32, faults: Option<[Faults; 2]>, config: Config) -> Option<Net> {
+        Net::open_as(wire, mtu, faults, config, |engine| Host::run(engine).expect("a thread"))
+    }
+
+    /// The same; `run` runs the engine.
+    fn open_as(
+        wire: Wire,
+        mtu: u32,
+        faults: Option<[Faults; 2]>,
+        config: Config,
+        run: impl FnOnce(Engine) -> Host,
+    ) -> Option<Net> {
         let address = |text: &str| -> IpAddr { text.parse().expect("an address") };
         let v6 = mtu >= 1280;
         let kernels: &[_] = if v6 {
@@ -109,7 +121,7 @@ impl Net {
             let prefix = own.parse().expect("an address");
             engine.stack().add_address(Engine::now(), iface, prefix).expect("an address");
         }
-        Some(Net { host: Some(Host::run(engine).expect("a thread")), pair })
+        Some(Net { host: Some(run(engine)), pair })
     }
 
     fn host(&self) -> &Host {

@@ -81,17 +81,9 @@ impl Plan {
 
     /// Of the stack's addresses the one that the kernel has already, and where: neither would ever hear the other one.
     pub fn taken(&self) -> Option<(Prefix, String)> {
-        let own = nix::ifaddrs::getifaddrs().ok()?;
-        let own: Vec<_> = own
-            .filter_map(|i| {
-                let address = i.address?;
-                let v4 = address.as_sockaddr_in().map(|a| a.ip().into());
-                let v6 = address.as_sockaddr_in6().map(|a| a.ip().into());
-                Some((v4.or(v6)?, i.interface_name))
-            })
-            .collect();
         let kernels = self.wishes.net.iter().map(|(ip, _)| (*ip, self.link.to_string()));
-        let all: Vec<(std::net::IpAddr, String)> = own.into_iter().chain(kernels).collect();
+        let all: Vec<(std::net::IpAddr, String)> =
+            super::super::attach::kernels().into_iter().chain(kernels).collect();
         self.wishes.addresses().into_iter().find_map(|prefix| {
             let (_, name) = all.iter().find(|(ip, _)| *ip == prefix.address())?;
             Some((prefix, name.clone()))

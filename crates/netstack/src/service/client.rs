@@ -1,0 +1,380 @@
+//! Who asks a service about itself, or has it do something: over its socket, as docs/netstack-service.md says.
+//!
+//! ```no_run
+//! use bypath_netstack::service::Client;
+//!
+//! let lab = Client::find("lab")?;
+//! for socket in lab.sockets()? {
+//!     println!("{} {:?} {:?}", socket.state, socket.local, socket.remote);
+//! }
+//! # Ok::<(), bypath_netstack::service::QueryError>(())
+//! ```
+
+use super::rows::{
+    AddressRow, Change, CounterRow, LinkRow, NeighborRow, Question, RouteRow, ServiceRow, SocketRow,
+};
+use crate::{Filter, Ping, PingEvent, TapCounts};
+use bypath_shm::service::{HEADER, Header, MESSAGE, Op};
+use bypath_sockets::service::place;
+use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::{Errno, seqpacket};
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+
+/// How long an answer is waited for (ns).
+const PATIENCE: u64 = 10_000_000_000;
+
+/// A question that was not answered.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum QueryError {
+    /// There is no service, or it has ended.
+    #[error("{}: no netstack service answers here; `bypath netstack --link ...` starts one", path.display())]
+    NotThere {
+        /// Where it was looked for.
+        path: PathBuf,
+    },
+    /// This user may not ask, the service knows nothing of it, or it has ended meanwhile.
+    #[error("{}: the netstack service has closed the connection: it has ended, does not admit this user, or does not know the question", path.display())]
+    Closed {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// Nothing came within ten seconds.
+    #[error("{}: the netstack service does not answer; is its process stopped?", path.display())]
+    Silent {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// The answer is none.
+    #[error("{}: what answers is no netstack service of this version", path.display())]
+    Malformed {
+        /// Which service.
+        path: PathBuf,
+    },
+    /// The service does not do it.
+    #[error("{}: {why}", path.display())]
+    Refused {
+        /// Which service.
+        path: PathBuf,
+        /// As of the system call that is nearest, such as EPERM.
+        errno: i32,
+        /// What it says.
+        why: String,
+    },
+    /// No service of that name is to be found.
+    #[error(
+        "no netstack service named {name} is to be found; `bypath netstack ls` lists those that there are"
+    )]
+    Nowhere {
+        /// The name.
+        name: String,
+    },
+    /// The kernel says why.
+    #[error("{}: {}", path.display(), std::io::Error::from_raw_os_error(*errno))]
+    Failed {
+        /// Which service.
+        path: PathBuf,
+        /// Why.
+        errno: i32,
+    },
+}
+
+/// Asks the service at this path, `{"what":"sockets"}` and its like; `each` gets the rows of JSON.
+///
+/// # Errors
+/// [`QueryError`].
+pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<(), QueryError> {
+    let mut asked = Asked::new(path, question, None)?;
+    while let Some(row) = asked.next(Some(PATIENCE))? {
+        each(row);
+    }
+    Ok(())
+}
+
+/// A question, whose answers come one by one.
+#[derive(Debug)]
+struct Asked {
+    path: PathBuf,
+    socket: OwnedFd,
+    header: Header,
+    room: Vec<u8>,
+}
+
+impl Asked {
+    fn new(path: &Path, question: &str, with: Option<BorrowedFd<'_>>) -> Result<Asked, QueryError> {
+        let path = || path.to_owned();
+        let socket = seqpacket::connect(&path()).map_err(|e| match e {
+            Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
+            e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
+        })?;
+        let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
+        let message = [&header.encode()[..], question.as_bytes()].concat();
+        if message.len() > MESSAGE {
+            return Err(QueryError::Failed { path: path(), errno: libc::EMSGSIZE });
+        }
+        let asked = Asked { path: path(), socket, header, room: vec![0; MESSAGE] };
+        seqpacket::send(asked.socket.as_fd(), &message, with).map_err(|_| asked.closed())?;
+        Ok(asked)
+    }
+
+    fn closed(&self) -> QueryError {
+        QueryError::Closed { path: self.path.clone() }
+    }
+
+    /// The next row, waited for so long (ns); `None`: there are no more.
+    fn next(&mut self, longest: Option<u64>) -> Result<Option<&str>, QueryError> {
+        let path = || self.path.clone();
+        let len = loop {
+            match seqpacket::receive(self.socket.as_fd(), &mut self.room) {
+                Ok(None) => {
+                    let mut wait = [PollFd { fd: self.socket.as_raw_fd(), events: 1, revents: 0 }];
+                    if ppoll(&mut wait, longest, 0) == Ok(0) {
+                        return Err(QueryError::Silent { path: path() });
+                    }
+                }
+                Ok(Some((0, _))) | Err(_) => return Err(self.closed()),
+                Ok(Some((len, _))) => break len,
+            }
+        };
+        let malformed = || QueryError::Malformed { path: path() };
+        let (answer, body) = Header::decode(&self.room[..len]).ok_or_else(malformed)?;
+        if (Header { errno: 0, ..answer }) != self.header {
+            return Err(malformed());
+        }
+        if answer.errno != 0 {
+            let said: Value = serde_json::from_slice(body).unwrap_or_default();
+            let why = said["error"]
+                .as_str()
+                .map_or_else(|| std::io::Error::from_raw_os_error(answer.errno).to_string(), str::to_owned);
+            return Err(QueryError::Refused { path: path(), errno: answer.errno, why });
+        }
+        if body.is_empty() {
+            return Ok(None);
+        }
+        std::str::from_utf8(body).map(Some).map_err(|_| malformed())
+    }
+
+    /// It is to end what it does, and to tell what has come of it.
+    fn stop(&self) {
+        let message = [&self.header.encode()[..], br#"{"what":"stop"}"#].concat();
+        // A service that has gone has stopped.
+        let _ = seqpacket::send(self.socket.as_fd(), &message, None);
+    }
+}
+
+/// A service that is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    path: PathBuf,
+}
+
+impl Client {
+    /// The service of this name that this process finds, as programs do.
+    ///
+    /// # Errors
+    /// [`QueryError::Nowhere`]. Whether somebody answers there, the first question tells.
+    pub fn find(name: &str) -> Result<Client, QueryError> {
+        let path = place::find(name).ok_or_else(|| QueryError::Nowhere { name: name.to_owned() })?;
+        Ok(Client { path })
+    }
+
+    /// The one whose socket is at this path.
+    pub fn at(path: &Path) -> Client {
+        Client { path: path.to_owned() }
+    }
+
+    /// Where its socket is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn rows<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>, QueryError> {
+        let mut all = Vec::new();
+        let mut asked = Asked::new(&self.path, &json!({ "what": what }).to_string(), None)?;
+        while let Some(row) = asked.next(Some(PATIENCE))? {
+            all.push(self.read(row)?);
+        }
+        Ok(all)
+    }
+
+    fn read<T: DeserializeOwned>(&self, row: &str) -> Result<T, QueryError> {
+        serde_json::from_str(row).map_err(|_| QueryError::Malformed { path: self.path.clone() })
+    }
+
+    /// What it says of itself.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn service(&self) -> Result<ServiceRow, QueryError> {
+        self.rows("service")?.pop().ok_or_else(|| QueryError::Malformed { path: self.path.clone() })
+    }
+
+    /// Its sockets.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn sockets(&self) -> Result<Vec<SocketRow>, QueryError> {
+        self.rows("sockets")
+    }
+
+    /// What its stack has counted.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn counters(&self) -> Result<Vec<CounterRow>, QueryError> {
+        self.rows("stats")
+    }
+
+    /// Its addresses.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn addresses(&self) -> Result<Vec<AddressRow>, QueryError> {
+        self.rows("addresses")
+    }
+
+    /// Its routes.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn routes(&self) -> Result<Vec<RouteRow>, QueryError> {
+        self.rows("routes")
+    }
+
+    /// Its neighbours.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn neighbors(&self) -> Result<Vec<NeighborRow>, QueryError> {
+        self.rows("neighbors")
+    }
+
+    /// Its links, and what they have counted.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn links(&self) -> Result<Vec<LinkRow>, QueryError> {
+        self.rows("links")
+    }
+
+    fn question(question: &Question) -> String {
+        json!(question).to_string()
+    }
+
+    /// Changes its addresses, routes or neighbours; what was done. For root, and the user who runs the service.
+    ///
+    /// # Errors
+    /// [`QueryError`]; `Refused` says why it is not done.
+    pub fn change(&self, change: Change) -> Result<String, QueryError> {
+        let mut done = String::new();
+        query(&self.path, &Client::question(&Question::Change(change)), |row| {
+            let row: Value = serde_json::from_str(row).unwrap_or_default();
+            done = row["done"].as_str().unwrap_or_default().to_owned();
+        })?;
+        Ok(done)
+    }
+
+    /// Has it ask for answers; events come one by one, [`PingEvent::Ended`] last. For root, and the user who runs the service.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn ping(&self, ping: Ping) -> Result<Pings, QueryError> {
+        let patience = PATIENCE.saturating_add(ping.timeout_ns.max(ping.interval_ns));
+        Ok(Pings { asked: Asked::new(&self.path, &Client::question(&Question::Ping(ping)), None)?, patience })
+    }
+
+    /// Begins a capture of its frames (pcapng). For root, and the user who runs the service. It does not wait for who reads slowly: what does
+    /// not fit into 8 MiB is dropped, and counted.
+    ///
+    /// # Errors
+    /// [`QueryError`].
+    pub fn capture(
+        &self,
+        interface: Option<&str>,
+        count: Option<u64>,
+        snap: Option<usize>,
+        filter: Filter,
+    ) -> Result<CaptureStream, QueryError> {
+        let failed = |e: std::io::Error| QueryError::Failed {
+            path: self.path.clone(),
+            errno: e.raw_os_error().unwrap_or(libc::EIO),
+        };
+        let (own, other) = UnixStream::pair().map_err(failed)?;
+        let interface = interface.map(str::to_owned);
+        let question = Client::question(&Question::Capture { interface, count, snap, filter });
+        let asked = Asked::new(&self.path, &question, Some(other.as_fd()))?;
+        Ok(CaptureStream { asked, frames: own })
+    }
+}
+
+/// Echo requests that a service sends.
+#[derive(Debug)]
+pub struct Pings {
+    asked: Asked,
+    /// Longest time without an event (ns).
+    patience: u64,
+}
+
+impl Pings {
+    /// What happens next, waited for; `None`: it has ended.
+    ///
+    /// # Errors
+    /// [`QueryError`]; `Refused`: there is no way there.
+    pub fn event(&mut self) -> Result<Option<PingEvent>, QueryError> {
+        let path = self.asked.path.clone();
+        let Some(row) = self.asked.next(Some(self.patience))? else { return Ok(None) };
+        let row: Value =
+            serde_json::from_str(row).map_err(|_| QueryError::Malformed { path: path.clone() })?;
+        if row["event"] == "failed" {
+            let why = row["error"].as_str().unwrap_or("it cannot be sent").to_owned();
+            return Err(QueryError::Refused { path, errno: libc::ENETUNREACH, why });
+        }
+        serde_json::from_value(row).map(Some).map_err(|_| QueryError::Malformed { path })
+    }
+
+    /// It is to end: [`PingEvent::Ended`] follows.
+    pub fn stop(&self) {
+        self.asked.stop();
+    }
+
+    /// Readable when something happens.
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.asked.socket.as_fd()
+    }
+}
+
+/// Frames of a service on their way here.
+#[derive(Debug)]
+pub struct CaptureStream {
+    asked: Asked,
+    frames: UnixStream,
+}
+
+impl CaptureStream {
+    /// Where the octets of the file come, up to the end: they are to be read for as long as it takes. A refusal ends them at once.
+    pub const fn octets(&self) -> &UnixStream {
+        &self.frames
+    }
+
+    /// It is to end: what was seen is still to be read.
+    pub fn stop(&self) {
+        self.asked.stop();
+    }
+
+    /// What was counted, once all octets were read.
+    ///
+    /// # Errors
+    /// [`QueryError`]; `Refused`: it did not begin.
+    pub fn counts(mut self) -> Result<TapCounts, QueryError> {
+        let path = self.asked.path.clone();
+        let row = self.asked.next(Some(PATIENCE))?.map(str::to_owned);
+        let row = row.ok_or_else(|| QueryError::Malformed { path: path.clone() })?;
+        serde_json::from_str(&row).map_err(|_| QueryError::Malformed { path })
+    }
+}
+
+const _: () = assert!(HEADER < MESSAGE);

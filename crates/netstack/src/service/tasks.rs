@@ -1,0 +1,435 @@
+//! What a query has done beside telling rows: changes at once, and what takes its time, echo requests and captures. Only root, and the user
+//! whose the service is, may ask for it.
+
+use super::query::{Progress, interfaces};
+use super::rows::{Change, Question};
+use super::slab::Key;
+use super::watch::{Token, Watch};
+use crate::ping::{PingEvent, Pinger};
+use crate::tap::TapCounts;
+use crate::{Engine, Way};
+use bypath_stack::iface::IfaceId;
+use bypath_stack::linux::errno::Errno;
+use bypath_stack::prefix::Prefix;
+use bypath_sys::{clock, process, unix};
+use serde_json::json;
+use std::io::ErrorKind;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+/// Calls that hand on frames of a capture in one turn.
+const CALLS: usize = 16;
+
+/// Why something is not done.
+pub type Refusal = (Errno, String);
+
+/// What a query does.
+pub enum Doing {
+    /// It tells rows.
+    Rows(Progress),
+    /// It did something, and tells what came of it.
+    Done(Option<String>),
+    /// It asks others for answers.
+    Ping(Box<Pinging>),
+    /// It writes frames.
+    Capture(Box<Capturing>),
+}
+
+/// What comes of a query next.
+pub enum Next {
+    /// A row; empty: that was all.
+    Row(String),
+    /// Nothing yet.
+    Later,
+}
+
+/// Who asks.
+pub struct Who<'a> {
+    pub uid: u32,
+    pub key: Key,
+    pub watch: &'a Watch,
+    /// How many have others waiting for them.
+    pub tasks: usize,
+}
+
+/// Those that take their time, at once, at most.
+const MOST_TASKS: usize = 64;
+
+/// Begins what a question asks for. `None`: it makes no sense.
+pub fn begin(
+    body: &[u8],
+    fds: Vec<OwnedFd>,
+    engine: &mut Engine,
+    who: &Who<'_>,
+) -> Option<Result<Doing, Refusal>> {
+    if let Some(progress) = Progress::of(body) {
+        return Some(Ok(Doing::Rows(progress)));
+    }
+    let question: Question = serde_json::from_slice(body).ok()?;
+    if who.uid != 0 && who.uid != process::euid() {
+        let text = "only root, and the user who runs the service, may ask for this".to_owned();
+        return Some(Err((libc::EPERM, text)));
+    }
+    if who.tasks >= MOST_TASKS && !matches!(question, Question::Change(_)) {
+        return Some(Err((libc::EBUSY, format!("{MOST_TASKS} captures and pings are under way already"))));
+    }
+    Some(match question {
+        Question::Change(change) => {
+            apply(&change, engine).map(|text| Doing::Done(Some(json!({ "done": text }).to_string())))
+        }
+        Question::Ping(ping) => match ping.wrong() {
+            Some(wrong) => Err((libc::EINVAL, wrong.to_owned())),
+            None => {
+                let on = engine.links().next().map_or(IfaceId::LOOPBACK, |(iface, _)| iface);
+                let begun = Pinger::begin(engine.stack(), ping, process::random_u64(), clock::monotonic_ns());
+                let pinging = |pinger| {
+                    Doing::Ping(Box::new(Pinging { pinger: Some(pinger), on, due: Some(0), again: None }))
+                };
+                begun.map(pinging).map_err(|e| (libc::ENFILE, e.to_string()))
+            }
+        },
+        Question::Capture { interface, count, snap, filter } => {
+            let out = fds.into_iter().next().filter(|fd| unix::peer_credentials(fd.as_raw_fd()).is_ok());
+            let Some(out) = out.map(UnixStream::from).filter(|out| out.set_nonblocking(true).is_ok()) else {
+                return Some(Err((
+                    libc::ENOTSOCK,
+                    "an AF_UNIX socket is to come along, for the frames".to_owned(),
+                )));
+            };
+            capture(engine, interface.as_deref(), (count, snap), filter, out, who)
+        }
+    })
+}
+
+fn capture(
+    engine: &mut Engine,
+    interface: Option<&str>,
+    (count, snap): (Option<u64>, Option<usize>),
+    filter: crate::Filter,
+    out: UnixStream,
+    who: &Who<'_>,
+) -> Result<Doing, Refusal> {
+    let on = interface.map(|name| by_name(engine, Some(name))).transpose()?;
+    let snap = snap.filter(|snap| *snap > 0).unwrap_or(usize::MAX);
+    let tap = engine.begin_tap(on, filter, count, snap).map_err(|e| (libc::ENODEV, e.to_string()))?;
+    let token = Token::Control(who.key);
+    if who.watch.edge(out.as_fd(), token).is_err() {
+        engine.end_tap(tap);
+        return Err((libc::ENOMEM, "the service has no memory to wait for the reader".to_owned()));
+    }
+    who.watch.room(out.as_fd(), token, true);
+    let state = State::Runs;
+    Ok(Doing::Capture(Box::new(Capturing { tap, out, blocked: false, state, again: None })))
+}
+
+impl Doing {
+    /// Its next row, if that is no row of [`Progress`].
+    pub fn next(&mut self, engine: &mut Engine) -> Next {
+        match self {
+            Doing::Rows(_) => Next::Later,
+            Doing::Done(text) => Next::Row(text.take().unwrap_or_default()),
+            Doing::Ping(pinging) => pinging.again.take().map_or_else(|| pinging.next(engine), Next::Row),
+            Doing::Capture(capturing) => {
+                capturing.again.take().map_or_else(|| capturing.next(engine), Next::Row)
+            }
+        }
+    }
+
+    /// A row was taken.
+    pub const fn told(&mut self) {
+        if let Doing::Rows(progress) = self {
+            progress.next();
+        }
+    }
+
+    /// A row was not taken: it comes once more.
+    pub fn again(&mut self, text: String) {
+        match self {
+            // It is made anew.
+            Doing::Rows(_) => {}
+            Doing::Done(row) => *row = Some(text).filter(|text| !text.is_empty()),
+            Doing::Ping(pinging) => pinging.again = Some(text),
+            Doing::Capture(capturing) => capturing.again = Some(text),
+        }
+    }
+
+    /// When it has something to do, whatever comes (ns).
+    pub fn due(&self, engine: &mut Engine) -> Option<u64> {
+        match self {
+            Doing::Rows(_) | Doing::Done(_) => None,
+            // Who does not read his answers is told of room; nothing is due before.
+            Doing::Ping(pinging) if pinging.again.is_some() => None,
+            Doing::Ping(pinging) => pinging.due,
+            Doing::Capture(c) if c.blocked || c.again.is_some() => None,
+            Doing::Capture(c) => engine.tap(c.tap).is_some_and(|tap| !tap.is_empty()).then_some(0),
+        }
+    }
+
+    /// Others wait for it, and it for them.
+    pub const fn is_task(&self) -> bool {
+        matches!(self, Doing::Ping(_) | Doing::Capture(_))
+    }
+
+    /// Who asked has heard enough: it tells what has come of it, and ends.
+    pub fn stop(&mut self) {
+        match self {
+            Doing::Rows(_) | Doing::Done(_) => {}
+            Doing::Ping(pinging) => pinging.due = None,
+            Doing::Capture(c) => {
+                if matches!(c.state, State::Runs) {
+                    c.state = State::Ends;
+                }
+            }
+        }
+    }
+
+    /// Nothing is left of it.
+    pub fn end(self, engine: &mut Engine, watch: &Watch) {
+        match self {
+            Doing::Rows(_) | Doing::Done(_) => {}
+            Doing::Ping(mut pinging) => {
+                if let Some(pinger) = pinging.pinger.take() {
+                    pinger.end(engine.stack());
+                }
+            }
+            Doing::Capture(c) => {
+                engine.end_tap(c.tap);
+                watch.forget(c.out.as_fd());
+            }
+        }
+    }
+}
+
+/// Echo requests.
+pub struct Pinging {
+    /// `None`: how it went was told.
+    pinger: Option<Pinger>,
+    on: IfaceId,
+    /// `None`: it is to end.
+    due: Option<u64>,
+    /// A row for which there was no room.
+    again: Option<String>,
+}
+
+impl Pinging {
+    fn next(&mut self, engine: &mut Engine) -> Next {
+        let Some(pinger) = &mut self.pinger else { return Next::Row(String::new()) };
+        let now = clock::monotonic_ns();
+        if let Some(event) = pinger.event(engine.stack(), now) {
+            return Next::Row(json!(event).to_string());
+        }
+        if self.due.is_some() {
+            match pinger.turn(engine.stack(), now, self.on) {
+                Ok(due) => self.due = due,
+                Err(e) => {
+                    self.finish(engine);
+                    return Next::Row(json!({ "event": "failed", "error": e.to_string() }).to_string());
+                }
+            }
+        }
+        match self.due {
+            Some(_) => Next::Later,
+            None => Next::Row(json!(PingEvent::Ended(self.finish(engine))).to_string()),
+        }
+    }
+
+    fn finish(&mut self, engine: &mut Engine) -> crate::PingCounts {
+        self.pinger.take().map(|pinger| pinger.end(engine.stack())).unwrap_or_default()
+    }
+}
+
+/// Frames on their way to who captures.
+pub struct Capturing {
+    tap: u64,
+    out: UnixStream,
+    /// The reader had no room when it was last asked.
+    blocked: bool,
+    state: State,
+    /// A row for which there was no room.
+    again: Option<String>,
+}
+
+enum State {
+    Runs,
+    /// What waits is handed on, and then it is told how much it was.
+    Ends,
+    Told,
+}
+
+impl Capturing {
+    fn next(&mut self, engine: &mut Engine) -> Next {
+        let Some(tap) = engine.tap(self.tap) else { return Next::Row(String::new()) };
+        if matches!(self.state, State::Runs) && tap.is_complete() {
+            self.state = State::Ends;
+        }
+        if matches!(self.state, State::Ends) {
+            tap.end();
+        }
+        self.blocked = false;
+        for _ in 0..CALLS {
+            if tap.is_empty() {
+                break;
+            }
+            match tap.hand_on(&self.out) {
+                Ok(n) if n > 0 => {}
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    self.blocked = true;
+                    break;
+                }
+                Err(e) if e.kind() == ErrorKind::Interrupted => {}
+                // Nobody reads any more.
+                _ => return self.tell(tap.counts()),
+            }
+        }
+        match self.state {
+            State::Runs => Next::Later,
+            State::Ends if tap.is_empty() => self.tell(tap.counts()),
+            State::Ends => Next::Later,
+            State::Told => Next::Row(String::new()),
+        }
+    }
+
+    fn tell(&mut self, counts: TapCounts) -> Next {
+        match std::mem::replace(&mut self.state, State::Told) {
+            State::Told => Next::Row(String::new()),
+            _ => Next::Row(json!(counts).to_string()),
+        }
+    }
+}
+
+/// The interface of this name; without a name the first link.
+fn by_name(engine: &Engine, name: Option<&str>) -> Result<IfaceId, Refusal> {
+    let Some(name) = name else {
+        return engine
+            .links()
+            .next()
+            .map(|(iface, _)| iface)
+            .ok_or((libc::ENODEV, "there is no link".to_owned()));
+    };
+    let all = interfaces(engine);
+    let found = all.iter().find(|(_, other)| other == name).map(|(iface, _)| *iface);
+    let names = || all.iter().map(|(_, name)| name.as_str()).collect::<Vec<_>>().join(", ");
+    found.ok_or_else(|| {
+        (libc::ENODEV, format!("{name}: no such interface of the service; there are: {}", names()))
+    })
+}
+
+fn prefix(text: &str) -> Result<Prefix, Refusal> {
+    let expected = || {
+        (libc::EINVAL, format!("{text}: expected an address with its network's prefix, such as 10.9.0.3/24"))
+    };
+    text.contains('/').then(|| text.parse().ok()).flatten().ok_or_else(expected)
+}
+
+/// A network: `default` is all of the router's kind, or of IPv4.
+fn network(text: &str, via: Option<std::net::IpAddr>) -> Result<Prefix, Refusal> {
+    match text {
+        "default" if via.is_some_and(|via| via.is_ipv6()) => Ok(Prefix::ALL_V6),
+        "default" => Ok(Prefix::ALL_V4),
+        text => prefix(text).map(Prefix::network),
+    }
+}
+
+/// Makes a change; what was done.
+fn apply(change: &Change, engine: &mut Engine) -> Result<String, Refusal> {
+    let exists = |e: String| (libc::EEXIST, e);
+    match change {
+        Change::AddAddress { address, interface, claim } => {
+            let (iface, own, now) = (by_name(engine, interface.as_deref())?, prefix(address)?, Engine::now());
+            let stack = engine.stack();
+            let added = if *claim {
+                stack.claim_address(now, iface, own)
+            } else {
+                stack.add_address(now, iface, own)
+            };
+            added.map_err(|e| exists(format!("{own}: {e}")))?;
+            Ok(format!("{own} added"))
+        }
+        Change::RemoveAddress { address, interface } => {
+            let iface = by_name(engine, interface.as_deref())?;
+            let gone = engine.stack().remove_address(iface, *address);
+            let none = || (libc::EADDRNOTAVAIL, format!("{address} is no address of the interface"));
+            gone.then(|| format!("{address} removed")).ok_or_else(none)
+        }
+        Change::AddRoute { to, via, interface, metric } => {
+            let (iface, to) = (by_name(engine, interface.as_deref())?, network(to, *via)?);
+            let way = Way { to, via: *via, metric: *metric };
+            if let Some(via) = via
+                && engine.stack().addresses(iface).iter().any(|own| own.ip() == *via)
+            {
+                return Err((libc::EINVAL, format!("{via} is the stack's own address; give the router's")));
+            }
+            engine.stack().add_route(way.route(iface)).map_err(|e| exists(format!("{to}: {e}")))?;
+            Ok(format!("route to {to} added"))
+        }
+        Change::RemoveRoute { to, via, interface } => {
+            let to = network(to, *via)?;
+            let on = interface.as_deref().map(|name| by_name(engine, Some(name))).transpose()?;
+            let gone = engine.stack().remove_routes(|route| {
+                route.prefix == to
+                    && (via.is_none() || route.via == *via)
+                    && on.is_none_or(|on| route.iface == on)
+            });
+            if gone == 0 {
+                return Err((libc::ESRCH, format!("there is no such route to {to}")));
+            }
+            Ok(format!("{gone} route(s) to {to} removed"))
+        }
+        Change::FlushNeighbors { address, interface } => {
+            let all: Vec<IfaceId> = match interface {
+                Some(name) => vec![by_name(engine, Some(name))?],
+                None => engine.links().map(|(iface, _)| iface).collect(),
+            };
+            let mut gone = 0;
+            for iface in all {
+                let stack = engine.stack();
+                let known: Vec<_> = stack.all_neighbors(iface).map(|(ip, ..)| ip).collect();
+                for ip in known.into_iter().filter(|ip| address.is_none_or(|wanted| wanted == *ip)) {
+                    stack.remove_neighbor(iface, ip);
+                    gone += 1;
+                }
+            }
+            match (gone, address) {
+                (0, Some(address)) => Err((libc::ESRCH, format!("{address} is no neighbour that is known"))),
+                _ => Ok(format!("{gone} neighbour(s) forgotten")),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypath_stack::config::Config;
+
+    #[test]
+    fn who_is_neither_root_nor_the_services_user_may_look_and_touch_nothing() {
+        let mut engine = Engine::with_seed(Config::default(), [7; 32]);
+        let watch = Watch::new().expect("a set");
+        let own = process::euid();
+        let mut asked = |question: &str, uid, tasks| {
+            let who = Who { uid, key: Key { index: 0, generation: 0 }, watch: &watch, tasks };
+            begin(question.as_bytes(), Vec::new(), &mut engine, &who)
+                .map(|begun| begun.map_err(|(errno, _)| errno))
+        };
+        let ping = r#"{"what":"ping","destination":"127.0.0.1","count":1,"interval_ns":0,"timeout_ns":9,"octets":56,"hop_limit":64}"#;
+        let change = r#"{"what":"change","change":"flush-neighbors"}"#;
+        for question in [ping, change, r#"{"what":"capture"}"#] {
+            assert!(matches!(asked(question, own + 1, 0), Some(Err(libc::EPERM))), "{question}");
+        }
+        assert!(matches!(asked(r#"{"what":"links"}"#, own + 1, 0), Some(Ok(Doing::Rows(_)))));
+        assert!(matches!(asked(ping, own, 0), Some(Ok(Doing::Ping(_)))));
+        assert!(matches!(asked(ping, own, MOST_TASKS), Some(Err(libc::EBUSY))));
+        assert!(matches!(asked(change, 0, MOST_TASKS), Some(Ok(Doing::Done(Some(_))))));
+        assert!(matches!(asked(r#"{"what":"capture"}"#, 0, 0), Some(Err(libc::ENOTSOCK))));
+        for nonsense in [
+            "",
+            "{}",
+            r#"{"what":"weather"}"#,
+            r#"{"what":"change","change":"everything"}"#,
+            r#"{"what":"ping"}"#,
+        ] {
+            assert!(asked(nonsense, 0, 0).is_none(), "{nonsense}");
+        }
+    }
+}
