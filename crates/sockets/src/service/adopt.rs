@@ -33,6 +33,8 @@ pub fn meant(s: &'static Sock, call: Call) -> Option<ServiceName> {
     let fits = |address: SocketAddr| address.is_ipv4() == (family == libc::AF_INET);
     match call {
         Call::Bind(local) if fits(local) => rules::service(name(local), None, otherwise),
+        // No address at all is this host, which is loopback.
+        Call::Connect(remote) if remote.ip().to_canonical().is_unspecified() => None,
         Call::Connect(remote) if fits(remote) => rules::service(None, name(remote), otherwise),
         Call::Listen(_) => {
             let any = super::address::parse(super::SocketName::none(family).as_bytes()).ok()?;
@@ -105,6 +107,14 @@ pub fn enter_child() {
 /// Every descriptor of a socket that no program has yet.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     UNDERWAY.iter().for_each(|place| f(place.load(Relaxed)));
+}
+
+/// Whether another descriptor of this process has room beside `fd`.
+///
+/// # Errors
+/// EMFILE.
+pub fn is_room(fd: i32) -> Result<()> {
+    fd::dup_high(fd, 0).map(|number| drop(End::new(number)))
 }
 
 /// A new socket of the service: its cookie, and the descriptor, which is ours.
@@ -190,6 +200,7 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     });
     r.cookie.store(cookie, Relaxed);
     r.told.fetch_and(super::told::LIMITS, Relaxed);
+    r.error.store(0, Relaxed);
     r.stage.store(stage::CONNECTING, Release);
     Ok(())
 }
