@@ -90,6 +90,8 @@ const UNDECIDED: &[&str] = &[
     "unread_data_in_a_ring_that_was_just_begun_resets",
     "data_sent_unawares_to_a_closed_peer_resets",
     "a_send_to_a_killed_peer_begins_no_ring",
+    // Who is woken, or a second octet.
+    "two_threads_wait_for_what_comes_one_by_one",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];

@@ -30,6 +30,7 @@ mod model;
 mod hand;
 mod hosts;
 mod known;
+mod own;
 mod random;
 mod stage;
 
