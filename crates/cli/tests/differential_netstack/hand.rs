@@ -110,6 +110,10 @@ pub fn alone(path: &str, body: impl FnOnce()) {
             let told = String::from_utf8_lossy(&output.stderr);
             assert!(output.status.success() && text.contains("1 passed"), "{text}{told}");
             tell(&told);
+            // A part that was left out inside.
+            text.lines()
+                .filter(|line| line.starts_with("skipped: "))
+                .for_each(|line| tell(&format!("{line}\n")));
         }
         Err(e) => network::skip(
             &format!("differential_netstack {name}"),

@@ -33,6 +33,7 @@ scripts! {
         s getsockopt 3 type
         s getsockopt 3 error
         s poll 0 3:in|rdhup
+        s poll 0 3:in|out
         c socket inet
         c connect 3 127.0.0.1:%port:s:3
         s wait_ev 3 in
@@ -69,6 +70,19 @@ scripts! {
         c recv 3 10
         c shutdown 3 wr
         s shutdown 4 rd
+    ";
+    what_is_refused_keeps_its_address, "connect", Either: "
+        c socket inet
+        c bind 3 127.0.0.2:0
+        c connect 3 127.0.0.1:9
+        c getsockname 3
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockname 3
+        s accept 3
+        s getpeername 4
     ";
     a_connection_that_went_through_another_socket, "SCM_RIGHTS", Either: "
         pair

@@ -1,7 +1,7 @@
 //! A socket of the kernel's becomes one of a service.
 
 use super::control::{self, Message};
-use super::{Record, ServiceName, options, record, stage};
+use super::{Record, ServiceName, options, record, stage, told};
 use crate::table::{self, Entry, Sock};
 use crate::{epoll, life, rules, state};
 use bypath_shm::service::{Op, of_end_name};
@@ -62,7 +62,7 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let limited = options::copy_limits(kernel, end.0);
     let record = replace(s, end.0, service, cookie, family, stage)?;
     if limited {
-        record.told.store(super::told::LIMITS, Relaxed);
+        record.told.store(told::LIMITS, Relaxed);
     }
     Ok(record)
 }
@@ -188,6 +188,9 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     let old = r.cookie.load(Relaxed);
     let (cookie, end) = open(service, family)?;
     options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
+    if let Some(local) = r.bound() {
+        Message::new(Op::Bind, cookie).address(local).ask(service)?;
+    }
     connect(service, cookie, end.0, remote)?;
     fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
     options::copy_limits(fd, end.0);
@@ -199,7 +202,7 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
         }
     });
     r.cookie.store(cookie, Relaxed);
-    r.told.fetch_and(super::told::LIMITS, Relaxed);
+    r.told.fetch_and(told::LIMITS | told::BOUND | told::PORT, Relaxed);
     r.error.store(0, Relaxed);
     r.stage.store(stage::CONNECTING, Release);
     Ok(())

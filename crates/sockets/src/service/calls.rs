@@ -110,6 +110,21 @@ impl Record {
 }
 
 impl Record {
+    /// A socket that takes its place gets its address, too, and the port if it is one that was asked for.
+    fn is_bound(&self, local: SocketAddr) {
+        self.told.fetch_or(told::BOUND | if local.port() != 0 { told::PORT } else { 0 }, Relaxed);
+    }
+
+    /// Its own address, as the program gave it.
+    pub fn bound(&self) -> Option<SocketAddr> {
+        let told = self.told.load(Relaxed);
+        let mut local = if told & told::BOUND != 0 { self.names().ok()?.0[0].0? } else { return None };
+        if told & told::PORT == 0 {
+            local.set_port(0);
+        }
+        Some(local)
+    }
+
     /// Whether the connection is over. After a shutdown of both sides by this process the service says so sooner than the kernel.
     fn is_closed(&self, fd: i32) -> bool {
         const BOTH: u32 = told::DEAF | told::MUTE;
@@ -128,12 +143,13 @@ pub fn came(fd: i32) {
 pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     let local = address::parse(raw);
     if let Some(r) = served(fd) {
-        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| ());
+        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| r.is_bound(local));
         return Some(local.and_then(|local| bound(for_family(local, r)?)));
     }
     let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
-    let call = Call::Bind(local.ok()?);
-    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
+    let local = local.ok()?;
+    let call = Call::Bind(local);
+    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|r| r.is_bound(local)))
 }
 
 /// An address as a socket of a service takes it.

@@ -118,6 +118,10 @@ mod told {
     pub const DEAF: u32 = 8;
     /// This process has shut the sending side.
     pub const MUTE: u32 = 16;
+    /// This process has given it an address.
+    pub const BOUND: u32 = 32;
+    /// With a port.
+    pub const PORT: u32 = 64;
 }
 
 static RECORDS: Slab<Record, 1024, 64> = Slab::new();
