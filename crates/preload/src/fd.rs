@@ -2,10 +2,10 @@
 //! convention is that of a function of three arguments.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::kept;
+use crate::errno::{fail, kept};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook;
+use bypath_sockets::hook::{self, served};
 use libc::{c_int, c_ulong};
 
 hook! {
@@ -26,6 +26,8 @@ hook! {
     only hook::is_followed(fd); {
         // The kernel looks at 32 bits of the request; a C int may arrive sign-extended.
         match c_ulong::from(request as u32) {
+            // What waits there is no octets.
+            libc::FIONREAD if served::is_listening(fd) => fail(libc::EINVAL),
             libc::FIONREAD => {
                 let ret = real(fd, request, arg);
                 if ret == 0 {

@@ -4,7 +4,7 @@ use crate::child::borrowed_memory;
 use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
-use crate::served::{received, sent};
+use crate::served::{received, received_flagged, sent};
 use bypath_sockets::hook::{self, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
@@ -168,7 +168,7 @@ hook! {
             return real(fd, buf, len, flags);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        received(fd, hook::recv(fd, user(&iov), flags), flags, || real(fd, buf, len, flags))
+        received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
     }
 
     /// `recv()` with the buffer's size known to the compiler.
@@ -186,6 +186,9 @@ hook! {
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
+        }
+        if let Some(refused) = crate::served::fast_open(fd, flags, std::ptr::null(), 0) {
+            return refused;
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))

@@ -2,7 +2,8 @@
 //!
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
-use crate::errno;
+use crate::child::borrowed_memory;
+use crate::errno::{self, kept};
 use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
@@ -32,7 +33,7 @@ hook! {
             verdict @ (Verdict::Served | Verdict::ServedKernel(_)) => {
                 let (none, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
                 let real = || real(fd, buf, len, flags, none, no_len);
-                let n = crate::served::received(fd, verdict, flags, real);
+                let n = crate::served::received_flagged(fd, verdict, len, flags, real);
                 if n < 0 || address.is_null() { n } else { no_source(n as usize, address_len) }
             }
             Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
@@ -79,8 +80,12 @@ hook! {
 
     /// `recvmsg()`.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg);
-    only hook::concerns_read(fd); {
-        receive_message(fd, message, flags, None, || real(fd, message, flags))
+    only hook::concerns_read(fd) || hook::serves() && has_control(message); {
+        let n = receive_message(fd, message, flags, None, || real(fd, message, flags));
+        if n >= 0 && hook::serves() && !borrowed_memory() {
+            know_passed(message);
+        }
+        n
     }
 
     /// `sendmmsg()`.
@@ -152,6 +157,19 @@ fn urgent_or_fast_open(fd: c_int, flags: c_int) {
 
 /// Descriptors that a message passes to another process must be on the kernel before they leave.
 fn announce_passed(m: &msghdr) {
+    let mut is_first = true;
+    each_passed(m, |fd| {
+        if std::mem::take(&mut is_first) && hook::is_sealed() {
+            hook::spread_everything();
+        }
+        if hook::is_followed(fd) {
+            hook::recall(fd, Reason::RecalledScmRights, true);
+        }
+    });
+}
+
+/// Every descriptor in a message's control data.
+fn each_passed(m: &msghdr, mut f: impl FnMut(c_int)) {
     if m.msg_control.is_null() || m.msg_controllen < size_of::<cmsghdr>() {
         return;
     }
@@ -166,14 +184,10 @@ fn announce_passed(m: &msghdr) {
             return;
         }
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            if hook::is_sealed() {
-                hook::spread_everything();
-            }
             let data = start + at + size_of::<cmsghdr>();
             for i in 0..(header.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>() {
-                let fd = memory::read((data + i * size_of::<c_int>()) as *const c_int);
-                if let Some(fd) = fd.filter(|fd| hook::is_followed(*fd)) {
-                    hook::recall(fd, Reason::RecalledScmRights, true);
+                if let Some(fd) = memory::read((data + i * size_of::<c_int>()) as *const c_int) {
+                    f(fd);
                 }
             }
         }
@@ -181,6 +195,14 @@ fn announce_passed(m: &msghdr) {
         if at > m.msg_controllen {
             return;
         }
+    }
+}
+
+/// After a receive: sockets of a service that came along are known from here on.
+#[cold]
+fn know_passed(message: *const msghdr) {
+    if let Some(m) = memory::read(message) {
+        kept(|| each_passed(&m, served::came));
     }
 }
 
@@ -288,9 +310,9 @@ fn receive_message(
             // The bytes are consumed all the same.
             if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
-        Verdict::Served => crate::served::receive_message(fd, message, &m, flags),
+        Verdict::Served => crate::served::receive_message(fd, message, &m, iov, flags),
         Verdict::ServedKernel(cold) => {
-            crate::served::reported(cold, || crate::served::receive_message(fd, message, &m, flags))
+            crate::served::reported(cold, || crate::served::receive_message(fd, message, &m, iov, flags))
         }
         verdict => settle(verdict, real),
     }

@@ -80,6 +80,41 @@ pub(crate) fn send_plainly(fd: c_int, iov: &[IoVec], flags: c_int) -> isize {
     sent(fd, verdict, iov, flags, || send(fd, iov, flags))
 }
 
+/// As [`received`], of a call with flags for a message and room for `len` octets.
+#[inline]
+pub(crate) fn received_flagged(
+    fd: c_int,
+    verdict: Verdict,
+    len: usize,
+    flags: c_int,
+    real: impl FnOnce() -> isize,
+) -> isize {
+    match verdict {
+        Verdict::Served if flags & libc::MSG_TRUNC != 0 => discard(fd, len, flags),
+        Verdict::ServedKernel(cold) if flags & libc::MSG_TRUNC != 0 => {
+            reported(cold, || discard(fd, len, flags))
+        }
+        verdict => received(fd, verdict, flags, real),
+    }
+}
+
+/// A receive with MSG_TRUNC: TCP counts the octets, takes them away, and leaves the program's memory alone.
+#[cold]
+pub(crate) fn discard(fd: c_int, len: usize, flags: c_int) -> isize {
+    const PIECE: usize = 4096;
+    let mut scratch = [0u8; PIECE];
+    let base = scratch.as_mut_ptr().cast::<c_void>();
+    // All pieces are the same memory; what is longer is a short receive.
+    let iov: [iovec; 16] =
+        std::array::from_fn(|n| iovec { iov_base: base, iov_len: len.saturating_sub(n * PIECE).min(PIECE) });
+    let flags = flags & !libc::MSG_TRUNC;
+    receive(fd, flags, || {
+        let mut m = header(iov.as_ptr(), iov.len());
+        // SAFETY: a header whose addresses are of locals; the kernel alone writes to the scratch.
+        unsafe { message::<{ index("recvmsg") }>(fd, &raw mut m, flags) }
+    })
+}
+
 /// Any call that sends octets.
 pub(crate) fn send(fd: c_int, iov: &[IoVec], flags: c_int) -> isize {
     if flags & libc::MSG_OOB != 0 {
@@ -94,7 +129,8 @@ pub(crate) fn send(fd: c_int, iov: &[IoVec], flags: c_int) -> isize {
     let ret = unsafe {
         message::<{ index("sendmsg") }>(fd, &raw mut m, flags & !libc::MSG_FASTOPEN | libc::MSG_NOSIGNAL)
     };
-    if ret < 0 && errno::get() == libc::EPIPE {
+    // The pair's own error is no news of the connection.
+    if ret < 0 && matches!(errno::get(), libc::EPIPE | libc::ECONNRESET) {
         return broken(kept(|| served::ended(fd, true)).unwrap_or(Errno::PIPE), flags);
     }
     ret
@@ -132,12 +168,16 @@ pub(crate) fn receive(fd: c_int, flags: c_int, real: impl FnOnce() -> isize) -> 
 }
 
 /// `recvmsg()`: into the program's buffers, with a header of ours.
-pub(crate) fn receive_message(fd: c_int, to: *mut msghdr, m: &msghdr, flags: c_int) -> isize {
+pub(crate) fn receive_message(fd: c_int, to: *mut msghdr, m: &msghdr, iov: &[IoVec], flags: c_int) -> isize {
     let mut own = header(m.msg_iov, m.msg_iovlen);
-    let n = receive(fd, flags, || {
-        // SAFETY: the program's own list, in a header of ours.
-        unsafe { message::<{ index("recvmsg") }>(fd, &raw mut own, flags) }
-    });
+    let n = if flags & libc::MSG_TRUNC != 0 {
+        discard(fd, iov.iter().map(|piece| piece.len).sum(), flags)
+    } else {
+        receive(fd, flags, || {
+            // SAFETY: the program's own list, in a header of ours.
+            unsafe { message::<{ index("recvmsg") }>(fd, &raw mut own, flags) }
+        })
+    };
     if n < 0 {
         return n;
     }
@@ -187,14 +227,17 @@ pub(crate) fn connect(fd: c_int, at: *const sockaddr, len: socklen_t) -> Option<
 }
 
 /// A send with MSG_FASTOPEN is a connect before it, and nothing more here: the octets go when it is done. `Some`: that
-/// failed, or is under way.
+/// failed, or is under way, or there is a connection already.
 #[cold]
 pub(crate) fn fast_open(fd: c_int, flags: c_int, at: *const sockaddr, len: socklen_t) -> Option<isize> {
-    if flags & libc::MSG_FASTOPEN == 0 || at.is_null() || !served::is_active() {
+    if flags & libc::MSG_FASTOPEN == 0 || !served::is_active() {
         return None;
     }
+    if at.is_null() {
+        return kept(|| served::is_connected(fd)).then(|| fail(libc::EISCONN));
+    }
     let connected = connect(fd, at, len)?;
-    (connected < 0 && errno::get() != libc::EISCONN).then_some(-1)
+    (connected < 0).then_some(-1)
 }
 
 /// `listen()`; `None`: the real call.

@@ -180,6 +180,26 @@ pub fn veth(a: &str, b: &str, namespace: Option<&Namespace>) -> Result<()> {
     Netlink::open()?.change(request)
 }
 
+/// Makes a bridge, which is up, between these interfaces: each receives what the others send.
+///
+/// # Errors
+/// ENODEV; EPERM without CAP_NET_ADMIN; EEXIST; EOPNOTSUPP without bridges in the kernel; EBUSY for one that is in another bridge.
+pub fn bridge(name: &str, members: &[&str]) -> Result<()> {
+    const IFLA_MASTER: u16 = 10;
+    let flags = libc::NLM_F_CREATE | libc::NLM_F_EXCL;
+    let request = Request::new(libc::RTM_NEWLINK, flags, &info(0, 0, 0))
+        .attribute(IFLA_IFNAME, &with_nul(name))
+        .nested(IFLA_LINKINFO, |r| r.attribute(IFLA_INFO_KIND, b"bridge"));
+    let netlink = Netlink::open()?;
+    netlink.change(request)?;
+    let bridge = by_name(name)?.index.to_ne_bytes();
+    for member in members {
+        let fixed = info(by_name(member)?.index, 0, 0);
+        netlink.change(Request::new(libc::RTM_NEWLINK, 0, &fixed).attribute(IFLA_MASTER, &bridge))?;
+    }
+    set_up(name, true)
+}
+
 /// Switches an interface on or off.
 ///
 /// # Errors

@@ -98,20 +98,20 @@ pub fn environment(end: &str, stack: bool, wide: bool, dir: &Path) -> HashMap<St
 }
 
 /// A command with the hosts' addresses: those that `end` binds to are its own; it calls whom a port is asked of, and the
-/// other one if a port is named.
-pub fn addresses(end: &str, command: &str) -> String {
+/// other one if a port is named. `home` tells at which end a process is.
+pub fn addresses(end: &str, command: &str, home: impl Fn(&str) -> String) -> String {
     let mut verb = "";
     let words = command.split(' ').map(|word| {
         let owner = match word.split_once("%port:") {
             Some((_, of)) => of.split(':').next().unwrap_or(end),
             None if verb == "bind" => end,
-            None if end == "c" => "s",
+            None if home(end) == "c" => "s",
             None => "c",
         };
         if matches!(word, "bind" | "connect" | "sendto") {
             verb = word;
         }
-        let host = number(owner);
+        let host = number(&home(owner));
         word.replace("127.0.0.", &format!("10.77.{host}.")).replace("[::1]", &format!("[fd77:0:{host}::1]"))
     });
     words.collect::<Vec<_>>().join(" ")

@@ -39,14 +39,20 @@ impl Agent {
     /// Starts `program` with its pipes on standard input and output; what it or the library complains about
     /// goes to `complaints`.
     pub fn start(program: &Path, environment: &HashMap<String, String>, complaints: &Path) -> Agent {
-        let complaints = File::create(complaints).expect("create the file for complaints");
         let mut command = Command::new(program);
-        command.env_remove("LD_PRELOAD").env("AGENT_PATH", program);
+        command.env_remove("LD_PRELOAD");
         for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BYPATH_")) {
             command.env_remove(name);
         }
         command.envs(environment);
+        Agent::of(command, program, complaints)
+    }
+
+    /// The same by a command that becomes the program.
+    pub fn of(mut command: Command, program: &Path, complaints: &Path) -> Agent {
+        let complaints = File::create(complaints).expect("create the file for complaints");
         let mut child = command
+            .env("AGENT_PATH", program)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(complaints)
@@ -101,14 +107,30 @@ impl Agent {
 
     /// Whether the process has stopped (SIGSTOP).
     pub fn is_stopped(&self) -> bool {
-        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).unwrap_or_default();
-        stat.rsplit(')').next().is_some_and(|rest| rest.trim_start().starts_with('T'))
+        self.state() == Some('T')
+    }
+
+    /// Whether it has not ended.
+    fn is_running(&self) -> bool {
+        self.state().is_some_and(|state| !matches!(state, 'Z' | 'X'))
+    }
+
+    /// As proc(5) has it; `None`: it is gone.
+    fn state(&self) -> Option<char> {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.pid)).ok()?;
+        stat.rsplit(')').next()?.trim_start().chars().next()
     }
 
     /// Waits for the end of a process that was told to end; how it ended.
     pub fn status(&mut self) -> String {
-        let Some(child) = &mut self.child else { return "ended".to_owned() };
         let end = Instant::now() + PATIENCE;
+        let Some(child) = &mut self.child else {
+            // Its pipes are closed before it is gone; and who kills it then changes what its parent is told.
+            while self.is_running() && Instant::now() < end {
+                std::thread::sleep(Duration::from_micros(200));
+            }
+            return "ended".to_owned();
+        };
         loop {
             match child.try_wait().expect("wait for the agent") {
                 Some(status) => {

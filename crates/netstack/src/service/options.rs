@@ -378,7 +378,7 @@ fn kept(wishes: &Wishes, level: i32, name: i32) -> Result<Option<Vec<u8>>> {
 /// # Errors
 /// As getsockopt(2).
 pub fn of_remains(wishes: &Wishes, v6: bool, level: i32, name: i32) -> Result<Vec<u8>> {
-    if let Some(value) = kept(wishes, level, name)? {
+    if let Some(value) = kept(wishes, level, name)?.or_else(|| wishes.kept((level, name))) {
         return Ok(value);
     }
     let n: i32 = match (level, name) {

@@ -2,6 +2,8 @@
 
 use super::options::Wishes;
 use bypath_shm::service::Address;
+use bypath_stack::tcp::congestion::Algorithm;
+use bypath_stack::tcp::{Options, Settings};
 use std::collections::{HashMap, VecDeque};
 
 /// Of one user.
@@ -17,6 +19,47 @@ pub struct Remains {
     /// What the next call is to say; 0: nothing.
     pub errno: i32,
     pub wishes: Wishes,
+}
+
+/// Keeps what was set on a socket whose connection never came up: who connects again does so with another one, which gets it.
+pub fn keep_options(wishes: &mut Wishes, v6: bool, options: &Options, settings: &Settings) {
+    use libc::{IPPROTO_IP as IP, IPPROTO_IPV6 as V6, IPPROTO_TCP as TCP, SOL_SOCKET as SOL};
+    let algorithm = match settings.algorithm {
+        Algorithm::Reno => b"reno".to_vec(),
+        Algorithm::Cubic => b"cubic".to_vec(),
+    };
+    let (device, (send, receive), keepalive) = (wishes.device.clone(), wishes.buffers, wishes.keepalive);
+    let mut keep = |level, name, value: i32| wishes.keep((level, name), value.to_ne_bytes().to_vec());
+    keep(SOL, libc::SO_REUSEADDR, options.reuse_address.into());
+    keep(SOL, libc::SO_REUSEPORT, options.reuse_port.into());
+    for (name, half) in
+        [(libc::SO_SNDBUF, send), (libc::SO_RCVBUF, receive)].into_iter().filter(|(_, half)| *half > 0)
+    {
+        keep(SOL, name, 2 * half as i32);
+    }
+    keep(TCP, libc::TCP_NODELAY, settings.nodelay.into());
+    keep(TCP, libc::TCP_CORK, settings.cork.into());
+    keep(TCP, libc::TCP_KEEPIDLE, keepalive.idle as i32);
+    keep(TCP, libc::TCP_KEEPINTVL, keepalive.interval as i32);
+    keep(TCP, libc::TCP_KEEPCNT, keepalive.probes as i32);
+    keep(TCP, libc::TCP_USER_TIMEOUT, settings.user_timeout.map_or(0, |timeout| timeout.as_millis() as i32));
+    let (class, hops) = (options.class.0.into(), options.hop_limit.unwrap_or(64).into());
+    if v6 {
+        keep(V6, libc::IPV6_V6ONLY, options.only_v6.into());
+        keep(V6, libc::IPV6_TCLASS, class);
+        keep(V6, libc::IPV6_UNICAST_HOPS, hops);
+    } else {
+        keep(IP, libc::IP_TOS, class);
+        keep(IP, libc::IP_TTL, hops);
+    }
+    if wishes.maxseg > 0 {
+        let maxseg = i32::from(wishes.maxseg);
+        wishes.keep((TCP, libc::TCP_MAXSEG), maxseg.to_ne_bytes().to_vec());
+    }
+    let linger = [i32::from(options.linger.is_some()).to_ne_bytes(), wishes.linger.to_ne_bytes()].concat();
+    wishes.keep((SOL, libc::SO_LINGER), linger);
+    wishes.keep((SOL, libc::SO_BINDTODEVICE), device);
+    wishes.keep((TCP, libc::TCP_CONGESTION), algorithm);
 }
 
 #[derive(Debug, Default)]

@@ -5,7 +5,7 @@ use super::limits::Users;
 use super::listener::Listening;
 use super::neighbours::Neighbours;
 use super::options::Wishes;
-use super::remains::{Graves, Remains};
+use super::remains::{Graves, Remains, keep_options};
 use super::rings::Rings;
 use super::slab::{Key, Slab};
 use super::watch::{BATCH, Token, Watch};
@@ -202,9 +202,14 @@ impl Hub {
 
     /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
-        let Some(socket) = self.sockets.remove(key) else { return };
+        let Some(mut socket) = self.sockets.remove(key) else { return };
         let (local, remote) = match stack.tcp(socket.id) {
-            Some(mut tcp) => (tcp.local(), tcp.remote()),
+            Some(mut tcp) => {
+                if matches!(socket.phase, Phase::Connecting(_)) {
+                    keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
+                }
+                (tcp.local(), tcp.remote())
+            }
             None => (None, None),
         };
         stack.close(socket.id);

@@ -284,7 +284,8 @@ impl Socket {
                     return Way::Waits;
                 }
                 (Err(WriteError::Failed(failure)), _) => {
-                    self.fail(failure, false);
+                    let half_closed = tcp.is_finished() && !tcp.is_shut();
+                    self.fail(failure, half_closed);
                     return Way::Failed;
                 }
                 // It is over, and that was told.

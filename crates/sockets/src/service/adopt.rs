@@ -1,7 +1,7 @@
 //! A socket of the kernel's becomes one of a service.
 
 use super::control::{self, Message};
-use super::{Record, ServiceName, options, record, stage};
+use super::{Record, ServiceName, options, record, stage, told};
 use crate::table::{self, Entry, Sock};
 use crate::{epoll, life, rules, state};
 use bypath_shm::service::{Op, of_end_name};
@@ -33,6 +33,8 @@ pub fn meant(s: &'static Sock, call: Call) -> Option<ServiceName> {
     let fits = |address: SocketAddr| address.is_ipv4() == (family == libc::AF_INET);
     match call {
         Call::Bind(local) if fits(local) => rules::service(name(local), None, otherwise),
+        // No address at all is this host, which is loopback.
+        Call::Connect(remote) if remote.ip().to_canonical().is_unspecified() => None,
         Call::Connect(remote) if fits(remote) => rules::service(None, name(remote), otherwise),
         Call::Listen(_) => {
             let any = super::address::parse(super::SocketName::none(family).as_bytes()).ok()?;
@@ -60,7 +62,7 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let limited = options::copy_limits(kernel, end.0);
     let record = replace(s, end.0, service, cookie, family, stage)?;
     if limited {
-        record.told.store(super::told::LIMITS, Relaxed);
+        record.told.store(told::LIMITS, Relaxed);
     }
     Ok(record)
 }
@@ -105,6 +107,14 @@ pub fn enter_child() {
 /// Every descriptor of a socket that no program has yet.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     UNDERWAY.iter().for_each(|place| f(place.load(Relaxed)));
+}
+
+/// Whether another descriptor of this process has room beside `fd`.
+///
+/// # Errors
+/// EMFILE.
+pub fn is_room(fd: i32) -> Result<()> {
+    fd::dup_high(fd, 0).map(|number| drop(End::new(number)))
 }
 
 /// A new socket of the service: its cookie, and the descriptor, which is ours.
@@ -184,6 +194,9 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     let old = r.cookie.load(Relaxed);
     let (cookie, end) = open(service, family)?;
     options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
+    if let Some(local) = r.bound() {
+        Message::new(Op::Bind, cookie).address(local).ask(service)?;
+    }
     connect(service, cookie, end.0, remote)?;
     fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
     options::copy_limits(fd, end.0);
@@ -198,7 +211,8 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     });
     followed.into_iter().for_each(epoll::renew);
     r.cookie.store(cookie, Relaxed);
-    r.told.fetch_and(super::told::LIMITS, Relaxed);
+    r.told.fetch_and(told::LIMITS | told::BOUND | told::PORT, Relaxed);
+    r.error.store(0, Relaxed);
     r.stage.store(stage::CONNECTING, Release);
     Ok(())
 }

@@ -58,6 +58,10 @@ impl Record {
 
     /// The error that it has for its next call, which it has no more then.
     fn take_error(&self) -> Result<Option<Errno>> {
+        let kept = self.error.swap(0, AcqRel);
+        if kept != 0 {
+            return Ok(Some(Errno::from_raw_os_error(kept)));
+        }
         let errno = self.question(Op::Error).ask(self.service())?.body.i32().ok_or(Errno::PROTO)?;
         Ok((1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno)))
     }
@@ -108,16 +112,47 @@ impl Record {
     }
 }
 
+impl Record {
+    /// A socket that takes its place gets its address, too, and the port if it is one that was asked for.
+    fn is_bound(&self, local: SocketAddr) {
+        self.told.fetch_or(told::BOUND | if local.port() != 0 { told::PORT } else { 0 }, Relaxed);
+    }
+
+    /// Its own address, as the program gave it.
+    pub fn bound(&self) -> Option<SocketAddr> {
+        let told = self.told.load(Relaxed);
+        let mut local = if told & told::BOUND != 0 { self.names().ok()?.0[0].0? } else { return None };
+        if told & told::PORT == 0 {
+            local.set_port(0);
+        }
+        Some(local)
+    }
+
+    /// Whether the connection is over. After a shutdown of both sides by this process the service says so sooner than the kernel.
+    fn is_closed(&self, fd: i32) -> bool {
+        const BOTH: u32 = told::DEAF | told::MUTE;
+        self.told.load(Relaxed) & BOTH != BOTH
+            && poll::now(fd, 0) & libc::POLLHUP != 0
+            && self.names().is_ok_and(|(_, state)| state == CLOSE)
+    }
+}
+
+/// A descriptor that came along with a message may be a socket of a service.
+pub fn came(fd: i32) {
+    let _ = served(fd);
+}
+
 /// Before bind.
 pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     let local = address::parse(raw);
     if let Some(r) = served(fd) {
-        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| ());
+        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| r.is_bound(local));
         return Some(local.and_then(|local| bound(for_family(local, r)?)));
     }
     let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
-    let call = Call::Bind(local.ok()?);
-    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
+    let local = local.ok()?;
+    let call = Call::Bind(local);
+    Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|r| r.is_bound(local)))
 }
 
 /// An address as a socket of a service takes it.
@@ -162,6 +197,13 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
             begun_now(fd, r)
         }),
     })
+}
+
+/// Whether `fd` is a socket of a service that has, or had, a connection.
+pub fn is_connected(fd: i32) -> bool {
+    let Some(r) = super::of(fd) else { return false };
+    r.look();
+    r.stage() == stage::CONNECTED
 }
 
 fn is_nonblocking(fd: i32) -> bool {
@@ -228,7 +270,13 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
 /// Before accept: whether `fd` is a socket of a service that listens.
 pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     let r = served(fd)?;
-    Some(if r.is_listening() { Ok(()) } else { Err(Errno::INVAL) })
+    // Where the table is full the kernel says so before it waits, and keeps the connection.
+    Some(if r.is_listening() { adopt::is_room(fd) } else { Err(Errno::INVAL) })
+}
+
+/// Whether `fd` is known as a socket of a service that listens: nothing is asked.
+pub fn is_listening(fd: i32) -> bool {
+    super::of(fd).is_some_and(|r| r.stage() == stage::LISTENING)
 }
 
 /// `raw` came by a receive on the listening socket `listener`, and `fd` with it, if there was room for it. Returns the other end's
@@ -333,7 +381,13 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
             Some(r.question(Op::Shutdown).number(how).ask(r.service()).map(|_| r.enter(stage::UNKNOWN)))
         }
         (Some(CLOSE), stage::UNKNOWN) if !is_over(fd) => Some(Err(Errno::NOTCONN)),
-        _ => None,
+        (_, stage::REFUSED) => Some(Err(Errno::NOTCONN)),
+        _ if r.is_closed(fd) => Some(Err(Errno::NOTCONN)),
+        _ => {
+            let sides = [told::DEAF, told::MUTE, told::DEAF | told::MUTE][how as usize];
+            r.told.fetch_or(sides, Relaxed);
+            None
+        }
     }
 }
 
@@ -349,7 +403,7 @@ fn is_over(fd: i32) -> bool {
 #[inline]
 pub fn may_move(fd: i32, sending: bool) -> Result<()> {
     match super::of(fd) {
-        Some(r) if r.stage() < stage::CONNECTING => unconnected(fd, r, sending),
+        Some(r) if !matches!(r.stage(), stage::CONNECTING | stage::CONNECTED) => unconnected(fd, r, sending),
         _ => Ok(()),
     }
 }
@@ -358,7 +412,7 @@ pub fn may_move(fd: i32, sending: bool) -> Result<()> {
 fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
     let state = r.look();
     let is_closed = state == Some(CLOSE) && r.stage() == stage::UNKNOWN;
-    let is_none = r.stage() == stage::LISTENING || is_closed && !is_over(fd);
+    let is_none = matches!(r.stage(), stage::LISTENING | stage::REFUSED) || is_closed && !is_over(fd);
     match sending {
         _ if !is_none => Ok(()),
         true => Err(Errno::PIPE),
@@ -379,6 +433,11 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
         return None;
     }
     let error = match r.take_error() {
+        // The end came before it, and that is what is read; the next call that looks is told.
+        Ok(Some(Errno::PIPE)) if !sending => {
+            r.error.store(libc::EPIPE, Release);
+            return None;
+        }
         Ok(error) => error,
         // It belongs to another user, and ends as a plain pair does.
         Err(Errno::PERM | Errno::ACCESS) => None,

@@ -21,7 +21,7 @@ pub use name::ServiceName;
 use crate::state;
 use crate::table::{self, Entry, Sock};
 use bypath_shm::region::Slab;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Some socket of this process may be a service's.
 static ACTIVE: AtomicBool = AtomicBool::new(false);
@@ -88,6 +88,8 @@ struct Record {
     stage: AtomicU32,
     /// [`told`] bits.
     told: AtomicU32,
+    /// An error that the service has told, and no call of the program yet; 0: none.
+    error: AtomicI32,
     /// Next free one plus one.
     next_free: AtomicU32,
 }
@@ -114,6 +116,14 @@ mod told {
     pub const PIPE: u32 = 2;
     /// Time limits or low-water marks were set: accepted connections get them, too.
     pub const LIMITS: u32 = 4;
+    /// This process has shut the receiving side.
+    pub const DEAF: u32 = 8;
+    /// This process has shut the sending side.
+    pub const MUTE: u32 = 16;
+    /// This process has given it an address.
+    pub const BOUND: u32 = 32;
+    /// With a port.
+    pub const PORT: u32 = 64;
 }
 
 static RECORDS: Slab<Record, 1024, 64> = Slab::new();
@@ -148,6 +158,7 @@ fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32>
     r.service.store(service, Relaxed);
     r.family.store(family as u32, Relaxed);
     r.told.store(0, Relaxed);
+    r.error.store(0, Relaxed);
     r.stage.store(stage, Release);
     Some(number)
 }

@@ -1,0 +1,171 @@
+//! What differs from the kernel and is known to. docs/netstack-service.md has a row for each, by the same name, that says why.
+
+use crate::script::Step;
+
+/// One of them.
+struct Known {
+    /// As the row is called.
+    row: &'static str,
+    /// Whether an answer is it: the command, what the kernel answered, and what came.
+    is: fn(&str, &str, &str) -> bool,
+    /// Scripts that are about it and nothing else.
+    scripts: &'static [&'static str],
+    /// Words of commands without which there is nothing to compare.
+    words: &'static [&'static str],
+}
+
+const NONE: Known = Known { row: "", is: |_, _, _| false, scripts: &[], words: &[] };
+
+const KNOWN: &[Known] = &[
+    Known { row: "POLLHUP and what is beside it", is: is_beside_hup, ..NONE },
+    Known {
+        row: "POLLOUT of a listening socket",
+        is: |command, expected, got| {
+            command.starts_with("poll 0 3:in|out") && (expected, got) == ("0 - 3:0", "1 - 3:out")
+        },
+        scripts: &[],
+        ..NONE
+    },
+    Known {
+        row: "shutdown(SHUT_RDWR)",
+        scripts: &[
+            "shutdown_of_both_directions",
+            "shutdown_of_both_directions_keeps_what_is_there",
+            "shutdown_of_both_directions_beside_a_stopped_writer",
+            "shutdown_of_both_directions_and_a_close",
+        ],
+        ..NONE
+    },
+    Known { row: "shutdown(SHUT_RD)", scripts: &["shutdown_of_reading_ends_reads"], ..NONE },
+    Known {
+        row: "shutdown(SHUT_WR) of a full socket",
+        scripts: &["a_shutdown_leaves_the_rest_to_the_reader"],
+        ..NONE
+    },
+    Known { row: "listen(2) after shutdown(2)", scripts: &["a_listener_that_is_shut"], ..NONE },
+    Known { row: "shutdown(2) before bind and connect", scripts: &["who_is_not_connected"], ..NONE },
+    Known {
+        row: "How much nobody reads",
+        scripts: &[
+            "half_close_serves_a_request_sent_before_it",
+            "one_process_holds_both_ends",
+            "a_full_ring_goes_back_to_the_kernel",
+            "a_full_ring_in_non_blocking_mode",
+            "a_peer_that_computes_reads_later",
+            "both_ends_write_megabytes_before_either_reads",
+            "epoll_edge_asked_for_again_waits_for_room",
+        ],
+        ..NONE
+    },
+    Known {
+        row: "MSG_PEEK with MSG_WAITALL",
+        scripts: &[
+            "waitall_with_peek",
+            "waitall_with_peek_ends_in_time",
+            "waitall_with_peek_waits_behind_the_kernels_bytes",
+        ],
+        ..NONE
+    },
+    Known {
+        row: "recvmmsg(2) and a reset",
+        scripts: &["a_reset_is_told_before_the_data_by_recvmmsg"],
+        ..NONE
+    },
+    Known {
+        row: "Buffers of a plain heir",
+        scripts: &["an_exec_of_the_writer_with_what_finds_no_room_loses_nothing"],
+        ..NONE
+    },
+    Known { row: "Every address and loopback", scripts: &["a_listener_on_the_wildcard_address"], ..NONE },
+    Known { row: "MSG_OOB", words: &["oob", "atmark"], ..NONE },
+    Known {
+        row: "SO_RCVLOWAT",
+        scripts: &[
+            "low_water_mark_delays_readiness",
+            "low_water_mark_that_is_lowered_wakes_a_wait",
+            "low_water_mark_that_is_lowered_is_an_edge",
+            "low_water_mark_above_a_ring",
+        ],
+        ..NONE
+    },
+    Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
+    Known { row: "Datagrams", words: &["dgram"], ..NONE },
+];
+
+/// Scripts whose answers depend on what comes first over a link.
+const UNDECIDED: &[&str] = &[
+    // The last octets, or the close.
+    "unread_data_in_a_ring_that_was_just_begun_resets",
+    "data_sent_unawares_to_a_closed_peer_resets",
+    "a_send_to_a_killed_peer_begins_no_ring",
+    // Who is woken, or a second octet.
+    "two_threads_wait_for_what_comes_one_by_one",
+    // The acknowledgement of a FIN, which is an edge.
+    "epoll_edge_reports_what_is_there_after_a_shutdown",
+];
+
+/// Whether events differ only in what stands beside POLLHUP.
+fn is_beside_hup(command: &str, expected: &str, got: &str) -> bool {
+    let is_question = ["poll", "ppoll", "epoll_"].iter().any(|verb| command.starts_with(verb));
+    let (expected, got): (Vec<_>, Vec<_>) = (expected.split(' ').collect(), got.split(' ').collect());
+    let agree =
+        |(a, b): (&&str, &&str)| a == b || has_hung_up(a).is_some() && has_hung_up(a) == has_hung_up(b);
+    is_question && expected.len() == got.len() && expected.iter().zip(&got).all(agree)
+}
+
+/// A descriptor that has hung up, and its other events.
+fn has_hung_up(word: &str) -> Option<(&str, Vec<&str>)> {
+    let (fd, bits) = word.split_once(':')?;
+    let bits: Vec<_> = bits.split('|').filter(|bit| !["in", "err", "rdhup"].contains(bit)).collect();
+    bits.contains(&"hup").then_some((fd, bits))
+}
+
+/// The row that this difference belongs to.
+pub fn difference(command: &str, expected: &str, got: &str) -> Option<&'static str> {
+    KNOWN.iter().find(|known| (known.is)(command, expected, got)).map(|known| known.row)
+}
+
+/// Why a script is not compared, if it is not.
+pub fn reason(name: &str, steps: &[Step]) -> Option<String> {
+    let words: Vec<&str> = steps
+        .iter()
+        .flat_map(|step| step.command.split([' ', '|']).filter(|word| !word.is_empty()))
+        .collect();
+    if words.contains(&"unix") {
+        return Some("AF_UNIX is of one host".to_owned());
+    }
+    if UNDECIDED.contains(&name) {
+        return Some("over a link the kernel itself does not decide".to_owned());
+    }
+    let is =
+        |known: &&Known| known.scripts.contains(&name) || known.words.iter().any(|word| words.contains(word));
+    KNOWN.iter().find(is).map(|known| format!("what differs: {}", known.row))
+}
+
+/// The steps as they are run: who waits for POLLERR beside POLLHUP waits for POLLHUP.
+pub fn adapted(steps: Vec<Step>) -> Vec<Step> {
+    let adapt = |step: Step| {
+        let command = match step.command.strip_prefix("wait_ev ") {
+            Some(rest) => format!("wait_ev {}", rest.replace("err|hup", "hup").replace("hup|err", "hup")),
+            None => step.command,
+        };
+        Step { command, ..step }
+    };
+    steps.into_iter().map(adapt).collect()
+}
+
+/// The page has a row for each, and no other.
+#[test]
+fn the_page_says_what_differs_from_the_kernel() {
+    let text = std::fs::read_to_string(crate::common::workspace().join("docs/netstack-service.md"))
+        .expect("the page");
+    let section = text.split("## What differs from the kernel").nth(1).expect("its section");
+    let section = section.split("\n## ").next().unwrap_or(section);
+    let rows: Vec<&str> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .filter(|name| *name != "what")
+        .collect();
+    let names: Vec<String> = KNOWN.iter().map(|known| known.row.to_owned()).collect();
+    assert_eq!(rows, names);
+}

@@ -1,0 +1,141 @@
+//! Scripts of what is a service's affair: which calls make a socket the stack's, who holds it, and what it says of itself.
+
+use crate::hand::scripts;
+
+scripts! {
+    every_address_is_this_host, "connect", Either: "
+        c socket inet
+        c connect 3 0.0.0.0:9
+        c getsockopt 3 error
+        c socket inet6
+        c connect 4 [::]:9
+        c recv 4 10
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet
+        c connect 5 127.0.0.1:%port:s:3
+        s accept 3
+        c send 5 10 1
+        s wait_in 4 10
+        s recv 4 20
+    ";
+    a_listener_and_what_it_is_asked, "listen", Either: "
+        s socket inet stream|nonblock
+        s bind 3 127.0.0.1:0
+        s listen 3 5
+        s accept 3
+        s fionread 3
+        s recv 3 10
+        s send 3 10 1 nosignal
+        s connect 3 127.0.0.1:9
+        s getpeername 3
+        s getsockopt 3 type
+        s getsockopt 3 error
+        s poll 0 3:in|rdhup
+        s poll 0 3:in|out
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        s wait_ev 3 in
+        s fionread 3
+        s recv 3 10
+        s accept4 3 nonblock|cloexec
+        s fcntl 4 getfd
+        s accept 3
+        s close 3
+        c send 3 10 1
+        s wait_in 4 10
+        s recv 4 20
+    ";
+    what_is_refused_can_be_tried_again, "connect", Either: "
+        c socket inet
+        c setsockopt 3 nodelay 1
+        c connect 3 127.0.0.1:9
+        c connect 3 127.0.0.1:9
+        c recv 3 10
+        c send 3 10 1 nosignal
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c connect 3 127.0.0.1:%port:s:3
+        s accept 3
+        c getsockopt 3 nodelay
+        c send 3 10 1
+        s wait_in 4 10
+        s recv 4 20
+        c shutdown 3 wr
+        s recv 4 20
+        c shutdown 3 wr
+        s shutdown 4 wr
+        c recv 3 10
+        c shutdown 3 wr
+        s shutdown 4 rd
+    ";
+    what_is_refused_keeps_its_address, "connect", Either: "
+        c socket inet
+        c bind 3 127.0.0.2:0
+        c connect 3 127.0.0.1:9
+        c getsockname 3
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockname 3
+        s accept 3
+        s getpeername 4
+    ";
+    a_connection_that_went_through_another_socket, "SCM_RIGHTS", Either: "
+        pair
+        c socketpair
+        c scm_send 4 3
+        c scm_recv 5
+        c close 3
+        s send 4 10 1
+        c wait_in 6 10
+        c recvmsg 6 20
+        c recvfrom 6 20 dontwait
+        c getpeername 6
+        c getsockopt 6 domain
+        c getsockopt 6 error
+        s close 4
+        c wait_ev 6 rdhup
+        c recvmsg 6 20
+        c send 6 10 1 nosignal
+        c wait_ev 6 hup
+        c recv 6 10
+        c send 6 10 1 nosignal
+    ";
+    octets_that_nobody_wants_to_see, "MSG_TRUNC", Either: "
+        pair
+        c send 3 3000 1
+        s wait_in 4 3000
+        s recv 4 1000 trunc|peek
+        s recv 4 1000 trunc
+        s recvfrom 4 500 trunc
+        s recvmsg 4 100,400 trunc
+        s recv 4 2000
+        c send 3 60000 2
+        s wait_in 4 60000
+        s recv 4 60000 trunc
+        s recv 4 10 trunc|dontwait
+        c close 3
+        s recv 4 10 trunc
+    ";
+    who_has_no_number_left_loses_no_connection, "accept, EMFILE", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        s wait_ev 3 in
+        s nofile 4
+        s accept 3
+        s accept4 3 nonblock
+        s poll 0 3:in
+        s nofile 100
+        s accept 3
+        c send 3 10 1
+        s wait_in 4 10
+        s recv 4 20
+    ";
+}
