@@ -9,6 +9,7 @@ mod control;
 mod door;
 mod limits;
 mod listener;
+mod memory;
 mod options;
 mod query;
 mod remains;
@@ -28,6 +29,7 @@ use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
 use limits::Users;
+use memory::Memory;
 use slab::Slab;
 use socket::{Hub, Phase};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -152,6 +154,7 @@ pub struct Service {
     told: Vec<(Token, u32)>,
     /// News that are no socket's.
     news: VecDeque<News>,
+    memory: Memory,
 }
 
 impl Service {
@@ -181,8 +184,20 @@ impl Service {
             told: Vec::new(),
         };
         let controls = Controls::new();
-        let (told, news) = (Vec::new(), VecDeque::new());
-        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told, news })
+        let (told, news, memory) = (Vec::new(), VecDeque::new(), Memory::default());
+        Ok(Service {
+            engine,
+            settings,
+            door,
+            called: true,
+            closed_until: 0,
+            bell,
+            hub,
+            controls,
+            told,
+            news,
+            memory,
+        })
     }
 
     /// Stops it.
@@ -241,7 +256,9 @@ impl Service {
         let now = clock::monotonic_ns();
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);
-        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
+        let held = self.hub.sockets.len() * memory::OF_SOCKET + self.engine.stack().connection_octets();
+        let trim = self.memory.look(held, now);
+        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).chain(trim).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
