@@ -65,7 +65,7 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     Ok(record)
 }
 
-/// Sockets of services that no program has yet, -1: none. A child that another thread forks meanwhile has no use for them.
+/// Descriptors of services' sockets that no program has yet, -1: none. A child that another thread forks meanwhile has no use for them.
 static UNDERWAY: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// One of them, which is closed with this.
@@ -105,6 +105,14 @@ pub fn enter_child() {
 /// Every descriptor of a socket that no program has yet.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     UNDERWAY.iter().for_each(|place| f(place.load(Relaxed)));
+}
+
+/// Whether this process may have one descriptor more, which is tried with `fd`.
+///
+/// # Errors
+/// EMFILE, EBADF.
+pub fn is_room(fd: i32) -> Result<()> {
+    fd::dup_high(fd, 0).map(|another| drop(End::new(another)))
 }
 
 /// A new socket of the service: its cookie, and the descriptor, which is ours.

@@ -222,10 +222,12 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     }))
 }
 
-/// Before accept: whether `fd` is a socket of a service that listens.
+/// Before accept: whether `fd` is a socket of a service that listens, and there is a descriptor for what comes. The kernel asks that first,
+/// too: a connection for which there is none goes on waiting.
 pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     let r = served(fd)?;
-    Some(if r.is_listening() { Ok(()) } else { Err(Errno::INVAL) })
+    let is_listening = || if r.is_listening() { Ok(()) } else { Err(Errno::INVAL) };
+    Some(adopt::is_room(fd).and_then(|()| is_listening()))
 }
 
 /// `raw` came by a receive on the listening socket `listener`, and `fd` with it, if there was room for it. Returns the other end's
