@@ -11,6 +11,7 @@ mod accounts;
 mod between;
 mod crowds;
 mod deaths;
+mod faults;
 mod lab;
 mod transfers;
 mod web;
