@@ -12,6 +12,8 @@ use bypath_wire::meta::ChecksumState;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::os::fd::BorrowedFd;
+use std::sync::atomic::{AtomicBool, Ordering::AcqRel, Ordering::Acquire, Ordering::Release};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// What happens to frames on one way. Probabilities are per frame, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -324,6 +326,32 @@ impl Lane {
     }
 }
 
+/// Changes the faults of an injector that somebody else has.
+#[derive(Clone, Debug)]
+pub struct Switch(Arc<Wanted>);
+
+/// Faults on the way in and out, which the injector takes over when frames move next.
+#[derive(Debug)]
+struct Wanted {
+    changed: AtomicBool,
+    faults: Mutex<(Faults, Faults)>,
+}
+
+impl Switch {
+    /// Other faults from now on, as [`FaultInjector::set`] does.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for faults that cannot be.
+    pub fn set(&self, ingress: Faults, egress: Faults) -> Result<()> {
+        ingress.check()?;
+        egress.check()?;
+        *self.0.faults.lock().unwrap_or_else(PoisonError::into_inner) = (ingress, egress);
+        // Pairs with the one in `tick`.
+        self.0.changed.store(true, Release);
+        Ok(())
+    }
+}
+
 /// A link with faults on the way in, out, or both.
 pub struct FaultInjector<L, C> {
     link: L,
@@ -334,6 +362,7 @@ pub struct FaultInjector<L, C> {
     statistics: Statistics,
     /// An error that came beside frames: the next call reports it.
     noted: Option<Error>,
+    wanted: Option<Arc<Wanted>>,
 }
 
 impl<L: Link, C: FnMut() -> u64> FaultInjector<L, C> {
@@ -352,6 +381,7 @@ impl<L: Link, C: FnMut() -> u64> FaultInjector<L, C> {
             egress: Lane::new(egress, Chances::new(seed, 2)),
             statistics: Statistics::default(),
             noted: None,
+            wanted: None,
         })
     }
 
@@ -364,6 +394,13 @@ impl<L: Link, C: FnMut() -> u64> FaultInjector<L, C> {
         egress.check()?;
         (self.ingress.faults, self.egress.faults) = (ingress, egress);
         Ok(())
+    }
+
+    /// What changes them from elsewhere, on any thread.
+    pub fn switch(&mut self) -> Switch {
+        let faults = (self.ingress.faults, self.egress.faults);
+        let new = || Arc::new(Wanted { changed: AtomicBool::new(false), faults: Mutex::new(faults) });
+        Switch(Arc::clone(self.wanted.get_or_insert_with(new)))
     }
 
     /// When something is due next, by the clock; `None`: nothing waits.
@@ -392,6 +429,13 @@ impl<L: Link, C: FnMut() -> u64> FaultInjector<L, C> {
     }
 
     fn tick(&mut self) -> u64 {
+        if let Some(wanted) = &self.wanted
+            && wanted.changed.load(Acquire)
+            && wanted.changed.swap(false, AcqRel)
+        {
+            let faults = *wanted.faults.lock().unwrap_or_else(PoisonError::into_inner);
+            (self.ingress.faults, self.egress.faults) = faults;
+        }
         // A clock that is set back does not let frames wait for ever.
         self.now = self.now.max((self.clock)());
         self.now

@@ -13,6 +13,7 @@
 
 use crate::{Engine, Host};
 use bypath_link::capture::Capture;
+use bypath_link::fault::{FaultInjector, Faults, Switch};
 use bypath_link::packet::{self, Mode, PacketLink};
 use bypath_link::tun::Device;
 use bypath_link::{Link, xdp};
@@ -188,6 +189,7 @@ pub struct Setup {
     mtu: Option<u32>,
     spins: bool,
     capture: Option<Arc<File>>,
+    faults: Option<Faults>,
     config: Config,
 }
 
@@ -231,6 +233,7 @@ impl Setup {
             mtu: None,
             spins: false,
             capture: None,
+            faults: None,
             config: Config::default(),
         }
     }
@@ -297,6 +300,14 @@ impl Setup {
     #[must_use]
     pub fn capture(mut self, file: File) -> Setup {
         self.capture = Some(Arc::new(file));
+        self
+    }
+
+    /// Frames are harmed on purpose, each way, to see what programs make of it; [`Opened::faults`] changes that later. The file of frames has
+    /// those that come to the stack, and those that it sends.
+    #[must_use]
+    pub const fn faults(mut self, faults: Faults) -> Setup {
+        self.faults = Some(faults);
         self
     }
 
@@ -419,6 +430,14 @@ impl Setup {
         self.check()?;
         let (name, mut link) = self.link()?;
         let given = self.addresses.len();
+        let mut switch = None;
+        if let Some(faults) = self.faults {
+            let seed = clock::monotonic_ns();
+            let mut harmed =
+                FaultInjector::new(link, faults, faults, seed, clock::monotonic_ns as fn() -> u64)?;
+            switch = Some(harmed.switch());
+            link = Box::new(harmed);
+        }
         if let Some(file) = self.capture {
             let snap = link.capabilities().longest;
             let capture = Capture::new(link, &name, file, snap, clock::realtime_ns);
@@ -450,7 +469,7 @@ impl Setup {
         if let Some(host_name) = self.dhcp {
             engine.lease(iface, host_name)?;
         }
-        Ok(Opened { engine, iface, name, wants })
+        Ok(Opened { engine, iface, name, faults: switch, wants })
     }
 }
 
@@ -472,6 +491,8 @@ pub struct Opened {
     pub iface: IfaceId,
     /// The link's name: that of the device or interface.
     pub name: String,
+    /// Changes what harms frames, if [`Setup::faults`] asked for that.
+    pub faults: Option<Switch>,
     wants: Wants,
 }
 
@@ -494,7 +515,7 @@ impl Opened {
     /// # Errors
     /// [`SetupError`]: an address is taken, no server answers within `longest`, the link has gone, or there is no thread.
     pub fn run(self, longest: Duration) -> Result<Host, SetupError> {
-        let Opened { engine, iface, name, wants } = self;
+        let Opened { engine, iface, name, wants, .. } = self;
         let end = Instant::now().checked_add(longest);
         let host = Host::run(engine)?;
         loop {

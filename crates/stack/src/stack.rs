@@ -447,6 +447,11 @@ impl Stack {
         }
     }
 
+    /// Octets of memory that the buffers of connections have: what [`usage`](Stack::usage) tells beside all else.
+    pub const fn connection_octets(&self) -> usize {
+        self.tcp.octets
+    }
+
     /// When [`handle_timeout`](Stack::handle_timeout) is to be called next; a time that has passed: now.
     pub fn poll_timeout(&self) -> Option<Instant> {
         if self.wants_transmit(IfaceId::LOOPBACK) {

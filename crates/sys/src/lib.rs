@@ -15,6 +15,8 @@ pub mod eventfd;
 pub mod exec;
 pub mod fd;
 pub mod futex;
+#[cfg(feature = "link")]
+pub mod heap;
 pub mod mem;
 #[cfg(feature = "link")]
 pub mod netif;

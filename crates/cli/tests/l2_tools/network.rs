@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[path = "../../../link/tests/common/namespace.rs"]
 mod namespace;
 #[allow(unused_imports, reason = "some tests have namespaces of another kind")]
-pub use namespace::{in_namespace, skip};
+pub use namespace::{apart, in_namespace, skip};
 
 /// What no test should need.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -214,6 +214,17 @@ impl Tool {
                     panic!("`{what}` was not heard: {}{}", String::from_utf8_lossy(&self.heard), self.said)
                 }
             }
+        }
+        self
+    }
+
+    /// Waits until anything more was written to standard output.
+    #[allow(dead_code, reason = "tests of programs that say the same again")]
+    #[track_caller]
+    pub fn hears_more(mut self) -> Tool {
+        match self.printed.recv_timeout(LONG) {
+            Ok(octets) => self.heard.extend(octets),
+            Err(_) => panic!("nothing more was heard: {}{}", String::from_utf8_lossy(&self.heard), self.said),
         }
         self
     }

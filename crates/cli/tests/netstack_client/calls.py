@@ -386,7 +386,38 @@ def addresses():
     say("option", libc.getsockopt(client.fileno(), 6, 1, ctypes.byref(value), ctypes.byref(size)), size.value)
 
 
-for part in (names, unconnected, refused, begun, epolls, ends, limits, options, messages, many, processes, addresses):
+def full():
+    """A table of descriptors without a place: accept says so at once, and loses nothing."""
+    heard = listener()
+    signal.signal(signal.SIGALRM, lambda *_: None)
+    client = None
+    for waiting in (False, True):
+        if waiting:
+            client = socket.create_connection(heard.getsockname())
+            say("waits", ready(heard, select.POLLIN))
+        taken = []
+        try:
+            while True:
+                taken.append(os.dup(0))
+        except OSError as e:
+            say("full", errno.errorcode[e.errno])
+        # A call that waits is ended.
+        signal.setitimer(signal.ITIMER_REAL, 5)
+        say("accept", outcome(heard.accept))
+        say("accept", outcome(heard.accept))
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        heard.setblocking(False)
+        say("at once", outcome(heard.accept))
+        heard.setblocking(True)
+        for fd in taken:
+            os.close(fd)
+    server, name = heard.accept()
+    say("accepted", name == client.getsockname())
+    client.sendall(b"octets")
+    say("octets", server.recv(9))
+
+
+for part in (names, unconnected, refused, begun, epolls, ends, limits, options, messages, many, processes, full, addresses):
     say("--", part.__name__)
     try:
         part()

@@ -336,3 +336,24 @@ fn a_clock_that_is_set_back_holds_nothing() {
     a.flush().unwrap();
     assert_eq!(numbers(&mut b), [1, 2]);
 }
+
+#[test]
+fn a_switch_changes_the_faults_of_an_injector_that_is_elsewhere() {
+    let (a, mut b) = pair(1500, 1000);
+    let mut a = FaultInjector::new(a, Faults::NONE, Faults::NONE, 1, || 0).unwrap();
+    let switch = a.switch();
+    let all = Faults { loss: 1.0, ..Faults::NONE };
+    let pass = |a: &mut dyn Link, b: &mut dyn Link| {
+        send(a, [numbered(1, 60)]);
+        send(b, [numbered(2, 60)]);
+        (numbers(b).len(), numbers(a).len())
+    };
+    assert_eq!(pass(&mut a, &mut b), (1, 1));
+    switch.set(all, Faults::NONE).unwrap();
+    assert_eq!(pass(&mut a, &mut b), (1, 0));
+    a.switch().set(Faults::NONE, all).unwrap();
+    assert_eq!(pass(&mut a, &mut b), (0, 1));
+    assert!(switch.set(Faults { loss: 2.0, ..Faults::NONE }, Faults::NONE).is_err());
+    switch.clone().set(Faults::NONE, Faults::NONE).unwrap();
+    assert_eq!(pass(&mut a, &mut b), (1, 1));
+}

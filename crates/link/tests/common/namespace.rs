@@ -6,6 +6,16 @@ use std::process::Command;
 
 /// Runs `body` in a process that was started in namespaces of its own.
 pub fn in_namespace(path: &str, body: impl FnOnce()) {
+    started_by(netns::isolated, path, body);
+}
+
+/// The same, but root keeps his rights over the whole machine: other users are there, too.
+#[allow(dead_code, reason = "few tests have other users")]
+pub fn apart(path: &str, body: impl FnOnce()) {
+    started_by(netns::apart, path, body);
+}
+
+fn started_by(make: impl FnOnce(&mut Command) -> &mut Command, path: &str, body: impl FnOnce()) {
     const INSIDE: &str = "BYPATH_TEST_NAMESPACE";
     let name = name_of(path);
     if std::env::var_os(INSIDE).is_some_and(|inside| inside == name) {
@@ -13,7 +23,7 @@ pub fn in_namespace(path: &str, body: impl FnOnce()) {
     }
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     command.args([name, "--exact", "--nocapture", "--test-threads=1"]).env(INSIDE, name);
-    match netns::isolated(&mut command).output() {
+    match make(&mut command).output() {
         Ok(output) => {
             let text = String::from_utf8_lossy(&output.stdout);
             let errors = String::from_utf8_lossy(&output.stderr);

@@ -10,6 +10,7 @@ mod control;
 mod door;
 mod limits;
 mod listener;
+mod memory;
 mod neighbours;
 mod options;
 mod query;
@@ -36,6 +37,7 @@ use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
 use limits::Users;
+use memory::Memory;
 use neighbours::Neighbours;
 use slab::Slab;
 use socket::{Hub, Phase};
@@ -164,6 +166,7 @@ pub struct Service {
     told: Vec<(Token, u32)>,
     /// News that are no socket's.
     news: VecDeque<News>,
+    memory: Memory,
 }
 
 impl Service {
@@ -195,8 +198,20 @@ impl Service {
             marked: Vec::new(),
         };
         let controls = Controls::new();
-        let (told, news) = (Vec::new(), VecDeque::new());
-        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told, news })
+        let (told, news, memory) = (Vec::new(), VecDeque::new(), Memory::default());
+        Ok(Service {
+            engine,
+            settings,
+            door,
+            called: true,
+            closed_until: 0,
+            bell,
+            hub,
+            controls,
+            told,
+            news,
+            memory,
+        })
     }
 
     /// Stops it.
@@ -257,7 +272,10 @@ impl Service {
         let recount = self.hub.release_held(self.engine.stack(), now);
         let pause = self.called.then_some(self.closed_until);
         let tasks = self.controls.due(&mut self.engine);
-        let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).chain(tasks).min();
+        let held = self.hub.sockets.len() * memory::OF_SOCKET + self.engine.stack().connection_octets();
+        let trim = self.memory.look(held, now);
+        let due = [recount, pause, tasks, trim].into_iter().flatten();
+        let until = self.engine.poll_timeout().into_iter().chain(due).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let busy = busy || self.hub.neighbours.rest();
         let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };

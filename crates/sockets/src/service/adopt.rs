@@ -67,7 +67,7 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     Ok(record)
 }
 
-/// Sockets of services that no program has yet, -1: none. A child that another thread forks meanwhile has no use for them.
+/// Descriptors of services' sockets that no program has yet, -1: none. A child that another thread forks meanwhile has no use for them.
 static UNDERWAY: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// One of them, which is closed with this.

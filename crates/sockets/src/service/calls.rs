@@ -267,7 +267,8 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     }))
 }
 
-/// Before accept: whether `fd` is a socket of a service that listens.
+/// Before accept: whether `fd` is a socket of a service that listens, and there is a descriptor for what comes. The kernel asks that first,
+/// too: a connection for which there is none goes on waiting.
 pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     let r = served(fd)?;
     // Where the table is full the kernel says so before it waits, and keeps the connection.

@@ -49,6 +49,8 @@ struct Service {
     /// The process that made it.
     maker: AtomicU32,
     serial: AtomicU32,
+    /// It has answered this process, or the one that forked it.
+    met: AtomicBool,
     /// It was told that nobody answers.
     complained: AtomicBool,
 }
@@ -204,6 +206,7 @@ impl Service {
             file: [const { AtomicU64::new(0) }; 2],
             maker: AtomicU32::new(0),
             serial: AtomicU32::new(0),
+            met: AtomicBool::new(false),
             complained: AtomicBool::new(false),
         }
     }
@@ -270,6 +273,7 @@ impl Service {
         self.file[0].store(file.0, Relaxed);
         self.file[1].store(file.1, Relaxed);
         self.maker.store(process::pid(), Relaxed);
+        self.met.store(true, Relaxed);
         self.fd.store(fd, Release);
         Ok(fd)
     }
@@ -367,6 +371,9 @@ impl Service {
         }
         let name = self.name();
         let what = match errno {
+            Errno::NOENT | Errno::CONNREFUSED if self.met.load(Relaxed) => {
+                "it has ended, and its connections with it; start it again with `bypath netstack`: new sockets are served then"
+            }
             Errno::NOENT | Errno::CONNREFUSED => {
                 "there is none: start it with `bypath netstack`, or leave --netstack out"
             }

@@ -4,6 +4,7 @@ use crate::cmd::tun::{beside, network};
 use crate::output::{self, Failure};
 use crate::raw::wait::Stop;
 use bypath::l2::Interface;
+use bypath::link::fault::Switch;
 use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, dhcp};
 use bypath_stack::Stack;
 use bypath_stack::event::Event;
@@ -266,6 +267,11 @@ pub struct Settling {
 }
 
 impl Settling {
+    /// Changes what harms its frames, if that was asked for.
+    pub fn faults(&self) -> Option<Switch> {
+        self.opened.faults.clone()
+    }
+
     /// Waits until they can. `None`: Ctrl-C came first.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
-"""HTTP/1.1 load with every body checked, until SIGTERM: http_load.py PORT DIR CONNECTIONS [close]
+"""HTTP/1.1 load with every body checked, until SIGTERM: http_load.py [HOST:]PORT DIR CONNECTIONS [close]
 
 Each connection is a thread that asks for the files of DIR in turn and compares what comes with the file. With
 `close` each request has a connection of its own. A request on a connection that was used before and ends before the
 first byte of the answer is sent again on a new one (RFC 9112, 9.3.1: the server may close an idle connection at any
 time); everything else that goes wrong is a failed request, and ends the load.
 
-Lines on stdout: "serving NAME" for each new X-Worker header, "warm" when every connection did 50 requests, "moved N"
+Lines on stdout: "serving NAME" for each new X-Worker header and "workers N", how many there were, "warm" when every connection did 50 requests, "moved N"
 when so many MiB of bodies came; at the end the counts "requests", "retries", "payload" (bytes of bodies).
 """
 
@@ -19,8 +19,8 @@ WARM = 50
 
 
 class Load:
-    def __init__(self, port, directory, close):
-        self.port, self.close = port, close
+    def __init__(self, at, directory, close):
+        self.at, self.close = at, close
         self.files = {}
         for name in sorted(os.listdir(directory)):
             with open(os.path.join(directory, name), "rb") as file:
@@ -44,7 +44,7 @@ class Load:
 
     def connection(self, first):
         names = list(self.files)
-        at = Stream(self.port)
+        at = Stream(self.at)
         done = 0
         while not self.stop.is_set():
             name = names[(first + done) % len(names)]
@@ -54,7 +54,7 @@ class Load:
                 if at.used == 0:
                     raise
                 self.retries += 1
-                at = Stream(self.port)
+                at = Stream(self.at)
                 continue
             if body != self.files[name]:
                 raise ValueError(f"{name}: wrong body of {len(body)} bytes")
@@ -66,14 +66,14 @@ class Load:
                     self.say(f"moved {self.payload >> 20}")
                 if worker and worker not in self.seen:
                     self.seen.add(worker)
-                    self.say(f"serving {worker}")
+                    self.say(f"serving {worker}\nworkers {len(self.seen)}")
                 if done == WARM:
                     self.warm += 1
                     if self.warm == self.threads:
                         self.say("warm")
             if last:
                 at.end()
-                at = Stream(self.port)
+                at = Stream(self.at)
         at.socket.close()
 
 
@@ -82,8 +82,8 @@ class Unanswered(Exception):
 
 
 class Stream:
-    def __init__(self, port):
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+    def __init__(self, at):
+        self.socket = socket.create_connection(at, timeout=60)
         self.used = 0
         self.rest = b""
 
@@ -125,8 +125,9 @@ class Stream:
 
 
 def main():
-    port, directory, connections = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    load = Load(port, directory, "close" in sys.argv[4:])
+    host, _, port = sys.argv[1].rpartition(":")
+    directory, connections = sys.argv[2], int(sys.argv[3])
+    load = Load((host or "127.0.0.1", int(port)), directory, "close" in sys.argv[4:])
     load.threads = connections
     signal.signal(signal.SIGTERM, lambda *_: load.stop.set())
     threads = [threading.Thread(target=load.run, args=(n,)) for n in range(connections)]

@@ -4,6 +4,7 @@ use super::super::attach::{Wishes, own};
 use super::metrics;
 use crate::cmd::tun::network;
 use crate::config::{Problem, Text, nearest, scalar};
+use bypath::link::fault::Faults;
 use bypath_netstack::{LinkName, Way};
 use bypath_shm::service;
 use bypath_stack::prefix::Prefix;
@@ -14,7 +15,7 @@ use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 /// What stands in a file.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct File {
     pub name: Option<String>,
     pub link: Option<LinkName>,
@@ -23,6 +24,8 @@ pub struct File {
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
     pub limits: Limits,
+    /// What harms frames on purpose, each way.
+    pub faults: Option<Faults>,
 }
 
 /// What users of the service may have.
@@ -40,9 +43,10 @@ pub struct Limits {
 
 const KEYS: &[&str] = &[
     "name", "link", "attach", "net", "addr", "gateway", "dhcp", "slaac", "mtu", "capture", "metrics",
-    "routes", "limits",
+    "routes", "limits", "faults",
 ];
 const OF_ROUTES: &[&str] = &["to", "via", "metric"];
+const OF_FAULTS: &[&str] = &["loss", "duplication", "corruption", "reordering", "delay-ms", "jitter-ms"];
 const OF_LIMITS: &[&str] = &["sockets-per-user", "octets-per-user", "ring-octets", "low-ports", "users"];
 
 /// Reads a file, and checks it.
@@ -75,6 +79,10 @@ fn parse(source: &str) -> (File, Vec<Problem>) {
             "routes" => file.routes = reader.routes(value),
             "limits" => match value.get_ref() {
                 DeValue::Table(table) => file.limits = reader.limits(table),
+                other => reader.0.wrong_type(&value.span(), name, "a table", other),
+            },
+            "faults" => match value.get_ref() {
+                DeValue::Table(table) => file.faults = Some(reader.faults(table)),
                 other => reader.0.wrong_type(&value.span(), name, "a table", other),
             },
             _ => reader.unknown(&key.span(), name, KEYS),
@@ -169,6 +177,42 @@ impl Reader<'_> {
         Some(Way { to: to.network(), via, metric })
     }
 
+    fn faults(&self, table: &DeTable) -> Faults {
+        let mut faults = Faults::NONE;
+        for (key, value) in table {
+            let ms =
+                |name: &str| self.one(name, value, number::<u32>).map_or(0, |ms| u64::from(ms) * 1_000_000);
+            let part = |name: &str| self.probability(name, value).unwrap_or(0.0);
+            match &**key.get_ref() {
+                name @ "loss" => faults.loss = part(name),
+                name @ "duplication" => faults.duplication = part(name),
+                name @ "corruption" => faults.corruption = part(name),
+                name @ "reordering" => faults.reordering = part(name),
+                name @ "delay-ms" => faults.delay = ms(name),
+                name @ "jitter-ms" => faults.jitter = ms(name),
+                name => self.unknown(&key.span(), name, OF_FAULTS),
+            }
+        }
+        faults
+    }
+
+    /// Of a fault, for each frame.
+    fn probability(&self, name: &str, value: &Spanned<DeValue>) -> Option<f64> {
+        let text = match value.get_ref() {
+            DeValue::Float(float) => Some(float.as_str().to_owned()),
+            other => scalar(other),
+        };
+        let parsed = text.as_ref().and_then(|text| text.parse().ok()).filter(|p| (0.0..=1.0).contains(p));
+        if parsed.is_none() {
+            let shown = text.unwrap_or_else(|| "this".to_owned());
+            let text = format!(
+                "invalid value '{shown}' for {name}: expected a probability from 0 to 1, such as 0.01"
+            );
+            self.0.error(&value.span(), text, None);
+        }
+        parsed
+    }
+
     fn limits(&self, table: &DeTable) -> Limits {
         let mut limits = Limits::default();
         for (key, value) in table {
@@ -244,6 +288,7 @@ mod tests {
             "name = \"lab\"\nlink = \"tap:bp0\"\nattach = true\nnet = \"10.9.0.1/24\"\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n\
              gateway = [\"10.9.0.1\"]\nslaac = true\nmtu = 9000\ncapture = \"/tmp/x.pcapng\"\nmetrics = 9100\n\
              [[routes]]\nto = \"10.1.2.3/16\"\nvia = \"10.9.0.7\"\nmetric = 3\n\
+             [faults]\nloss = 0.5\ncorruption = 1\ndelay-ms = 3\n\
              [limits]\nsockets-per-user = 10\noctets-per-user = \"64M\"\nring-octets = \"64K\"\nlow-ports = [\"root\", 1000]\nusers = 7\n",
         );
         assert_eq!(problems, []);
@@ -263,6 +308,8 @@ mod tests {
             users: Some(vec![7]),
         };
         assert_eq!(file.limits, limits);
+        let faults = Faults { loss: 0.5, corruption: 1.0, delay: 3_000_000, ..Faults::NONE };
+        assert_eq!(file.faults, Some(faults));
         assert_eq!(parse("").0, File::default());
     }
 
@@ -282,6 +329,9 @@ mod tests {
             ("[limits]\nring-octets = \"5K\"", 2, "power of two", None),
             ("[limits]\nlow-ports = \"nobody-of-this-name\"", 2, "no such user", None),
             ("[[routes]]\nvia = \"10.9.0.1\"", 1, "needs 'to'", None),
+            ("[faults]\nloss = 2", 2, "from 0 to 1", None),
+            ("[faults]\nlos = 0.1", 2, "unknown key", Some("loss")),
+            ("faults = 0.1", 1, "a table", None),
             ("routes = 1", 1, "[[routes]]", None),
             ("mtu = -1", 1, "expected a number", None),
             ("name = \"a/b\"", 1, "letters, digits", None),

@@ -14,6 +14,7 @@ use super::found::{self, DEFAULT_NAME};
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use crate::raw::wait::Stop;
+use bypath::link::fault::Switch;
 use bypath_netstack::LinkName;
 use bypath_netstack::service::{QueryError, Service, Settings, Stopper};
 use bypath_sockets::service::place;
@@ -95,6 +96,10 @@ pub fn run(args: &ServeArgs) -> Outcome {
     }
     let metrics = plan.metrics.map(metrics::listen).transpose()?;
     let opened = attach::open(with_capture(&plan)?)?;
+    let faults = opened.faults();
+    if faults.is_some() {
+        output::message("frames are harmed on purpose: [faults] in the file");
+    }
     // Before the first thread: each has its own.
     let dropped = privileges::drop_all()?;
 
@@ -105,7 +110,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let settings = settings(&plan, folder.clone());
     let mut service = Service::open(engine, settings).map_err(|e| Failure::new(1, e))?;
     let again = watch(&service.stopper())?;
-    let at = Begun { iface, interface, socket: &socket, dropped, metrics: metrics.as_ref() };
+    let at = Begun { iface, interface, socket: &socket, dropped, metrics: metrics.as_ref(), faults };
     let report = begun(&mut service, &plan, &at);
     if let Some(listener) = &metrics {
         metrics::serve(listener, &socket)?;
@@ -154,6 +159,7 @@ struct Begun<'a> {
     socket: &'a Path,
     dropped: Vec<String>,
     metrics: Option<&'a std::net::TcpListener>,
+    faults: Option<Switch>,
 }
 
 fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
@@ -226,14 +232,14 @@ fn turn_until_stopped(
             attach::hear(news, &at.interface);
         }
         if signals.again.swap(false, SeqCst) {
-            read_again(service, args, &mut plan, at.iface);
+            read_again(service, args, &mut plan, (at.iface, at.faults.as_ref()));
             service.set_limits(&settings(&plan, folder.clone()));
         }
     }
     Ok(())
 }
 
-fn read_again(service: &mut Service, args: &ServeArgs, plan: &mut Plan, iface: IfaceId) {
+fn read_again(service: &mut Service, args: &ServeArgs, plan: &mut Plan, at: (IfaceId, Option<&Switch>)) {
     if args.config.is_none() {
         return output::message("SIGHUP: there is no file to read again (--config FILE.toml)");
     }
@@ -241,7 +247,7 @@ fn read_again(service: &mut Service, args: &ServeArgs, plan: &mut Plan, iface: I
     tell(&[Some(NotifyState::Reloading), now.ok()].into_iter().flatten().collect::<Vec<_>>());
     match Plan::of(args) {
         Ok(new) => {
-            reload::apply(service.engine(), iface, plan, &new);
+            reload::apply(service.engine(), at, plan, &new);
             *plan = plan.clone().changed_to(new);
         }
         // It goes on as it was.

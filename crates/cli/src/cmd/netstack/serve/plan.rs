@@ -6,13 +6,14 @@ use crate::cmd::netstack::attach::Wishes;
 use crate::cmd::netstack::found::DEFAULT_NAME;
 use crate::config;
 use crate::output::{self, Failure};
+use bypath::link::fault::Faults;
 use bypath_netstack::{LinkName, Setup, Way};
 use bypath_stack::prefix::Prefix;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// All that is wanted.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Plan {
     pub name: String,
     pub link: LinkName,
@@ -21,6 +22,7 @@ pub struct Plan {
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
     pub limits: Limits,
+    pub faults: Option<Faults>,
 }
 
 impl Plan {
@@ -60,6 +62,7 @@ impl Plan {
             capture: args.capture.clone().or(file.capture),
             metrics: args.metrics.or(file.metrics),
             limits: file.limits,
+            faults: file.faults,
         };
         plan.wishes.check(&plan.link)?;
         Ok(plan)
@@ -76,6 +79,7 @@ impl Plan {
     pub fn setup(&self) -> Setup {
         let setup = self.wishes.setup(self.link.clone());
         let setup = self.routes.iter().copied().fold(setup, Setup::route);
+        let setup = self.faults.into_iter().fold(setup, Setup::faults);
         if self.link.is_device() { setup } else { setup.claim() }
     }
 
@@ -90,10 +94,12 @@ impl Plan {
         })
     }
 
-    /// What holds after a change: addresses, routes and limits are those of `new`, all else is as it was.
+    /// What holds after a change: addresses, routes, limits and faults are those of `new`, all else is as it was.
     pub fn changed_to(self, new: Plan) -> Plan {
         let wishes = Wishes { addr: new.wishes.addr, gateway: new.wishes.gateway, ..self.wishes };
-        Plan { wishes, routes: new.routes, limits: new.limits, ..self }
+        // Where none could be they cannot be switched on.
+        let faults = self.faults.and(new.faults).or(self.faults);
+        Plan { wishes, routes: new.routes, limits: new.limits, faults, ..self }
     }
 
     /// What of `new` takes a restart: names of flags.
@@ -109,6 +115,7 @@ impl Plan {
             ("mtu", a.mtu != b.mtu),
             ("capture", self.capture != new.capture),
             ("metrics", self.metrics != new.metrics),
+            ("faults", self.faults.is_some() != new.faults.is_some()),
         ];
         differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }

@@ -2,12 +2,14 @@
 
 use super::plan::{Plan, tell_restart};
 use crate::output;
+use bypath::link::fault::Switch;
 use bypath_netstack::{Engine, Way};
 use bypath_stack::iface::IfaceId;
 
 /// Makes the stack's addresses and routes those of the new plan, as far as they came from the old one; those of DHCP and of
 /// routers stay.
-pub fn apply(engine: &mut Engine, iface: IfaceId, old: &Plan, new: &Plan) {
+pub fn apply(engine: &mut Engine, at: (IfaceId, Option<&Switch>), old: &Plan, new: &Plan) {
+    let (iface, switch) = at;
     tell_restart(&old.needs_restart(new));
     let (before, after) = (old.wishes.addresses(), new.wishes.addresses());
     let (ways_before, ways_after) = (old.ways(), new.ways());
@@ -41,6 +43,14 @@ pub fn apply(engine: &mut Engine, iface: IfaceId, old: &Plan, new: &Plan) {
     }
     if old.limits != new.limits {
         changes.push("limits changed".to_owned());
+    }
+    if let (Some(switch), Some(faults)) = (switch, new.faults)
+        && old.faults != Some(faults)
+    {
+        match switch.set(faults, faults) {
+            Ok(()) => changes.push("faults changed".to_owned()),
+            Err(e) => output::message(format_args!("[faults]: {e}")),
+        }
     }
     let text = if changes.is_empty() { "nothing has changed".to_owned() } else { changes.join("; ") };
     output::message(format_args!("configuration read again: {text}"));

@@ -1,0 +1,13 @@
+//! The C library's heap.
+
+/// Gives the kernel back whole pages of the heap that nobody uses. Takes longer the more there are: about a tenth of a millisecond for each
+/// megabyte.
+///
+/// C libraries other than glibc give them back by themselves, or never.
+pub fn give_back() {
+    #[cfg(target_env = "gnu")]
+    // SAFETY: it takes a number alone, and touches nothing that is in use.
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}
