@@ -239,10 +239,7 @@ impl Asks<'_> {
             Op::Get => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let size = b.u32().ok_or(Nonsense)? as usize;
-                Ok(self.get(level, name).map(|mut value| {
-                    value.truncate(size);
-                    Answer::of(socket, value)
-                }))
+                Ok(self.get(level, name, size).map(|value| Answer::of(socket, value)))
             }
             Op::Error => Ok(self.error().map(|errno| Answer::of(socket, errno.to_ne_bytes().to_vec()))),
             Op::Shutdown => {
@@ -344,16 +341,18 @@ impl Asks<'_> {
         Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state].concat()))
     }
 
-    fn get(&mut self, level: i32, name: i32) -> Result<Vec<u8>> {
+    fn get(&mut self, level: i32, name: i32, room: usize) -> Result<Vec<u8>> {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
-            return Ok(self.error()?.to_ne_bytes().to_vec());
+            let mut errno = self.error()?.to_ne_bytes().to_vec();
+            errno.truncate(room);
+            return Ok(errno);
         }
         if self.is_live() {
             let key = self.live()?;
-            return self.with(key, |mut of| of.get(level, name));
+            return self.with(key, |mut of| of.get(level, name, room));
         }
         let remains = self.remains()?;
-        of_remains(&remains.wishes, remains.v6, level, name)
+        of_remains(&remains.wishes, remains.v6, (level, name), room)
     }
 
     /// SO_ERROR: it is told once.

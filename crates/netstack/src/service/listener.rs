@@ -6,6 +6,7 @@ use crate::Engine;
 use bypath_shm::service::{Accepted, Address};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Result};
+use bypath_stack::tcp::Options;
 use bypath_sys::{Errno, pair, seqpacket, sock};
 use std::collections::VecDeque;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -55,6 +56,11 @@ impl Hub {
         }
         let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
         let local = tcp.bind(to).map_err(errno::bind)?;
+        if socket.v6 && local.is_ipv6() && !local.ip().is_unspecified() {
+            // As Linux has it: nothing else can come to such a socket.
+            let options = tcp.options();
+            tcp.set_options(Options { only_v6: true, ..options });
+        }
         Ok(Address(Some(outward(socket.v6, local))))
     }
 

@@ -9,12 +9,14 @@ mod control;
 mod door;
 mod limits;
 mod listener;
+mod model;
 mod options;
 mod query;
 mod remains;
 mod slab;
 mod socket;
 mod stream;
+pub mod table;
 mod watch;
 mod wishes;
 

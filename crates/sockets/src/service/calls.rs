@@ -303,11 +303,16 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
     })
 }
 
+/// Before setsockopt on a socket that is the kernel's so far.
+pub fn noted(level: i32, name: i32) {
+    options::note(level, name);
+}
+
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let r = super::of(fd)?;
     if options::is_of_descriptor(level, name) {
-        if options::is_limit(level, name) {
+        if options::is_limit(level, name) || name == libc::SO_PEEK_OFF {
             r.told.fetch_or(told::LIMITS, Relaxed);
         }
         return None;
