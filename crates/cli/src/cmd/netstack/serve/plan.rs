@@ -8,6 +8,7 @@ use crate::config;
 use crate::output::{self, Failure};
 use bypath_netstack::{LinkName, Setup, Way};
 use bypath_stack::prefix::Prefix;
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -21,6 +22,18 @@ pub struct Plan {
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
     pub limits: Limits,
+}
+
+/// The kernel's addresses, with their interfaces.
+fn of_kernel() -> Vec<(IpAddr, String)> {
+    let all = nix::ifaddrs::getifaddrs().into_iter().flatten();
+    let own = all.filter_map(|i| {
+        let address = i.address?;
+        let v4 = address.as_sockaddr_in().map(|a| a.ip().into());
+        let v6 = address.as_sockaddr_in6().map(|a| a.ip().into());
+        Some((v4.or(v6)?, i.interface_name))
+    });
+    own.collect()
 }
 
 impl Plan {
@@ -81,20 +94,22 @@ impl Plan {
 
     /// Of the stack's addresses the one that the kernel has already, and where: neither would ever hear the other one.
     pub fn taken(&self) -> Option<(Prefix, String)> {
-        let own = nix::ifaddrs::getifaddrs().ok()?;
-        let own: Vec<_> = own
-            .filter_map(|i| {
-                let address = i.address?;
-                let v4 = address.as_sockaddr_in().map(|a| a.ip().into());
-                let v6 = address.as_sockaddr_in6().map(|a| a.ip().into());
-                Some((v4.or(v6)?, i.interface_name))
-            })
-            .collect();
         let kernels = self.wishes.net.iter().map(|(ip, _)| (*ip, self.link.to_string()));
-        let all: Vec<(std::net::IpAddr, String)> = own.into_iter().chain(kernels).collect();
+        let all: Vec<(IpAddr, String)> = of_kernel().into_iter().chain(kernels).collect();
         self.wishes.addresses().into_iter().find_map(|prefix| {
             let (_, name) = all.iter().find(|(ip, _)| *ip == prefix.address())?;
             Some((prefix, name.clone()))
+        })
+    }
+
+    /// Of the kernel's addresses on the device the one that it has on another interface, and on which: what is sent to the stack
+    /// would go there.
+    pub fn kernels_elsewhere(&self) -> Option<(String, String)> {
+        let (LinkName::Tap(device) | LinkName::Tun(device)) = &self.link else { return None };
+        let all = of_kernel();
+        self.wishes.net.iter().find_map(|(wanted, len)| {
+            let (_, holder) = all.iter().find(|(ip, holder)| ip == wanted && holder != device)?;
+            Some((format!("{wanted}/{len}"), holder.clone()))
         })
     }
 
