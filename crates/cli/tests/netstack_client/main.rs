@@ -5,6 +5,7 @@ mod common;
 mod options;
 mod programs;
 mod trouble;
+mod users;
 
 use common::{TempDir, run};
 use std::io::{BufRead, BufReader, Write};

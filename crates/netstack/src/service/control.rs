@@ -27,6 +27,8 @@ const LONGEST_VALUE: usize = 256;
 struct Control {
     end: OwnedFd,
     uid: u32,
+    /// He may ask nothing, and is told so.
+    refused: bool,
     active: bool,
     /// A query whose answers do not fit at once.
     query: Option<(Header, Progress)>,
@@ -70,15 +72,15 @@ impl Controls {
         !self.active.is_empty()
     }
 
-    /// Somebody has come who wants to ask. Who may not is left at once.
+    /// Somebody has come who wants to ask. Who has too many connections is left at once.
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return };
-        let may = settings.users.as_ref().is_none_or(|users| users.contains(&who.uid) || who.uid == 0);
-        if !may || !users.may_ask(who.uid) {
+        if !users.may_ask(who.uid) {
             return;
         }
+        let (uid, refused) = (who.uid, !settings.admits(who.uid));
         let key =
-            self.all.insert(Control { end, uid: who.uid, active: false, query: None, room_told: false });
+            self.all.insert(Control { end, uid, refused, active: false, query: None, room_told: false });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
             self.all.remove(key);
@@ -156,6 +158,11 @@ impl Controls {
             };
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
+            if control.refused {
+                let answer = Header { errno: libc::EACCES, ..header }.encode();
+                let _ = seqpacket::send(control.end.as_fd(), &answer, None);
+                return Err(Nonsense);
+            }
             if header.op == Op::Query {
                 control.query = Some((Header { errno: 0, ..header }, Progress::of(body).ok_or(Nonsense)?));
                 continue;

@@ -225,8 +225,16 @@ pub enum QueryError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// This user may not ask, the service knows nothing of it, or it has ended meanwhile.
-    #[error("{}: the netstack service has closed the connection: it has ended, does not admit this user, or does not know the question", path.display())]
+    /// This user may not ask.
+    #[error("{}: this netstack service is not for user {uid}: its settings name who may use it (users = [{uid}], or \"all\", under [limits] in the file of --config), beside root and the user that it runs as", path.display())]
+    NotAdmitted {
+        /// Which service.
+        path: PathBuf,
+        /// Who asked.
+        uid: u32,
+    },
+    /// The service knows nothing of it, or it has ended meanwhile.
+    #[error("{}: the netstack service has closed the connection: it has ended, or does not know the question", path.display())]
     Closed {
         /// Which service.
         path: PathBuf,
@@ -259,8 +267,10 @@ pub enum QueryError {
 /// [`QueryError`].
 pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<(), QueryError> {
     let path = || path.to_owned();
+    let not_admitted = || QueryError::NotAdmitted { path: path(), uid: bypath_sys::process::euid() };
     let socket = seqpacket::connect(&path()).map_err(|e| match e {
         Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
+        Errno::ACCESS | Errno::PERM => not_admitted(),
         e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
     })?;
     let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
@@ -280,7 +290,11 @@ pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<
             }
             Ok(Some((0, _))) | Err(_) => return Err(QueryError::Closed { path: path() }),
             Ok(Some((len, _))) => {
-                let answer = Header::decode(&room[..len]).filter(|(answer, _)| *answer == header);
+                let answer = Header::decode(&room[..len]);
+                if answer.is_some_and(|(answer, _)| answer == Header { errno: libc::EACCES, ..header }) {
+                    return Err(not_admitted());
+                }
+                let answer = answer.filter(|(answer, _)| *answer == header);
                 let (_, body) = answer.ok_or_else(|| QueryError::Malformed { path: path() })?;
                 if body.is_empty() {
                     return Ok(());

@@ -19,6 +19,7 @@ pub use name::ServiceName;
 use crate::state;
 use crate::table::{self, Entry};
 use bypath_shm::region::Slab;
+use bypath_sys::process;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
 /// Some socket of this process may be a service's.
@@ -37,7 +38,11 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
     if config.netstack.is_none() && !crate::rules::names_services() {
         return;
     }
-    control::init(place::folders(|name| lookup(name).map(Into::into), bypath_sys::process::euid()));
+    control::init(place::folders(
+        |name| lookup(name).map(Into::into),
+        process::euid(),
+        process::euid_outside(),
+    ));
     ACTIVE.store(true, Release);
     recognise::inherited();
 }

@@ -32,8 +32,10 @@ pub struct Limits {
     pub octets_per_user: Option<usize>,
     /// Who may use ports below 1024, beside root.
     pub low_ports: Vec<u32>,
-    /// `None`: everybody who reaches the socket.
-    pub users: Option<Vec<u32>>,
+    /// Who may use the service, beside root and its own user.
+    pub users: Vec<u32>,
+    /// Everybody may.
+    pub all_users: bool,
 }
 
 const KEYS: &[&str] = &[
@@ -174,7 +176,8 @@ impl Reader<'_> {
                 name @ "sockets-per-user" => limits.sockets_per_user = self.one(name, value, number),
                 name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, octets),
                 name @ "low-ports" => limits.low_ports = self.several(name, value, user),
-                name @ "users" => limits.users = Some(self.several(name, value, user)),
+                "users" if value.get_ref().as_str() == Some("all") => limits.all_users = true,
+                name @ "users" => limits.users = self.several(name, value, user),
                 name => self.unknown(&key.span(), name, OF_LIMITS),
             }
         }
@@ -248,7 +251,8 @@ mod tests {
             sockets_per_user: Some(10),
             octets_per_user: Some(64 << 20),
             low_ports: vec![0, 1000],
-            users: Some(vec![7]),
+            users: vec![7],
+            all_users: false,
         };
         assert_eq!(file.limits, limits);
         assert_eq!(parse("").0, File::default());

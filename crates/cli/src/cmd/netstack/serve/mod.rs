@@ -143,14 +143,14 @@ fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
 }
 
 fn settings(plan: &Plan, folder: PathBuf) -> Settings {
-    let Limits { sockets_per_user, octets_per_user, low_ports, users } = plan.limits.clone();
+    let Limits { sockets_per_user, octets_per_user, low_ports, users, all_users } = plan.limits.clone();
     Settings {
         name: plan.name.clone(),
         folder,
         sockets_per_user: sockets_per_user.unwrap_or(SOCKETS),
         octets_per_user: octets_per_user.unwrap_or(OCTETS),
         low_ports,
-        users,
+        users: (!all_users).then_some(users),
     }
 }
 
