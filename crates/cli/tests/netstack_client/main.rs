@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod interfaces;
 mod options;
 mod programs;
 mod trouble;

@@ -7,12 +7,14 @@ use super::remains::Graves;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
 use super::watch::{Token, Watch};
-use super::{Settings, query};
+use super::{Settings, interfaces, query};
 use crate::Engine;
-use bypath_shm::service::{Address, Body, HEADER, Header, MESSAGE, Op, VERSION};
+use bypath_shm::service::{
+    Address, Body, HEADER, Header, LEVEL, MESSAGE, Op, UNACKNOWLEDGED, UNSENT, VERSION,
+};
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
-use bypath_sys::{seqpacket, unix};
+use bypath_sys::{seqpacket, sock, unix};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -254,6 +256,10 @@ impl Asks<'_> {
                 let done = self.live().and_then(|key| self.hub.shut_listener(self.engine.stack(), key, how));
                 plain(done, socket)
             }
+            Op::Interfaces => {
+                let (n, from) = (b.u32().ok_or(Nonsense)?, b.u32().ok_or(Nonsense)?);
+                Ok(interfaces::tell(self.engine, n, from).map(|octets| Answer::of(0, octets)))
+            }
             Op::Query => Err(Nonsense),
         }
     }
@@ -356,10 +362,31 @@ impl Asks<'_> {
         }
         if self.is_live() {
             let key = self.live()?;
+            if level == LEVEL {
+                return self.queue(key, name);
+            }
             return self.with(key, |mut of| of.get(level, name, room));
         }
         let remains = self.remains()?;
         of_remains(&remains.wishes, remains.v6, (level, name), room)
+    }
+
+    /// What is on its way: what the service has not read counts, too.
+    fn queue(&mut self, key: Key, name: i32) -> Result<Vec<u8>> {
+        let socket = self.hub.sockets.get(key).ok_or(libc::EBADF)?;
+        let waiting = sock::inq(socket.end.as_raw_fd()).unwrap_or(0);
+        let mut tcp = self.engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
+        let (unacknowledged, unsent) = match tcp.statistics() {
+            _ if tcp.is_listening() => return Err(libc::EINVAL),
+            Some(s) => (s.unacknowledged, s.unsent),
+            None => (0, 0),
+        };
+        let octets = match name {
+            UNACKNOWLEDGED => unacknowledged + waiting,
+            UNSENT => unsent + waiting,
+            _ => return Err(libc::ENOPROTOOPT),
+        };
+        Ok((octets as u32).to_ne_bytes().to_vec())
     }
 
     /// SO_ERROR: it is told once.

@@ -7,6 +7,7 @@
 mod connect;
 mod control;
 mod door;
+mod interfaces;
 mod limits;
 mod listener;
 mod model;

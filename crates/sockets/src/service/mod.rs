@@ -8,6 +8,7 @@ mod address;
 mod adopt;
 pub mod calls;
 mod control;
+pub mod interfaces;
 mod name;
 mod options;
 pub mod place;
