@@ -7,6 +7,7 @@ mod options;
 mod programs;
 mod trouble;
 mod users;
+mod workers;
 
 use common::{TempDir, run};
 use std::io::{BufRead, BufReader, Write};

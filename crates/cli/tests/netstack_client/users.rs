@@ -234,3 +234,35 @@ fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
         let _ = std::fs::remove_dir_all(format!("/tmp/bypath-{uid}"));
     }
 }
+
+/// Binds and listens where it is told to share, and keeps that until its input ends.
+const SHARES: &str = "import errno, socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+try:
+    s.bind((sys.argv[1], int(sys.argv[2])))
+    s.listen()
+    print('listens', flush=True)
+except OSError as e: print(errno.errorcode[e.errno], flush=True)
+if 'stay' in sys.argv: input()";
+
+#[test]
+fn a_port_is_shared_among_sockets_of_one_user() {
+    let Some(stage) = Stage::new("users::a_port_is_shared_among_sockets_of_one_user") else { return };
+    let _service = stage.service("users = \"all\"\n");
+    let arguments = ["run", "--netstack=lab", "--", PYTHON, "-c", SHARES, HERE, "8080", "stay"];
+    let mut first = stage.bypath(ONE, &[], &arguments);
+    let child = first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut first = Process(child);
+    assert_eq!(first.line(), "listens");
+    assert_eq!(common::stdout(&stage.python(ONE, SHARES, &[HERE, "8080"])), "listens\n");
+    for address in [HERE, "0.0.0.0"] {
+        for uid in [OTHER, 0] {
+            assert_eq!(
+                common::stdout(&stage.python(uid, SHARES, &[address, "8080"])),
+                "EADDRINUSE\n",
+                "{uid}"
+            );
+        }
+    }
+}

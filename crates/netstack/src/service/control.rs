@@ -282,7 +282,11 @@ impl Asks<'_> {
             return Err(libc::EPROTONOSUPPORT);
         }
         if !self.hub.users.may_open(self.uid) {
-            return Err(libc::EMFILE);
+            // Of what was closed before it may not be known yet.
+            self.hub.ends_first(self.engine);
+            if !self.hub.users.may_open(self.uid) {
+                return Err(libc::EMFILE);
+            }
         }
         let pair = self.hub.pair()?;
         let stack = self.engine.stack();
