@@ -142,7 +142,11 @@ impl Controls {
                         control.query = Some((header, progress));
                     }
                     Err(bypath_sys::Errno::AGAIN) => {
-                        // Told when there is room; nothing else is heard of it before.
+                        // One question after the other: who asks more and does not read is left, with what he may have sent along.
+                        if !matches!(seqpacket::receive(control.end.as_fd(), &mut self.room), Ok(None)) {
+                            return Err(Nonsense);
+                        }
+                        // Told when there is room.
                         control.query = Some((header, progress));
                         if !std::mem::replace(&mut control.room_told, true) {
                             hub.watch.room(control.end.as_fd(), Token::Control(key), true);

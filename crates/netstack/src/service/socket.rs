@@ -129,6 +129,9 @@ impl Hub {
         let made = || {
             let (program, end) = pair::new()?;
             let cookie = pair::cookie(program.as_fd())?;
+            // Who sent an end through itself, where nothing is read, would keep it open for ever. An older kernel lets him: it counts
+            // as his, and no more.
+            pair::refuse_descriptors(end.as_fd());
             pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
             Ok(Pair { program, end, cookie })
         };
