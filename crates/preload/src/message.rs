@@ -2,7 +2,8 @@
 //!
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
-use crate::errno;
+use crate::child::borrowed_memory;
+use crate::errno::{self, kept};
 use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
@@ -78,8 +79,16 @@ hook! {
 
     /// `recvmsg()`.
     fn recvmsg(fd: c_int, message: *mut msghdr, flags: c_int) -> isize, raw Some(libc::SYS_recvmsg);
-    only hook::concerns_read(fd); {
-        receive_message(fd, message, flags, None, || real(fd, message, flags))
+    only hook::concerns_read(fd) || hook::serves() && has_control(message); {
+        if hook::concerns_read(fd) || borrowed_memory() {
+            return receive_message(fd, message, flags, None, || real(fd, message, flags));
+        }
+        let ret = real(fd, message, flags);
+        if ret >= 0 && let Some(m) = memory::read(message) {
+            // Sockets of a netstack service among what came are known from here on.
+            kept(|| each_passed(&m, hook::served::came));
+        }
+        ret
     }
 
     /// `sendmmsg()`.
@@ -151,6 +160,19 @@ fn urgent_or_fast_open(fd: c_int, flags: c_int) {
 
 /// Descriptors that a message passes to another process must be on the kernel before they leave.
 fn announce_passed(m: &msghdr) {
+    let mut sealed = hook::is_sealed();
+    each_passed(m, |fd| {
+        if std::mem::take(&mut sealed) {
+            hook::spread_everything();
+        }
+        if hook::is_followed(fd) {
+            hook::recall(fd, Reason::RecalledScmRights, true);
+        }
+    });
+}
+
+/// Each descriptor that a message passes.
+fn each_passed(m: &msghdr, mut f: impl FnMut(c_int)) {
     if m.msg_control.is_null() || m.msg_controllen < size_of::<cmsghdr>() {
         return;
     }
@@ -165,14 +187,10 @@ fn announce_passed(m: &msghdr) {
             return;
         }
         if header.cmsg_level == libc::SOL_SOCKET && header.cmsg_type == libc::SCM_RIGHTS {
-            if hook::is_sealed() {
-                hook::spread_everything();
-            }
             let data = start + at + size_of::<cmsghdr>();
             for i in 0..(header.cmsg_len - size_of::<cmsghdr>()) / size_of::<c_int>() {
-                let fd = memory::read((data + i * size_of::<c_int>()) as *const c_int);
-                if let Some(fd) = fd.filter(|fd| hook::is_followed(*fd)) {
-                    hook::recall(fd, Reason::RecalledScmRights, true);
+                if let Some(fd) = memory::read((data + i * size_of::<c_int>()) as *const c_int) {
+                    f(fd);
                 }
             }
         }

@@ -30,6 +30,11 @@ pub fn is_served(fd: i32) -> bool {
     table::served(fd).is_some()
 }
 
+/// A descriptor has come from another process: if it is a socket of a service, it is known from here on.
+pub fn came(fd: i32) {
+    let _ = served(fd);
+}
+
 /// The record of a socket of a service; one that nothing is known of is looked at.
 fn served(fd: i32) -> Option<&'static Record> {
     if let Some(known) = super::of(fd) {
