@@ -153,6 +153,20 @@ fn show_tells_where_each_value_comes_from() {
 }
 
 #[test]
+fn show_tells_what_becomes_of_the_rest_with_a_netstack() {
+    let (_dir, path) = with_file("");
+    let shown = |args: &[&str]| {
+        let output = output(&mut config(&[&["show"], args].concat(), &path));
+        assert!(output.status.success(), "{}", stderr(&output));
+        common::stdout(&output)
+    };
+    let document: Value = serde_json::from_str(&shown(&["--json", "--netstack=lab"])).expect("JSON");
+    assert_eq!(document["otherwise"], "netstack:lab");
+    let text = shown(&["--netstack=lab", "--", "sh"]);
+    assert!(text.contains("all connections: netstack:lab (no rule)"), "{text}");
+}
+
+#[test]
 fn show_tells_which_rules_are_about_a_program() {
     let (_dir, path) = with_file(GOOD);
     let mut command = config(&["show", "--effective", "--json", "--", "sh", "-c", "exit"], &path);

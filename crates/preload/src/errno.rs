@@ -65,6 +65,14 @@ impl Answer for c_int {
     }
 }
 
+/// An interface's number.
+impl Answer for libc::c_uint {
+    const FAILED: Self = 0;
+    fn from_raw(raw: isize) -> Self {
+        raw as libc::c_uint
+    }
+}
+
 impl Answer for isize {
     const FAILED: Self = -1;
     fn from_raw(raw: isize) -> Self {

@@ -3,8 +3,8 @@
 
 use crate::child::{borrowed_memory, handed_on};
 use crate::errno::{fail, kept};
-use crate::memory;
 use crate::real::hook;
+use crate::{interfaces, memory};
 use bypath_sockets::hook::{self, served};
 use libc::{c_int, c_ulong};
 
@@ -23,11 +23,25 @@ hook! {
 
     /// `ioctl()`.
     fn ioctl(fd: c_int, request: c_ulong, arg: usize) -> c_int, raw Some(libc::SYS_ioctl);
-    only hook::is_followed(fd); {
+    only hook::is_followed(fd) || hook::serves() && interfaces::is_asked_for(request); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = interfaces::control(fd, request, arg, real) {
+            return done;
+        }
         // The kernel looks at 32 bits of the request; a C int may arrive sign-extended.
         match c_ulong::from(request as u32) {
             // What waits there is no octets.
             libc::FIONREAD if served::is_listening(fd) => fail(libc::EINVAL),
+            request @ (libc::TIOCOUTQ | SIOCOUTQNSD) => {
+                let queued = || kept(|| hook::served::queued(fd, request == libc::TIOCOUTQ));
+                match (hook::serves() && !borrowed_memory()).then(queued).flatten() {
+                    None => real(fd, request, arg),
+                    Some(Err(e)) => fail(e.raw_os_error()),
+                    Some(Ok(octets)) => {
+                        let octets = c_int::try_from(octets).unwrap_or(c_int::MAX);
+                        if memory::write(arg as *mut c_int, octets) { 0 } else { fail(libc::EFAULT) }
+                    }
+                }
+            }
             libc::FIONREAD => {
                 let ret = real(fd, request, arg);
                 if ret == 0 {
@@ -53,6 +67,8 @@ hook! {
     }
 }
 
+/// linux/sockios.h.
+const SIOCOUTQNSD: c_ulong = 0x894b;
 /// Not in the `libc` crate for this target (asm-generic/ioctls.h).
 const FIOASYNC: c_ulong = 0x5452;
 /// asm-generic/fcntl.h.

@@ -13,6 +13,7 @@ mod errno;
 mod exec;
 mod fd;
 mod init;
+mod interfaces;
 mod io;
 mod memory;
 mod message;

@@ -366,6 +366,7 @@ pub(crate) fn set_option(
     len: socklen_t,
 ) -> Option<c_int> {
     if !served::is_served(fd) {
+        served::noted(level, name);
         return None;
     }
     let len = (len as usize).min(served::LONGEST_OPTION);

@@ -16,6 +16,8 @@ pub mod family;
 #[cfg(not(loom))]
 pub mod inbox;
 #[cfg(not(loom))]
+pub mod interface;
+#[cfg(not(loom))]
 pub mod region;
 #[cfg(not(loom))]
 pub mod ring;

@@ -19,6 +19,12 @@ pub const ACCEPTED: usize = 80;
 pub const ACCEPTED_MAGIC: [u8; 8] = *b"BYPACPT1";
 /// What names of the service's ends begin with, behind the NUL of an abstract name.
 pub const NAME_PREFIX: &str = "bypath/netstack/";
+/// Level of options that are ours: GET alone.
+pub const LEVEL: i32 = 0x6279_7061;
+/// Of [`LEVEL`]: octets that the other end has not acknowledged (SIOCOUTQ).
+pub const UNACKNOWLEDGED: i32 = 1;
+/// Of [`LEVEL`]: octets that were not sent (SIOCOUTQNSD).
+pub const UNSENT: i32 = 2;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 
@@ -53,11 +59,13 @@ pub enum Op {
     Query = 11,
     /// Rings for a connection.
     Rings = 12,
+    /// One of the stack's interfaces.
+    Interfaces = 20,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 12] = [
+    pub const ALL: [Op; 13] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -70,6 +78,7 @@ impl Op {
         Op::Shutdown,
         Op::Query,
         Op::Rings,
+        Op::Interfaces,
     ];
 
     /// The question of a number.

@@ -10,6 +10,7 @@ pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 use crate::raised::Raised;
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
+pub use crate::service::interfaces;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 use crate::{

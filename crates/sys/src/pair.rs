@@ -5,6 +5,7 @@ use crate::{Errno, Result, sock, unix};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 const SO_COOKIE: i32 = 57;
+const SO_PASSRIGHTS: i32 = 83;
 
 /// Two ends, close-on-exec; their calls wait unless they are told otherwise.
 ///
@@ -22,6 +23,11 @@ pub fn new() -> Result<(OwnedFd, OwnedFd)> {
     })?;
     // SAFETY: the kernel made both for us just now.
     Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
+}
+
+/// No descriptors can be sent to this end any more; whether the kernel knows that (Linux 6.16).
+pub fn refuse_descriptors(end: BorrowedFd<'_>) -> bool {
+    sock::set_option(end.as_raw_fd(), libc::SOL_SOCKET, SO_PASSRIGHTS, &0i32.to_ne_bytes()).is_ok()
 }
 
 /// Gives an end an abstract name, which the other end's getpeername(2) tells.

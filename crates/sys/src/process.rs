@@ -15,6 +15,28 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
+/// The effective user id as it is outside of this process's user namespace; the one that it has where that is not told.
+pub fn euid_outside() -> u32 {
+    let mut map = [0; 4096];
+    let len = fd::read_file(c"/proc/self/uid_map", &mut map).unwrap_or(0);
+    let uid = euid();
+    outside(&map[..len], uid).unwrap_or(uid)
+}
+
+/// By lines of uid_map (user_namespaces(7)): the first one inside, the first one outside, and how many.
+fn outside(map: &[u8], uid: u32) -> Option<u32> {
+    let text = std::str::from_utf8(map).ok()?;
+    text.lines().find_map(|line| {
+        let mut numbers = line.split_ascii_whitespace().map(str::parse::<u32>);
+        let [Some(Ok(inside)), Some(Ok(outside)), Some(Ok(count))] = std::array::from_fn(|_| numbers.next())
+        else {
+            return None;
+        };
+        let at = uid.checked_sub(inside).filter(|at| *at < count)?;
+        outside.checked_add(at)
+    })
+}
+
 /// Start time of process `pid` in clock ticks since boot; `None` if it is gone or a zombie, or cannot be seen.
 pub fn start_time(pid: u32) -> Option<u64> {
     stat(pid).filter(|s| s.runs).map(|s| s.started)
@@ -246,6 +268,19 @@ pub fn abort() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn who_one_is_outside_of_a_user_namespace() {
+        let all = b"         0          0 4294967295\n";
+        assert_eq!((outside(all, 0), outside(all, 7)), (Some(0), Some(7)));
+        let few = b"0 1000 1\n1 100000 65536\n";
+        assert_eq!(
+            (outside(few, 0), outside(few, 1), outside(few, 65536)),
+            (Some(1000), Some(100_000), Some(165_535))
+        );
+        assert_eq!((outside(few, 65537), outside(b"0 x 1\n", 0), outside(b"", 0)), (None, None, None));
+        assert_eq!(outside(b"0 4294967295 2\n", 1), None);
+    }
 
     #[test]
     fn the_living_live_in_sight_and_out_of_it() {

@@ -3,6 +3,7 @@
 use crate::syscall::{check, syscall};
 use crate::user::{IoVec, UserControl, UserVec};
 use crate::{Errno, Result};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// `struct msghdr` of the kernel.
 #[repr(C)]
@@ -44,6 +45,16 @@ pub fn stream(family: i32, floor: i32) -> Result<i32> {
     let low =
         check(unsafe { syscall(libc::SYS_socket, [family as usize, kind as usize, 0, 0, 0, 0]) })? as i32;
     crate::fd::move_high(low, floor)
+}
+
+/// The same of one's own.
+///
+/// # Errors
+/// As socket(2).
+pub fn own_stream(family: i32) -> Result<OwnedFd> {
+    let new = stream(family, 0)?;
+    // SAFETY: it was made just now and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
 /// recvmsg without address and control data.

@@ -158,7 +158,7 @@ struct Document<'a> {
     settings: Vec<SettingDocument<'a>>,
     rules: Vec<RuleDocument<'a>>,
     /// What happens to connections that no rule is about.
-    otherwise: &'static str,
+    otherwise: String,
     program: Option<ProgramDocument<'a>>,
 }
 
@@ -267,7 +267,7 @@ fn show(args: &Show) -> Outcome {
                 .enumerate()
                 .map(|(i, rule)| rule_document(rule, applied.as_ref().map(|a| a[i].code())))
                 .collect(),
-            otherwise: Action::Ring.word(),
+            otherwise: otherwise(&effective).to_string(),
             program: names.as_ref().map(|n| ProgramDocument { file: &n.file, invoked: &n.invoked, uid }),
         };
         output::json(&target, &document)?;
@@ -282,17 +282,22 @@ fn show(args: &Show) -> Outcome {
     if let (Some(names), Some(applied)) = (&names, &applied) {
         let name = output::printable(&names.file);
         let _ = write!(text, "\n{name} as user {uid}: ");
-        text += &verdict(rules, applied);
+        text += &verdict(rules, applied, otherwise(&effective));
     }
     output::print(&text)?;
     Ok(ExitCode::SUCCESS)
 }
 
+/// What happens to connections that no rule is about; loopback has a ring with a service, too.
+fn otherwise(effective: &Effective) -> Action {
+    effective.config.netstack.map_or(Action::Ring, |name| Action::Netstack(Some(name)))
+}
+
 /// What happens to the connections of a program, in a sentence.
-fn verdict(rules: &[Rule], applied: &[Applies]) -> String {
+fn verdict(rules: &[Rule], applied: &[Applies], otherwise: Action) -> String {
     let name = |rule: &Rule| format!("{} (rule {})", rule.action, rule.number);
     let mut parts: Vec<String> = Vec::new();
-    let mut rest = "ring (no rule)".to_owned();
+    let mut rest = format!("{otherwise} (no rule)");
     for (rule, applies) in rules.iter().zip(applied) {
         match applies {
             Applies::Matching => {

@@ -2,8 +2,12 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod interfaces;
+mod options;
 mod programs;
 mod trouble;
+mod users;
+mod workers;
 
 use common::{TempDir, run};
 use std::io::{BufRead, BufReader, Write};
@@ -97,10 +101,16 @@ impl Service {
 
     /// `bypath netstack` itself, whose stack has that address; its link ends in a namespace of its own.
     fn real() -> std::io::Result<Service> {
+        Service::real_with(&[])
+    }
+
+    /// The same with these settings.
+    fn real_with(settings: &[&str]) -> std::io::Result<Service> {
         let folder = TempDir::new();
         let mut command = common::bypath(["netstack", "--name", "lab", "--link", "tap:bp0"]);
         command
             .args(["--net", "10.9.0.9/24", "--addr", &format!("{HERE}/24")])
+            .args(settings)
             .env("BYPATH_NETSTACK_DIR", folder.path());
         let child = bypath_sys::netns::isolated(&mut command)
             .stdout(Stdio::piped())

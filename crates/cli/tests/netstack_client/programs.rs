@@ -159,3 +159,45 @@ fn children_other_images_and_other_processes_go_on_with_a_connection() {
         }
     }
 }
+
+/// A connection goes to another program by SCM_RIGHTS, and is a TCP socket there.
+const HANDS_ON: &str = "import array, os, socket, struct, sys
+near, far = socket.socketpair()
+heard = socket.create_server((sys.argv[1], 0))
+if os.fork() == 0:
+    near.close()
+    heard.close()
+    far.set_inheritable(True)
+    os.execvp('python3', ['python3', '-c', sys.argv[2], str(far.fileno())])
+a = socket.create_connection(heard.getsockname())
+b, _ = heard.accept()
+socket.send_fds(near, [b'x'], [b.fileno()])
+b.close()
+near.recv(1)
+a.sendall(b'hello')
+near.recv(1)
+# A reset.
+a.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack('=ii', 1, 0))
+a.close()
+os.wait()";
+
+const RECEIVES: &str = "import errno, os, socket, sys
+near = socket.socket(fileno=int(sys.argv[1]))
+_, (number,), _, _ = socket.recv_fds(near, 1, 1)
+near.send(b'x')
+print(os.read(number, 5))
+near.send(b'x')
+try: print(os.read(number, 5))
+except OSError as e: print(errno.errorcode[e.errno])
+print(socket.socket(fileno=number).family.name)";
+
+#[test]
+fn a_connection_that_was_passed_on_is_one_there() {
+    if !is_possible("a_connection_that_was_passed_on_is_one_there", &[]) {
+        return;
+    }
+    for service in Service::both("a_connection_that_was_passed_on_is_one_there") {
+        let output = service.output(&["python3", "-c", HANDS_ON, HERE, RECEIVES]);
+        assert_eq!(common::stdout(&output), "b'hello'\nECONNRESET\nAF_INET\n", "{}", common::stderr(&output));
+    }
+}

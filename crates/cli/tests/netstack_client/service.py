@@ -1,7 +1,7 @@
 """A netstack service of the tests' own: the protocol of docs/netstack-service.md over kernel sockets.
 
 service.py --run PROGRAM...: runs that there, on the kernel's own sockets. service.py FOLDER NAME: answers at FOLDER/NAME with TCP sockets of the network namespace that it is started in, whose loopback
-gets the address 10.9.0.1. It proves the programs' half alone: links, limits and rights are not its business.
+gets the addresses 10.9.0.1 and fd09::1. It proves the programs' half alone: links, limits and rights are not its business.
 """
 
 import ctypes
@@ -31,6 +31,10 @@ def interface_up():
     address = struct.pack("=16sH2s4s", b"lo:1", socket.AF_INET, b"\0\0", socket.inet_aton("10.9.0.1"))
     fcntl.ioctl(probe, 0x8916, address.ljust(40, b"\0"))
     probe.close()
+    if socket.has_ipv6:
+        probe = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+        fcntl.ioctl(probe, 0x8916, socket.inet_pton(socket.AF_INET6, "fd09::1") + struct.pack("=Ii", 64, 1))
+        probe.close()
 
 
 def encode(name):

@@ -24,7 +24,7 @@ isolated! {
             "link        tap:mine, ",
             "MTU 1500, checksums and segmentation by the link",
             "addresses   10.9.0.2/24, fd09::2/64",
-            "routes      default via 10.9.0.1",
+            "routes      default via 10.9.0.1, fd09::/64 on the link, 10.9.0.0/24 on the link",
             "none kept",
             "next        bypath run --netstack -- curl http://10.9.0.1/",
         ] {
@@ -98,6 +98,30 @@ isolated! {
         assert!(is_there("10.0.0.1"));
         let text = end(running).text();
         assert!(text.contains("packet:left") && text.contains("10.0.0.1/24, fd00::1/64"), "{text}");
+    }
+}
+
+isolated! {
+    fn a_signal_to_read_again_does_not_end_what_has_not_begun() {
+        veth();
+        let folder = TempDir::new();
+        let running = Tool::of(netstack(&folder, &["--link=packet:left", "--addr=10.0.0.1/24"]));
+        let path = format!("/proc/{}/status", running.id());
+        let catches = |signal: u64| {
+            let status = std::fs::read_to_string(&path).expect("a status");
+            let line = status.lines().find(|line| line.starts_with("SigCgt:")).expect("a mask").to_owned();
+            let mask = u64::from_str_radix(line[7..].trim(), 16).expect("a number");
+            mask & (1 << (signal - 1)) != 0
+        };
+        let end_of_wait = std::time::Instant::now() + crate::network::LONG;
+        // Whoever hears SIGTERM asks for addresses now.
+        while !catches(15) {
+            assert!(std::time::Instant::now() < end_of_wait, "it watches for no signal");
+            std::thread::yield_now();
+        }
+        running.signal(rustix::process::Signal::HUP);
+        let text = end(running.hears("next").says("there is no file to read again")).text();
+        assert!(text.contains("addresses   10.0.0.1/24"), "{text}");
     }
 }
 

@@ -71,7 +71,7 @@ isolated! {
         assert!(listed.contains("default") && listed.contains("other") && listed.contains("running"), "{listed}");
         crate::end(other);
         crate::end(running);
-        let none = asked(&folder, &["ls"]).expect(0);
+        let none = asked(&folder, &["ls"]).expect(1);
         assert!(none.stderr.contains("no netstack service is running"), "{}", none.stderr);
     }
 }

@@ -134,3 +134,40 @@ isolated! {
         crate::end(running);
     }
 }
+
+isolated! {
+    fn a_network_that_the_kernel_has_elsewhere_is_refused() {
+        if !devices("trouble::a_network_that_the_kernel_has_elsewhere_is_refused") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = crate::service(&folder, &TAP);
+        let second = asked(&folder, &["--link=tap:other", "--net=10.9.0.1/24", "--name=other"]).expect(2);
+        for words in ["--net 10.9.0.1/24: the kernel has that address on mine already", "ip addr del 10.9.0.1/24 dev mine"] {
+            assert!(second.stderr.contains(words), "{}", second.stderr);
+        }
+        crate::end(running);
+    }
+}
+
+isolated! {
+    fn a_socket_that_was_left_behind_is_named_and_replaced() {
+        if !devices("trouble::a_socket_that_was_left_behind_is_named_and_replaced") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = crate::service(&folder, &TAP);
+        running.signal(rustix::process::Signal::KILL);
+        running.end();
+        let listed = asked(&folder, &["ls"]).expect(1).text();
+        assert!(listed.contains("default") && listed.contains("left behind"), "{listed}");
+        let said = asked(&folder, &["sockets"]).expect(1).stderr;
+        assert!(said.contains("no netstack service named default is running"), "{said}");
+        let mut command = crate::common::run(["--netstack", "--", "true"]);
+        command.env("BYPATH_NETSTACK_DIR", folder.path());
+        let said = crate::network::Tool::of(command).end().expect(125).stderr;
+        assert!(said.contains("no netstack service named default is running") && said.contains("start one: "), "{said}");
+        crate::end(crate::service(&folder, &TAP));
+        assert!(!folder.join("default").exists());
+    }
+}

@@ -17,6 +17,7 @@ use crate::{Filter, Ping, PingEvent, TapCounts};
 use bypath_shm::service::{HEADER, Header, MESSAGE, Op};
 use bypath_sockets::service::place;
 use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::process::euid;
 use bypath_sys::{Errno, seqpacket};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -37,8 +38,16 @@ pub enum QueryError {
         /// Where it was looked for.
         path: PathBuf,
     },
-    /// This user may not ask, the service knows nothing of it, or it has ended meanwhile.
-    #[error("{}: the netstack service has closed the connection: it has ended, does not admit this user, or does not know the question", path.display())]
+    /// This user may not ask.
+    #[error("{}: this netstack service is not for user {uid}: its settings name who may use it (users = [{uid}], or \"all\", under [limits] in the file of --config), beside root and the user that it runs as", path.display())]
+    NotAdmitted {
+        /// Which service.
+        path: PathBuf,
+        /// Who asked.
+        uid: u32,
+    },
+    /// The service knows nothing of it, or it has ended meanwhile.
+    #[error("{}: the netstack service has closed the connection: it has ended, or does not know the question", path.display())]
     Closed {
         /// Which service.
         path: PathBuf,
@@ -109,6 +118,7 @@ impl Asked {
         let path = || path.to_owned();
         let socket = seqpacket::connect(&path()).map_err(|e| match e {
             Errno::NOENT | Errno::CONNREFUSED | Errno::NOTDIR => QueryError::NotThere { path: path() },
+            Errno::ACCESS | Errno::PERM => QueryError::NotAdmitted { path: path(), uid: euid() },
             e => QueryError::Failed { path: path(), errno: e.raw_os_error() },
         })?;
         let header = Header { op: Op::Query, serial: 1, socket: 0, errno: 0 };
@@ -144,6 +154,9 @@ impl Asked {
         let (answer, body) = Header::decode(&self.room[..len]).ok_or_else(malformed)?;
         if (Header { errno: 0, ..answer }) != self.header {
             return Err(malformed());
+        }
+        if answer.errno == libc::EACCES && body.is_empty() {
+            return Err(QueryError::NotAdmitted { path: path(), uid: euid() });
         }
         if answer.errno != 0 {
             let said: Value = serde_json::from_slice(body).unwrap_or_default();

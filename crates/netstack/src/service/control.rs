@@ -9,13 +9,16 @@ use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
 use super::tasks::{self, Doing, Next, Who};
 use super::watch::{Token, Watch};
-use super::{Settings, query};
+use super::{Settings, interfaces, query};
 use crate::Engine;
 use bypath_shm::arena::Geometry;
-use bypath_shm::service::{Address, Body, HEADER, Header, MESSAGE, Op, RingsGiven, RingsWanted, VERSION};
+use bypath_shm::service::{
+    Address, Body, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, UNACKNOWLEDGED, UNSENT,
+    VERSION,
+};
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
-use bypath_sys::{seqpacket, unix};
+use bypath_sys::{seqpacket, sock, unix};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -29,6 +32,8 @@ const LONGEST_VALUE: usize = 256;
 struct Control {
     end: OwnedFd,
     uid: u32,
+    /// He may ask nothing, and is told so.
+    refused: bool,
     active: bool,
     /// A query whose answers do not fit at once.
     query: Option<(Header, Doing)>,
@@ -73,15 +78,15 @@ impl Controls {
         !self.active.is_empty()
     }
 
-    /// Somebody has come who wants to ask. Who may not is left at once.
+    /// Somebody has come who wants to ask. Who has too many connections is left at once.
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return };
-        let may = settings.users.as_ref().is_none_or(|users| users.contains(&who.uid) || who.uid == 0);
-        if !may || !users.may_ask(who.uid) {
+        if !users.may_ask(who.uid) {
             return;
         }
+        let (uid, refused) = (who.uid, !settings.admits(who.uid));
         let key =
-            self.all.insert(Control { end, uid: who.uid, active: false, query: None, room_told: false });
+            self.all.insert(Control { end, uid, refused, active: false, query: None, room_told: false });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
             self.all.remove(key);
@@ -172,6 +177,12 @@ impl Controls {
                     }
                     Ok(()) => doing.told(),
                     Err(bypath_sys::Errno::AGAIN) => {
+                        // One question after the other: who asks more and does not read is left, with what he may have sent along.
+                        if matches!(doing, Doing::Rows(_))
+                            && !matches!(seqpacket::receive(control.end.as_fd(), &mut self.room), Ok(None))
+                        {
+                            return Err(Nonsense);
+                        }
                         // Told when there is room; nothing else is heard of it before.
                         doing.again(text);
                         if !std::mem::replace(&mut control.room_told, true) {
@@ -190,6 +201,11 @@ impl Controls {
             };
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
+            if control.refused {
+                let answer = Header { errno: libc::EACCES, ..header }.encode();
+                let _ = seqpacket::send(control.end.as_fd(), &answer, None);
+                return Err(Nonsense);
+            }
             if header.op == Op::Query {
                 let who = Who { uid: control.uid, key, watch: &hub.watch, tasks: self.tasks.len() };
                 match tasks::begin(body, fds, engine, &who).ok_or(Nonsense)? {
@@ -286,10 +302,7 @@ impl Asks<'_> {
             Op::Get => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let size = b.u32().ok_or(Nonsense)? as usize;
-                Ok(self.get(level, name).map(|mut value| {
-                    value.truncate(size);
-                    Answer::of(socket, value)
-                }))
+                Ok(self.get(level, name, size).map(|value| Answer::of(socket, value)))
             }
             Op::Error => Ok(self.error().map(|errno| Answer::of(socket, errno.to_ne_bytes().to_vec()))),
             Op::Shutdown => {
@@ -300,6 +313,10 @@ impl Asks<'_> {
             Op::Rings => {
                 let wanted = RingsWanted::decode(b).ok_or(Nonsense)?;
                 Ok(self.live().and_then(|key| self.rings(key, wanted, fds)))
+            }
+            Op::Interfaces => {
+                let (n, from) = (b.u32().ok_or(Nonsense)?, b.u32().ok_or(Nonsense)?);
+                Ok(interfaces::tell(self.engine, n, from).map(|octets| Answer::of(0, octets)))
             }
             Op::Query => Err(Nonsense),
         }
@@ -381,7 +398,11 @@ impl Asks<'_> {
             return Err(libc::EPROTONOSUPPORT);
         }
         if !self.hub.users.may_open(self.uid) {
-            return Err(libc::EMFILE);
+            // Of what was closed before it may not be known yet.
+            self.hub.ends_first(self.engine);
+            if !self.hub.users.may_open(self.uid) {
+                return Err(libc::EMFILE);
+            }
         }
         let pair = self.hub.pair()?;
         let stack = self.engine.stack();
@@ -453,16 +474,39 @@ impl Asks<'_> {
         Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state].concat()))
     }
 
-    fn get(&mut self, level: i32, name: i32) -> Result<Vec<u8>> {
+    fn get(&mut self, level: i32, name: i32, room: usize) -> Result<Vec<u8>> {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
-            return Ok(self.error()?.to_ne_bytes().to_vec());
+            let mut errno = self.error()?.to_ne_bytes().to_vec();
+            errno.truncate(room);
+            return Ok(errno);
         }
         if self.is_live() {
             let key = self.live()?;
-            return self.with(key, |mut of| of.get(level, name));
+            if level == LEVEL {
+                return self.queue(key, name);
+            }
+            return self.with(key, |mut of| of.get(level, name, room));
         }
         let remains = self.remains()?;
-        of_remains(&remains.wishes, remains.v6, level, name)
+        of_remains(&remains.wishes, remains.v6, (level, name), room)
+    }
+
+    /// What is on its way: what the service has not read counts, too.
+    fn queue(&mut self, key: Key, name: i32) -> Result<Vec<u8>> {
+        let socket = self.hub.sockets.get(key).ok_or(libc::EBADF)?;
+        let waiting = sock::inq(socket.end.as_raw_fd()).unwrap_or(0);
+        let mut tcp = self.engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
+        let (unacknowledged, unsent) = match tcp.statistics() {
+            _ if tcp.is_listening() => return Err(libc::EINVAL),
+            Some(s) => (s.unacknowledged, s.unsent),
+            None => (0, 0),
+        };
+        let octets = match name {
+            UNACKNOWLEDGED => unacknowledged + waiting,
+            UNSENT => unsent + waiting,
+            _ => return Err(libc::ENOPROTOOPT),
+        };
+        Ok((octets as u32).to_ne_bytes().to_vec())
     }
 
     /// SO_ERROR: it is told once.

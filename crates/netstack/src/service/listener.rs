@@ -6,6 +6,7 @@ use crate::Engine;
 use bypath_shm::service::{Accepted, Address};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Result};
+use bypath_stack::tcp::Options;
 use bypath_sys::{Errno, pair, seqpacket, sock};
 use std::collections::VecDeque;
 use std::net::{Ipv6Addr, SocketAddr};
@@ -53,9 +54,39 @@ impl Hub {
         if (1..FIRST_FREE).contains(&to.port()) && !may_low {
             return Err(libc::EACCES);
         }
+        let uid = socket.uid;
+        let shares = stack.tcp(socket.id).is_some_and(|mut tcp| tcp.options().reuse_port);
+        if shares && to.port() != 0 && self.is_anothers(stack, uid, to) {
+            return Err(libc::EADDRINUSE);
+        }
+        let socket = self.sockets.get(key).ok_or(libc::EBADF)?;
         let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
         let local = tcp.bind(to).map_err(errno::bind)?;
+        if socket.v6 && local.is_ipv6() && !local.ip().is_unspecified() {
+            // As Linux has it: nothing else can come to such a socket.
+            let options = tcp.options();
+            tcp.set_options(Options { only_v6: true, ..options });
+        }
         Ok(Address(Some(outward(socket.v6, local))))
+    }
+
+    /// Whether a socket of another user shares this port: SO_REUSEPORT is among those of one user, or anybody could take calls that
+    /// are for somebody else.
+    fn is_anothers(&self, stack: &mut Stack, uid: u32, to: SocketAddr) -> bool {
+        let mut at = 0;
+        while let Some((place, other)) = self.sockets.next(at) {
+            at = place + 1;
+            let waits = other.uid != uid && matches!(other.phase, Phase::Fresh | Phase::Listening(_));
+            let local = if waits { stack.tcp(other.id).and_then(|mut tcp| tcp.local()) } else { None };
+            let overlaps = |local: SocketAddr| {
+                let [a, b] = [local, to].map(|address| address.ip().to_canonical());
+                a == b || a.is_unspecified() || b.is_unspecified()
+            };
+            if local.is_some_and(|local| local.port() == to.port() && overlaps(local)) {
+                return true;
+            }
+        }
+        false
     }
 
     /// # Errors

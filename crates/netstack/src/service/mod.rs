@@ -8,9 +8,11 @@ mod client;
 mod connect;
 mod control;
 mod door;
+mod interfaces;
 mod limits;
 mod listener;
 mod memory;
+mod model;
 mod neighbours;
 mod options;
 mod query;
@@ -20,6 +22,7 @@ mod rows;
 mod slab;
 mod socket;
 mod stream;
+pub mod table;
 mod tasks;
 mod watch;
 mod wishes;
@@ -68,10 +71,24 @@ pub struct Settings {
     pub octets_per_user: usize,
     /// Who may bind to ports below 1024, beside root.
     pub low_ports: Vec<u32>,
-    /// Who may use it, beside root; `None`: anybody who reaches the socket.
+    /// Who may use it, beside root and the service's own user; `None`: anybody who reaches the socket.
     pub users: Option<Vec<u32>>,
     /// Octets of each ring that a connection and the service share, at most: a power of two from 4 KiB to 1 MiB; 0: there are none.
     pub ring_octets: u32,
+}
+
+impl Settings {
+    /// Whether this user may use it.
+    fn admits(&self, uid: u32) -> bool {
+        let known = [0, bypath_sys::process::euid()];
+        known.contains(&uid) || self.users.as_ref().is_none_or(|users| users.contains(&uid))
+    }
+
+    /// Whether nobody else may.
+    fn is_alone(&self) -> bool {
+        let me = bypath_sys::process::euid();
+        self.users.as_ref().is_some_and(|users| users.iter().all(|uid| [0, me].contains(uid)))
+    }
 }
 
 impl Default for Settings {
@@ -82,7 +99,7 @@ impl Default for Settings {
             sockets_per_user: 4096,
             octets_per_user: 256 << 20,
             low_ports: Vec::new(),
-            users: None,
+            users: Some(Vec::new()),
             ring_octets: 256 << 10,
         }
     }
@@ -236,6 +253,8 @@ impl Service {
             ring_octets,
             ..std::mem::take(&mut self.settings)
         };
+        // What was not admitted once is not; where this fails the door is as it was, and who comes is looked at.
+        let _ = self.door.open_for(&self.settings);
     }
 
     /// Serves until it is [stopped](Service::stopper). It may be called again then.

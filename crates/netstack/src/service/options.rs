@@ -1,6 +1,7 @@
 //! setsockopt(2) and getsockopt(2): which option is whose, and what is done with it. docs/netstack-service.md has the table.
 
-use super::wishes;
+use super::model;
+use super::table::{What, find};
 pub use super::wishes::Wishes;
 use crate::Engine;
 use bypath_stack::linux::errno::Result;
@@ -11,94 +12,15 @@ use bypath_stack::tcp::{Options, Settings, State};
 use bypath_wire::TrafficClass;
 use std::time::Duration;
 
-/// What an option is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It acts; the functions below say how.
-    Acts,
-    /// It is told and cannot be set.
-    Told,
-    /// It is kept and told again, and has no effect. A number at first.
-    Kept(i32),
-    /// The same, of any length that is no longer than [`wishes::LONGEST`]; so many octets of 0 at first.
-    KeptOctets(usize),
-    /// Neither set nor told: this errno.
-    Refused(i32),
-}
-use What::{Acts, Kept as Keep, KeptOctets, Refused, Told};
-
 const SOL: i32 = libc::SOL_SOCKET;
 const TCP: i32 = libc::IPPROTO_TCP;
 const IP: i32 = libc::IPPROTO_IP;
 const IPV6: i32 = libc::IPPROTO_IPV6;
 
-/// Every option that is known. Others are ENOPROTOOPT.
-#[rustfmt::skip]
-pub const TABLE: &[(i32, i32, &str, What)] = &[
-    (SOL, libc::SO_REUSEADDR, "SO_REUSEADDR", Acts),
-    (SOL, libc::SO_REUSEPORT, "SO_REUSEPORT", Acts),
-    (SOL, libc::SO_KEEPALIVE, "SO_KEEPALIVE", Acts),
-    (SOL, libc::SO_LINGER, "SO_LINGER", Acts),
-    (SOL, libc::SO_SNDBUF, "SO_SNDBUF", Acts),
-    (SOL, libc::SO_RCVBUF, "SO_RCVBUF", Acts),
-    (SOL, libc::SO_BINDTODEVICE, "SO_BINDTODEVICE", Acts),
-    (SOL, libc::SO_TYPE, "SO_TYPE", Told),
-    (SOL, libc::SO_DOMAIN, "SO_DOMAIN", Told),
-    (SOL, libc::SO_PROTOCOL, "SO_PROTOCOL", Told),
-    (SOL, libc::SO_ACCEPTCONN, "SO_ACCEPTCONN", Told),
-    (SOL, libc::SO_ERROR, "SO_ERROR", Told),
-    (SOL, libc::SO_DEBUG, "SO_DEBUG", Keep(0)),
-    (SOL, libc::SO_DONTROUTE, "SO_DONTROUTE", Keep(0)),
-    (SOL, libc::SO_BROADCAST, "SO_BROADCAST", Keep(0)),
-    (SOL, libc::SO_OOBINLINE, "SO_OOBINLINE", Keep(0)),
-    (SOL, libc::SO_NO_CHECK, "SO_NO_CHECK", Keep(0)),
-    (SOL, libc::SO_PRIORITY, "SO_PRIORITY", Keep(0)),
-    (SOL, libc::SO_MARK, "SO_MARK", Keep(0)),
-    (SOL, libc::SO_TIMESTAMP, "SO_TIMESTAMP", Keep(0)),
-    (SOL, libc::SO_BUSY_POLL, "SO_BUSY_POLL", Keep(0)),
-    (SOL, libc::SO_INCOMING_CPU, "SO_INCOMING_CPU", Keep(-1)),
-    (SOL, libc::SO_RCVLOWAT, "SO_RCVLOWAT", Keep(1)),
-    (SOL, libc::SO_RCVTIMEO, "SO_RCVTIMEO", KeptOctets(16)),
-    (SOL, libc::SO_SNDTIMEO, "SO_SNDTIMEO", KeptOctets(16)),
-    (SOL, libc::SO_MAX_PACING_RATE, "SO_MAX_PACING_RATE", KeptOctets(8)),
-    (SOL, libc::SO_SNDBUFFORCE, "SO_SNDBUFFORCE", Refused(libc::EPERM)),
-    (SOL, libc::SO_RCVBUFFORCE, "SO_RCVBUFFORCE", Refused(libc::EPERM)),
-    (TCP, libc::TCP_NODELAY, "TCP_NODELAY", Acts),
-    (TCP, libc::TCP_CORK, "TCP_CORK", Acts),
-    (TCP, libc::TCP_MAXSEG, "TCP_MAXSEG", Acts),
-    (TCP, libc::TCP_KEEPIDLE, "TCP_KEEPIDLE", Acts),
-    (TCP, libc::TCP_KEEPINTVL, "TCP_KEEPINTVL", Acts),
-    (TCP, libc::TCP_KEEPCNT, "TCP_KEEPCNT", Acts),
-    (TCP, libc::TCP_USER_TIMEOUT, "TCP_USER_TIMEOUT", Acts),
-    (TCP, libc::TCP_CONGESTION, "TCP_CONGESTION", Acts),
-    (TCP, libc::TCP_INFO, "TCP_INFO", Told),
-    (TCP, libc::TCP_SYNCNT, "TCP_SYNCNT", Keep(6)),
-    (TCP, libc::TCP_LINGER2, "TCP_LINGER2", Keep(60)),
-    (TCP, libc::TCP_DEFER_ACCEPT, "TCP_DEFER_ACCEPT", Keep(0)),
-    (TCP, libc::TCP_WINDOW_CLAMP, "TCP_WINDOW_CLAMP", Keep(0)),
-    (TCP, libc::TCP_QUICKACK, "TCP_QUICKACK", Keep(1)),
-    (TCP, libc::TCP_THIN_LINEAR_TIMEOUTS, "TCP_THIN_LINEAR_TIMEOUTS", Keep(0)),
-    (TCP, libc::TCP_FASTOPEN, "TCP_FASTOPEN", Keep(0)),
-    (TCP, libc::TCP_NOTSENT_LOWAT, "TCP_NOTSENT_LOWAT", Keep(-1)),
-    (TCP, libc::TCP_FASTOPEN_CONNECT, "TCP_FASTOPEN_CONNECT", Refused(libc::EOPNOTSUPP)),
-    (TCP, libc::TCP_ULP, "TCP_ULP", Refused(libc::ENOENT)),
-    (IP, libc::IP_TOS, "IP_TOS", Acts),
-    (IP, libc::IP_TTL, "IP_TTL", Acts),
-    (IP, libc::IP_RECVERR, "IP_RECVERR", Keep(0)),
-    (IP, libc::IP_PKTINFO, "IP_PKTINFO", Keep(0)),
-    (IP, libc::IP_MTU_DISCOVER, "IP_MTU_DISCOVER", Keep(1)),
-    (IP, libc::IP_FREEBIND, "IP_FREEBIND", Keep(0)),
-    (IP, libc::IP_BIND_ADDRESS_NO_PORT, "IP_BIND_ADDRESS_NO_PORT", Keep(0)),
-    (IP, libc::IP_TRANSPARENT, "IP_TRANSPARENT", Refused(libc::EPERM)),
-    (IPV6, libc::IPV6_V6ONLY, "IPV6_V6ONLY", Acts),
-    (IPV6, libc::IPV6_TCLASS, "IPV6_TCLASS", Acts),
-    (IPV6, libc::IPV6_UNICAST_HOPS, "IPV6_UNICAST_HOPS", Acts),
-    (IPV6, libc::IPV6_RECVERR, "IPV6_RECVERR", Keep(0)),
-    (IPV6, libc::IPV6_RECVPKTINFO, "IPV6_RECVPKTINFO", Keep(0)),
-    (IPV6, libc::IPV6_RECVTCLASS, "IPV6_RECVTCLASS", Keep(0)),
-    (IPV6, libc::IPV6_MTU_DISCOVER, "IPV6_MTU_DISCOVER", Keep(1)),
-];
-
+/// asm-generic/socket.h.
+const SO_BINDTOIFINDEX: i32 = 62;
+/// linux/in.h. Of a TCP socket Linux tells its port.
+const IP_PROTOCOL: i32 = 52;
 /// Octets of payload that SO_SNDBUF and SO_RCVBUF cannot go below: half of Linux's SOCK_MIN_SNDBUF and SOCK_MIN_RCVBUF.
 const LEAST: (u32, u32) = (2304, 1152);
 /// Of SO_SNDBUF and SO_RCVBUF at most: Linux's net.core.wmem_max and rmem_max.
@@ -110,17 +32,18 @@ const USUAL_MSS: i32 = 536;
 /// TCP_CA_NAME_MAX.
 const LONGEST_ALGORITHM: usize = 16;
 
-fn find(level: i32, name: i32) -> Result<What> {
-    TABLE.iter().find(|row| (row.0, row.1) == (level, name)).map(|row| row.3).ok_or(libc::ENOPROTOOPT)
+/// The number of a value.
+fn int(value: &[u8]) -> Result<i32> {
+    value.first_chunk().map(|four| i32::from_ne_bytes(*four)).ok_or(libc::EINVAL)
 }
 
-/// The number of a value. Those of IP may have one octet.
-fn int(level: i32, value: &[u8]) -> Result<i32> {
-    match (value.first_chunk(), value) {
-        (Some(four), _) => Ok(i32::from_ne_bytes(*four)),
-        (None, [one, ..]) if matches!(level, IP | IPV6) => Ok(i32::from(*one)),
-        _ => Err(libc::EINVAL),
+/// So much of a value as a room of this size gets: a number of IP that fits is told as one octet where there is no room for four.
+fn cut(level: i32, mut value: Vec<u8>, room: usize) -> Vec<u8> {
+    if level == IP && value.len() == 4 && (1..4).contains(&room) && matches!(int(&value), Ok(0..=255)) {
+        return vec![int(&value).unwrap_or_default() as u8];
     }
+    value.truncate(room);
+    value
 }
 
 fn seconds(value: i32, most: i32) -> Result<u32> {
@@ -158,24 +81,33 @@ impl Of<'_> {
         if level == IPV6 && !self.v6 {
             return Err(libc::ENOPROTOOPT);
         }
-        match find(level, name)? {
-            Told => Err(libc::ENOPROTOOPT),
-            Refused(errno) => Err(errno),
-            Keep(_) => {
-                let n = int(level, value)?;
+        let value = value.get(..model::LONGEST).unwrap_or(value);
+        const TEXTS: [(i32, i32); 3] =
+            [(SOL, libc::SO_BINDTODEVICE), (TCP, libc::TCP_CONGESTION), (TCP, libc::TCP_ULP)];
+        if matches!(level, SOL | TCP) && value.len() < 4 && !TEXTS.contains(&(level, name)) {
+            return Err(libc::EINVAL);
+        }
+        match find(level, name).ok_or(libc::ENOPROTOOPT)? {
+            What::Refused(_, errno) => Err(errno),
+            What::Told(errno) => model::is_same(self.v6, (level, name), value)?.then_some(()).ok_or(errno),
+            What::Kept => {
+                if let Some(told) = model::after(self.v6, (level, name), value)? {
+                    self.wishes.keep((level, name), told);
+                }
+                Ok(())
+            }
+            What::KeptHere(_) => {
+                let n = int(value)?;
                 self.wishes.keep((level, name), n.to_ne_bytes().to_vec());
                 Ok(())
             }
-            KeptOctets(least) => {
-                if value.len() < least.min(4) || value.len() > wishes::LONGEST {
-                    return Err(libc::EINVAL);
-                }
-                self.wishes.keep((level, name), value.to_vec());
-                Ok(())
+            What::Acts if level == SOL => self.set_socket(name, value),
+            What::Acts if level == TCP => self.set_tcp(name, value),
+            What::Acts => {
+                // Which octets it may have, and what becomes of them, is the kernel's to say.
+                let told = model::after(self.v6, (level, name), value)?.ok_or(libc::EINVAL)?;
+                self.set_ip(level, name, int(&told)?)
             }
-            Acts if level == SOL => self.set_socket(name, value),
-            Acts if level == TCP => self.set_tcp(name, value),
-            Acts => self.set_ip(level, name, int(level, value)?),
         }
     }
 
@@ -183,12 +115,12 @@ impl Of<'_> {
         if name == libc::SO_BINDTODEVICE {
             return self.set_device(value);
         }
-        let n = int(SOL, value)?;
+        let n = int(value)?;
         match name {
             libc::SO_REUSEADDR => self.options(|options| options.reuse_address = n != 0),
             libc::SO_REUSEPORT => self.options(|options| options.reuse_port = n != 0),
             libc::SO_LINGER => {
-                let time = value.get(4..8).ok_or(libc::EINVAL).and_then(|time| int(SOL, time))?;
+                let time = value.get(4..8).ok_or(libc::EINVAL).and_then(int)?;
                 let time = time.max(0) as u32;
                 if n != 0 {
                     self.wishes.linger = time;
@@ -206,6 +138,17 @@ impl Of<'_> {
                 let octets = u32::try_from(n).unwrap_or(MOST).clamp(LEAST.1, MOST);
                 self.wishes.buffers.1 = octets;
                 self.settings(|settings| settings.receive_octets = octets as usize)
+            }
+            SO_BINDTOIFINDEX => {
+                let found = self.engine.links().find(|(iface, _)| n > 0 && iface.scope() == n as u32);
+                let (iface, link) = match (n, found) {
+                    (0, _) => (None, Vec::new()),
+                    (1.., Some((iface, link))) => (Some(iface), link.as_bytes().to_vec()),
+                    (1.., None) => return Err(libc::ENODEV),
+                    _ => return Err(libc::EINVAL),
+                };
+                self.wishes.device = link;
+                self.options(|options| options.iface = iface)
             }
             _ => {
                 self.wishes.keepalive.on = n != 0;
@@ -234,6 +177,9 @@ impl Of<'_> {
 
     fn set_tcp(&mut self, name: i32, value: &[u8]) -> Result<()> {
         if name == libc::TCP_CONGESTION {
+            if value.is_empty() {
+                return Err(libc::EINVAL);
+            }
             let text = value.split(|octet| *octet == 0).next().unwrap_or_default();
             let algorithm = match text {
                 b"cubic" => Algorithm::Cubic,
@@ -242,7 +188,7 @@ impl Of<'_> {
             };
             return self.settings(|settings| settings.algorithm = algorithm);
         }
-        let n = int(TCP, value)?;
+        let n = int(value)?;
         match name {
             libc::TCP_NODELAY => {
                 self.settings(|settings| settings.nodelay = n != 0)?;
@@ -279,14 +225,12 @@ impl Of<'_> {
     }
 
     fn set_ip(&mut self, level: i32, name: i32, n: i32) -> Result<()> {
-        let connected = self.engine.stack().tcp(self.id).is_some_and(|mut tcp| tcp.local().is_some());
+        let named = self.engine.stack().tcp(self.id).is_some_and(|mut tcp| tcp.local().is_some());
         match (level, name) {
-            (IP, libc::IP_TOS) => self.options(|options| options.class = TrafficClass(n as u8)),
-            (IPV6, libc::IPV6_TCLASS) if !(-1..=255).contains(&n) => Err(libc::EINVAL),
-            (IPV6, libc::IPV6_TCLASS) => self.options(|options| options.class = TrafficClass(n.max(0) as u8)),
-            (IP, libc::IP_TTL) if n != -1 && !(1..=255).contains(&n) => Err(libc::EINVAL),
-            (IPV6, libc::IPV6_UNICAST_HOPS) if !(-1..=255).contains(&n) => Err(libc::EINVAL),
-            (IPV6, libc::IPV6_V6ONLY) if connected => Err(libc::EINVAL),
+            (IP, libc::IP_TOS) | (IPV6, libc::IPV6_TCLASS) => {
+                self.options(|options| options.class = TrafficClass(n as u8))
+            }
+            (IPV6, libc::IPV6_V6ONLY) if named => Err(libc::EINVAL),
             (IPV6, libc::IPV6_V6ONLY) => self.options(|options| options.only_v6 = n != 0),
             _ => self.options(|options| options.hop_limit = u8::try_from(n).ok().filter(|n| *n > 0)),
         }
@@ -294,14 +238,22 @@ impl Of<'_> {
 
     /// # Errors
     /// As getsockopt(2). SO_ERROR is not the stack's.
-    pub fn get(&mut self, level: i32, name: i32) -> Result<Vec<u8>> {
+    pub fn get(&mut self, level: i32, name: i32, room: usize) -> Result<Vec<u8>> {
         // As Linux has it, of IPv4 alone.
         if !self.v6 && !matches!(level, SOL | TCP | IP) {
             return Err(libc::EOPNOTSUPP);
         }
         if let Some(value) = kept(self.wishes, level, name)? {
-            return Ok(value);
+            return Ok(cut(level, value, room));
         }
+        match self.own(level, name)? {
+            Some(value) => Ok(cut(level, value, room)),
+            None => model::first(self.v6, (level, name), room),
+        }
+    }
+
+    /// What the stack knows of it; `None`: nothing.
+    fn own(&mut self, level: i32, name: i32) -> Result<Option<Vec<u8>>> {
         let (wishes, v6) = (&*self.wishes, self.v6);
         let device = wishes.device.clone();
         let Some(mut tcp) = self.engine.stack().tcp(self.id) else { return Err(libc::EINVAL) };
@@ -319,9 +271,10 @@ impl Of<'_> {
             (SOL, libc::SO_ACCEPTCONN) => tcp.is_listening().into(),
             (SOL, libc::SO_LINGER) => {
                 let on = i32::from(options.linger.is_some());
-                return Ok([on.to_ne_bytes(), wishes.linger.to_ne_bytes()].concat());
+                return Ok(Some([on.to_ne_bytes(), wishes.linger.to_ne_bytes()].concat()));
             }
-            (SOL, libc::SO_BINDTODEVICE) => return Ok(device),
+            (SOL, libc::SO_BINDTODEVICE) => return Ok(Some(device)),
+            (SOL, SO_BINDTOIFINDEX) => options.iface.map_or(0, |iface| iface.scope() as i32),
             (TCP, libc::TCP_NODELAY) => settings.nodelay.into(),
             (TCP, libc::TCP_CORK) => settings.cork.into(),
             (TCP, libc::TCP_KEEPIDLE) => wishes.keepalive.idle as i32,
@@ -341,21 +294,27 @@ impl Of<'_> {
                     Algorithm::Cubic => b"cubic".to_vec(),
                 };
                 text.resize(LONGEST_ALGORITHM, 0);
-                return Ok(text);
+                return Ok(Some(text));
             }
             (TCP, libc::TCP_INFO) => {
                 let mut octets = info::info(tcp.statistics().as_ref());
                 if tcp.is_listening() {
                     octets[0] = info::LISTEN;
                 }
-                return Ok(octets);
+                return Ok(Some(octets));
             }
             (IP, libc::IP_TOS) | (IPV6, libc::IPV6_TCLASS) => options.class.0.into(),
             (IP, libc::IP_TTL) | (IPV6, libc::IPV6_UNICAST_HOPS) => options.hop_limit.unwrap_or(64).into(),
             (IPV6, libc::IPV6_V6ONLY) => options.only_v6.into(),
-            _ => return Err(libc::ENOPROTOOPT),
+            (IP, libc::IP_MTU) | (IPV6, libc::IPV6_MTU) => match (tcp.remote(), tcp.statistics()) {
+                (Some(remote), Some(s)) => s.mss as i32 + if remote.is_ipv4() { 40 } else { 60 },
+                _ => return Err(libc::ENOTCONN),
+            },
+            (IP, IP_PROTOCOL) => tcp.local().map_or(0, |local| local.port().into()),
+            (TCP, libc::TCP_CC_INFO) => return Ok(Some(Vec::new())),
+            _ => return Ok(None),
         };
-        Ok(n.to_ne_bytes().to_vec())
+        Ok(Some(n.to_ne_bytes().to_vec()))
     }
 }
 
@@ -363,13 +322,15 @@ const fn family(v6: bool) -> i32 {
     if v6 { libc::AF_INET6 } else { libc::AF_INET }
 }
 
-/// Of an option that is kept.
+/// Of an option that was set and is kept, or is so much as a number at first.
 fn kept(wishes: &Wishes, level: i32, name: i32) -> Result<Option<Vec<u8>>> {
-    Ok(match find(level, name)? {
-        Refused(errno) => return Err(errno),
-        Keep(first) => Some(wishes.kept((level, name)).unwrap_or_else(|| first.to_ne_bytes().to_vec())),
-        KeptOctets(len) => Some(wishes.kept((level, name)).unwrap_or_else(|| vec![0; len])),
-        _ => None,
+    Ok(match find(level, name).ok_or(libc::ENOPROTOOPT)? {
+        What::Refused(errno, _) => return Err(errno),
+        What::Kept => wishes.kept((level, name)),
+        What::KeptHere(first) => {
+            Some(wishes.kept((level, name)).unwrap_or_else(|| first.to_ne_bytes().to_vec()))
+        }
+        What::Acts | What::Told(_) => None,
     })
 }
 
@@ -377,9 +338,9 @@ fn kept(wishes: &Wishes, level: i32, name: i32) -> Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// As getsockopt(2).
-pub fn of_remains(wishes: &Wishes, v6: bool, level: i32, name: i32) -> Result<Vec<u8>> {
+pub fn of_remains(wishes: &Wishes, v6: bool, (level, name): (i32, i32), room: usize) -> Result<Vec<u8>> {
     if let Some(value) = kept(wishes, level, name)?.or_else(|| wishes.kept((level, name))) {
-        return Ok(value);
+        return Ok(cut(level, value, room));
     }
     let n: i32 = match (level, name) {
         (SOL, libc::SO_TYPE) => libc::SOCK_STREAM,
@@ -387,43 +348,9 @@ pub fn of_remains(wishes: &Wishes, v6: bool, level: i32, name: i32) -> Result<Ve
         (SOL, libc::SO_DOMAIN) => family(v6),
         (SOL, libc::SO_ACCEPTCONN) => 0,
         (SOL, libc::SO_KEEPALIVE) => wishes.keepalive.on.into(),
-        (TCP, libc::TCP_INFO) => return Ok(info::info(None)),
-        _ => return Err(libc::EINVAL),
+        (TCP, libc::TCP_INFO) => return Ok(cut(level, info::info(None), room)),
+        _ if find(level, name) == Some(What::Acts) => return Err(libc::EINVAL),
+        _ => return model::first(v6, (level, name), room),
     };
-    Ok(n.to_ne_bytes().to_vec())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_page_says_what_is_done_with_each_option() {
-        let text = include_str!("../../../../docs/netstack-service.md");
-        let row = |head: &str| {
-            let row = text.lines().find(|line| line.starts_with(&format!("| {head} |")));
-            row.unwrap_or_else(|| panic!("no row {head}"))
-        };
-        for (_, _, name, what) in TABLE {
-            let head = match what {
-                Acts => "act",
-                Told => "are told",
-                Keep(_) | KeptOctets(_) => "are kept, told again, and have no effect",
-                Refused(_) => "are refused",
-            };
-            assert!(row(head).contains(&format!("`{name}`")), "{name} is not in the row: {head}");
-        }
-        let named: usize = ["act", "are told", "are kept, told again, and have no effect", "are refused"]
-            .iter()
-            .map(|head| row(head).matches('`').count() / 2)
-            .sum();
-        assert_eq!(named, TABLE.len());
-    }
-
-    #[test]
-    fn no_option_stands_there_twice() {
-        for (n, row) in TABLE.iter().enumerate() {
-            assert!(TABLE[..n].iter().all(|other| (other.0, other.1) != (row.0, row.1)), "{}", row.2);
-        }
-    }
+    Ok(cut(level, n.to_ne_bytes().to_vec(), room))
 }

@@ -4,9 +4,6 @@ use bypath_stack::tcp::Keepalive as Probes;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// Octets of a kept option at most.
-pub const LONGEST: usize = 16;
-
 /// Options by level and name.
 type Kept = BTreeMap<(i32, i32), Vec<u8>>;
 

@@ -3,6 +3,7 @@
 use crate::program::accept;
 use crate::{LONGEST, Running, at, isolated, patient};
 use bypath_shm::service::Op;
+use bypath_stack::config::Config;
 use nix::poll::PollFlags;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
@@ -142,6 +143,28 @@ isolated! {
         assert!(TcpStream::connect(to).is_err());
         let other = program.open(false).expect("a socket");
         assert_eq!(other.ask(Op::Shutdown, &libc::SHUT_RD.to_ne_bytes()).errno, libc::ENOTCONN);
+    }
+}
+
+isolated! {
+    fn who_calls_where_too_many_are_about_to_is_let_in_by_a_cookie() {
+        let mut config = Config::default();
+        config.tcp.half_open = 0;
+        let running = Running::with(|_| {}, config);
+        let program = running.program();
+        let (listener, to) = program.listener(at("10.9.0.2:0"));
+        for n in 0..20u8 {
+            let mut kernel = patient(TcpStream::connect(to).expect("a connection"));
+            let (own, record) = listener.accept();
+            assert_eq!(record.remote.0, kernel.local_addr().ok());
+            kernel.write_all(&[n; 100]).expect("written");
+            let mut room = [0; 100];
+            (&own.stream).read_exact(&mut room).expect("octets");
+            assert_eq!(room, [n; 100]);
+        }
+        let stats = running.query("stats");
+        let value = |name: &str| stats.iter().find(|row| row["name"] == name).and_then(|row| row["value"].as_u64());
+        assert_eq!(value("tcp_cookies_returned"), Some(20));
     }
 }
 

@@ -7,6 +7,7 @@ mod bounds;
 mod connecting;
 mod ends;
 mod garbage;
+mod hostile;
 mod listening;
 mod lives;
 mod options;

@@ -8,7 +8,7 @@ use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
 use crate::{log, signals, state, stream};
-use bypath_shm::service::{ACCEPTED, Accepted, Address, Op};
+use bypath_shm::service::{ACCEPTED, Accepted, Address, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
 use std::net::SocketAddr;
@@ -359,11 +359,26 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
     })
 }
 
+/// What SIOCOUTQ tells of a socket, or SIOCOUTQNSD: octets that were not acknowledged, or not `sent`.
+pub fn queued(fd: i32, sent: bool) -> Option<Result<usize>> {
+    let r = served(fd)?;
+    let name = if sent { UNACKNOWLEDGED } else { UNSENT };
+    let mut question = r.question(Op::Get).number(LEVEL).number(name).number(4);
+    let told = question.ask(r.service()).map(|mut answer| answer.body.u32().unwrap_or(0) as usize);
+    // A connection that is over has nothing on its way.
+    Some(if told == Err(Errno::INVAL) && !r.is_listening() { Ok(0) } else { told })
+}
+
+/// Before setsockopt on a socket that is the kernel's so far.
+pub fn noted(level: i32, name: i32) {
+    options::note(level, name);
+}
+
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let r = super::of(fd)?;
     if options::is_of_descriptor(level, name) {
-        if options::is_limit(level, name) {
+        if options::is_limit(level, name) || name == libc::SO_PEEK_OFF {
             r.told.fetch_or(told::LIMITS, Relaxed);
         }
         return None;

@@ -148,7 +148,7 @@ impl Message {
     /// Asks the service.
     ///
     /// # Errors
-    /// What it answers; ENETDOWN where it does not, or nothing that makes sense; EPROTO where the answer lacks something;
+    /// What it answers; ENETDOWN where it does not, or nothing that makes sense; EACCES: it is not for this user; EPROTO where the answer lacks something;
     /// EMFILE where there is no descriptor for it.
     pub fn ask(&mut self, service: u32) -> Result<Answer<'_>> {
         if state::is_sealed() || state::is_borrowed() {
@@ -164,7 +164,11 @@ impl Message {
             Err(Errno::TIMEDOUT) if self.longest < LONGEST_NS => return Err(Errno::TIMEDOUT),
             Err(e) => {
                 service.complain(e);
-                return Err(if e == Errno::MFILE { e } else { Errno::NETDOWN });
+                return Err(match e {
+                    Errno::MFILE | Errno::ACCESS => e,
+                    Errno::PERM => Errno::ACCESS,
+                    _ => Errno::NETDOWN,
+                });
             }
         };
         let close = |e| {
@@ -311,7 +315,11 @@ impl Service {
         let mut body = Body(body);
         let (version, _pid) = (body.u32(), body.u32());
         let is_meant = header.errno == 0 && version == Some(VERSION) && body.rest() == self.name().as_bytes();
-        if is_meant { Ok(()) } else { Err(Errno::PROTO) }
+        match header.errno {
+            libc::EACCES => Err(Errno::ACCESS),
+            _ if is_meant => Ok(()),
+            _ => Err(Errno::PROTO),
+        }
     }
 
     fn exchange(
@@ -377,7 +385,9 @@ impl Service {
             Errno::NOENT | Errno::CONNREFUSED => {
                 "there is none: start it with `bypath netstack`, or leave --netstack out"
             }
-            Errno::ACCESS | Errno::PERM => "this user may not reach it",
+            Errno::ACCESS | Errno::PERM => {
+                "it is not for this user: its settings name who may use it (users, under [limits])"
+            }
             Errno::TIMEDOUT => "it does not answer; is it stopped?",
             Errno::MFILE | Errno::NFILE | Errno::INVAL => "there is no descriptor left to ask it",
             Errno::PROTO => "what answers is another one, or speaks another version",

@@ -9,6 +9,7 @@ mod address;
 mod adopt;
 pub mod calls;
 mod control;
+pub mod interfaces;
 mod name;
 mod options;
 pub mod place;
@@ -21,6 +22,7 @@ pub use name::ServiceName;
 use crate::state;
 use crate::table::{self, Entry, Sock};
 use bypath_shm::region::Slab;
+use bypath_sys::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Some socket of this process may be a service's.
@@ -39,7 +41,11 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
     if config.netstack.is_none() && !crate::rules::names_services() {
         return;
     }
-    control::init(place::folders(|name| lookup(name).map(Into::into), bypath_sys::process::euid()));
+    control::init(place::folders(
+        |name| lookup(name).map(Into::into),
+        process::euid(),
+        process::euid_outside(),
+    ));
     ACTIVE.store(true, Release);
     recognise::inherited();
 }

@@ -4,6 +4,7 @@ use super::control::Message;
 use bypath_shm::service::Op;
 use bypath_sys::{fd, sock};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// asm-generic/socket.h: with times of 64 bits.
 const SO_RCVTIMEO_NEW: i32 = 66;
@@ -85,6 +86,31 @@ fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
     })
 }
 
+/// Levels of options that a program may set.
+const LEVELS: [i32; 4] = [libc::IPPROTO_IP, libc::SOL_SOCKET, libc::IPPROTO_TCP, libc::IPPROTO_IPV6];
+/// Bits: which options of each level, up to 255, this process has ever set on a socket of the kernel's.
+static SET: [[AtomicU64; 4]; LEVELS.len()] = [const { [const { AtomicU64::new(0) }; 4] }; LEVELS.len()];
+
+/// This process sets an option of a socket of the kernel's, which may become a service's.
+pub fn note(level: i32, name: i32) {
+    if let (Some(level), Ok(name)) = (LEVELS.iter().position(|l| *l == level), u8::try_from(name)) {
+        SET[level][usize::from(name >> 6)].fetch_or(1 << (name & 63), Relaxed);
+    }
+}
+
+/// Those that were set, but for [`CARRIED`], which are looked at always: whoever started this process may have set them.
+fn others_set() -> impl Iterator<Item = (i32, i32)> {
+    let words = LEVELS.iter().zip(&SET).flat_map(|(level, words)| {
+        words.iter().enumerate().map(move |(n, word)| (*level, n as i32 * 64, word.load(Relaxed)))
+    });
+    let all = words.filter(|(_, _, word)| *word != 0).flat_map(|(level, first, word)| {
+        (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| (level, first + bit))
+    });
+    all.filter(|(level, name)| {
+        !is_of_descriptor(*level, *name) && !CARRIED.iter().any(|row| (row.0, row.1) == (*level, *name))
+    })
+}
+
 /// What a kernel's socket has, as it is set.
 pub fn of_kernel(fd: i32, level: i32, name: i32) -> Option<Value> {
     read(fd, level, name)
@@ -104,7 +130,12 @@ pub fn of_service(service: u32, cookie: u64, level: i32, name: i32) -> Option<Va
 /// or does not allow, is as if it had never been set: the program was told that it is.
 pub fn carry(family: i32, service: u32, cookie: u64, now: impl Fn(i32, i32) -> Option<Value>) {
     let new = of_new(family);
-    for (&(level, name, shape), was) in CARRIED.iter().zip(new) {
+    let any = others_set().next().and_then(|_| sock::stream(family, crate::state::floor()).ok());
+    let others = any.iter().flat_map(|a_new| {
+        others_set().map(|(level, name)| (level, name, Shape::Plain, read(*a_new, level, name)))
+    });
+    let usual = CARRIED.iter().zip(new).map(|(&(level, name, shape), was)| (level, name, shape, *was));
+    for (level, name, shape, was) in usual.chain(others) {
         let now = now(level, name);
         let Some((mut value, len)) = now.filter(|now| was.is_some_and(|was| was != *now)) else { continue };
         if shape == Shape::Doubled {
@@ -115,11 +146,13 @@ pub fn carry(family: i32, service: u32, cookie: u64, now: impl Fn(i32, i32) -> O
         let question = Message::new(Op::Set, cookie).number(level).number(name);
         let _ = question.octets(&value[..text.unwrap_or(len)]).ask(service);
     }
+    any.into_iter().for_each(fd::close);
 }
 
 /// Whether an option is the descriptor's own: it is about calls, or about the descriptor.
 pub fn is_of_descriptor(level: i32, name: i32) -> bool {
-    level == libc::SOL_SOCKET && (is_limit(level, name) || matches!(name, libc::SO_COOKIE | libc::SO_TYPE))
+    level == libc::SOL_SOCKET
+        && (is_limit(level, name) || matches!(name, libc::SO_COOKIE | libc::SO_TYPE | libc::SO_PEEK_OFF))
 }
 
 /// Whether an option limits what a call waits for.
@@ -138,6 +171,10 @@ fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
     }
     if let Ok(least @ 2..) = sock::option(from, libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
         set(libc::SO_RCVLOWAT, &least.to_ne_bytes());
+    }
+    let peek = sock::option(from, libc::SOL_SOCKET, libc::SO_PEEK_OFF).ok();
+    if let Some(at) = peek.filter(|at| *at != -1) {
+        set(libc::SO_PEEK_OFF, &at.to_ne_bytes());
     }
 }
 

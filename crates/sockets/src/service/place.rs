@@ -73,8 +73,9 @@ impl Folder {
     }
 }
 
-/// Where services may be, in the order in which they are looked for. `lookup` is a `getenv`.
-pub fn folders(lookup: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Folder> {
+/// Where services may be, in the order in which they are looked for. `lookup` is a `getenv`; `uid` is this user, and `outside` the
+/// same one outside of this user namespace: users who are root of namespaces of their own do not share a name.
+pub fn folders(lookup: impl Fn(&str) -> Option<OsString>, uid: u32, outside: u32) -> Vec<Folder> {
     let set = |name| lookup(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = set(VARIABLE) {
         return vec![Folder::new(path, None)];
@@ -82,12 +83,12 @@ pub fn folders(lookup: impl Fn(&str) -> Option<OsString>, uid: u32) -> Vec<Folde
     let of_session = set("XDG_RUNTIME_DIR").filter(|path| path.is_absolute());
     let of_session = of_session.map(|path| Folder::new(path.join("bypath/netstack"), Some(uid)));
     let of_system = Folder::new("/run/bypath/netstack".into(), None);
-    let temporary = Folder::new(format!("/tmp/bypath-{uid}/netstack").into(), Some(uid));
+    let temporary = Folder::new(format!("/tmp/bypath-{outside}/netstack").into(), Some(uid));
     [Some(of_system), of_session, Some(temporary)].into_iter().flatten().collect()
 }
 
 fn of_process() -> Vec<Folder> {
-    folders(|name| std::env::var_os(name), process::euid())
+    folders(|name| std::env::var_os(name), process::euid(), process::euid_outside())
 }
 
 /// No folder for a service.
@@ -171,12 +172,13 @@ mod tests {
 
     #[test]
     fn the_variable_names_the_only_folder() {
-        let one = folders(|name| (name == VARIABLE).then(|| "/x".into()), 7);
+        let one = folders(|name| (name == VARIABLE).then(|| "/x".into()), 7, 7);
         assert_eq!(one, [Folder::new("/x".into(), None)]);
-        let all = folders(|name| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into()), 7);
+        let all = folders(|name| (name == "XDG_RUNTIME_DIR").then(|| "/run/user/7".into()), 0, 7);
         let paths: Vec<_> = all.iter().map(|f| f.path.to_str().unwrap()).collect();
         assert_eq!(paths, ["/run/bypath/netstack", "/run/user/7/bypath/netstack", "/tmp/bypath-7/netstack"]);
-        assert_eq!(folders(|_| Some("".into()), 7).len(), 2);
+        assert_eq!(all[2].owner, Some(0));
+        assert_eq!(folders(|_| Some("".into()), 7, 7).len(), 2);
     }
 
     #[test]

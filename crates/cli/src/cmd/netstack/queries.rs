@@ -4,7 +4,7 @@ use super::found::{self, DEFAULT_NAME};
 use super::serve;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use bypath_netstack::service::query;
+use bypath_netstack::service::{QueryError, query};
 use bypath_sockets::service::place;
 use serde_json::{Map, Value, json};
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::process::ExitCode;
 
 /// Arguments of `bypath netstack ls`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0, also if there are none.")]
+#[command(after_help = "Exit status: 0, 1 if none answers.")]
 pub struct LsArgs {
     #[command(flatten)]
     json: Json,
@@ -158,11 +158,20 @@ fn cell(value: Option<&Value>) -> String {
 /// Prints which services there are.
 pub fn list(args: &LsArgs) -> Outcome {
     let mut services = Vec::new();
+    let mut answers = false;
     for (name, path) in place::all() {
         let mut object = match ask(&path, "service") {
-            Ok(all) => all.into_iter().flatten().collect(),
-            // Who is not told why: there is nobody to ask.
-            Err(_) => Object::from_iter([("state".to_owned(), json!("no answer"))]),
+            Ok(all) => {
+                answers = true;
+                all.into_iter().flatten().collect()
+            }
+            Err(_) => {
+                let state = match found::probe(&path) {
+                    Err(QueryError::NotThere { .. }) => "left behind",
+                    _ => "no answer",
+                };
+                Object::from_iter([("state".to_owned(), json!(state))])
+            }
         };
         object.entry("state").or_insert_with(|| json!("running"));
         object.insert("name".to_owned(), json!(name));
@@ -187,7 +196,7 @@ pub fn list(args: &LsArgs) -> Outcome {
         ),
         None => output::print(&table.text(&services))?,
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(ExitCode::from(u8::from(!answers)))
 }
 
 /// Prints the counters, one a line; with JSON as the service gives them.

@@ -37,8 +37,10 @@ pub struct Limits {
     pub ring_octets: Option<u32>,
     /// Who may use ports below 1024, beside root.
     pub low_ports: Vec<u32>,
-    /// `None`: everybody who reaches the socket.
-    pub users: Option<Vec<u32>>,
+    /// Who may use the service, beside root and its own user.
+    pub users: Vec<u32>,
+    /// Everybody may.
+    pub all_users: bool,
 }
 
 const KEYS: &[&str] = &[
@@ -221,7 +223,8 @@ impl Reader<'_> {
                 name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, octets),
                 name @ "ring-octets" => limits.ring_octets = self.one(name, value, ring),
                 name @ "low-ports" => limits.low_ports = self.several(name, value, user),
-                name @ "users" => limits.users = Some(self.several(name, value, user)),
+                "users" if value.get_ref().as_str() == Some("all") => limits.all_users = true,
+                name @ "users" => limits.users = self.several(name, value, user),
                 name => self.unknown(&key.span(), name, OF_LIMITS),
             }
         }
@@ -305,7 +308,8 @@ mod tests {
             octets_per_user: Some(64 << 20),
             ring_octets: Some(64 << 10),
             low_ports: vec![0, 1000],
-            users: Some(vec![7]),
+            users: vec![7],
+            all_users: false,
         };
         assert_eq!(file.limits, limits);
         let faults = Faults { loss: 0.5, corruption: 1.0, delay: 3_000_000, ..Faults::NONE };

@@ -78,10 +78,20 @@ pub struct ServeArgs {
 
 /// Runs a service until it is told to end.
 pub fn run(args: &ServeArgs) -> Outcome {
+    // Before anything that takes time: it would end the process.
+    let again = Arc::new(AtomicBool::new(false));
+    signal_hook::flag::register(SIGHUP, Arc::clone(&again)).map_err(unwatched)?;
     let plan = Plan::of(args)?;
     if let Some((prefix, holder)) = plan.taken() {
         let text = format!(
             "--addr {prefix}: the kernel has that address on {holder}; give the stack one of its own"
+        );
+        return Err(Failure::new(2, text));
+    }
+    if let Some((address, holder)) = plan.kernels_elsewhere() {
+        let text = format!(
+            "--net {address}: the kernel has that address on {holder} already, and would answer there; take another network, or remove \
+             it: ip addr del {address} dev {holder}"
         );
         return Err(Failure::new(2, text));
     }
@@ -109,7 +119,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let socket = folder.join(&plan.name);
     let settings = settings(&plan, folder.clone());
     let mut service = Service::open(engine, settings).map_err(|e| Failure::new(1, e))?;
-    let again = watch(&service.stopper())?;
+    watch(&service.stopper())?;
     let at = Begun { iface, interface, socket: &socket, dropped, metrics: metrics.as_ref(), faults };
     let report = begun(&mut service, &plan, &at);
     if let Some(listener) = &metrics {
@@ -140,7 +150,8 @@ fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
 }
 
 fn settings(plan: &Plan, folder: PathBuf) -> Settings {
-    let Limits { sockets_per_user, octets_per_user, ring_octets, low_ports, users } = plan.limits.clone();
+    let Limits { sockets_per_user, octets_per_user, ring_octets, low_ports, users, all_users } =
+        plan.limits.clone();
     Settings {
         name: plan.name.clone(),
         folder,
@@ -148,7 +159,7 @@ fn settings(plan: &Plan, folder: PathBuf) -> Settings {
         octets_per_user: octets_per_user.unwrap_or(OCTETS),
         ring_octets: ring_octets.unwrap_or(RING),
         low_ports,
-        users,
+        users: (!all_users).then_some(users),
     }
 }
 
@@ -167,9 +178,11 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
     let can = engine.capabilities(what.iface);
     let stack = engine.stack();
     let addresses = stack.addresses(what.iface).iter().map(|a| a.prefix.to_string()).collect();
-    let ways = stack.routes().filter(|route| route.iface == what.iface && route.via.is_some());
+    let ways = stack.routes().filter(|route| route.iface == what.iface);
     let ways = ways.map(|r| bypath_netstack::Way { to: r.prefix, via: r.via, metric: r.metric });
-    let ways: Vec<_> = ways.collect();
+    // By routers first.
+    let (mut ways, near): (Vec<_>, Vec<_>) = ways.partition(|way| way.via.is_some());
+    ways.extend(near);
     let near = plan.wishes.net.first().map(|(ip, _)| *ip).or_else(|| ways.first().and_then(|way| way.via));
     let url = match near {
         Some(std::net::IpAddr::V6(ip)) => format!("http://[{ip}]/"),
@@ -183,7 +196,7 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
         socket: report::shown(what.socket),
         link: can.map(|can| Link::new(plan, &what.interface, &can)),
         addresses,
-        routes: ways.iter().map(reload::shown).collect(),
+        routes: ways.iter().map(report::way).collect(),
         metrics: at.map(|at| format!("http://{at}/metrics")),
         capture: plan.capture.as_deref().map(report::shown),
         privileges: Privileges { dropped: what.dropped.clone(), kept: Vec::new() },
@@ -191,12 +204,14 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
     }
 }
 
-/// From now on signals stop the service; whether one was SIGHUP is told by what is returned.
-fn watch(stopper: &Stopper) -> Result<Arc<AtomicBool>, Failure> {
-    let failed = |e: std::io::Error| Failure::new(1, format_args!("cannot watch for signals: {e}"));
-    let again = Arc::new(AtomicBool::new(false));
+fn unwatched(e: std::io::Error) -> Failure {
+    Failure::new(1, format_args!("cannot watch for signals: {e}"))
+}
+
+/// From now on signals interrupt the service.
+fn watch(stopper: &Stopper) -> Result<(), Failure> {
+    let failed = unwatched;
     let (mut bell, ringer) = UnixStream::pair().map_err(failed)?;
-    signal_hook::flag::register(SIGHUP, Arc::clone(&again)).map_err(failed)?;
     for signal in [SIGHUP, SIGINT, SIGTERM] {
         let ringer = ringer.try_clone().map_err(failed)?;
         signal_hook::low_level::pipe::register(signal, ringer).map_err(failed)?;
@@ -208,7 +223,7 @@ fn watch(stopper: &Stopper) -> Result<Arc<AtomicBool>, Failure> {
         }
     };
     std::thread::Builder::new().name("stopper".into()).spawn(run).map_err(failed)?;
-    Ok(again)
+    Ok(())
 }
 
 /// What signals have said.
@@ -228,12 +243,12 @@ fn turn_until_stopped(
 ) -> Result<(), Failure> {
     // A signal may have come before anybody watched for it.
     while !signals.stop.asked() {
-        while let Some(news) = service.run_until_news().map_err(|e| Failure::new(1, e))? {
-            attach::hear(news, &at.interface);
-        }
         if signals.again.swap(false, SeqCst) {
             read_again(service, args, &mut plan, (at.iface, at.faults.as_ref()));
             service.set_limits(&settings(&plan, folder.clone()));
+        }
+        while let Some(news) = service.run_until_news().map_err(|e| Failure::new(1, e))? {
+            attach::hear(news, &at.interface);
         }
     }
     Ok(())

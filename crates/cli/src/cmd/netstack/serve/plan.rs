@@ -2,13 +2,14 @@
 
 use super::ServeArgs;
 use super::file::{self, File, Limits};
-use crate::cmd::netstack::attach::Wishes;
+use crate::cmd::netstack::attach::{self, Wishes};
 use crate::cmd::netstack::found::DEFAULT_NAME;
 use crate::config;
 use crate::output::{self, Failure};
 use bypath::link::fault::Faults;
 use bypath_netstack::{LinkName, Setup, Way};
 use bypath_stack::prefix::Prefix;
+use std::net::IpAddr;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -86,11 +87,22 @@ impl Plan {
     /// Of the stack's addresses the one that the kernel has already, and where: neither would ever hear the other one.
     pub fn taken(&self) -> Option<(Prefix, String)> {
         let kernels = self.wishes.net.iter().map(|(ip, _)| (*ip, self.link.to_string()));
-        let all: Vec<(std::net::IpAddr, String)> =
-            super::super::attach::kernels().into_iter().chain(kernels).collect();
+        let all: Vec<(IpAddr, String)> =
+            attach::kernels().into_iter().chain(kernels).collect();
         self.wishes.addresses().into_iter().find_map(|prefix| {
             let (_, name) = all.iter().find(|(ip, _)| *ip == prefix.address())?;
             Some((prefix, name.clone()))
+        })
+    }
+
+    /// Of the kernel's addresses on the device the one that it has on another interface, and on which: what is sent to the stack
+    /// would go there.
+    pub fn kernels_elsewhere(&self) -> Option<(String, String)> {
+        let (LinkName::Tap(device) | LinkName::Tun(device)) = &self.link else { return None };
+        let all = attach::kernels();
+        self.wishes.net.iter().find_map(|(wanted, len)| {
+            let (_, holder) = all.iter().find(|(ip, holder)| ip == wanted && holder != device)?;
+            Some((format!("{wanted}/{len}"), holder.clone()))
         })
     }
 

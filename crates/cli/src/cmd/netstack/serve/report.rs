@@ -93,6 +93,12 @@ pub fn how_to_run(name: &str, url: &str) -> String {
     format!("bypath run --netstack{flag} -- curl {url}")
 }
 
+/// A route for people.
+pub fn way(way: &bypath_netstack::Way) -> String {
+    let shown = super::reload::shown(way);
+    if way.via.is_none() { format!("{shown} on the link") } else { shown }
+}
+
 /// A socket's path for people.
 pub fn shown(path: &Path) -> String {
     path.display().to_string()

@@ -1,0 +1,268 @@
+//! Who may use a service, and what each user may have of it. These tests are run by root alone: they become other users.
+
+use super::{HERE, Process, common, is_possible, skip};
+use common::TempDir;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Users that nobody is.
+const ONE: u32 = 61_001;
+const OTHER: u32 = 61_002;
+
+/// The interpreter that every user can run.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// A folder with the command and the library, which every user can run.
+struct Stage(TempDir);
+
+impl Stage {
+    /// `None`, and why: the test is skipped.
+    fn new(name: &str) -> Option<Stage> {
+        if !is_possible(name, &["setpriv", "unshare", "ip"]) {
+            return None;
+        }
+        if bypath_sys::process::euid() != 0 || bypath_sys::process::euid_outside() != 0 {
+            skip(name, "other users are root's to become");
+            return None;
+        }
+        if !Path::new(PYTHON).exists() {
+            skip(name, &format!("there is no {PYTHON}"));
+            return None;
+        }
+        let folder = TempDir::new();
+        let open = |path: &Path| {
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).expect("a mode");
+        };
+        open(folder.path());
+        for (from, name) in [(Path::new(common::BYPATH), "bypath"), (common::preload_library(), "library.so")]
+        {
+            std::fs::copy(from, folder.join(name)).expect("a copy");
+            open(&folder.join(name));
+        }
+        std::fs::create_dir(folder.join("services")).expect("a folder");
+        Some(Stage(folder))
+    }
+
+    fn services(&self) -> PathBuf {
+        self.0.join("services")
+    }
+
+    /// `bypath` as this user, by way of a program that it is started by.
+    fn bypath(&self, uid: u32, before: &[&str], arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={uid}"), format!("--regid={uid}")]).args(["--clear-groups", "--"]);
+        command.args(before).arg(self.0.join("bypath")).args(arguments);
+        for name in ["LD_PRELOAD", "XDG_RUNTIME_DIR", "BYPATH_NETSTACK"] {
+            command.env_remove(name);
+        }
+        command.env("BYPATH_CONFIG", "none").env("BYPATH_LIBRARY", self.0.join("library.so"));
+        command.env("BYPATH_NETSTACK_DIR", self.services()).current_dir("/");
+        command
+    }
+
+    fn python(&self, uid: u32, text: &str, arguments: &[&str]) -> Output {
+        let all = [&["run", "--netstack=lab", "--", PYTHON, "-c", text], arguments].concat();
+        self.bypath(uid, &[], &all).output().expect("setpriv")
+    }
+
+    /// Root's service in a network namespace of its own, with these limits.
+    fn service(&self, limits: &str) -> Process {
+        let file = self.0.join("lab.toml");
+        let text = format!(
+            "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = \"{HERE}/24\"\n[limits]\n{limits}"
+        );
+        std::fs::write(&file, text).expect("a file");
+        let config = format!("--config={}", file.display());
+        begun(self.bypath(0, &["unshare", "-n"], &["netstack", &config]))
+    }
+}
+
+/// A service that has told of itself.
+fn begun(mut command: Command) -> Process {
+    let mut process = Process(command.stdout(Stdio::piped()).spawn().expect("setpriv"));
+    let mut said = String::new();
+    while !said.contains("\nnext ") {
+        let line = process.line();
+        assert!(!line.is_empty(), "it has ended: {said}");
+        said += &format!("{line}\n");
+    }
+    process
+}
+
+const CALLS: &str = "import errno, socket, sys
+def outcome(call, *arguments):
+    try: return call(*arguments) or 'done'
+    except OSError as e: return errno.errorcode[e.errno]
+for port in (0, 80):
+    s = socket.socket()
+    print(port, outcome(s.bind, (sys.argv[1], port)), flush=True)
+    s.close()";
+
+#[test]
+fn a_service_is_its_own_users_and_those_whom_it_names() {
+    let Some(stage) = Stage::new("users::a_service_is_its_own_users_and_those_whom_it_names") else { return };
+    let alone = stage.service("");
+    let refused = stage.python(ONE, CALLS, &[HERE]);
+    let said = common::stderr(&refused);
+    assert_eq!(refused.status.code(), Some(125), "{said}");
+    assert!(said.contains("not for user 61001") && said.contains("users = [61001]"), "{said}");
+    // A program that is preloaded all the same.
+    let mut program = Command::new("setpriv");
+    program.args(["--reuid=61001", "--regid=61001", "--clear-groups", "--", PYTHON, "-c", CALLS, HERE]);
+    program.env("LD_PRELOAD", stage.0.join("library.so")).env("BYPATH_NETSTACK", "lab");
+    program.env("BYPATH_NETSTACK_DIR", stage.services()).current_dir("/");
+    let output = program.output().expect("setpriv");
+    assert_eq!(common::stdout(&output), "0 EACCES\n80 EACCES\n", "{}", common::stderr(&output));
+    assert!(common::stderr(&output).contains("not for this user"), "{}", common::stderr(&output));
+    drop(alone);
+
+    let named = stage.service("users = [61001]\n");
+    assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
+    assert_eq!(common::stdout(&stage.python(0, CALLS, &[HERE])), "0 done\n80 done\n");
+    let refused = stage.python(OTHER, CALLS, &[HERE]);
+    assert!(common::stderr(&refused).contains("not for user 61002"), "{}", common::stderr(&refused));
+    drop(named);
+
+    let _all = stage.service("users = \"all\"\nlow-ports = [61002]\n");
+    assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
+    assert_eq!(common::stdout(&stage.python(OTHER, CALLS, &[HERE])), "0 done\n80 done\n");
+}
+
+/// Opens until it may not, and tells how many that were; and once more when some are closed.
+const MANY: &str = "import errno, socket, sys
+kept = []
+def fill():
+    for _ in range(100):
+        s = socket.socket()
+        try: s.bind((sys.argv[1], 0))
+        except OSError as e: return errno.errorcode[e.errno]
+        kept.append(s)
+print(fill(), len(kept), flush=True)
+input()
+for s in kept[:3]: s.close()
+del kept[:3]
+print(fill(), len(kept), flush=True)";
+
+#[test]
+fn each_user_has_so_many_sockets_and_no_more() {
+    let Some(stage) = Stage::new("users::each_user_has_so_many_sockets_and_no_more") else { return };
+    let _service = stage.service("users = \"all\"\nsockets-per-user = 7\n");
+    let mut full = stage.bypath(ONE, &[], &["run", "--netstack=lab", "--", PYTHON, "-c", MANY, HERE]);
+    let child = full.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut full = Process(child);
+    assert_eq!(full.line(), "EMFILE 7");
+    // Others are not touched by it, and another process of the same user has no more.
+    assert_eq!(common::stdout(&stage.python(OTHER, CALLS, &[HERE])), "0 done\n80 EACCES\n");
+    assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 EMFILE\n80 EMFILE\n");
+    // What is closed can be had again, at once.
+    let mut input = full.0.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut input, b"\n").expect("a program that waits");
+    assert_eq!(full.line(), "EMFILE 7");
+    assert_eq!(full.finish(), "");
+    assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
+}
+
+/// Asks for a socket's names by itself, as any process can.
+const ASKS: &str = "import os, socket, struct, sys
+peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+peer.connect(os.environ['BYPATH_NETSTACK_DIR'] + '/lab')
+for op, body in ((6, b''), (4, struct.pack('=i', 1)), (10, struct.pack('=i', 2)), (8, struct.pack('=iii', 1, 2, 4))):
+    peer.send(struct.pack('=IIQiI', op, 1, int(sys.argv[1], 16), 0, 0) + body)
+    print(os.strerror(struct.unpack_from('=IIQi', peer.recv(4096))[3]), flush=True)";
+
+const COOKIE: &str = "import socket, struct, sys
+s = socket.socket()
+s.bind((sys.argv[1], 0))
+print('%x' % struct.unpack('=Q', s.getsockopt(socket.SOL_SOCKET, 57, 8)), flush=True)
+input()
+s.listen()
+print(s.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN), flush=True)";
+
+#[test]
+fn sockets_of_others_are_not_asked_about() {
+    let Some(stage) = Stage::new("users::sockets_of_others_are_not_asked_about") else { return };
+    let _service = stage.service("users = \"all\"\n");
+    let mut program = stage.bypath(ONE, &[], &["run", "--netstack=lab", "--", PYTHON, "-c", COOKIE, HERE]);
+    let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut program = Process(child);
+    let cookie = program.line();
+    let refused = stage.python(OTHER, ASKS, &[&cookie]);
+    assert_eq!(
+        common::stdout(&refused),
+        "Operation not permitted\n".repeat(4),
+        "{}",
+        common::stderr(&refused)
+    );
+    let mut input = program.0.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut input, b"\n").expect("a program that waits");
+    assert_eq!(program.line(), "1");
+    assert_eq!(program.finish(), "");
+}
+
+#[test]
+fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
+    const NAME: &str = "users::root_of_a_namespace_has_a_folder_of_the_user_it_is_outside";
+    let Some(stage) = Stage::new(NAME) else { return };
+    let inside = ["unshare", "-Urn"];
+    if !stage.bypath(ONE, &inside, &["--version"]).output().is_ok_and(|output| output.status.success()) {
+        return skip(NAME, "users may not make namespaces");
+    }
+    const BEGIN: &str = "ip link set lo up && ip link add left type veth peer name right && \
+        ip link set left up && ip link set right up && exec \"$@\"";
+    let begin = ["unshare", "-Urn", "sh", "-c", BEGIN, "sh"];
+    let arguments = ["netstack", "--name=lab", "--link=packet:left", "--addr=10.9.0.1/24"];
+    let mut running = Vec::new();
+    for uid in [ONE, OTHER] {
+        let _ = std::fs::remove_dir_all(format!("/tmp/bypath-{uid}"));
+        let mut command = stage.bypath(uid, &begin, &arguments);
+        running.push(begun({
+            command.env_remove("BYPATH_NETSTACK_DIR");
+            command
+        }));
+        assert!(Path::new(&format!("/tmp/bypath-{uid}/netstack/lab")).exists());
+    }
+    // As oneself, and as root of another namespace.
+    for before in [&[][..], &["unshare", "-Ur"]] {
+        let mut command =
+            stage.bypath(ONE, before, &["run", "--netstack=lab", "--", PYTHON, "-c", CALLS, HERE]);
+        let output = command.env_remove("BYPATH_NETSTACK_DIR").output().expect("setpriv");
+        assert!(common::stdout(&output).starts_with("0 done\n"), "{before:?}: {}", common::stderr(&output));
+    }
+    drop(running);
+    for uid in [ONE, OTHER] {
+        let _ = std::fs::remove_dir_all(format!("/tmp/bypath-{uid}"));
+    }
+}
+
+/// Binds and listens where it is told to share, and keeps that until its input ends.
+const SHARES: &str = "import errno, socket, sys
+s = socket.socket()
+s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+try:
+    s.bind((sys.argv[1], int(sys.argv[2])))
+    s.listen()
+    print('listens', flush=True)
+except OSError as e: print(errno.errorcode[e.errno], flush=True)
+if 'stay' in sys.argv: input()";
+
+#[test]
+fn a_port_is_shared_among_sockets_of_one_user() {
+    let Some(stage) = Stage::new("users::a_port_is_shared_among_sockets_of_one_user") else { return };
+    let _service = stage.service("users = \"all\"\n");
+    let arguments = ["run", "--netstack=lab", "--", PYTHON, "-c", SHARES, HERE, "8080", "stay"];
+    let mut first = stage.bypath(ONE, &[], &arguments);
+    let child = first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
+    let mut first = Process(child);
+    assert_eq!(first.line(), "listens");
+    assert_eq!(common::stdout(&stage.python(ONE, SHARES, &[HERE, "8080"])), "listens\n");
+    for address in [HERE, "0.0.0.0"] {
+        for uid in [OTHER, 0] {
+            assert_eq!(
+                common::stdout(&stage.python(uid, SHARES, &[address, "8080"])),
+                "EADDRINUSE\n",
+                "{uid}"
+            );
+        }
+    }
+}
