@@ -539,7 +539,7 @@ impl Opened {
     /// # Errors
     /// [`SetupError`]: an address is taken, no server answers within `longest`, or the link has gone.
     pub fn in_process(self, longest: Duration) -> Result<Host, SetupError> {
-        let Opened { mut engine, iface, name, wants } = self;
+        let Opened { mut engine, iface, name, wants, .. } = self;
         let end = clock::monotonic_ns().saturating_add(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX));
         while !is_ready(&mut engine, iface, &name, wants)? {
             if clock::monotonic_ns() >= end {

@@ -149,14 +149,11 @@ impl Hub {
         let made = || {
             let (program, end) = pair::new()?;
             let cookie = pair::cookie(program.as_fd())?;
-<<<<<<< HEAD
             // A ring is no larger than half of what its program could take back to the pair at once.
             pair::set_send_buffer(program.as_fd(), SEND_BUFFER)?;
-=======
             // Who sent an end through itself, where nothing is read, would keep it open for ever. An older kernel lets him: it counts
             // as his, and no more.
             pair::refuse_descriptors(end.as_fd());
->>>>>>> wt-options
             pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
             Ok(Pair { program, end, cookie })
         };

@@ -87,8 +87,7 @@ impl Plan {
     /// Of the stack's addresses the one that the kernel has already, and where: neither would ever hear the other one.
     pub fn taken(&self) -> Option<(Prefix, String)> {
         let kernels = self.wishes.net.iter().map(|(ip, _)| (*ip, self.link.to_string()));
-        let all: Vec<(IpAddr, String)> =
-            attach::kernels().into_iter().chain(kernels).collect();
+        let all: Vec<(IpAddr, String)> = attach::kernels().into_iter().chain(kernels).collect();
         self.wishes.addresses().into_iter().find_map(|prefix| {
             let (_, name) = all.iter().find(|(ip, _)| *ip == prefix.address())?;
             Some((prefix, name.clone()))
