@@ -42,7 +42,7 @@ isolated! {
         let (listener, to) = kernels("10.9.0.1:0");
         let own = program.connect(to);
         let mut kernel = patient(listener.accept().expect("a connection").0);
-        assert_eq!(bypath_sys::pair::send_buffer(own.stream.as_fd()), bypath_sys::pair::send_buffer(std::os::unix::net::UnixStream::pair().expect("a pair").0.as_fd()));
+        assert_eq!(bypath_sys::pair::send_buffer(own.stream.as_fd()), bypath_sys::pair::send_buffer(program.socket(to).stream.as_fd()));
         (&own.stream).write_all(b"octets").expect("written");
         own.stream.shutdown(std::net::Shutdown::Write).expect("an end");
         let mut text = String::new();
