@@ -4,6 +4,7 @@
 //! One thread does everything: what is not ready now is told of by the kernel (`watch`) or by the stack's events, and each socket does a bounded
 //! part of its work before the others have their turn.
 
+mod busy;
 mod connect;
 mod control;
 mod door;
@@ -21,6 +22,7 @@ mod wishes;
 pub use query::{QueryError, query};
 
 use crate::{Engine, Error, News};
+use busy::Busy;
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
@@ -59,6 +61,9 @@ pub struct Settings {
     pub low_ports: Vec<u32>,
     /// Who may use it, beside root; `None`: anybody who reaches the socket.
     pub users: Option<Vec<u32>>,
+    /// For so long after there was something to do it looks for more before it sleeps, as long as it has a processor to itself. Zero: it
+    /// sleeps at once.
+    pub busy_poll: Duration,
 }
 
 impl Default for Settings {
@@ -70,6 +75,7 @@ impl Default for Settings {
             octets_per_user: 256 << 20,
             low_ports: Vec::new(),
             users: None,
+            busy_poll: Duration::ZERO,
         }
     }
 }
@@ -152,6 +158,7 @@ pub struct Service {
     told: Vec<(Token, u32)>,
     /// News that are no socket's.
     news: VecDeque<News>,
+    busy: Busy,
 }
 
 impl Service {
@@ -181,8 +188,9 @@ impl Service {
             told: Vec::new(),
         };
         let controls = Controls::new();
-        let (told, news) = (Vec::new(), VecDeque::new());
-        Ok(Service { engine, settings, door, called: true, closed_until: 0, bell, hub, controls, told, news })
+        let (told, news, busy) = (Vec::new(), VecDeque::new(), Busy::new(settings.busy_poll));
+        let (called, closed_until) = (true, 0);
+        Ok(Service { engine, settings, door, called, closed_until, bell, hub, controls, told, news, busy })
     }
 
     /// Stops it.
@@ -243,9 +251,18 @@ impl Service {
         let pause = self.called.then_some(self.closed_until);
         let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
-        let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
+        let looks = !busy && self.busy.looks(now);
+        let timeout = if busy || looks { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
         self.hub.watch.wait(timeout, &mut told);
+        if looks && told.is_empty() && !ask && until.is_none_or(|at| at > now) {
+            self.told = told;
+            std::hint::spin_loop();
+            return Ok(false);
+        }
+        if busy || !told.is_empty() {
+            self.busy.works();
+        }
         told.append(&mut self.hub.later);
         let (mut stopped, mut link) = (false, ask);
         for (token, events) in &told {
@@ -259,7 +276,8 @@ impl Service {
         }
         self.told = told;
         if link || self.engine.poll_timeout().is_some_and(|at| at <= clock::monotonic_ns()) {
-            self.engine.turn()?;
+            // What follows is sent below, with what programs have written.
+            self.engine.take()?;
         }
         self.hear_of_stack();
         self.admit();

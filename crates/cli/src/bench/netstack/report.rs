@@ -17,8 +17,8 @@ const ROWS: [(Case, Option<&str>, &str); 7] = [
     (Case::Redis, None, "requests_per_s"),
     (Case::Idle, None, "idle_cpu_share"),
 ];
-/// Of a service that rests no more than this is seen of a core: 10 us in a second.
-const RESTING: f64 = 0.000_01;
+/// Of a service that rests less than this is seen of a core: what rounds to 0.00 %.
+const RESTING: f64 = 0.000_05;
 
 fn find<'a>(
     records: &'a [Record],

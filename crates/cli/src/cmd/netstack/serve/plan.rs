@@ -20,6 +20,8 @@ pub struct Plan {
     pub routes: Vec<Way>,
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
+    /// Microseconds.
+    pub busy_poll: u32,
     pub limits: Limits,
 }
 
@@ -59,6 +61,7 @@ impl Plan {
             routes: file.routes,
             capture: args.capture.clone().or(file.capture),
             metrics: args.metrics.or(file.metrics),
+            busy_poll: args.busy_poll.or(file.busy_poll).unwrap_or(0),
             limits: file.limits,
         };
         plan.wishes.check(&plan.link)?;
@@ -117,6 +120,7 @@ impl Plan {
             ("mtu", a.mtu != b.mtu),
             ("capture", self.capture != new.capture),
             ("metrics", self.metrics != new.metrics),
+            ("busy-poll", self.busy_poll != new.busy_poll),
         ];
         differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
