@@ -81,7 +81,19 @@ fn there_is_a_record_for_every_case_of_two_programs() {
 
 #[test]
 fn there_is_a_record_for_what_rests_and_for_redis() {
-    let args = ["--rounds", "1", "--json", "--case", "idle", "--case", "redis", "--connections", "50"];
+    let args = [
+        "--rounds",
+        "1",
+        "--json",
+        "--case",
+        "idle",
+        "--case",
+        "redis",
+        "--connections",
+        "50",
+        "--busy-poll",
+        "50",
+    ];
     let Some(ended) = bench::run("netstack", "idle", &args) else { return };
     let records = Records(bench::records(ended));
     for subject in ["packet", "tap", "xdp"] {
@@ -92,6 +104,10 @@ fn there_is_a_record_for_what_rests_and_for_redis() {
         records.has("redis", subject, ["requests_per_s", "1/s", "cpu_ns_per_request"]);
     }
     assert_eq!(records.0.len(), 3 + 4 * 3 + 3);
+    let noted =
+        |r: &&Value| r["reason"].as_str().is_some_and(|reason| reason.contains("looks for work for 50 us"));
+    assert!(records.0.iter().any(|r| r["subject"] == "packet" && noted(&r)), "{:#?}", records.0);
+    assert!(!records.0.iter().any(|r| r["subject"] == "kernel-veth" && noted(&r)));
 }
 
 #[test]

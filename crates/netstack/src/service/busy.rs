@@ -1,14 +1,15 @@
 //! Looking for work without sleeping, for a while after there was some: who wakes a thread that sleeps waits for the kernel to do it.
 //!
-//! It is for a thread that has a processor to itself. On one that others want, too, it would take the time of those whom it waits for: a
-//! thread that finds that it did not run for a while between two looks sleeps at once for some time.
+//! It is for a thread that has a processor to itself, or shares it with those who sleep while they wait for it. Between two looks it gives
+//! the processor to who wants it. If it comes back late there is somebody who does not sleep: for some time the thread sleeps at once,
+//! as only who was asleep gets such a processor as soon as there is work.
 
 use std::time::Duration;
 
 /// Between two looks nothing is done that takes as long: another thread had the processor (ns).
 const GAP: u64 = 200_000;
 /// So long it sleeps at once after that (ns).
-const PAUSE: u64 = 20_000_000;
+const PAUSE: u64 = 200_000_000;
 
 /// When to look again, and when to sleep.
 #[derive(Debug)]

@@ -257,7 +257,8 @@ impl Service {
         self.hub.watch.wait(timeout, &mut told);
         if looks && told.is_empty() && !ask && until.is_none_or(|at| at > now) {
             self.told = told;
-            std::hint::spin_loop();
+            // Who else wants this processor has it at once, and does not wait until we have looked long enough.
+            std::thread::yield_now();
             return Ok(false);
         }
         if busy || !told.is_empty() {

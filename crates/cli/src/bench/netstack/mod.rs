@@ -28,6 +28,9 @@ pub struct NetstackArgs {
     /// Connections of the case idle
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20_000))]
     pub connections: Option<u32>,
+    /// Start services with --busy-poll
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=1_000_000))]
+    pub busy_poll: u32,
 }
 
 /// Cases of `bypath bench netstack`.
@@ -143,7 +146,7 @@ fn plan(args: &NetstackArgs, context: &Context) -> Result<Vec<Vec<Box<dyn Job>>>
     let stages: Vec<Rc<Stage>> = Subject::ALL
         .into_iter()
         .filter(chosen)
-        .map(|subject| Rc::new(Stage::new(context, subject)))
+        .map(|subject| Rc::new(Stage::new(context, subject, args.busy_poll)))
         .collect();
     let mut groups: Vec<Vec<Box<dyn Job>>> = Vec::new();
     let mut pairs = |kind: pair::Kind| {

@@ -231,13 +231,14 @@ impl Job for Pair {
         if self.kind.spins() == Some(true) && context.machine.cores < 2 {
             return Err(Trouble::Skipped("two spinning programs need two cores".into()));
         }
-        let both = self.converse(context, self.stage.ready()?)?;
+        let made = self.stage.ready()?;
+        let both = self.converse(context, made)?;
         self.kind.check(&both)?;
         let cpu = self.whose().map(|who| Sample::Value(self.kind.cpu(who, &both)));
         let samples = std::iter::once(self.kind.main_sample(&both)).chain(cpu);
         let figures = self.figures(context).into_iter().zip(samples).collect();
         let cc = both.peer.cc.filter(|cc| cc != CUBIC);
         let note = cc.map(|cc| format!("the peer's congestion control is {cc}: there is no {CUBIC} here"));
-        Ok(Outcome { figures, note })
+        Ok(Outcome { figures, note: note.or_else(|| made.note()) })
     }
 }

@@ -117,6 +117,6 @@ impl Job for Redis {
         let cpu =
             self.whose().map(|who| Sample::Value(run.cpu_ns[who as usize] as f64 / requests.max(1) as f64));
         let samples = std::iter::once(Sample::Value(run.rate)).chain(cpu);
-        Ok(Outcome { figures: self.figures(context).into_iter().zip(samples).collect(), note: None })
+        Ok(Outcome { figures: self.figures(context).into_iter().zip(samples).collect(), note: made.note() })
     }
 }

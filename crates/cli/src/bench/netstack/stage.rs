@@ -37,6 +37,8 @@ pub struct Made {
     /// Services are here.
     folder: PathBuf,
     service: Option<RefCell<Service>>,
+    /// For so many microseconds services look for work before they sleep.
+    busy_poll: u32,
 }
 
 struct Service {
@@ -70,8 +72,8 @@ fn fail(what: &str, e: Errno) -> Trouble {
 
 impl Stage {
     /// Makes it; a service is begun, and not waited for.
-    pub fn new(context: &Context, subject: Subject) -> Stage {
-        Stage { subject, made: Made::new(context, subject) }
+    pub fn new(context: &Context, subject: Subject, busy_poll: u32) -> Stage {
+        Stage { subject, made: Made::new(context, subject, busy_poll) }
     }
 
     /// With its service.
@@ -86,14 +88,15 @@ impl Stage {
 }
 
 impl Made {
-    fn new(context: &Context, subject: Subject) -> Result<Made, Trouble> {
+    fn new(context: &Context, subject: Subject, busy_poll: u32) -> Result<Made, Trouble> {
         let far = netns::Namespace::new().map_err(|e| fail("make a network namespace", e))?;
         let inside = far.run(|| {
             settle_namespace();
             netns::set_up("lo", true)
         });
         inside.and_then(|done| done).map_err(|e| fail("prepare a network namespace", e))?;
-        let mut made = Made { subject, far, folder: context.scratch.path().to_owned(), service: None };
+        let mut made =
+            Made { subject, far, folder: context.scratch.path().to_owned(), service: None, busy_poll };
         if subject != Subject::Tap {
             made.pair().map_err(|e| fail("make a veth pair", e))?;
         }
@@ -133,6 +136,7 @@ impl Made {
         args.extend([self.name(), "--addr".into(), format!("{}/{PREFIX}", self.own())]);
         let kind = self.subject.name();
         args.extend(["--link".into(), format!("{kind}:{interface}")]);
+        args.extend(["--busy-poll".into(), self.busy_poll.to_string()]);
         let mut command = self.launch(context, Who::Service, &context.exe, &args);
         if self.subject == Subject::Tap {
             // The kernel's end of the device is the peer's.
@@ -161,6 +165,12 @@ impl Made {
             }
         });
         begun.clone()
+    }
+
+    /// What a reader of the figures should know.
+    pub fn note(&self) -> Option<String> {
+        let polls = self.service.is_some() && self.busy_poll > 0;
+        polls.then(|| format!("the service looks for work for {} us before it sleeps", self.busy_poll))
     }
 
     /// The service's process.
