@@ -47,7 +47,12 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
         args.extend(["--connections", "50", "--quick"]);
         let output = bench(&args);
         let records = records(&output);
-        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(
+            output.status.success(),
+            "{case}: {}{:#?}",
+            String::from_utf8_lossy(&output.stderr),
+            records.iter().filter(|r| r["status"] == "failed").map(|r| &r["reason"]).collect::<Vec<_>>()
+        );
         let of_metric: Vec<_> = records.iter().filter(|r| r["metric"] == metric).collect();
         assert!(!of_metric.is_empty(), "{case} has no {metric}");
         for record in of_metric {

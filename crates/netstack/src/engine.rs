@@ -362,10 +362,27 @@ impl Engine {
     /// # Errors
     /// [`Error::Link`]: a link is gone. That is told once; the others go on with the next turn.
     pub fn turn(&mut self) -> Result<bool, Error> {
+        let now = Engine::now();
+        let mut moved = self.take_at(now)?;
+        for n in 0..self.ports.len() {
+            moved += self.send_of(n, now)?;
+        }
+        Ok(moved > 0)
+    }
+
+    /// Takes what has come and does what is due. What there is to be sent waits for [`flush`](Engine::flush): who writes and reads
+    /// first has his octets in the frames that acknowledge what came, and his reading acknowledged with it.
+    ///
+    /// # Errors
+    /// Those of [`turn`](Engine::turn).
+    pub fn take(&mut self) -> Result<bool, Error> {
+        Ok(self.take_at(Engine::now())? > 0)
+    }
+
+    fn take_at(&mut self, now: Instant) -> Result<usize, Error> {
         if let Some(e) = self.trouble.take() {
             return Err(e);
         }
-        let now = Engine::now();
         let mut moved = 0;
         for n in 0..self.ports.len() {
             moved += self.receive(n, now)?;
@@ -382,10 +399,7 @@ impl Engine {
                 }
             }
         }
-        for n in 0..self.ports.len() {
-            moved += self.send_of(n, now)?;
-        }
-        Ok(moved > 0)
+        Ok(moved)
     }
 
     /// Sends a datagram of a UDP socket to `to`, or to whom it is connected: straight into the link's memory if nothing goes

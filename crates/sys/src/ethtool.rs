@@ -1,5 +1,5 @@
 //! What a network device says of itself by `ioctl(SIOCETHTOOL)` (linux/ethtool.h): interrupt coalescing, ring sizes,
-//! offloads, flow control, energy-efficient Ethernet. Reading needs no privilege.
+//! offloads, flow control, energy-efficient Ethernet. Reading needs no privilege, changing CAP_NET_ADMIN.
 
 use crate::netif::{LONGEST_NAME, ethtool};
 use crate::netlink::Netlink;
@@ -9,6 +9,7 @@ const GET_DRIVER: u32 = 0x03;
 const GET_COALESCE: u32 = 0x0e;
 const GET_RINGS: u32 = 0x10;
 const GET_PAUSE: u32 = 0x12;
+const SET_TX_CHECKSUM: u32 = 0x17;
 const GET_FLAGS: u32 = 0x25;
 const GET_GRO: u32 = 0x2b;
 const GET_CHANNELS: u32 = 0x3c;
@@ -113,6 +114,16 @@ impl Device {
         let [_, gro] = self.ask(GET_GRO)?;
         let [_, flags] = self.ask(GET_FLAGS)?;
         Ok(Offloads { gro: gro != 0, lro: flags & FLAG_LRO != 0, rx_vlan: flags & FLAG_RX_VLAN != 0 })
+    }
+
+    /// Whether checksums of what is sent may be left to the device (`ethtool -K NAME tx on|off`). Without, none is left out, and
+    /// nothing longer than its MTU is given to it.
+    ///
+    /// # Errors
+    /// EPERM without CAP_NET_ADMIN; as [`Device::coalescing`].
+    pub fn set_transmit_checksums(&self, on: bool) -> Result<()> {
+        // struct ethtool_value.
+        ethtool(self.socket.descriptor(), &self.name, &mut [SET_TX_CHECKSUM, on.into()])
     }
 
     /// Name of its driver, such as `veth` (`ethtool -i`).

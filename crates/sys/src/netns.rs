@@ -121,6 +121,23 @@ impl Namespace {
             .map(|_| ())
     }
 
+    /// Lets `command` start inside. The namespace stays as long as the command can be started.
+    ///
+    /// # Errors
+    /// EMFILE. `spawn` fails with EPERM without CAP_SYS_ADMIN.
+    pub fn start<'c>(&self, command: &'c mut Command) -> Result<&'c mut Command> {
+        let held = self.0.try_clone().map_err(|_| Errno::MFILE)?;
+        let enter = move || {
+            let fd = held.as_raw_fd() as usize;
+            // SAFETY: integers only.
+            let entered =
+                check(unsafe { syscall(libc::SYS_setns, [fd, libc::CLONE_NEWNET as usize, 0, 0, 0, 0]) });
+            entered.map(|_| ()).map_err(as_io)
+        };
+        // SAFETY: after the fork it makes one system call, and nothing else.
+        Ok(unsafe { command.pre_exec(enter) })
+    }
+
     /// Runs `f` inside, on a thread of its own, and returns what it returns.
     ///
     /// # Errors

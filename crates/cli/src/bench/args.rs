@@ -1,5 +1,6 @@
 //! What can be typed after `bypath bench`.
 
+use super::netstack::NetstackArgs;
 use super::peer::PeerArgs;
 use super::raw::{EndArgs, RawArgs, ServeArgs};
 use super::roce::RoceArgs;
@@ -31,6 +32,8 @@ pub enum What {
     Roce(RoceArgs),
     /// The TCP/IP stack: a UDP write to a device sink, receiving beside idle sockets, TCP between two stacks
     Stack(StackArgs),
+    /// Programs on the netstack service beside the kernel's own TCP: round trips, streams, connections, redis
+    Netstack(NetstackArgs),
     /// The far end of `bench raw --peer` on another host
     Serve(ServeArgs),
     /// What writes of `bench stack` allocate (started by the bench itself)

@@ -100,7 +100,7 @@ fn tick_ns() -> u64 {
 }
 
 /// Processor time of one process, all threads, also ended ones; 0 if there is no such process.
-fn of_process(pid: u32) -> u64 {
+pub fn of_process(pid: u32) -> u64 {
     let clock = clock_getcpuclockid(Pid::from_raw(pid as i32));
     let Ok(time) = clock.and_then(clock_gettime) else { return 0 };
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64

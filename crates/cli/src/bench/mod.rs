@@ -9,6 +9,7 @@ mod cpu;
 pub mod histogram;
 mod loopback;
 mod machine;
+mod netstack;
 mod output;
 mod peer;
 mod progress;
@@ -37,6 +38,7 @@ pub fn run(args: Args) -> Outcome {
         What::Tun(args) => tun::run(&args),
         What::Roce(args) => roce::run(&args),
         What::Stack(args) => stack::run(&args),
+        What::Netstack(args) => netstack::run(&args),
         What::Allocations(args) => Ok(stack::allocations(&args)),
         What::Connections(args) => Ok(stack::connections(&args)),
         What::KernelPeer(args) => Ok(stack::kernel_peer(&args)),

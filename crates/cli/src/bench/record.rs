@@ -22,7 +22,7 @@ pub enum Status {
 /// What was measured. Two figures are the same figure if all of this is equal.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Figure {
-    /// `loopback`, `apps`, `raw`, `tun`, `roce` or `stack`.
+    /// `loopback`, `apps`, `raw`, `tun`, `roce`, `stack` or `netstack`.
     pub bench: &'static str,
     /// The case; for `apps` the program with its arguments.
     pub case: String,
@@ -31,7 +31,7 @@ pub struct Figure {
     /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call; of `raw` `lo`, `veth`, `peer`.
     pub link: Option<String>,
     /// `spin` or `block`; of the case `prototype` `library` or `c`; of `tun` `c` for plain C,
-    /// and for `cpu_share` whose: `sender` or `receiver`.
+    /// and for `cpu_share` whose: `sender` or `receiver`; of `netstack` also whose processor time: `program`, `service`, `peer`.
     pub mode: Option<&'static str>,
     /// Bytes in a message.
     pub size: Option<u64>,

@@ -4,6 +4,7 @@
 //! One thread does everything: what is not ready now is told of by the kernel (`watch`) or by the stack's events, and each socket does a bounded
 //! part of its work before the others have their turn.
 
+mod busy;
 mod client;
 mod connect;
 mod control;
@@ -33,6 +34,7 @@ pub use rows::{
 };
 
 use crate::{Engine, Error, News};
+use busy::Busy;
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
@@ -75,6 +77,9 @@ pub struct Settings {
     pub users: Option<Vec<u32>>,
     /// Octets of each ring that a connection and the service share, at most: a power of two from 4 KiB to 1 MiB; 0: there are none.
     pub ring_octets: u32,
+    /// For so long after there was something to do it looks for more before it sleeps, as long as it has a processor to itself. Zero: it
+    /// sleeps at once.
+    pub busy_poll: Duration,
 }
 
 impl Settings {
@@ -101,6 +106,7 @@ impl Default for Settings {
             low_ports: Vec::new(),
             users: Some(Vec::new()),
             ring_octets: 256 << 10,
+            busy_poll: Duration::ZERO,
         }
     }
 }
@@ -184,6 +190,7 @@ pub struct Service {
     /// News that are no socket's.
     news: VecDeque<News>,
     memory: Memory,
+    busy: Busy,
 }
 
 impl Service {
@@ -216,18 +223,21 @@ impl Service {
         };
         let controls = Controls::new();
         let (told, news, memory) = (Vec::new(), VecDeque::new(), Memory::default());
+        let (called, closed_until) = (true, 0);
+        let busy = Busy::new(settings.busy_poll);
         Ok(Service {
             engine,
             settings,
             door,
-            called: true,
-            closed_until: 0,
+            called,
+            closed_until,
             bell,
             hub,
             controls,
             told,
             news,
             memory,
+            busy,
         })
     }
 
@@ -296,10 +306,21 @@ impl Service {
         let due = [recount, pause, tasks, trim].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
-        let busy = busy || self.hub.neighbours.rest();
-        let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
+        let looks = !busy && self.busy.looks(now);
+        let busy = busy || !looks && self.hub.neighbours.rest();
+        let timeout = if busy || looks { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
         self.hub.watch.wait(timeout, &mut told);
+        let news = !told.is_empty() || self.hub.neighbours.is_marked();
+        if looks && !news && !ask && until.is_none_or(|at| at > now) {
+            self.told = told;
+            // Who else wants this processor has it at once, and does not wait until we have looked long enough.
+            std::thread::yield_now();
+            return Ok(false);
+        }
+        if busy || news {
+            self.busy.works();
+        }
         told.append(&mut self.hub.later);
         let (mut stopped, mut link) = (false, ask);
         for (token, events) in &told {
@@ -316,7 +337,8 @@ impl Service {
         self.told = told;
         self.hub.hear_marks();
         if link || self.engine.poll_timeout().is_some_and(|at| at <= clock::monotonic_ns()) {
-            self.engine.turn()?;
+            // What follows is sent below, with what programs have written.
+            self.engine.take()?;
         }
         self.hear_of_stack();
         self.admit();

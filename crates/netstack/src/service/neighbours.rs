@@ -363,6 +363,12 @@ impl Neighbours {
         }
     }
 
+    /// Whether some connection was marked by one of those of which there was news.
+    pub fn is_marked(&self) -> bool {
+        let mut awake = self.awake.iter().filter_map(|key| self.all.get(*key));
+        awake.any(|neighbour| neighbour.ours.get().is_marked())
+    }
+
     /// Connections that were marked.
     pub fn marked(&mut self, mut f: impl FnMut(Key)) {
         for key in &self.awake {

@@ -120,28 +120,49 @@ isolated! {
 
 isolated! {
     fn a_service_with_nothing_to_do_does_nothing() {
-        let running = Running::new();
-        let program = running.program();
-        let (listener, to) = program.listener(at("10.9.0.2:0"));
-        let _all: Vec<_> = (0..200).map(|_| (TcpStream::connect(to).expect("a connection"), listener.accept())).collect();
-        let switches = || -> u64 {
-            let mut all = 0;
-            for task in fs::read_dir("/proc/self/task").expect("threads") {
-                let path = task.expect("a thread").path();
-                if fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "service") {
-                    let status = fs::read_to_string(path.join("status")).expect("a status");
-                    let line = status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).expect("a count");
-                    all += line.split_whitespace().nth(1).expect("a number").parse::<u64>().expect("a number");
-                }
-            }
-            all
-        };
-        // Buffers are given back and neighbours are asked for a while; then it sleeps, but for a few timers of neighbours.
-        std::thread::sleep(std::time::Duration::from_millis(1000));
-        let before = switches();
-        assert!(before > 0, "the service's thread was not found");
-        std::thread::sleep(std::time::Duration::from_millis(1500));
-        let woken = switches() - before;
-        assert!(woken < 20, "woken {woken} times");
+        does_nothing(std::time::Duration::ZERO);
     }
+}
+
+isolated! {
+    fn a_service_that_looks_for_work_for_a_while_sleeps_in_the_end() {
+        does_nothing(std::time::Duration::from_millis(2));
+    }
+}
+
+/// With two hundred connections that rest, of a service that looks for work for so long.
+fn does_nothing(busy_poll: std::time::Duration) {
+    let running =
+        Running::with(|settings| settings.busy_poll = busy_poll, bypath_stack::config::Config::default());
+    let program = running.program();
+    let (listener, to) = program.listener(at("10.9.0.2:0"));
+    let _all: Vec<_> =
+        (0..200).map(|_| (TcpStream::connect(to).expect("a connection"), listener.accept())).collect();
+    // How often the thread slept, and how long it ran, in hundredths of a second.
+    let seen = || -> [u64; 2] {
+        let mut all = [0; 2];
+        for task in fs::read_dir("/proc/self/task").expect("threads") {
+            let path = task.expect("a thread").path();
+            if fs::read_to_string(path.join("comm")).is_ok_and(|name| name.trim() == "service") {
+                let read = |name: &str| fs::read_to_string(path.join(name)).expect("a file of /proc");
+                let number = |text: &str| text.parse::<u64>().expect("a number");
+                let (status, stat) = (read("status"), read("stat"));
+                let line =
+                    status.lines().find(|line| line.starts_with("voluntary_ctxt_switches")).expect("a count");
+                all[0] += number(line.split_whitespace().nth(1).expect("a number"));
+                let fields: Vec<&str> = stat.rsplit(')').next().expect("fields").split_whitespace().collect();
+                all[1] += number(fields[11]) + number(fields[12]);
+            }
+        }
+        all
+    };
+    // Buffers are given back and neighbours are asked for a while; then it sleeps, but for a few timers of neighbours.
+    std::thread::sleep(std::time::Duration::from_millis(1000));
+    let before = seen();
+    assert!(before[0] > 0, "the service's thread was not found");
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    let after = seen();
+    let (woken, ran) = (after[0] - before[0], after[1] - before[1]);
+    assert!(woken < 20, "woken {woken} times");
+    assert!(ran < 50, "ran for {ran} hundredths of a second");
 }

@@ -2,9 +2,11 @@
 
 use crate::program::Sock;
 use crate::{Running, at, isolated, kernels, octets, patient};
+use bypath_stack::config::Config;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 /// Writes so many octets and an end.
 fn give(mut to: impl Write, octets: &[u8]) {
@@ -97,21 +99,30 @@ isolated! {
 
 isolated! {
     fn short_messages_come_at_once_and_one_by_one() {
-        let running = Running::new();
-        let program = running.program();
-        let (own, mut kernel) = pair(&program, false, true);
-        assert_eq!(own.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes()), 0);
-        kernel.set_nodelay(true).expect("an option");
-        let mut stream = &own.stream;
-        for n in 0..500u32 {
-            stream.write_all(&n.to_ne_bytes()).expect("written");
-            let mut room = [0; 4];
-            kernel.read_exact(&mut room).expect("octets");
-            assert_eq!(u32::from_ne_bytes(room), n);
-            kernel.write_all(&room).expect("written");
-            stream.read_exact(&mut room).expect("octets");
-            assert_eq!(u32::from_ne_bytes(room), n);
-        }
+        short_messages(Running::new());
+    }
+}
+
+isolated! {
+    fn short_messages_come_to_a_service_that_looks_for_them() {
+        short_messages(Running::with(|settings| settings.busy_poll = Duration::from_micros(200), Config::default()));
+    }
+}
+
+fn short_messages(running: Running) {
+    let program = running.program();
+    let (own, mut kernel) = pair(&program, false, true);
+    assert_eq!(own.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes()), 0);
+    kernel.set_nodelay(true).expect("an option");
+    let mut stream = &own.stream;
+    for n in 0..500u32 {
+        stream.write_all(&n.to_ne_bytes()).expect("written");
+        let mut room = [0; 4];
+        kernel.read_exact(&mut room).expect("octets");
+        assert_eq!(u32::from_ne_bytes(room), n);
+        kernel.write_all(&room).expect("written");
+        stream.read_exact(&mut room).expect("octets");
+        assert_eq!(u32::from_ne_bytes(room), n);
     }
 }
 

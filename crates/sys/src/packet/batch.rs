@@ -31,8 +31,8 @@ struct Headers {
     pieces: Vec<libc::iovec>,
 }
 
-// SAFETY: the addresses in it are those of the last call's buffers, and are never followed except by the call that
-// wrote them.
+// SAFETY: the addresses in it are those of vectors that it is kept with, which never change, and are followed by calls of the system
+// alone that are made with both.
 unsafe impl Send for Headers {}
 // SAFETY: as above; a shared reference gives away nothing.
 unsafe impl Sync for Headers {}
@@ -217,6 +217,8 @@ pub struct ReceiveBatch {
     headers: Headers,
     arrivals: Vec<Arrival>,
     vnet: bool,
+    /// Headers at the beginning that are to be filled in before the next call: the kernel writes to those that it uses.
+    stale: usize,
 }
 
 impl ReceiveBatch {
@@ -230,6 +232,7 @@ impl ReceiveBatch {
             headers: Headers::new(count),
             arrivals: Vec::with_capacity(count),
             vnet,
+            stale: count,
         }
     }
 
@@ -248,19 +251,22 @@ impl ReceiveBatch {
         let buffers = self.bytes.chunks_exact_mut(self.stride);
         let Headers { messages, pieces } = &mut self.headers;
         for (((message, piece), slot), buffer) in
-            messages.iter_mut().zip(pieces).zip(&mut self.slots).zip(buffers).take(count)
+            messages.iter_mut().zip(pieces).zip(&mut self.slots).zip(buffers).take(self.stale)
         {
             to_receive(&mut message.msg_hdr, piece, slot, buffer, self.vnet);
         }
+        // Of one that fails nothing is known.
+        self.stale = self.slots.len().min(1);
         let flags = (libc::MSG_DONTWAIT | libc::MSG_TRUNC) as usize;
-        // SAFETY: `count` messages were filled in above with pieces, names, controls and buffers that are borrowed
-        // until the call returns.
+        // SAFETY: all messages were filled in above or before an earlier call, with pieces, names, controls and buffers that are
+        // borrowed until the call returns; their vectors never change, so that what points to them is right as long as they are.
         let got = check(unsafe {
             syscall(
                 libc::SYS_recvmmsg,
                 [fd.as_raw_fd() as usize, messages.as_mut_ptr() as usize, count, flags, 0, 0],
             )
         })?;
+        self.stale = self.stale.max(got);
         let buffers = self.bytes.chunks_exact(self.stride);
         for ((message, slot), buffer) in messages.iter().zip(&self.slots).zip(buffers).take(got) {
             let found = arrival(&message.msg_hdr, message.msg_len as usize, slot, buffer, self.vnet);

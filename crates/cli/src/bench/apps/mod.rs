@@ -12,6 +12,8 @@ mod sshd;
 mod targets;
 mod transfer;
 
+pub use launch::find;
+
 use super::args::{App, AppsArgs, SubjectName};
 use super::child::interrupted;
 use super::context::{Context, Job};

@@ -1,19 +1,19 @@
 //! Connect, request, reply, close: counted where connections are accepted.
 
 use super::channel::{Channel, Sock};
-use super::clock::{clock_cost_ns, cpu_ns, now_ns};
+use super::clock::{Beside, clock_cost_ns, cpu_ns, now_ns};
 use super::messages::{CHECKED, CHECKED_LAST, TIMED, TIMED_LAST, check, write_checked, wrong};
 use super::transport::{listen_tcp, listen_unix, tune};
-use super::{PeerArgs, PeerResult, Role, Transport};
+use super::{PeerArgs, PeerResult, Role, Transport, in_process};
 use crate::bench::histogram::Histogram;
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
 use std::os::unix::net::UnixStream;
 
 const CHECKED_CONNECTIONS: u64 = 50;
-/// TCP connections go round these many loopback addresses, so that no port has to be used twice within its
-/// TIME-WAIT.
-const ADDRESSES: u64 = 16;
+/// TCP connections go round these many addresses after the one that is given (of loopback where that is none), so that no port
+/// has to be used twice within its TIME-WAIT.
+const ADDRESSES: u32 = 16;
 
 pub fn run(args: &PeerArgs) -> io::Result<PeerResult> {
     match (args.transport, args.role) {
@@ -26,11 +26,9 @@ pub fn run(args: &PeerArgs) -> io::Result<PeerResult> {
         }
         (Transport::Tcp, Role::Drive) => {
             let given: SocketAddr = args.addr.parse().map_err(io::Error::other)?;
-            let mut address = 0;
+            let mut next = addresses_after(given);
             drive(args, || {
-                address = (address + 1) % ADDRESSES as u8;
-                let ip = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 1 + address));
-                let socket = TcpStream::connect((ip, given.port()))?;
+                let socket = TcpStream::connect(next())?;
                 Ok(Sock { cc: tune(&socket, args)?, socket, close: |s| s.shutdown(Shutdown::Write) })
             })
         }
@@ -45,14 +43,33 @@ pub fn run(args: &PeerArgs) -> io::Result<PeerResult> {
             let socket = UnixStream::connect(&args.addr)?;
             Ok(Sock { cc: None, socket, close: |s| s.shutdown(Shutdown::Write) })
         }),
+        (Transport::InProcess, Role::Serve) => {
+            let host = in_process::Host::open(args)?;
+            let listener = host.listen(args)?;
+            serve(args, || host.accept(&listener))
+        }
+        (Transport::InProcess, Role::Drive) => {
+            let host = in_process::Host::open(args)?;
+            let mut next = addresses_after(args.addr.parse().map_err(io::Error::other)?);
+            drive(args, || host.connect(next()))
+        }
         (other, _) => Err(io::Error::other(format!("{other:?} has no connections"))),
     }
 }
 
-fn drive<S>(args: &PeerArgs, mut connect: impl FnMut() -> io::Result<Sock<S>>) -> io::Result<PeerResult>
-where
-    for<'a> &'a S: Read + Write,
-{
+fn addresses_after(given: SocketAddr) -> impl FnMut() -> SocketAddr {
+    let first = match given.ip() {
+        IpAddr::V4(ip) if !ip.is_unspecified() => ip,
+        _ => Ipv4Addr::LOCALHOST,
+    };
+    let mut n = 0;
+    move || {
+        n = n % ADDRESSES + 1;
+        SocketAddr::new(Ipv4Addr::from_bits(first.to_bits() + n).into(), given.port())
+    }
+}
+
+fn drive<C: Channel>(args: &PeerArgs, mut connect: impl FnMut() -> io::Result<C>) -> io::Result<PeerResult> {
     let mut buf = vec![0; args.size];
     let mut scratch = vec![0; args.size];
     let mut cc = None;
@@ -67,6 +84,7 @@ where
     }
     let mut samples = Histogram::new();
     let clock_cost = clock_cost_ns();
+    let beside = Beside::begin(args);
     let (start, cpu_before) = (now_ns(), cpu_ns());
     let until = start + (args.seconds * 1e9) as u64;
     let mut before = start;
@@ -85,20 +103,19 @@ where
         }
         before = now;
     }
-    Ok(PeerResult {
+    let mut result = PeerResult {
         elapsed_ns: now_ns() - start,
         cpu_ns: cpu_ns() - cpu_before,
         sent,
         samples: samples.pairs().collect(),
         cc,
         ..Default::default()
-    })
+    };
+    beside.end(&mut result);
+    Ok(result)
 }
 
-fn serve<S>(args: &PeerArgs, mut accept: impl FnMut() -> io::Result<Sock<S>>) -> io::Result<PeerResult>
-where
-    for<'a> &'a S: Read + Write,
-{
+fn serve<C: Channel>(args: &PeerArgs, mut accept: impl FnMut() -> io::Result<C>) -> io::Result<PeerResult> {
     let mut buf = vec![0; args.size];
     let mut scratch = vec![0; args.size];
     for number in 0.. {

@@ -1,5 +1,7 @@
 //! Clocks of the measured programs.
 
+use super::{PeerArgs, PeerResult};
+use crate::bench::cpu;
 use nix::time::{ClockId, clock_gettime};
 
 /// CLOCK_MONOTONIC: the same in every process of the host.
@@ -28,4 +30,24 @@ pub fn clock_cost_ns() -> u64 {
     }
     deltas.sort_unstable();
     deltas[500]
+}
+
+/// Name of the figure.
+pub const BESIDE: &str = "beside_cpu_ns";
+
+/// Processor time of another process in the timed phase.
+pub struct Beside(Option<(u32, u64)>);
+
+impl Beside {
+    /// The phase begins.
+    pub fn begin(args: &PeerArgs) -> Beside {
+        Beside(args.beside.map(|pid| (pid, cpu::of_process(pid))))
+    }
+
+    /// It is over.
+    pub fn end(&self, result: &mut PeerResult) {
+        if let Some((pid, before)) = self.0 {
+            result.figures.insert(BESIDE.into(), cpu::of_process(pid).saturating_sub(before) as f64);
+        }
+    }
 }

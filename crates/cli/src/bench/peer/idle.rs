@@ -4,7 +4,7 @@
 //! the server time its `epoll_wait` calls while one connection is busy, and then both rest in `epoll_wait`.
 
 use super::channel::{Channel, Sock};
-use super::clock::{clock_cost_ns, cpu_ns, now_ns};
+use super::clock::{Beside, clock_cost_ns, cpu_ns, now_ns};
 use super::messages::{CHECKED, TIMED, TIMED_LAST, check, write_checked, wrong};
 use super::transport::{listen_tcp, listen_unix, tune};
 use super::{PeerArgs, PeerResult, Role, Transport};
@@ -108,7 +108,7 @@ where
     buf[0] = REST;
     active.send(&buf)?;
     active.recv(&mut buf)?;
-    let mut result = rest(&epoll, args.seconds)?;
+    let mut result = rest(&epoll, args)?;
     result.figures.insert("pss_bytes".into(), pss_bytes()? as f64 - pss_before as f64);
     result.cc = cc;
 
@@ -180,7 +180,7 @@ where
                     TIMED => timing = true,
                     TIMED_LAST => timing = false,
                     REST => {
-                        let PeerResult { elapsed_ns, cpu_ns, figures, .. } = rest(&epoll, args.seconds)?;
+                        let PeerResult { elapsed_ns, cpu_ns, figures, .. } = rest(&epoll, args)?;
                         result = PeerResult { elapsed_ns, cpu_ns, figures, ..result };
                         let grown = pss_bytes()? as f64 - pss_before as f64;
                         result.figures.insert("pss_bytes".into(), grown);
@@ -193,13 +193,15 @@ where
 }
 
 /// Waits for events that should not come; measures what the waiting costs.
-fn rest(epoll: &Epoll, seconds: f64) -> io::Result<PeerResult> {
+fn rest(epoll: &Epoll, args: &PeerArgs) -> io::Result<PeerResult> {
     // What happened a moment ago is not part of resting.
     let (_, over) = wait_for(epoll, SETTLE_NS)?;
+    let beside = Beside::begin(args);
     let (start, cpu_before) = (now_ns(), cpu_ns());
-    let wakeups = if over { 0 } else { wait_for(epoll, (seconds * 1e9) as u64)?.0 };
+    let wakeups = if over { 0 } else { wait_for(epoll, (args.seconds * 1e9) as u64)?.0 };
     let mut result =
         PeerResult { elapsed_ns: now_ns() - start, cpu_ns: cpu_ns() - cpu_before, ..Default::default() };
+    beside.end(&mut result);
     result.figures.insert("wakeups".into(), f64::from(wakeups));
     Ok(result)
 }

@@ -1,11 +1,11 @@
 //! What stands in a message: a kind, a number, and bytes that follow from the number.
 //!
-//! Byte 0 is the kind, bytes 1..9 the number (little endian), the rest a pattern. Patterns are written and
-//! checked in the phases before and after the timed one, never within it.
+//! Byte 0 is the kind, bytes 1..9 the number (little endian), the rest a pattern. A shorter message has the first of these: one
+//! byte is a kind. Patterns are written and checked in the phases before and after the timed one, never within it.
 
 use std::io;
 
-/// Smallest message: kind and number.
+/// Kind and number: all of the smallest message that has both.
 pub const MIN_SIZE: usize = 9;
 
 /// A message of the checked phases.
@@ -20,8 +20,7 @@ pub const TIMED_LAST: u8 = 4;
 /// Makes `buf` checked message `number`.
 pub fn write_checked(buf: &mut [u8], kind: u8, number: u64) {
     buf[0] = kind;
-    write_number(buf, number);
-    fill(&mut buf[MIN_SIZE..], number);
+    write_rest(buf, number);
 }
 
 /// Whether `buf` is checked message `number`; `scratch` is as long as `buf`.
@@ -30,8 +29,7 @@ pub fn write_checked(buf: &mut [u8], kind: u8, number: u64) {
 /// `InvalidData` that says what differs.
 pub fn check(buf: &[u8], number: u64, scratch: &mut [u8]) -> io::Result<()> {
     scratch[0] = buf[0];
-    write_number(scratch, number);
-    fill(&mut scratch[MIN_SIZE..], number);
+    write_rest(scratch, number);
     if !matches!(buf[0], CHECKED | CHECKED_LAST) {
         return Err(wrong(format!("message {number} has kind {}", buf[0])));
     }
@@ -44,6 +42,16 @@ pub fn check(buf: &[u8], number: u64, scratch: &mut [u8]) -> io::Result<()> {
             scratch[at]
         ))),
     }
+}
+
+fn write_rest(buf: &mut [u8], number: u64) {
+    if buf.len() < MIN_SIZE {
+        let len = buf.len() - 1;
+        buf[1..].copy_from_slice(&number.to_le_bytes()[..len]);
+        return;
+    }
+    write_number(buf, number);
+    fill(&mut buf[MIN_SIZE..], number);
 }
 
 /// The number (or time stamp) in a message.
@@ -84,5 +92,15 @@ mod tests {
         assert!(check(&buf, 8, &mut scratch).is_err());
         buf[63] ^= 1;
         assert!(check(&buf, 7, &mut scratch).is_err());
+    }
+
+    #[test]
+    fn short_messages_have_what_there_is_room_for() {
+        let (mut buf, mut scratch) = ([0; 3], [0; 3]);
+        write_checked(&mut buf, CHECKED_LAST, 0x0102);
+        assert_eq!(buf, [CHECKED_LAST, 2, 1]);
+        assert!(check(&buf, 0x0102, &mut scratch).is_ok() && check(&buf, 0x0103, &mut scratch).is_err());
+        write_checked(&mut buf[..1], TIMED, 7);
+        assert!(check(&buf[..1], 7, &mut scratch[..1]).is_err(), "a kind of the timed phase");
     }
 }

@@ -9,6 +9,7 @@ mod channel;
 mod churn;
 mod clock;
 mod idle;
+mod in_process;
 mod launch;
 mod messages;
 mod pingpong;
@@ -17,7 +18,7 @@ mod sleep;
 mod stream;
 mod transport;
 
-pub use clock::{clock_cost_ns, cpu_ns, now_ns};
+pub use clock::{BESIDE, clock_cost_ns, cpu_ns, now_ns};
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,8 @@ pub enum Transport {
     Pipe,
     /// The bare ring in shared memory, without any socket.
     Ring,
+    /// TCP of a stack in the program itself.
+    InProcess,
 }
 
 /// Arguments of a measured program.
@@ -77,6 +80,15 @@ pub struct PeerArgs {
     /// What carries the bytes.
     #[arg(long, value_enum, default_value = "tcp")]
     pub transport: Transport,
+    /// The interface that the stack stands on (in-process).
+    #[arg(long, default_value = "")]
+    pub iface: String,
+    /// The stack's address with its prefix (in-process).
+    #[arg(long, default_value = "")]
+    pub own: String,
+    /// A process whose processor time within the timed phase is told, too.
+    #[arg(long)]
+    pub beside: Option<u32>,
     /// Where: an address (tcp), a path (unix, ring) or a folder with two pipes.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub addr: String,

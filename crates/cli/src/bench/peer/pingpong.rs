@@ -1,7 +1,7 @@
 //! A message there, a message back: round trips, timed by the driver.
 
 use super::channel::Channel;
-use super::clock::{clock_cost_ns, cpu_ns, now_ns};
+use super::clock::{Beside, clock_cost_ns, cpu_ns, now_ns};
 use super::messages::{CHECKED, CHECKED_LAST, TIMED, TIMED_LAST, check, write_checked, wrong};
 use super::transport::{Conversation, open};
 use super::{PeerArgs, PeerResult, Role};
@@ -41,7 +41,9 @@ impl Conversation for Pingpong<'_> {
                     let wait = at.saturating_sub(now_ns());
                     std::thread::sleep(std::time::Duration::from_nanos(wait));
                 }
-                let result = drive(&mut channel, &mut buf, self.args.seconds)?;
+                let beside = Beside::begin(self.args);
+                let mut result = drive(&mut channel, &mut buf, self.args.seconds)?;
+                beside.end(&mut result);
                 drive_checked(&mut channel, &mut buf, 0)?;
                 channel.close_sending()?;
                 channel.expect_end()?;

@@ -1,7 +1,7 @@
 //! Messages one way as fast as they go, counted and timed where they arrive.
 
 use super::channel::Channel;
-use super::clock::{cpu_ns, now_ns};
+use super::clock::{Beside, cpu_ns, now_ns};
 use super::messages::{CHECKED, CHECKED_LAST, TIMED, TIMED_LAST, check, write_checked, wrong};
 use super::transport::{Conversation, open};
 use super::{PeerArgs, PeerResult, Role};
@@ -30,7 +30,9 @@ impl Conversation for OneWay<'_> {
         let mut result = match self.args.role {
             Role::Serve => {
                 receive_checked(&mut channel, &mut buf)?;
-                let result = receive(&mut channel, &mut buf)?;
+                let beside = Beside::begin(self.args);
+                let mut result = receive(&mut channel, &mut buf)?;
+                beside.end(&mut result);
                 receive_checked(&mut channel, &mut buf)?;
                 channel.expect_end()?;
                 channel.close_sending()?;

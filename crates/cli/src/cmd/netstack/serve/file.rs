@@ -23,6 +23,8 @@ pub struct File {
     pub routes: Vec<Way>,
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
+    /// Microseconds.
+    pub busy_poll: Option<u32>,
     pub limits: Limits,
     /// What harms frames on purpose, each way.
     pub faults: Option<Faults>,
@@ -44,8 +46,21 @@ pub struct Limits {
 }
 
 const KEYS: &[&str] = &[
-    "name", "link", "attach", "net", "addr", "gateway", "dhcp", "slaac", "mtu", "capture", "metrics",
-    "routes", "limits", "faults",
+    "name",
+    "link",
+    "attach",
+    "net",
+    "addr",
+    "gateway",
+    "dhcp",
+    "slaac",
+    "mtu",
+    "capture",
+    "metrics",
+    "busy-poll",
+    "routes",
+    "limits",
+    "faults",
 ];
 const OF_ROUTES: &[&str] = &["to", "via", "metric"];
 const OF_FAULTS: &[&str] = &["loss", "duplication", "corruption", "reordering", "delay-ms", "jitter-ms"];
@@ -78,6 +93,7 @@ fn parse(source: &str) -> (File, Vec<Problem>) {
             "mtu" => wishes.mtu = reader.one(name, value, number),
             "capture" => file.capture = reader.one(name, value, |text| Ok(text.into())),
             "metrics" => file.metrics = reader.one(name, value, metrics::place),
+            "busy-poll" => file.busy_poll = reader.one(name, value, microseconds),
             "routes" => file.routes = reader.routes(value),
             "limits" => match value.get_ref() {
                 DeValue::Table(table) => file.limits = reader.limits(table),
@@ -249,6 +265,12 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "expected a number".to_owned())
 }
 
+fn microseconds(text: &str) -> Result<u32, String> {
+    let most = super::MOST_BUSY;
+    let number = text.parse().ok().filter(|n| i64::from(*n) <= most);
+    number.ok_or_else(|| format!("expected microseconds, {most} at most"))
+}
+
 /// A number of octets, with K, M or G behind it, or not.
 fn octets(text: &str) -> Result<usize, String> {
     let expected = || "expected a number of octets such as 64M".to_owned();
@@ -289,7 +311,7 @@ mod tests {
     fn everything_that_can_stand_in_a_file_is_read() {
         let (file, problems) = parse(
             "name = \"lab\"\nlink = \"tap:bp0\"\nattach = true\nnet = \"10.9.0.1/24\"\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n\
-             gateway = [\"10.9.0.1\"]\nslaac = true\nmtu = 9000\ncapture = \"/tmp/x.pcapng\"\nmetrics = 9100\n\
+             gateway = [\"10.9.0.1\"]\nslaac = true\nmtu = 9000\ncapture = \"/tmp/x.pcapng\"\nmetrics = 9100\nbusy-poll = 50\n\
              [[routes]]\nto = \"10.1.2.3/16\"\nvia = \"10.9.0.7\"\nmetric = 3\n\
              [faults]\nloss = 0.5\ncorruption = 1\ndelay-ms = 3\n\
              [limits]\nsockets-per-user = 10\noctets-per-user = \"64M\"\nring-octets = \"64K\"\nlow-ports = [\"root\", 1000]\nusers = 7\n",
@@ -300,6 +322,7 @@ mod tests {
         assert_eq!((file.wishes.addr.len(), file.wishes.gateway.len(), file.wishes.mtu), (2, 1, Some(9000)));
         assert!(file.wishes.attach && file.wishes.slaac && !file.wishes.dhcp);
         assert_eq!(file.metrics, Some("127.0.0.1:9100".parse().unwrap()));
+        assert_eq!(file.busy_poll, Some(50));
         let way =
             Way { to: "10.1.0.0/16".parse().unwrap(), via: Some("10.9.0.7".parse().unwrap()), metric: 3 };
         assert_eq!(file.routes, [way]);
@@ -337,6 +360,7 @@ mod tests {
             ("[faults]\nlos = 0.1", 2, "unknown key", Some("loss")),
             ("faults = 0.1", 1, "a table", None),
             ("routes = 1", 1, "[[routes]]", None),
+            ("busy-poll = 1000001", 1, "microseconds", None),
             ("mtu = -1", 1, "expected a number", None),
             ("name = \"a/b\"", 1, "letters, digits", None),
             ("link =", 1, "", None),

@@ -22,6 +22,8 @@ pub struct Plan {
     pub routes: Vec<Way>,
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
+    /// Microseconds.
+    pub busy_poll: u32,
     pub limits: Limits,
     pub faults: Option<Faults>,
 }
@@ -62,6 +64,7 @@ impl Plan {
             routes: file.routes,
             capture: args.capture.clone().or(file.capture),
             metrics: args.metrics.or(file.metrics),
+            busy_poll: args.busy_poll.or(file.busy_poll).unwrap_or(0),
             limits: file.limits,
             faults: file.faults,
         };
@@ -127,6 +130,7 @@ impl Plan {
             ("capture", self.capture != new.capture),
             ("metrics", self.metrics != new.metrics),
             ("faults", self.faults.is_some() != new.faults.is_some()),
+            ("busy-poll", self.busy_poll != new.busy_poll),
         ];
         differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
