@@ -126,7 +126,7 @@ fn postgres_as_the_only_user_that_the_service_admits() {
             };
             run(&["-i", "-q"]);
             for (load, count) in
-                [(&["-c", "8", "-j", "2", "-t", "40"][..], 320), (&["-C", "-S", "-c", "4", "-t", "15"], 60)]
+                [(&["-c", "8", "-j", "2", "-t", "20"][..], 160), (&["-C", "-S", "-c", "4", "-t", "10"], 40)]
             {
                 let said = run(load).text();
                 let all = format!("processed: {count}/{count}");

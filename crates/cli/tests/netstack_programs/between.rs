@@ -31,7 +31,7 @@ isolated! {
         web.end();
 
         let served = serve(&["iperf3", "--server", "--forceflush"]).hears("listening");
-        for way in [&["-n", "60M"][..], &["-n", "60M", "-R", "-P", "4"]] {
+        for way in [&["-n", "30M"][..], &["-n", "30M", "-R", "-P", "4"]] {
             ask(&[&["iperf3", "--client", "10.0.0.12"], way].concat());
         }
         served.signal(Signal::INT);
@@ -39,7 +39,7 @@ isolated! {
 
         let line = ["redis-server", "--bind", "10.0.0.12", "--save", "", "--protected-mode", "no"];
         let served = serve(&line).hears("Ready to accept connections");
-        let said = ask(&["redis-benchmark", "-h", "10.0.0.12", "--csv", "-t", "set,get", "-c", "50", "-n", "10000"]).text();
+        let said = ask(&["redis-benchmark", "-h", "10.0.0.12", "--csv", "-t", "set,get", "-c", "50", "-n", "5000"]).text();
         assert!(said.contains("\"SET\",") && said.contains("\"GET\","), "{said}");
         served.signal(Signal::TERM);
         served.end().expect(0);

@@ -31,7 +31,7 @@ isolated! {
         let (crowd, first, descriptors) = (script("crowd.py"), lab.memory(), lab.descriptors());
         for (server, client) in ROLES {
             let served = lab.start(server, &["python3", &crowd, "server", server.address(), "7000"]).hears("listening");
-            let line = ["python3", &crowd, "client", server.address(), "7000", "1000", "50000"];
+            let line = ["python3", &crowd, "client", server.address(), "7000", "1000", "20000"];
             lab.start(client, &line).hears("good 1000").quiet().end().expect(0);
             let served = served.hears("open 1000");
             served.signal(Signal::TERM);

@@ -32,7 +32,7 @@ isolated! {
         let mut memory = Vec::new();
         let mut ends = 0;
         for _wave in 0..2 {
-            for _ in 0..rounds(4) {
+            for _ in 0..rounds(3) {
                 // One that serves, always at the same port, and one that asks.
                 let server = lab.start(Side::Stack, &["python3", &crowd, "server", "10.0.0.1", "7001"]).hears("listening");
                 let asks = lab.start(Side::Kernel, &["python3", &crowd, "load", "10.0.0.1", "7001", "20"]).hears("flows");
@@ -96,7 +96,7 @@ isolated! {
         let mut server = Tool::of({ server.env("PYTHONUNBUFFERED", "1"); server });
         let mut client = Tool::of({ client.env("PYTHONUNBUFFERED", "1"); client });
         let mut asks = kernel(&["python3", &survivor, "client", "10.9.0.2", "7001"]);
-        let deaths = rounds(6);
+        let deaths = rounds(4);
         for n in 1..=deaths {
             // Each has lost what it had, and has it again.
             (server, client, asks) = (hears(server, "up", n), hears(client, "up", n), hears(asks, "up", n));

@@ -31,7 +31,7 @@ isolated! {
             let web = lab.start(server, &["nginx", "-e", "stderr", "-p", &root, "-c", &conf]);
             lab.listening(&server.at(8000));
             let url = format!("http://{}/0.bin", server.at(8000));
-            let wrk = lab.start(client, &["wrk", "-t", "1", "-c", "30", "-d", "3s", "--timeout", "30s", "-H", "Connection: close", &url]);
+            let wrk = lab.start(client, &["wrk", "-t", "1", "-c", "30", "-d", "2s", "--timeout", "30s", "-H", "Connection: close", &url]);
             let load = script("http_load.py");
             let mut kept = lab.start(client, &["python3", &load, &server.at(8000), "www", "6"]).hears("warm");
             for n in 3..6 {
