@@ -12,6 +12,7 @@ mod lives;
 mod options;
 mod program;
 mod queries;
+mod rings;
 mod streams;
 mod tasks;
 
