@@ -133,6 +133,12 @@ pub struct SocketRow {
     /// The other end's.
     #[serde(default)]
     pub remote: Option<SocketAddr>,
+    /// How octets come from the program: `ring`, or `pair`, the descriptor itself.
+    #[serde(default)]
+    pub from_program: Option<String>,
+    /// How they go to it.
+    #[serde(default)]
+    pub to_program: Option<String>,
     /// Octets that the program has not read.
     #[serde(default)]
     pub unread: Option<u64>,

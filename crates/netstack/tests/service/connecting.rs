@@ -1,5 +1,6 @@
 //! Connections that come up, and those that do not.
 
+use crate::program::Sock;
 use crate::{LONGEST, Running, SILENT, at, isolated, kernels, patient};
 use bypath_shm::service::{Address, Op, of_end_name};
 use nix::poll::PollFlags;
@@ -42,7 +43,10 @@ isolated! {
         let (listener, to) = kernels("10.9.0.1:0");
         let own = program.connect(to);
         let mut kernel = patient(listener.accept().expect("a connection").0);
-        assert_eq!(bypath_sys::pair::send_buffer(own.stream.as_fd()), bypath_sys::pair::send_buffer(program.socket(to).stream.as_fd()));
+        let fresh = program.open(false).expect("a socket");
+        let room = |socket: &Sock<'_>| bypath_sys::pair::send_buffer(socket.stream.as_fd()).expect("a size");
+        assert_eq!(room(&own), room(&fresh));
+        drop(fresh);
         (&own.stream).write_all(b"octets").expect("written");
         own.stream.shutdown(std::net::Shutdown::Write).expect("an end");
         let mut text = String::new();
