@@ -121,12 +121,6 @@ pub struct SocketRow {
     pub domain: String,
     /// As RFC 9293 has it, such as `Established`; `Listen`, `Closed`.
     pub state: String,
-    /// The way of what the program writes: `ring`, or `pair`.
-    #[serde(default)]
-    pub from_program: Option<String>,
-    /// The way of what it reads.
-    #[serde(default)]
-    pub to_program: Option<String>,
     /// Its own address.
     #[serde(default)]
     pub local: Option<SocketAddr>,
