@@ -51,11 +51,13 @@ pub enum Op {
     Shutdown = 10,
     /// About the service itself, in JSON.
     Query = 11,
+    /// Whether a datagram may be sent there.
+    Reach = 12,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 11] = [
+    pub const ALL: [Op; 12] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -67,6 +69,7 @@ impl Op {
         Op::Error,
         Op::Shutdown,
         Op::Query,
+        Op::Reach,
     ];
 
     /// The question of a number.

@@ -6,6 +6,7 @@
 
 mod connect;
 mod control;
+mod datagram;
 mod door;
 mod limits;
 mod listener;
@@ -179,6 +180,8 @@ impl Service {
             ended: Vec::new(),
             later: Vec::new(),
             told: Vec::new(),
+            pings: datagram::ping::Pings::default(),
+            record: Vec::new(),
         };
         let controls = Controls::new();
         let (told, news) = (Vec::new(), VecDeque::new());
@@ -277,6 +280,9 @@ impl Service {
     fn hear_of_stack(&mut self) {
         while let Some(news) = self.engine.poll_event() {
             match news {
+                News::Stack(Event::Socket { id, .. }) if self.hub.pings.has(id) => {
+                    self.hub.hear_pings(self.engine.stack(), id);
+                }
                 News::Stack(Event::Socket { id, ready }) => {
                     self.hub.told(id, ready.readable, ready.writable, ready.error);
                 }
@@ -313,11 +319,16 @@ impl Service {
         let Service { mut engine, door, mut hub, controls, .. } = self;
         drop((door, controls));
         for key in hub.sockets.keys() {
-            if let Some(socket) = hub.sockets.get_mut(key)
-                && matches!(socket.phase, Phase::Open)
-            {
-                socket.is.pair_in = true;
-                hub.pump(engine.stack(), key);
+            let Some(socket) = hub.sockets.get_mut(key) else { continue };
+            socket.is.pair_in = true;
+            match socket.phase {
+                Phase::Open => {
+                    hub.pump(engine.stack(), key);
+                }
+                Phase::Datagrams(_) => {
+                    hub.exchange(&mut engine, key);
+                }
+                _ => {}
             }
             hub.release(engine.stack(), key);
         }

@@ -1,6 +1,8 @@
 //! Sockets that were given to programs: what the service holds of each, and how they begin and end.
 
 use super::connect::Connecting;
+use super::datagram::Datagrams;
+use super::datagram::ping::Pings;
 use super::limits::Users;
 use super::listener::Listening;
 use super::options::Wishes;
@@ -29,6 +31,8 @@ pub enum Phase {
     Open,
     /// It listens.
     Listening(Box<Listening>),
+    /// Datagrams go both ways.
+    Datagrams(Box<Datagrams>),
 }
 
 /// One socket.
@@ -113,6 +117,9 @@ pub struct Hub {
     pub later: Vec<(Token, u32)>,
     /// Memory for [`Hub::ends_first`].
     pub told: Vec<(Token, u32)>,
+    pub pings: Pings,
+    /// Memory for a record of a datagram.
+    pub record: Vec<u8>,
 }
 
 /// A new pair: the program's end, the service's, and its name.
@@ -126,8 +133,20 @@ impl Hub {
     /// # Errors
     /// EMFILE and its like.
     pub fn pair(&self) -> Result<Pair> {
+        self.named(pair::new)
+    }
+
+    /// The same of records.
+    ///
+    /// # Errors
+    /// EMFILE and its like.
+    pub fn pair_of_records(&self) -> Result<Pair> {
+        self.named(pair::of_records)
+    }
+
+    fn named(&self, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
         let made = || {
-            let (program, end) = pair::new()?;
+            let (program, end) = new()?;
             let cookie = pair::cookie(program.as_fd())?;
             pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
             Ok(Pair { program, end, cookie })
@@ -177,17 +196,20 @@ impl Hub {
     /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
         let Some(socket) = self.sockets.remove(key) else { return };
-        let (local, remote) = match stack.tcp(socket.id) {
-            Some(mut tcp) => (tcp.local(), tcp.remote()),
-            None => (None, None),
-        };
+        let (local, remote) = socket.ends(stack);
         stack.close(socket.id);
         self.by_id.remove(&socket.id);
         self.by_cookie.remove(&socket.cookie);
         self.users.count(socket.uid, socket.counted, 0);
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
-        if let Phase::Listening(listening) = socket.phase {
-            self.refuse(stack, *listening, socket.is.unread);
+        match socket.phase {
+            Phase::Listening(listening) => self.refuse(stack, *listening, socket.is.unread),
+            Phase::Datagrams(of) => {
+                if let Some(ping) = of.ping {
+                    self.pings.remove(stack, socket.v6, ping.ident);
+                }
+            }
+            _ => {}
         }
         let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
         let (local, remote) = (shown(local), shown(remote));
@@ -256,6 +278,7 @@ impl Hub {
             }
             Phase::Open => self.pump(engine.stack(), key),
             Phase::Listening(_) => self.accept(engine, key),
+            Phase::Datagrams(_) => self.exchange(engine, key),
         };
         if more {
             self.activate(key);

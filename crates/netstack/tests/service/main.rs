@@ -5,11 +5,13 @@ mod namespace;
 
 mod bounds;
 mod connecting;
+mod datagrams;
 mod ends;
 mod garbage;
 mod listening;
 mod lives;
 mod options;
+mod pings;
 mod program;
 mod queries;
 mod streams;
