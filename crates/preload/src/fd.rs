@@ -2,10 +2,10 @@
 //! convention is that of a function of three arguments.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::kept;
+use crate::errno::{fail, kept};
 use crate::memory;
 use crate::real::hook;
-use bypath_sockets::hook;
+use bypath_sockets::hook::{self, datagrams};
 use libc::{c_int, c_ulong};
 
 hook! {
@@ -26,6 +26,10 @@ hook! {
     only hook::is_followed(fd); {
         // The kernel looks at 32 bits of the request; a C int may arrive sign-extended.
         match c_ulong::from(request as u32) {
+            libc::FIONREAD if datagrams::is_served(fd) => {
+                let next = kept(|| datagrams::next_len(fd)).unwrap_or(0);
+                if memory::write(arg as *mut c_int, next as c_int) { 0 } else { fail(libc::EFAULT) }
+            }
             libc::FIONREAD => {
                 let ret = real(fd, request, arg);
                 if ret == 0 {

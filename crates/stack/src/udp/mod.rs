@@ -87,7 +87,8 @@ impl Udp<'_> {
     /// [`BindError`].
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, BindError> {
         let bound = self.bind_for_now(local)?;
-        self.socket().chosen = Some(bound);
+        // As Linux has it: a port that was left to us is nobody's choice.
+        self.socket().chosen = Some(bound).filter(|_| local.port() != 0);
         Ok(bound)
     }
 

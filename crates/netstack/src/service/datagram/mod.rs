@@ -99,7 +99,7 @@ impl Hub {
         };
         socket.bind_for(stack)?;
         let mut udp = stack.udp(socket.id).ok_or(libc::EBADF)?;
-        udp.connect(to).map_err(errno::send)?;
+        udp.connect(to).map_err(|e| of_family(socket.v6, to, e))?;
         socket.errno = 0;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl Hub {
             Phase::Datagrams(_) => {
                 socket.bind_for(stack)?;
                 let mut udp = stack.udp(socket.id).ok_or(libc::EBADF)?;
-                udp.reach(to).map(|_| ()).map_err(errno::send)
+                udp.reach(to).map(|_| ()).map_err(|e| of_family(socket.v6, to, e))
             }
             _ => Err(libc::EOPNOTSUPP),
         }
@@ -377,6 +377,11 @@ impl Socket {
             _ => stack.tcp(self.id).map_or((None, None), |mut tcp| (tcp.local(), tcp.remote())),
         }
     }
+}
+
+/// What a send answers; of a socket of IPv6 that takes nothing else, IPv4 is a network without a way.
+fn of_family(v6: bool, to: SocketAddr, error: SendError) -> Errno {
+    if v6 && to.is_ipv4() && error == SendError::Kind { libc::ENETUNREACH } else { errno::send(error) }
 }
 
 /// The unspecified address of a kind.

@@ -180,7 +180,8 @@ impl Hub {
     /// As getsockopt(2). SO_ERROR is asked elsewhere.
     pub fn of_datagrams(&mut self, engine: &mut Engine, key: Key, level: i32, name: i32) -> Result<Vec<u8>> {
         let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
-        if !socket.v6 && level == IPV6 {
+        // As Linux has it, of IPv4 alone.
+        if !socket.v6 && !matches!(level, SOL | IP | UDP) {
             return Err(libc::EOPNOTSUPP);
         }
         match find(level, name)? {
