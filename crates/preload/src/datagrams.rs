@@ -146,7 +146,8 @@ fn said(header: &mut Header, beside: &Beside) -> Result<(), c_int> {
             (libc::IPPROTO_IP, libc::IP_PKTINFO) => {
                 // struct in_pktinfo: the interface, the address to send from, and another one.
                 header.interface = number(data, len)?;
-                let from = memory::read((data + 4) as *const [u8; 4]).filter(|_| len >= 12).ok_or(libc::EINVAL)?;
+                let from =
+                    memory::read((data + 4) as *const [u8; 4]).filter(|_| len >= 12).ok_or(libc::EINVAL)?;
                 header.local = Address(Some((std::net::Ipv4Addr::from(from), 0).into()));
                 header.tells |= tell::INFO;
             }
@@ -328,14 +329,27 @@ fn source(iov: &[IoVec], before: usize, end: usize) -> (usize, Option<usize>) {
 
 /// Writes the control messages that the socket wants: how many octets they take, and MSG_CTRUNC.
 fn tell(header: &Header, v6: bool, beside: &Beside) -> (usize, c_int) {
-    let mut out = Out { at: beside.control, left: if beside.control == 0 { 0 } else { beside.control_len }, used: 0, flags: 0 };
+    let mut out = Out {
+        at: beside.control,
+        left: if beside.control == 0 { 0 } else { beside.control_len },
+        used: 0,
+        flags: 0,
+    };
     let wants = |bit: u32| header.tells & bit != 0;
     let (seconds, ns) = (header.stamp / 1_000_000_000, header.stamp % 1_000_000_000);
     if wants(tell::STAMP) {
-        out.put(libc::SOL_SOCKET, libc::SO_TIMESTAMP, &[seconds.to_ne_bytes(), (ns / 1000).to_ne_bytes()].concat_16());
+        out.put(
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMP,
+            &[seconds.to_ne_bytes(), (ns / 1000).to_ne_bytes()].concat_16(),
+        );
     }
     if wants(tell::STAMP_NS) {
-        out.put(libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, &[seconds.to_ne_bytes(), ns.to_ne_bytes()].concat_16());
+        out.put(
+            libc::SOL_SOCKET,
+            libc::SO_TIMESTAMPNS,
+            &[seconds.to_ne_bytes(), ns.to_ne_bytes()].concat_16(),
+        );
     }
     let here = header.local.ip();
     let as_v4 = here.and_then(|ip| match ip.to_canonical() {
@@ -345,7 +359,8 @@ fn tell(header: &Header, v6: bool, beside: &Beside) -> (usize, c_int) {
     if let Some(v4) = as_v4 {
         if wants(tell::INFO) {
             // Who was asked answers from there; of a group and of everybody that is not told.
-            let own = if v4.is_multicast() || v4.is_broadcast() { std::net::Ipv4Addr::UNSPECIFIED } else { v4 };
+            let own =
+                if v4.is_multicast() || v4.is_broadcast() { std::net::Ipv4Addr::UNSPECIFIED } else { v4 };
             let mut info = [0; 12];
             info[..4].copy_from_slice(&header.interface.to_ne_bytes());
             info[4..8].copy_from_slice(&own.octets());

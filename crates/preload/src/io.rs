@@ -63,7 +63,8 @@ pub(crate) fn urgent(fd: c_int) {
 /// A datagram of a netstack service; `None`: the descriptor is no such socket.
 #[inline]
 fn datagram_in(fd: c_int, iov: &[IoVec], flags: c_int) -> Option<isize> {
-    let came = if datagrams::concerns(fd) { datagrams::receive(fd, iov, Beside::default(), flags) } else { None };
+    let came =
+        if datagrams::concerns(fd) { datagrams::receive(fd, iov, Beside::default(), flags) } else { None };
     came.map(|came| came.len)
 }
 

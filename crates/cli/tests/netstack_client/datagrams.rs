@@ -1,7 +1,6 @@
 //! Sockets of datagrams, on the kernel and on `bypath netstack`; and programs that use them.
 
 use super::{HERE, Process, Service, common, is_possible, script, skip};
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
 /// Another host, with an echo server of UDP at port 7.
@@ -106,15 +105,19 @@ fn nc_and_socat_talk_to_a_server() {
     let (server, port) = service.serve(&["python3", "-c", SERVER]);
     let to = format!("UDP:{HERE}:{port}");
     for (program, octets) in [
-        (&["nc", "-u", "-q", "1", HERE, &port][..], "by nc\n"),
+        (&["nc", "-u", "-W", "1", HERE, &port][..], "by nc\n"),
         (&["socat", "-t", "1", "-", &to][..], "by socat\n"),
         (&["socat", "-t", "1", "-", &to][..], "end\n"),
     ] {
         let mut client = service.program(program);
         let mut client = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bypath");
-        std::io::Write::write_all(&mut client.stdin.take().expect("a pipe"), octets.as_bytes()).expect("a pipe");
+        let mut input = client.stdin.take().expect("a pipe");
+        std::io::Write::write_all(&mut input, octets.as_bytes()).expect("a pipe");
+        // The one ends with its input, the other one with the answer.
+        let input = Some(input).filter(|_| program[0] == "nc");
         let output = client.wait_with_output().expect("it was started");
         assert_eq!(common::stdout(&output), octets.to_uppercase(), "{program:?}");
+        drop(input);
     }
     assert_eq!(server.finish(), "end\n");
     let rows = prints_sockets(&service);
@@ -130,7 +133,11 @@ fn prints_sockets(service: &Service) -> String {
 
 #[test]
 fn iperf3_measures_datagrams() {
-    let Some(service) = lab("iperf3_measures_datagrams", &["iperf3", "-s", "-B", THERE, "-1", "-p", "5201"]) else { return };
+    let Some(service) =
+        lab("iperf3_measures_datagrams", &["iperf3", "-s", "-B", THERE, "-1", "--forceflush"])
+    else {
+        return;
+    };
     if !is_possible("iperf3_measures_datagrams", &["iperf3"]) {
         return;
     }
@@ -145,6 +152,7 @@ fn iperf3_measures_datagrams() {
 const NAMES: &str = "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 s.bind(('10.9.0.9', 53))
+print('ready', flush=True)
 while True:
     q, name = s.recvfrom(4096)
     end = q.index(b'\\0', 12) + 5
@@ -153,12 +161,17 @@ while True:
 
 #[test]
 fn dig_asks_a_name_server_through_the_stack() {
-    let Some(service) = lab("dig_asks_a_name_server_through_the_stack", &["python3", "-c", NAMES]) else { return };
+    let Some(service) = lab("dig_asks_a_name_server_through_the_stack", &["python3", "-c", NAMES]) else {
+        return;
+    };
     if !is_possible("dig_asks_a_name_server_through_the_stack", &["dig"]) {
         return;
     }
     let server = format!("@{THERE}");
-    assert_eq!(prints(&service, &["dig", "+short", "+noedns", "+nocookie", &server, "lab.example", "A"]), "192.0.2.7\n");
+    assert_eq!(
+        prints(&service, &["dig", "+short", "+noedns", "+nocookie", &server, "lab.example", "A"]),
+        "192.0.2.7\n"
+    );
 }
 
 #[test]
@@ -167,7 +180,6 @@ fn ping_hears_of_the_other_host() {
     if !is_possible("ping_hears_of_the_other_host", &["ping"]) {
         return;
     }
-    let range: PathBuf = "/proc/sys/net/ipv4/ping_group_range".into();
     let said = prints(&service, &["ping", "-c", "2", "-i", "0.2", THERE]);
-    assert!(said.contains("2 received"), "{said} {range:?}");
+    assert!(said.contains("2 received"), "{said}");
 }

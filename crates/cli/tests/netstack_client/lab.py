@@ -74,7 +74,10 @@ def service(folder, bypath, *program):
     if not line.startswith("service "):
         sys.exit("bypath netstack: " + line)
     echo()
-    other = subprocess.Popen(program, preexec_fn=with_us, stdout=subprocess.DEVNULL) if program else None
+    other = subprocess.Popen(program, preexec_fn=with_us, stdout=subprocess.PIPE) if program else None
+    if other:
+        # It says something when it is ready.
+        other.stdout.readline()
     print("ready", flush=True)
     sys.stdin.read()
     if other:

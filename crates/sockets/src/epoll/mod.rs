@@ -288,8 +288,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         Some(Entry::Epoll(n)) => set(n).map(|s| (n, s)),
         _ => None,
     };
-    let overlaid =
-        table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_)));
+    let overlaid = table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_)));
     let Some(target) = overlaid else {
         if let (Some(number), Some((n, _))) = (table::datagrams(fd), own) {
             crate::service::datagram::registers(number, (epfd, n), op, fd, event);

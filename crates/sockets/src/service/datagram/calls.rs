@@ -75,7 +75,8 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         Err(e) => return Some(Err(e)),
         Ok(to) => to,
     };
-    let asked = r.question(Op::Connect).octets(&Address(to).encode()).ask(r.service.load(Relaxed)).map(|_| ());
+    let asked =
+        r.question(Op::Connect).octets(&Address(to).encode()).ask(r.service.load(Relaxed)).map(|_| ());
     Some(asked.map(|()| {
         if let Some(_life) = state::LIFE.lock(table::tid()) {
             r.partner.set(to);
@@ -86,8 +87,12 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
 /// Linux takes the unspecified address for this host.
 fn anybody_here(to: SocketAddr) -> SocketAddr {
     match to {
-        SocketAddr::V4(v4) if v4.ip().is_unspecified() => SocketAddr::new(Ipv4Addr::LOCALHOST.into(), v4.port()),
-        SocketAddr::V6(v6) if v6.ip().is_unspecified() => SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v6.port()),
+        SocketAddr::V4(v4) if v4.ip().is_unspecified() => {
+            SocketAddr::new(Ipv4Addr::LOCALHOST.into(), v4.port())
+        }
+        SocketAddr::V6(v6) if v6.ip().is_unspecified() => {
+            SocketAddr::new(Ipv6Addr::LOCALHOST.into(), v6.port())
+        }
         _ => to,
     }
 }
@@ -265,7 +270,9 @@ impl Record {
         match errno {
             Errno::PIPE if self.shut.load(Acquire) & 2 != 0 => Errno::PIPE,
             // The service is gone.
-            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN if poll::now(fd, 0) & libc::POLLHUP != 0 => Errno::CONNRESET,
+            Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN if poll::now(fd, 0) & libc::POLLHUP != 0 => {
+                Errno::CONNRESET
+            }
             other => other,
         }
     }

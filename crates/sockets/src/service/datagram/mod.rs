@@ -122,6 +122,11 @@ pub fn may_serve(domain: i32, kind: i32, protocol: i32) -> bool {
         && (matches!(protocol, 0 | libc::IPPROTO_UDP) || protocol == echo)
 }
 
+/// Whether that is a ping socket, and one that can become a service's.
+pub fn is_ping(domain: i32, kind: i32, protocol: i32) -> bool {
+    may_serve(domain, kind, protocol) && !matches!(protocol, 0 | libc::IPPROTO_UDP)
+}
+
 /// `socket()` returned `fd`, a socket that [may become](may_serve) a service's. Under [`state::LIFE`].
 pub fn made(fd: i32, domain: i32, protocol: i32) {
     if let Some(number) = new_record() {
@@ -380,7 +385,10 @@ impl Record {
 /// A number for an address, never 0 (FNV-1a).
 fn hash(to: SocketAddr) -> u64 {
     let octets = Address(Some(to)).encode();
-    octets.iter().fold(0xcbf2_9ce4_8422_2325, |hash, octet| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3)) | 1
+    octets
+        .iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, octet| (hash ^ u64::from(*octet)).wrapping_mul(0x0100_0000_01b3))
+        | 1
 }
 
 #[cfg(test)]

@@ -73,7 +73,12 @@ fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
 pub fn carry(family: i32, service: u32, cookie: u64, kernel: i32) {
     for (&option, was) in CARRIED.iter().zip(of_new(family)) {
         let (level, name) = option;
-        let Some((mut value, mut len)) = read(kernel, option).filter(|now| Some(*now) != *was) else { continue };
+        if level == libc::IPPROTO_IPV6 && family == libc::AF_INET {
+            continue;
+        }
+        let Some((mut value, mut len)) = read(kernel, option).filter(|now| Some(*now) != *was) else {
+            continue;
+        };
         if level == libc::SOL_SOCKET && matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF) {
             // The kernel doubles it.
             let size = i32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
