@@ -335,9 +335,29 @@ def several():
     say("none", libc.recvmmsg(s.fileno(), all_of_them, 2, socket.MSG_DONTWAIT, None), errno.errorcode[ctypes.get_errno()])
 
 
+def near():
+    heard = udp("127.0.0.1", 0)
+    for bound in ((), ("", 0)):
+        for connects in (False, True):
+            s = udp(*bound)
+            s.setsockopt(IP, socket.IP_TTL, 17)
+            e = select.epoll()
+            e.register(s, select.EPOLLIN)
+            if connects:
+                s.connect(heard.getsockname())
+            say("near", s.sendto(b"near", heard.getsockname()), heard.recv(10), s.getsockopt(IP, socket.IP_TTL))
+            s.setblocking(False)
+            heard.sendto(b"back", ("127.0.0.1", s.getsockname()[1]))
+            say("back", dict(e.poll(10)) == {s.fileno(): select.EPOLLIN}, s.recv(10))
+    # One that has a port, or has sent elsewhere, stays where it is.
+    s = udp()
+    s.sendto(b"x", ECHO)
+    say(s.recv(10))
+
+
 # What waits for ever does not.
 signal.alarm(60)
-for part in (names, exchange, flags, errors, beside, options, waiting, ends, processes, six, several):
+for part in (names, exchange, flags, errors, beside, options, waiting, ends, processes, six, several, near):
     say("--", part.__name__)
     try:
         part()

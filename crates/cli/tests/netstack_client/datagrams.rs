@@ -36,7 +36,7 @@ fn datagrams_are_as_the_kernels() {
     kernel.arg(script("lab.py")).arg("kernel").args(words);
     let kernel = bypath_sys::netns::isolated(&mut kernel).output().expect("python3");
     let (kernel, errors) = (common::stdout(&kernel), common::stderr(&kernel));
-    assert!(kernel.contains("-- several") && !kernel.contains("failed"), "{kernel}{errors}");
+    assert!(kernel.contains("-- near") && !kernel.contains("failed"), "{kernel}{errors}");
     let served = service.output(&words);
     let said = common::stdout(&served);
     let differ: Vec<_> = kernel.lines().zip(said.lines()).filter(|(k, s)| k != s).collect();

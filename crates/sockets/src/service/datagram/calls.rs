@@ -204,6 +204,12 @@ pub fn sending(fd: i32, raw: Option<&[u8]>, len: usize) -> Option<Result<Header>
             return Some(Err(e));
         }
     }
+    if r.undecided.load(Relaxed)
+        && let Some(to) = raw.and_then(|raw| address::parse(raw).ok()).map(anybody_here)
+        && r.is_to_leave(to)
+    {
+        return r.leave(fd).err().map(Err);
+    }
     Some(r.may_send(fd, raw, len))
 }
 

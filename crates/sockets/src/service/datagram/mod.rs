@@ -38,6 +38,8 @@ pub struct Record {
     protocol: AtomicI32,
     /// The kernel has it for good.
     settled: AtomicBool,
+    /// A service's that was bound to all addresses and any port, and has not been used: it may be the kernel's again.
+    undecided: AtomicBool,
     partner: Partner,
     /// Hash of the last destination that the service was asked about.
     reached: AtomicU64,
@@ -178,6 +180,7 @@ fn new_record() -> Option<u32> {
     r.family.store(0, Relaxed);
     r.protocol.store(-1, Relaxed);
     r.settled.store(false, Relaxed);
+    r.undecided.store(false, Relaxed);
     r.partner.forget();
     r.reached.store(0, Relaxed);
     r.asked.store(0, Relaxed);
@@ -213,7 +216,8 @@ pub fn release(number: u32) {
 
 /// epoll_ctl on the socket of a record: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
-    let Some(r) = record(number).filter(|r| r.cookie.load(Relaxed) == 0) else { return };
+    let may_change = |r: &&Record| r.cookie.load(Relaxed) == 0 || r.undecided.load(Relaxed);
+    let Some(r) = record(number).filter(may_change) else { return };
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     let is = |one: &&Registration| one.set.load(Relaxed) == set.0 + 1 && one.fd.load(Relaxed) == fd;
     let known = r.registrations.iter().find(is);
@@ -237,6 +241,15 @@ enum Call {
     Bind(SocketAddr),
     Connect(SocketAddr),
     Send(SocketAddr),
+}
+
+/// Puts `end` in the place of every descriptor of a record. Under [`state::LIFE`].
+fn replace(number: u32, end: i32) {
+    table::each(|fd, entry| {
+        if matches!(entry, Entry::Datagrams(other) if other == number) {
+            let _ = fd::replace(end, fd, fd::is_cloexec(fd) == Ok(true));
+        }
+    });
 }
 
 impl Record {
@@ -302,11 +315,7 @@ impl Record {
             // Another thread was first.
             return Err(Errno::ALREADY);
         }
-        table::each(|fd, entry| {
-            if matches!(entry, Entry::Datagrams(other) if other == number) {
-                let _ = fd::replace(end.0, fd, fd::is_cloexec(fd) == Ok(true));
-            }
-        });
+        replace(number, end.0);
         self.service.store(service, Relaxed);
         if let Call::Connect(to) = call {
             self.partner.set(Some(to));
@@ -315,14 +324,59 @@ impl Record {
             self.reached.store(hash(to), Relaxed);
         }
         self.cookie.store(cookie, Release);
+        if let Call::Bind(local) = call {
+            self.undecided.store(local.ip().is_unspecified() && local.port() == 0, Relaxed);
+        }
+        self.register();
+        Ok(())
+    }
+
+    /// What stands in its place is registered with epoll as it was. Under [`state::LIFE`].
+    fn register(&self) {
+        let keeps = self.undecided.load(Relaxed);
         for one in &self.registrations {
-            let set = one.set.swap(0, Relaxed) - 1;
+            let set = one.set.load(Relaxed) - 1;
             let number = one.number.load(Relaxed);
             if set >= 0 && matches!(table::entry(set), Some(Entry::Epoll(n)) if n == number) {
                 let event = Event { events: one.events.load(Relaxed), data: one.data.load(Relaxed) };
                 let _ = epoll::ctl(set, libc::EPOLL_CTL_ADD, one.fd.load(Relaxed), event);
             }
+            if !keeps {
+                one.set.store(0, Relaxed);
+            }
         }
+    }
+
+    /// Whether an undecided socket is to be the kernel's again, as it is to send to an address that is the kernel's. From here on it is
+    /// decided.
+    fn is_to_leave(&self, to: SocketAddr) -> bool {
+        let otherwise = state::config().and_then(|config| config.netstack);
+        self.undecided.swap(false, AcqRel)
+            && self.protocol.load(Relaxed) == libc::IPPROTO_UDP
+            && rules::service(None, Some((to.ip().to_canonical(), to.port())), otherwise).is_none()
+    }
+
+    /// Puts a socket of the kernel's with the same options in the place of the service's.
+    ///
+    /// # Errors
+    /// EMFILE and its like; nothing has changed then.
+    fn leave(&self, fd: i32) -> Result<()> {
+        let new = sock::datagrams(self.family(), state::floor())?;
+        options::carry_back(self.family(), new, |level, name| {
+            super::options::of_service(self.service.load(Relaxed), self.cookie.load(Relaxed), level, name)
+        });
+        let flags = fd::status_flags(fd).unwrap_or(0);
+        let _ = fd::set_status_flags(new, flags & libc::O_NONBLOCK);
+        super::options::copy_limits(fd, new);
+        let life = state::LIFE.lock(table::tid());
+        if let (Some(_), Some(number)) = (&life, table::datagrams(fd)) {
+            replace(number, new);
+            self.settled.store(true, Relaxed);
+            self.cookie.store(0, Release);
+            self.register();
+        }
+        drop(life);
+        fd::close(new);
         Ok(())
     }
 

@@ -91,3 +91,18 @@ pub fn carry(family: i32, service: u32, cookie: u64, kernel: i32) {
         let _ = question.octets(&value[..len]).ask(service);
     }
 }
+
+/// The other way round: what a service's socket has that a new one of the kernel's has not, for which it asks `now`.
+pub fn carry_back(family: i32, kernel: i32, now: impl Fn(i32, i32) -> Option<Value>) {
+    for (&(level, name), was) in CARRIED.iter().zip(of_new(family)) {
+        let is_of_family = level != libc::IPPROTO_IPV6 || family == libc::AF_INET6;
+        let Some((mut value, len)) = now(level, name).filter(|now| is_of_family && Some(*now) != *was) else {
+            continue;
+        };
+        if level == libc::SOL_SOCKET && matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF) {
+            let size = i32::from_ne_bytes([value[0], value[1], value[2], value[3]]);
+            value[..4].copy_from_slice(&(size / 2).to_ne_bytes());
+        }
+        let _ = sock::set_option(kernel, level, name, &value[..len]);
+    }
+}
