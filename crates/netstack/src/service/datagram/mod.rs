@@ -446,7 +446,11 @@ mod tests {
         let own = sharing(1, "10.0.0.1:7", false);
         assert!(own.is_kept_from(&sharing(2, "10.0.0.1:7", true)));
         assert!(own.is_kept_from(&sharing(2, "0.0.0.0:7", false)));
-        for other in [sharing(1, "10.0.0.1:7", false), sharing(2, "10.0.0.1:8", false), sharing(2, "10.0.0.2:7", false)] {
+        for other in [
+            sharing(1, "10.0.0.1:7", false),
+            sharing(2, "10.0.0.1:8", false),
+            sharing(2, "10.0.0.2:7", false),
+        ] {
             assert!(!own.is_kept_from(&other), "{other:?}");
         }
         assert!(!sharing(1, "10.0.0.1:7", true).is_kept_from(&sharing(2, "10.0.0.1:7", true)));
