@@ -148,6 +148,43 @@ fn iperf3_measures_datagrams() {
     assert!(packets > Some(500) && lost < Some(100), "{sum}");
 }
 
+const STORM: &str = "import signal, socket, sys, threading
+came = 0
+def handler(*_):
+    global came
+    came += 1
+signal.signal(signal.SIGALRM, handler)
+signal.setitimer(signal.ITIMER_REAL, 0.0005, 0.0005)
+good = 0
+for n in range(300):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
+        if n % 3 == 0: s.bind(('', 0))
+        if n % 3 == 1: s.connect((sys.argv[2], 7))
+        for m in range(3):
+            s.sendto(b'%d %d' % (n, m), (sys.argv[2], 7))
+            octets, name = s.recvfrom(100)
+            good += octets == b'%d %d' % (n, m) and name == (sys.argv[2], 7)
+signal.setitimer(signal.ITIMER_REAL, 0)
+shared = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+shared.connect((sys.argv[2], 7))
+got = []
+def ask():
+    for n in range(100):
+        shared.send(b'x')
+        got.append(shared.recv(10))
+threads = [threading.Thread(target=ask) for _ in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+print(good, came > 10, len(got), set(got))";
+
+/// Signals and threads in the middle of everything.
+#[test]
+fn signals_and_threads_harm_no_datagrams() {
+    let Some(service) = lab("signals_and_threads_harm_no_datagrams", &[]) else { return };
+    let said = prints(&service, &["python3", "-c", STORM, HERE, THERE]);
+    assert_eq!(said, "900 True 400 {b'x'}\n");
+}
+
 /// A name server that knows one name.
 const NAMES: &str = "import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)

@@ -333,6 +333,11 @@ impl Socket {
         let id = self.id;
         for _ in 0..TURN {
             let Some(mut udp) = stack.udp(id) else { return Way::Waits };
+            if udp.has_failed() {
+                // It came meanwhile, and is told first.
+                self.hear_of_errors(stack);
+                return Way::More;
+            }
             let connected = udp.remote().is_some();
             let Ok((datagram, octets)) = udp.peek() else {
                 self.is.stack_in = false;
