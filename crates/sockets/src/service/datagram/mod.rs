@@ -61,7 +61,7 @@ struct Partner {
 }
 
 impl Partner {
-    /// Under [`state::LIFE`].
+    /// Under `state::LIFE`.
     fn set(&self, to: Option<SocketAddr>) {
         self.version.fetch_add(1, AcqRel);
         for (place, octets) in self.octets.iter().zip(Address(to).encode().chunks_exact(8)) {
@@ -129,7 +129,7 @@ pub fn is_ping(domain: i32, kind: i32, protocol: i32) -> bool {
     may_serve(domain, kind, protocol) && !matches!(protocol, 0 | libc::IPPROTO_UDP)
 }
 
-/// `socket()` returned `fd`, a socket that [may become](may_serve) a service's. Under [`state::LIFE`].
+/// `socket()` returned `fd`, a socket that [may become](may_serve) a service's. Under `state::LIFE`.
 pub fn made(fd: i32, domain: i32, protocol: i32) {
     if let Some(number) = new_record() {
         if let Some(r) = record(number) {
@@ -141,7 +141,7 @@ pub fn made(fd: i32, domain: i32, protocol: i32) {
     }
 }
 
-/// `fd` came from elsewhere, and is the end of a pair of records of a service. Under [`state::LIFE`].
+/// `fd` came from elsewhere, and is the end of a pair of records of a service. Under `state::LIFE`.
 pub fn recognised(fd: i32, service: u32, cookie: u64) {
     let is = |r: &Record| r.cookie.load(Relaxed) == cookie && r.descriptors.load(Relaxed) > 0;
     if let Some(known) = (0..USED.load(Acquire)).find(|number| record(*number).is_some_and(is)) {
@@ -243,7 +243,7 @@ enum Call {
     Send(SocketAddr),
 }
 
-/// Puts `end` in the place of every descriptor of a record. Under [`state::LIFE`].
+/// Puts `end` in the place of every descriptor of a record. Under `state::LIFE`.
 fn replace(number: u32, end: i32) {
     table::each(|fd, entry| {
         if matches!(entry, Entry::Datagrams(other) if other == number) {
@@ -331,7 +331,7 @@ impl Record {
         Ok(())
     }
 
-    /// What stands in its place is registered with epoll as it was. Under [`state::LIFE`].
+    /// What stands in its place is registered with epoll as it was. Under `state::LIFE`.
     fn register(&self) {
         let keeps = self.undecided.load(Relaxed);
         for one in &self.registrations {
