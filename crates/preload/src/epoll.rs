@@ -113,7 +113,7 @@ fn serve(
         let Some(out) = memory::slice_mut(events, usable) else { return real() };
         let cold = match hook::epoll_wait(epfd, out, left, mask) {
             Verdict::Done(result) => return errno::answer(result),
-            Verdict::Kernel(cold) => Some(cold),
+            Verdict::Kernel(cold) | Verdict::ServedKernel(cold) => Some(cold),
             Verdict::NotOurs | Verdict::Served => None,
         };
         let began = left.filter(|ns| *ns > 0).map(|_| clock::monotonic_ns());

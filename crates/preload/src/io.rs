@@ -28,7 +28,7 @@ pub(crate) fn user(iov: &[IoVec]) -> UserVec<'_> {
 pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> isize) -> isize {
     match verdict {
         Verdict::NotOurs | Verdict::Served => real(),
-        Verdict::Kernel(cold) => {
+        Verdict::Kernel(cold) | Verdict::ServedKernel(cold) => {
             let ret = real();
             cold.finish(ret);
             ret

@@ -35,9 +35,10 @@ hook! {
             return real(fd, buf, len, flags, address, address_len);
         }
         match hook::recv(fd, user(&iov), flags) {
-            Verdict::Served => {
+            verdict @ (Verdict::Served | Verdict::ServedKernel(_)) => {
                 let (none, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
-                let n = crate::served::receive(fd, flags, || real(fd, buf, len, flags, none, no_len));
+                let real = || real(fd, buf, len, flags, none, no_len);
+                let n = crate::served::received(fd, verdict, flags, real);
                 if n < 0 || address.is_null() { n } else { no_source(n as usize, address_len) }
             }
             Verdict::Done(Ok(n)) if !address.is_null() => no_source(n, address_len),
@@ -241,7 +242,7 @@ fn send_message(
         }
         if served::is_served(fd) {
             // TCP passes no descriptors, and has no other use for control messages here.
-            return crate::served::send(fd, iov, flags);
+            return crate::served::send_plainly(fd, iov, flags);
         }
         special(fd, &m, flags);
         return real();
@@ -319,6 +320,9 @@ fn receive_message(
             if memory::write(message, out) { n as isize } else { errno::fail(libc::EFAULT) }
         }
         Verdict::Served => crate::served::receive_message(fd, message, &m, flags),
+        Verdict::ServedKernel(cold) => {
+            crate::served::reported(cold, || crate::served::receive_message(fd, message, &m, flags))
+        }
         verdict => settle(verdict, real),
     }
 }

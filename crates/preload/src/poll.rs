@@ -76,7 +76,7 @@ fn wait(
 pub(crate) fn settle(verdict: Verdict, real: impl FnOnce() -> c_int) -> c_int {
     match verdict {
         Verdict::NotOurs | Verdict::Served => real(),
-        Verdict::Kernel(cold) => {
+        Verdict::Kernel(cold) | Verdict::ServedKernel(cold) => {
             let ret = real();
             cold.finish(ret as isize);
             ret

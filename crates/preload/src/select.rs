@@ -170,7 +170,7 @@ impl Sets {
             let left = deadline.map(|d| d.saturating_sub(now()));
             let ready = match hook::poll(fds, left, mask) {
                 Verdict::NotOurs | Verdict::Served => kernel_poll(fds, left, mask),
-                Verdict::Kernel(cold) => {
+                Verdict::Kernel(cold) | Verdict::ServedKernel(cold) => {
                     let ret = kernel_poll(fds, left, mask);
                     cold.finish(ret as isize);
                     ret

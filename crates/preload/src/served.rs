@@ -6,7 +6,7 @@
 use crate::errno::{self, answer, fail, kept};
 use crate::memory;
 use crate::real::{cancellable, index, load};
-use bypath_sockets::hook::{SocketName, Verdict, served};
+use bypath_sockets::hook::{self, Cold, SocketName, Verdict, served};
 use bypath_sys::Errno;
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_void, cmsghdr, iovec, msghdr, size_t, sockaddr, socklen_t};
@@ -49,6 +49,10 @@ pub(crate) fn sent(
 ) -> isize {
     match verdict {
         Verdict::Served => send(fd, iov, flags),
+        Verdict::ServedKernel(cold) => reported(cold, || send(fd, iov, flags)),
+        Verdict::Done(Err(Errno::PIPE)) if hook::serves() && served::is_served(fd) => {
+            broken(Errno::PIPE, flags)
+        }
         verdict => crate::io::settle(verdict, real),
     }
 }
@@ -58,8 +62,23 @@ pub(crate) fn sent(
 pub(crate) fn received(fd: c_int, verdict: Verdict, flags: c_int, real: impl FnOnce() -> isize) -> isize {
     match verdict {
         Verdict::Served => receive(fd, flags, real),
+        Verdict::ServedKernel(cold) => reported(cold, || receive(fd, flags, real)),
         verdict => crate::io::settle(verdict, real),
     }
+}
+
+/// A call of a socket that is followed.
+#[inline]
+pub(crate) fn reported(cold: Cold, call: impl FnOnce() -> isize) -> isize {
+    let n = call();
+    cold.finish(n);
+    n
+}
+
+/// A send with a control message or a flag that a connection of the stack has no use for.
+pub(crate) fn send_plainly(fd: c_int, iov: &[IoVec], flags: c_int) -> isize {
+    let verdict = hook::send(fd, crate::io::user(iov), flags & !libc::MSG_FASTOPEN);
+    sent(fd, verdict, iov, flags, || send(fd, iov, flags))
 }
 
 /// Any call that sends octets.

@@ -12,6 +12,15 @@ pub const INBOX_NAME: &str = "bypath-inbox";
 /// Bells a family can have.
 pub const BELLS: usize = 8192;
 
+/// Words of eight octets of a message between processes that share memory; the second one is [`MESSAGE_VERSION`].
+pub const MESSAGE_WORDS: usize = 14;
+/// Version of these messages.
+pub const MESSAGE_VERSION: u64 = 1;
+/// First word of the message that brings a bell (an eventfd); the third one is the bell's number.
+pub const BELL: u64 = 0x6c6c6542;
+/// Set in a bell's number in a wait word: the waker marks the inbox first, and rings only if the bell has a sleeper there.
+pub const MARKED_BELL: u32 = 1 << 31;
+
 /// A three-level bitmap of end numbers and the sleepers' tickets. `repr(C)`, atomics only.
 #[repr(C, align(4096))]
 #[derive(Debug)]

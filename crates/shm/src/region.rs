@@ -8,6 +8,7 @@ use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
 
 /// A type made of atomics (and padding) only: any bytes are a valid value, and others may change them.
@@ -203,6 +204,130 @@ impl Arena {
         if slot < self.geometry.slots {
             self.map.release(self.geometry.ring_at(slot, 0), 2 * self.geometry.ring as usize);
         }
+    }
+}
+
+/// An inbox whose mapping ends with it: for who serves many processes, one after the other.
+#[derive(Debug)]
+pub struct OwnInbox(Mapping);
+
+impl OwnInbox {
+    /// A new one, with the descriptor that is sent to the process that marks there.
+    ///
+    /// # Errors
+    /// As [`new_family`].
+    pub fn new() -> Result<(OwnInbox, OwnedFd)> {
+        let size = size_of::<Inbox>();
+        let fd = mem::memfd(c"bypath-inbox", size, 3)?;
+        // SAFETY: the kernel made it for us just now.
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok((OwnInbox(Mapping::shared(fd.as_raw_fd(), 0, size)?), fd))
+    }
+
+    /// Another process's; the descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// As [`map_inbox`].
+    pub fn map(fd: i32) -> Result<OwnInbox> {
+        if mem::sealed_size(fd)? < size_of::<Inbox>() {
+            return Err(Errno::INVAL);
+        }
+        Ok(OwnInbox(Mapping::shared(fd, 0, size_of::<Inbox>())?))
+    }
+
+    /// What is mapped.
+    pub fn get(&self) -> &Inbox {
+        // SAFETY: as long as an inbox, aligned to a page, atomics only, and mapped for as long as `self` is borrowed.
+        unsafe { &*self.0.addr().cast::<Inbox>() }
+    }
+}
+
+impl Drop for OwnInbox {
+    fn drop(&mut self) {
+        // SAFETY: nobody borrows from it any more.
+        unsafe { self.0.unmap() };
+    }
+}
+
+/// An arena whose mapping ends with it.
+#[derive(Debug)]
+pub struct OwnArena {
+    map: Mapping,
+    geometry: Geometry,
+}
+
+impl OwnArena {
+    /// A new one, with the descriptor that is sent to the other process.
+    ///
+    /// # Errors
+    /// As [`new_family`]; EINVAL for a geometry that is not acceptable.
+    pub fn new(geometry: Geometry) -> Result<(OwnArena, OwnedFd)> {
+        if !geometry.is_valid() {
+            return Err(Errno::INVAL);
+        }
+        let (Arena { map, geometry }, fd) = Arena::new(geometry, 3)?;
+        // SAFETY: the kernel made it for us just now.
+        Ok((OwnArena { map, geometry }, unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Its geometry.
+    pub const fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    const fn arena(&self) -> Arena {
+        Arena { map: self.map, geometry: self.geometry }
+    }
+
+    /// Control page of a slot.
+    ///
+    /// # Panics
+    /// Beyond the last slot.
+    pub fn control(&self, slot: u32) -> &Control {
+        self.arena().control(slot).expect("a slot of this arena")
+    }
+
+    fn ring(&self, slot: u32, direction: usize) -> Ring {
+        self.arena().ring(slot, direction).expect("a ring of this arena")
+    }
+
+    /// Copies octets into ring `direction` (0 or 1) of a slot, from a position of the stream on: they must be free there.
+    ///
+    /// # Panics
+    /// Beyond the last slot, and for more octets than the ring holds.
+    pub fn copy_in(&self, slot: u32, direction: usize, position: u64, from: &[u8]) {
+        self.ring(slot, direction).copy_from_slice(position, from);
+    }
+
+    /// Copies octets out of it.
+    ///
+    /// # Panics
+    /// As [`copy_in`](OwnArena::copy_in).
+    pub fn copy_out(&self, slot: u32, direction: usize, position: u64, to: &mut [u8]) {
+        self.ring(slot, direction).copy_to_slice(position, to);
+    }
+
+    /// Takes memory for octets of ring `direction` of a slot, so that touching them cannot raise SIGBUS.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    ///
+    /// # Panics
+    /// Beyond the last slot.
+    pub fn back(&self, slot: u32, direction: usize, from: u64, to: u64) -> Result<()> {
+        self.ring(slot, direction).back(from, to)
+    }
+
+    /// Gives the memory of both rings back.
+    pub fn release_rings(&self, slot: u32) {
+        self.arena().release_rings(slot);
+    }
+}
+
+impl Drop for OwnArena {
+    fn drop(&mut self) {
+        // SAFETY: nobody borrows from it any more, and its rings are given to nobody.
+        unsafe { self.map.unmap() };
     }
 }
 

@@ -51,13 +51,15 @@ pub enum Op {
     Shutdown = 10,
     /// About the service itself, in JSON.
     Query = 11,
+    /// Rings for a connection.
+    Rings = 12,
     /// Whether a datagram may be sent there.
-    Reach = 12,
+    Reach = 13,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 12] = [
+    pub const ALL: [Op; 13] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -69,6 +71,7 @@ impl Op {
         Op::Error,
         Op::Shutdown,
         Op::Query,
+        Op::Rings,
         Op::Reach,
     ];
 
@@ -236,6 +239,79 @@ impl Accepted {
     }
 }
 
+/// Which rings a program asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingsWanted {
+    /// Random name of the process.
+    pub token: u64,
+    /// What it wants to find marked in its inbox.
+    pub end: u32,
+    /// Octets of each ring at most.
+    pub ring: u32,
+}
+
+impl RingsWanted {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; 16] {
+        let mut out = [0; 16];
+        out[..8].copy_from_slice(&self.token.to_ne_bytes());
+        out[8..12].copy_from_slice(&self.end.to_ne_bytes());
+        out[12..].copy_from_slice(&self.ring.to_ne_bytes());
+        out
+    }
+
+    /// Taken from a body.
+    pub fn decode(body: &mut Body<'_>) -> Option<RingsWanted> {
+        Some(RingsWanted { token: body.u64()?, end: body.u32()?, ring: body.u32()? })
+    }
+}
+
+/// Where rings are: a slot of an arena, which comes as a descriptor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RingsGiven {
+    /// Random name of what the process and the service share.
+    pub pair: u64,
+    /// Random name of the service.
+    pub token: u64,
+    /// Number of the arena.
+    pub arena: u32,
+    /// Number of the slot.
+    pub slot: u32,
+    /// Slots of the arena.
+    pub slots: u32,
+    /// Octets of each ring.
+    pub ring: u32,
+    /// 1: these are the first rings of this process, and the service's inbox, bell and socket for bells come along; 0.
+    pub first: u32,
+}
+
+impl RingsGiven {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; 40] {
+        let mut out = [0; 40];
+        let numbers = [self.arena, self.slot, self.slots, self.ring, self.first];
+        out[..8].copy_from_slice(&self.pair.to_ne_bytes());
+        out[8..16].copy_from_slice(&self.token.to_ne_bytes());
+        for (at, number) in out[16..36].chunks_exact_mut(4).zip(numbers) {
+            at.copy_from_slice(&number.to_ne_bytes());
+        }
+        out
+    }
+
+    /// Taken from a body.
+    pub fn decode(body: &mut Body<'_>) -> Option<RingsGiven> {
+        Some(RingsGiven {
+            pair: body.u64()?,
+            token: body.u64()?,
+            arena: body.u32()?,
+            slot: body.u32()?,
+            slots: body.u32()?,
+            ring: body.u32()?,
+            first: body.u32()?,
+        })
+    }
+}
+
 /// Whether a service may have this name: letters, digits, `-`, `_` and `.`, the first one no dot.
 pub fn is_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.');
@@ -273,6 +349,16 @@ mod tests {
             assert_eq!(Address::decode(&address.encode()), address);
         }
         assert_eq!(Address::decode(&[0xff; ADDRESS]), Address(None));
+    }
+
+    #[test]
+    fn what_is_said_of_rings_comes_back() {
+        let wanted = RingsWanted { token: u64::MAX - 3, end: 7, ring: 1 << 16 };
+        assert_eq!(RingsWanted::decode(&mut Body(&wanted.encode())), Some(wanted));
+        assert_eq!(RingsWanted::decode(&mut Body(&wanted.encode()[1..])), None);
+        let given = RingsGiven { pair: 1, token: 2, arena: 3, slot: 4, slots: 5, ring: 6, first: 1 };
+        assert_eq!(RingsGiven::decode(&mut Body(&given.encode())), Some(given));
+        assert_eq!(RingsGiven::decode(&mut Body(&given.encode()[5..])), None);
     }
 
     #[test]

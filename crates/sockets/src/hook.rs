@@ -38,6 +38,8 @@ pub enum Verdict {
     Done(Result<usize, Errno>),
     /// A netstack service's socket: as [`served`] says, with the real function.
     Served,
+    /// The same, and the result is reported through the token.
+    ServedKernel(Cold),
 }
 
 impl Verdict {

@@ -193,6 +193,7 @@ fn finish_last(s: &'static Sock) {
     }
     rendezvous::give_up(s);
     epoll::forget(s);
+    service::detach(s);
     kept::forget(s, last);
     let conn = s.conn.get();
     s.conn.set(None);
@@ -208,6 +209,15 @@ fn finish_last(s: &'static Sock) {
         }
         table::forget(s, last);
     }
+}
+
+/// A cold socket that no other process holds has become the netstack service's socket `record`: it is followed on as that. Under
+/// [`state::LIFE`].
+pub fn becomes_service(s: &'static Sock, record: u32) {
+    let end = s.end();
+    s.set(flag::LOCAL);
+    end.cookie.store(0, Relaxed);
+    service::attach(s, record);
 }
 
 /// Every descriptor of a cold socket has become the netstack service's socket `record`. Under [`state::LIFE`].

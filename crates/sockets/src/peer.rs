@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 
 /// Set in a bell number that belongs to an epoll set: the waker marks the inbox and rings only if the set
 /// has a sleeper. A thread's bell is always rung.
-pub const EPOLL_BELL: u32 = 1 << 31;
+pub const EPOLL_BELL: u32 = bypath_shm::inbox::MARKED_BELL;
 
 const BELL_PLACES: usize = 256;
 /// Messages about bells that are sent more than once, of a pair.

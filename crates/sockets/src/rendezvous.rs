@@ -8,8 +8,9 @@ use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, switch, wish, worth};
+use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, service, switch, wish, worth};
 use bypath_shm::arena::Geometry;
+use bypath_shm::inbox::{BELL, MESSAGE_VERSION, MESSAGE_WORDS};
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
 use bypath_sys::sockdiag::Found;
@@ -17,9 +18,9 @@ use bypath_sys::{Errno, clock, fd, process, sock, unix};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Protocol version; also part of the rendezvous name.
-const VERSION: u64 = 1;
+const VERSION: u64 = MESSAGE_VERSION;
 /// Words of a message.
-const WORDS: usize = 14;
+const WORDS: usize = MESSAGE_WORDS;
 /// Bytes of a message on the control channel and at the rendezvous.
 pub const MESSAGE_SIZE: usize = WORDS * 8;
 /// A name is kept this long before it is given up (the next attempt binds it again).
@@ -34,7 +35,6 @@ const LATER_BYTES: u64 = 64 * 1024;
 const HELLO: u64 = 0x6f6c6c6548;
 const WELCOME: u64 = 0x656d6f636c6557;
 const NO: u64 = 0x6f4e;
-const BELL: u64 = 0x6c6c6542;
 
 type Message = [u64; WORDS];
 
@@ -231,11 +231,16 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if !table::identify(s) {
         return Err(Reason::NotConnected);
     }
-    rules::admit(s)?;
+    if s.served().is_none() {
+        rules::admit(s)?;
+    }
     options::eligible(s)?;
-    ring_size(s)?;
+    let ring = ring_size(s)?;
     limit::admit(s)?;
     memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
+    if let Some(record) = s.served() {
+        return service::rings::meet(s, state, record, ring).map(|conn| switch::warm(s, conn));
+    }
     let found = peer_socket(s)?;
     if found.inode == 0 {
         return Err(Reason::PeerPlain);

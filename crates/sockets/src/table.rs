@@ -20,7 +20,7 @@ static TOP: AtomicU32 = AtomicU32::new(0);
 static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
 /// Entry bit: the number is an epoll set.
 const EPOLL: u32 = 1 << 31;
-/// Entry bit: the number is a socket of the netstack service, whose calls of data are the kernel's.
+/// Entry bit: the number is a socket of the netstack service that is not followed: its calls of data are the kernel's.
 const SERVED: u32 = 1 << 30;
 /// Entry bit: the number is a socket of datagrams, the kernel's or the netstack service's.
 const DATAGRAMS: u32 = 1 << 29;
@@ -126,6 +126,8 @@ pub struct Sock {
     pub elder: StaticCell<crate::heir::Elder>,
     /// Why this process's statistics count the connection as not upgraded (a [`Reason`] value), 0 = they do not.
     pub counted: AtomicU16,
+    /// The record of a netstack service's socket, plus one; 0: it is none.
+    pub served: AtomicU32,
     /// See `numbers`.
     pub next_free: AtomicU32,
     /// `next_free` means something.
@@ -139,7 +141,7 @@ pub enum Entry {
     Sock(&'static Sock),
     /// An epoll set, by number.
     Epoll(u32),
-    /// A socket of the netstack service, by the number of its record.
+    /// A socket of the netstack service that is not followed, by the number of its record.
     Served(u32),
     /// A socket of datagrams that is the netstack service's or may become one, by the number of its record.
     Datagrams(u32),
@@ -163,6 +165,12 @@ impl Sock {
     #[inline]
     pub fn carrier(&self) -> i32 {
         self.fd.load(Relaxed)
+    }
+
+    /// The record of the netstack service's socket that it is.
+    #[inline]
+    pub fn served(&self) -> Option<u32> {
+        self.served.load(Relaxed).checked_sub(1)
     }
 
     /// Whether [`flag`] `bit` is set.
@@ -305,8 +313,11 @@ pub fn sock(fd: i32) -> Option<&'static Sock> {
 /// The record of the netstack service's socket behind `fd`.
 #[inline]
 pub fn served(fd: i32) -> Option<u32> {
-    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
-    (e & (EPOLL | SERVED) == SERVED).then_some(e & !SERVED)
+    match entry(fd)? {
+        Entry::Served(record) => Some(record),
+        Entry::Sock(s) => s.served(),
+        Entry::Epoll(_) | Entry::Datagrams(_) => None,
+    }
 }
 
 /// The record of the socket of datagrams behind `fd`.
@@ -396,6 +407,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         word.store(0, Relaxed);
     }
     sock.counted.store(0, Relaxed);
+    sock.served.store(0, Relaxed);
     sock.guard.reset();
     end.generation.fetch_add(1, Relaxed);
     end.fd.store(fd, Relaxed);

@@ -86,8 +86,37 @@ pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize,
 /// # Errors
 /// EAGAIN: there is no room; EPIPE, ECONNRESET; ETOOMANYREFS: too many descriptors are on their way.
 pub fn send(socket: BorrowedFd<'_>, octets: &[u8], with: Option<BorrowedFd<'_>>) -> Result<()> {
-    let with = with.map(|fd| fd.as_raw_fd());
-    unix::send(socket.as_raw_fd(), octets, with.as_slice())
+    send_with(socket, octets, with.as_slice())
+}
+
+/// Sends a message with up to [`unix::MAX_FDS`] descriptors.
+///
+/// # Errors
+/// Those of [`send`]; EINVAL: more descriptors.
+pub fn send_with(socket: BorrowedFd<'_>, octets: &[u8], with: &[BorrowedFd<'_>]) -> Result<()> {
+    let mut numbers = [-1; unix::MAX_FDS];
+    for (number, fd) in numbers.get_mut(..with.len()).ok_or(Errno::INVAL)?.iter_mut().zip(with) {
+        *number = fd.as_raw_fd();
+    }
+    unix::send(socket.as_raw_fd(), octets, &numbers[..with.len()])
+}
+
+/// A connected pair; neither end waits.
+///
+/// # Errors
+/// EMFILE, ENFILE, ENOMEM.
+pub fn pair() -> Result<(OwnedFd, OwnedFd)> {
+    let mut ends = [0i32; 2];
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
+    // SAFETY: the kernel writes two descriptors to a local.
+    check(unsafe {
+        syscall(
+            libc::SYS_socketpair,
+            [libc::AF_UNIX as usize, kind as usize, 0, ends.as_mut_ptr() as usize, 0, 0],
+        )
+    })?;
+    // SAFETY: the kernel made both for us just now.
+    Ok(unsafe { (OwnedFd::from_raw_fd(ends[0]), OwnedFd::from_raw_fd(ends[1])) })
 }
 
 #[cfg(all(test, feature = "link"))]

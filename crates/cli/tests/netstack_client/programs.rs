@@ -125,3 +125,37 @@ fn signals_in_the_middle_of_questions_harm_none() {
         assert_eq!(common::stdout(&output), "400 True\n", "{}", common::stderr(&output));
     }
 }
+
+/// What heirs.py prints on the kernel's own sockets.
+const HEIRS: &str = "fork 0 True
+left 0
+killed -9 True
+exec hooked True
+exec plain True
+writer True
+passed 0
+dup True True
+dup2 True True
+end True
+eof b''
+";
+
+#[test]
+fn children_other_images_and_other_processes_go_on_with_a_connection() {
+    let name = "children_other_images_and_other_processes_go_on_with_a_connection";
+    if !is_possible(name, &[]) {
+        return;
+    }
+    let heirs = super::script("heirs.py");
+    let heirs = heirs.to_str().unwrap();
+    for (n, service) in Service::both(name).iter().enumerate() {
+        // The tests' own service has no rings.
+        let upgrades: &[&str] =
+            if n == 0 { &["--upgrade=lazy"] } else { &["--upgrade=lazy", "--upgrade=eager"] };
+        for upgrade in upgrades {
+            let mut program = service.run(&["--netstack=lab", upgrade], &["python3", heirs, HERE]);
+            let output = program.output().expect("bypath");
+            assert_eq!(common::stdout(&output), HEIRS, "{upgrade}: {}", common::stderr(&output));
+        }
+    }
+}

@@ -16,7 +16,7 @@ import threading
 import time
 
 HEADER = struct.Struct("=IIQiI")
-HELLO, OPEN, BIND, LISTEN, CONNECT, NAMES, SET, GET, ERROR, SHUTDOWN, QUERY = range(1, 12)
+HELLO, OPEN, BIND, LISTEN, CONNECT, NAMES, SET, GET, ERROR, SHUTDOWN, QUERY, RINGS = range(1, 13)
 SO_COOKIE = 57
 
 FOLDER, NAME = sys.argv[1:3]
@@ -60,6 +60,7 @@ def name_of(ask):
 class Socket:
     def __init__(self, kernel):
         self.kernel, self.error, self.over = kernel, 0, threading.Semaphore(0)
+        self.remote = name_of(kernel.getpeername)
         self.end, self.program = socket.socketpair()
         self.cookie = struct.unpack("=Q", self.program.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
         self.end.bind(b"\0bypath/netstack/%s/%016x" % (NAME.encode(), self.cookie))
@@ -120,6 +121,7 @@ class Socket:
             program.close()
             self.end.close()
             return
+        self.remote = name_of(self.kernel.getpeername)
         program.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, size // 2)
         while filled:
             filled -= len(self.end.recv(filled))
@@ -192,6 +194,9 @@ def answer(op, cookie, body, fds):
         new = Socket(socket.socket(domain, kind, protocol))
         program, new.program = new.program, None
         return 0, new.cookie, b"", program
+    if op == RINGS:
+        # The pair it is.
+        return errno.EPERM, cookie, b"", None
     s = sockets.get(cookie)
     if s is None:
         return errno.EBADF, cookie, b"", None
@@ -204,7 +209,7 @@ def answer(op, cookie, body, fds):
         s.connect(decode(body), socket.socket(fileno=fds.pop()))
         return errno.EINPROGRESS, cookie, b"", None
     elif op == NAMES:
-        names = encode(name_of(s.kernel.getsockname)) + encode(name_of(s.kernel.getpeername))
+        names = encode(name_of(s.kernel.getsockname)) + encode(s.remote)
         try:
             state = s.kernel.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 8)[0]
         except OSError:

@@ -103,6 +103,7 @@ impl Hub {
             }
             _ => {}
         }
+        socket.remote = tcp.remote();
         if let Phase::Connecting(connecting) = std::mem::replace(&mut socket.phase, Phase::Open) {
             connecting.end(&socket.end);
         }

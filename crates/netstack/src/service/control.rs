@@ -3,21 +3,24 @@
 use super::datagram::Datagrams;
 use super::datagram::ping::Ping;
 use super::limits::Users;
+use super::neighbours::Introduction;
 use super::options::{Of, of_remains};
 use super::query::Progress;
 use super::remains::Graves;
+use super::rings::Rings;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
 use super::watch::{Token, Watch};
 use super::{Settings, query};
 use crate::Engine;
-use bypath_shm::service::{Address, Body, HEADER, Header, MESSAGE, Op, VERSION};
+use bypath_shm::arena::Geometry;
+use bypath_shm::service::{Address, Body, HEADER, Header, MESSAGE, Op, RingsGiven, RingsWanted, VERSION};
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
 use bypath_sys::{seqpacket, unix};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Questions, and answers of a query, that one turn of a connection has.
 const TURN: usize = 16;
@@ -47,13 +50,13 @@ pub struct Controls {
 struct Answer {
     socket: u64,
     body: Vec<u8>,
-    with: Option<OwnedFd>,
+    with: Vec<OwnedFd>,
     errno: Errno,
 }
 
 impl Answer {
     const fn of(socket: u64, body: Vec<u8>) -> Answer {
-        Answer { socket, body, with: None, errno: 0 }
+        Answer { socket, body, with: Vec::new(), errno: 0 }
     }
 }
 
@@ -170,14 +173,14 @@ impl Controls {
             let answer = answered.unwrap_or_else(|errno| Answer {
                 socket: header.socket,
                 body: Vec::new(),
-                with: None,
+                with: Vec::new(),
                 errno,
             });
             let head = Header { socket: answer.socket, errno: answer.errno, ..header };
             let message = [&head.encode()[..], &answer.body].concat();
-            let with = answer.with.as_ref().map(AsFd::as_fd);
+            let with: Vec<BorrowedFd<'_>> = answer.with.iter().map(AsFd::as_fd).collect();
             // Who does not read his answers gets no more of them.
-            seqpacket::send(control.end.as_fd(), &message, with).map_err(|_| Nonsense)?;
+            seqpacket::send_with(control.end.as_fd(), &message, &with).map_err(|_| Nonsense)?;
         }
         Ok(true)
     }
@@ -267,8 +270,70 @@ impl Asks<'_> {
                 let to = b.address().ok_or(Nonsense)?;
                 plain(self.live().and_then(|key| self.hub.reach(self.engine.stack(), key, to)), socket)
             }
+            Op::Rings => {
+                let wanted = RingsWanted::decode(b).ok_or(Nonsense)?;
+                Ok(self.live().and_then(|key| self.rings(key, wanted, fds)))
+            }
             Op::Query => Err(Nonsense),
         }
+    }
+
+    /// Rings for a connection, from which the pair is taken over whenever both sides agree.
+    fn rings(&mut self, key: Key, wanted: RingsWanted, fds: Vec<OwnedFd>) -> Result<Answer> {
+        let inbox = fds.first().ok_or(libc::EBADF)?;
+        let hub = &mut *self.hub;
+        let socket = hub.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        if !matches!(socket.phase, Phase::Open) || socket.is.hung_up || socket.is.failed {
+            return Err(libc::ENOTCONN);
+        }
+        // A program whose image was replaced, or a child of one, may have those that another has left. The pair it is then.
+        if socket.rings.is_some() {
+            return Err(libc::EBUSY);
+        }
+        // A bell is the program's, and a write to it could be made to wait: only who could stop the service anyway has one.
+        if self.uid != 0 && self.uid != bypath_sys::process::euid() {
+            return Err(libc::EPERM);
+        }
+        let ring = wanted.ring.min(self.settings.ring_octets);
+        if !(Geometry { slots: 1, ring }).is_valid() {
+            return Err(libc::EINVAL);
+        }
+        let both = 2 * ring as usize;
+        if !hub.users.may_have_rings(self.uid, both) {
+            return Err(libc::ENOBUFS);
+        }
+        let failed = |e: bypath_sys::Errno| e.raw_os_error();
+        let (with, introduction) =
+            hub.neighbours.meet((self.uid, wanted.token), inbox, &hub.watch).map_err(failed)?;
+        let service = hub.neighbours.token;
+        let near = hub.neighbours.get_mut(with).ok_or(libc::ENOMEM)?;
+        let (at, number) = near.enter(key, socket.cookie, wanted.end, ring).map_err(failed)?;
+        let (geometry, arena) = near.arena(at);
+        let body = RingsGiven {
+            pair: near.pair,
+            token: service,
+            arena: at.arena as u32,
+            slot: at.slot,
+            slots: geometry.slots,
+            ring: geometry.ring,
+            first: introduction.is_some().into(),
+        };
+        let mut files = vec![arena.try_clone()];
+        if let Some(Introduction { inbox, control }) = introduction {
+            files.extend([Ok(inbox), near.bell().as_fd().try_clone_to_owned(), Ok(control)]);
+        }
+        let files: std::io::Result<Vec<OwnedFd>> = files.into_iter().collect();
+        let Ok(with_answer) = files else {
+            near.leave(at, number);
+            return Err(libc::EMFILE);
+        };
+        socket.rings = Some(Box::new(Rings::new(with, at, number, wanted.end)));
+        hub.users.change(socket.uid, |usage| usage.rings += both);
+        // The pair is looked at, and then the program may use its ring.
+        socket.is.pair_in = true;
+        hub.neighbours.wake(with);
+        hub.activate(key);
+        Ok(Answer { with: with_answer, ..Answer::of(self.socket, body.encode().to_vec()) })
     }
 
     fn hello(&self, version: u32) -> Answer {
@@ -298,7 +363,7 @@ impl Asks<'_> {
         let stack = self.engine.stack();
         let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
         self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;
-        Ok(Answer { with: Some(pair.program), ..Answer::of(pair.cookie, Vec::new()) })
+        Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
     }
 
     fn open_datagrams(&mut self, v6: bool, protocol: i32) -> Result<Answer> {
@@ -319,7 +384,7 @@ impl Asks<'_> {
         if let Some(socket) = self.hub.sockets.get_mut(key) {
             (socket.is.pair_in, socket.is.pair_out) = (true, true);
         }
-        Ok(Answer { with: Some(pair.program), ..Answer::of(pair.cookie, Vec::new()) })
+        Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
     }
 
     /// Whether this user may ask about a socket of that one.
@@ -380,7 +445,7 @@ impl Asks<'_> {
                     (_, Some(state)) => info::number(state),
                     (_, None) => info::number(bypath_stack::tcp::State::Closed),
                 };
-            (shown(local), shown(remote), state)
+            (shown(local), shown(remote.or(socket.remote)), state)
         } else {
             let remains = self.remains()?;
             (remains.local, remains.remote, info::number(bypath_stack::tcp::State::Closed))

@@ -9,6 +9,8 @@ pub struct Usage {
     pub sockets: usize,
     /// Octets that wait in the stack, both ways.
     pub octets: usize,
+    /// Octets of rings.
+    pub rings: usize,
     /// Connections for questions.
     pub controls: usize,
 }
@@ -47,6 +49,11 @@ impl Users {
 
     pub fn may_ask(&self, uid: u32) -> bool {
         self.of(uid).controls < CONTROLS
+    }
+
+    /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.
+    pub fn may_have_rings(&self, uid: u32, octets: usize) -> bool {
+        self.of(uid).rings + octets <= self.octets
     }
 
     /// No more is to be taken of this user.

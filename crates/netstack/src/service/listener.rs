@@ -168,7 +168,7 @@ impl Hub {
         let record = Accepted { cookie: pair.cookie, local: shown(local), remote: shown(remote) };
         let new = self.insert(stack, id, (pair.end, pair.cookie), (uid, v6), Phase::Open)?;
         if let Some(socket) = self.sockets.get_mut(new) {
-            (socket.wishes, socket.of) = (wishes, Some(key));
+            (socket.wishes, socket.of, socket.remote) = (wishes, Some(key), remote);
             let is = &mut socket.is;
             (is.pair_in, is.pair_out, is.stack_in, is.stack_out) = (true, true, true, true);
         }

@@ -10,9 +10,11 @@ mod datagram;
 mod door;
 mod limits;
 mod listener;
+mod neighbours;
 mod options;
 mod query;
 mod remains;
+mod rings;
 mod slab;
 mod socket;
 mod stream;
@@ -29,6 +31,7 @@ use bypath_sys::{Errno, clock};
 use control::Controls;
 use door::Door;
 use limits::Users;
+use neighbours::Neighbours;
 use slab::Slab;
 use socket::{Hub, Phase};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -60,6 +63,8 @@ pub struct Settings {
     pub low_ports: Vec<u32>,
     /// Who may use it, beside root; `None`: anybody who reaches the socket.
     pub users: Option<Vec<u32>>,
+    /// Octets of each ring that a connection and the service share, at most: a power of two from 4 KiB to 1 MiB; 0: there are none.
+    pub ring_octets: u32,
 }
 
 impl Default for Settings {
@@ -71,6 +76,7 @@ impl Default for Settings {
             octets_per_user: 256 << 20,
             low_ports: Vec::new(),
             users: None,
+            ring_octets: 256 << 10,
         }
     }
 }
@@ -182,6 +188,8 @@ impl Service {
             told: Vec::new(),
             pings: datagram::ping::Pings::default(),
             record: Vec::new(),
+            neighbours: Neighbours::new(),
+            marked: Vec::new(),
         };
         let controls = Controls::new();
         let (told, news) = (Vec::new(), VecDeque::new());
@@ -200,13 +208,14 @@ impl Service {
 
     /// Other bounds; name and folder stay.
     pub fn set_limits(&mut self, new: &Settings) {
-        let Settings { sockets_per_user, octets_per_user, low_ports, users, .. } = new.clone();
+        let Settings { sockets_per_user, octets_per_user, low_ports, users, ring_octets, .. } = new.clone();
         self.hub.users.set_bounds(sockets_per_user, octets_per_user);
         self.settings = Settings {
             sockets_per_user,
             octets_per_user,
             low_ports,
             users,
+            ring_octets,
             ..std::mem::take(&mut self.settings)
         };
     }
@@ -246,6 +255,7 @@ impl Service {
         let pause = self.called.then_some(self.closed_until);
         let until = self.engine.poll_timeout().into_iter().chain(recount).chain(pause).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
+        let busy = busy || self.hub.neighbours.rest();
         let timeout = if busy { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
         self.hub.watch.wait(timeout, &mut told);
@@ -258,9 +268,12 @@ impl Service {
                 Token::Link => link = true,
                 Token::Control(key) => self.controls.activate(key),
                 Token::Socket(key) => self.hub.heard(key, *events),
+                Token::Neighbour(key) => self.hub.neighbours.heard(key),
+                Token::Bells(key) => self.hub.neighbours.wake(key),
             }
         }
         self.told = told;
+        self.hub.hear_marks();
         if link || self.engine.poll_timeout().is_some_and(|at| at <= clock::monotonic_ns()) {
             self.engine.turn()?;
         }

@@ -83,7 +83,7 @@ fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
     let usage = hub.users.iter();
     let users: Vec<Value> = usage
         .take(32)
-        .map(|(uid, usage)| json!({ "uid": uid, "sockets": usage.sockets, "octets": usage.octets }))
+        .map(|(uid, usage)| json!({ "uid": uid, "sockets": usage.sockets, "octets": usage.octets, "rings": usage.rings }))
         .collect();
     json!({
         "name": hub.name,
@@ -125,12 +125,17 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
         (_, Some(state)) => format!("{state:?}"),
         (_, None) => "Closed".to_owned(),
     };
+    let near = socket.rings.as_ref().and_then(|rings| Some((rings, hub.neighbours.get(rings.with)?)));
+    let road = |ring: bool| if ring { "ring" } else { "pair" };
+    let (out, incoming) = near.map_or((false, false), |(rings, near)| rings.are_used(near));
     let mut value = json!({
         "cookie": format!("{:016x}", socket.cookie),
         "uid": socket.uid,
         "protocol": "tcp",
         "domain": if socket.v6 { "ipv6" } else { "ipv4" },
         "state": state,
+        "from_program": road(out),
+        "to_program": road(incoming),
         "local": shown(tcp.local()),
         "remote": shown(tcp.remote()),
     });

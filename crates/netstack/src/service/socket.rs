@@ -5,8 +5,10 @@ use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
 use super::limits::Users;
 use super::listener::Listening;
+use super::neighbours::Neighbours;
 use super::options::Wishes;
 use super::remains::{Graves, Remains};
+use super::rings::Rings;
 use super::slab::{Key, Slab};
 use super::watch::{BATCH, Token, Watch};
 use crate::Engine;
@@ -19,6 +21,9 @@ use bypath_sys::pair;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+
+/// SO_SNDBUF of the program's end, as far as the kernel allows it (net.core.wmem_max).
+const SEND_BUFFER: i32 = 256 << 10;
 
 /// What a socket is doing.
 #[derive(Debug)]
@@ -57,6 +62,13 @@ pub struct Socket {
     pub piece: usize,
     /// Who listened, of a connection that nobody is known to have accepted yet.
     pub of: Option<Key>,
+    /// The other end of its connection, which the stack forgets before the program has read everything.
+    pub remote: Option<SocketAddr>,
+    /// Octets that came through the pair, ever, and that went through it.
+    pub came: u64,
+    pub went: u64,
+    /// What takes the pair's place, as long as both sides know it.
+    pub rings: Option<Box<Rings>>,
     pub is: Is,
 }
 
@@ -65,10 +77,14 @@ pub struct Socket {
 pub struct Is {
     /// It stands in the queue of those that have something to do.
     pub active: bool,
-    /// The pair may have octets, or their end.
+    /// The pair, or the program's ring, may have octets, or their end.
     pub pair_in: bool,
-    /// The pair may have room.
+    /// The pair itself may: it was told of.
+    pub pair_news: bool,
+    /// The pair, or the service's ring, may have room.
     pub pair_out: bool,
+    /// It is the ring that has none.
+    pub ring_full: bool,
     /// Room in the pair is told of.
     pub room_told: bool,
     /// The stack may have octets, or their end; connections of one that listens.
@@ -106,6 +122,8 @@ pub struct Hub {
     pub active: VecDeque<Key>,
     pub users: Users,
     pub graves: Graves,
+    /// Processes that share memory with the service.
+    pub neighbours: Neighbours,
     /// Listeners that may not accept for now, as their user has too many sockets or there are no descriptors; connections whose
     /// user has too many octets.
     pub starved: HashSet<Key>,
@@ -120,6 +138,8 @@ pub struct Hub {
     pub pings: Pings,
     /// Memory for a record of a datagram.
     pub record: Vec<u8>,
+    /// Memory for [`Hub::hear_marks`].
+    pub marked: Vec<Key>,
 }
 
 /// A new pair: the program's end, the service's, and its name.
@@ -133,7 +153,10 @@ impl Hub {
     /// # Errors
     /// EMFILE and its like.
     pub fn pair(&self) -> Result<Pair> {
-        self.named(pair::new)
+        let pair = self.named(pair::new)?;
+        // A ring is no larger than half of what its program could take back to the pair at once.
+        pair::set_send_buffer(pair.program.as_fd(), SEND_BUFFER).map_err(|e| e.raw_os_error())?;
+        Ok(pair)
     }
 
     /// The same of records.
@@ -178,6 +201,10 @@ impl Hub {
             counted: 0,
             piece: super::stream::LEAST,
             of: None,
+            remote: None,
+            came: 0,
+            went: 0,
+            rings: None,
             is: Is::default(),
         };
         let key = self.sockets.insert(socket);
@@ -202,6 +229,9 @@ impl Hub {
         self.by_cookie.remove(&socket.cookie);
         self.users.count(socket.uid, socket.counted, 0);
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
+        if let Some(rings) = &socket.rings {
+            self.give_back(socket.uid, rings);
+        }
         match socket.phase {
             Phase::Listening(listening) => self.refuse(stack, *listening, socket.is.unread),
             Phase::Datagrams(of) => {
@@ -219,6 +249,31 @@ impl Hub {
         for starved in std::mem::take(&mut self.starved) {
             self.activate(starved);
         }
+    }
+
+    /// The rings of a connection that is over.
+    fn give_back(&mut self, uid: u32, rings: &Rings) {
+        if let Some(near) = self.neighbours.get_mut(rings.with) {
+            let both = 2 * near.ring(rings.at) as usize;
+            self.users.change(uid, |usage| usage.rings -= both);
+            near.leave(rings.at, rings.number);
+        }
+        self.neighbours.sweep(rings.with);
+    }
+
+    /// What processes have marked in the service's inboxes.
+    pub fn hear_marks(&mut self) {
+        let mut marked = std::mem::take(&mut self.marked);
+        self.neighbours.marked(|key| marked.push(key));
+        for key in marked.drain(..) {
+            if let Some(socket) = self.sockets.get_mut(key) {
+                let is = &mut socket.is;
+                is.pair_in = true;
+                is.pair_out |= std::mem::take(&mut is.ring_full);
+                self.activate(key);
+            }
+        }
+        self.marked = marked;
     }
 
     /// It has something to do.
@@ -290,8 +345,8 @@ impl Hub {
         use super::watch::{ERR, HUP, OUT};
         let Some(socket) = self.sockets.get_mut(key) else { return };
         let is = &mut socket.is;
-        is.pair_in = true;
-        is.pair_out |= events & OUT != 0;
+        (is.pair_in, is.pair_news) = (true, true);
+        is.pair_out |= events & OUT != 0 && !is.ring_full;
         if events & HUP != 0 && !std::mem::replace(&mut is.hung_up, true) {
             self.ended.push(key);
         }

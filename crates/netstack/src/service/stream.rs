@@ -1,7 +1,10 @@
-//! Octets of a connection: from the pair to the stack and back, each copied once by us.
+//! Octets of a connection: from the pair or a ring to the stack, and back.
 
+use super::neighbours::Neighbour;
+use super::rings::{Sink, Source};
 use super::slab::Key;
 use super::socket::{Hub, Socket};
+use bypath_shm::direction::Poisoned;
 use bypath_stack::Stack;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use bypath_sys::{Errno, pair, sock};
@@ -33,6 +36,14 @@ enum Way {
     End,
     /// The connection has failed.
     Failed,
+    /// The program has written into shared memory what no program writes.
+    Lies,
+}
+
+impl From<Poisoned> for Way {
+    fn from(_: Poisoned) -> Way {
+        Way::Lies
+    }
 }
 
 impl Hub {
@@ -40,6 +51,7 @@ impl Hub {
     pub fn pump(&mut self, stack: &mut Stack, key: Key) -> bool {
         let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return false };
+        let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
         let Some(mut tcp) = stack.tcp(socket.id) else { return false };
         let half_closed = tcp.is_finished() && !tcp.is_shut();
         if let Some(failure) = tcp.take_error() {
@@ -47,7 +59,7 @@ impl Hub {
             socket.is.stack_in = true;
         }
         if socket.is.hung_up {
-            let unread = socket.is.unread || tcp.unread() > 0;
+            let unread = socket.is.unread || tcp.unread() > 0 || socket.has_unread(near);
             let refused = socket.of.is_some() && self.was_refused(key);
             let Some(mut tcp) = self.sockets.get(key).and_then(|socket| stack.tcp(socket.id)) else {
                 return false;
@@ -60,12 +72,21 @@ impl Hub {
             }
         }
         let Some(socket) = self.sockets.get_mut(key) else { return false };
+        let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
         let held = socket.is.held && full;
         socket.is.held = held;
         let mut more = false;
+        if near.is_some_and(|near| socket.answer(near).is_err()) {
+            self.abort(stack, key);
+            return false;
+        }
         if socket.is.pair_in && socket.is.stack_out && !socket.is.shut && !socket.is.failed {
-            match socket.write(stack, full) {
+            match socket.write(stack, full, near) {
                 Way::Waits => {}
+                Way::Lies => {
+                    self.abort(stack, key);
+                    return false;
+                }
                 Way::More => more = true,
                 Way::Failed => socket.is.stack_in = true,
                 Way::End if socket.is.hung_up => {
@@ -93,11 +114,31 @@ impl Hub {
             // Writes fail at once, whatever is still to be read.
             socket.is.shut = true;
             sock::shutdown(socket.end.as_raw_fd(), libc::SHUT_RD);
+            if let (Some(rings), Some(near)) = (&socket.rings, near) {
+                rings.close_incoming(near);
+            }
         }
         if socket.is.stack_in && socket.is.pair_out && !socket.is.finished {
-            more |= socket.read(stack) == Way::More;
+            match socket.read(stack, near) {
+                Way::Lies => {
+                    self.abort(stack, key);
+                    return false;
+                }
+                way => more |= way == Way::More,
+            }
         }
         self.after(stack, key, full, more)
+    }
+
+    /// The program lies: its connection is reset, and it hears of that.
+    fn abort(&mut self, stack: &mut Stack, key: Key) {
+        if let Some(socket) = self.sockets.get_mut(key) {
+            socket.errno = libc::ECONNRESET;
+            if let Some(mut tcp) = stack.tcp(socket.id) {
+                tcp.abort();
+            }
+        }
+        self.release(stack, key);
     }
 
     /// What follows of what was moved.
@@ -108,8 +149,8 @@ impl Hub {
             return false;
         }
         let octets = socket.count(stack);
-        let (uid, before, wanted) =
-            (socket.uid, std::mem::replace(&mut socket.counted, octets), !socket.is.pair_out);
+        let wanted = !socket.is.pair_out && !socket.is.ring_full;
+        let (uid, before) = (socket.uid, std::mem::replace(&mut socket.counted, octets));
         if full
             && octets > SQUEEZED
             && !std::mem::replace(&mut socket.is.squeezed, true)
@@ -163,21 +204,78 @@ impl Hub {
 }
 
 impl Socket {
-    /// From the pair to the stack.
-    fn write(&mut self, stack: &mut Stack, full: bool) -> Way {
+    /// Whether the program has left something in its ring, or on the way from there to the pair.
+    fn has_unread(&self, near: Option<&Neighbour>) -> bool {
+        self.rings.as_ref().zip(near).is_some_and(|(rings, near)| rings.has_unread(near))
+    }
+
+    /// Does what the program asks for beside octets.
+    fn answer(&mut self, near: &Neighbour) -> Result<(), Poisoned> {
+        let Some(rings) = &mut self.rings else { return Ok(()) };
+        if !rings.answer(near, self.end.as_fd(), &mut self.went)? {
+            (self.is.pair_out, self.is.ring_full) = (false, false);
+        }
+        Ok(())
+    }
+
+    /// Where the program's next octets are.
+    fn source(&mut self, near: Option<&Neighbour>) -> Result<Source, Poisoned> {
+        let (Some(rings), Some(near)) = (&mut self.rings, near) else { return Ok(Source::Pair(usize::MAX)) };
+        match rings.source(near, self.came)? {
+            // Its end is told by the pair, and so are octets of somebody who knows of no ring.
+            Source::Empty if self.is.pair_news => Ok(Source::Pair(usize::MAX)),
+            source => Ok(source),
+        }
+    }
+
+    /// From the program to the stack. Who waits for room is told once.
+    fn write(&mut self, stack: &mut Stack, full: bool, near: Option<&Neighbour>) -> Way {
+        let mut taken = false;
+        let way = self.write_all(stack, full, near, &mut taken);
+        if let (true, Some(rings), Some(near)) = (taken, &self.rings, near) {
+            rings.wake_writers(near);
+        }
+        way
+    }
+
+    fn write_all(
+        &mut self,
+        stack: &mut Stack,
+        full: bool,
+        near: Option<&Neighbour>,
+        taken: &mut bool,
+    ) -> Way {
         let Some(mut tcp) = stack.tcp(self.id) else { return Way::Failed };
-        let end = self.end.as_fd();
         let mut moved = 0;
         while moved < TURN {
             if full && moved + self.counted >= OWN {
                 self.is.held = true;
                 return Way::Waits;
             }
+            let source = match self.source(near) {
+                Ok(source) => source,
+                Err(poisoned) => return poisoned.into(),
+            };
+            let most = match source {
+                Source::Empty => {
+                    self.is.pair_in = false;
+                    return Way::Waits;
+                }
+                Source::Pair(most) => most.min(self.piece),
+                Source::Ring { available, .. } => usize::try_from(available).unwrap_or(MOST).min(MOST),
+            };
+            let (end, rings) = (self.end.as_fd(), &mut self.rings);
             let mut got = Ok(0);
             let mut room = 0;
-            let written = tcp.write_with(self.piece.min(TURN - moved), false, |piece| {
+            let written = tcp.write_with(most.min(TURN - moved), false, |piece| {
                 room = piece.len();
-                got = pair::receive(end, piece);
+                got =
+                    match (source, rings.as_mut(), near) {
+                        (Source::Ring { head, .. }, Some(rings), Some(near)) => {
+                            if rings.take(near, head, piece) { Ok(room) } else { Err(Errno::INTR) }
+                        }
+                        _ => pair::receive(end, piece),
+                    };
                 got.unwrap_or(0)
             });
             match (written, got) {
@@ -194,23 +292,44 @@ impl Socket {
                     self.is.failed = true;
                     return Way::Failed;
                 }
+                // The program has just taken it back from the ring.
+                (Ok(_), Err(Errno::INTR)) => {}
                 (Ok(_), Ok(0)) => {
+                    if let (Some(rings), Some(near)) = (&self.rings, near)
+                        && rings.inherit(near, self.came)
+                    {
+                        continue;
+                    }
                     self.is.pair_in = false;
                     return Way::End;
                 }
                 (Ok(_), Ok(n)) => {
                     moved += n;
+                    // A program that has written has been given the connection.
+                    self.of = None;
+                    if matches!(source, Source::Ring { .. }) {
+                        *taken = true;
+                        continue;
+                    }
+                    self.came += n as u64;
+                    if let (Some(rings), Some(near)) = (&mut self.rings, near) {
+                        rings.came_by_pair(near);
+                    }
                     if n == room {
                         self.piece = (self.piece * 4).min(MOST);
                     }
-                    // A program that has written has been given the connection.
-                    self.of = None;
                 }
                 (Ok(_), Err(Errno::AGAIN)) => {
-                    self.is.pair_in = false;
+                    self.is.pair_news = false;
                     if moved < self.piece / 4 {
                         self.piece = LEAST;
                     }
+                    if let (Some(rings), Some(near)) = (&mut self.rings, near)
+                        && rings.consent(near)
+                    {
+                        continue;
+                    }
+                    self.is.pair_in = false;
                     return Way::Waits;
                 }
                 (Ok(_), Err(_)) => {
@@ -223,26 +342,68 @@ impl Socket {
         Way::More
     }
 
-    /// From the stack to the pair.
-    fn read(&mut self, stack: &mut Stack) -> Way {
+    /// From the stack to the program. Who waits for octets is told once.
+    fn read(&mut self, stack: &mut Stack, near: Option<&Neighbour>) -> Way {
+        let mut given = false;
+        let way = self.read_all(stack, near, &mut given);
+        if let (true, Some(rings), Some(near)) = (given, &mut self.rings, near) {
+            match rings.wake_readers(near) {
+                Ok(true) => {}
+                Ok(false) if self.answer(near).is_ok() => {}
+                _ => return Way::Lies,
+            }
+        }
+        way
+    }
+
+    fn read_all(&mut self, stack: &mut Stack, near: Option<&Neighbour>, any: &mut bool) -> Way {
         let Some(mut tcp) = stack.tcp(self.id) else { return Way::Failed };
-        let (end, deaf) = (self.end.as_fd(), self.is.deaf);
+        let deaf = self.is.deaf;
         let mut moved = 0;
         while moved < TURN {
+            let end = self.end.as_fd();
+            let sink = match (&mut self.rings, near) {
+                (Some(rings), Some(near)) => rings.sink(near, end, &mut self.went),
+                _ => Ok(Sink::Pair),
+            };
+            let most = match sink {
+                Ok(Sink::Pair) => usize::MAX,
+                Ok(Sink::Ring(free)) => usize::try_from(free).unwrap_or(usize::MAX),
+                Ok(full) => {
+                    (self.is.pair_out, self.is.ring_full) = (false, full == Sink::Full);
+                    return Way::Waits;
+                }
+                Err(poisoned) => return poisoned.into(),
+            };
             let mut given = None;
-            let read = tcp.read_with(TURN - moved, |octets| {
+            let rings = &mut self.rings;
+            let read = tcp.read_with(most.min(TURN - moved), |octets| {
                 // At the end there are none.
                 if octets.is_empty() {
                     return 0;
                 }
-                let sent = if deaf { Ok(octets.len()) } else { pair::send(end, octets) };
+                let sent = match (sink, rings.as_mut(), near) {
+                    (Ok(Sink::Ring(_)), Some(rings), Some(near)) => {
+                        rings.put(near, octets);
+                        Ok(octets.len())
+                    }
+                    _ if deaf => Ok(octets.len()),
+                    _ => pair::send(end, octets),
+                };
                 given = Some(sent);
                 sent.unwrap_or(0)
             });
             match (read, given) {
-                (Ok(n), Some(Ok(_))) if n > 0 => moved += n,
+                (Ok(n), Some(Ok(_))) if n > 0 => {
+                    moved += n;
+                    if matches!(sink, Ok(Sink::Ring(_))) {
+                        *any = true;
+                    } else {
+                        self.went += n as u64;
+                    }
+                }
                 (_, Some(Err(Errno::AGAIN))) => {
-                    self.is.pair_out = false;
+                    (self.is.pair_out, self.is.ring_full) = (false, false);
                     return Way::Waits;
                 }
                 // It reads no more, or is gone, which an event tells.
@@ -259,7 +420,17 @@ impl Socket {
                     return Way::More;
                 }
                 (_, None) => {
-                    // The end came, and everything before it was given.
+                    // The end came. It is told by the pair, behind everything that was given.
+                    if let (Some(rings), Some(near)) = (&mut self.rings, near) {
+                        match rings.empty(near, self.end.as_fd(), &mut self.went) {
+                            Ok(true) => rings.finish(near),
+                            Ok(false) => {
+                                (self.is.pair_out, self.is.ring_full) = (false, false);
+                                return Way::Waits;
+                            }
+                            Err(poisoned) => return poisoned.into(),
+                        }
+                    }
                     self.is.finished = true;
                     sock::shutdown(self.end.as_raw_fd(), libc::SHUT_WR);
                     return Way::Waits;

@@ -27,6 +27,10 @@ pub enum Token {
     Control(Key),
     /// The service's end of a socket.
     Socket(Key),
+    /// A process that shares memory with the service has sent something, or is gone.
+    Neighbour(Key),
+    /// It has marked something.
+    Bells(Key),
 }
 
 impl Token {
@@ -37,6 +41,8 @@ impl Token {
             Token::Link => (2, None),
             Token::Control(key) => (3, Some(key)),
             Token::Socket(key) => (4, Some(key)),
+            Token::Neighbour(key) => (5, Some(key)),
+            Token::Bells(key) => (6, Some(key)),
         };
         let place = match key {
             Some(key) => (key.generation as u64) << 32 | key.index as u64,
@@ -52,7 +58,9 @@ impl Token {
             1 => Token::Bell,
             2 => Token::Link,
             3 => Token::Control(key),
-            _ => Token::Socket(key),
+            4 => Token::Socket(key),
+            5 => Token::Neighbour(key),
+            _ => Token::Bells(key),
         }
     }
 }
@@ -138,7 +146,9 @@ mod tests {
     #[test]
     fn tokens_come_back() {
         let key = Key { index: u32::MAX, generation: (1 << 28) - 1 };
-        for token in [Token::Door, Token::Bell, Token::Link, Token::Control(key), Token::Socket(key)] {
+        let plain = [Token::Door, Token::Bell, Token::Link];
+        let keyed = [Token::Control(key), Token::Socket(key), Token::Neighbour(key), Token::Bells(key)];
+        for token in plain.into_iter().chain(keyed) {
             assert_eq!(Token::of(token.word()), token);
         }
     }

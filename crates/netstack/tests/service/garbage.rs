@@ -20,7 +20,7 @@ fn message() -> impl Strategy<Value = Vec<u8>> {
     let query = proptest::sample::select(what.to_vec())
         .prop_map(|what| serde_json::json!({ "what": what }).to_string().into_bytes());
     let body = prop_oneof![noise.clone(), numbers, addresses, query];
-    let formed = (0u32..14, any::<u32>(), body).prop_map(|(op, serial, body)| {
+    let formed = (0u32..16, any::<u32>(), body).prop_map(|(op, serial, body)| {
         let header =
             Header { op: Op::from_number(op).unwrap_or(Op::Hello), serial, socket: u64::MAX, errno: 0 };
         let mut octets = header.encode().to_vec();

@@ -14,6 +14,7 @@ mod options;
 mod pings;
 mod program;
 mod queries;
+mod rings;
 mod streams;
 
 use bypath_link::tun::Device;

@@ -24,6 +24,8 @@ pub struct Answer {
     pub socket: u64,
     pub body: Vec<u8>,
     pub with: Option<OwnedFd>,
+    /// What came behind the first descriptor.
+    pub more: Vec<OwnedFd>,
 }
 
 /// What poll(2) says within this time (ms).
@@ -45,7 +47,8 @@ impl Program {
 
     /// The next message; `None`: the service has closed the connection.
     pub fn hear(&self) -> Option<(Vec<u8>, Option<OwnedFd>)> {
-        hear(self.end.lock().expect("unbroken").0.as_fd())
+        let (message, files) = hear(self.end.lock().expect("unbroken").0.as_fd())?;
+        Some((message, files.into_iter().next()))
     }
 
     pub fn ask_with(&self, op: Op, socket: u64, body: &[u8], with: Option<BorrowedFd<'_>>) -> Answer {
@@ -54,10 +57,12 @@ impl Program {
         let header = Header { op, serial: end.1, socket, errno: 0 };
         let message = [&header.encode()[..], body].concat();
         seqpacket::send(end.0.as_fd(), &message, with).expect("a service that listens");
-        let (message, with) = hear(end.0.as_fd()).expect("an answer");
+        let (message, files) = hear(end.0.as_fd()).expect("an answer");
+        let mut files = files.into_iter();
+        let (with, more) = (files.next(), files.collect());
         let (answer, body) = Header::decode(&message).expect("a header");
         assert_eq!((answer.op, answer.serial), (op, header.serial));
-        Answer { errno: answer.errno, socket: answer.socket, body: body.to_vec(), with }
+        Answer { errno: answer.errno, socket: answer.socket, body: body.to_vec(), with, more }
     }
 
     pub fn ask(&self, op: Op, socket: u64, body: &[u8]) -> Answer {
@@ -96,12 +101,12 @@ impl Program {
     }
 }
 
-fn hear(end: BorrowedFd<'_>) -> Option<(Vec<u8>, Option<OwnedFd>)> {
+fn hear(end: BorrowedFd<'_>) -> Option<(Vec<u8>, Vec<OwnedFd>)> {
     let mut room = vec![0; MESSAGE];
     loop {
         match seqpacket::receive(end, &mut room) {
             Ok(Some((0, _))) | Err(_) => return None,
-            Ok(Some((len, fds))) => return Some((room[..len].to_vec(), fds.into_iter().next())),
+            Ok(Some((len, fds))) => return Some((room[..len].to_vec(), fds)),
             Ok(None) => {
                 let patience = LONGEST.as_millis() as u16;
                 assert!(!ready(end, PollFlags::POLLIN, patience).is_empty(), "no answer");

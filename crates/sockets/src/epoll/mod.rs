@@ -459,6 +459,17 @@ pub fn withdraw(s: &'static Sock) {
     }
 }
 
+/// After [`withdraw`]: what has its place, and is followed as it was, is registered as it was.
+pub fn renew(s: &'static Sock) {
+    let Some(_held) = LOCK.lock(table::tid()) else { return };
+    for (_, r) in regs_of(s) {
+        if let Some(set) = r.set.load(Relaxed).checked_sub(1).and_then(set) {
+            let event = Event { events: r.events.load(Relaxed), data: r.data.load(Relaxed) };
+            let _ = sys::ctl(set.fd.load(Relaxed), libc::EPOLL_CTL_ADD, r.fd.load(Relaxed), event);
+        }
+    }
+}
+
 /// After [`withdraw`]: what has its place is registered as it was, with the kernel alone.
 pub fn hand_over(s: &'static Sock) {
     let Some(_held) = LOCK.lock(table::tid()) else { return };

@@ -117,7 +117,7 @@ pub(super) fn open_of(service: u32, what: [i32; 3]) -> Result<(u64, End)> {
     let question = Message::new(Op::Open, 0).number(what[0]).number(what[1]);
     let mut question = question.number(what[2]);
     let answer = question.ask(service)?;
-    let (cookie, end) = (answer.socket, End::new(answer.fd.ok_or(Errno::PROTO)?));
+    let (cookie, end) = (answer.socket, End::new(*answer.files.numbers().first().ok_or(Errno::PROTO)?));
     let mut room = [0; 110];
     let is_named = unix::peer_name(end.0, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);
     let is_its = sock::option_u64(end.0, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie);
@@ -169,13 +169,19 @@ fn replace(
             let _ = fd::replace(end, fd, cloexec);
         }
     });
-    life::replaced_by_service(s, number);
+    // Other processes that hold the kernel's socket go on with that.
+    if state::get().is_some_and(|state| s.is_sole_holder(state)) {
+        life::becomes_service(s, number);
+        epoll::renew(s);
+    } else {
+        life::replaced_by_service(s, number);
+    }
     drop(life);
     record(number).ok_or(Errno::NOBUFS)
 }
 
 /// Puts another socket of the service, with the same options, in the place of `r`, which was refused: it begins this
-/// connection. What is registered with epoll is not any more.
+/// connection. What a socket that is not followed is registered with by epoll it is not any more.
 ///
 /// # Errors
 /// Those of connect(2) and ENETDOWN. The socket is what it was then.
@@ -189,11 +195,14 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     options::copy_limits(fd, end.0);
     let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
     let number = table::served(fd).ok_or(Errno::BADF)?;
-    table::each(|fd, entry| {
-        if matches!(entry, Entry::Served(other) if other == number) {
+    let followed = table::sock(fd);
+    followed.into_iter().for_each(epoll::withdraw);
+    table::each(|fd, _| {
+        if table::served(fd) == Some(number) {
             let _ = fd::replace(end.0, fd, fd::is_cloexec(fd) == Ok(true));
         }
     });
+    followed.into_iter().for_each(epoll::renew);
     r.cookie.store(cookie, Relaxed);
     r.told.fetch_and(super::told::LIMITS, Relaxed);
     r.stage.store(stage::CONNECTING, Release);

@@ -4,9 +4,10 @@
 use super::adopt::{self, Call};
 use super::control::Message;
 use super::{Record, SocketName, address, datagram, options, recognise, record, stage, told};
+use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
-use crate::{log, signals, state};
+use crate::{log, signals, state, stream};
 use bypath_shm::service::{ACCEPTED, Accepted, Address, Op};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
@@ -94,8 +95,10 @@ impl Record {
         if self.stage() != stage::UNKNOWN {
             return None;
         }
-        let (_, state) = self.names().ok()?;
+        let (names, state) = self.names().ok()?;
         match state {
+            // One that has another end was connected, whatever is still to be read of it.
+            CLOSE if names[1].0.is_some() => self.enter(stage::CONNECTED),
             CLOSE => {}
             LISTEN => self.enter(stage::LISTENING),
             SYN_SENT | SYN_RECV => self.enter(stage::CONNECTING),
@@ -267,7 +270,10 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
         crate::life::lose(fd);
     }
     let number = super::new_record(from.service(), told.cookie, family, stage::CONNECTED)?;
-    super::alias(fd, number);
+    match table::follow(fd, Kind::Local, flags & libc::SOCK_NONBLOCK != 0) {
+        Some(s) => super::attach(s, number),
+        None => super::alias(fd, number),
+    }
     drop(life);
     if limited {
         record(number)?.told.store(told::LIMITS, Relaxed);
@@ -292,6 +298,7 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
             // What the pair says beside it came of the same.
             Ok(error) => {
                 let _ = sock::option(fd, level, name);
+                let error = error.or_else(|| table::sock(fd).and_then(stream::take_error));
                 Some(Ok(error.map_or(0, Errno::raw_os_error)))
             }
             Err(_) => return None,
@@ -360,7 +367,8 @@ pub fn may_move(fd: i32, sending: bool) -> Result<()> {
 #[cold]
 fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
     let state = r.look();
-    let is_none = r.stage() == stage::LISTENING || state == Some(CLOSE) && !is_over(fd);
+    let is_closed = state == Some(CLOSE) && r.stage() == stage::UNKNOWN;
+    let is_none = r.stage() == stage::LISTENING || is_closed && !is_over(fd);
     match sending {
         _ if !is_none => Ok(()),
         true => Err(Errno::PIPE),

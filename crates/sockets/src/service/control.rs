@@ -10,6 +10,7 @@ use crate::lock::Lock;
 use crate::{log, state, table};
 use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
+use bypath_sys::unix::MAX_FDS;
 use bypath_sys::{Errno, Result, clock, fd, process, seqpacket, unix};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
@@ -65,7 +66,28 @@ pub struct Message {
     out: [u8; ROOM],
     len: usize,
     with: Option<i32>,
+    /// How long an answer is waited for (ns).
+    longest: u64,
     answer: [u8; ROOM],
+}
+
+/// Descriptors that came with an answer.
+#[derive(Clone, Copy, Debug)]
+pub struct Files {
+    all: [i32; MAX_FDS],
+    count: usize,
+}
+
+impl Files {
+    /// They, in order.
+    pub fn numbers(&self) -> &[i32] {
+        &self.all[..self.count]
+    }
+
+    /// Closes them.
+    pub fn close(&self) {
+        self.numbers().iter().for_each(|file| fd::close(*file));
+    }
 }
 
 /// What a service answered.
@@ -74,7 +96,7 @@ pub struct Answer<'a> {
     /// The socket that it is about.
     pub socket: u64,
     /// What came with it, which is the receiver's from now on.
-    pub fd: Option<i32>,
+    pub files: Files,
     /// The rest.
     pub body: Body<'a>,
 }
@@ -82,7 +104,15 @@ pub struct Answer<'a> {
 impl Message {
     /// A question about a socket, 0: about none.
     pub fn new(op: Op, socket: u64) -> Message {
-        Message { op, socket, out: [0; ROOM], len: HEADER, with: None, answer: [0; ROOM] }
+        Message {
+            op,
+            socket,
+            out: [0; ROOM],
+            len: HEADER,
+            with: None,
+            longest: LONGEST_NS,
+            answer: [0; ROOM],
+        }
     }
 
     /// With these octets behind the others; what has no room is left out.
@@ -96,6 +126,11 @@ impl Message {
     /// With this descriptor beside it.
     pub fn with(self, fd: i32) -> Message {
         Message { with: Some(fd), ..self }
+    }
+
+    /// An answer that comes later than this (ns) is of no use any more; the service is not gone for that.
+    pub fn within(self, longest: u64) -> Message {
+        Message { longest, ..self }
     }
 
     /// With this number.
@@ -119,23 +154,24 @@ impl Message {
         }
         let service = KNOWN.get(service as usize).ok_or(Errno::NETDOWN)?;
         let _turn = service.turn.lock(table::tid()).ok_or(Errno::DEADLK)?;
-        let (len, file) = match service.ask(self) {
+        let (len, files) = match service.ask(self) {
             Ok(answered) => {
                 service.complained.store(false, Relaxed);
                 answered
             }
+            Err(Errno::TIMEDOUT) if self.longest < LONGEST_NS => return Err(Errno::TIMEDOUT),
             Err(e) => {
                 service.complain(e);
                 return Err(if e == Errno::MFILE { e } else { Errno::NETDOWN });
             }
         };
         let close = |e| {
-            file.into_iter().for_each(fd::close);
+            files.close();
             Err(e)
         };
         let Some((header, body)) = Header::decode(&self.answer[..len]) else { return close(Errno::PROTO) };
         match header.errno {
-            0 => Ok(Answer { socket: header.socket, fd: file, body: Body(body) }),
+            0 => Ok(Answer { socket: header.socket, files, body: Body(body) }),
             errno @ 1..=4095 => close(Errno::from_raw_os_error(errno)),
             _ => close(Errno::PROTO),
         }
@@ -176,9 +212,9 @@ impl Service {
         self.name.get().map_or("", ServiceName::as_str)
     }
 
-    /// Length of the answer, and the descriptor that came with it.
-    fn ask(&self, message: &mut Message) -> Result<(usize, Option<i32>)> {
-        let until = clock::monotonic_ns() + LONGEST_NS;
+    /// Length of the answer, and the descriptors that came with it.
+    fn ask(&self, message: &mut Message) -> Result<(usize, Files)> {
+        let until = clock::monotonic_ns() + message.longest;
         let mut result = Err(Failure::Lost);
         if self.is_ours() {
             result = self.exchange(self.fd.load(Relaxed), message, until);
@@ -189,8 +225,11 @@ impl Service {
             result = self.exchange(self.connect(until)?, message, until);
         }
         result.map_err(|failure| {
-            self.disconnect();
-            failure.errno()
+            let errno = failure.errno();
+            if errno != Errno::TIMEDOUT || message.longest == LONGEST_NS {
+                self.disconnect();
+            }
+            errno
         })
     }
 
@@ -262,8 +301,8 @@ impl Service {
     /// The version, and whether this is the service that is meant.
     fn greet(&self, fd: i32, until: u64) -> Result<()> {
         let mut hello = Message::new(Op::Hello, 0).number(VERSION as i32);
-        let (len, file) = self.exchange(fd, &mut hello, until).map_err(Failure::errno)?;
-        file.into_iter().for_each(fd::close);
+        let (len, files) = self.exchange(fd, &mut hello, until).map_err(Failure::errno)?;
+        files.close();
         let (header, body) = Header::decode(&hello.answer[..len]).ok_or(Errno::PROTO)?;
         let mut body = Body(body);
         let (version, _pid) = (body.u32(), body.u32());
@@ -276,7 +315,7 @@ impl Service {
         fd: i32,
         message: &mut Message,
         until: u64,
-    ) -> std::result::Result<(usize, Option<i32>), Failure> {
+    ) -> std::result::Result<(usize, Files), Failure> {
         let serial = self.serial.fetch_add(1, Relaxed).wrapping_add(1);
         let header = Header { op: message.op, serial, socket: message.socket, errno: 0 };
         message.out[..HEADER].copy_from_slice(&header.encode());
@@ -303,7 +342,11 @@ impl Service {
             }
             let answered = Header::decode(&message.answer[..got.len])
                 .is_some_and(|(header, _)| header.op == message.op && header.serial == serial);
-            let wanted = usize::from(answered && message.op == Op::Open);
+            let wanted = match message.op {
+                Op::Open if answered => 1,
+                Op::Rings if answered => MAX_FDS,
+                _ => 0,
+            };
             got.fds[..got.fd_count].iter().skip(wanted).for_each(|file| fd::close(*file));
             if !answered {
                 // Of a question that nobody waits for any more, or nonsense.
@@ -312,7 +355,7 @@ impl Service {
                 }
                 continue;
             }
-            return Ok((got.len, (wanted == 1 && got.fd_count > 0).then_some(got.fds[0])));
+            return Ok((got.len, Files { all: got.fds, count: got.fd_count.min(wanted) }));
         }
     }
 

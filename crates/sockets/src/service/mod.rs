@@ -1,8 +1,9 @@
 //! Sockets of a netstack service (docs/netstack-service.md): the side of the programs.
 //!
 //! A socket of the kernel's becomes the service's by `adopt`; one that came from elsewhere is known by `recognise`. `calls` is
-//! what the hooks ask about either, `control` asks the service, `place` knows where that is. Octets and readiness are the
-//! kernel's: nothing here is asked while they move, but for the first end or broken pipe of a connection.
+//! what the hooks ask about either, `control` asks the service, `place` knows where that is. Octets move as those of any followed
+//! socket do, whose carrier is the pair and whose other end is the service (`rings`); of one that came from elsewhere they are the
+//! kernel's. Nothing here is asked while they move, but for the first end or broken pipe of a connection.
 
 mod address;
 mod adopt;
@@ -13,12 +14,13 @@ mod name;
 mod options;
 pub mod place;
 mod recognise;
+pub mod rings;
 
 pub use address::SocketName;
 pub use name::ServiceName;
 
 use crate::state;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Sock};
 use bypath_shm::region::Slab;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::*};
 
@@ -75,7 +77,7 @@ pub fn leave() {
 /// What this process knows of a socket of a service. What other holders did to it meanwhile is asked where that matters.
 #[derive(Debug, Default)]
 struct Record {
-    /// Descriptors of this process that mean it.
+    /// Descriptors of this process that mean it; a followed socket counts as one.
     descriptors: AtomicU32,
     /// SO_COOKIE.
     cookie: AtomicU64,
@@ -165,6 +167,21 @@ pub fn alias(fd: i32, number: u32) {
         && table::set_served(fd, number)
     {
         r.descriptors.fetch_add(1, AcqRel);
+    }
+}
+
+/// A followed socket is this record's. Under `state::LIFE`.
+pub fn attach(s: &Sock, number: u32) {
+    if let Some(r) = record(number) {
+        s.served.store(number + 1, Release);
+        r.descriptors.fetch_add(1, AcqRel);
+    }
+}
+
+/// The last descriptor of a followed socket is gone. Under `state::LIFE`.
+pub fn detach(s: &Sock) {
+    if let Some(number) = s.served.swap(0, AcqRel).checked_sub(1) {
+        release(number);
     }
 }
 

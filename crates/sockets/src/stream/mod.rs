@@ -71,7 +71,8 @@ fn cold(s: &'static Sock, flags: i32, sending: bool) -> Option<Verdict> {
         raised = Some(up);
     }
     fault::between("counted");
-    Some(Verdict::Kernel(Cold::new(s, sending, raised, flags)))
+    let cold = Cold::new(s, sending, raised, flags);
+    Some(if s.served().is_some() { Verdict::ServedKernel(cold) } else { Verdict::Kernel(cold) })
 }
 
 /// How a file gets into the connection `fd`.
@@ -81,7 +82,7 @@ pub fn send_file(fd: i32) -> FileSend {
         if s.conn.get().is_some() {
             return if s.has(flag::STAYS) { FileSend::Unfollowed } else { FileSend::Pieces };
         }
-        if let Some(Verdict::Kernel(report)) = cold(s, 0, true) {
+        if let Some(Verdict::Kernel(report) | Verdict::ServedKernel(report)) = cold(s, 0, true) {
             return FileSend::Kernel(report);
         }
     }
@@ -89,7 +90,7 @@ pub fn send_file(fd: i32) -> FileSend {
 
 /// A call that moves several messages on `fd`: its report if the kernel moves them all, `None` if they go one by one.
 pub fn several(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
-    let s = table::sock(fd)?;
+    let s = table::sock(fd).filter(|s| s.served().is_none())?;
     while s.conn.get().is_none() {
         if let Some(Verdict::Kernel(report)) = cold(s, flags, sending) {
             return Some(report);

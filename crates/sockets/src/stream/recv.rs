@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
-use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options};
+use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options, service};
 use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -54,10 +54,14 @@ pub fn recv(
     if flags & (libc::MSG_ERRQUEUE | libc::MSG_OOB) != 0
         || flags & WAITING_PEEK == WAITING_PEEK && switch::is_settled(s, conn) && !kept::concerns(s)
     {
-        return Some(Verdict::NotOurs);
+        return Some(if s.served().is_some() { Verdict::Served } else { Verdict::NotOurs });
     }
     let mut staying = Staying::new(&call, s);
-    let received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
+    let mut received = recv_warm(&call, s, conn, fd, buf, flags, rest_since, control, &mut staying);
+    if matches!(received, Ok(0) | Err(Errno::CONNRESET)) && s.served().is_some() {
+        // What became of the connection the service knows.
+        received = service::calls::ended(fd, false).map_or(Ok(0), Err);
+    }
     staying.end(&call, s);
     if received == Err(Errno::BADF) && s.is_replaced(fd) {
         // There was no moment at which the number meant nothing: the call is for what has it now.

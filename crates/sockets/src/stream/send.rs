@@ -11,7 +11,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
-use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options};
+use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, service};
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
@@ -35,7 +35,16 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32, rest_since: Option<u32>) -> O
     let Some(call) = Call::enter() else { return Some(Verdict::NotOurs) };
     let Some(conn) = s.conn.get() else { return cold_send(s, flags) };
     let mut staying = Staying::new(&call, s);
-    let sent = send_warm(&call, s, conn, fd, buf, flags, rest_since, &mut staying);
+    let is_served = s.served().is_some();
+    if is_served && flags & libc::MSG_OOB != 0 {
+        return Some(Verdict::Done(Err(Errno::OPNOTSUPP)));
+    }
+    let flags = if is_served { flags & !libc::MSG_FASTOPEN } else { flags };
+    let quiet = if is_served { libc::MSG_NOSIGNAL } else { 0 };
+    let mut sent = send_warm(&call, s, conn, fd, buf, flags | quiet, rest_since, &mut staying);
+    if is_served && sent == Err(Errno::PIPE) {
+        sent = Err(service::calls::ended(fd, true).unwrap_or(Errno::PIPE));
+    }
     staying.end(&call, s);
     if sent == Err(Errno::BADF) && s.is_replaced(fd) {
         // As in `recv`.

@@ -30,6 +30,8 @@ pub struct File {
 pub struct Limits {
     pub sockets_per_user: Option<usize>,
     pub octets_per_user: Option<usize>,
+    /// 0: none.
+    pub ring_octets: Option<u32>,
     /// Who may use ports below 1024, beside root.
     pub low_ports: Vec<u32>,
     /// `None`: everybody who reaches the socket.
@@ -41,7 +43,7 @@ const KEYS: &[&str] = &[
     "routes", "limits",
 ];
 const OF_ROUTES: &[&str] = &["to", "via", "metric"];
-const OF_LIMITS: &[&str] = &["sockets-per-user", "octets-per-user", "low-ports", "users"];
+const OF_LIMITS: &[&str] = &["sockets-per-user", "octets-per-user", "ring-octets", "low-ports", "users"];
 
 /// Reads a file, and checks it.
 ///
@@ -173,6 +175,7 @@ impl Reader<'_> {
             match &**key.get_ref() {
                 name @ "sockets-per-user" => limits.sockets_per_user = self.one(name, value, number),
                 name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, octets),
+                name @ "ring-octets" => limits.ring_octets = self.one(name, value, ring),
                 name @ "low-ports" => limits.low_ports = self.several(name, value, user),
                 name @ "users" => limits.users = Some(self.several(name, value, user)),
                 name => self.unknown(&key.span(), name, OF_LIMITS),
@@ -212,6 +215,14 @@ fn octets(text: &str) -> Result<usize, String> {
     count.checked_mul(1 << shift).ok_or_else(expected)
 }
 
+/// Octets of a ring.
+fn ring(text: &str) -> Result<u32, String> {
+    let octets = octets(text).ok().and_then(|octets| u32::try_from(octets).ok());
+    let fits =
+        |octets: &u32| *octets == 0 || octets.is_power_of_two() && (4 << 10..=1 << 20).contains(octets);
+    octets.filter(fits).ok_or_else(|| "expected a power of two from 4K to 1M, or 0 for no rings".to_owned())
+}
+
 /// A user by number or name.
 fn user(text: &str) -> Result<u32, String> {
     if let Ok(number) = text.parse() {
@@ -233,7 +244,7 @@ mod tests {
             "name = \"lab\"\nlink = \"tap:bp0\"\nattach = true\nnet = \"10.9.0.1/24\"\naddr = [\"10.9.0.2/24\", \"fd09::2/64\"]\n\
              gateway = [\"10.9.0.1\"]\nslaac = true\nmtu = 9000\ncapture = \"/tmp/x.pcapng\"\nmetrics = 9100\n\
              [[routes]]\nto = \"10.1.2.3/16\"\nvia = \"10.9.0.7\"\nmetric = 3\n\
-             [limits]\nsockets-per-user = 10\noctets-per-user = \"64M\"\nlow-ports = [\"root\", 1000]\nusers = 7\n",
+             [limits]\nsockets-per-user = 10\noctets-per-user = \"64M\"\nring-octets = \"64K\"\nlow-ports = [\"root\", 1000]\nusers = 7\n",
         );
         assert_eq!(problems, []);
         assert_eq!((file.name.as_deref(), file.link), (Some("lab"), Some(LinkName::Tap("bp0".to_owned()))));
@@ -247,6 +258,7 @@ mod tests {
         let limits = Limits {
             sockets_per_user: Some(10),
             octets_per_user: Some(64 << 20),
+            ring_octets: Some(64 << 10),
             low_ports: vec![0, 1000],
             users: Some(vec![7]),
         };
@@ -267,6 +279,7 @@ mod tests {
             ("addr = [\"10.9.0.2\"]", 1, "invalid value '10.9.0.2' for addr", None),
             ("[limits]\nsockets-per-usr = 1", 2, "unknown key", Some("sockets-per-user")),
             ("[limits]\noctets-per-user = \"1T\"", 2, "such as 64M", None),
+            ("[limits]\nring-octets = \"5K\"", 2, "power of two", None),
             ("[limits]\nlow-ports = \"nobody-of-this-name\"", 2, "no such user", None),
             ("[[routes]]\nvia = \"10.9.0.1\"", 1, "needs 'to'", None),
             ("routes = 1", 1, "[[routes]]", None),

@@ -38,6 +38,8 @@ use std::time::Duration;
 const SOCKETS: usize = 4096;
 /// Octets of one user's sockets at most, unless the file says more.
 const OCTETS: usize = 256 << 20;
+/// Octets of each ring that a connection shares with the service, unless the file says so.
+const RING: u32 = 256 << 10;
 /// Longest wait at the end, for connections to close as they should.
 const LAST_WORDS: Duration = Duration::from_secs(2);
 
@@ -133,12 +135,13 @@ fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
 }
 
 fn settings(plan: &Plan, folder: PathBuf) -> Settings {
-    let Limits { sockets_per_user, octets_per_user, low_ports, users } = plan.limits.clone();
+    let Limits { sockets_per_user, octets_per_user, ring_octets, low_ports, users } = plan.limits.clone();
     Settings {
         name: plan.name.clone(),
         folder,
         sockets_per_user: sockets_per_user.unwrap_or(SOCKETS),
         octets_per_user: octets_per_user.unwrap_or(OCTETS),
+        ring_octets: ring_octets.unwrap_or(RING),
         low_ports,
         users,
     }

@@ -1,0 +1,395 @@
+//! Processes that share memory with the service: their arenas, inboxes and bells. What stands in that memory is hostile.
+//!
+//! Who sleeps is told by a bell, an eventfd. A program that finds the service's wait word in a direction of a connection marks the
+//! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
+
+use super::slab::{Key, Slab};
+use super::watch::{Token, Watch};
+use bypath_shm::arena::{Control, Geometry, slot_use};
+use bypath_shm::inbox::{BELL, MARKED_BELL, MESSAGE_VERSION, MESSAGE_WORDS};
+use bypath_shm::region::{OwnArena, OwnInbox};
+use bypath_sys::eventfd::{self, Bell};
+use bypath_sys::{Errno, Result, process, seqpacket};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::fmt;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::*;
+
+/// Number of the service's bell in every inbox.
+const OWN_BELL: u32 = 1;
+/// What wait words of the service name.
+pub const WAKES: u32 = MARKED_BELL | OWN_BELL;
+/// Slots of a process's first arena, and of the later ones.
+const SLOTS: [u32; 8] = [16, 64, 256, 1024, 1024, 1024, 1024, 1024];
+/// Bells of one process at most.
+const BELLS: usize = 1024;
+/// Messages that are read at once.
+const MESSAGES: usize = 64;
+
+/// Where the rings of a connection are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub arena: usize,
+    pub slot: u32,
+}
+
+/// One process.
+pub struct Neighbour {
+    pub uid: u32,
+    /// Random name of the process.
+    pub token: u64,
+    /// Random name of what it shares with the service.
+    pub pair: u64,
+    /// Where it sends its bells.
+    control: OwnedFd,
+    /// What programs mark.
+    ours: OwnInbox,
+    theirs: OwnInbox,
+    bell: Bell,
+    bells: RefCell<HashMap<u32, OwnedFd>>,
+    arenas: Vec<Slots>,
+    /// Connections by the number that is marked.
+    ends: Vec<Option<Key>>,
+    free: Vec<u32>,
+    /// Nobody has the other end of `control`.
+    gone: Cell<bool>,
+    /// Of the last sleep that was announced.
+    ticket: Cell<u32>,
+    /// It stands in [`Neighbours::awake`].
+    awake: bool,
+}
+
+struct Slots {
+    arena: OwnArena,
+    file: OwnedFd,
+    busy: Vec<bool>,
+}
+
+/// What a process gets with its first rings.
+pub struct Introduction {
+    pub inbox: OwnedFd,
+    pub control: OwnedFd,
+}
+
+impl Neighbour {
+    /// Octets of the rings of this slot's arena.
+    pub fn ring(&self, at: Place) -> u64 {
+        self.arenas[at.arena].arena.geometry().ring.into()
+    }
+
+    /// Geometry and descriptor of an arena.
+    pub fn arena(&self, at: Place) -> (Geometry, &OwnedFd) {
+        let slots = &self.arenas[at.arena];
+        (slots.arena.geometry(), &slots.file)
+    }
+
+    /// The service's bell.
+    pub fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    pub fn control(&self, at: Place) -> &Control {
+        self.arenas[at.arena].arena.control(at.slot)
+    }
+
+    /// From a program's ring.
+    pub fn copy_out(&self, at: Place, position: u64, to: &mut [u8]) {
+        self.arenas[at.arena].arena.copy_out(at.slot, 0, position, to);
+    }
+
+    /// Into the service's ring.
+    pub fn copy_in(&self, at: Place, position: u64, from: &[u8]) {
+        self.arenas[at.arena].arena.copy_in(at.slot, 1, position, from);
+    }
+
+    /// Takes a slot with rings of `ring` octets.
+    ///
+    /// # Errors
+    /// ENOMEM, EMFILE; ENOSPC: there are too many.
+    fn take(&mut self, ring: u32) -> Result<Place> {
+        for (arena, slots) in self.arenas.iter_mut().enumerate() {
+            if slots.arena.geometry().ring != ring {
+                continue;
+            }
+            // A program that holds a slot longer than its connection keeps nobody else from anything.
+            let is_free = |slot: &usize| {
+                !slots.busy[*slot] && slots.arena.control(*slot as u32).in_use.load(Acquire) == 0
+            };
+            if let Some(slot) = (0..slots.busy.len()).find(is_free) {
+                return self.prepare(Place { arena, slot: slot as u32 });
+            }
+        }
+        let count = *SLOTS.get(self.arenas.len()).ok_or(Errno::NOSPC)?;
+        let (arena, file) = OwnArena::new(Geometry { slots: count, ring })?;
+        self.arenas.push(Slots { arena, file, busy: vec![false; count as usize] });
+        self.prepare(Place { arena: self.arenas.len() - 1, slot: 0 })
+    }
+
+    fn prepare(&mut self, at: Place) -> Result<Place> {
+        let slots = &mut self.arenas[at.arena];
+        slots.busy[at.slot as usize] = true;
+        let control = slots.arena.control(at.slot);
+        control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
+        control.direction.iter().for_each(|direction| direction.reset());
+        Ok(at)
+    }
+
+    /// A slot and a number for a connection, both of whose ends know each other then.
+    ///
+    /// # Errors
+    /// Those of `take`.
+    pub fn enter(&mut self, key: Key, cookie: u64, end: u32, ring: u32) -> Result<(Place, u32)> {
+        let at = self.take(ring)?;
+        let number = self.free.pop().unwrap_or_else(|| {
+            self.ends.push(None);
+            self.ends.len() as u32 - 1
+        });
+        self.ends[number as usize] = Some(key);
+        let control = self.control(at);
+        control.cookies.iter().for_each(|place| place.store(cookie, Relaxed));
+        control.ends[0].store(end, Relaxed);
+        control.ends[1].store(number, Relaxed);
+        Ok((at, number))
+    }
+
+    /// The connection is over, or its rings never were.
+    pub fn leave(&mut self, at: Place, number: u32) {
+        self.ends[number as usize] = None;
+        self.free.push(number);
+        let slots = &mut self.arenas[at.arena];
+        let control = slots.arena.control(at.slot);
+        if control.in_use.fetch_and(!slot_use::ACCEPTER, AcqRel) & slot_use::DIALLER == 0 {
+            slots.arena.release_rings(at.slot);
+        }
+        slots.busy[at.slot as usize] = false;
+    }
+
+    /// Wakes who sleeps behind `bell`, for the end with this number. False: that bell is not known.
+    pub fn ring_bell(&self, bell: u32, end: u32) -> bool {
+        let number = bell & !MARKED_BELL;
+        if !self.bells.borrow().contains_key(&number) {
+            self.hear();
+        }
+        let bells = self.bells.borrow();
+        let Some(fd) = bells.get(&number) else { return false };
+        if bell & MARKED_BELL == 0 {
+            eventfd::ring(fd.as_raw_fd());
+            return true;
+        }
+        let inbox = self.theirs.get();
+        inbox.mark(end);
+        let Some(asleep) = inbox.asleep.get(number as usize) else { return false };
+        let ticket = asleep.load(SeqCst);
+        if ticket != 0 {
+            eventfd::ring(fd.as_raw_fd());
+            let _ = asleep.compare_exchange(ticket, 0, AcqRel, Relaxed);
+        }
+        true
+    }
+
+    /// Somebody of the process is to look at the end with this number.
+    pub fn demand_attention(&self, end: u32) {
+        self.theirs.get().mark(end);
+        self.hear();
+        let inbox = self.theirs.get();
+        let sleeps =
+            |number: &u32| inbox.asleep.get(*number as usize).is_some_and(|word| word.load(SeqCst) != 0);
+        if let Some((_, fd)) = self.bells.borrow().iter().find(|(number, _)| sleeps(number)) {
+            eventfd::ring(fd.as_raw_fd());
+        }
+    }
+
+    /// Takes the bells that wait. Nothing else is said there.
+    fn hear(&self) {
+        let mut room = [0; 8 * MESSAGE_WORDS];
+        for _ in 0..MESSAGES {
+            let (len, fds) = match seqpacket::receive(self.control.as_fd(), &mut room) {
+                Ok(Some((len @ 1.., fds))) => (len, fds),
+                Ok(None) => return,
+                Ok(Some(_)) | Err(_) => {
+                    self.gone.set(true);
+                    return;
+                }
+            };
+            let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
+            let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
+            if let Some(fd) = fds.into_iter().next().filter(|_| is_bell && self.bells.borrow().len() < BELLS)
+                && is_eventfd(fd.as_fd())
+            {
+                self.bells.borrow_mut().insert(word(2) as u32, fd);
+            }
+        }
+    }
+
+    /// Says that the service sleeps from now on. True: there is something to do first.
+    fn announce(&self) -> bool {
+        let inbox = self.ours.get();
+        let asleep = &inbox.asleep[OWN_BELL as usize];
+        // Another one each time: who was about to wake an earlier sleep takes no later one away.
+        self.ticket.set(self.ticket.get().wrapping_add(1).max(1));
+        // Said first, looked second: who marks looks the other way round.
+        asleep.store(self.ticket.get(), SeqCst);
+        let marked = inbox.is_marked();
+        if marked {
+            asleep.store(0, Relaxed);
+        }
+        marked
+    }
+
+    /// Takes memory for octets of the service's ring. False: there is none.
+    pub fn back(&self, at: Place, from: u64, to: u64) -> bool {
+        self.arenas[at.arena].arena.back(at.slot, 1, from, to).is_ok()
+    }
+
+    /// From the service's own ring: what is sent again through the pair.
+    pub fn copy_again(&self, at: Place, position: u64, to: &mut [u8]) {
+        self.arenas[at.arena].arena.copy_out(at.slot, 1, position, to);
+    }
+}
+
+/// Whether a descriptor is an eventfd: a write to something else might wait, or end up anywhere.
+fn is_eventfd(fd: BorrowedFd<'_>) -> bool {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", fd.as_raw_fd()));
+    link.is_ok_and(|name| name.as_os_str() == "anon_inode:[eventfd]")
+}
+
+impl fmt::Debug for Neighbour {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Neighbour")
+            .field("uid", &self.uid)
+            .field("bells", &self.bells.borrow().len())
+            .finish_non_exhaustive()
+    }
+}
+
+/// All of them.
+#[derive(Debug)]
+pub struct Neighbours {
+    all: Slab<Neighbour>,
+    by_token: HashMap<(u32, u64), Key>,
+    /// Those of which there was news since the service last slept: they are looked at without being asked to.
+    awake: Vec<Key>,
+    /// Random name of the service.
+    pub token: u64,
+}
+
+impl Neighbours {
+    pub fn new() -> Neighbours {
+        Neighbours {
+            all: Slab::new(),
+            by_token: HashMap::new(),
+            awake: Vec::new(),
+            token: process::random_u64(),
+        }
+    }
+
+    pub fn get_mut(&mut self, key: Key) -> Option<&mut Neighbour> {
+        self.all.get_mut(key)
+    }
+
+    pub fn get(&self, key: Key) -> Option<&Neighbour> {
+        self.all.get(key)
+    }
+
+    /// The process of this user with this name, which may be new: then what it is to get is told, too.
+    ///
+    /// # Errors
+    /// EINVAL, EPERM: what it sent is no inbox; EMFILE, ENOMEM.
+    pub fn meet(
+        &mut self,
+        (uid, token): (u32, u64),
+        inbox: &OwnedFd,
+        watch: &Watch,
+    ) -> Result<(Key, Option<Introduction>)> {
+        if let Some(known) = self.by_token.get(&(uid, token)) {
+            return Ok((*known, None));
+        }
+        let theirs = OwnInbox::map(inbox.as_raw_fd())?;
+        let (ours, file) = OwnInbox::new()?;
+        let (control, other) = seqpacket::pair()?;
+        let key = self.all.insert(Neighbour {
+            uid,
+            token,
+            pair: process::random_u64(),
+            control,
+            ours,
+            theirs,
+            bell: Bell::new()?,
+            bells: RefCell::default(),
+            arenas: Vec::new(),
+            ends: Vec::new(),
+            free: Vec::new(),
+            gone: Cell::new(false),
+            ticket: Cell::new(0),
+            awake: false,
+        });
+        let told = self.all.get(key).ok_or(Errno::NOMEM).and_then(|new| {
+            watch.edge(new.bell.as_fd(), Token::Bells(key))?;
+            watch.edge(new.control.as_fd(), Token::Neighbour(key))
+        });
+        if let Err(e) = told {
+            self.all.remove(key);
+            return Err(e);
+        }
+        self.by_token.insert((uid, token), key);
+        self.wake(key);
+        Ok((key, Some(Introduction { inbox: file, control: other })))
+    }
+
+    /// There is news of it.
+    pub fn wake(&mut self, key: Key) {
+        if let Some(neighbour) = self.all.get_mut(key)
+            && !std::mem::replace(&mut neighbour.awake, true)
+        {
+            self.awake.push(key);
+        }
+    }
+
+    /// It said something, or is gone: then what it has is given up with its last connection.
+    pub fn heard(&mut self, key: Key) {
+        if let Some(neighbour) = self.all.get_mut(key) {
+            neighbour.hear();
+        }
+        self.sweep(key);
+    }
+
+    /// Gives up one that is gone and has no connection.
+    pub fn sweep(&mut self, key: Key) {
+        let is_over = |n: &Neighbour| n.gone.get() && n.ends.len() == n.free.len();
+        if let Some(over) = self.all.get(key).filter(|neighbour| is_over(neighbour)) {
+            self.by_token.remove(&(over.uid, over.token));
+            self.all.remove(key);
+        }
+    }
+
+    /// Connections that were marked.
+    pub fn marked(&mut self, mut f: impl FnMut(Key)) {
+        for key in &self.awake {
+            let Some(neighbour) = self.all.get(*key) else { continue };
+            let inbox = neighbour.ours.get();
+            if inbox.is_marked() {
+                inbox.drain(|number| {
+                    if let Some(Some(key)) = neighbour.ends.get(number as usize) {
+                        f(*key);
+                    }
+                });
+            }
+        }
+    }
+
+    /// The service is about to sleep: everybody is told. True: somebody has marked something meanwhile, and it must not.
+    pub fn rest(&mut self) -> bool {
+        let mut news = false;
+        for key in std::mem::take(&mut self.awake) {
+            if let Some(neighbour) = self.all.get_mut(key) {
+                neighbour.awake = neighbour.announce();
+                if neighbour.awake {
+                    news = true;
+                    self.awake.push(key);
+                }
+            }
+        }
+        news
+    }
+}

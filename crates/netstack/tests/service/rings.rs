@@ -1,0 +1,362 @@
+//! Octets by rings in place of the pair: a program that plays its half of docs/switch-protocol.md, and one that lies.
+
+use crate::program::Sock;
+use crate::{LONGEST, Program, Running, isolated, kernels};
+use bypath_shm::arena::{Control, Geometry};
+use bypath_shm::direction::{Direction, Head, Path, Readable, ask, writer_flag};
+use bypath_shm::region::{Arena, OwnInbox, map_inbox};
+use bypath_shm::ring::Ring;
+use bypath_shm::service::{Body, Op, RingsGiven, RingsWanted};
+use bypath_sys::eventfd;
+use proptest::prelude::*;
+use proptest::test_runner::{Config, TestRunner};
+use std::cell::RefCell;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::*;
+use std::time::Instant;
+
+/// What a process has been given with its first rings.
+struct Process {
+    token: u64,
+    inbox: (OwnInbox, OwnedFd),
+    introduction: Option<(&'static bypath_shm::inbox::Inbox, OwnedFd, OwnedFd)>,
+}
+
+/// A connection's rings, seen from the program.
+struct Rings {
+    control: &'static Control,
+    tx: Ring,
+    rx: Ring,
+    tail: u64,
+}
+
+impl Process {
+    fn new(token: u64) -> Process {
+        Process { token, inbox: OwnInbox::new().expect("memory"), introduction: None }
+    }
+
+    /// Asks for rings; what is answered.
+    fn meet(&mut self, sock: &Sock<'_>, ring: u32) -> Result<Rings, i32> {
+        let wanted = RingsWanted { token: self.token, end: 5, ring };
+        let inbox = Some(self.inbox.1.as_fd());
+        let answer = sock.program.ask_with(Op::Rings, sock.cookie, &wanted.encode(), inbox);
+        if answer.errno != 0 {
+            return Err(answer.errno);
+        }
+        let given = RingsGiven::decode(&mut Body(&answer.body)).expect("rings");
+        assert_eq!(
+            (given.first == 1, answer.more.len()),
+            (self.introduction.is_none(), 3 * given.first as usize)
+        );
+        let mut more = answer.more.into_iter();
+        if let (Some(inbox), Some(bell), Some(control)) = (more.next(), more.next(), more.next()) {
+            self.introduction = Some((map_inbox(inbox.as_raw_fd()).expect("an inbox"), bell, control));
+        }
+        let geometry = Geometry { slots: given.slots, ring: given.ring };
+        let arena = Arena::map(answer.with.expect("an arena").as_raw_fd(), geometry).expect("an arena");
+        Ok(Rings {
+            control: arena.control(given.slot).expect("a slot"),
+            tx: arena.ring(given.slot, 0).expect("a ring"),
+            rx: arena.ring(given.slot, 1).expect("a ring"),
+            tail: 0,
+        })
+    }
+
+    /// Says that there is news of a connection.
+    fn ring(&self, rings: &Rings) {
+        let (inbox, bell, _) = self.introduction.as_ref().expect("an introduction");
+        inbox.mark(rings.control.ends[1].load(Relaxed));
+        eventfd::ring(bell.as_raw_fd());
+    }
+}
+
+/// Waits for what must come.
+#[track_caller]
+fn until<R>(mut look: impl FnMut() -> Option<R>) -> R {
+    let end = Instant::now() + LONGEST;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "it did not come");
+        std::thread::yield_now();
+    }
+}
+
+impl Rings {
+    fn out(&self) -> &'static Direction {
+        &self.control.direction[0]
+    }
+
+    fn inc(&self) -> &'static Direction {
+        &self.control.direction[1]
+    }
+
+    /// The program writes into its ring from here on; so many octets went through the pair before.
+    fn begin(&mut self, before: u64) {
+        let out = self.out();
+        until(|| out.consented().then_some(()));
+        assert!(out.begin_ring(self.tail, before));
+    }
+
+    fn put(&mut self, process: &Process, octets: &[u8]) {
+        let out = self.out();
+        let (tail, size) = (self.tail, self.tx.size());
+        until(|| (out.space(tail, size).expect("a position") >= octets.len() as u64).then_some(()));
+        self.tx.copy_from_slice(tail, octets);
+        self.tail += octets.len() as u64;
+        out.publish(self.tail);
+        process.ring(self);
+    }
+
+    /// Takes octets out of the service's ring.
+    fn get(&self, process: &Process, octets: usize) -> Vec<u8> {
+        let mut got = Vec::new();
+        until(|| {
+            match self.inc().readable(self.rx.size()).expect("a position") {
+                Readable::Drain(head) => {
+                    assert!(self.inc().drained(head));
+                }
+                Readable::Ring { head, available } if available > 0 => {
+                    let mut piece = vec![0; available as usize];
+                    self.rx.copy_to_slice(head.position(), &mut piece);
+                    if self.inc().commit(head, available) {
+                        got.extend(piece);
+                        process.ring(self);
+                    }
+                }
+                _ => {}
+            }
+            (got.len() >= octets).then_some(())
+        });
+        got
+    }
+}
+
+/// A connection to a kernel's socket, with rings.
+fn connected<'a>(program: &'a Program, process: &mut Process) -> (Sock<'a>, TcpStream, Rings) {
+    let (listener, to) = kernels("10.9.0.1:0");
+    let sock = program.connect(to);
+    let peer = listener.accept().expect("a connection").0;
+    peer.set_read_timeout(Some(LONGEST)).expect("a time-out");
+    let rings = process.meet(&sock, 64 << 10).expect("rings");
+    (sock, peer, rings)
+}
+
+fn received(from: &mut impl Read, octets: usize) -> Vec<u8> {
+    let mut room = vec![0; octets];
+    from.read_exact(&mut room).expect("octets");
+    room
+}
+
+isolated! {
+    fn octets_go_by_rings_and_back_by_the_pair_in_order() {
+        let running = Running::new();
+        let program = running.program();
+        let mut process = Process::new(7);
+        let (mut sock, mut peer, mut rings) = connected(&program, &mut process);
+
+        sock.stream.write_all(b"pair ").expect("room");
+        rings.begin(5);
+        rings.put(&process, b"ring ");
+        assert_eq!(received(&mut peer, 10), b"pair ring ");
+        let row = running.query("sockets").remove(0);
+        assert_eq!((&row["from_program"], &row["to_program"]), (&"ring".into(), &"pair".into()), "{row}");
+        // More than the ring holds, in pieces.
+        let many: Vec<u8> = (0..300_000u32).map(|n| (n / 7) as u8).collect();
+        let reader = std::thread::spawn(move || (received(&mut peer, 300_000), peer));
+        many.chunks(50_000).for_each(|piece| rings.put(&process, piece));
+        let (got, mut peer) = reader.join().expect("no panic");
+        assert!(got == many);
+
+        // The program takes it back: what the service has not read goes again through the pair.
+        let position = rings.out().claim().expect("a ring");
+        assert_eq!(position, rings.tail);
+        sock.stream.write_all(b"again").expect("room");
+        assert_eq!(received(&mut peer, 5), b"again");
+        // And begins anew, where the service has agreed once more.
+        rings.begin(10);
+        rings.put(&process, b" and again");
+        assert_eq!(received(&mut peer, 10), b" and again");
+
+        // The other way: the service begins when it has something.
+        rings.inc().consent();
+        peer.write_all(&many).expect("room");
+        assert!(rings.get(&process, many.len()) == many);
+        assert_eq!(running.query("sockets")[0]["to_program"], "ring");
+        // What is not read when the program asks for it back comes through the pair.
+        peer.write_all(b"left in the ring").expect("room");
+        until(|| (rings.inc().t.tail.load(Acquire) == many.len() as u64 + 16).then_some(()));
+        rings.inc().ask_recall(ask::RECALL);
+        process.ring(&rings);
+        assert_eq!(received(&mut sock.stream, 16), b"left in the ring");
+        assert_eq!(rings.inc().path(), Path::Kernel);
+        assert_eq!(rings.inc().wa.flags.load(Acquire) & writer_flag::FLUSHING, 0);
+
+        // Ends: the peer's comes behind what was given.
+        rings.inc().withdraw_recall();
+        rings.inc().consent();
+        peer.write_all(b"last").expect("room");
+        drop(peer);
+        assert_eq!(received(&mut sock.stream, 4), b"last");
+        assert_eq!(sock.stream.read(&mut [0; 4]).expect("an end"), 0);
+        drop(sock);
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn what_a_killed_program_left_in_its_ring_is_sent() {
+        let running = Running::new();
+        let program = running.program();
+        let mut process = Process::new(7);
+        let (sock, mut peer, mut rings) = connected(&program, &mut process);
+        rings.begin(0);
+        // Nobody rings for these.
+        rings.tx.copy_from_slice(0, b"unrung");
+        rings.out().publish(6);
+        drop(sock);
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("an end");
+        assert_eq!(all, b"unrung");
+        drop(peer);
+
+        // Killed in the middle of taking it back.
+        let (mut sock, mut peer, mut rings) = connected(&program, &mut process);
+        rings.begin(0);
+        rings.out().wa.flags.fetch_or(writer_flag::FLUSHING, AcqRel);
+        rings.tx.copy_from_slice(0, b"0123456789");
+        let position = rings.out().claim().expect("a ring");
+        rings.out().publish(10);
+        assert_eq!(position, 0);
+        sock.stream.write_all(b"0123").expect("room");
+        drop(sock);
+        let mut all = Vec::new();
+        peer.read_to_end(&mut all).expect("an end");
+        assert_eq!(all, b"0123456789");
+        drop(peer);
+
+        // Octets that it has not read make its end a reset.
+        let (sock, mut peer, rings) = connected(&program, &mut process);
+        rings.inc().consent();
+        peer.write_all(b"unread").expect("room");
+        until(|| (rings.inc().t.tail.load(Acquire) == 6).then_some(()));
+        drop(sock);
+        let end = peer.read(&mut [0; 8]);
+        assert_eq!(end.expect_err("a reset").kind(), std::io::ErrorKind::ConnectionReset);
+        drop(program);
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn rings_have_bounds_and_their_memory_is_given_back() {
+        let running = Running::with(|settings| settings.octets_per_user = 300 << 10, bypath_stack::config::Config::default());
+        let maps = || {
+            let text = std::fs::read_to_string("/proc/self/maps").expect("a list");
+            text.lines().filter(|line| line.contains("bypath-arena")).count()
+        };
+        let before = maps();
+        {
+            let program = running.program();
+            let mut process = Process::new(7);
+            let (one, two) = (connected(&program, &mut process), connected(&program, &mut process));
+            assert!(maps() > before);
+            let (listener, to) = kernels("10.9.0.1:0");
+            let third = program.connect(to);
+            let peer = listener.accept().expect("a connection").0;
+            assert_eq!(process.meet(&third, 64 << 10).err(), Some(libc::ENOBUFS));
+            assert_eq!(process.meet(&one.0, 64 << 10).err(), Some(libc::EBUSY));
+            assert_eq!(process.meet(&third, 5000).err(), Some(libc::EINVAL));
+            drop((one, peer));
+            running.has_sockets(2);
+            assert!(process.meet(&third, 4096).is_ok());
+            let fresh = program.open(false).expect("a socket");
+            assert_eq!(process.meet(&fresh, 4096).err(), Some(libc::ENOTCONN));
+            // Something that is no inbox.
+            let mut other = Process::new(8);
+            other.inbox.1 = std::fs::File::open("/dev/null").expect("a file").into();
+            assert!(other.meet(&two.0, 4096).is_err());
+        }
+        running.has_sockets(0);
+        // What this process has mapped itself as a program stays, once for each connection that got rings.
+        let end = Instant::now() + LONGEST; while maps() != before + 3 { assert!(Instant::now() < end, "{} {before}", maps()); std::thread::yield_now(); }
+
+        drop(running);
+        let none = Running::with(|settings| settings.ring_octets = 0, bypath_stack::config::Config::default());
+        let program = none.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let sock = program.connect(to);
+        assert_eq!(Process::new(7).meet(&sock, 64 << 10).err(), Some(libc::EINVAL));
+        drop((sock, listener));
+    }
+}
+
+isolated! {
+    fn who_lies_in_shared_memory_loses_his_own_connection_at_most() {
+        let running = Running::new();
+        let honest = running.program();
+        let mut own = Process::new(1);
+        let (_sock, peer, mut rings) = connected(&honest, &mut own);
+        rings.begin(0);
+        rings.inc().consent();
+        let both = RefCell::new((peer, rings));
+        let mut runner = TestRunner::new(Config { cases: 60, failure_persistence: None, ..Config::default() });
+        let word = prop_oneof![
+            any::<u64>(),
+            (0u64..200_000, 0u64..4).prop_map(|(position, path)| position | path << 62),
+            Just(0), Just(u64::MAX),
+        ];
+        let lies = proptest::collection::vec((0usize..16, word, any::<bool>()), 1..40);
+        let result = runner.run(&lies, |lies| {
+            let program = running.program();
+            let mut process = Process::new(2);
+            let (sock, mut liars, mut rings) = connected(&program, &mut process);
+            if lies.len().is_multiple_of(2) {
+                rings.begin(0);
+                rings.inc().consent();
+                let _ = liars.write_all(&[7; 5000]);
+            }
+            for (place, word, rings_bell) in lies {
+                let d = &rings.control.direction[place & 1];
+                match place >> 1 {
+                    0 => d.t.tail.store(word, Release),
+                    1 => d.h.head.store(word, Release),
+                    2 => d.wa.switch_k.store(word, Release),
+                    3 => d.ra.ask.store(word as u32, Release),
+                    4 => d.wa.flags.store(word as u32, Release),
+                    5 => d.ra.wait.iter().for_each(|w| w.store(word, Release)),
+                    6 => d.wa.wait[3].store(word, Release),
+                    _ => rings.control.ends[place & 1].store(word as u32, Release),
+                }
+                if rings_bell {
+                    let (inbox, bell, _) = process.introduction.as_ref().expect("an introduction");
+                    inbox.mark(word as u32);
+                    inbox.asleep[1].store(word as u32, Relaxed);
+                    eventfd::ring(bell.as_raw_fd());
+                    process.ring(&rings);
+                }
+            }
+            drop((sock, liars));
+            // The honest one goes on, both ways.
+            let (peer, rings) = &mut *both.borrow_mut();
+            rings.put(&own, b"honest");
+            assert_eq!(received(peer, 6), b"honest");
+            peer.write_all(b"reply").expect("room");
+            assert_eq!(rings.get(&own, 5), b"reply");
+            Ok(())
+        });
+        result.expect("nothing to fail");
+        running.has_sockets(1);
+    }
+}
+
+/// Positions of heads are what they are written as.
+#[test]
+fn heads_keep_their_positions() {
+    for path in [Path::Ring, Path::Drain, Path::Kernel] {
+        assert_eq!((Head::new(9, path).position(), Head::new(9, path).path()), (9, path));
+    }
+}

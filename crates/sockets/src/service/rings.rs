@@ -1,0 +1,79 @@
+//! Rings for a connection of the netstack service: the service is the other end, and the pair is the carrier
+//! (docs/netstack-service.md, "Rings").
+
+use super::control::{Files, Message};
+use crate::peer::{self, Conn};
+use crate::state::State;
+use crate::table::Sock;
+use bypath_shm::arena::Geometry;
+use bypath_shm::reason::Reason;
+use bypath_shm::region;
+use bypath_shm::service::{Op, RingsGiven, RingsWanted};
+use bypath_sys::Errno;
+use std::sync::atomic::Ordering::*;
+
+/// The program waits as long for an answer, of a service that does nothing else.
+const LONGEST_NS: u64 = 300_000_000;
+/// Number of the service's bell.
+const BELL: u32 = 1;
+
+/// Asks the service for rings of at most so many octets, and maps them. Under [`state::LIFE`](crate::state::LIFE).
+///
+/// # Errors
+/// Why it has none.
+pub fn meet(s: &Sock, state: &State, record: u32, ring: u32) -> Result<&'static Conn, Reason> {
+    let r = super::record(record).ok_or(Reason::NotConnected)?;
+    let (_, inbox) = state.inbox().map_err(|_| Reason::NoDescriptors)?;
+    let wanted = RingsWanted { token: state.own().token.load(Relaxed), end: s.number.load(Relaxed), ring };
+    let question = Message::new(Op::Rings, r.cookie.load(Relaxed)).octets(&wanted.encode()).with(inbox);
+    let mut question = question.within(LONGEST_NS);
+    peer::sweep();
+    let mut answer = question.ask(r.service.load(Relaxed)).map_err(reason)?;
+    let files = answer.files;
+    let given = RingsGiven::decode(&mut answer.body).ok_or(Reason::VersionMismatch);
+    let conn = given.and_then(|given| take(given, &files));
+    if conn.is_err() {
+        files.close();
+    }
+    conn
+}
+
+fn reason(errno: Errno) -> Reason {
+    match errno {
+        Errno::PERM => Reason::PolicyUid,
+        Errno::NOBUFS => Reason::MemoryLimit,
+        Errno::INVAL => Reason::SmallBuffer,
+        Errno::NOMEM | Errno::NOSPC => Reason::NoMemory,
+        Errno::MFILE | Errno::NFILE => Reason::NoDescriptors,
+        Errno::NOTCONN => Reason::NotConnected,
+        _ => Reason::PeerPlain,
+    }
+}
+
+/// Maps what was given. The descriptors that are kept or closed are so where this succeeds.
+fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
+    let geometry = Geometry { slots: given.slots, ring: given.ring };
+    let slot = |peer: &'static peer::Peer, arena: i32| {
+        let taken = peer.accept_slot(given.arena, given.slot, geometry, arena);
+        taken.map_err(|_| Reason::PeerMemoryInvalid)
+    };
+    match (files.numbers(), given.first) {
+        (&[arena], 0) => {
+            let peer = peer::by_pair(given.pair, 0).ok_or(Reason::PeerPlain)?;
+            let conn = slot(peer, arena)?;
+            bypath_sys::fd::close(arena);
+            Ok(conn)
+        }
+        (&[arena, inbox, bell, control], 1) => {
+            let mapped = region::map_inbox(inbox).map_err(|_| Reason::PeerMemoryInvalid)?;
+            let peer = peer::add(given.pair, given.token, 0, control, mapped).ok_or(Reason::NoMemory)?;
+            let conn = slot(peer, arena).inspect_err(|_| peer.disown())?;
+            // The bell and the control socket are the peer's from now on.
+            peer.add_bell(BELL, bell);
+            bypath_sys::fd::close(arena);
+            bypath_sys::fd::close(inbox);
+            Ok(conn)
+        }
+        _ => Err(Reason::VersionMismatch),
+    }
+}
