@@ -1,6 +1,7 @@
 //! read, write and their vectors; recv and send without a header; calls that move bytes inside the kernel.
 
 use crate::child::borrowed_memory;
+use crate::datagrams::{self, Beside};
 use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
@@ -59,6 +60,19 @@ pub(crate) fn urgent(fd: c_int) {
     kept(|| hook::recall(fd, Reason::RecalledOob, true));
 }
 
+/// A datagram of a netstack service; `None`: the descriptor is no such socket.
+#[inline]
+fn datagram_in(fd: c_int, iov: &[IoVec], flags: c_int) -> Option<isize> {
+    let came =
+        if datagrams::concerns(fd) { datagrams::receive(fd, iov, Beside::default(), flags) } else { None };
+    came.map(|came| came.len)
+}
+
+#[inline]
+fn datagram_out(fd: c_int, iov: &[IoVec], flags: c_int) -> Option<isize> {
+    if datagrams::concerns(fd) { datagrams::send(fd, iov, Beside::default(), flags) } else { None }
+}
+
 hook! {
     /// `read()`. A zero-length read of a socket never waits, unlike a zero-length recv: the kernel answers it.
     fn read(fd: c_int, buf: *mut c_void, len: size_t) -> isize, raw Some(libc::SYS_read); aka __read;
@@ -67,6 +81,9 @@ hook! {
             return real(fd, buf, len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
+        if let Some(n) = datagram_in(fd, &iov, 0) {
+            return n;
+        }
         received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len))
     }
 
@@ -78,6 +95,9 @@ hook! {
             return real(fd, buf, len, size);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
+        if let Some(n) = datagram_in(fd, &iov, 0) {
+            return n;
+        }
         received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len, size))
     }
 
@@ -85,6 +105,9 @@ hook! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write;
     only hook::is_followed(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
+        if let Some(n) = datagram_out(fd, &iov, 0) {
+            return n;
+        }
         sent(fd, hook::send(fd, user(&iov), 0), &iov, 0, || real(fd, buf, len))
     }
 
@@ -92,9 +115,10 @@ hook! {
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv);
     only hook::concerns_read(fd); {
         match memory::iovecs(iov, count as usize) {
-            Some(v) if v.iter().any(|e| e.len != 0) => {
-                received(fd, hook::recv(fd, user(v), 0), 0, || real(fd, iov, count))
-            }
+            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_in(fd, v, 0) {
+                Some(n) => n,
+                None => received(fd, hook::recv(fd, user(v), 0), 0, || real(fd, iov, count)),
+            },
             // Nothing to read: as read() above.
             Some(_) => real(fd, iov, count),
             None => {
@@ -108,9 +132,10 @@ hook! {
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev);
     only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
-            Some(v) if v.iter().any(|e| e.len != 0) => {
-                sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count))
-            }
+            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_out(fd, v, 0) {
+                Some(n) => n,
+                None => sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count)),
+            },
             // Nothing to write: the socket is not asked, not even whether it may be written to.
             Some(_) => real(fd, iov, count),
             None => {
@@ -129,6 +154,9 @@ hook! {
                 return real(fd, iov, count, offset, flags);
             }
             if let (Some(v), Some(how)) = (list, message_flags(flags)) {
+                if let Some(n) = datagram_in(fd, v, how) {
+                    return n;
+                }
                 return received(fd, hook::recv(fd, user(v), how), how, || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
@@ -149,6 +177,9 @@ hook! {
                     // As writev() above.
                     return real(fd, iov, count, offset, flags);
                 }
+                if let Some(n) = datagram_out(fd, v, how) {
+                    return n;
+                }
                 return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags));
             }
             if list.is_some() {
@@ -168,6 +199,9 @@ hook! {
             return real(fd, buf, len, flags);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        if let Some(n) = datagram_in(fd, &iov, flags) {
+            return n;
+        }
         received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
     }
 
@@ -191,6 +225,9 @@ hook! {
             return refused;
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        if let Some(n) = datagram_out(fd, &iov, flags) {
+            return n;
+        }
         sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))
     }
 

@@ -8,6 +8,7 @@ compile_error!("the interposed symbols exist for x86-64 Linux with glibc");
 
 mod cancel;
 mod child;
+mod datagrams;
 mod epoll;
 mod errno;
 mod exec;

@@ -3,6 +3,7 @@
 //! On TCP the kernel ignores a destination address, and answers a length of zero for the source's.
 
 use crate::child::borrowed_memory;
+use crate::datagrams::{self, Beside};
 use crate::errno::{self, kept};
 use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
@@ -24,11 +25,16 @@ hook! {
     fn recvfrom(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int, address: *mut sockaddr, address_len: *mut socklen_t) -> isize,
     raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+        if datagrams::concerns(fd)
+            && let Some(n) = datagrams::receive_from(fd, &iov, flags, address, address_len)
+        {
+            return n;
+        }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags, address, address_len);
         }
-        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         match hook::recv(fd, user(&iov), flags) {
             verdict @ (Verdict::Served | Verdict::ServedKernel(_)) => {
                 let (none, no_len) = (std::ptr::null_mut(), std::ptr::null_mut());
@@ -55,6 +61,13 @@ hook! {
     fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, address: *const sockaddr, address_len: socklen_t) -> isize,
     raw Some(libc::SYS_sendto);
     only hook::is_followed(fd); {
+        if datagrams::concerns(fd) {
+            let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+            return match datagrams::send(fd, &iov, Beside::address(address, address_len), flags) {
+                Some(n) => n,
+                None => real(fd, buf, len, flags, address, address_len),
+            };
+        }
         if flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
             if let Some(refused) = crate::served::fast_open(fd, flags, address, address_len) {
                 return refused;
@@ -94,7 +107,7 @@ hook! {
             to_kernel(fd);
             return real(fd, messages, count, flags);
         };
-        if !hook::is_followed(fd) {
+        if !hook::is_followed(fd) || is_the_kernels(fd) {
             all.iter().for_each(|m| announce_passed(&m.msg_hdr));
             return real(fd, messages, count, flags);
         }
@@ -115,6 +128,9 @@ hook! {
     raw Some(libc::SYS_recvmmsg);
     only hook::is_followed(fd); {
         let all = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES));
+        if datagrams::concerns(fd) && !served::is_served(fd) {
+            return real(fd, messages, count, flags, timeout);
+        }
         let (Some(all), Ok(limit)) = (all, memory::nanoseconds(timeout)) else {
             to_kernel(fd);
             return real(fd, messages, count, flags, timeout);
@@ -128,6 +144,11 @@ hook! {
         }
         receive_messages(fd, all, flags, limit, timeout)
     }
+}
+
+/// Whether `fd` is a socket of datagrams that the kernel has for good.
+fn is_the_kernels(fd: c_int) -> bool {
+    hook::datagram::of(fd).is_some_and(hook::datagram::Record::is_settled)
 }
 
 /// The end of a recvfrom() that moved `n` bytes out of a ring: as the kernel, which has consumed them when it looks
@@ -230,6 +251,11 @@ fn send_message(
         }
         return real();
     };
+    if datagrams::concerns(fd)
+        && let Some(n) = datagrams::send(fd, iov, Beside::of(&m), flags)
+    {
+        return n;
+    }
     let has_control = m.msg_controllen != 0;
     if has_control || flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
         let name = m.msg_name.cast_const().cast::<sockaddr>();
@@ -287,6 +313,11 @@ fn receive_message(
         }
         return real();
     };
+    if datagrams::concerns(fd)
+        && let Some(n) = datagrams::receive_message(fd, message, &m, iov, flags)
+    {
+        return n;
+    }
     if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
         urgent(fd);
         return real();

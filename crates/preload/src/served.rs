@@ -20,7 +20,7 @@ const MAX_ADDRESS: usize = 128;
 ///
 /// # Safety
 /// That of the C functions.
-unsafe fn message<const I: usize>(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
+pub(crate) unsafe fn message<const I: usize>(fd: c_int, message: *mut msghdr, flags: c_int) -> isize {
     let address = load::<I>();
     // SAFETY: both take a descriptor, a header and flags; a C library without them has no sockets.
     unsafe {
@@ -29,7 +29,8 @@ unsafe fn message<const I: usize>(fd: c_int, message: *mut msghdr, flags: c_int)
     }
 }
 
-fn header(iov: *const iovec, count: usize) -> msghdr {
+/// A header for a list, and nothing beside it.
+pub(crate) fn header(iov: *const iovec, count: usize) -> msghdr {
     // SAFETY: zeroes are a valid value.
     let mut m: msghdr = unsafe { std::mem::zeroed() };
     m.msg_iov = iov.cast_mut();
@@ -253,7 +254,7 @@ pub(crate) fn shutdown(fd: c_int, how: c_int) -> Option<c_int> {
 }
 
 /// Stores an address as the kernel does: cut to the program's room, with the length that it has.
-fn store(name: &SocketName, at: *mut sockaddr, len: *mut socklen_t) -> c_int {
+pub(crate) fn store(name: &SocketName, at: *mut sockaddr, len: *mut socklen_t) -> c_int {
     let Some(room) = memory::read(len) else { return fail(libc::EFAULT) };
     if (room as c_int) < 0 {
         return fail(libc::EINVAL);

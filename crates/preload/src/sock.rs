@@ -1,7 +1,7 @@
 //! Making, naming and ending sockets and descriptors.
 
 use crate::child::{borrowed_memory, handed_on};
-use crate::errno::{fail, kept};
+use crate::errno::{self, fail, kept};
 use crate::memory;
 use crate::real::hook;
 use crate::served;
@@ -11,7 +11,11 @@ use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 hook! {
     /// `socket()`.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); {
-        let fd = real(domain, kind, protocol);
+        let mut fd = real(domain, kind, protocol);
+        if fd < 0 && errno::get() == libc::EACCES && !borrowed_memory() && hook::datagram::is_ping(domain, kind, protocol) {
+            // The kernel lets this user have none, a service may: until it is that one's, another socket has the number.
+            fd = real(domain, kind, 0);
+        }
         if fd >= 0 && !borrowed_memory() {
             kept(|| hook::socket_done(fd, domain, kind, protocol));
         }

@@ -12,6 +12,8 @@ pub mod stats;
 #[cfg(not(loom))]
 pub mod arena;
 #[cfg(not(loom))]
+pub mod datagram;
+#[cfg(not(loom))]
 pub mod family;
 #[cfg(not(loom))]
 pub mod inbox;

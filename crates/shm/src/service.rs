@@ -59,13 +59,15 @@ pub enum Op {
     Query = 11,
     /// Rings for a connection.
     Rings = 12,
+    /// Whether a datagram may be sent there.
+    Reach = 13,
     /// One of the stack's interfaces.
     Interfaces = 20,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 13] = [
+    pub const ALL: [Op; 14] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -78,6 +80,7 @@ impl Op {
         Op::Shutdown,
         Op::Query,
         Op::Rings,
+        Op::Reach,
         Op::Interfaces,
     ];
 

@@ -341,7 +341,7 @@ pub const SETTINGS: &[Setting] = &[
         words: &[],
         value: "NAME|off",
         default: "off",
-        help: "TCP sockets that are bound or connected to addresses other than loopback are those of the netstack service NAME (without one: `default`); `bypath netstack` runs it",
+        help: "TCP, UDP and ping sockets that are bound or connected to addresses other than loopback, or send there, are those of the netstack service NAME (without one: `default`); `bypath netstack` runs it",
     },
 ];
 

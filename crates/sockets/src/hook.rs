@@ -10,6 +10,7 @@ pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 use crate::raised::Raised;
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
+pub use crate::service::datagram::{self, calls as datagrams};
 pub use crate::service::interfaces;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
@@ -17,7 +18,9 @@ use crate::{
     carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, service, signals, state,
     stream, switch, thread, uring,
 };
+pub use bypath_shm::datagram as record;
 pub use bypath_shm::reason::Reason;
+pub use bypath_shm::service::Address;
 pub use bypath_sys::poll::PollFd;
 pub use bypath_sys::scratch::Scratch;
 use bypath_sys::signal::Deferred;

@@ -42,7 +42,8 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     }
     let lost = table::entry(fd).is_some();
     let made = carrier::made(domain, kind, protocol);
-    if made.is_none() && !lost || state::is_borrowed() {
+    let datagrams = made.is_none() && service::datagram::may_serve(domain, kind, protocol);
+    if made.is_none() && !datagrams && !lost || state::is_borrowed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
@@ -51,6 +52,9 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     }
     if let Some(made) = made {
         table::follow(fd, made, kind & libc::SOCK_NONBLOCK != 0);
+    }
+    if datagrams {
+        service::datagram::made(fd, domain, protocol);
     }
 }
 
@@ -88,6 +92,7 @@ pub fn lose(fd: i32) {
         }
         Some(Entry::Epoll(n)) => epoll::closed(n),
         Some(Entry::Served(n)) => service::release(n),
+        Some(Entry::Datagrams(n)) => service::datagram::release(n),
         None => {}
     }
 }
@@ -155,6 +160,7 @@ impl Closing {
                 }
             }
             Entry::Served(n) => service::release(n),
+            Entry::Datagrams(n) => service::datagram::release(n),
         }
         drop(life);
         if let Entry::Sock(s) = entry
@@ -394,6 +400,7 @@ pub fn dup_done(old: i32, new: i32) {
         }
         Entry::Epoll(n) => table::set_epoll(new, n),
         Entry::Served(n) => service::alias(new, n),
+        Entry::Datagrams(n) => service::datagram::alias(new, n),
     }
 }
 

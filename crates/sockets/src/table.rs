@@ -22,6 +22,8 @@ static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
 const EPOLL: u32 = 1 << 31;
 /// Entry bit: the number is a socket of the netstack service that is not followed: its calls of data are the kernel's.
 const SERVED: u32 = 1 << 30;
+/// Entry bit: the number is a socket of datagrams, the kernel's or the netstack service's.
+const DATAGRAMS: u32 = 1 << 29;
 
 /// Bits of [`End::flags`].
 pub mod flag {
@@ -141,6 +143,8 @@ pub enum Entry {
     Epoll(u32),
     /// A socket of the netstack service that is not followed, by the number of its record.
     Served(u32),
+    /// A socket of datagrams that is the netstack service's or may become one, by the number of its record.
+    Datagrams(u32),
 }
 
 impl Sock {
@@ -301,7 +305,7 @@ impl Sock {
 pub fn sock(fd: i32) -> Option<&'static Sock> {
     match FDS.get(fd as u32 as usize)?.load(Acquire) {
         0 => None,
-        e if e & (EPOLL | SERVED) != 0 => None,
+        e if e & (EPOLL | SERVED | DATAGRAMS) != 0 => None,
         e => SOCKS.get(e as usize - 1),
     }
 }
@@ -312,14 +316,21 @@ pub fn served(fd: i32) -> Option<u32> {
     match entry(fd)? {
         Entry::Served(record) => Some(record),
         Entry::Sock(s) => s.served(),
-        Entry::Epoll(_) => None,
+        Entry::Epoll(_) | Entry::Datagrams(_) => None,
     }
+}
+
+/// The record of the socket of datagrams behind `fd`.
+#[inline]
+pub fn datagrams(fd: i32) -> Option<u32> {
+    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
+    (e & (EPOLL | SERVED | DATAGRAMS) == DATAGRAMS).then_some(e & !DATAGRAMS)
 }
 
 /// Whether readiness of `fd` may be more than the kernel knows: it is a followed socket or an epoll set.
 #[inline(always)]
 pub fn is_overlaid(fd: i32) -> bool {
-    let bears = |e: u32| e != 0 && e & (EPOLL | SERVED) != SERVED;
+    let bears = |e: u32| e != 0 && (e & EPOLL != 0 || e & (SERVED | DATAGRAMS) == 0);
     FDS.get(fd as u32 as usize).is_some_and(|e| bears(e.load(Acquire)))
 }
 
@@ -336,6 +347,7 @@ pub fn entry(fd: i32) -> Option<Entry> {
         0 => None,
         e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
         e if e & SERVED != 0 => Some(Entry::Served(e & !SERVED)),
+        e if e & DATAGRAMS != 0 => Some(Entry::Datagrams(e & !DATAGRAMS)),
         e => SOCKS.get(e as usize - 1).map(Entry::Sock),
     }
 }
@@ -489,6 +501,12 @@ pub fn set_epoll(fd: i32, number: u32) {
 pub fn set_served(fd: i32, record: u32) -> bool {
     let place = FDS.ensure(fd as u32 as usize);
     place.inspect(|place| mean(fd, place, record | SERVED)).is_some()
+}
+
+/// Marks `fd` as a socket of datagrams; false if there is no room for it.
+pub fn set_datagrams(fd: i32, record: u32) -> bool {
+    let place = FDS.ensure(fd as u32 as usize);
+    place.inspect(|place| mean(fd, place, record | DATAGRAMS)).is_some()
 }
 
 /// Writes the entry of `fd`.

@@ -1,7 +1,8 @@
 //! Sockets that carry datagrams: their places, options, queues and errors.
 
 use crate::Stack;
-use crate::egress::{Fragmentation, Outgoing};
+pub use crate::egress::Fragmentation;
+use crate::egress::Outgoing;
 use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::path::Unreachable;
@@ -249,6 +250,8 @@ pub(crate) struct Socket {
     pub kind: Kind,
     pub options: Options,
     pub local: Option<SocketAddr>,
+    /// Where its owner bound it, who did not leave that to a send or a connect.
+    pub chosen: Option<SocketAddr>,
     pub remote: Option<SocketAddr>,
     pub way: Option<Way>,
     pub receive: Queue<Datagram>,
@@ -382,6 +385,7 @@ impl Stack {
             kind,
             options: Options::default(),
             local: None,
+            chosen: None,
             remote: None,
             way: None,
             receive: Queue::new(self.config.receive_octets),

@@ -1,6 +1,7 @@
-//! Pairs of AF_UNIX stream sockets. Neither end waits in the calls of this file.
+//! Pairs of AF_UNIX sockets, of streams and of records. Neither end waits in the calls of this file.
 
 use crate::syscall::{check, syscall};
+use crate::user::{IoVec, UserVec};
 use crate::{Errno, Result, sock, unix};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -12,8 +13,20 @@ const SO_PASSRIGHTS: i32 = 83;
 /// # Errors
 /// EMFILE, ENFILE, ENOMEM.
 pub fn new() -> Result<(OwnedFd, OwnedFd)> {
+    of(libc::SOCK_STREAM)
+}
+
+/// The same, between which records keep their bounds.
+///
+/// # Errors
+/// Those of [`new`].
+pub fn of_records() -> Result<(OwnedFd, OwnedFd)> {
+    of(libc::SOCK_SEQPACKET)
+}
+
+fn of(kind: i32) -> Result<(OwnedFd, OwnedFd)> {
     let mut ends = [0i32; 2];
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: the kernel writes two descriptors to a local.
     check(unsafe {
         syscall(
@@ -81,6 +94,17 @@ pub fn send(end: BorrowedFd<'_>, octets: &[u8]) -> Result<usize> {
     })
 }
 
+/// Sends a record of these parts.
+///
+/// # Errors
+/// EAGAIN: there is no room; EPIPE, ECONNRESET: the other end reads no more, or was closed; EMSGSIZE: the buffer is smaller.
+pub fn send_record(end: BorrowedFd<'_>, parts: [&[u8]; 2]) -> Result<()> {
+    let iov = parts.map(|part| IoVec { base: part.as_ptr() as usize, len: part.len() });
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the kernel reads live slices.
+    sock::send(end.as_raw_fd(), unsafe { UserVec::new(&iov) }, flags).map(|_| ())
+}
+
 /// Sets SO_SNDBUF; the kernel doubles it, and has a least one.
 ///
 /// # Errors
@@ -115,6 +139,20 @@ mod tests {
         assert_eq!(receive(b.as_fd(), &mut room), Err(Errno::CONNRESET));
         assert_eq!(receive(b.as_fd(), &mut room), Ok(0));
         assert_eq!(send(b.as_fd(), b"x"), Err(Errno::PIPE));
+    }
+
+    #[test]
+    fn records_keep_their_bounds() {
+        let (a, b) = of_records().unwrap();
+        send_record(a.as_fd(), [b"head", b"and more"]).unwrap();
+        send_record(a.as_fd(), [b"", b""]).unwrap();
+        send_record(a.as_fd(), [b"x", b""]).unwrap();
+        let mut room = [0; 6];
+        assert_eq!((receive(b.as_fd(), &mut room), &room), (Ok(6), b"headan"));
+        assert_eq!([receive(b.as_fd(), &mut room), receive(b.as_fd(), &mut room)], [Ok(0), Ok(1)]);
+        assert_eq!(receive(b.as_fd(), &mut room), Err(Errno::AGAIN));
+        drop(b);
+        assert_eq!(send_record(a.as_fd(), [b"x", b""]), Err(Errno::PIPE));
     }
 
     #[test]

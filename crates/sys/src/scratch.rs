@@ -21,6 +21,8 @@ unsafe impl Plain for u8 {}
 unsafe impl Plain for u64 {}
 // SAFETY: integers without padding.
 unsafe impl Plain for PollFd {}
+// SAFETY: two integers.
+unsafe impl Plain for crate::user::IoVec {}
 
 /// Working memory for one kind of call of one thread, mapped at the first use and kept. Calls of that kind nest only by
 /// signal handlers.

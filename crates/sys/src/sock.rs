@@ -40,7 +40,19 @@ fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
 /// # Errors
 /// As socket(2).
 pub fn stream(family: i32, floor: i32) -> Result<i32> {
-    let kind = libc::SOCK_STREAM | libc::SOCK_CLOEXEC;
+    of_kind(family, libc::SOCK_STREAM, floor)
+}
+
+/// The same, of datagrams.
+///
+/// # Errors
+/// As socket(2).
+pub fn datagrams(family: i32, floor: i32) -> Result<i32> {
+    of_kind(family, libc::SOCK_DGRAM, floor)
+}
+
+fn of_kind(family: i32, kind: i32, floor: i32) -> Result<i32> {
+    let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: integers only.
     let low =
         check(unsafe { syscall(libc::SYS_socket, [family as usize, kind as usize, 0, 0, 0, 0]) })? as i32;
@@ -296,6 +308,20 @@ pub fn remote_address(fd: i32) -> Result<Address> {
 pub fn shutdown(fd: i32, how: i32) {
     // SAFETY: integers only.
     unsafe { syscall(libc::SYS_shutdown, [fd as usize, how as usize, 0, 0, 0, 0]) };
+}
+
+/// Looks at the next record without taking it and without waiting: how long it is, whatever fits.
+///
+/// # Errors
+/// EAGAIN when there is none.
+pub fn peek_record(fd: i32, bytes: &mut [u8]) -> Result<usize> {
+    let iov = [IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() }];
+    msg(libc::SYS_recvmsg, fd, &iov, libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT)
+}
+
+/// Takes the next record, of which nothing is wanted.
+pub fn drop_record(fd: i32) {
+    let _ = msg(libc::SYS_recvmsg, fd, &[], libc::MSG_DONTWAIT);
 }
 
 /// Looks at the first bytes of the carrier without taking them and without waiting.

@@ -2,6 +2,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod datagrams;
 mod interfaces;
 mod options;
 mod programs;

@@ -1,5 +1,7 @@
 //! Questions: each message is examined in full before anything is done, and answered at once.
 
+use super::datagram::Datagrams;
+use super::datagram::ping::Ping;
 use super::limits::Users;
 use super::neighbours::Introduction;
 use super::options::{Of, of_remains};
@@ -272,7 +274,11 @@ impl Asks<'_> {
                 let to = b.address().ok_or(Nonsense)?;
                 let may_low = self.uid == 0 || self.settings.low_ports.contains(&self.uid);
                 Ok(self.live().and_then(|key| {
-                    let local = self.hub.bind(self.engine.stack(), key, to, may_low)?;
+                    let (hub, stack) = (&mut *self.hub, self.engine.stack());
+                    let local = match hub.is_of_datagrams(key) {
+                        true => hub.bind_datagrams(stack, key, to, may_low)?,
+                        false => hub.bind(stack, key, to, may_low)?,
+                    };
                     Ok(Answer::of(socket, local.encode().to_vec()))
                 }))
             }
@@ -285,6 +291,10 @@ impl Asks<'_> {
                 let to = b.address().ok_or(Nonsense)?;
                 let program = fds.into_iter().next();
                 Ok(self.live().and_then(|key| {
+                    if self.hub.is_of_datagrams(key) {
+                        self.hub.connect_datagrams(self.engine.stack(), key, to)?;
+                        return Ok(Answer::of(socket, Vec::new()));
+                    }
                     let errno = self.hub.connect(self.engine, key, to, program)?;
                     Ok(Answer { errno, ..Answer::of(socket, Vec::new()) })
                 }))
@@ -296,7 +306,10 @@ impl Asks<'_> {
                 if value.len() > LONGEST_VALUE {
                     return Err(Nonsense);
                 }
-                let done = self.live().and_then(|key| self.with(key, |mut of| of.set(level, name, value)));
+                let done = self.live().and_then(|key| match self.hub.is_of_datagrams(key) {
+                    true => self.hub.set_of_datagrams(self.engine, key, level, name, value),
+                    false => self.with(key, |mut of| of.set(level, name, value)),
+                });
                 plain(done, socket)
             }
             Op::Get => {
@@ -309,6 +322,10 @@ impl Asks<'_> {
                 let how = b.i32().ok_or(Nonsense)?;
                 let done = self.live().and_then(|key| self.hub.shut_listener(self.engine.stack(), key, how));
                 plain(done, socket)
+            }
+            Op::Reach => {
+                let to = b.address().ok_or(Nonsense)?;
+                plain(self.live().and_then(|key| self.hub.reach(self.engine.stack(), key, to)), socket)
             }
             Op::Rings => {
                 let wanted = RingsWanted::decode(b).ok_or(Nonsense)?;
@@ -394,6 +411,9 @@ impl Asks<'_> {
             _ => return Err(libc::EAFNOSUPPORT),
         };
         let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
+        if kind == libc::SOCK_DGRAM {
+            return self.open_datagrams(v6, protocol);
+        }
         if kind != libc::SOCK_STREAM || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
             return Err(libc::EPROTONOSUPPORT);
         }
@@ -408,6 +428,27 @@ impl Asks<'_> {
         let stack = self.engine.stack();
         let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
         self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;
+        Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
+    }
+
+    fn open_datagrams(&mut self, v6: bool, protocol: i32) -> Result<Answer> {
+        let own_echo = if v6 { libc::IPPROTO_ICMPV6 } else { libc::IPPROTO_ICMP };
+        let ping = match protocol {
+            0 | libc::IPPROTO_UDP => None,
+            protocol if protocol == own_echo => Some(Ping::default()),
+            _ => return Err(libc::EPROTONOSUPPORT),
+        };
+        if !self.hub.users.may_open(self.uid) {
+            return Err(libc::EMFILE);
+        }
+        let pair = self.hub.pair_of_records()?;
+        let stack = self.engine.stack();
+        let id = stack.open_udp().map_err(|_| libc::ENFILE)?;
+        let phase = Phase::Datagrams(Datagrams::new(ping));
+        let key = self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), phase)?;
+        if let Some(socket) = self.hub.sockets.get_mut(key) {
+            (socket.is.pair_in, socket.is.pair_out) = (true, true);
+        }
         Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
     }
 
@@ -457,15 +498,19 @@ impl Asks<'_> {
         let (local, remote, state) = if self.is_live() {
             let key = self.live()?;
             let socket = self.hub.sockets.get(key).ok_or(libc::EBADF)?;
-            let tcp = self.engine.stack().tcp(socket.id);
-            let Some(mut tcp) = tcp else { return Err(libc::EBADF) };
+            let (local, remote) = socket.ends(self.engine.stack());
             let shown = |address: Option<SocketAddr>| Address(address.map(|a| outward(socket.v6, a)));
-            let state = match (&socket.phase, tcp.state()) {
-                (Phase::Listening(_), _) => info::LISTEN,
-                (_, Some(state)) => info::number(state),
-                (_, None) => info::number(bypath_stack::tcp::State::Closed),
-            };
-            (shown(tcp.local()), shown(tcp.remote().or(socket.remote)), state)
+            let state =
+                match (&socket.phase, self.engine.stack().tcp(socket.id).and_then(|mut tcp| tcp.state())) {
+                    (Phase::Listening(_), _) => info::LISTEN,
+                    // As Linux has it.
+                    (Phase::Datagrams(_), _) if remote.is_some() => {
+                        info::number(bypath_stack::tcp::State::Established)
+                    }
+                    (_, Some(state)) => info::number(state),
+                    (_, None) => info::number(bypath_stack::tcp::State::Closed),
+                };
+            (shown(local), shown(remote.or(socket.remote)), state)
         } else {
             let remains = self.remains()?;
             (remains.local, remains.remote, info::number(bypath_stack::tcp::State::Closed))
@@ -482,6 +527,9 @@ impl Asks<'_> {
         }
         if self.is_live() {
             let key = self.live()?;
+            if self.hub.is_of_datagrams(key) {
+                return self.hub.of_datagrams(self.engine, key, level, name);
+            }
             if level == LEVEL {
                 return self.queue(key, name);
             }

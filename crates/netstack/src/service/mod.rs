@@ -8,6 +8,7 @@ mod busy;
 mod client;
 mod connect;
 mod control;
+mod datagram;
 mod door;
 mod interfaces;
 mod limits;
@@ -218,6 +219,8 @@ impl Service {
             ended: Vec::new(),
             later: Vec::new(),
             told: Vec::new(),
+            pings: datagram::ping::Pings::default(),
+            record: Vec::new(),
             neighbours: Neighbours::new(),
             marked: Vec::new(),
         };
@@ -357,6 +360,9 @@ impl Service {
     fn hear_of_stack(&mut self) {
         while let Some(news) = self.engine.poll_event() {
             match news {
+                News::Stack(Event::Socket { id, .. }) if self.hub.pings.has(id) => {
+                    self.hub.hear_pings(self.engine.stack(), id);
+                }
                 News::Stack(Event::Socket { id, ready }) => {
                     self.hub.told(id, ready.readable, ready.writable, ready.error);
                 }
@@ -393,11 +399,16 @@ impl Service {
         let Service { mut engine, door, mut hub, controls, .. } = self;
         drop((door, controls));
         for key in hub.sockets.keys() {
-            if let Some(socket) = hub.sockets.get_mut(key)
-                && matches!(socket.phase, Phase::Open)
-            {
-                socket.is.pair_in = true;
-                hub.pump(engine.stack(), key);
+            let Some(socket) = hub.sockets.get_mut(key) else { continue };
+            socket.is.pair_in = true;
+            match socket.phase {
+                Phase::Open => {
+                    hub.pump(engine.stack(), key);
+                }
+                Phase::Datagrams(_) => {
+                    hub.exchange(&mut engine, key);
+                }
+                _ => {}
             }
             hub.release(engine.stack(), key);
         }

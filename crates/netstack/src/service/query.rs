@@ -94,8 +94,25 @@ fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
 fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Value> {
     let (at, socket) = hub.sockets.next(progress.at)?;
     progress.at = at;
-    let mut tcp = engine.stack().tcp(socket.id)?;
     let shown = |address: Option<SocketAddr>| address.map(|a| outward(socket.v6, a).to_string());
+    if let Phase::Datagrams(of) = &socket.phase {
+        let (local, remote) = socket.ends(engine.stack());
+        let (unread, unsent) = engine.stack().udp(socket.id)?.queued();
+        let state = if remote.is_some() { "Connected" } else { "Open" };
+        return Some(json!({
+            "cookie": format!("{:016x}", socket.cookie),
+            "uid": socket.uid,
+            "protocol": if of.ping.is_some() { "ping" } else { "udp" },
+            "domain": if socket.v6 { "ipv6" } else { "ipv4" },
+            "state": state,
+            "local": shown(local),
+            "remote": shown(remote),
+            "unread": unread,
+            "unsent": unsent,
+            "dropped": of.dropped + engine.stack().udp(socket.id)?.dropped(),
+        }));
+    }
+    let mut tcp = engine.stack().tcp(socket.id)?;
     let state = match (&socket.phase, tcp.state()) {
         (Phase::Listening(_), _) => "Listen".to_owned(),
         (_, Some(state)) => format!("{state:?}"),
@@ -107,6 +124,7 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
     let mut value = json!({
         "cookie": format!("{:016x}", socket.cookie),
         "uid": socket.uid,
+        "protocol": "tcp",
         "domain": if socket.v6 { "ipv6" } else { "ipv4" },
         "state": state,
         "from_program": road(out),

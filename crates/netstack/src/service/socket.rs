@@ -1,6 +1,8 @@
 //! Sockets that were given to programs: what the service holds of each, and how they begin and end.
 
 use super::connect::Connecting;
+use super::datagram::Datagrams;
+use super::datagram::ping::Pings;
 use super::limits::Users;
 use super::listener::Listening;
 use super::neighbours::Neighbours;
@@ -34,6 +36,8 @@ pub enum Phase {
     Open,
     /// It listens.
     Listening(Box<Listening>),
+    /// Datagrams go both ways.
+    Datagrams(Box<Datagrams>),
 }
 
 /// One socket.
@@ -131,6 +135,9 @@ pub struct Hub {
     pub later: Vec<(Token, u32)>,
     /// Memory for [`Hub::ends_first`].
     pub told: Vec<(Token, u32)>,
+    pub pings: Pings,
+    /// Memory for a record of a datagram.
+    pub record: Vec<u8>,
     /// Memory for [`Hub::hear_marks`].
     pub marked: Vec<Key>,
 }
@@ -146,11 +153,24 @@ impl Hub {
     /// # Errors
     /// EMFILE and its like.
     pub fn pair(&self) -> Result<Pair> {
+        let pair = self.named(pair::new)?;
+        // A ring is no larger than half of what its program could take back to the pair at once.
+        pair::set_send_buffer(pair.program.as_fd(), SEND_BUFFER).map_err(|e| e.raw_os_error())?;
+        Ok(pair)
+    }
+
+    /// The same of records.
+    ///
+    /// # Errors
+    /// EMFILE and its like.
+    pub fn pair_of_records(&self) -> Result<Pair> {
+        self.named(pair::of_records)
+    }
+
+    fn named(&self, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
         let made = || {
-            let (program, end) = pair::new()?;
+            let (program, end) = new()?;
             let cookie = pair::cookie(program.as_fd())?;
-            // A ring is no larger than half of what its program could take back to the pair at once.
-            pair::set_send_buffer(program.as_fd(), SEND_BUFFER)?;
             // Who sent an end through itself, where nothing is read, would keep it open for ever. An older kernel lets him: it counts
             // as his, and no more.
             pair::refuse_descriptors(end.as_fd());
@@ -206,15 +226,12 @@ impl Hub {
     /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
         let Some(mut socket) = self.sockets.remove(key) else { return };
-        let (local, remote) = match stack.tcp(socket.id) {
-            Some(mut tcp) => {
-                if matches!(socket.phase, Phase::Connecting(_)) {
-                    keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
-                }
-                (tcp.local(), tcp.remote())
-            }
-            None => (None, None),
-        };
+        if matches!(socket.phase, Phase::Connecting(_))
+            && let Some(tcp) = stack.tcp(socket.id)
+        {
+            keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
+        }
+        let (local, remote) = socket.ends(stack);
         stack.close(socket.id);
         self.by_id.remove(&socket.id);
         self.by_cookie.remove(&socket.cookie);
@@ -223,8 +240,14 @@ impl Hub {
         if let Some(rings) = &socket.rings {
             self.give_back(socket.uid, rings);
         }
-        if let Phase::Listening(listening) = socket.phase {
-            self.refuse(stack, *listening, socket.is.unread);
+        match socket.phase {
+            Phase::Listening(listening) => self.refuse(stack, *listening, socket.is.unread),
+            Phase::Datagrams(of) => {
+                if let Some(ping) = of.ping {
+                    self.pings.remove(stack, socket.v6, ping.ident);
+                }
+            }
+            _ => {}
         }
         let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
         let (local, remote) = (shown(local), shown(remote));
@@ -318,6 +341,7 @@ impl Hub {
             }
             Phase::Open => self.pump(engine.stack(), key),
             Phase::Listening(_) => self.accept(engine, key),
+            Phase::Datagrams(_) => self.exchange(engine, key),
         };
         if more {
             self.activate(key);

@@ -18,7 +18,7 @@ const TURN: usize = 256 << 10;
 pub const LEAST: usize = 4 << 10;
 const MOST: usize = 128 << 10;
 /// Octets of a socket that are its own, however many its user has: each connection gets on.
-const OWN: usize = 64 << 10;
+pub const OWN: usize = 64 << 10;
 /// The window of a socket whose user has more octets than he may.
 const SQUEEZED: usize = 64 << 10;
 
@@ -442,7 +442,11 @@ impl Socket {
     }
 
     /// Octets of it that the stack holds.
-    fn count(&self, stack: &mut Stack) -> usize {
+    pub fn count(&self, stack: &mut Stack) -> usize {
+        if let Some(mut udp) = stack.udp(self.id) {
+            let (unread, unsent) = udp.queued();
+            return unread + unsent;
+        }
         stack.tcp(self.id).map_or(0, |mut tcp| tcp.unread() + tcp.unacknowledged())
     }
 }

@@ -5,12 +5,14 @@ mod namespace;
 
 mod bounds;
 mod connecting;
+mod datagrams;
 mod ends;
 mod garbage;
 mod hostile;
 mod listening;
 mod lives;
 mod options;
+mod pings;
 mod program;
 mod queries;
 mod rings;

@@ -288,8 +288,11 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         Some(Entry::Epoll(n)) => set(n).map(|s| (n, s)),
         _ => None,
     };
-    let overlaid = table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_)));
+    let overlaid = table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_)));
     let Some(target) = overlaid else {
+        if let (Some(number), Some((n, _))) = (table::datagrams(fd), own) {
+            crate::service::datagram::registers(number, (epfd, n), op, fd, event);
+        }
         if let (Some((_, set)), Some(event)) = (own, event)
             && op != libc::EPOLL_CTL_DEL
         {
@@ -310,7 +313,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             return Verdict::NotOurs;
         }
         Entry::Sock(s) => s,
-        Entry::Served(_) => return Verdict::NotOurs,
+        Entry::Served(_) | Entry::Datagrams(_) => return Verdict::NotOurs,
     };
     let Some((number, set)) = own else {
         // A set that was not created through us.

@@ -72,7 +72,7 @@ static UNDERWAY: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 
 /// One of them, which is closed with this.
 #[derive(Debug)]
-struct End(i32);
+pub(super) struct End(pub i32);
 
 impl End {
     fn new(fd: i32) -> End {
@@ -119,7 +119,13 @@ pub fn is_room(fd: i32) -> Result<()> {
 
 /// A new socket of the service: its cookie, and the descriptor, which is ours.
 fn open(service: u32, family: i32) -> Result<(u64, End)> {
-    let mut question = Message::new(Op::Open, 0).number(family).number(libc::SOCK_STREAM).number(0);
+    open_of(service, [family, libc::SOCK_STREAM, 0])
+}
+
+/// The same of this domain, type and protocol.
+pub(super) fn open_of(service: u32, what: [i32; 3]) -> Result<(u64, End)> {
+    let question = Message::new(Op::Open, 0).number(what[0]).number(what[1]);
+    let mut question = question.number(what[2]);
     let answer = question.ask(service)?;
     let (cookie, end) = (answer.socket, End::new(*answer.files.numbers().first().ok_or(Errno::PROTO)?));
     let mut room = [0; 110];

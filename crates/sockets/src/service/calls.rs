@@ -3,7 +3,7 @@
 
 use super::adopt::{self, Call};
 use super::control::Message;
-use super::{Record, SocketName, address, options, recognise, record, stage, told};
+use super::{Record, SocketName, address, datagram, options, recognise, record, stage, told};
 use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
@@ -28,7 +28,7 @@ pub const LONGEST_OPTION: usize = 512;
 /// Whether `fd` is known as a socket of a service.
 #[inline]
 pub fn is_served(fd: i32) -> bool {
-    table::served(fd).is_some()
+    table::served(fd).is_some() || datagram::calls::is_served(fd)
 }
 
 /// The record of a socket of a service; one that nothing is known of is looked at.
@@ -149,6 +149,9 @@ pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| r.is_bound(local));
         return Some(local.and_then(|local| bound(for_family(local, r)?)));
     }
+    if datagram::of(fd).is_some() {
+        return datagram::calls::bind(fd, raw);
+    }
     let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
     let local = local.ok()?;
     let call = Call::Bind(local);
@@ -167,6 +170,9 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
         let listens = r.question(Op::Listen).number(backlog).ask(r.service()).map(|_| ());
         return Some(listens.inspect(|()| r.enter(stage::LISTENING)));
     }
+    if let Some(refused) = datagram::calls::is_refused(fd) {
+        return Some(refused);
+    }
     let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
     let call = Call::Listen(backlog);
     Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
@@ -176,6 +182,9 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
 pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     let remote = address::parse(raw);
     let Some(r) = served(fd) else {
+        if datagram::of(fd).is_some() {
+            return datagram::calls::connect(fd, raw);
+        }
         let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
         let call = Call::Connect(remote.ok()?);
         let begun = adopt::adopt(s, adopt::meant(s, call)?, call);
@@ -253,7 +262,7 @@ fn wait_for_room(fd: i32) -> Result<()> {
 
 /// getsockname, or getpeername.
 pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
-    let r = served(fd)?;
+    let Some(r) = served(fd) else { return datagram::calls::name(fd, peer) };
     Some(r.names().and_then(|(names, state)| {
         if peer && matches!(state, SYN_SENT | CLOSE | LISTEN) {
             return Err(Errno::NOTCONN);
@@ -270,7 +279,7 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
 /// Before accept: whether `fd` is a socket of a service that listens, and there is a descriptor for what comes. The kernel asks that first,
 /// too: a connection for which there is none goes on waiting.
 pub fn accept_begin(fd: i32) -> Option<Result<()>> {
-    let r = served(fd)?;
+    let Some(r) = served(fd) else { return datagram::calls::is_refused(fd) };
     // Where the table is full the kernel says so before it waits, and keeps the connection.
     Some(if r.is_listening() { adopt::is_room(fd) } else { Err(Errno::INVAL) })
 }
@@ -325,7 +334,8 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
 pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
     let asks_what_it_is = level != libc::SOL_SOCKET
         || matches!(name, libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_ACCEPTCONN | libc::SO_ERROR);
-    let r = if asks_what_it_is { served(fd) } else { super::of(fd) }?;
+    let r = if asks_what_it_is { served(fd) } else { super::of(fd) };
+    let Some(r) = r else { return datagram::calls::option(fd, level, name, room) };
     if options::is_of_descriptor(level, name) {
         return None;
     }
@@ -376,7 +386,7 @@ pub fn noted(level: i32, name: i32) {
 
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
-    let r = super::of(fd)?;
+    let Some(r) = super::of(fd) else { return datagram::calls::set_option(fd, level, name, value) };
     if options::is_of_descriptor(level, name) {
         if options::is_limit(level, name) || name == libc::SO_PEEK_OFF {
             r.told.fetch_or(told::LIMITS, Relaxed);
@@ -388,7 +398,7 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
 
 /// shutdown of a socket that listens, or has no connection; others are shut down by the kernel.
 pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
-    let r = served(fd)?;
+    let Some(r) = served(fd) else { return datagram::calls::shutdown(fd, how) };
     if !(0..=2).contains(&how) {
         return Some(Err(Errno::INVAL));
     }

@@ -9,6 +9,7 @@ mod address;
 mod adopt;
 pub mod calls;
 mod control;
+pub mod datagram;
 pub mod interfaces;
 mod name;
 mod options;
@@ -73,7 +74,7 @@ pub fn owns(number: i32) -> bool {
 pub fn leave() {
     ACTIVE.store(false, Release);
     table::each(|fd, entry| {
-        if matches!(entry, Entry::Served(_)) {
+        if matches!(entry, Entry::Served(_) | Entry::Datagrams(_)) {
             table::remove(fd);
         }
     });

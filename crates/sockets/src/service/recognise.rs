@@ -9,7 +9,7 @@ use bypath_sys::{fd, sock, unix};
 /// Numbers that are looked at when a program starts: what it inherits has low ones.
 const INHERITED: usize = 256;
 
-/// Whether `fd`, which nothing is known of, is a socket of a service. From here on it is known.
+/// Whether `fd`, which nothing is known of, is a stream of a service. From here on it is known; one of datagrams is, too.
 pub fn recognise(fd: i32) -> bool {
     let mut room = [0; 110];
     let Some((service, cookie)) = unix::peer_name(fd, &mut room).and_then(of_end_name) else { return false };
@@ -24,6 +24,10 @@ pub fn recognise(fd: i32) -> bool {
     let Some(_life) = state::LIFE.lock(table::tid()) else { return false };
     if table::entry(fd).is_some() {
         return table::served(fd).is_some();
+    }
+    if sock::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_SEQPACKET) {
+        super::datagram::recognised(fd, service, cookie);
+        return false;
     }
     let known = super::by_cookie(cookie);
     let Some(record) = known.or_else(|| super::new_record(service, cookie, 0, stage::UNKNOWN)) else {

@@ -86,6 +86,17 @@ impl Udp<'_> {
     /// # Errors
     /// [`BindError`].
     pub fn bind(&mut self, local: SocketAddr) -> Result<SocketAddr, BindError> {
+        let bound = self.bind_for_now(local)?;
+        // As Linux has it: a port that was left to us is nobody's choice.
+        self.socket().chosen = Some(bound).filter(|_| local.port() != 0);
+        Ok(bound)
+    }
+
+    /// The same, until it is [disconnected](Udp::disconnect): as a send or a connect does where nobody has bound it.
+    ///
+    /// # Errors
+    /// [`BindError`].
+    pub fn bind_for_now(&mut self, local: SocketAddr) -> Result<SocketAddr, BindError> {
         let (local, scope) = unscoped(local);
         let socket = self.socket();
         if socket.local.is_some() {
@@ -155,14 +166,33 @@ impl Udp<'_> {
         Ok(())
     }
 
-    /// It has no partner any more, and stays bound to its port.
+    /// It has no partner any more, and is bound as its owner has bound it: to nothing, where he has not.
     pub fn disconnect(&mut self) {
         let id = self.id.index();
         let socket = self.socket();
         (socket.remote, socket.way) = (None, None);
-        if let Some(local) = socket.local {
-            self.stack.demux.connect(id, local, None);
+        let chosen = socket.chosen;
+        socket.local = chosen;
+        match chosen {
+            Some(local) => self.stack.demux.connect(id, local, None),
+            None => {
+                self.stack.demux.remove(id);
+            }
         }
+    }
+
+    /// Whether a datagram to `to` finds a way; the socket is bound by that, as by a send. The longest packet of that way.
+    ///
+    /// # Errors
+    /// [`SendError`], but for [`SendError::Full`].
+    pub fn reach(&mut self, to: SocketAddr) -> Result<u32, SendError> {
+        let generation = self.stack.generation;
+        let known = self.socket().way.filter(|way| way.generation == generation && way.to == to);
+        let way = match known {
+            Some(way) => way,
+            None => self.find(to, &SendTo::default())?,
+        };
+        Ok(way.outgoing.mtu)
     }
 
     /// The next datagram: as much as fits into `room`.
@@ -194,6 +224,12 @@ impl Udp<'_> {
     /// There is an error to be fetched.
     pub fn has_failed(&mut self) -> bool {
         self.socket().error.is_some()
+    }
+
+    /// Octets that wait to be read, 64 more counted for each datagram, and octets that wait to be sent.
+    pub fn queued(&mut self) -> (usize, usize) {
+        let socket = self.socket();
+        (socket.receive.used(), socket.unsent)
     }
 
     /// Octets of the next datagram, if there is one; an error stays.
@@ -252,7 +288,7 @@ impl Udp<'_> {
             IpAddr::V4(_) => core::net::Ipv4Addr::UNSPECIFIED.into(),
             IpAddr::V6(_) => core::net::Ipv6Addr::UNSPECIFIED.into(),
         };
-        self.bind(SocketAddr::new(unspecified, 0)).map(|_| ())
+        self.bind_for_now(SocketAddr::new(unspecified, 0)).map(|_| ())
     }
 }
 

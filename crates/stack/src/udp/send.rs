@@ -210,7 +210,7 @@ impl Udp<'_> {
 
     /// The way to a destination, remembered unless the message chose it.
     #[cold]
-    fn find(&mut self, given: SocketAddr, message: &SendTo) -> Result<Way, SendError> {
+    pub(super) fn find(&mut self, given: SocketAddr, message: &SendTo) -> Result<Way, SendError> {
         let (to, scope) = unscoped(given);
         if to.port() == 0 {
             return Err(SendError::Port);

@@ -71,10 +71,11 @@ pub struct List {
     none: &'static str,
 }
 
-/// As `ss -ta`.
+/// As `ss -tua`.
 pub const SOCKETS: List = List {
     what: "sockets",
     columns: &[
+        ("PROTOCOL", "protocol", false),
         ("STATE", "state", false),
         ("UNREAD", "unread", true),
         ("UNACKED", "unacknowledged", true),

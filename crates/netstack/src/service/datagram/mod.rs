@@ -1,0 +1,463 @@
+//! Sockets of datagrams: UDP, and ping. One record of the pair is one datagram (`bypath_shm::datagram`).
+
+pub mod options;
+pub mod ping;
+
+use super::listener::FIRST_FREE;
+use super::slab::Key;
+use super::socket::{Hub, Phase, Socket, inward, outward};
+use crate::Engine;
+use bypath_shm::datagram::{HEADER, Header, Kind, RECORD, needs_header, tell};
+use bypath_shm::service::Address;
+use bypath_stack::iface::IfaceId;
+use bypath_stack::linux::errno::{self, Errno, Result};
+use bypath_stack::socket::{Datagram, Options, SendError};
+use bypath_stack::{SendTo, Stack};
+use bypath_sys::{pair, poll};
+use bypath_wire::TrafficClass;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd};
+
+/// Records that one turn of a socket moves each way.
+const TURN: usize = 64;
+/// Octets that wait in the stack for a program whose pair is full: the pair has the rest of SO_RCVBUF.
+const WAITING: usize = 64 << 10;
+/// What a pair's buffer has at least, as it is set: the kernel doubles it, and one record has to go in.
+pub const LEAST_BUFFER: i32 = RECORD as i32;
+
+/// What a socket of datagrams has beside what the stack keeps.
+#[derive(Debug, Default)]
+pub struct Datagrams {
+    /// What its program wants to be told beside datagrams: [`tell`] bits.
+    pub tells: u32,
+    /// A record of an error is to be sent.
+    owes: bool,
+    /// Datagrams for which its pair had no room, or that could not be sent.
+    pub dropped: u64,
+    /// Its UDP_SEGMENT; 0: none.
+    pub segment: u16,
+    /// Of a ping socket.
+    pub ping: Option<ping::Ping>,
+}
+
+impl Datagrams {
+    /// Of a ping socket, or of UDP.
+    pub fn new(ping: Option<ping::Ping>) -> Box<Datagrams> {
+        Box::new(Datagrams { ping, ..Datagrams::default() })
+    }
+}
+
+/// What becomes of a way.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    Waits,
+    More,
+    End,
+}
+
+impl Hub {
+    /// Whether a socket is one of datagrams.
+    pub fn is_of_datagrams(&self, key: Key) -> bool {
+        self.sockets.get(key).is_some_and(|socket| matches!(socket.phase, Phase::Datagrams(_)))
+    }
+
+    /// # Errors
+    /// As bind(2).
+    pub fn bind_datagrams(
+        &mut self,
+        stack: &mut Stack,
+        key: Key,
+        to: Address,
+        may_low: bool,
+    ) -> Result<Address> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        let to = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
+        if matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some()) {
+            return self.bind_ping(stack, key, to);
+        }
+        if (1..FIRST_FREE).contains(&to.port()) && !may_low {
+            return Err(libc::EACCES);
+        }
+        let (id, uid, v6) = (socket.id, socket.uid, socket.v6);
+        let own = Sharing { uid, local: to, options: stack.udp(id).ok_or(libc::EBADF)?.options() };
+        if own.options.reuse_port && self.is_taken_by_others(stack, &own) {
+            return Err(libc::EADDRINUSE);
+        }
+        let mut udp = stack.udp(id).ok_or(libc::EBADF)?;
+        let local = udp.bind(to).map_err(errno::bind)?;
+        Ok(Address(Some(outward(v6, local))))
+    }
+
+    /// Whether a port that is to be shared is another user's.
+    fn is_taken_by_others(&self, stack: &mut Stack, own: &Sharing) -> bool {
+        let mut at = 0;
+        while let Some((next, socket)) = self.sockets.next(at) {
+            at = next + 1;
+            if let Some(mut udp) = stack.udp(socket.id)
+                && let Some(local) = udp.local()
+                && own.is_kept_from(&Sharing { uid: socket.uid, local, options: udp.options() })
+            {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// connect(2); no address: as AF_UNSPEC.
+    ///
+    /// # Errors
+    /// As connect(2).
+    pub fn connect_datagrams(&mut self, stack: &mut Stack, key: Key, to: Address) -> Result<()> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        let to = to.0.map(|to| inward(socket.v6, to)).transpose()?;
+        if matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some()) {
+            return self.connect_ping(stack, key, to);
+        }
+        let Some(to) = to else {
+            stack.udp(socket.id).ok_or(libc::EBADF)?.disconnect();
+            return Ok(());
+        };
+        socket.bind_for(stack)?;
+        let mut udp = stack.udp(socket.id).ok_or(libc::EBADF)?;
+        udp.connect(to).map_err(|e| of_family(socket.v6, to, e))?;
+        socket.errno = 0;
+        Ok(())
+    }
+
+    /// Whether a datagram may be sent there.
+    ///
+    /// # Errors
+    /// As sendto(2).
+    pub fn reach(&mut self, stack: &mut Stack, key: Key, to: Address) -> Result<()> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
+        let to = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
+        match &socket.phase {
+            Phase::Datagrams(of) if of.ping.is_some() => stack
+                .path(to.ip(), None, None)
+                .map(|_| ())
+                .map_err(|e| errno::send(SendError::Unreachable(e))),
+            Phase::Datagrams(_) => {
+                socket.bind_for(stack)?;
+                let mut udp = stack.udp(socket.id).ok_or(libc::EBADF)?;
+                udp.reach(to).map(|_| ()).map_err(|e| of_family(socket.v6, to, e))
+            }
+            _ => Err(libc::EOPNOTSUPP),
+        }
+    }
+
+    /// Moves datagrams both ways. True: there may be more to do.
+    pub fn exchange(&mut self, engine: &mut Engine, key: Key) -> bool {
+        let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
+        let Some(socket) = self.sockets.get_mut(key) else { return false };
+        socket.hear_of_errors(engine.stack());
+        socket.bound(engine.stack(), full);
+        let mut more = false;
+        if socket.is.pair_in && !socket.is.held {
+            match self.send_all(engine, key) {
+                Way::Waits => {}
+                Way::More => more = true,
+                Way::End => {
+                    self.release(engine.stack(), key);
+                    return false;
+                }
+            }
+        }
+        let Some(socket) = self.sockets.get_mut(key) else { return false };
+        more |= socket.deliver(engine.stack()) == Way::More;
+        let octets = socket.count(engine.stack());
+        let before = std::mem::replace(&mut socket.counted, octets);
+        let (uid, wanted) = (socket.uid, !socket.is.pair_out);
+        let held = socket.is.held;
+        self.users.count(uid, before, octets);
+        self.tell_room(key, wanted);
+        if held {
+            self.starved.insert(key);
+        }
+        more
+    }
+
+    /// From the pair to the stack.
+    fn send_all(&mut self, engine: &mut Engine, key: Key) -> Way {
+        let mut room = std::mem::take(&mut self.record);
+        room.resize(RECORD, 0);
+        let way = self.send_some(engine, key, &mut room);
+        self.record = room;
+        way
+    }
+
+    fn send_some(&mut self, engine: &mut Engine, key: Key, room: &mut [u8]) -> Way {
+        for _ in 0..TURN {
+            let Some(socket) = self.sockets.get_mut(key) else { return Way::Waits };
+            // It is told of room, then.
+            if !engine.stack().readiness(socket.id).writable {
+                return Way::Waits;
+            }
+            let len = match pair::receive(socket.end.as_fd(), room) {
+                // A datagram without octets looks like the end.
+                Ok(0) if socket.is_over() => {
+                    return if socket.is.hung_up { Way::End } else { socket.waits() };
+                }
+                Ok(len) => len,
+                Err(bypath_sys::Errno::AGAIN) if socket.is.hung_up => return Way::End,
+                Err(bypath_sys::Errno::AGAIN) => return socket.waits(),
+                Err(_) => {
+                    // What it had not read is lost, as the kernel's would be.
+                    socket.is.hung_up = true;
+                    continue;
+                }
+            };
+            let (header, octets) = match room.first_chunk::<HEADER>().and_then(Header::decode) {
+                Some(header) if len >= HEADER => (header, &room[HEADER..len]),
+                _ => (Header::datagram(Address(None)), &room[..len]),
+            };
+            let is_ping = matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some());
+            let sent = match header.kind {
+                Kind::Error => Err(libc::EINVAL),
+                Kind::Datagram if is_ping => self.send_ping(engine, key, &header, octets),
+                Kind::Datagram => socket.send(engine, &header, octets),
+            };
+            if let (Err(errno), Some(socket)) = (sent, self.sockets.get_mut(key)) {
+                socket.could_not_send(engine.stack(), errno);
+            }
+        }
+        Way::More
+    }
+}
+
+impl Socket {
+    fn waits(&mut self) -> Way {
+        self.is.pair_in = false;
+        Way::Waits
+    }
+
+    /// Whether the program sends no more, as the kernel says it now.
+    fn is_over(&mut self) -> bool {
+        let events = poll::now(self.end.as_raw_fd(), libc::POLLRDHUP) as u32;
+        self.is.hung_up |= events & super::watch::HUP != 0;
+        events & (super::watch::HUP | super::watch::RDHUP) != 0
+    }
+
+    fn datagrams(&mut self) -> Option<&mut Datagrams> {
+        match &mut self.phase {
+            Phase::Datagrams(of) => Some(of),
+            _ => None,
+        }
+    }
+
+    /// A socket of IPv6 that nobody has bound is bound for both kinds, unless it wants one.
+    fn bind_for(&self, stack: &mut Stack) -> Result<()> {
+        let mut udp = stack.udp(self.id).ok_or(libc::EBADF)?;
+        if self.v6 && udp.local().is_none() {
+            let all = SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0);
+            // As of a send: no port is free.
+            udp.bind_for_now(all).map_err(|_| libc::EAGAIN)?;
+        }
+        Ok(())
+    }
+
+    fn send(&mut self, engine: &mut Engine, header: &Header, octets: &[u8]) -> Result<()> {
+        let v6 = self.v6;
+        let to = header.peer.0.map(|to| inward(v6, to)).transpose()?;
+        self.bind_for(engine.stack())?;
+        let own = self.datagrams().map_or(0, |of| of.segment);
+        let said = |bits: u32| header.tells & bits != 0;
+        let segment = if said(tell::SEGMENT) { header.segment as u16 } else { own };
+        let message = SendTo {
+            to,
+            source: match header.local.0.filter(|_| said(tell::INFO | tell::INFO_V6)) {
+                Some(local) => Some(inward(v6, local)?.ip()).filter(|ip| !ip.is_unspecified()),
+                None => None,
+            },
+            source_port: None,
+            iface: IfaceId::from_scope(header.interface).filter(|_| said(tell::INFO | tell::INFO_V6)),
+            hop_limit: u8::try_from(header.hops).ok().filter(|_| said(tell::HOPS | tell::HOPS_V6)),
+            class: u8::try_from(header.class)
+                .ok()
+                .filter(|_| said(tell::CLASS | tell::CLASS_V6))
+                .map(TrafficClass),
+            segment: (segment > 0).then_some(segment),
+        };
+        if message == (SendTo { to, ..SendTo::default() }) {
+            return engine.send(self.id, octets, to).map_err(errno::send);
+        }
+        let mut udp = engine.stack().udp(self.id).ok_or(libc::EBADF)?;
+        udp.send_with(octets, &message).map_err(errno::send)
+    }
+
+    /// Who is connected hears of it; others have lost a datagram.
+    fn could_not_send(&mut self, stack: &mut Stack, errno: Errno) {
+        let connected = self.ends(stack).1.is_some();
+        let Some(of) = self.datagrams() else { return };
+        of.dropped += 1;
+        if connected {
+            of.owes = true;
+            self.errno = errno;
+        }
+    }
+
+    /// What the network has said is told by a record, which wakes who waits, and by `ERROR`.
+    fn hear_of_errors(&mut self, stack: &mut Stack) {
+        let error = stack.udp(self.id).and_then(|mut udp| udp.take_error());
+        if let Some(error) = error {
+            self.errno = errno::network(error);
+            if let Some(of) = self.datagrams() {
+                of.owes = true;
+            }
+        }
+    }
+
+    /// Of a user who has more octets than he may nothing waits here.
+    fn bound(&mut self, stack: &mut Stack, full: bool) {
+        self.is.held = full && self.counted >= super::stream::OWN;
+        if let Some(mut udp) = stack.udp(self.id) {
+            udp.set_receive_octets(if full { 0 } else { WAITING });
+        }
+    }
+
+    /// From the stack to the pair.
+    fn deliver(&mut self, stack: &mut Stack) -> Way {
+        if !self.is.pair_out {
+            return Way::Waits;
+        }
+        let owes = self.datagrams().is_some_and(|of| std::mem::take(&mut of.owes));
+        if owes && self.errno != 0 && self.record(&Header::error(), &[]) == Err(bypath_sys::Errno::AGAIN) {
+            if let Some(of) = self.datagrams() {
+                of.owes = true;
+            }
+            self.is.pair_out = false;
+            return Way::Waits;
+        }
+        if !self.is.stack_in {
+            return Way::Waits;
+        }
+        let id = self.id;
+        for _ in 0..TURN {
+            let Some(mut udp) = stack.udp(id) else { return Way::Waits };
+            if udp.has_failed() {
+                // It came meanwhile, and is told first.
+                self.hear_of_errors(stack);
+                return Way::More;
+            }
+            let connected = udp.remote().is_some();
+            let Ok((datagram, octets)) = udp.peek() else {
+                self.is.stack_in = false;
+                return Way::Waits;
+            };
+            match self.give(datagram, octets, connected) {
+                Ok(()) => {}
+                Err(bypath_sys::Errno::AGAIN) => {
+                    self.is.pair_out = false;
+                    return Way::Waits;
+                }
+                // It is gone, which an event tells, or reads no more.
+                Err(_) => {
+                    if let Some(of) = self.datagrams() {
+                        of.dropped += 1;
+                    }
+                }
+            }
+            // It is taken out: no octets are asked for.
+            if let Some(mut udp) = stack.udp(id) {
+                let _ = udp.receive(&mut []);
+            }
+        }
+        Way::More
+    }
+
+    /// One datagram into the pair: naked, where its program knows all that there is to be known.
+    fn give(&mut self, datagram: &Datagram, octets: &[u8], connected: bool) -> bypath_sys::Result<()> {
+        let tells = self.datagrams().map_or(0, |of| of.tells);
+        if connected && tells == 0 && !needs_header(octets) {
+            return self.record_of([octets, &[]]);
+        }
+        let header = Header {
+            tells,
+            peer: Address(Some(outward(self.v6, datagram.from))),
+            local: Address(Some(outward(self.v6, datagram.to))),
+            interface: datagram.iface.scope(),
+            hops: datagram.hop_limit.into(),
+            class: datagram.class.0.into(),
+            segment: datagram.segment.unwrap_or(0).into(),
+            stamp: datagram.timestamp.map_or_else(bypath_sys::clock::realtime_ns, |stamp| stamp.ns),
+            ..Header::datagram(Address(None))
+        };
+        self.record(&header, octets)
+    }
+
+    fn record(&self, header: &Header, octets: &[u8]) -> bypath_sys::Result<()> {
+        self.record_of([&header.encode(), octets])
+    }
+
+    fn record_of(&self, parts: [&[u8]; 2]) -> bypath_sys::Result<()> {
+        pair::send_record(self.end.as_fd(), parts)
+    }
+
+    /// Its own address and its partner's, of whatever kind it is, as the stack has them.
+    pub fn ends(&self, stack: &mut Stack) -> (Option<SocketAddr>, Option<SocketAddr>) {
+        match &self.phase {
+            Phase::Datagrams(of) => match &of.ping {
+                Some(ping) => (ping.local(self.v6), ping.remote),
+                None => stack.udp(self.id).map_or((None, None), |mut udp| (udp.local(), udp.remote())),
+            },
+            _ => stack.tcp(self.id).map_or((None, None), |mut tcp| (tcp.local(), tcp.remote())),
+        }
+    }
+}
+
+/// What a send answers; of a socket of IPv6 that takes nothing else, IPv4 is a network without a way.
+fn of_family(v6: bool, to: SocketAddr, error: SendError) -> Errno {
+    if v6 && to.is_ipv4() && error == SendError::Kind { libc::ENETUNREACH } else { errno::send(error) }
+}
+
+/// Who shares a port with whom.
+#[derive(Clone, Copy, Debug)]
+struct Sharing {
+    uid: u32,
+    local: SocketAddr,
+    options: Options,
+}
+
+impl Sharing {
+    /// As Linux has it: SO_REUSEPORT shares a port among the sockets of one user, SO_REUSEADDR among all that say so.
+    fn is_kept_from(&self, other: &Sharing) -> bool {
+        let (a, b) = (self.local.ip(), other.local.ip());
+        let meets = a == b || a.is_unspecified() || b.is_unspecified();
+        let all_say_so = self.options.reuse_address && other.options.reuse_address;
+        self.uid != other.uid
+            && self.local.port() != 0
+            && self.local.port() == other.local.port()
+            && meets
+            && other.options.reuse_port
+            && !all_say_so
+    }
+}
+
+/// The unspecified address of a kind.
+pub fn unspecified(v6: bool) -> std::net::IpAddr {
+    if v6 { Ipv6Addr::UNSPECIFIED.into() } else { Ipv4Addr::UNSPECIFIED.into() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_shared_with_oneself_or_with_all_who_say_so() {
+        let sharing = |uid, local: &str, reuse_address| Sharing {
+            uid,
+            local: local.parse().unwrap(),
+            options: Options { reuse_port: true, reuse_address, ..Options::default() },
+        };
+        let own = sharing(1, "10.0.0.1:7", false);
+        assert!(own.is_kept_from(&sharing(2, "10.0.0.1:7", true)));
+        assert!(own.is_kept_from(&sharing(2, "0.0.0.0:7", false)));
+        for other in [
+            sharing(1, "10.0.0.1:7", false),
+            sharing(2, "10.0.0.1:8", false),
+            sharing(2, "10.0.0.2:7", false),
+        ] {
+            assert!(!own.is_kept_from(&other), "{other:?}");
+        }
+        assert!(!sharing(1, "10.0.0.1:7", true).is_kept_from(&sharing(2, "10.0.0.1:7", true)));
+    }
+}
