@@ -89,7 +89,6 @@ const KNOWN: &[Known] = &[
         ..NONE
     },
     Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
-    Known { row: "Datagrams", words: &["dgram"], ..NONE },
 ];
 
 /// Scripts whose answers depend on what comes first over a link.

@@ -227,7 +227,7 @@ impl Hub {
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
         let Some(mut socket) = self.sockets.remove(key) else { return };
         if matches!(socket.phase, Phase::Connecting(_))
-            && let Some(tcp) = stack.tcp(socket.id)
+            && let Some(mut tcp) = stack.tcp(socket.id)
         {
             keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
         }

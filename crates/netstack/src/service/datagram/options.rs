@@ -2,10 +2,8 @@
 
 use super::{Datagrams, LEAST_BUFFER};
 use crate::Engine;
-use crate::service::options::What::{self, Acts, Kept as Keep, KeptOctets, Refused, Told};
 use crate::service::slab::Key;
 use crate::service::socket::{Hub, Phase, Socket};
-use crate::service::wishes;
 use bypath_shm::datagram::tell;
 use bypath_stack::Udp;
 use bypath_stack::group::NoGroup;
@@ -16,6 +14,25 @@ use bypath_sys::pair;
 use bypath_wire::TrafficClass;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
+
+/// What becomes of an option.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// It acts; the functions below say how.
+    Acts,
+    /// It is told and cannot be set.
+    Told,
+    /// It is kept and told again, and has no effect. A number at first.
+    Kept(i32),
+    /// The same, of any length that is no longer than [`LONGEST`]; so many octets of 0 at first.
+    KeptOctets(usize),
+    /// Neither set nor told: this errno.
+    Refused(i32),
+}
+use What::{Acts, Kept as Keep, KeptOctets, Refused, Told};
+
+/// Octets of a kept option at most.
+const LONGEST: usize = 16;
 
 const SOL: i32 = libc::SOL_SOCKET;
 const IP: i32 = libc::IPPROTO_IP;
@@ -30,7 +47,7 @@ const IPV6_MULTICAST_ALL: i32 = 29;
 
 /// Every option that is known. Others are ENOPROTOOPT.
 #[rustfmt::skip]
-pub const TABLE: &[(i32, i32, &str, What)] = &[
+const TABLE: &[(i32, i32, &str, What)] = &[
     (SOL, libc::SO_REUSEADDR, "SO_REUSEADDR", Acts),
     (SOL, libc::SO_REUSEPORT, "SO_REUSEPORT", Acts),
     (SOL, libc::SO_BROADCAST, "SO_BROADCAST", Acts),
@@ -166,7 +183,7 @@ impl Hub {
                 Ok(())
             }
             KeptOctets(least) => {
-                if value.len() < least.min(4) || value.len() > wishes::LONGEST {
+                if value.len() < least.min(4) || value.len() > LONGEST {
                     return Err(libc::EINVAL);
                 }
                 socket.wishes.keep((level, name), value.to_vec());
