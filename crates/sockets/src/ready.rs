@@ -16,6 +16,9 @@ use std::sync::atomic::Ordering::*;
 const IN: u32 = (libc::POLLIN | libc::POLLRDNORM) as u32;
 const OUT: u32 = (libc::POLLOUT | libc::POLLWRNORM) as u32;
 
+/// AF_UNIX says this, too, where it has room, and select asks for it; TCP never does.
+const BAND: u32 = libc::POLLWRBAND as u32;
+
 /// What stands behind the bytes of a stream.
 const END: u32 = (libc::POLLRDHUP | libc::POLLPRI) as u32;
 
@@ -136,7 +139,7 @@ pub fn watches_end(s: &Sock, conn: &Conn) -> bool {
 /// Readable stays in: a carrier has bytes on the ring path only after a claim, at its end, or from a foreign
 /// writer, and each of them makes the socket readable.
 pub fn carrier_events(s: &Sock, wanted: u32) -> u32 {
-    if s.end().w.path.load(Relaxed) == wpath::RING { wanted & !OUT } else { wanted }
+    if s.end().w.path.load(Relaxed) == wpath::RING { wanted & !(OUT | BAND) } else { wanted }
 }
 
 /// Whether a sleeper that waits for `wanted` must enter wait words: the incoming ring is or may come into use at

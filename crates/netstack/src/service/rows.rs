@@ -117,6 +117,8 @@ pub struct SocketRow {
     pub cookie: String,
     /// The user whose it is.
     pub uid: u32,
+    /// `tcp`, `udp` or `ping`.
+    pub protocol: String,
     /// `ipv4` or `ipv6`.
     pub domain: String,
     /// As RFC 9293 has it, such as `Established`; `Listen`, `Closed`.
@@ -142,6 +144,9 @@ pub struct SocketRow {
     /// Octets that were not sent yet.
     #[serde(default)]
     pub unsent: Option<u64>,
+    /// Of datagrams: those that were lost here.
+    #[serde(default)]
+    pub dropped: Option<u64>,
     /// Smoothed round-trip time (us).
     #[serde(default)]
     pub srtt_us: Option<u64>,
