@@ -89,6 +89,12 @@ const KNOWN: &[Known] = &[
         ..NONE
     },
     Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
+    Known { row: "An error of datagrams", scripts: &["a_datagram_that_nobody_takes"], ..NONE },
+    Known {
+        row: "A writer that nobody sees",
+        scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
+        ..NONE
+    },
 ];
 
 /// Scripts whose answers depend on what comes first over a link.

@@ -222,6 +222,7 @@ impl Service {
             pings: datagram::ping::Pings::default(),
             record: Vec::new(),
             neighbours: Neighbours::new(),
+            unwatched: HashMap::new(),
             marked: Vec::new(),
         };
         let controls = Controls::new();
@@ -306,7 +307,8 @@ impl Service {
         let tasks = self.controls.due(&mut self.engine);
         let held = self.hub.sockets.len() * memory::OF_SOCKET + self.engine.stack().connection_octets();
         let trim = self.memory.look(held, now);
-        let due = [recount, pause, tasks, trim].into_iter().flatten();
+        let readers = self.hub.look_at_readers(now);
+        let due = [recount, pause, tasks, trim, readers].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let looks = !busy && self.busy.looks(now);

@@ -16,6 +16,10 @@ const LOOKS: u32 = 64;
 /// Octets that are sent again through the pair at once.
 const PIECE: usize = 16 << 10;
 
+/// How long a program may leave octets in the ring that nobody waits for, the first time (ns).
+const PATIENCE: u64 = 100_000_000;
+/// Doublings of that at most.
+const MOST_GIVEN_UP: u32 = 6;
 /// Memory that a ring takes at once.
 const STEP: u64 = 32 << 10;
 
@@ -72,6 +76,8 @@ pub struct Rings {
     ticket: u32,
     /// Words that the service has entered where it waits for octets, and for room.
     waits: [u64; 2],
+    /// How often it was taken back as nobody read.
+    given_up: u32,
     /// Somebody has written to the pair whom the program does not know: the pair it is, from now on.
     pub spoiled: bool,
 }
@@ -106,6 +112,7 @@ impl Rings {
             backed: 0,
             ticket: 0,
             waits: [0; 2],
+            given_up: 0,
             spoiled: false,
         }
     }
@@ -172,9 +179,15 @@ impl Rings {
         }
     }
 
-    /// Octets came through the pair: where the ring is the way, from somebody who knows of none.
+    /// Octets came through the pair: where the ring is the way, from somebody who knows of none, and the program is to write to the pair,
+    /// too.
     pub fn came_by_pair(&mut self, near: &Neighbour) {
-        self.spoiled |= incoming(near, self.at).path() == Path::Ring;
+        let d = incoming(near, self.at);
+        if d.path() == Path::Ring && !self.spoiled {
+            self.spoiled = true;
+            d.ask_recall(ask::RECALL);
+            near.demand_attention(self.end);
+        }
     }
 
     /// The pair is empty, and the path: the program may use its ring from here on. True: it does already.
@@ -350,6 +363,27 @@ impl Rings {
             self.claim(near)?;
         }
         Ok(self.flush(near, end, went))
+    }
+
+    /// Whether octets wait in the ring, and nobody is known to wait for them: how far the reader is.
+    pub fn unwatched(&self, near: &Neighbour) -> Option<u64> {
+        let d = outgoing(near, self.at);
+        let position = Head::from_raw(d.h.head.load(Acquire)).position();
+        (self.way == Way::Ring && position != self.tail && !wait::any(&d.ra.wait)).then_some(position)
+    }
+
+    /// Nobody has read for long. The program may be one that knows nothing of rings by now: it gets the octets by the pair.
+    ///
+    /// # Errors
+    /// [`Poisoned`]: the program lies.
+    pub fn give_up(&mut self, near: &Neighbour) -> Result<(), Poisoned> {
+        self.given_up = (self.given_up + 1).min(MOST_GIVEN_UP);
+        if self.way == Way::Ring { self.claim(near) } else { Ok(()) }
+    }
+
+    /// How long a reader may rest (ns): twice as long each time that it was in vain.
+    pub fn patience(&self) -> u64 {
+        PATIENCE << self.given_up
     }
 
     /// The end of the octets for the program is told by the pair.

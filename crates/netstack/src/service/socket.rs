@@ -138,6 +138,8 @@ pub struct Hub {
     pub pings: Pings,
     /// Memory for a record of a datagram.
     pub record: Vec<u8>,
+    /// Connections that have octets in a ring that nobody waits for: since when they are looked at, and how far the reader was then.
+    pub unwatched: HashMap<Key, (u64, u64)>,
     /// Memory for [`Hub::hear_marks`].
     pub marked: Vec<Key>,
 }
@@ -282,6 +284,56 @@ impl Hub {
             }
         }
         self.marked = marked;
+    }
+
+    /// A connection has got octets: whether it is to be looked at whether they are read.
+    pub fn watch_reader(&mut self, key: Key) {
+        let Some(socket) = self.sockets.get(key) else { return };
+        let near = socket.rings.as_ref().and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
+        if let Some(position) = near.and_then(|(rings, near)| rings.unwatched(near)) {
+            let now = bypath_sys::clock::monotonic_ns();
+            self.unwatched.entry(key).or_insert((now, position));
+        }
+    }
+
+    /// Takes octets back that nobody has read for long; when to look next.
+    pub fn look_at_readers(&mut self, now: u64) -> Option<u64> {
+        if self.unwatched.is_empty() {
+            return None;
+        }
+        let mut next = None;
+        let mut over = Vec::new();
+        for (key, (since, position)) in &mut self.unwatched {
+            let socket = self.sockets.get_mut(*key);
+            let rings = socket.and_then(|socket| socket.rings.as_mut());
+            let near = rings.and_then(|rings| self.neighbours.get(rings.with).map(|near| (rings, near)));
+            let Some((rings, near)) = near else {
+                over.push((*key, false));
+                continue;
+            };
+            let Some(reached) = rings.unwatched(near) else {
+                over.push((*key, false));
+                continue;
+            };
+            if reached != *position {
+                (*since, *position) = (now, reached);
+            }
+            let due = *since + rings.patience();
+            if now < due {
+                next = Some(next.map_or(due, |next: u64| next.min(due)));
+            } else {
+                // Who lies is found out by what follows.
+                let _ = rings.give_up(near);
+                over.push((*key, true));
+            }
+        }
+        for (key, given_up) in over {
+            self.unwatched.remove(&key);
+            if given_up {
+                self.activate(key);
+            }
+        }
+        next
     }
 
     /// It has something to do.

@@ -164,6 +164,7 @@ impl Hub {
             );
         }
         let held = socket.is.held;
+        self.watch_reader(key);
         self.users.count(uid, before, octets);
         self.tell_room(key, wanted);
         if held {
