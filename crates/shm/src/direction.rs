@@ -81,6 +81,9 @@ pub mod writer_flag {
     pub const FLUSHING: u32 = 2;
 }
 
+/// How often a head that moves while it is looked at is looked at again: siblings take turns, and only a liar goes on and on.
+const MOVES: u32 = 1000;
+
 /// The peer wrote something that no correct peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Poisoned;
@@ -262,7 +265,7 @@ impl Direction {
     /// The tail is behind the head or more than `size` ahead: the peer lies.
     #[inline]
     pub fn readable(&self, size: u64) -> Result<Readable, Poisoned> {
-        loop {
+        for _ in 0..MOVES {
             let seen = self.h.head.load(Acquire);
             let head = Head(seen);
             match head.path() {
@@ -282,6 +285,7 @@ impl Direction {
                 }
             }
         }
+        Err(Poisoned)
     }
 
     /// Commits `n` bytes that were copied out at `head`; false if a sibling or a claim was faster.

@@ -253,6 +253,8 @@ impl Accepted {
 pub struct RingsWanted {
     /// Random name of the process.
     pub token: u64,
+    /// Random name of what it shares with this service already; 0: nothing.
+    pub pair: u64,
     /// What it wants to find marked in its inbox.
     pub end: u32,
     /// Octets of each ring at most.
@@ -261,17 +263,18 @@ pub struct RingsWanted {
 
 impl RingsWanted {
     /// Its octets.
-    pub fn encode(&self) -> [u8; 16] {
-        let mut out = [0; 16];
+    pub fn encode(&self) -> [u8; 24] {
+        let mut out = [0; 24];
         out[..8].copy_from_slice(&self.token.to_ne_bytes());
-        out[8..12].copy_from_slice(&self.end.to_ne_bytes());
-        out[12..].copy_from_slice(&self.ring.to_ne_bytes());
+        out[8..16].copy_from_slice(&self.pair.to_ne_bytes());
+        out[16..20].copy_from_slice(&self.end.to_ne_bytes());
+        out[20..].copy_from_slice(&self.ring.to_ne_bytes());
         out
     }
 
     /// Taken from a body.
     pub fn decode(body: &mut Body<'_>) -> Option<RingsWanted> {
-        Some(RingsWanted { token: body.u64()?, end: body.u32()?, ring: body.u32()? })
+        Some(RingsWanted { token: body.u64()?, pair: body.u64()?, end: body.u32()?, ring: body.u32()? })
     }
 }
 
@@ -362,7 +365,7 @@ mod tests {
 
     #[test]
     fn what_is_said_of_rings_comes_back() {
-        let wanted = RingsWanted { token: u64::MAX - 3, end: 7, ring: 1 << 16 };
+        let wanted = RingsWanted { token: u64::MAX - 3, pair: 9, end: 7, ring: 1 << 16 };
         assert_eq!(RingsWanted::decode(&mut Body(&wanted.encode())), Some(wanted));
         assert_eq!(RingsWanted::decode(&mut Body(&wanted.encode()[1..])), None);
         let given = RingsGiven { pair: 1, token: 2, arena: 3, slot: 4, slots: 5, ring: 6, first: 1 };

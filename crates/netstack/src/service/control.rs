@@ -365,7 +365,7 @@ impl Asks<'_> {
         }
         let failed = |e: bypath_sys::Errno| e.raw_os_error();
         let (with, introduction) =
-            hub.neighbours.meet((self.uid, wanted.token), inbox, &hub.watch).map_err(failed)?;
+            hub.neighbours.meet((self.uid, wanted.token, wanted.pair), inbox, &hub.watch).map_err(failed)?;
         let service = hub.neighbours.token;
         let near = hub.neighbours.get_mut(with).ok_or(libc::ENOMEM)?;
         let (at, number) = near.enter(key, socket.cookie, wanted.end, ring).map_err(failed)?;
@@ -385,7 +385,7 @@ impl Asks<'_> {
         }
         let files: std::io::Result<Vec<OwnedFd>> = files.into_iter().collect();
         let Ok(with_answer) = files else {
-            near.leave(at, number);
+            near.leave(at, number, false);
             return Err(libc::EMFILE);
         };
         socket.rings = Some(Box::new(Rings::new(with, at, number, wanted.end)));

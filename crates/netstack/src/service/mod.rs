@@ -223,6 +223,7 @@ impl Service {
             record: Vec::new(),
             neighbours: Neighbours::new(),
             unwatched: HashMap::new(),
+            readers_due: 0,
             marked: Vec::new(),
         };
         let controls = Controls::new();

@@ -14,7 +14,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::Ordering::*;
+use std::sync::atomic::{Ordering::*, fence};
 
 /// Number of the service's bell in every inbox.
 const OWN_BELL: u32 = 1;
@@ -24,8 +24,8 @@ pub const WAKES: u32 = MARKED_BELL | OWN_BELL;
 const SLOTS: [u32; 8] = [16, 64, 256, 1024, 1024, 1024, 1024, 1024];
 /// Bells of one process at most.
 const BELLS: usize = 1024;
-/// Messages that are read at once.
-const MESSAGES: usize = 64;
+/// Messages that are read at once: more than can wait.
+const MESSAGES: usize = 8192;
 
 /// Where the rings of a connection are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -153,13 +153,14 @@ impl Neighbour {
         Ok((at, number))
     }
 
-    /// The connection is over, or its rings never were.
-    pub fn leave(&mut self, at: Place, number: u32) {
+    /// The connection is over, or its rings never were. `gone`: nobody has the program's end any more.
+    pub fn leave(&mut self, at: Place, number: u32, gone: bool) {
         self.ends[number as usize] = None;
         self.free.push(number);
         let slots = &mut self.arenas[at.arena];
         let control = slots.arena.control(at.slot);
-        if control.in_use.fetch_and(!slot_use::ACCEPTER, AcqRel) & slot_use::DIALLER == 0 {
+        let left = control.in_use.fetch_and(!slot_use::ACCEPTER, AcqRel) & slot_use::DIALLER != 0;
+        if gone || !left {
             slots.arena.release_rings(at.slot);
         }
         slots.busy[at.slot as usize] = false;
@@ -207,6 +208,8 @@ impl Neighbour {
             let (len, fds) = match seqpacket::receive(self.control.as_fd(), &mut room) {
                 Ok(Some((len @ 1.., fds))) => (len, fds),
                 Ok(None) => return,
+                // A descriptor that finds no place is a bell that is not known.
+                Err(Errno::MFILE | Errno::NFILE) => continue,
                 Ok(Some(_)) | Err(_) => {
                     self.gone.set(true);
                     return;
@@ -230,6 +233,7 @@ impl Neighbour {
         self.ticket.set(self.ticket.get().wrapping_add(1).max(1));
         // Said first, looked second: who marks looks the other way round.
         asleep.store(self.ticket.get(), SeqCst);
+        fence(SeqCst);
         let marked = inbox.is_marked();
         if marked {
             asleep.store(0, Relaxed);
@@ -298,12 +302,14 @@ impl Neighbours {
     /// EINVAL, EPERM: what it sent is no inbox; EMFILE, ENOMEM.
     pub fn meet(
         &mut self,
-        (uid, token): (u32, u64),
+        (uid, token, pair): (u32, u64, u64),
         inbox: &OwnedFd,
         watch: &Watch,
     ) -> Result<(Key, Option<Introduction>)> {
-        if let Some(known) = self.by_token.get(&(uid, token)) {
-            return Ok((*known, None));
+        // One that knows nothing of what it has been given has lost it: it gets another one.
+        let known = self.by_token.get(&(uid, token)).copied();
+        if let Some(known) = known.filter(|known| self.all.get(*known).is_some_and(|n| n.pair == pair)) {
+            return Ok((known, None));
         }
         let theirs = OwnInbox::map(inbox.as_raw_fd())?;
         let (ours, file) = OwnInbox::new()?;
@@ -358,7 +364,10 @@ impl Neighbours {
     pub fn sweep(&mut self, key: Key) {
         let is_over = |n: &Neighbour| n.gone.get() && n.ends.len() == n.free.len();
         if let Some(over) = self.all.get(key).filter(|neighbour| is_over(neighbour)) {
-            self.by_token.remove(&(over.uid, over.token));
+            let name = (over.uid, over.token);
+            if self.by_token.get(&name) == Some(&key) {
+                self.by_token.remove(&name);
+            }
             self.all.remove(key);
         }
     }

@@ -26,8 +26,10 @@ const STEP: u64 = 32 << 10;
 /// Where the next octets of the program are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// In the pair, so many at most.
-    Pair(usize),
+    /// In the pair.
+    Pair,
+    /// In the pair, and in the ring once that is empty: the program wrote to the pair before it wrote to the ring.
+    Drain(Head),
     /// In the ring.
     Ring {
         /// What taking them is committed against.
@@ -69,6 +71,10 @@ pub struct Rings {
     /// What is marked in the program's inbox.
     end: u32,
     way: Way,
+    /// Octets that had come through the pair when the program's ring was begun.
+    came_before: u64,
+    /// The program was gone, or reads no more, before it had all octets of the ring.
+    lost: bool,
     /// Octets ever put into the service's ring.
     tail: u64,
     /// So many of its first octets have memory.
@@ -108,6 +114,8 @@ impl Rings {
             number,
             end,
             way: Way::Pair,
+            came_before: 0,
+            lost: false,
             tail: 0,
             backed: 0,
             ticket: 0,
@@ -124,27 +132,16 @@ impl Rings {
 
     // ---- what the program writes
 
-    /// Where the next octets are; `came` have come through the pair.
+    /// Where the next octets are.
     ///
     /// # Errors
     /// [`Poisoned`]: the program lies.
-    pub fn source(&mut self, near: &Neighbour, came: u64) -> Result<Source, Poisoned> {
+    pub fn source(&mut self, near: &Neighbour) -> Result<Source, Poisoned> {
         let (d, size) = (incoming(near, self.at), near.ring(self.at));
         for _ in 0..LOOKS {
             match d.readable(size)? {
-                Readable::Kernel => return Ok(Source::Pair(usize::MAX)),
-                Readable::Drain(head) => {
-                    let before = d.wa.switch_k.load(Relaxed);
-                    if before < came {
-                        return Err(Poisoned);
-                    }
-                    if before > came {
-                        return Ok(Source::Pair(usize::try_from(before - came).unwrap_or(usize::MAX)));
-                    }
-                    if d.drained(head) {
-                        self.wake_writers(near);
-                    }
-                }
+                Readable::Kernel => return Ok(Source::Pair),
+                Readable::Drain(head) => return Ok(Source::Drain(head)),
                 Readable::Ring { head, available } if available > 0 => {
                     return Ok(Source::Ring { head, available });
                 }
@@ -160,6 +157,15 @@ impl Rings {
             }
         }
         Err(Poisoned)
+    }
+
+    /// The pair was found empty after [`Source::Drain`] was told: the ring is next. (What counts is that it is empty, and not how
+    /// much came: a program that nobody sees may have written, too.)
+    pub fn drained(&mut self, near: &Neighbour, head: Head, came: u64) {
+        if incoming(near, self.at).drained(head) {
+            self.came_before = came;
+            self.wake_writers(near);
+        }
     }
 
     /// Takes octets out of the ring, into `to`. False: they go another way now, and what is in `to` counts for nothing.
@@ -207,11 +213,30 @@ impl Rings {
         d.path() != Path::Kernel
     }
 
-    /// The pair has ended on its own path. True: octets that were to come through it are in the ring, as the program was killed.
+    /// The pair has ended on its own path. True: octets that were to come through it are in the ring, as the program was killed
+    /// while it took them back.
     pub fn inherit(&self, near: &Neighbour, came: u64) -> bool {
         let d = incoming(near, self.at);
-        let resent = came.checked_sub(d.wa.switch_k.load(Relaxed));
-        resent.is_some_and(|resent| d.inherit(resent, near.ring(self.at)))
+        let is_unfinished = d.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0;
+        is_unfinished && d.inherit(came - self.came_before, near.ring(self.at))
+    }
+
+    /// Whether the ring has octets.
+    pub fn has_more(&self, near: &Neighbour) -> bool {
+        let readable = incoming(near, self.at).readable(near.ring(self.at));
+        matches!(readable, Ok(Readable::Ring { available: 1.., .. }))
+    }
+
+    /// The pair has ended, and the ring is empty: who writes there all the same is to find it out.
+    pub fn end_incoming(&self, near: &Neighbour) {
+        if incoming(near, self.at).path() != Path::Kernel {
+            self.close_incoming(near);
+        }
+    }
+
+    /// Whether what is for the program goes into the ring.
+    pub fn is_given(&self) -> bool {
+        self.way == Way::Ring
     }
 
     /// Nobody takes what the program writes any more: it is to find that out from the pair.
@@ -346,7 +371,10 @@ impl Rings {
                 }
                 Err(Errno::AGAIN) => return false,
                 // Nobody reads it.
-                Err(_) => break,
+                Err(_) => {
+                    self.lost = true;
+                    break;
+                }
             }
         }
         outgoing(near, self.at).wa.flags.fetch_and(!writer_flag::FLUSHING, AcqRel);
@@ -394,7 +422,7 @@ impl Rings {
     /// Whether the program has not read everything that it was given beside the pair.
     pub fn has_unread(&self, near: &Neighbour) -> bool {
         match self.way {
-            Way::Pair => false,
+            Way::Pair => self.lost,
             Way::Ring => Head::from_raw(outgoing(near, self.at).h.head.load(Acquire)).position() != self.tail,
             Way::Flush(at) => at != self.tail,
         }

@@ -25,6 +25,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 /// SO_SNDBUF of the program's end, as far as the kernel allows it (net.core.wmem_max).
 const SEND_BUFFER: i32 = 256 << 10;
 
+/// When it is first looked at whether somebody reads what is in a ring (ns).
+const FIRST_LOOK: u64 = 50_000_000;
+
 /// What a socket is doing.
 #[derive(Debug)]
 pub enum Phase {
@@ -140,6 +143,8 @@ pub struct Hub {
     pub record: Vec<u8>,
     /// Connections that have octets in a ring that nobody waits for: since when they are looked at, and how far the reader was then.
     pub unwatched: HashMap<Key, (u64, u64)>,
+    /// When they are to be looked at next (ns).
+    pub readers_due: u64,
     /// Memory for [`Hub::hear_marks`].
     pub marked: Vec<Key>,
 }
@@ -240,7 +245,7 @@ impl Hub {
         self.users.count(socket.uid, socket.counted, 0);
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
         if let Some(rings) = &socket.rings {
-            self.give_back(socket.uid, rings);
+            self.give_back(socket.uid, rings, socket.is.hung_up);
         }
         match socket.phase {
             Phase::Listening(listening) => self.refuse(stack, *listening, socket.is.unread),
@@ -262,11 +267,11 @@ impl Hub {
     }
 
     /// The rings of a connection that is over.
-    fn give_back(&mut self, uid: u32, rings: &Rings) {
+    fn give_back(&mut self, uid: u32, rings: &Rings, gone: bool) {
         if let Some(near) = self.neighbours.get_mut(rings.with) {
             let both = 2 * near.ring(rings.at) as usize;
             self.users.change(uid, |usage| usage.rings -= both);
-            near.leave(rings.at, rings.number);
+            near.leave(rings.at, rings.number, gone);
         }
         self.neighbours.sweep(rings.with);
     }
@@ -292,6 +297,9 @@ impl Hub {
         let near = socket.rings.as_ref().and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
         if let Some(position) = near.and_then(|(rings, near)| rings.unwatched(near)) {
             let now = bypath_sys::clock::monotonic_ns();
+            if self.unwatched.is_empty() {
+                self.readers_due = now + FIRST_LOOK;
+            }
             self.unwatched.entry(key).or_insert((now, position));
         }
     }
@@ -300,6 +308,9 @@ impl Hub {
     pub fn look_at_readers(&mut self, now: u64) -> Option<u64> {
         if self.unwatched.is_empty() {
             return None;
+        }
+        if now < self.readers_due {
+            return Some(self.readers_due);
         }
         let mut next = None;
         let mut over = Vec::new();
@@ -333,6 +344,7 @@ impl Hub {
                 self.activate(key);
             }
         }
+        self.readers_due = next.unwrap_or(0);
         next
     }
 

@@ -20,6 +20,7 @@ use std::time::Instant;
 /// What a process has been given with its first rings.
 struct Process {
     token: u64,
+    pair: u64,
     inbox: (OwnInbox, OwnedFd),
     introduction: Option<(&'static bypath_shm::inbox::Inbox, OwnedFd, OwnedFd)>,
 }
@@ -34,12 +35,12 @@ struct Rings {
 
 impl Process {
     fn new(token: u64) -> Process {
-        Process { token, inbox: OwnInbox::new().expect("memory"), introduction: None }
+        Process { token, pair: 0, inbox: OwnInbox::new().expect("memory"), introduction: None }
     }
 
     /// Asks for rings; what is answered.
     fn meet(&mut self, sock: &Sock<'_>, ring: u32) -> Result<Rings, i32> {
-        let wanted = RingsWanted { token: self.token, end: 5, ring };
+        let wanted = RingsWanted { token: self.token, pair: self.pair, end: 5, ring };
         let inbox = Some(self.inbox.1.as_fd());
         let answer = sock.program.ask_with(Op::Rings, sock.cookie, &wanted.encode(), inbox);
         if answer.errno != 0 {
@@ -50,6 +51,7 @@ impl Process {
             (given.first == 1, answer.more.len()),
             (self.introduction.is_none(), 3 * given.first as usize)
         );
+        self.pair = given.pair;
         let mut more = answer.more.into_iter();
         if let (Some(inbox), Some(bell), Some(control)) = (more.next(), more.next(), more.next()) {
             self.introduction = Some((map_inbox(inbox.as_raw_fd()).expect("an inbox"), bell, control));
@@ -358,5 +360,41 @@ isolated! {
 fn heads_keep_their_positions() {
     for path in [Path::Ring, Path::Drain, Path::Kernel] {
         assert_eq!((Head::new(9, path).position(), Head::new(9, path).path()), (9, path));
+    }
+}
+
+isolated! {
+    fn octets_that_nobody_reads_in_a_ring_come_by_the_pair() {
+        let running = Running::with(|settings| settings.ring_octets = 16 << 10, bypath_stack::config::Config::default());
+        let program = running.program();
+        let mut process = Process::new(7);
+        let (mut sock, mut peer, rings) = connected(&program, &mut process);
+        rings.inc().consent();
+        let all: Vec<u8> = (0..400_000u32).map(|n| (n / 11) as u8).collect();
+        let sent = all.clone();
+        let writer = std::thread::spawn(move || peer.write_all(&sent).map(|()| peer).expect("room"));
+        until(|| (rings.inc().t.tail.load(Acquire) == 16 << 10).then_some(()));
+        // A program that knows nothing of rings has the descriptor now.
+        assert!(received(&mut sock.stream, all.len()) == all);
+        let mut peer = writer.join().expect("no panic");
+        // And one that knows them goes on by the ring, from the position that it left.
+        rings.inc().consent();
+        peer.write_all(b"again").expect("room");
+        assert_eq!(rings.get(&process, 5), b"again");
+    }
+}
+
+isolated! {
+    fn who_has_lost_what_he_was_given_gets_it_anew() {
+        let running = Running::new();
+        let program = running.program();
+        let mut process = Process::new(7);
+        let (_one, _peer, _rings) = connected(&program, &mut process);
+        // The answer never came, as far as the process knows.
+        let mut same = Process::new(7);
+        let (_two, mut peer, mut rings) = connected(&program, &mut same);
+        rings.begin(0);
+        rings.put(&same, b"octets");
+        assert_eq!(received(&mut peer, 6), b"octets");
     }
 }

@@ -1,4 +1,4 @@
-//! AF_UNIX streams, followed in tests only: the switch on a carrier that is not TCP.
+//! AF_UNIX streams: the switch on a carrier that is not TCP. Followed are those of a netstack service, and in tests all of them.
 //!
 //! What differs from TCP:
 //! * The kernel counts no stream bytes: positions are the counts of hooked calls, so an un-hooked writer is not
@@ -52,7 +52,9 @@ impl Backend for Unix {
         // counted them. The other way round they would count twice.
         let taken = s.end().r.kernel_bytes.load(Acquire);
         let queued = sock::inq(s.carrier());
-        queued == Ok(unread) && taken.wrapping_add(unread as u64) == position
+        // A netstack service has written everything to the pair before it writes to the ring; how much a program has taken that nobody
+        // sees does not matter then.
+        queued == Ok(unread) && (s.served().is_some() || taken.wrapping_add(unread as u64) == position)
     }
 
     fn received(&self, s: &Sock) -> Result<u64> {

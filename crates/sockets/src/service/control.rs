@@ -53,11 +53,25 @@ struct Service {
     met: AtomicBool,
     /// It was told that nobody answers.
     complained: AtomicBool,
+    /// Random name of what this process shares with it, 0: nothing.
+    pair: AtomicU64,
 }
 
 /// The number of a service; `None`: this process knows too many.
 pub fn number(name: ServiceName) -> Option<u32> {
     KNOWN.iter().position(|s| *s.name.get_or_init(|| name) == name).map(|n| n as u32)
+}
+
+/// The name of what this process shares with a service, if it ever shared something.
+pub fn pair(service: u32) -> Option<u64> {
+    KNOWN.get(service as usize).map(|s| s.pair.load(Relaxed)).filter(|pair| *pair != 0)
+}
+
+/// It shares something.
+pub fn met(service: u32, pair: u64) {
+    if let Some(s) = KNOWN.get(service as usize) {
+        s.pair.store(pair, Relaxed);
+    }
 }
 
 /// A question, and its answer.
@@ -212,6 +226,7 @@ impl Service {
             serial: AtomicU32::new(0),
             met: AtomicBool::new(false),
             complained: AtomicBool::new(false),
+            pair: AtomicU64::new(0),
         }
     }
 

@@ -30,6 +30,17 @@ pub fn recognise(fd: i32) -> bool {
         return false;
     }
     let known = super::by_cookie(cookie);
+    // One more descriptor of a socket that is followed here.
+    let mut followed = None;
+    table::each_sock(|s| {
+        if known.is_some() && s.served() == known {
+            followed = Some(s);
+        }
+    });
+    if let Some(s) = followed {
+        table::alias(fd, s);
+        return true;
+    }
     let Some(record) = known.or_else(|| super::new_record(service, cookie, 0, stage::UNKNOWN)) else {
         return false;
     };

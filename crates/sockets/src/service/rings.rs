@@ -1,7 +1,7 @@
 //! Rings for a connection of the netstack service: the service is the other end, and the pair is the carrier
 //! (docs/netstack-service.md, "Rings").
 
-use super::control::{Files, Message};
+use super::control::{self, Files, Message};
 use crate::peer::{self, Conn};
 use crate::state::State;
 use crate::table::Sock;
@@ -24,14 +24,21 @@ const BELL: u32 = 1;
 pub fn meet(s: &Sock, state: &State, record: u32, ring: u32) -> Result<&'static Conn, Reason> {
     let r = super::record(record).ok_or(Reason::NotConnected)?;
     let (_, inbox) = state.inbox().map_err(|_| Reason::NoDescriptors)?;
-    let wanted = RingsWanted { token: state.own().token.load(Relaxed), end: s.number.load(Relaxed), ring };
+    let service = r.service.load(Relaxed);
+    peer::sweep();
+    let pair = control::pair(service).filter(|pair| peer::by_pair(*pair, 0).is_some());
+    let wanted = RingsWanted {
+        token: state.own().token.load(Relaxed),
+        pair: pair.unwrap_or(0),
+        end: s.number.load(Relaxed),
+        ring,
+    };
     let question = Message::new(Op::Rings, r.cookie.load(Relaxed)).octets(&wanted.encode()).with(inbox);
     let mut question = question.within(LONGEST_NS);
-    peer::sweep();
-    let mut answer = question.ask(r.service.load(Relaxed)).map_err(reason)?;
+    let mut answer = question.ask(service).map_err(reason)?;
     let files = answer.files;
     let given = RingsGiven::decode(&mut answer.body).ok_or(Reason::VersionMismatch);
-    let conn = given.and_then(|given| take(given, &files));
+    let conn = given.and_then(|given| take(given, &files).inspect(|_| control::met(service, given.pair)));
     if conn.is_err() {
         files.close();
     }

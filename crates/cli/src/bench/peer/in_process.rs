@@ -52,6 +52,7 @@ impl Host {
     pub fn open(args: &PeerArgs) -> io::Result<Host> {
         let own = args.own.parse().map_err(io::Error::other)?;
         let setup = Setup::on(LinkName::Packet(args.iface.clone())).address(own);
+        let setup = if args.spin { setup.spin() } else { setup };
         let engine = setup.open().map_err(io::Error::other)?.engine;
         let turning = Turning { engine, spin: args.spin, nodelay: args.nodelay };
         Ok(Host { turning: Rc::new(RefCell::new(turning)) })
