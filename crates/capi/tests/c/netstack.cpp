@@ -56,7 +56,9 @@ int main() {
     CHECK(client.disconnect() && client.set_timeout(std::chrono::nanoseconds(0)));
     CHECK(client.receive(buffer, sizeof buffer).status() == BYPATH_E_WOULD_BLOCK);
     bypath::Udp moved = std::move(client);
-    CHECK(client.send("x").status() == BYPATH_E_INVALID && works(moved.local()).port != 0);
+    // It was bound by its connect, which is taken back.
+    CHECK(client.send("x").status() == BYPATH_E_INVALID && moved.local().status() == BYPATH_E_INVALID);
+    CHECK(moved.connect(at("10.1.0.2:7")) && works(moved.local()).port != 0);
     // One without a thread, and its own clock.
     auto polled = works(bypath::Netstack::open(
         bypath::NetstackOptions("tap:polled").address("10.2.0.2/24").kernel("10.2.0.1/24").in_process()));
