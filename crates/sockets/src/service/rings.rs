@@ -17,7 +17,7 @@ const LONGEST_NS: u64 = 300_000_000;
 /// Number of the service's bell.
 const BELL: u32 = 1;
 
-/// Asks the service for rings of at most so many octets, and maps them. Under [`state::LIFE`](crate::state::LIFE).
+/// Asks the service for rings of at most so many octets, and maps them. Under `state::LIFE`.
 ///
 /// # Errors
 /// Why it has none.
