@@ -211,15 +211,6 @@ fn finish_last(s: &'static Sock) {
     }
 }
 
-/// A cold socket that no other process holds has become the netstack service's socket `record`: it is followed on as that. Under
-/// [`state::LIFE`].
-pub fn becomes_service(s: &'static Sock, record: u32) {
-    let end = s.end();
-    s.set(flag::LOCAL);
-    end.cookie.store(0, Relaxed);
-    service::attach(s, record);
-}
-
 /// Every descriptor of a cold socket has become the netstack service's socket `record`. Under [`state::LIFE`].
 pub fn replaced_by_service(s: &'static Sock, record: u32) {
     table::each(|fd, entry| {

@@ -218,7 +218,10 @@ impl Rings {
     pub fn inherit(&self, near: &Neighbour, came: u64) -> bool {
         let d = incoming(near, self.at);
         let is_unfinished = d.wa.flags.load(Acquire) & writer_flag::FLUSHING != 0;
-        is_unfinished && d.inherit(came - self.came_before, near.ring(self.at))
+        // Where the ring was given up before the pair was empty the program's own count tells what went before.
+        let before = self.came_before.max(d.wa.switch_k.load(Relaxed));
+        let resent = came.checked_sub(before).filter(|_| is_unfinished);
+        resent.is_some_and(|resent| d.inherit(resent, near.ring(self.at)))
     }
 
     /// Whether the ring has octets.

@@ -225,9 +225,11 @@ isolated! {
         assert_eq!(all, b"unrung");
         drop(peer);
 
-        // Killed in the middle of taking it back.
+        // Killed in the middle of taking it back, before the service saw the ring; something came through the pair earlier.
         let (mut sock, mut peer, mut rings) = connected(&program, &mut process);
-        rings.begin(0);
+        sock.stream.write_all(b"pair ").expect("room");
+        assert_eq!(received(&mut peer, 5), b"pair ");
+        rings.begin(5);
         rings.out().wa.flags.fetch_or(writer_flag::FLUSHING, AcqRel);
         rings.tx.copy_from_slice(0, b"0123456789");
         let position = rings.out().claim().expect("a ring");

@@ -161,6 +161,14 @@ pub fn connect(service: u32, cookie: u64, fd: i32, remote: SocketAddr) -> Result
     }
 }
 
+/// A cold socket that no other process holds has become the netstack service's socket `record`: it is followed on as that. Under
+/// [`state::LIFE`].
+fn becomes_service(s: &'static Sock, record: u32) {
+    s.set(table::flag::LOCAL);
+    s.end().cookie.store(0, Relaxed);
+    super::attach(s, record);
+}
+
 /// Puts `end` in the place of every descriptor that means `s`.
 fn replace(
     s: &'static Sock,
@@ -181,7 +189,7 @@ fn replace(
     });
     // Other processes that hold the kernel's socket go on with that.
     if state::get().is_some_and(|state| s.is_sole_holder(state)) {
-        life::becomes_service(s, number);
+        becomes_service(s, number);
         epoll::renew(s);
     } else {
         life::replaced_by_service(s, number);
