@@ -82,7 +82,7 @@ pub mod writer_flag {
 }
 
 /// How often a head that moves while it is looked at is looked at again: siblings take turns, and only a liar goes on and on.
-const MOVES: u32 = 1000;
+pub(crate) const MOVES: u32 = 1000;
 
 /// The peer wrote something that no correct peer writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,6 +96,8 @@ pub struct TailLine {
     pub tail: AtomicU64,
     /// Processor W last ran on.
     pub cpu: AtomicU32,
+    /// Datagrams that were lost, as the ring was full ([`crate::dgram`]).
+    pub lost: AtomicU64,
 }
 
 /// Line H: written by R (and by W to switch), polled by W when the ring is full.
@@ -167,7 +169,7 @@ impl Direction {
     pub fn new() -> Direction {
         let wait = || [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
         Direction {
-            t: TailLine { tail: AtomicU64::new(0), cpu: AtomicU32::new(u32::MAX) },
+            t: TailLine { tail: AtomicU64::new(0), cpu: AtomicU32::new(u32::MAX), lost: AtomicU64::new(0) },
             h: HeadLine {
                 head: AtomicU64::new(Head::new(0, Path::Kernel).0),
                 cpu: AtomicU32::new(u32::MAX),
@@ -189,6 +191,7 @@ impl Direction {
         self.t.cpu.store(u32::MAX, Relaxed);
         self.h.cpu.store(u32::MAX, Relaxed);
         self.h.carrier_read.store(0, Relaxed);
+        self.t.lost.store(0, Relaxed);
         self.t.tail.store(0, Relaxed);
         self.h.head.store(Head::new(0, Path::Kernel).0, Release);
     }

@@ -4,6 +4,7 @@
 //! against `atomic`, so that loom can check it.
 
 pub mod atomic;
+pub mod dgram;
 pub mod direction;
 pub mod marks;
 pub mod reason;

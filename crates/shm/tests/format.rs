@@ -2,6 +2,7 @@
 #![cfg(not(loom))]
 
 use bypath_shm::arena::{Control, Geometry, PAGE};
+use bypath_shm::dgram::{HEADS, LONGEST, MARK, Record, WORD};
 use bypath_shm::direction::{Direction, Head, HeadLine, Path, ReaderAsks, TailLine, WriterAsks};
 use bypath_shm::family::{
     Addr, ENDS, ENDS_OFFSET, End, Header, PROCESSES, Process, ReaderLine, STATS_OFFSET, WriterLine,
@@ -42,10 +43,11 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(Inbox: marks, asleep),
         fields!(Control: in_use, cookies, ends, direction),
         fields!(Direction: t, h, ra, wa),
-        fields!(TailLine: tail, cpu),
+        fields!(TailLine: tail, cpu, lost),
         fields!(HeadLine: head, cpu, carrier_read),
         fields!(ReaderAsks: wait, ask),
         fields!(WriterAsks: wait, switch_k, flags),
+        fields!(Record: octets, head, mark),
     ]
     .concat()
     .into_iter()
@@ -90,6 +92,8 @@ fn constants_are_those_of_the_document() {
         ("MAX_SLOTS", Geometry::MAX_SLOTS as usize),
         ("BLOCKS", BLOCKS),
         ("REASON_SLOTS", REASON_SLOTS),
+        ("HEADS", HEADS),
+        ("LONGEST", LONGEST),
     ]);
     let rows: Vec<_> = rows().into_iter().filter(|(name, _)| !name.contains('.')).collect();
     assert_eq!(rows.len(), code.len());
@@ -107,6 +111,9 @@ fn words_are_laid_out_as_the_document_says() {
     assert_eq!(bypath_shm::direction::wait::word(2, 3), 2 << 32 | 3);
     use bypath_shm::direction::{ask, writer_flag};
     assert_eq!([ask::CONSENT, ask::RECALL, ask::CLOSED, ask::LEFT, writer_flag::SHUT], [1, 2, 4, 8, 1]);
+    let record = Record { octets: 1, head: 2, mark: MARK }.encode();
+    assert_eq!(record.len() as u64, WORD);
+    assert_eq!(u64::from_ne_bytes(record).to_le(), 0xb6d7_0002_0000_0001);
     let g = Geometry { slots: 3, ring: 65536 };
     assert_eq!(g.slot(2), PAGE + 2 * (PAGE + 2 * 65536));
     assert_eq!([g.ring_at(2, 0), g.ring_at(2, 1)], [g.slot(2) + PAGE, g.slot(2) + PAGE + 65536]);

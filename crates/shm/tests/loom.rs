@@ -7,6 +7,8 @@
 
 #[path = "loom/bytes.rs"]
 mod bytes;
+#[path = "loom/datagrams.rs"]
+mod datagrams;
 #[path = "loom/marking.rs"]
 mod marking;
 #[path = "loom/switch.rs"]
