@@ -19,12 +19,14 @@ pub const ACCEPTED: usize = 80;
 pub const ACCEPTED_MAGIC: [u8; 8] = *b"BYPACPT1";
 /// What names of the service's ends begin with, behind the NUL of an abstract name.
 pub const NAME_PREFIX: &str = "bypath/netstack/";
-/// Level of options that are ours: GET alone.
+/// Level of options that are ours.
 pub const LEVEL: i32 = 0x6279_7061;
 /// Of [`LEVEL`]: octets that the other end has not acknowledged (SIOCOUTQ).
 pub const UNACKNOWLEDGED: i32 = 1;
 /// Of [`LEVEL`]: octets that were not sent (SIOCOUTQNSD).
 pub const UNSENT: i32 = 2;
+/// Of [`LEVEL`], to be set: so many octets that the program is about to write will be followed by others (MSG_MORE).
+pub const FOLLOWED: i32 = 3;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 

@@ -227,6 +227,9 @@ pub fn send(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     if signals::is_cancelled() {
         return CANCELLED;
     }
+    if flags & libc::MSG_MORE != 0 {
+        followed(fd, buf);
+    }
     loop {
         if let Some(v) = stream::send(fd, buf, flags, None) {
             return v.unless_sealed();
@@ -245,10 +248,23 @@ pub fn send_rest(fd: i32, buf: UserVec<'_>, flags: i32, handlers: u32) -> Verdic
     if signals::is_cancelled() {
         return CANCELLED;
     }
+    if flags & libc::MSG_MORE != 0 {
+        followed(fd, buf);
+    }
     loop {
         if let Some(v) = stream::send(fd, buf, flags, Some(handlers)) {
             return v.unless_sealed();
         }
+    }
+}
+
+/// Before a send with MSG_MORE. A netstack service is told; a pair and a ring have nobody who could wait.
+#[cold]
+fn followed(fd: i32, buf: UserVec<'_>) {
+    if served::is_active()
+        && let Ok(octets) = buf.admit()
+    {
+        served::follows(fd, octets);
     }
 }
 

@@ -19,14 +19,6 @@ const NONE: Known = Known { row: "", is: |_, _, _| false, scripts: &[], words: &
 const KNOWN: &[Known] = &[
     Known { row: "POLLHUP and what is beside it", is: is_beside_hup, ..NONE },
     Known {
-        row: "POLLOUT of a listening socket",
-        is: |command, expected, got| {
-            command.starts_with("poll 0 3:in|out") && (expected, got) == ("0 - 3:0", "1 - 3:out")
-        },
-        scripts: &[],
-        ..NONE
-    },
-    Known {
         row: "shutdown(SHUT_RDWR)",
         scripts: &[
             "shutdown_of_both_directions",

@@ -1,4 +1,5 @@
-//! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits.
+//! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits. That of a
+//! listening socket is full as long as it listens.
 
 use super::slab::Key;
 use super::socket::{Hub, Phase, inward};
@@ -9,7 +10,7 @@ use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::tcp::State;
 use bypath_sys::pair;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Octets that fill an end at most. Of one with the smallest buffer two long pieces take it all, which is one call where octets one by
 /// one would be six.
@@ -17,6 +18,32 @@ const MOST: usize = 16 << 10;
 static FILLING: [u8; MOST] = [0; MOST];
 /// Octets that are taken out at once: all of them, as a rule.
 const PIECE: usize = 8 << 10;
+
+/// Fills a program's end: its buffer is the smallest. How many octets it took.
+///
+/// # Errors
+/// Those of setsockopt(2).
+pub fn fill(program: BorrowedFd<'_>) -> bypath_sys::Result<usize> {
+    pair::set_send_buffer(program, 1)?;
+    let mut filled = 0;
+    while let Some(rest) = FILLING.get(filled..).filter(|rest| !rest.is_empty())
+        && let Ok(n) = pair::send(program, rest)
+    {
+        filled += n;
+    }
+    Ok(filled)
+}
+
+/// Takes octets out of the service's `own` end that fill the program's, `left` at most.
+pub fn drain(own: BorrowedFd<'_>, mut left: usize) {
+    let mut room = [0; PIECE];
+    while left > 0 {
+        match pair::receive(own, &mut room[..left.min(PIECE)]) {
+            Ok(n) if n > 0 => left -= n,
+            _ => return,
+        }
+    }
+}
 
 /// A connection that comes up.
 #[derive(Debug)]
@@ -33,13 +60,7 @@ impl Connecting {
     /// Fills the program's end.
     fn begin(program: OwnedFd) -> bypath_sys::Result<Connecting> {
         let size = pair::send_buffer(program.as_fd())?;
-        pair::set_send_buffer(program.as_fd(), 1)?;
-        let mut filled = 0;
-        while let Some(rest) = FILLING.get(filled..).filter(|rest| !rest.is_empty())
-            && let Ok(n) = pair::send(program.as_fd(), rest)
-        {
-            filled += n;
-        }
+        let filled = fill(program.as_fd())?;
         Ok(Connecting { program, filled, size })
     }
 
@@ -47,14 +68,7 @@ impl Connecting {
     fn end(self, own: &OwnedFd) {
         // The kernel doubles what it is told.
         let _ = pair::set_send_buffer(self.program.as_fd(), self.size / 2);
-        let mut left = self.filled;
-        let mut room = [0; PIECE];
-        while left > 0 {
-            match pair::receive(own.as_fd(), &mut room[..left.min(PIECE)]) {
-                Ok(n) if n > 0 => left -= n,
-                _ => return,
-            }
-        }
+        drain(own.as_fd(), self.filled);
     }
 }
 

@@ -15,8 +15,8 @@ use super::{Settings, interfaces, query};
 use crate::Engine;
 use bypath_shm::arena::Geometry;
 use bypath_shm::service::{
-    Address, Body, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, UNACKNOWLEDGED, UNSENT,
-    VERSION,
+    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, UNACKNOWLEDGED,
+    UNSENT, VERSION,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -284,7 +284,9 @@ impl Asks<'_> {
             }
             Op::Listen => {
                 let backlog = b.i32().ok_or(Nonsense)?;
-                let done = self.live().and_then(|key| self.hub.listen(self.engine.stack(), key, backlog));
+                let program = fds.into_iter().next();
+                let done =
+                    self.live().and_then(|key| self.hub.listen(self.engine.stack(), key, backlog, program));
                 plain(done, socket)
             }
             Op::Connect => {
@@ -308,6 +310,7 @@ impl Asks<'_> {
                 }
                 let done = self.live().and_then(|key| match self.hub.is_of_datagrams(key) {
                     true => self.hub.set_of_datagrams(self.engine, key, level, name, value),
+                    false if level == LEVEL => self.own(key, name, value),
                     false => self.with(key, |mut of| of.set(level, name, value)),
                 });
                 plain(done, socket)
@@ -537,6 +540,15 @@ impl Asks<'_> {
         }
         let remains = self.remains()?;
         of_remains(&remains.wishes, remains.v6, (level, name), room)
+    }
+
+    /// Sets what is ours: what the program says of octets that it is about to write.
+    fn own(&mut self, key: Key, name: i32, value: &[u8]) -> Result<()> {
+        let octets = value.try_into().map(u32::from_ne_bytes).map_err(|_| libc::EINVAL)?;
+        match name {
+            FOLLOWED => self.hub.followed(self.engine, key, octets as usize),
+            _ => Err(libc::ENOPROTOOPT),
+        }
     }
 
     /// What is on its way: what the service has not read counts, too.

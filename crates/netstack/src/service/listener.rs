@@ -1,5 +1,6 @@
 //! listen(2) and accept(2): connections go to the program as records with a descriptor, few at a time; the rest waits in the stack.
 
+use super::connect::{drain, fill};
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket, inward, outward};
 use crate::Engine;
@@ -31,6 +32,8 @@ pub struct Listening {
     given: VecDeque<u64>,
     /// What one record takes of the pair's memory, as the kernel counts it; 0: not known.
     unit: usize,
+    /// Octets that fill the program's end.
+    filled: usize,
 }
 
 impl Listening {
@@ -90,11 +93,20 @@ impl Hub {
     }
 
     /// # Errors
-    /// As listen(2).
-    pub fn listen(&mut self, stack: &mut Stack, key: Key, backlog: i32) -> Result<()> {
+    /// As listen(2); EBADF: `program` is not the program's end.
+    pub fn listen(
+        &mut self,
+        stack: &mut Stack,
+        key: Key,
+        backlog: i32,
+        program: Option<OwnedFd>,
+    ) -> Result<()> {
         let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         if !matches!(socket.phase, Phase::Fresh | Phase::Listening(_)) {
             return Err(libc::EINVAL);
+        }
+        if program.as_ref().is_some_and(|program| pair::cookie(program.as_fd()) != Ok(socket.cookie)) {
+            return Err(libc::EBADF);
         }
         let mut tcp = stack.tcp(socket.id).ok_or(libc::EBADF)?;
         if socket.v6 && tcp.local().is_none() {
@@ -104,7 +116,9 @@ impl Hub {
         tcp.listen((backlog as u32).clamp(LEAST, MOST) as usize).map_err(errno::listen)?;
         if matches!(socket.phase, Phase::Fresh) {
             pair::set_send_buffer(socket.end.as_fd(), 1).map_err(|e| e.raw_os_error())?;
-            socket.phase = Phase::Listening(Box::default());
+            // Nobody has room to write where nobody reads.
+            let filled = program.and_then(|program| fill(program.as_fd()).ok()).unwrap_or(0);
+            socket.phase = Phase::Listening(Box::new(Listening { filled, ..Listening::default() }));
             socket.is.pair_out = true;
         }
         Ok(())
@@ -252,8 +266,10 @@ impl Hub {
         }
     }
 
-    /// A listener is gone: who was not accepted is reset. `unread`: there are such.
-    pub fn refuse(&mut self, stack: &mut Stack, listening: Listening, unread: bool) {
+    /// A listener is gone: who was not accepted is reset. `unread`: there are such. `end` is the service's, which is closed after this.
+    pub fn refuse(&mut self, stack: &mut Stack, listening: Listening, end: &OwnedFd, unread: bool) {
+        // What fills the program's end was no program's: it is no error that nobody has read it.
+        drain(end.as_fd(), listening.filled);
         for cookie in listening.outstanding().filter(|_| unread) {
             let known = self.by_cookie.get(&cookie).copied();
             if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {

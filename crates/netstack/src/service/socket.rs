@@ -70,6 +70,8 @@ pub struct Socket {
     /// Octets that came through the pair, ever, and that went through it.
     pub came: u64,
     pub went: u64,
+    /// So many of the program's next octets are followed by others (MSG_MORE).
+    pub followed: usize,
     /// What takes the pair's place, as long as both sides know it.
     pub rings: Option<Box<Rings>>,
     pub is: Is,
@@ -214,6 +216,7 @@ impl Hub {
             remote: None,
             came: 0,
             went: 0,
+            followed: 0,
             rings: None,
             is: Is::default(),
         };
@@ -248,7 +251,7 @@ impl Hub {
             self.give_back(socket.uid, rings, socket.is.hung_up);
         }
         match socket.phase {
-            Phase::Listening(listening) => self.refuse(stack, *listening, socket.is.unread),
+            Phase::Listening(listening) => self.refuse(stack, *listening, &socket.end, socket.is.unread),
             Phase::Datagrams(of) => {
                 if let Some(ping) = of.ping {
                     self.pings.remove(stack, socket.v6, ping.ident);

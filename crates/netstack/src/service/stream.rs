@@ -3,7 +3,8 @@
 use super::neighbours::Neighbour;
 use super::rings::{Sink, Source};
 use super::slab::Key;
-use super::socket::{Hub, Socket};
+use super::socket::{Hub, Phase, Socket};
+use crate::Engine;
 use bypath_shm::direction::Poisoned;
 use bypath_stack::Stack;
 use bypath_stack::tcp::error::{ReadError, WriteError};
@@ -50,6 +51,21 @@ impl From<Poisoned> for Way {
 }
 
 impl Hub {
+    /// So many octets that the program is about to write will be followed by others (MSG_MORE).
+    ///
+    /// # Errors
+    /// ENOTCONN.
+    pub fn followed(&mut self, engine: &mut Engine, key: Key, octets: usize) -> Result<(), i32> {
+        let socket = self.sockets.get_mut(key).filter(|socket| matches!(socket.phase, Phase::Open));
+        socket.ok_or(libc::ENOTCONN)?.is.pair_in = true;
+        // What it wrote before is not meant.
+        self.work(engine, key);
+        if let Some(socket) = self.sockets.get_mut(key) {
+            socket.followed = octets;
+        }
+        Ok(())
+    }
+
     /// Moves octets, and does what follows of their ends. True: there may be more to do.
     pub fn pump(&mut self, stack: &mut Stack, key: Key) -> bool {
         let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
@@ -278,7 +294,9 @@ impl Socket {
             let (end, rings) = (self.end.as_fd(), &mut self.rings);
             let mut got = Ok(0);
             let mut room = 0;
-            let written = tcp.write_with(most.min(TURN - moved), false, |piece| {
+            let followed = self.followed > 0;
+            let most = if followed { most.min(self.followed) } else { most };
+            let written = tcp.write_with(most.min(TURN - moved), followed, |piece| {
                 room = piece.len();
                 got =
                     match (source, rings.as_mut(), near) {
@@ -324,6 +342,7 @@ impl Socket {
                 }
                 (Ok(_), Ok(n)) => {
                     moved += n;
+                    self.followed = self.followed.saturating_sub(n);
                     // A program that has written has been given the connection.
                     self.of = None;
                     if matches!(source, Source::Ring { .. }) {

@@ -7,6 +7,7 @@ use bypath_stack::config::Config;
 use nix::poll::PollFlags;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
 isolated! {
@@ -15,10 +16,11 @@ isolated! {
         let program = running.program();
         let (listener, to) = program.listener(at("0.0.0.0:0"));
         assert_eq!((listener.names().0, listener.names().2), (Some(to), 10));
-        assert_eq!(listener.ready(PollFlags::POLLIN, 50), PollFlags::empty());
+        let both = PollFlags::POLLIN | PollFlags::POLLOUT;
+        assert_eq!(listener.ready(both, 50), PollFlags::empty());
         let to = at(&format!("10.9.0.2:{}", to.port()));
         let kernel = patient(TcpStream::connect(to).expect("a connection"));
-        assert_eq!(listener.ready(PollFlags::POLLIN, LONGEST.as_millis() as u16), PollFlags::POLLIN);
+        assert_eq!(listener.ready(both, LONGEST.as_millis() as u16), PollFlags::POLLIN);
         let (own, record) = listener.accept();
         assert_eq!(record.local.0, Some(to));
         assert_eq!(record.remote.0, kernel.local_addr().ok());
@@ -26,6 +28,16 @@ isolated! {
         assert_eq!(listener.ready(PollFlags::POLLIN, 50), PollFlags::empty());
         // Another backlog; what is connected does not listen.
         assert_eq!((listener.listen(1), own.listen(1)), (0, libc::EINVAL));
+        assert_eq!(listener.ready(both, 0), PollFlags::empty());
+        // Who asks for it with another descriptor has his connection, and no listener.
+        let backlog = 1i32.to_ne_bytes();
+        let fresh = program.open(false).expect("a socket");
+        let wrong = program.ask_with(Op::Listen, fresh.cookie, &backlog, Some(own.stream.as_fd()));
+        assert_eq!((wrong.errno, fresh.names().2), (libc::EBADF, 7));
+        // One that is shut has ended without an error.
+        assert_eq!(listener.ask(Op::Shutdown, &libc::SHUT_RD.to_ne_bytes()).errno, 0);
+        assert_eq!(listener.ready(both, LONGEST.as_millis() as u16), both | PollFlags::POLLHUP);
+        assert!(accept(&listener.stream).is_none());
         assert_eq!(program.open(false).expect("a socket").bind(to), Err(libc::EADDRINUSE));
     }
 }

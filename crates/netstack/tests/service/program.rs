@@ -143,7 +143,8 @@ impl<'a> Sock<'a> {
     }
 
     pub fn listen(&self, backlog: i32) -> i32 {
-        self.ask(Op::Listen, &backlog.to_ne_bytes()).errno
+        let body = backlog.to_ne_bytes();
+        self.program.ask_with(Op::Listen, self.cookie, &body, Some(self.stream.as_fd())).errno
     }
 
     /// Asks for a connection; what is answered.

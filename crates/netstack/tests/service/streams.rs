@@ -2,11 +2,12 @@
 
 use crate::program::Sock;
 use crate::{Running, at, isolated, kernels, octets, patient};
+use bypath_shm::service::{FOLLOWED, LEVEL};
 use bypath_stack::config::Config;
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Writes so many octets and an end.
 fn give(mut to: impl Write, octets: &[u8]) {
@@ -64,6 +65,49 @@ isolated! {
             }
         }
         running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn octets_that_others_follow_wait_for_them() {
+        let running = Running::new();
+        let program = running.program();
+        let (own, kernel) = pair(&program, false, true);
+        let on = 1i32.to_ne_bytes();
+        assert_eq!(own.set(libc::IPPROTO_TCP, libc::TCP_NODELAY, &on), 0);
+        let followed = |octets: u32| own.set(LEVEL, FOLLOWED, &octets.to_ne_bytes());
+        let read = |most: usize| {
+            let mut room = vec![0; most];
+            let n = (&kernel).read(&mut room).expect("octets");
+            room.truncate(n);
+            room
+        };
+        // All in one segment, however often the service looks in between.
+        assert_eq!(followed(5), 0);
+        (&own.stream).write_all(b"first").expect("written");
+        assert_eq!(followed(6), 0);
+        (&own.stream).write_all(b"second").expect("written");
+        assert_eq!(own.names().2, 1);
+        (&own.stream).write_all(b"third").expect("written");
+        assert_eq!(read(100), b"firstsecondthird");
+        // What is not followed goes at once, and what was before it.
+        (&own.stream).write_all(b"fourth").expect("written");
+        assert_eq!(read(100), b"fourth");
+        // Nobody waits for ever.
+        let begin = Instant::now();
+        assert_eq!(followed(5), 0);
+        (&own.stream).write_all(b"fifth").expect("written");
+        assert_eq!(read(100), b"fifth");
+        assert!(begin.elapsed() > Duration::from_millis(100), "{:?}", begin.elapsed());
+        // An end waits for nothing.
+        assert_eq!(followed(5), 0);
+        (&own.stream).write_all(b"sixth").expect("written");
+        own.stream.shutdown(Shutdown::Write).expect("an end");
+        take(&kernel, b"sixth");
+        let (listener, _) = program.listener(at("10.9.0.2:0"));
+        assert_eq!(listener.set(LEVEL, FOLLOWED, &on), libc::ENOTCONN);
+        assert_eq!(listener.set(LEVEL, FOLLOWED, &on[..3]), libc::EINVAL);
+        assert_eq!(listener.set(LEVEL, 99, &on), libc::ENOPROTOOPT);
     }
 }
 

@@ -143,7 +143,7 @@ fn begin(service: u32, cookie: u64, end: i32, kernel: i32, family: i32, call: Ca
             Ok(stage::UNKNOWN)
         }
         Call::Listen(backlog) => {
-            Message::new(Op::Listen, cookie).number(backlog).ask(service)?;
+            Message::new(Op::Listen, cookie).number(backlog).with(end).ask(service)?;
             Ok(stage::LISTENING)
         }
         Call::Connect(remote) => connect(service, cookie, end, remote).map(|()| stage::CONNECTING),

@@ -8,7 +8,7 @@ use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
 use crate::{log, signals, state, stream};
-use bypath_shm::service::{ACCEPTED, Accepted, Address, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
+use bypath_shm::service::{ACCEPTED, Accepted, Address, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
 use std::net::SocketAddr;
@@ -167,7 +167,7 @@ fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> {
 /// Before listen.
 pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
     if let Some(r) = served(fd) {
-        let listens = r.question(Op::Listen).number(backlog).ask(r.service()).map(|_| ());
+        let listens = r.question(Op::Listen).number(backlog).with(fd).ask(r.service()).map(|_| ());
         return Some(listens.inspect(|()| r.enter(stage::LISTENING)));
     }
     if let Some(refused) = datagram::calls::is_refused(fd) {
@@ -377,6 +377,16 @@ pub fn queued(fd: i32, sent: bool) -> Option<Result<usize>> {
     let told = question.ask(r.service()).map(|mut answer| answer.body.u32().unwrap_or(0) as usize);
     // A connection that is over has nothing on its way.
     Some(if told == Err(Errno::INVAL) && !r.is_listening() { Ok(0) } else { told })
+}
+
+/// Before a send with MSG_MORE: what is short waits for octets that follow.
+#[cold]
+pub fn follows(fd: i32, octets: usize) {
+    if let Some(r) = super::of(fd).filter(|r| matches!(r.stage(), stage::CONNECTED | stage::UNKNOWN)) {
+        let octets = octets.min(i32::MAX as usize) as i32;
+        // Where it cannot be said they go at once.
+        let _ = r.question(Op::Set).number(LEVEL).number(FOLLOWED).number(octets).ask(r.service());
+    }
 }
 
 /// Before setsockopt on a socket that is the kernel's so far.

@@ -347,8 +347,12 @@ impl Tcp<'_> {
         fill: impl FnOnce(&mut [u8]) -> usize,
     ) -> Result<usize, WriteError> {
         self.queue(most, |c, most| {
-            c.expect_more(more);
-            c.write_with(most, fill)
+            let n = c.write_with(most, fill)?;
+            // Nothing that was written has nothing to say of what waits already.
+            if n > 0 {
+                c.expect_more(more);
+            }
+            Some(n)
         })
     }
 
