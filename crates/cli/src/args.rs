@@ -67,6 +67,8 @@ pub enum Command {
     Upgrade(cmd::paths::UpgradeArgs),
     /// Print the counters that `bypath run --stats FILE` collected
     Stats(cmd::stats::Args),
+    /// Print the counters of all programs under Bypath as text for Prometheus, or serve them
+    Metrics(cmd::metrics::Args),
     /// Check the configuration file, show which settings and rules hold, print them as variables
     Config(cmd::config::Args),
     /// Look for what slows this host or a network interface down, and name the command that mends it

@@ -14,6 +14,7 @@ mod output; //    how it is printed: standard output that may be closed, JSON, t
 mod program; //   is there such a program, and can it be preloaded?
 mod raw; //       what the tools for raw Ethernet share
 mod roce; //      what `bypath roce send` and `recv` share
+mod scrape; //    counters by HTTP, for Prometheus
 mod subject; //   PID[:FD]
 
 use args::{Cli, Command};
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
         Command::Recall(args) => cmd::paths::recall(&args),
         Command::Upgrade(args) => cmd::paths::upgrade(&args),
         Command::Stats(args) => cmd::stats::run(args),
+        Command::Metrics(args) => cmd::metrics::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),
         Command::Chat(args) => cmd::chat::run(&args),

@@ -14,7 +14,7 @@ pub const STATS_MAGIC: u64 = u64::from_le_bytes(*b"BYPSTAT1");
 /// Byte-counter blocks; a thread owns one, threads beyond share the last.
 pub const BLOCKS: usize = 64;
 
-/// Bytes moved by one thread, each path and direction. One cache line: threads never share it.
+/// Bytes moved by one thread, each path and direction, and what it spun. One cache line: threads never share it.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct ByteBlock {
@@ -26,6 +26,8 @@ pub struct ByteBlock {
     pub kernel_tx: AtomicU64,
     /// Bytes of followed TCP sockets received through the kernel.
     pub kernel_rx: AtomicU64,
+    /// Time spent spinning for the other end, in ticks of the processor's counter.
+    pub spun_ticks: AtomicU64,
 }
 
 /// The record. `repr(C)`, atomics only: it may be mapped by several processes.
@@ -105,6 +107,8 @@ pub struct StatsSnapshot {
     pub not_upgraded: Vec<u64>,
     /// Byte totals.
     pub bytes: Bytes,
+    /// Time spent spinning, in ticks of the processor's counter.
+    pub spun_ticks: u64,
 }
 
 impl StatsSnapshot {
@@ -121,13 +125,14 @@ impl StatsSnapshot {
         let command = &raw[std::mem::offset_of!(StatsRecord, command)..][..16];
         let end = command.iter().position(|&b| b == 0).unwrap_or(16);
         let slots = |at: usize| (0..REASON_SLOTS).map(|i| word(at + 8 * i)).collect::<Vec<_>>();
-        let mut bytes = Bytes::default();
+        let (mut bytes, mut spun_ticks) = (Bytes::default(), 0u64);
         for i in 0..BLOCKS {
             let at = std::mem::offset_of!(StatsRecord, bytes) + i * size_of::<ByteBlock>();
             bytes.ring_tx = bytes.ring_tx.saturating_add(word(at));
             bytes.ring_rx = bytes.ring_rx.saturating_add(word(at + 8));
             bytes.kernel_tx = bytes.kernel_tx.saturating_add(word(at + 16));
             bytes.kernel_rx = bytes.kernel_rx.saturating_add(word(at + 24));
+            spun_ticks = spun_ticks.saturating_add(word(at + 32));
         }
         Some(StatsSnapshot {
             pid: half(std::mem::offset_of!(StatsRecord, pid)),
@@ -139,6 +144,7 @@ impl StatsSnapshot {
             recalled: slots(std::mem::offset_of!(StatsRecord, recalled)),
             not_upgraded: slots(std::mem::offset_of!(StatsRecord, not_upgraded)),
             bytes,
+            spun_ticks,
         })
     }
 }

@@ -38,7 +38,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir, leaving),
         fields!(Addr: family, port, bytes),
         fields!(StatsRecord: magic, pid, state, start_time, command, connections, upgraded, recalled, not_upgraded, bytes),
-        fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx),
+        fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx, spun_ticks),
         fields!(Marks: top, pad, middle, low),
         fields!(Inbox: marks, asleep),
         fields!(Control: in_use, cookies, ends, direction),

@@ -114,24 +114,31 @@ pub fn spin(
     }
     let bound = cap * state::ticks_per_us() / 1000;
     let start = clock::ticks();
-    loop {
+    // Up to the last look at the clock: one more would be on the way of who has waited long enough.
+    let mut spun = 0;
+    let success = 'spinning: loop {
         for _ in 0..16 {
             if ready() {
                 history.record(true);
-                return true;
+                break 'spinning true;
             }
             for _ in 0..pause {
                 std::hint::spin_loop();
             }
         }
+        spun = clock::ticks().wrapping_sub(start);
         if call.is_wanted() {
-            return false;
+            break false;
         }
-        if clock::ticks().wrapping_sub(start) > bound {
+        if spun > bound {
             history.record(false);
-            return false;
+            break false;
         }
+    };
+    if spun > 0 {
+        call.thread.count(|b| &b.spun_ticks, spun);
     }
+    success
 }
 
 /// Sleeps on the carrier and this thread's bell, after `arm` entered the bell's word and `ready` was asked once

@@ -7,6 +7,7 @@ pub mod doctor;
 pub mod ipc;
 pub mod l2;
 pub mod man;
+pub mod metrics;
 pub mod netstack;
 pub mod paths;
 pub mod roce;

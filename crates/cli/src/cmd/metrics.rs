@@ -1,0 +1,413 @@
+//! `bypath metrics`: the counters of all programs under Bypath that can be read, as text for Prometheus.
+//!
+//! They are read from outside, as by `bypath ss`: no program does anything for it.
+
+use crate::connections::{self, Connection, Scan};
+use crate::output::{self, Failure, Outcome};
+use crate::scrape::{self, Format};
+use bypath_shm::reason::Reason;
+use bypath_shm::stats::{Bytes, StatsSnapshot};
+use bypath_shm::view;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::net::{SocketAddr, TcpListener};
+use std::process::ExitCode;
+use std::time::Instant;
+
+/// Arguments of `bypath metrics`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  \
+    bypath metrics                      print them once\n  \
+    bypath metrics --listen 9105        serve them at http://127.0.0.1:9105/metrics\n  \
+    bypath metrics | promtool check metrics\n\n\
+    Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
+    did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
+    bypath_uncounted_processes, and missing in the sums. Labels: the first 64 names of programs, then \"other\".\n\n\
+    Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
+pub struct Args {
+    /// Serve them by HTTP at /metrics: a port, on 127.0.0.1, or ADDRESS:PORT; port 0 is any
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = scrape::place)]
+    listen: Option<SocketAddr>,
+}
+
+/// Programs that have a label of their own.
+const NAMES: usize = 64;
+/// Name of the others.
+const OTHER: &str = "other";
+
+/// Prints or serves.
+pub fn run(args: Args) -> Outcome {
+    let mut ledger = Ledger::default();
+    let Some(at) = args.listen else {
+        let text = ledger.collect().map_err(|why| Failure::new(1, why))?;
+        output::print(&text)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let refused = |e| Failure::new(1, format_args!("--listen {at}: {e}; give another port, or 0 for any"));
+    let listener = TcpListener::bind(at).map_err(refused)?;
+    let at = listener.local_addr().map_err(refused)?;
+    output::print(&format!("http://{at}/metrics\n"))?;
+    scrape::serve(&listener, Format::Plain, || ledger.collect())
+}
+
+/// What a process counts.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Counts {
+    connections: u64,
+    upgraded: u64,
+    bytes: Bytes,
+    spun_ticks: u64,
+    recalled: Vec<u64>,
+    not_upgraded: Vec<u64>,
+}
+
+impl Counts {
+    fn of(s: StatsSnapshot) -> Counts {
+        let StatsSnapshot { connections, upgraded, bytes, spun_ticks, recalled, not_upgraded, .. } = s;
+        Counts { connections, upgraded, bytes, spun_ticks, recalled, not_upgraded }
+    }
+
+    fn add(&mut self, more: &Counts) {
+        let add = |a: &mut u64, b: u64| *a = a.saturating_add(b);
+        add(&mut self.connections, more.connections);
+        add(&mut self.upgraded, more.upgraded);
+        add(&mut self.spun_ticks, more.spun_ticks);
+        add(&mut self.bytes.ring_tx, more.bytes.ring_tx);
+        add(&mut self.bytes.ring_rx, more.bytes.ring_rx);
+        add(&mut self.bytes.kernel_tx, more.bytes.kernel_tx);
+        add(&mut self.bytes.kernel_rx, more.bytes.kernel_rx);
+        let lists = [(&mut self.recalled, &more.recalled), (&mut self.not_upgraded, &more.not_upgraded)];
+        for (list, more) in lists {
+            list.resize(list.len().max(more.len()), 0);
+            list.iter_mut().zip(more).for_each(|(a, b)| add(a, *b));
+        }
+    }
+
+    /// Whether these cannot be later ones of the same program image: another one has begun to count.
+    fn is_behind(&self, before: &Counts) -> bool {
+        let sum = |c: &Counts| c.bytes.ring_tx.saturating_add(c.bytes.kernel_tx);
+        self.connections < before.connections || sum(self) < sum(before)
+    }
+}
+
+/// What was counted so far, also by processes that have ended: so that no sum goes back.
+#[derive(Debug, Default)]
+struct Ledger {
+    /// By process id and start time.
+    alive: HashMap<(u32, u64), (String, Counts)>,
+    /// By name of the program.
+    gone: BTreeMap<String, Counts>,
+    /// Those that have a label.
+    names: Vec<String>,
+    ticks_per_us: u64,
+}
+
+impl Ledger {
+    /// Looks at every process and writes the text.
+    fn collect(&mut self) -> Result<String, String> {
+        let began = Instant::now();
+        let scan = connections::scan().map_err(|e| format!("cannot list processes in /proc: {e}"))?;
+        let mut uncounted = 0;
+        let mut seen = Vec::new();
+        for family in &scan.families {
+            for member in &family.members {
+                match family.counters(member) {
+                    Some(s) => seen.push(((member.pid, s.start_time), member.command.clone(), Counts::of(s))),
+                    None => uncounted += 1,
+                }
+            }
+        }
+        self.take(seen);
+        if self.ticks_per_us == 0 {
+            self.ticks_per_us = bypath_sys::clock::ticks_per_us();
+        }
+        let mut groups = self.counters();
+        groups.extend(self.gauges(&scan, uncounted));
+        let took = Value::Real(began.elapsed().as_secs_f64());
+        groups.push(
+            Group::gauge("scan_duration_seconds", "How long it took to look at every process").with([], took),
+        );
+        text_of(groups).map_err(|e| e.to_string())
+    }
+
+    /// Takes note of what the living processes count now.
+    fn take(&mut self, seen: Vec<((u32, u64), String, Counts)>) {
+        let mut before = std::mem::take(&mut self.alive);
+        for (id, command, counts) in seen {
+            let name = self.name(&command);
+            if let Some((name, earlier)) = before.remove(&id)
+                && counts.is_behind(&earlier)
+            {
+                self.gone.entry(name).or_default().add(&earlier);
+            }
+            self.alive.insert(id, (name, counts));
+        }
+        for (name, counts) in before.into_values() {
+            self.gone.entry(name).or_default().add(&counts);
+        }
+    }
+
+    /// The label of a program.
+    fn name(&mut self, command: &str) -> String {
+        let command = output::printable(command);
+        if !self.names.contains(&command) {
+            if self.names.len() == NAMES {
+                return OTHER.to_owned();
+            }
+            self.names.push(command.clone());
+        }
+        command
+    }
+
+    fn counters(&self) -> Vec<Group> {
+        let mut sums = self.gone.clone();
+        for (name, counts) in self.alive.values() {
+            sums.entry(name.clone()).or_default().add(counts);
+        }
+        let mut opened = Group::counter("connections", "TCP connections that were used for data");
+        let mut upgraded =
+            Group::counter("connections_upgraded", "Of these, those that used shared memory at some time");
+        let mut bytes = Group::counter("bytes", "Bytes that programs sent (tx) and received (rx), by path");
+        let mut spun =
+            Group::counter("spin_seconds", "Processor time spent spinning for the other end of a ring");
+        let mut all = Counts::default();
+        for (name, c) in &sums {
+            let command = || ("command", name.clone());
+            opened = opened.with([command()], Value::Whole(c.connections));
+            upgraded = upgraded.with([command()], Value::Whole(c.upgraded));
+            let b = c.bytes;
+            for (path, direction, n) in [
+                ("ring", "tx", b.ring_tx),
+                ("ring", "rx", b.ring_rx),
+                ("kernel", "tx", b.kernel_tx),
+                ("kernel", "rx", b.kernel_rx),
+            ] {
+                let labels = [command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
+                bytes = bytes.with(labels, Value::Whole(n));
+            }
+            let seconds = c.spun_ticks as f64 / self.ticks_per_us.max(1) as f64 / 1e6;
+            spun = spun.with([command()], Value::Real(seconds));
+            all.add(c);
+        }
+        let mut groups = vec![opened, upgraded, bytes, spun];
+        for (name, help, list) in [
+            ("recalls", "Connections that were taken back to the kernel, by reason", &all.recalled),
+            (
+                "connections_not_upgraded",
+                "Connections that ended without ever using shared memory, by reason",
+                &all.not_upgraded,
+            ),
+        ] {
+            let mut group = Group::counter(name, help);
+            for (code, n) in super::stats::by_reason(list) {
+                group = group.with([("reason", code.to_owned())], Value::Whole(n));
+            }
+            groups.push(group);
+        }
+        groups
+    }
+
+    fn gauges(&mut self, scan: &Scan, uncounted: u64) -> Vec<Group> {
+        let mut processes: BTreeMap<String, u64> = BTreeMap::new();
+        for member in scan.families.iter().flat_map(|f| &f.members) {
+            *processes.entry(self.name(&member.command)).or_default() += 1;
+        }
+        let mut directions: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        let (mut waiting, mut rings) = (0u64, 0u64);
+        let mut open = 0u64;
+        // A socket that several processes hold is one socket.
+        for c in scan.connections().iter().filter(|c| first_of_holders(c)) {
+            open += 1;
+            for (direction, d) in [("tx", c.end.outgoing), ("rx", c.end.incoming)] {
+                let reason = d.reason.map_or("unknown", Reason::code);
+                *directions.entry((direction, d.path.code(), reason)).or_default() += 1;
+            }
+            if c.end.outgoing.path == view::Path::Ring {
+                rings = rings.saturating_add(c.end.ring_size.unwrap_or(0).into());
+            }
+            waiting = waiting.saturating_add(c.outgoing_fill.unwrap_or(0));
+        }
+        let mut by_command = Group::gauge("processes", "Processes that run under Bypath");
+        for (name, n) in processes {
+            by_command = by_command.with([("command", name)], Value::Whole(n));
+        }
+        let mut by_path =
+            Group::gauge("socket_directions", "Directions of open sockets, by path and its reason");
+        for ((direction, path, reason), n) in directions {
+            let labels = [("direction", direction), ("path", path), ("reason", reason)];
+            by_path = by_path.with(labels.map(|(k, v)| (k, v.to_owned())), Value::Whole(n));
+        }
+        let one = |name, help, n| Group::gauge(name, help).with([], Value::Whole(n));
+        vec![
+            by_command,
+            by_path,
+            one("sockets", "Open sockets of TCP connections that Bypath follows", open),
+            one("ring_capacity_bytes", "Size of the rings in use", rings),
+            one("ring_waiting_bytes", "Bytes in rings that were not read yet", waiting),
+            one("uncounted_processes", "Processes whose counters are in a file, and not here", uncounted),
+            one(
+                "unreadable_processes",
+                "Processes of other users, which cannot be looked at",
+                scan.unreadable as u64,
+            ),
+        ]
+    }
+}
+
+/// Whether `c` stands for its socket: of the processes that hold it the one with the lowest number.
+fn first_of_holders(c: &Connection) -> bool {
+    c.family.holders(c.end).map(|m| m.pid).min() == Some(c.process.pid)
+}
+
+/// A number, or a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Value {
+    Whole(u64),
+    Real(f64),
+}
+
+impl Value {
+    fn encode(self, metric: MetricEncoder<'_>, counter: bool) -> fmt::Result {
+        match (self, counter) {
+            (Value::Whole(n), true) => ConstCounter::new(n).encode(metric),
+            (Value::Real(n), true) => ConstCounter::new(n).encode(metric),
+            (Value::Whole(n), false) => ConstGauge::new(i64::try_from(n).unwrap_or(i64::MAX)).encode(metric),
+            (Value::Real(n), false) => ConstGauge::new(n).encode(metric),
+        }
+    }
+}
+
+/// All values of one name.
+#[derive(Debug)]
+struct Group {
+    name: &'static str,
+    help: &'static str,
+    counter: bool,
+    values: Vec<(Vec<(&'static str, String)>, Value)>,
+}
+
+impl Group {
+    const fn gauge(name: &'static str, help: &'static str) -> Group {
+        Group { name, help, counter: false, values: Vec::new() }
+    }
+
+    const fn counter(name: &'static str, help: &'static str) -> Group {
+        Group { name, help, counter: true, values: Vec::new() }
+    }
+
+    fn with<const N: usize>(mut self, labels: [(&'static str, String); N], value: Value) -> Group {
+        self.values.push((labels.into(), value));
+        self
+    }
+}
+
+#[derive(Debug)]
+struct Groups(Vec<Group>);
+
+impl Collector for Groups {
+    fn encode(&self, mut encoder: DescriptorEncoder) -> fmt::Result {
+        for group in self.0.iter().filter(|g| !g.values.is_empty()) {
+            let kind = if group.counter { MetricType::Counter } else { MetricType::Gauge };
+            let mut metric = encoder.encode_descriptor(group.name, group.help, None, kind)?;
+            for (labels, value) in &group.values {
+                if labels.is_empty() {
+                    // The only one of its name.
+                    value.encode(metric, group.counter)?;
+                    break;
+                }
+                value.encode(metric.encode_family(labels)?, group.counter)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The older text format: what is written for OpenMetrics, but that a counter is named in full in its type, and no end.
+fn text_of(groups: Vec<Group>) -> Result<String, fmt::Error> {
+    let counters: Vec<String> =
+        groups.iter().filter(|g| g.counter).map(|g| format!("bypath_{}", g.name)).collect();
+    let mut registry = Registry::with_prefix("bypath");
+    registry.register_collector(Box::new(Groups(groups)));
+    let mut open = String::new();
+    text::encode(&mut open, &registry)?;
+    let mut plain = String::with_capacity(open.len());
+    for line in open.lines().filter(|line| *line != "# EOF") {
+        let mut words = line.splitn(4, ' ');
+        match (words.next(), words.next(), words.next(), words.next()) {
+            (Some("#"), Some(what), Some(name), Some(rest)) if counters.iter().any(|c| c == name) => {
+                plain += &format!("# {what} {name}_total {rest}\n");
+            }
+            _ => plain += &format!("{line}\n"),
+        }
+    }
+    Ok(plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(connections: u64, sent: u64) -> Counts {
+        let bytes = Bytes { ring_tx: sent, ..Bytes::default() };
+        Counts { connections, bytes, recalled: vec![0, 0, 0, 1], ..Counts::default() }
+    }
+
+    fn sum(ledger: &Ledger) -> String {
+        text_of(ledger.counters()).unwrap()
+    }
+
+    #[test]
+    fn names_types_and_labels_are_those_of_the_older_text() {
+        let groups = vec![
+            Group::counter("bytes", "Bytes").with([("command", "a\"b\\".to_owned())], Value::Whole(7)),
+            Group::counter("never", "Nothing"),
+            Group::gauge("sockets", "Sockets").with([], Value::Whole(2)),
+        ];
+        let text = text_of(groups).unwrap();
+        let expected = "# HELP bypath_bytes_total Bytes\n# TYPE bypath_bytes_total counter\n\
+            bypath_bytes_total{command=\"a\\\"b\\\\\"} 7\n\
+            # HELP bypath_sockets Sockets\n# TYPE bypath_sockets gauge\nbypath_sockets 2\n";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn sums_do_not_go_back_when_a_process_ends_or_becomes_another_program() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let connections = |ledger: &Ledger| {
+            let text = sum(ledger);
+            text.lines()
+                .filter_map(|l| {
+                    l.strip_prefix("bypath_connections_total{")?.rsplit(' ').next()?.parse::<u64>().ok()
+                })
+                .sum::<u64>()
+        };
+        ledger.take(vec![((1, 5), "a".into(), counts(10, 100)), ((2, 5), "b".into(), counts(1, 1))]);
+        assert_eq!(connections(&ledger), 11);
+        // Counted on; ended.
+        ledger.take(vec![((1, 5), "a".into(), counts(12, 100))]);
+        assert_eq!(connections(&ledger), 13);
+        // Executed another program; the number of the other came to be used again.
+        ledger.take(vec![((1, 5), "c".into(), counts(1, 0)), ((2, 9), "b".into(), counts(3, 0))]);
+        assert_eq!(connections(&ledger), 17);
+        ledger.take(vec![]);
+        assert_eq!((connections(&ledger), ledger.alive.len()), (17, 0));
+    }
+
+    #[test]
+    fn programs_beyond_the_most_share_a_label() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        for n in 0..1000 {
+            ledger.take(vec![((n, 1), format!("program{n}"), counts(1, 1))]);
+        }
+        let text = sum(&ledger);
+        let lines: Vec<_> = text.lines().filter(|l| l.starts_with("bypath_connections_total{")).collect();
+        assert_eq!(lines.len(), NAMES + 1);
+        assert!(lines.contains(&"bypath_connections_total{command=\"other\"} 936"), "{text}");
+    }
+}

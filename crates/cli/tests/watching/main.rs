@@ -1,0 +1,7 @@
+//! What can be seen of programs from outside while they talk through rings: `bypath metrics`, `top` and `dump`.
+
+#[path = "../common/mod.rs"]
+mod common;
+
+mod lab;
+mod metrics;

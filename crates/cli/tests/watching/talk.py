@@ -1,0 +1,45 @@
+"""talk.py serve | call PORT: HTTP or RESP over one connection that stays open. The server prints its port. The caller
+reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`; then `hold` until its input ends."""
+import socket
+import sys
+
+
+def serve():
+    listener = socket.create_server(("127.0.0.1", 0))
+    print(listener.getsockname()[1], flush=True)
+    while True:
+        connection, _ = listener.accept()
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        while request := connection.recv(4096):
+            if request.startswith(b"GET /"):
+                size = int(request.split()[1][1:])
+                answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % size
+                connection.sendall(answer + b"x" * size)
+            else:
+                connection.sendall(b"+PONG\r\n")
+        connection.close()
+
+
+def call(port):
+    connection = socket.create_connection(("127.0.0.1", port))
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    for line in sys.stdin:
+        kind, count, *size = line.split()
+        for _ in range(int(count)):
+            if kind == "http":
+                connection.sendall(b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % size[0].encode())
+                answer = b""
+                while b"\r\n\r\n" not in answer:
+                    answer += connection.recv(65536)
+                left = int(size[0]) - len(answer.split(b"\r\n\r\n", 1)[1])
+                while left:
+                    left -= len(connection.recv(min(left, 65536)))
+            else:
+                connection.sendall(b"*1\r\n$4\r\nPING\r\n")
+                answer = b""
+                while len(answer) < 7:
+                    answer += connection.recv(7 - len(answer))
+        print("done", flush=True)
+
+
+serve() if sys.argv[1] == "serve" else call(int(sys.argv[2]))
