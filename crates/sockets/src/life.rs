@@ -181,6 +181,8 @@ fn has_other_descriptor(set: u32) -> bool {
 fn finish_last(s: &'static Sock) {
     let Some(state) = state::get() else { return };
     let end = s.end();
+    // Who holds it last may give the number to another socket at once.
+    let generation = end.generation.load(Relaxed);
     let left = end.holders.fetch_and(!state.bit(), AcqRel) & !state.bit();
     let last = left == 0;
     if let Some(elder) = s.elder.get() {
@@ -202,7 +204,7 @@ fn finish_last(s: &'static Sock) {
             worth::ended(s, Some(conn));
         }
         memory::forget(s, conn);
-        retire(s, conn, last);
+        retire(s, conn, last, generation);
     } else {
         if s.attempts.load(Relaxed) > 0 && end.reason() == Reason::PeerPlain {
             worth::ended(s, None);
@@ -230,9 +232,12 @@ static LIMBO: Slab<AtomicU32, 64, 64> = Slab::new();
 static LIMBO_USED: AtomicU32 = AtomicU32::new(0);
 
 /// Gives slot and number back once no thread uses them. Under [`state::LIFE`].
-fn retire(s: &'static Sock, conn: &'static Conn, last: bool) {
+fn retire(s: &'static Sock, conn: &'static Conn, last: bool, generation: u32) {
     if !last || s.is_inherited() {
-        // Another process of the family goes on with the mapping.
+        // Another process of the family goes on with the mapping, or the one whose slot it is gives that back.
+        if !s.is_inherited() {
+            conn.leave_to_others(s.number.load(Relaxed), generation);
+        }
         table::forget(s, last);
         return;
     }
@@ -547,6 +552,7 @@ impl Forking {
         thread::enter_child(self.thread);
         epoll::enter_child();
         kept::enter_child();
+        peer::enter_child();
         leaving::enter_child();
         if state::are_children_elsewhere() {
             state::hinder(Reason::PolicyNamespace);

@@ -134,6 +134,31 @@ fn is_dead(family: &Family, place: u32) -> bool {
     p.ready.load(Acquire) != 0 && !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
 }
 
+/// Whether the socket that had this number is over. `asks`: holders that have died are struck off first, which the kernel is asked about.
+/// Called under [`crate::state::LIFE`].
+pub fn is_over(family: &Family, number: u32, generation: u32, asks: bool) -> bool {
+    let end = &family.ends[number as usize % ENDS];
+    if end.state.load(Acquire) == end_state::FREE || end.generation.load(Acquire) != generation {
+        return true;
+    }
+    // As in `find`.
+    let births = family.header.births.load(SeqCst);
+    let holders = end.holders.load(Acquire);
+    let mut living =
+        (0..PROCESSES as u32).filter(|place| holders & 1 << place != 0 && !is_dead(family, *place));
+    if !asks
+        || holders == 0
+        || end.flags.load(Acquire) & flag::CROWDED != 0
+        || living.next().is_some()
+        || family.header.births.load(SeqCst) != births
+        || end.holders.compare_exchange(holders, 0, AcqRel, Relaxed).is_err()
+    {
+        return false;
+    }
+    free(end);
+    true
+}
+
 /// Clears the bits of those who died, or have left, from the holders of `end`, one of whom is `own`. Whether nobody else
 /// holds it then.
 pub fn is_left_to(family: &Family, end: &End, own: u64, has_left: impl Fn(u32) -> bool) -> bool {

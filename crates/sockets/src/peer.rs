@@ -1,7 +1,7 @@
 //! The processes we share memory with: arenas, their bells, the control channel.
 
-use crate::state;
 use crate::thread::Record;
+use crate::{numbers, state};
 use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::direction::Direction;
 use bypath_shm::family::bell;
@@ -95,7 +95,15 @@ struct ConnSlot {
     conn: StaticCell<Conn>,
     /// In use by this process: our own word, not the arena's.
     busy: AtomicBool,
+    /// This process has closed its socket, and others of the family go on with it: {generation << 32 | end number + 1}, 0 = no.
+    left: AtomicU64,
 }
+
+/// Slots that this process has left to others of the family.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+/// Of those, how many the kernel is asked about at once, and which ones are next.
+const ASKED: u32 = 16;
+static NEXT_ASKED: AtomicU32 = AtomicU32::new(0);
 
 /// A mapped connection: where its rings and control lines are, seen from this end.
 #[derive(Debug)]
@@ -112,7 +120,7 @@ pub struct Conn {
     pub rx: Ring,
     arena: &'static Arena,
     slot: u32,
-    busy: &'static AtomicBool,
+    place: &'static ConnSlot,
 }
 
 impl Conn {
@@ -218,8 +226,50 @@ impl Conn {
             self.arena.release_rings(self.slot);
         }
         self.peer.connections.fetch_sub(1, AcqRel);
-        self.busy.store(false, Release);
+        self.place.busy.store(false, Release);
     }
+
+    /// This process has closed its socket, the end `number`, while others of its family go on with it: whoever of them closes it last, or
+    /// dies with it, cannot give the slot back, as it counts in this process. [`sweep`] does then. Called under [`state::LIFE`].
+    pub fn leave_to_others(&self, number: u32, generation: u32) {
+        self.place.left.store(u64::from(generation) << 32 | u64::from(number + 1), Relaxed);
+        LEFT.fetch_add(1, Relaxed);
+    }
+}
+
+/// Gives back slots of sockets that were left to others of the family, and that nobody holds any more. Called under [`state::LIFE`].
+fn reclaim() {
+    if LEFT.load(Relaxed) == 0 {
+        return;
+    }
+    let Some(family) = state::get().map(|state| state.family) else { return };
+    let arenas = live().flat_map(|peer| peer.ours.iter().chain(&peer.theirs));
+    let places = arenas.filter_map(|record| record.conns.get()).flat_map(|slots| slots.0);
+    let left = places.filter(|place| place.left.load(Relaxed) != 0);
+    // The kernel is asked about few of them each time, and each time about others.
+    let from = NEXT_ASKED.fetch_add(ASKED, Relaxed) % LEFT.load(Relaxed).max(1);
+    let mut is_quiet = None;
+    for (n, place) in (0..).zip(left) {
+        let word = place.left.load(Relaxed);
+        let asks = (from..from + ASKED).contains(&n);
+        if !numbers::is_over(family, word as u32 - 1, (word >> 32) as u32, asks) {
+            continue;
+        }
+        // A thread of this process may have been inside a call on it when it was closed.
+        if !*is_quiet.get_or_insert_with(crate::thread::quiesce) {
+            return;
+        }
+        place.left.store(0, Relaxed);
+        LEFT.fetch_sub(1, Relaxed);
+        if let Some(conn) = place.conn.get() {
+            conn.release();
+        }
+    }
+}
+
+/// In a forked child: what its parent has left is the parent's to look after.
+pub fn enter_child() {
+    LEFT.store(0, Relaxed);
 }
 
 impl Peer {
@@ -311,7 +361,7 @@ impl Peer {
             rx: arena.ring(slot, 1 - role).ok()?,
             arena,
             slot,
-            busy: &place.busy,
+            place,
         };
         // A page per connection record would be dear: records are carved from shared chunks.
         let conn = crate::peer::keep(conn)?;
@@ -420,8 +470,10 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     Some(peer)
 }
 
-/// Forgets peers that are gone and carry no connection any more. Called under [`state::LIFE`], now and then.
+/// Forgets peers that are gone and carry no connection any more, and gives slots back that others of the family have used last. Called
+/// under [`state::LIFE`], now and then.
 pub fn sweep() {
+    reclaim();
     let gone = |p: &&'static Peer| {
         p.alive.load(Acquire) && p.connections.load(Acquire) == 0 && !p.is_inherited() && p.is_gone()
     };
