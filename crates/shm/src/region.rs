@@ -224,12 +224,13 @@ impl OwnInbox {
         Ok((OwnInbox(Mapping::shared(fd.as_raw_fd(), 0, size)?), fd))
     }
 
-    /// Another process's; the descriptor may be closed afterwards.
+    /// Another process's; the descriptor may be closed afterwards. It is no longer than an inbox: who touches a page of it while its owner
+    /// gives all of them back waits until that is done.
     ///
     /// # Errors
     /// As [`map_inbox`].
     pub fn map(fd: i32) -> Result<OwnInbox> {
-        if mem::sealed_size(fd)? < size_of::<Inbox>() {
+        if mem::sealed_size(fd)? != size_of::<Inbox>() {
             return Err(Errno::INVAL);
         }
         Ok(OwnInbox(Mapping::shared(fd, 0, size_of::<Inbox>())?))

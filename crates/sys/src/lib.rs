@@ -5,6 +5,8 @@
 //! `dlsym` and `getauxval`-like look-ups at start-up.
 
 #[cfg(feature = "link")]
+pub mod aio;
+#[cfg(feature = "link")]
 pub mod bpf;
 pub mod clock;
 pub mod epoll;

@@ -44,13 +44,20 @@ pub fn memfd(name: &CStr, size: usize, floor: i32) -> Result<i32> {
 ///
 /// # Errors
 /// EPERM if the seals are missing (its owner could shrink it under our feet), EINVAL for anything that is not
-/// a memfd.
+/// a memfd of ordinary pages: of huge pages there may be none left when one is touched, and no part can be unmapped.
 pub fn sealed_size(memfd: i32) -> Result<usize> {
     // SAFETY: integers only.
     let seals =
         check(unsafe { syscall(libc::SYS_fcntl, [memfd as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]) })?;
     if seals as i32 & (libc::F_SEAL_SHRINK | libc::F_SEAL_GROW) != libc::F_SEAL_SHRINK | libc::F_SEAL_GROW {
         return Err(Errno::PERM);
+    }
+    // SAFETY: plain integers, which the kernel fills.
+    let mut kind: libc::statfs = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes to a local.
+    check(unsafe { syscall(libc::SYS_fstatfs, [memfd as usize, &raw mut kind as usize, 0, 0, 0, 0]) })?;
+    if kind.f_type != libc::TMPFS_MAGIC {
+        return Err(Errno::INVAL);
     }
     // SAFETY: integers only.
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
@@ -277,6 +284,26 @@ mod tests {
         // SAFETY: one octet for each page.
         check(unsafe { syscall(libc::SYS_mincore, args) }).expect("mincore");
         there.iter().filter(|page| **page & 1 == 1).count() * PAGE
+    }
+
+    #[test]
+    fn sealed_memory_of_huge_pages_is_refused() {
+        let name = c"bypath-huge".as_ptr() as usize;
+        let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING | libc::MFD_HUGETLB) as usize;
+        // SAFETY: the name is NUL terminated.
+        let made = check(unsafe { syscall(libc::SYS_memfd_create, [name, flags, 0, 0, 0, 0]) });
+        let Ok(huge) = made.map(|fd| fd as i32) else {
+            eprintln!("SKIP sealed_memory_of_huge_pages_is_refused: this kernel has none");
+            return;
+        };
+        // SAFETY: integers only. As long as pages of x86-64 and of AArch64 can be.
+        check(unsafe { syscall(libc::SYS_ftruncate, [huge as usize, 1 << 30, 0, 0, 0, 0]) })
+            .expect("a length");
+        let seals = [huge as usize, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0];
+        // SAFETY: integers only.
+        check(unsafe { syscall(libc::SYS_fcntl, seals) }).expect("seals");
+        assert_eq!(sealed_size(huge), Err(Errno::INVAL));
+        fd::close(huge);
     }
 
     #[test]

@@ -42,14 +42,25 @@ pub fn is_alive(tid: u32) -> bool {
     check(unsafe { syscall(libc::SYS_tgkill, to) }).is_ok()
 }
 
-/// Involuntary context switches of this thread so far: somebody else wanted its processor.
-pub fn involuntary_switches() -> u64 {
+fn usage() -> libc::rusage {
     // SAFETY: rusage is plain integers, and getrusage fills it.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         syscall(libc::SYS_getrusage, [libc::RUSAGE_THREAD as usize, &raw mut usage as usize, 0, 0, 0, 0]);
-        usage.ru_nivcsw as u64
+        usage
     }
+}
+
+/// Involuntary context switches of this thread so far: somebody else wanted its processor.
+pub fn involuntary_switches() -> u64 {
+    usage().ru_nivcsw as u64
+}
+
+/// How often this thread has slept so far, in a call or for a page (voluntary context switches), and for how many pages something was
+/// read from a disk.
+pub fn sleeps() -> (u64, u64) {
+    let usage = usage();
+    (usage.ru_nvcsw as u64, usage.ru_majflt as u64)
 }
 
 /// Gives the processor to another runnable thread.

@@ -6,6 +6,7 @@ mod datagrams;
 mod interfaces;
 mod options;
 mod programs;
+mod rings;
 mod trouble;
 mod users;
 mod workers;

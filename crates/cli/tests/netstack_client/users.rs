@@ -7,18 +7,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 /// Users that nobody is.
-const ONE: u32 = 61_001;
-const OTHER: u32 = 61_002;
+pub const ONE: u32 = 61_001;
+pub const OTHER: u32 = 61_002;
 
 /// The interpreter that every user can run.
-const PYTHON: &str = "/usr/bin/python3";
+pub const PYTHON: &str = "/usr/bin/python3";
 
 /// A folder with the command and the library, which every user can run.
-struct Stage(TempDir);
+pub struct Stage(TempDir);
 
 impl Stage {
     /// `None`, and why: the test is skipped.
-    fn new(name: &str) -> Option<Stage> {
+    pub fn new(name: &str) -> Option<Stage> {
         if !is_possible(name, &["setpriv", "unshare", "ip"]) {
             return None;
         }
@@ -49,7 +49,7 @@ impl Stage {
     }
 
     /// `bypath` as this user, by way of a program that it is started by.
-    fn bypath(&self, uid: u32, before: &[&str], arguments: &[&str]) -> Command {
+    pub fn bypath(&self, uid: u32, before: &[&str], arguments: &[&str]) -> Command {
         let mut command = Command::new("setpriv");
         command.args([format!("--reuid={uid}"), format!("--regid={uid}")]).args(["--clear-groups", "--"]);
         command.args(before).arg(self.0.join("bypath")).args(arguments);
@@ -61,13 +61,42 @@ impl Stage {
         command
     }
 
-    fn python(&self, uid: u32, text: &str, arguments: &[&str]) -> Output {
+    pub fn python(&self, uid: u32, text: &str, arguments: &[&str]) -> Output {
         let all = [&["run", "--netstack=lab", "--", PYTHON, "-c", text], arguments].concat();
         self.bypath(uid, &[], &all).output().expect("setpriv")
     }
 
+    /// A script of this user's that prints a line when it is ready.
+    pub fn serve(&self, uid: u32, text: &str, arguments: &[&str]) -> (Process, String) {
+        let all = [&["run", "--netstack=lab", "--", PYTHON, "-c", text], arguments].concat();
+        let child = self.bypath(uid, &[], &all).stdout(Stdio::piped()).spawn().expect("setpriv");
+        let mut process = Process(child);
+        let line = process.line();
+        (process, line)
+    }
+
+    /// A script of this user's, which nothing is preloaded into.
+    pub fn alone(&self, uid: u32, arguments: &[&str]) -> Command {
+        let mut command = Command::new("setpriv");
+        command.args([format!("--reuid={uid}"), format!("--regid={uid}")]).args([
+            "--clear-groups",
+            "--",
+            PYTHON,
+        ]);
+        command.args(arguments).env("BYPATH_NETSTACK_DIR", self.services()).current_dir("/");
+        command
+    }
+
+    /// A copy of a file, for every user to read; where it is.
+    pub fn copy(&self, file: &Path) -> String {
+        let to = self.0.join(file.file_name().expect("a name"));
+        std::fs::copy(file, &to).expect("a copy");
+        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o644)).expect("a mode");
+        to.to_str().expect("a plain path").to_owned()
+    }
+
     /// Root's service in a network namespace of its own, with these limits.
-    fn service(&self, limits: &str) -> Process {
+    pub fn service(&self, limits: &str) -> Process {
         let file = self.0.join("lab.toml");
         let text = format!(
             "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = \"{HERE}/24\"\n[limits]\n{limits}"

@@ -7,6 +7,7 @@ use super::neighbours::Introduction;
 use super::options::{Of, of_remains};
 use super::remains::Graves;
 use super::rings::Rings;
+use super::sharers::watched;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
 use super::tasks::{self, Doing, Next, Who};
@@ -354,8 +355,7 @@ impl Asks<'_> {
         if socket.rings.is_some() {
             return Err(libc::EBUSY);
         }
-        // A bell is the program's, and a write to it could be made to wait: only who could stop the service anyway has one.
-        if self.uid != 0 && self.uid != bypath_sys::process::euid() {
+        if hub.neighbours.is_barred(self.uid) {
             return Err(libc::EPERM);
         }
         let ring = wanted.ring.min(self.settings.ring_octets);
@@ -371,7 +371,9 @@ impl Asks<'_> {
             hub.neighbours.meet((self.uid, wanted.token, wanted.pair), inbox, &hub.watch).map_err(failed)?;
         let service = hub.neighbours.token;
         let near = hub.neighbours.get_mut(with).ok_or(libc::ENOMEM)?;
-        let (at, number) = near.enter(key, socket.cookie, wanted.end, ring).map_err(failed)?;
+        let stranger = near.stranger();
+        let enter = || near.enter(key, socket.cookie, wanted.end, ring).map_err(failed);
+        let (at, number) = watched(stranger.as_deref(), enter)?;
         let (geometry, arena) = near.arena(at);
         let body = RingsGiven {
             pair: near.pair,

@@ -21,6 +21,7 @@ mod query;
 mod remains;
 mod rings;
 mod rows;
+mod sharers;
 mod slab;
 mod socket;
 mod stream;
@@ -356,6 +357,7 @@ impl Service {
             }
         }
         self.hub.ended.clear();
+        self.hub.reset_barred();
         self.engine.flush()?;
         Ok(stopped)
     }

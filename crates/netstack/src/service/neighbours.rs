@@ -1,19 +1,23 @@
-//! Processes that share memory with the service: their arenas, inboxes and bells. What stands in that memory is hostile.
+//! Processes that share memory with the service: their arenas, inboxes and bells. What stands in that memory is hostile; and who is neither
+//! root nor the user that the service runs as, a *stranger*, may make it wait there, which is counted (`sharers.rs`).
 //!
 //! Who sleeps is told by a bell, an eventfd. A program that finds the service's wait word in a direction of a connection marks the
 //! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
 
+use super::sharers::{Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
 use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::inbox::{BELL, MARKED_BELL, MESSAGE_VERSION, MESSAGE_WORDS};
 use bypath_shm::region::{OwnArena, OwnInbox};
+use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::{Errno, Result, process, seqpacket};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
 use std::sync::atomic::{Ordering::*, fence};
 
 /// Number of the service's bell in every inbox.
@@ -22,6 +26,9 @@ const OWN_BELL: u32 = 1;
 pub const WAKES: u32 = MARKED_BELL | OWN_BELL;
 /// Slots of a process's first arena, and of the later ones.
 const SLOTS: [u32; 8] = [16, 64, 256, 1024, 1024, 1024, 1024, 1024];
+/// Slots of an arena of a stranger, and how many of these he has: the service waits no longer than it takes to give one back.
+const STRANGERS_SLOTS: u32 = 16;
+const STRANGERS_ARENAS: usize = 32;
 /// Bells of one process at most.
 const BELLS: usize = 1024;
 /// Messages that are read at once: more than can wait.
@@ -58,6 +65,16 @@ pub struct Neighbour {
     ticket: Cell<u32>,
     /// It stands in [`Neighbours::awake`].
     awake: bool,
+    /// Its user.
+    sharer: Arc<Sharer>,
+    /// It is a stranger's: who rings its bells, which might wait.
+    ringer: Option<Arc<Ringer>>,
+}
+
+impl Drop for Neighbour {
+    fn drop(&mut self) {
+        self.sharer.leave(self.bells.borrow().len());
+    }
 }
 
 struct Slots {
@@ -103,6 +120,16 @@ impl Neighbour {
         self.arenas[at.arena].arena.copy_in(at.slot, 1, position, from);
     }
 
+    /// Its user, if that is neither root nor the one that the service runs as.
+    pub fn stranger(&self) -> Option<Arc<Sharer>> {
+        self.ringer.is_some().then(|| Arc::clone(&self.sharer))
+    }
+
+    /// Does what touches its memory.
+    pub fn watched<R>(&self, f: impl FnOnce() -> R) -> R {
+        if self.ringer.is_some() { self.sharer.watched(f) } else { f() }
+    }
+
     /// Takes a slot with rings of `ring` octets.
     ///
     /// # Errors
@@ -120,7 +147,11 @@ impl Neighbour {
                 return self.prepare(Place { arena, slot: slot as u32 });
             }
         }
-        let count = *SLOTS.get(self.arenas.len()).ok_or(Errno::NOSPC)?;
+        let count = match self.ringer.is_some() {
+            true => (self.arenas.len() < STRANGERS_ARENAS).then_some(STRANGERS_SLOTS),
+            false => SLOTS.get(self.arenas.len()).copied(),
+        };
+        let count = count.ok_or(Errno::NOSPC)?;
         let (arena, file) = OwnArena::new(Geometry { slots: count, ring })?;
         self.arenas.push(Slots { arena, file, busy: vec![false; count as usize] });
         self.prepare(Place { arena: self.arenas.len() - 1, slot: 0 })
@@ -157,6 +188,10 @@ impl Neighbour {
     pub fn leave(&mut self, at: Place, number: u32, gone: bool) {
         self.ends[number as usize] = None;
         self.free.push(number);
+        if self.sharer.is_barred() {
+            // His memory is not touched any more: the slot is nobody's.
+            return;
+        }
         let slots = &mut self.arenas[at.arena];
         let control = slots.arena.control(at.slot);
         let left = control.in_use.fetch_and(!slot_use::ACCEPTER, AcqRel) & slot_use::DIALLER != 0;
@@ -175,18 +210,31 @@ impl Neighbour {
         let bells = self.bells.borrow();
         let Some(fd) = bells.get(&number) else { return false };
         if bell & MARKED_BELL == 0 {
-            eventfd::ring(fd.as_raw_fd());
-            return true;
+            return self.strike(fd);
         }
         let inbox = self.theirs.get();
         inbox.mark(end);
         let Some(asleep) = inbox.asleep.get(number as usize) else { return false };
         let ticket = asleep.load(SeqCst);
         if ticket != 0 {
-            eventfd::ring(fd.as_raw_fd());
+            if !self.strike(fd) {
+                return false;
+            }
             let _ = asleep.compare_exchange(ticket, 0, AcqRel, Relaxed);
         }
         true
+    }
+
+    /// False: the bell could not be rung.
+    fn strike(&self, bell: &OwnedFd) -> bool {
+        match &self.ringer {
+            // The kernel finds out whether it is one.
+            Some(ringer) => ringer.ring(bell.as_fd()).is_ok(),
+            None => {
+                eventfd::ring(bell.as_raw_fd());
+                true
+            }
+        }
     }
 
     /// Somebody of the process is to look at the end with this number.
@@ -197,7 +245,7 @@ impl Neighbour {
         let sleeps =
             |number: &u32| inbox.asleep.get(*number as usize).is_some_and(|word| word.load(SeqCst) != 0);
         if let Some((_, fd)) = self.bells.borrow().iter().find(|(number, _)| sleeps(number)) {
-            eventfd::ring(fd.as_raw_fd());
+            self.strike(fd);
         }
     }
 
@@ -217,10 +265,16 @@ impl Neighbour {
             };
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
-            if let Some(fd) = fds.into_iter().next().filter(|_| is_bell && self.bells.borrow().len() < BELLS)
+            let has_room = |number: &u32| {
+                let bells = self.bells.borrow();
+                bells.contains_key(number) || bells.len() < BELLS && self.sharer.add_bell()
+            };
+            let number = word(2) as u32;
+            if let Some(fd) = fds.into_iter().next().filter(|_| is_bell)
                 && is_eventfd(fd.as_fd())
+                && has_room(&number)
             {
-                self.bells.borrow_mut().insert(word(2) as u32, fd);
+                self.bells.borrow_mut().insert(number, fd);
             }
         }
     }
@@ -276,6 +330,9 @@ pub struct Neighbours {
     awake: Vec<Key>,
     /// Random name of the service.
     pub token: u64,
+    sharers: Sharers,
+    /// Who rings the bells of strangers; not made before there is one.
+    ringer: Option<Arc<Ringer>>,
 }
 
 impl Neighbours {
@@ -285,7 +342,39 @@ impl Neighbours {
             by_token: HashMap::new(),
             awake: Vec::new(),
             token: process::random_u64(),
+            sharers: Sharers::default(),
+            ringer: None,
         }
+    }
+
+    /// Who rings the bells of this user, if they are not to be rung as one's own.
+    ///
+    /// # Errors
+    /// EPERM: it cannot be done without waiting, or memory of his could not be touched without danger.
+    fn ringer(&mut self, uid: u32) -> Result<Option<Arc<Ringer>>> {
+        if uid == 0 || uid == process::euid() {
+            return Ok(None);
+        }
+        if self.ringer.is_none() {
+            // Where the kernel promises no more memory than it has, a page that was given back may not be had again: SIGBUS.
+            let promises =
+                std::fs::read_to_string("/proc/sys/vm/overcommit_memory").map_err(|_| Errno::PERM)?;
+            if promises.trim() == "2" {
+                return Err(Errno::PERM);
+            }
+            self.ringer = Some(Arc::new(Ringer::new().map_err(|_| Errno::PERM)?));
+        }
+        Ok(self.ringer.clone())
+    }
+
+    /// Whether some user has lost his rings since this was asked last.
+    pub fn has_barred(&self) -> bool {
+        self.sharers.has_news()
+    }
+
+    /// Whether this user has no rings any more.
+    pub fn is_barred(&self, uid: u32) -> bool {
+        self.sharers.is_barred(uid)
     }
 
     pub fn get_mut(&mut self, key: Key) -> Option<&mut Neighbour> {
@@ -299,7 +388,7 @@ impl Neighbours {
     /// The process of this user with this name, which may be new: then what it is to get is told, too.
     ///
     /// # Errors
-    /// EINVAL, EPERM: what it sent is no inbox; EMFILE, ENOMEM.
+    /// EINVAL, EPERM: what it sent is no inbox, or its user may have no rings; ENOBUFS: he has too many processes; EMFILE, ENOMEM.
     pub fn meet(
         &mut self,
         (uid, token, pair): (u32, u64, u64),
@@ -311,9 +400,16 @@ impl Neighbours {
         if let Some(known) = known.filter(|known| self.all.get(*known).is_some_and(|n| n.pair == pair)) {
             return Ok((known, None));
         }
+        let ringer = self.ringer(uid)?;
+        let sharer = self.sharers.of(uid);
+        if !sharer.may_meet() {
+            return Err(if sharer.is_barred() { Errno::PERM } else { Errno::NOBUFS });
+        }
         let theirs = OwnInbox::map(inbox.as_raw_fd())?;
         let (ours, file) = OwnInbox::new()?;
         let (control, other) = seqpacket::pair()?;
+        let bell = Bell::new()?;
+        sharer.enter();
         let key = self.all.insert(Neighbour {
             uid,
             token,
@@ -321,7 +417,7 @@ impl Neighbours {
             control,
             ours,
             theirs,
-            bell: Bell::new()?,
+            bell,
             bells: RefCell::default(),
             arenas: Vec::new(),
             ends: Vec::new(),
@@ -329,6 +425,8 @@ impl Neighbours {
             gone: Cell::new(false),
             ticket: Cell::new(0),
             awake: false,
+            sharer,
+            ringer,
         });
         let told = self.all.get(key).ok_or(Errno::NOMEM).and_then(|new| {
             watch.edge(new.bell.as_fd(), Token::Bells(key))?;
@@ -346,6 +444,7 @@ impl Neighbours {
     /// There is news of it.
     pub fn wake(&mut self, key: Key) {
         if let Some(neighbour) = self.all.get_mut(key)
+            && !neighbour.sharer.is_barred()
             && !std::mem::replace(&mut neighbour.awake, true)
         {
             self.awake.push(key);
@@ -375,7 +474,7 @@ impl Neighbours {
     /// Whether some connection was marked by one of those of which there was news.
     pub fn is_marked(&self) -> bool {
         let mut awake = self.awake.iter().filter_map(|key| self.all.get(*key));
-        awake.any(|neighbour| neighbour.ours.get().is_marked())
+        awake.any(|neighbour| neighbour.watched(|| neighbour.ours.get().is_marked()))
     }
 
     /// Connections that were marked.
@@ -383,13 +482,15 @@ impl Neighbours {
         for key in &self.awake {
             let Some(neighbour) = self.all.get(*key) else { continue };
             let inbox = neighbour.ours.get();
-            if inbox.is_marked() {
-                inbox.drain(|number| {
-                    if let Some(Some(key)) = neighbour.ends.get(number as usize) {
-                        f(*key);
-                    }
-                });
-            }
+            neighbour.watched(|| {
+                if inbox.is_marked() {
+                    inbox.drain(|number| {
+                        if let Some(Some(key)) = neighbour.ends.get(number as usize) {
+                            f(*key);
+                        }
+                    });
+                }
+            });
         }
     }
 
@@ -398,7 +499,7 @@ impl Neighbours {
         let mut news = false;
         for key in std::mem::take(&mut self.awake) {
             if let Some(neighbour) = self.all.get_mut(key) {
-                neighbour.awake = neighbour.announce();
+                neighbour.awake = !neighbour.sharer.is_barred() && neighbour.watched(|| neighbour.announce());
                 if neighbour.awake {
                     news = true;
                     self.awake.push(key);

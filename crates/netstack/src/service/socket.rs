@@ -9,6 +9,7 @@ use super::neighbours::Neighbours;
 use super::options::Wishes;
 use super::remains::{Graves, Remains, keep_options};
 use super::rings::Rings;
+use super::sharers::watched;
 use super::slab::{Key, Slab};
 use super::watch::{BATCH, Token, Watch};
 use crate::Engine;
@@ -114,6 +115,8 @@ pub struct Is {
     pub held: bool,
     /// Its window was made smaller for the same reason.
     pub squeezed: bool,
+    /// It stands among those whose readers are looked at.
+    pub watched: bool,
 }
 
 /// All sockets and what they share.
@@ -274,7 +277,8 @@ impl Hub {
         if let Some(near) = self.neighbours.get_mut(rings.with) {
             let both = 2 * near.ring(rings.at) as usize;
             self.users.change(uid, |usage| usage.rings -= both);
-            near.leave(rings.at, rings.number, gone);
+            let stranger = near.stranger();
+            watched(stranger.as_deref(), || near.leave(rings.at, rings.number, gone));
         }
         self.neighbours.sweep(rings.with);
     }
@@ -296,14 +300,15 @@ impl Hub {
 
     /// A connection has got octets: whether it is to be looked at whether they are read.
     pub fn watch_reader(&mut self, key: Key) {
-        let Some(socket) = self.sockets.get(key) else { return };
+        let Some(socket) = self.sockets.get_mut(key).filter(|socket| !socket.is.watched) else { return };
         let near = socket.rings.as_ref().and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
         if let Some(position) = near.and_then(|(rings, near)| rings.unwatched(near)) {
             let now = bypath_sys::clock::monotonic_ns();
             if self.unwatched.is_empty() {
                 self.readers_due = now + FIRST_LOOK;
             }
-            self.unwatched.entry(key).or_insert((now, position));
+            self.unwatched.insert(key, (now, position));
+            socket.is.watched = true;
         }
     }
 
@@ -325,7 +330,7 @@ impl Hub {
                 over.push((*key, false));
                 continue;
             };
-            let Some(reached) = rings.unwatched(near) else {
+            let Some(reached) = near.watched(|| rings.unwatched(near)) else {
                 over.push((*key, false));
                 continue;
             };
@@ -337,12 +342,15 @@ impl Hub {
                 next = Some(next.map_or(due, |next: u64| next.min(due)));
             } else {
                 // Who lies is found out by what follows.
-                let _ = rings.give_up(near);
+                let _ = near.watched(|| rings.give_up(near));
                 over.push((*key, true));
             }
         }
         for (key, given_up) in over {
             self.unwatched.remove(&key);
+            if let Some(socket) = self.sockets.get_mut(key) {
+                socket.is.watched = false;
+            }
             if given_up {
                 self.activate(key);
             }

@@ -2,6 +2,7 @@
 
 use super::neighbours::Neighbour;
 use super::rings::{Sink, Source};
+use super::sharers::Sharer;
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket};
 use crate::Engine;
@@ -10,6 +11,7 @@ use bypath_stack::Stack;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use bypath_sys::{Errno, pair, sock};
 use std::os::fd::{AsFd, AsRawFd};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Octets that one turn moves each way: the others have their turn.
@@ -68,6 +70,33 @@ impl Hub {
 
     /// Moves octets, and does what follows of their ends. True: there may be more to do.
     pub fn pump(&mut self, stack: &mut Stack, key: Key) -> bool {
+        let Some(sharer) = self.stranger(key) else { return self.move_octets(stack, key) };
+        if sharer.is_barred() {
+            self.abort(stack, key);
+            return false;
+        }
+        sharer.watched(|| self.move_octets(stack, key))
+    }
+
+    /// The user of a socket who shares memory with the service, and might make it wait there.
+    fn stranger(&self, key: Key) -> Option<Arc<Sharer>> {
+        let rings = self.sockets.get(key)?.rings.as_ref()?;
+        self.neighbours.get(rings.with)?.stranger()
+    }
+
+    /// Connections of users that made the service wait too often are reset.
+    pub fn reset_barred(&mut self) {
+        if !self.neighbours.has_barred() {
+            return;
+        }
+        for key in self.sockets.keys() {
+            if self.stranger(key).is_some_and(|sharer| sharer.is_barred()) {
+                self.activate(key);
+            }
+        }
+    }
+
+    fn move_octets(&mut self, stack: &mut Stack, key: Key) -> bool {
         let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return false };
         let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));

@@ -366,6 +366,36 @@ fn heads_keep_their_positions() {
 }
 
 isolated! {
+    fn a_user_has_so_many_processes_with_rings() {
+        /// `sharers::PROCESSES`.
+        const MOST: usize = 1024;
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let mut held = Vec::new();
+        let mut meets = |token: usize| {
+            let sock = program.connect(to);
+            let _peer = listener.accept().expect("a connection").0;
+            let mut process = Process::new(token as u64 + 1);
+            let met = process.meet(&sock, 4096).map(|_| ());
+            // The last thing that a process has is where it sends its bells.
+            held.extend(process.introduction.map(|(_, _, control)| control));
+            met
+        };
+        for token in 0..MOST {
+            assert_eq!(meets(token), Ok(()), "{token}");
+        }
+        assert_eq!((meets(MOST), meets(MOST + 1)), (Err(libc::ENOBUFS), Err(libc::ENOBUFS)));
+        held.truncate(MOST - 1);
+        until(|| {
+            let sock = program.connect(to);
+            let _peer = listener.accept().expect("a connection").0;
+            Process::new(7777).meet(&sock, 4096).ok().map(|_| ())
+        });
+    }
+}
+
+isolated! {
     fn octets_that_nobody_reads_in_a_ring_come_by_the_pair() {
         let running = Running::with(|settings| settings.ring_octets = 16 << 10, bypath_stack::config::Config::default());
         let program = running.program();

@@ -1,0 +1,165 @@
+//! Users whose processes share memory with the service: how many processes and bells each of them has, and how often the service had to wait
+//! for memory of theirs.
+//!
+//! A user who means harm can do two things with memory that both sides write. He can lie there, which costs him his connection. And he can give
+//! pages back to the kernel (FALLOC_FL_PUNCH_HOLE, MADV_REMOVE) while the service touches them: it waits until that is done. No seal
+//! forbids it to who may write. One wait is as long as the memory is large, so arenas of such users are small; and who makes the
+//! service wait often has no rings any more, and loses the connections that had some.
+
+use bypath_sys::{clock, thread};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering::Relaxed};
+
+/// Processes of one user that have rings, at once. Each has three descriptors of the service, and one for each arena.
+const PROCESSES: usize = 1024;
+/// Bells of all processes of one user.
+const BELLS: usize = 8192;
+/// Waits within [`SPAN`] that are one too many.
+const WAITS: u32 = 64;
+/// One second (ns).
+const SPAN: u64 = 1_000_000_000;
+
+/// One user.
+#[derive(Debug, Default)]
+pub struct Sharer {
+    processes: AtomicUsize,
+    bells: AtomicUsize,
+    waits: AtomicU32,
+    since: AtomicU64,
+    barred: AtomicBool,
+    /// That was seen to.
+    told: AtomicBool,
+}
+
+impl Sharer {
+    /// Whether one more process may have rings.
+    pub fn may_meet(&self) -> bool {
+        self.processes.load(Relaxed) < PROCESSES && !self.is_barred()
+    }
+
+    pub fn enter(&self) {
+        self.processes.fetch_add(1, Relaxed);
+    }
+
+    /// A process is gone, and so are its bells.
+    pub fn leave(&self, bells: usize) {
+        self.processes.fetch_sub(1, Relaxed);
+        self.bells.fetch_sub(bells, Relaxed);
+    }
+
+    /// One more bell. False: there are too many.
+    pub fn add_bell(&self) -> bool {
+        let fits = self.bells.load(Relaxed) < BELLS;
+        self.bells.fetch_add(fits.into(), Relaxed);
+        fits
+    }
+
+    /// He has made the service wait too often.
+    pub fn is_barred(&self) -> bool {
+        self.barred.load(Relaxed)
+    }
+
+    /// Does what touches memory that he can write, and counts whether that had to wait.
+    pub fn watched<R>(&self, f: impl FnOnce() -> R) -> R {
+        let (slept, read) = thread::sleeps();
+        let result = f();
+        let now = thread::sleeps();
+        // What was read from a disk was not his doing.
+        if now.0 != slept && now.1 == read {
+            self.waited(clock::monotonic_ns());
+        }
+        result
+    }
+
+    fn waited(&self, now: u64) {
+        if now.saturating_sub(self.since.load(Relaxed)) > SPAN {
+            self.since.store(now, Relaxed);
+            self.waits.store(0, Relaxed);
+        }
+        if self.waits.fetch_add(1, Relaxed) >= WAITS {
+            self.barred.store(true, Relaxed);
+        }
+    }
+}
+
+/// The same, where somebody is to be watched.
+pub fn watched<R>(stranger: Option<&Sharer>, f: impl FnOnce() -> R) -> R {
+    match stranger {
+        Some(sharer) => sharer.watched(f),
+        None => f(),
+    }
+}
+
+/// All users who have, or had, some process.
+#[derive(Debug, Default)]
+pub struct Sharers(HashMap<u32, Arc<Sharer>>);
+
+impl Sharers {
+    pub fn of(&mut self, uid: u32) -> Arc<Sharer> {
+        // Those of whom nothing needs to be known are forgotten when another one comes.
+        if !self.0.contains_key(&uid) {
+            self.0.retain(|_, sharer| sharer.is_barred() || Arc::strong_count(sharer) > 1);
+        }
+        Arc::clone(self.0.entry(uid).or_default())
+    }
+
+    /// Whether somebody has been barred since this was asked last.
+    pub fn has_news(&self) -> bool {
+        let is_new = |sharer: &Arc<Sharer>| sharer.is_barred() && !sharer.told.swap(true, Relaxed);
+        self.0.values().filter(|sharer| is_new(sharer)).count() > 0
+    }
+
+    pub fn is_barred(&self, uid: u32) -> bool {
+        self.0.get(&uid).is_some_and(|sharer| sharer.is_barred())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_and_bells_of_a_user_have_bounds_that_others_do_not_feel() {
+        let mut all = Sharers::default();
+        let one = all.of(7);
+        for _ in 0..PROCESSES {
+            assert!(one.may_meet());
+            one.enter();
+        }
+        assert!(!one.may_meet() && all.of(8).may_meet());
+        for _ in 0..BELLS {
+            assert!(one.add_bell());
+        }
+        assert!(!one.add_bell());
+        one.leave(2);
+        assert!(one.may_meet() && one.add_bell() && one.add_bell() && !one.add_bell());
+    }
+
+    #[test]
+    fn who_makes_the_service_wait_often_is_barred_for_good_and_now_and_then_is_not_often() {
+        let mut all = Sharers::default();
+        let one = all.of(7);
+        for second in 0..10 {
+            for n in 0..u64::from(WAITS) {
+                one.waited((2 * second + 2) * SPAN + n);
+            }
+            assert!(!one.is_barred());
+        }
+        (0..=WAITS).for_each(|n| one.waited(100 * SPAN + u64::from(n)));
+        assert!(one.is_barred() && !one.may_meet());
+        drop(one);
+        all.of(8);
+        assert!(all.is_barred(7) && !all.is_barred(8));
+        assert!(all.has_news() && !all.has_news());
+    }
+
+    #[test]
+    fn a_sleep_counts_and_work_does_not() {
+        let one = Sharer::default();
+        one.watched(|| std::hint::black_box((0..1000u64).sum::<u64>()));
+        assert_eq!(one.waits.load(Relaxed), 0);
+        one.watched(|| std::thread::sleep(std::time::Duration::from_millis(1)));
+        assert_eq!(one.waits.load(Relaxed), 1);
+    }
+}
