@@ -12,6 +12,7 @@
     feature = "netstack",
     doc = "| [`netstack`], [`stack`] | a TCP/IP stack of our own on a link: addresses, DHCP, sockets of UDP and TCP that block, or of tokio |"
 )]
+//! | [`channel`] | bytes between two processes that were written for it, through a ring in shared memory |
 //! | [`link`](mod@link) | one level below the socket: many frames with few calls, and what was obtained of what was asked |
 //! | [`wire`] | headers from Ethernet to TCP, checksums, frames taken apart and printed |
 //! | [`clock`] | the clocks that links are given |
@@ -148,6 +149,7 @@
 
 #![forbid(unsafe_code)]
 
+pub use bypath_channel as channel;
 pub use bypath_link as link;
 pub use bypath_link::{capture, fault, l2, pcap, pcapng, roce, tun, xdp};
 #[cfg(feature = "netstack")]

@@ -1,7 +1,7 @@
 //! Typed views of mapped memory. Unsafe file: it vouches that a mapping is large enough, aligned and never
 //! unmapped, and that the types seen through it are plain atomics.
 
-use crate::arena::{Control, Geometry};
+use crate::arena::{Control, Geometry, PAGE};
 use crate::family::{Family, REGION_SIZE, VIEW_MAGIC, VIEW_NAME};
 use crate::inbox::{INBOX_NAME, Inbox};
 use crate::ring::Ring;
@@ -9,7 +9,7 @@ use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering::*};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::*};
 
 /// A type made of atomics (and padding) only: any bytes are a valid value, and others may change them.
 ///
@@ -332,6 +332,101 @@ impl Drop for OwnArena {
     }
 }
 
+/// The one slot of an arena of one, whose mapping ends with it: for two processes that share nothing else.
+#[derive(Debug)]
+pub struct OwnSlot {
+    map: Mapping,
+    rings: [Ring; 2],
+}
+
+impl OwnSlot {
+    /// A new one with rings of this many octets, with the descriptor that is sent to the other process.
+    ///
+    /// # Errors
+    /// As [`OwnArena::new`].
+    pub fn new(ring: u32) -> Result<(OwnSlot, OwnedFd)> {
+        let geometry = Geometry { slots: 1, ring };
+        if !geometry.is_valid() {
+            return Err(Errno::INVAL);
+        }
+        let (arena, fd) = Arena::new(geometry, 3)?;
+        // SAFETY: the kernel made it for us just now.
+        Ok((OwnSlot::of(&arena)?, unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Another process's; the rings' size follows from that of the memory. The descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// As [`Arena::map`].
+    pub fn map(fd: i32) -> Result<OwnSlot> {
+        let size = mem::sealed_size(fd)?;
+        let ring = size.checked_sub(2 * PAGE).ok_or(Errno::INVAL)? / 2;
+        let geometry = Geometry { slots: 1, ring: u32::try_from(ring).map_err(|_| Errno::INVAL)? };
+        if geometry.is_valid() && geometry.size() != size {
+            return Err(Errno::INVAL);
+        }
+        OwnSlot::of(&Arena::map(fd, geometry)?)
+    }
+
+    fn of(arena: &Arena) -> Result<OwnSlot> {
+        arena.control(0)?;
+        Ok(OwnSlot { map: arena.map, rings: [arena.ring(0, 0)?, arena.ring(0, 1)?] })
+    }
+
+    /// Its control page.
+    #[inline]
+    pub fn control(&self) -> &Control {
+        // SAFETY: in bounds and aligned (`of` has seen it), atomics only, and mapped for as long as `self` is borrowed.
+        unsafe { &*self.map.addr().add(PAGE).cast::<Control>() }
+    }
+
+    /// Octets of one ring.
+    #[inline]
+    pub const fn size(&self) -> u64 {
+        self.rings[0].size()
+    }
+
+    /// As [`OwnArena::copy_in`].
+    ///
+    /// # Panics
+    /// For more octets than the ring holds.
+    #[inline]
+    pub fn copy_in(&self, direction: usize, position: u64, from: &[u8]) {
+        self.rings[direction].copy_from_slice(position, from);
+    }
+
+    /// As [`OwnArena::copy_out`].
+    ///
+    /// # Panics
+    /// For more octets than the ring holds.
+    #[inline]
+    pub fn copy_out(&self, direction: usize, position: u64, to: &mut [u8]) {
+        self.rings[direction].copy_to_slice(position, to);
+    }
+
+    /// Octets where they lie, as two runs: the other process may write to them at any time.
+    #[inline]
+    pub fn octets(&self, direction: usize, position: u64, n: usize) -> [&[AtomicU8]; 2] {
+        // SAFETY: mapped for as long as `self` is borrowed.
+        unsafe { self.rings[direction].octets(position, n) }
+    }
+
+    /// Takes memory for both rings, so that touching them cannot raise SIGBUS.
+    ///
+    /// # Errors
+    /// ENOMEM.
+    pub fn back(&self) -> Result<()> {
+        self.rings.iter().try_for_each(|ring| ring.back(0, ring.size()))
+    }
+}
+
+impl Drop for OwnSlot {
+    fn drop(&mut self) {
+        // SAFETY: nobody borrows from it any more, and its rings are given to nobody.
+        unsafe { self.map.unmap() };
+    }
+}
+
 /// A ring of `size` bytes (a power of two) that no peer maps; processes forked from this one share it.
 ///
 /// # Errors
@@ -490,7 +585,6 @@ impl<T: Default + Sync, const CHUNKS: usize, const CHUNK: usize> Slab<T, CHUNKS,
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
-    use std::sync::atomic::AtomicU8;
 
     #[test]
     fn what_is_allocated_is_empty_and_nobody_elses() {
@@ -511,5 +605,28 @@ mod tests {
         }
         assert!(all.iter().flat_map(|bytes| bytes.iter().step_by(512)).all(|b| b.fetch_add(1, Relaxed) == 1));
         assert_eq!(*leak(7u32).unwrap(), 7);
+    }
+
+    #[test]
+    fn a_slot_of_its_own_is_the_same_memory_for_both_and_shows_where_it_wraps() {
+        let (here, fd) = OwnSlot::new(4096).unwrap();
+        let there = OwnSlot::map(fd.as_raw_fd()).unwrap();
+        assert_eq!(there.size(), 4096);
+        here.back().unwrap();
+        here.copy_in(1, 4090, b"across the end");
+        let runs = there.octets(1, 4090, 14);
+        assert_eq!(runs.map(<[AtomicU8]>::len), [6, 8]);
+        let seen: Vec<u8> = runs.iter().flat_map(|run| run.iter().map(|o| o.load(Relaxed))).collect();
+        assert_eq!(seen, b"across the end");
+        let mut out = [0; 14];
+        there.copy_out(1, 4090, &mut out);
+        assert_eq!(&out, b"across the end");
+        assert_eq!(there.octets(0, 4090, 1 << 20).map(<[AtomicU8]>::len), [6, 4090]);
+        here.control().cookies[0].store(7, Relaxed);
+        assert_eq!(there.control().cookies[0].load(Relaxed), 7);
+        assert_eq!(OwnSlot::new(5000).err(), Some(Errno::INVAL));
+        let (_, family) = new_inbox(3).unwrap();
+        assert_eq!(OwnSlot::map(family).err(), Some(Errno::INVAL));
+        bypath_sys::fd::close(family);
     }
 }

@@ -6,6 +6,7 @@
 use bypath_sys::mem::Mapping;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, Result};
+use std::sync::atomic::AtomicU8;
 
 /// One ring inside a mapping.
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +111,26 @@ impl Ring {
             if first < to.len() {
                 std::ptr::copy_nonoverlapping(self.at(0).0, to.as_mut_ptr().add(first), to.len() - first);
             }
+        }
+    }
+
+    /// The `n` bytes at `position`, at most the ring's size, as two runs, the second one at the ring's start: whoever maps the
+    /// memory may write to them at any time.
+    ///
+    /// # Safety
+    /// The mapping stays for as long as `'a`.
+    #[inline]
+    pub unsafe fn octets<'a>(&self, position: u64, n: usize) -> [&'a [AtomicU8]; 2] {
+        let n = n.min(self.mask as usize + 1);
+        let (first, run) = self.at(position);
+        let head = n.min(run);
+        // SAFETY: `head` bytes fit before the ring's end, the others (at most its size) at its start; mapped as the caller
+        // promises; any byte is a value, and others may change it.
+        unsafe {
+            [
+                std::slice::from_raw_parts(first.cast::<AtomicU8>(), head),
+                std::slice::from_raw_parts(self.at(0).0.cast::<AtomicU8>(), n - head),
+            ]
         }
     }
 

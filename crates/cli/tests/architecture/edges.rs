@@ -13,6 +13,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("bypath-sim", &["bypath-stack", "bypath-link", "bypath-wire"]),
     ("bypath-link", &["bypath-sys", "bypath-wire"]),
     ("bypath-shm", &["bypath-sys"]),
+    ("bypath-channel", &["bypath-shm", "bypath-sys"]),
     ("bypath-sockets", &["bypath-shm", "bypath-sys"]),
     (
         "bypath-netstack",
@@ -30,6 +31,7 @@ const LIBRARIES: &[&str] = &[
     "bypath-stack",
     "bypath-link",
     "bypath-shm",
+    "bypath-channel",
     "bypath-sockets",
     "bypath-netstack",
 ];
@@ -40,6 +42,7 @@ const FACE: &[&str] = &[
     "bypath-stack",
     "bypath-link",
     "bypath-shm",
+    "bypath-channel",
     "bypath-sockets",
     "bypath-netstack",
 ];

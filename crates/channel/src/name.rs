@@ -1,0 +1,152 @@
+//! Channels that are found by a name: a socket that hands out ends, and is left alone afterwards.
+
+use crate::place;
+use crate::{Channel, Remote, failed};
+use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, unix};
+use std::fs::{self, File, Permissions};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Processes that wait to be accepted.
+const BACKLOG: i32 = 128;
+
+/// A name of this user's at which channels are made.
+#[derive(Debug)]
+pub struct Listener {
+    socket: OwnedFd,
+    path: PathBuf,
+    /// Which file it is: somebody may have put another one in its place.
+    file: (u64, u64),
+    ring: u32,
+    limit: Option<u64>,
+}
+
+impl Listener {
+    /// Takes a name. One without a slash stands in `$XDG_RUNTIME_DIR/bypath/channel`, or where there is no such variable in
+    /// `/tmp/bypath-UID/channel`; one with a slash is a path, whose folder must be this user's, and nobody else's to write to.
+    /// What a process that was killed has left is replaced.
+    ///
+    /// # Errors
+    /// EADDRINUSE: somebody listens there, or it is no socket; ENAMETOOLONG: the path has more than 107 octets; EINVAL: it cannot be a
+    /// name; EACCES: the folder is not this user's alone.
+    pub fn bind(name: &str) -> io::Result<Listener> {
+        let path = place::socket(name, true)?;
+        // Two that start at once look at it one after the other; the lock ends with the file.
+        let folder = File::open(path.parent().unwrap_or(&path))?;
+        folder.lock()?;
+        let socket = match seqpacket::bind(&path) {
+            Err(Errno::ADDRINUSE) => {
+                if !is_left(&path)? {
+                    return Err(failed(Errno::ADDRINUSE));
+                }
+                fs::remove_file(&path)?;
+                seqpacket::bind(&path)
+            }
+            bound => bound,
+        }
+        .map_err(failed)?;
+        fs::set_permissions(&path, Permissions::from_mode(0o600))?;
+        seqpacket::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
+        let file = identity(&path)?;
+        Ok(Listener { socket, path, file, ring: Channel::RING, limit: None })
+    }
+
+    /// The rings of channels from now on: a power of two from 4 KiB to 1 MiB.
+    pub const fn set_ring(&mut self, ring: u32) {
+        self.ring = ring;
+    }
+
+    /// How long [`accept`](Listener::accept) waits at most; `None`: for ever.
+    pub fn set_timeout(&mut self, limit: Option<Duration>) {
+        self.limit = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+    }
+
+    /// The next process that wants a channel. Processes of other users are sent away; root's, too, unless this is root.
+    ///
+    /// # Errors
+    /// ETIMEDOUT; EINTR; those of [`Channel::pair`].
+    pub fn accept(&self) -> io::Result<Channel> {
+        let began = clock::monotonic_ns();
+        loop {
+            if let Some(channel) = self.try_accept()? {
+                return Ok(channel);
+            }
+            let left =
+                self.limit.map(|limit| began.saturating_add(limit).saturating_sub(clock::monotonic_ns()));
+            let mut one = [poll::PollFd { fd: self.socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+            if poll::ppoll(&mut one, left, 0).map_err(failed)? == 0 || left == Some(0) {
+                return Err(failed(Errno::TIMEDOUT));
+            }
+        }
+    }
+
+    /// The next one that waits already; `None`: there is none.
+    ///
+    /// # Errors
+    /// Those of [`Channel::pair`].
+    pub fn try_accept(&self) -> io::Result<Option<Channel>> {
+        while let Some(caller) = seqpacket::accept(self.socket.as_fd()).map_err(failed)? {
+            if !is_own(&caller) {
+                continue;
+            }
+            let (channel, remote) = Channel::pair(self.ring)?;
+            // Who went away meanwhile is no reason to stop.
+            if remote.send(&caller).is_ok() {
+                return Ok(Some(channel));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Readable when somebody waits.
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if identity(&self.path).is_ok_and(|file| file == self.file) {
+            let _ = fs::remove_file(&self.path);
+        }
+    }
+}
+
+impl Channel {
+    /// A channel with the process that listens at a name of this user's ([`Listener::bind`]); waits for it so long, or for ever.
+    ///
+    /// # Errors
+    /// ENOENT, ECONNREFUSED: nobody listens there; EAGAIN: too many wait; EACCES: the folder is not this user's alone, or the listener
+    /// another user's; ETIMEDOUT; ECONNRESET: the listener ended; ENAMETOOLONG, EINVAL, EPROTO, EMFILE, ENOMEM.
+    pub fn connect(name: &str, limit: Option<Duration>) -> io::Result<Channel> {
+        let socket = seqpacket::connect(&place::socket(name, false)?).map_err(failed)?;
+        if !is_own(&socket) {
+            return Err(failed(Errno::ACCESS));
+        }
+        Remote::receive(&socket, limit)?.open()
+    }
+}
+
+/// Whether what is at a path is a socket that a dead process has left.
+fn is_left(path: &Path) -> io::Result<bool> {
+    // What is no socket refuses connections, too.
+    if !fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    Ok(matches!(seqpacket::connect(path), Err(Errno::CONNREFUSED)))
+}
+
+fn identity(path: &Path) -> io::Result<(u64, u64)> {
+    fs::symlink_metadata(path).map(|m| (m.dev(), m.ino()))
+}
+
+/// Whether this user's process is at the other end.
+fn is_own(socket: &OwnedFd) -> bool {
+    let peer: Result<_> = unix::peer_credentials(socket.as_raw_fd());
+    peer.is_ok_and(|peer| peer.uid == process::euid())
+}

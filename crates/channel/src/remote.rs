@@ -1,0 +1,113 @@
+//! The end that is for the other process: three descriptors, and what is checked of them.
+
+use crate::half::Half;
+use crate::{Channel, Receiver, Sender, failed};
+use bypath_shm::atomic::Ordering::*;
+use bypath_shm::region::OwnSlot;
+use bypath_sys::{Errno, pair, poll, seqpacket};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+/// "BYPCHAN1": stands in the first cookie of the slot, and begins the message that brings the descriptors.
+pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"BYPCHAN1");
+/// Direction that the end writes which made the memory.
+const MAKER: usize = 1;
+
+/// The other end of a channel, which nobody uses yet: to be sent to another process, inherited by it, or opened here.
+#[derive(Debug)]
+pub struct Remote {
+    memory: OwnedFd,
+    /// The bell of its sender.
+    sends: OwnedFd,
+    /// The bell of its receiver.
+    receives: OwnedFd,
+}
+
+impl Channel {
+    /// Both ends of a new channel with rings of this many octets: a power of two from 4 KiB to 1 MiB.
+    ///
+    /// # Errors
+    /// EINVAL for the size; EMFILE, ENFILE, ENOMEM, EPERM (a filter).
+    pub fn pair(ring: u32) -> io::Result<(Channel, Remote)> {
+        let (slot, memory) = OwnSlot::new(ring).map_err(failed)?;
+        slot.back().map_err(failed)?;
+        // A page of zeroes is two empty rings, on the path of rings.
+        slot.control().cookies[0].store(MAGIC, Release);
+        let (here_sends, receives) = pair::new().map_err(failed)?;
+        let (here_receives, sends) = pair::new().map_err(failed)?;
+        for end in [&here_sends, &here_receives, &sends, &receives] {
+            // Where the kernel cannot refuse them, it closes them: they are never taken.
+            let _ = pair::refuse_descriptors(end.as_fd());
+        }
+        Ok((Channel::of(slot, MAKER, here_sends, here_receives), Remote { memory, sends, receives }))
+    }
+
+    fn of(slot: OwnSlot, side: usize, sends: OwnedFd, receives: OwnedFd) -> Channel {
+        let slot = Arc::new(slot);
+        Channel {
+            sender: Sender(Half::new(slot.clone(), side, true, sends)),
+            receiver: Receiver(Half::new(slot, 1 - side, false, receives)),
+        }
+    }
+}
+
+impl Remote {
+    /// Opens it in this process.
+    ///
+    /// # Errors
+    /// EINVAL: the descriptors are not those of a channel's end; EPERM: its memory could shrink; ENOMEM.
+    pub fn open(self) -> io::Result<Channel> {
+        let slot = OwnSlot::map(self.memory.as_raw_fd()).map_err(failed)?;
+        let sockets = [&self.sends, &self.receives];
+        let known = slot.control().cookies[0].load(Acquire) == MAGIC;
+        if !known || sockets.iter().any(|end| pair::cookie(end.as_fd()).is_err()) {
+            return Err(failed(Errno::INVAL));
+        }
+        slot.back().map_err(failed)?;
+        Ok(Channel::of(slot, 1 - MAKER, self.sends, self.receives))
+    }
+
+    /// Its descriptors (memory, sender's bell, receiver's bell), close-on-exec: for a process that inherits them.
+    pub fn into_fds(self) -> [OwnedFd; 3] {
+        [self.memory, self.sends, self.receives]
+    }
+
+    /// From [`into_fds`](Remote::into_fds), in the other process, in the same order.
+    pub fn from_fds([memory, sends, receives]: [OwnedFd; 3]) -> Remote {
+        Remote { memory, sends, receives }
+    }
+
+    /// Sends it through an AF_UNIX socket, in one message.
+    ///
+    /// # Errors
+    /// EAGAIN: there is no room; EPIPE, ECONNRESET, ETOOMANYREFS.
+    pub fn send(self, socket: impl AsFd) -> io::Result<()> {
+        let with = [self.memory.as_fd(), self.sends.as_fd(), self.receives.as_fd()];
+        seqpacket::send_with(socket.as_fd(), &MAGIC.to_be_bytes(), &with).map_err(failed)
+    }
+
+    /// Takes it from an AF_UNIX socket on which nothing else is sent at that time; waits so long, or for ever.
+    ///
+    /// # Errors
+    /// ETIMEDOUT; ECONNRESET: the other process ended, or sent none; EPROTO: it sent something else; EMFILE.
+    pub fn receive(socket: impl AsFd, limit: Option<std::time::Duration>) -> io::Result<Remote> {
+        let socket = socket.as_fd();
+        let limit = limit.map(|limit| u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX));
+        let mut one = [poll::PollFd { fd: socket.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+        if poll::ppoll(&mut one, limit, 0).map_err(failed)? == 0 {
+            return Err(failed(Errno::TIMEDOUT));
+        }
+        let mut text = [0; 8];
+        let (len, fds) =
+            seqpacket::receive(socket, &mut text).map_err(failed)?.ok_or(failed(Errno::AGAIN))?;
+        if len == 0 {
+            return Err(failed(Errno::CONNRESET));
+        }
+        let fds: Result<[OwnedFd; 3], _> = fds.try_into();
+        match fds {
+            Ok(fds) if len == 8 && text == MAGIC.to_be_bytes() => Ok(Remote::from_fds(fds)),
+            _ => Err(failed(Errno::PROTO)),
+        }
+    }
+}

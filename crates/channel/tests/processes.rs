@@ -1,0 +1,498 @@
+//! Two processes: killed ones, names, descriptors that travel, and a peer that lies.
+//!
+//! The other process is this program again, with one test that does what a variable says.
+
+use bypath_channel::{Channel, Listener, Remote};
+use bypath_shm::region::OwnSlot;
+use bypath_sys::seqpacket;
+use std::fs::{self, Permissions};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::thread;
+use std::time::Duration;
+
+const ROLE: &str = "BYPATH_CHANNEL_TEST";
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+/// The other process: talks to the channel at a name as its role says.
+#[test]
+fn other_process() {
+    let Ok(role) = std::env::var(ROLE) else { return };
+    let (what, name) = role.split_once(' ').expect("a role and a name");
+    let mut channel = match what {
+        "listen" => {
+            let listener = Listener::bind(name).expect("a name");
+            println!("\nready");
+            listener.accept().expect("a caller")
+        }
+        "inherits" => {
+            let mut fds = name.split(' ').map(|fd| {
+                // SAFETY: inherited, and nobody else's.
+                unsafe { OwnedFd::from_raw_fd(fd.parse().expect("a number")) }
+            });
+            let fds = std::array::from_fn(|_| fds.next().expect("three"));
+            Remote::from_fds(fds).open().expect("an end")
+        }
+        "refused" => {
+            let e = Channel::connect(name, LONG).expect_err("another user's");
+            println!("\nerror {}", e.raw_os_error().expect("an errno"));
+            return;
+        }
+        "uninvited" => {
+            let socket = seqpacket::connect(Path::new(name)).expect("a mode that lets in");
+            let e = Remote::receive(&socket, LONG).expect_err("no channel");
+            println!("\nerror {}", e.raw_os_error().expect("an errno"));
+            return;
+        }
+        _ => Channel::connect(name, LONG).expect("a listener"),
+    };
+    let mut room = vec![0; 3000];
+    if what == "flood" {
+        let mut at = 0u64;
+        while channel.write_all(&(at..at + 100).map(octet).collect::<Vec<u8>>()).is_ok() {
+            at += 100;
+        }
+        return;
+    }
+    if what == "drain" {
+        while channel.read(&mut room).is_ok_and(|n| n > 0) {}
+        return;
+    }
+    // An echo.
+    loop {
+        match channel.read(&mut room).expect("octets or the end") {
+            0 => return,
+            n => channel.write_all(&room[..n]).expect("room"),
+        }
+    }
+}
+
+fn octet(position: u64) -> u8 {
+    (position.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+struct Other(Child);
+
+impl Other {
+    fn start(role: &str, with: impl FnOnce(&mut Command)) -> Other {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role).stdout(Stdio::piped());
+        with(&mut command);
+        Other(command.spawn().unwrap())
+    }
+
+    /// Its next line that begins so.
+    fn line(&mut self, begins: &str) -> String {
+        let lines = BufReader::new(self.0.stdout.as_mut().expect("piped")).lines();
+        lines.map(Result::unwrap).find(|line| line.starts_with(begins)).expect("the line")
+    }
+
+    fn kill(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    fn ends_well(mut self) {
+        assert!(self.0.wait().unwrap().success());
+    }
+}
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A folder of its own, which goes with it.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new(name: &str) -> Folder {
+        let path = std::env::temp_dir().join(format!("bypath-channel-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        fs::create_dir(&path).unwrap();
+        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
+        Folder(path)
+    }
+
+    fn name(&self, name: &str) -> String {
+        self.0.join(name).to_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn accept(listener: &Listener) -> Channel {
+    let mut channel = listener.accept().unwrap();
+    channel.set_timeout(LONG);
+    channel
+}
+
+fn errno<T>(result: std::io::Result<T>) -> i32 {
+    result.err().expect("an error").raw_os_error().expect("an errno")
+}
+
+fn echoes(channel: &mut Channel) {
+    for len in [1, 14, 1400, 2048] {
+        let text: Vec<u8> = (0..len).map(octet).collect();
+        channel.write_all(&text).unwrap();
+        let mut back = vec![0; text.len()];
+        channel.read_exact(&mut back).unwrap();
+        assert_eq!(back, text);
+    }
+}
+
+#[test]
+fn two_processes_meet_at_a_name() {
+    let folder = Folder::new("meet");
+    let name = folder.name("echo");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_ring(4096);
+    listener.set_timeout(LONG);
+    let others: Vec<Other> = (0..3).map(|_| Other::start(&format!("echo {name}"), |_| {})).collect();
+    let mut channels: Vec<Channel> = others.iter().map(|_| accept(&listener)).collect();
+    channels.iter_mut().for_each(echoes);
+    drop(channels);
+    others.into_iter().for_each(Other::ends_well);
+    drop(listener);
+    assert!(!Path::new(&name).exists());
+    // The other way round.
+    let mut other = Other::start(&format!("listen {name}"), |_| {});
+    other.line("ready");
+    let mut channel = Channel::connect(&name, LONG).unwrap();
+    channel.set_timeout(LONG);
+    echoes(&mut channel);
+    drop(channel);
+    other.ends_well();
+}
+
+#[test]
+fn a_plain_name_stands_in_the_users_folder() {
+    let folder = Folder::new("plain");
+    let with = |command: &mut Command| {
+        command.env("XDG_RUNTIME_DIR", &folder.0);
+    };
+    let mut listener = Other::start("listen by-name", with);
+    listener.line("ready");
+    let made = folder.0.join("bypath/channel");
+    assert_eq!(fs::metadata(&made).unwrap().permissions().mode() & 0o777, 0o700);
+    assert_eq!(fs::metadata(made.join("by-name")).unwrap().permissions().mode() & 0o777, 0o600);
+    // The caller is killed once it is connected, which ends the listener's echo well.
+    let mut caller = Other::start("drain by-name", with);
+    let maps = PathBuf::from(format!("/proc/{}/maps", caller.0.id()));
+    while !fs::read_to_string(&maps).unwrap().contains("bypath-arena") {
+        thread::yield_now();
+    }
+    caller.kill();
+    listener.ends_well();
+}
+
+#[test]
+fn names_that_cannot_be_are_refused_and_those_that_are_left_are_taken_over() {
+    let folder = Folder::new("names");
+    for (name, why) in [
+        ("".to_owned(), libc::EINVAL),
+        (".hidden".into(), libc::EINVAL),
+        (folder.name(&"x".repeat(108)), libc::ENAMETOOLONG),
+        ("/tmp/bypath-channel-nobody-made-this/x".into(), libc::ENOENT),
+    ] {
+        assert_eq!(errno(Listener::bind(&name)), why, "{name}");
+        assert_eq!(errno(Channel::connect(&name, LONG)), why, "{name}");
+    }
+    // A folder to which others may write.
+    let open = folder.0.join("open");
+    fs::create_dir(&open).unwrap();
+    fs::set_permissions(&open, Permissions::from_mode(0o777)).unwrap();
+    let name = open.join("x").to_str().unwrap().to_owned();
+    assert_eq!(errno(Listener::bind(&name)), libc::EACCES);
+    assert_eq!(errno(Channel::connect(&name, LONG)), libc::EACCES);
+    // A link to a good one is somebody's choice, too.
+    let link = folder.0.join("link");
+    std::os::unix::fs::symlink(&open, &link).unwrap();
+    assert_eq!(errno(Listener::bind(link.join("x").to_str().unwrap())), libc::EACCES);
+    // Nobody listens.
+    let name = folder.name("x");
+    assert_eq!(errno(Channel::connect(&name, LONG)), libc::ENOENT);
+    fs::write(&name, "no socket").unwrap();
+    assert_eq!(errno(Listener::bind(&name)), libc::EADDRINUSE);
+    assert_eq!(errno(Channel::connect(&name, LONG)), libc::ECONNREFUSED);
+    fs::remove_file(&name).unwrap();
+    // Somebody does; then he is killed.
+    let mut other = Other::start(&format!("listen {name}"), |_| {});
+    other.line("ready");
+    assert_eq!(errno(Listener::bind(&name)), libc::EADDRINUSE);
+    let channel = Channel::connect(&name, LONG).unwrap();
+    other.kill();
+    drop(channel);
+    assert!(Path::new(&name).exists());
+    assert_eq!(errno(Channel::connect(&name, LONG)), libc::ECONNREFUSED);
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_timeout(Some(Duration::from_millis(5)));
+    assert_eq!(listener.accept().unwrap_err().kind(), ErrorKind::TimedOut);
+    assert!(listener.try_accept().unwrap().is_none());
+    assert_eq!(
+        Channel::connect(&name, Some(Duration::from_millis(5))).unwrap_err().kind(),
+        ErrorKind::TimedOut
+    );
+}
+
+#[test]
+fn processes_of_other_users_get_none() {
+    if bypath_sys::process::euid() != 0 {
+        eprintln!("skipped: only root can be another user");
+        return;
+    }
+    let folder = Folder::new("users");
+    let name = folder.name("own");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_timeout(LONG);
+    let stranger = |role: &str| {
+        let mut other = Other::start(&format!("{role} {name}"), |command| {
+            command.uid(12345).gid(12345);
+        });
+        other.line("error")
+    };
+    let program = std::env::current_exe().unwrap();
+    let reachable =
+        Command::new("/bin/sh").args(["-c", "test -x \"$0\""]).arg(&program).uid(12345).gid(12345).status();
+    if !reachable.unwrap().success() {
+        eprintln!("skipped: another user cannot run {}", program.display());
+        return;
+    }
+    // The folder is not theirs.
+    assert_eq!(stranger("refused"), format!("error {}", libc::EACCES));
+    // Whoever gets past modes is known by the kernel.
+    fs::set_permissions(&name, Permissions::from_mode(0o666)).unwrap();
+    thread::scope(|s| {
+        let served = s.spawn(|| accept(&listener));
+        assert_eq!(stranger("uninvited"), format!("error {}", libc::ECONNRESET));
+        let _own = Other::start(&format!("echo {name}"), |_| {});
+        echoes(&mut served.join().unwrap());
+    });
+}
+
+#[test]
+fn an_end_is_inherited() {
+    let (mut channel, remote) = Channel::pair(8192).unwrap();
+    channel.set_timeout(LONG);
+    let fds = remote.into_fds();
+    let list = fds.each_ref().map(|fd| fd.as_raw_fd().to_string()).join(" ");
+    fds.iter().for_each(|fd| bypath_sys::fd::set_cloexec(fd.as_raw_fd(), false).unwrap());
+    let other = Other::start(&format!("inherits {list}"), |_| {});
+    drop(fds);
+    echoes(&mut channel);
+    drop(channel);
+    other.ends_well();
+}
+
+#[test]
+fn an_end_goes_through_a_socket() {
+    let (a, b) = UnixStream::pair().unwrap();
+    let (mut here, remote) = Channel::pair(4096).unwrap();
+    remote.send(&a).unwrap();
+    let mut there = Remote::receive(&b, LONG).unwrap().open().unwrap();
+    here.write_all(b"over").unwrap();
+    there.read_exact(&mut [0; 4]).unwrap();
+    assert_eq!(errno(Remote::receive(&b, Some(Duration::from_millis(5)))), libc::ETIMEDOUT);
+    (&a).write_all(b"something else").unwrap();
+    assert_eq!(errno(Remote::receive(&b, LONG)), libc::EPROTO);
+    (&b).read_exact(&mut [0; 6]).unwrap();
+    drop(a);
+    assert_eq!(errno(Remote::receive(&b, LONG)), libc::ECONNRESET);
+}
+
+#[test]
+fn a_killed_writer_leaves_what_it_committed_and_then_the_end() {
+    let folder = Folder::new("writer");
+    let name = folder.name("x");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_timeout(LONG);
+    for round in 0..30u64 {
+        listener.set_ring([4096, 1 << 18][round as usize % 2]);
+        let mut other = Other::start(&format!("flood {name}"), |_| {});
+        let mut channel = accept(&listener);
+        channel.set_spin(Duration::from_micros(round % 3 * 50));
+        let kill_after = round * round * 500;
+        let (mut at, mut killed) = (0u64, false);
+        let mut room = vec![0; 1 + (round as usize * 97) % 3000];
+        loop {
+            if at >= kill_after && !killed {
+                killed = true;
+                other.0.kill().unwrap();
+            }
+            let n = channel.read(&mut room).expect("octets or the end");
+            if n == 0 {
+                break;
+            }
+            room[..n]
+                .iter()
+                .zip(at..)
+                .for_each(|(o, at)| assert_eq!(*o, octet(at), "round {round}, at {at}"));
+            at += n as u64;
+        }
+        assert!(killed, "it ended at {at} by itself");
+        // Whole writes, whatever became of the last one.
+        assert!(channel.read(&mut room).is_ok_and(|n| n == 0));
+    }
+}
+
+#[test]
+fn a_killed_reader_ends_the_writer() {
+    let folder = Folder::new("reader");
+    let name = folder.name("x");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_timeout(LONG);
+    listener.set_ring(4096);
+    for round in 0..30u64 {
+        let mut other = Other::start(&format!("drain {name}"), |_| {});
+        let mut channel = accept(&listener);
+        channel.set_spin(Duration::from_micros(round % 3 * 50));
+        let text = vec![7; 1 + (round as usize * 97) % 3000];
+        let (mut written, mut killed) = (0, false);
+        let error = loop {
+            if written >= round * round * 500 && !killed {
+                killed = true;
+                other.0.kill().unwrap();
+            }
+            match channel.write(&text) {
+                Ok(n) => written += n as u64,
+                Err(e) => break e,
+            }
+        };
+        assert!(killed && error.kind() == ErrorKind::BrokenPipe, "{error}");
+    }
+}
+
+/// Somebody who has the memory writes anything anywhere, all the time, and rings and clears without reason.
+#[test]
+fn lies_give_errors_and_nothing_worse() {
+    static LIES: AtomicU64 = AtomicU64::new(0);
+    for seed in 1..=20u64 {
+        let (mut here, remote) = Channel::pair(4096).unwrap();
+        let fds = remote.into_fds();
+        let slot = OwnSlot::map(fds[0].as_raw_fd()).unwrap();
+        let stop = AtomicBool::new(false);
+        here.set_timeout(Some(Duration::from_micros(300)));
+        thread::scope(|s| {
+            s.spawn(|| {
+                let mut word = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+                while !stop.load(Relaxed) {
+                    word ^= word << 13;
+                    word ^= word >> 7;
+                    word ^= word << 17;
+                    let direction = &slot.control().direction[(word >> 60) as usize % 2];
+                    let near = |of: &AtomicU64| of.load(Relaxed).wrapping_add(word % 5000);
+                    match word >> 8 & 7 {
+                        0 => direction.t.tail.store(word, Relaxed),
+                        1 => direction.h.head.store(word, Relaxed),
+                        2 => direction.t.tail.store(near(&direction.t.tail), Relaxed),
+                        3 => direction.h.head.store(near(&direction.t.tail), Relaxed),
+                        4 => direction
+                            .ra
+                            .wait
+                            .iter()
+                            .chain(&direction.wa.wait)
+                            .for_each(|w| w.store(word, Relaxed)),
+                        5 => direction
+                            .ra
+                            .wait
+                            .iter()
+                            .chain(&direction.wa.wait)
+                            .for_each(|w| w.store(0, Relaxed)),
+                        6 => drop(bypath_sys::pair::send(fds[1 + word as usize % 2].as_fd(), &[0; 64])),
+                        _ => direction.t.tail.store(direction.h.head.load(Relaxed), Relaxed),
+                    }
+                }
+            });
+            let mut room = [0; 3000];
+            for turn in 0..3000usize {
+                let len = 1 + turn * 7 % 3000;
+                let told = match turn % 6 {
+                    0 => here.read(&mut room[..len]),
+                    1 => here.write(&room[..len]),
+                    2 => here.receiver.peek(1 + turn % 2000).map(|there| {
+                        let n = there
+                            .runs()
+                            .iter()
+                            .flat_map(|run| run.iter())
+                            .filter(|o| o.load(Relaxed) < 9)
+                            .count();
+                        let most = there.len();
+                        there.release(turn % (most + 1));
+                        n
+                    }),
+                    3 => here.sender.reserve(1 + turn % 2000).map(|room| {
+                        room.runs().iter().flat_map(|run| run.iter()).for_each(|o| o.store(1, Relaxed));
+                        let most = room.len();
+                        room.commit(turn % (most + 1));
+                        most
+                    }),
+                    4 => here.receiver.arm(1 + turn % 2000).map(usize::from),
+                    _ => here.sender.arm(1 + turn % 2000).map(usize::from),
+                };
+                match told {
+                    Ok(n) => assert!(n <= 4096),
+                    Err(e) => {
+                        let e = e.raw_os_error().unwrap();
+                        assert!([libc::EPROTO, libc::ETIMEDOUT].contains(&e), "{e}");
+                        LIES.fetch_add(u64::from(e == libc::EPROTO), Relaxed);
+                    }
+                }
+            }
+            stop.store(true, Relaxed);
+        });
+    }
+    assert!(LIES.load(Relaxed) > 100, "few lies were found: {LIES:?}");
+}
+
+#[test]
+fn a_hostile_listener_gives_no_channel() {
+    let folder = Folder::new("hostile");
+    let name = folder.name("x");
+    let listener = seqpacket::bind(Path::new(&name)).unwrap();
+    seqpacket::listen(listener.as_fd(), 8).unwrap();
+    let (good, other_end) = bypath_sys::pair::new().unwrap();
+    let memory = |size: usize| {
+        let fd = bypath_sys::mem::memfd(c"other", size, 3).unwrap();
+        // SAFETY: made just now.
+        unsafe { OwnedFd::from_raw_fd(fd) }
+    };
+    let small = memory(4096);
+    let file = OwnedFd::from(fs::File::open("/dev/zero").unwrap());
+    let (g, s, f) = (good.as_fd(), small.as_fd(), file.as_fd());
+    let text = b"BYPCHAN1";
+    let cases: [(&[u8], &[std::os::fd::BorrowedFd<'_>], i32); 7] = [
+        (text, &[], libc::EPROTO),
+        (text, &[g, g], libc::EPROTO),
+        (text, &[g, g, g, g], libc::EPROTO),
+        (b"BYPCHAN2", &[s, g, g], libc::EPROTO),
+        (b"", &[], libc::ECONNRESET),
+        (text, &[s, g, g], libc::EINVAL),
+        (text, &[f, g, g], libc::EINVAL),
+    ];
+    for (text, with, why) in cases {
+        thread::scope(|s| {
+            let caller = s.spawn(|| Channel::connect(&name, LONG));
+            let taken = loop {
+                match seqpacket::accept(listener.as_fd()).unwrap() {
+                    Some(taken) => break taken,
+                    None => thread::yield_now(),
+                }
+            };
+            seqpacket::send_with(taken.as_fd(), text, with).unwrap();
+            assert_eq!(errno(caller.join().unwrap()), why, "{text:?} {with:?}");
+        });
+    }
+    drop(other_end);
+}

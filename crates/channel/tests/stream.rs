@@ -1,0 +1,290 @@
+//! Both ends in one process: what the halves do.
+
+use bypath_channel::{Channel, Receiver, Remote, Sender};
+use bypath_sys::poll;
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, AsRawFd};
+use std::sync::atomic::Ordering::Relaxed;
+use std::thread;
+use std::time::Duration;
+
+const SMALL: u32 = 4096;
+const LONG: Option<Duration> = Some(Duration::from_secs(60));
+
+fn both(ring: u32) -> (Channel, Channel) {
+    let (mut here, remote) = Channel::pair(ring).unwrap();
+    let mut there = remote.open().unwrap();
+    here.set_timeout(LONG);
+    there.set_timeout(LONG);
+    (here, there)
+}
+
+fn errno<T>(result: std::io::Result<T>) -> i32 {
+    result.err().expect("an error").raw_os_error().expect("an errno")
+}
+
+fn is_readable(end: impl AsFd) -> bool {
+    poll::now(end.as_fd().as_raw_fd(), libc::POLLIN) & libc::POLLIN != 0
+}
+
+/// Octets and lengths by a seed.
+struct Seed(u64);
+
+impl Seed {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, n: usize) -> usize {
+        (self.next() % n as u64) as usize
+    }
+}
+
+fn octet(position: u64) -> u8 {
+    (position.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
+}
+
+fn write_all_ways(mut sender: Sender, total: u64, mut seed: Seed) {
+    let mut at = 0;
+    while at < total {
+        let most = 1 + seed.below(6000).min((total - at) as usize - 1);
+        let wanted: Vec<u8> = (at..at + most as u64).map(octet).collect();
+        at += match seed.below(4) {
+            0 => sender.write(&wanted).unwrap(),
+            1 => match sender.try_write(&wanted) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    thread::yield_now();
+                    0
+                }
+                n => n.unwrap(),
+            },
+            2 => {
+                let mut room = sender.reserve(most.min(1000)).unwrap();
+                let n = room.put(0, &wanted);
+                room.commit(n);
+                n
+            }
+            _ => {
+                let room = sender.reserve(1).unwrap();
+                let n = room.len().min(most);
+                let places = room.runs().into_iter().flatten();
+                for (place, octet) in places.zip(&wanted) {
+                    place.store(*octet, Relaxed);
+                }
+                room.commit(n);
+                n
+            }
+        } as u64;
+    }
+}
+
+fn read_all_ways(mut receiver: Receiver, total: u64, mut seed: Seed) {
+    let mut at = 0;
+    let mut room = vec![0; 6000];
+    loop {
+        let most = 1 + seed.below(6000);
+        let got = match seed.below(4) {
+            0 => receiver.read(&mut room[..most]).unwrap(),
+            1 => match receiver.try_read(&mut room[..most]) {
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {
+                    thread::yield_now();
+                    continue;
+                }
+                n => n.unwrap(),
+            },
+            2 => {
+                let there = receiver.peek(1).unwrap();
+                let n = there.copy_to(0, &mut room[..most]);
+                there.release(n);
+                n
+            }
+            _ => {
+                let least = most.min(2000);
+                let there = receiver.peek(least).unwrap();
+                assert!(there.len() >= least || at + there.len() as u64 == total);
+                let n = there.len().min(most);
+                let places = there.runs().into_iter().flatten();
+                room.iter_mut().zip(places).take(n).for_each(|(o, place)| *o = place.load(Relaxed));
+                there.release(n);
+                n
+            }
+        };
+        if got == 0 {
+            break;
+        }
+        for octet_there in &room[..got] {
+            assert_eq!(*octet_there, octet(at), "at {at}");
+            at += 1;
+        }
+    }
+    assert_eq!(at, total);
+}
+
+#[test]
+fn every_octet_comes_once_and_in_order_both_ways_however_it_is_written_and_read() {
+    for (seed, spin) in [(1, 0), (2, 50), (3, 0)] {
+        let (mut here, mut there) = both(SMALL);
+        here.set_spin(Duration::from_micros(spin));
+        there.set_spin(Duration::from_micros(spin));
+        let total = 3_000_000;
+        thread::scope(|s| {
+            for (at, channel) in [here, there].into_iter().enumerate() {
+                let (sender, receiver) = channel.split();
+                let seed = move |n| Seed(0x1234_5678_9ABC * seed + 7 * at as u64 + n);
+                s.spawn(move || write_all_ways(sender, total, seed(1)));
+                s.spawn(move || read_all_ways(receiver, total, seed(2)));
+            }
+        });
+    }
+}
+
+#[test]
+fn the_end_comes_after_all_octets_and_stays() {
+    let (here, mut there) = both(SMALL);
+    let (mut sender, receiver) = here.split();
+    sender.write_all(b"last words").unwrap();
+    drop(sender);
+    let mut all = Vec::new();
+    assert_eq!(there.receiver.peek(2000).unwrap().len(), 10);
+    there.read_to_end(&mut all).unwrap();
+    assert_eq!(all, b"last words");
+    assert_eq!(there.read(&mut [0; 8]).unwrap(), 0);
+    assert_eq!(there.receiver.try_read(&mut [0; 8]).unwrap(), 0);
+    assert!(there.receiver.try_peek(1).unwrap().is_empty());
+    assert!(!there.receiver.arm(1).unwrap());
+    // The other direction goes on.
+    there.write_all(b"still").unwrap();
+    let mut receiver = receiver;
+    receiver.read_exact(&mut [0; 5]).unwrap();
+    drop(receiver);
+    let error = loop {
+        match there.write(&[0; 512]) {
+            Ok(n) => assert!(n > 0),
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(error.kind(), ErrorKind::BrokenPipe);
+    assert_eq!(errno(there.sender.try_write(b"x")), libc::EPIPE);
+    assert_eq!(errno(there.sender.reserve(1).map(|_| ())), libc::EPIPE);
+    assert!(!there.sender.arm(1).unwrap());
+}
+
+#[test]
+fn a_spinning_reader_and_a_spinning_writer_learn_of_the_end() {
+    let (here, mut there) = both(SMALL);
+    while there.sender.try_write(&[1; 100]).is_ok() {}
+    drop(here);
+    let ended = (0..3000).any(|_| there.receiver.try_read(&mut [0]).is_ok_and(|n| n == 0));
+    assert!(ended);
+    let refused = (0..3000).any(|_| errno(there.sender.try_write(b"x")) == libc::EPIPE);
+    assert!(refused);
+}
+
+#[test]
+fn what_would_wait_says_so_and_a_limit_ends_a_wait() {
+    let (mut here, mut there) = both(SMALL);
+    assert_eq!(errno(there.receiver.try_read(&mut [0])), libc::EAGAIN);
+    assert_eq!(errno(there.receiver.try_peek(1).map(|_| ())), libc::EAGAIN);
+    there.set_timeout(Some(Duration::from_millis(5)));
+    for spin in [Duration::ZERO, Duration::from_micros(20), Duration::MAX] {
+        there.set_spin(spin);
+        assert_eq!(there.read(&mut [0]).unwrap_err().kind(), ErrorKind::TimedOut);
+        assert_eq!(errno(there.receiver.peek(100).map(|_| ())), libc::ETIMEDOUT);
+    }
+    here.set_timeout(Some(Duration::from_millis(5)));
+    assert_eq!(here.write(&[7; 5000]).unwrap(), 4096);
+    assert_eq!(here.write(&[7; 5000]).unwrap_err().kind(), ErrorKind::TimedOut);
+    assert_eq!(errno(here.sender.try_write(&[7])), libc::EAGAIN);
+    // Fewer than wished for are still there.
+    assert_eq!(there.receiver.peek(2000).unwrap().len(), 4096);
+    assert_eq!((there.read(&mut []).unwrap(), here.write(&[]).unwrap()), (0, 0));
+    for wrong in [0, 2049, usize::MAX] {
+        assert_eq!(errno(there.receiver.peek(wrong).map(|_| ())), libc::EINVAL);
+        assert_eq!(errno(here.sender.try_reserve(wrong).map(|_| ())), libc::EINVAL);
+    }
+}
+
+#[test]
+fn the_descriptor_is_readable_once_there_is_something_and_not_before() {
+    let (mut here, mut there) = both(SMALL);
+    assert!(there.receiver.arm(1).unwrap());
+    assert!(!is_readable(&there.receiver));
+    here.write_all(b"x").unwrap();
+    assert!(is_readable(&there.receiver));
+    assert!(!there.receiver.arm(1).unwrap());
+    assert_eq!(there.receiver.try_read(&mut [0; 8]).unwrap(), 1);
+    // Not armed: nobody rings.
+    here.write_all(b"y").unwrap();
+    assert!(!is_readable(&there.receiver));
+    assert_eq!(there.receiver.try_read(&mut [0; 8]).unwrap(), 1);
+    // More is waited for.
+    assert!(there.receiver.arm(100).unwrap());
+    here.write_all(&[0; 100]).unwrap();
+    assert!(is_readable(&there.receiver));
+    assert!(!there.receiver.arm(100).unwrap());
+    // A writer's.
+    while here.sender.try_write(&[0; 512]).is_ok() {}
+    assert!(here.sender.arm(1).unwrap());
+    assert!(!is_readable(&here.sender));
+    let mut all = vec![0; 2048];
+    there.read_exact(&mut all).unwrap();
+    assert!(is_readable(&here.sender));
+    assert!(!here.sender.arm(1).unwrap());
+    assert!(there.receiver.peek(1).is_ok());
+    // The end rings as well.
+    while there.receiver.try_read(&mut all).is_ok() {}
+    assert!(there.receiver.arm(1).unwrap());
+    drop(here);
+    assert!(is_readable(&there.receiver));
+    assert_eq!(there.receiver.try_read(&mut all).unwrap_or(0), 0);
+    assert!(!there.receiver.arm(1).unwrap());
+    assert_eq!(there.receiver.try_read(&mut all).unwrap(), 0);
+}
+
+#[test]
+fn what_is_looked_at_and_what_is_written_stays_until_it_is_given_back() {
+    let (mut here, mut there) = both(SMALL);
+    assert!(here.sender.reserve(10).unwrap().len() >= 10);
+    let mut room = here.sender.reserve(10).unwrap();
+    assert_eq!(room.put(2, b"cd"), 2);
+    assert_eq!(room.put(0, b"ab"), 2);
+    assert_eq!(room.put(4096, b"ab"), 0);
+    room.commit(4);
+    for _ in 0..2 {
+        let there = there.receiver.peek(4).unwrap();
+        let mut text = [0; 9];
+        assert_eq!((there.copy_to(1, &mut text), &text[..3]), (3, &b"bcd"[..]));
+        assert_eq!(there.copy_to(5, &mut text), 0);
+    }
+    there.receiver.peek(1).unwrap().release(3);
+    let mut text = [0; 9];
+    assert_eq!((there.read(&mut text).unwrap(), text[0]), (1, b'd'));
+}
+
+#[test]
+#[should_panic(expected = "5 octets of 4 are released")]
+fn more_than_there_is_cannot_be_released() {
+    let (mut here, mut there) = both(SMALL);
+    here.write_all(b"four").unwrap();
+    there.receiver.peek(1).unwrap().release(5);
+}
+
+#[test]
+fn what_is_no_channel_cannot_be_opened() {
+    for ring in [0, 4095, 6000, 2 << 20, u32::MAX] {
+        assert_eq!(errno(Channel::pair(ring)), libc::EINVAL, "{ring}");
+    }
+    let fds = || Channel::pair(SMALL).unwrap().1.into_fds();
+    let [memory, sends, receives] = fds();
+    assert_eq!(errno(Remote::from_fds([sends, memory, receives]).open()), libc::EINVAL);
+    let [memory, sends, _] = fds();
+    let file = std::fs::File::open("/dev/null").unwrap().into();
+    assert_eq!(errno(Remote::from_fds([memory, sends, file]).open()), libc::EINVAL);
+    // Memory of a channel's size that is none.
+    let [_, sends, receives] = fds();
+    let (_slot, memory) = bypath_shm::region::OwnSlot::new(SMALL).unwrap();
+    assert_eq!(errno(Remote::from_fds([memory, sends, receives]).open()), libc::EINVAL);
+}
