@@ -2,12 +2,14 @@
 
 use super::channel::{Channel, Pipes, Sock};
 use super::{Line, PeerArgs, Role, Transport};
-use nix::sys::socket::{getsockopt, setsockopt, sockopt};
+use nix::sys::socket::{
+    AddressFamily, SockFlag, SockType, SockaddrStorage, connect, getsockopt, setsockopt, socket, sockopt,
+};
 use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io;
-use std::net::{Shutdown, TcpListener, TcpStream};
-use std::os::fd::AsFd;
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;
 
@@ -30,7 +32,7 @@ pub fn open<T: Conversation>(args: &PeerArgs, talk: T) -> io::Result<T::Output> 
             talk.over(Sock { cc: tune(&socket, args)?, socket, close: close_tcp })
         }
         (Transport::Tcp, Role::Drive) => {
-            let socket = TcpStream::connect(&args.addr)?;
+            let socket = connect_tcp(args)?;
             talk.over(Sock { cc: tune(&socket, args)?, socket, close: close_tcp })
         }
         (Transport::Unix, Role::Serve) => {
@@ -57,6 +59,17 @@ pub fn listen_tcp(args: &PeerArgs) -> io::Result<TcpListener> {
     ask_for_cc(&listener, args)?;
     Line::Ready(listener.local_addr()?.to_string()).print();
     Ok(listener)
+}
+
+/// Connects to the address. What the arguments ask for counts from the first segment on: what a connection has begun with leaves traces
+/// (of one that was BBR's the kernel goes on to space the segments by a timer).
+pub fn connect_tcp(args: &PeerArgs) -> io::Result<TcpStream> {
+    let to: SocketAddr = args.addr.parse().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+    let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
+    let new = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
+    ask_for_cc(&new, args)?;
+    connect(new.as_raw_fd(), &SockaddrStorage::from(to))?;
+    Ok(TcpStream::from(new))
 }
 
 /// As [`listen_tcp`], for a path.
