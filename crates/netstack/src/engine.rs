@@ -30,6 +30,7 @@ use bypath_stack::config::Config;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{self, IfaceConfig, IfaceId, NoIface, Offload};
 use bypath_stack::socket::{SendError, SocketId, TooMany};
+use bypath_stack::tcp::direct::{Direct, Readers};
 use bypath_stack::time::Instant;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{clock, netif, process};
@@ -363,7 +364,7 @@ impl Engine {
     /// [`Error::Link`]: a link is gone. That is told once; the others go on with the next turn.
     pub fn turn(&mut self) -> Result<bool, Error> {
         let now = Engine::now();
-        let mut moved = self.take_at(now)?;
+        let mut moved = self.take_at(now, &mut Readers)?;
         for n in 0..self.ports.len() {
             moved += self.send_of(n, now)?;
         }
@@ -376,16 +377,24 @@ impl Engine {
     /// # Errors
     /// Those of [`turn`](Engine::turn).
     pub fn take(&mut self) -> Result<bool, Error> {
-        Ok(self.take_at(Engine::now())? > 0)
+        self.take_for(&mut Readers)
     }
 
-    fn take_at(&mut self, now: Instant) -> Result<usize, Error> {
+    /// The same, where applications take octets of connections as they come.
+    ///
+    /// # Errors
+    /// Those of [`turn`](Engine::turn).
+    pub fn take_for(&mut self, direct: &mut dyn Direct) -> Result<bool, Error> {
+        Ok(self.take_at(Engine::now(), direct)? > 0)
+    }
+
+    fn take_at(&mut self, now: Instant, direct: &mut dyn Direct) -> Result<usize, Error> {
         if let Some(e) = self.trouble.take() {
             return Err(e);
         }
         let mut moved = 0;
         for n in 0..self.ports.len() {
-            moved += self.receive(n, now)?;
+            moved += self.receive(n, now, direct)?;
         }
         if self.stack.poll_timeout().is_some_and(|at| at <= now) {
             self.stack.handle_timeout(now);
@@ -538,7 +547,7 @@ impl Engine {
         self.waits = waits;
     }
 
-    fn receive(&mut self, n: usize, now: Instant) -> Result<usize, Error> {
+    fn receive(&mut self, n: usize, now: Instant, direct: &mut dyn Direct) -> Result<usize, Error> {
         let (port, stack) = (&mut self.ports[n], &mut self.stack);
         if port.gone {
             return Ok(0);
@@ -555,7 +564,7 @@ impl Engine {
                     let passing = Passing { iface, ingress: true, head: frame, behind: (&[], &[]), meta };
                     taps.iter_mut().for_each(|(_, tap)| tap.see(&passing));
                 }
-                stack.handle_frame(now, iface, frame, meta);
+                stack.handle_frame_for(now, iface, frame, meta, direct);
             });
             match got {
                 Ok(got) => {

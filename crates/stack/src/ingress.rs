@@ -3,6 +3,7 @@
 use crate::Stack;
 use crate::iface::{IfaceId, Medium};
 use crate::path::Reach;
+use crate::tcp::direct::{Direct, Readers};
 use crate::time::Instant;
 use bypath_wire::meta::{ChecksumState, Gso, Timestamp};
 use bypath_wire::{Addresses, EtherType, EthernetHeader, FrameMeta, TrafficClass, ip};
@@ -43,7 +44,20 @@ pub(crate) struct Packet<'a> {
 impl Stack {
     /// Takes a frame that a link received. `iface`: the link's interface, also for frames of VLANs on it.
     pub fn handle_frame(&mut self, now: Instant, iface: IfaceId, frame: &[u8], meta: &FrameMeta) {
-        if self.predicted(now, iface, frame, meta) {
+        self.handle_frame_for(now, iface, frame, meta, &mut Readers);
+    }
+
+    /// The same, where applications take octets of connections as they come. They are offered those of segments that follow each other
+    /// and say nothing beside; others are to be read all the same.
+    pub fn handle_frame_for(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        frame: &[u8],
+        meta: &FrameMeta,
+        direct: &mut dyn Direct,
+    ) {
+        if self.predicted(now, iface, frame, meta, direct) {
             return;
         }
         self.tcp.last = None;

@@ -345,7 +345,7 @@ impl Service {
         self.hub.hear_marks();
         if link || self.engine.poll_timeout().is_some_and(|at| at <= clock::monotonic_ns()) {
             // What follows is sent below, with what programs have written.
-            self.engine.take()?;
+            self.engine.take_for(&mut self.hub)?;
         }
         self.hear_of_stack();
         self.admit();

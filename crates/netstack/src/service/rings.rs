@@ -265,7 +265,7 @@ impl Rings {
                 Way::Ring if d.ra.ask.load(Relaxed) & (ask::RECALL | ask::CLOSED) != 0 => self.claim(near)?,
                 Way::Ring => {
                     let free = d.space(self.tail, size)?;
-                    if free > 0 && !self.back(near, free) {
+                    if free > 0 && !self.back(near, free.min(STEP)) {
                         // The pair's memory is the kernel's.
                         self.spoiled = true;
                         self.claim(near)?;
@@ -311,16 +311,29 @@ impl Rings {
         Ok(self.flush(near, end, went))
     }
 
-    /// Takes memory for the `free` octets behind the tail, a ring's first round only. False: there is none.
-    fn back(&mut self, near: &Neighbour, free: u64) -> bool {
+    /// Takes memory for the next octets behind the tail, a ring's first round only. False: there is none.
+    fn back(&mut self, near: &Neighbour, octets: u64) -> bool {
         let size = near.ring(self.at);
-        let to = (self.tail + free.min(STEP)).next_multiple_of(STEP).min(size);
+        let to = (self.tail + octets).next_multiple_of(STEP).min(size);
         if self.backed >= to {
             return true;
         }
         let done = near.back(self.at, self.backed, to);
-        self.backed = to;
+        if done {
+            self.backed = to;
+        }
         done
+    }
+
+    /// Octets that can be [put](Rings::put) into the ring at once, where it is the way and the program asks for nothing else. Who lies is
+    /// found out by [`Rings::sink`].
+    pub fn room(&self, near: &Neighbour) -> u64 {
+        let d = outgoing(near, self.at);
+        if self.way != Way::Ring || d.ra.ask.load(Acquire) & (ask::RECALL | ask::CLOSED) != 0 {
+            return 0;
+        }
+        let (free, size) = (d.space(self.tail, near.ring(self.at)).unwrap_or(0), near.ring(self.at));
+        if self.backed < size { free.min(self.backed - self.tail) } else { free }
     }
 
     /// Puts octets into the ring; there is room for them.

@@ -93,6 +93,8 @@ pub struct Is {
     pub ring_full: bool,
     /// Room in the pair is told of.
     pub room_told: bool,
+    /// Octets were put into the ring as they came, of which the program has not been told.
+    pub given: bool,
     /// The stack may have octets, or their end; connections of one that listens.
     pub stack_in: bool,
     /// The stack may have room.

@@ -8,6 +8,8 @@ use super::socket::{Hub, Phase, Socket};
 use crate::Engine;
 use bypath_shm::direction::Poisoned;
 use bypath_stack::Stack;
+use bypath_stack::socket::SocketId;
+use bypath_stack::tcp::direct::Direct;
 use bypath_stack::tcp::error::{ReadError, WriteError};
 use bypath_sys::{Errno, pair, sock};
 use std::os::fd::{AsFd, AsRawFd};
@@ -166,7 +168,7 @@ impl Hub {
                 rings.close_incoming(near);
             }
         }
-        if socket.is.stack_in && socket.is.pair_out && !socket.is.finished {
+        if socket.is.given || socket.reads() {
             match socket.read(stack, near) {
                 Way::Lies => {
                     self.abort(stack, key);
@@ -249,6 +251,27 @@ impl Hub {
             }
         }
         Some(now + RECOUNT)
+    }
+}
+
+/// Octets go from their frame into the ring of the program, which is told in its socket's turn.
+impl Direct for Hub {
+    fn room(&mut self, id: SocketId) -> usize {
+        let Some(socket) = self.by_id.get(&id).and_then(|key| self.sockets.get(*key)) else { return 0 };
+        let rings = socket.rings.as_ref();
+        let near = rings.and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
+        near.map_or(0, |(rings, near)| usize::try_from(rings.room(near)).unwrap_or(usize::MAX))
+    }
+
+    fn take(&mut self, id: SocketId, octets: &[u8]) {
+        let Some(key) = self.by_id.get(&id).copied() else { return };
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let Some(rings) = &mut socket.rings else { return };
+        if let Some(near) = self.neighbours.get(rings.with) {
+            rings.put(near, octets);
+            socket.is.given = true;
+        }
+        self.activate(key);
     }
 }
 
@@ -414,10 +437,15 @@ impl Socket {
         Way::More
     }
 
+    /// Whether octets may be on their way to the program.
+    const fn reads(&self) -> bool {
+        self.is.stack_in && self.is.pair_out && !self.is.finished
+    }
+
     /// From the stack to the program. Who waits for octets is told once.
     fn read(&mut self, stack: &mut Stack, near: Option<&Neighbour>) -> Way {
-        let mut given = false;
-        let way = self.read_all(stack, near, &mut given);
+        let mut given = std::mem::take(&mut self.is.given);
+        let way = if self.reads() { self.read_all(stack, near, &mut given) } else { Way::Waits };
         if let (true, Some(rings), Some(near)) = (given, &mut self.rings, near) {
             match rings.wake_readers(near) {
                 Ok(true) => {}

@@ -323,7 +323,10 @@ isolated! {
                 rings.inc().consent();
                 let _ = liars.write_all(&[7; 5000]);
             }
+            liars.set_nonblocking(true).expect("a socket");
             for (place, word, rings_bell) in lies {
+                // Octets arrive meanwhile.
+                let _ = liars.write(&[8; 3000]);
                 let d = &rings.control.direction[place & 1];
                 match place >> 1 {
                     0 => d.t.tail.store(word, Release),
@@ -354,6 +357,100 @@ isolated! {
         });
         result.expect("nothing to fail");
         running.has_sockets(1);
+    }
+}
+
+/// A program that reads all of a stream, by the ring and by the pair, and asks for the pair after each so many octets of the ring.
+struct Reader {
+    got: Vec<u8>,
+    /// Of them, those of the pair.
+    came: u64,
+    recalls: u32,
+}
+
+impl Reader {
+    /// One look. `recall`: the pair is asked for after so many octets of the ring.
+    fn look(
+        &mut self,
+        sock: &mut Sock<'_>,
+        process: &Process,
+        rings: &Rings,
+        recall: usize,
+        since: &mut usize,
+    ) {
+        let d = rings.inc();
+        match d.readable(rings.rx.size()).expect("a position") {
+            Readable::Kernel => {
+                self.read_pair(sock, usize::MAX);
+                if d.ra.ask.load(Relaxed) & ask::RECALL != 0 {
+                    d.withdraw_recall();
+                    self.recalls += 1;
+                }
+                d.consent();
+                process.ring(rings);
+            }
+            Readable::Drain(head) => {
+                let before = d.wa.switch_k.load(Acquire);
+                self.read_pair(sock, (before - self.came) as usize);
+                if self.came == before {
+                    d.drained(head);
+                }
+            }
+            Readable::Ring { head, available } if available > 0 => {
+                let mut piece = vec![0; available as usize];
+                rings.rx.copy_to_slice(head.position(), &mut piece);
+                if d.commit(head, available) {
+                    self.got.extend(piece);
+                    *since += available as usize;
+                }
+                if *since > recall {
+                    *since = 0;
+                    d.ask_recall(ask::RECALL);
+                }
+                process.ring(rings);
+            }
+            Readable::Ring { .. } => std::thread::yield_now(),
+        }
+    }
+
+    fn read_pair(&mut self, sock: &mut Sock<'_>, most: usize) {
+        let mut room = [0; 16 << 10];
+        let most = most.min(room.len());
+        match sock.stream.read(&mut room[..most]) {
+            Ok(n) => {
+                self.got.extend(&room[..n]);
+                self.came += n as u64;
+            }
+            Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => std::thread::yield_now(),
+            Err(e) => panic!("{e}"),
+        }
+    }
+}
+
+isolated! {
+    fn a_ring_is_taken_back_while_octets_arrive() {
+        let running = Running::new();
+        let program = running.program();
+        let mut process = Process::new(7);
+        let (listener, to) = kernels("10.9.0.1:0");
+        let mut sock = program.connect(to);
+        let mut peer = listener.accept().expect("a connection").0;
+        let rings = process.meet(&sock, 256 << 10).expect("rings");
+        sock.stream.set_nonblocking(true).expect("a socket");
+        let all: Vec<u8> = (0..12_000_000u32).map(|n| (n / 13) as u8 ^ (n >> 16) as u8).collect();
+        let sent = all.clone();
+        let writer = std::thread::spawn(move || peer.write_all(&sent).map(|()| peer).expect("room"));
+        let mut reader = Reader { got: Vec::new(), came: 0, recalls: 0 };
+        let mut since = 0;
+        until(|| {
+            // Now soon after it has begun, now when the stream goes by the ring for long.
+            let recall = [50_000, 1_000_000][reader.recalls as usize % 2];
+            reader.look(&mut sock, &process, &rings, recall, &mut since);
+            (reader.got.len() >= all.len()).then_some(())
+        });
+        assert!(reader.got == all, "another stream");
+        assert!(reader.recalls > 3, "{} recalls, {} octets by the pair", reader.recalls, reader.came);
+        drop(writer.join().expect("no panic"));
     }
 }
 

@@ -490,6 +490,18 @@ impl Connection {
     #[inline]
     pub(super) fn more_came(&mut self, now: Instant, len: u32, more: u32, filled: bool) {
         self.rx.extend((len + more) as usize);
+        self.advance(now, len, more, filled);
+    }
+
+    /// The next `len` octets came, and the application has them.
+    #[inline]
+    pub(super) fn came_and_went(&mut self, now: Instant, len: u32) {
+        self.advance(now, len, 0, false);
+        self.has_read();
+    }
+
+    #[inline]
+    fn advance(&mut self, now: Instant, len: u32, more: u32, filled: bool) {
         self.rcv.nxt += len + more;
         self.wanted.vain = 0;
         self.counts.received += u64::from(len + more);

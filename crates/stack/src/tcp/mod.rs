@@ -8,6 +8,7 @@ pub mod clock;
 pub mod congestion;
 mod cookie;
 mod depart;
+pub mod direct;
 mod ecn;
 mod ends;
 pub mod error;

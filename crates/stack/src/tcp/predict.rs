@@ -3,6 +3,7 @@
 //!
 //! Nothing is decided here that is not decided elsewhere: what is not as expected in any way goes the ordinary way.
 
+use super::direct::Direct;
 use super::input::{Arrival, Says};
 use super::settle::Before;
 use super::table::{NEVER, Owner, tell};
@@ -133,6 +134,7 @@ impl Stack {
         through: IfaceId,
         frame: &[u8],
         meta: &FrameMeta,
+        direct: &mut dyn Direct,
     ) -> bool {
         let known = &self.tcp.known;
         if known.generation != self.generation
@@ -160,7 +162,7 @@ impl Stack {
         let summed = meta.checksum == ChecksumState::Unknown;
         let pseudo = pseudo.word(segment.len() as u16);
         let segments = super::arrive::segments(meta.gso.as_ref(), segment);
-        if !self.take_expected(now, index, segment, segments, summed.then_some(pseudo)) {
+        if !self.take_expected(now, index, segment, segments, summed.then_some(pseudo), direct) {
             // Not what was expected, but of this connection.
             let Ok((header, payload)) = TcpHeader::parse(segment) else { return false };
             if summed && !pseudo.bytes(segment).is_valid() {
@@ -188,7 +190,10 @@ impl Stack {
         segment: &[u8],
         segments: u32,
         sum: Option<Sum>,
+        direct: &mut dyn Direct,
     ) -> bool {
+        let id = self.tcp.id(index);
+        let spare = (self.config.tcp.octets / 2).saturating_sub(self.tcp.octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
         let Some((header, fields, payload)) = fields(segment, entry.connection.timestamps.is_some()) else {
             return false;
@@ -197,7 +202,15 @@ impl Stack {
             Some(expected) if entry.owner == Owner::Application => expected,
             _ => return false,
         };
+        let len = payload.len();
+        let taken = entry.connection.rx.is_empty() && len > 0 && direct.room(id) >= len;
+        if !taken && !entry.connection.rx.has_memory(len) {
+            return false;
+        }
         match sum {
+            // Looked at before anybody has it.
+            Some(sum) if taken && !header_sum(sum, header).bytes(payload).is_valid() => return false,
+            _ if taken => direct.take(id, payload),
             None => entry.connection.rx.write_ahead(0, payload),
             Some(sum) => {
                 let sum = header_sum(sum, header);
@@ -212,7 +225,10 @@ impl Stack {
         entry.segments_in += u64::from(segments);
         if expected == Expected::Answer {
             let before = Before::of(entry);
-            entry.connection.take_answer(now, &fields, payload.len() as u32, segments);
+            entry.connection.take_answer(now, &fields, len as u32, segments, taken);
+            if taken {
+                entry.connection.tune_receive(now, len, spare);
+            }
             let confirms = entry.confirms <= now || entry.confirms == NEVER;
             self.tcp.clock = now;
             if confirms {
@@ -221,11 +237,13 @@ impl Stack {
             self.settle(now, index, &before);
             return true;
         }
-        entry.connection.take_expected(now, &fields, payload.len() as u32, segments);
+        entry.connection.take_expected(now, &fields, len as u32, segments, taken);
+        if taken {
+            entry.connection.tune_receive(now, len, spare);
+        }
         let due = entry.connection.deadlines.ack.is_some_and(|due| due < entry.due);
         let speaks = entry.connection.wanted.ack && !entry.listed;
-        if !entry.ready.readable {
-            let id = self.tcp.id(index);
+        if !entry.ready.readable && !taken {
             if let Some(entry) = self.tcp.entry_mut(index) {
                 tell(&mut entry.ready, id, &mut self.ready, |news| news.readable = true);
             }
@@ -289,7 +307,7 @@ enum Expected {
 }
 
 impl Connection {
-    /// What a segment with these fields is that brings `len` octets, for which there is memory. `None`: it is another one.
+    /// What a segment with these fields is that brings `len` octets. `None`: it is another one.
     #[inline(always)]
     fn expects(&self, fields: &Fields, len: usize) -> Option<Expected> {
         let newer = match (self.timestamps, fields.timestamps) {
@@ -305,8 +323,7 @@ impl Connection {
             && !self.deaf
             && self.urgent.is_none()
             && self.rcv.fin.is_none()
-            && len <= self.rcv.edge.distance(self.rcv.nxt).max(0) as usize
-            && self.rx.has_memory(len);
+            && len <= self.rcv.edge.distance(self.rcv.nxt).max(0) as usize;
         if !fits {
             return None;
         }
@@ -323,9 +340,9 @@ impl Connection {
         quiet.then_some(Expected::Octets)
     }
 
-    /// What `input.rs` does with an answer; its octets lie ahead of the queue.
+    /// What `input.rs` does with an answer; its octets lie ahead of the queue, or were taken.
     #[inline(always)]
-    fn take_answer(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32) {
+    fn take_answer(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32, taken: bool) {
         self.more.waits = false;
         let says = Says {
             seq: fields.seq,
@@ -340,15 +357,12 @@ impl Connection {
         self.acknowledge(now, &says);
         self.heard = now;
         self.note_timestamp(now, fields.seq, fields.timestamps.map(|(value, _)| value));
-        if len > 0 {
-            self.more_came(now, len, 0, false);
-        }
-        self.came_together(segments);
+        self.next_came(now, len, segments, taken);
     }
 
-    /// What `input.rs` does with such a segment; its octets lie ahead of the queue.
+    /// What `input.rs` does with such a segment; its octets lie ahead of the queue, or were taken.
     #[inline(always)]
-    fn take_expected(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32) {
+    fn take_expected(&mut self, now: Instant, fields: &Fields, len: u32, segments: u32, taken: bool) {
         self.note_echo(now, fields.timestamps.map(|(_, echo)| echo.wrapping_sub(self.ts_offset)));
         (self.snd.wl1, self.snd.wl2) = (fields.seq, fields.ack);
         if self.snd.wnd > 0 {
@@ -359,7 +373,16 @@ impl Connection {
         self.deadlines.resend = None;
         self.heard = now;
         self.note_timestamp(now, fields.seq, fields.timestamps.map(|(value, _)| value));
-        self.more_came(now, len, 0, false);
+        self.next_came(now, len, segments, taken);
+    }
+
+    #[inline(always)]
+    fn next_came(&mut self, now: Instant, len: u32, segments: u32, taken: bool) {
+        if taken {
+            self.came_and_went(now, len);
+        } else if len > 0 {
+            self.more_came(now, len, 0, false);
+        }
         self.came_together(segments);
     }
 }

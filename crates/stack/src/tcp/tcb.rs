@@ -486,10 +486,15 @@ impl Connection {
             self.rx.rewind();
         }
         if n > 0 {
-            self.offer_more();
-            if self.deadlines.ack.is_some() {
-                self.answer_reader();
-            }
+            self.has_read();
+        }
+    }
+
+    /// The application has octets that it had not before.
+    pub(super) fn has_read(&mut self) {
+        self.offer_more();
+        if self.deadlines.ack.is_some() {
+            self.answer_reader();
         }
     }
 

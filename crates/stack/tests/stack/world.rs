@@ -6,6 +6,7 @@ use bypath_stack::counters::Counters;
 use bypath_stack::event::Event;
 use bypath_stack::iface::{IfaceConfig, IfaceId, Medium, Offload};
 use bypath_stack::socket::{ReceiveError, Received, SocketId};
+use bypath_stack::tcp::direct::Direct;
 use bypath_stack::time::Instant;
 use bypath_stack::{Raw, Stack, Udp};
 use bypath_wire::meta::ChecksumState;
@@ -26,12 +27,41 @@ pub struct Faults {
     pub jitter: u64,
 }
 
+/// An application that takes octets of a socket as they come.
+pub struct Taker {
+    pub socket: SocketId,
+    /// It has room for so many at once, one after the other.
+    pub rooms: Vec<usize>,
+    pub asked: usize,
+    /// What it was given, and what it has read beside, in the order of the stream.
+    pub got: Vec<u8>,
+    /// Octets that it was given.
+    pub given: usize,
+}
+
+impl Direct for Taker {
+    fn room(&mut self, socket: SocketId) -> usize {
+        assert_eq!(socket, self.socket);
+        self.asked += 1;
+        self.rooms[self.asked % self.rooms.len()]
+    }
+
+    fn take(&mut self, socket: SocketId, octets: &[u8]) {
+        assert_eq!(socket, self.socket);
+        assert!(octets.len() <= self.rooms[self.asked % self.rooms.len()]);
+        self.got.extend_from_slice(octets);
+        self.given += octets.len();
+    }
+}
+
 /// A host: its stack, its one interface, and what was told of it.
 pub struct Host {
     pub stack: Stack,
     pub iface: IfaceId,
     pub mac: MacAddr,
     pub events: Vec<Event>,
+    /// An application that takes octets as they come.
+    pub taker: Option<Taker>,
     before: Counters,
 }
 
@@ -78,7 +108,7 @@ impl World {
                     stack.add_address(Instant::ZERO, iface, prefix).unwrap();
                 }
             }
-            Host { stack, iface, mac, events: Vec::new(), before: Counters::default() }
+            Host { stack, iface, mac, events: Vec::new(), taker: None, before: Counters::default() }
         });
         let mut world = World {
             hosts: hosts.collect(),
@@ -140,7 +170,10 @@ impl World {
     pub fn hand(&mut self, to: usize, frame: &[u8], meta: &FrameMeta) {
         let now = self.now();
         let host = &mut self.hosts[to];
-        host.stack.handle_frame(now, host.iface, frame, meta);
+        match &mut host.taker {
+            None => host.stack.handle_frame(now, host.iface, frame, meta),
+            Some(taker) => host.stack.handle_frame_for(now, host.iface, frame, meta, taker),
+        }
         check(&host.stack);
     }
 

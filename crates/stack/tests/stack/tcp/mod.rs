@@ -5,6 +5,7 @@ mod apart;
 mod attacks;
 mod bursts;
 mod closing;
+mod direct;
 mod memory;
 mod neighbors;
 mod opening;
