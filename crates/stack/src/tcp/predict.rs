@@ -243,10 +243,11 @@ impl Stack {
         }
         let due = entry.connection.deadlines.ack.is_some_and(|due| due < entry.due);
         let speaks = entry.connection.wanted.ack && !entry.listed;
-        if !entry.ready.readable && !taken {
-            if let Some(entry) = self.tcp.entry_mut(index) {
-                tell(&mut entry.ready, id, &mut self.ready, |news| news.readable = true);
-            }
+        if !entry.ready.readable
+            && !taken
+            && let Some(entry) = self.tcp.entry_mut(index)
+        {
+            tell(&mut entry.ready, id, &mut self.ready, |news| news.readable = true);
         }
         self.tcp.clock = now;
         if due {
