@@ -118,7 +118,9 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
 }
 
 fn tell_unread(fd: c_int, to: *mut c_int) {
-    if let Some(all) = hook::unread_bytes(fd) {
-        memory::write(to, c_int::try_from(all).unwrap_or(c_int::MAX));
+    let (all, beside) = (hook::unread_bytes(fd), served::unread(fd));
+    if all.is_some() || beside > 0 {
+        let all = all.unwrap_or_else(|| memory::read(to).map_or(0, |told| told as usize));
+        memory::write(to, c_int::try_from(all + beside).unwrap_or(c_int::MAX));
     }
 }

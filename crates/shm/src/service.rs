@@ -27,6 +27,12 @@ pub const UNACKNOWLEDGED: i32 = 1;
 pub const UNSENT: i32 = 2;
 /// Of [`LEVEL`], to be set: so many octets that the program is about to write will be followed by others (MSG_MORE).
 pub const FOLLOWED: i32 = 3;
+/// Of [`LEVEL`]: octets that came after the program has shut the receiving side. They are taken.
+pub const TAKE: i32 = 4;
+/// Of [`LEVEL`]: the same octets, which stay.
+pub const LOOK: i32 = 5;
+/// Of [`LEVEL`]: how many of them there are.
+pub const UNREAD: i32 = 6;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 

@@ -175,7 +175,7 @@ pub fn recv(fd: i32, buf: UserVec<'_>, flags: i32) -> Verdict {
     }
     loop {
         if let Some(v) = stream::recv(fd, buf, flags, None, None) {
-            return v.unless_sealed();
+            return service::rest::received(fd, buf, flags, v.unless_sealed());
         }
     }
 }
@@ -196,7 +196,7 @@ pub fn recv_message(
     }
     loop {
         if let Some(v) = stream::recv(fd, buf, flags, rest_since, Some(control)) {
-            return v.unless_sealed();
+            return service::rest::received(fd, buf, flags, v.unless_sealed());
         }
     }
 }

@@ -116,6 +116,11 @@ impl Set {
         let _ = ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_DEL, fd, Event::default());
     }
 
+    /// Whether something in it is ready.
+    pub fn is_ready(&self) -> bool {
+        crate::poll::now(self.0.as_raw_fd(), libc::POLLIN) & libc::POLLIN != 0
+    }
+
     /// What happened; how many events. `None` waits for ever.
     ///
     /// # Errors

@@ -78,6 +78,20 @@ impl<'a> UserVec<'a> {
         Ok(sum)
     }
 
+    /// Writes octets behind the first `skip` bytes, as many as there is room for. [`UserVec::reach`] has said that they can be written.
+    pub fn fill(&self, mut skip: usize, mut octets: &[u8]) {
+        for v in self.iov {
+            if skip >= v.len {
+                skip -= v.len;
+                continue;
+            }
+            let (now, rest) = octets.split_at((v.len - skip).min(octets.len()));
+            // SAFETY: who made this vouches for the addresses, and no more than the element's octets are written.
+            unsafe { std::ptr::copy_nonoverlapping(now.as_ptr(), (v.base + skip) as *mut u8, now.len()) };
+            (skip, octets) = (0, rest);
+        }
+    }
+
     /// How many of the `n` bytes from `skip` on come before the first one whose page cannot be accessed so.
     #[inline]
     pub fn reach<const N: usize>(&self, skip: usize, n: usize, access: Access, seen: &Pages<N>) -> usize {
@@ -174,6 +188,19 @@ mod tests {
         assert_eq!(admit(&[(USER_END - 10, 10)]), Ok(10));
         assert_eq!(admit(&[(USER_END - 10, 11)]), Err(Errno::FAULT));
         assert_eq!(admit(&[(4096, 1 << 31), (4096, 1 << 31)]), Ok(MAX_BYTES));
+    }
+
+    #[test]
+    fn octets_are_written_behind_what_is_there() {
+        let mut room = [0u8; 12];
+        let at = room.as_mut_ptr() as usize;
+        let iov = [(at, 3), (0, 0), (at + 4, 4), (at + 9, 3)].map(|(base, len)| IoVec { base, len });
+        // SAFETY: live bytes.
+        let list = unsafe { UserVec::new(&iov) };
+        list.fill(2, b"abcdef");
+        list.fill(9, b"xyz");
+        list.fill(10, b"z");
+        assert_eq!(&room, b"\0\0a\0bcde\0f\0x");
     }
 
     #[test]

@@ -19,17 +19,6 @@ const NONE: Known = Known { row: "", is: |_, _, _| false, scripts: &[], words: &
 const KNOWN: &[Known] = &[
     Known { row: "POLLHUP and what is beside it", is: is_beside_hup, ..NONE },
     Known {
-        row: "shutdown(SHUT_RDWR)",
-        scripts: &[
-            "shutdown_of_both_directions",
-            "shutdown_of_both_directions_keeps_what_is_there",
-            "shutdown_of_both_directions_beside_a_stopped_writer",
-            "shutdown_of_both_directions_and_a_close",
-        ],
-        ..NONE
-    },
-    Known { row: "shutdown(SHUT_RD)", scripts: &["shutdown_of_reading_ends_reads"], ..NONE },
-    Known {
         row: "shutdown(SHUT_WR) of a full socket",
         scripts: &["a_shutdown_leaves_the_rest_to_the_reader"],
         ..NONE

@@ -105,6 +105,65 @@ scripts! {
         c recv 6 10
         c send 6 10 1 nosignal
     ";
+    what_comes_after_a_shutdown_can_be_read, "shutdown", Either: "
+        pair
+        c send 3 3000 1
+        s wait_in 4 3000
+        s shutdown 4 rd
+        s recv 4 1000
+        c send 3 9000 2
+        s wait_in 4 11000
+        s fionread 4
+        s recv 4 3000 peek
+        s recv 4 2000
+        s recv 4 100 peek
+        s recvmsg 4 100,4000
+        s recv 4 5000 waitall
+        s fionread 4
+        s recv 4 10
+        c send 3 10 3
+        s wait_in 4 10
+        s recv 4 10
+        c shutdown 3 wr
+        s recv 4 10
+        s send 4 10 1
+        c wait_in 3 10
+        c recv 3 20
+        s close 4
+        c wait_ev 3 rdhup
+        c recv 3 20
+    ";
+    what_came_after_a_shutdown_and_a_reset, "shutdown", Either: "
+        pair
+        s shutdown 4 rd
+        c send 3 1000 1
+        s wait_in 4 1000
+        c setsockopt 3 linger 1 0
+        c close 3
+        s wait_ev 4 hup
+        s recv 4 400
+        s close 4
+    ";
+    who_is_shut_both_ways_is_connected, "shutdown", Either: "
+        pair
+        s shutdown 4 rdwr
+        c wait_ev 3 rdhup
+        s getpeername 4
+        s getsockopt 4 error
+        s shutdown 4 rdwr
+        s shutdown 4 rd
+        s send 4 10 1 nosignal
+        s recv 4 10
+        s dup 4
+        s close 4
+        s getpeername 5
+        c recv 3 10
+        c getsockopt 3 error
+        s close 5
+        c shutdown 3 wr
+        c wait_ev 3 hup
+        c getsockopt 3 error
+    ";
     octets_that_nobody_wants_to_see, "MSG_TRUNC", Either: "
         pair
         c send 3 3000 1

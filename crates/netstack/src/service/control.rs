@@ -319,12 +319,21 @@ impl Asks<'_> {
             Op::Get => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let size = b.u32().ok_or(Nonsense)? as usize;
-                Ok(self.get(level, name, size).map(|value| Answer::of(socket, value)))
+                // Of those who look at octets: behind so many others.
+                let skip = b.u32().unwrap_or(0) as usize;
+                Ok(self.get(level, name, (size, skip)).map(|value| Answer::of(socket, value)))
             }
             Op::Error => Ok(self.error().map(|errno| Answer::of(socket, errno.to_ne_bytes().to_vec()))),
             Op::Shutdown => {
                 let how = b.i32().ok_or(Nonsense)?;
-                let done = self.live().and_then(|key| self.hub.shut_listener(self.engine.stack(), key, how));
+                let program = fds.into_iter().next();
+                let done = self.live().and_then(|key| {
+                    let stack = self.engine.stack();
+                    if self.hub.is_open(key) {
+                        return self.hub.shut(stack, key, how, program);
+                    }
+                    self.hub.shut_listener(stack, key, how)
+                });
                 plain(done, socket)
             }
             Op::Reach => {
@@ -524,7 +533,7 @@ impl Asks<'_> {
         Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state].concat()))
     }
 
-    fn get(&mut self, level: i32, name: i32, room: usize) -> Result<Vec<u8>> {
+    fn get(&mut self, level: i32, name: i32, (room, skip): (usize, usize)) -> Result<Vec<u8>> {
         if (level, name) == (libc::SOL_SOCKET, libc::SO_ERROR) {
             let mut errno = self.error()?.to_ne_bytes().to_vec();
             errno.truncate(room);
@@ -536,7 +545,10 @@ impl Asks<'_> {
                 return self.hub.of_datagrams(self.engine, key, level, name);
             }
             if level == LEVEL {
-                return self.queue(key, name);
+                return match name {
+                    UNACKNOWLEDGED | UNSENT => self.queue(key, name),
+                    _ => self.hub.rest(self.engine, key, name, (room, skip)),
+                };
             }
             return self.with(key, |mut of| of.get(level, name, room));
         }

@@ -10,6 +10,7 @@ mod connect;
 mod control;
 mod datagram;
 mod door;
+mod ends;
 mod interfaces;
 mod limits;
 mod listener;

@@ -18,10 +18,11 @@ use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::Failure;
+use bypath_sys::epoll::Set;
 use bypath_sys::pair;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// SO_SNDBUF of the program's end, as far as the kernel allows it (net.core.wmem_max).
 const SEND_BUFFER: i32 = 256 << 10;
@@ -75,7 +76,25 @@ pub struct Socket {
     pub followed: usize,
     /// What takes the pair's place, as long as both sides know it.
     pub rings: Option<Box<Rings>>,
+    /// Of one whose receiving side the program has shut: what tells whether anybody has the program's end open.
+    pub holders: Option<Holders>,
     pub is: Is,
+}
+
+/// Whether a program has its end open, which hang-up does not tell once the end is shut both ways: an end that is closed is in no
+/// set any more, and one that is shut both ways is always ready.
+#[derive(Debug)]
+pub struct Holders(Set);
+
+impl Holders {
+    /// # Errors
+    /// EMFILE, ENOMEM.
+    pub fn new(program: BorrowedFd<'_>) -> bypath_sys::Result<Holders> {
+        let set = Set::new()?;
+        // POLLHUP is always told.
+        set.add(program, 0, 0)?;
+        Ok(Holders(set))
+    }
 }
 
 /// What is known of both sides of a socket. What may be there is tried; what was tried in vain is told of by an event.
@@ -105,6 +124,8 @@ pub struct Is {
     pub unread: bool,
     /// The program has finished writing, and the stack knows.
     pub shut: bool,
+    /// The program has shut the receiving side: what comes waits in the stack until it is asked for.
+    pub asked: bool,
     /// The program reads no more, while it writes.
     pub deaf: bool,
     /// The other side has finished, and the program knows.
@@ -223,6 +244,7 @@ impl Hub {
             went: 0,
             followed: 0,
             rings: None,
+            holders: None,
             is: Is::default(),
         };
         let key = self.sockets.insert(socket);
@@ -432,7 +454,8 @@ impl Hub {
         let is = &mut socket.is;
         (is.pair_in, is.pair_news) = (true, true);
         is.pair_out |= events & OUT != 0 && !is.ring_full;
-        if events & HUP != 0 && !std::mem::replace(&mut is.hung_up, true) {
+        let gone = events & HUP != 0 && !socket.holders.as_ref().is_some_and(|holders| holders.0.is_ready());
+        if gone && !std::mem::replace(&mut is.hung_up, true) {
             self.ended.push(key);
         }
         is.unread |= events & ERR != 0;
@@ -459,7 +482,11 @@ impl Socket {
     /// Whether the kernel says that the program's end is gone, and that it had not read everything.
     pub fn looks_gone(&self) -> (bool, bool) {
         let events = bypath_sys::poll::now(self.end.as_raw_fd(), 0) as u32;
-        (events & super::watch::HUP != 0, events & super::watch::ERR != 0)
+        let shut = events & super::watch::HUP != 0;
+        (
+            shut && !self.holders.as_ref().is_some_and(|holders| holders.0.is_ready()),
+            events & super::watch::ERR != 0,
+        )
     }
 }
 

@@ -152,6 +152,9 @@ impl Hub {
                     }
                     socket.is.shut = true;
                     if let Some(mut tcp) = stack.tcp(socket.id) {
+                        if socket.is.asked {
+                            tcp.stop_reading();
+                        }
                         let _ = tcp.finish();
                     }
                 }
@@ -163,10 +166,11 @@ impl Hub {
         if socket.is.failed && !socket.is.shut {
             // Writes fail at once, whatever is still to be read.
             socket.is.shut = true;
-            sock::shutdown(socket.end.as_raw_fd(), libc::SHUT_RD);
+            // The ring first: the pair's hang-up is told before anybody looks there.
             if let (Some(rings), Some(near)) = (&socket.rings, near) {
                 rings.close_incoming(near);
             }
+            sock::shutdown(socket.end.as_raw_fd(), libc::SHUT_RD);
         }
         if socket.is.given || socket.reads() {
             match socket.read(stack, near) {
@@ -461,6 +465,14 @@ impl Socket {
         let deaf = self.is.deaf;
         let mut moved = 0;
         while moved < TURN {
+            if self.is.asked && tcp.unread() > 0 {
+                // The pair takes no more. It hangs up all the same where the connection is over.
+                if self.is.failed {
+                    sock::shutdown(self.end.as_raw_fd(), libc::SHUT_WR);
+                }
+                self.is.stack_in = false;
+                return Way::Waits;
+            }
             let end = self.end.as_fd();
             let sink = match (&mut self.rings, near) {
                 (Some(rings), Some(near)) => rings.sink(near, end, &mut self.went),

@@ -1,11 +1,14 @@
 //! How connections end: what each side sees, as of the kernel's sockets.
 
 use crate::program::Sock;
-use crate::{Program, Running, at, isolated, kernels, patient};
+use crate::{LONGEST, Program, Running, at, isolated, kernels, patient};
+use bypath_shm::service::{Body, LEVEL, LOOK, Op, TAKE, UNREAD};
 use nix::sys::socket::{setsockopt, sockopt};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 const CLOSE: libc::linger = libc::linger { l_onoff: 1, l_linger: 0 };
 
@@ -177,6 +180,63 @@ fn service_pair(program: &Program, calls: bool) -> (Sock<'_>, TcpStream) {
         let (listener, to) = program.listener(at("10.9.0.2:0"));
         let kernel = patient(TcpStream::connect(to).expect("a connection"));
         (listener.accept().0, kernel)
+    }
+}
+
+isolated! {
+    fn who_is_shut_both_ways_is_seen_when_it_is_closed() {
+        let running = Running::new();
+        let program = running.program();
+        for unread in [false, true] {
+            let (listener, to) = kernels("10.9.0.1:0");
+            let own = program.connect(to);
+            let kernel = patient(listener.accept().expect("a connection").0);
+            let body = libc::SHUT_RDWR.to_ne_bytes();
+            // With the socket's own descriptor only.
+            let (other, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            let wrong = program.ask_with(Op::Shutdown, own.cookie, &body, Some(other.as_fd()));
+            assert_eq!((wrong.errno, own.ask(Op::Shutdown, &body).errno), (libc::EBADF, libc::EBADF));
+            let take = |octets: u32| own.get_of(LEVEL, TAKE, octets);
+            assert_eq!(take(10), Err(libc::ENOTCONN));
+            assert_eq!(program.ask_with(Op::Shutdown, own.cookie, &body, Some(own.stream.as_fd())).errno, 0);
+            (&kernel).write_all(b"later").expect("written");
+            let end = Instant::now() + LONGEST;
+            while own.get_of(LEVEL, UNREAD, 4) != Ok(5u32.to_ne_bytes().to_vec()) {
+                assert!(Instant::now() < end);
+                std::thread::yield_now();
+            }
+            own.stream.shutdown(Shutdown::Both).expect("a shutdown");
+            (&kernel).read_to_end(&mut Vec::new()).expect("an end");
+            if !unread {
+                assert_eq!(own.get_of(LEVEL, LOOK, 3), Ok(b"lat".to_vec()));
+                assert_eq!((take(2), take(100), take(100)), (Ok(b"la".to_vec()), Ok(b"ter".to_vec()), Ok(vec![])));
+            }
+            // FIN-WAIT-2.
+            let end = Instant::now() + LONGEST;
+            while own.names().2 != 5 {
+                assert!(Instant::now() < end, "{:?}", own.names());
+                std::thread::yield_now();
+            }
+            assert_eq!(own.names().1, Some(to));
+            // Another descriptor of the same end keeps it.
+            let second = own.stream.try_clone().expect("a descriptor");
+            let cookie = own.cookie;
+            drop(own);
+            let names = program.ask(Op::Names, cookie, &[]);
+            assert_eq!(Body(&names.body[64..]).u32(), Some(5));
+            drop(second);
+            if unread {
+                let gone = loop {
+                    match (&kernel).write(b"x") {
+                        Ok(n) => assert_eq!(n, 1),
+                        Err(e) => break e.kind(),
+                    }
+                };
+                assert!(matches!(gone, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{gone}");
+            }
+            drop(kernel);
+            running.has_sockets(0);
+        }
     }
 }
 

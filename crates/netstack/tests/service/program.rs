@@ -193,6 +193,12 @@ impl<'a> Sock<'a> {
         if answer.errno == 0 { Ok(answer.body) } else { Err(answer.errno) }
     }
 
+    /// With room for so many octets.
+    pub fn get_of(&self, level: i32, name: i32, room: u32) -> Result<Vec<u8>, i32> {
+        let answer = self.ask(Op::Get, &[level, name, room as i32].map(i32::to_ne_bytes).concat());
+        if answer.errno == 0 { Ok(answer.body) } else { Err(answer.errno) }
+    }
+
     /// accept(2).
     pub fn accept(&self) -> (Sock<'a>, Accepted) {
         let (fd, record) = accept(&self.stream).expect("a connection");

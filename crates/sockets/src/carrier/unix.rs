@@ -12,6 +12,7 @@
 //!   too late, keeps the error instead.
 
 use super::{Backend, Course, Standing};
+use crate::service;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::{self, Found};
@@ -95,7 +96,11 @@ impl Backend for Unix {
         0
     }
 
-    fn close_unread(&self, _s: &Sock) {
-        // The other end was told that nobody reads any more, and finds it out at its flush.
+    fn close_unread(&self, s: &Sock) {
+        // The other end was told that nobody reads any more, and finds it out at its flush. What was put aside it takes for read, which
+        // a service is to know.
+        if let Some(record) = s.served() {
+            service::calls::leaves_unread(record);
+        }
     }
 }

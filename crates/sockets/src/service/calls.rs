@@ -3,7 +3,7 @@
 
 use super::adopt::{self, Call};
 use super::control::Message;
-use super::{Record, SocketName, address, datagram, options, recognise, record, stage, told};
+use super::{Record, SocketName, address, datagram, options, recognise, record, rest, stage, told};
 use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
@@ -15,6 +15,7 @@ use std::net::SocketAddr;
 use std::sync::atomic::Ordering::*;
 
 pub use super::is_active;
+pub use super::rest::unread;
 
 /// States as TCP_INFO tells them (include/net/tcp_states.h).
 const SYN_SENT: u32 = 2;
@@ -40,11 +41,11 @@ fn served(fd: i32) -> Option<&'static Record> {
 }
 
 impl Record {
-    fn question(&self, op: Op) -> Message {
+    pub(super) fn question(&self, op: Op) -> Message {
         Message::new(op, self.cookie.load(Relaxed))
     }
 
-    fn service(&self) -> u32 {
+    pub(super) fn service(&self) -> u32 {
         self.service.load(Relaxed)
     }
 
@@ -128,12 +129,9 @@ impl Record {
         Some(local)
     }
 
-    /// Whether the connection is over. After a shutdown of both sides by this process the service says so sooner than the kernel.
+    /// Whether the connection is over.
     fn is_closed(&self, fd: i32) -> bool {
-        const BOTH: u32 = told::DEAF | told::MUTE;
-        self.told.load(Relaxed) & BOTH != BOTH
-            && poll::now(fd, 0) & libc::POLLHUP != 0
-            && self.names().is_ok_and(|(_, state)| state == CLOSE)
+        poll::now(fd, 0) & libc::POLLHUP != 0 && self.names().is_ok_and(|(_, state)| state == CLOSE)
     }
 }
 
@@ -389,6 +387,20 @@ pub fn follows(fd: i32, octets: usize) {
     }
 }
 
+/// Before the last close of a connection of which the program has not read everything that it was given.
+pub fn leaves_unread(number: u32) {
+    if let Some(r) = record(number) {
+        let mut reset = [0; 8];
+        reset[..4].copy_from_slice(&1i32.to_ne_bytes());
+        let _ = r
+            .question(Op::Set)
+            .number(libc::SOL_SOCKET)
+            .number(libc::SO_LINGER)
+            .octets(&reset)
+            .ask(r.service());
+    }
+}
+
 /// Before setsockopt on a socket that is the kernel's so far.
 pub fn noted(level: i32, name: i32) {
     options::note(level, name);
@@ -421,6 +433,11 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
         _ if r.is_closed(fd) => Some(Err(Errno::NOTCONN)),
         _ => {
             let sides = [told::DEAF, told::MUTE, told::DEAF | told::MUTE][how as usize];
+            if sides & told::DEAF != 0 {
+                // Where it cannot be said, the pair takes no more, and a shutdown of both sides is a close.
+                let _ = r.question(Op::Shutdown).number(how).with(fd).ask(r.service());
+                rest::begin();
+            }
             r.told.fetch_or(sides, Relaxed);
             None
         }

@@ -2,7 +2,8 @@
 //!
 //! A socket of the kernel's becomes the service's by `adopt`; one that came from elsewhere is known by `recognise`. `calls` is
 //! what the hooks ask about either, `control` asks the service, `place` knows where that is. Octets move as those of any followed
-//! socket do, whose carrier is the pair and whose other end is the service (`rings`); of one that came from elsewhere they are the
+//! socket do, whose carrier is the pair and whose other end is the service (`rings`); what comes after a shutdown is
+//! asked for (`rest`). Of one that came from elsewhere they are the
 //! kernel's. Nothing here is asked while they move, but for the first end or broken pipe of a connection.
 
 mod address;
@@ -15,6 +16,7 @@ mod name;
 mod options;
 pub mod place;
 mod recognise;
+pub mod rest;
 pub mod rings;
 
 pub use address::SocketName;
