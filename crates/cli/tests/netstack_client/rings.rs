@@ -72,6 +72,36 @@ fn slots_of_connections_that_children_end_are_used_again() {
     assert_eq!(arenas(&service), 2, "arenas: the server's, and the client's");
 }
 
+/// Has connections, waits, and tells how many ms it took to write to each of them as often as makes it ask for rings.
+const WRITES: &str = "import socket, sys, time
+all = [socket.create_connection((sys.argv[1], int(sys.argv[2]))) for _ in range(16)]
+print('ready', flush=True)
+input()
+begun = time.monotonic()
+for s in all:
+    for _ in range(40): s.send(b'x')
+print(int((time.monotonic() - begun) * 1000), flush=True)";
+
+#[test]
+fn a_service_that_is_stopped_holds_a_program_up_once() {
+    let Some(service) = real("rings::a_service_that_is_stopped_holds_a_program_up_once") else { return };
+    let (_server, port) = service.serve(&["python3", "-c", ECHO, HERE]);
+    let mut client = service.program(&["python3", "-c", WRITES, HERE, &port]);
+    let child = client.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bypath");
+    let mut client = Process(child);
+    assert_eq!(client.line(), "ready");
+    let pid = service.process.as_ref().expect("a service").0.id().to_string();
+    let tell = |signal: &str| {
+        assert!(std::process::Command::new("kill").args([signal, &pid]).status().expect("kill").success());
+    };
+    tell("-STOP");
+    client.0.stdin.take().expect("a pipe").write_all(b"\n").expect("a program that reads");
+    let took: u32 = client.line().parse().expect("a number");
+    tell("-CONT");
+    // One question waits 300 ms; sixteen of them would have waited 4800.
+    assert!((250..2400).contains(&took), "{took} ms");
+}
+
 /// `input` to a program that has said that it is ready, and its answers.
 fn deeds(mut process: Process, input: &[&str]) -> Vec<String> {
     assert_eq!(process.line(), "ready");

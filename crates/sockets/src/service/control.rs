@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 
 /// A service that says nothing for so long is gone.
 const LONGEST_NS: u64 = 10_000_000_000;
+/// A service that let one question wait too long is asked none of its kind for so long: who asks may hold up the whole process.
+const SLOW_NS: u64 = 10_000_000_000;
 /// Between attempts while the service's queue of connections is full.
 const PAUSE_NS: u64 = 1_000_000;
 /// Services that a process can know.
@@ -55,6 +57,8 @@ struct Service {
     complained: AtomicBool,
     /// Random name of what this process shares with it, 0: nothing.
     pair: AtomicU64,
+    /// It let somebody wait in vain who may wait only for a while: until when nobody else does.
+    slow_until: AtomicU64,
 }
 
 /// The number of a service; `None`: this process knows too many.
@@ -170,12 +174,19 @@ impl Message {
         }
         let service = KNOWN.get(service as usize).ok_or(Errno::NETDOWN)?;
         let _turn = service.turn.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        let is_short = self.longest < LONGEST_NS;
+        if is_short && clock::monotonic_ns() < service.slow_until.load(Relaxed) {
+            return Err(Errno::TIMEDOUT);
+        }
         let (len, files) = match service.ask(self) {
             Ok(answered) => {
                 service.complained.store(false, Relaxed);
                 answered
             }
-            Err(Errno::TIMEDOUT) if self.longest < LONGEST_NS => return Err(Errno::TIMEDOUT),
+            Err(Errno::TIMEDOUT) if is_short => {
+                service.slow_until.store(clock::monotonic_ns() + SLOW_NS, Relaxed);
+                return Err(Errno::TIMEDOUT);
+            }
             Err(e) => {
                 service.complain(e);
                 return Err(match e {
@@ -227,6 +238,7 @@ impl Service {
             met: AtomicBool::new(false),
             complained: AtomicBool::new(false),
             pair: AtomicU64::new(0),
+            slow_until: AtomicU64::new(0),
         }
     }
 
