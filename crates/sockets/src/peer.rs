@@ -31,8 +31,10 @@ pub struct Peer {
     pub alive: AtomicBool,
     /// Random name of the pair, agreed at its first rendezvous.
     pub pair: AtomicU64,
-    /// Random name of the process.
+    /// Random name of the process. It tells it to whom it meets: alone it proves nothing.
     pub token: AtomicU64,
+    /// Who the kernel says has the other end of `control`: see [`process_behind`].
+    process: AtomicU64,
     /// 0 = we dialled the control channel, 1 = we accepted it: a process that talks to itself has both.
     pub side: AtomicU32,
     /// The SEQPACKET socket to it.
@@ -62,6 +64,7 @@ impl Default for Peer {
             alive: AtomicBool::new(false),
             pair: AtomicU64::new(0),
             token: AtomicU64::new(0),
+            process: AtomicU64::new(0),
             side: AtomicU32::new(0),
             control: AtomicI32::new(-1),
             inbox: StaticCell::new(),
@@ -300,11 +303,11 @@ impl Peer {
         None
     }
 
-    /// Keeps a bell of this peer; false if there is no room (the descriptor is closed).
+    /// Keeps a bell of this peer; false if it is none, or there is no room (the descriptor is closed).
     pub fn add_bell(&self, number: u32, bell_fd: i32) -> bool {
         let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
         let start = number as usize % BELL_PLACES;
-        if number != 0 {
+        if number != 0 && eventfd::is_bell(bell_fd) {
             for i in 0..BELL_PLACES {
                 let place = &self.bells[(start + i) % BELL_PLACES];
                 match place.compare_exchange(0, entry, AcqRel, Acquire) {
@@ -333,6 +336,11 @@ impl Peer {
                 _ => return,
             }
         }
+    }
+
+    /// Whether the socket leads to the process of this pair. Its user may be another one by now.
+    pub fn is_behind(&self, s: i32) -> bool {
+        process_behind(s) as u32 == self.process.load(Relaxed) as u32
     }
 
     /// Whether the process at the other end is gone.
@@ -432,11 +440,22 @@ fn live() -> impl Iterator<Item = &'static Peer> {
         .filter(|p| p.alive.load(Acquire) && !p.is_inherited())
 }
 
-/// A pair with the process `token` whose control channel works; we accept a connection over it.
-/// Called under [`state::LIFE`].
-pub fn to_process(token: u64) -> Option<&'static Peer> {
+/// User and process at the other end of an AF_UNIX socket, as the kernel knows them: {user << 32 | process}.
+fn process_behind(s: i32) -> u64 {
+    unix::peer_credentials(s).map_or(0, |c| u64::from(c.uid) << 32 | u64::from(c.pid))
+}
+
+/// A pair with the process `token`, which has called by `caller`, whose control channel works; we accept a connection over
+/// it. Another process that says the same name is another one. Called under [`state::LIFE`].
+pub fn to_process(token: u64, caller: i32) -> Option<&'static Peer> {
     let own = state::get()?.own().token.load(Relaxed) == token;
-    live().find(|p| p.token.load(Relaxed) == token && (!own || p.side.load(Relaxed) == 1) && !p.is_gone())
+    let process = process_behind(caller);
+    live().find(|p| {
+        p.token.load(Relaxed) == token
+            && p.process.load(Relaxed) == process
+            && (!own || p.side.load(Relaxed) == 1)
+            && !p.is_gone()
+    })
 }
 
 /// The pair of this name seen from `side`. Called under [`state::LIFE`].
@@ -458,6 +477,7 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     }
     peer.pair.store(pair, Relaxed);
     peer.token.store(token, Relaxed);
+    peer.process.store(process_behind(control), Relaxed);
     peer.side.store(side, Relaxed);
     peer.control.store(control, Relaxed);
     peer.inbox.set(Some(inbox));

@@ -475,7 +475,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         limit::admit(s)?;
         memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;
         let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
-        let (peer, fresh) = match peer::to_process(m[4]) {
+        let (peer, fresh) = match peer::to_process(m[4], caller) {
             Some(p) => (p, false),
             None => {
                 let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
@@ -570,12 +570,13 @@ fn answered(
             return Err(Reason::SharedProcesses);
         }
         let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
-        let known = peer::by_pair(m[2], 0).or_else(|| {
+        let pair = || peer::by_pair(m[2], 0).filter(|p| p.is_behind(dialled));
+        let known = pair().or_else(|| {
             // The answer that founded the pair came earlier, on the socket of another connection.
             if m[10] == 0 && look_further {
                 look_at_others(s, state, m[2]);
             }
-            peer::by_pair(m[2], 0)
+            pair()
         });
         let (peer, fresh) = match known {
             Some(p) => (p, false),

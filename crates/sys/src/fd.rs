@@ -253,6 +253,18 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
     Ok((st.st_dev, st.st_ino))
 }
 
+/// What kind of file a descriptor leads to (S_IFMT); 0 for those that the kernel makes without a name: eventfd, epoll and others.
+///
+/// # Errors
+/// EBADF.
+pub fn kind(fd: i32) -> Result<u32> {
+    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fstat writes one stat structure.
+    check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: zeroed is a valid stat, and the kernel filled it.
+    Ok(unsafe { st.assume_init() }.st_mode & libc::S_IFMT)
+}
+
 /// The inode of what a path leads to: names a namespace by /proc/self/ns/*.
 ///
 /// # Errors

@@ -223,10 +223,14 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
                 Err(_) => failed = true,
             }
         }
-        if failed {
+        // Nobody tells an empty message from the end: what came with it is nobody's.
+        if failed || len == 0 {
             for &f in &got.fds[..got.fd_count] {
                 fd::close(f);
             }
+            got.fd_count = 0;
+        }
+        if failed {
             return Err(Errno::MFILE);
         }
     }

@@ -1,0 +1,189 @@
+/* What a hostile peer is let loose on: a program that knows nothing of rings.
+ *
+ *   trust threads|epoll        prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
+ *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
+ *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
+ *
+ * Whoever gets an octet that nobody can have sent, a wrong echo or none in time says so and fails. */
+#define _GNU_SOURCE
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+enum { PIECE = 16384, FLOOD = 0x7f, FLOODED = 49152, ENDS = 65536 };
+
+static unsigned char flood[FLOODED];
+
+static void fail(const char *what) {
+    printf("wrong: %s (%s)\n", what, strerror(errno));
+    fflush(stdout);
+    _exit(1);
+}
+
+/* Every way to read that leads to other code of the library. */
+static ssize_t take(int s, unsigned char *at, size_t most, unsigned turn) {
+    struct iovec two[2] = {{at, most / 2}, {at + most / 2, most - most / 2}};
+    struct msghdr message = {.msg_iov = two, .msg_iovlen = 2};
+    switch (turn % 5) {
+    case 0:
+        return read(s, at, most);
+    case 1:
+        return recv(s, at, most, 0);
+    case 2:
+        return readv(s, two, 2);
+    case 3:
+        return recvmsg(s, &message, 0);
+    default: {
+        ssize_t seen = recv(s, at, most, MSG_PEEK);
+        if (seen <= 0)
+            return seen;
+        return recv(s, at, most, 0);
+    }
+    }
+}
+
+/* One piece and its answer. False: it is over. */
+static int serve(int s, unsigned turn) {
+    unsigned char piece[PIECE];
+    ssize_t n = take(s, piece, sizeof piece, turn);
+    if (n < 0 && (errno == EAGAIN || errno == EINTR))
+        return 1;
+    if (n <= 0)
+        return 0;
+    if (n > (ssize_t)sizeof piece)
+        fail("more octets than were asked for");
+    int floods = piece[0] == FLOOD;
+    for (ssize_t i = 0; i < n; i++) {
+        if (piece[i] & 0x80)
+            fail("an octet that nobody sent");
+        piece[i] |= 0x80;
+    }
+    if (send(s, piece, n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
+        return 0;
+    return !floods || send(s, flood, sizeof flood, MSG_NOSIGNAL) >= 0 || errno == EAGAIN;
+}
+
+static void ended(int s) {
+    close(s);
+    printf("end\n");
+    fflush(stdout);
+}
+
+static void *one(void *argument) {
+    int s = (int)(long)argument;
+    for (unsigned turn = s; serve(s, turn); turn++)
+        ;
+    ended(s);
+    return NULL;
+}
+
+static int listener(void) {
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t len = sizeof a;
+    int l = socket(AF_INET, SOCK_STREAM, 0);
+    if (bind(l, (void *)&a, len) || listen(l, 64) || getsockname(l, (void *)&a, &len))
+        fail("listen");
+    printf("port %d\n", ntohs(a.sin_port));
+    fflush(stdout);
+    return l;
+}
+
+static void threads(void) {
+    int l = listener();
+    pthread_attr_t detached;
+    pthread_attr_init(&detached);
+    pthread_attr_setdetachstate(&detached, PTHREAD_CREATE_DETACHED);
+    for (;;) {
+        int s = accept(l, NULL, NULL);
+        pthread_t thread;
+        if (s >= 0 && pthread_create(&thread, &detached, one, (void *)(long)s))
+            fail("a thread");
+    }
+}
+
+static void set(void) {
+    static unsigned turns[ENDS];
+    int l = listener(), e = epoll_create1(0);
+    struct epoll_event event = {.events = EPOLLIN, .data.fd = l}, events[16];
+    epoll_ctl(e, EPOLL_CTL_ADD, l, &event);
+    for (;;) {
+        int n = epoll_wait(e, events, 16, -1);
+        for (int i = 0; i < n; i++) {
+            int s = events[i].data.fd;
+            if (s == l) {
+                s = accept4(l, NULL, NULL, SOCK_NONBLOCK);
+                event.data.fd = s;
+                if (s >= 0 && epoll_ctl(e, EPOLL_CTL_ADD, s, &event))
+                    fail("a registration");
+            } else if (!serve(s, turns[s % ENDS]++)) {
+                ended(s);
+            }
+        }
+    }
+}
+
+static void *talk(void *argument) {
+    struct sockaddr_in a = {.sin_family = AF_INET,
+                            .sin_port = htons((int)(long)argument),
+                            .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int s = socket(AF_INET, SOCK_STREAM, 0);
+    if (connect(s, (void *)&a, sizeof a))
+        fail("connect");
+    unsigned seed = (unsigned)(long)argument;
+    for (unsigned turn = 0;; turn++) {
+        unsigned char said[2048], heard[2048];
+        size_t len = 1 + rand_r(&seed) % sizeof said;
+        for (size_t i = 0; i < len; i++)
+            said[i] = (turn + i) % 100;
+        if (send(s, said, len, MSG_NOSIGNAL) != (ssize_t)len)
+            fail("send");
+        for (size_t done = 0; done < len;) {
+            struct pollfd one = {.fd = s, .events = POLLIN};
+            if (poll(&one, 1, 20000) != 1)
+                fail("no echo in 20 seconds");
+            ssize_t n = recv(s, heard + done, len - done, 0);
+            if (n <= 0)
+                fail("the echo ends");
+            done += n;
+        }
+        for (size_t i = 0; i < len; i++)
+            if (heard[i] != (said[i] | 0x80))
+                fail("another echo");
+        if (turn == 100) {
+            printf("talking\n");
+            fflush(stdout);
+        }
+        if (turn > 100 && turn % 4 == 0)
+            usleep(rand_r(&seed) % 2000);
+    }
+    return NULL;
+}
+
+int main(int count, char **words) {
+    const char *mode = count > 1 ? words[1] : "";
+    memset(flood, 0xff, sizeof flood);
+    if (!strcmp(mode, "threads"))
+        threads();
+    if (!strcmp(mode, "epoll"))
+        set();
+    if (strcmp(mode, "talk"))
+        return 2;
+    for (int i = 2; i < count; i++) {
+        pthread_t thread;
+        if (pthread_create(&thread, NULL, talk, (void *)(long)atoi(words[i])))
+            fail("a thread");
+    }
+    while (getchar() != EOF)
+        ;
+    return 0;
+}

@@ -1,0 +1,18 @@
+//! Peers that mean harm: what docs/security.md says of them is tried here on programs that know nothing of it.
+
+#[path = "agent/programs.rs"]
+#[expect(dead_code, reason = "for tests of data")]
+mod programs;
+
+#[path = "trust/attack.rs"]
+mod attack;
+#[path = "trust/dice.rs"]
+mod dice;
+#[path = "trust/fuzz.rs"]
+mod fuzz;
+#[path = "trust/known.rs"]
+mod known;
+#[path = "trust/peer.rs"]
+mod peer;
+#[path = "trust/victim.rs"]
+mod victim;

@@ -1,0 +1,173 @@
+//! Attacks by name.
+
+use crate::peer::{self, Line, Mapped};
+use crate::victim::{PATIENCE, Process, Victim};
+use bypath_shm::arena::Geometry;
+use bypath_shm::direction::Path;
+use bypath_shm::region::OwnInbox;
+use bypath_sys::unix;
+use std::net::TcpListener;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::Ordering::*;
+use std::time::{Duration, Instant};
+
+const SMALL: Geometry = Geometry { slots: 1, ring: 4096 };
+
+/// Asks again and again, until an answer is due that does not come.
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "{what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Brings the victim's answers to their ring.
+fn ring_from_victim(line: &Line, m: &Mapped) {
+    until("the victim's ring does not begin", || {
+        m.inc().consent();
+        line.say(b"octets");
+        m.listen(line);
+        m.inc().path() == Path::Ring
+    });
+}
+
+/// A wait word for a bell that is told to the victim with each of `bells`; it is rung with its next answer.
+fn sleep_behind(line: &Line, m: &Mapped, number: u32, bells: &[&OwnedFd]) {
+    for bell in bells {
+        assert!(peer::send(&m.channel, &peer::octets(&peer::bell(number)), &[bell]));
+    }
+    m.inc().ra.wait[0].store(u64::from(number) << 32 | 1, SeqCst);
+    let before = m.inc().t.tail.load(SeqCst);
+    line.say(b"octets");
+    until("no answer", || {
+        let answered = m.inc().t.tail.load(SeqCst) != before || m.inc().path() == Path::Kernel;
+        m.listen(line);
+        answered
+    });
+}
+
+#[test]
+fn a_bell_that_is_none_is_not_rung() {
+    let mut victim = Victim::start("threads");
+    let (heard, pipe) = std::io::pipe().expect("a pipe");
+    drop(heard);
+    let full = peer::bare_eventfd(u64::MAX - 1, 0);
+    for bell in [&pipe.into(), &full] {
+        let line = Line::to(victim.port);
+        let m = peer::accept_well(&line, SMALL);
+        ring_from_victim(&line, &m);
+        sleep_behind(&line, &m, 9, &[bell]);
+        drop(line);
+        victim.server.expect("end", "after a bell");
+        victim.serves("after a bell");
+    }
+}
+
+#[test]
+fn empty_messages_leave_no_descriptors() {
+    let victim = Victim::start("threads");
+    let line = Line::to(victim.port);
+    let m = peer::accept_well(&line, SMALL);
+    ring_from_victim(&line, &m);
+    let before = victim.server.descriptors();
+    let bell = peer::bare_eventfd(0, libc::EFD_NONBLOCK);
+    for _ in 0..4 {
+        assert!(peer::send(&m.channel, &[], &[&bell; 4]));
+    }
+    // For each of them it looks through what it was sent.
+    let words = m.inc().ra.wait.iter().zip(100..);
+    words.for_each(|(place, number): (_, u64)| place.store(number << 32 | 1, SeqCst));
+    until("the victim does not give up what it cannot ring", || {
+        line.say(b"octets");
+        m.listen(&line);
+        m.inc().path() == Path::Kernel
+    });
+    let left = victim.server.descriptors().saturating_sub(before);
+    assert!(left < 4, "{left} descriptors are left of 16");
+}
+
+#[test]
+fn memory_that_may_not_be_there_is_not_mapped() {
+    let Some(huge) = peer::huge() else {
+        return println!("SKIPPED trust::known: no memfd of huge pages here");
+    };
+    let mut victim = Victim::start("threads");
+    for position in 0..2 {
+        let line = Line::to(victim.port);
+        let (channel, _) = peer::called(&line).expect("the victim calls");
+        // Its size is a multiple of a huge page's: nothing else is wrong with it.
+        let geometry = Geometry { slots: 511, ring: 1 << 20 };
+        let offer = peer::Offer::new(geometry, &mut crate::dice::Dice(position));
+        let fds = if position == 0 { [&huge, &offer.file] } else { [&offer.inbox, &huge] };
+        assert!(peer::send(&channel, &offer.said, &fds));
+        // The victim hangs up, or goes on and touches what it has mapped.
+        let _ = peer::patiently(&line, || {
+            unix::recv(channel.as_raw_fd(), &mut [0; 112], 3).map_or(Some(()), |r| r.map(|_| ()))
+        });
+        for _ in 0..20 {
+            line.say(b"octets");
+            line.hear();
+        }
+        drop(line);
+        victim.server.expect("end", "after memory of huge pages");
+        victim.serves("after memory of huge pages");
+    }
+}
+
+/// A process that knows another's name (everybody whom that one has called does) is not taken for it: the memory that the two
+/// others share stays theirs.
+#[test]
+fn a_stolen_name_opens_no_memory_of_others() {
+    let mut server = Process::start(&["threads"]);
+    let port: u16 =
+        server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("listen");
+    let own_port = listener.local_addr().expect("bound").port();
+    let mut honest = Process::start(&["talk", &format!("{port}"), &format!("{own_port}")]);
+    let (stream, _) = listener.accept().expect("the honest process connects");
+    let line = Line::of(stream);
+    let name = unix::listen(&peer::name(line.cookie), 3).expect("a name");
+    // SAFETY: made just now, and nobody else's.
+    let name = unsafe { OwnedFd::from_raw_fd(name) };
+    let mut token = None;
+    let mut channel = None;
+    until("the honest process does not call", || {
+        echo(&line);
+        if channel.is_none() {
+            // SAFETY: made just now, and nobody else's.
+            channel = unix::accept(name.as_raw_fd(), 3)
+                .expect("accept")
+                .map(|s| unsafe { OwnedFd::from_raw_fd(s) });
+        }
+        token = channel.as_ref().and_then(peer::receive).map(|(hello, _)| hello[4]);
+        token.is_some()
+    });
+    drop((channel, name));
+    until("victim and honest process share nothing", || {
+        echo(&line);
+        // Who was called keeps its descriptor.
+        server.holds("bypath-arena") + honest.holds("bypath-arena") > 0
+    });
+    let thief = Line::to(port);
+    let channel = peer::dial(&thief).expect("the victim has a name");
+    let (_ours, inbox) = OwnInbox::new().expect("an inbox");
+    let hello = peer::octets(&peer::hello(&thief, token.expect("a name"), 65536));
+    assert!(peer::send(&channel, &hello, &[&inbox]));
+    let (welcome, _) = peer::patiently(&thief, || {
+        echo(&line);
+        peer::receive(&channel)
+    })
+    .expect("an answer");
+    assert_eq!((welcome[0], welcome[10]), (peer::WELCOME, 1), "the thief shares what is another's");
+    honest.expect("talking", "the honest process");
+}
+
+fn echo(line: &Line) {
+    use std::io::Read;
+    let mut piece = [0; 4096];
+    if let Ok(n) = (&line.stream).read(&mut piece) {
+        piece[..n].iter_mut().for_each(|octet| *octet |= 0x80);
+        assert_eq!(line.say(&piece[..n]), n);
+    }
+}

@@ -1,0 +1,145 @@
+//! The program that is attacked, and an honest one that talks to it meanwhile.
+
+use crate::programs;
+use rustix::process::Pid;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
+
+/// Nothing here takes as long as this unless something hangs.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+fn program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| programs::compile("trust", &["trust.c"], &[]))
+}
+
+/// A process under the library, and what it says.
+pub struct Process {
+    child: Child,
+    _input: ChildStdin,
+    lines: Receiver<String>,
+}
+
+impl Process {
+    pub fn start(words: &[&str]) -> Process {
+        let mut child = Command::new(program())
+            .args(words)
+            .env("LD_PRELOAD", programs::library())
+            .env("BYPATH_UPGRADE", "eager")
+            .env("BYPATH_LOG", std::env::var_os("BYPATH_LOG").unwrap_or("off".into()))
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("start the program");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
+        });
+        Process { _input: child.stdin.take().expect("piped"), child, lines }
+    }
+
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// The next line.
+    #[track_caller]
+    pub fn line(&mut self, what: &str) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(mpsc::RecvTimeoutError::Timeout) => panic!("{what}: nothing is said: {}", self.describe()),
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                panic!("{what}: it ended: {}", self.child.wait().expect("wait"))
+            }
+        }
+    }
+
+    #[track_caller]
+    pub fn expect(&mut self, line: &str, what: &str) {
+        assert_eq!(self.line(what), line, "{what}");
+    }
+
+    /// It is there, and has said nothing.
+    #[track_caller]
+    pub fn is_well(&mut self, what: &str) {
+        if let Ok(line) = self.lines.try_recv() {
+            panic!("{what}: it says: {line}");
+        }
+        if let Some(status) = self.child.try_wait().expect("wait") {
+            panic!("{what}: it ended: {status}");
+        }
+    }
+
+    pub fn descriptors(&self) -> usize {
+        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").count()
+    }
+
+    /// How many of its descriptors lead to something of this name.
+    pub fn holds(&self, name: &str) -> usize {
+        let all =
+            std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("its descriptors").flatten();
+        all.filter_map(|e| std::fs::read_link(e.path()).ok())
+            .filter(|to| to.to_string_lossy().contains(name))
+            .count()
+    }
+
+    /// Where its threads are.
+    fn describe(&self) -> String {
+        let id = self.child.id();
+        let read = |file: String| std::fs::read_to_string(file).unwrap_or_default().trim().to_owned();
+        let tasks = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();
+        tasks
+            .map(|task| task.file_name().into_string().unwrap_or_default())
+            .map(|t| {
+                let at = |name: &str| read(format!("/proc/{id}/task/{t}/{name}"));
+                format!("\n  {t}: {} | {}", at("wchan"), at("syscall"))
+            })
+            .collect()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A server that is attacked, with an honest process that talks to it and an honest connection without rings.
+pub struct Victim {
+    pub server: Process,
+    pub port: u16,
+    talker: Process,
+    plain: TcpStream,
+}
+
+impl Victim {
+    pub fn start(mode: &str) -> Victim {
+        let mut server = Process::start(&[mode]);
+        let line = server.line("the victim");
+        let port = line.strip_prefix("port ").and_then(|port| port.parse().ok()).expect("a port");
+        let mut talker = Process::start(&["talk", &format!("{port}")]);
+        talker.expect("talking", "the honest process");
+        let plain = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).expect("connect");
+        plain.set_read_timeout(Some(PATIENCE)).expect("a time");
+        Victim { server, port, talker, plain }
+    }
+
+    /// Others are served as ever.
+    #[track_caller]
+    pub fn serves(&mut self, what: &str) {
+        self.plain.write_all(b"question").expect("say");
+        let mut answer = [0; 8];
+        if let Err(e) = self.plain.read_exact(&mut answer) {
+            panic!("{what}: nobody answers: {e}: {}", self.server.describe());
+        }
+        assert_eq!(answer, b"question".map(|octet| octet | 0x80), "{what}");
+        self.talker.is_well(&format!("{what}: the honest process"));
+    }
+}
