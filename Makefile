@@ -41,7 +41,7 @@ test:
 	tests/run
 
 soak:
-	BYPATH_SOAK=1 BYPATH_FUZZ_SECONDS=60 tests/run differential roads simulator fuzz soak
+	BYPATH_SOAK=1 BYPATH_FUZZ_SECONDS=60 tests/run differential roads simulator fuzz trust soak
 
 mutants:
 	tests/mutants

@@ -175,13 +175,13 @@ impl Attack {
             }
             16 => {
                 let word = |dice: &mut Dice| dice.number();
-                inbox.marks.top.store(word(&mut self.dice), Relaxed);
-                inbox.marks.middle[self.dice.below(16)].store(word(&mut self.dice), Relaxed);
-                inbox.marks.low[self.dice.below(1024)].store(word(&mut self.dice), Relaxed);
+                inbox.marks.top.fetch_or(word(&mut self.dice), Relaxed);
+                inbox.marks.middle[self.dice.below(16)].fetch_or(word(&mut self.dice), Relaxed);
+                inbox.marks.low[self.dice.below(1024)].fetch_or(word(&mut self.dice), Relaxed);
                 self.rouse();
             }
             17 => {
-                // Tickets are the business of all peers of the victim: see docs/security.md. Where nobody sleeps one is a lie.
+                // Those of sleepers are left alone, and no mark is wiped: that holds up others (docs/security.md).
                 let ticket = &inbox.asleep[64 + self.dice.below(BELLS - 64)];
                 ticket.store(self.dice.number() as u32, Relaxed);
             }
