@@ -67,6 +67,10 @@ pub enum Command {
     Upgrade(cmd::paths::UpgradeArgs),
     /// Print the counters that `bypath run --stats FILE` collected
     Stats(cmd::stats::Args),
+    /// Show connections live: rates, paths, how long bytes wait, what spinning costs
+    Top(cmd::top::Args),
+    /// Capture what goes through rings, as packets for Wireshark or as lines
+    Dump(cmd::dump::Args),
     /// Print the counters of all programs under Bypath as text for Prometheus, or serve them
     Metrics(cmd::metrics::Args),
     /// Check the configuration file, show which settings and rules hold, print them as variables

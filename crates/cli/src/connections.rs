@@ -4,13 +4,14 @@
 //! What is read was written by other programs and changes while it is read. A process counts as a member of a
 //! family only while it has the region open and is the one (pid and start time) in the region's table.
 
-use bypath_shm::family::VIEW_NAME;
+use bypath_shm::family::{End as EndRecord, VIEW_NAME, WriterLine};
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{self, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
@@ -136,6 +137,13 @@ pub fn start_time(pid: u32) -> Option<u64> {
     stat_field(pid, 22)
 }
 
+/// Whether a process is stopped, by a signal or a debugger.
+pub fn is_stopped(pid: u32) -> bool {
+    let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let after_name = text.iter().rposition(|&b| b == b')').map_or(text.len(), |at| at + 1);
+    matches!(text[after_name..].trim_ascii_start().first(), Some(b'T' | b't'))
+}
+
 /// A numeric field of /proc/PID/stat, counted from 1 as in proc(5).
 fn stat_field(pid: u32, number: usize) -> Option<u64> {
     let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
@@ -203,9 +211,34 @@ impl Family {
         OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)
     }
 
+    /// The line of the record of `end` that its writers use, to be read again and again.
+    ///
+    /// # Errors
+    /// No more descriptors.
+    pub fn writer(&self, end: &End) -> io::Result<Writer> {
+        Ok(Writer { region: self.region.try_clone()?, record: view::end_offset(end.number) })
+    }
+
     /// The counters of a member, unless they live in a statistics file.
     pub fn counters(&self, member: &Member) -> Option<StatsSnapshot> {
         StatsSnapshot::decode(&read_up_to(&self.region, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
+    }
+}
+
+/// The writers' line of an end's record.
+#[derive(Debug)]
+pub struct Writer {
+    region: File,
+    record: u64,
+}
+
+impl Writer {
+    /// Whether nobody writes to the ring at this moment, and from which position on the ring has memory.
+    pub fn look(&self) -> Option<(bool, u64)> {
+        let at = self.record + offset_of!(EndRecord, w) as u64;
+        let line = read_up_to(&self.region, at, size_of::<WriterLine>()).ok()?;
+        let word = |at: usize| Some(u64::from_ne_bytes(line.get(at..at + 8)?.try_into().ok()?));
+        Some((word(offset_of!(WriterLine, lock))? == 0, word(offset_of!(WriterLine, backed_from))?))
     }
 }
 
@@ -245,6 +278,11 @@ impl Scan {
     /// The family that a process belongs to.
     pub fn family_of(&self, pid: u32) -> Option<(&Family, &Member)> {
         self.families.iter().find_map(|f| Some((f, f.members.iter().find(|m| m.pid == pid)?)))
+    }
+
+    /// The socket of this number, and the family that has it.
+    pub fn socket(&self, cookie: u64) -> Option<(&Family, &End)> {
+        self.families.iter().find_map(|f| Some((f, f.ends.iter().find(|e| e.cookie == Some(cookie))?)))
     }
 
     /// Every connection, once for each live process that holds it, ordered by process and descriptor.

@@ -28,6 +28,8 @@ fn main() -> ExitCode {
         Command::Recall(args) => cmd::paths::recall(&args),
         Command::Upgrade(args) => cmd::paths::upgrade(&args),
         Command::Stats(args) => cmd::stats::run(args),
+        Command::Top(args) => cmd::top::run(args),
+        Command::Dump(args) => cmd::dump::run(&args),
         Command::Metrics(args) => cmd::metrics::run(args),
         Command::Config(args) => cmd::config::run(args),
         Command::Doctor(args) => cmd::doctor::run(args),

@@ -50,6 +50,23 @@ fn without_an_interface_the_host_is_looked_at() {
     for check in ["processors", "halting", "governor", "rt-throttling", "packet-sockets", "receive-queue"] {
         state(&report, check);
     }
+    // What rings need, which an interface has nothing to do with.
+    for check in ["kernel", "descriptors", "allowed-processors", "idle-driver", "seccomp", "ptrace"] {
+        state(&report, check);
+    }
+    assert_eq!((state(&report, "kernel"), state(&report, "shared-memory")), ("good", "good"));
+    let of_lo: Value = serde_json::from_slice(&doctor(&["lo", "--json"]).stdout).expect("JSON");
+    assert!(!of_lo.to_string().contains("shared-memory"));
+}
+
+#[test]
+fn what_a_shell_may_not_is_found() {
+    let shell = |limits: &str| {
+        let command = format!("{limits}; exec {} doctor --json", common::BYPATH);
+        let output = std::process::Command::new("sh").args(["-c", &command]).output().expect("sh starts");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    assert_eq!(state(&shell("ulimit -n 512"), "descriptors"), "note");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::ExitCode;
 /// Arguments of `bypath doctor`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    bypath doctor                 the host: processors, limits, rights\n  \
+    bypath doctor                 the host: kernel, processors, limits, rights\n  \
     bypath doctor eth0            the interface, its device, and the host\n  \
     bypath doctor eth0 --json     the same for programs\n\n\
     Nothing is changed: where something hurts, the command that mends it is printed.\n\n\
@@ -54,12 +54,27 @@ pub fn run(args: Args) -> Outcome {
         report.interface = Some(interface);
     }
     report.findings.extend(doctor::of_host(&root));
+    if args.interface.is_none() {
+        report.findings.extend(doctor::of_rings(&root));
+        report.findings.push(memory());
+    }
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
         None => output::print(&text(&report, args.all))?,
     }
     let hurts = report.findings.iter().any(|f| f.state == State::Hurts);
     Ok(if hurts { ExitCode::from(HURTS) } else { ExitCode::SUCCESS })
+}
+
+/// Whether there is memory that two processes can map and neither can shrink, tried out.
+fn memory() -> Finding {
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+    let made =
+        memfd_create("bypath-doctor", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).and_then(|fd| {
+            ftruncate(&fd, 4096)?;
+            fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+        });
+    Finding::shared_memory(made.err().map(|e| e.to_string()))
 }
 
 fn text(report: &Report, all: bool) -> String {

@@ -26,7 +26,7 @@ pub fn findings(root: &Root) -> Vec<Finding> {
 }
 
 /// Numbers in a list as `0-3,8`.
-fn count(list: &str) -> usize {
+pub(super) fn count(list: &str) -> usize {
     list.split(',')
         .filter_map(|part| match part.split_once('-') {
             Some((from, to)) => {
@@ -66,9 +66,7 @@ fn halting(root: &Root) -> Finding {
             slow.push(format!("{} {latency} us", root.text(file("name")).unwrap_or_else(|| name.clone())));
         }
     }
-    let virtual_machine = root.text("/proc/cpuinfo").is_some_and(|text| {
-        text.lines().any(|l| l.starts_with("flags") && l.split(' ').any(|flag| flag == "hypervisor"))
-    });
+    let virtual_machine = is_virtual(root) == Some(true);
     match (seen, slow.as_slice()) {
         (0, _) if virtual_machine => Finding::note("halting", "a virtual machine whose idle processor halts")
             .why("waking a halted virtual processor takes the hypervisor tens of microseconds: who spins is spared that"),
@@ -78,6 +76,12 @@ fn halting(root: &Root) -> Finding {
             .why("a frame that meets a sleeping processor waits for it to wake")
             .remedy(format!("cpupower idle-set --disable-by-latency {}", QUICK_WAKE_US + 1)),
     }
+}
+
+/// Whether this is a virtual machine; `None`: the kernel does not tell.
+pub(super) fn is_virtual(root: &Root) -> Option<bool> {
+    let text = root.text("/proc/cpuinfo")?;
+    Some(text.lines().any(|l| l.starts_with("flags") && l.split(' ').any(|flag| flag == "hypervisor")))
 }
 
 fn governor(root: &Root) -> Finding {

@@ -4,10 +4,12 @@
 mod device;
 mod host;
 mod interface;
+mod rings;
 
 pub use device::findings as of_device;
 pub use host::findings as of_host;
 pub use interface::{Interface, findings as of_interface, sees};
+pub use rings::findings as of_rings;
 
 use serde::Serialize;
 use std::fs;
@@ -42,6 +44,11 @@ impl Root {
     /// A file that holds a number.
     pub fn number<T: std::str::FromStr>(&self, path: impl AsRef<Path>) -> Option<T> {
         self.text(path)?.parse().ok()
+    }
+
+    /// What a link points to.
+    pub fn link(&self, path: impl AsRef<Path>) -> Option<String> {
+        fs::read_link(self.path(path)).ok()?.into_os_string().into_string().ok()
     }
 
     /// Names in a directory, sorted; none if it is missing.
@@ -111,6 +118,17 @@ impl Finding {
 
     fn hurts(check: &'static str, found: impl Into<String>) -> Finding {
         Finding::new(check, State::Hurts, found)
+    }
+
+    /// Whether memory to share can be made; else why not.
+    pub fn shared_memory(problem: Option<String>) -> Finding {
+        const CHECK: &str = "shared-memory";
+        match problem {
+            None => Finding::good(CHECK, "memfd_create and seals work"),
+            Some(why) => Finding::hurts(CHECK, format!("memfd_create: {why}"))
+                .why("rings live in such memory: every connection stays on the kernel")
+                .remedy("allow memfd_create and fcntl(F_ADD_SEALS) in the container's seccomp filter"),
+        }
     }
 
     fn unknown(check: &'static str, found: impl Into<String>) -> Finding {

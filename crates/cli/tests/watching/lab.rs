@@ -45,6 +45,8 @@ impl Drop for Running {
 pub struct Talk {
     server: Running,
     caller: Running,
+    /// The server's.
+    pub port: u16,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
@@ -66,7 +68,7 @@ impl Talk {
         let mut caller = Running(program(&["call", &port.to_string()]).spawn().expect("python3 starts"));
         let to = caller.0.stdin.take().expect("a pipe");
         let from = BufReader::new(caller.0.stdout.take().expect("a pipe"));
-        let mut talk = Talk { server, caller, to, from };
+        let mut talk = Talk { server, caller, port, to, from };
         let begun = Instant::now();
         loop {
             talk.does("resp 50");

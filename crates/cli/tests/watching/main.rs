@@ -3,5 +3,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 
+mod dump;
 mod lab;
 mod metrics;
+mod top;

@@ -1,0 +1,188 @@
+//! `bypath dump`, as tshark reads it: whole exchanges in order, right addresses, gaps that are told.
+
+use crate::common::{TempDir, bypath, stderr, stdout};
+use crate::lab::{LONG, Running, Talk, has};
+use rustix::process::{Pid, Signal, kill_process};
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+/// Fields of all packets that tshark shows, a line each.
+fn tshark(file: &Path, arguments: &[&str], fields: &[&str]) -> Vec<String> {
+    let mut command = Command::new("tshark");
+    // Names of hosts are nobody's business; the user's own settings neither.
+    command.args(["-n", "-r"]).arg(file).args(arguments).args(["-T", "fields"]);
+    for field in fields {
+        command.args(["-e", field]);
+    }
+    let output = command.env("HOME", "/nonexistent").output().expect("tshark starts");
+    assert!(output.status.success(), "{}", stderr(&output));
+    stdout(&output).lines().map(str::to_owned).collect()
+}
+
+/// Follows a process while `body` runs, then ends it as by Ctrl-C; what it said.
+fn dump(file: &Path, pid: u32, talk: &mut Talk, body: impl FnOnce(&mut Talk)) -> String {
+    let child = bypath(["dump", "-w"])
+        .arg(file)
+        .args(["--pid", &pid.to_string()])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("bypath starts");
+    let mut child = Running(child);
+    // It is there once it has found one exchange of ours: its file grows.
+    let begun = Instant::now();
+    let length = || std::fs::metadata(file).map_or(0, |m| m.len());
+    let mut empty = 0;
+    while length() <= empty || empty == 0 {
+        empty = if empty == 0 { length() } else { empty };
+        talk.does("resp 1");
+        assert!(begun.elapsed() < LONG, "nothing was written");
+        assert!(child.0.try_wait().expect("a child").is_none());
+    }
+    body(talk);
+    let pid = Pid::from_raw(child.0.id().cast_signed()).expect("a number");
+    kill_process(pid, Signal::INT).expect("a child");
+    assert!(child.0.wait().expect("a child").success());
+    let mut said = String::new();
+    let mut from = BufReader::new(child.0.stderr.take().expect("a pipe"));
+    while from.read_line(&mut said).is_ok_and(|n| n > 0) {}
+    said
+}
+
+/// Bytes that came to a process through rings.
+fn received(pid: u32) -> u64 {
+    let output = bypath(["ss", "--json", "--pid", &pid.to_string()]).output().expect("bypath starts");
+    let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    list[0]["bytes"]["ring_rx"].as_u64().expect("a number")
+}
+
+#[test]
+fn tshark_reads_requests_and_answers() {
+    if !has("dump::tshark_reads_requests_and_answers", &["python3", "tshark"]) {
+        return;
+    }
+    let mut talk = Talk::new();
+    let folder = TempDir::new();
+    let file = folder.join("http.pcapng");
+    let server = talk.server_pid();
+    let said = dump(&file, server, &mut talk, |talk| talk.does("http 40 3000"));
+    let port = talk.port.to_string();
+    assert!(said.contains(" 0 octets missed"), "{said}");
+
+    let as_http = format!("tcp.port=={port},http");
+    // What came between two looks stands in one packet, and tshark lists its messages with commas.
+    let all = |filter: &str, field: &str| -> Vec<String> {
+        let rows = tshark(&file, &["-d", &as_http, "-Y", filter], &[field]);
+        rows.iter().flat_map(|row| row.split(',').map(str::to_owned)).collect()
+    };
+    assert_eq!(all("http.response", "http.response.code"), vec!["200"; 40]);
+    assert_eq!(all("http.request", "http.request.uri"), vec!["/3000"; 40]);
+    let elsewhere = format!("!(tcp.port=={port} && ip.src==127.0.0.1 && ip.dst==127.0.0.1)");
+    assert!(tshark(&file, &["-Y", &elsewhere], &["frame.number"]).is_empty());
+    let as_resp = format!("tcp.port=={port},resp");
+    assert!(!tshark(&file, &["-d", &as_resp, "-Y", "resp.string==\"PONG\""], &["frame.number"]).is_empty());
+    // Checksums, numbers that follow each other, times that do not go back, answers behind requests.
+    let checks = ["-o", "tcp.check_checksum:TRUE", "-o", "ip.check_checksum:TRUE"];
+    let wrong = "tcp.checksum.status==0 || ip.checksum.status==0 || tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment \
+        || tcp.analysis.retransmission || tcp.analysis.out_of_order || frame.time_delta < 0";
+    let wrong =
+        tshark(&file, &[&checks[..], &["-Y", wrong]].concat(), &["frame.number", "tcp.seq", "_ws.expert"]);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn what_was_overwritten_is_a_gap_of_known_size() {
+    if !has("dump::what_was_overwritten_is_a_gap_of_known_size", &["python3", "tshark"]) {
+        return;
+    }
+    let mut talk = Talk::new();
+    let folder = TempDir::new();
+    let file = folder.join("gap.pcapng");
+    let caller = talk.caller_pid();
+    // More than any ring holds at once, over and over: an observer who is stopped cannot have it all.
+    let mut went = 0;
+    let said = dump(&file, caller, &mut talk, |talk| {
+        let before = received(caller);
+        talk.does("http 2 50000000");
+        went = received(caller) - before;
+    });
+    let missed: u64 =
+        said.split(", ").nth(1).and_then(|s| s.split(' ').next()?.parse().ok()).expect("a count");
+    let port = talk.port.to_string();
+    let filter = format!("tcp.srcport=={port}");
+    let rows = tshark(
+        &file,
+        &["-o", "tcp.relative_sequence_numbers:FALSE", "-Y", &filter],
+        &["tcp.seq_raw", "tcp.len"],
+    );
+    let numbers = |row: &String| {
+        let mut fields = row.split('\t').map(|f| f.parse::<u64>().expect("a number"));
+        (fields.next().expect("a field"), fields.next().expect("a field"))
+    };
+    let seen: Vec<(u64, u64)> = rows.iter().map(numbers).collect();
+    // What is there and what is missing are the stream.
+    let gaps: u64 = seen.windows(2).map(|w| w[1].0 - (w[0].0 + w[0].1)).sum();
+    assert_eq!(gaps, missed, "{said}");
+    let whole = seen.last().map(|l| l.0 + l.1).expect("a segment") - seen[0].0;
+    assert!(whole >= went && went > 1_000_000, "{whole} of {went}");
+    // Bodies are all x: a byte of another time would be, too, but none of memory that was given back.
+    let payload = tshark(
+        &file,
+        &["-Y", &format!("{filter} && tcp.len > 4096 && tcp.payload contains 00")],
+        &["frame.number"],
+    );
+    assert!(payload.is_empty(), "{payload:?}");
+}
+
+#[test]
+fn lines_are_printed_without_a_file() {
+    if !has("dump::lines_are_printed_without_a_file", &["python3"]) {
+        return;
+    }
+    let mut talk = Talk::new();
+    let child = bypath(["dump", "--port", &talk.port.to_string(), "--count", "6"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bypath starts");
+    let mut child = Running(child);
+    let begun = Instant::now();
+    while child.0.try_wait().expect("a child").is_none() {
+        talk.does("resp 1");
+        assert!(begun.elapsed() < LONG);
+    }
+    let text: Vec<_> =
+        BufReader::new(child.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok).collect();
+    assert_eq!(text.len(), 6, "{text:?}");
+    assert!(
+        text.iter().any(|l| l.contains("*1..$4..PING..")) && text.iter().any(|l| l.contains("+PONG..")),
+        "{text:?}"
+    );
+    let server = format!("127.0.0.1:{}", talk.port);
+    assert!(text.iter().all(|l| l.contains(&server)), "{text:?}");
+}
+
+#[test]
+fn the_other_end_is_followed_while_one_is_stopped_and_after_its_death() {
+    if !has("dump::the_other_end_is_followed_while_one_is_stopped_and_after_its_death", &["python3"]) {
+        return;
+    }
+    let mut talk = Talk::new();
+    let server = Pid::from_raw(talk.server_pid().cast_signed()).expect("a number");
+    kill_process(server, Signal::STOP).expect("a child");
+    let child = bypath(["dump", "--pid", &talk.server_pid().to_string(), "--count", "1"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("bypath starts");
+    let mut child = Running(child);
+    talk.begin("resp 1");
+    let mut line = String::new();
+    BufReader::new(child.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert!(line.contains("PING"), "{line}");
+    kill_process(server, Signal::CONT).expect("a child");
+    talk.done();
+    let output = bypath(["dump", "--pid", "4294967"]).output().expect("bypath starts");
+    assert_eq!((output.status.code(), stderr(&output).contains("no process")), (Some(1), true));
+}
