@@ -109,7 +109,7 @@ fn report(sock: &'static Sock, conn: &'static Conn, r: &Reg) -> u32 {
     }
     let wanted = r.events.load(Relaxed);
     // Before the look at what is ready: bytes that arrive after it are an edge of their own.
-    let tail = conn.inc().t.tail.load(Acquire) + 1;
+    let tail = conn.inc().t.tail.load(Acquire).wrapping_add(1);
     fault::between("edge-looked");
     let events = ready::ring_events(sock, conn, wanted);
     if wanted & ET != 0 {
