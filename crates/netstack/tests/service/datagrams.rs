@@ -346,6 +346,31 @@ isolated! {
 }
 
 isolated! {
+    fn what_was_sent_before_a_connect_goes_to_the_old_partner() {
+        let running = Running::new();
+        let program = running.program();
+        let ((first, to_first), (second, to_second)) = (kernels("10.9.0.1:0"), kernels("10.9.0.1:0"));
+        let socket = Dgram::new(&program, false);
+        for turn in 0..200u8 {
+            assert_eq!(socket.connect(to_first), 0);
+            for n in 0..10u8 {
+                if n % 2 == 0 {
+                    socket.end.send(&[1, turn, n]).expect("sent");
+                } else {
+                    socket.say(&Header::datagram(Address(None)), &[1, turn, n]);
+                }
+            }
+            assert_eq!(socket.connect(to_second), 0);
+            socket.end.send(&[2, turn]).expect("sent");
+            for n in 0..10u8 {
+                assert_eq!(heard(&first).0, [1, turn, n]);
+            }
+            assert_eq!(heard(&second).0, [2, turn]);
+        }
+    }
+}
+
+isolated! {
     fn what_was_sent_before_the_close_is_sent_and_the_port_is_free_after_it() {
         let running = Running::new();
         let program = running.program();

@@ -15,13 +15,18 @@ use bypath_stack::socket::{Datagram, Options, SendError};
 use bypath_stack::{SendTo, Stack};
 use bypath_sys::{pair, poll};
 use bypath_wire::TrafficClass;
+use std::collections::VecDeque;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd};
 
 /// Records that one turn of a socket moves each way.
 const TURN: usize = 64;
+/// Records that wait in a pair, at most: it counts some octets for each one.
+const MOST_BEFORE: usize = 65_536;
 /// Octets that wait in the stack for a program whose pair is full: the pair has the rest of SO_RCVBUF.
 const WAITING: usize = 64 << 10;
+/// Octets that wait for their old partner at most while a socket is connected to another one; the rest is lost.
+const BEFORE: usize = 1 << 20;
 /// What a pair's buffer has at least, as it is set: the kernel doubles it, and one record has to go in.
 pub const LEAST_BUFFER: i32 = RECORD as i32;
 
@@ -36,6 +41,10 @@ pub struct Datagrams {
     pub dropped: u64,
     /// Its UDP_SEGMENT; 0: none.
     pub segment: u16,
+    /// What its program sent before it connected to somebody else, and to whom: goes first.
+    before: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// Octets of `before`.
+    waiting: usize,
     /// Of a ping socket.
     pub ping: Option<ping::Ping>,
 }
@@ -45,6 +54,23 @@ impl Datagrams {
     pub fn new(ping: Option<ping::Ping>) -> Box<Datagrams> {
         Box::new(Datagrams { ping, ..Datagrams::default() })
     }
+
+    fn keep(&mut self, partner: SocketAddr, record: &[u8]) {
+        if self.waiting + record.len() > BEFORE {
+            self.dropped += 1;
+            return;
+        }
+        self.waiting += record.len();
+        self.before.push_back((partner, record.to_vec()));
+    }
+
+    /// The first of `before`, put into `room`: its length, and to whom it goes.
+    fn first_before(&mut self, room: &mut [u8]) -> Option<(usize, SocketAddr)> {
+        let (partner, record) = self.before.pop_front()?;
+        self.waiting -= record.len();
+        room[..record.len()].copy_from_slice(&record);
+        Some((record.len(), partner))
+    }
 }
 
 /// What becomes of a way.
@@ -52,6 +78,14 @@ impl Datagrams {
 enum Way {
     Waits,
     More,
+    End,
+}
+
+/// What is next in a pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    Record(usize),
+    Nothing,
     End,
 }
 
@@ -110,6 +144,8 @@ impl Hub {
     pub fn connect_datagrams(&mut self, stack: &mut Stack, key: Key, to: Address) -> Result<()> {
         let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         let to = to.0.map(|to| inward(socket.v6, to)).transpose()?;
+        self.keep_before(stack, key);
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         if matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some()) {
             return self.connect_ping(stack, key, to);
         }
@@ -122,6 +158,17 @@ impl Hub {
         udp.connect(to).map_err(|e| of_family(socket.v6, to, e))?;
         socket.errno = 0;
         Ok(())
+    }
+
+    /// What waits in the pair of a connected socket goes to the partner that it has now.
+    fn keep_before(&mut self, stack: &mut Stack, key: Key) {
+        let mut room = std::mem::take(&mut self.record);
+        room.resize(RECORD, 0);
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        if socket.keep_before(stack, &mut room) {
+            self.activate(key);
+        }
+        self.record = room;
     }
 
     /// Whether a datagram may be sent there.
@@ -192,24 +239,22 @@ impl Hub {
             if !engine.stack().readiness(socket.id).writable {
                 return Way::Waits;
             }
-            let len = match pair::receive(socket.end.as_fd(), room) {
-                // A datagram without octets looks like the end.
-                Ok(0) if socket.is_over() => {
-                    return if socket.is.hung_up { Way::End } else { socket.waits() };
-                }
-                Ok(len) => len,
-                Err(bypath_sys::Errno::AGAIN) if socket.is.hung_up => return Way::End,
-                Err(bypath_sys::Errno::AGAIN) => return socket.waits(),
-                Err(_) => {
-                    // What it had not read is lost, as the kernel's would be.
-                    socket.is.hung_up = true;
-                    continue;
-                }
+            let before = socket.datagrams().and_then(|of| of.first_before(room));
+            let (len, partner) = match before {
+                Some((len, partner)) => (len, Some(partner)),
+                None => match socket.next_record(room) {
+                    Next::Record(len) => (len, None),
+                    Next::Nothing => return socket.waits(),
+                    Next::End => return Way::End,
+                },
             };
-            let (header, octets) = match room.first_chunk::<HEADER>().and_then(Header::decode) {
+            let (mut header, octets) = match room.first_chunk::<HEADER>().and_then(Header::decode) {
                 Some(header) if len >= HEADER => (header, &room[HEADER..len]),
                 _ => (Header::datagram(Address(None)), &room[..len]),
             };
+            if let (None, Some(partner)) = (header.peer.0, partner) {
+                header.peer = Address(Some(outward(socket.v6, partner)));
+            }
             let is_ping = matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some());
             let sent = match header.kind {
                 Kind::Error => Err(libc::EINVAL),
@@ -225,6 +270,38 @@ impl Hub {
 }
 
 impl Socket {
+    /// The next record of the pair.
+    fn next_record(&mut self, room: &mut [u8]) -> Next {
+        loop {
+            match pair::receive(self.end.as_fd(), room) {
+                // A datagram without octets looks like the end.
+                Ok(0) if self.is_over() => {
+                    return if self.is.hung_up { Next::End } else { Next::Nothing };
+                }
+                Ok(len) => return Next::Record(len),
+                Err(bypath_sys::Errno::AGAIN) if self.is.hung_up => return Next::End,
+                Err(bypath_sys::Errno::AGAIN) => return Next::Nothing,
+                // What it had not read is lost, as the kernel's would be.
+                Err(_) => self.is.hung_up = true,
+            }
+        }
+    }
+
+    /// What waits in the pair is taken out and kept for the partner that it was sent to. True: there is something.
+    fn keep_before(&mut self, stack: &mut Stack, room: &mut [u8]) -> bool {
+        let Some(partner) = self.ends(stack).1 else { return false };
+        // A pair that is written faster than it is read here ends nothing: what comes later is later.
+        for _ in 0..MOST_BEFORE {
+            let Next::Record(len) = self.next_record(room) else { break };
+            if let Some(of) = self.datagrams() {
+                of.keep(partner, &room[..len]);
+            }
+        }
+        let kept = self.datagrams().is_some_and(|of| !of.before.is_empty());
+        self.is.pair_in |= kept;
+        kept
+    }
+
     fn waits(&mut self) -> Way {
         self.is.pair_in = false;
         Way::Waits
