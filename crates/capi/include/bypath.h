@@ -498,11 +498,23 @@
 // Octets of the name of an interface in a capture file, terminating zero included. Longer ones are cut.
 #define BYPATH_CAPTURE_NAME 128
 
+// Octets of a channel's rings where nothing else is wished.
+#define BYPATH_CHANNEL_RING 262144
+
 // A capture file that is read. Only pointers to it are of use.
 typedef struct bypath_capture_reader bypath_capture_reader;
 
 // A capture file that is written. Only pointers to it are of use.
 typedef struct bypath_capture_writer bypath_capture_writer;
+
+// A name at which channels are made. Only pointers to it are of use.
+typedef struct bypath_channel_listener bypath_channel_listener;
+
+// The half of a channel that reads. Only pointers to it are of use.
+typedef struct bypath_channel_receiver bypath_channel_receiver;
+
+// The half of a channel that writes. Only pointers to it are of use.
+typedef struct bypath_channel_sender bypath_channel_sender;
 
 // A raw Ethernet socket. Only pointers to it are of use.
 typedef struct bypath_l2_socket bypath_l2_socket;
@@ -1109,6 +1121,20 @@ typedef struct bypath_capture_interface {
     // Its name; empty: not told.
     char name[BYPATH_CAPTURE_NAME];
 } bypath_capture_interface;
+
+// An end of a channel that is for another process.
+typedef struct bypath_channel_remote {
+    // Memory, the sender's bell, the receiver's bell: close-on-exec.
+    int descriptors[3];
+} bypath_channel_remote;
+
+// A run of a ring's octets. The other process can change them at any time: what is looked at twice may differ.
+typedef struct bypath_channel_run {
+    // Where it begins.
+    uint8_t *octets;
+    // How many.
+    size_t length;
+} bypath_channel_run;
 
 #ifdef __cplusplus
 extern "C" {
@@ -1914,6 +1940,154 @@ bypath_status bypath_capture_interface_of(struct bypath_capture_reader *reader,
 // The pointer must not be used afterwards. Fails with `BYPATH_E_BUSY`, and then nothing is closed.
 bypath_status bypath_capture_close(struct bypath_capture_reader *reader,
                                    struct bypath_error *error);
+
+// Takes a name of this user's at which channels with rings of so many octets are made: a power of two from 4096 to 1 MiB.
+//
+// A name without a slash stands in `$XDG_RUNTIME_DIR/bypath/channel`, or without that variable in `/tmp/bypath-UID/channel`; one with a slash is a path,
+// whose folder must be this user's, and nobody else's to write to. What a process that was killed has left is replaced.
+//
+// Fails with `BYPATH_E_IN_USE`, `BYPATH_E_NAME` (too long), `BYPATH_E_NOT_ALLOWED` (somebody else's folder), `BYPATH_E_INVALID`,
+// `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_listen(const char *name,
+                                    uint32_t ring,
+                                    struct bypath_channel_listener **listener,
+                                    struct bypath_error *error);
+
+// Waits so long for a process that wants a channel (ns; 0: no wait; `BYPATH_FOREVER`: no limit), and gives this end's halves. Processes of other users
+// are sent away.
+//
+// Fails with `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_accept(struct bypath_channel_listener *listener,
+                                    uint64_t timeout_ns,
+                                    struct bypath_channel_sender **sender,
+                                    struct bypath_channel_receiver **receiver,
+                                    struct bypath_error *error);
+
+// The descriptor to poll for POLLIN: somebody waits. Still owned by the listener.
+bypath_status bypath_channel_listener_descriptor(struct bypath_channel_listener *listener,
+                                                 int *descriptor,
+                                                 struct bypath_error *error);
+
+// Gives the name back. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
+bypath_status bypath_channel_listener_close(struct bypath_channel_listener *listener,
+                                            struct bypath_error *error);
+
+// A channel with the process that listens at a name of this user's (`bypath_channel_listen`); waits so long for its answer (ns; `BYPATH_FOREVER`: no
+// limit).
+//
+// Fails with `BYPATH_E_REFUSED` where nobody listens, `BYPATH_E_RESET`, `BYPATH_E_TIMED_OUT`, `BYPATH_E_NOT_ALLOWED`, `BYPATH_E_NAME`,
+// `BYPATH_E_FORMAT`, `BYPATH_E_INVALID`, `BYPATH_E_WOULD_BLOCK` (too many wait), `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_connect(const char *name,
+                                     uint64_t timeout_ns,
+                                     struct bypath_channel_sender **sender,
+                                     struct bypath_channel_receiver **receiver,
+                                     struct bypath_error *error);
+
+// Both ends of a new channel with rings of so many octets: this end's halves, and what another process opens with `bypath_channel_open` after it inherited
+// the descriptors or got them by SCM_RIGHTS. They are the caller's to close.
+//
+// Fails with `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_pair(uint32_t ring,
+                                  struct bypath_channel_sender **sender,
+                                  struct bypath_channel_receiver **receiver,
+                                  struct bypath_channel_remote *remote,
+                                  struct bypath_error *error);
+
+// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave. They are used up, and closed where it fails with anything but
+// `BYPATH_E_INVALID` for a number that is no descriptor or a pointer.
+//
+// Fails with `BYPATH_E_INVALID`: they are not those of a channel's end; `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_open(const struct bypath_channel_remote *remote,
+                                  struct bypath_channel_sender **sender,
+                                  struct bypath_channel_receiver **receiver,
+                                  struct bypath_error *error);
+
+// Reads at least one octet, and what there is up to `capacity`, into `octets`, and how many into `length`: 0 at the end of the stream, which the other end makes by
+// closing its sender, or by its own end. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
+//
+// Fails with `BYPATH_E_WOULD_BLOCK` (with a wait of 0), `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_FORMAT` where the other end wrote to the
+// memory what no correct one does, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_read(struct bypath_channel_receiver *receiver,
+                                  void *octets,
+                                  size_t capacity,
+                                  uint64_t timeout_ns,
+                                  size_t *length,
+                                  struct bypath_error *error);
+
+// Writes as many octets as there is room for, at least one, and how many into `written`. Waits so long for room (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
+//
+// Fails with `BYPATH_E_GONE` where the other end reads no more, which is seen at the latest when the ring is full, `BYPATH_E_WOULD_BLOCK`,
+// `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_write(struct bypath_channel_sender *sender,
+                                   const void *octets,
+                                   size_t length,
+                                   uint64_t timeout_ns,
+                                   size_t *written,
+                                   struct bypath_error *error);
+
+// Shows what has come, where it lies: writes two runs, the second one of length 0 unless the ring begins anew in it. Together they have at least `least` octets (1 to
+// half of the ring), fewer only before the end of the stream, none at it. They stay until they are released, or the receiver is closed.
+// Waits, and fails, as `bypath_channel_read`.
+bypath_status bypath_channel_peek(struct bypath_channel_receiver *receiver,
+                                  size_t least,
+                                  uint64_t timeout_ns,
+                                  struct bypath_channel_run *runs,
+                                  struct bypath_error *error);
+
+// Gives the first `count` of the octets that were shown back. Fails with `BYPATH_E_INVALID` where fewer are there, `BYPATH_E_BUSY`.
+bypath_status bypath_channel_release(struct bypath_channel_receiver *receiver,
+                                     size_t count,
+                                     struct bypath_error *error);
+
+// Gives room for at least `least` octets (1 to half of the ring), where they will lie, as two runs. Nothing is sent before `bypath_channel_commit`.
+// Waits, and fails, as `bypath_channel_write`.
+bypath_status bypath_channel_reserve(struct bypath_channel_sender *sender,
+                                     size_t least,
+                                     uint64_t timeout_ns,
+                                     struct bypath_channel_run *runs,
+                                     struct bypath_error *error);
+
+// Sends the first `count` octets of the room that was given. Fails with `BYPATH_E_INVALID` where there is less, `BYPATH_E_GONE`, `BYPATH_E_BUSY`.
+bypath_status bypath_channel_commit(struct bypath_channel_sender *sender,
+                                    size_t count,
+                                    struct bypath_error *error);
+
+// Before the receiver's descriptor is polled for POLLIN: `sleep` becomes 1 if it will be readable as soon as there are `least` octets or the stream has ended, or
+// earlier; 0 if that is so already and it may not be. Fails with `BYPATH_E_FORMAT`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_channel_receiver_arm(struct bypath_channel_receiver *receiver,
+                                          size_t least,
+                                          int *sleep,
+                                          struct bypath_error *error);
+
+// The same of the sender, for room for `least` octets. Its descriptor is polled for POLLIN, too.
+bypath_status bypath_channel_sender_arm(struct bypath_channel_sender *sender,
+                                        size_t least,
+                                        int *sleep,
+                                        struct bypath_error *error);
+
+// The descriptor to poll after `bypath_channel_receiver_arm`. Still owned by the receiver.
+bypath_status bypath_channel_receiver_descriptor(struct bypath_channel_receiver *receiver,
+                                                 int *descriptor,
+                                                 struct bypath_error *error);
+
+// The descriptor to poll after `bypath_channel_sender_arm`. Still owned by the sender.
+bypath_status bypath_channel_sender_descriptor(struct bypath_channel_sender *sender,
+                                               int *descriptor,
+                                               struct bypath_error *error);
+
+// How long calls that wait look before they sleep (ns; `BYPATH_FOREVER`: they never sleep). 50 us to begin with. One of both may be NULL.
+bypath_status bypath_channel_set_spin(struct bypath_channel_sender *sender,
+                                      struct bypath_channel_receiver *receiver,
+                                      uint64_t spin_ns,
+                                      struct bypath_error *error);
+
+// Ends the stream at the other end, after what was committed. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
+bypath_status bypath_channel_sender_close(struct bypath_channel_sender *sender,
+                                          struct bypath_error *error);
+
+// Reads no more: the other end's writes fail. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
+bypath_status bypath_channel_receiver_close(struct bypath_channel_receiver *receiver,
+                                            struct bypath_error *error);
 
 // From now on, TCP that comes through the netstack's link and is for nobody there comes here, to whatever address and port. A netstack
 // has one forwarder at most. Close it by `bypath_tcp_forwarder_close`. The netstack needs a way to those who call, such as a router.

@@ -6,6 +6,7 @@
 #ifndef BYPATH_HPP
 #define BYPATH_HPP
 
+#include <array>
 #include <cassert>
 #include <chrono>
 #include <cstddef>
@@ -1206,6 +1207,205 @@ private:
     }
 
     bypath_netstack *raw_ = nullptr;
+};
+
+namespace detail {
+inline std::uint64_t wait_ns(std::chrono::nanoseconds longest) noexcept {
+    if (longest == std::chrono::nanoseconds::max()) return BYPATH_FOREVER;
+    return longest.count() < 0 ? 0 : static_cast<std::uint64_t>(longest.count());
+}
+} // namespace detail
+
+// Octets of a ring, where they lie: the second run is empty unless the ring begins anew in them.
+using ChannelRuns = std::array<bypath_channel_run, 2>;
+
+// The half of a channel that writes, closed with its object. Waits: zero: none; std::chrono::nanoseconds::max(): no limit.
+class ChannelSender {
+public:
+    ChannelSender(ChannelSender &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    ChannelSender &operator=(ChannelSender &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    ChannelSender(const ChannelSender &) = delete;
+    ChannelSender &operator=(const ChannelSender &) = delete;
+    ~ChannelSender() { close(); }
+
+    // Ends the stream at the other end.
+    void close() noexcept { (void)bypath_channel_sender_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_channel_sender *raw() noexcept { return raw_; }
+    // Writes what there is room for, at least one octet; how many.
+    Result<std::size_t> write(Octets octets, std::chrono::nanoseconds longest) {
+        return detail::get<std::size_t>([&](std::size_t *n, bypath_error *e) {
+            return bypath_channel_write(raw_, octets.data, octets.size, detail::wait_ns(longest), n, e);
+        });
+    }
+    // Writes all of them; `longest` is for each wait.
+    Status write_all(Octets octets, std::chrono::nanoseconds longest) {
+        while (octets.size > 0) {
+            const auto n = write(octets, longest);
+            if (!n) return n.error();
+            octets = Octets(static_cast<const char *>(octets.data) + *n, octets.size - *n);
+        }
+        return std::monostate{};
+    }
+    // Room for at least so many octets, and sends the first ones of it.
+    Result<ChannelRuns> reserve(std::size_t least, std::chrono::nanoseconds longest) {
+        return detail::get<ChannelRuns>([&](ChannelRuns *runs, bypath_error *e) {
+            return bypath_channel_reserve(raw_, least, detail::wait_ns(longest), runs->data(), e);
+        });
+    }
+    Status commit(std::size_t count) {
+        return detail::call([&](bypath_error *e) { return bypath_channel_commit(raw_, count, e); });
+    }
+    // Whether descriptor() may be polled for POLLIN now.
+    Result<bool> arm(std::size_t least = 1) {
+        int sleep = 0;
+        bypath_error error;
+        if (bypath_channel_sender_arm(raw_, least, &sleep, &error) != BYPATH_OK) return Error(error);
+        return sleep != 0;
+    }
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_channel_sender_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class Channel;
+    explicit ChannelSender(bypath_channel_sender *raw) noexcept : raw_(raw) {}
+    bypath_channel_sender *raw_ = nullptr;
+};
+
+// The half that reads.
+class ChannelReceiver {
+public:
+    ChannelReceiver(ChannelReceiver &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    ChannelReceiver &operator=(ChannelReceiver &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    ChannelReceiver(const ChannelReceiver &) = delete;
+    ChannelReceiver &operator=(const ChannelReceiver &) = delete;
+    ~ChannelReceiver() { close(); }
+
+    // Reads no more: the other end's writes fail.
+    void close() noexcept { (void)bypath_channel_receiver_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_channel_receiver *raw() noexcept { return raw_; }
+    // Reads at least one octet; 0: the end of the stream.
+    Result<std::size_t> read(void *octets, std::size_t capacity, std::chrono::nanoseconds longest) {
+        return detail::get<std::size_t>([&](std::size_t *n, bypath_error *e) {
+            return bypath_channel_read(raw_, octets, capacity, detail::wait_ns(longest), n, e);
+        });
+    }
+    // Shows at least so many octets, fewer before the end, none at it; gives the first ones back.
+    Result<ChannelRuns> peek(std::size_t least, std::chrono::nanoseconds longest) {
+        return detail::get<ChannelRuns>([&](ChannelRuns *runs, bypath_error *e) {
+            return bypath_channel_peek(raw_, least, detail::wait_ns(longest), runs->data(), e);
+        });
+    }
+    Status release(std::size_t count) {
+        return detail::call([&](bypath_error *e) { return bypath_channel_release(raw_, count, e); });
+    }
+    // Whether descriptor() may be polled for POLLIN now.
+    Result<bool> arm(std::size_t least = 1) {
+        int sleep = 0;
+        bypath_error error;
+        if (bypath_channel_receiver_arm(raw_, least, &sleep, &error) != BYPATH_OK) return Error(error);
+        return sleep != 0;
+    }
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_channel_receiver_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class Channel;
+    explicit ChannelReceiver(bypath_channel_receiver *raw) noexcept : raw_(raw) {}
+    bypath_channel_receiver *raw_ = nullptr;
+};
+
+// Bytes between two processes that were written for it, both ways: docs/channel.md.
+class Channel {
+public:
+    ChannelSender sender;
+    ChannelReceiver receiver;
+
+    // With the process that listens at a name of this user's.
+    static Result<Channel> connect(const char *name, std::chrono::nanoseconds longest) {
+        return of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
+            return bypath_channel_connect(name, detail::wait_ns(longest), s, r, e);
+        });
+    }
+    // From the descriptors of an end, which are used up.
+    static Result<Channel> open(const bypath_channel_remote &remote) {
+        return of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
+            return bypath_channel_open(&remote, s, r, e);
+        });
+    }
+    // This end of a new channel; the descriptors of the other one are the caller's to pass on and to close.
+    static Result<Channel> pair(bypath_channel_remote &remote, std::uint32_t ring = BYPATH_CHANNEL_RING) {
+        return of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
+            return bypath_channel_pair(ring, s, r, &remote, e);
+        });
+    }
+
+private:
+    friend class ChannelListener;
+    Channel(bypath_channel_sender *s, bypath_channel_receiver *r) noexcept : sender(s), receiver(r) {}
+    template <typename F>
+    static Result<Channel> of(F function) {
+        bypath_channel_sender *s = nullptr;
+        bypath_channel_receiver *r = nullptr;
+        bypath_error error;
+        if (function(&s, &r, &error) != BYPATH_OK) return Error(error);
+        return Channel(s, r);
+    }
+};
+
+// A name at which channels are made, given back with its object.
+class ChannelListener {
+public:
+    static Result<ChannelListener> bind(const char *name, std::uint32_t ring = BYPATH_CHANNEL_RING) {
+        bypath_channel_listener *raw = nullptr;
+        bypath_error error;
+        if (bypath_channel_listen(name, ring, &raw, &error) != BYPATH_OK) return Error(error);
+        return ChannelListener(raw);
+    }
+    ChannelListener(ChannelListener &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    ChannelListener &operator=(ChannelListener &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    ChannelListener(const ChannelListener &) = delete;
+    ChannelListener &operator=(const ChannelListener &) = delete;
+    ~ChannelListener() { close(); }
+
+    void close() noexcept { (void)bypath_channel_listener_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_channel_listener *raw() noexcept { return raw_; }
+    // Waits for the next process that wants a channel.
+    Result<Channel> accept(std::chrono::nanoseconds longest) {
+        return Channel::of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
+            return bypath_channel_accept(raw_, detail::wait_ns(longest), s, r, e);
+        });
+    }
+    // The descriptor to poll for POLLIN; still owned by this object.
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_channel_listener_descriptor(raw_, d, e); });
+    }
+
+private:
+    explicit ChannelListener(bypath_channel_listener *raw) noexcept : raw_(raw) {}
+    bypath_channel_listener *raw_ = nullptr;
 };
 
 } // namespace bypath

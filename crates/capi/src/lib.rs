@@ -9,6 +9,7 @@ mod boundary;
 mod capture;
 mod capture_reader;
 mod capture_writer;
+mod channel;
 #[cfg(feature = "faults")]
 mod fault;
 mod handle;

@@ -293,3 +293,23 @@ fn what_is_installed_is_removed() {
     make("uninstall-c", destination.path(), "/opt/bypath");
     assert_eq!(files(), ["opt/bypath/lib/other"]);
 }
+
+#[test]
+fn an_example_calls_itself_through_a_channel() {
+    const NAME: &str = "examples::an_example_calls_itself_through_a_channel";
+    if !need(NAME, &["cc", "pkg-config"]) {
+        return;
+    }
+    let (prefix, folder) = (installed(), TempDir::new());
+    let program = prefix.join("channel");
+    compile(prefix.path(), "bypath", &workspace().join("examples/c/channel.c"), &program, &[]);
+    let name = folder.join("name");
+    let mut listens = start(tool(&program, prefix.path()).arg("listen").arg(&name));
+    let mut out = BufReader::new(listens.stdout.take().expect("its output"));
+    let mut line = String::new();
+    out.read_line(&mut line).expect("a line");
+    assert_eq!(line, "listening\n");
+    let text = pass(tool(&program, prefix.path()).arg("call").arg(&name).arg("hello"));
+    assert_eq!(text, "hello\n");
+    assert_eq!(end(listens, out), "");
+}

@@ -38,6 +38,7 @@ fn generated() -> String {
         "capture",
         "capture_writer",
         "capture_reader",
+        "channel",
     ];
     sources.sort_by_key(|p| {
         order.iter().position(|o| p.file_stem().is_some_and(|s| s == *o)).unwrap_or(order.len())

@@ -338,3 +338,20 @@ fn a_service_is_asked_from_c_and_cpp() {
         }
     });
 }
+
+#[test]
+fn processes_have_a_channel_by_c_and_by_cpp() {
+    const NAME: &str = "written::processes_have_a_channel_by_c_and_by_cpp";
+    if !need(NAME, &["cc", "c++", "pkg-config"]) {
+        return;
+    }
+    let (prefix, folder) = (installed(), TempDir::new());
+    for (source, flags) in
+        [("channel.c", &[][..]), ("channel.cpp", &["-fno-exceptions", "-fno-rtti", "-pthread"])]
+    {
+        let program = prefix.join(source.replace('.', "_"));
+        compile(prefix.path(), "bypath", &crate_root().join("tests/c").join(source), &program, flags);
+        let text = pass(tool(&program, prefix.path()).arg(folder.join("name")));
+        assert_eq!(text, "all as it should be\n");
+    }
+}
