@@ -1,4 +1,5 @@
 /* Channels, from C: two processes, by a name and by inherited descriptors; the one that reads is killed at last. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <poll.h>
