@@ -187,6 +187,8 @@ pub enum SubjectName {
     Pipe,
     /// TCP under `bypath run`
     Bypath,
+    /// A channel, for programs that are written for it
+    Channel,
     /// The bare ring in shared memory
     Floor,
 }
@@ -199,6 +201,7 @@ impl SubjectName {
             SubjectName::Unix => "unix",
             SubjectName::Pipe => "pipe",
             SubjectName::Bypath => "bypath",
+            SubjectName::Channel => "channel",
             SubjectName::Floor => "floor",
         }
     }

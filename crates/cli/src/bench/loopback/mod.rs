@@ -56,8 +56,8 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
         true => default.to_vec(),
         false => args.sizes.iter().map(|s| *s as usize).collect(),
     };
-    use SubjectName::{Bypath, Floor, KernelTcp, Pipe, Unix};
-    let everything = [KernelTcp, Unix, Pipe, Bypath, Floor];
+    use SubjectName::{Bypath, Channel, Floor, KernelTcp, Pipe, Unix};
+    let everything = [KernelTcp, Unix, Pipe, Bypath, Channel, Floor];
     let mut groups: Vec<Group> = Vec::new();
     let mut pairs = |case: Case, subjects: &[Subject], spin: bool, size: usize| {
         let job = |s: &Subject| Box::new(PairJob::new(case, s.clone(), spin, size)) as Box<dyn Job>;
@@ -71,7 +71,7 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
         }
     }
     if wanted(Case::Sleep) {
-        pairs(Case::Sleep, &subjects(&[KernelTcp, Unix, Pipe, Bypath]), false, 14);
+        pairs(Case::Sleep, &subjects(&[KernelTcp, Unix, Pipe, Bypath, Channel]), false, 14);
     }
     if wanted(Case::Stream) {
         for size in sizes(if context.quick { &[64] } else { &[64, 1400] }) {

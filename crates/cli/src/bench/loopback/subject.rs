@@ -38,7 +38,7 @@ impl Subject {
             SubjectName::Floor => {
                 vec![plain.clone(), Subject { plain_ring: Some(ring.clone()), ..plain }]
             }
-            SubjectName::Unix | SubjectName::Pipe => vec![plain],
+            SubjectName::Unix | SubjectName::Pipe | SubjectName::Channel => vec![plain],
         }
     }
 
@@ -79,7 +79,7 @@ impl Subject {
             SubjectName::KernelTcp | SubjectName::Bypath => Some("lo"),
             SubjectName::Floor if self.plain_ring.is_some() => Some("shm-c"),
             SubjectName::Floor => Some("shm"),
-            SubjectName::Unix | SubjectName::Pipe => None,
+            SubjectName::Unix | SubjectName::Pipe | SubjectName::Channel => None,
         }
     }
 
@@ -97,6 +97,7 @@ impl Subject {
             SubjectName::KernelTcp | SubjectName::Bypath => "tcp",
             SubjectName::Unix => "unix",
             SubjectName::Pipe => "pipe",
+            SubjectName::Channel => "channel",
             SubjectName::Floor => "ring",
         }
     }
@@ -108,6 +109,7 @@ impl Subject {
             // Every loopback address, for the case that goes round them.
             SubjectName::KernelTcp | SubjectName::Bypath => Ok("127.0.0.1:0".into()),
             SubjectName::Unix => Ok(text(context.scratch.fresh("socket"))),
+            SubjectName::Channel => Ok(text(context.scratch.fresh("channel"))),
             SubjectName::Floor => Ok(text(context.scratch.fresh("ring"))),
             SubjectName::Pipe => {
                 let folder = context.scratch.fresh("pipes");

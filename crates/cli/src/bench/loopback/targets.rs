@@ -36,6 +36,12 @@ fn latency(find: Find<'_>, checks: &mut Vec<Check>) {
             ));
         }
     }
+    for size in [14, 1400] {
+        let one_way = |subject| find.median("pingpong", subject, "one_way_ns", with("spin", size));
+        let what = format!("one way, {size} B, a channel between spinning programs");
+        let measured = ratio(one_way("channel"), one_way("floor"));
+        checks.push(Check::at_most(&what, "<= 1.15 x floor", measured, 1.15));
+    }
     let asleep = |subject, metric| find.median("sleep", subject, metric, |_| true);
     let (ours, unix) = (asleep("bypath", "one_way_ns"), asleep("unix", "one_way_ns"));
     checks.push(Check::at_most("one way, both sides asleep", "<= 1.05 x AF_UNIX", ratio(ours, unix), 1.05));

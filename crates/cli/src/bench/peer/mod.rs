@@ -14,6 +14,7 @@ mod launch;
 mod messages;
 mod pingpong;
 mod ring;
+mod shared;
 mod sleep;
 mod stream;
 mod transport;
@@ -64,6 +65,8 @@ pub enum Transport {
     Pipe,
     /// The bare ring in shared memory, without any socket.
     Ring,
+    /// A channel of `bypath::channel`.
+    Channel,
     /// TCP of a stack in the program itself.
     InProcess,
 }
@@ -89,7 +92,7 @@ pub struct PeerArgs {
     /// A process whose processor time within the timed phase is told, too.
     #[arg(long)]
     pub beside: Option<u32>,
-    /// Where: an address (tcp), a path (unix, ring) or a folder with two pipes.
+    /// Where: an address (tcp), a path (unix, ring, channel) or a folder with two pipes.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub addr: String,
     /// Non-blocking descriptors, polled in a loop.

@@ -48,6 +48,7 @@ pub fn open<T: Conversation>(args: &PeerArgs, talk: T) -> io::Result<T::Output> 
         }
         (Transport::Pipe, role) => talk.over(pipes(args, role)?),
         (Transport::Ring, _) => super::ring::open(args, talk),
+        (Transport::Channel, _) => super::shared::open(args, talk),
         (Transport::InProcess, _) => super::in_process::open(args, talk),
     }
 }
