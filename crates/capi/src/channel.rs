@@ -31,6 +31,7 @@ const ECONNREFUSED: c_int = 111;
 
 /// Octets of a channel's rings where nothing else is wished.
 pub const BYPATH_CHANNEL_RING: u32 = 262_144;
+const _: () = assert!(BYPATH_CHANNEL_RING == Channel::RING);
 
 /// The half of a channel that writes. Only pointers to it are of use.
 pub struct bypath_channel_sender {
@@ -485,10 +486,16 @@ pub unsafe extern "C" fn bypath_channel_set_spin(
             return Err(Failure::invalid("`sender` and `receiver` are NULL"));
         }
         if !sender.is_null() {
-            handle::with(sender, "sender", |s| Ok(s.set_spin(spin)))?;
+            handle::with(sender, "sender", |s| {
+                s.set_spin(spin);
+                Ok(())
+            })?;
         }
         if !receiver.is_null() {
-            handle::with(receiver, "receiver", |r| Ok(r.set_spin(spin)))?;
+            handle::with(receiver, "receiver", |r| {
+                r.set_spin(spin);
+                Ok(())
+            })?;
         }
         Ok(())
     })
