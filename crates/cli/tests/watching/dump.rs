@@ -30,11 +30,11 @@ fn dump(file: &Path, pid: u32, talk: &mut Talk, body: impl FnOnce(&mut Talk)) ->
         .spawn()
         .expect("bypath starts");
     let mut child = Running(child);
-    // It is there once it has found one exchange of ours: its file grows.
+    // It is there once it has found one exchange of ours, both ways of which go through rings: its file grows.
     let begun = Instant::now();
     let length = || std::fs::metadata(file).map_or(0, |m| m.len());
     let mut empty = 0;
-    while length() <= empty || empty == 0 {
+    while length() <= empty || empty == 0 || !goes_by_rings(pid) {
         empty = if empty == 0 { length() } else { empty };
         talk.does("resp 1");
         assert!(begun.elapsed() < LONG, "nothing was written");
@@ -52,9 +52,18 @@ fn dump(file: &Path, pid: u32, talk: &mut Talk, body: impl FnOnce(&mut Talk)) ->
 
 /// Bytes that came to a process through rings.
 fn received(pid: u32) -> u64 {
+    bytes(pid, "ring_rx")
+}
+
+/// Whether a process has sent and received through rings.
+fn goes_by_rings(pid: u32) -> bool {
+    bytes(pid, "ring_rx") > 0 && bytes(pid, "ring_tx") > 0
+}
+
+fn bytes(pid: u32, which: &str) -> u64 {
     let output = bypath(["ss", "--json", "--pid", &pid.to_string()]).output().expect("bypath starts");
     let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    list[0]["bytes"]["ring_rx"].as_u64().expect("a number")
+    list[0]["bytes"][which].as_u64().expect("a number")
 }
 
 #[test]
