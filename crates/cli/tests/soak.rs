@@ -153,11 +153,12 @@ fn number(variable: &str, otherwise: u64) -> u64 {
     }
 }
 
-fn ours(stats: &Path, flips: Option<u64>) -> HashMap<&'static str, String> {
+fn ours(stats: &Path, flips: Option<u64>, wrap: u64) -> HashMap<&'static str, String> {
     let mut e = HashMap::from([
         ("LD_PRELOAD", programs::library().to_string_lossy().into_owned()),
         ("BYPATH_UPGRADE", "eager".to_owned()),
         ("BYPATH_STATS", stats.to_string_lossy().into_owned()),
+        ("BYPATH_TEST_WRAP", wrap.to_string()),
     ]);
     if let Some(seed) = flips {
         e.insert("BYPATH_TEST_FLIP", seed.to_string());
@@ -184,9 +185,12 @@ const SIDES: [(bool, bool); 4] = [(true, true), (true, true), (true, false), (fa
 fn round(program: &Path, stats: &Path, random: &mut Random, index: u64) -> i64 {
     let (client_ours, server_ours) = SIDES[index as usize % SIDES.len()];
     let flips = |random: &mut Random| Some(random.below(1 << 32)).filter(|_| index.is_multiple_of(2));
+    // In some rounds positions wrap, somewhere in each stream.
+    let wraps = |random: &mut Random| if index % 8 < 4 { 0 } else { 1 + random.below(1 << 20) };
     let plain = HashMap::new();
-    let server_environment = if server_ours { ours(stats, flips(random)) } else { plain.clone() };
-    let client_environment = if client_ours { ours(stats, flips(random)) } else { plain };
+    let server_environment =
+        if server_ours { ours(stats, flips(random), wraps(random)) } else { plain.clone() };
+    let client_environment = if client_ours { ours(stats, flips(random), wraps(random)) } else { plain };
     let kill_server = index % 3 == 2;
     let (connections, doomed) = (4 + random.below(16), 1 + random.below(8));
     let expect = connections + if kill_server { u64::from(u32::MAX) } else { doomed };

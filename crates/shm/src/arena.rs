@@ -44,12 +44,14 @@ pub struct Geometry {
 impl Geometry {
     /// Slots an arena may have.
     pub const MAX_SLOTS: u32 = 4096;
+    /// Bytes that a ring may have.
+    pub const MAX_RING: u32 = 1 << 20;
 
     /// Whether a geometry named by a peer is acceptable.
     pub fn is_valid(self) -> bool {
         (1..=Self::MAX_SLOTS).contains(&self.slots)
             && self.ring.is_power_of_two()
-            && (PAGE as u32..=1 << 20).contains(&self.ring)
+            && (PAGE as u32..=Self::MAX_RING).contains(&self.ring)
     }
 
     /// Bytes of one slot.

@@ -20,12 +20,35 @@ pub enum Path {
 const PATH_SHIFT: u32 = 62;
 const POSITION: u64 = (1 << PATH_SHIFT) - 1;
 
+/// Reckoning with positions, which are counted modulo 2^62: the head has no more room for them.
+pub mod position {
+    use super::POSITION;
+
+    /// The position `n` bytes behind `from` in the stream.
+    #[inline]
+    pub const fn onward(from: u64, n: u64) -> u64 {
+        from.wrapping_add(n) & POSITION
+    }
+
+    /// The position `n` bytes before `from` in the stream.
+    #[inline]
+    pub const fn back(from: u64, n: u64) -> u64 {
+        from.wrapping_sub(n) & POSITION
+    }
+
+    /// Bytes from one position to a later one; more than any ring holds if `to` is the earlier one.
+    #[inline]
+    pub const fn distance(from: u64, to: u64) -> u64 {
+        to.wrapping_sub(from) & POSITION
+    }
+}
+
 /// A value of the head word: position and path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Head(u64);
 
 impl Head {
-    /// Composes a head word. Positions are below 2^62.
+    /// Composes a head word; a position of 2^62 or more loses its upper bits.
     pub const fn new(position: u64, path: Path) -> Head {
         let bits = match path {
             Path::Ring => 0,
@@ -45,7 +68,7 @@ impl Head {
         self.0
     }
 
-    /// Bytes consumed so far.
+    /// Bytes consumed so far, modulo 2^62.
     pub const fn position(self) -> u64 {
         self.0 & POSITION
     }
@@ -92,7 +115,7 @@ pub struct Poisoned;
 #[repr(C, align(128))]
 #[derive(Debug)]
 pub struct TailLine {
-    /// Bytes of the stream ever offered to the ring.
+    /// Bytes of the stream ever offered to the ring, modulo 2^62 ([`position`]).
     pub tail: AtomicU64,
     /// Processor W last ran on.
     pub cpu: AtomicU32,
@@ -206,7 +229,7 @@ impl Direction {
     pub fn space(&self, tail: u64, size: u64) -> Result<u64, Poisoned> {
         // Acquire pairs with R's commit: its reads of the bytes happen before we overwrite them.
         let head = Head(self.h.head.load(Acquire));
-        let used = tail.wrapping_sub(head.position());
+        let used = position::distance(head.position(), tail);
         if head.path() == Path::Kernel || used > size {
             return Err(Poisoned);
         }
@@ -276,7 +299,7 @@ impl Direction {
                 Path::Drain => return Ok(Readable::Drain(head)),
                 Path::Ring => {
                     // Acquire pairs with `publish`.
-                    let available = self.t.tail.load(Acquire).wrapping_sub(head.position());
+                    let available = position::distance(head.position(), self.t.tail.load(Acquire));
                     if available > size {
                         // A sibling may have moved the head between the two loads.
                         if self.h.head.load(Acquire) != seen {
@@ -314,7 +337,7 @@ impl Direction {
     /// ended; R reads the others from the ring. Returns whether there are any, in a ring of `size` bytes.
     pub fn inherit(&self, resent: u64, size: u64) -> bool {
         let head = Head(self.h.head.load(Acquire));
-        let behind = self.t.tail.load(Acquire).wrapping_sub(head.position());
+        let behind = position::distance(head.position(), self.t.tail.load(Acquire));
         if head.path() != Path::Kernel || behind > size || resent >= behind {
             return false;
         }
@@ -499,6 +522,37 @@ mod tests {
         d.ask_recall(ask::RECALL);
         d.consent();
         assert!(!d.begin_ring(0, 0));
+    }
+
+    #[test]
+    fn positions_go_on_from_their_wrap() {
+        const END: u64 = 1 << 62;
+        let d = Direction::new();
+        d.consent();
+        assert!(d.begin_ring(END - 10, 100));
+        let Readable::Drain(h) = d.readable(64).unwrap() else { panic!() };
+        assert!(d.drained(h));
+        let tail = position::onward(END - 10, 64);
+        assert_eq!((tail, d.space(END - 10, 64)), (54, Ok(64)));
+        d.publish(tail);
+        assert_eq!(d.space(tail, 64), Ok(0));
+        for (n, left) in [(4, 60), (20, 40), (5, 35)] {
+            let Readable::Ring { head, .. } = d.readable(64).unwrap() else { panic!() };
+            assert!(d.commit(head, n));
+            assert_eq!(d.space(tail, 64), Ok(64 - left));
+            let Ok(Readable::Ring { available, head }) = d.readable(64) else { panic!() };
+            assert_eq!((available, head.path()), (left, Path::Ring));
+        }
+        assert_eq!(d.claim(), Ok(19));
+        assert!(d.inherit(30, 64));
+        assert_eq!(d.readable(64), Ok(Readable::Ring { head: Head::new(49, Path::Ring), available: 5 }));
+        assert_eq!(position::back(3, 5), END - 2);
+        // One byte more than was offered, on either side of the wrap.
+        d.h.head.store(Head::new(55, Path::Ring).0, Relaxed);
+        assert_eq!((d.space(tail, 64), d.readable(64)), (Err(Poisoned), Err(Poisoned)));
+        d.t.tail.store(0, Relaxed);
+        d.h.head.store(Head::new(END - 65, Path::Ring).0, Relaxed);
+        assert_eq!((d.space(0, 64), d.readable(64)), (Err(Poisoned), Err(Poisoned)));
     }
 
     #[test]

@@ -1,8 +1,8 @@
-//! Crash points, forced random switching, and the carrier of tests. Without the feature `faults` all of it is empty.
+//! Crash points, forced random switching, counters that are old at birth, and the carrier of tests. Without the feature `faults` all of it is empty.
 
 /// A place where a test can have something happen: `BYPATH_TEST_RAISE=NAME[:COUNT]` raises SIGUSR2 for a handler of
 /// the program's own, then `BYPATH_TEST_KILL=NAME[:COUNT[:child]]` kills the process (COUNT: at which pass, 0 = at each;
-/// `child`: only in forked processes, whose own passes count).
+/// `child`: only in forked processes, whose own passes count). `BYPATH_TEST_STOP=NAME[:COUNT]` stops it there, until SIGCONT.
 #[inline(always)]
 pub fn point(name: &str) {
     #[cfg(feature = "faults")]
@@ -69,6 +69,34 @@ pub fn is_narrow() -> bool {
     false
 }
 
+/// Where positions in a ring begin. A test may want them so many bytes before their wrap (`BYPATH_TEST_WRAP=BYTES`),
+/// and all other counters that wrap with few steps left.
+#[inline(always)]
+pub fn first_position() -> u64 {
+    #[cfg(feature = "faults")]
+    return imp::first_position();
+    #[cfg(not(feature = "faults"))]
+    0
+}
+
+/// The ticket of a sleeper's first sleep.
+#[inline(always)]
+pub fn first_ticket() -> u32 {
+    #[cfg(feature = "faults")]
+    return imp::first_ticket();
+    #[cfg(not(feature = "faults"))]
+    1
+}
+
+/// A family's counters, before anybody uses it: generations of ends, births, execs, the place of the next look.
+#[inline(always)]
+pub fn age(family: &bypath_shm::family::Family) {
+    #[cfg(feature = "faults")]
+    imp::age(family);
+    #[cfg(not(feature = "faults"))]
+    let _ = family;
+}
+
 /// Reads the variables.
 pub fn init() {
     #[cfg(feature = "faults")]
@@ -77,6 +105,8 @@ pub fn init() {
 
 #[cfg(feature = "faults")]
 mod imp {
+    use bypath_shm::direction::position;
+    use bypath_shm::family::Family;
     use bypath_sys::process;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -92,12 +122,15 @@ mod imp {
     }
 
     static KILL: OnceLock<Event> = OnceLock::new();
+    static STOP: OnceLock<Event> = OnceLock::new();
     /// Several, separated by commas.
     static RAISE: OnceLock<Vec<Event>> = OnceLock::new();
     static RANDOM: AtomicU64 = AtomicU64::new(0);
     static UNIX: AtomicBool = AtomicBool::new(false);
     static NARROW: AtomicBool = AtomicBool::new(false);
     static AT_ONCE: AtomicBool = AtomicBool::new(false);
+    /// Bytes before the wrap at which positions begin, 0 = none do.
+    static WRAP: AtomicU64 = AtomicU64::new(0);
     static SLOW_US: AtomicU64 = AtomicU64::new(0);
     static SLOW_LEFT: AtomicU64 = AtomicU64::new(0);
 
@@ -123,11 +156,17 @@ mod imp {
         if let Some(value) = lookup("BYPATH_TEST_KILL") {
             let _ = KILL.set(Event::parse(&value));
         }
+        if let Some(value) = lookup("BYPATH_TEST_STOP") {
+            let _ = STOP.set(Event::parse(&value));
+        }
         if let Some(value) = lookup("BYPATH_TEST_RAISE") {
             let _ = RAISE.set(value.split(',').map(Event::parse).collect());
         }
         if let Some(seed) = lookup("BYPATH_TEST_FLIP") {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
+        }
+        if let Some(bytes) = lookup("BYPATH_TEST_WRAP") {
+            WRAP.store(bytes.parse().unwrap_or(0), Relaxed);
         }
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
         NARROW.store(lookup("BYPATH_TEST_NARROW").as_deref() == Some("1"), Relaxed);
@@ -137,6 +176,27 @@ mod imp {
             SLOW_LEFT.store(count.parse().unwrap_or(u64::MAX), Relaxed);
         }
         AT_ONCE.store(lookup("BYPATH_TEST_DEFER").as_deref() == Some("0"), Relaxed);
+    }
+
+    pub fn first_position() -> u64 {
+        position::back(0, WRAP.load(Relaxed))
+    }
+
+    pub fn first_ticket() -> u32 {
+        if WRAP.load(Relaxed) == 0 { 1 } else { u32::MAX - 2 }
+    }
+
+    pub fn age(family: &Family) {
+        /// Ends that a test uses at most, at a time.
+        const ENDS: usize = 1024;
+        if WRAP.load(Relaxed) == 0 {
+            return;
+        }
+        let header = &family.header;
+        header.births.store(u32::MAX, Relaxed);
+        header.next_look.store(u32::MAX - 3, Relaxed);
+        header.execs.iter().for_each(|execs| execs.store(u32::MAX - 1, Relaxed));
+        family.ends.iter().take(ENDS).for_each(|end| end.generation.store(u32::MAX - 1, Relaxed));
     }
 
     pub fn slow() {
@@ -166,6 +226,9 @@ mod imp {
         // Counted before the handler runs: a process that it forks is past this pass.
         let dies = KILL.get().is_some_and(|event| event.is_due(name));
         between(name);
+        if STOP.get().is_some_and(|event| event.is_due(name)) {
+            process::raise(libc::SIGSTOP);
+        }
         if dies {
             process::kill_self();
         }

@@ -10,7 +10,7 @@ use crate::table::Sock;
 use crate::thread::Call;
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, log};
-use bypath_shm::direction::{Head, writer_flag};
+use bypath_shm::direction::{Head, position, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
@@ -235,7 +235,7 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     }
     let urged = at != tail && carrier.urge(s);
     while at != tail {
-        let left = tail.wrapping_sub(at);
+        let left = position::distance(at, tail);
         if left > conn.tx.size() {
             switch::poison(s, conn);
             return;
@@ -245,7 +245,7 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         });
         match sent {
             Ok(n) => {
-                at += n as u64;
+                at = position::onward(at, n as u64);
                 w.flush.store(at, Relaxed);
                 w.kernel_bytes.fetch_add(n as u64, Relaxed);
                 w.not_before.fetch_add(n as u64, Relaxed);

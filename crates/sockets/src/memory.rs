@@ -10,7 +10,8 @@ use crate::state::{self, State};
 use crate::table::{self, Sock};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
-use bypath_shm::direction::{Head, Path};
+use bypath_shm::arena::Geometry;
+use bypath_shm::direction::{Head, Path, position};
 use bypath_shm::family::{WriterLine, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::clock;
@@ -23,6 +24,8 @@ const STEP: u64 = 32 * 1024;
 const REST_NS: u64 = 250_000_000;
 /// [`WriterLine::backed`] of a ring that is backed as a whole.
 const WHOLE: u64 = u64::MAX;
+/// No ring is larger.
+const MOST: u64 = Geometry::MAX_RING as u64;
 
 /// Some ring took memory and may have come to rest since.
 static GROWN: AtomicBool = AtomicBool::new(false);
@@ -32,14 +35,15 @@ static LOOKED: AtomicU64 = AtomicU64::new(0);
 fn held(w: &WriterLine, size: u64) -> u64 {
     match w.backed.load(Relaxed) {
         WHOLE => size,
-        to => to.saturating_sub(w.backed_from.load(Relaxed)).min(size),
+        to => position::distance(w.backed_from.load(Relaxed), to).min(size),
     }
 }
 
 /// Whether the ring has memory for the bytes up to position `end`.
 #[inline]
 pub fn is_backed(w: &WriterLine, end: u64) -> bool {
-    end <= w.backed.load(Relaxed)
+    let to = w.backed.load(Relaxed);
+    to == WHOLE || position::distance(end, to) <= MOST
 }
 
 /// Takes memory for the `n` ring bytes from position `tail` on. Holds the writer's lock.
@@ -50,11 +54,13 @@ pub fn is_backed(w: &WriterLine, end: u64) -> bool {
 pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
     let (w, size) = (&s.end().w, conn.tx.size());
     let (Some(state), Some(config)) = (state::get(), state::config()) else { return Err(Reason::NoMemory) };
-    let end = tail + n;
-    if is_backed(w, end) {
+    if is_backed(w, position::onward(tail, n)) {
         return Ok(());
     }
-    let (from, backed) = (w.backed_from.load(Relaxed), w.backed.load(Relaxed));
+    // From here on positions are not cut: they may be behind the wrap.
+    let from = w.backed_from.load(Relaxed);
+    let backed = from + position::distance(from, w.backed.load(Relaxed));
+    let end = from + position::distance(from, tail) + n;
     let step = if end - from <= FIRST { FIRST } else { STEP };
     let to = end.next_multiple_of(step).min(from + size);
     let growth = to - backed;
@@ -67,7 +73,7 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
     }
     conn.tx.back(backed, to).map_err(|_| Reason::NoMemory)?;
     state.own().ring_bytes.fetch_add(growth, Relaxed);
-    w.backed.store(if to == from + size { WHOLE } else { to }, Relaxed);
+    w.backed.store(if to == from + size { WHOLE } else { position::onward(to, 0) }, Relaxed);
     GROWN.store(true, Release);
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::switch;
 use crate::table::{Sock, flag};
 use crate::thread::Call;
 use crate::wait;
-use bypath_shm::direction::Readable;
+use bypath_shm::direction::{Readable, position};
 use bypath_shm::family::wpath;
 use bypath_sys::{sock, thread};
 use std::sync::atomic::Ordering::*;
@@ -34,7 +34,7 @@ pub fn ring_readable(s: &'static Sock, conn: &'static Conn) -> bool {
                 || s.end().pending_error.load(Relaxed) != 0
         }
         Ok(Readable::Drain(head)) => {
-            let behind = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
+            let behind = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
             if behind == 0 {
                 return false;
             }

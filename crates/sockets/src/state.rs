@@ -286,6 +286,7 @@ pub fn start() -> Option<&'static State> {
             (region::hidden_family().ok()?, -1)
         }
     };
+    fault::age(family);
     let view_file = fd::identity(view_fd).unwrap_or((0, 0));
     let state = State { family, view_fd, view_file, namespaces: process::namespaces() };
     if process::membarrier_register().is_err() {

@@ -11,7 +11,7 @@ use crate::wait as waiting;
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, flush, guard, heir, leaving, life, log, memory, options, uring, wish};
 use bypath_shm::atomic::fence_after_rmw;
-use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, wait, writer_flag};
+use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait, writer_flag};
 use bypath_shm::family::{end_state, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::{clock, thread};
@@ -29,9 +29,10 @@ pub fn warm(s: &'static Sock, conn: &'static Conn) {
         heir::replaced(s, old);
     }
     options::refresh(s);
-    end.w.tail.store(0, Relaxed);
-    end.w.head_cache.store(0, Relaxed);
-    memory::restart(&end.w, 0);
+    let first = fault::first_position();
+    end.w.tail.store(first, Relaxed);
+    end.w.head_cache.store(first, Relaxed);
+    memory::restart(&end.w, first);
     end.r.tail_cache.store(0, Relaxed);
     end.w.path.store(wpath::KERNEL, Relaxed);
     end.ring_size.store(conn.tx.size() as u32, Relaxed);
@@ -385,6 +386,8 @@ pub fn try_drained(s: &'static Sock, conn: &'static Conn, head: Head) -> bool {
     if !carrier::of(s).arrived(s, expected, 0) {
         return false;
     }
+    // W says where positions begin: what was seen before is no tail of these.
+    s.end().r.tail_cache.store(head.position(), Relaxed);
     if conn.inc().drained(head) {
         fault::point("drained");
         carrier::of(s).acknowledge(s);
@@ -440,7 +443,7 @@ pub fn unread(conn: &Conn) -> u64 {
     match conn.inc().readable(conn.rx.size()) {
         Ok(Readable::Ring { available, .. }) => available,
         Ok(Readable::Drain(head)) => {
-            conn.inc().t.tail.load(Acquire).wrapping_sub(head.position()).min(conn.rx.size())
+            position::distance(head.position(), conn.inc().t.tail.load(Acquire)).min(conn.rx.size())
         }
         _ => 0,
     }
@@ -458,7 +461,7 @@ pub fn within_reach(s: &Sock, conn: &Conn) -> u64 {
 pub fn owed(s: &Sock, conn: &Conn) -> Option<u64> {
     let inc = conn.inc();
     let head = Head::from_raw(inc.h.head.load(Acquire));
-    let behind = inc.t.tail.load(Acquire).wrapping_sub(head.position());
+    let behind = position::distance(head.position(), inc.t.tail.load(Acquire));
     if head.path() != Path::Kernel || behind == 0 || behind > conn.rx.size() {
         return None;
     }
@@ -493,11 +496,12 @@ pub fn repair(s: &'static Sock, conn: &'static Conn) {
     let size = conn.tx.size();
     let out = conn.out();
     // Killed between publish and its own note of it: what was visible counts.
-    let published = out.t.tail.load(Acquire);
-    if published.wrapping_sub(w.tail.load(Relaxed)) <= size {
-        w.tail.store(published, Relaxed);
-    }
-    w.head_cache.store(w.tail.load(Relaxed).saturating_sub(size), Relaxed);
+    let tail = w.tail.load(Relaxed);
+    let published = position::distance(tail, out.t.tail.load(Acquire));
+    let tail = if published <= size { position::onward(tail, published) } else { tail };
+    w.tail.store(tail, Relaxed);
+    // As if the ring were full: the next writer looks at the head.
+    w.head_cache.store(tail.wrapping_sub(size), Relaxed);
     let head = Head::from_raw(out.h.head.load(Acquire));
     match (w.path.load(Relaxed), head.path()) {
         (wpath::KERNEL, Path::Ring | Path::Drain) => {
@@ -508,8 +512,8 @@ pub fn repair(s: &'static Sock, conn: &'static Conn) {
         (wpath::RING | wpath::FLUSH, Path::Kernel) => {
             let written = carrier::of(s).standing(s).map_or(0, |at| at.given);
             let resent = written.saturating_sub(out.wa.switch_k.load(Relaxed));
-            let tail = w.tail.load(Relaxed);
-            w.flush.store((head.position() + resent).clamp(tail.saturating_sub(size), tail), Relaxed);
+            let behind = position::distance(head.position(), tail).min(size);
+            w.flush.store(position::back(tail, behind - resent.min(behind)), Relaxed);
             w.kernel_bytes.store(written, Relaxed);
             w.path.store(wpath::FLUSH, Release);
         }

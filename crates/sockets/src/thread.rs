@@ -7,6 +7,7 @@
 use crate::raised::Notes;
 use crate::state;
 use crate::stay;
+use crate::wait;
 use bypath_shm::family;
 use bypath_shm::region::Slab;
 use bypath_shm::stats::{BLOCKS, ByteBlock};
@@ -344,7 +345,7 @@ impl Record {
     /// A new ticket for a sleep, never 0.
     pub fn next_ticket(&self) -> u32 {
         // Records are numbered: no two threads of a family use the same bell, so tickets are per bell.
-        self.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+        wait::fresh_ticket(&self.ticket)
     }
 
     /// This thread's bell (number and descriptor), created at its first sleep.

@@ -16,7 +16,7 @@ use crate::uring;
 use bypath_shm::direction::{Path, Readable, wait};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, clock, eventfd, thread};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Bytes that nobody seems to read are taken back after this long.
 pub const STALL_NS: u64 = 20_000_000;
@@ -209,6 +209,18 @@ pub fn sleep(
 pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
     let bound = siblings::before_sleep(call, memory::before_sleep(call, bound));
     uring::before_sleep(call, bound)
+}
+
+/// The ticket of a sleep: never 0, and not that of the sleep before, of which a waker may still want to clear the word.
+#[inline]
+pub fn fresh_ticket(last: &AtomicU32) -> u32 {
+    let next = |last| match last {
+        0 => fault::first_ticket(),
+        u32::MAX => 1,
+        last => last + 1,
+    };
+    let before = last.fetch_update(Relaxed, Relaxed, |last| Some(next(last)));
+    before.map_or(1, next)
 }
 
 /// Enters the sleeper in the own inbox, where those who demand attention look for a bell to ring.
@@ -421,4 +433,19 @@ pub fn peer_end(s: &Sock) -> (bool, bool) {
     let events = bypath_sys::poll::now(s.carrier(), libc::POLLRDHUP);
     let reset = events & (libc::POLLERR | libc::POLLHUP) != 0;
     (events & libc::POLLRDHUP != 0 || reset, reset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tickets_differ_from_the_one_before_also_where_they_wrap() {
+        for begin in [0, 1, u32::MAX - 2] {
+            let last = AtomicU32::new(begin);
+            let tickets: Vec<u32> = (0..6).map(|_| fresh_ticket(&last)).collect();
+            assert!(tickets.iter().all(|&ticket| ticket != 0), "{tickets:?}");
+            assert!(tickets.windows(2).all(|two| two[0] != two[1]), "{tickets:?}");
+        }
+    }
 }

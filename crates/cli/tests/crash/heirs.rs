@@ -16,9 +16,10 @@ fn program() -> &'static str {
     path.to_str().expect("a plain path")
 }
 
-/// The victim is killed at its pass `count` of `point` while it does its duty.
+/// The victim is killed at its pass `count` of `point` while it does its duty. `old`: bytes before the wrap at which positions
+/// begin.
 #[track_caller]
-fn inherit(victim: &str, action: &str, point: &str, count: u32) {
+fn inherit(victim: &str, action: &str, point: &str, count: u32, old: Option<&str>) {
     let place = Place::new();
     place.pipe("to-peer");
     place.pipe("to-family");
@@ -27,12 +28,14 @@ fn inherit(victim: &str, action: &str, point: &str, count: u32) {
     let kill = if parent_dies { format!("{point}:{count}") } else { format!("{point}:{count}:child") };
     let raise = format!("{point}:{count}");
     // The handler forks where it stands: the child has half of what its parent did.
+    let age: Vec<_> = old.map(|bytes| ("BYPATH_TEST_WRAP", bytes)).into_iter().collect();
     let mut doom = vec![("BYPATH_TEST_KILL", kill.as_str()), ("BYPATH_TEST_DEFER", "0")];
+    doom.extend(&age);
     if parent_dies {
         doom.push(("BYPATH_TEST_RAISE", &raise));
     }
 
-    let mut peer = Program::start(&place, "peer", &[program(), "peer", &duty, place.text()], &[]);
+    let mut peer = Program::start(&place, "peer", &[program(), "peer", &duty, place.text()], &age);
     let port = peer.expect("port");
     let words = [program(), "family", &duty, place.text(), &port];
     let mut family = Program::start(&place, "family", &words, &doom);
@@ -47,7 +50,7 @@ fn inherit(victim: &str, action: &str, point: &str, count: u32) {
     peer.finish();
 
     let progress = [0, 1].map(|who| Progress::read(&place.path("family.progress"), who));
-    let context = format!("{duty} at {kill}: {read}; {arrived}; parent and child: {progress:?}");
+    let context = format!("{duty} at {kill}, {age:?}: {read}; {arrived}; parent and child: {progress:?}");
     let number = |report: &str, name: &str| field(report, name).parse::<u64>().expect("a number");
     let dead = usize::from(!parent_dies);
     // Of the dead: everything that a call had returned as sent, nothing that it had not asked for.
@@ -72,7 +75,9 @@ macro_rules! heirs {
         #[test]
         fn $test() {
             for count in $counts {
-                inherit($victim, $action, $point, count);
+                inherit($victim, $action, $point, count, None);
+                // The wrap comes in what is written once the dialogue is over: in the ring that somebody takes over.
+                inherit($victim, $action, $point, count, Some("20000"));
             }
         }
     )*};

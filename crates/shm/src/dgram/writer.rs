@@ -2,7 +2,7 @@
 
 use super::{ALIGN, HEADS, LONGEST, MARK, Octets, Place, Record, WORD, span};
 use crate::atomic::{Ordering::*, fence};
-use crate::direction::{Direction, Poisoned};
+use crate::direction::{Direction, Poisoned, position};
 
 /// The writing end, for as long as the writer's lock is held.
 #[derive(Debug)]
@@ -107,7 +107,7 @@ impl<'a, O: Octets> Writer<'a, O> {
         assert!(octets <= reserved.octets && reserved.start == self.tail, "the room that was reserved");
         let word = Record { octets: octets as u32, head: reserved.head as u16, mark: MARK };
         self.ring.put(self.tail, &word.encode());
-        self.tail += span(reserved.head, octets);
+        self.tail = position::onward(self.tail, span(reserved.head, octets));
     }
 
     /// Puts a datagram in, as [`reserve`](Writer::reserve), a copy and [`commit`](Writer::commit).
@@ -142,7 +142,7 @@ impl<'a, O: Octets> Writer<'a, O> {
     /// # Errors
     /// The reader has moved the head to where none is, or written over the records.
     pub fn again(&self, from: u64) -> Result<Option<Place>, Poisoned> {
-        match self.tail.wrapping_sub(from) {
+        match position::distance(from, self.tail) {
             0 => Ok(None),
             left => Place::find(&self.ring, from, left).map(Some),
         }

@@ -8,6 +8,7 @@ use crate::ready;
 use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;
+use crate::wait;
 use bypath_shm::direction::{ask, wait as words};
 use bypath_shm::reason::Reason;
 use std::sync::atomic::Ordering::*;
@@ -177,7 +178,7 @@ pub(super) fn arm_hot(s: &'static Set) -> (bool, bool) {
         if !conn.tell_bell(bell, s.bell_fd.load(Relaxed)) {
             switch::ask_recall(sock, conn, ask::RECALL, Reason::RecalledNoBell);
         }
-        let ticket = s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1);
+        let ticket = wait::fresh_ticket(&s.ticket);
         // The other end knows the inbox of the process that mapped the connection. For a forked one it rings without a look
         // there, and marks nothing there: the end stays on the list.
         let inherited = sock.is_inherited();
@@ -216,7 +217,7 @@ pub(super) fn would_report(sock: &'static Sock, conn: &'static Conn, r: &Reg) ->
     if wanted & ET == 0 || r.disarmed.load(Relaxed) {
         return events != 0 && !r.disarmed.load(Relaxed);
     }
-    events != 0 && r.reported_tail.load(Relaxed) != conn.inc().t.tail.load(Acquire) + 1
+    events != 0 && r.reported_tail.load(Relaxed) != conn.inc().t.tail.load(Acquire).wrapping_add(1)
         || events & OUT != 0 && !r.reported_room.load(Relaxed)
 }
 

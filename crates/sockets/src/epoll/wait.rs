@@ -15,7 +15,7 @@ use crate::state;
 use crate::switch;
 use crate::table::{self, Entry};
 use crate::thread::Call;
-use crate::wait::STALL_NS;
+use crate::wait::{self as waiting, STALL_NS};
 use bypath_sys::epoll::{self as sys, Event};
 use bypath_sys::{Errno, clock, thread as cpu};
 use std::sync::atomic::Ordering::*;
@@ -220,7 +220,7 @@ fn kernel_is_due(s: &Set) -> bool {
 }
 
 fn fresh_ticket(s: &Set) -> u32 {
-    s.ticket.fetch_add(1, Relaxed).wrapping_add(1).max(1)
+    waiting::fresh_ticket(&s.ticket)
 }
 
 /// Whether nobody rang for the sleep with this ticket.

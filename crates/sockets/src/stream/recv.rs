@@ -11,7 +11,7 @@ use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::{carrier, epoll, fault, foreign, guard, heir, kept, options, service};
-use bypath_shm::direction::{Head, Path, Readable, ask, wait as words};
+use bypath_shm::direction::{Head, Path, Readable, ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
@@ -415,7 +415,7 @@ fn peek_behind(
     let Range { start: done, end: want } = rest;
     let expected = conn.inc().wa.switch_k.load(Relaxed);
     let all = carrier::of(s).arrived(s, expected, done);
-    let waiting = conn.inc().t.tail.load(Acquire).wrapping_sub(head.position());
+    let waiting = position::distance(head.position(), conn.inc().t.tail.load(Acquire));
     if !all || waiting > conn.rx.size() {
         return done;
     }
@@ -439,7 +439,7 @@ fn readable(
     let cache = &s.end().r.tail_cache;
     let head = Head::from_raw(inc.h.head.load(Acquire));
     if head.path() == Path::Ring {
-        let available = cache.load(Relaxed).wrapping_sub(head.position());
+        let available = position::distance(head.position(), cache.load(Relaxed));
         if available != 0 && available >= want && available <= conn.rx.size() {
             return Ok(Readable::Ring { head, available });
         }
@@ -450,7 +450,7 @@ fn readable(
     }
     let fresh = inc.readable(conn.rx.size());
     if let Ok(Readable::Ring { head, available }) = fresh {
-        cache.store(head.position() + available, Relaxed);
+        cache.store(position::onward(head.position(), available), Relaxed);
         if available > 0 {
             s.empty_reads.store(0, Relaxed);
         }
@@ -505,7 +505,7 @@ pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, 
     switch::look_fence();
     if words::any(&inc.wa.wait) {
         let size = conn.rx.size();
-        let used = inc.t.tail.load(Acquire).wrapping_sub(head.position() + n as u64);
+        let used = position::distance(head.position() + n as u64, inc.t.tail.load(Acquire));
         if used <= size - size / 4 {
             switch::wake_writers(conn);
         }

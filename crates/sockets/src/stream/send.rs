@@ -12,7 +12,7 @@ use crate::thread::Call;
 use crate::wait::{self, Deadline, Woken};
 use crate::wlock::WriteLock;
 use crate::{carrier, epoll, fault, foreign, guard, heir, memory, options, service};
-use bypath_shm::direction::{ask, wait as words};
+use bypath_shm::direction::{ask, position, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::page::Access;
@@ -284,16 +284,17 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     if n == 0 {
         return Put::Fault;
     }
-    if !memory::is_backed(w, tail + n as u64)
+    let next = position::onward(tail, n as u64);
+    if !memory::is_backed(w, next)
         && let Err(reason) = memory::back(s, conn, tail, n as u64)
     {
         return Put::NoMemory(reason);
     }
     conn.tx.copy_in(tail, buf, skip, n);
     fault::point("copied-in");
-    conn.out().publish(tail + n as u64);
+    conn.out().publish(next);
     fault::point("published");
-    w.tail.store(tail + n as u64, Relaxed);
+    w.tail.store(next, Relaxed);
     w.ring_bytes.store(w.ring_bytes.load(Relaxed) + n as u64, Relaxed);
     Put::Bytes(n)
 }
@@ -318,7 +319,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     // The clock is not read for every small message.
     let tail = s.end().w.tail.load(Relaxed);
     conn.tx.prefetch_write(tail + 512);
-    if tail >> 10 != (tail - n as u64) >> 10 && wait::peer_check_due(s) {
+    if tail >> 10 != position::back(tail, n as u64) >> 10 && wait::peer_check_due(s) {
         let (gone, reset) = wait::peer_end(s);
         if gone {
             switch::peer_ended(s, conn, reset, call);

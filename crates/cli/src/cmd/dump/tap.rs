@@ -5,7 +5,7 @@
 
 use super::memory::{Place, Words};
 use crate::connections::Writer;
-use bypath_shm::direction::{Head, Path};
+use bypath_shm::direction::{Head, Path, position};
 use std::net::SocketAddr;
 
 /// How often it is asked whether a writer has finished.
@@ -120,6 +120,6 @@ impl Tap {
 /// Where following begins: with what waits in the ring.
 fn begin(words: Words, size: u64) -> u64 {
     let head = Head::from_raw(words.head);
-    let waits = words.tail.wrapping_sub(head.position());
+    let waits = position::distance(head.position(), words.tail);
     if head.path() == Path::Ring && waits <= size { head.position() } else { words.tail }
 }
