@@ -8,6 +8,7 @@ use bypath_shm::family::{
     Addr, ENDS, ENDS_OFFSET, End, Header, PROCESSES, Process, ReaderLine, STATS_OFFSET, WriterLine,
 };
 use bypath_shm::inbox::{BELLS, Inbox};
+use bypath_shm::mailbox::{Mailbox, Writers, phase};
 use bypath_shm::reason::REASON_SLOTS;
 use bypath_shm::stats::{BLOCKS, ByteBlock, RECORD_SIZE, StatsRecord};
 use std::collections::BTreeMap;
@@ -48,6 +49,8 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(ReaderAsks: wait, ask),
         fields!(WriterAsks: wait, switch_k, flags),
         fields!(Record: octets, head, mark),
+        fields!(Mailbox: gate, head, tail, writers),
+        fields!(Writers: lock, head, lost),
     ]
     .concat()
     .into_iter()
@@ -111,6 +114,7 @@ fn words_are_laid_out_as_the_document_says() {
     assert_eq!(bypath_shm::direction::wait::word(2, 3), 2 << 32 | 3);
     use bypath_shm::direction::{ask, writer_flag};
     assert_eq!([ask::CONSENT, ask::RECALL, ask::CLOSED, ask::LEFT, writer_flag::SHUT], [1, 2, 4, 8, 1]);
+    assert_eq!([phase::CLOSED, phase::OPENING, phase::OPEN, phase::DEAD], [0, 1, 2, 3]);
     let record = Record { octets: 1, head: 2, mark: MARK }.encode();
     assert_eq!(record.len() as u64, WORD);
     assert_eq!(u64::from_ne_bytes(record).to_le(), 0xb6d7_0002_0000_0001);

@@ -1,5 +1,5 @@
 //! Model checks of the shared-memory protocol under the C11 memory model: the code of `direction` and `marks`
-//! itself, in every interleaving (and with every stale value) that loom can produce.
+//! itself (and of `mailbox`), in every interleaving (and with every stale value) that loom can produce.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test -p bypath-shm --test loom --release`. Each model of a rule stands beside a
 //! broken twin that must fail, so that a model which checks nothing would be seen.
@@ -9,6 +9,8 @@
 mod bytes;
 #[path = "loom/datagrams.rs"]
 mod datagrams;
+#[path = "loom/mailbox.rs"]
+mod mailbox;
 #[path = "loom/marking.rs"]
 mod marking;
 #[path = "loom/switch.rs"]

@@ -68,7 +68,7 @@ impl Place {
     /// # Errors
     /// There is none, or a longer one than there can be.
     #[inline]
-    pub(super) fn find(ring: &impl Octets, start: u64, available: u64) -> Result<Place, Poisoned> {
+    pub(crate) fn find(ring: &impl Octets, start: u64, available: u64) -> Result<Place, Poisoned> {
         if !(start | available).is_multiple_of(ALIGN) || !(WORD..=ring.size()).contains(&available) {
             return Err(Poisoned);
         }

@@ -17,12 +17,12 @@ fn words(position: u64, octets: usize) -> impl Iterator<Item = (usize, std::ops:
     (0..octets / 8).map(move |n| ((first + n) % 4, n * 8..n * 8 + 8))
 }
 
-fn word(octets: &[u8]) -> u64 {
+pub fn word(octets: &[u8]) -> u64 {
     u64::from_ne_bytes(octets.try_into().expect("eight"))
 }
 
 /// Words as plain memory: loom fails on any copy out that is not ordered against a copy in.
-struct Plain([UnsafeCell<u64>; 4]);
+pub struct Plain([UnsafeCell<u64>; 4]);
 
 // SAFETY: loom checks every access.
 unsafe impl Sync for Plain {}
@@ -30,7 +30,7 @@ unsafe impl Sync for Plain {}
 unsafe impl Send for Plain {}
 
 impl Plain {
-    fn new() -> Arc<Plain> {
+    pub fn new() -> Arc<Plain> {
         Arc::new(Plain([0; 4].map(|_| UnsafeCell::new(u64::MAX))))
     }
 }
@@ -56,10 +56,10 @@ impl Octets for &Plain {
 }
 
 /// Words that are written and read at once, as siblings do.
-struct Racy([AtomicU64; 4]);
+pub struct Racy([AtomicU64; 4]);
 
 impl Racy {
-    fn new() -> Arc<Racy> {
+    pub fn new() -> Arc<Racy> {
         Arc::new(Racy([0; 4].map(|_| AtomicU64::new(u64::MAX))))
     }
 }
