@@ -266,12 +266,13 @@ static void own_pid(struct args *a, struct out *o)
     say(o, "%ld", syscall(SYS_getpid));
 }
 
-/* port FD: the local port, asked behind libc's back (for the driver, not part of a script). */
+/* port FD and peer FD: the local port, or the other end's, asked behind libc's back (for the driver, not part of a script). */
 static void own_port(struct args *a, struct out *o)
 {
     struct sockaddr_storage s;
     socklen_t len = sizeof s;
-    if (syscall(SYS_getsockname, num(a, 1), &s, &len) != 0)
+    long name = strcmp(arg(a, 0), "peer") == 0 ? SYS_getpeername : SYS_getsockname;
+    if (syscall(name, num(a, 1), &s, &len) != 0)
         say(o, "0");
     else
         say(o, "%d", local_port(&s, len));
@@ -280,6 +281,7 @@ static void own_port(struct args *a, struct out *o)
 static const struct command loop_commands[] = {
     {"go", start_task},    {"blocked", task_blocked}, {"join", task_join}, {"tkill", task_signal}, {"join_any", task_join},
     {"timed", timed},      {"reset", quiet_close_all}, {"pid", own_pid},    {"port", own_port},
+    {"peer", own_port},
     {"listens", start_listening}, {"computes", start_listening},
     {NULL, NULL},
 };
@@ -300,7 +302,8 @@ void execute(const char *line, int slot, struct out *o)
         line++;
     a.rest = line + strlen(a.word[0]);
     const struct command *tables[] = {loop_commands,    data_commands, socket_commands, ready_commands,
-                                      process_commands, bad_commands,  stdio_commands, told_commands};
+                                      process_commands, bad_commands,  stdio_commands, told_commands,
+                                      datagram_commands};
     for (size_t t = 0; t < sizeof tables / sizeof *tables; t++)
         for (const struct command *c = tables[t]; c->name; c++)
             if (strcmp(c->name, a.word[0]) == 0) {

@@ -50,7 +50,7 @@ struct command {
 };
 
 extern const struct command socket_commands[], data_commands[], ready_commands[], process_commands[],
-    bad_commands[], stdio_commands[], told_commands[];
+    bad_commands[], stdio_commands[], told_commands[], datagram_commands[];
 extern const char *agent_path;
 /* Set: internet addresses stand for abstract AF_UNIX names that begin with this. */
 extern const char *unix_names;

@@ -6,6 +6,7 @@
 #include <stddef.h>
 #include <linux/sockios.h>
 #include <netinet/tcp.h>
+#include <netinet/udp.h>
 #include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
@@ -321,6 +322,11 @@ static const struct option {
     {"timestampns", SOL_SOCKET, SO_TIMESTAMPNS_OLD, INT}, {"timestamping", SOL_SOCKET, SO_TIMESTAMPING_OLD, INT},
     {"timestamp_new", SOL_SOCKET, SO_TIMESTAMP_NEW, INT}, {"timestampns_new", SOL_SOCKET, SO_TIMESTAMPNS_NEW, INT},
     {"timestamping_new", SOL_SOCKET, SO_TIMESTAMPING_NEW, INT},
+    {"reuseport", SOL_SOCKET, SO_REUSEPORT, INT},  {"broadcast", SOL_SOCKET, SO_BROADCAST, INT},
+    {"pktinfo", IPPROTO_IP, IP_PKTINFO, INT},      {"pktinfo6", IPPROTO_IPV6, IPV6_RECVPKTINFO, INT},
+    {"recvttl", IPPROTO_IP, IP_RECVTTL, INT},      {"recverr", IPPROTO_IP, IP_RECVERR, INT},
+    {"rxq_ovfl", SOL_SOCKET, SO_RXQ_OVFL, INT},    {"udp_cork", IPPROTO_UDP, UDP_CORK, INT},
+    {"udp_segment", IPPROTO_UDP, UDP_SEGMENT, INT}, {"udp_gro", IPPROTO_UDP, UDP_GRO, INT},
     {NULL, 0, 0, INT},
 };
 

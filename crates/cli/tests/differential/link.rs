@@ -27,6 +27,7 @@ pub fn program() -> &'static Path {
             "bad.c",
             "stdio.c",
             "told.c",
+            "datagrams.c",
             "link.c",
             "link_host.c",
             "link_several.c",

@@ -5,7 +5,11 @@
 //!   `pair with OPTION VALUE` - one whose listener has that option;
 //! * `warm [FD_OF_C FD_OF_S]` - enough traffic there and back for an upgrade.
 //!
-//! `%port:END:FD` stands for the local port of a descriptor, `%pid:END` for a process id.
+//! * `dgrams ADDRESS` - two sockets of datagrams, descriptors 3 of both ends, of which that of `s` has this address;
+//! * `pings [ADDRESS|-]` - datagrams there and back between them, enough to go by shared memory; `-`: they are connected.
+//!
+//! `%port:END:FD` stands for the local port of a descriptor, `%peer:END:FD` for its other end's, `%pid:END` for a process id;
+//! a word `@END:FD` for the address of the last `dgrams` with the port of a descriptor.
 //! `stop END` and `cont END` send SIGSTOP and SIGCONT from outside.
 
 use std::fmt;
@@ -39,6 +43,7 @@ impl fmt::Display for Step {
 /// Parses a script and expands its shorthands.
 pub fn parse(text: &str) -> Vec<Step> {
     let mut steps = Vec::new();
+    let mut address = "127.0.0.1";
     for line in text.lines().map(|l| l.split('#').next().unwrap_or("").trim()).filter(|l| !l.is_empty()) {
         let (first, rest) = line.split_once(' ').unwrap_or((line, ""));
         let rest = rest.trim();
@@ -51,8 +56,13 @@ pub fn parse(text: &str) -> Vec<Step> {
                 let mut fds = rest.split(' ').filter(|w| !w.is_empty());
                 warm(fds.next().unwrap_or("3"), fds.next().unwrap_or("4"), &mut steps);
             }
+            "dgrams" => {
+                address = rest;
+                dgrams(rest, &mut steps);
+            }
+            "pings" => pings(if rest.is_empty() { "@s:3" } else { rest }, address, &mut steps),
             "stop" | "cont" => steps.push(Step::new("", line)),
-            _ => steps.push(Step::new(first, rest)),
+            _ => steps.push(Step::new(first, rest.replace(" @", &format!(" {address}:%port:")))),
         }
     }
     steps
@@ -73,6 +83,20 @@ fn warm(client: &str, server: &str, steps: &mut Vec<Step>) {
     steps.push(Step::new("s", format!("go warm echo {server} 64 100")));
     steps.push(Step::new("c", format!("ping {client} 64 100")));
     steps.push(Step::new("s", "join warm"));
+}
+
+fn dgrams(address: &str, steps: &mut Vec<Step>) {
+    let family = if address.starts_with('[') { "inet6" } else { "inet" };
+    steps.push(Step::new("s", format!("socket {family} dgram")));
+    steps.push(Step::new("s", format!("bind 3 {address}:0")));
+    steps.push(Step::new("c", format!("socket {family} dgram")));
+}
+
+fn pings(to: &str, address: &str, steps: &mut Vec<Step>) {
+    let to = to.replace('@', &format!("{address}:%port:"));
+    steps.push(Step::new("s", "go echoes echo_from 3 100"));
+    steps.push(Step::new("c", format!("ping_to 3 100 64 {to}")));
+    steps.push(Step::new("s", "join echoes"));
 }
 
 /// Replaces what differs between equal runs: port numbers by `p0`, `p1`, ... in order of appearance, process

@@ -1,0 +1,361 @@
+//! Options and ancillary data: what is told beside a datagram, what is dropped, and what keeps a socket with the kernel.
+
+use crate::hand::scripts;
+
+scripts! {
+    where_it_came_in, "packet information", Ring: "
+        s socket inet dgram
+        s bind 3 0.0.0.0:0
+        s setsockopt 3 pktinfo 1
+        s getsockopt 3 pktinfo
+        c socket inet dgram
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        c sendto 3 11 1 0 127.0.0.7:%port:s:3
+        s receive_msg 3 100 0 200
+        c sendto 3 12 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 5 peek 200
+        s receive_msg 3 100 0 0
+        c sendto 3 13 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 20
+        c sendto 3 14 1 0 127.0.0.1:%port:s:3
+        s receive 3 100
+        s setsockopt 3 pktinfo 0
+        c sendto 3 15 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+    ";
+    where_it_came_in_by_ipv6, "packet information", Ring: "
+        s socket inet6 dgram
+        s bind 3 [::]:0
+        s setsockopt 3 pktinfo6 1
+        c socket inet6 dgram
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 [::1]:%port:s:3
+        s join echoes
+        c sendto 3 10 1 0 [::1]:%port:s:3
+        s receive_msg 3 100 0 200
+        c socket inet dgram
+        c sendto 4 11 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        s setsockopt 3 pktinfo 1
+        c sendto 4 12 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        c sendto 3 13 1 0 [::1]:%port:s:3
+        s receive_msg 3 100 0 30
+    ";
+    a_source_by_packet_information, "packet information", Either: "
+        dgrams 127.0.0.1
+        c bind 3 0.0.0.0:0
+        pings
+        c send_msg 3 10 1 0 @s:3 src=127.0.0.5:0
+        s receive 3 100
+        c send_msg 3 11 1 0 @s:3
+        s receive 3 100
+        c sendto 3 12 1 0 @s:3
+        s receive 3 100
+        pings
+        c send_msg 3 13 1 0 @s:3 src=203.0.113.1:0
+        s receive 3 100 dontwait
+    ";
+    when_it_came, "timestamps", Ring: "
+        dgrams 127.0.0.1
+        s setsockopt 3 timestamp 1
+        pings
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        c sendto 3 11 1 0 @s:3
+        s receive_msg 3 5 peek 200
+        s receive_msg 3 100 0 200
+        c sendto 3 11 1 0 @s:3
+        s receive_msg 3 100 0 10
+        s setsockopt 3 timestampns 1
+        c sendto 3 12 1 0 @s:3
+        s receive_msg 3 100 0 200
+        pings
+        c sendto 3 13 1 0 @s:3
+        s setsockopt 3 timestampns 0
+        s receive_msg 3 100 0 200
+        c sendto 3 13 1 0 @s:3
+        s setsockopt 3 timestamp 1
+        s setsockopt 3 pktinfo 1
+        s receive_msg 3 100 0 200
+        c sendto 3 14 1 0 @s:3
+        s receive_msg 3 100 0 200
+    ";
+    timestamps_of_other_kinds, "timestamps", Either: "
+        dgrams 127.0.0.1
+        pings
+        s setsockopt 3 timestamp_new 1
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        s setsockopt 3 timestampns_new 1
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        pings
+        c sendto 3 10 1 0 @s:3
+        s setsockopt 3 pktinfo 1
+        s receive_msg 3 100 0 200
+    ";
+    what_is_told_beside, "ancillary data and the error queue", Either: "
+        dgrams 127.0.0.1
+        pings
+        s setsockopt 3 recvttl 1
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        c send_msg 3 10 1 0 @s:3 ttl=7
+        s receive_msg 3 100 0 200
+        pings
+        c send_msg 3 10 1 0 @s:3 ttl=8
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 200
+        s setsockopt 3 recvttl 0
+        c send_msg 3 10 1 0 @s:3 tos=16
+        s receive_msg 3 100 0 200
+        pings
+        s setsockopt 3 rxq_ovfl 1
+        c sendto 3 10 1 0 @s:3
+        s receive_msg 3 100 0 200
+        c send_msg 3 10 1 0 @s:3 ttl=900
+        s receive 3 100 dontwait
+    ";
+    errors_in_a_queue, "ancillary data and the error queue", Either: "
+        dgrams 127.0.0.1
+        c setsockopt 3 recverr 1
+        pings
+        c sendto 3 10 1 0 @s:3
+        s receive 3 100
+        c connect 3 @s:3
+        s close 3
+        c send 3 10 1
+        c send 3 10 1
+        c poll 0 3:in|out
+        c recvmsg 3 100 errqueue
+        c recv 3 10 errqueue
+        c recv 3 10 dontwait
+        c socket inet dgram
+        c recv 4 10 errqueue
+    ";
+    options_of_a_socket, "socket options", Ring: "
+        dgrams 127.0.0.1
+        pings
+        s getsockopt 3 rcvbuf
+        s getsockopt 3 sndbuf
+        s getsockopt 3 rcvlowat
+        s setsockopt 3 rcvbuf 5000
+        s getsockopt 3 rcvbuf
+        s setsockopt 3 rcvlowat 100
+        s getsockopt 3 rcvlowat
+        c sendto 3 10 1 0 @s:3
+        s poll 0 3:in
+        s recv 3 100
+        s setsockopt 3 sndbuf 4000
+        s sendto 3 30000 1 0 @c:3
+        s sendto 3 1000 1 0 @c:3
+        c receive 3 40000
+        s getsockopt 3 keepalive
+        s setsockopt 3 keepalive 1
+        s setsockopt 3 linger 1 5
+        s setsockopt 3 reuseaddr 1
+        s getsockopt 3 reuseaddr
+        s setsockopt 3 nodelay 1
+        s getsockopt 3 error
+        c sendto 3 11 1 0 @s:3
+        s receive 3 100
+        s close 3
+    ";
+    a_queue_has_an_end, "SO_RCVBUF and what is dropped", Ring: "
+        dgrams 127.0.0.1
+        pings
+        c flood 3 @s:3 1000 14
+        s near 3
+        c flood 3 @s:3 1000 1400
+        s near 3
+        c flood 3 @s:3 100 9000
+        s near 3
+        c flood 3 @s:3 20 60000
+        s near 3
+        pings
+        c flood 3 @s:3 1000 0
+        s near 3
+        s near 3
+        pings
+    ";
+    a_small_queue_has_an_end, "SO_RCVBUF and what is dropped", Ring: "
+        dgrams 127.0.0.1
+        s setsockopt 3 rcvbuf 8192
+        pings
+        c flood 3 @s:3 200 14
+        s near 3
+        c flood 3 @s:3 200 1400
+        s near 3
+        s setsockopt 3 rcvbuf 100000
+        c flood 3 @s:3 1000 64
+        s near 3
+        s setsockopt 3 rcvbuf 1
+        c flood 3 @s:3 100 64
+        s near 3
+        pings
+        c sendto 3 9000 1 0 @s:3
+        c sendto 3 9000 1 0 @s:3
+        s near 3
+        s setsockopt 3 rcvbuf 200000
+        pings
+        c flood 3 @s:3 1000 64
+        s near 3
+    ";
+    a_queue_of_two_senders, "SO_RCVBUF and what is dropped", Ring: "
+        dgrams 127.0.0.1
+        c socket inet dgram
+        s go echoes echo_from 3 100
+        c ping_to 4 100 64 @s:3
+        s join echoes
+        pings
+        c flood 3 @s:3 100 64
+        c flood 4 @s:3 100 64
+        c flood 3 @s:3 100 64
+        s near 3
+        c flood 4 @s:3 300 1400
+        c flood 3 @s:3 10 10
+        s near 3
+    ";
+    several_sockets_at_one_port, "SO_REUSEPORT", Either: "
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s bind 3 127.0.0.1:0
+        s socket inet dgram
+        s setsockopt 4 reuseport 1
+        s bind 4 127.0.0.1:%port:s:3
+        c socket inet dgram
+        c flood 3 127.0.0.1:%port:s:3 50 64
+        s count 3 4
+        c flood 3 127.0.0.1:%port:s:3 100 64
+        s count 3 4
+        s close 3
+        c flood 3 127.0.0.1:%port:s:4 100 64
+        s count 4
+    ";
+    a_second_socket_joins_the_first, "SO_REUSEPORT", Either: "
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        pings 127.0.0.1:%port:s:3
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s receive 3 100
+        s socket inet dgram
+        s setsockopt 4 reuseport 1
+        s bind 4 127.0.0.1:%port:s:3
+        c flood 3 127.0.0.1:%port:s:3 100 64
+        s count 3 4
+        c flood 3 127.0.0.1:%port:s:3 100 64
+        s count 3 4
+    ";
+    the_later_of_two_takes_it, "SO_REUSEPORT", Either: "
+        s socket inet dgram
+        s setsockopt 3 reuseaddr 1
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        pings 127.0.0.1:%port:s:3
+        s socket inet dgram
+        s setsockopt 4 reuseaddr 1
+        s bind 4 127.0.0.1:%port:s:3
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s count 3
+        s count 4
+        s close 4
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s count 3
+    ";
+    a_port_is_lent_afterwards, "SO_REUSEPORT", Ring: "
+        dgrams 127.0.0.1
+        pings
+        s setsockopt 3 reuseaddr 1
+        s socket inet dgram
+        s setsockopt 4 reuseaddr 1
+        s bind 4 127.0.0.1:%port:s:3
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s count 3
+        s count 4
+    ";
+    a_narrower_name_takes_it, "SO_REUSEPORT", Ring: "
+        s socket inet dgram
+        s bind 3 0.0.0.0:0
+        c socket inet dgram
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        s setsockopt 3 reuseaddr 1
+        s socket inet dgram
+        s setsockopt 4 reuseaddr 1
+        s bind 4 127.0.0.1:%port:s:3
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        c sendto 3 11 1 0 127.0.0.2:%port:s:3
+        s receive 4 100
+        s receive 3 100
+        s receive 3 100 dontwait
+        s receive 4 100 dontwait
+    ";
+    to_everybody, "broadcast and multicast", Either: "
+        dgrams 127.0.0.1
+        pings
+        c sendto 3 10 1 0 127.255.255.255:%port:s:3
+        c setsockopt 3 broadcast 1
+        c sendto 3 10 1 0 127.255.255.255:%port:s:3
+        s recv 3 10 dontwait
+        s socket inet dgram
+        s bind 4 0.0.0.0:0
+        c sendto 3 11 1 0 127.255.255.255:%port:s:4
+        s receive 4 100 dontwait
+        c sendto 3 12 1 0 127.0.0.1:%port:s:4
+        s receive 4 100
+        c sendto 3 13 1 0 @s:3
+        s receive 3 100
+    ";
+    many_datagrams_in_one, "GSO, GRO, corking", Either: "
+        dgrams 127.0.0.1
+        pings
+        c send_msg 3 1000 1 0 @s:3 segment=300
+        s receive_many 3 500,500,500,500,500 dontwait
+        c setsockopt 3 udp_segment 200
+        c sendto 3 500 2 0 @s:3
+        s receive_many 3 500,500,500,500 dontwait
+        c setsockopt 3 udp_segment 0
+        c sendto 3 500 3 0 @s:3
+        s receive 3 600
+        pings
+        s setsockopt 3 udp_gro 1
+        c send_msg 3 1000 4 0 @s:3 segment=300
+        s receive_msg 3 2000 0 100
+        c sendto 3 10 5 0 @s:3
+        s receive_msg 3 2000 0 100
+        s receive 3 100 dontwait
+    ";
+    pieces_of_one_datagram, "GSO, GRO, corking", Either: "
+        dgrams 127.0.0.1
+        pings
+        c connect 3 @s:3
+        c send 3 10 1 more
+        c send 3 20 2
+        s receive 3 100
+        s receive 3 100 dontwait
+        c setsockopt 3 udp_cork 1
+        c send 3 10 3
+        c send 3 10 4
+        s receive 3 100 dontwait
+        c setsockopt 3 udp_cork 0
+        s receive 3 100
+        c send 3 10 5
+        s receive 3 100
+        pings -
+        c send 3 10 1 more
+        s receive 3 100 dontwait
+        c write 3 20 2
+        s receive 3 100
+    ";
+}
