@@ -150,8 +150,8 @@ pub enum NoAddress {
     /// The interface has it.
     #[error("the interface has this address already")]
     Exists,
-    /// A group's, everybody's or nobody's.
-    #[error("not the address of a single host")]
+    /// A group's, everybody's or nobody's, one of loopback on another link, or one of IPv4 mapped into IPv6.
+    #[error("not the address of a single host on a link")]
     NotAHost,
     /// There is no such interface.
     #[error("there is no such interface")]

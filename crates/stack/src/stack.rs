@@ -298,7 +298,13 @@ impl Stack {
         let ip = prefix.address();
         let Some(own) = self.ifaces.get(iface.at()) else { return Err(NoAddress::NoIface) };
         let nobodys = ip.is_unspecified() || ip.is_multicast();
-        if nobodys || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4)) {
+        // Packets from or to these never leave a host (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3), and sockets take the last kind for IPv4.
+        let inner = iface != IfaceId::LOOPBACK && ip.is_loopback()
+            || matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
+        if nobodys
+            || inner
+            || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4))
+        {
             return Err(NoAddress::NotAHost);
         }
         if ip.is_ipv6() && own.shape.mtu < bypath_wire::ipv6::MIN_MTU {

@@ -3,6 +3,7 @@
 use crate::common::TempDir;
 use crate::network::{address, veth, without};
 use crate::{TAP, asked, devices};
+use bypath::link::xdp;
 use rustix::thread::CapabilitySet;
 
 /// A service that cannot be, with this status and these words.
@@ -28,12 +29,45 @@ isolated! {
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "sockets"], &["sockets"]);
         fails(2, &["--config=/nowhere.toml"], &["cannot read the configuration file /nowhere.toml"]);
         fails(2, &["sockets", "--name=a/b"], &["letters, digits"]);
-        fails(1, &["--link=packet:nobody", "--addr=10.9.0.2/24"], &["nobody: no such interface; there are: lo"]);
+        // Its address is not looked for first.
+        for addr in [&["--addr=10.9.0.2/24"][..], &[]] {
+            for link in ["--link=packet:nobody", "--link=xdp:nobody"] {
+                fails(1, &[&[link], addr].concat(), &["nobody: no such interface; there are: lo"]);
+            }
+        }
+        for link in ["tap:a/b", "packet:averyveryverylongname", "xdp:a b"] {
+            fails(2, &["--link", link, "--net=10.9.0.1/24"], &[link, "no interface can have such a name: 1 to 15 octets"]);
+        }
+        for address in ["10.9.0.2", "10.9.0.2/33", "10.9.0.300/24", "nobody/24", "fd09::2/129"] {
+            fails(2, &["--link=tap:mine", "--addr", address], &[address, "such as 10.9.0.2/24 or fd09::2/64"]);
+        }
+        for (net, words) in [
+            ("10.9.0.1", "such as 10.9.0.1/24"),
+            ("10.9.0.0/24", "give the kernel the first host, 10.9.0.1"),
+            ("10.9.0.255/24", "broadcast"),
+        ] {
+            fails(2, &["--link=tap:mine", "--net", net], &[net, words]);
+        }
         let folder = TempDir::new();
         let file = folder.join("x.toml");
         std::fs::write(&file, "link = 'tap:mine'\nmtu = 'x'\nlimit = 1\n").expect("a file");
         let config = format!("--config={}", file.display());
         fails(2, &[&config], &["has mistakes", "x.toml:2:7: invalid value 'x' for mtu", "did you mean 'limits'?"]);
+        let says = |text: &[u8], words: &[&str]| {
+            std::fs::write(&file, text).expect("a file");
+            fails(2, &[&config], words);
+        };
+        says(b"", &["which link? give one: --link tap:bp0"]);
+        says(b"link = 'tap:mine", &["x.toml:1:17: invalid"]);
+        says(b"link = \"tap:mine\"\nlink = \"tap:other\"\n", &["x.toml:2:1: duplicate key"]);
+        says(b"\xff\xfe", &["cannot read the configuration file", "UTF-8"]);
+        says(b"link = 'packet:averyveryverylongname'\n", &["x.toml:1:8", "no interface can have such a name"]);
+        // Nobody gave a flag: the route is named.
+        for (via, words) in [("10.8.0.1", "in no network of the stack's addresses"), ("10.9.0.2", "the stack's own address")] {
+            let text = format!("link = 'tap:mine'\nnet = '10.9.0.1/24'\n[[routes]]\nto = '10.1.0.0/16'\nvia = '{via}'\n");
+            says(text.as_bytes(), &[&format!("route to 10.1.0.0/16 via {via}: "), words]);
+        }
+        fails(2, &["--config", folder.path().to_str().expect("a path")], &["cannot read the configuration file", "directory"]);
     }
 }
 
@@ -43,7 +77,12 @@ isolated! {
             return;
         }
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=10.8.0.1"], &["--gateway 10.8.0.1", "on the link"]);
-        fails(2, &["--link=tap:mine", "--addr=10.9.0.255/24"], &["not the address of a single host"]);
+        for address in ["10.9.0.255/24", "224.0.0.1/24", "0.0.0.0/24", "127.0.0.5/8", "ff02::1/64", "::ffff:10.9.0.2/120"] {
+            fails(2, &["--link=tap:mine", "--addr", address], &[address, "not the address of a single host on a link"]);
+        }
+        for (own, gateway) in [("--net=10.9.0.1/24", "fe80::1"), ("--net=10.9.0.1/24", "fd09::1"), ("--net=fd09::1/64", "10.9.0.1"), ("--net=fd09::1/64", "fd08::1")] {
+            fails(2, &["--link=tap:mine", own, "--gateway", gateway], &[&format!("--gateway {gateway}: "), "on the link"]);
+        }
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--addr=10.9.0.1/24"], &["the kernel has that address on tap:mine"]);
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--dhcp"], &["--dhcp"]);
         veth();
@@ -60,11 +99,15 @@ isolated! {
             .run(|| {
                 bypath_sys::netns::set_up("far", true).expect("up");
                 address("far", "10.7.0.2");
+                address("far", "fd07::2");
             })
             .expect("the other host");
         bypath_sys::netns::set_up("near", true).expect("up");
         crate::network::they_run();
-        fails(1, &["--link=packet:near", "--addr=10.7.0.2/24"], &["10.7.0.2 is another host's on near", "one of its own"]);
+        for (address, name) in [("10.7.0.2/24", "10.7.0.2"), ("fd07::2/64", "fd07::2")] {
+            let words = format!("{name} is another host's on near");
+            fails(1, &["--link=packet:near", "--addr", address], &[&words, "one of its own"]);
+        }
     }
 }
 
@@ -75,6 +118,8 @@ isolated! {
             fails(1, &TAP, &["CAP_NET_ADMIN"]);
             fails(1, &["--link=packet:lo", "--addr=10.9.0.2/24"], &["CAP_NET_RAW"]);
         });
+        // Root of a user namespace has not what this takes.
+        fails(1, &["--link=xdp:lo", "--addr=10.9.0.2/24"], &["CAP_BPF", "of the whole machine"]);
     }
 }
 
@@ -88,8 +133,26 @@ isolated! {
         fails(1, &[&TAP[..], &[&port]].concat(), &["--metrics 127.0.0.1:", "another port"]);
         fails(1, &[&TAP[..], &["--capture=/nowhere/x"]].concat(), &["--capture /nowhere/x"]);
         let held = bypath::tun::Device::tap("mine").open().expect("a device");
-        fails(1, &TAP, &["mine"]);
+        fails(1, &TAP, &["mine: there is an interface of this name already: choose another name"]);
         drop(held);
+        // What is no such device, or carries other frames, or none at present.
+        veth();
+        fails(1, &["--link=tap:left", "--net=10.9.0.1/24"], &["left: there is an interface of this name already", "ip link del left"]);
+        fails(1, &["--link=tap:left", "--net=10.9.0.1/24", "--attach"], &["left: this interface is no tap device"]);
+        fails(1, &["--link=tap:none", "--net=10.9.0.1/24", "--attach"], &["none: no such interface; there are: "]);
+        let held = bypath::tun::Device::tun("other").open().expect("a device");
+        for link in ["--link=packet:other", "--link=xdp:other"] {
+            fails(1, &[link, "--addr=10.9.0.2/24"], &["other: this interface does not carry Ethernet frames"]);
+        }
+        drop(held);
+        bypath_sys::netns::set_up("left", false).expect("down");
+        fails(1, &["--link=packet:left", "--addr=10.9.0.2/24"], &["left: the interface is down", "ip link set dev left up"]);
+        // Somebody's file where the service's socket would be.
+        let folder = TempDir::new();
+        std::fs::write(folder.join("default"), "mine").expect("a file");
+        let said = asked(&folder, &TAP).expect(1).stderr;
+        assert!(said.contains("this is no socket of a netstack service; remove it, or choose another name"), "{said}");
+        assert_eq!(std::fs::read(folder.join("default")).expect("the file"), b"mine");
         let mut command = crate::netstack(&TempDir::new(), &TAP);
         command.env("BYPATH_NETSTACK_DIR", "/proc/nowhere");
         let ended = crate::network::Tool::of(command).end().expect(1);
@@ -169,5 +232,47 @@ isolated! {
         assert!(said.contains("no netstack service named default is running") && said.contains("start one: "), "{said}");
         crate::end(crate::service(&folder, &TAP));
         assert!(!folder.join("default").exists());
+    }
+}
+
+#[test]
+fn a_queue_that_somebody_has_is_told_of() {
+    const NAME: &str = "trouble::a_queue_that_somebody_has_is_told_of";
+    if bypath_sys::process::euid() != 0 || bypath_sys::process::euid_outside() != 0 {
+        return crate::network::skip(NAME, "AF_XDP is root's");
+    }
+    crate::network::apart(concat!(module_path!(), "::a_queue_that_somebody_has_is_told_of"), || {
+        veth();
+        let rules = [xdp::Rule::EtherType { ethertype: 0x0800, vlan: None }];
+        let held = match xdp::XdpLink::open(&xdp::Config::new("left", &rules)) {
+            Ok(held) => held,
+            Err(e) => return crate::network::skip(NAME, &format!("no AF_XDP: {e}")),
+        };
+        let words = ["left: queue 0 has an AF_XDP socket already", "ss --xdp -p"];
+        fails(1, &["--link=xdp:left", "--addr=10.9.0.2/24"], &words);
+        drop(held);
+    });
+}
+
+isolated! {
+    fn without_a_service_what_a_rule_gives_to_it_fails_and_all_else_is_the_kernels() {
+        const CONNECT: &str = "import errno, socket, sys
+for port, host in ((sys.argv[1], '127.0.0.1'), ('9', '10.9.0.1')):
+    try: print('connected', socket.create_connection((host, int(port)), timeout=5).getpeername()[0])
+    except OSError as e: print(errno.errorcode[e.errno])";
+        bypath_sys::netns::set_up("lo", true).expect("loopback");
+        let folder = TempDir::new();
+        let file = folder.join("rules.toml");
+        std::fs::write(&file, "[[rules]]\nremote = '10.9.0.0/16'\naction = 'netstack:lab'\n").expect("a file");
+        let kernels = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = kernels.local_addr().expect("an address").port().to_string();
+        let config = format!("--config={}", file.display());
+        let mut command = crate::common::run([&config, "--", "python3", "-c", CONNECT, &port]);
+        command.env("BYPATH_NETSTACK_DIR", folder.path());
+        let ended = crate::network::Tool::of(command).end().expect(0);
+        assert_eq!(ended.text(), "connected 127.0.0.1\nENETDOWN\n", "{}", ended.stderr);
+        for words in ["warning: rules of ", "no netstack service named lab is running", "start one: bypath netstack --name lab --link"] {
+            assert!(ended.stderr.contains(words), "{words}: {}", ended.stderr);
+        }
     }
 }

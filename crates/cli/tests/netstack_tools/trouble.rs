@@ -44,7 +44,10 @@ isolated! {
         let own = "that is the stack's own address; give the router's";
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=10.9.0.2", "10.9.0.1"], &["--gateway 10.9.0.2", own]);
         fails(2, &["--link=tun:mine", "--addr=fd09::2/64", "--gateway=fd09::2", "fd09::1"], &["--gateway fd09::2", own]);
-        fails(1, &["--link=packet:nobody", "--addr=10.9.0.2/24", "10.9.0.1"], &["nobody: no such interface; there are: lo"]);
+        for addr in [&["--addr=10.9.0.2/24"][..], &[]] {
+            let all = [&["--link=packet:nobody"], addr, &["10.9.0.1"]].concat();
+            fails(1, &all, &["nobody: no such interface; there are: lo"]);
+        }
         if !devices("trouble::wrong_usage_says_what_is_right") {
             return;
         }

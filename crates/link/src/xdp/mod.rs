@@ -307,7 +307,7 @@ impl Link for XdpLink {
             segmentation: false,
             timestamps: Timestamps::None,
             send_time: false,
-            batch: usize::MAX,
+            batch: self.obtained.send as usize,
             wakes_at_end: false,
         }
     }

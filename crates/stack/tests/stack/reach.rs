@@ -258,7 +258,15 @@ fn what_cannot_be_is_refused() {
     let iface = stack.add_iface(ip(1000)).unwrap();
     assert_eq!(stack.add_iface(ip(1000)), Err(NoIface::Full { most: 2 }));
     let mut add = |text: &str| stack.add_address(Instant::ZERO, iface, text.parse().unwrap());
-    for text in ["0.0.0.0/8", "224.0.0.1/4", "255.255.255.255/32", "10.0.0.255/24"] {
+    for text in [
+        "0.0.0.0/8",
+        "224.0.0.1/4",
+        "255.255.255.255/32",
+        "10.0.0.255/24",
+        "127.0.0.5/8",
+        "::1/128",
+        "::ffff:10.0.0.1/120",
+    ] {
         assert_eq!(add(text), Err(NoAddress::NotAHost), "{text}");
     }
     assert_eq!(add("fd00::1/64"), Err(NoAddress::Mtu));

@@ -5,7 +5,7 @@ use crate::output::{self, Failure};
 use crate::raw::wait::Stop;
 use bypath::l2::Interface;
 use bypath::link::fault::Switch;
-use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, dhcp};
+use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, Way, dhcp};
 use bypath_stack::Stack;
 use bypath_stack::event::Event;
 use bypath_stack::iface::IfaceId;
@@ -23,7 +23,8 @@ pub fn own(text: &str) -> Result<Prefix, String> {
     text.contains('/').then(|| text.parse().ok()).flatten().ok_or_else(expected)
 }
 
-fn link(text: &str) -> Result<LinkName, String> {
+/// What a stack can stand on, by a name that an interface can have.
+pub fn link(text: &str) -> Result<LinkName, String> {
     let link: LinkName = text.parse().map_err(|e: NoLinkName| e.to_string())?;
     let possible = match &link {
         // %d stands for a number.
@@ -150,7 +151,7 @@ const LONGEST: Duration = Duration::from_secs(30);
 const LAST_WORDS: Duration = Duration::from_millis(200);
 
 impl Wishes {
-    /// Looks for what does not go together.
+    /// Looks for what does not go together, or is not there.
     ///
     /// # Errors
     /// What that is.
@@ -158,6 +159,10 @@ impl Wishes {
         let wrong = |text: &str| Err(Failure::new(2, text));
         if !link.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
             return wrong("--attach, --net and --mtu are for a device of tap: or tun:");
+        }
+        // Whoever names an interface that is not there is not to look for its address first.
+        if let LinkName::Packet(name) | LinkName::Xdp(name) = link {
+            Interface::named(name).map_err(|e| Failure::new(1, e))?;
         }
         if self.addr.is_empty() && self.net.is_empty() && !self.dhcp && !self.slaac {
             return wrong(
@@ -227,28 +232,35 @@ impl Attach {
     /// The link cannot be used, an address is somebody else's, or no DHCP server answers.
     pub fn begin(&self, stop: &Stop) -> Result<Option<Host>, Failure> {
         self.wishes.check(&self.link)?;
-        let host = open(self.wishes.setup(self.link.clone()))?;
+        let host = open(self.wishes.setup(self.link.clone()), &[])?;
         host.settle(stop)
     }
 }
 
-/// Opens the link, and puts the stack on it.
+/// Opens the link, and puts the stack on it. `routes`: those of the setup that no flag named.
 ///
 /// # Errors
 /// The link cannot be used, or the stack does not take an address or router.
-pub fn open(setup: Setup) -> Result<Settling, Failure> {
+pub fn open(setup: Setup, routes: &[Way]) -> Result<Settling, Failure> {
+    // How a router was named.
+    let by = |router: IpAddr| match routes.iter().find(|way| way.via == Some(router)) {
+        Some(way) => format!("route to {} via {router}", way.to),
+        None => format!("--gateway {router}"),
+    };
     let opened = setup.open().map_err(|e| match e {
         SetupError::Address { prefix, source } => Failure::new(2, format_args!("--addr {prefix}: {source}")),
-        SetupError::Router { router, source } => {
-            Failure::new(2, format_args!("--gateway {router}: {source}"))
-        }
+        SetupError::Router { router, source } => Failure::new(2, format_args!("{}: {source}", by(router))),
         SetupError::Far { router } => Failure::new(
             2,
-            format_args!("--gateway {router}: it is in no network of the stack's addresses; give one that is on the link"),
+            format_args!(
+                "{}: it is in no network of the stack's addresses; give one that is on the link",
+                by(router)
+            ),
         ),
-        SetupError::Own { router } => {
-            Failure::new(2, format_args!("--gateway {router}: that is the stack's own address; give the router's"))
-        }
+        SetupError::Own { router } => Failure::new(
+            2,
+            format_args!("{}: that is the stack's own address; give the router's", by(router)),
+        ),
         e @ SetupError::Contradiction(_) => Failure::new(2, e),
         e => Failure::new(1, e),
     })?;

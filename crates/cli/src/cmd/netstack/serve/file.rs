@@ -1,6 +1,6 @@
 //! The service's own configuration file: the flags by their names, routes, limits. Every mistake is told, with its line.
 
-use super::super::attach::{Wishes, own};
+use super::super::attach::{Wishes, link, own};
 use super::metrics;
 use crate::cmd::tun::network;
 use crate::config::{Problem, Text, nearest, scalar};
@@ -83,7 +83,7 @@ fn parse(source: &str) -> (File, Vec<Problem>) {
         let wishes = &mut file.wishes;
         match name {
             "name" => file.name = reader.one(name, value, named),
-            "link" => file.link = reader.one(name, value, |text| text.parse().map_err(|e| format!("{e}"))),
+            "link" => file.link = reader.one(name, value, link),
             "attach" => wishes.attach = reader.switch(name, value),
             "dhcp" => wishes.dhcp = reader.switch(name, value),
             "slaac" => wishes.slaac = reader.switch(name, value),
@@ -363,6 +363,7 @@ mod tests {
             ("busy-poll = 1000001", 1, "microseconds", None),
             ("mtu = -1", 1, "expected a number", None),
             ("name = \"a/b\"", 1, "letters, digits", None),
+            ("link = \"packet:averyveryverylongname\"", 1, "no interface can have such a name", None),
             ("link =", 1, "", None),
         ] {
             let told = told(text);

@@ -27,7 +27,7 @@ use report::{Link, Privileges, Report};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::io::Read as _;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -52,7 +52,7 @@ pub struct ServeArgs {
     /// What the stack stands on: `tap:NAME` or `tun:NAME`, a device that is made, with the kernel at its other end;
     /// `packet:IFACE`, an interface by packet sockets; `xdp:IFACE`, the first queue of one by AF_XDP (all IP that comes there
     /// is the stack's then)
-    #[arg(long, value_name = "LINK", value_parser = str::parse::<LinkName>, required_unless_present = "config")]
+    #[arg(long, value_name = "LINK", value_parser = attach::link, required_unless_present = "config")]
     link: Option<LinkName>,
 
     #[command(flatten)]
@@ -112,7 +112,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
         return Err(Failure::new(1, text));
     }
     let metrics = plan.metrics.map(metrics::listen).transpose()?;
-    let opened = attach::open(with_capture(&plan)?)?;
+    let opened = attach::open(with_capture(&plan)?, &plan.ways_of_tables())?;
     let faults = opened.faults();
     if faults.is_some() {
         output::message("frames are harmed on purpose: [faults] in the file");
@@ -191,9 +191,12 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
     // By routers first.
     let (mut ways, near): (Vec<_>, Vec<_>) = ways.partition(|way| way.via.is_some());
     ways.extend(near);
-    let near = plan.wishes.net.first().map(|(ip, _)| *ip).or_else(|| ways.first().and_then(|way| way.via));
+    // Nobody types an address that is one of a link only.
+    let routers = ways.iter().filter_map(|way| way.via);
+    let mut routers = routers.filter(|via| !matches!(via, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+    let near = plan.wishes.net.first().map(|(ip, _)| *ip).or_else(|| routers.next());
     let url = match near {
-        Some(std::net::IpAddr::V6(ip)) => format!("http://[{ip}]/"),
+        Some(IpAddr::V6(ip)) => format!("http://[{ip}]/"),
         Some(ip) => format!("http://{ip}/"),
         None => "http://HOST/".to_owned(),
     };

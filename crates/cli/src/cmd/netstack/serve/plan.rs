@@ -78,6 +78,12 @@ impl Plan {
         gateways.chain(self.routes.iter().copied()).collect()
     }
 
+    /// Ways by routers that [[routes]] alone name.
+    pub fn ways_of_tables(&self) -> Vec<Way> {
+        let gateways = &self.wishes.gateway;
+        self.routes.iter().copied().filter(|way| way.via.is_none_or(|via| !gateways.contains(&via))).collect()
+    }
+
     /// The stack for the library. An IPv4 address on a network where others are is asked for first; on a device the kernel alone
     /// answers, whose addresses are known.
     pub fn setup(&self) -> Setup {
