@@ -192,13 +192,18 @@ fn each_user_has_so_many_sockets_and_no_more() {
     assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
 }
 
-/// Asks for a socket's names by itself, as any process can.
+/// Asks for a socket's names by itself, as any process can; then with a descriptor that is not the socket's.
 const ASKS: &str = "import os, socket, struct, sys
-peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-peer.connect(os.environ['BYPATH_NETSTACK_DIR'] + '/lab')
-for op, body in ((6, b''), (4, struct.pack('=i', 1)), (10, struct.pack('=i', 2)), (8, struct.pack('=iii', 1, 2, 4))):
-    peer.send(struct.pack('=IIQiI', op, 1, int(sys.argv[1], 16), 0, 0) + body)
-    print(os.strerror(struct.unpack_from('=IIQi', peer.recv(4096))[3]), flush=True)";
+def connected():
+    peer = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    peer.connect(os.environ['BYPATH_NETSTACK_DIR'] + '/lab')
+    return peer
+for held in [], [0]:
+    for op, body in ((6, b''), (4, struct.pack('=i', 1)), (10, struct.pack('=i', 2)), (8, struct.pack('=iii', 1, 2, 4))):
+        peer = connected()
+        question = struct.pack('=IIQiI', op, 1, int(sys.argv[1], 16), 0, 0) + body
+        socket.send_fds(peer, [question], [peer.fileno() for _ in held])
+        print(os.strerror(struct.unpack_from('=IIQi', peer.recv(4096))[3]), flush=True)";
 
 const COOKIE: &str = "import socket, struct, sys
 s = socket.socket()
@@ -219,7 +224,7 @@ fn sockets_of_others_are_not_asked_about() {
     let refused = stage.python(OTHER, ASKS, &[&cookie]);
     assert_eq!(
         common::stdout(&refused),
-        "Operation not permitted\n".repeat(4),
+        "Operation not permitted\n".repeat(8),
         "{}",
         common::stderr(&refused)
     );
@@ -227,6 +232,47 @@ fn sockets_of_others_are_not_asked_about() {
     std::io::Write::write_all(&mut input, b"\n").expect("a program that waits");
     assert_eq!(program.line(), "1");
     assert_eq!(program.finish(), "");
+}
+
+/// Servers of root's whose workers are another user, as those of nginx are: they go on with the sockets that they hold.
+const WORKERS: &str = "import errno, os, socket, struct, sys
+heard = socket.create_server((sys.argv[1], 0))
+datagrams = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+datagrams.bind((sys.argv[1], 0))
+client = socket.create_connection(heard.getsockname())
+def outcome(call, *arguments):
+    try: return call(*arguments)
+    except OSError as e: return errno.errorcode[e.errno]
+if os.fork() == 0:
+    os.setgroups([]); os.setresgid(*[int(sys.argv[2])] * 3); os.setresuid(*[int(sys.argv[2])] * 3)
+    s, peer = heard.accept()
+    print(peer == client.getsockname(), s.getpeername() == peer, s.getsockname() == heard.getsockname())
+    for level, name in (socket.IPPROTO_TCP, socket.TCP_NODELAY), (socket.SOL_SOCKET, socket.SO_KEEPALIVE):
+        print(outcome(s.setsockopt, level, name, 1), outcome(s.getsockopt, level, name))
+    print(heard.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN), s.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR))
+    print(outcome(datagrams.getsockname)[0] == sys.argv[1], outcome(datagrams.setsockopt, socket.SOL_SOCKET, socket.SO_BROADCAST, 1))
+    s.sendall(b'from a worker'); print(s.recv(99).decode())
+    print(outcome(s.shutdown, socket.SHUT_RD), s.recv(1))
+    # What it has not got yet is not for it.
+    print(outcome(socket.create_connection, (sys.argv[1], 9)), outcome(socket.create_server, (sys.argv[1], 0)), flush=True)
+    os._exit(0)
+client.sendall(b'to a worker')
+print(client.recv(99).decode(), os.wait()[1])";
+
+#[test]
+fn who_holds_a_socket_may_ask_about_it_whoever_he_is() {
+    let Some(stage) = Stage::new("users::who_holds_a_socket_may_ask_about_it_whoever_he_is") else { return };
+    for (limits, new) in [("", "EACCES EACCES"), ("users = [61001]\n", "ECONNREFUSED")] {
+        let _service = stage.service(limits);
+        let output = stage.python(0, WORKERS, &[HERE, &ONE.to_string()]);
+        let (said, errors) = (common::stdout(&output), common::stderr(&output));
+        let expected = "True True True\nNone 1\nNone 1\n1 0\nTrue None\nto a worker\nNone b''\n";
+        let rest = said.strip_prefix(expected);
+        assert!(rest.is_some_and(|rest| rest.starts_with(new)), "{limits}: {said}{errors}");
+        assert!(said.ends_with("from a worker 0\n"), "{limits}: {said}{errors}");
+        // Of what it was refused it is told once.
+        assert_eq!(errors.matches("not for this user").count(), usize::from(limits.is_empty()), "{errors}");
+    }
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::lab::{Lab, ROLES, Side, have};
 use crate::network::{Tool, apart, octets, skip};
 use rustix::process::Signal;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -70,6 +71,48 @@ fn ssh(lab: &Lab, sshd: &str, server: Side, client: Side) {
     assert!(fs::read(lab.folder.join("down")).expect("a file") == octets(SIZE), "other octets came back");
     served.signal(Signal::TERM);
     served.end();
+}
+
+#[test]
+fn nginx_whose_workers_are_somebody_else_keeps_connections() {
+    const NAME: &str = "accounts::nginx_whose_workers_are_somebody_else_keeps_connections";
+    if !is_root(NAME) || !have(NAME, &["nginx", "curl"]) {
+        return;
+    }
+    apart(concat!(module_path!(), "::nginx_whose_workers_are_somebody_else_keeps_connections"), || {
+        let lab = Lab::new("");
+        let dir = lab.folder.path().display().to_string();
+        // Distributions call them differently.
+        let [user, group] = ["/etc/passwd", "/etc/group"].map(|path| {
+            let all = fs::read_to_string(path).expect("names");
+            let of_number = |line: &&str| line.split(':').nth(2) == Some("65534");
+            all.lines().find(of_number).and_then(|line| line.split(':').next()).expect("nobody").to_owned()
+        });
+        fs::set_permissions(lab.folder.path(), PermissionsExt::from_mode(0o755)).expect("root's right");
+        fs::write(lab.folder.join("file"), octets(300_000)).expect("a file");
+        let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+            .map(|name| format!("{name}_temp_path {dir}/{name};"));
+        let config = format!(
+            "daemon off; worker_processes 2; user {user} {group}; pid {dir}/pid; error_log stderr; events {{ }}
+             http {{ access_log off; {} server {{ listen 8000; root {dir}; }} }}",
+            temporary.concat()
+        );
+        fs::write(lab.folder.join("nginx.conf"), config).expect("a file");
+        let conf = format!("{dir}/nginx.conf");
+        let web = lab.start(Side::Stack, &["nginx", "-e", "stderr", "-p", &dir, "-c", &conf]);
+        lab.listening(&Side::Stack.at(8000));
+        let url = format!("http://{}/file", Side::Stack.at(8000));
+        // curl tells how many connections each took.
+        let line = ["curl", "-sS", "-w", "%{stderr}%{num_connects} ", &url, &url, &url];
+        let got = lab.done(Side::Kernel, &line);
+        assert!(got.stdout == octets(300_000).repeat(3), "other octets came: {}", got.stderr);
+        assert_eq!(got.stderr.trim(), "1 0 0");
+        web.signal(Signal::QUIT);
+        let said = web.end().expect(0).stderr;
+        assert!(!said.contains("setsockopt") && !said.contains("not for this user"), "{said}");
+        lab.is_empty();
+        lab.end();
+    });
 }
 
 /// PostgreSQL's programs: Debian has them where no PATH leads.

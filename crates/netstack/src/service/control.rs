@@ -17,7 +17,7 @@ use crate::Engine;
 use bypath_shm::arena::Geometry;
 use bypath_shm::service::{
     Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, UNACKNOWLEDGED,
-    UNSENT, VERSION,
+    UNSENT, VERSION, of_end_name,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -28,6 +28,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Questions, and answers of a query, that one turn of a connection has.
 const TURN: usize = 16;
+/// Connections of users whom the service is not for, all together.
+const STRANGERS: usize = 1024;
 /// Octets of a value that SET and GET carry at most.
 const LONGEST_VALUE: usize = 256;
 
@@ -35,8 +37,8 @@ const LONGEST_VALUE: usize = 256;
 struct Control {
     end: OwnedFd,
     uid: u32,
-    /// He may ask nothing, and is told so.
-    refused: bool,
+    /// The service is not for him: he may ask about what he holds, and is told so of all else.
+    stranger: bool,
     active: bool,
     /// A query whose answers do not fit at once.
     query: Option<(Header, Doing)>,
@@ -49,6 +51,8 @@ pub struct Controls {
     active: VecDeque<Key>,
     /// Those whose query takes its time.
     tasks: Vec<Key>,
+    /// How many are of users whom the service is not for.
+    strangers: usize,
     room: Vec<u8>,
 }
 
@@ -73,7 +77,8 @@ type Answered = std::result::Result<Result<Answer>, Nonsense>;
 
 impl Controls {
     pub fn new() -> Controls {
-        Controls { all: Slab::new(), active: VecDeque::new(), tasks: Vec::new(), room: vec![0; MESSAGE + 1] }
+        let room = vec![0; MESSAGE + 1];
+        Controls { all: Slab::new(), active: VecDeque::new(), tasks: Vec::new(), strangers: 0, room }
     }
 
     /// Whether somebody has something to ask.
@@ -84,18 +89,19 @@ impl Controls {
     /// Somebody has come who wants to ask. Who has too many connections is left at once.
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return };
-        if !users.may_ask(who.uid) {
+        let (uid, stranger) = (who.uid, !settings.admits(who.uid));
+        if !users.may_ask(uid) || stranger && self.strangers >= STRANGERS {
             return;
         }
-        let (uid, refused) = (who.uid, !settings.admits(who.uid));
         let key =
-            self.all.insert(Control { end, uid, refused, active: false, query: None, room_told: false });
+            self.all.insert(Control { end, uid, stranger, active: false, query: None, room_told: false });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
             self.all.remove(key);
             return;
         }
-        users.change(who.uid, |usage| usage.controls += 1);
+        users.change(uid, |usage| usage.controls += 1);
+        self.strangers += usize::from(stranger);
         self.activate(key);
     }
 
@@ -110,6 +116,7 @@ impl Controls {
     fn remove(&mut self, key: Key, hub: &mut Hub, engine: &mut Engine) {
         if let Some(control) = self.all.remove(key) {
             hub.users.change(control.uid, |usage| usage.controls -= 1);
+            self.strangers -= usize::from(control.stranger);
             if let Some((_, doing)) = control.query {
                 doing.end(engine, &hub.watch);
             }
@@ -204,7 +211,8 @@ impl Controls {
             };
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
-            if control.refused {
+            let holds = fds.first().is_some_and(|end| hub.holds(header.socket, end.as_fd()));
+            if control.stranger && !holds && header.op != Op::Hello {
                 let answer = Header { errno: libc::EACCES, ..header }.encode();
                 let _ = seqpacket::send(control.end.as_fd(), &answer, None);
                 return Err(Nonsense);
@@ -229,7 +237,7 @@ impl Controls {
             if matches!(header.op, Op::Bind | Op::Listen | Op::Connect) {
                 hub.ends_first(engine);
             }
-            let asks = Asks { hub, engine, settings, uid: control.uid, socket: header.socket };
+            let asks = Asks { hub, engine, settings, uid: control.uid, holds, socket: header.socket };
             let answered = asks.ask(header.op, Body(body), fds)?;
             let answer = answered.unwrap_or_else(|errno| Answer {
                 socket: header.socket,
@@ -247,12 +255,30 @@ impl Controls {
     }
 }
 
+impl Hub {
+    /// Whether this is the program's end of the socket with this cookie, so that who sent it holds that. Before Linux 5.4 cookies are those of
+    /// one network namespace; whoever makes others in one of his own has no pair that this process made, with such a name.
+    fn holds(&self, socket: u64, end: BorrowedFd<'_>) -> bool {
+        let mut room = [0; 110];
+        let mut is_named = |end| {
+            let name = unix::peer_name(end, &mut room).and_then(of_end_name);
+            name.is_some_and(|(name, cookie)| name == self.name && cookie == socket)
+        };
+        let end = end.as_raw_fd();
+        sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(socket)
+            && unix::peer_credentials(end).is_ok_and(|maker| maker.pid == bypath_sys::process::pid())
+            && (is_named(end) || !self.by_cookie.contains_key(&socket))
+    }
+}
+
 /// One question.
 struct Asks<'a> {
     hub: &'a mut Hub,
     engine: &'a mut Engine,
     settings: &'a Settings,
     uid: u32,
+    /// He has shown that he holds the socket.
+    holds: bool,
     socket: u64,
 }
 
@@ -466,9 +492,9 @@ impl Asks<'_> {
         Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
     }
 
-    /// Whether this user may ask about a socket of that one.
+    /// Whether this user may ask about a socket of that one: as with the kernel's, who holds it may.
     fn may(&self, uid: u32) -> Result<()> {
-        if self.uid == uid || self.uid == 0 { Ok(()) } else { Err(libc::EPERM) }
+        if self.uid == uid || self.uid == 0 || self.holds { Ok(()) } else { Err(libc::EPERM) }
     }
 
     /// The socket that is asked about, if the service has its end yet.

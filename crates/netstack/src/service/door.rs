@@ -6,7 +6,7 @@ use bypath_sys::{Errno, seqpacket};
 use std::fs::{self, File, Permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Processes that wait to be admitted.
 const BACKLOG: i32 = 1024;
@@ -56,29 +56,17 @@ impl Door {
             }
             bound => bound.map_err(failed)?,
         };
-        set_mode(&path, settings).map_err(folder)?;
+        // Who may ask what depends on whom he is, and on what he holds (`control.rs`): a mode cannot tell.
+        fs::set_permissions(&path, Permissions::from_mode(0o666)).map_err(folder)?;
         seqpacket::listen(socket.as_fd(), BACKLOG).map_err(failed)?;
         let file = fs::metadata(&path).ok().map(|m| (m.dev(), m.ino()));
         Ok(Door { socket, path, file })
-    }
-
-    /// Who may come is told by the socket's mode, as far as it can tell.
-    ///
-    /// # Errors
-    /// As chmod(2).
-    pub fn open_for(&self, settings: &Settings) -> std::io::Result<()> {
-        set_mode(&self.path, settings)
     }
 
     /// The next one who wants to ask.
     pub fn next(&self) -> bypath_sys::Result<Option<OwnedFd>> {
         seqpacket::accept(self.socket.as_fd())
     }
-}
-
-fn set_mode(path: &Path, settings: &Settings) -> std::io::Result<()> {
-    let mode = if settings.is_alone() { 0o600 } else { 0o666 };
-    fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
 impl AsFd for Door {

@@ -91,12 +91,6 @@ impl Settings {
         let known = [0, bypath_sys::process::euid()];
         known.contains(&uid) || self.users.as_ref().is_none_or(|users| users.contains(&uid))
     }
-
-    /// Whether nobody else may.
-    fn is_alone(&self) -> bool {
-        let me = bypath_sys::process::euid();
-        self.users.as_ref().is_some_and(|users| users.iter().all(|uid| [0, me].contains(uid)))
-    }
 }
 
 impl Default for Settings {
@@ -270,8 +264,6 @@ impl Service {
             ring_octets,
             ..std::mem::take(&mut self.settings)
         };
-        // What was not admitted once is not; where this fails the door is as it was, and who comes is looked at.
-        let _ = self.door.open_for(&self.settings);
     }
 
     /// Serves until it is [stopped](Service::stopper). It may be called again then.

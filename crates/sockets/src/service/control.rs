@@ -53,6 +53,8 @@ struct Service {
     serial: AtomicU32,
     /// It has answered this process, or the one that forked it.
     met: AtomicBool,
+    /// It has not answered this process about a socket of another user's, or is not for its user: questions show that it holds the socket.
+    shows: AtomicBool,
     /// It was told that nobody answers.
     complained: AtomicBool,
     /// Random name of what this process shares with it, 0: nothing.
@@ -163,6 +165,22 @@ impl Message {
         self.octets(&Address(Some(address)).encode())
     }
 
+    /// Shows by a descriptor of its own that this process holds the socket, whoever opened it; false: there is one with it, or
+    /// none to be had.
+    fn show(&mut self) -> bool {
+        if self.socket == 0 || self.with.is_some() {
+            return false;
+        }
+        self.with = super::descriptor(self.socket);
+        self.with.is_some()
+    }
+
+    /// Whether this user was answered that he may not ask that.
+    fn is_refused(&self, len: usize) -> bool {
+        let header = self.answer.get(..len).and_then(Header::decode);
+        header.is_some_and(|(header, _)| matches!(header.errno, libc::EPERM | libc::EACCES))
+    }
+
     /// Asks the service.
     ///
     /// # Errors
@@ -178,11 +196,26 @@ impl Message {
         if is_short && clock::monotonic_ns() < service.slow_until.load(Relaxed) {
             return Err(Errno::TIMEDOUT);
         }
-        let (len, files) = match service.ask(self) {
-            Ok(answered) => {
-                service.complained.store(false, Relaxed);
-                answered
+        if service.shows.load(Relaxed) {
+            self.show();
+        }
+        let mut answered = service.ask(self);
+        if let Ok((len, files)) = &answered
+            && self.is_refused(*len)
+        {
+            if self.op == Op::Open {
+                // Of what it answers nothing else tells whom it is for.
+                service.complain(Errno::ACCESS);
+            } else if self.show() {
+                files.close();
+                service.shows.store(true, Relaxed);
+                answered = service.ask(self);
             }
+        } else if answered.is_ok() && !service.shows.load(Relaxed) {
+            service.complained.store(false, Relaxed);
+        }
+        let (len, files) = match answered {
+            Ok(answered) => answered,
             Err(Errno::TIMEDOUT) if is_short => {
                 service.slow_until.store(clock::monotonic_ns() + SLOW_NS, Relaxed);
                 return Err(Errno::TIMEDOUT);
@@ -236,6 +269,7 @@ impl Service {
             maker: AtomicU32::new(0),
             serial: AtomicU32::new(0),
             met: AtomicBool::new(false),
+            shows: AtomicBool::new(false),
             complained: AtomicBool::new(false),
             pair: AtomicU64::new(0),
             slow_until: AtomicU64::new(0),
@@ -452,6 +486,7 @@ fn wait(fd: i32, events: i16, until: u64) -> Result<()> {
 pub fn enter_child() {
     for service in &KNOWN {
         service.turn.reset();
+        service.shows.store(false, Relaxed);
         if service.fd.load(Relaxed) >= 0 {
             service.disconnect();
         }

@@ -148,6 +148,24 @@ fn of(fd: i32) -> Option<&'static Record> {
     record(table::served(fd)?)
 }
 
+/// A descriptor of the service's socket with this cookie.
+fn descriptor(cookie: u64) -> Option<i32> {
+    let of_stream = |number| record(number).map(|r| r.cookie.load(Relaxed));
+    let mut found = None;
+    table::each(|fd, entry| {
+        let its = match entry {
+            Entry::Served(number) => of_stream(number),
+            Entry::Sock(s) => s.served().and_then(of_stream),
+            Entry::Datagrams(number) => datagram::cookie(number),
+            _ => None,
+        };
+        if its == Some(cookie) {
+            found = Some(fd);
+        }
+    });
+    found
+}
+
 /// A record for a socket, which no descriptor means yet. Under [`state::LIFE`].
 fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32> {
     let number = match FREE.load(Relaxed).checked_sub(1) {

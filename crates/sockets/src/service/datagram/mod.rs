@@ -196,6 +196,11 @@ fn discard(number: u32) {
     }
 }
 
+/// SO_COOKIE of a record's socket, 0 where it is the kernel's.
+pub fn cookie(number: u32) -> Option<u64> {
+    record(number).map(|r| r.cookie.load(Relaxed))
+}
+
 /// One more descriptor for a record. Under `state::LIFE`.
 pub fn alias(fd: i32, number: u32) {
     if let Some(r) = record(number)
