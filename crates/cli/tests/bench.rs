@@ -29,12 +29,14 @@ fn records(output: &Output) -> Vec<Value> {
 
 #[test]
 fn every_case_of_loopback_measures_the_kernels_paths() {
-    let subjects = ["--subject", "kernel-tcp", "--subject", "unix"];
+    let subjects = ["--subject", "kernel-tcp", "--subject", "kernel-udp", "--subject", "unix"];
     for (case, metric) in [
         ("pingpong", "one_way_ns"),
         ("sleep", "one_way_ns"),
         ("stream", "messages_per_s"),
         ("bulk", "bytes_per_s"),
+        ("udp-pingpong", "one_way_ns"),
+        ("udp-stream", "messages_per_s"),
         ("churn", "connections_per_s"),
         ("oversubscribed", "messages_per_s"),
         ("idle", "epoll_wait_ns"),
@@ -82,6 +84,32 @@ fn forking_is_measured_without_and_with_an_upgraded_connection() {
             // A reason would say that the connection was not upgraded.
             assert!(record["status"] == "ok" && record["reason"].is_null(), "{record}");
             assert!(record["n"].as_u64().is_some_and(|n| n >= 20) && record["unit"] == "ns", "{record}");
+        }
+    }
+}
+
+#[test]
+fn datagrams_are_measured_beside_the_kernels_and_the_floor() {
+    let args = ["loopback", "--json", "--quick", "--rounds", "1", "--size", "64"];
+    let output =
+        bench_with_library(&[&args[..], &["--case", "udp-pingpong", "--case", "udp-stream"]].concat());
+    let records = records(&output);
+    assert!(output.status.success(), "{records:#?}{}", String::from_utf8_lossy(&output.stderr));
+    for subject in ["kernel-udp", "bypath", "floor"] {
+        for (case, metric) in
+            [("udp-pingpong", "one_way_ns"), ("udp-stream", "messages_per_s"), ("udp-stream", "loss_ratio")]
+        {
+            let fits = |r: &&Value| r["case"] == case && r["metric"] == metric && r["subject"] == subject;
+            let found: Vec<_> = records.iter().filter(fits).collect();
+            assert!(!found.is_empty(), "{subject}: no {metric} of {case}");
+            for record in found.into_iter().filter(|r| r["status"] != "skipped") {
+                let value = record["median"].as_f64().expect("a figure");
+                assert!(
+                    if metric == "loss_ratio" { (0.0..1.0).contains(&value) } else { value > 0.0 },
+                    "{record}"
+                );
+                assert!(record["cc"].is_null(), "{record}");
+            }
         }
     }
 }

@@ -88,7 +88,7 @@ pub struct LoopbackArgs {
     /// Only this subject (may be given several times)
     #[arg(long = "subject", value_name = "SUBJECT", value_enum)]
     pub subjects: Vec<SubjectName>,
-    /// Bytes in a message, for pingpong, stream and bulk (may be given several times)
+    /// Bytes in a message, for pingpong, stream, bulk, udp-pingpong and udp-stream (may be given several times)
     #[arg(long = "size", value_name = "BYTES", value_parser = clap::value_parser!(u32).range(9..=1 << 24))]
     pub sizes: Vec<u32>,
     /// Idle connections
@@ -121,6 +121,10 @@ pub enum Case {
     Stream,
     /// 64 KB writes one way
     Bulk,
+    /// As pingpong, a datagram there and back
+    UdpPingpong,
+    /// 64-byte datagrams one way
+    UdpStream,
     /// Connect, request, reply, close
     Churn,
     /// Four busy pairs, on two cores if there are
@@ -143,6 +147,8 @@ impl Case {
             Case::Sleep => "sleep",
             Case::Stream => "stream",
             Case::Bulk => "bulk",
+            Case::UdpPingpong => "udp-pingpong",
+            Case::UdpStream => "udp-stream",
             Case::Churn => "churn",
             Case::Oversubscribed => "oversubscribed",
             Case::Idle => "idle",
@@ -181,11 +187,13 @@ pub enum App {
 pub enum SubjectName {
     /// TCP over 127.0.0.1
     KernelTcp,
+    /// UDP over 127.0.0.1
+    KernelUdp,
     /// AF_UNIX stream sockets
     Unix,
     /// A pair of pipes
     Pipe,
-    /// TCP under `bypath run`
+    /// TCP, or UDP, under `bypath run`
     Bypath,
     /// A channel, for programs that are written for it
     Channel,
@@ -198,6 +206,7 @@ impl SubjectName {
     pub fn name(self) -> &'static str {
         match self {
             SubjectName::KernelTcp => "kernel-tcp",
+            SubjectName::KernelUdp => "kernel-udp",
             SubjectName::Unix => "unix",
             SubjectName::Pipe => "pipe",
             SubjectName::Bypath => "bypath",

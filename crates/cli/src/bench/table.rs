@@ -110,7 +110,7 @@ pub fn figures(machine: &Machine, records: &[Record]) -> String {
         table.add_row(row(record, records));
     }
     let _ = write!(out, "\n{}", output::lines(&table));
-    out += "x KERNEL: how many times better than kernel TCP (2.0 = half the time or twice the rate).\n\
+    out += "x KERNEL: how many times better than kernel TCP, or UDP (2.0 = half the time or twice the rate).\n\
             x FLOOR: this figure divided by the bare ring's.\n\
             CPU/OP: processor time of both sides for a message or request, or (s/GB) for 10^9 bytes; CPU x KERNEL: \
             how many times less.\n";
@@ -132,7 +132,7 @@ fn row(record: &Record, records: &[Record]) -> Vec<Cell> {
     if record.status != Status::Ok {
         cells.push(format!("{:?}", record.status).to_lowercase());
     } else {
-        let unit = f.unit();
+        let unit = if f.metric == "loss_ratio" { "%" } else { f.unit() };
         let show_in = |v: Option<f64>, unit| v.map_or_else(String::new, |v| human(v, unit));
         let show = |v: Option<f64>| show_in(v, unit);
         let (low, high) = record
@@ -140,7 +140,7 @@ fn row(record: &Record, records: &[Record]) -> Vec<Cell> {
             .iter()
             .fold((f64::INFINITY, f64::NEG_INFINITY), |(l, h), v| (l.min(*v), h.max(*v)));
         cells.extend([show(record.median), show(Some(low)), show(Some(high)), show(record.p99)]);
-        let better = versus(record, records, "kernel-tcp")
+        let better = versus(record, records, kernel(f))
             .map(|r| if f.more_is_better() { r } else { 1.0 / r })
             .filter(|r| r.is_finite());
         cells.push(better.map_or_else(String::new, ratio_text));
@@ -150,11 +150,16 @@ fn row(record: &Record, records: &[Record]) -> Vec<Cell> {
         };
         if let Some(cpu) = records.iter().find(same) {
             cells.push(show_in(cpu.median, cpu.figure.unit()));
-            let less = versus(cpu, records, "kernel-tcp").map(|r| 1.0 / r).filter(|r| r.is_finite());
+            let less = versus(cpu, records, kernel(f)).map(|r| 1.0 / r).filter(|r| r.is_finite());
             cells.push(less.map_or_else(String::new, ratio_text));
         }
     }
     cells.into_iter().map(Cell::new).collect()
+}
+
+/// The kernel's subject in the same case.
+fn kernel(f: &Figure) -> &'static str {
+    if f.case.starts_with("udp-") { "kernel-udp" } else { "kernel-tcp" }
 }
 
 /// This figure divided by the same figure of another subject.
@@ -256,7 +261,7 @@ pub fn human(value: f64, unit: &str) -> String {
         "B/s" => scaled(&[(1e9, "GB/s"), (1e6, "MB/s"), (1e3, "kB/s"), (1.0, "B/s")]),
         "bit/s" => scaled(&[(1e9, "Gb/s"), (1e6, "Mb/s"), (1.0, "b/s")]),
         "B" => scaled(&[(1024.0 * 1024.0, "MiB"), (1024.0, "KiB"), (1.0, "B")]),
-        "cores" => format!("{:.2} %", value * 100.0),
+        "cores" | "%" => format!("{:.2} %", value * 100.0),
         _ => scaled(&[(1.0, unit)]),
     }
 }

@@ -13,6 +13,7 @@ use super::args::{Case, LoopbackArgs, SubjectName};
 use super::c_program;
 use super::child::interrupted;
 use super::context::{Context, Job};
+use super::peer::LARGEST_DATAGRAM;
 use super::{output, table};
 use crate::output::{Failure, Outcome};
 use pair::PairJob;
@@ -21,6 +22,8 @@ use subject::Subject;
 /// Messages of the ping-pong, in bytes.
 const SIZES: [usize; 5] = [14, 64, 1400, 16384, 65536];
 const QUICK_SIZES: [usize; 2] = [14, 1400];
+/// Datagrams of their ping-pong.
+const DATAGRAMS: [usize; 2] = [14, 1400];
 
 /// Idle connections.
 const IDLE: u32 = 10_000;
@@ -56,7 +59,7 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
         true => default.to_vec(),
         false => args.sizes.iter().map(|s| *s as usize).collect(),
     };
-    use SubjectName::{Bypath, Channel, Floor, KernelTcp, Pipe, Unix};
+    use SubjectName::{Bypath, Channel, Floor, KernelTcp, KernelUdp, Pipe, Unix};
     let everything = [KernelTcp, Unix, Pipe, Bypath, Channel, Floor];
     let mut groups: Vec<Group> = Vec::new();
     let mut pairs = |case: Case, subjects: &[Subject], spin: bool, size: usize| {
@@ -81,6 +84,21 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
     if wanted(Case::Bulk) {
         for size in sizes(&[65536]) {
             pairs(Case::Bulk, &subjects(&everything), false, size);
+        }
+    }
+    let datagrams: Vec<Subject> =
+        subjects(&[KernelUdp, Bypath, Floor]).into_iter().map(Subject::by_datagrams).collect();
+    let fits = |size: &usize| *size <= LARGEST_DATAGRAM;
+    if wanted(Case::UdpPingpong) {
+        for size in sizes(&DATAGRAMS).into_iter().filter(fits) {
+            for spin in [true, false] {
+                pairs(Case::UdpPingpong, &datagrams, spin, size);
+            }
+        }
+    }
+    if wanted(Case::UdpStream) {
+        for size in sizes(&[64]).into_iter().filter(fits) {
+            pairs(Case::UdpStream, &datagrams, false, size);
         }
     }
     if wanted(Case::Churn) {

@@ -1,4 +1,4 @@
-//! Cases in which one server and one driver talk: ping-pong, sleep, stream, bulk, churn.
+//! Cases in which one server and one driver talk: ping-pong, sleep, stream, bulk, churn, datagrams.
 
 use super::plain_ring;
 use super::subject::Subject;
@@ -76,6 +76,7 @@ impl PairJob {
             Case::Stream => &["messages_per_s", "bytes_per_s", "cpu_ns_per_op"],
             Case::Bulk => &["bytes_per_s", "cpu_ns_per_op"],
             Case::Churn => &["connections_per_s", "cpu_ns_per_op"],
+            Case::UdpStream => &["messages_per_s", "loss_ratio", "cpu_ns_per_op"],
             _ => &["one_way_ns", "cpu_ns_per_op"],
         }
     }
@@ -86,6 +87,11 @@ impl PairJob {
             Case::Sleep => ("sleep", context.seconds.max(0.2)),
             Case::Stream | Case::Bulk => ("stream", context.seconds.max(0.05)),
             Case::Churn => ("churn", context.seconds.max(0.1)),
+            // The bare ring is a stream.
+            Case::UdpStream if self.subject.name == SubjectName::Floor => {
+                ("stream", context.seconds.max(0.05))
+            }
+            Case::UdpStream => ("udp-stream", context.seconds.max(0.05)),
             _ => ("pingpong", context.seconds),
         };
         // One-way traffic is measured as the kernel does it best: with Nagle's algorithm.
@@ -113,8 +119,12 @@ impl PairJob {
             (Case::Sleep, _) => Sample::Value(cpu / (server.received + driver.received).max(1) as f64),
             // Half of a round trip.
             (_, "one_way_ns") => Sample::spread(driver.samples.iter().copied(), 0.5),
-            (Case::Pingpong, _) => Sample::Value(cpu / (server.received + driver.received).max(1) as f64),
+            (Case::Pingpong | Case::UdpPingpong, _) => {
+                Sample::Value(cpu / (server.received + driver.received).max(1) as f64)
+            }
             (_, "messages_per_s" | "connections_per_s") => Sample::Value(server.received as f64 / seconds),
+            (_, "loss_ratio") => Sample::Value(1.0 - arrived(server) as f64 / driver.sent.max(1) as f64),
+            (Case::UdpStream, "cpu_ns_per_op") => Sample::Value(cpu / arrived(server).max(1) as f64),
             (_, "bytes_per_s") => Sample::Value(server.bytes as f64 / seconds),
             _ => Sample::Value(cpu / driver.sent.max(1) as f64),
         }
@@ -124,6 +134,11 @@ impl PairJob {
     fn check_counts(&self, both: &Both) -> Result<(), String> {
         let (server, driver) = (&both.server, &both.driver);
         let in_all = |r: &PeerResult| r.figures.get("messages_in_all").map(|n| *n as u64);
+        if self.case == Case::UdpStream {
+            let (sent, arrived) = (driver.sent, arrived(server));
+            let is_right = arrived > 0 && arrived <= sent;
+            return is_right.then_some(()).ok_or(format!("{sent} datagrams were sent, {arrived} arrived"));
+        }
         let pairs = match self.case {
             _ if self.subject.plain_ring.is_some() => [(Some(driver.sent), in_all(server)); 2],
             Case::Stream | Case::Bulk => [(Some(driver.sent), in_all(server)); 2],
@@ -167,6 +182,11 @@ impl Job for PairJob {
         let proof = self.subject.name == SubjectName::Bypath && self.case != Case::Churn;
         Ok(Outcome { figures, note: proof.then(|| both.proof.note()).flatten() })
     }
+}
+
+/// Messages that came, with the first one, which starts the clock of a stream.
+fn arrived(server: &PeerResult) -> u64 {
+    server.figures.get("messages_in_all").map_or(server.received, |n| *n as u64)
 }
 
 /// Starts a server and a driver and has them talk.

@@ -18,13 +18,15 @@ pub struct Subject {
     cc_name: Option<String>,
     /// The plain C ring, or why there is none.
     pub plain_ring: Option<Result<PathBuf, String>>,
+    /// Its programs send datagrams, not streams.
+    datagrams: bool,
 }
 
 impl Subject {
     /// The rows of a name: kernel TCP also with the system's congestion control, the floor also in C.
     pub fn all(name: SubjectName, context: &Context, ring: &Result<PathBuf, String>) -> Vec<Subject> {
         let default_cc = context.machine.default_cc.clone();
-        let plain = Subject { name, cc: None, cc_name: None, plain_ring: None };
+        let plain = Subject { name, cc: None, cc_name: None, plain_ring: None, datagrams: false };
         let tcp = Subject {
             cc: context.cc,
             cc_name: context.cc.map(str::to_owned).or(default_cc.clone()),
@@ -38,8 +40,15 @@ impl Subject {
             SubjectName::Floor => {
                 vec![plain.clone(), Subject { plain_ring: Some(ring.clone()), ..plain }]
             }
-            SubjectName::Unix | SubjectName::Pipe | SubjectName::Channel => vec![plain],
+            SubjectName::KernelUdp | SubjectName::Unix | SubjectName::Pipe | SubjectName::Channel => {
+                vec![plain]
+            }
         }
+    }
+
+    /// The same with datagrams.
+    pub fn by_datagrams(self) -> Subject {
+        Subject { cc: None, cc_name: None, datagrams: true, ..self }
     }
 
     /// A further row of a subject that has its main one already.
@@ -53,6 +62,7 @@ impl Subject {
         match case {
             // The bare ring never sleeps: beside blocking programs its spinning figure stands.
             Case::Pingpong => spin || self.name != SubjectName::Floor,
+            Case::UdpPingpong => (spin || self.name != SubjectName::Floor) && !self.is_extra_row(),
             Case::Stream | Case::Bulk => true,
             _ => !self.is_extra_row(),
         }
@@ -76,7 +86,7 @@ impl Subject {
 
     fn link(&self) -> Option<&'static str> {
         match self.name {
-            SubjectName::KernelTcp | SubjectName::Bypath => Some("lo"),
+            SubjectName::KernelTcp | SubjectName::KernelUdp | SubjectName::Bypath => Some("lo"),
             SubjectName::Floor if self.plain_ring.is_some() => Some("shm-c"),
             SubjectName::Floor => Some("shm"),
             SubjectName::Unix | SubjectName::Pipe | SubjectName::Channel => None,
@@ -94,7 +104,9 @@ impl Subject {
 
     fn transport(&self) -> &'static str {
         match self.name {
+            SubjectName::Bypath if self.datagrams => "udp",
             SubjectName::KernelTcp | SubjectName::Bypath => "tcp",
+            SubjectName::KernelUdp => "udp",
             SubjectName::Unix => "unix",
             SubjectName::Pipe => "pipe",
             SubjectName::Channel => "channel",
@@ -107,7 +119,7 @@ impl Subject {
         let text = |path: PathBuf| path.to_string_lossy().into_owned();
         match self.name {
             // Every loopback address, for the case that goes round them.
-            SubjectName::KernelTcp | SubjectName::Bypath => Ok("127.0.0.1:0".into()),
+            SubjectName::KernelTcp | SubjectName::KernelUdp | SubjectName::Bypath => Ok("127.0.0.1:0".into()),
             SubjectName::Unix => Ok(text(context.scratch.fresh("socket"))),
             SubjectName::Channel => Ok(text(context.scratch.fresh("channel"))),
             SubjectName::Floor => Ok(text(context.scratch.fresh("ring"))),

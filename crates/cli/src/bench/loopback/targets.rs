@@ -9,6 +9,7 @@ pub fn check(records: &[Record]) -> Vec<Check> {
     let mut checks = Vec::new();
     latency(find, &mut checks);
     throughput(find, &mut checks);
+    datagrams(find, &mut checks);
     costs(find, &mut checks);
     yardstick(find, &mut checks);
     checks
@@ -79,6 +80,22 @@ fn throughput(find: Find<'_>, checks: &mut Vec<Check>) {
         let target = format!(">= {limit} x kernel TCP");
         checks.push(Check::at_least(what, &target, ratio(of("bypath"), of("kernel-tcp")), limit));
     }
+}
+
+fn datagrams(find: Find<'_>, checks: &mut Vec<Check>) {
+    for (size, limit) in [(14, 1.8), (1400, 1.9)] {
+        let one_way = |subject, mode| find.median("udp-pingpong", subject, "one_way_ns", with(mode, size));
+        for (mode, programs) in [("spin", "spinning"), ("block", "promptly answering")] {
+            let what = format!("a datagram one way, {size} B, {programs} programs");
+            let measured = ratio(one_way("bypath", mode), one_way("floor", "spin"));
+            checks.push(Check::at_most(&what, &format!("<= {limit} x floor"), measured, limit));
+        }
+    }
+    let ours = find.median("udp-stream", "bypath", "messages_per_s", |f| f.size == Some(64));
+    checks.push(
+        Check::at_least("64-byte datagrams received, one sender", ">= 8 M/s", ours, 8e6)
+            .saying(ours.map(|v| human(v, "1/s"))),
+    );
 }
 
 fn costs(find: Find<'_>, checks: &mut Vec<Check>) {

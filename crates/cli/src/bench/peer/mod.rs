@@ -18,8 +18,10 @@ mod shared;
 mod sleep;
 mod stream;
 mod transport;
+mod udp;
 
 pub use clock::{BESIDE, clock_cost_ns, cpu_ns, now_ns};
+pub use udp::LARGEST as LARGEST_DATAGRAM;
 
 use clap::{Args, ValueEnum};
 use serde::{Deserialize, Serialize};
@@ -44,6 +46,8 @@ pub enum Talk {
     Sleep,
     /// Messages one way, as fast as they go.
     Stream,
+    /// Datagrams one way, as fast as they go: some are lost.
+    UdpStream,
     /// Connect, request, reply, close.
     Churn,
     /// Many idle connections and a busy one.
@@ -59,6 +63,8 @@ pub enum Talk {
 pub enum Transport {
     /// TCP over 127.0.0.1.
     Tcp,
+    /// UDP over 127.0.0.1.
+    Udp,
     /// An AF_UNIX stream socket.
     Unix,
     /// Two pipes.
@@ -92,7 +98,7 @@ pub struct PeerArgs {
     /// A process whose processor time within the timed phase is told, too.
     #[arg(long)]
     pub beside: Option<u32>,
-    /// Where: an address (tcp), a path (unix, ring, channel) or a folder with two pipes.
+    /// Where: an address (tcp, udp), a path (unix, ring, channel) or a folder with two pipes.
     #[arg(long, default_value = "127.0.0.1:0")]
     pub addr: String,
     /// Non-blocking descriptors, polled in a loop.
@@ -179,6 +185,7 @@ pub fn run(args: &PeerArgs) -> ExitCode {
         Talk::Pingpong => pingpong::run(args),
         Talk::Sleep => sleep::run(args),
         Talk::Stream => stream::run(args),
+        Talk::UdpStream => udp::run(args),
         Talk::Churn => churn::run(args),
         Talk::Idle => idle::run(args),
         Talk::Calls => calls::run(args),

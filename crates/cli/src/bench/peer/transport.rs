@@ -35,6 +35,7 @@ pub fn open<T: Conversation>(args: &PeerArgs, talk: T) -> io::Result<T::Output> 
             let socket = connect_tcp(args)?;
             talk.over(Sock { cc: tune(&socket, args)?, socket, close: close_tcp })
         }
+        (Transport::Udp, _) => super::udp::open(args, talk),
         (Transport::Unix, Role::Serve) => {
             let listener = listen_unix(args)?;
             let (socket, _) = listener.accept()?;
