@@ -47,7 +47,7 @@ struct Run {
     complaints: String,
 }
 
-/// Runs a module, or some of its tests, on the kernel or with everything upgraded.
+/// Runs a module, or those of its tests whose names contain one of these words, on the kernel or with everything upgraded.
 fn run(python: &str, module: &str, only: &[&str], rings: bool) -> Run {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let number = COUNT.fetch_add(1, Relaxed);
@@ -88,13 +88,13 @@ fn differences(kernel: &Run, rings: &Run) -> BTreeSet<String> {
     ids.filter(|id| kernel.outcomes.get(*id) != rings.outcomes.get(*id)).cloned().collect()
 }
 
-/// Compares a module, of which at least `tests` must have an outcome and `upgrades` connections go through rings.
+/// Compares a module, or some of its tests, of which at least `tests` must have an outcome and `upgrades` connections go through rings.
 #[track_caller]
-fn same(name: &str, module: &str, tests: usize, upgrades: u64) {
+fn same(name: &str, module: &str, only: &[&str], tests: usize, upgrades: u64) {
     let Some(python) = python() else {
         return skip(name, "no CPython with its tests (package libpython3-testsuite)");
     };
-    let (kernel, rings) = (run(python, module, &[], false), run(python, module, &[], true));
+    let (kernel, rings) = (run(python, module, only, false), run(python, module, only, true));
     println!("{module}: {} tests, {} connections on rings", rings.outcomes.len(), rings.upgraded);
     assert!(kernel.outcomes.len() >= tests, "{module} hardly ran: {}", kernel.complaints);
     assert!(rings.upgraded >= upgrades, "{module}: only {} connections were upgraded", rings.upgraded);
@@ -124,9 +124,24 @@ macro_rules! modules {
     ($($name:ident $tests:literal $upgrades:literal;)*) => {$(
         #[test]
         fn $name() {
-            same(stringify!($name), stringify!($name), $tests, $upgrades);
+            same(stringify!($name), stringify!($name), &[], $tests, $upgrades);
         }
     )*};
+}
+
+/// The words in the names of tests of datagrams.
+const DATAGRAMS: [&str; 6] = ["datagram", "Datagram", "recvfrom", "sendto", "SysLog", "UDP"];
+
+#[test]
+fn asyncio_with_datagrams() {
+    for (module, tests) in [("test_asyncio.test_events", 9), ("test_asyncio.test_sock_lowlevel", 9)] {
+        same("asyncio_with_datagrams", module, &DATAGRAMS, tests, 0);
+    }
+}
+
+#[test]
+fn logging_by_datagrams() {
+    same("logging_by_datagrams", "test_logging", &DATAGRAMS, 8, 0);
 }
 
 modules! {

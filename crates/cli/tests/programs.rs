@@ -33,6 +33,9 @@ mod stunnel;
 #[path = "programs/vsftpd.rs"]
 mod vsftpd;
 
+#[path = "programs/datagrams.rs"]
+mod datagrams;
+
 #[path = "programs/haproxy.rs"]
 mod haproxy;
 #[path = "programs/java.rs"]

@@ -25,6 +25,8 @@ struct Socket {
     /// The socket of the other end.
     connected: Option<u8>,
     watched: bool,
+    /// Who has sent what may be unread: datagrams of one sender come in order, those of two need not.
+    heard: Option<u8>,
 }
 
 /// A script in the making.
@@ -75,6 +77,10 @@ impl Model {
         let (fd, size, variant) = (3 + from, op.size, op.variant);
         let address = format!("127.0.0.1:%port:{}:{}", ENDS[1 - end], 3 + to);
         let connected = self.sockets[end][usize::from(from)].connected;
+        if op.kind <= 4 {
+            let by_name = connected.is_none() || variant % 6 >= 3;
+            self.turn(end, from, if by_name { to } else { connected.unwrap_or(to) });
+        }
         match op.kind {
             0..=4 => match (connected, variant % 6) {
                 (Some(_), 0) => self.say(end, format!("send {fd} {size} {variant}")),
@@ -107,6 +113,14 @@ impl Model {
         }
     }
 
+    /// `from` may send to `to`: what others have sent there was read.
+    fn turn(&mut self, end: usize, from: u8, to: u8) {
+        let other = &mut self.sockets[1 - end][usize::from(to)];
+        if other.heard.replace(from).is_some_and(|before| before != from) {
+            self.say(1 - end, format!("count {}", 3 + to));
+        }
+    }
+
     /// Descriptors stay as they are, the name is another one.
     fn anew(&mut self, end: usize, which: u8) {
         let fd = 3 + which;
@@ -114,6 +128,12 @@ impl Model {
         self.say(end, "socket inet dgram");
         self.say(end, format!("bind {fd} 127.0.0.1:0"));
         self.sockets[end][usize::from(which)] = Socket::default();
+        // What it has sent before is another's.
+        for other in &mut self.sockets[1 - end] {
+            if other.heard == Some(which) {
+                other.heard = Some(u8::MAX);
+            }
+        }
     }
 
     fn watch(&mut self, end: usize, which: u8, variant: u8) {
@@ -158,7 +178,9 @@ impl Model {
 
     /// Datagrams there and back between sockets with nothing to read and no errors.
     fn ping(&mut self, client: u8, server: u8) {
-        for (end, fd) in [(0, 3 + client), (1, 3 + server)] {
+        for (end, which, other) in [(0, client, server), (1, server, client)] {
+            let fd = 3 + which;
+            self.sockets[end][usize::from(which)].heard = Some(other);
             self.say(end, format!("count {fd}"));
             self.say(end, format!("getsockopt {fd} error"));
         }

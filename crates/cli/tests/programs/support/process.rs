@@ -152,16 +152,30 @@ impl Process {
     /// Waits until the process, or one of its group, listens on `port`, without connecting to it.
     #[track_caller]
     pub fn listening(&mut self, port: u16) {
+        if !self.has(port, listens) {
+            panic!("nothing listens on port {port}: {self}");
+        }
+    }
+
+    /// Waits until it, or one of its group, has a UDP socket at `port`.
+    #[track_caller]
+    pub fn bound(&mut self, port: u16) {
+        if !self.has(port, is_bound) {
+            panic!("nothing is bound to port {port}: {self}");
+        }
+    }
+
+    fn has(&self, port: u16, is_there: fn(u16) -> bool) -> bool {
         while Instant::now() < self.deadline {
-            if listens(port) {
-                return;
+            if is_there(port) {
+                return true;
             }
-            // The wait is on the process: one that ends before it listens is reported at once.
+            // The wait is on the process: one that ends before is reported at once.
             if self.poll(Duration::from_millis(5)) {
                 break;
             }
         }
-        panic!("nothing listens on port {port}: {self}");
+        false
     }
 
     fn poll(&self, at_most: Duration) -> bool {
@@ -256,15 +270,26 @@ impl Outcome {
     }
 }
 
-/// Whether any socket of this network namespace listens on `port`, from the kernel's tables.
+/// Whether any socket of this network namespace listens on `port`: 0A is TCP_LISTEN.
 fn listens(port: u16) -> bool {
-    ["/proc/net/tcp", "/proc/net/tcp6"].iter().any(|table| {
-        std::fs::read_to_string(table).unwrap_or_default().lines().skip(1).any(|line| {
-            // sl local_address:port rem_address:port st: 0A is TCP_LISTEN.
+    is_told("tcp", port, |state| state == "0A")
+}
+
+/// Whether any UDP socket of this network namespace is bound to `port`.
+fn is_bound(port: u16) -> bool {
+    is_told("udp", port, |_| true)
+}
+
+/// Whether the kernel's tables of a protocol have a socket with this local port and such a state.
+fn is_told(protocol: &str, port: u16, is_so: fn(&str) -> bool) -> bool {
+    ["", "6"].iter().any(|version| {
+        let table = std::fs::read_to_string(format!("/proc/net/{protocol}{version}")).unwrap_or_default();
+        table.lines().skip(1).any(|line| {
+            // sl local_address:port rem_address:port st
             let mut fields = line.split_whitespace().skip(1);
             let local = fields.next().and_then(|a| a.rsplit(':').next());
             let state = fields.nth(1);
-            state == Some("0A") && local.and_then(|p| u16::from_str_radix(p, 16).ok()) == Some(port)
+            state.is_some_and(is_so) && local.and_then(|p| u16::from_str_radix(p, 16).ok()) == Some(port)
         })
     })
 }

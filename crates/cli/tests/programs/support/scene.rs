@@ -6,7 +6,7 @@ use super::skip::{find_program, missing, skip};
 use super::stats::Totals;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{TcpListener, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -108,8 +108,9 @@ impl Scene {
         for _ in 0..10_000 {
             let n = start.wrapping_add(NEXT.fetch_add(1, Ordering::Relaxed)) % 11_000;
             let port = 20_000 + u16::try_from(n).expect("below 11000");
-            if TcpListener::bind(("0.0.0.0", port)).is_ok() && TcpListener::bind(("127.0.0.1", port)).is_ok()
-            {
+            let is_free =
+                |ip: &str| TcpListener::bind((ip, port)).is_ok() && UdpSocket::bind((ip, port)).is_ok();
+            if is_free("0.0.0.0") && is_free("127.0.0.1") {
                 return port;
             }
         }

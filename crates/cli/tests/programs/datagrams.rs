@@ -1,0 +1,181 @@
+//! Programs that send datagrams to each other: sockperf, iperf3, a name server and who asks it, a log, counters that nobody
+//! answers, frames of RTP, Python and Node in the ways people write them.
+
+use crate::support::{Process, Scene, ways};
+use rustix::process::Signal;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+ways! {
+    sockperf_ping_pong needs ["sockperf"] => ping_pong;
+    sockperf_under_load needs ["sockperf"] => under_load;
+    iperf3_forward needs ["iperf3"] => |scene| transfer(scene, "");
+    iperf3_reverse needs ["iperf3"] => |scene| transfer(scene, "-R");
+    dnsmasq_and_dig needs ["dnsmasq", "dig", "python3"] => names;
+    rsyslog_and_logger needs ["rsyslogd", "logger"] => log;
+    counters needs ["python3"] => counters;
+    rtp needs ["python3"] => frames;
+    python_plain needs ["python3"] => |scene| python(scene, "plain", "plain", 8);
+    python_selectors needs ["python3"] => |scene| python(scene, "selectors", "plain", 8);
+    python_asyncio needs ["python3"] => |scene| python(scene, "asyncio", "asyncio", 8);
+    python_threads needs ["python3"] => |scene| python(scene, "threads", "plain", 1);
+    node_dgram needs ["node"] => node;
+    socat_echo needs ["socat", "python3"] => socat;
+}
+
+fn serve_sockperf(scene: &Scene) -> (Process, String) {
+    let port = scene.port();
+    let mut server = scene.server("sockperf").args("server -i 127.0.0.1 -p").arg(port.to_string()).start();
+    server.bound(port);
+    (server, port.to_string())
+}
+
+const NO_LOSS: &str = "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0";
+
+fn ping_pong(scene: &Scene) {
+    let (server, port) = serve_sockperf(scene);
+    let client = scene.client("sockperf").args("ping-pong --mps max -i 127.0.0.1 -p").arg(port);
+    let report = client.args("-t 1 -m 64 --data-integrity").finish();
+    server.stop(Signal::INT);
+    assert!(report.stdout.contains(NO_LOSS), "{}", report.stdout);
+    assert!(after(&report.stdout, "ReceivedMessages=") > 1000, "{}", report.stdout);
+}
+
+fn under_load(scene: &Scene) {
+    let (server, port) = serve_sockperf(scene);
+    let client = scene.client("sockperf").args("under-load --mps 10000 -i 127.0.0.1 -p").arg(port);
+    let report = client.args("-t 1 -m 1400 --reply-every 10").finish();
+    server.stop(Signal::INT);
+    assert!(
+        report.stdout.contains("# duplicated messages = 0; # out-of-order messages = 0"),
+        "{}",
+        report.stdout
+    );
+    assert!(after(&report.stdout, "ReceivedMessages=") > 100, "{}", report.stdout);
+}
+
+/// The number that follows `label` in sockperf's report.
+#[track_caller]
+fn after(report: &str, label: &str) -> u64 {
+    let rest = report.split_once(label).unwrap_or_else(|| panic!("no {label:?} in\n{report}")).1;
+    let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+    rest[..digits].parse().unwrap_or_else(|e| panic!("{label}: {e} in\n{report}"))
+}
+
+/// At a rate that a machine carries: where it does other things many may be lost, none is out of order.
+fn transfer(scene: &Scene, options: &str) {
+    let port = scene.port();
+    let mut server = scene.server("iperf3").args("-s -1 -B 127.0.0.1 -p").arg(port.to_string()).start();
+    server.listening(port);
+    let client =
+        scene.client("iperf3").args("-c 127.0.0.1 -u -J -b 20M -l 1400 -t 1 -p").arg(port.to_string());
+    let report = client.args(options).finish();
+    server.wait().ok();
+    let report: Value = serde_json::from_str(&report.stdout).expect("iperf3 prints JSON");
+    assert!(report.get("error").is_none(), "{report:#}");
+    let udp = &report["end"]["streams"][0]["udp"];
+    let number = |name: &str| udp[name].as_u64().unwrap_or_else(|| panic!("no {name}: {report:#}"));
+    assert!(number("packets") > 500 && number("packets") - number("lost_packets") > 100, "{report:#}");
+    assert_eq!(number("out_of_order"), 0, "{report:#}");
+}
+
+/// A name server, asked by many programs once each, and by one many times.
+fn names(scene: &Scene) {
+    let port = scene.port();
+    let server =
+        scene.server("dnsmasq").args("--keep-in-foreground --conf-file=/dev/null --no-resolv --no-hosts");
+    let server = server.args("--listen-address=127.0.0.1 --bind-interfaces --pid-file --log-facility=-");
+    let server = server.args("--local=/example/ --address=/lab.example/192.0.2.7 --user= --group=");
+    let mut server = server.arg(format!("--port={port}")).start();
+    server.bound(port);
+    for _ in 0..3 {
+        let client = scene.client("dig").args("@127.0.0.1 -p").arg(port.to_string());
+        let answer = client.args("+short +tries=1 +timeout=30 lab.example A").finish();
+        assert_eq!(answer.stdout, "192.0.2.7\n", "{}", answer.stderr);
+    }
+    let client = scene.client("python3").script("dns.py").arg(port.to_string()).arg("1000").finish();
+    assert_eq!(client.number("answers "), 1000);
+    server.stop(Signal::TERM);
+}
+
+/// As many lines as any queue holds, whenever they are read.
+const LINES: usize = 200;
+
+fn log(scene: &Scene) {
+    let (port, file, lines) = (scene.port(), scene.path("log"), scene.path("lines"));
+    let settings = scene.path("rsyslog.conf");
+    let text = format!(
+        "global(workDirectory=\"{0}\")\nmodule(load=\"imudp\")\n\
+         input(type=\"imudp\" address=\"127.0.0.1\" port=\"{port}\")\n\
+         template(name=\"bare\" type=\"string\" string=\"%msg%\\n\")\n\
+         *.* action(type=\"omfile\" file=\"{1}\" template=\"bare\")\n",
+        scene.path("").display(),
+        file.display()
+    );
+    std::fs::write(&settings, text).expect("the settings");
+    let all: Vec<String> = (0..LINES).map(|n| format!("line {n} of the log")).collect();
+    std::fs::write(&lines, all.join("\n") + "\n").expect("the lines");
+    let mut server = scene.server("rsyslogd").args("-n -iNONE -f").arg(&settings).start();
+    server.bound(port);
+    let client = scene.client("logger").args("--server 127.0.0.1 --udp --rfc3164 --tag test --port");
+    client.arg(port.to_string()).arg("--file").arg(&lines).finish();
+    let until = Instant::now() + Duration::from_secs(60);
+    let written = || {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.lines().map(|line| line.trim().to_owned()).filter(|l| l.starts_with("line ")).collect::<Vec<_>>()
+    };
+    while written().len() < LINES && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    server.stop(Signal::TERM);
+    assert_eq!(written(), all);
+}
+
+/// Most may be lost, as nobody waits; those that come are in order.
+fn counters(scene: &Scene) {
+    let mut server = scene.server("python3").script("statsd.py").arg("server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("statsd.py").arg("client").arg(port.to_string());
+    let counted = client.arg("10000").finish().number("counted ");
+    server.stop(Signal::TERM);
+    assert!(counted > 100, "only {counted} of 30000 were counted");
+}
+
+fn frames(scene: &Scene) {
+    let mut server = scene.server("python3").script("rtp.py").arg("receiver").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("rtp.py").arg("sender").arg(port.to_string()).finish();
+    server.stop(Signal::TERM);
+    assert_eq!(client.number("frames "), 2400);
+}
+
+fn python(scene: &Scene, server: &str, client: &str, window: u32) {
+    let mut server = scene.server("python3").script("udp_echo.py").arg("server").arg(server).start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("python3").script("udp_echo.py").arg("client").arg(client);
+    let client = client.arg(port.to_string()).arg(window.to_string()).finish();
+    server.stop(Signal::TERM);
+    assert!(client.number("payload ") > 1_000_000);
+}
+
+fn node(scene: &Scene) {
+    let mut server = scene.server("node").script("dgram_echo.js").arg("server").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let client = scene.client("node").script("dgram_echo.js").arg("client").arg(port.to_string());
+    let client = client.arg("2000").finish();
+    server.stop(Signal::TERM);
+    assert!(client.number("payload ") > 1_000_000);
+}
+
+fn socat(scene: &Scene) {
+    let port = scene.port();
+    let server =
+        scene.server("socat").args("-b 65536").arg(format!("UDP4-LISTEN:{port},bind=127.0.0.1")).arg("PIPE");
+    let mut server = server.start();
+    server.bound(port);
+    // A pipe keeps no datagrams apart, and an empty one is the end.
+    let client = scene.client("python3").script("udp_echo.py").args("client asyncio");
+    let client = client.arg(port.to_string()).arg("1").finish();
+    server.stop(Signal::TERM);
+    assert!(client.number("payload ") > 1_000_000);
+}
