@@ -5,10 +5,10 @@
 //! a lie is an error, or one look too many.
 
 use crate::failed;
-use bypath_shm::atomic::{AtomicU64, Ordering::*, fence};
+use bypath_shm::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use bypath_shm::direction::{Direction, wait};
 use bypath_shm::region::OwnSlot;
-use bypath_sys::{Errno, clock, pair, poll};
+use bypath_sys::{Errno, clock, pair, poll, thread};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -16,8 +16,8 @@ use std::time::Duration;
 
 /// How long is looked before sleeping: longer than another processor takes for an answer, shorter than a sleep costs.
 const SPIN: Duration = Duration::from_micros(50);
-/// Looks between two readings of the clock.
-const CLOCK_EVERY: u32 = 64;
+/// Looks between two readings of the clock, about a microsecond: who reads it does not look.
+const CLOCK_EVERY: u32 = 512;
 /// Looks that found nothing before the kernel is asked whether the other end is still there.
 const ASK_EVERY: u32 = 1024;
 
@@ -35,8 +35,8 @@ pub(crate) struct Half {
     pub bell: OwnedFd,
     /// The other end is gone.
     pub gone: bool,
-    /// Looks in vain since the last one that was not.
-    idle: u32,
+    /// Looks in vain, of calls that do not wait, since the last one that was not.
+    pub idle: u32,
     /// Number of the last sleep: who wakes an earlier one cannot erase it.
     ticket: u32,
     spin: u64,
@@ -44,11 +44,12 @@ pub(crate) struct Half {
 }
 
 /// What a look shows: so many octets, or room for so many.
-type Look<'a> = &'a mut dyn FnMut(&mut Half) -> io::Result<usize>;
+type Shown = io::Result<usize>;
 
 impl Half {
     pub fn new(slot: Arc<OwnSlot>, which: usize, writes: bool, bell: OwnedFd) -> Half {
-        let one = std::thread::available_parallelism().is_ok_and(|n| n.get() == 1);
+        // The processor's number is glibc's to tell.
+        thread::init();
         let mut half = Half {
             slot,
             which,
@@ -62,7 +63,7 @@ impl Half {
             spin: 0,
             limit: None,
         };
-        half.set_spin(if one { Duration::ZERO } else { SPIN });
+        half.set_spin(SPIN);
         half
     }
 
@@ -89,6 +90,30 @@ impl Half {
     fn place(&self) -> &AtomicU64 {
         let direction = self.direction();
         if self.writes { &direction.wa.wait[0] } else { &direction.ra.wait[0] }
+    }
+
+    /// Where this end says on which processor it runs, and where the other one does.
+    #[inline]
+    fn processors(&self) -> [&AtomicU32; 2] {
+        let direction = self.direction();
+        let both = [&direction.t.cpu, &direction.h.cpu];
+        if self.writes { both } else { [both[1], both[0]] }
+    }
+
+    /// Says on which processor this end runs; called with the line at hand.
+    #[inline]
+    pub fn tell_processor(&self) {
+        self.processors()[0].store(thread::cpu(), Relaxed);
+    }
+
+    /// Whether the other end, when it was last heard of, ran on the processor that this one has: it can do nothing while this
+    /// one looks.
+    fn is_on_its_processor(&self) -> bool {
+        match thread::cpu() {
+            // An old glibc, which does not tell.
+            u32::MAX => thread::processors() == 1,
+            own => own == self.processors()[1].load(Relaxed),
+        }
     }
 
     /// Wakes the other end if it sleeps. Everything that it waits for was published before.
@@ -138,7 +163,7 @@ impl Half {
 
     /// Says that this half is going to sleep until the bell rings; `false`: there is no reason to sleep, as a look
     /// shows `least`, or the other end is gone.
-    pub fn arm(&mut self, least: usize, look: Look<'_>) -> io::Result<bool> {
+    pub fn arm(&mut self, least: usize, look: impl Fn(&mut Half) -> Shown) -> io::Result<bool> {
         self.ask();
         // One sleeper: whatever stands there is of an earlier sleep, or a lie.
         self.ticket = self.ticket.wrapping_add(1);
@@ -162,24 +187,28 @@ impl Half {
     /// # Errors
     /// ETIMEDOUT, EINTR, EPROTO.
     #[cold]
-    pub fn wait(&mut self, least: usize, look: Look<'_>) -> io::Result<usize> {
+    pub fn wait(&mut self, least: usize, look: impl Fn(&mut Half) -> Shown) -> Shown {
         let mut began = 0;
+        let spins = self.spin > 0 && !self.is_on_its_processor();
         for looks in 1u32.. {
             let shown = look(self)?;
             if shown >= least || self.gone {
                 return Ok(shown);
             }
-            if looks.is_multiple_of(CLOCK_EVERY) || self.spin == 0 {
+            if !spins || looks.is_multiple_of(CLOCK_EVERY) {
                 let now = clock::monotonic_ns();
                 began = if began == 0 { now } else { began };
-                if now - began >= self.spin.min(self.limit.unwrap_or(u64::MAX)) {
+                let spent = now - began >= self.spin.min(self.limit.unwrap_or(u64::MAX));
+                if !spins || spent || self.is_on_its_processor() {
                     break;
                 }
             }
-            self.in_vain();
+            if looks.is_multiple_of(ASK_EVERY) {
+                self.ask();
+            }
         }
         let deadline = self.limit.map(|limit| began.saturating_add(limit));
-        while self.arm(least, look)? {
+        while self.arm(least, &look)? {
             let left = deadline.map(|deadline| deadline.saturating_sub(clock::monotonic_ns()));
             let mut one = [poll::PollFd { fd: self.bell.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
             let slept = poll::ppoll(&mut one, left, 0);

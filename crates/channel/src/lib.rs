@@ -1,14 +1,15 @@
-//! Channels of bytes between two processes that were written for them: a ring in shared memory for each direction, and no socket
-//! on the way.
+//! Channels of bytes, or of datagrams, between two processes that were written for them: a ring in shared memory for each direction,
+//! and no socket on the way.
 //!
 //! | file | what it has |
 //! |---|---|
 //! | `receiver.rs`, `sender.rs` | the two halves: octets that are looked at or written where they lie, or copied |
+//! | `datagram/` | the same for datagrams |
 //! | `half.rs` | what both halves do: spin a little, then sleep; notice that the other end is gone |
 //! | `remote.rs` | the end that is for the other process: its three descriptors, sent or inherited |
 //! | `name.rs`, `place.rs` | channels that are found by a name |
 //!
-//! What it deliberately does not do: keep the bounds of messages, cross machines, or join users.
+//! What it deliberately does not do: cross machines, or join users.
 //!
 //! ```
 //! use bypath_channel::Channel;
@@ -31,6 +32,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod datagram;
 mod half;
 mod name;
 mod place;
@@ -38,6 +40,7 @@ mod receiver;
 mod remote;
 mod sender;
 
+pub use datagram::{Datagram, DatagramReceiver, DatagramRoom, DatagramSender, Datagrams};
 pub use name::Listener;
 pub use receiver::{Octets, Receiver};
 pub use remote::Remote;
@@ -75,6 +78,12 @@ impl Channel {
     pub fn set_spin(&mut self, spin: Duration) {
         self.sender.set_spin(spin);
         self.receiver.set_spin(spin);
+    }
+}
+
+impl From<remote::Halves> for Channel {
+    fn from((sender, receiver): remote::Halves) -> Channel {
+        Channel { sender, receiver }
     }
 }
 

@@ -1,7 +1,8 @@
 //! Channels that are found by a name: a socket that hands out ends, and is left alone afterwards.
 
 use crate::place;
-use crate::{Channel, Remote, failed};
+use crate::remote::{Halves, Kind, pair};
+use crate::{Channel, Datagrams, Remote, failed};
 use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, unix};
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -69,10 +70,22 @@ impl Listener {
     /// # Errors
     /// ETIMEDOUT; EINTR; those of [`Channel::pair`].
     pub fn accept(&self) -> io::Result<Channel> {
+        self.next(Kind::Octets).map(Channel::from)
+    }
+
+    /// The same; it gets a channel of datagrams.
+    ///
+    /// # Errors
+    /// Those of [`accept`](Listener::accept).
+    pub fn accept_datagrams(&self) -> io::Result<Datagrams> {
+        self.next(Kind::Datagrams).map(Datagrams::from)
+    }
+
+    fn next(&self, kind: Kind) -> io::Result<Halves> {
         let began = clock::monotonic_ns();
         loop {
-            if let Some(channel) = self.try_accept()? {
-                return Ok(channel);
+            if let Some(halves) = self.next_now(kind)? {
+                return Ok(halves);
             }
             let left =
                 self.limit.map(|limit| began.saturating_add(limit).saturating_sub(clock::monotonic_ns()));
@@ -88,14 +101,26 @@ impl Listener {
     /// # Errors
     /// Those of [`Channel::pair`].
     pub fn try_accept(&self) -> io::Result<Option<Channel>> {
+        self.next_now(Kind::Octets).map(|halves| halves.map(Channel::from))
+    }
+
+    /// The same; it gets a channel of datagrams.
+    ///
+    /// # Errors
+    /// Those of [`Channel::pair`].
+    pub fn try_accept_datagrams(&self) -> io::Result<Option<Datagrams>> {
+        self.next_now(Kind::Datagrams).map(|halves| halves.map(Datagrams::from))
+    }
+
+    fn next_now(&self, kind: Kind) -> io::Result<Option<Halves>> {
         while let Some(caller) = seqpacket::accept(self.socket.as_fd()).map_err(failed)? {
             if !is_own(&caller) {
                 continue;
             }
-            let (channel, remote) = Channel::pair(self.ring)?;
+            let (halves, remote) = pair(kind, self.ring)?;
             // Who went away meanwhile is no reason to stop.
             if remote.send(&caller).is_ok() {
-                return Ok(Some(channel));
+                return Ok(Some(halves));
             }
         }
         Ok(None)
@@ -122,14 +147,29 @@ impl Channel {
     ///
     /// # Errors
     /// ENOENT, ECONNREFUSED: nobody listens there; EAGAIN: too many wait; EACCES: the folder is not this user's alone, or the listener
-    /// another user's; ETIMEDOUT; ECONNRESET: the listener ended; ENAMETOOLONG, EINVAL, EPROTO, EMFILE, ENOMEM.
+    /// another user's; ETIMEDOUT; ECONNRESET: the listener ended; EPROTOTYPE: it gives channels of datagrams; ENAMETOOLONG, EINVAL, EPROTO,
+    /// EMFILE, ENOMEM.
     pub fn connect(name: &str, limit: Option<Duration>) -> io::Result<Channel> {
-        let socket = seqpacket::connect(&place::socket(name, false)?).map_err(failed)?;
-        if !is_own(&socket) {
-            return Err(failed(Errno::ACCESS));
-        }
-        Remote::receive(&socket, limit)?.open()
+        call(name, limit)?.open()
     }
+}
+
+impl Datagrams {
+    /// As [`Channel::connect`], with one that uses [`Listener::accept_datagrams`].
+    ///
+    /// # Errors
+    /// Those of [`Channel::connect`].
+    pub fn connect(name: &str, limit: Option<Duration>) -> io::Result<Datagrams> {
+        call(name, limit)?.open_datagrams()
+    }
+}
+
+fn call(name: &str, limit: Option<Duration>) -> io::Result<Remote> {
+    let socket = seqpacket::connect(&place::socket(name, false)?).map_err(failed)?;
+    if !is_own(&socket) {
+        return Err(failed(Errno::ACCESS));
+    }
+    Remote::receive(&socket, limit)
 }
 
 /// Whether what is at a path is a socket that a dead process has left.

@@ -35,7 +35,7 @@ impl Receiver {
     }
 
     #[inline]
-    fn look(half: &mut Half) -> io::Result<usize> {
+    pub(crate) fn look(half: &mut Half) -> io::Result<usize> {
         // Acquire pairs with the Release of `publish`: the octets are there.
         let tail = half.direction().t.tail.load(Acquire);
         let there = tail.wrapping_sub(half.own);
@@ -48,24 +48,25 @@ impl Receiver {
 
     /// At least so many octets, or the last ones before the end.
     #[inline]
-    fn at_least(&mut self, least: usize) -> io::Result<usize> {
+    pub(crate) fn at_least(&mut self, least: usize) -> io::Result<usize> {
         let cached = self.cached();
         if cached >= least {
             return Ok(cached);
         }
         match Self::look(&mut self.0)? {
             n if n >= least => Ok(n),
-            _ => self.0.wait(least, &mut Self::look),
+            _ => self.0.wait(least, Self::look),
         }
     }
 
-    fn at_least_now(&mut self, least: usize) -> io::Result<usize> {
+    pub(crate) fn at_least_now(&mut self, least: usize) -> io::Result<usize> {
         let cached = self.cached();
         if cached >= least {
             return Ok(cached);
         }
         let there = Self::look(&mut self.0)?;
         if there >= least {
+            self.0.idle = 0;
             return Ok(there);
         }
         self.0.in_vain();
@@ -124,16 +125,17 @@ impl Receiver {
     /// EINVAL, EPROTO.
     pub fn arm(&mut self, least: usize) -> io::Result<bool> {
         let least = self.least(least)?;
-        self.0.arm(least, &mut Self::look)
+        self.0.arm(least, Self::look)
     }
 }
 
 impl Half {
     /// Gives `n` octets' room back to the writer.
     #[inline]
-    fn release(&mut self, n: usize) {
+    pub fn release(&mut self, n: usize) {
         let before = self.own;
         self.own += n as u64;
+        self.tell_processor();
         // Release pairs with the Acquire of `space`: they have been read.
         self.direction().h.head.store(self.own, Release);
         // Who waits for room found the ring more than half full: it is looked after before the ring is empty.

@@ -1,7 +1,7 @@
 //! The end that is for the other process: three descriptors, and what is checked of them.
 
 use crate::half::Half;
-use crate::{Channel, Receiver, Sender, failed};
+use crate::{Channel, Datagrams, Receiver, Sender, failed};
 use bypath_shm::atomic::Ordering::*;
 use bypath_shm::region::OwnSlot;
 use bypath_sys::{Errno, pair, poll, seqpacket};
@@ -9,10 +9,30 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 
-/// "BYPCHAN1": stands in the first cookie of the slot, and begins the message that brings the descriptors.
-pub(crate) const MAGIC: u64 = u64::from_be_bytes(*b"BYPCHAN1");
+/// Begins the message that brings the descriptors.
+const MESSAGE: u64 = Kind::Octets.magic();
 /// Direction that the end writes which made the memory.
 const MAKER: usize = 1;
+
+/// What goes through a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Octets,
+    Datagrams,
+}
+
+impl Kind {
+    /// Stands in the first cookie of the slot.
+    const fn magic(self) -> u64 {
+        u64::from_be_bytes(match self {
+            Kind::Octets => *b"BYPCHAN1",
+            Kind::Datagrams => *b"BYPDGRM1",
+        })
+    }
+}
+
+/// The two halves of an end.
+pub(crate) type Halves = (Sender, Receiver);
 
 /// The other end of a channel, which nobody uses yet: to be sent to another process, inherited by it, or opened here.
 #[derive(Debug)]
@@ -24,31 +44,48 @@ pub struct Remote {
     receives: OwnedFd,
 }
 
+/// Both ends of a new channel: the halves of this one, and the other one.
+pub(crate) fn pair(kind: Kind, ring: u32) -> io::Result<(Halves, Remote)> {
+    let (slot, memory) = OwnSlot::new(ring).map_err(failed)?;
+    slot.back().map_err(failed)?;
+    // A page of zeroes is two empty rings, on the path of rings. Where the ends run is not known yet.
+    for direction in &slot.control().direction {
+        direction.t.cpu.store(u32::MAX, Relaxed);
+        direction.h.cpu.store(u32::MAX, Relaxed);
+    }
+    slot.control().cookies[0].store(kind.magic(), Release);
+    let (here_sends, receives) = pair::new().map_err(failed)?;
+    let (here_receives, sends) = pair::new().map_err(failed)?;
+    for end in [&here_sends, &here_receives, &sends, &receives] {
+        // Where the kernel cannot refuse them, it closes them: they are never taken.
+        let _ = pair::refuse_descriptors(end.as_fd());
+    }
+    Ok((halves(slot, MAKER, here_sends, here_receives), Remote { memory, sends, receives }))
+}
+
+fn halves(slot: OwnSlot, side: usize, sends: OwnedFd, receives: OwnedFd) -> Halves {
+    let slot = Arc::new(slot);
+    let sender = Sender(Half::new(slot.clone(), side, true, sends));
+    (sender, Receiver(Half::new(slot, 1 - side, false, receives)))
+}
+
 impl Channel {
     /// Both ends of a new channel with rings of this many octets: a power of two from 4 KiB to 1 MiB.
     ///
     /// # Errors
     /// EINVAL for the size; EMFILE, ENFILE, ENOMEM, EPERM (a filter).
     pub fn pair(ring: u32) -> io::Result<(Channel, Remote)> {
-        let (slot, memory) = OwnSlot::new(ring).map_err(failed)?;
-        slot.back().map_err(failed)?;
-        // A page of zeroes is two empty rings, on the path of rings.
-        slot.control().cookies[0].store(MAGIC, Release);
-        let (here_sends, receives) = pair::new().map_err(failed)?;
-        let (here_receives, sends) = pair::new().map_err(failed)?;
-        for end in [&here_sends, &here_receives, &sends, &receives] {
-            // Where the kernel cannot refuse them, it closes them: they are never taken.
-            let _ = pair::refuse_descriptors(end.as_fd());
-        }
-        Ok((Channel::of(slot, MAKER, here_sends, here_receives), Remote { memory, sends, receives }))
+        pair(Kind::Octets, ring).map(|(halves, remote)| (halves.into(), remote))
     }
+}
 
-    fn of(slot: OwnSlot, side: usize, sends: OwnedFd, receives: OwnedFd) -> Channel {
-        let slot = Arc::new(slot);
-        Channel {
-            sender: Sender(Half::new(slot.clone(), side, true, sends)),
-            receiver: Receiver(Half::new(slot, 1 - side, false, receives)),
-        }
+impl Datagrams {
+    /// Both ends of a new channel with rings of this many octets: a power of two from 4 KiB to 1 MiB.
+    ///
+    /// # Errors
+    /// EINVAL for the size; EMFILE, ENFILE, ENOMEM, EPERM (a filter).
+    pub fn pair(ring: u32) -> io::Result<(Datagrams, Remote)> {
+        pair(Kind::Datagrams, ring).map(|(halves, remote)| (halves.into(), remote))
     }
 }
 
@@ -56,16 +93,34 @@ impl Remote {
     /// Opens it in this process.
     ///
     /// # Errors
-    /// EINVAL: the descriptors are not those of a channel's end; EPERM: its memory could shrink; ENOMEM.
+    /// EINVAL: the descriptors are not those of a channel's end; EPROTOTYPE: those of a channel of datagrams; EPERM: its memory
+    /// could shrink; ENOMEM.
     pub fn open(self) -> io::Result<Channel> {
+        self.halves(Kind::Octets).map(Channel::from)
+    }
+
+    /// The same of a channel of datagrams.
+    ///
+    /// # Errors
+    /// As [`open`](Remote::open); EPROTOTYPE: they are those of a channel of octets.
+    pub fn open_datagrams(self) -> io::Result<Datagrams> {
+        self.halves(Kind::Datagrams).map(Datagrams::from)
+    }
+
+    fn halves(self, kind: Kind) -> io::Result<Halves> {
         let slot = OwnSlot::map(self.memory.as_raw_fd()).map_err(failed)?;
         let sockets = [&self.sends, &self.receives];
-        let known = slot.control().cookies[0].load(Acquire) == MAGIC;
-        if !known || sockets.iter().any(|end| pair::cookie(end.as_fd()).is_err()) {
+        if sockets.iter().any(|end| pair::cookie(end.as_fd()).is_err()) {
             return Err(failed(Errno::INVAL));
         }
+        let there = slot.control().cookies[0].load(Acquire);
+        match [Kind::Octets, Kind::Datagrams].into_iter().find(|kind| kind.magic() == there) {
+            Some(there) if there == kind => {}
+            Some(_) => return Err(failed(Errno::PROTOTYPE)),
+            None => return Err(failed(Errno::INVAL)),
+        }
         slot.back().map_err(failed)?;
-        Ok(Channel::of(slot, 1 - MAKER, self.sends, self.receives))
+        Ok(halves(slot, 1 - MAKER, self.sends, self.receives))
     }
 
     /// Its descriptors (memory, sender's bell, receiver's bell), close-on-exec: for a process that inherits them.
@@ -84,7 +139,7 @@ impl Remote {
     /// EAGAIN: there is no room; EPIPE, ECONNRESET, ETOOMANYREFS.
     pub fn send(self, socket: impl AsFd) -> io::Result<()> {
         let with = [self.memory.as_fd(), self.sends.as_fd(), self.receives.as_fd()];
-        seqpacket::send_with(socket.as_fd(), &MAGIC.to_be_bytes(), &with).map_err(failed)
+        seqpacket::send_with(socket.as_fd(), &MESSAGE.to_be_bytes(), &with).map_err(failed)
     }
 
     /// Takes it from an AF_UNIX socket on which nothing else is sent at that time; waits so long, or for ever.
@@ -106,7 +161,7 @@ impl Remote {
         }
         let fds: Result<[OwnedFd; 3], _> = fds.try_into();
         match fds {
-            Ok(fds) if len == 8 && text == MAGIC.to_be_bytes() => Ok(Remote::from_fds(fds)),
+            Ok(fds) if len == 8 && text == MESSAGE.to_be_bytes() => Ok(Remote::from_fds(fds)),
             _ => Err(failed(Errno::PROTO)),
         }
     }

@@ -34,7 +34,7 @@ impl Sender {
     }
 
     #[inline]
-    fn look(half: &mut Half) -> io::Result<usize> {
+    pub(crate) fn look(half: &mut Half) -> io::Result<usize> {
         let size = half.slot.size();
         let room = half.direction().space(half.own, size).map_err(|_| lies())?;
         half.other = half.own - (size - room);
@@ -43,17 +43,17 @@ impl Sender {
 
     /// Room for at least so many octets.
     #[inline]
-    fn at_least(&mut self, least: usize) -> io::Result<usize> {
+    pub(crate) fn at_least(&mut self, least: usize) -> io::Result<usize> {
         let cached = self.cached();
         let room = match cached >= least && !self.0.gone {
             true => return Ok(cached),
             false => Self::look(&mut self.0)?,
         };
-        let room = if room >= least { room } else { self.0.wait(least, &mut Self::look)? };
+        let room = if room >= least { room } else { self.0.wait(least, Self::look)? };
         if self.0.gone { Err(failed(Errno::PIPE)) } else { Ok(room) }
     }
 
-    fn at_least_now(&mut self, least: usize) -> io::Result<usize> {
+    pub(crate) fn at_least_now(&mut self, least: usize) -> io::Result<usize> {
         let cached = self.cached();
         if cached >= least && !self.0.gone {
             return Ok(cached);
@@ -65,7 +65,10 @@ impl Sender {
         match () {
             () if self.0.gone => Err(failed(Errno::PIPE)),
             () if room < least => Err(failed(Errno::AGAIN)),
-            () => Ok(room),
+            () => {
+                self.0.idle = 0;
+                Ok(room)
+            }
         }
     }
 
@@ -119,19 +122,20 @@ impl Sender {
     /// EINVAL, EPROTO.
     pub fn arm(&mut self, least: usize) -> io::Result<bool> {
         let least = self.least(least)?;
-        self.0.arm(least, &mut Self::look)
+        self.0.arm(least, Self::look)
     }
 }
 
 impl Half {
     /// Shows `n` octets to the reader.
     #[inline]
-    fn commit(&mut self, n: usize) {
+    pub fn commit(&mut self, n: usize) {
         if n == 0 {
             return;
         }
         let before = self.own;
         self.own += n as u64;
+        self.tell_processor();
         self.direction().publish(self.own);
         self.wake();
         if self.quarter_passed(before) {

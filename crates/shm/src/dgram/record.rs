@@ -31,6 +31,11 @@ pub struct Record {
 }
 
 impl Record {
+    /// The word of a datagram without a head. It has [`LONGEST`] octets at most.
+    pub const fn plain(octets: usize) -> Record {
+        Record { octets: octets as u32, head: 0, mark: MARK }
+    }
+
     /// Its octets.
     pub const fn encode(self) -> [u8; WORD as usize] {
         let [a, b, c, d] = self.octets.to_ne_bytes();
@@ -63,12 +68,12 @@ pub struct Place {
 }
 
 impl Place {
-    /// The record at `start`, where `available` octets are.
+    /// The record at `start`, where `available` octets are; its word is read once, and may be anybody's.
     ///
     /// # Errors
     /// There is none, or a longer one than there can be.
     #[inline]
-    pub(crate) fn find(ring: &impl Octets, start: u64, available: u64) -> Result<Place, Poisoned> {
+    pub fn find(ring: &impl Octets, start: u64, available: u64) -> Result<Place, Poisoned> {
         if !(start | available).is_multiple_of(ALIGN) || !(WORD..=ring.size()).contains(&available) {
             return Err(Poisoned);
         }

@@ -1,57 +1,22 @@
-//! Two processes: killed ones, names, descriptors that travel, and a peer that lies.
-//!
-//! The other process is this program again, with one test that does what a variable says.
+//! Channels of octets: killed processes, names, descriptors that travel, and a peer that lies.
 
+use crate::{Folder, LONG, Other, errno, heir, lie, octet};
 use bypath_channel::{Channel, Listener, Remote};
-use bypath_shm::region::OwnSlot;
 use bypath_sys::seqpacket;
 use std::fs::{self, Permissions};
-use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::io::{ErrorKind, Read, Write};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 use std::thread;
 use std::time::Duration;
 
-const ROLE: &str = "BYPATH_CHANNEL_TEST";
-const LONG: Option<Duration> = Some(Duration::from_secs(60));
-
-/// The other process: talks to the channel at a name as its role says.
-#[test]
-fn other_process() {
-    let Ok(role) = std::env::var(ROLE) else { return };
-    let (what, name) = role.split_once(' ').expect("a role and a name");
-    let mut channel = match what {
-        "listen" => {
-            let listener = Listener::bind(name).expect("a name");
-            println!("\nready");
-            listener.accept().expect("a caller")
-        }
-        "inherits" => {
-            let mut fds = name.split(' ').map(|fd| {
-                // SAFETY: inherited, and nobody else's.
-                unsafe { OwnedFd::from_raw_fd(fd.parse().expect("a number")) }
-            });
-            let fds = std::array::from_fn(|_| fds.next().expect("three"));
-            Remote::from_fds(fds).open().expect("an end")
-        }
-        "refused" => {
-            let e = Channel::connect(name, LONG).expect_err("another user's");
-            println!("\nerror {}", e.raw_os_error().expect("an errno"));
-            return;
-        }
-        "uninvited" => {
-            let socket = seqpacket::connect(Path::new(name)).expect("a mode that lets in");
-            let e = Remote::receive(&socket, LONG).expect_err("no channel");
-            println!("\nerror {}", e.raw_os_error().expect("an errno"));
-            return;
-        }
-        _ => Channel::connect(name, LONG).expect("a listener"),
-    };
+/// What the other process does with its end.
+pub fn other(what: &str, mut channel: Channel) {
     let mut room = vec![0; 3000];
     if what == "flood" {
         let mut at = 0u64;
@@ -73,74 +38,10 @@ fn other_process() {
     }
 }
 
-fn octet(position: u64) -> u8 {
-    (position.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 56) as u8
-}
-
-struct Other(Child);
-
-impl Other {
-    fn start(role: &str, with: impl FnOnce(&mut Command)) -> Other {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role).stdout(Stdio::piped());
-        with(&mut command);
-        Other(command.spawn().unwrap())
-    }
-
-    /// Its next line that begins so.
-    fn line(&mut self, begins: &str) -> String {
-        let lines = BufReader::new(self.0.stdout.as_mut().expect("piped")).lines();
-        lines.map(Result::unwrap).find(|line| line.starts_with(begins)).expect("the line")
-    }
-
-    fn kill(&mut self) {
-        self.0.kill().unwrap();
-        self.0.wait().unwrap();
-    }
-
-    fn ends_well(mut self) {
-        assert!(self.0.wait().unwrap().success());
-    }
-}
-
-impl Drop for Other {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// A folder of its own, which goes with it.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(name: &str) -> Folder {
-        let path = std::env::temp_dir().join(format!("bypath-channel-{name}-{}", std::process::id()));
-        let _ = fs::remove_dir_all(&path);
-        fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, Permissions::from_mode(0o755)).unwrap();
-        Folder(path)
-    }
-
-    fn name(&self, name: &str) -> String {
-        self.0.join(name).to_str().unwrap().to_owned()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
-}
-
 fn accept(listener: &Listener) -> Channel {
     let mut channel = listener.accept().unwrap();
     channel.set_timeout(LONG);
     channel
-}
-
-fn errno<T>(result: std::io::Result<T>) -> i32 {
-    result.err().expect("an error").raw_os_error().expect("an errno")
 }
 
 fn echoes(channel: &mut Channel) {
@@ -286,11 +187,7 @@ fn processes_of_other_users_get_none() {
 fn an_end_is_inherited() {
     let (mut channel, remote) = Channel::pair(8192).unwrap();
     channel.set_timeout(LONG);
-    let fds = remote.into_fds();
-    let list = fds.each_ref().map(|fd| fd.as_raw_fd().to_string()).join(" ");
-    fds.iter().for_each(|fd| bypath_sys::fd::set_cloexec(fd.as_raw_fd(), false).unwrap());
-    let other = Other::start(&format!("inherits {list}"), |_| {});
-    drop(fds);
+    let other = heir("inherits", remote);
     echoes(&mut channel);
     drop(channel);
     other.ends_well();
@@ -374,47 +271,16 @@ fn a_killed_reader_ends_the_writer() {
     }
 }
 
-/// Somebody who has the memory writes anything anywhere, all the time, and rings and clears without reason.
 #[test]
 fn lies_give_errors_and_nothing_worse() {
     static LIES: AtomicU64 = AtomicU64::new(0);
     for seed in 1..=20u64 {
         let (mut here, remote) = Channel::pair(4096).unwrap();
         let fds = remote.into_fds();
-        let slot = OwnSlot::map(fds[0].as_raw_fd()).unwrap();
         let stop = AtomicBool::new(false);
         here.set_timeout(Some(Duration::from_micros(300)));
         thread::scope(|s| {
-            s.spawn(|| {
-                let mut word = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-                while !stop.load(Relaxed) {
-                    word ^= word << 13;
-                    word ^= word >> 7;
-                    word ^= word << 17;
-                    let direction = &slot.control().direction[(word >> 60) as usize % 2];
-                    let near = |of: &AtomicU64| of.load(Relaxed).wrapping_add(word % 5000);
-                    match word >> 8 & 7 {
-                        0 => direction.t.tail.store(word, Relaxed),
-                        1 => direction.h.head.store(word, Relaxed),
-                        2 => direction.t.tail.store(near(&direction.t.tail), Relaxed),
-                        3 => direction.h.head.store(near(&direction.t.tail), Relaxed),
-                        4 => direction
-                            .ra
-                            .wait
-                            .iter()
-                            .chain(&direction.wa.wait)
-                            .for_each(|w| w.store(word, Relaxed)),
-                        5 => direction
-                            .ra
-                            .wait
-                            .iter()
-                            .chain(&direction.wa.wait)
-                            .for_each(|w| w.store(0, Relaxed)),
-                        6 => drop(bypath_sys::pair::send(fds[1 + word as usize % 2].as_fd(), &[0; 64])),
-                        _ => direction.t.tail.store(direction.h.head.load(Relaxed), Relaxed),
-                    }
-                }
-            });
+            s.spawn(|| lie(&fds, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1, &stop));
             let mut room = [0; 3000];
             for turn in 0..3000usize {
                 let len = 1 + turn * 7 % 3000;
