@@ -13,6 +13,7 @@ use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
@@ -61,12 +62,18 @@ fn inherited(list: &str) -> Remote {
     Remote::from_fds(std::array::from_fn(|_| fds.next().expect("three")))
 }
 
-/// Starts one in such a role that inherits an end.
+/// Starts one in such a role that inherits an end, and nobody else does.
 fn heir(role: &str, remote: Remote) -> Other {
     let fds = remote.into_fds();
     let list = fds.each_ref().map(|fd| fd.as_raw_fd().to_string()).join(" ");
-    fds.iter().for_each(|fd| bypath_sys::fd::set_cloexec(fd.as_raw_fd(), false).unwrap());
-    Other::start(&format!("{role} {list}"), |_| {})
+    Other::start(&format!("{role} {list}"), |command| {
+        let inherit = move || {
+            let kept = fds.iter().try_for_each(|fd| bypath_sys::fd::set_cloexec(fd.as_raw_fd(), false));
+            kept.map_err(|e| std::io::Error::from_raw_os_error(e.raw_os_error()))
+        };
+        // SAFETY: system calls alone.
+        unsafe { command.pre_exec(inherit) };
+    })
 }
 
 fn octet(position: u64) -> u8 {
