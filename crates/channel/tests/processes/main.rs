@@ -32,7 +32,8 @@ fn other_process() {
     }
     let channel = match what {
         "listen" => {
-            let listener = Listener::bind(name).expect("a name");
+            // It has the name until it is killed, which leaves it.
+            let listener = Box::leak(Box::new(Listener::bind(name).expect("a name")));
             println!("\nready");
             listener.accept().expect("a caller")
         }
