@@ -20,9 +20,12 @@ isolated! {
 }
 
 fn iperf3(lab: &Lab, server: Side, client: Side) {
-    let served =
-        lab.start(server, &["iperf3", "--server", "--port", "5201", "--forceflush"]).hears("listening");
-    for way in ["", "-R", "-P 8", "--bidir"] {
+    let mut served = lab.start(server, &["iperf3", "--server", "--port", "5201", "--forceflush"]);
+    for (before, way) in ["", "-R", "-P 8", "--bidir"].into_iter().enumerate() {
+        // It listens anew each time, and for a moment it does not: who calls then is refused, or reset.
+        while served.heard().matches("Server listening").count() <= before {
+            served = served.hears_more();
+        }
         let line = ["iperf3", "--client", server.address(), "--port", "5201", "--json", "-n", "60M"];
         let options: Vec<&str> = way.split_whitespace().collect();
         let report = lab.done(client, &[&line[..], &options].concat());
