@@ -11,4 +11,5 @@ mod list;
 #[path = "crash/pairs.rs"]
 mod pairs;
 #[path = "crash/program.rs"]
+#[expect(dead_code, reason = "for tests that stop")]
 mod program;

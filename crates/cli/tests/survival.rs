@@ -1,4 +1,5 @@
-//! What streams on rings survive, beside ends that are killed (`crash`) and peers that mean harm (`trust`): counters that wrap.
+//! What streams on rings survive, beside ends that are killed (`crash`) and peers that mean harm (`trust`): counters that wrap,
+//! ends that are stopped, connections and processes that come and go, crowds.
 
 #[path = "agent/programs.rs"]
 mod programs;
@@ -9,5 +10,11 @@ mod program;
 
 #[path = "survival/conversation.rs"]
 mod conversation;
+#[path = "survival/crowd.rs"]
+mod crowd;
+#[path = "survival/cycles.rs"]
+mod cycles;
+#[path = "survival/stopped.rs"]
+mod stopped;
 #[path = "survival/wraps.rs"]
 mod wraps;

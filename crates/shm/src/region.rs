@@ -9,6 +9,7 @@ use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
+use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::*};
 
@@ -117,6 +118,9 @@ fn with<T: Shared + 'static, R>(fd: i32, size: usize, f: impl FnOnce(&T) -> R) -
     result
 }
 
+/// Addresses of inboxes that were let go, for those that are mapped next; 0 = none.
+static SPARE_INBOXES: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
+
 /// Maps a peer's inbox; the descriptor may be closed afterwards.
 ///
 /// # Errors
@@ -125,14 +129,25 @@ pub fn map_inbox(fd: i32) -> Result<&'static Inbox> {
     if mem::sealed_size(fd)? < size_of::<Inbox>() {
         return Err(Errno::INVAL);
     }
+    let spare = SPARE_INBOXES.iter().find_map(|place| NonZeroUsize::new(place.swap(0, AcqRel)));
+    if let Some(addr) = spare {
+        // SAFETY: the mapping of an inbox that was let go, and nobody else took it.
+        let map = unsafe { Mapping::of(addr.get(), size_of::<Inbox>()) };
+        map.refill(fd)?;
+        return view(&map, 0);
+    }
     view(&Mapping::shared(fd, 0, size_of::<Inbox>())?, 0)
 }
 
-/// Gives a peer's inbox back to the kernel: the peer is gone. What is written there from now on nobody sees.
+/// Gives a peer's inbox back to the kernel: the peer is gone, and nobody uses the reference any more. Its addresses serve an
+/// inbox that is mapped later.
 pub fn let_go_of_inbox(inbox: &'static Inbox) {
     // SAFETY: every inbox is the whole of a mapping.
     let map = unsafe { Mapping::of(std::ptr::from_ref(inbox).addr(), size_of::<Inbox>()) };
-    let _ = map.let_go();
+    if map.let_go().is_ok() {
+        let addr = map.addr() as usize;
+        let _ = SPARE_INBOXES.iter().find(|p| p.compare_exchange(0, addr, AcqRel, Relaxed).is_ok());
+    }
 }
 
 /// Maps the statistics record at `offset` of an open file.
@@ -152,12 +167,20 @@ pub struct Arena {
 }
 
 impl Arena {
+    /// Memory for an arena: a descriptor, to be sent to the peer.
+    ///
+    /// # Errors
+    /// As [`new_family`].
+    pub fn memory(geometry: Geometry, floor: i32) -> Result<i32> {
+        mem::memfd(c"bypath-arena", geometry.size(), floor)
+    }
+
     /// Creates an arena; returns it with its descriptor, to be sent to the peer and closed.
     ///
     /// # Errors
     /// As [`new_family`].
     pub fn new(geometry: Geometry, floor: i32) -> Result<(Arena, i32)> {
-        let fd = mem::memfd(c"bypath-arena", geometry.size(), floor)?;
+        let fd = Self::memory(geometry, floor)?;
         let map = Mapping::shared(fd, 0, geometry.size()).inspect_err(|_| bypath_sys::fd::close(fd))?;
         Ok((Arena { map, geometry }, fd))
     }
@@ -171,6 +194,18 @@ impl Arena {
             return Err(Errno::INVAL);
         }
         Ok(Arena { map: Mapping::shared(fd, 0, geometry.size())?, geometry })
+    }
+
+    /// Puts other memory in the place of what was given back ([`Arena::release_all`]): pages, rings and addresses of before mean
+    /// the new one.
+    ///
+    /// # Errors
+    /// As [`Arena::map`].
+    pub fn refill(&self, fd: i32) -> Result<()> {
+        if mem::sealed_size(fd)? < self.geometry.size() {
+            return Err(Errno::INVAL);
+        }
+        self.map.refill(fd)
     }
 
     /// Control page of a slot.

@@ -86,7 +86,30 @@ struct ArenaRecord {
     arena: StaticCell<Arena>,
     /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
     fd: AtomicI32,
+    /// Stays for the next process that has this place.
     conns: StaticCell<ConnSlots>,
+    /// The arena of a process that had this place before, which is gone: its addresses, and all records that know them, serve the
+    /// next one.
+    spare: StaticCell<Arena>,
+}
+
+impl ArenaRecord {
+    /// Maps the memory `fd`.
+    ///
+    /// # Errors
+    /// As [`Arena::map`].
+    fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
+        if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
+            spare.refill(fd)?;
+            self.arena.set(Some(spare));
+            return Ok(());
+        }
+        let mapped = Arena::map(fd, geometry)?;
+        let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
+        self.conns.set(Some(region::leak(ConnSlots(conns))?));
+        self.arena.set(Some(region::leak(mapped)?));
+        Ok(())
+    }
 }
 
 /// Connection records of an arena, one per slot; a slot's record is made at its first use and stays.
@@ -510,9 +533,9 @@ pub fn sweep() {
             // The address space stays: it carries nothing, and nothing can dangle.
             if let Some(arena) = r.arena.get() {
                 arena.release_all();
+                r.spare.set(Some(arena));
             }
             r.arena.set(None);
-            r.conns.set(None);
             let kept = r.fd.swap(0, AcqRel);
             if kept > 0 {
                 fd::close(kept - 1);
@@ -552,10 +575,8 @@ impl Peer {
             let Some(arena) = record.arena.get() else {
                 let slots = [16u32, 64, 256, 1024, 4096, 4096, 4096, 4096][i];
                 let geometry = Geometry { slots, ring };
-                let (arena, arena_fd) = Arena::new(geometry, state::floor())?;
-                let conns = bypath_shm::region::alloc_static::<ConnSlot>(slots as usize)?;
-                record.arena.set(Some(bypath_shm::region::leak(arena)?));
-                record.conns.set(Some(bypath_shm::region::leak(ConnSlots(conns))?));
+                let arena_fd = Arena::memory(geometry, state::floor())?;
+                record.fill(arena_fd, geometry).inspect_err(|_| fd::close(arena_fd))?;
                 record.fd.store(arena_fd + 1, Release);
                 return self.take(record, i, 0).ok_or(bypath_sys::Errno::NOSPC);
             };
@@ -606,10 +627,7 @@ impl Peer {
         use bypath_sys::Errno;
         let record = self.theirs.get(arena as usize).ok_or(Errno::INVAL)?;
         if arena_fd >= 0 && record.arena.get().is_none() {
-            let mapped = Arena::map(arena_fd, geometry)?;
-            let conns = bypath_shm::region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
-            record.conns.set(Some(bypath_shm::region::leak(ConnSlots(conns))?));
-            record.arena.set(Some(bypath_shm::region::leak(mapped)?));
+            record.fill(arena_fd, geometry)?;
         }
         if record.arena.get().ok_or(Errno::INVAL)?.geometry != geometry {
             return Err(Errno::INVAL);

@@ -112,31 +112,41 @@ impl Mapping {
     /// # Errors
     /// As mmap(2).
     pub fn shared(fd: i32, offset: u64, len: usize) -> Result<Mapping> {
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE;
+        // The kernel fills a locked mapping at once, unless nobody may access it.
+        let args = [0, len, libc::PROT_NONE as usize, flags as usize, fd as usize, offset as usize];
         // SAFETY: a fresh mapping chosen by the kernel touches nothing that exists.
-        let addr = check(unsafe {
-            syscall(
-                libc::SYS_mmap,
-                [
-                    0,
-                    len,
-                    // The kernel fills a locked mapping at once, unless nobody may access it.
-                    libc::PROT_NONE as usize,
-                    (libc::MAP_SHARED | libc::MAP_NORESERVE) as usize,
-                    fd as usize,
-                    offset as usize,
-                ],
-            )
-        })?;
+        let addr = check(unsafe { syscall(libc::SYS_mmap, args) })?;
         let map = Mapping { addr, len };
-        map.unlock();
-        let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
-        // SAFETY: the mapping was made just now.
-        if let Err(e) = check(unsafe { syscall(libc::SYS_mprotect, [addr, len, access, 0, 0, 0]) }) {
+        if let Err(e) = map.open() {
             // SAFETY: nobody has seen it.
             unsafe { map.unmap() };
             return Err(e);
         }
         Ok(map)
+    }
+
+    /// From now on it may be read and written. Only for a mapping that holds nothing yet.
+    fn open(&self) -> Result<()> {
+        self.unlock();
+        let access = (libc::PROT_READ | libc::PROT_WRITE) as usize;
+        // SAFETY: the mapping was made just now.
+        check(unsafe { syscall(libc::SYS_mprotect, [self.addr, self.len, access, 0, 0, 0]) }).map(|_| ())
+    }
+
+    /// Maps `fd` in place of what was [let go](Mapping::let_go): addresses into it mean the new memory. What is there is plain
+    /// bytes and atomics, as for [`Mapping::release`].
+    ///
+    /// # Errors
+    /// As mmap(2); the zeroes stay then.
+    pub fn refill(&self, fd: i32) -> Result<()> {
+        let flags = libc::MAP_SHARED | libc::MAP_NORESERVE | libc::MAP_FIXED;
+        let args = [self.addr, self.len, libc::PROT_NONE as usize, flags as usize, fd as usize, 0];
+        // SAFETY: the range is this mapping's, and what replaces it is as long.
+        check(unsafe { syscall(libc::SYS_mmap, args) })?;
+        self.open().inspect_err(|_| {
+            let _ = self.let_go();
+        })
     }
 
     /// Unlocks it if it is locked, and gives back what fills it. Only for a mapping that holds nothing yet.

@@ -81,6 +81,10 @@ impl Program {
         Program { name: name.to_owned(), child, input, lines, stats }
     }
 
+    pub fn pid(&self) -> rustix::process::Pid {
+        rustix::process::Pid::from_child(&self.child)
+    }
+
     /// The next line that it prints.
     #[track_caller]
     pub fn line(&mut self) -> String {
