@@ -5,7 +5,7 @@ use crate::child::{borrowed_memory, handed_on};
 use crate::errno::{fail, kept};
 use crate::real::hook;
 use crate::{interfaces, memory};
-use bypath_sockets::hook::{self, datagrams, served};
+use bypath_sockets::hook::{self, datagrams, served, udp};
 use libc::{c_int, c_ulong};
 
 hook! {
@@ -31,6 +31,10 @@ hook! {
         match c_ulong::from(request as u32) {
             // What waits there is no octets.
             libc::FIONREAD if served::is_listening(fd) => fail(libc::EINVAL),
+            libc::FIONREAD if kept(|| udp::next_len(fd)).is_some() => {
+                let next = kept(|| udp::next_len(fd)).unwrap_or(0);
+                if memory::write(arg as *mut c_int, next as c_int) { 0 } else { fail(libc::EFAULT) }
+            }
             libc::FIONREAD if datagrams::is_served(fd) => {
                 let next = kept(|| datagrams::next_len(fd)).unwrap_or(0);
                 if memory::write(arg as *mut c_int, next as c_int) { 0 } else { fail(libc::EFAULT) }

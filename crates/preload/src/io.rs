@@ -6,6 +6,7 @@ use crate::errno::{answer, kept};
 use crate::memory;
 use crate::real::hook;
 use crate::served::{received, received_flagged, sent};
+use crate::udp;
 use bypath_sockets::hook::{self, Reason, Verdict, served};
 use bypath_sys::user::{IoVec, UserVec};
 use libc::{c_int, c_uint, c_void, iovec, off_t, size_t};
@@ -60,16 +61,29 @@ pub(crate) fn urgent(fd: c_int) {
     kept(|| hook::recall(fd, Reason::RecalledOob, true));
 }
 
-/// A datagram of a netstack service; `None`: the descriptor is no such socket.
+/// A datagram that does not come by the program's own call alone; `None`: the descriptor is no such socket.
 #[inline]
-fn datagram_in(fd: c_int, iov: &[IoVec], flags: c_int) -> Option<isize> {
+fn datagram_in(fd: c_int, iov: &[IoVec], flags: c_int, real: impl FnOnce() -> isize) -> Option<isize> {
+    if !hook::moves_datagrams() {
+        return None;
+    }
+    if let Some(r) = udp::of(fd) {
+        return Some(udp::receive_plain(fd, r, iov, flags, real));
+    }
     let came =
         if datagrams::concerns(fd) { datagrams::receive(fd, iov, Beside::default(), flags) } else { None };
     came.map(|came| came.len)
 }
 
+/// The same of one that is sent.
 #[inline]
-fn datagram_out(fd: c_int, iov: &[IoVec], flags: c_int) -> Option<isize> {
+fn datagram_out(fd: c_int, iov: &[IoVec], flags: c_int, real: impl FnOnce() -> isize) -> Option<isize> {
+    if !hook::moves_datagrams() {
+        return None;
+    }
+    if let Some(r) = udp::of(fd) {
+        return Some(udp::send(fd, r, iov, Beside::default(), flags, real));
+    }
     if datagrams::concerns(fd) { datagrams::send(fd, iov, Beside::default(), flags) } else { None }
 }
 
@@ -81,7 +95,7 @@ hook! {
             return real(fd, buf, len);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        if let Some(n) = datagram_in(fd, &iov, 0) {
+        if let Some(n) = datagram_in(fd, &iov, 0, || real(fd, buf, len)) {
             return n;
         }
         received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len))
@@ -95,7 +109,7 @@ hook! {
             return real(fd, buf, len, size);
         }
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        if let Some(n) = datagram_in(fd, &iov, 0) {
+        if let Some(n) = datagram_in(fd, &iov, 0, || real(fd, buf, len, size)) {
             return n;
         }
         received(fd, hook::recv(fd, user(&iov), 0), 0, || real(fd, buf, len, size))
@@ -105,7 +119,7 @@ hook! {
     fn write(fd: c_int, buf: *const c_void, len: size_t) -> isize, raw Some(libc::SYS_write); aka __write;
     only hook::is_followed(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(TOO_LONG) }];
-        if let Some(n) = datagram_out(fd, &iov, 0) {
+        if let Some(n) = datagram_out(fd, &iov, 0, || real(fd, buf, len)) {
             return n;
         }
         sent(fd, hook::send(fd, user(&iov), 0), &iov, 0, || real(fd, buf, len))
@@ -115,7 +129,7 @@ hook! {
     fn readv(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_readv);
     only hook::concerns_read(fd); {
         match memory::iovecs(iov, count as usize) {
-            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_in(fd, v, 0) {
+            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_in(fd, v, 0, || real(fd, iov, count)) {
                 Some(n) => n,
                 None => received(fd, hook::recv(fd, user(v), 0), 0, || real(fd, iov, count)),
             },
@@ -132,7 +146,7 @@ hook! {
     fn writev(fd: c_int, iov: *const iovec, count: c_int) -> isize, raw Some(libc::SYS_writev);
     only hook::is_followed(fd); {
         match memory::iovecs(iov, count as usize) {
-            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_out(fd, v, 0) {
+            Some(v) if v.iter().any(|e| e.len != 0) => match datagram_out(fd, v, 0, || real(fd, iov, count)) {
                 Some(n) => n,
                 None => sent(fd, hook::send(fd, user(v), 0), v, 0, || real(fd, iov, count)),
             },
@@ -154,7 +168,7 @@ hook! {
                 return real(fd, iov, count, offset, flags);
             }
             if let (Some(v), Some(how)) = (list, message_flags(flags)) {
-                if let Some(n) = datagram_in(fd, v, how) {
+                if let Some(n) = datagram_in(fd, v, how, || real(fd, iov, count, offset, flags)) {
                     return n;
                 }
                 return received(fd, hook::recv(fd, user(v), how), how, || real(fd, iov, count, offset, flags));
@@ -177,7 +191,7 @@ hook! {
                     // As writev() above.
                     return real(fd, iov, count, offset, flags);
                 }
-                if let Some(n) = datagram_out(fd, v, how) {
+                if let Some(n) = datagram_out(fd, v, how, || real(fd, iov, count, offset, flags)) {
                     return n;
                 }
                 return sent(fd, hook::send(fd, user(v), how), v, how, || real(fd, iov, count, offset, flags));
@@ -194,12 +208,12 @@ hook! {
     /// `recv()`.
     fn recv(fd: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> isize, raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
+        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
             return real(fd, buf, len, flags);
         }
-        let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        if let Some(n) = datagram_in(fd, &iov, flags) {
+        if let Some(n) = datagram_in(fd, &iov, flags, || real(fd, buf, len, flags)) {
             return n;
         }
         received_flagged(fd, hook::recv(fd, user(&iov), flags), len, flags, || real(fd, buf, len, flags))
@@ -225,7 +239,7 @@ hook! {
             return refused;
         }
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        if let Some(n) = datagram_out(fd, &iov, flags) {
+        if let Some(n) = datagram_out(fd, &iov, flags, || real(fd, buf, len, flags)) {
             return n;
         }
         sent(fd, hook::send(fd, user(&iov), flags), &iov, flags, || real(fd, buf, len, flags))

@@ -32,4 +32,5 @@ mod sock;
 mod stdio;
 mod symbols;
 mod syscall;
+mod udp;
 mod uring;

@@ -9,6 +9,7 @@ use crate::io::{MAX_BYTES, settle, to_kernel, unless_refused, urgent, user};
 use crate::memory;
 use crate::real::hook;
 use crate::served::sent;
+use crate::udp;
 use bypath_sockets::hook::{self, Reason, Verdict, served};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserControl};
@@ -26,10 +27,17 @@ hook! {
     raw Some(libc::SYS_recvfrom);
     only hook::concerns_read(fd); {
         let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
-        if datagrams::concerns(fd)
-            && let Some(n) = datagrams::receive_from(fd, &iov, flags, address, address_len)
-        {
-            return n;
+        if hook::moves_datagrams() {
+            if let Some(r) = udp::of(fd) {
+                return udp::receive_from(fd, r, &iov, flags, (address, address_len), || {
+                    real(fd, buf, len, flags, address, address_len)
+                });
+            }
+            if datagrams::concerns(fd)
+                && let Some(n) = datagrams::receive_from(fd, &iov, flags, address, address_len)
+            {
+                return n;
+            }
         }
         if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
             urgent(fd);
@@ -61,6 +69,14 @@ hook! {
     fn sendto(fd: c_int, buf: *const c_void, len: size_t, flags: c_int, address: *const sockaddr, address_len: socklen_t) -> isize,
     raw Some(libc::SYS_sendto);
     only hook::is_followed(fd); {
+        if hook::moves_datagrams()
+            && let Some(r) = udp::of(fd)
+        {
+            let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
+            return udp::send(fd, r, &iov, Beside::address(address, address_len), flags, || {
+                real(fd, buf, len, flags, address, address_len)
+            });
+        }
         if datagrams::concerns(fd) {
             let iov = [IoVec { base: buf as usize, len: len.min(MAX_BYTES) }];
             return match datagrams::send(fd, &iov, Beside::address(address, address_len), flags) {
@@ -111,6 +127,9 @@ hook! {
             all.iter().for_each(|m| announce_passed(&m.msg_hdr));
             return real(fd, messages, count, flags);
         }
+        if let Some(r) = udp::of(fd) {
+            return udp::send_messages(fd, r, all, flags, || real(fd, messages, count, flags));
+        }
         let special = flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0;
         if !special
             && all.iter().all(|m| m.msg_hdr.msg_controllen == 0)
@@ -130,6 +149,11 @@ hook! {
         let all = memory::slice_mut(messages, (count as usize).min(MAX_MESSAGES));
         if datagrams::concerns(fd) && !served::is_served(fd) {
             return real(fd, messages, count, flags, timeout);
+        }
+        if let Some(r) = udp::of(fd)
+            && udp::takes_whole(r)
+        {
+            return udp::receive_messages(fd, r, all, || real(fd, messages, count, flags, timeout));
         }
         let (Some(all), Ok(limit)) = (all, memory::nanoseconds(timeout)) else {
             to_kernel(fd);
@@ -251,10 +275,15 @@ fn send_message(
         }
         return real();
     };
-    if datagrams::concerns(fd)
-        && let Some(n) = datagrams::send(fd, iov, Beside::of(&m), flags)
-    {
-        return n;
+    if hook::moves_datagrams() {
+        if let Some(r) = udp::of(fd) {
+            return udp::send(fd, r, iov, Beside::of(&m), flags, real);
+        }
+        if datagrams::concerns(fd)
+            && let Some(n) = datagrams::send(fd, iov, Beside::of(&m), flags)
+        {
+            return n;
+        }
     }
     let has_control = m.msg_controllen != 0;
     if has_control || flags & (libc::MSG_OOB | libc::MSG_FASTOPEN) != 0 {
@@ -313,10 +342,15 @@ fn receive_message(
         }
         return real();
     };
-    if datagrams::concerns(fd)
-        && let Some(n) = datagrams::receive_message(fd, message, &m, iov, flags)
-    {
-        return n;
+    if hook::moves_datagrams() {
+        if let Some(r) = udp::of(fd) {
+            return udp::receive_message(fd, r, (message, &m), iov, flags, real);
+        }
+        if datagrams::concerns(fd)
+            && let Some(n) = datagrams::receive_message(fd, message, &m, iov, flags)
+        {
+            return n;
+        }
     }
     if flags & libc::MSG_OOB != 0 && !served::is_served(fd) {
         urgent(fd);
@@ -434,8 +468,16 @@ fn receive_messages(
     for (i, m) in all.iter_mut().enumerate() {
         let header = &raw mut m.msg_hdr;
         let rest_since = (i > 0).then_some(handlers);
-        // SAFETY: a header inside the program's array.
-        let n = receive_message(fd, header, flags, rest_since, || unsafe { recvmsg(fd, header, flags) });
+        let n = receive_message(fd, header, flags, rest_since, || {
+            if udp::of(fd).is_some() {
+                // SAFETY: a header inside the program's array.
+                return unsafe {
+                    crate::served::message::<{ crate::real::index("recvmsg") }>(fd, header, flags)
+                };
+            }
+            // SAFETY: a header inside the program's array.
+            unsafe { recvmsg(fd, header, flags) }
+        });
         if n < 0 {
             // EINTR: the kernel keeps a number there that programs are not meant to see.
             if i > 0 && !matches!(errno::get(), libc::EAGAIN | libc::EINTR) {

@@ -18,6 +18,8 @@ pub const VIEW_MAGIC: u64 = u64::from_le_bytes(*b"BYPVIEW1");
 pub const PROCESSES: usize = 64;
 /// Sockets a family can follow at a time.
 pub const ENDS: usize = 1 << 16;
+/// Sockets of datagrams that a family shows at a time.
+pub const DATAGRAM_ENDS: usize = 1024;
 /// Writer-path values of [`WriterLine::path`].
 pub mod wpath {
     /// Bytes go through the carrier.
@@ -237,6 +239,62 @@ pub struct ReaderLine {
     pub leaving: AtomicU64,
 }
 
+/// What a socket of datagrams has moved in one direction.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct DatagramCounts {
+    /// Datagrams that went through shared memory.
+    pub ring: AtomicU64,
+    /// Their octets.
+    pub ring_bytes: AtomicU64,
+    /// Datagrams that went through the kernel by hooked calls.
+    pub kernel: AtomicU64,
+    /// Their octets.
+    pub kernel_bytes: AtomicU64,
+    /// Datagrams that were dropped as the other end's mailbox was full.
+    pub lost: AtomicU64,
+}
+
+/// Bits of [`DatagramEnd::paths`].
+pub mod datagram_path {
+    /// It sends to at least one mailbox.
+    pub const SENDS: u32 = 1;
+    /// It has a mailbox.
+    pub const RECEIVES: u32 = 2;
+}
+
+/// A UDP socket of one process of the family, as views show it.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct DatagramEnd {
+    /// Place of the process in the family's table plus one, 0 = not in use.
+    pub holder: AtomicU32,
+    /// Its descriptor there.
+    pub fd: AtomicI32,
+    /// Bits of [`datagram_path`].
+    pub paths: AtomicU32,
+    /// Why what it sends goes where it goes (a [`Reason`] value).
+    pub reason: AtomicU16,
+    /// Why it has no mailbox, or [`Reason::Ring`].
+    pub rx_reason: AtomicU16,
+    /// SO_COOKIE.
+    pub cookie: AtomicU64,
+    /// The rule that keeps it on the kernel, 0 = none.
+    pub rule: AtomicU32,
+    /// Mailboxes that it sends to.
+    pub routes: AtomicU32,
+    /// Its own address.
+    pub local: Addr,
+    /// To whom it is connected, or has last got a mailbox from.
+    pub remote: Addr,
+    /// What it sent.
+    pub tx: DatagramCounts,
+    /// What it received; lost: what those who write to its mailbox have dropped.
+    pub rx: DatagramCounts,
+}
+
+const _: () = assert!(size_of::<DatagramEnd>() == 256);
+
 /// [`ReaderLine::heir`]: a deed was left and taken.
 pub const HEIR_CAME: u64 = 1;
 
@@ -247,8 +305,10 @@ const _: () = assert!(size_of::<Header>() == 4096);
 pub const STATS_OFFSET: usize = size_of::<Header>();
 /// Offset of the end records in the region.
 pub const ENDS_OFFSET: usize = STATS_OFFSET + PROCESSES * RECORD_SIZE;
+/// Offset of the records of sockets of datagrams in the region.
+pub const DATAGRAMS_OFFSET: usize = ENDS_OFFSET + ENDS * size_of::<End>() + BELLS * size_of::<AtomicI32>();
 /// Size of the region in bytes; it is sparse.
-pub const REGION_SIZE: usize = ENDS_OFFSET + ENDS * size_of::<End>() + BELLS * size_of::<AtomicI32>();
+pub const REGION_SIZE: usize = DATAGRAMS_OFFSET + DATAGRAM_ENDS * size_of::<DatagramEnd>();
 
 impl Addr {
     /// Stores an address: `family` AF_INET or AF_INET6, `port` in host order, `bytes` in network order.
@@ -274,6 +334,14 @@ impl Addr {
     }
 }
 
+impl DatagramEnd {
+    /// Why what it sends goes where it goes, and why it has no mailbox, or [`Reason::Ring`].
+    pub fn reasons(&self) -> (Reason, Reason) {
+        let of = |value: &AtomicU16| Reason::from_value(value.load(Relaxed)).unwrap_or(Reason::None);
+        (of(&self.reason), of(&self.rx_reason))
+    }
+}
+
 impl End {
     /// The reason of the outgoing direction (or of the whole connection while cold).
     pub fn reason(&self) -> Reason {
@@ -293,6 +361,8 @@ pub struct Family {
     pub ends: [End; ENDS],
     /// By bell number: see [`bell`]; 0 = not made yet.
     pub bells: [AtomicI32; BELLS],
+    /// UDP sockets.
+    pub datagrams: [DatagramEnd; DATAGRAM_ENDS],
 }
 
 /// A statistics record padded to [`RECORD_SIZE`].
@@ -306,4 +376,5 @@ pub struct StatsSlot {
 const _: () = assert!(size_of::<StatsSlot>() == RECORD_SIZE);
 const _: () = assert!(std::mem::offset_of!(Family, stats) == STATS_OFFSET);
 const _: () = assert!(std::mem::offset_of!(Family, ends) == ENDS_OFFSET);
+const _: () = assert!(std::mem::offset_of!(Family, datagrams) == DATAGRAMS_OFFSET);
 const _: () = assert!(size_of::<Family>() <= REGION_SIZE.next_multiple_of(4096));

@@ -103,6 +103,8 @@ reasons! {
     RecalledSlower = 58, "recalled-slower", "taken back because the kernel seemed, or was, faster (--guard)";
     RecalledSeccomp = 59, "recalled-seccomp", "taken back before a seccomp filter";
     RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
+    SharedPort = 61, "shared-port", "other sockets may be bound to the same port, or it is bound to a device (SO_REUSEADDR, SO_REUSEPORT, SO_BINDTODEVICE)";
+    UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

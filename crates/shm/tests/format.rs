@@ -5,7 +5,8 @@ use bypath_shm::arena::{Control, Geometry, PAGE};
 use bypath_shm::dgram::{HEADS, LONGEST, MARK, Record, WORD};
 use bypath_shm::direction::{Direction, Head, HeadLine, Path, ReaderAsks, TailLine, WriterAsks};
 use bypath_shm::family::{
-    Addr, ENDS, ENDS_OFFSET, End, Header, PROCESSES, Process, ReaderLine, STATS_OFFSET, WriterLine,
+    Addr, DATAGRAM_ENDS, DATAGRAMS_OFFSET, DatagramCounts, DatagramEnd, ENDS, ENDS_OFFSET, End, Header,
+    PROCESSES, Process, ReaderLine, STATS_OFFSET, WriterLine,
 };
 use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::mailbox::{Mailbox, Writers, phase};
@@ -37,6 +38,8 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(End: state, generation, fd, reason, rx_reason, holders, cookie, peer_cookie, local, remote, ring_size, pending_error, flags, rcvlowat, rcvtimeo, sndtimeo, rule, wish, w, r),
         fields!(WriterLine: lock, tail, head_cache, path, claims, flush, backed, in_kernel, limit, ring_bytes, kernel_bytes, not_before, backed_from),
         fields!(ReaderLine: tail_cache, in_kernel, calls, ring_bytes, kernel_bytes, kept_read, kept, heir, leaving),
+        fields!(DatagramEnd: holder, fd, paths, reason, rx_reason, cookie, rule, routes, local, remote, tx, rx),
+        fields!(DatagramCounts: ring, ring_bytes, kernel, kernel_bytes, lost),
         fields!(Addr: family, port, bytes),
         fields!(StatsRecord: magic, pid, state, start_time, command, connections, upgraded, recalled, not_upgraded, bytes),
         fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx, spun_ticks),
@@ -91,6 +94,9 @@ fn constants_are_those_of_the_document() {
         ("STATS_OFFSET", STATS_OFFSET),
         ("ENDS_OFFSET", ENDS_OFFSET),
         ("END_SIZE", size_of::<End>()),
+        ("DATAGRAM_ENDS", DATAGRAM_ENDS),
+        ("DATAGRAMS_OFFSET", DATAGRAMS_OFFSET),
+        ("DATAGRAM_END_SIZE", size_of::<DatagramEnd>()),
         ("PAGE", PAGE),
         ("MAX_SLOTS", Geometry::MAX_SLOTS as usize),
         ("BLOCKS", BLOCKS),

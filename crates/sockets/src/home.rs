@@ -6,7 +6,7 @@ use crate::flush;
 use crate::switch;
 use crate::table::{self, flag};
 use crate::thread::Call;
-use crate::{heir, log, state};
+use crate::{heir, log, state, udp};
 use bypath_shm::direction::{Path, ask};
 use bypath_shm::reason::Reason;
 use bypath_sys::poll;
@@ -23,6 +23,7 @@ pub fn go(hindrance: Reason, reason: Reason, patience: u64) {
     state::hinder(hindrance);
     // Who begins a ring looks at the hindrance after it; who has begun one before this is seen here.
     fence(SeqCst);
+    udp::keep_all(hindrance);
     let Some(call) = Call::enter() else { return };
     log::line(
         LogLevel::Info,

@@ -14,6 +14,7 @@ pub use crate::service::datagram::{self, calls as datagrams};
 pub use crate::service::interfaces;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
+pub use crate::udp::calls as udp;
 use crate::{
     carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, service, signals, state,
     stream, switch, thread, uring,
@@ -116,6 +117,12 @@ pub fn serves() -> bool {
     service::is_active()
 }
 
+/// Whether some socket of the process may move datagrams in another way than the kernel alone.
+#[inline(always)]
+pub fn moves_datagrams() -> bool {
+    service::is_active() || udp::is_active()
+}
+
 /// Whether `fd` is one of the library's own descriptors. The program
 /// may not close or replace it: answer EBADF as for a descriptor that is not open.
 #[inline]
@@ -136,6 +143,7 @@ pub fn next_own_fd(from: u32) -> Option<u32> {
         }
     };
     service::descriptors(&mut take);
+    crate::udp::descriptors(&mut take);
     if let Some(s) = state::get() {
         s.descriptors().for_each(&mut take);
         thread::descriptors(&mut take);
@@ -271,7 +279,7 @@ fn followed(fd: i32, buf: UserVec<'_>) {
 /// Makes the kernel path hold for `fd` before a call that needs it (SCM_RIGHTS, fdopen, splice, MSG_OOB ...).
 /// With `forever` the socket is never upgraded again.
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
-    let Some(s) = table::sock(fd) else { return };
+    let Some(s) = table::sock(fd) else { return udp::keep(fd, reason) };
     if reason == Reason::RecalledSplice {
         // Bytes move that only the kernel can count.
         s.set(flag::UNCOUNTED);
@@ -291,7 +299,7 @@ fn is_open(s: &'static Sock) -> bool {
 /// Before the kernel itself takes bytes from `fd` (`sending` false) or puts bytes into it (splice, sendfile): that
 /// direction goes to the kernel.
 pub fn recall_for_splice(fd: i32, sending: bool) {
-    let Some(s) = table::sock(fd) else { return };
+    let Some(s) = table::sock(fd) else { return udp::keep(fd, Reason::RecalledSplice) };
     // Bytes move that only the kernel can count.
     s.set(flag::UNCOUNTED);
     if !carrier::is_counted(s) {
@@ -386,10 +394,12 @@ pub fn status_flags_done(fd: i32, flags: i32) {
 
 /// Before F_SETFL, F_SETOWN, F_SETSIG: O_ASYNC needs the kernel path.
 pub fn status_flags_begin(fd: i32, flags: i32) {
-    if flags & libc::O_ASYNC != 0
-        && let Some(s) = table::sock(fd)
-    {
-        switch::recall_both(s, Reason::RecalledOption, true);
+    if flags & libc::O_ASYNC == 0 {
+        return;
+    }
+    match table::sock(fd) {
+        Some(s) => switch::recall_both(s, Reason::RecalledOption, true),
+        None => udp::keep(fd, Reason::RecalledOption),
     }
 }
 
@@ -398,6 +408,7 @@ pub fn nonblocking_done(fd: i32, on: bool) {
     if let Some(s) = table::sock(fd) {
         if on { s.set(flag::NONBLOCK) } else { s.clear(flag::NONBLOCK) }
     }
+    crate::udp::nonblocking_done(fd, on);
 }
 
 /// What FIONREAD (SIOCINQ) tells: bytes to read in ring and carrier together. `None`: the kernel's answer is right.
@@ -430,6 +441,7 @@ pub fn setsockopt_done(fd: i32, level: i32, name: i32) {
     if let Some(s) = table::sock(fd) {
         options::changed(s, level, name);
     }
+    crate::udp::option_set(fd, level, name);
 }
 
 /// Whether getsockopt of this option receives bytes. [`setsockopt_begin`] goes before it.

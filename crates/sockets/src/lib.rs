@@ -5,7 +5,8 @@
 //! the other end, `life` follows descriptors and processes, `heir` from one program image to the next, `table` maps
 //! descriptors to sockets, `rules` and `limit` say which may be upgraded, `wish` does what was asked for from outside
 //! (`request`: `bypath recall`, `bypath upgrade`; `taken`: a process that took a descriptor), `guard`
-//! takes back what the kernel does faster. `service` makes sockets those of a netstack service.
+//! takes back what the kernel does faster. `service` makes sockets those of a netstack service, `udp` is
+//! datagrams between programs of one host.
 
 mod carrier;
 pub mod config;
@@ -44,6 +45,7 @@ mod switch;
 mod table;
 mod taken;
 mod thread;
+mod udp;
 mod unsupported;
 mod uring;
 mod wait;

@@ -9,7 +9,7 @@ use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call, Record};
 use crate::{
     carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, service, siblings, stay, switch,
-    taken, worth,
+    taken, udp, worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
@@ -31,6 +31,7 @@ const ASK_WHO_US: u64 = 10_000;
 #[derive(Debug)]
 pub struct Closing {
     entry: Option<Entry>,
+    fd: i32,
     /// Calls of other threads go on with the connection.
     stays: bool,
 }
@@ -43,7 +44,8 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     let lost = table::entry(fd).is_some();
     let made = carrier::made(domain, kind, protocol);
     let datagrams = made.is_none() && service::datagram::may_serve(domain, kind, protocol);
-    if made.is_none() && !datagrams && !lost || state::is_borrowed() {
+    let udp = made.is_none() && !datagrams && udp::may_follow(domain, kind, protocol);
+    if made.is_none() && !datagrams && !udp && !lost || state::is_borrowed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
@@ -55,6 +57,9 @@ pub fn socket_done(fd: i32, domain: i32, kind: i32, protocol: i32) {
     }
     if datagrams {
         service::datagram::made(fd, domain, protocol);
+    }
+    if udp {
+        udp::made(fd, domain, kind & libc::SOCK_NONBLOCK != 0);
     }
 }
 
@@ -93,6 +98,7 @@ pub fn lose(fd: i32) {
         Some(Entry::Epoll(n)) => epoll::closed(n),
         Some(Entry::Served(n)) => service::release(n),
         Some(Entry::Datagrams(n)) => service::datagram::release(n),
+        Some(Entry::Udp(n)) => udp::release(n, fd),
         None => {}
     }
 }
@@ -125,6 +131,9 @@ pub fn close_begin(fd: i32) -> Closing {
             leave_ring(s, conn, Reason::RecalledClose);
         }
     }
+    if let Entry::Udp(n) = entry {
+        udp::close_begin(n);
+    }
     // The entry goes before the number can be reused by another thread.
     let entry = table::remove(fd);
     if let Some(Entry::Sock(s)) = entry {
@@ -135,13 +144,13 @@ pub fn close_begin(fd: i32) -> Closing {
             epoll::forget(s);
         }
     }
-    Closing { entry, stays }
+    Closing { entry, fd, stays }
 }
 
 impl Closing {
     /// Of nothing that is followed.
     pub fn none() -> Closing {
-        Closing { entry: None, stays: false }
+        Closing { entry: None, fd: -1, stays: false }
     }
 
     /// After the real close.
@@ -161,6 +170,7 @@ impl Closing {
             }
             Entry::Served(n) => service::release(n),
             Entry::Datagrams(n) => service::datagram::release(n),
+            Entry::Udp(n) => udp::release(n, self.fd),
         }
         drop(life);
         if let Entry::Sock(s) = entry
@@ -397,6 +407,7 @@ pub fn dup_done(old: i32, new: i32) {
         Entry::Epoll(n) => table::set_epoll(new, n),
         Entry::Served(n) => service::alias(new, n),
         Entry::Datagrams(n) => service::datagram::alias(new, n),
+        Entry::Udp(n) => udp::alias(new, n),
     }
 }
 
@@ -429,6 +440,9 @@ fn switch_standard(s: &'static Sock) {
 
 /// Before shutdown().
 pub fn shutdown_begin(fd: i32, how: i32) {
+    if let Some(r) = udp::of(fd) {
+        r.keep(Reason::RecalledShutdown);
+    }
     let Some(s) = table::sock(fd) else { return };
     if how == libc::SHUT_WR || how == libc::SHUT_RDWR {
         s.set(flag::SENT_FIN);
@@ -454,6 +468,7 @@ pub fn shutdown_begin(fd: i32, how: i32) {
 
 /// connect() on a socket: a new life for a disconnected one.
 pub fn connect_begin(fd: i32, family: Option<u16>) {
+    udp::connect_begin(fd);
     let Some(s) = table::sock(fd) else { return };
     let dissolves = family == Some(libc::AF_UNSPEC as u16);
     if s.is_warm() && !dissolves && carrier::of(s).standing(s).is_ok_and(|at| at.course != Course::Over) {
@@ -496,6 +511,7 @@ pub fn fork_begin() -> Forking {
     let place = if none { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
+    udp::forking();
     heir::forking();
     peer::forking();
     match birth {
@@ -544,6 +560,7 @@ impl Forking {
             return;
         }
         service::enter_child();
+        udp::enter_child();
         let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
@@ -609,6 +626,7 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
     if state::is_sealed() {
         return heir::spread_everything();
     }
+    udp::hand_over(reason);
     let mut waiting = false;
     table::each(|number, e| {
         if let Entry::Sock(s) = e
@@ -686,6 +704,7 @@ pub fn exiting() {
     if state::is_sealed() || state::is_memory_of_another() || state::set_exiting() {
         return;
     }
+    udp::exiting();
     table::each_sock(|s| {
         if let Some(conn) = s.conn.get()
             && is_last_process(s)

@@ -10,7 +10,7 @@ use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::{self as threads, Call, Use};
 use crate::wait::{STALL_NS, SpinHistory};
-use crate::{epoll, fault};
+use crate::{epoll, fault, udp};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
@@ -74,6 +74,9 @@ fn evaluate(fds: &mut [PollFd], scratch: &mut [Kernel]) -> usize {
             if ready::watches_end(s, conn) {
                 k.events |= libc::POLLRDHUP;
             }
+            ready += usize::from(p.revents != 0);
+        } else {
+            p.revents = udp::wait::ready(p);
             ready += usize::from(p.revents != 0);
         }
     }
@@ -139,9 +142,15 @@ fn wait(
                     s.keep_on_kernel(Reason::InKernelCall);
                 }
                 refused |= s.is_warm();
+            } else if let Some(r) = udp::wait::sleeps_on(p)
+                && !entered.raise(i, || Counter::Datagrams(r))
+            {
+                r.keep(Reason::InKernelCall);
             }
         }
         fault::between("to-poll");
+        // After those sleeps were announced.
+        udp::wait::close(fds);
         let mut armed = Armed::default();
         let mut bound = deadline.map(|d| d.saturating_sub(clock::monotonic_ns()));
         for p in fds.iter() {
@@ -187,6 +196,8 @@ fn wait(
             for p in fds.iter_mut() {
                 if let Some((s, conn)) = warm(p.fd) {
                     p.revents |= ready::ring_events(s, conn, p.events as u16 as u32) as i16;
+                } else {
+                    p.revents |= udp::wait::ready(p);
                 }
             }
             return Ok(fds.iter().filter(|p| p.revents != 0).count());
@@ -220,10 +231,17 @@ fn spin(call: &Call, fds: &[PollFd]) -> bool {
             peer_cpu = Some(conn.inc().t.cpu.load(Relaxed));
         }
     }
-    let Some(peer_cpu) = peer_cpu else { return false };
+    let datagrams = udp::wait::any(fds);
+    if peer_cpu.is_none() && !datagrams {
+        return false;
+    }
+    let peer_cpu = peer_cpu.unwrap_or(u32::MAX);
     let Some(config) = state::config() else { return false };
     if fds.len() > 8 || config.spin_budget_ns == 0 {
         return false;
+    }
+    if datagrams && !udp::wait::open(fds) {
+        return true;
     }
     let others = fds.iter().any(|p| p.fd >= 0 && warm(p.fd).is_none());
     let mut looks = 0u32;
@@ -233,11 +251,12 @@ fn spin(call: &Call, fds: &[PollFd]) -> bool {
             .iter()
             .any(|p| warm(p.fd).is_some_and(|(s, c)| ready::ring_events(s, c, p.events as u16 as u32) != 0));
         // Other descriptors of the set get their look too: every few microseconds.
-        ring || others
-            && looks.is_multiple_of(64)
-            && fds
-                .iter()
-                .any(|p| p.fd >= 0 && warm(p.fd).is_none() && bypath_sys::poll::now(p.fd, p.events) != 0)
+        ring || datagrams && fds.iter().any(|p| udp::wait::ready(p) != 0)
+            || others
+                && looks.is_multiple_of(64)
+                && fds
+                    .iter()
+                    .any(|p| p.fd >= 0 && warm(p.fd).is_none() && bypath_sys::poll::now(p.fd, p.events) != 0)
     })
 }
 

@@ -7,6 +7,7 @@
 use crate::epoll;
 use crate::table::{self, Sock};
 use crate::thread::{self, Record};
+use crate::udp;
 use bypath_sys::signal;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::*, compiler_fence};
 
@@ -21,6 +22,8 @@ pub enum Counter {
     Polling(&'static Sock),
     /// The blind waits of an epoll set.
     Blind(u32),
+    /// Those that sleep on a UDP socket.
+    Datagrams(&'static udp::Record),
 }
 
 /// A raised counter.
@@ -74,6 +77,9 @@ impl Counter {
             Counter::Sending(s) => of(2, s),
             Counter::Polling(s) => of(3, s),
             Counter::Blind(set) => 4 << KIND_SHIFT | u64::from(set),
+            Counter::Datagrams(r) => {
+                5 << KIND_SHIFT | (u64::from(r.generation()) & AGE) << AGE_SHIFT | u64::from(r.number())
+            }
         }
     }
 }
@@ -84,6 +90,12 @@ fn lower(word: u64) {
     let kind = word >> KIND_SHIFT;
     if kind == 4 {
         return epoll::blind_wait_ended(number);
+    }
+    if kind == 5 {
+        if let Some(r) = udp::record(number) {
+            r.sleeper_goes((word >> AGE_SHIFT & AGE) as u32);
+        }
+        return;
     }
     let Some(s) = table::by_number(number) else { return };
     let end = s.end();
@@ -122,6 +134,7 @@ pub fn raise(counter: Counter, frame: usize) -> Raised {
             s.end().w.in_kernel.fetch_add(1, SeqCst);
         }
         Counter::Blind(set) => epoll::blind_wait_begins(set),
+        Counter::Datagrams(r) => r.sleeper_comes(),
     }
     let word = counter.word();
     let noted = thread::mine().is_some_and(|t| t.notes().note(word, frame));

@@ -303,7 +303,8 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     }
 }
 
-fn errno_reason(e: Errno) -> Reason {
+/// Why something could not be made.
+pub fn errno_reason(e: Errno) -> Reason {
     match e {
         Errno::MFILE | Errno::NFILE | Errno::INVAL => Reason::NoDescriptors,
         Errno::NOMEM | Errno::NOBUFS | Errno::NOSPC => Reason::NoMemory,
@@ -311,7 +312,11 @@ fn errno_reason(e: Errno) -> Reason {
     }
 }
 
-fn check_uid(uid: u32) -> Result<(), Reason> {
+/// Whether memory may be shared with programs of this user.
+///
+/// # Errors
+/// [`Reason::PolicyUid`].
+pub fn check_uid(uid: u32) -> Result<(), Reason> {
     use crate::config::OVERFLOW_UID;
     let own = process::euid();
     let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
@@ -319,7 +324,10 @@ fn check_uid(uid: u32) -> Result<(), Reason> {
 }
 
 /// The process behind a rendezvous socket must belong to the user of the peer's socket.
-fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
+///
+/// # Errors
+/// [`Reason::Squatter`].
+pub fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
     let c = unix::peer_credentials(s).map_err(|_| Reason::Squatter)?;
     if c.uid == uid { Ok(()) } else { Err(Reason::Squatter) }
 }

@@ -4,7 +4,7 @@
 
 use crate::table::{self, Entry};
 use crate::thread::Call;
-use crate::{epoll, flush, foreign, home, rendezvous, service, state, thread};
+use crate::{epoll, flush, foreign, home, rendezvous, service, state, thread, udp};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
@@ -32,6 +32,7 @@ pub fn seal() {
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     state::seal();
     service::leave();
+    udp::leave();
     if state::get().is_some() {
         table::each_sock(|s| {
             s.count_reason();

@@ -555,4 +555,5 @@ fn is_one_of_ours(number: i32) -> bool {
         || table::owns(number)
         || crate::epoll::owns(number)
         || crate::service::owns(number)
+        || crate::udp::owns(number)
 }

@@ -24,6 +24,8 @@ const EPOLL: u32 = 1 << 31;
 const SERVED: u32 = 1 << 30;
 /// Entry bit: the number is a socket of datagrams, the kernel's or the netstack service's.
 const DATAGRAMS: u32 = 1 << 29;
+/// Entry bit: the number is a UDP socket of the kernel that is followed.
+const UDP: u32 = 1 << 28;
 
 /// Bits of [`End::flags`].
 pub mod flag {
@@ -145,6 +147,8 @@ pub enum Entry {
     Served(u32),
     /// A socket of datagrams that is the netstack service's or may become one, by the number of its record.
     Datagrams(u32),
+    /// A UDP socket of the kernel that is followed, by the number of its record.
+    Udp(u32),
 }
 
 impl Sock {
@@ -305,7 +309,7 @@ impl Sock {
 pub fn sock(fd: i32) -> Option<&'static Sock> {
     match FDS.get(fd as u32 as usize)?.load(Acquire) {
         0 => None,
-        e if e & (EPOLL | SERVED | DATAGRAMS) != 0 => None,
+        e if e & (EPOLL | SERVED | DATAGRAMS | UDP) != 0 => None,
         e => SOCKS.get(e as usize - 1),
     }
 }
@@ -316,7 +320,7 @@ pub fn served(fd: i32) -> Option<u32> {
     match entry(fd)? {
         Entry::Served(record) => Some(record),
         Entry::Sock(s) => s.served(),
-        Entry::Epoll(_) | Entry::Datagrams(_) => None,
+        Entry::Epoll(_) | Entry::Datagrams(_) | Entry::Udp(_) => None,
     }
 }
 
@@ -327,7 +331,14 @@ pub fn datagrams(fd: i32) -> Option<u32> {
     (e & (EPOLL | SERVED | DATAGRAMS) == DATAGRAMS).then_some(e & !DATAGRAMS)
 }
 
-/// Whether readiness of `fd` may be more than the kernel knows: it is a followed socket or an epoll set.
+/// The record of the followed UDP socket behind `fd`.
+#[inline]
+pub fn udp(fd: i32) -> Option<u32> {
+    let e = FDS.get(fd as u32 as usize)?.load(Acquire);
+    (e & (EPOLL | SERVED | DATAGRAMS | UDP) == UDP).then_some(e & !UDP)
+}
+
+/// Whether readiness of `fd` may be more than the kernel knows: it is a followed socket, of datagrams as well, or an epoll set.
 #[inline(always)]
 pub fn is_overlaid(fd: i32) -> bool {
     let bears = |e: u32| e != 0 && (e & EPOLL != 0 || e & (SERVED | DATAGRAMS) == 0);
@@ -348,6 +359,7 @@ pub fn entry(fd: i32) -> Option<Entry> {
         e if e & EPOLL != 0 => Some(Entry::Epoll(e & !EPOLL)),
         e if e & SERVED != 0 => Some(Entry::Served(e & !SERVED)),
         e if e & DATAGRAMS != 0 => Some(Entry::Datagrams(e & !DATAGRAMS)),
+        e if e & UDP != 0 => Some(Entry::Udp(e & !UDP)),
         e => SOCKS.get(e as usize - 1).map(Entry::Sock),
     }
 }
@@ -507,6 +519,12 @@ pub fn set_served(fd: i32, record: u32) -> bool {
 pub fn set_datagrams(fd: i32, record: u32) -> bool {
     let place = FDS.ensure(fd as u32 as usize);
     place.inspect(|place| mean(fd, place, record | DATAGRAMS)).is_some()
+}
+
+/// Marks `fd` as a UDP socket that is followed; false if there is no room for it.
+pub fn set_udp(fd: i32, record: u32) -> bool {
+    let place = FDS.ensure(fd as u32 as usize);
+    place.inspect(|place| mean(fd, place, record | UDP)).is_some()
 }
 
 /// Writes the entry of `fd`.

@@ -92,6 +92,12 @@ impl SpinHistory {
     }
 }
 
+/// Whether anybody ever spins here.
+#[inline]
+pub fn may_spin() -> bool {
+    state::config().is_some_and(|config| config.spin_budget_ns != 0)
+}
+
 /// Polls `ready` for as long as the profile allows and history recommends. `pause` = polls to leave out between
 /// two looks (stream mode), 0 = look as fast as possible (latency mode). A signal ends it.
 #[inline]

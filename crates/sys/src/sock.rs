@@ -304,6 +304,45 @@ pub fn remote_address(fd: i32) -> Result<Address> {
     address(libc::SYS_getpeername, fd)
 }
 
+/// The address as connect and sendto take it, and how long that is.
+fn raw_address(to: &Address) -> ([u8; 28], usize) {
+    let mut raw = [0u8; 28];
+    raw[..2].copy_from_slice(&to.family.to_ne_bytes());
+    raw[2..4].copy_from_slice(&to.port.to_be_bytes());
+    if i32::from(to.family) == libc::AF_INET {
+        raw[4..8].copy_from_slice(&to.bytes[..4]);
+        return (raw, 16);
+    }
+    raw[8..24].copy_from_slice(&to.bytes);
+    raw[24..].copy_from_slice(&to.scope.to_ne_bytes());
+    (raw, 28)
+}
+
+/// connect of a socket of datagrams.
+///
+/// # Errors
+/// As connect(2).
+pub fn connect(fd: i32, to: &Address) -> Result<()> {
+    let (raw, len) = raw_address(to);
+    // SAFETY: the kernel reads `len` bytes of a local.
+    check(unsafe { syscall(libc::SYS_connect, [fd as usize, raw.as_ptr() as usize, len, 0, 0, 0]) })
+        .map(|_| ())
+}
+
+/// sendmsg to an address, as sockaddr has it.
+///
+/// # Errors
+/// As sendmsg(2).
+pub fn send_to(fd: i32, buf: UserVec<'_>, to: &[u8], flags: i32) -> Result<usize> {
+    let mut hdr = header(buf.elements(), (0, 0));
+    hdr.name = to.as_ptr() as usize;
+    hdr.namelen = to.len() as u32;
+    // SAFETY: the kernel checks the addresses in the list; list and address are live slices.
+    check(unsafe {
+        syscall(libc::SYS_sendmsg, [fd as usize, &raw const hdr as usize, flags as usize, 0, 0, 0])
+    })
+}
+
 /// shutdown(2), result ignored: ends a connection that is beyond use.
 pub fn shutdown(fd: i32, how: i32) {
     // SAFETY: integers only.

@@ -1,5 +1,5 @@
 //! sock_diag: what the kernel knows about a socket that is named by what the other end knows: a TCP socket by its
-//! addresses, an AF_UNIX socket by being the other one's peer.
+//! addresses, a UDP socket by those of what it would get, an AF_UNIX socket by being the other one's peer.
 
 use crate::sock::Address;
 use crate::syscall::{check, syscall};
@@ -38,12 +38,25 @@ pub fn open(floor: i32) -> Result<i32> {
 /// # Errors
 /// Errors of the netlink socket.
 pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Found>> {
+    inet(netlink, libc::IPPROTO_TCP, local, remote)
+}
+
+/// Looks up the UDP socket that gets what is sent from `source` to `to`: the kernel's own look-up. `None` if this network
+/// namespace has none.
+///
+/// # Errors
+/// As [`tcp`].
+pub fn udp(netlink: i32, source: &Address, to: &Address) -> Result<Option<Found>> {
+    inet(netlink, libc::IPPROTO_UDP, source, to)
+}
+
+fn inet(netlink: i32, protocol: i32, local: &Address, remote: &Address) -> Result<Option<Found>> {
     // struct nlmsghdr (16) + struct inet_diag_req_v2 (56).
     let mut request = [0u8; 72];
     header(&mut request);
     let put = |m: &mut [u8; 72], at: usize, bytes: &[u8]| m[at..at + bytes.len()].copy_from_slice(bytes);
     request[16] = local.family as u8;
-    request[17] = libc::IPPROTO_TCP as u8;
+    request[17] = protocol as u8;
     put(&mut request, 20, &u32::MAX.to_ne_bytes()); // all states
     put(&mut request, 24, &local.port.to_be_bytes());
     put(&mut request, 26, &remote.port.to_be_bytes());
@@ -205,6 +218,33 @@ mod tests {
             assert_ne!(found.inode, 0);
             let nobody = Address { port: 1, ..remote };
             assert_eq!(tcp(netlink, &nobody, &local).unwrap(), None);
+            fd::close(netlink);
+        }
+    }
+
+    #[test]
+    fn finds_the_udp_socket_that_gets_what_is_sent() {
+        use std::net::UdpSocket;
+        for (bind, to) in [
+            ("127.0.0.1:0", "127.0.0.1"),
+            ("0.0.0.0:0", "127.0.0.1"),
+            ("[::]:0", "127.0.0.1"),
+            ("[::]:0", "::1"),
+        ] {
+            let receiver = UdpSocket::bind(bind).unwrap();
+            let port = receiver.local_addr().unwrap().port();
+            let to = std::net::SocketAddr::new(to.parse().unwrap(), port);
+            let sender = UdpSocket::bind(if to.is_ipv4() { "127.0.0.1:0" } else { "[::1]:0" }).unwrap();
+            sender.connect(to).unwrap();
+            let source = crate::sock::local_address(sender.as_raw_fd()).unwrap();
+            let address = crate::sock::remote_address(sender.as_raw_fd()).unwrap();
+            let netlink = open(3).unwrap();
+            let cookie =
+                crate::sock::option_u64(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
+            let found = udp(netlink, &source, &address).unwrap().expect("the receiver");
+            assert_eq!((found.cookie, found.uid), (cookie, crate::process::euid()), "{bind}, {to}");
+            let nobody = Address { port: 1, ..address };
+            assert_eq!(udp(netlink, &source, &nobody).unwrap(), None);
             fd::close(netlink);
         }
     }

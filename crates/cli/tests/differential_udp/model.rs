@@ -75,7 +75,8 @@ impl Model {
         let end = usize::from(op.server);
         let (from, to) = (op.socket % SOCKETS, op.to % SOCKETS);
         let (fd, size, variant) = (3 + from, op.size, op.variant);
-        let address = format!("127.0.0.1:%port:{}:{}", ENDS[1 - end], 3 + to);
+        // Each socket hears one other: between datagrams of different senders there is no order.
+        let address = format!("127.0.0.1:%port:{}:{}", ENDS[1 - end], 3 + from);
         let connected = self.sockets[end][usize::from(from)].connected;
         if op.kind <= 4 {
             let by_name = connected.is_none() || variant % 6 >= 3;
@@ -107,7 +108,7 @@ impl Model {
                 _ => self.say(end, "poll 0 3:in|out 4:in"),
             },
             12 => self.watch(end, from, variant),
-            13 => self.connect(end, from, to, variant, &address),
+            13 => self.connect(end, from, from, variant, &address),
             14 => self.anew(end, from),
             _ => self.ping_again(end, from, to),
         }

@@ -6,6 +6,7 @@
 //! *hot* (polled by whoever waits on the set) or *armed* (its wait word names the set's bell): idle ends cost
 //! nothing. The bell is an eventfd in the program's own set, edge-triggered, never read.
 
+pub mod datagrams;
 mod gone;
 mod hot;
 mod nested;
@@ -22,6 +23,7 @@ use crate::ready;
 use crate::switch;
 use crate::table::{self, Entry, Sock};
 use crate::thread::{self, Call};
+use crate::udp;
 use crate::wait::SpinHistory;
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
@@ -114,6 +116,8 @@ struct Set {
     shown: AtomicBool,
     /// Registrations of warm ends.
     warm: AtomicU32,
+    /// Registrations of UDP sockets with a mailbox.
+    datagrams: AtomicU32,
     /// Threads in a wait that the overlay does not see (entered before the first warm end); the bell ends it.
     blind_waits: AtomicU32,
     sleepers: AtomicU32,
@@ -187,7 +191,7 @@ pub fn created(epfd: i32) {
         for b in [&s.has_bell, &s.foreign, &s.shown, &s.oneshots, &s.had_more] {
             b.store(false, Relaxed);
         }
-        for w in [&s.warm, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.calls] {
+        for w in [&s.warm, &s.datagrams, &s.blind_waits, &s.sleepers, &s.hot, &s.hot_count, &s.calls] {
             w.store(0, Relaxed);
         }
         table::set_epoll(epfd, number);
@@ -200,6 +204,7 @@ const SETS_CAPACITY: u32 = 64 * 16;
 /// The last descriptor of a set is about to be closed. Under [`state::LIFE`].
 pub fn closed(number: u32) {
     let Some(s) = set(number) else { return };
+    datagrams::set_closed(number);
     let Some(_held) = LOCK.lock(table::tid()) else { return };
     for i in 0..REGS_USED.load(Relaxed) {
         if let Some(r) = reg(i)
@@ -288,7 +293,8 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
         Some(Entry::Epoll(n)) => set(n).map(|s| (n, s)),
         _ => None,
     };
-    let overlaid = table::entry(fd).filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_)));
+    let overlaid = table::entry(fd)
+        .filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_) | Entry::Udp(_)));
     let Some(target) = overlaid else {
         if let (Some(number), Some((n, _))) = (table::datagrams(fd), own) {
             crate::service::datagram::registers(number, (epfd, n), op, fd, event);
@@ -303,6 +309,9 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
                 gone::is_back(set, event.data);
             }
         }
+        if let Some(r) = udp::of(fd) {
+            return datagrams::ctl(r, own.map(|(n, _)| n), (epfd, op, fd), event);
+        }
         return Verdict::NotOurs;
     };
     let sock = match target {
@@ -313,7 +322,7 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
             return Verdict::NotOurs;
         }
         Entry::Sock(s) => s,
-        Entry::Served(_) | Entry::Datagrams(_) => return Verdict::NotOurs,
+        Entry::Served(_) | Entry::Datagrams(_) | Entry::Udp(_) => return Verdict::NotOurs,
     };
     let Some((number, set)) = own else {
         // A set that was not created through us.

@@ -24,6 +24,7 @@ pub fn keep_on_kernel(number: u32) {
     if !s.foreign.swap(true, AcqRel) {
         NESTED.store(true, SeqCst);
         recall_all(number);
+        crate::udp::wait::leave_set(number);
     }
     show(number, s, true);
 }

@@ -53,5 +53,5 @@ fn stands(entry: u64) -> bool {
         return true;
     }
     let number = (number as u32).wrapping_sub(1) as i32;
-    !table::is_overlaid(number) && fd::is_cloexec(number).is_ok()
+    table::sock(number).is_none() && fd::is_cloexec(number).is_ok()
 }

@@ -15,6 +15,7 @@ use crate::state;
 use crate::switch;
 use crate::table::{self, Entry};
 use crate::thread::Call;
+use crate::udp::wait as mailbox;
 use crate::wait::{self as waiting, STALL_NS};
 use bypath_sys::epoll::{self as sys, Event};
 use bypath_sys::{Errno, clock, thread as cpu};
@@ -54,7 +55,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     if !WAITED.load(Relaxed) {
         WAITED.store(true, Relaxed);
     }
-    if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) {
+    if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) && s.datagrams.load(SeqCst) == 0 {
         if let Some(thread) = crate::thread::mine() {
             thread.gone.store(gone::number(), Relaxed);
         }
@@ -65,7 +66,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         let frame = cpu::stack_address();
         raised::lower_dead(frame);
         let raised = raised::raise(Counter::Blind(number), frame);
-        if s.warm.load(SeqCst) == 0 {
+        if s.warm.load(SeqCst) == 0 && s.datagrams.load(SeqCst) == 0 {
             return Verdict::Kernel(crate::hook::Cold::blind(raised));
         }
         raised.lower();
@@ -138,13 +139,26 @@ fn wait_overlay(
                 return Ok(n + more);
             }
         }
+        let datagrams = s.datagrams.load(Relaxed) != 0;
+        if datagrams && !asked && mailbox::is_ready(number) {
+            let half = out.len().div_ceil(2);
+            let k =
+                if kernel_is_due(s) { kernel_events(s, epfd, &mut out[..half], 0, Some(0), 0)? } else { 0 };
+            let n = mailbox::collect(number, out, k);
+            if n > 0 {
+                let more =
+                    if wants_all && n < out.len() { kernel_events(s, epfd, out, n, Some(0), 0)? } else { 0 };
+                return Ok(n + more);
+            }
+        }
         let k = if asked { 0 } else { kernel_events(s, epfd, out, 0, Some(0), 0)? };
+        let k = if datagrams { mailbox::collect(number, out, k) } else { k };
         if k > 0 || wants_all {
             return Ok(k);
         }
         if !spun {
             spun = true;
-            if spin(call, s, epfd) {
+            if spin(call, (number, s), epfd) {
                 continue;
             }
         }
@@ -155,6 +169,7 @@ fn wait_overlay(
         set_asleep(s, ticket);
         let (rings, stall) = arm_hot(s);
         std::sync::atomic::fence(SeqCst);
+        let rings = mailbox::close_set(number) || rings;
         let marked = state::get().and_then(|st| st.inbox_if_any()).is_some_and(|i| i.is_marked());
         let left = deadline.map(|d| d.saturating_sub(clock::monotonic_ns()));
         let mut bound = left;
@@ -198,11 +213,12 @@ fn wait_overlay(
         if k > 0 {
             switch::attend();
             let n = collect_into(s, out, k);
-            return Ok(n);
+            return Ok(mailbox::collect(number, out, n));
         }
         if deadline.is_some_and(|d| clock::monotonic_ns() >= d) {
             switch::attend();
-            return Ok(collect(s, out));
+            let n = collect(s, out);
+            return Ok(mailbox::collect(number, out, n));
         }
     }
 }
@@ -321,7 +337,7 @@ fn oneshot_fired(s: &'static Set, data: u64, events: u32, since: u32) -> Option<
 }
 
 /// Spins on few hot rings and the inbox, asking the kernel every few microseconds.
-fn spin(call: &Call, s: &'static Set, epfd: i32) -> bool {
+fn spin(call: &Call, (number, s): (u32, &'static Set), epfd: i32) -> bool {
     let Some(config) = state::config() else { return false };
     let cap = config.spin_budget_ns;
     if cap == 0 || !s.spins.should() {
@@ -346,6 +362,10 @@ fn spin(call: &Call, s: &'static Set, epfd: i32) -> bool {
     if hot.iter().flatten().any(|(_, c, _)| same_cpu(c)) {
         return false;
     }
+    let datagrams = s.datagrams.load(Relaxed) != 0;
+    if datagrams && !mailbox::open_set(number) {
+        return true;
+    }
     let inbox = state::get().and_then(|st| st.inbox_if_any());
     let per_us = state::ticks_per_us();
     let start = clock::ticks();
@@ -354,6 +374,7 @@ fn spin(call: &Call, s: &'static Set, epfd: i32) -> bool {
         for _ in 0..8 {
             if inbox.is_some_and(|i| i.is_marked())
                 || hot.iter().flatten().any(|(k, c, r)| would_report(k, c, r))
+                || datagrams && mailbox::is_ready(number)
             {
                 s.spins.record(true);
                 return true;

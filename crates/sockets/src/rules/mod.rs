@@ -217,6 +217,13 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
     }
 }
 
+/// The number of the rule that keeps what goes between these ends on the kernel, if one does.
+pub fn keeps(local: Name, remote: Name) -> Option<u16> {
+    let uid = process::euid();
+    let is_about = |r: &&Rule| r.is_about_user(uid) && r.is_about_ends(local, remote);
+    RULES.get()?.iter().find(is_about).filter(|rule| rule.action == Action::Kernel).map(|rule| rule.number)
+}
+
 /// Whether some rule sends sockets of this process to a netstack service.
 pub fn names_services() -> bool {
     RULES.get().is_some_and(|rules| rules.iter().any(|r| matches!(r.action, Action::Netstack(_))))

@@ -1,0 +1,576 @@
+//! How a sender gets the mailbox of a receiver (docs/udp.md).
+//!
+//! The receiver has a name in the abstract AF_UNIX namespace, by its cookie. The sender asks the kernel which socket gets what it
+//! sends, dials that one's name, says from where its datagrams come, and is given the mailbox if the receiver knows that source. Each
+//! looks in its own calls; nobody waits.
+
+use super::address::Name;
+use super::receive::SENDERS;
+use super::send::{LOOK_EVERY, Route, stage};
+use super::{Record, wait};
+use crate::config::{LogLevel, NO_LIMIT, Upgrade};
+use crate::{log, memory, rendezvous, rules, state, table};
+use bypath_shm::mailbox::Reader;
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{self, MailboxMap};
+use bypath_sys::{fd, sock, sockdiag, unix};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+
+/// Version of these messages.
+const VERSION: u64 = 1;
+const WORDS: usize = 12;
+const SIZE: usize = WORDS * 8;
+const HELLO: u64 = 0x6f6c_6c65_4875;
+const WELCOME: u64 = 0x656d_6f63_6c65_5775;
+const NO: u64 = 0x006f_4e75;
+
+/// Attempts of one destination before it is left alone.
+const ATTEMPTS: u32 = 12;
+/// Octets of a ring.
+const RINGS: [u64; 2] = [128 * 1024, 1024 * 1024];
+/// Mailboxes and routes that a process makes in its life: each takes addresses that are not used again.
+const MOST: u32 = 4096;
+
+/// How many were made.
+static MADE: AtomicU32 = AtomicU32::new(0);
+
+type Message = [u64; WORDS];
+
+fn encode(message: &Message) -> [u8; SIZE] {
+    let mut raw = [0; SIZE];
+    for (to, word) in raw.chunks_exact_mut(8).zip(message) {
+        to.copy_from_slice(&word.to_ne_bytes());
+    }
+    raw
+}
+
+fn decode(raw: &[u8]) -> Option<Message> {
+    if raw.len() != SIZE {
+        return None;
+    }
+    let mut message = [0; WORDS];
+    for (word, from) in message.iter_mut().zip(raw.chunks_exact(8)) {
+        *word = u64::from_ne_bytes(from.try_into().ok()?);
+    }
+    (message[1] == VERSION).then_some(message)
+}
+
+fn name(cookie: u64) -> ([u8; 29], usize) {
+    let mut n = *b"bypath/1/udp/0000000000000000";
+    for (i, digit) in n[13..].iter_mut().enumerate() {
+        *digit = b"0123456789abcdef"[(cookie >> (60 - 4 * i)) as usize & 15];
+    }
+    let len = n.len();
+    (n, len)
+}
+
+/// Datagrams between two sockets before anything is done for them.
+pub fn threshold() -> u32 {
+    state::config().map_or(u32::MAX, |c| match c.upgrade {
+        Upgrade::Eager => 1,
+        Upgrade::Lazy => u32::try_from(c.upgrade_calls).unwrap_or(u32::MAX).max(1),
+        Upgrade::Off => u32::MAX,
+    })
+}
+
+fn close_all(received: &unix::Received) {
+    for &own in &received.fds[..received.fd_count] {
+        fd::close(own);
+    }
+}
+
+/// From which address this host sends to `to`.
+fn source_for(to: &Name) -> Option<Name> {
+    let address = to.to_address();
+    let probe = sock::datagrams(i32::from(address.family), state::floor()).ok()?;
+    let found = sock::connect(probe, &address).and_then(|()| sock::local_address(probe)).ok();
+    fd::close(probe);
+    found.map(|found| Name::of(&found))
+}
+
+/// Whether both are this host's, as the loopback or as one address of it, and neither is one of a link.
+fn is_same_host(source: &Name, to: &Name) -> bool {
+    use std::net::IpAddr;
+    let (from, to) = (source.address(), to.address());
+    let is_of_link = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    from.is_ipv4() == to.is_ipv4()
+        && !is_of_link(to)
+        && (from == to || from.is_loopback() && to.is_loopback())
+}
+
+/// What nobody may have beside those that share it: counts this process's mailboxes and routes.
+fn admit() -> Result<(), Reason> {
+    let (Some(state), Some(config)) = (state::get(), state::config()) else { return Err(Reason::Disabled) };
+    if let Some(reason) = state::hindrance() {
+        return Err(reason);
+    }
+    if state::are_children_elsewhere() {
+        return Err(Reason::PolicyNamespace);
+    }
+    memory::admit(state, config)?;
+    if MADE.load(Relaxed) >= MOST {
+        return Err(Reason::MemoryLimit);
+    }
+    if config.connection_limit != NO_LIMIT {
+        let mut taken = 0;
+        super::each(|r| taken += u32::from(r.has_mailbox()) + r.outbound.count_up());
+        if taken >= config.connection_limit {
+            return Err(Reason::ConnectionLimit);
+        }
+    }
+    Ok(())
+}
+
+/// A mailbox of this process is no more.
+pub fn give_back(map: &MailboxMap) {
+    let size = map.ring().size();
+    map.let_go();
+    if let Some(state) = state::get() {
+        let _ = state.own().ring_bytes.fetch_update(Relaxed, Relaxed, |b| Some(b.saturating_sub(size)));
+    }
+}
+
+// ---------------------------------------------------------------- the receiver
+
+impl Record {
+    /// Whether what comes from there comes from this host.
+    pub(super) fn is_near(&self, source: &Name) -> bool {
+        if source.address().is_loopback() {
+            return true;
+        }
+        // Of other addresses the last answer is kept, for the address alone.
+        let hash = Name { port: 0, ..*source }.hash();
+        let [near, far] = &self.inbound.judged;
+        if near.load(Relaxed) == hash {
+            return true;
+        }
+        if far.load(Relaxed) == hash {
+            return false;
+        }
+        let is_near = source_for(source).is_some_and(|own| own.ip == source.ip);
+        if is_near { near } else { far }.store(hash, Relaxed);
+        is_near
+    }
+
+    /// One of its first datagrams: from some on views see it.
+    #[cold]
+    pub(super) fn seen(&self, fd: i32) {
+        const FROM: u32 = 4;
+        let seen = self.seen.load(Relaxed).saturating_add(1);
+        self.seen.store(seen, Relaxed);
+        if seen >= FROM.min(threshold())
+            && !state::is_borrowed()
+            && let Some(_life) = state::LIFE.try_lock(table::tid())
+        {
+            self.show(fd);
+        }
+    }
+}
+
+/// Datagrams of this host came: makes a mailbox and listens, if it may.
+#[cold]
+pub fn announce(r: &Record, fd: i32, near: u32) {
+    if near < threshold() || state::is_borrowed() || r.stays().is_some() {
+        return r.inbound.due.store(threshold(), Relaxed);
+    }
+    let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
+    if r.has_mailbox() {
+        return;
+    }
+    r.inbound.due.store(near.saturating_mul(4), Relaxed);
+    if let Err(reason) = make(r, fd) {
+        r.show_rx_reason(reason);
+        log::line(LogLevel::Debug, format_args!("fd {fd} has no mailbox: {}", reason.code()));
+    }
+}
+
+fn make(r: &Record, fd: i32) -> Result<(), Reason> {
+    r.show(fd);
+    admit()?;
+    if !wait::can_overlay(r) {
+        return Err(Reason::ForeignEpoll);
+    }
+    let local = sock::local_address(fd).map_err(|_| Reason::NotConnected)?;
+    let remote = r.peer().map(|peer| (peer.address(), peer.port));
+    let own = Name::of(&local);
+    if let Some(rule) = rules::keeps(Some((own.address(), own.port)), remote) {
+        if let Some(end) = r.shown() {
+            end.rule.store(rule.into(), Relaxed);
+        }
+        r.keep(Reason::Rule);
+        return Err(Reason::Rule);
+    }
+    let floor = state::floor();
+    let cookie = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
+    let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1) as u64;
+    let size = room.clamp(RINGS[0], RINGS[1]).next_power_of_two().min(RINGS[1]);
+    let (map, memory) = MailboxMap::new(size as u32, floor).map_err(rendezvous::errno_reason)?;
+    let given_up = |reason: Reason| {
+        map.let_go();
+        fd::close(memory);
+        reason
+    };
+    MADE.fetch_add(1, Relaxed);
+    if map.ring().back(0, size).is_err() {
+        return Err(given_up(Reason::NoMemory));
+    }
+    let kept = region::leak(map).map_err(|_| given_up(Reason::NoMemory))?;
+    let (own, len) = name(cookie);
+    let listener = match unix::listen(&own[..len], floor) {
+        Ok(listener) => listener,
+        Err(bypath_sys::Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
+        Err(e) => return Err(given_up(rendezvous::errno_reason(e))),
+    };
+    if let Some(state) = state::get() {
+        state.own().ring_bytes.fetch_add(size, Relaxed);
+    }
+    r.inbound.memory.store(memory + 1, Relaxed);
+    r.inbound.listener.store(listener + 1, Relaxed);
+    r.inbound.mailbox.set(Some(kept));
+    if !wait::comes(r) {
+        r.end_mailbox(Reason::ConnectionLimit);
+        r.forget_mailbox();
+        return Err(Reason::ConnectionLimit);
+    }
+    r.show_names(fd);
+    r.show_rx_reason(Reason::PeerPlain);
+    if r.stays().is_some() {
+        // Another thread has excluded it meanwhile.
+        r.end_mailbox(r.stays().unwrap_or(Reason::None));
+    }
+    Ok(())
+}
+
+/// Looks for senders who ask for the mailbox.
+#[cold]
+pub fn look(r: &Record, fd: i32) {
+    if state::is_borrowed() {
+        return;
+    }
+    let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
+    let listener = r.inbound.listener.load(Relaxed) - 1;
+    if listener < 0 {
+        return;
+    }
+    for _ in 0..4 {
+        let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { return };
+        match welcome(r, fd, caller) {
+            Ok(()) => r.show_rx_reason(Reason::Ring),
+            Err(reason) => {
+                let mut message = [0; WORDS];
+                [message[0], message[1], message[2]] = [NO, VERSION, reason as u64];
+                let _ = unix::send(caller, &encode(&message), &[]);
+                fd::close(caller);
+                log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
+            }
+        }
+    }
+}
+
+/// Says where the mailbox is, if the caller may have it.
+fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
+    let who = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?;
+    rendezvous::check_uid(who.uid)?;
+    if who.pid == 0 {
+        return Err(Reason::PolicyNamespace);
+    }
+    let mut raw = [0; SIZE];
+    let said = match unix::recv(caller, &mut raw, state::floor()) {
+        Ok(Some(received)) => {
+            close_all(&received);
+            decode(&raw[..received.len])
+                .filter(|message| message[0] == HELLO)
+                .ok_or(Reason::VersionMismatch)?
+        }
+        _ => return Err(Reason::VersionMismatch),
+    };
+    let state = state::get().ok_or(Reason::Disabled)?;
+    if said[8..11] != state.namespaces {
+        return Err(Reason::PolicyNamespace);
+    }
+    let source = Name { ip: [said[2], said[3]], port: said[4] as u16 };
+    let to = Name { ip: [said[5], said[6]], port: said[7] as u16 };
+    let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
+    let is_meant = to.port == local.port && (local.ip == to.ip || local.is_unspecified());
+    let is_partner = r.peer().is_none_or(|peer| peer == source);
+    if !is_meant || !is_partner || !r.inbound.knows(&source) {
+        return Err(Reason::UnknownSource);
+    }
+    if rules::keeps(Some((to.address(), to.port)), Some((source.address(), source.port))).is_some() {
+        return Err(Reason::Rule);
+    }
+    let memory = r.inbound.memory.load(Relaxed) - 1;
+    if memory < 0 {
+        return Err(Reason::Refused);
+    }
+    let mut gone = [0; SIZE];
+    let mut is_free = |place: &&AtomicI32| {
+        let own = place.load(Relaxed) - 1;
+        // A sender says nothing more: what can be read is its end.
+        own < 0
+            || unix::peek(own, &mut gone).is_some() && {
+                place.store(0, Relaxed);
+                fd::close(own);
+                true
+            }
+    };
+    let place =
+        r.inbound.senders[..SENDERS].iter().find(|place| is_free(place)).ok_or(Reason::ConnectionLimit)?;
+    let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
+    let mut message = [0; WORDS];
+    [message[0], message[1], message[2]] = [WELCOME, VERSION, room as u64];
+    unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
+    place.store(caller + 1, Relaxed);
+    if let Some(end) = r.shown() {
+        let from = source.to_address();
+        end.remote.set(from.family, from.port, from.bytes);
+    }
+    Ok(())
+}
+
+// ---------------------------------------------------------------- the sender
+
+/// A destination was sent to often: asks for its mailbox, or looks whether there is an answer.
+#[cold]
+pub fn attempt(r: &Record, fd: i32, route: &Route) {
+    if state::is_borrowed() || r.stays().is_some() {
+        return;
+    }
+    let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
+    let sends = route.sends.load(Relaxed);
+    match route.stage.load(Relaxed) {
+        stage::COUNTING => {
+            let attempts = route.attempts.fetch_add(1, Relaxed) + 1;
+            route.due.store(
+                if attempts < ATTEMPTS { sends.saturating_mul(2).max(sends + 4) } else { u32::MAX },
+                Relaxed,
+            );
+            match ask(r, fd, route) {
+                Ok(()) => {
+                    route.stage.store(stage::ASKED, Release);
+                    route.due.store(sends + 1, Relaxed);
+                }
+                Err(reason) => refused(r, fd, route, reason),
+            }
+        }
+        stage::ASKED => {
+            route.due.store(sends.saturating_add(LOOK_EVERY), Relaxed);
+            answered(r, fd, route, sends);
+        }
+        _ => {}
+    }
+}
+
+fn refused(r: &Record, fd: i32, route: &Route, reason: Reason) {
+    if !rendezvous::is_passing(reason) && reason != Reason::UnknownSource {
+        // Nothing that happens to this destination changes that.
+        route.due.store(u32::MAX, Relaxed);
+    }
+    r.show_reason(reason);
+    log::line(
+        LogLevel::Debug,
+        format_args!(
+            "fd {fd} sends to {} port {} by the kernel: {}",
+            route.name().address(),
+            route.name().port,
+            reason.code()
+        ),
+    );
+}
+
+fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
+    r.show(fd);
+    admit()?;
+    let to = route.name();
+    let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
+    let mut source = local;
+    if local.is_unspecified() {
+        source = Name { port: local.port, ..source_for(&to).ok_or(Reason::NotConnected)? };
+    }
+    if !is_same_host(&source, &to) {
+        return Err(Reason::PeerRemote);
+    }
+    if let Some(rule) = rules::keeps(Some((source.address(), source.port)), Some((to.address(), to.port))) {
+        if let Some(end) = r.shown() {
+            end.rule.store(rule.into(), Relaxed);
+        }
+        return Err(Reason::Rule);
+    }
+    let netlink = state::netlink().map_err(rendezvous::errno_reason)?;
+    let found = sockdiag::udp(netlink, &source.to_address(), &to.to_address())
+        .map_err(rendezvous::errno_reason)?
+        .ok_or(Reason::PeerPlain)?;
+    rendezvous::check_uid(found.uid)?;
+    let own = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
+    if found.cookie == own {
+        return Err(Reason::Refused);
+    }
+    let (theirs, len) = name(found.cookie);
+    let dialled = unix::connect(&theirs[..len], state::floor()).map_err(|e| match e {
+        bypath_sys::Errno::CONNREFUSED | bypath_sys::Errno::AGAIN => Reason::PeerPlain,
+        other => rendezvous::errno_reason(other),
+    })?;
+    let mut message = [0; WORDS];
+    [message[0], message[1]] = [HELLO, VERSION];
+    message[2..8].copy_from_slice(&[
+        source.ip[0],
+        source.ip[1],
+        source.port.into(),
+        to.ip[0],
+        to.ip[1],
+        to.port.into(),
+    ]);
+    let state = state::get().ok_or(Reason::Disabled)?;
+    message[8..11].copy_from_slice(&state.namespaces);
+    let sent = rendezvous::credentials_fit(dialled, found.uid)
+        .and_then(|()| unix::send(dialled, &encode(&message), &[]).map_err(|_| Reason::PeerPlain));
+    if let Err(reason) = sent {
+        fd::close(dialled);
+        return Err(reason);
+    }
+    route.connection.store(dialled + 1, Relaxed);
+    for (to, from) in route.source.iter().zip([source.ip[0], source.ip[1], source.port.into()]) {
+        to.store(from, Relaxed);
+    }
+    Ok(())
+}
+
+fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
+    let connection = route.connection.load(Relaxed) - 1;
+    let mut raw = [0; SIZE];
+    let received = match unix::recv(connection, &mut raw, state::floor()) {
+        Ok(None) => return,
+        Ok(Some(received)) if received.len > 0 => received,
+        _ => {
+            return again(r, fd, route, sends, Reason::PeerPlain);
+        }
+    };
+    let outcome = match decode(&raw[..received.len]) {
+        Some(message) if message[0] == WELCOME && received.fd_count == 1 => {
+            use_mailbox(r, route, &message, received.fds[0])
+        }
+        Some(message) if message[0] == NO => {
+            let reason = u16::try_from(message[2]).ok().and_then(Reason::from_value);
+            Err(reason.unwrap_or(Reason::Refused))
+        }
+        _ => Err(Reason::VersionMismatch),
+    };
+    close_all(&received);
+    if let Err(reason) = outcome {
+        again(r, fd, route, sends, reason);
+    }
+}
+
+/// Back to counting, until it is tried again.
+fn again(r: &Record, fd: i32, route: &Route, sends: u32, reason: Reason) {
+    route.close();
+    let is_last = route.attempts.load(Relaxed) >= ATTEMPTS;
+    route.due.store(if is_last { u32::MAX } else { sends.saturating_mul(2) }, Relaxed);
+    route.stage.store(stage::COUNTING, Release);
+    refused(r, fd, route, reason);
+}
+
+fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Result<(), Reason> {
+    let map = MailboxMap::map(memory).map_err(|_| Reason::PeerMemoryInvalid)?;
+    MADE.fetch_add(1, Relaxed);
+    let Ok(kept) = region::leak(map) else {
+        map.let_go();
+        return Err(Reason::NoMemory);
+    };
+    let source = Name {
+        ip: [route.source[0].load(Relaxed), route.source[1].load(Relaxed)],
+        port: route.source[2].load(Relaxed) as u16,
+    };
+    let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
+    r.route_is_up(route, kept, &source, room);
+    if let Some(reason) = r.stays() {
+        r.drop_routes(reason);
+    }
+    Ok(())
+}
+
+/// The receiver is gone, and has not read what this socket sent: it goes by the kernel, which knows that nobody is there.
+#[cold]
+pub fn send_again(r: &Record, route: &Route) {
+    let Some(map) = route.mailbox.get() else { return };
+    map.mailbox().kill();
+    let reader = Reader::new(map.mailbox(), map.ring());
+    let mut own = [0; super::receive::HEAD];
+    for (to, from) in own.chunks_exact_mut(8).zip(&route.source) {
+        to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
+    }
+    let mut raw = [0; super::LONGEST];
+    let len = route.name().emit(r.family(), &mut raw);
+    const FEW: u32 = 4;
+    let mut again = 0;
+    for _ in 0..256 {
+        let Ok(Some(peeked)) = reader.peek() else { return };
+        let place = peeked.place;
+        let mut head = [0; super::receive::HEAD];
+        if place.head_len() == head.len() {
+            bypath_shm::dgram::Octets::get(reader.ring(), place.head_at(), &mut head);
+        }
+        let is_own = head[..18] == own[..18];
+        if !reader.release(&peeked) {
+            return;
+        }
+        if is_own {
+            reader.ring().with_pieces(place.at(), place.len(), |octets| {
+                let _ = sock::send_to(
+                    r.fd.load(Relaxed),
+                    octets,
+                    &raw[..len],
+                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+                );
+            });
+            again += 1;
+            if again == FEW {
+                return;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(ip: &str) -> Name {
+        let octets = match ip.parse::<std::net::IpAddr>().unwrap() {
+            std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            std::net::IpAddr::V6(v6) => v6.octets(),
+        };
+        Name::new(octets, 7)
+    }
+
+    #[test]
+    fn only_the_loopback_and_an_own_address_are_this_host() {
+        for (from, to, is) in [
+            ("127.0.0.1", "127.3.2.1", true),
+            ("::1", "::1", true),
+            ("10.0.0.1", "10.0.0.1", true),
+            ("10.0.0.1", "10.0.0.2", false),
+            ("127.0.0.1", "10.0.0.1", false),
+            ("fe80::1", "fe80::1", false),
+            ("10.0.0.1", "224.0.0.1", false),
+        ] {
+            assert_eq!(is_same_host(&of(from), &of(to)), is, "{from} to {to}");
+        }
+    }
+
+    #[test]
+    fn messages_of_another_length_or_version_say_nothing() {
+        let mut message = [0; WORDS];
+        [message[0], message[1]] = [HELLO, VERSION];
+        assert_eq!(decode(&encode(&message)), Some(message));
+        message[1] = VERSION + 1;
+        assert_eq!(decode(&encode(&message)), None);
+        assert_eq!(decode(&[0; SIZE - 1]), None);
+    }
+
+    #[test]
+    fn a_name_is_the_cookie_in_digits() {
+        let (name, len) = name(0xab);
+        assert_eq!(&name[..len], b"bypath/1/udp/00000000000000ab");
+    }
+}

@@ -1,0 +1,335 @@
+//! UDP sockets of the kernel whose datagrams go through shared memory while their receiver is awake (docs/udp.md).
+//!
+//! A receiver that gets datagrams from this host has a *mailbox* (`bypath_shm::mailbox`), and a name at which senders ask for it; a
+//! sender that sends there again and again has a *route* to it. The kernel's way stays the truth for sleeping: `receive` opens the
+//! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll.
+//!
+//! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
+//! `shown` what views see.
+
+mod address;
+pub mod calls;
+mod meet;
+mod options;
+mod receive;
+mod send;
+mod shown;
+pub mod wait;
+
+use crate::config::Upgrade;
+use crate::table::{self, Entry};
+use crate::{service, state};
+pub use address::{LONGEST, Name};
+use bypath_shm::reason::Reason;
+use bypath_shm::region::Slab;
+use bypath_sys::{fd, sock};
+use receive::Inbound;
+use send::Outbound;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};
+use wait::Registration;
+
+/// Registrations of a socket with epoll sets that are known; with more it stays on the kernel.
+const REGISTRATIONS: usize = 8;
+
+/// What this process knows of a UDP socket.
+#[derive(Debug, Default)]
+pub struct Record {
+    number: AtomicU32,
+    /// Raised at each reuse.
+    generation: AtomicU32,
+    /// Descriptors of this process that mean it.
+    descriptors: AtomicU32,
+    /// One of them.
+    fd: AtomicI32,
+    /// AF_INET or AF_INET6.
+    family: AtomicI32,
+    nonblocking: AtomicBool,
+    /// SO_RCVTIMEO is set.
+    has_timeout: AtomicBool,
+    /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
+    stays: AtomicU16,
+    /// Place in the view plus one.
+    shown: AtomicU32,
+    /// Datagrams by the kernel until it is shown.
+    seen: AtomicU32,
+    /// Threads that sleep on it, or may.
+    sleepers: AtomicU32,
+    inbound: Inbound,
+    outbound: Outbound,
+    registrations: [Registration; REGISTRATIONS],
+    next_free: AtomicU32,
+}
+
+static RECORDS: Slab<Record, 1024, 64> = Slab::new();
+static USED: AtomicU32 = AtomicU32::new(0);
+static FREE: AtomicU32 = AtomicU32::new(0);
+/// Some socket is or was followed.
+static ACTIVE: AtomicBool = AtomicBool::new(false);
+
+/// The record of this number.
+#[inline]
+pub fn record(number: u32) -> Option<&'static Record> {
+    RECORDS.get(number as usize)
+}
+
+/// The record behind a descriptor.
+#[inline]
+pub fn of(fd: i32) -> Option<&'static Record> {
+    record(table::udp(fd)?)
+}
+
+/// Whether some socket may be followed.
+#[inline(always)]
+pub fn is_active() -> bool {
+    ACTIVE.load(Relaxed)
+}
+
+/// Every record that a descriptor means.
+fn each(mut f: impl FnMut(&'static Record)) {
+    if !is_active() {
+        return;
+    }
+    for number in 0..USED.load(Acquire) {
+        if let Some(r) = record(number).filter(|r| r.descriptors.load(Relaxed) > 0) {
+            f(r);
+        }
+    }
+}
+
+/// Whether a socket of this kind is followed. Where a netstack service has sockets of datagrams they are not.
+pub fn may_follow(domain: i32, kind: i32, protocol: i32) -> bool {
+    matches!(domain, libc::AF_INET | libc::AF_INET6)
+        && kind & 0xf == libc::SOCK_DGRAM
+        && matches!(protocol, 0 | libc::IPPROTO_UDP)
+        && !service::is_active()
+        && state::config().is_some_and(|c| c.upgrade != Upgrade::Off)
+}
+
+/// `socket()` returned `fd`, which [is followed](may_follow). Under `state::LIFE`.
+pub fn made(fd: i32, domain: i32, nonblocking: bool) {
+    let Some(r) = new_record() else { return };
+    r.fd.store(fd, Relaxed);
+    r.family.store(domain, Relaxed);
+    r.nonblocking.store(nonblocking, Relaxed);
+    ACTIVE.store(true, Relaxed);
+    if fd <= 2 {
+        r.keep(Reason::StandardDescriptor);
+    }
+    let number = r.number.load(Relaxed);
+    alias(fd, number);
+    if table::udp(fd) != Some(number) {
+        discard(r);
+    }
+}
+
+fn new_record() -> Option<&'static Record> {
+    let number = match FREE.load(Relaxed).checked_sub(1) {
+        Some(free) => {
+            FREE.store(record(free)?.next_free.load(Relaxed), Relaxed);
+            free
+        }
+        None => {
+            let next = USED.load(Relaxed);
+            RECORDS.ensure(next as usize)?.number.store(next, Relaxed);
+            USED.store(next + 1, Release);
+            next
+        }
+    };
+    let r = record(number)?;
+    r.generation.fetch_add(1, Relaxed);
+    r.has_timeout.store(false, Relaxed);
+    r.stays.store(0, Relaxed);
+    r.shown.store(0, Relaxed);
+    r.seen.store(0, Relaxed);
+    r.sleepers.store(0, Relaxed);
+    r.inbound.reset();
+    r.outbound.reset();
+    r.registrations.iter().for_each(Registration::forget);
+    Some(r)
+}
+
+fn discard(r: &Record) {
+    r.next_free.store(FREE.swap(r.number.load(Relaxed) + 1, Relaxed), Relaxed);
+}
+
+/// One more descriptor for a record. Under `state::LIFE`.
+pub fn alias(fd: i32, number: u32) {
+    if let Some(r) = record(number)
+        && table::set_udp(fd, number)
+    {
+        r.descriptors.fetch_add(1, AcqRel);
+        if fd <= 2 {
+            r.keep(Reason::StandardDescriptor);
+        }
+    }
+}
+
+/// Before a descriptor of it is closed: the last one takes the mailbox and the routes along.
+pub fn close_begin(number: u32) {
+    if let Some(r) = record(number)
+        && r.descriptors.load(Acquire) == 1
+        && !state::is_borrowed()
+    {
+        r.end_mailbox(Reason::RecalledClose);
+    }
+}
+
+/// `fd`, one descriptor, is closed, or was. Under `state::LIFE`.
+pub fn release(number: u32, closed: i32) {
+    let Some(r) = record(number) else { return };
+    if r.descriptors.fetch_sub(1, AcqRel) != 1 {
+        r.repoint(closed);
+        return;
+    }
+    r.end_mailbox(Reason::RecalledClose);
+    r.forget_mailbox();
+    r.registrations.iter().for_each(Registration::forget);
+    r.drop_routes(Reason::RecalledClose);
+    r.hide();
+    discard(r);
+}
+
+impl Record {
+    /// AF_INET or AF_INET6.
+    #[inline]
+    pub fn family(&self) -> i32 {
+        self.family.load(Relaxed)
+    }
+
+    /// Why it stays on the kernel, if it does.
+    #[inline]
+    pub fn stays(&self) -> Option<Reason> {
+        match self.stays.load(Relaxed) {
+            0 => None,
+            value => Some(Reason::from_value(value).unwrap_or(Reason::None)),
+        }
+    }
+
+    /// It stays on the kernel from now on, for `reason`.
+    #[cold]
+    pub fn keep(&self, reason: Reason) {
+        if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
+            return;
+        }
+        self.end_mailbox(reason);
+        self.drop_routes(reason);
+        self.show_reason(reason);
+        self.show_rx_reason(reason);
+    }
+
+    /// Another descriptor than `closed`, where that was the one that is used.
+    fn repoint(&self, closed: i32) {
+        if self.fd.load(Relaxed) != closed {
+            return;
+        }
+        let number = self.number.load(Relaxed);
+        table::each(|fd, entry| {
+            if fd != closed && matches!(entry, Entry::Udp(n) if n == number) {
+                self.fd.store(fd, Relaxed);
+            }
+        });
+    }
+
+    /// A call on it is about to change its names.
+    fn renamed(&self) {
+        self.end_mailbox(Reason::RecalledConnect);
+        self.drop_routes(Reason::RecalledConnect);
+        self.outbound.forget_peer();
+    }
+
+    fn is_nonblocking(&self, flags: i32) -> bool {
+        flags & libc::MSG_DONTWAIT != 0 || self.nonblocking.load(Relaxed)
+    }
+}
+
+/// Before connect().
+pub fn connect_begin(fd: i32) {
+    if let Some(r) = of(fd) {
+        r.renamed();
+    }
+}
+
+/// After setsockopt().
+pub fn option_set(fd: i32, level: i32, name: i32) {
+    use options::Effect;
+    let Some(r) = of(fd) else { return };
+    match options::effect(level, name) {
+        Effect::None => {
+            r.has_timeout.store(sock::option_time(fd, libc::SO_RCVTIMEO).unwrap_or(0) != 0, Relaxed);
+        }
+        // Who has the mailbox knows how much may wait there: the next one is as large as the program wants it.
+        Effect::Room => r.end_mailbox(Reason::RecalledOption),
+        Effect::Shares => {
+            if sock::option(fd, level, name) != Ok(0) {
+                r.keep(Reason::SharedPort);
+            }
+        }
+        Effect::Stays(reason) => r.keep(reason),
+    }
+}
+
+/// The program's new O_NONBLOCK.
+pub fn nonblocking_done(fd: i32, on: bool) {
+    if let Some(r) = of(fd) {
+        r.nonblocking.store(on, Relaxed);
+    }
+}
+
+/// Every socket stays on the kernel from now on.
+pub fn keep_all(reason: Reason) {
+    each(|r| r.keep(reason));
+}
+
+/// Before a fork: who inherits a socket shares its queue, and nobody knows who of them reads.
+pub fn forking() {
+    keep_all(Reason::SharedProcesses);
+}
+
+/// In a forked child: what views see is its parent's.
+pub fn enter_child() {
+    each(|r| r.shown.store(0, Relaxed));
+}
+
+/// Before another program, in this process or a child, gets what is not close-on-exec.
+pub fn hand_over(reason: Reason) {
+    if !is_active() {
+        return;
+    }
+    table::each(|fd, entry| {
+        if let Entry::Udp(number) = entry
+            && let Some(r) = record(number)
+            && fd::is_cloexec(fd) == Ok(false)
+        {
+            r.keep(reason);
+        }
+    });
+}
+
+/// The process ends.
+pub fn exiting() {
+    each(|r| r.end_mailbox(Reason::RecalledExit));
+}
+
+/// Every descriptor of ours.
+pub fn descriptors(mut f: impl FnMut(i32)) {
+    each(|r| {
+        r.inbound.descriptors(&mut f);
+        r.outbound.descriptors(&mut f);
+    });
+}
+
+/// Whether `number` is one of them.
+pub fn owns(number: i32) -> bool {
+    let mut found = false;
+    descriptors(|fd| found |= fd == number);
+    found
+}
+
+/// Nothing is followed any more.
+pub fn leave() {
+    keep_all(Reason::Seccomp);
+    each(|r| {
+        r.forget_mailbox();
+        r.registrations.iter().for_each(Registration::forget);
+    });
+}

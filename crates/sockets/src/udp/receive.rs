@@ -1,0 +1,564 @@
+//! Receive: the mailbox first, then the kernel. The gate is open only while a thread looks.
+
+use super::address::Name;
+use super::{Record, meet, shown, wait};
+use crate::raised::{self, Counter, Raised};
+use crate::thread::Call;
+use crate::wait::{SpinHistory, may_spin, spin};
+use crate::{epoll, fault, signals, state};
+use bypath_shm::dgram::Octets;
+use bypath_shm::mailbox::Reader;
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{MailboxMap, StaticCell};
+use bypath_shm::ring::Ring;
+use bypath_sys::page::Access;
+use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, fd, poll, thread};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// Octets of a record's head: the source's address, its port, the processor it was sent on.
+pub const HEAD: usize = 24;
+/// Senders that may have the mailbox at a time.
+pub const SENDERS: usize = 64;
+/// Sources that are remembered.
+const SOURCES: usize = 64;
+/// The kernel is asked at every such record that is read with the gate open, and at every such look of a spin.
+const KERNEL_EVERY: u32 = 32;
+const KERNEL_LOOKS: u32 = 64;
+/// Datagrams by the kernel between two looks for senders who ask for the mailbox.
+const LOOK_EVERY: u32 = 8;
+/// Generations that are told apart.
+const GENERATIONS: u32 = (1 << 29) - 1;
+/// Takings of a record that others were faster with, until the kernel is asked.
+const TRIES: u32 = 64;
+
+/// How a socket gets datagrams beside the kernel. Descriptors are stored plus one.
+#[derive(Debug)]
+pub struct Inbound {
+    pub(super) mailbox: StaticCell<MailboxMap>,
+    pub(super) memory: AtomicI32,
+    pub(super) listener: AtomicI32,
+    pub(super) senders: [AtomicI32; SENDERS],
+    spins: SpinHistory,
+    reads: AtomicU32,
+    sender_cpu: AtomicU32,
+    /// The last thing that the socket did was to send: it waits for an answer.
+    pub(super) sent_last: AtomicBool,
+    sources: [AtomicU64; SOURCES],
+    /// Datagrams from this host that the kernel brought.
+    pub(super) near: AtomicU32,
+    /// How many there have to be for the next attempt to make a mailbox.
+    pub(super) due: AtomicU32,
+    until_look: AtomicU32,
+    /// A source of which is known whether it is this host's, and what: hash, or that of the other answer.
+    pub(super) judged: [AtomicU64; 2],
+}
+
+impl Default for Inbound {
+    fn default() -> Inbound {
+        Inbound {
+            mailbox: StaticCell::new(),
+            memory: AtomicI32::new(0),
+            listener: AtomicI32::new(0),
+            senders: [const { AtomicI32::new(0) }; SENDERS],
+            spins: SpinHistory::new(),
+            reads: AtomicU32::new(0),
+            sender_cpu: AtomicU32::new(u32::MAX),
+            sent_last: AtomicBool::new(false),
+            sources: [const { AtomicU64::new(0) }; SOURCES],
+            near: AtomicU32::new(0),
+            due: AtomicU32::new(0),
+            until_look: AtomicU32::new(0),
+            judged: [const { AtomicU64::new(0) }; 2],
+        }
+    }
+}
+
+/// A datagram that came through the mailbox.
+#[derive(Clone, Copy, Debug)]
+pub struct Taken {
+    /// Octets that it has.
+    pub len: usize,
+    /// Octets that found room.
+    pub copied: usize,
+    /// Who sent it.
+    pub from: Name,
+}
+
+/// What is to be done with a receive.
+#[derive(Debug)]
+pub enum Receiving {
+    /// The program's own call, whose result is reported.
+    Real(RealReceive),
+    /// It is done.
+    Done(Result<Taken, Errno>),
+}
+
+/// A receive of the kernel's.
+#[derive(Debug)]
+#[must_use = "report the result with finish()"]
+pub struct RealReceive {
+    record: &'static Record,
+    raised: Option<Raised>,
+    peeks: bool,
+}
+
+/// Why nothing was taken.
+enum Not {
+    /// There is nothing.
+    Empty,
+    /// The program's memory cannot be written to; the datagram is gone, as with the kernel.
+    Fault,
+    /// The memory is not what a correct sender writes.
+    Poisoned,
+}
+
+/// What came of an attempt to open the gate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Opening {
+    /// It is open.
+    Open,
+    /// The kernel has something, or the ring: it is closed.
+    News,
+    /// It may not be opened now.
+    Refused,
+}
+
+type End = Reader<'static, Ring>;
+
+/// Whether the kernel has something to read, or an error to tell.
+pub(super) fn has_news(fd: i32) -> bool {
+    poll::now(fd, libc::POLLIN) != 0
+}
+
+impl Inbound {
+    pub(super) fn reset(&self) {
+        self.mailbox.set(None);
+        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders) {
+            word.store(0, Relaxed);
+        }
+        for word in [&self.reads, &self.near, &self.due, &self.until_look] {
+            word.store(0, Relaxed);
+        }
+        for word in self.sources.iter().chain(&self.judged) {
+            if word.load(Relaxed) != 0 {
+                word.store(0, Relaxed);
+            }
+        }
+        self.sender_cpu.store(u32::MAX, Relaxed);
+        self.sent_last.store(false, Relaxed);
+    }
+
+    pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
+        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders) {
+            if let Some(fd) = Some(word.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
+                f(fd);
+            }
+        }
+    }
+
+    /// Whether the kernel has brought something from there lately.
+    pub(super) fn knows(&self, source: &Name) -> bool {
+        let hash = source.hash();
+        self.sources[hash as usize >> 1 & (SOURCES - 1)].load(Relaxed) == hash
+    }
+
+    fn remember(&self, hash: u64) {
+        let place = &self.sources[hash as usize >> 1 & (SOURCES - 1)];
+        if place.load(Relaxed) != hash {
+            place.store(hash, Relaxed);
+        }
+    }
+
+    /// The reading end of the mailbox.
+    #[inline]
+    fn reader(&self) -> Option<End> {
+        self.mailbox.get().map(|map| Reader::new(map.mailbox(), map.ring()))
+    }
+}
+
+impl Record {
+    /// Whether there is a mailbox, open or not.
+    #[inline]
+    pub fn has_mailbox(&self) -> bool {
+        self.inbound.mailbox.get().is_some()
+    }
+
+    /// Octets of the next datagram, if the mailbox has one.
+    pub fn next_len(&self) -> Option<usize> {
+        self.inbound.reader()?.peek().ok()?.map(|peeked| peeked.place.len())
+    }
+
+    /// Whether the mailbox has something to read.
+    #[inline]
+    pub fn has_unread(&self) -> bool {
+        self.inbound.mailbox.get().is_some_and(|map| map.mailbox().unread() != 0)
+    }
+
+    /// Where the mailbox's records end, for who looks for edges.
+    pub(super) fn tail(&self) -> u64 {
+        self.inbound.mailbox.get().map_or(0, |map| map.mailbox().tail.0.load(Acquire))
+    }
+
+    /// Nothing more comes through the mailbox; senders are told. What is in it is read as ever.
+    pub(super) fn end_mailbox(&self, reason: Reason) {
+        let Some(map) = self.inbound.mailbox.get() else { return };
+        map.mailbox().kill();
+        let inbound = &self.inbound;
+        for word in [&inbound.memory, &inbound.listener].into_iter().chain(&inbound.senders) {
+            let own = word.swap(0, AcqRel) - 1;
+            if own >= 0 {
+                fd::close(own);
+            }
+        }
+        inbound.near.store(0, Relaxed);
+        inbound.due.store(0, Relaxed);
+        self.show_rx_reason(reason);
+    }
+
+    /// A mailbox that ended, and is empty, is no more.
+    pub(super) fn forget_mailbox(&self) {
+        let Some(map) = self.inbound.mailbox.get() else { return };
+        self.inbound.mailbox.set(None);
+        wait::goes(self);
+        if let Some(end) = self.shown() {
+            end.rx.lost.fetch_add(map.mailbox().lost(), Relaxed);
+        }
+        meet::give_back(map);
+    }
+
+    /// Whether a thread sleeps on it, or may be about to.
+    pub(super) fn has_sleepers(&self) -> bool {
+        self.sleepers.load(SeqCst) > 0
+            || self.registrations.iter().any(|one| one.set().is_some_and(epoll::datagrams::has_sleepers))
+    }
+
+    /// A sleep on it begins.
+    pub fn sleeper_comes(&self) {
+        self.sleepers.fetch_add(1, SeqCst);
+    }
+
+    /// A sleep of the socket that had this generation has ended.
+    pub fn sleeper_goes(&self, generation: u32) {
+        // As many bits of it as there is room for in who remembers it.
+        if self.generation() & GENERATIONS == generation & GENERATIONS {
+            self.sleepers.fetch_sub(1, SeqCst);
+        }
+    }
+
+    /// Tells a socket from a later one with its number.
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Relaxed)
+    }
+
+    /// Its number.
+    pub fn number(&self) -> u32 {
+        self.number.load(Relaxed)
+    }
+
+    /// Closes the gate. Whether something is in the ring: then nobody may sleep.
+    pub fn close_gate(&self) -> bool {
+        self.inbound.reader().is_some_and(|reader| {
+            reader.close();
+            !reader.is_empty()
+        })
+    }
+
+    /// Opens the gate, if nobody sleeps and the kernel has nothing.
+    pub(super) fn open_gate(&self, fd: i32) -> Opening {
+        match self.inbound.reader() {
+            Some(reader) if reader.is_open() => Opening::Open,
+            Some(reader) => self.open(fd, &reader),
+            None => Opening::Refused,
+        }
+    }
+
+    fn open(&self, fd: i32, reader: &End) -> Opening {
+        if self.has_sleepers() {
+            return Opening::Refused;
+        }
+        let Some(epoch) = reader.open_begin() else {
+            return if reader.is_open() { Opening::Open } else { Opening::Refused };
+        };
+        fault::between("gate-opening");
+        if has_news(fd) {
+            reader.close();
+            return Opening::News;
+        }
+        if self.has_sleepers() {
+            reader.close();
+            return Opening::Refused;
+        }
+        if reader.open_finish(epoch) {
+            return Opening::Open;
+        }
+        reader.close();
+        if reader.is_empty() { Opening::Refused } else { Opening::News }
+    }
+
+    /// The next datagram of the ring.
+    #[inline]
+    fn take(
+        &self,
+        call: &Call,
+        fd: i32,
+        reader: &End,
+        buf: UserVec<'_>,
+        want: usize,
+        peeks: bool,
+    ) -> Result<Taken, Not> {
+        for _ in 0..TRIES {
+            let Some(peeked) = reader.peek().map_err(|_| Not::Poisoned)? else { return Err(Not::Empty) };
+            let place = peeked.place;
+            if place.head_len() != HEAD {
+                if !reader.stands(&peeked) {
+                    continue;
+                }
+                return Err(Not::Poisoned);
+            }
+            let mut head = [0; HEAD];
+            reader.ring().get(place.head_at(), &mut head);
+            let n = place.len().min(want);
+            let is_writable = n == 0 || buf.reach(0, n, Access::Write, &call.thread.pages) == n;
+            if n > 0 && is_writable {
+                reader.ring().copy_out(place.at(), buf, 0, n);
+            }
+            if !(if peeks { reader.stands(&peeked) } else { reader.release(&peeked) }) {
+                continue;
+            }
+            if !is_writable {
+                return Err(Not::Fault);
+            }
+            let (from, cpu) = from_head(&head);
+            if !peeks {
+                self.inbound.sender_cpu.store(cpu, Relaxed);
+                if let Some(end) = self.shown() {
+                    shown::count(&end.rx, true, place.len());
+                }
+                let reads = self.inbound.reads.load(Relaxed).wrapping_add(1);
+                self.inbound.reads.store(reads, Relaxed);
+                if reads.is_multiple_of(KERNEL_EVERY) && reader.is_open() && has_news(fd) {
+                    // What is in the ring comes first, and nothing more gets there until the kernel's was read.
+                    reader.close();
+                }
+            }
+            return Ok(Taken { len: place.len(), copied: n, from });
+        }
+        Err(Not::Empty)
+    }
+
+    fn real(&'static self, raised: Option<Raised>, peeks: bool) -> Receiving {
+        Receiving::Real(RealReceive { record: self, raised, peeks })
+    }
+
+    /// Before a call of the kernel's that may sleep. `None`: something is in the ring.
+    fn sleep(&'static self, frame: usize, peeks: bool) -> Option<Receiving> {
+        let raised = (!thread::is_the_only_one()).then(|| {
+            raised::lower_dead(frame);
+            raised::raise(Counter::Datagrams(self), frame)
+        });
+        // Closed after the sleep was announced: who opens it later has seen that.
+        if self.close_gate() {
+            raised.into_iter().for_each(Raised::lower);
+            return None;
+        }
+        fault::between("gate-closed");
+        self.look_after_routes();
+        Some(self.real(raised, peeks))
+    }
+
+    /// A receive. `buf` is the program's; its memory is written to only where it can be.
+    #[inline]
+    pub fn receive(&'static self, fd: i32, buf: UserVec<'_>, flags: i32) -> Receiving {
+        if signals::is_cancelled() {
+            return Receiving::Done(Err(Errno::INTR));
+        }
+        let (peeks, nonblocking) = (flags & libc::MSG_PEEK != 0, self.is_nonblocking(flags));
+        let frame = thread::stack_address();
+        if flags & libc::MSG_ERRQUEUE != 0 {
+            return self.real(None, true);
+        }
+        loop {
+            let Some(reader) = self.inbound.reader() else {
+                if nonblocking {
+                    return self.real(None, peeks);
+                }
+                match self.sleep(frame, peeks) {
+                    Some(real) => return real,
+                    None => continue,
+                }
+            };
+            let Some(call) = Call::enter() else { return self.real(None, peeks) };
+            let Ok(want) = buf.admit() else { return self.real(None, peeks) };
+            match self.take(&call, fd, &reader, buf, want, peeks) {
+                Ok(taken) => return Receiving::Done(Ok(taken)),
+                Err(Not::Fault) => return Receiving::Done(Err(Errno::FAULT)),
+                Err(Not::Empty) if !reader.is_dead() => {}
+                Err(Not::Empty) => {
+                    self.end_mailbox(Reason::RecalledPeerClosed);
+                    self.forget_mailbox();
+                    continue;
+                }
+                Err(Not::Poisoned) => {
+                    self.keep(Reason::PeerMemoryInvalid);
+                    self.forget_mailbox();
+                    continue;
+                }
+            }
+            if let Some(answer) = self.empty(&call, fd, &reader, nonblocking, peeks, frame) {
+                return answer;
+            }
+        }
+    }
+
+    /// Nothing is in the ring. `None`: look again.
+    fn empty(
+        &'static self,
+        call: &Call,
+        fd: i32,
+        reader: &End,
+        nonblocking: bool,
+        peeks: bool,
+        frame: usize,
+    ) -> Option<Receiving> {
+        let mut asked = false;
+        if !reader.is_open() {
+            let opening = if nonblocking || may_spin() { self.open(fd, reader) } else { Opening::Refused };
+            match opening {
+                Opening::Open => asked = true,
+                _ if nonblocking => return reader.is_empty().then(|| self.real(None, peeks)),
+                _ => return self.sleep(frame, peeks),
+            }
+        }
+        if nonblocking {
+            if asked || !has_news(fd) {
+                return Some(Receiving::Done(Err(Errno::AGAIN)));
+            }
+            reader.close();
+            return reader.is_empty().then(|| self.real(None, peeks));
+        }
+        let (mut looks, mut news) = (0u32, false);
+        let pause = if self.inbound.sent_last.load(Relaxed) { 0 } else { 2 };
+        let found = spin(call, &self.inbound.spins, self.inbound.sender_cpu.load(Relaxed), pause, || {
+            looks = looks.wrapping_add(1);
+            if !reader.is_empty() || !reader.is_open() {
+                return true;
+            }
+            news = looks.is_multiple_of(KERNEL_LOOKS) && has_news(fd);
+            news
+        });
+        if found && !news {
+            return None;
+        }
+        if !found && call.is_wanted() {
+            // Handlers run now, as they do in the kernel's call.
+            return match call.parked(|| Ok(())) {
+                Err(e) if !signals::restarts(call.thread, self.has_timeout.load(Relaxed)) => {
+                    Some(Receiving::Done(Err(e)))
+                }
+                _ => None,
+            };
+        }
+        self.sleep(frame, peeks)
+    }
+}
+
+/// The source that a record's head tells, and the processor.
+fn from_head(head: &[u8; HEAD]) -> (Name, u32) {
+    let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
+    let word = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
+    let cpu = half(18);
+    (Name { ip: [word(0), word(8)], port: half(16) }, if cpu == u16::MAX { u32::MAX } else { cpu.into() })
+}
+
+/// The head of what `source` sends.
+pub(super) fn head_of(source: &Name) -> [u8; HEAD] {
+    let mut head = [0; HEAD];
+    head[..8].copy_from_slice(&source.ip[0].to_ne_bytes());
+    head[8..16].copy_from_slice(&source.ip[1].to_ne_bytes());
+    head[16..18].copy_from_slice(&source.port.to_ne_bytes());
+    head
+}
+
+impl Record {
+    /// Before a call of the kernel's that receives many. `None`: a mailbox was made just now, and it is not reported.
+    pub fn whole_receive(&'static self) -> Option<WholeReceive> {
+        let frame = thread::stack_address();
+        raised::lower_dead(frame);
+        let raised = raised::raise(Counter::Datagrams(self), frame);
+        Some(WholeReceive(raised))
+    }
+
+    /// One of many that the kernel has brought.
+    pub fn one_received(&self, fd: i32, len: usize, source: Option<&[u8]>) {
+        if !state::is_sealed() {
+            self.received(fd, len, source);
+        }
+    }
+}
+
+/// A call of the kernel's for many datagrams.
+#[derive(Debug)]
+#[must_use = "lower it"]
+pub struct WholeReceive(Raised);
+
+impl WholeReceive {
+    /// The call returned.
+    pub fn lower(self) {
+        self.0.lower();
+    }
+}
+
+impl RealReceive {
+    /// Whether the source is wanted where the program does not ask for it.
+    pub fn wants_source(&self) -> bool {
+        self.record.stays().is_none() && !self.peeks
+    }
+
+    /// Reports the kernel's result, and who has sent that, as far as that is known.
+    pub fn finish(self, fd: i32, ret: isize, source: Option<&[u8]>) {
+        if let Some(raised) = self.raised {
+            raised.lower();
+        }
+        if self.peeks || state::is_sealed() {
+            return;
+        }
+        if let Ok(len) = usize::try_from(ret) {
+            self.record.received(fd, len, source);
+        }
+    }
+}
+
+impl Record {
+    /// The kernel has brought a datagram.
+    fn received(&self, fd: i32, len: usize, source: Option<&[u8]>) {
+        self.inbound.sent_last.store(false, Relaxed);
+        match self.shown() {
+            Some(end) => shown::count(&end.rx, false, len),
+            None => self.seen(fd),
+        }
+        if self.stays().is_some() {
+            return;
+        }
+        let source = source.and_then(|raw| Name::parse(raw, self.family()));
+        let Some(source) = source.or_else(|| self.peer()).filter(|source| self.is_near(source)) else {
+            return;
+        };
+        self.inbound.remember(source.hash());
+        let near = self.inbound.near.load(Relaxed).saturating_add(1);
+        self.inbound.near.store(near, Relaxed);
+        if !self.has_mailbox() {
+            if near >= self.inbound.due.load(Relaxed) {
+                meet::announce(self, fd, near);
+            }
+            return;
+        }
+        let until = self.inbound.until_look.load(Relaxed);
+        if until > 0 {
+            self.inbound.until_look.store(until - 1, Relaxed);
+        } else {
+            self.inbound.until_look.store(LOOK_EVERY - 1, Relaxed);
+            meet::look(self, fd);
+        }
+    }
+}

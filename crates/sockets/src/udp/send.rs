@@ -1,0 +1,590 @@
+//! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
+
+use super::address::Name;
+use super::receive::{HEAD, head_of};
+use super::{Record as Socket, meet, shown};
+use crate::thread::Call;
+use crate::wait::may_spin;
+use crate::{signals, state};
+use bypath_shm::dgram::{self, MARK, Octets, Record, WORD, span};
+use bypath_shm::mailbox::{Pushed, Writer, phase};
+use bypath_shm::reason::Reason;
+use bypath_shm::region::{MailboxMap, StaticCell};
+use bypath_shm::ring::Ring;
+use bypath_sys::page::Access;
+use bypath_sys::user::UserVec;
+use bypath_sys::{Errno, clock, fd, poll, process, sock, thread};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// Destinations of a socket that are looked after at a time.
+const ROUTES: usize = 8;
+/// Octets of a datagram at most, over IPv4 and over IPv6.
+const LONGEST: [usize; 2] = [65_507, 65_527];
+/// A send asks so often (microseconds) whether the receiver lives.
+const ALIVE_US: u64 = 1000;
+/// A send waits so long (microseconds) for a receiver that is awake to have read what went by the kernel.
+const PAUSE_US: u64 = 4;
+/// Pauses in vain are followed by 2^n sends without one, up to this n.
+const PAUSES: u32 = 10;
+/// Sends between two looks for an answer.
+pub(super) const LOOK_EVERY: u32 = 4;
+
+/// What a route is.
+pub(super) mod stage {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// Sends are counted.
+    pub const COUNTING: u32 = 1;
+    /// The receiver was asked.
+    pub const ASKED: u32 = 2;
+    /// There is a mailbox.
+    pub const UP: u32 = 3;
+    /// There was one: a thread may still be about to use it.
+    pub const DOWN: u32 = 4;
+}
+
+/// A destination.
+#[derive(Debug, Default)]
+pub(super) struct Route {
+    pub(super) stage: AtomicU32,
+    ip: [AtomicU64; 2],
+    port: AtomicU32,
+    /// Sends so far, and how many there have to be for the next attempt, or look.
+    pub(super) sends: AtomicU32,
+    pub(super) due: AtomicU32,
+    pub(super) attempts: AtomicU32,
+    /// The connection to the receiver, plus one.
+    pub(super) connection: AtomicI32,
+    pub(super) mailbox: StaticCell<MailboxMap>,
+    pub(super) left: AtomicU64,
+    /// The source as the receiver knows it.
+    pub(super) source: [AtomicU64; 3],
+    /// SO_RCVBUF of the receiver.
+    pub(super) room: AtomicU32,
+    checked: AtomicU64,
+    /// Who held the writers' lock when it was last found held.
+    holder: AtomicU32,
+    pauses_left_out: AtomicU32,
+    pauses_in_vain: AtomicU32,
+}
+
+/// Where a socket sends.
+#[derive(Debug, Default)]
+pub struct Outbound {
+    pub(super) routes: [Route; ROUTES],
+    /// Routes that are up.
+    up: AtomicU32,
+    /// To whom it is connected: 0 not known, 1 nobody, 2 that one.
+    peer_known: AtomicU32,
+    peer_ip: [AtomicU64; 2],
+    peer_port: AtomicU32,
+}
+
+/// Where a send goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    /// To the partner.
+    Partner,
+    /// There.
+    Name(Name),
+    /// The kernel is to say.
+    Unknown,
+}
+
+/// What is to be done with a send.
+#[derive(Debug)]
+pub enum Sending {
+    /// The program's own call, whose result is reported.
+    Real(RealSend),
+    /// It is done.
+    Done(Result<usize, Errno>),
+}
+
+/// A send of the kernel's.
+#[derive(Debug)]
+#[must_use = "report the result with finish()"]
+pub struct RealSend {
+    record: &'static Socket,
+    to: To,
+}
+
+impl Route {
+    pub(super) fn name(&self) -> Name {
+        Name {
+            ip: [self.ip[0].load(Relaxed), self.ip[1].load(Relaxed)],
+            port: self.port.load(Relaxed) as u16,
+        }
+    }
+
+    #[inline]
+    fn is_to(&self, to: &Name) -> bool {
+        self.ip[1].load(Relaxed) == to.ip[1]
+            && self.port.load(Relaxed) == u32::from(to.port)
+            && self.ip[0].load(Relaxed) == to.ip[0]
+    }
+
+    fn begin(&self, to: &Name, due: u32) {
+        self.ip[0].store(to.ip[0], Relaxed);
+        self.ip[1].store(to.ip[1], Relaxed);
+        self.port.store(u32::from(to.port), Relaxed);
+        for word in [&self.sends, &self.attempts, &self.holder, &self.pauses_left_out, &self.pauses_in_vain] {
+            word.store(0, Relaxed);
+        }
+        self.due.store(due, Relaxed);
+        self.stage.store(stage::COUNTING, Release);
+    }
+
+    #[inline]
+    fn writer(&self, owner: u32) -> Option<(Writer<'static, Ring>, MailboxMap)> {
+        let map = *self.mailbox.get()?;
+        Some((Writer::new(map.mailbox(), map.ring(), owner.max(1)), map))
+    }
+
+    pub(super) fn close(&self) {
+        let own = self.connection.swap(0, AcqRel) - 1;
+        if own >= 0 {
+            fd::close(own);
+        }
+    }
+
+    /// Whether the receiver is gone.
+    fn is_orphaned(&self) -> bool {
+        let own = self.connection.load(Relaxed) - 1;
+        own < 0 || poll::now(own, 0) != 0
+    }
+}
+
+/// Memory that the kernel counts for a datagram of `len` octets on the loopback (measured, Linux 6.18: a small head, or the power of two
+/// that holds datagram and skb_shared_info; beyond that pages).
+fn true_size(len: usize, is_v4: bool) -> u64 {
+    match if is_v4 { len } else { len + 13 } {
+        0..=197 => 832,
+        198..=645 => 1280,
+        646..=1669 => 2304,
+        1670..=3717 => 4352,
+        3718..=7813 => 8448,
+        7814..=16_005 => 16_640,
+        more => more as u64 + 832,
+    }
+}
+
+/// Memory that the kernel would count for what is in the ring; `None`: that changes too fast to tell, or makes no sense.
+#[cold]
+fn queued(map: &MailboxMap, is_v4: bool) -> Option<u64> {
+    let (mailbox, ring) = (map.mailbox(), map.ring());
+    let mut at = mailbox.head.0.load(Acquire);
+    let end = mailbox.tail.0.load(Acquire);
+    let mut sum = 0;
+    // More than there can be: each takes 832 at least, of a buffer that is shorter than 2^32.
+    for _ in 0..1 << 15 {
+        if at == end {
+            return Some(sum);
+        }
+        let mut word = [0; WORD as usize];
+        ring.get(at, &mut word);
+        let record = Record::decode(word);
+        let (head, octets) = (usize::from(record.head), record.octets as usize);
+        if record.mark != MARK || octets > dgram::LONGEST || end.wrapping_sub(at) > ring.size() {
+            return None;
+        }
+        sum += true_size(octets, is_v4);
+        at = at.wrapping_add(span(head, octets));
+    }
+    None
+}
+
+impl Outbound {
+    pub(super) fn reset(&self) {
+        for route in &self.routes {
+            route.stage.store(stage::FREE, Relaxed);
+            route.connection.store(0, Relaxed);
+            route.mailbox.set(None);
+        }
+        self.up.store(0, Relaxed);
+        self.forget_peer();
+    }
+
+    pub(super) fn forget_peer(&self) {
+        self.peer_known.store(0, Release);
+    }
+
+    pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
+        for route in &self.routes {
+            if let Some(fd) = Some(route.connection.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
+                f(fd);
+            }
+        }
+    }
+
+    pub(super) fn count_up(&self) -> u32 {
+        let up = self.routes.iter().filter(|route| route.stage.load(Relaxed) == stage::UP).count() as u32;
+        self.up.store(up, Release);
+        up
+    }
+
+    #[inline]
+    fn route(&self, to: &Name) -> Option<&Route> {
+        self.routes.iter().find(|route| route.stage.load(Acquire) == stage::UP && route.is_to(to))
+    }
+}
+
+impl Socket {
+    /// To whom it is connected.
+    pub(super) fn peer(&self) -> Option<Name> {
+        let known = &self.outbound;
+        match known.peer_known.load(Acquire) {
+            1 => None,
+            2 => Some(Name {
+                ip: [known.peer_ip[0].load(Relaxed), known.peer_ip[1].load(Relaxed)],
+                port: known.peer_port.load(Relaxed) as u16,
+            }),
+            _ => {
+                let peer = sock::remote_address(self.fd.load(Relaxed)).ok().map(|peer| Name::of(&peer));
+                if let Some(peer) = peer {
+                    known.peer_ip[0].store(peer.ip[0], Relaxed);
+                    known.peer_ip[1].store(peer.ip[1], Relaxed);
+                    known.peer_port.store(peer.port.into(), Relaxed);
+                }
+                known.peer_known.store(if peer.is_some() { 2 } else { 1 }, Release);
+                peer
+            }
+        }
+    }
+
+    /// Where a send with the address `raw` goes.
+    #[inline]
+    pub fn destination(&self, raw: Option<&[u8]>) -> To {
+        match raw {
+            None => To::Partner,
+            Some(raw) => Name::parse(raw, self.family()).map_or(To::Unknown, To::Name),
+        }
+    }
+
+    /// Whether something that it sends goes through a mailbox.
+    pub fn has_routes(&self) -> bool {
+        self.outbound.up.load(Relaxed) != 0
+    }
+
+    fn name_of(&self, to: To) -> Option<Name> {
+        match to {
+            To::Partner => self.peer(),
+            To::Name(name) => Some(name),
+            To::Unknown => None,
+        }
+    }
+
+    /// A send. `is_plain`: without control messages.
+    #[inline]
+    pub fn send(&'static self, to: To, buf: UserVec<'_>, flags: i32, is_plain: bool) -> Sending {
+        if signals::is_cancelled() {
+            return Sending::Done(Err(Errno::INTR));
+        }
+        let real = Sending::Real(RealSend { record: self, to });
+        const KNOWN: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL | libc::MSG_CONFIRM;
+        if flags & libc::MSG_MORE != 0 {
+            // What is sent next is part of the same datagram.
+            self.keep(Reason::SocketOption);
+        }
+        if self.outbound.up.load(Acquire) == 0 || flags & !KNOWN != 0 || !is_plain {
+            return real;
+        }
+        let Some(call) = Call::enter() else { return real };
+        let Some(name) = self.name_of(to) else { return real };
+        let Some(route) = self.outbound.route(&name) else { return real };
+        match self.push(&call, route, &name, buf) {
+            Some(len) => Sending::Done(Ok(len)),
+            None => real,
+        }
+    }
+
+    /// `None`: by the kernel.
+    #[inline]
+    fn push(&self, call: &Call, route: &Route, to: &Name, buf: UserVec<'_>) -> Option<usize> {
+        let len = buf.admit().ok()?;
+        let is_v4 = self.family() == libc::AF_INET || to.is_v4();
+        if len > LONGEST[usize::from(!is_v4)] || buf.reach(0, len, Access::Read, &call.thread.pages) < len {
+            return None;
+        }
+        let now = clock::ticks();
+        if now.wrapping_sub(route.checked.load(Relaxed)) > ALIVE_US * state::ticks_per_us() {
+            route.checked.store(now, Relaxed);
+            if route.is_orphaned() {
+                self.drop_route(route);
+                return None;
+            }
+        }
+        let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
+        let mut head = [0; HEAD];
+        for (to, from) in head.chunks_exact_mut(8).zip(&route.source) {
+            to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
+        }
+        head[18..20].copy_from_slice(&(thread::cpu() as u16).to_ne_bytes());
+        // As many of this length as the kernel would queue: where there are longer ones among them it is looked at more closely.
+        let (room, own) = (u64::from(route.room.load(Relaxed)), true_size(len, is_v4));
+        let limit = (room / own).max(1) * span(HEAD, len);
+        let push = |limit: u64| {
+            writer.push_with(&route.left, &head, len, limit, |ring, at| ring.copy_in(at, buf, 0, len))
+        };
+        let mut pushed = push(limit);
+        if pushed == Pushed::Kernel && self.pause(route, &map) {
+            pushed = push(limit);
+        }
+        if pushed == Pushed::Full && queued(&map, is_v4).is_some_and(|queued| queued + own <= room) {
+            pushed = push(u64::MAX);
+            if pushed == Pushed::Full {
+                // The kernel's queue would have room for it, and the ring is shorter than that.
+                return None;
+            }
+        }
+        match pushed {
+            Pushed::Sent => {
+                self.inbound.sent_last.store(true, Relaxed);
+                if let Some(end) = self.shown() {
+                    shown::count(&end.tx, true, len);
+                }
+                Some(len)
+            }
+            Pushed::Full => {
+                writer.lose();
+                if let Some(end) = self.shown() {
+                    shown::add(&end.tx.lost, 1);
+                }
+                Some(len)
+            }
+            Pushed::Kernel => {
+                self.look_at(route, &writer, &map);
+                None
+            }
+            Pushed::Poisoned => {
+                self.drop_route(route);
+                None
+            }
+        }
+    }
+
+    /// Something of ours went by the kernel while the receiver was looking: it is about to read that, and to open again.
+    #[inline]
+    fn pause(&self, route: &Route, map: &MailboxMap) -> bool {
+        let gate = &map.mailbox().gate.0;
+        if !matches!(gate.load(Relaxed) & 3, phase::OPENING | phase::OPEN) {
+            return false;
+        }
+        let left_out = route.pauses_left_out.load(Relaxed);
+        if left_out > 0 {
+            route.pauses_left_out.store(left_out - 1, Relaxed);
+            return false;
+        }
+        if !may_spin() {
+            return false;
+        }
+        let (start, bound) = (clock::ticks(), PAUSE_US * state::ticks_per_us());
+        while clock::ticks().wrapping_sub(start) < bound {
+            let seen = gate.load(Acquire);
+            if seen & 3 == phase::OPEN && seen >> 2 > route.left.load(Relaxed) {
+                route.pauses_in_vain.store(0, Relaxed);
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+        let in_vain = (route.pauses_in_vain.load(Relaxed) + 1).min(PAUSES);
+        route.pauses_in_vain.store(in_vain, Relaxed);
+        route.pauses_left_out.store(1 << in_vain, Relaxed);
+        false
+    }
+
+    /// The mailbox was not to be used: is it over, or did a writer die in its turn, after which it is over?
+    fn look_at(&self, route: &Route, writer: &Writer<'static, Ring>, map: &MailboxMap) {
+        if map.mailbox().is_dead() {
+            return self.drop_route(route);
+        }
+        let Some(holder) = writer.held_by() else { return };
+        if route.holder.swap(holder, Relaxed) == holder && !process::exists(holder) {
+            map.mailbox().kill();
+            self.drop_route(route);
+        }
+    }
+
+    /// Before a sleep: an answer may never come, as the receiver is gone.
+    pub fn look_after_routes(&self) {
+        if self.outbound.up.load(Relaxed) == 0 {
+            return;
+        }
+        for route in self.outbound.routes.iter().filter(|route| route.stage.load(Acquire) == stage::UP) {
+            let unread = route.mailbox.get().is_some_and(|map| map.mailbox().unread() != 0);
+            if unread && route.is_orphaned() {
+                meet::send_again(self, route);
+                self.drop_route(route);
+            }
+        }
+    }
+
+    /// The kernel's way from now on, until there is a mailbox again.
+    pub(super) fn drop_route(&self, route: &Route) {
+        let Some(_life) = state::LIFE.lock(crate::table::tid()) else { return };
+        self.take_down(route);
+        let up = self.outbound.count_up();
+        self.show_routes(up);
+        if up == 0 {
+            self.show_reason(Reason::RecalledPeerClosed);
+        }
+    }
+
+    fn take_down(&self, route: &Route) {
+        if route.stage.load(Relaxed) == stage::UP {
+            route.stage.store(stage::DOWN, Release);
+            if let Some(map) = route.mailbox.get() {
+                route.mailbox.set(None);
+                map.let_go();
+            }
+        } else {
+            route.stage.store(stage::FREE, Relaxed);
+        }
+        route.close();
+    }
+
+    /// The same of all routes.
+    pub(super) fn drop_routes(&self, reason: Reason) {
+        let mut any = false;
+        for route in &self.outbound.routes {
+            if route.stage.load(Relaxed) != stage::FREE {
+                any |= route.stage.load(Relaxed) == stage::UP;
+                self.take_down(route);
+            }
+        }
+        if any {
+            self.outbound.count_up();
+            self.show_routes(0);
+            self.show_reason(reason);
+        }
+    }
+}
+
+impl RealSend {
+    /// Reports the kernel's result.
+    pub fn finish(self, fd: i32, ret: isize) {
+        if !state::is_sealed() {
+            self.record.sent(fd, self.to, ret);
+        }
+    }
+}
+
+impl Socket {
+    /// One of many that went by the kernel, with the address `raw`.
+    pub fn one_sent(&self, fd: i32, raw: Option<&[u8]>, len: usize) {
+        if !state::is_sealed() {
+            self.sent(fd, self.destination(raw), isize::try_from(len).unwrap_or(0));
+        }
+    }
+
+    /// A send of the kernel's is over.
+    fn sent(&self, fd: i32, to: To, ret: isize) {
+        let up = self.outbound.up.load(Acquire);
+        let name = if up > 0 || self.stays().is_none() { self.name_of(to) } else { None };
+        if up > 0 {
+            for route in self.outbound.routes.iter().filter(|route| route.stage.load(Acquire) == stage::UP) {
+                // Other names of this host may be the same socket's.
+                let is_meant = name.is_none_or(|name| u32::from(name.port) == route.port.load(Relaxed));
+                if is_meant && let Some((writer, _)) = route.writer(1) {
+                    writer.sent_by_kernel(&route.left);
+                }
+            }
+        }
+        let Ok(len) = usize::try_from(ret) else { return };
+        self.inbound.sent_last.store(true, Relaxed);
+        match self.shown() {
+            Some(end) => shown::count(&end.tx, false, len),
+            None => self.seen(fd),
+        }
+        if self.stays().is_some() {
+            return;
+        }
+        if let Some(name) = name {
+            self.count_to(fd, &name);
+        }
+    }
+
+    fn count_to(&self, fd: i32, name: &Name) {
+        let routes = &self.outbound.routes;
+        let known = routes.iter().find(|route| {
+            matches!(route.stage.load(Acquire), stage::COUNTING | stage::ASKED | stage::UP)
+                && route.is_to(name)
+        });
+        let Some(route) = known else { return self.new_destination(name) };
+        if route.stage.load(Relaxed) == stage::UP {
+            return;
+        }
+        let sends = route.sends.load(Relaxed).saturating_add(1);
+        route.sends.store(sends, Relaxed);
+        if sends >= route.due.load(Relaxed) {
+            meet::attempt(self, fd, route);
+        }
+    }
+
+    #[cold]
+    fn new_destination(&self, name: &Name) {
+        let Some(_life) = state::LIFE.try_lock(crate::table::tid()) else { return };
+        let routes = &self.outbound.routes;
+        let of = |wanted: u32| routes.iter().find(move |route| route.stage.load(Relaxed) == wanted);
+        let free = of(stage::FREE).or_else(|| of(stage::DOWN).filter(|_| crate::thread::quiesce()));
+        let Some(route) = free else {
+            // Who is sent to least makes room, by and by.
+            let counting = routes.iter().filter(|route| route.stage.load(Relaxed) == stage::COUNTING);
+            let Some(least) = counting.min_by_key(|route| route.sends.load(Relaxed)) else { return };
+            match least.sends.load(Relaxed) {
+                0 => least.begin(name, meet::threshold()),
+                sends => least.sends.store(sends - 1, Relaxed),
+            }
+            return;
+        };
+        route.begin(name, meet::threshold());
+    }
+
+    pub(super) fn route_is_up(&self, route: &Route, map: &'static MailboxMap, source: &Name, room: u32) {
+        let head = head_of(source);
+        for (to, from) in route.source.iter().zip(head.chunks_exact(8)) {
+            to.store(u64::from_ne_bytes(from.try_into().unwrap_or_default()), Relaxed);
+        }
+        route.room.store(room, Relaxed);
+        route.left.store(0, Relaxed);
+        route.checked.store(clock::ticks(), Relaxed);
+        route.mailbox.set(Some(map));
+        if let Some((writer, _)) = route.writer(1) {
+            // What was sent so far.
+            writer.sent_by_kernel(&route.left);
+        }
+        route.stage.store(stage::UP, Release);
+        let up = self.outbound.count_up();
+        self.show_routes(up);
+        self.show_reason(Reason::Ring);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_of_a_datagram_is_what_the_kernel_counts() {
+        use std::net::UdpSocket;
+        use std::os::fd::AsRawFd;
+        for (bind, is_v4) in [("127.0.0.1:0", true), ("[::1]:0", false)] {
+            for len in [0, 64, 184, 300, 1400, 3000, 7000, 9000, 16_000, 32_000, 65_507] {
+                let receiver = UdpSocket::bind(bind).unwrap();
+                let to = receiver.local_addr().unwrap();
+                let size =
+                    sock::option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap() as u64;
+                let sender = UdpSocket::bind(bind).unwrap();
+                for _ in 0..2 * size / 832 {
+                    sender.send_to(&vec![0; len], to).unwrap();
+                }
+                receiver.set_nonblocking(true).unwrap();
+                let mut room = vec![0; 65_536];
+                let mut got = 0;
+                while receiver.recv(&mut room).is_ok() {
+                    got += 1;
+                }
+                assert_eq!(got, size / true_size(len, is_v4), "{len} octets, {bind}");
+            }
+        }
+    }
+}

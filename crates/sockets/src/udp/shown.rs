@@ -1,0 +1,128 @@
+//! What views see of a UDP socket: a record in the family region, taken with its first datagram.
+
+use super::Record;
+use crate::state;
+use bypath_shm::family::{DATAGRAM_ENDS, DatagramCounts, DatagramEnd, datagram_path};
+use bypath_shm::reason::Reason;
+use bypath_sys::{sock, thread};
+use std::sync::atomic::{AtomicU64, Ordering::*};
+
+/// Adds to a counter that other threads of the process may add to.
+#[inline]
+pub fn add(counter: &AtomicU64, n: u64) {
+    if thread::is_the_only_one() {
+        counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
+    } else {
+        counter.fetch_add(n, Relaxed);
+    }
+}
+
+/// Counts a datagram of `len` octets.
+#[inline]
+pub fn count(counts: &DatagramCounts, by_ring: bool, len: usize) {
+    let (datagrams, bytes) =
+        if by_ring { (&counts.ring, &counts.ring_bytes) } else { (&counts.kernel, &counts.kernel_bytes) };
+    add(datagrams, 1);
+    add(bytes, len as u64);
+}
+
+/// A free record of the family region, or one of a process that is dead. Under `state::LIFE`.
+fn take(holder: u32) -> Option<u32> {
+    let ends = &state::get()?.family.datagrams;
+    let claim =
+        |from: u32, end: &DatagramEnd| end.holder.compare_exchange(from, holder, AcqRel, Relaxed).is_ok();
+    if let Some(free) = (0..DATAGRAM_ENDS).find(|i| ends[*i].holder.load(Relaxed) == 0 && claim(0, &ends[*i]))
+    {
+        return Some(free as u32);
+    }
+    let living = state::get()?.living_places();
+    let is_dead = |place: u32| place > 0 && living & 1u64.checked_shl(place - 1).unwrap_or(0) == 0;
+    let dead = (0..DATAGRAM_ENDS).find(|i| {
+        let of = ends[*i].holder.load(Relaxed);
+        is_dead(of) && claim(of, &ends[*i])
+    });
+    dead.map(|i| i as u32)
+}
+
+impl Record {
+    /// What views see of it, if they do.
+    #[inline]
+    pub fn shown(&self) -> Option<&'static DatagramEnd> {
+        let place = self.shown.load(Acquire).checked_sub(1)?;
+        state::get()?.family.datagrams.get(place as usize)
+    }
+
+    /// From its first datagram on it is shown. Under `state::LIFE`.
+    pub fn show(&self, fd: i32) {
+        if self.shown.load(Relaxed) != 0 {
+            return;
+        }
+        let Some(state) = state::start() else { return };
+        let index = state.own().index.load(Relaxed);
+        let Some(place) = index.checked_add(1).and_then(take) else { return };
+        let end = &state.family.datagrams[place as usize];
+        end.fd.store(fd, Relaxed);
+        end.paths.store(0, Relaxed);
+        end.rule.store(0, Relaxed);
+        end.routes.store(0, Relaxed);
+        end.cookie.store(sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).unwrap_or(0), Relaxed);
+        for counts in [&end.tx, &end.rx] {
+            let DatagramCounts { ring, ring_bytes, kernel, kernel_bytes, lost } = counts;
+            [ring, ring_bytes, kernel, kernel_bytes, lost].iter().for_each(|word| word.store(0, Relaxed));
+        }
+        let reason = self.stays().or_else(state::hindrance).unwrap_or(Reason::BelowThreshold);
+        end.reason.store(reason as u16, Relaxed);
+        end.rx_reason.store(reason as u16, Relaxed);
+        self.shown.store(place + 1, Release);
+        self.show_names(fd);
+    }
+
+    /// Its names, as they are now.
+    pub fn show_names(&self, fd: i32) {
+        let Some(end) = self.shown() else { return };
+        let names = [(&end.local, sock::local_address(fd)), (&end.remote, sock::remote_address(fd))];
+        for (place, name) in names {
+            match name {
+                Ok(name) => place.set(name.family, name.port, name.bytes),
+                Err(_) => place.set(0, 0, [0; 16]),
+            }
+        }
+    }
+
+    /// Why what it sends goes where it goes.
+    pub fn show_reason(&self, reason: Reason) {
+        if let Some(end) = self.shown() {
+            end.reason.store(reason as u16, Relaxed);
+        }
+    }
+
+    /// Why it has a mailbox or none.
+    pub fn show_rx_reason(&self, reason: Reason) {
+        if let Some(end) = self.shown() {
+            end.rx_reason.store(reason as u16, Relaxed);
+            let paths = if reason == Reason::Ring {
+                end.paths.load(Relaxed) | datagram_path::RECEIVES
+            } else {
+                end.paths.load(Relaxed) & !datagram_path::RECEIVES
+            };
+            end.paths.store(paths, Relaxed);
+        }
+    }
+
+    /// How many mailboxes it sends to.
+    pub fn show_routes(&self, routes: u32) {
+        if let Some(end) = self.shown() {
+            end.routes.store(routes, Relaxed);
+            let paths = end.paths.load(Relaxed) & !datagram_path::SENDS;
+            end.paths.store(paths | if routes > 0 { datagram_path::SENDS } else { 0 }, Relaxed);
+        }
+    }
+
+    /// It is gone. Under `state::LIFE`.
+    pub fn hide(&self) {
+        if let Some(end) = self.shown() {
+            self.shown.store(0, Release);
+            end.holder.store(0, Release);
+        }
+    }
+}

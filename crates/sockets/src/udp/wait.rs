@@ -1,0 +1,236 @@
+//! Mailboxes under poll, select and epoll: at the entry of a wait, and while it spins, a ring with something in it is readable; before
+//! the sleep the gates are closed, and the kernel's wait is the whole truth.
+
+use super::receive::Opening;
+use super::{Record, record};
+use crate::epoll::datagrams as sets;
+use crate::hook::{EpollEvent, PollFd};
+use crate::table;
+use bypath_shm::reason::Reason;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
+const ET: u32 = libc::EPOLLET as u32;
+/// What the overlay does not do for datagrams.
+const NOT_SERVED: u32 = libc::EPOLLONESHOT as u32 | libc::EPOLLEXCLUSIVE as u32;
+
+/// Sockets with a mailbox, by number plus one: few, as whoever waits looks at all of them.
+static MAILBOXES: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+/// How many there are.
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+/// A registration with an epoll set.
+#[derive(Debug, Default)]
+pub struct Registration {
+    /// The set's number plus one; 0: there is none.
+    set: AtomicU32,
+    fd: AtomicI32,
+    events: AtomicU32,
+    data: AtomicU64,
+    /// Edge-triggered: where the ring ended when it was last told, plus one.
+    told: AtomicU64,
+    /// The set knows that it has a mailbox in it.
+    is_counted: AtomicBool,
+}
+
+impl Registration {
+    /// The set that it is in.
+    pub fn set(&self) -> Option<u32> {
+        self.set.load(Acquire).checked_sub(1)
+    }
+
+    /// It is in no set any more.
+    pub fn forget(&self) {
+        self.left();
+        self.set.store(0, Release);
+    }
+
+    fn comes(&self) {
+        if let Some(set) = self.set()
+            && !self.is_counted.swap(true, AcqRel)
+        {
+            sets::comes(set);
+        }
+    }
+
+    fn left(&self) {
+        if let Some(set) = self.set()
+            && self.is_counted.swap(false, AcqRel)
+        {
+            sets::goes(set);
+        }
+    }
+
+    /// What is to be told of it.
+    fn would_tell(&self, r: &Record) -> u32 {
+        let events = self.events.load(Relaxed);
+        if events & IN == 0 || !r.has_unread() {
+            return 0;
+        }
+        let is_new = events & ET == 0 || self.told.load(Relaxed) != r.tail() + 1;
+        if is_new { events & IN } else { 0 }
+    }
+}
+
+/// After a successful epoll_ctl on a socket: `set` is the set's number.
+pub fn registered(r: &'static Record, set: u32, op: i32, fd: i32, event: Option<EpollEvent>) {
+    let is = |one: &&Registration| one.set() == Some(set) && one.fd.load(Relaxed) == fd;
+    let known = r.registrations.iter().find(is);
+    let Some(event) = event.filter(|_| op != libc::EPOLL_CTL_DEL) else {
+        return known.into_iter().for_each(Registration::forget);
+    };
+    let Some(one) = known.or_else(|| r.registrations.iter().find(|one| one.set().is_none())) else {
+        return r.keep(Reason::TableFull);
+    };
+    one.fd.store(fd, Relaxed);
+    one.events.store(event.events, Relaxed);
+    one.data.store(event.data, Relaxed);
+    one.told.store(0, Relaxed);
+    one.set.store(set + 1, Release);
+    if r.has_mailbox() {
+        if event.events & NOT_SERVED != 0 || !sets::can_serve(set) {
+            r.end_mailbox(Reason::ForeignEpoll);
+        }
+        one.comes();
+    }
+}
+
+/// The kernel looks at a set from outside: its sockets have no mailboxes.
+pub fn leave_set(set: u32) {
+    super::each(|r| {
+        if r.registrations.iter().any(|one| one.set() == Some(set)) {
+            r.end_mailbox(Reason::RecalledEpoll);
+        }
+    });
+}
+
+/// A set is gone.
+pub fn set_closed(set: u32) {
+    super::each(|r| {
+        r.registrations.iter().filter(|one| one.set() == Some(set)).for_each(Registration::forget);
+    });
+}
+
+/// Whether every set that holds the socket can serve a mailbox.
+pub fn can_overlay(r: &Record) -> bool {
+    r.registrations.iter().all(|one| {
+        one.set().is_none_or(|set| one.events.load(Relaxed) & NOT_SERVED == 0 && sets::can_serve(set))
+    })
+}
+
+/// It has a mailbox now; false: there are too many.
+pub fn comes(r: &Record) -> bool {
+    let own = r.number() + 1;
+    let is_taken = |place: &AtomicU32| place.compare_exchange(0, own, AcqRel, Relaxed).is_ok();
+    if !MAILBOXES.iter().any(is_taken) {
+        return false;
+    }
+    COUNT.fetch_add(1, SeqCst);
+    r.registrations.iter().for_each(Registration::comes);
+    true
+}
+
+/// It has none any more.
+pub fn goes(r: &Record) {
+    let own = r.number() + 1;
+    if MAILBOXES.iter().any(|place| place.compare_exchange(own, 0, AcqRel, Relaxed).is_ok()) {
+        COUNT.fetch_sub(1, SeqCst);
+    }
+    r.registrations.iter().for_each(Registration::left);
+}
+
+fn with_mailbox() -> impl Iterator<Item = &'static Record> {
+    let places = if COUNT.load(Relaxed) == 0 { &[][..] } else { &MAILBOXES[..] };
+    places.iter().filter_map(|place| record(place.load(Acquire).checked_sub(1)?))
+}
+
+fn in_set(set: u32) -> impl Iterator<Item = (&'static Record, &'static Registration)> {
+    with_mailbox()
+        .flat_map(|r| r.registrations.iter().map(move |one| (r, one)))
+        .filter(move |(_, one)| one.set() == Some(set))
+}
+
+/// Whether a mailbox in the set has something to tell.
+#[inline]
+pub fn is_ready(set: u32) -> bool {
+    in_set(set).any(|(r, one)| one.would_tell(r) != 0)
+}
+
+/// What mailboxes of the set have to tell, behind the `n` events that are there already; how many there are then.
+pub fn collect(set: u32, out: &mut [EpollEvent], mut n: usize) -> usize {
+    for (r, one) in in_set(set) {
+        let tail = r.tail();
+        let events = one.would_tell(r);
+        if events == 0 {
+            continue;
+        }
+        let data = one.data.load(Relaxed);
+        if let Some(same) = out[..n].iter_mut().find(|other| { other.data } == data) {
+            same.events |= events;
+        } else if n < out.len() {
+            out[n] = EpollEvent { events, data };
+            n += 1;
+        } else {
+            break;
+        }
+        one.told.store(tail + 1, Relaxed);
+    }
+    n
+}
+
+/// Before a spin: opens the gates of the set; false: something has come.
+pub fn open_set(set: u32) -> bool {
+    in_set(set).all(|(r, one)| {
+        one.events.load(Relaxed) & IN == 0 || r.open_gate(one.fd.load(Relaxed)) != Opening::News
+    })
+}
+
+/// Before the sleep, which was announced: closes the gates of the set. Whether there is something to tell.
+pub fn close_set(set: u32) -> bool {
+    let mut tells = false;
+    for (r, one) in in_set(set) {
+        r.close_gate();
+        r.look_after_routes();
+        tells |= one.would_tell(r) != 0;
+    }
+    tells
+}
+
+fn of_entry(p: &PollFd) -> Option<&'static Record> {
+    if p.fd < 0 { None } else { record(table::udp(p.fd)?) }
+}
+
+/// Events of one entry of a poll that its mailbox vouches for.
+#[inline]
+pub fn ready(p: &PollFd) -> i16 {
+    let wanted = p.events & IN as i16;
+    if wanted == 0 || COUNT.load(Relaxed) == 0 {
+        return 0;
+    }
+    of_entry(p).filter(|r| r.has_unread()).map_or(0, |_| wanted)
+}
+
+/// Whether some entry has a mailbox that is waited for.
+pub fn any(fds: &[PollFd]) -> bool {
+    COUNT.load(Relaxed) != 0
+        && fds.iter().any(|p| p.events & IN as i16 != 0 && of_entry(p).is_some_and(Record::has_mailbox))
+}
+
+/// Before a spin: opens the gates of the entries; false: something has come.
+pub fn open(fds: &[PollFd]) -> bool {
+    fds.iter()
+        .all(|p| p.events & IN as i16 == 0 || of_entry(p).is_none_or(|r| r.open_gate(p.fd) != Opening::News))
+}
+
+/// Before a sleep in poll, which was announced.
+pub fn close(fds: &[PollFd]) {
+    for r in fds.iter().filter_map(of_entry) {
+        r.close_gate();
+        r.look_after_routes();
+    }
+}
+
+/// The socket of an entry, for which a sleep is announced.
+pub fn sleeps_on(p: &PollFd) -> Option<&'static Record> {
+    of_entry(p)
+}
