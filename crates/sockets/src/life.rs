@@ -497,6 +497,10 @@ pub struct Forking {
 /// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
 /// upgrades or forgets it meanwhile.
 pub fn fork_begin() -> Forking {
+    if !state::is_sealed() && !state::is_borrowed() {
+        // They are followed before there is any state.
+        udp::forking();
+    }
     let Some(state) = state::get() else { return Forking { life: None, thread: None, birth: None } };
     if state::is_sealed() {
         heir::spread_everything();
@@ -511,7 +515,6 @@ pub fn fork_begin() -> Forking {
     let place = if none { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     siblings::forking();
-    udp::forking();
     heir::forking();
     peer::forking();
     match birth {
@@ -620,13 +623,15 @@ pub fn namespaces_changed(children_elsewhere: bool) {
 /// Before an exec or spawn: whatever a new image would inherit goes to the kernel for good. What no `deed` is about may
 /// be anybody's after it.
 pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
+    if !state::is_sealed() {
+        udp::hand_over(reason);
+    }
     if state::get().is_none() {
         return;
     }
     if state::is_sealed() {
         return heir::spread_everything();
     }
-    udp::hand_over(reason);
     let mut waiting = false;
     table::each(|number, e| {
         if let Entry::Sock(s) = e
@@ -666,6 +671,9 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed, others are left to the next image
 /// where that is `image` (`None` = one without this library, as far as can be told).
 pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
+    if !state::is_sealed() {
+        udp::hand_over(Reason::RecalledExec);
+    }
     let state = state::get()?;
     let deed = image.and_then(heir::leave);
     hand_over(Reason::RecalledExec, deed.as_ref());

@@ -211,6 +211,11 @@ impl Record {
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;
         }
+        if state::is_memory_of_another() {
+            // A vfork child has a table of descriptors of its own: ours are the parent's to close.
+            self.leave_memory();
+            return;
+        }
         self.end_mailbox(reason);
         self.drop_routes(reason);
         self.show_reason(reason);

@@ -418,6 +418,14 @@ impl Socket {
         }
     }
 
+    /// Nothing goes through memory from now on, in either direction; what is open stays open.
+    pub(super) fn leave_memory(&self) {
+        if let Some(map) = self.inbound.mailbox.get() {
+            map.mailbox().kill();
+        }
+        self.outbound.up.store(0, Release);
+    }
+
     /// The kernel's way from now on, until there is a mailbox again.
     pub(super) fn drop_route(&self, route: &Route) {
         let Some(_life) = state::LIFE.lock(crate::table::tid()) else { return };
