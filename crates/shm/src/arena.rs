@@ -5,6 +5,7 @@
 //! arena's own page. See docs/shm-format.md.
 
 use crate::direction::Direction;
+use crate::mailbox::Mailbox;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 /// Page that precedes the slots, and size of a slot's control page.
@@ -30,6 +31,8 @@ pub struct Control {
     pub ends: [AtomicU32; 2],
     /// Directions: 0 = dialler to accepter, 1 = accepter to dialler.
     pub direction: [Direction; 2],
+    /// Of a socket of datagrams, in place of the directions: on the same rings, with the same numbers.
+    pub mailbox: [Mailbox; 2],
 }
 
 /// Geometry of an arena.

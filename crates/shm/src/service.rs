@@ -33,6 +33,8 @@ pub const TAKE: i32 = 4;
 pub const LOOK: i32 = 5;
 /// Of [`LEVEL`]: how many of them there are.
 pub const UNREAD: i32 = 6;
+/// Of [`LEVEL`], of a socket of datagrams: what is in the program's ring goes through the pair.
+pub const TAKE_BACK: i32 = 7;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 

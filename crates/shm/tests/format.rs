@@ -45,7 +45,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx, spun_ticks),
         fields!(Marks: top, pad, middle, low),
         fields!(Inbox: marks, asleep),
-        fields!(Control: in_use, cookies, ends, direction),
+        fields!(Control: in_use, cookies, ends, direction, mailbox),
         fields!(Direction: t, h, ra, wa),
         fields!(TailLine: tail, cpu, lost),
         fields!(HeadLine: head, cpu, carrier_read),

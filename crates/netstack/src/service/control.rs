@@ -1,6 +1,7 @@
 //! Questions: each message is examined in full before anything is done, and answered at once.
 
 use super::datagram::Datagrams;
+use super::datagram::mail::Mail;
 use super::datagram::ping::Ping;
 use super::limits::Users;
 use super::neighbours::Introduction;
@@ -16,8 +17,8 @@ use super::{Settings, interfaces, query};
 use crate::Engine;
 use bypath_shm::arena::Geometry;
 use bypath_shm::service::{
-    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, UNACKNOWLEDGED,
-    UNSENT, VERSION, of_end_name,
+    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, TAKE_BACK,
+    UNACKNOWLEDGED, UNSENT, VERSION, of_end_name,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -383,7 +384,8 @@ impl Asks<'_> {
         let inbox = fds.first().ok_or(libc::EBADF)?;
         let hub = &mut *self.hub;
         let socket = hub.sockets.get_mut(key).ok_or(libc::EBADF)?;
-        if !matches!(socket.phase, Phase::Open) || socket.is.hung_up || socket.is.failed {
+        if !matches!(socket.phase, Phase::Open | Phase::Datagrams(_)) || socket.is.hung_up || socket.is.failed
+        {
             return Err(libc::ENOTCONN);
         }
         // A program whose image was replaced, or a child of one, may have those that another has left. The pair it is then.
@@ -429,6 +431,10 @@ impl Asks<'_> {
             return Err(libc::EMFILE);
         };
         socket.rings = Some(Box::new(Rings::new(with, at, number, wanted.end)));
+        if let Phase::Datagrams(of) = &mut socket.phase {
+            of.mail = Some(Mail::new(at));
+            socket.is.pair_news = true;
+        }
         hub.users.change(socket.uid, |usage| usage.rings += both);
         // The pair is looked at, and then the program may use its ring.
         socket.is.pair_in = true;
@@ -568,6 +574,9 @@ impl Asks<'_> {
         if self.is_live() {
             let key = self.live()?;
             if self.hub.is_of_datagrams(key) {
+                if (level, name) == (LEVEL, TAKE_BACK) {
+                    return self.hub.take_mail_back(key);
+                }
                 return self.hub.of_datagrams(self.engine, key, level, name);
             }
             if level == LEVEL {

@@ -219,6 +219,8 @@ impl Service {
             record: Vec::new(),
             neighbours: Neighbours::new(),
             unwatched: HashMap::new(),
+            mail: Vec::new(),
+            looks: !settings.busy_poll.is_zero(),
             readers_due: 0,
             marked: Vec::new(),
         };
@@ -305,9 +307,10 @@ impl Service {
         let readers = self.hub.look_at_readers(now);
         let due = [recount, pause, tasks, trim, readers].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
+        self.hub.look_at_mail();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
         let looks = !busy && self.busy.looks(now);
-        let busy = busy || !looks && self.hub.neighbours.rest();
+        let busy = busy || !looks && (self.hub.close_mail() | self.hub.neighbours.rest());
         let timeout = if busy || looks { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
         self.hub.watch.wait(timeout, &mut told);

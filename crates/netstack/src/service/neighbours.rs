@@ -8,7 +8,9 @@ use super::sharers::{Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
 use bypath_shm::arena::{Control, Geometry, slot_use};
+use bypath_shm::dgram::Slot;
 use bypath_shm::inbox::{BELL, MARKED_BELL, MESSAGE_VERSION, MESSAGE_WORDS};
+use bypath_shm::mailbox::Mailbox;
 use bypath_shm::region::{OwnArena, OwnInbox};
 use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
@@ -110,6 +112,12 @@ impl Neighbour {
         self.arenas[at.arena].arena.control(at.slot)
     }
 
+    /// The mailbox of a ring of a slot (0: what the program writes), and the ring.
+    pub fn mailbox(&self, at: Place, direction: usize) -> (&Mailbox, Slot<'_>) {
+        let arena = &self.arenas[at.arena].arena;
+        (&self.control(at).mailbox[direction], Slot { arena, slot: at.slot, direction })
+    }
+
     /// From a program's ring.
     pub fn copy_out(&self, at: Place, position: u64, to: &mut [u8]) {
         self.arenas[at.arena].arena.copy_out(at.slot, 0, position, to);
@@ -163,6 +171,7 @@ impl Neighbour {
         let control = slots.arena.control(at.slot);
         control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
         control.direction.iter().for_each(|direction| direction.reset());
+        control.mailbox.iter().for_each(|mailbox| mailbox.reset());
         Ok(at)
     }
 

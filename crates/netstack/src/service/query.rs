@@ -99,7 +99,10 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
         let (local, remote) = socket.ends(engine.stack());
         let (unread, unsent) = engine.stack().udp(socket.id)?.queued();
         let state = if remote.is_some() { "Connected" } else { "Open" };
+        let (out, incoming) = of.mail.as_ref().map_or((false, false), |mail| mail.are_used());
         return Some(json!({
+            "from_program": road(out),
+            "to_program": road(incoming),
             "cookie": format!("{:016x}", socket.cookie),
             "uid": socket.uid,
             "protocol": if of.ping.is_some() { "ping" } else { "udp" },
@@ -119,7 +122,6 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
         (_, None) => "Closed".to_owned(),
     };
     let near = socket.rings.as_ref().and_then(|rings| Some((rings, hub.neighbours.get(rings.with)?)));
-    let road = |ring: bool| if ring { "ring" } else { "pair" };
     let (out, incoming) = near.map_or((false, false), |(rings, near)| rings.are_used(near));
     let mut value = json!({
         "cookie": format!("{:016x}", socket.cookie),
@@ -144,6 +146,11 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
         map.insert("octets_again".into(), s.octets_again.into());
     }
     Some(value)
+}
+
+/// How octets go.
+const fn road(ring: bool) -> &'static str {
+    if ring { "ring" } else { "pair" }
 }
 
 fn stat(at: usize, engine: &mut Engine) -> Option<Value> {

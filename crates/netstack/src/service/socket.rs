@@ -171,6 +171,10 @@ pub struct Hub {
     pub record: Vec<u8>,
     /// Connections that have octets in a ring that nobody waits for: since when they are looked at, and how far the reader was then.
     pub unwatched: HashMap<Key, (u64, u64)>,
+    /// Sockets of datagrams whose gates may be open.
+    pub mail: Vec<Key>,
+    /// The service looks for more for a while before it sleeps.
+    pub looks: bool,
     /// When they are to be looked at next (ns).
     pub readers_due: u64,
     /// Memory for [`Hub::hear_marks`].
@@ -325,8 +329,8 @@ impl Hub {
     /// A connection has got octets: whether it is to be looked at whether they are read.
     pub fn watch_reader(&mut self, key: Key) {
         let Some(socket) = self.sockets.get_mut(key).filter(|socket| !socket.is.watched) else { return };
-        let near = socket.rings.as_ref().and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
-        if let Some(position) = near.and_then(|(rings, near)| rings.unwatched(near)) {
+        let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
+        if let Some(position) = near.and_then(|near| socket.unread_in_ring(near)) {
             let now = bypath_sys::clock::monotonic_ns();
             if self.unwatched.is_empty() {
                 self.readers_due = now + FIRST_LOOK;
@@ -348,13 +352,16 @@ impl Hub {
         let mut over = Vec::new();
         for (key, (since, position)) in &mut self.unwatched {
             let socket = self.sockets.get_mut(*key);
-            let rings = socket.and_then(|socket| socket.rings.as_mut());
-            let near = rings.and_then(|rings| self.neighbours.get(rings.with).map(|near| (rings, near)));
-            let Some((rings, near)) = near else {
+            let near = socket.and_then(|socket| {
+                let near = self.neighbours.get(socket.rings.as_ref()?.with)?;
+                Some((socket, near))
+            });
+            let Some((socket, near)) = near else {
                 over.push((*key, false));
                 continue;
             };
-            let Some(reached) = near.watched(|| rings.unwatched(near)) else {
+            let reached = near.watched(|| socket.unread_in_ring(near));
+            let (Some(reached), Some(rings)) = (reached, &mut socket.rings) else {
                 over.push((*key, false));
                 continue;
             };
@@ -367,6 +374,11 @@ impl Hub {
             } else {
                 // Who lies is found out by what follows.
                 let _ = near.watched(|| rings.give_up(near));
+                if let Phase::Datagrams(of) = &mut socket.phase
+                    && let Some(mail) = &mut of.mail
+                {
+                    near.watched(|| mail.take_back(near));
+                }
                 over.push((*key, true));
             }
         }

@@ -81,7 +81,7 @@ impl Hub {
     }
 
     /// The user of a socket who shares memory with the service, and might make it wait there.
-    fn stranger(&self, key: Key) -> Option<Arc<Sharer>> {
+    pub fn stranger(&self, key: Key) -> Option<Arc<Sharer>> {
         let rings = self.sockets.get(key)?.rings.as_ref()?;
         self.neighbours.get(rings.with)?.stranger()
     }

@@ -16,7 +16,7 @@ const IPV6: i32 = libc::IPPROTO_IPV6;
 
 /// A socket of datagrams of the service's.
 pub struct Dgram<'a> {
-    program: &'a Program,
+    pub program: &'a Program,
     pub end: UnixDatagram,
     pub cookie: u64,
 }
@@ -43,7 +43,7 @@ impl<'a> Dgram<'a> {
         self.program.ask(op, self.cookie, body)
     }
 
-    fn bind(&self, to: &str) -> Result<SocketAddr, i32> {
+    pub fn bind(&self, to: &str) -> Result<SocketAddr, i32> {
         let answer = self.ask(Op::Bind, &Address(Some(at(to))).encode());
         if answer.errno != 0 {
             return Err(answer.errno);
@@ -101,20 +101,20 @@ impl<'a> Dgram<'a> {
         (header, record[HEADER..].to_vec())
     }
 
-    fn is_readable(&self, ms: u16) -> bool {
+    pub fn is_readable(&self, ms: u16) -> bool {
         ready(self.end.as_fd(), PollFlags::POLLIN, ms).contains(PollFlags::POLLIN)
     }
 }
 
 /// A socket of the kernel's, and its address.
-fn kernels(address: &str) -> (UdpSocket, SocketAddr) {
+pub fn kernels(address: &str) -> (UdpSocket, SocketAddr) {
     let socket = UdpSocket::bind(at(address)).expect("a socket of the kernel");
     socket.set_read_timeout(Some(LONGEST)).expect("a time-out");
     let local = socket.local_addr().expect("an address");
     (socket, local)
 }
 
-fn heard(kernel: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+pub fn heard(kernel: &UdpSocket) -> (Vec<u8>, SocketAddr) {
     let mut room = vec![0; 70_000];
     let (len, from) = kernel.recv_from(&mut room).expect("a datagram");
     room.truncate(len);

@@ -11,6 +11,7 @@ mod garbage;
 mod hostile;
 mod listening;
 mod lives;
+mod mail;
 mod options;
 mod pings;
 mod program;

@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::*;
 use std::time::Instant;
 
 /// What a process has been given with its first rings.
-struct Process {
+pub struct Process {
     token: u64,
     pair: u64,
     inbox: (OwnInbox, OwnedFd),
@@ -26,23 +26,27 @@ struct Process {
 }
 
 /// A connection's rings, seen from the program.
-struct Rings {
-    control: &'static Control,
-    tx: Ring,
-    rx: Ring,
+pub struct Rings {
+    pub control: &'static Control,
+    pub tx: Ring,
+    pub rx: Ring,
     tail: u64,
 }
 
 impl Process {
-    fn new(token: u64) -> Process {
+    pub fn new(token: u64) -> Process {
         Process { token, pair: 0, inbox: OwnInbox::new().expect("memory"), introduction: None }
     }
 
     /// Asks for rings; what is answered.
     fn meet(&mut self, sock: &Sock<'_>, ring: u32) -> Result<Rings, i32> {
+        self.meet_of(sock.program, sock.cookie, ring)
+    }
+
+    pub fn meet_of(&mut self, program: &Program, cookie: u64, ring: u32) -> Result<Rings, i32> {
         let wanted = RingsWanted { token: self.token, pair: self.pair, end: 5, ring };
         let inbox = Some(self.inbox.1.as_fd());
-        let answer = sock.program.ask_with(Op::Rings, sock.cookie, &wanted.encode(), inbox);
+        let answer = program.ask_with(Op::Rings, cookie, &wanted.encode(), inbox);
         if answer.errno != 0 {
             return Err(answer.errno);
         }
@@ -76,7 +80,7 @@ impl Process {
 
 /// Waits for what must come.
 #[track_caller]
-fn until<R>(mut look: impl FnMut() -> Option<R>) -> R {
+pub fn until<R>(mut look: impl FnMut() -> Option<R>) -> R {
     let end = Instant::now() + LONGEST;
     loop {
         if let Some(found) = look() {

@@ -2,7 +2,7 @@
 
 use super::{Mailbox, phase, possible};
 use crate::atomic::{AtomicU64, Ordering::*, fence};
-use crate::dgram::{ALIGN, HEADS, LONGEST, MARK, Octets, Record, WORD, span};
+use crate::dgram::{ALIGN, HEADS, LONGEST, MARK, Octets, Place, Record, WORD, span};
 use crate::direction::{MOVES, Poisoned};
 
 /// Looks at the lock at most: what is longer than a copy of the longest datagram is a writer that does not run.
@@ -140,6 +140,36 @@ impl<'a, O: Octets> Writer<'a, O> {
         if matches!(gate & 3, phase::OPENING | phase::OPEN) && left.load(Relaxed) < gate >> 2 {
             left.fetch_max(gate >> 2, Relaxed);
         }
+    }
+
+    /// Takes everything back that nobody has read, and leaves the ring alone for this epoch: a reader that says it is awake does not read. Each record is
+    /// shown, in their order, and goes by the carrier. Only for who is [alone](Writer::sole).
+    ///
+    /// # Errors
+    /// The head is where it cannot be, or the records are none any more.
+    pub fn take_all_back(&self, left: &AtomicU64, mut each: impl FnMut(&O, &Place)) -> Result<(), Poisoned> {
+        let Turn::Sole(own) = self.turn else { return Err(Poisoned) };
+        let (tail, word) = (own.load(Relaxed), &self.mailbox.head.0);
+        left.fetch_max(self.mailbox.gate.0.load(Acquire) >> 2, Relaxed);
+        let mut head = word.load(Acquire);
+        for _ in 0..MOVES {
+            if tail.wrapping_sub(head) > self.ring.size() {
+                return Err(Poisoned);
+            }
+            // R's releases fail from here on.
+            match word.compare_exchange(head, tail, AcqRel, Acquire) {
+                Ok(_) => {
+                    while head != tail {
+                        let place = Place::find(&self.ring, head, tail.wrapping_sub(head))?;
+                        each(&self.ring, &place);
+                        head = place.end();
+                    }
+                    return Ok(());
+                }
+                Err(now) => head = now,
+            }
+        }
+        Err(Poisoned)
     }
 
     /// Whether something is in the ring.

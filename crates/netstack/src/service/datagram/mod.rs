@@ -1,9 +1,11 @@
 //! Sockets of datagrams: UDP, and ping. One record of the pair is one datagram (`bypath_shm::datagram`).
 
+pub mod mail;
 pub mod options;
 pub mod ping;
 
 use super::listener::FIRST_FREE;
+use super::neighbours::Neighbour;
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket, inward, outward};
 use crate::Engine;
@@ -45,6 +47,8 @@ pub struct Datagrams {
     before: VecDeque<(SocketAddr, Vec<u8>)>,
     /// Octets of `before`.
     waiting: usize,
+    /// Its rings.
+    pub mail: Option<Box<mail::Mail>>,
     /// Of a ping socket.
     pub ping: Option<ping::Ping>,
 }
@@ -165,9 +169,11 @@ impl Hub {
         let mut room = std::mem::take(&mut self.record);
         room.resize(RECORD, 0);
         let Some(socket) = self.sockets.get_mut(key) else { return };
-        if socket.keep_before(stack, &mut room) {
+        let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
+        if socket.keep_before(stack, near, &mut room) {
             self.activate(key);
         }
+        self.list_mail(key);
         self.record = room;
     }
 
@@ -194,10 +200,22 @@ impl Hub {
 
     /// Moves datagrams both ways. True: there may be more to do.
     pub fn exchange(&mut self, engine: &mut Engine, key: Key) -> bool {
+        let Some(sharer) = self.stranger(key) else { return self.move_datagrams(engine, key) };
+        if sharer.is_barred() {
+            self.release(engine.stack(), key);
+            return false;
+        }
+        sharer.watched(|| self.move_datagrams(engine, key))
+    }
+
+    fn move_datagrams(&mut self, engine: &mut Engine, key: Key) -> bool {
         let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return false };
         socket.hear_of_errors(engine.stack());
         socket.bound(engine.stack(), full);
+        if self.looks {
+            socket.look_into_pair(socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with)));
+        }
         let mut more = false;
         if socket.is.pair_in && !socket.is.held {
             match self.send_all(engine, key) {
@@ -209,14 +227,17 @@ impl Hub {
                 }
             }
         }
+        self.list_mail(key);
         let Some(socket) = self.sockets.get_mut(key) else { return false };
-        more |= socket.deliver(engine.stack()) == Way::More;
+        let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
+        more |= socket.deliver(engine.stack(), near) == Way::More;
         let octets = socket.count(engine.stack());
         let before = std::mem::replace(&mut socket.counted, octets);
         let (uid, wanted) = (socket.uid, !socket.is.pair_out);
         let held = socket.is.held;
         self.users.count(uid, before, octets);
         self.tell_room(key, wanted);
+        self.watch_reader(key);
         if held {
             self.starved.insert(key);
         }
@@ -239,10 +260,11 @@ impl Hub {
             if !engine.stack().readiness(socket.id).writable {
                 return Way::Waits;
             }
+            let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
             let before = socket.datagrams().and_then(|of| of.first_before(room));
             let (len, partner) = match before {
                 Some((len, partner)) => (len, Some(partner)),
-                None => match socket.next_record(room) {
+                None => match socket.next_of_both(near, room) {
                     Next::Record(len) => (len, None),
                     Next::Nothing => return socket.waits(),
                     Next::End => return Way::End,
@@ -288,11 +310,13 @@ impl Socket {
     }
 
     /// What waits in the pair is taken out and kept for the partner that it was sent to. True: there is something.
-    fn keep_before(&mut self, stack: &mut Stack, room: &mut [u8]) -> bool {
+    fn keep_before(&mut self, stack: &mut Stack, near: Option<&Neighbour>, room: &mut [u8]) -> bool {
         let Some(partner) = self.ends(stack).1 else { return false };
+        // What was written before this question is there, whether the kernel has told of it or not.
+        self.is.pair_news = true;
         // A pair that is written faster than it is read here ends nothing: what comes later is later.
         for _ in 0..MOST_BEFORE {
-            let Next::Record(len) = self.next_record(room) else { break };
+            let Next::Record(len) = self.next_of_both(near, room) else { break };
             if let Some(of) = self.datagrams() {
                 of.keep(partner, &room[..len]);
             }
@@ -300,6 +324,14 @@ impl Socket {
         let kept = self.datagrams().is_some_and(|of| !of.before.is_empty());
         self.is.pair_in |= kept;
         kept
+    }
+
+    /// A service that stays awake for a while has the program write into its ring.
+    fn look_into_pair(&mut self, near: Option<&Neighbour>) {
+        let mail = self.datagrams().and_then(|of| of.mail.as_ref());
+        if mail.zip(near).is_some_and(|(mail, near)| mail.is_to_open(near)) {
+            (self.is.pair_in, self.is.pair_news) = (true, true);
+        }
     }
 
     fn waits(&mut self) -> Way {
@@ -392,12 +424,19 @@ impl Socket {
     }
 
     /// From the stack to the pair.
-    fn deliver(&mut self, stack: &mut Stack) -> Way {
+    fn deliver(&mut self, stack: &mut Stack, near: Option<&Neighbour>) -> Way {
         if !self.is.pair_out {
             return Way::Waits;
         }
+        if self.datagrams().is_some_and(|of| of.owes_again()) && !self.send_again() {
+            self.is.pair_out = false;
+            return Way::Waits;
+        }
         let owes = self.datagrams().is_some_and(|of| std::mem::take(&mut of.owes));
-        if owes && self.errno != 0 && self.record(&Header::error(), &[]) == Err(bypath_sys::Errno::AGAIN) {
+        if owes
+            && self.errno != 0
+            && self.tell_program(near, &Header::error(), &[], false) == Err(bypath_sys::Errno::AGAIN)
+        {
             if let Some(of) = self.datagrams() {
                 of.owes = true;
             }
@@ -420,7 +459,7 @@ impl Socket {
                 self.is.stack_in = false;
                 return Way::Waits;
             };
-            match self.give(datagram, octets, connected) {
+            match self.give(near, datagram, octets, connected) {
                 Ok(()) => {}
                 Err(bypath_sys::Errno::AGAIN) => {
                     self.is.pair_out = false;
@@ -442,9 +481,16 @@ impl Socket {
     }
 
     /// One datagram into the pair: naked, where its program knows all that there is to be known.
-    fn give(&mut self, datagram: &Datagram, octets: &[u8], connected: bool) -> bypath_sys::Result<()> {
-        let tells = self.datagrams().map_or(0, |of| of.tells);
-        if connected && tells == 0 && !needs_header(octets) {
+    fn give(
+        &mut self,
+        near: Option<&Neighbour>,
+        datagram: &Datagram,
+        octets: &[u8],
+        connected: bool,
+    ) -> bypath_sys::Result<()> {
+        let (tells, rings) = self.datagrams().map_or((0, false), |of| (of.tells, of.mail.is_some()));
+        let naked = connected && tells == 0 && !needs_header(octets);
+        if naked && !rings {
             return self.record_of([octets, &[]]);
         }
         let header = Header {
@@ -458,11 +504,7 @@ impl Socket {
             stamp: datagram.timestamp.map_or_else(bypath_sys::clock::realtime_ns, |stamp| stamp.ns),
             ..Header::datagram(Address(None))
         };
-        self.record(&header, octets)
-    }
-
-    fn record(&self, header: &Header, octets: &[u8]) -> bypath_sys::Result<()> {
-        self.record_of([&header.encode(), octets])
+        self.tell_program(near, &header, octets, naked)
     }
 
     fn record_of(&self, parts: [&[u8]; 2]) -> bypath_sys::Result<()> {

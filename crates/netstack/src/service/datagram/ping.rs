@@ -202,12 +202,18 @@ impl Hub {
             let ping = *ping;
             let hears = ping.remote.is_none_or(|remote| remote.ip() == datagram.from.ip())
                 && ping.source.is_none_or(|source| source == datagram.to.ip());
-            if let Some(socket) = self.sockets.get_mut(key).filter(|_| hears)
-                && socket.give(&datagram, message, ping.remote.is_some()).is_err()
-                && let Phase::Datagrams(of) = &mut socket.phase
-            {
+            let Some(socket) = self.sockets.get_mut(key).filter(|_| hears) else { continue };
+            let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
+            let near = near.filter(|near| near.stranger().is_none_or(|sharer| !sharer.is_barred()));
+            let mut give = || socket.give(near, &datagram, message, ping.remote.is_some());
+            let given = match near {
+                Some(near) => near.watched(give),
+                None => give(),
+            };
+            if let (Err(_), Phase::Datagrams(of)) = (given, &mut socket.phase) {
                 of.dropped += 1;
             }
+            self.watch_reader(key);
         }
         self.record = room;
     }
