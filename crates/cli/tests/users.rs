@@ -8,6 +8,8 @@ mod support;
 #[expect(dead_code, reason = "its compiler is not needed here")]
 mod agents;
 
+#[path = "users/confined.rs"]
+mod confined;
 #[path = "users/guard.rs"]
 mod guard;
 #[path = "users/many.rs"]

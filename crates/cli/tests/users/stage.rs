@@ -47,7 +47,10 @@ impl Stage {
             (scripts.join("echo_server.py"), "echo_server.py"),
             (scripts.join("ping.py"), "ping.py"),
             (scripts.join("descriptors.py"), "descriptors.py"),
+            (scripts.join("seccomp.py"), "seccomp.py"),
             (scripts.join("forbid.py"), "forbid.py"),
+            (scripts.join("container.py"), "container.py"),
+            (scripts.join("bare.py"), "bare.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);
@@ -93,8 +96,13 @@ impl Stage {
 
     /// The counters so far; empty where the paths are not checked.
     pub fn counted(&self) -> Counted {
+        self.counted_in("")
+    }
+
+    /// The same from files in a folder of the stage.
+    pub fn counted_in(&self, folder: &str) -> Counted {
         let read = |name: &str| {
-            let file = self.scene.path(name);
+            let file = self.scene.path(folder).join(name);
             // `bypath run` makes the file; a program that is not preloaded leaves it empty.
             let written = fs::metadata(&file).is_ok_and(|m| m.len() > 0);
             if ring_required() && written { Totals::read(&file) } else { Totals::default() }
