@@ -52,13 +52,13 @@
 // The interface is switched off.
 #define BYPATH_E_DOWN -4
 
-// The interface was removed, or the netstack of a socket was closed: close the socket.
+// The interface was removed, the netstack of a socket was closed, or a channel's other end reads no more: close it.
 #define BYPATH_E_GONE -5
 
 // A capability is missing, CAP_NET_RAW most often. The text names it.
 #define BYPATH_E_NOT_ALLOWED -6
 
-// The payload is longer than the interface's MTU.
+// The payload is longer than the interface's MTU; or a datagram of a channel than there can be, or than the buffer.
 #define BYPATH_E_TOO_LONG -7
 
 // The frame is shorter than a header.
@@ -97,7 +97,7 @@
 // The file is not what its format allows, or ends in the middle. The text says where.
 #define BYPATH_E_FORMAT -19
 
-// The file has been read to its end.
+// The file has been read to its end; or all datagrams of a channel, whose other end sends no more.
 #define BYPATH_E_END -20
 
 // A host answered that nobody takes datagrams at that address and port.
@@ -506,6 +506,12 @@ typedef struct bypath_capture_reader bypath_capture_reader;
 
 // A capture file that is written. Only pointers to it are of use.
 typedef struct bypath_capture_writer bypath_capture_writer;
+
+// The half of a channel that receives datagrams. Only pointers to it are of use.
+typedef struct bypath_channel_datagram_receiver bypath_channel_datagram_receiver;
+
+// The half of a channel that sends datagrams. Only pointers to it are of use.
+typedef struct bypath_channel_datagram_sender bypath_channel_datagram_sender;
 
 // A name at which channels are made. Only pointers to it are of use.
 typedef struct bypath_channel_listener bypath_channel_listener;
@@ -1993,10 +1999,10 @@ bypath_status bypath_channel_pair(uint32_t ring,
                                   struct bypath_channel_remote *remote,
                                   struct bypath_error *error);
 
-// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave. They are used up, and closed where it fails with anything but
-// `BYPATH_E_INVALID` for a number that is no descriptor or a pointer.
+// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave: open ones of the caller's that nothing else uses. They are used
+// up where it works, and stay as they are where it fails.
 //
-// Fails with `BYPATH_E_INVALID`: they are not those of a channel's end; `BYPATH_E_SYSTEM`.
+// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end; `BYPATH_E_SYSTEM`.
 bypath_status bypath_channel_open(const struct bypath_channel_remote *remote,
                                   struct bypath_channel_sender **sender,
                                   struct bypath_channel_receiver **receiver,
@@ -2088,6 +2094,133 @@ bypath_status bypath_channel_sender_close(struct bypath_channel_sender *sender,
 // Reads no more: the other end's writes fail. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
 bypath_status bypath_channel_receiver_close(struct bypath_channel_receiver *receiver,
                                             struct bypath_error *error);
+
+// As `bypath_channel_accept`; the process gets a channel of datagrams. One listener may give both kinds.
+//
+// Fails as `bypath_channel_accept`.
+bypath_status bypath_channel_datagram_accept(struct bypath_channel_listener *listener,
+                                             uint64_t timeout_ns,
+                                             struct bypath_channel_datagram_sender **sender,
+                                             struct bypath_channel_datagram_receiver **receiver,
+                                             struct bypath_error *error);
+
+// As `bypath_channel_connect`, with a listener that gives channels of datagrams.
+//
+// Fails as `bypath_channel_connect`; with `BYPATH_E_INVALID`, too, where the listener gives the other kind.
+bypath_status bypath_channel_datagram_connect(const char *name,
+                                              uint64_t timeout_ns,
+                                              struct bypath_channel_datagram_sender **sender,
+                                              struct bypath_channel_datagram_receiver **receiver,
+                                              struct bypath_error *error);
+
+// As `bypath_channel_pair`, of datagrams: the other end is for `bypath_channel_datagram_open`.
+//
+// Fails with `BYPATH_E_INVALID`, `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_datagram_pair(uint32_t ring,
+                                           struct bypath_channel_datagram_sender **sender,
+                                           struct bypath_channel_datagram_receiver **receiver,
+                                           struct bypath_channel_remote *remote,
+                                           struct bypath_error *error);
+
+// As `bypath_channel_open`, of datagrams.
+//
+// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end; `BYPATH_E_SYSTEM`.
+bypath_status bypath_channel_datagram_open(const struct bypath_channel_remote *remote,
+                                           struct bypath_channel_datagram_sender **sender,
+                                           struct bypath_channel_datagram_receiver **receiver,
+                                           struct bypath_error *error);
+
+// The octets that a datagram of this channel has at most: half of the ring but 8, and 65527.
+//
+// Fails with `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_channel_datagram_longest(struct bypath_channel_datagram_sender *sender,
+                                              size_t *longest,
+                                              struct bypath_error *error);
+
+// Sends a datagram; it may be empty. Waits so long for room (ns; 0: no wait; `BYPATH_FOREVER`: no limit), and loses nothing.
+//
+// Fails with `BYPATH_E_TOO_LONG`; `BYPATH_E_GONE` where the other end reads no more, which is seen at the latest when the ring is full; `BYPATH_E_WOULD_BLOCK`
+// (with a wait of 0), `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`; `BYPATH_E_FORMAT` where the other end wrote to the memory what no correct one does;
+// `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_datagram_send(struct bypath_channel_datagram_sender *sender,
+                                           const void *octets,
+                                           size_t length,
+                                           uint64_t timeout_ns,
+                                           struct bypath_error *error);
+
+// Takes the next datagram into `octets`, and how many it has, which may be none, into `length`. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
+//
+// Fails with `BYPATH_E_END` once the other end sends no more and all was received; `BYPATH_E_TOO_LONG` where it has more than `capacity` octets: it stays, and `length`
+// tells how many; `BYPATH_E_WOULD_BLOCK` (with a wait of 0), `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`; `BYPATH_E_FORMAT` where the other end wrote to the
+// memory what no correct one does; `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_datagram_receive(struct bypath_channel_datagram_receiver *receiver,
+                                              void *octets,
+                                              size_t capacity,
+                                              uint64_t timeout_ns,
+                                              size_t *length,
+                                              struct bypath_error *error);
+
+// Shows the next datagram where it lies: writes two runs, the second one of length 0 unless the ring begins anew in it. It stays until it is released, or the receiver is
+// closed; its length stays what it is, its octets can be changed by the other process.
+// Waits, and fails, as `bypath_channel_datagram_receive`.
+bypath_status bypath_channel_datagram_peek(struct bypath_channel_datagram_receiver *receiver,
+                                           uint64_t timeout_ns,
+                                           struct bypath_channel_run *runs,
+                                           struct bypath_error *error);
+
+// Gives the next datagram back, shown or not. Fails with `BYPATH_E_WOULD_BLOCK` or `BYPATH_E_END` where there is none, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_datagram_release(struct bypath_channel_datagram_receiver *receiver,
+                                              struct bypath_error *error);
+
+// Gives room for a datagram of at most `most` octets, where they will lie, as two runs. Nothing is sent before `bypath_channel_datagram_commit`.
+// Waits, and fails, as `bypath_channel_datagram_send`.
+bypath_status bypath_channel_datagram_reserve(struct bypath_channel_datagram_sender *sender,
+                                              size_t most,
+                                              uint64_t timeout_ns,
+                                              struct bypath_channel_run *runs,
+                                              struct bypath_error *error);
+
+// Sends a datagram of the first `count` octets of the room that was given. Fails with `BYPATH_E_WOULD_BLOCK` where there is less, `BYPATH_E_TOO_LONG`, `BYPATH_E_GONE`,
+// `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+bypath_status bypath_channel_datagram_commit(struct bypath_channel_datagram_sender *sender,
+                                             size_t count,
+                                             struct bypath_error *error);
+
+// Before the receiver's descriptor is polled for POLLIN: `sleep` becomes 1 if it will be readable as soon as there is a datagram or the end, or earlier; 0 if that is so
+// already and it may not be. Fails with `BYPATH_E_FORMAT`, `BYPATH_E_INVALID`, `BYPATH_E_BUSY`.
+bypath_status bypath_channel_datagram_receiver_arm(struct bypath_channel_datagram_receiver *receiver,
+                                                   int *sleep,
+                                                   struct bypath_error *error);
+
+// The same of the sender, for room for a datagram of `length` octets. Its descriptor is polled for POLLIN, too.
+bypath_status bypath_channel_datagram_sender_arm(struct bypath_channel_datagram_sender *sender,
+                                                 size_t length,
+                                                 int *sleep,
+                                                 struct bypath_error *error);
+
+// The descriptor to poll after `bypath_channel_datagram_receiver_arm`. Still owned by the receiver.
+bypath_status bypath_channel_datagram_receiver_descriptor(struct bypath_channel_datagram_receiver *receiver,
+                                                          int *descriptor,
+                                                          struct bypath_error *error);
+
+// The descriptor to poll after `bypath_channel_datagram_sender_arm`. Still owned by the sender.
+bypath_status bypath_channel_datagram_sender_descriptor(struct bypath_channel_datagram_sender *sender,
+                                                        int *descriptor,
+                                                        struct bypath_error *error);
+
+// As `bypath_channel_set_spin`. One of both may be NULL.
+bypath_status bypath_channel_datagram_set_spin(struct bypath_channel_datagram_sender *sender,
+                                               struct bypath_channel_datagram_receiver *receiver,
+                                               uint64_t spin_ns,
+                                               struct bypath_error *error);
+
+// Tells the other end that no more is sent, after what was committed. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
+bypath_status bypath_channel_datagram_sender_close(struct bypath_channel_datagram_sender *sender,
+                                                   struct bypath_error *error);
+
+// Receives no more: the other end's calls fail. NULL does nothing. Fails with `BYPATH_E_BUSY` while another thread is inside a call with it.
+bypath_status bypath_channel_datagram_receiver_close(struct bypath_channel_datagram_receiver *receiver,
+                                                     struct bypath_error *error);
 
 // From now on, TCP that comes through the netstack's link and is for nobody there comes here, to whatever address and port. A netstack
 // has one forwarder at most. Close it by `bypath_tcp_forwarder_close`. The netstack needs a way to those who call, such as a router.

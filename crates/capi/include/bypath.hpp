@@ -1342,7 +1342,7 @@ public:
             return bypath_channel_connect(name, detail::wait_ns(longest), s, r, e);
         });
     }
-    // From the descriptors of an end, which are used up.
+    // From the descriptors of an end, which are used up where it works.
     static Result<Channel> open(const bypath_channel_remote &remote) {
         return of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
             return bypath_channel_open(&remote, s, r, e);
@@ -1365,6 +1365,149 @@ private:
         bypath_error error;
         if (function(&s, &r, &error) != BYPATH_OK) return Error(error);
         return Channel(s, r);
+    }
+};
+
+// The half of a channel that sends datagrams, closed with its object. Waits: as of ChannelSender.
+class DatagramSender {
+public:
+    DatagramSender(DatagramSender &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    DatagramSender &operator=(DatagramSender &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    DatagramSender(const DatagramSender &) = delete;
+    DatagramSender &operator=(const DatagramSender &) = delete;
+    ~DatagramSender() { close(); }
+
+    void close() noexcept { (void)bypath_channel_datagram_sender_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_channel_datagram_sender *raw() noexcept { return raw_; }
+    // Octets of a datagram at most.
+    Result<std::size_t> longest() {
+        return detail::get<std::size_t>([&](std::size_t *n, bypath_error *e) { return bypath_channel_datagram_longest(raw_, n, e); });
+    }
+    // Sends a datagram, which may be empty; it waits for room.
+    Status send(Octets datagram, std::chrono::nanoseconds longest) {
+        return detail::call([&](bypath_error *e) {
+            return bypath_channel_datagram_send(raw_, datagram.data, datagram.size, detail::wait_ns(longest), e);
+        });
+    }
+    // Room for a datagram of at most so many octets, and sends one of the first ones of it.
+    Result<ChannelRuns> reserve(std::size_t most, std::chrono::nanoseconds longest) {
+        return detail::get<ChannelRuns>([&](ChannelRuns *runs, bypath_error *e) {
+            return bypath_channel_datagram_reserve(raw_, most, detail::wait_ns(longest), runs->data(), e);
+        });
+    }
+    Status commit(std::size_t count) {
+        return detail::call([&](bypath_error *e) { return bypath_channel_datagram_commit(raw_, count, e); });
+    }
+    // Whether descriptor() may be polled for POLLIN now, for room for a datagram of so many octets.
+    Result<bool> arm(std::size_t length) {
+        int sleep = 0;
+        bypath_error error;
+        if (bypath_channel_datagram_sender_arm(raw_, length, &sleep, &error) != BYPATH_OK) return Error(error);
+        return sleep != 0;
+    }
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_channel_datagram_sender_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class DatagramChannel;
+    explicit DatagramSender(bypath_channel_datagram_sender *raw) noexcept : raw_(raw) {}
+    bypath_channel_datagram_sender *raw_ = nullptr;
+};
+
+// The half that receives datagrams. BYPATH_E_END: the other end sends no more.
+class DatagramReceiver {
+public:
+    DatagramReceiver(DatagramReceiver &&other) noexcept : raw_(std::exchange(other.raw_, nullptr)) {}
+    DatagramReceiver &operator=(DatagramReceiver &&other) noexcept {
+        if (this != &other) {
+            close();
+            raw_ = std::exchange(other.raw_, nullptr);
+        }
+        return *this;
+    }
+    DatagramReceiver(const DatagramReceiver &) = delete;
+    DatagramReceiver &operator=(const DatagramReceiver &) = delete;
+    ~DatagramReceiver() { close(); }
+
+    void close() noexcept { (void)bypath_channel_datagram_receiver_close(std::exchange(raw_, nullptr), nullptr); }
+    // For the C functions; still owned by this object.
+    bypath_channel_datagram_receiver *raw() noexcept { return raw_; }
+    // Takes the next datagram: how many octets it has. BYPATH_E_TOO_LONG: more than `capacity`; it stays.
+    Result<std::size_t> receive(void *octets, std::size_t capacity, std::chrono::nanoseconds longest) {
+        return detail::get<std::size_t>([&](std::size_t *n, bypath_error *e) {
+            return bypath_channel_datagram_receive(raw_, octets, capacity, detail::wait_ns(longest), n, e);
+        });
+    }
+    // Shows the next datagram where it lies; gives it back.
+    Result<ChannelRuns> peek(std::chrono::nanoseconds longest) {
+        return detail::get<ChannelRuns>([&](ChannelRuns *runs, bypath_error *e) {
+            return bypath_channel_datagram_peek(raw_, detail::wait_ns(longest), runs->data(), e);
+        });
+    }
+    Status release() {
+        return detail::call([&](bypath_error *e) { return bypath_channel_datagram_release(raw_, e); });
+    }
+    // Whether descriptor() may be polled for POLLIN now.
+    Result<bool> arm() {
+        int sleep = 0;
+        bypath_error error;
+        if (bypath_channel_datagram_receiver_arm(raw_, &sleep, &error) != BYPATH_OK) return Error(error);
+        return sleep != 0;
+    }
+    Result<int> descriptor() {
+        return detail::get<int>([&](int *d, bypath_error *e) { return bypath_channel_datagram_receiver_descriptor(raw_, d, e); });
+    }
+
+private:
+    friend class DatagramChannel;
+    explicit DatagramReceiver(bypath_channel_datagram_receiver *raw) noexcept : raw_(raw) {}
+    bypath_channel_datagram_receiver *raw_ = nullptr;
+};
+
+// Datagrams between two processes that were written for it, both ways: docs/channel.md.
+class DatagramChannel {
+public:
+    DatagramSender sender;
+    DatagramReceiver receiver;
+
+    // With the process that listens at a name of this user's.
+    static Result<DatagramChannel> connect(const char *name, std::chrono::nanoseconds longest) {
+        return of([&](bypath_channel_datagram_sender **s, bypath_channel_datagram_receiver **r, bypath_error *e) {
+            return bypath_channel_datagram_connect(name, detail::wait_ns(longest), s, r, e);
+        });
+    }
+    // From the descriptors of an end, which are used up where it works.
+    static Result<DatagramChannel> open(const bypath_channel_remote &remote) {
+        return of([&](bypath_channel_datagram_sender **s, bypath_channel_datagram_receiver **r, bypath_error *e) {
+            return bypath_channel_datagram_open(&remote, s, r, e);
+        });
+    }
+    // This end of a new channel; the descriptors of the other one are the caller's to pass on and to close.
+    static Result<DatagramChannel> pair(bypath_channel_remote &remote, std::uint32_t ring = BYPATH_CHANNEL_RING) {
+        return of([&](bypath_channel_datagram_sender **s, bypath_channel_datagram_receiver **r, bypath_error *e) {
+            return bypath_channel_datagram_pair(ring, s, r, &remote, e);
+        });
+    }
+
+private:
+    friend class ChannelListener;
+    DatagramChannel(bypath_channel_datagram_sender *s, bypath_channel_datagram_receiver *r) noexcept
+        : sender(s), receiver(r) {}
+    template <typename F>
+    static Result<DatagramChannel> of(F function) {
+        bypath_channel_datagram_sender *s = nullptr;
+        bypath_channel_datagram_receiver *r = nullptr;
+        bypath_error error;
+        if (function(&s, &r, &error) != BYPATH_OK) return Error(error);
+        return DatagramChannel(s, r);
     }
 };
 
@@ -1397,6 +1540,13 @@ public:
         return Channel::of([&](bypath_channel_sender **s, bypath_channel_receiver **r, bypath_error *e) {
             return bypath_channel_accept(raw_, detail::wait_ns(longest), s, r, e);
         });
+    }
+    // The same; it gets a channel of datagrams.
+    Result<DatagramChannel> accept_datagrams(std::chrono::nanoseconds longest) {
+        return DatagramChannel::of(
+            [&](bypath_channel_datagram_sender **s, bypath_channel_datagram_receiver **r, bypath_error *e) {
+                return bypath_channel_datagram_accept(raw_, detail::wait_ns(longest), s, r, e);
+            });
     }
     // The descriptor to poll for POLLIN; still owned by this object.
     Result<int> descriptor() {

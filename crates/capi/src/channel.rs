@@ -1,29 +1,32 @@
-//! Channels between two processes that were written for them.
+//! Channels of octets between two processes that were written for them.
 
-use crate::boundary::{Outcome, guarded, octets, octets_mut, slice, text, writable, write};
-use crate::handle::{self, Handle};
+use crate::boundary::{Outcome, guarded, octets, octets_mut, read, text, writable, write};
+use crate::handle::{self, Handle, Held};
 use crate::status::{
     BYPATH_E_FORMAT, BYPATH_E_GONE, BYPATH_E_IN_USE, BYPATH_E_INTERRUPTED, BYPATH_E_INVALID, BYPATH_E_NAME,
     BYPATH_E_NOT_ALLOWED, BYPATH_E_REFUSED, BYPATH_E_RESET, BYPATH_E_SYSTEM, BYPATH_E_TIMED_OUT,
-    BYPATH_E_WOULD_BLOCK, Failure, bypath_error, bypath_status,
+    BYPATH_E_TOO_LONG, BYPATH_E_WOULD_BLOCK, Failure, bypath_error, bypath_status,
 };
 use crate::types::BYPATH_FOREVER;
 use bypath_channel::{Channel, Listener, Receiver, Remote, Sender};
 use std::ffi::{c_char, c_int, c_void};
 use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
 // asm-generic/errno-base.h, errno.h
 const ENOENT: c_int = 2;
 const EINTR: c_int = 4;
 const EIO: c_int = 5;
+const EBADF: c_int = 9;
 const EAGAIN: c_int = 11;
 const EACCES: c_int = 13;
 const EINVAL: c_int = 22;
 const EPIPE: c_int = 32;
 const ENAMETOOLONG: c_int = 36;
 const EPROTO: c_int = 71;
+const EMSGSIZE: c_int = 90;
+const EPROTOTYPE: c_int = 91;
 const EADDRINUSE: c_int = 98;
 const ECONNRESET: c_int = 104;
 const ETIMEDOUT: c_int = 110;
@@ -89,6 +92,15 @@ fn failure(e: &io::Error) -> Failure {
             "a size, a name, or descriptors that cannot be: rings have 4096 octets to 1 MiB, a power of two; \
                                       `least` is 1 to half of it",
         ),
+        EPROTOTYPE => (
+            BYPATH_E_INVALID,
+            "the channel is of the other kind: octets have functions of their own, and datagrams",
+        ),
+        EMSGSIZE => (
+            BYPATH_E_TOO_LONG,
+            "the datagram is longer than half of the ring but 8 octets, than 65527, or than the buffer",
+        ),
+        EBADF => (BYPATH_E_INVALID, "`remote`: a number that is no descriptor"),
         ENAMETOOLONG => (BYPATH_E_NAME, "the path of the name has more than 107 octets"),
         EADDRINUSE => (BYPATH_E_IN_USE, "somebody listens at the name, or what is there is no socket"),
         EACCES => (BYPATH_E_NOT_ALLOWED, "the name's folder, or the listener, is not this user's alone"),
@@ -99,27 +111,50 @@ fn failure(e: &io::Error) -> Failure {
     Failure { status, system, text: text.into() }
 }
 
-fn told<T>(result: io::Result<T>) -> Outcome<T> {
+pub(crate) fn told<T>(result: io::Result<T>) -> Outcome<T> {
     result.map_err(|e| failure(&e))
 }
 
-fn limit(ns: u64) -> Option<Duration> {
+pub(crate) fn limit(ns: u64) -> Option<Duration> {
     (ns != BYPATH_FOREVER).then(|| Duration::from_nanos(ns))
 }
 
-fn give(
-    channel: Channel,
-    sender: *mut *mut bypath_channel_sender,
-    receiver: *mut *mut bypath_channel_receiver,
+/// Both halves, for the caller.
+pub(crate) fn give<S: Held, R: Held>(
+    (sends, receives): (S::Value, R::Value),
+    sender: *mut *mut S,
+    receiver: *mut *mut R,
 ) -> Outcome {
-    let (sends, receives) = channel.split();
     write(sender, "sender", handle::begin(sends))?;
     write(receiver, "receiver", handle::begin(receives))
 }
 
-fn both(sender: *mut *mut bypath_channel_sender, receiver: *mut *mut bypath_channel_receiver) -> Outcome {
+pub(crate) fn both<S, R>(sender: *mut *mut S, receiver: *mut *mut R) -> Outcome {
     writable(sender, "sender")?;
     writable(receiver, "receiver")
+}
+
+/// What a caller's end is opened from: descriptors of our own for the same files, as the caller's stay as they are where it fails.
+pub(crate) fn duplicates(remote: *const bypath_channel_remote) -> Outcome<([c_int; 3], Remote)> {
+    let numbers = read(remote, "remote")?.descriptors;
+    let [a, b, c] = numbers;
+    if numbers.iter().any(|n| *n < 0) || a == b || b == c || a == c {
+        return Err(Failure::invalid("`remote`: three different descriptors"));
+    }
+    let duplicate = |n: c_int| {
+        // SAFETY: not negative; open, as the caller promises, for the time of this call, and one that is not is EBADF.
+        told(unsafe { BorrowedFd::borrow_raw(n) }.try_clone_to_owned())
+    };
+    Ok((numbers, Remote::from_fds([duplicate(a)?, duplicate(b)?, duplicate(c)?])))
+}
+
+/// Closes the caller's descriptors, once the end is open.
+pub(crate) fn use_up(numbers: [c_int; 3]) {
+    for n in numbers {
+        // SAFETY: the caller's promise that it is its own, and that nothing uses it any more where the call has worked; it was
+        // open when it was duplicated, and the three differ.
+        drop(unsafe { OwnedFd::from_raw_fd(n) });
+    }
 }
 
 /// Takes a name of this user's at which channels with rings of so many octets are made: a power of two from 4096 to 1 MiB.
@@ -165,7 +200,7 @@ pub unsafe extern "C" fn bypath_channel_accept(
             l.set_timeout(limit(timeout_ns));
             told(l.accept())
         })?;
-        give(channel, sender, receiver)
+        give(channel.split(), sender, receiver)
     })
 }
 
@@ -208,7 +243,7 @@ pub unsafe extern "C" fn bypath_channel_connect(
     guarded(error, || {
         both(sender, receiver)?;
         let channel = told(Channel::connect(text(name, "name")?, limit(timeout_ns)))?;
-        give(channel, sender, receiver)
+        give(channel.split(), sender, receiver)
     })
 }
 
@@ -233,14 +268,14 @@ pub unsafe extern "C" fn bypath_channel_pair(
             "remote",
             bypath_channel_remote { descriptors: end.into_fds().map(IntoRawFd::into_raw_fd) },
         )?;
-        give(channel, sender, receiver)
+        give(channel.split(), sender, receiver)
     })
 }
 
-/// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave. They are used up, and closed where it fails with anything but
-/// `BYPATH_E_INVALID` for a number that is no descriptor or a pointer.
+/// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave: open ones of the caller's that nothing else uses. They are used
+/// up where it works, and stay as they are where it fails.
 ///
-/// Fails with `BYPATH_E_INVALID`: they are not those of a channel's end; `BYPATH_E_SYSTEM`.
+/// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end; `BYPATH_E_SYSTEM`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_channel_open(
     remote: *const bypath_channel_remote,
@@ -250,14 +285,10 @@ pub unsafe extern "C" fn bypath_channel_open(
 ) -> bypath_status {
     guarded(error, || {
         both(sender, receiver)?;
-        let numbers = slice(remote, 1, "remote")?[0].descriptors;
-        let [a, b, c] = numbers;
-        if numbers.iter().any(|n| *n < 0) || a == b || b == c || a == c {
-            return Err(Failure::invalid("`remote`: three different descriptors"));
-        }
-        // SAFETY: the caller's promise that they are descriptors of its own, which it does not use any more.
-        let fds = numbers.map(|n| unsafe { OwnedFd::from_raw_fd(n) });
-        give(told(Remote::from_fds(fds).open())?, sender, receiver)
+        let (numbers, end) = duplicates(remote)?;
+        let channel = told(end.open())?;
+        use_up(numbers);
+        give(channel.split(), sender, receiver)
     })
 }
 
@@ -316,7 +347,7 @@ pub unsafe extern "C" fn bypath_channel_write(
     })
 }
 
-fn shown(runs: [&[std::sync::atomic::AtomicU8]; 2]) -> [bypath_channel_run; 2] {
+pub(crate) fn shown(runs: [&[std::sync::atomic::AtomicU8]; 2]) -> [bypath_channel_run; 2] {
     runs.map(|run| bypath_channel_run { octets: run.as_ptr().cast_mut().cast(), length: run.len() })
 }
 

@@ -10,6 +10,7 @@ mod capture;
 mod capture_reader;
 mod capture_writer;
 mod channel;
+mod channel_datagram;
 #[cfg(feature = "faults")]
 mod fault;
 mod handle;

@@ -19,11 +19,11 @@ pub const BYPATH_E_NAME: i32 = -2;
 pub const BYPATH_E_NOT_ETHERNET: i32 = -3;
 /// The interface is switched off.
 pub const BYPATH_E_DOWN: i32 = -4;
-/// The interface was removed, or the netstack of a socket was closed: close the socket.
+/// The interface was removed, the netstack of a socket was closed, or a channel's other end reads no more: close it.
 pub const BYPATH_E_GONE: i32 = -5;
 /// A capability is missing, CAP_NET_RAW most often. The text names it.
 pub const BYPATH_E_NOT_ALLOWED: i32 = -6;
-/// The payload is longer than the interface's MTU.
+/// The payload is longer than the interface's MTU; or a datagram of a channel than there can be, or than the buffer.
 pub const BYPATH_E_TOO_LONG: i32 = -7;
 /// The frame is shorter than a header.
 pub const BYPATH_E_TOO_SHORT: i32 = -8;
@@ -49,7 +49,7 @@ pub const BYPATH_E_UNSUPPORTED: i32 = -17;
 pub const BYPATH_E_IN_USE: i32 = -18;
 /// The file is not what its format allows, or ends in the middle. The text says where.
 pub const BYPATH_E_FORMAT: i32 = -19;
-/// The file has been read to its end.
+/// The file has been read to its end; or all datagrams of a channel, whose other end sends no more.
 pub const BYPATH_E_END: i32 = -20;
 /// A host answered that nobody takes datagrams at that address and port.
 pub const BYPATH_E_UNREACHABLE: i32 = -21;

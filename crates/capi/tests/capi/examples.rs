@@ -295,21 +295,33 @@ fn what_is_installed_is_removed() {
 }
 
 #[test]
-fn an_example_calls_itself_through_a_channel() {
-    const NAME: &str = "examples::an_example_calls_itself_through_a_channel";
-    if !need(NAME, &["cc", "pkg-config"]) {
+fn examples_call_each_other_through_channels() {
+    const NAME: &str = "examples::examples_call_each_other_through_channels";
+    if !need(NAME, &["cc", "c++", "pkg-config"]) {
         return;
     }
     let (prefix, folder) = (installed(), TempDir::new());
-    let program = prefix.join("channel");
-    compile(prefix.path(), "bypath", &workspace().join("examples/c/channel.c"), &program, &[]);
-    let name = folder.join("name");
-    let mut listens = start(tool(&program, prefix.path()).arg("listen").arg(&name));
-    let mut out = BufReader::new(listens.stdout.take().expect("its output"));
-    let mut line = String::new();
-    out.read_line(&mut line).expect("a line");
-    assert_eq!(line, "listening\n");
-    let text = pass(tool(&program, prefix.path()).arg("call").arg(&name).arg("hello"));
-    assert_eq!(text, "hello\n");
-    assert_eq!(end(listens, out), "");
+    let build = |source: &str| {
+        let program = prefix.join(source.replace('.', "_"));
+        compile(prefix.path(), "bypath", &workspace().join("examples/c").join(source), &program, &[]);
+        program
+    };
+    let octets = build("channel.c");
+    let [c, cpp] = ["channel_datagram.c", "channel_datagram.cpp"].map(build);
+    let datagrams = (["hello", "", "there"], "5 octets: hello\n0 octets: \n5 octets: there\n");
+    for (listens, calls, (texts, printed)) in
+        [(&octets, &octets, (["hello", "", ""], "hello\n")), (&c, &cpp, datagrams), (&cpp, &c, datagrams)]
+    {
+        let name = folder.join("name");
+        let mut listens = start(tool(listens, prefix.path()).arg("listen").arg(&name));
+        let mut out = BufReader::new(listens.stdout.take().expect("its output"));
+        let mut line = String::new();
+        out.read_line(&mut line).expect("a line");
+        assert_eq!(line, "listening\n");
+        // The one of octets takes one text.
+        let texts = if calls == &octets { &texts[..1] } else { &texts[..] };
+        let text = pass(tool(calls, prefix.path()).arg("call").arg(&name).args(texts));
+        assert_eq!(text, printed);
+        assert_eq!(end(listens, out), "");
+    }
 }

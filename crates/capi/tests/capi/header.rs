@@ -39,6 +39,7 @@ fn generated() -> String {
         "capture_writer",
         "capture_reader",
         "channel",
+        "channel_datagram",
     ];
     sources.sort_by_key(|p| {
         order.iter().position(|o| p.file_stem().is_some_and(|s| s == *o)).unwrap_or(order.len())

@@ -346,9 +346,13 @@ fn processes_have_a_channel_by_c_and_by_cpp() {
         return;
     }
     let (prefix, folder) = (installed(), TempDir::new());
-    for (source, flags) in
-        [("channel.c", &[][..]), ("channel.cpp", &["-fno-exceptions", "-fno-rtti", "-pthread"])]
-    {
+    let cpp = &["-fno-exceptions", "-fno-rtti", "-pthread"][..];
+    for (source, flags) in [
+        ("channel.c", &[][..]),
+        ("channel.cpp", cpp),
+        ("channel_datagram.c", &[]),
+        ("channel_datagram.cpp", cpp),
+    ] {
         let program = prefix.join(source.replace('.', "_"));
         compile(prefix.path(), "bypath", &crate_root().join("tests/c").join(source), &program, flags);
         let text = pass(tool(&program, prefix.path()).arg(folder.join("name")));
