@@ -7,6 +7,10 @@ use common::preload_library;
 use serde_json::Value;
 use std::io::Write as _;
 use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+/// What `--quick` begins no run after.
+const QUICK_LIMIT: Duration = Duration::from_secs(24);
 
 fn bench(args: &[&str]) -> Output {
     common::bypath(["bench"]).args(args).output().expect("bypath starts")
@@ -47,7 +51,10 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
         let mut args = vec!["loopback", "--json", "--rounds", "2", "--seconds", "0.02", "--case", case];
         args.extend(subjects);
         args.extend(["--connections", "50", "--quick"]);
+        let begun = Instant::now();
         let output = bench(&args);
+        // Where others have the processors --quick leaves out what it has no time for, and nothing anywhere else.
+        let has_time = begun.elapsed() < QUICK_LIMIT;
         let records = records(&output);
         assert!(
             output.status.success(),
@@ -59,11 +66,14 @@ fn every_case_of_loopback_measures_the_kernels_paths() {
         assert!(!of_metric.is_empty(), "{case} has no {metric}");
         for record in of_metric {
             assert_eq!((&record["bench"], &record["case"]), (&"loopback".into(), &case.into()));
-            let spins_on_one_core = record["status"] == "skipped" && record["mode"] == "spin";
-            assert!(spins_on_one_core || record["status"] == "ok", "{record}");
-            if !spins_on_one_core {
+            let is_skipped = record["status"] == "skipped";
+            let spins_on_one_core = is_skipped && record["mode"] == "spin";
+            let is_late = is_skipped && record["reason"] == "the time of --quick was used up" && !has_time;
+            assert!(spins_on_one_core || is_late || record["status"] == "ok", "{record}");
+            if !is_skipped {
                 assert!(record["median"].as_f64().is_some_and(|m| m > 0.0), "{record}");
-                assert_eq!(record["run_medians"].as_array().map(Vec::len), Some(2), "{record}");
+                let runs = record["run_medians"].as_array().map(Vec::len);
+                assert!(runs == Some(2) || runs == Some(1) && !has_time, "{record}");
             }
         }
     }
