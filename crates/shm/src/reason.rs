@@ -57,6 +57,7 @@ reasons! {
     UnhookedWriter = 11, "unhooked-writer", "bytes were written without Bypath seeing them";
     SmallBuffer = 12, "small-buffer", "the socket's send buffer is too small to take back a ring";
     SocketOption = 13, "socket-option", "a socket option in use has no equivalent on a ring";
+    RendezvousFolder = 14, "rendezvous-folder", "the folder of --rendezvous is not there, or others may take names away in it";
     StandardDescriptor = 15, "standard-descriptor", "descriptors 0, 1 and 2 always stay on the kernel";
     FastOpen = 16, "fast-open", "TCP Fast Open moved bytes before they could be counted";
     NoDescriptors = 17, "no-descriptors", "no room for another descriptor (RLIMIT_NOFILE)";
@@ -105,6 +106,7 @@ reasons! {
     RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
     SharedPort = 61, "shared-port", "other sockets may be bound to the same port, or it is bound to a device (SO_REUSEADDR, SO_REUSEPORT, SO_BINDTODEVICE)";
     UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
+    PeerUnproven = 63, "peer-unproven", "who answers in the folder of --rendezvous has not shown that it has the other end of this connection";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

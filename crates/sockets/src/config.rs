@@ -151,6 +151,8 @@ pub struct Config {
     pub memory_limit: u64,
     /// `--stats`: path of the statistics file, NUL terminated; empty = none.
     pub stats: PathBuf256,
+    /// `--rendezvous`: path of the folder where ends of other network namespaces are met, NUL terminated; empty = none.
+    pub rendezvous: PathBuf256,
     /// `--netstack`: the service whose sockets the program gets for addresses that are not loopback; `None` = none.
     pub netstack: Option<ServiceName>,
 }
@@ -163,6 +165,18 @@ pub struct PathBuf256 {
 }
 
 impl PathBuf256 {
+    const EMPTY: PathBuf256 = PathBuf256 { bytes: [0; 256], len: 0 };
+
+    /// `None`: it is empty, or too long.
+    fn new(path: &str) -> Option<PathBuf256> {
+        let mut new = PathBuf256 { len: path.len(), ..Self::EMPTY };
+        new.bytes
+            .get_mut(..path.len())
+            .filter(|_| (1..256).contains(&path.len()))?
+            .copy_from_slice(path.as_bytes());
+        Some(new)
+    }
+
     /// The path, empty if none was given.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
@@ -191,7 +205,8 @@ impl Default for Config {
             log: LogLevel::Warn,
             ring_size: 256 * 1024,
             memory_limit: 256 * 1024 * 1024,
-            stats: PathBuf256 { bytes: [0; 256], len: 0 },
+            stats: PathBuf256::EMPTY,
+            rendezvous: PathBuf256::EMPTY,
             netstack: None,
         }
     }
@@ -310,6 +325,14 @@ pub const SETTINGS: &[Setting] = &[
         value: "UID[,UID...]|any",
         default: "",
         help: "Other users whose programs may share memory with this one; both sides must allow each other",
+    },
+    Setting {
+        flag: "rendezvous",
+        variable: "BYPATH_RENDEZVOUS",
+        words: &[],
+        value: "FOLDER|off",
+        default: "off",
+        help: "Folder that this program shares with programs of other network namespaces or containers, started with it too: TCP connections between them, without address translation, may use shared memory",
     },
     Setting {
         flag: "on-unsupported",
@@ -444,11 +467,15 @@ impl Config {
             }
             "allow-uid" => self.allow_uid = parse_uids(value).map_err(bad)?,
             "stats" => {
-                if value.is_empty() || value.len() > 255 {
-                    return Err(bad("a path of 1 to 255 bytes"));
+                self.stats = PathBuf256::new(value).ok_or_else(|| bad("a path of 1 to 255 bytes"))?;
+            }
+            "rendezvous" => {
+                self.rendezvous = match value {
+                    "off" => PathBuf256::EMPTY,
+                    _ => PathBuf256::new(value)
+                        .filter(|_| value.starts_with('/'))
+                        .ok_or_else(|| bad("an absolute path of at most 255 bytes, or 'off'"))?,
                 }
-                self.stats.len = value.len();
-                self.stats.bytes[..value.len()].copy_from_slice(value.as_bytes());
             }
             "netstack" => {
                 self.netstack = match value {
@@ -580,7 +607,7 @@ mod tests {
                 "spin-budget" => "20us",
                 "upgrade-calls" | "connection-limit" => "7",
                 "allow-uid" => "1000,any",
-                "stats" => "/tmp/x",
+                "stats" | "rendezvous" => "/tmp/x",
                 "netstack" => "lab",
                 _ => s.words[0],
             };
@@ -641,6 +668,18 @@ mod tests {
         assert_eq!(c.netstack, None);
         let bare = SETTINGS.iter().filter_map(|s| Some((s.flag, s.bare()?)));
         assert_eq!(bare.collect::<Vec<_>>(), [("netstack", "default")]);
+    }
+
+    #[test]
+    fn a_rendezvous_is_an_absolute_path_or_off() {
+        let mut c = Config::default();
+        for bad in ["", "x", "./x", &format!("/{}", "x".repeat(255))] {
+            assert!(c.set("rendezvous", bad).is_err(), "{bad}");
+        }
+        c.set("rendezvous", "/run/x").unwrap();
+        assert_eq!(c.rendezvous.as_bytes(), b"/run/x");
+        c.set("rendezvous", "off").unwrap();
+        assert_eq!(c, Config::default());
     }
 
     #[test]

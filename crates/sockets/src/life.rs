@@ -587,7 +587,7 @@ impl Forking {
                 lose(own);
             }
         });
-        table::each_sock(rendezvous::abandon);
+        table::each_sock(rendezvous::leave_to_parent);
         if self.birth.is_none() {
             let_go();
         }
@@ -714,6 +714,7 @@ pub fn exiting() {
     }
     udp::exiting();
     table::each_sock(|s| {
+        rendezvous::remove_name(s);
         if let Some(conn) = s.conn.get()
             && is_last_process(s)
             && let Some(call) = Call::enter()

@@ -33,8 +33,10 @@ pub struct Peer {
     pub pair: AtomicU64,
     /// Random name of the process. It tells it to whom it meets: alone it proves nothing.
     pub token: AtomicU64,
-    /// Who the kernel says has the other end of `control`: see [`process_behind`].
+    /// Who the kernel says has the other end of `control`: see [`process_behind`]. 0 = it does not tell.
     process: AtomicU64,
+    /// And its user then.
+    user: AtomicU32,
     /// 0 = we dialled the control channel, 1 = we accepted it: a process that talks to itself has both.
     pub side: AtomicU32,
     /// The SEQPACKET socket to it.
@@ -65,6 +67,7 @@ impl Default for Peer {
             pair: AtomicU64::new(0),
             token: AtomicU64::new(0),
             process: AtomicU64::new(0),
+            user: AtomicU32::new(0),
             side: AtomicU32::new(0),
             control: AtomicI32::new(-1),
             inbox: StaticCell::new(),
@@ -363,7 +366,8 @@ impl Peer {
 
     /// Whether the socket leads to the process of this pair. Its user may be another one by now.
     pub fn is_behind(&self, s: i32) -> bool {
-        process_behind(s) as u32 == self.process.load(Relaxed) as u32
+        let (process, _) = process_behind(s);
+        process != 0 && process == self.process.load(Relaxed)
     }
 
     /// Whether the process at the other end is gone.
@@ -463,19 +467,26 @@ fn live() -> impl Iterator<Item = &'static Peer> {
         .filter(|p| p.alive.load(Acquire) && !p.is_inherited())
 }
 
-/// User and process at the other end of an AF_UNIX socket, as the kernel knows them: {user << 32 | process}.
-fn process_behind(s: i32) -> u64 {
-    unix::peer_credentials(s).map_or(0, |c| u64::from(c.uid) << 32 | u64::from(c.pid))
+/// Process and user at the other end of an AF_UNIX socket, as the kernel knows them. A process of a pid namespace that is not seen
+/// from here has another number than its id; 0 where the kernel has none, either: that is nobody whom one would meet again.
+fn process_behind(s: i32) -> (u64, u32) {
+    const UNSEEN: u64 = 1 << 63;
+    match unix::peer_credentials(s) {
+        Err(_) => (0, 0),
+        Ok(c) if c.pid != 0 => (c.pid.into(), c.uid),
+        Ok(c) => (unix::peer_process(s).map_or(0, |number| number | UNSEEN), c.uid),
+    }
 }
 
 /// A pair with the process `token`, which has called by `caller`, whose control channel works; we accept a connection over
 /// it. Another process that says the same name is another one. Called under [`state::LIFE`].
 pub fn to_process(token: u64, caller: i32) -> Option<&'static Peer> {
     let own = state::get()?.own().token.load(Relaxed) == token;
-    let process = process_behind(caller);
+    let (process, user) = process_behind(caller);
     live().find(|p| {
         p.token.load(Relaxed) == token
-            && p.process.load(Relaxed) == process
+            && process != 0
+            && (p.process.load(Relaxed), p.user.load(Relaxed)) == (process, user)
             && (!own || p.side.load(Relaxed) == 1)
             && !p.is_gone()
     })
@@ -500,7 +511,9 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     }
     peer.pair.store(pair, Relaxed);
     peer.token.store(token, Relaxed);
-    peer.process.store(process_behind(control), Relaxed);
+    let (process, user) = process_behind(control);
+    peer.process.store(process, Relaxed);
+    peer.user.store(user, Relaxed);
     peer.side.store(side, Relaxed);
     peer.control.store(control, Relaxed);
     peer.inbox.set(Some(inbox));

@@ -3,6 +3,17 @@
 //! An end that has carried enough traffic asks the carrier for the socket at the other end (sock_diag), binds
 //! `bypath/1/<own cookie>` and dials `bypath/1/<peer's cookie>`: bind first, dial second, so that of two ends that
 //! come at the same time at least one finds the other. Nothing here waits. See docs/switch-protocol.md.
+//! Ends in two network namespaces meet in a folder, if that is asked for: see `abroad`.
+
+mod abroad;
+mod message;
+mod way;
+
+pub use abroad::remove_name;
+use message::{HELLO, NO, VERSION, WELCOME, WORDS, from_bytes, to_bytes};
+pub use message::{MESSAGE_SIZE, bell_message};
+use way::Way;
+pub use way::credentials_fit;
 
 use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
@@ -10,19 +21,13 @@ use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
 use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, service, switch, wish, worth};
 use bypath_shm::arena::Geometry;
-use bypath_shm::inbox::{BELL, MESSAGE_VERSION, MESSAGE_WORDS};
+use bypath_shm::inbox::BELL;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
 use bypath_sys::sockdiag::Found;
 use bypath_sys::{Errno, clock, fd, process, sock, unix};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Protocol version; also part of the rendezvous name.
-const VERSION: u64 = MESSAGE_VERSION;
-/// Words of a message.
-const WORDS: usize = MESSAGE_WORDS;
-/// Bytes of a message on the control channel and at the rendezvous.
-pub const MESSAGE_SIZE: usize = WORDS * 8;
 /// A name is kept this long before it is given up (the next attempt binds it again).
 const NAME_LIFE_NS: u64 = 500_000_000;
 /// Where the other end is known to have a name, and has not answered yet: it may rest for a while.
@@ -32,42 +37,8 @@ const MAX_ATTEMPTS: u32 = 8;
 /// Further attempts on a connection come after this many bytes at least.
 const LATER_BYTES: u64 = 64 * 1024;
 
-const HELLO: u64 = 0x6f6c6c6548;
-const WELCOME: u64 = 0x656d6f636c6557;
-const NO: u64 = 0x6f4e;
-
-type Message = [u64; WORDS];
-
 /// Rendezvous under way. Changes under [`state::LIFE`].
 static MEETINGS: AtomicU32 = AtomicU32::new(0);
-
-fn to_bytes(m: &Message) -> [u8; MESSAGE_SIZE] {
-    let mut b = [0; MESSAGE_SIZE];
-    for (chunk, word) in b.chunks_exact_mut(8).zip(m) {
-        chunk.copy_from_slice(&word.to_ne_bytes());
-    }
-    b
-}
-
-fn from_bytes(b: &[u8]) -> Option<Message> {
-    if b.len() != MESSAGE_SIZE {
-        return None;
-    }
-    let mut m = [0; WORDS];
-    for (word, chunk) in m.iter_mut().zip(b.chunks_exact(8)) {
-        *word = u64::from_ne_bytes(chunk.try_into().ok()?);
-    }
-    (m[1] == VERSION).then_some(m)
-}
-
-/// BELL {number}, with the eventfd.
-pub fn bell_message(number: u32) -> [u8; MESSAGE_SIZE] {
-    let mut m = [0; WORDS];
-    m[0] = BELL;
-    m[1] = VERSION;
-    m[2] = u64::from(number);
-    to_bytes(&m)
-}
 
 /// A message on a pair's control channel.
 pub fn control_message(peer: &Peer, bytes: &[u8], received: &unix::Received) {
@@ -83,14 +54,6 @@ fn close_all(r: &unix::Received) {
     for &f in &r.fds[..r.fd_count] {
         fd::close(f);
     }
-}
-
-fn name(cookie: u64) -> ([u8; 26], usize) {
-    let mut n = *b"bypath/1/0000000000000000\0";
-    for (i, digit) in n[9..25].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[(cookie >> (60 - 4 * i)) as usize & 15];
-    }
-    (n, 25)
 }
 
 /// Called by data calls of cold ends after they moved bytes: counts, and now and then makes an attempt or looks
@@ -147,6 +110,7 @@ pub fn is_passing(reason: Reason) -> bool {
             | Reason::ConnectionLimit
             | Reason::NotConnected
             | Reason::BelowThreshold
+            | Reason::PeerUnproven
     )
 }
 
@@ -196,12 +160,16 @@ fn attempt(s: &'static Sock, calls: u64) {
             if !is_passing(reason) || last {
                 s.keep_on_kernel(reason);
             }
-            log::line(
-                crate::config::LogLevel::Debug,
-                format_args!("fd {} stays on the kernel: {}", s.carrier(), reason.code()),
-            );
+            tell(s, reason);
         }
     }
+}
+
+fn tell(s: &Sock, reason: Reason) {
+    log::line(
+        crate::config::LogLevel::Debug,
+        format_args!("fd {} stays on the kernel: {}", s.carrier(), reason.code()),
+    );
 }
 
 /// Rendezvous under way at a time: each holds up to two descriptors, so half of our numbers at most.
@@ -241,54 +209,41 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     if let Some(record) = s.served() {
         return service::rings::meet(s, state, record, ring).map(|conn| switch::warm(s, conn));
     }
-    let found = peer_socket(s)?;
-    if found.inode == 0 {
-        return Err(Reason::PeerPlain);
+    let way = match peer_socket(s) {
+        Err(Reason::PeerRemote) => Way::Abroad(abroad::Way::of(s)?),
+        found => Way::Here(found?),
+    };
+    if let Way::Here(found) = way {
+        if found.inode == 0 {
+            return Err(Reason::PeerPlain);
+        }
+        check_uid(found.uid)?;
     }
-    check_uid(found.uid)?;
-    end.peer_cookie.store(found.cookie, Relaxed);
+    end.peer_cookie.store(way.peer_cookie(), Relaxed);
     peer::sweep();
 
-    let floor = state::floor();
-    let (own, len) = name(cookie);
-    match unix::listen(&own[..len], floor) {
-        Ok(l) => s.listener.store(l, Relaxed),
-        Err(Errno::ADDRINUSE) => return Err(Reason::Squatter),
-        Err(e) => return Err(errno_reason(e)),
-    }
+    let (listener, inode) = way.listen(cookie)?;
+    s.abroad.store(inode, Relaxed);
+    s.listener.store(listener, Relaxed);
     fault::point("listening");
     s.meeting.store(true, Relaxed);
     MEETINGS.fetch_add(1, Relaxed);
     s.patience.store(0, Relaxed);
     s.looks.store(0, Relaxed);
     s.meeting_ends.store(clock::monotonic_ns() + NAME_LIFE_NS, Relaxed);
-    let (theirs, len) = name(found.cookie);
-    let dialled = match unix::connect(&theirs[..len], floor) {
-        Ok(d) => d,
-        Err(Errno::CONNREFUSED | Errno::AGAIN) => {
+    let dialled = match way.dial() {
+        Ok(Some(dialled)) => dialled,
+        Ok(None) => {
             // So it is as long as nobody comes.
-            s.set_reason(Reason::PeerPlain);
+            s.set_reason(unanswered(s));
             return Ok(());
         }
-        Err(e) => {
+        Err(reason) => {
             abandon(s);
-            return Err(errno_reason(e));
+            return Err(reason);
         }
     };
-    let sent = credentials_fit(dialled, found.uid).and_then(|()| {
-        let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
-        let mut m = [0; WORDS];
-        m[0] = HELLO;
-        m[1] = VERSION;
-        m[2] = cookie;
-        m[3] = found.cookie;
-        m[4] = state.own().token.load(Relaxed);
-        m[5..8].copy_from_slice(&state.namespaces);
-        m[8] = u64::from(s.number.load(Relaxed));
-        m[9] = u64::from(ring_size(s)?);
-        unix::send(dialled, &to_bytes(&m), &[inbox_fd]).map_err(|_| Reason::PeerPlain)
-    });
-    match sent {
+    match call(s, state, &way, dialled, cookie) {
         Ok(()) => {
             fault::point("hello-sent");
             s.dialled.store(dialled, Relaxed);
@@ -301,6 +256,34 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
             Err(reason)
         }
     }
+}
+
+/// Says HELLO.
+fn call(s: &Sock, state: &State, way: &Way, dialled: i32, cookie: u64) -> Result<(), Reason> {
+    let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
+    let mut m = [0; WORDS];
+    m[0] = HELLO;
+    m[1] = VERSION;
+    m[2] = cookie;
+    m[3] = way.peer_cookie();
+    m[4] = state.own().token.load(Relaxed);
+    m[5..8].copy_from_slice(&state.namespaces);
+    m[8] = u64::from(s.number.load(Relaxed));
+    m[9] = u64::from(ring_size(s)?);
+    m[11] = abroad::folder_name();
+    let plain = |_| Reason::PeerPlain;
+    if let Way::Here(_) = way {
+        return unix::send(dialled, &to_bytes(&m), &[inbox_fd]).map_err(plain);
+    }
+    let shown = abroad::show(s)?;
+    m[12] = shown.namespace;
+    let [diag, probe] = shown.sockets;
+    unix::send(dialled, &to_bytes(&m), &[inbox_fd, diag, probe]).map_err(plain)
+}
+
+/// Why a connection stays on the kernel whose other end has not answered.
+fn unanswered(s: &Sock) -> Reason {
+    if s.abroad.load(Relaxed) != 0 { Reason::PeerRemote } else { Reason::PeerPlain }
 }
 
 /// Why something could not be made.
@@ -321,15 +304,6 @@ pub fn check_uid(uid: u32) -> Result<(), Reason> {
     let own = process::euid();
     let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
     if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
-}
-
-/// The process behind a rendezvous socket must belong to the user of the peer's socket.
-///
-/// # Errors
-/// [`Reason::Squatter`].
-pub fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
-    let c = unix::peer_credentials(s).map_err(|_| Reason::Squatter)?;
-    if c.uid == uid { Ok(()) } else { Err(Reason::Squatter) }
 }
 
 /// The ring this end can take back at any time: at most half of what its carrier can buffer.
@@ -358,13 +332,15 @@ fn look(s: &'static Sock) {
         }
         Ok(None) => {
             if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) && !waits_alone(s, state) {
+                let reason = unanswered(s);
                 give_up(s);
-                s.set_reason(Reason::PeerPlain);
+                s.set_reason(reason);
             }
         }
         Err(reason) => {
             abandon(s);
             s.set_reason(reason);
+            tell(s, reason);
             let passing = matches!(
                 reason,
                 Reason::PeerPlain
@@ -372,6 +348,7 @@ fn look(s: &'static Sock) {
                     | Reason::NoDescriptors
                     | Reason::NoMemory
                     | Reason::ConnectionLimit
+                    | Reason::PeerUnproven
             );
             if !passing {
                 s.keep_on_kernel(reason);
@@ -414,8 +391,9 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
     let Ok(Some(caller)) = unix::accept(listener, floor) else { return Ok(None) };
     let dialled = s.dialled.load(Relaxed);
     if dialled >= 0 {
-        if end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed) {
-            // Crossed calls: the one dialled by the higher cookie counts, and that is ours.
+        let is_higher = end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed);
+        if if s.abroad.load(Relaxed) == 0 { is_higher } else { abroad::is_first(s) } {
+            // Crossed calls: the one dialled by the higher cookie counts, or by the higher address, and that is ours.
             fd::close(caller);
             return Ok(None);
         }
@@ -457,21 +435,28 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
     let r = receive_soon(caller, &mut bytes)?;
     let checked = (|| {
         let m = from_bytes(&bytes[..r.len]).ok_or(Reason::VersionMismatch)?;
-        if m[0] != HELLO || r.fd_count != 1 {
+        let is_abroad = s.abroad.load(Relaxed) != 0;
+        if m[0] != HELLO || r.fd_count != if is_abroad { 3 } else { 1 } {
             return Err(Reason::VersionMismatch);
         }
-        let peer_cookie = end.peer_cookie.load(Relaxed);
-        if m[2] != peer_cookie || m[3] != end.cookie.load(Relaxed) {
-            return Err(Reason::Squatter);
-        }
-        let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
-        check_uid(uid)?;
-        let found = peer_socket(s)?;
-        if found.cookie != peer_cookie || found.uid != uid {
-            return Err(Reason::Squatter);
-        }
-        if m[5..8] != state.namespaces {
-            return Err(Reason::PolicyNamespace);
+        if is_abroad {
+            abroad::is_own_user(caller)?;
+            abroad::verify(s, m[2], m[12], [r.fds[1], r.fds[2]])?;
+            end.peer_cookie.store(m[2], Relaxed);
+        } else {
+            let peer_cookie = end.peer_cookie.load(Relaxed);
+            if m[2] != peer_cookie || m[3] != end.cookie.load(Relaxed) {
+                return Err(Reason::Squatter);
+            }
+            let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
+            check_uid(uid)?;
+            let found = peer_socket(s)?;
+            if found.cookie != peer_cookie || found.uid != uid {
+                return Err(Reason::Squatter);
+            }
+            if m[5..8] != state.namespaces && !abroad::is_asked_for(m[11]) {
+                return Err(Reason::PolicyNamespace);
+            }
         }
         if !heir::is_alone(s, state) {
             return Err(Reason::SharedProcesses);
@@ -510,12 +495,12 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
     close_all(&r);
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
-    if welcome(caller, state, &a, peer, fresh, inbox_fd, s).is_err() {
+    if let Err(reason) = welcome(caller, state, &a, peer, fresh, inbox_fd, s) {
         a.conn.take_back();
         if fresh {
             peer.disown();
         }
-        return Err(Reason::PeerPlain);
+        return Err(reason);
     }
     fault::point("welcome-sent");
     Ok((a.conn, fresh))
@@ -539,7 +524,7 @@ fn welcome(
     fresh: bool,
     inbox_fd: i32,
     s: &Sock,
-) -> bypath_sys::Result<()> {
+) -> Result<(), Reason> {
     let mut m = [0; WORDS];
     m[0] = WELCOME;
     m[1] = VERSION;
@@ -550,7 +535,16 @@ fn welcome(
     m[8] = u64::from(s.number.load(Relaxed));
     m[9] = u64::from(a.geometry.slots) << 32 | u64::from(a.geometry.ring);
     m[10] = u64::from(fresh);
-    unix::send(to, &to_bytes(&m), &[inbox_fd, a.arena_fd])
+    m[11] = abroad::folder_name();
+    let plain = |_| Reason::PeerPlain;
+    if s.abroad.load(Relaxed) == 0 {
+        return unix::send(to, &to_bytes(&m), &[inbox_fd, a.arena_fd]).map_err(plain);
+    }
+    let shown = abroad::show(s)?;
+    m[12] = shown.namespace;
+    m[13] = s.end().cookie.load(Relaxed);
+    let [diag, probe] = shown.sockets;
+    unix::send(to, &to_bytes(&m), &[inbox_fd, a.arena_fd, diag, probe]).map_err(plain)
 }
 
 /// The dialling side: checks WELCOME and maps what it names.
@@ -568,10 +562,14 @@ fn answered(
             let reason = u16::try_from(m[2]).ok().and_then(Reason::from_value).unwrap_or(Reason::Refused);
             return Err(reason);
         }
-        if m[0] != WELCOME || r.fd_count != 2 {
+        let is_abroad = s.abroad.load(Relaxed) != 0;
+        if m[0] != WELCOME || r.fd_count != if is_abroad { 4 } else { 2 } {
             return Err(Reason::VersionMismatch);
         }
-        if m[5..8] != state.namespaces {
+        if is_abroad {
+            abroad::verify(s, m[13], m[12], [r.fds[2], r.fds[3]])?;
+            s.end().peer_cookie.store(m[13], Relaxed);
+        } else if m[5..8] != state.namespaces && !abroad::is_asked_for(m[11]) {
             return Err(Reason::PolicyNamespace);
         }
         if !heir::is_alone(s, state) {
@@ -620,7 +618,7 @@ fn answered(
 /// An answer that nothing comes of: the slot that it hands out can be used again.
 #[cold]
 fn hand_back(bytes: &[u8], r: &unix::Received) {
-    let Some(m) = from_bytes(bytes).filter(|m| m[0] == WELCOME && r.fd_count == 2) else { return };
+    let Some(m) = from_bytes(bytes).filter(|m| m[0] == WELCOME && r.fd_count >= 2) else { return };
     let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
     if let Some(peer) = peer::by_pair(m[2], 0)
         && let Ok(conn) = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1])
@@ -670,12 +668,20 @@ pub fn give_up(s: &Sock) {
     abandon(s);
 }
 
+/// In a forked child: what its parent has begun, and the name of it, is the parent's.
+pub fn leave_to_parent(s: &Sock) {
+    s.abroad.store(0, Relaxed);
+    abandon(s);
+}
+
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
     if s.meeting.load(Relaxed) {
         s.meeting.store(false, Relaxed);
         MEETINGS.fetch_sub(1, Relaxed);
     }
+    // While its listener is open.
+    remove_name(s);
     for place in [&s.listener, &s.dialled] {
         let f = place.load(Acquire);
         if f >= 0 {

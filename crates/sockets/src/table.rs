@@ -80,6 +80,8 @@ pub struct Sock {
     pub listener: AtomicI32,
     /// See `listener`.
     pub dialled: AtomicI32,
+    /// The rendezvous is one with another network namespace: the inode of its name in the folder, else 0.
+    pub abroad: AtomicU64,
     /// A rendezvous is under way: data calls look at it now and then.
     pub meeting: AtomicBool,
     /// Calls until the next look or attempt.
@@ -410,6 +412,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
         &sock.due_calls,
         &sock.due_bytes,
         &sock.meeting_ends,
+        &sock.abroad,
         &sock.looked,
         &sock.full_since,
         &sock.full_progress,

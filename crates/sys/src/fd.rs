@@ -245,12 +245,7 @@ pub fn read_file(path: &std::ffi::CStr, buf: &mut [u8]) -> Result<usize> {
 /// # Errors
 /// EBADF.
 pub fn identity(fd: i32) -> Result<(u64, u64)> {
-    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: fstat writes one stat structure.
-    check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
-    // SAFETY: zeroed is a valid stat, and the kernel filled it.
-    let st = unsafe { st.assume_init() };
-    Ok((st.st_dev, st.st_ino))
+    status_of(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
 /// What kind of file a descriptor leads to (S_IFMT); 0 for those that the kernel makes without a name: eventfd, epoll and others.
@@ -258,11 +253,57 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
 /// # Errors
 /// EBADF.
 pub fn kind(fd: i32) -> Result<u32> {
+    status_of(fd).map(|st| st.st_mode & libc::S_IFMT)
+}
+
+/// Who owns what a descriptor leads to, in this user namespace: of a socket, who made it.
+///
+/// # Errors
+/// EBADF.
+pub fn owner(fd: i32) -> Result<u32> {
+    status_of(fd).map(|st| st.st_uid)
+}
+
+/// The kind of file system of what a descriptor leads to (linux/magic.h).
+///
+/// # Errors
+/// EBADF.
+pub(crate) fn file_system(fd: i32) -> Result<u64> {
+    let mut st = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    // SAFETY: fstatfs writes one statfs structure.
+    check(unsafe { syscall(libc::SYS_fstatfs, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
+    // SAFETY: zeroed is a valid statfs, and the kernel filled it.
+    Ok(unsafe { st.assume_init() }.f_type as u64)
+}
+
+/// fstat(2).
+///
+/// # Errors
+/// EBADF.
+pub(crate) fn status_of(fd: i32) -> Result<libc::stat> {
     let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
     // SAFETY: fstat writes one stat structure.
     check(unsafe { syscall(libc::SYS_fstat, [fd as usize, st.as_mut_ptr() as usize, 0, 0, 0, 0]) })?;
     // SAFETY: zeroed is a valid stat, and the kernel filled it.
-    Ok(unsafe { st.assume_init() }.st_mode & libc::S_IFMT)
+    Ok(unsafe { st.assume_init() })
+}
+
+/// Of a name in a folder; a symbolic link stands for itself.
+///
+/// # Errors
+/// As stat(2).
+pub(crate) fn status_at(folder: i32, name: &std::ffi::CStr) -> Result<libc::stat> {
+    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    let flags = libc::AT_SYMLINK_NOFOLLOW as usize;
+    // SAFETY: newfstatat reads a NUL-terminated name and writes one stat structure.
+    check(unsafe {
+        syscall(
+            libc::SYS_newfstatat,
+            [folder as usize, name.as_ptr() as usize, st.as_mut_ptr() as usize, flags, 0, 0],
+        )
+    })?;
+    // SAFETY: zeroed is a valid stat, and the kernel filled it.
+    Ok(unsafe { st.assume_init() })
 }
 
 /// The inode of what a path leads to: names a namespace by /proc/self/ns/*.
@@ -291,24 +332,9 @@ pub fn links(path: &std::ffi::CStr) -> Result<u64> {
 
 /// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it.
 pub fn is_own_directory(path: &std::ffi::CStr, uid: u32) -> bool {
-    let mut st = std::mem::MaybeUninit::<libc::stat>::zeroed();
-    // SAFETY: newfstatat writes one stat structure.
-    let known = check(unsafe {
-        syscall(
-            libc::SYS_newfstatat,
-            [
-                libc::AT_FDCWD as usize,
-                path.as_ptr() as usize,
-                st.as_mut_ptr() as usize,
-                libc::AT_SYMLINK_NOFOLLOW as usize,
-                0,
-                0,
-            ],
-        )
-    });
-    // SAFETY: zeroed is a valid stat, and the kernel filled it or left it.
-    let st = unsafe { st.assume_init() };
-    known.is_ok() && st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
+    status_at(libc::AT_FDCWD, path).is_ok_and(|st| {
+        st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
+    })
 }
 
 fn status(path: &std::ffi::CStr) -> Result<libc::stat> {

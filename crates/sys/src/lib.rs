@@ -16,6 +16,7 @@ pub mod eventfd;
 #[cfg(feature = "exec")]
 pub mod exec;
 pub mod fd;
+pub mod folder;
 pub mod futex;
 #[cfg(feature = "link")]
 pub mod heap;
@@ -44,6 +45,7 @@ pub mod signal;
 pub mod sock;
 pub mod sockdiag;
 mod syscall;
+pub mod tcp_info;
 pub mod thread;
 #[cfg(feature = "link")]
 pub mod tun;

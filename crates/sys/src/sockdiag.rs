@@ -3,7 +3,8 @@
 
 use crate::sock::Address;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::tcp_info::TcpInfo;
+use crate::{Errno, Result, fd, process};
 
 /// A socket of this network namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +39,21 @@ pub fn open(floor: i32) -> Result<i32> {
 /// # Errors
 /// Errors of the netlink socket.
 pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Found>> {
-    inet(netlink, libc::IPPROTO_TCP, local, remote)
+    asked(netlink, libc::IPPROTO_TCP, local, remote, 0).map(|found| found.map(|(found, _)| found))
+}
+
+/// As [`tcp`], with what the kernel tells of the connection. `netlink` may be another process's, who means harm: only answers of
+/// the kernel to this question count.
+///
+/// # Errors
+/// Errors of the netlink socket; EINVAL for an answer that is none to this question.
+pub fn tcp_with_info(netlink: i32, local: &Address, remote: &Address) -> Result<Option<(Found, TcpInfo)>> {
+    // linux/inet_diag.h: INET_DIAG_INFO is 2, and is asked for by the bit before.
+    const INFO: u8 = 1 << 1;
+    let Some((found, info)) = asked(netlink, libc::IPPROTO_TCP, local, remote, INFO)? else {
+        return Ok(None);
+    };
+    Ok(Some((found, info.ok_or(Errno::INVAL)?)))
 }
 
 /// Looks up the UDP socket that gets what is sent from `source` to `to`: the kernel's own look-up. `None` if this network
@@ -47,13 +62,20 @@ pub fn tcp(netlink: i32, local: &Address, remote: &Address) -> Result<Option<Fou
 /// # Errors
 /// As [`tcp`].
 pub fn udp(netlink: i32, source: &Address, to: &Address) -> Result<Option<Found>> {
-    inet(netlink, libc::IPPROTO_UDP, source, to)
+    asked(netlink, libc::IPPROTO_UDP, source, to, 0).map(|found| found.map(|(found, _)| found))
 }
 
-fn inet(netlink: i32, protocol: i32, local: &Address, remote: &Address) -> Result<Option<Found>> {
+fn asked(
+    netlink: i32,
+    protocol: i32,
+    local: &Address,
+    remote: &Address,
+    more: u8,
+) -> Result<Option<(Found, Option<TcpInfo>)>> {
     // struct nlmsghdr (16) + struct inet_diag_req_v2 (56).
     let mut request = [0u8; 72];
     header(&mut request);
+    request[18] = more;
     let put = |m: &mut [u8; 72], at: usize, bytes: &[u8]| m[at..at + bytes.len()].copy_from_slice(bytes);
     request[16] = local.family as u8;
     request[17] = protocol as u8;
@@ -72,12 +94,33 @@ fn inet(netlink: i32, protocol: i32, local: &Address, remote: &Address) -> Resul
         return Err(Errno::INVAL);
     }
     let half = |at| word(&answer, at);
-    Ok(Some(Found {
+    // The ports, as they were asked for: a connection has no other ones.
+    if protocol == libc::IPPROTO_TCP && answer[20..24] != request[24..28] {
+        return Err(Errno::INVAL);
+    }
+    let found = Found {
         state: answer[17],
         cookie: u64::from(half(16 + 4 + 40)) | u64::from(half(16 + 4 + 44)) << 32,
         uid: half(16 + 64),
         inode: half(16 + 68),
-    }))
+    };
+    let mut info = None;
+    attributes(&answer[88..len], |kind, value| {
+        if kind == 2 && info.is_none() {
+            info = TcpInfo::parse(value);
+        }
+    });
+    Ok(Some((found, info)))
+}
+
+/// The cookie and the user of an AF_UNIX socket, by its inode, as seen by who opened `netlink`. `None` if its network namespace has
+/// none.
+///
+/// # Errors
+/// Errors of the netlink socket; EPROTO where the kernel does not show users (before 5.3).
+pub fn unix_owner(netlink: i32, inode: u32) -> Result<Option<(u64, u32)>> {
+    let Some(found) = unix(netlink, inode)? else { return Ok(None) };
+    Ok(Some((found.cookie, found.uid.ok_or(Errno::PROTO)?)))
 }
 
 /// Looks up the socket at the other end of the AF_UNIX stream socket `fd`. `None` if it vanished meanwhile.
@@ -133,18 +176,22 @@ fn unix(netlink: i32, inode: u32) -> Result<Option<UnixSocket>> {
         peer: None,
         uid: None,
     };
-    let mut rest = &answer[32..len];
+    attributes(&answer[32..len], |kind, value| match (kind, value.len()) {
+        (PEER, 4) => found.peer = Some(word(value, 0)),
+        (UID, 4) => found.uid = Some(word(value, 0)),
+        _ => {}
+    });
+    Ok(Some(found))
+}
+
+/// Calls `f` with each attribute's kind and value.
+fn attributes(mut rest: &[u8], mut f: impl FnMut(u16, &[u8])) {
     while let [a, b, c, d, ..] = *rest {
         let (size, kind) = (usize::from(u16::from_ne_bytes([a, b])), u16::from_ne_bytes([c, d]));
         let Some(value) = rest.get(4..size) else { break };
-        match (kind, value.len()) {
-            (PEER, 4) => found.peer = Some(word(value, 0)),
-            (UID, 4) => found.uid = Some(word(value, 0)),
-            _ => {}
-        }
+        f(kind, value);
         rest = rest.get(size.next_multiple_of(4)..).unwrap_or(&[]);
     }
-    Ok(Some(found))
 }
 
 fn word(bytes: &[u8], at: usize) -> u32 {
@@ -159,19 +206,30 @@ fn header(request: &mut [u8]) {
     request[..4].copy_from_slice(&len.to_ne_bytes());
     request[4..6].copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
     request[6..8].copy_from_slice(&(libc::NLM_F_REQUEST as u16).to_ne_bytes());
-    request[8..12].copy_from_slice(&1u32.to_ne_bytes());
+    // The number of the question, which nobody guesses who may use the socket, too.
+    request[8..12].copy_from_slice(&(process::random_u64() as u32).to_ne_bytes());
 }
 
 /// Sends a query for one socket and takes the answer; returns its length, `None` if there is no such socket.
 fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<usize>> {
-    // Answers of an earlier, interrupted query may still wait: throw them away.
-    while receive(netlink, answer).is_ok() {}
-    // SAFETY: the kernel reads the request.
+    // Answers of an earlier, interrupted query may still wait, or those of another user of the socket: a limited number is
+    // thrown away.
+    for _ in 0..16 {
+        if receive(netlink, answer).is_err() {
+            break;
+        }
+    }
+    // sockaddr_nl of the kernel, whatever the socket is connected to.
+    let mut to = [0u8; NAME];
+    to[..2].copy_from_slice(&(libc::AF_NETLINK as u16).to_ne_bytes());
+    let (at, len) = (request.as_ptr() as usize, request.len());
+    let flags = (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as usize;
+    // SAFETY: the kernel reads the request and the name, a local.
     check(unsafe {
-        syscall(libc::SYS_sendto, [netlink as usize, request.as_ptr() as usize, request.len(), 0, 0, 0])
+        syscall(libc::SYS_sendto, [netlink as usize, at, len, flags, to.as_ptr() as usize, NAME])
     })?;
-    let len = receive(netlink, answer)?;
-    if len < 20 {
+    let (len, is_kernel) = receive(netlink, answer)?;
+    if len < 20 || !is_kernel || answer[8..12] != request[8..12] {
         return Err(Errno::INVAL);
     }
     let kind = u16::from_ne_bytes([answer[4], answer[5]]);
@@ -179,21 +237,37 @@ fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<u
         let code = -(word(answer, 16) as i32);
         return if code == libc::ENOENT { Ok(None) } else { Err(Errno::from_raw_os_error(code)) };
     }
-    if kind != SOCK_DIAG_BY_FAMILY {
+    // A socket of one Internet family may be found by an address of the other one.
+    let is_unix = |message: &[u8]| message[16] == libc::AF_UNIX as u8;
+    if kind != SOCK_DIAG_BY_FAMILY || is_unix(&answer[..]) != is_unix(request) {
         return Err(Errno::INVAL);
     }
     Ok(Some(len))
 }
 
-/// The kernel answers a sock_diag query before sendto returns, so this does not wait.
-fn receive(netlink: i32, buf: &mut [u8]) -> Result<usize> {
-    // SAFETY: the kernel writes into the slice.
-    check(unsafe {
+/// Octets of struct sockaddr_nl.
+const NAME: usize = 12;
+
+/// The kernel answers a sock_diag query before sendto returns, so this does not wait. Also whether it was the kernel.
+fn receive(netlink: i32, buf: &mut [u8]) -> Result<(usize, bool)> {
+    let mut from = [0xffu8; NAME];
+    let mut len = NAME as u32;
+    // SAFETY: the kernel writes into the slice, the name and its length.
+    let got = check(unsafe {
         syscall(
             libc::SYS_recvfrom,
-            [netlink as usize, buf.as_mut_ptr() as usize, buf.len(), libc::MSG_DONTWAIT as usize, 0, 0],
+            [
+                netlink as usize,
+                buf.as_mut_ptr() as usize,
+                buf.len(),
+                libc::MSG_DONTWAIT as usize,
+                from.as_mut_ptr() as usize,
+                &raw mut len as usize,
+            ],
         )
-    })
+    })?;
+    // nl_pid: 0 is the kernel.
+    Ok((got, len == NAME as u32 && word(&from, 4) == 0))
 }
 
 #[cfg(test)]
@@ -216,8 +290,12 @@ mod tests {
                 crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
             assert_eq!((found.cookie, found.state, found.uid), (cookie, 1, crate::process::euid()));
             assert_ne!(found.inode, 0);
+            let (again, there) = tcp_with_info(netlink, &remote, &local).unwrap().expect("the same");
+            assert_eq!(again, found);
+            assert!(TcpInfo::of(client.as_raw_fd()).unwrap().is_mirrored([&there; 2]));
             let nobody = Address { port: 1, ..remote };
             assert_eq!(tcp(netlink, &nobody, &local).unwrap(), None);
+            assert_eq!(tcp_with_info(netlink, &nobody, &local).unwrap(), None);
             fd::close(netlink);
         }
     }
@@ -266,6 +344,8 @@ mod tests {
         let cookie = crate::sock::option_u64(server.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap();
         assert_eq!((found.cookie, found.state, found.uid), (cookie, 1, crate::process::euid()));
         assert_ne!(found.inode, 0);
+        let (cookie, uid) = unix_owner(netlink, found.inode).unwrap().expect("the accepted socket");
+        assert_eq!((cookie, uid), (found.cookie, found.uid));
         drop(server);
         assert_eq!(unix_peer(netlink, client.as_raw_fd()).map(|f| f.map_or(0, |f| f.inode)), Ok(0));
         fd::close(netlink);

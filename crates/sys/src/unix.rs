@@ -1,5 +1,5 @@
-//! SEQPACKET sockets in the abstract AF_UNIX namespace: rendezvous and control channel between processes. And the names of
-//! AF_UNIX sockets.
+//! SEQPACKET sockets with abstract names, and those of a folder: rendezvous and control channel between processes. And the names
+//! of AF_UNIX sockets.
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
@@ -38,17 +38,45 @@ pub(crate) fn name_address(name: &[u8]) -> Option<([u8; 110], usize)> {
     (name.len() <= 107).then_some((raw, 3 + name.len()))
 }
 
+/// sockaddr_un of a path.
+fn path_address(path: &[u8]) -> Option<([u8; 110], usize)> {
+    let mut raw = [0u8; 110];
+    raw[..2].copy_from_slice(&(libc::AF_UNIX as u16).to_ne_bytes());
+    raw.get_mut(2..2 + path.len())?.copy_from_slice(path);
+    (path.len() <= 107).then_some((raw, 3 + path.len()))
+}
+
+/// A socket without a name.
+///
+/// # Errors
+/// EMFILE; EPERM or EACCES under a filter.
+pub fn unnamed(floor: i32) -> Result<i32> {
+    new(floor)
+}
+
 /// Binds a non-blocking listener to the abstract `name` (without its leading NUL).
 ///
 /// # Errors
 /// EADDRINUSE when somebody holds the name; EMFILE; EPERM or EACCES under a filter.
 pub fn listen(name: &[u8], floor: i32) -> Result<i32> {
-    let (addr, len) = name_address(name).ok_or(Errno::NAMETOOLONG)?;
+    bound(&name_address(name).ok_or(Errno::NAMETOOLONG)?, floor)
+}
+
+/// As [`listen`], at a path.
+///
+/// # Errors
+/// Those of [`listen`], and of bind(2) for paths.
+pub(crate) fn listen_at(path: &[u8], floor: i32) -> Result<i32> {
+    bound(&path_address(path).ok_or(Errno::NAMETOOLONG)?, floor)
+}
+
+fn bound((addr, len): &([u8; 110], usize), floor: i32) -> Result<i32> {
     let s = new(floor)?;
-    // SAFETY: the kernel reads `len` bytes of a local.
-    let bound = check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) })
-        // SAFETY: integers only.
-        .and_then(|_| check(unsafe { syscall(libc::SYS_listen, [s as usize, 4, 0, 0, 0, 0]) }));
+    // SAFETY: the kernel reads `len` bytes of an array that outlives the call.
+    let bound =
+        check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, *len, 0, 0, 0]) })
+            // SAFETY: integers only.
+            .and_then(|_| check(unsafe { syscall(libc::SYS_listen, [s as usize, 4, 0, 0, 0, 0]) }));
     if let Err(e) = bound {
         fd::close(s);
         return Err(e);
@@ -61,10 +89,21 @@ pub fn listen(name: &[u8], floor: i32) -> Result<i32> {
 /// # Errors
 /// ECONNREFUSED when nobody listens there, EAGAIN when its queue is full, EMFILE, EPERM, EACCES.
 pub fn connect(name: &[u8], floor: i32) -> Result<i32> {
-    let (addr, len) = name_address(name).ok_or(Errno::NAMETOOLONG)?;
+    connected(&name_address(name).ok_or(Errno::NAMETOOLONG)?, floor)
+}
+
+/// As [`connect`], to a path.
+///
+/// # Errors
+/// Those of [`connect`], and of connect(2) for paths.
+pub(crate) fn connect_at(path: &[u8], floor: i32) -> Result<i32> {
+    connected(&path_address(path).ok_or(Errno::NAMETOOLONG)?, floor)
+}
+
+fn connected((addr, len): &([u8; 110], usize), floor: i32) -> Result<i32> {
     let s = new(floor)?;
-    // SAFETY: the kernel reads `len` bytes of a local.
-    match check(unsafe { syscall(libc::SYS_connect, [s as usize, addr.as_ptr() as usize, len, 0, 0, 0]) }) {
+    // SAFETY: the kernel reads `len` bytes of an array that outlives the call.
+    match check(unsafe { syscall(libc::SYS_connect, [s as usize, addr.as_ptr() as usize, *len, 0, 0, 0]) }) {
         Ok(_) => Ok(s),
         Err(e) => {
             fd::close(s);
@@ -121,6 +160,19 @@ pub fn peer_credentials(s: i32) -> Result<Credentials> {
     crate::sock::option_bytes(s, libc::SOL_SOCKET, libc::SO_PEERCRED, &mut raw)?;
     let word = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().unwrap_or([0; 4]));
     Ok(Credentials { pid: word(0), uid: word(4) })
+}
+
+/// A number of the process at the other end that no other process ever has, where [`Credentials::pid`] does not see it: the inode of
+/// its pidfd; `None` where the kernel has none such (before 6.9).
+pub fn peer_process(s: i32) -> Option<u64> {
+    // asm-generic/socket.h, linux/magic.h.
+    const SO_PEERPIDFD: i32 = 77;
+    const PID_FS_MAGIC: u64 = 0x5049_4446;
+    let pidfd = sock::option(s, libc::SOL_SOCKET, SO_PEERPIDFD).ok()?;
+    let inode = fd::identity(pidfd).ok().map(|(_, inode)| inode);
+    let is_unique = fd::file_system(pidfd) == Ok(PID_FS_MAGIC);
+    fd::close(pidfd);
+    inode.filter(|_| is_unique)
 }
 
 #[repr(C, align(8))]

@@ -3,6 +3,7 @@
 //! The process is replaced, so pid, exit status, signals and terminal are the program's own. What can be wrong
 //! is found before that: settings, library, statistics file, program.
 
+mod rendezvous;
 mod services;
 
 use crate::args::Settings;
@@ -77,6 +78,8 @@ enum RunError {
     Executable(io::Error),
     #[error("--stats {path}: {reason}")]
     Stats { path: String, reason: String },
+    #[error("--rendezvous {0}")]
+    Rendezvous(String),
     #[error("{0}")]
     Program(#[from] ProgramError),
     #[error("{file} cannot run under Bypath: {obstacle} (--on-unsupported=fallback runs it without)")]
@@ -116,6 +119,11 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
         Config::default().set("stats", &path).map_err(SettingsError::from)?;
         variables.retain(|(name, _)| *name != "BYPATH_STATS");
         variables.push(("BYPATH_STATS", Some(path.into())));
+    }
+
+    let folder = effective.config.rendezvous.as_bytes();
+    if !folder.is_empty() {
+        rendezvous::prepare(Path::new(OsStr::from_bytes(folder))).map_err(RunError::Rendezvous)?;
     }
 
     let library = find_library(args.library.as_deref())?;

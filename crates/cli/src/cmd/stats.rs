@@ -269,10 +269,10 @@ mod tests {
 
     #[test]
     fn only_counters_above_zero_are_named_and_unknown_ones_add_up() {
-        let mut counters = vec![0; 64];
+        let mut counters = vec![0; 66];
         counters[Reason::PeerPlain as usize] = 2;
-        counters[62] = 1;
-        counters[63] = u64::MAX;
+        counters[64] = 1;
+        counters[65] = u64::MAX;
         let map = by_reason(&counters);
         assert_eq!(map.into_iter().collect::<Vec<_>>(), [("peer-plain", 2), ("unknown", u64::MAX)]);
     }

@@ -291,7 +291,20 @@ fn remedy(reason: Reason) -> Option<&'static str> {
             "Start both programs with --allow-uid, each naming the other's user: bypath run --allow-uid UID -- PROGRAM"
         }
         PolicyNamespace => {
-            "Programs of different containers share memory only if they share pid, user and mount namespaces."
+            "Programs of different containers share memory only if they share pid, user and mount namespaces, or if both are \
+             started with the same folder: bypath run --rendezvous FOLDER -- PROGRAM"
+        }
+        PeerRemote => {
+            "If the other end is in another network namespace or container of this host, without address translation in \
+             between, start both programs with a folder that both have: bypath run --rendezvous FOLDER -- PROGRAM"
+        }
+        PeerUnproven => {
+            "Look whether a proxy stands between the ends, or whether networks with equal addresses use the same folder \
+             of --rendezvous: give each of them one of its own."
+        }
+        RendezvousFolder => {
+            "Let the folder be the user's who runs these programs, or root's, closed to others (chmod 700) or sticky \
+             (chmod 1777), seen under this name in the container, and with /proc mounted."
         }
         NoDescriptors => "Raise the limit of open files (ulimit -n, LimitNOFILE=).",
         NoMemory | RecalledMemory => {

@@ -20,6 +20,7 @@ pub fn findings(root: &Root) -> Vec<Finding> {
         idle_driver(root),
         filter(root),
         namespace(root),
+        rendezvous(root),
         congestion(root),
         tracing(root),
     ]
@@ -108,9 +109,32 @@ fn namespace(root: &Root) -> Finding {
     match (root.link("/proc/self/ns/net"), root.link("/proc/1/ns/net")) {
         (Some(ours), Some(first)) if ours == first => Finding::good(CHECK, "that of process 1"),
         (Some(ours), Some(_)) => Finding::note(CHECK, format!("one of its own, {ours}"))
-            .why("only programs in the same network namespace meet on this host's addresses, and on rings"),
+            .why("only programs in the same network namespace meet on rings, but for those with one folder for it")
+            .remedy("bypath run --rendezvous FOLDER -- PROGRAM at both ends, FOLDER being mounted in both containers"),
         _ => Finding::unknown(CHECK, "process 1 belongs to another user"),
     }
+}
+
+/// What `--rendezvous` needs beside a folder. The kernel numbers network namespaces since 5.14, and shows users of AF_UNIX sockets
+/// where it has unix_diag.
+fn rendezvous(root: &Root) -> Finding {
+    const CHECK: &str = "rendezvous";
+    let Some(release) = root.text("/proc/sys/kernel/osrelease") else {
+        return Finding::unknown(CHECK, "the kernel does not tell");
+    };
+    let mut numbers = release.split(['.', '-', '+']).map_while(|n| n.parse::<u32>().ok());
+    let is_new =
+        matches!((numbers.next(), numbers.next()), (Some(major), Some(minor)) if (major, minor) >= BEST);
+    if !is_new {
+        return Finding::note(CHECK, "not on this kernel")
+            .why("before 5.14 nothing tells network namespaces apart: with --rendezvous connections between them stay on the kernel");
+    }
+    if status(root, "Uid").is_some_and(|uids| uids.split_whitespace().nth(1) == Some("65534")) {
+        return Finding::note(CHECK, "this user is nobody (65534)")
+            .why("with --rendezvous only programs of one user meet, and nobody is everybody whom a container does not know")
+            .remedy("run the programs of both containers as one user");
+    }
+    Finding::good(CHECK, "containers of one user may meet in a folder (bypath run --rendezvous)")
 }
 
 fn congestion(root: &Root) -> Finding {
