@@ -8,6 +8,8 @@ mod support;
 #[expect(dead_code, reason = "its compiler is not needed here")]
 mod agents;
 
+#[path = "users/cgroup.rs"]
+mod cgroup;
 #[path = "users/confined.rs"]
 mod confined;
 #[path = "users/guard.rs"]

@@ -14,7 +14,7 @@ use bypath_shm::arena::Geometry;
 use bypath_shm::direction::{Head, Path, position};
 use bypath_shm::family::{WriterLine, wpath};
 use bypath_shm::reason::Reason;
-use bypath_sys::clock;
+use bypath_sys::{cgroup, clock};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
 
 /// First step in which memory is taken, and the following ones.
@@ -27,10 +27,27 @@ const WHOLE: u64 = u64::MAX;
 /// No ring is larger.
 const MOST: u64 = Geometry::MAX_RING as u64;
 
+/// Rings of a process hold this part of its cgroup's memory at most.
+const CGROUP_SHARE: u64 = 4;
+
 /// Some ring took memory and may have come to rest since.
 static GROWN: AtomicBool = AtomicBool::new(false);
 /// When resting rings were last looked for.
 static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+/// What all rings of this process may hold: as configured, but no more than a part of what its cgroup allows. A ring's memory is
+/// not given back under pressure, as the kernel's buffers are: the kernel would kill somebody.
+fn ceiling(config: &Config) -> u64 {
+    static CEILING: AtomicU64 = AtomicU64::new(0);
+    let known = CEILING.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let allowed = cgroup::memory_limit().map_or(u64::MAX, |limit| limit / CGROUP_SHARE);
+    let ceiling = config.memory_limit.min(allowed).max(1);
+    CEILING.store(ceiling, Relaxed);
+    ceiling
+}
 
 fn held(w: &WriterLine, size: u64) -> u64 {
     match w.backed.load(Relaxed) {
@@ -64,7 +81,7 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
     let step = if end - from <= FIRST { FIRST } else { STEP };
     let to = end.next_multiple_of(step).min(from + size);
     let growth = to - backed;
-    let fits = || state.own().ring_bytes.load(Relaxed) + growth <= config.memory_limit;
+    let fits = || state.own().ring_bytes.load(Relaxed) + growth <= ceiling(config);
     if !fits() {
         reclaim();
         if !fits() {
@@ -95,7 +112,7 @@ pub fn forget(s: &Sock, conn: &Conn) {
 /// # Errors
 /// [`Reason::MemoryLimit`].
 pub fn admit(state: &State, config: &Config) -> Result<(), Reason> {
-    let fits = state.own().ring_bytes.load(Relaxed) + STEP <= config.memory_limit;
+    let fits = state.own().ring_bytes.load(Relaxed) + STEP <= ceiling(config);
     if fits { Ok(()) } else { Err(Reason::MemoryLimit) }
 }
 

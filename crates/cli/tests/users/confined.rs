@@ -1,8 +1,10 @@
-//! Places that grant little: a container's usual seccomp profile, a read-only root with neither `/proc` nor `/dev/shm`. Where
-//! rings can be had they are used; where not the program runs as it would without us.
+//! Places that grant little: a container's usual seccomp profile, a read-only root with neither `/proc` nor `/dev/shm`, a
+//! memory cgroup. Where rings can be had they are used; where not the program runs as it would without us.
 
+use crate::cgroup::Cgroup;
 use crate::stage::{Side, Stage, installed, open_to_all};
-use crate::support::{Outcome, Program, launcher, missing, skip};
+use crate::support::{Outcome, Program, launcher, missing, ring_required, skip};
+use rustix::process::Signal;
 use std::ffi::OsString;
 
 fn stage(test: &str, needs: &[&str]) -> Option<Stage> {
@@ -97,4 +99,28 @@ fn a_bare_read_only_root_has_rings() {
     assert!(report.stdout.starts_with("root: Read-only"), "{}", report.stdout);
     let counted = stage.counted_in("out");
     crate::stage::Counted { payload: report.number("payload "), ..counted }.assert_ring();
+}
+
+/// Far more connections than rings could have memory for: nobody is killed, and what finds no room stays on the kernel.
+#[test]
+fn a_memory_cgroup_kills_nobody_for_its_rings() {
+    /// What the client may have: enough for python3 and a fourth of it for rings.
+    const LIMIT: u64 = 48 << 20;
+    let test = "a_memory_cgroup_kills_nobody_for_its_rings";
+    let Some(stage) = stage(test, &["python3"]) else { return };
+    let cgroup = match Cgroup::new(LIMIT) {
+        Ok(cgroup) => cgroup,
+        Err(reason) => return skip(&format!("users::confined::{test}"), &reason),
+    };
+    let (server, port) = stage.echo_server(&Side::default());
+    let client = Side { before: cgroup.enter(), ..Side::default() };
+    let client = stage.program(&client, "client.stats", &installed("python3"));
+    // Each ring would take 64 KiB: 44 MiB of them, beside a program of 25 MiB.
+    let report = client.script("crowd.py").arg(port.to_string()).args("700 8 12000").finish();
+    server.stop(Signal::TERM);
+    if ring_required() {
+        let counted = stage.counted();
+        assert!(counted.client.ring_tx > 0, "{counted:#?}");
+        assert_eq!(report.number("payload "), 2 * 700 * 8 * 12_000);
+    }
 }
