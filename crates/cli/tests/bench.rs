@@ -105,7 +105,7 @@ fn datagrams_are_measured_beside_the_kernels_and_the_floor() {
         bench_with_library(&[&args[..], &["--case", "udp-pingpong", "--case", "udp-stream"]].concat());
     let records = records(&output);
     assert!(output.status.success(), "{records:#?}{}", String::from_utf8_lossy(&output.stderr));
-    for subject in ["kernel-udp", "bypath", "floor"] {
+    for subject in ["kernel-udp", "bypath", "channel", "floor"] {
         for (case, metric) in
             [("udp-pingpong", "one_way_ns"), ("udp-stream", "messages_per_s"), ("udp-stream", "loss_ratio")]
         {

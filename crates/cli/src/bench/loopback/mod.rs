@@ -87,7 +87,7 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
         }
     }
     let datagrams: Vec<Subject> =
-        subjects(&[KernelUdp, Bypath, Floor]).into_iter().map(Subject::by_datagrams).collect();
+        subjects(&[KernelUdp, Bypath, Channel, Floor]).into_iter().map(Subject::by_datagrams).collect();
     let fits = |size: &usize| *size <= LARGEST_DATAGRAM;
     if wanted(Case::UdpPingpong) {
         for size in sizes(&DATAGRAMS).into_iter().filter(fits) {

@@ -87,8 +87,8 @@ impl PairJob {
             Case::Sleep => ("sleep", context.seconds.max(0.2)),
             Case::Stream | Case::Bulk => ("stream", context.seconds.max(0.05)),
             Case::Churn => ("churn", context.seconds.max(0.1)),
-            // The bare ring is a stream.
-            Case::UdpStream if self.subject.name == SubjectName::Floor => {
+            // The bare ring is a stream; a channel loses nothing.
+            Case::UdpStream if matches!(self.subject.name, SubjectName::Floor | SubjectName::Channel) => {
                 ("stream", context.seconds.max(0.05))
             }
             Case::UdpStream => ("udp-stream", context.seconds.max(0.05)),

@@ -109,6 +109,7 @@ impl Subject {
             SubjectName::KernelUdp => "udp",
             SubjectName::Unix => "unix",
             SubjectName::Pipe => "pipe",
+            SubjectName::Channel if self.datagrams => "channel-datagrams",
             SubjectName::Channel => "channel",
             SubjectName::Floor => "ring",
         }

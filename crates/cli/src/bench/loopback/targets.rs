@@ -90,6 +90,9 @@ fn datagrams(find: Find<'_>, checks: &mut Vec<Check>) {
             let measured = ratio(one_way("bypath", mode), one_way("floor", "spin"));
             checks.push(Check::at_most(&what, &format!("<= {limit} x floor"), measured, limit));
         }
+        let what = format!("a datagram one way, {size} B, a channel between spinning programs");
+        let measured = ratio(one_way("channel", "spin"), one_way("floor", "spin"));
+        checks.push(Check::at_most(&what, "<= 1.15 x floor", measured, 1.15));
     }
     let ours = find.median("udp-stream", "bypath", "messages_per_s", |f| f.size == Some(64));
     checks.push(

@@ -55,11 +55,18 @@ pub fn prepare() -> Result<(), String> {
     here
 }
 
-/// The kernel's TCP as it is to be, and no messages of IPv6's own. Where a setting is not there, or not ours, figures are less steady,
-/// and the congestion control is told with them.
+/// The kernel's TCP as it is to be, and no messages of IPv6's own. Where a setting cannot be made figures are less steady, which is
+/// said; the congestion control is told with them. A kernel without IPv6 has no such setting.
 fn settle_namespace() {
     for (file, value) in [("ipv4/tcp_congestion_control", CUBIC), ("ipv6/conf/default/disable_ipv6", "1")] {
-        let _ = std::fs::write(Path::new("/proc/sys/net").join(file), value);
+        match std::fs::write(Path::new("/proc/sys/net").join(file), value) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => {
+                eprintln!(
+                    "bypath: /proc/sys/net/{file}: cannot be set to {value}: {e}; figures may be less steady"
+                );
+            }
+            _ => {}
+        }
     }
 }
 

@@ -3,11 +3,11 @@
 use super::channel::{Channel, Sock};
 use super::clock::{Beside, clock_cost_ns, cpu_ns, now_ns};
 use super::messages::{CHECKED, CHECKED_LAST, TIMED, TIMED_LAST, check, write_checked, wrong};
-use super::transport::{listen_tcp, listen_unix, tune};
+use super::transport::{connect_tcp_to, listen_tcp, listen_unix, tune};
 use super::{PeerArgs, PeerResult, Role, Transport, in_process};
 use crate::bench::histogram::Histogram;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr};
 use std::os::unix::net::UnixStream;
 
 const CHECKED_CONNECTIONS: u64 = 50;
@@ -28,7 +28,7 @@ pub fn run(args: &PeerArgs) -> io::Result<PeerResult> {
             let given: SocketAddr = args.addr.parse().map_err(io::Error::other)?;
             let mut next = addresses_after(given);
             drive(args, || {
-                let socket = TcpStream::connect(next())?;
+                let socket = connect_tcp_to(args, next())?;
                 Ok(Sock { cc: tune(&socket, args)?, socket, close: |s| s.shutdown(Shutdown::Write) })
             })
         }

@@ -6,7 +6,7 @@
 use super::channel::{Channel, Sock};
 use super::clock::{Beside, clock_cost_ns, cpu_ns, now_ns};
 use super::messages::{CHECKED, TIMED, TIMED_LAST, check, write_checked, wrong};
-use super::transport::{listen_tcp, listen_unix, tune};
+use super::transport::{connect_tcp, listen_tcp, listen_unix, tune};
 use super::{PeerArgs, PeerResult, Role, Transport};
 use crate::bench::histogram::Histogram;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
@@ -39,7 +39,7 @@ pub fn run(args: &PeerArgs) -> io::Result<PeerResult> {
             })
         }
         (Transport::Tcp, Role::Drive) => drive(args, || {
-            let socket = TcpStream::connect(&args.addr)?;
+            let socket = connect_tcp(args)?;
             Ok(Sock { cc: tune(&socket, args)?, socket, close: close_tcp })
         }),
         (Transport::Unix, Role::Serve) => {

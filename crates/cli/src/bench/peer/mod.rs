@@ -73,6 +73,8 @@ pub enum Transport {
     Ring,
     /// A channel of `bypath::channel`.
     Channel,
+    /// The same, of datagrams.
+    ChannelDatagrams,
     /// TCP of a stack in the program itself.
     InProcess,
 }

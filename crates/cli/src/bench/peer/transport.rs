@@ -50,6 +50,7 @@ pub fn open<T: Conversation>(args: &PeerArgs, talk: T) -> io::Result<T::Output> 
         (Transport::Pipe, role) => talk.over(pipes(args, role)?),
         (Transport::Ring, _) => super::ring::open(args, talk),
         (Transport::Channel, _) => super::shared::open(args, talk),
+        (Transport::ChannelDatagrams, _) => super::shared::open_datagrams(args, talk),
         (Transport::InProcess, _) => super::in_process::open(args, talk),
     }
 }
@@ -66,7 +67,11 @@ pub fn listen_tcp(args: &PeerArgs) -> io::Result<TcpListener> {
 /// Connects to the address. What the arguments ask for counts from the first segment on: what a connection has begun with leaves traces
 /// (of one that was BBR's the kernel goes on to space the segments by a timer).
 pub fn connect_tcp(args: &PeerArgs) -> io::Result<TcpStream> {
-    let to: SocketAddr = args.addr.parse().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?;
+    connect_tcp_to(args, args.addr.parse().map_err(|e| io::Error::new(io::ErrorKind::InvalidInput, e))?)
+}
+
+/// The same with another address.
+pub fn connect_tcp_to(args: &PeerArgs, to: SocketAddr) -> io::Result<TcpStream> {
     let family = if to.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
     let new = socket(family, SockType::Stream, SockFlag::SOCK_CLOEXEC, None)?;
     ask_for_cc(&new, args)?;
