@@ -4,7 +4,7 @@
 //! What is read was written by other programs and changes while it is read. A process counts as a member of a
 //! family only while it has the region open and is the one (pid and start time) in the region's table.
 
-use bypath_shm::family::{End as EndRecord, VIEW_NAME, WriterLine};
+use bypath_shm::family::{End as EndRecord, VIEW_NAME, WriterLine, end_state};
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{self, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath};
 use rustix::fs::OFlags;
@@ -216,7 +216,8 @@ impl Family {
     /// # Errors
     /// No more descriptors.
     pub fn writer(&self, end: &End) -> io::Result<Writer> {
-        Ok(Writer { region: self.region.try_clone()?, record: view::end_offset(end.number) })
+        let (record, generation) = (view::end_offset(end.number), end.generation);
+        Ok(Writer { region: self.region.try_clone()?, record, generation })
     }
 
     /// The counters of a member, unless they live in a statistics file.
@@ -230,15 +231,39 @@ impl Family {
 pub struct Writer {
     region: File,
     record: u64,
+    generation: u32,
+}
+
+/// What those who may write to a ring do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Writing {
+    /// None of them writes at this moment.
+    Paused,
+    /// One of them does, or has died or was stopped while it did.
+    Busy,
+    /// They have all closed the socket.
+    Nobody,
 }
 
 impl Writer {
-    /// Whether nobody writes to the ring at this moment, and from which position on the ring has memory.
-    pub fn look(&self) -> Option<(bool, u64)> {
-        let at = self.record + offset_of!(EndRecord, w) as u64;
-        let line = read_up_to(&self.region, at, size_of::<WriterLine>()).ok()?;
-        let word = |at: usize| Some(u64::from_ne_bytes(line.get(at..at + 8)?.try_into().ok()?));
-        Some((word(offset_of!(WriterLine, lock))? == 0, word(offset_of!(WriterLine, backed_from))?))
+    /// One whose record, the first of this file, is as it stands there.
+    #[cfg(test)]
+    pub fn at_start_of(region: File, generation: u32) -> Writer {
+        Writer { region, record: 0, generation }
+    }
+
+    /// What they do now.
+    pub fn look(&self) -> Writing {
+        const LINE: usize = offset_of!(EndRecord, w) + offset_of!(WriterLine, lock);
+        let Ok(raw) = read_up_to(&self.region, self.record, LINE + 8) else { return Writing::Busy };
+        let half = |at: usize| {
+            raw.get(at..at + 4).map(|half| u32::from_ne_bytes(half.try_into().expect("four bytes")))
+        };
+        let in_use = half(offset_of!(EndRecord, state)).is_some_and(|state| state != end_state::FREE);
+        if !in_use || half(offset_of!(EndRecord, generation)) != Some(self.generation) {
+            return Writing::Nobody;
+        }
+        if raw.get(LINE..).is_some_and(|lock| *lock == [0; 8]) { Writing::Paused } else { Writing::Busy }
     }
 }
 
@@ -280,9 +305,13 @@ impl Scan {
         self.families.iter().find_map(|f| Some((f, f.members.iter().find(|m| m.pid == pid)?)))
     }
 
-    /// The socket of this number, and the family that has it.
-    pub fn socket(&self, cookie: u64) -> Option<(&Family, &End)> {
-        self.families.iter().find_map(|f| Some((f, f.ends.iter().find(|e| e.cookie == Some(cookie))?)))
+    /// The sockets by their numbers, with the families that have them.
+    pub fn sockets(&self) -> HashMap<u64, (&Family, &End)> {
+        let ends = |f| {
+            let family: &Family = f;
+            family.ends.iter().map(move |end| (family, end))
+        };
+        self.families.iter().flat_map(ends).filter_map(|(f, e)| Some((e.cookie?, (f, e)))).collect()
     }
 
     /// Every connection, once for each live process that holds it, ordered by process and descriptor.

@@ -9,6 +9,7 @@ mod config; //    the configuration file, and what follows from it with flags an
 mod connections; // the connections of all programs under Bypath, read from /proc
 mod doctor; //     what slows a host or an interface down
 mod ending; //     SIGINT and SIGTERM
+mod filter; //    which connections are meant: `port 80 and not pid 42`
 mod library; //   where the preload library is
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?

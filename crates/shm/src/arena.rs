@@ -6,7 +6,7 @@
 
 use crate::direction::Direction;
 use crate::mailbox::Mailbox;
-use std::sync::atomic::{AtomicU32, AtomicU64};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Page that precedes the slots, and size of a slot's control page.
 pub const PAGE: usize = 4096;
@@ -25,6 +25,8 @@ pub mod slot_use {
 pub struct Control {
     /// Bits of [`slot_use`].
     pub in_use: AtomicU32,
+    /// Raised whenever the slot is handed out: who looks from outside tells the connections apart that had it. 0 = never.
+    pub life: AtomicU32,
     /// Cookies of the dialling and the accepting socket, for checks and debugging.
     pub cookies: [AtomicU64; 2],
     /// End numbers in the dialler's and the accepter's family: what to mark in their inboxes.
@@ -33,6 +35,27 @@ pub struct Control {
     pub direction: [Direction; 2],
     /// Of a socket of datagrams, in place of the directions: on the same rings, with the same numbers.
     pub mailbox: [Mailbox; 2],
+}
+
+impl Control {
+    /// Begins a life of the slot, which nobody uses: both directions are on the kernel path, at position 0. The sockets'
+    /// numbers are for the caller to enter: whoever looks from outside does not know the slot by the old ones any more.
+    pub fn begin(&self) {
+        for cookie in &self.cookies {
+            cookie.store(0, Relaxed);
+        }
+        // Each Release: the numbers are gone before the life is another, that before the words are those of the new one.
+        self.life.fetch_add(1, AcqRel);
+        self.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
+        self.direction.iter().for_each(Direction::reset);
+    }
+
+    /// Enters the sockets' numbers, that of the dialling one first: the slot is theirs.
+    pub fn name(&self, cookies: [u64; 2]) {
+        for (place, cookie) in self.cookies.iter().zip(cookies) {
+            place.store(cookie, Release);
+        }
+    }
 }
 
 /// Geometry of an arena.

@@ -121,6 +121,8 @@ pub struct TailLine {
     pub cpu: AtomicU32,
     /// Datagrams that were lost, as the ring was full ([`crate::dgram`]).
     pub lost: AtomicU64,
+    /// Where the tail stood when W gave the ring's memory back last: what was before that is gone. For who looks from outside.
+    pub released: AtomicU64,
 }
 
 /// Line H: written by R (and by W to switch), polled by W when the ring is full.
@@ -192,7 +194,12 @@ impl Direction {
     pub fn new() -> Direction {
         let wait = || [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)];
         Direction {
-            t: TailLine { tail: AtomicU64::new(0), cpu: AtomicU32::new(u32::MAX), lost: AtomicU64::new(0) },
+            t: TailLine {
+                tail: AtomicU64::new(0),
+                cpu: AtomicU32::new(u32::MAX),
+                lost: AtomicU64::new(0),
+                released: AtomicU64::new(0),
+            },
             h: HeadLine {
                 head: AtomicU64::new(Head::new(0, Path::Kernel).0),
                 cpu: AtomicU32::new(u32::MAX),
@@ -215,6 +222,7 @@ impl Direction {
         self.h.cpu.store(u32::MAX, Relaxed);
         self.h.carrier_read.store(0, Relaxed);
         self.t.lost.store(0, Relaxed);
+        self.t.released.store(0, Relaxed);
         self.t.tail.store(0, Relaxed);
         self.h.head.store(Head::new(0, Path::Kernel).0, Release);
     }
@@ -247,6 +255,12 @@ impl Direction {
     pub fn publish(&self, tail: u64) {
         // Release pairs with the Acquire of `tail` in `readable`.
         self.t.tail.store(tail, Release);
+    }
+
+    /// W is about to give the ring's memory back; the ring is empty, or not in use, and W's true tail is `tail`.
+    pub fn releasing(&self, tail: u64) {
+        // Release: who copies from outside and finds zeroes finds this, too, when it looks afterwards.
+        self.t.released.store(tail, Release);
     }
 
     /// K to D: the next bytes go through the ring, after `switch_k` carrier bytes. The consent is used up.

@@ -193,6 +193,7 @@ fn release(s: &Sock, conn: &Conn) {
         let size = conn.tx.size();
         give_back(held(w, size));
         restart(w, tail);
+        conn.out().releasing(tail);
         conn.tx.release();
     }
 }

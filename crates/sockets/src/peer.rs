@@ -612,9 +612,7 @@ impl Peer {
             return None;
         }
         place.busy.store(true, Release);
-        conn.control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
-        conn.control.direction[0].reset();
-        conn.control.direction[1].reset();
+        conn.control.begin();
         self.connections.fetch_add(1, AcqRel);
         Some(Allocated {
             conn,

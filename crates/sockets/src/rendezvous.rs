@@ -486,8 +486,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
                 return Err(reason);
             }
         };
-        a.conn.control.cookies[0].store(m[2], Relaxed);
-        a.conn.control.cookies[1].store(m[3], Relaxed);
+        a.conn.control.name([m[2], m[3]]);
         a.conn.control.ends[0].store(m[8] as u32, Relaxed);
         a.conn.control.ends[1].store(s.number.load(Relaxed), Relaxed);
         Ok((a, peer, fresh, inbox_fd))

@@ -169,8 +169,7 @@ impl Neighbour {
         let slots = &mut self.arenas[at.arena];
         slots.busy[at.slot as usize] = true;
         let control = slots.arena.control(at.slot);
-        control.in_use.store(slot_use::ACCEPTER | slot_use::DIALLER, Release);
-        control.direction.iter().for_each(|direction| direction.reset());
+        control.begin();
         control.mailbox.iter().for_each(|mailbox| mailbox.reset());
         Ok(at)
     }
@@ -187,7 +186,7 @@ impl Neighbour {
         });
         self.ends[number as usize] = Some(key);
         let control = self.control(at);
-        control.cookies.iter().for_each(|place| place.store(cookie, Relaxed));
+        control.name([cookie; 2]);
         control.ends[0].store(end, Relaxed);
         control.ends[1].store(number, Relaxed);
         Ok((at, number))

@@ -7,7 +7,7 @@ use nix::unistd::Pid;
 use std::io::{self, IoSliceMut};
 use std::mem::offset_of;
 
-/// Fills `to` with what stands at `pieces` (address and length) in a process.
+/// Fills `to` with what stands at `pieces` (address and length) in a process, one after the other.
 ///
 /// # Errors
 /// EPERM: not allowed; ESRCH: it has ended; EFAULT: nothing is mapped there (any more).
@@ -18,105 +18,164 @@ pub fn read(pid: u32, pieces: &[(usize, usize)], to: &mut [u8]) -> nix::Result<(
     if got == wanted { Ok(()) } else { Err(nix::Error::EFAULT) }
 }
 
-/// The arenas that a process maps: address and size.
+/// An arena that a process maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arena {
+    base: usize,
+    size: usize,
+    /// Number of its file: the same in every process that maps it.
+    file: u64,
+}
+
+/// The arenas that a process maps.
 ///
 /// # Errors
 /// It has ended, or is another user's.
-pub fn arenas(pid: u32) -> io::Result<Vec<(usize, usize)>> {
+pub fn arenas(pid: u32) -> io::Result<Vec<Arena>> {
     Ok(arenas_in(&std::fs::read_to_string(format!("/proc/{pid}/maps"))?))
 }
 
-fn arenas_in(maps: &str) -> Vec<(usize, usize)> {
+fn arenas_in(maps: &str) -> Vec<Arena> {
     maps.lines()
         .filter_map(|line| {
             let (range, rest) = line.split_once(' ')?;
-            if !rest.contains("/memfd:bypath-arena") || rest.split_whitespace().nth(1)? != "00000000" {
+            let mut words = rest.split_whitespace();
+            if !rest.contains("/memfd:bypath-arena") || words.nth(1)? != "00000000" {
                 return None;
             }
+            let file = words.nth(1)?.parse().ok()?;
             let (from, to) = range.split_once('-')?;
-            let (from, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-            Some((from, to.checked_sub(from)?))
+            let (base, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
+            Some(Arena { base, size: to.checked_sub(base)?, file })
         })
         .collect()
+}
+
+/// One life of one slot: two connections that have it one after the other differ here, even if their sockets are the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Life {
+    file: u64,
+    slot: u32,
+    count: u32,
 }
 
 /// Where one connection's control page and rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// Address of the control page.
-    pub control: usize,
+    control: usize,
     /// Bytes of one ring.
     pub ring: u32,
+    /// Whose they are.
+    pub life: Life,
 }
 
-/// Looks for the slot of a connection in an arena whose rings have `ring` bytes.
+/// The slots in use of an arena whose rings have `ring` bytes, each with the sockets it is of; none if its rings have not.
 ///
 /// # Errors
 /// As [`read`].
-pub fn find(pid: u32, arena: (usize, usize), ring: u32, cookies: [u64; 2]) -> nix::Result<Option<Place>> {
-    let (base, size) = arena;
+pub fn slots(pid: u32, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Place)>> {
+    let Arena { base, size, file } = arena;
     let slot_size = Geometry { slots: 1, ring }.slot_size();
-    let Some(slots) =
-        size.checked_sub(PAGE).filter(|rest| rest.is_multiple_of(slot_size)).map(|rest| rest / slot_size)
-    else {
-        return Ok(None);
-    };
-    let geometry = Geometry { slots: slots as u32, ring };
+    let rest = size.checked_sub(PAGE).filter(|rest| rest.is_multiple_of(slot_size)).unwrap_or(0);
+    let geometry = Geometry { slots: (rest / slot_size) as u32, ring };
+    let mut all = Vec::new();
     if !geometry.is_valid() {
-        return Ok(None);
+        return Ok(all);
     }
     for slot in 0..geometry.slots {
         let control = base + geometry.slot(slot);
-        let mut raw = [0; 16];
-        read(pid, &[(control + offset_of!(Control, cookies), 16)], &mut raw)?;
-        let [first, second] = [word(&raw, 0), word(&raw, 8)];
+        let mut raw = [0; Title::SIZE];
+        read(pid, &[(control, Title::SIZE)], &mut raw)?;
+        let title = Title::decode(&raw);
         // Slots are handed out from the first one on: behind one that never was nothing else was, and pages there have no memory yet.
-        if first == 0 && second == 0 {
+        if title.life == 0 {
             break;
         }
-        if [first, second] == cookies {
-            return Ok(Some(Place { control, ring }));
+        if title.used {
+            all.push((title.cookies, Place { control, ring, life: Life { file, slot, count: title.life } }));
         }
     }
-    Ok(None)
+    Ok(all)
 }
 
 fn word(raw: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(raw[at..at + 8].try_into().expect("eight bytes"))
 }
 
-/// What a control page says of one direction.
+/// Whose a slot is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Title {
+    used: bool,
+    life: u32,
+    cookies: [u64; 2],
+}
+
+impl Title {
+    const SIZE: usize = offset_of!(Control, ends);
+
+    fn decode(raw: &[u8]) -> Title {
+        let half = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().expect("four bytes"));
+        let cookies = offset_of!(Control, cookies);
+        Title {
+            used: half(offset_of!(Control, in_use)) != 0,
+            life: half(offset_of!(Control, life)),
+            cookies: [word(raw, cookies), word(raw, cookies + 8)],
+        }
+    }
+}
+
+/// What a control page says of both directions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Words {
-    /// Whether the slot is in use, by the connection of these cookies.
-    pub cookies: Option<[u64; 2]>,
-    /// The tail.
-    pub tail: u64,
-    /// The head word.
-    pub head: u64,
+    /// Whether anybody has the slot still; if not, these words are the last ones.
+    pub used: bool,
+    /// The tails: those of one moment, as far as that could be had.
+    pub tails: [u64; 2],
+    /// The head words.
+    pub heads: [u64; 2],
+    /// Up to where bytes are gone with memory that was given back.
+    pub released: [u64; 2],
 }
 
 impl Place {
-    /// Reads the words of direction `d`.
+    /// Reads the words of both directions; `None` if the slot is not that of these sockets' connection any more.
     ///
     /// # Errors
     /// As [`read`].
-    pub fn words(&self, pid: u32, d: usize) -> nix::Result<Words> {
-        let direction = self.control + offset_of!(Control, direction) + d * size_of::<Direction>();
-        let mut raw = [0; 36];
-        let pieces = [
-            (direction + offset_of!(Direction, t) + offset_of!(TailLine, tail), 8),
-            (direction + offset_of!(Direction, h) + offset_of!(HeadLine, head), 8),
-            (self.control + offset_of!(Control, cookies), 16),
-            (self.control + offset_of!(Control, in_use), 4),
-        ];
-        read(pid, &pieces, &mut raw)?;
-        let used = raw[32..] != [0; 4];
-        Ok(Words {
-            tail: word(&raw, 0),
-            head: word(&raw, 8),
-            cookies: used.then(|| [word(&raw, 16), word(&raw, 24)]),
-        })
+    pub fn words(&self, pid: u32, cookies: [u64; 2]) -> nix::Result<Option<Words>> {
+        /// How often it is tried to see both tails as they were at one moment.
+        const TRIES: usize = 8;
+        const REST: usize = 2 * Title::SIZE;
+        let line = |d: usize| self.control + offset_of!(Control, direction) + d * size_of::<Direction>();
+        let tail = |d: usize| (line(d) + offset_of!(Direction, t) + offset_of!(TailLine, tail), 8);
+        let released = |d: usize| (line(d) + offset_of!(Direction, t) + offset_of!(TailLine, released), 8);
+        let head = |d: usize| (line(d) + offset_of!(Direction, h) + offset_of!(HeadLine, head), 8);
+        let title = (self.control, Title::SIZE);
+        // Pieces are copied in this order: where both looks at the first tail are the same, the other one was read between them.
+        let pieces = [title, tail(0), tail(1), tail(0), head(0), head(1), released(0), released(1), title];
+        let mut raw = [0; REST + 7 * 8];
+        for _ in 0..TRIES {
+            read(pid, &pieces, &mut raw)?;
+            if word(&raw, Title::SIZE) == word(&raw, Title::SIZE + 16) {
+                break;
+            }
+        }
+        let (before, after) = (Title::decode(&raw), Title::decode(&raw[Title::SIZE + 56..]));
+        let ours = |t: Title| t.life == self.life.count && t.cookies == cookies;
+        let at = |n: usize| word(&raw, Title::SIZE + 8 * n);
+        Ok((ours(before) && ours(after)).then(|| Words {
+            used: after.used,
+            tails: [at(2), at(1)],
+            heads: [at(3), at(4)],
+            released: [at(5), at(6)],
+        }))
+    }
+
+    /// The number of the dialler's end.
+    #[cfg(test)]
+    pub fn ends(&self, pid: u32, to: &mut [u8; 4]) -> nix::Result<()> {
+        read(pid, &[(self.control + offset_of!(Control, ends), 4)], to)
     }
 
     /// Reads bytes of direction `d` from a position on, at most a ring of them.
@@ -141,7 +200,7 @@ mod tests {
             7f0000400000-7f0000401000 rw-s 00000000 00:01 1041 /memfd:bypath-inbox (deleted)\n\
             7f0000500000-7f0000501000 rw-s 00001000 00:01 1040 /memfd:bypath-arena (deleted)\n\
             nonsense\n";
-        assert_eq!(arenas_in(maps), [(0x7f00_0000_0000, 0x21_1000)]);
+        assert_eq!(arenas_in(maps), [Arena { base: 0x7f00_0000_0000, size: 0x21_1000, file: 1040 }]);
     }
 
     #[test]

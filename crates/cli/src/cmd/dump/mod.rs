@@ -6,15 +6,16 @@
 mod memory;
 mod packet;
 mod tap;
+mod taps;
 
-use crate::connections::{self, Connection, Scan};
+use crate::connections;
 use crate::ending;
+use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
 use bypath::clock::{monotonic_ns, realtime_ns};
 use bypath::link::pcapng::writer::Frame;
 use bypath::link::pcapng::{Counts, Writer};
 use clap::ValueHint;
-use std::collections::HashMap;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
@@ -22,14 +23,18 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
-use tap::{News, Over, Tap};
+use tap::News;
+use taps::{Taps, Wanted};
 
 /// Arguments of `bypath dump`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    bypath dump --port 6379                     a line for each piece that goes through a ring\n  \
+    bypath dump port 6379                       a line for each piece that goes through a ring\n  \
     bypath dump -w /tmp/rings.pcapng --pid 1234\n  \
-    bypath dump -w - --port 8080 | tshark -r - -d tcp.port==8080,http\n\n\
+    bypath dump -w - port 8080 | tshark -r - -d tcp.port==8080,http\n  \
+    bypath dump src port 6379 and not comm redis-cli\n\n\
+    FILTER is as for tcpdump and ss: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm (name\n\
+    of a program, or a pattern), tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see).\n\n\
     There are no packets in a ring: what is found there is cut into segments, with sequence numbers that count the ring's\n\
     bytes. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
@@ -55,6 +60,10 @@ pub struct Args {
     /// End after so many seconds
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
     seconds: Option<u64>,
+
+    /// Only what this lets through, such as: port 80 and not host 10.0.0.1
+    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    filter: Vec<String>,
 }
 
 /// How often new connections are looked for.
@@ -71,161 +80,56 @@ pub fn run(args: &Args) -> Outcome {
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }
+    let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
-    let mut out = Out::create(args.write.as_deref())?;
-    let mut taps = Taps::default();
+    let mut out = Out::create(args.write.as_deref(), args.count)?;
+    let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let begun = monotonic_ns();
     let end = args.seconds.map(|s| begun.saturating_add(s.saturating_mul(1_000_000_000)));
     let (mut look, mut news) = (begun, begun);
     let mut room = Vec::new();
-    while !asked.load(Relaxed) && !out.unread && args.count.is_none_or(|n| out.segments < n) {
+    while !asked.load(Relaxed) && !out.is_done() {
         let now = monotonic_ns();
         if end.is_some_and(|end| now >= end) {
             break;
         }
         if now >= look {
-            taps.discover(args)?;
+            taps.discover()?;
             out.flush()?;
             look = monotonic_ns() + LOOK_NS;
         }
-        if taps.look(&mut out, &mut room, args.count)? {
+        if taps.look(&mut out, &mut room)? {
             news = monotonic_ns();
         } else if now.saturating_sub(news) > EAGER_NS {
             std::thread::sleep(PAUSE.min(Duration::from_nanos((now - news) / 4)));
         }
     }
     // What was there when it was asked to end.
-    taps.look(&mut out, &mut room, args.count)?;
+    taps.look(&mut out, &mut room)?;
     out.end(begun)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// What is followed.
-#[derive(Default)]
-struct Taps {
-    open: Vec<Tap>,
-    /// Up to where connections were known that are followed no longer in the memory of one process: perhaps in that of another.
-    known: HashMap<[u64; 2], [Option<u64>; 2]>,
-}
-
-impl Taps {
-    /// Looks for connections on rings that are not followed yet.
-    fn discover(&mut self, args: &Args) -> Result<(), Failure> {
-        let scan = connections::scan()
-            .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
-        let all = scan.connections();
-        // A connection is wanted if either of its ends is.
-        let wanted = |c: &Connection| {
-            let port = |p| [c.end.local, c.end.remote].iter().flatten().any(|a| a.port() == p);
-            args.pid.is_none_or(|pid| c.process.pid == pid) && args.port.is_none_or(port)
-        };
-        for c in all.iter().filter(|c| wanted(c)) {
-            if let (Some(own), Some(other), Some(ring)) = (c.end.cookie, c.end.peer_cookie, c.end.ring_size) {
-                if self.open.iter().any(|tap| tap.cookies.contains(&own) && tap.cookies.contains(&other)) {
-                    continue;
-                }
-                if let Some(tap) = self.tap(&scan, c, [own, other], ring)? {
-                    self.open.push(tap);
-                }
-            }
-        }
-        // Of connections that are no more nothing need be known.
-        self.known.retain(|cookies, _| cookies.iter().any(|cookie| scan.socket(*cookie).is_some()));
-        Ok(())
-    }
-
-    fn tap(
-        &mut self,
-        scan: &Scan,
-        c: &Connection,
-        ends: [u64; 2],
-        ring: u32,
-    ) -> Result<Option<Tap>, Failure> {
-        let pid = c.process.pid;
-        let Ok(arenas) = memory::arenas(pid) else { return Ok(None) };
-        for arena in arenas {
-            for cookies in [ends, [ends[1], ends[0]]] {
-                let place = match memory::find(pid, arena, ring, cookies) {
-                    Ok(Some(place)) => place,
-                    Err(nix::Error::EPERM) => return Err(forbidden(pid)),
-                    // It goes, or was given back just now.
-                    Ok(None) | Err(_) => continue,
-                };
-                let sockets = cookies.map(|cookie| scan.socket(cookie));
-                let address = |which: usize| {
-                    let own = sockets[which].and_then(|(_, end)| end.local);
-                    own.or_else(|| sockets[1 - which].and_then(|(_, end)| end.remote))
-                };
-                let (Some(dialler), Some(accepter)) = (address(0), address(1)) else { return Ok(None) };
-                return Ok(Some(Tap {
-                    pid,
-                    place,
-                    cookies,
-                    addresses: [dialler, accepter],
-                    writers: sockets.map(|socket| socket.and_then(|(family, end)| family.writer(end).ok())),
-                    seen: self.known.get(&cookies).copied().unwrap_or_default(),
-                    backed: [u64::MAX; 2],
-                }));
-            }
-        }
-        Ok(None)
-    }
-
-    /// Looks at every ring once; whether there was anything.
-    fn look(&mut self, out: &mut Out, room: &mut Vec<u8>, most: Option<u64>) -> Result<bool, Failure> {
-        let mut any = false;
-        let mut at = 0;
-        while at < self.open.len() {
-            let tap = &mut self.open[at];
-            let mut over = None;
-            for d in [0, 1] {
-                match tap.look(d, room) {
-                    Ok(None) => {}
-                    Ok(Some(news)) => {
-                        any = true;
-                        let answered = tap.seen[1 - d].unwrap_or(0);
-                        out.news([tap.addresses[d], tap.addresses[1 - d]], answered, &news, most)?;
-                    }
-                    Err(why) => over = Some(why),
-                }
-            }
-            match over {
-                None => at += 1,
-                Some(Over::Forbidden) => return Err(forbidden(tap.pid)),
-                Some(Over::Closed) => {
-                    let tap = self.open.swap_remove(at);
-                    self.known.insert(tap.cookies, tap.seen);
-                }
-            }
-        }
-        Ok(any)
-    }
-}
-
-fn forbidden(pid: u32) -> Failure {
-    Failure::new(
-        1,
-        format_args!(
-            "process {pid} may not be looked into: run this as root, or see: bypath doctor (ptrace)"
-        ),
-    )
 }
 
 /// Where what was found goes.
 struct Out {
     file: Option<Writer<BufWriter<Box<dyn Write>>>>,
     name: String,
+    /// After so many segments it is done.
+    most: Option<u64>,
     segments: u64,
     missed: u64,
+    /// Connections of which it is not known what was missed at their end.
+    cut: u64,
     unread: bool,
     frame: Vec<u8>,
 }
 
 impl Out {
-    fn create(path: Option<&Path>) -> Result<Out, Failure> {
+    fn create(path: Option<&Path>, most: Option<u64>) -> Result<Out, Failure> {
         let name = path.map_or("standard output".to_owned(), |p| p.display().to_string());
-        let mut out = Out { file: None, name, segments: 0, missed: 0, unread: false, frame: Vec::new() };
+        let frame = Vec::new();
+        let mut out = Out { file: None, name, most, segments: 0, missed: 0, cut: 0, unread: false, frame };
         let Some(path) = path else { return Ok(out) };
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let inner: Box<dyn Write> = if path != Path::new("-") {
@@ -264,12 +168,16 @@ impl Out {
         }
     }
 
+    /// Nobody reads it, or there is as much as was asked for.
+    fn is_done(&self) -> bool {
+        self.unread || self.most.is_some_and(|most| self.segments >= most)
+    }
+
     fn news(
         &mut self,
         [from, to]: [std::net::SocketAddr; 2],
         answered: u64,
         news: &News,
-        most: Option<u64>,
     ) -> Result<(), Failure> {
         let ns = realtime_ns();
         let mut missed = news.missed;
@@ -278,7 +186,7 @@ impl Out {
         let empty = news.bytes.is_empty().then_some(&[][..]);
         let mut position = news.position;
         for piece in news.bytes.chunks(packet::MOST).chain(empty) {
-            if self.unread || most.is_some_and(|most| self.segments >= most) {
+            if self.is_done() {
                 break;
             }
             let lost = std::mem::take(&mut missed);
@@ -329,7 +237,11 @@ impl Out {
             self.outcome(written)?;
         }
         self.flush()?;
-        output::message(format_args!("{} segments, {} octets missed", self.segments, self.missed));
+        let cut = match self.cut {
+            0 => String::new(),
+            n => format!(", and what {n} connections sent last"),
+        };
+        output::message(format_args!("{} segments, {} octets missed{cut}", self.segments, self.missed));
         Ok(())
     }
 }

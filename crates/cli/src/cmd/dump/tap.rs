@@ -1,11 +1,12 @@
 //! One connection that is followed: what was read of each direction, and what was missed.
 //!
-//! A reader outside takes part in nothing. Bytes stay in a ring until they are overwritten by those a whole ring later, so
-//! after bytes were copied it is asked how far writers may have come meanwhile: what they may have touched counts as missed.
+//! A reader outside takes part in nothing. Bytes stay in a ring until they are overwritten by those a whole ring later, or
+//! their memory is given back, so after bytes were copied it is asked how far both may have come meanwhile: what they may
+//! have touched counts as missed.
 
 use super::memory::{Place, Words};
-use crate::connections::Writer;
-use bypath_shm::direction::{Head, Path, position};
+use crate::connections::{Writer, Writing};
+use bypath_shm::direction::{Head, Path};
 use std::net::SocketAddr;
 
 /// How often it is asked whether a writer has finished.
@@ -22,18 +23,41 @@ pub struct Tap {
     pub cookies: [u64; 2],
     /// Their addresses.
     pub addresses: [SocketAddr; 2],
+    /// Which directions are asked for.
+    pub wanted: [bool; 2],
     /// Their writers' lines, if they can be read.
     pub writers: [Option<Writer>; 2],
-    /// Up to where each direction is known.
+    /// How far each direction is known.
+    pub known: Known,
+    /// Which direction there was something in last.
+    pub last: usize,
+}
+
+/// What is known of a connection, also while it is not followed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// Bytes of each direction that went through earlier rings.
+    pub before: [u64; 2],
+    /// Up to where each direction of these rings is known.
     pub seen: [Option<u64>; 2],
-    /// From where on each ring had memory when it was looked at last.
-    pub backed: [u64; 2],
+}
+
+impl Known {
+    /// Where the stream of direction `d` stands.
+    pub fn position(&self, d: usize) -> u64 {
+        self.before[d].wrapping_add(self.seen[d].unwrap_or(0))
+    }
+
+    /// The same sockets have other rings now, of which everything is news.
+    pub fn anew(&self) -> Known {
+        Known { before: [self.position(0), self.position(1)], seen: [Some(0); 2] }
+    }
 }
 
 /// New bytes of a direction.
 #[derive(Debug, PartialEq, Eq)]
 pub struct News<'a> {
-    /// Position of the first one.
+    /// Position of the first one in the stream.
     pub position: u64,
     /// Bytes missed before it.
     pub missed: u64,
@@ -42,84 +66,338 @@ pub struct News<'a> {
 }
 
 /// Why it is followed no longer.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub enum Over {
-    /// The slot has been given back, or the process is gone.
+    /// The slot has been given back, and its memory with it.
     Closed,
+    /// The slot is another connection's: what came last here is not known.
+    Replaced,
+    /// The process is gone, or maps it no more.
+    Gone,
     /// It may not be read.
     Forbidden,
 }
 
 impl From<nix::Error> for Over {
     fn from(e: nix::Error) -> Over {
-        if e == nix::Error::EPERM { Over::Forbidden } else { Over::Closed }
+        if e == nix::Error::EPERM { Over::Forbidden } else { Over::Gone }
     }
 }
 
 impl Tap {
-    /// Reads what is new in direction `d` (0 from the dialler, 1 from the accepter).
+    /// How far both directions have come.
+    ///
+    /// # Errors
+    /// It is over, with the last words if there are any.
+    pub fn words(&self) -> Result<Words, Over> {
+        self.place.words(self.pid, self.cookies)?.ok_or(Over::Replaced)
+    }
+
+    /// The directions in the order in which there was probably something in them: who has spoken last has been answered since.
+    pub fn order(&self) -> [usize; 2] {
+        [1 - self.last, self.last]
+    }
+
+    /// Reads what is new in direction `d` (0 from the dialler, 1 from the accepter) up to where `words` says.
     ///
     /// # Errors
     /// It is over.
-    pub fn look<'a>(&mut self, d: usize, room: &'a mut Vec<u8>) -> Result<Option<News<'a>>, Over> {
-        let words = self.words(d)?;
-        let size = u64::from(self.place.ring);
-        let seen = *self.seen[d].get_or_insert_with(|| begin(words, size));
-        // A tail behind what was seen, or far ahead, is a liar's, or of another life of the slot.
-        let new = words.tail.wrapping_sub(seen);
+    pub fn read<'a>(
+        &mut self,
+        words: &Words,
+        d: usize,
+        room: &'a mut Vec<u8>,
+    ) -> Result<Option<News<'a>>, Over> {
+        let (tail, size) = (words.tails[d], u64::from(self.place.ring));
+        let seen = *self.known.seen[d].get_or_insert_with(|| begin(words.heads[d], tail, size));
+        // A tail behind what was seen, or far ahead, is a liar's.
+        let new = tail.wrapping_sub(seen);
         if new == 0 || new > u64::MAX / 2 {
             return Ok(None);
         }
-        let from = seen.max(words.tail.saturating_sub(size));
-        room.resize((words.tail - from) as usize, 0);
+        // What is gone need not be copied, and shows as zeroes.
+        let from = seen.max(tail.saturating_sub(size)).max(words.released[d].min(tail));
+        room.resize((tail - from) as usize, 0);
         self.place.bytes(self.pid, d, from, room)?;
-        let safe = self.safe(d, from, room)?;
-        let valid = safe.clamp(from, words.tail);
-        self.seen[d] = Some(words.tail);
+        let valid = self.safe(d)?.clamp(from, tail);
+        self.known.seen[d] = Some(tail);
+        self.last = d;
         let bytes = &room[(valid - from) as usize..];
-        Ok(Some(News { position: valid, missed: valid - seen, bytes }))
+        Ok(Some(News { position: self.known.before[d].wrapping_add(valid), missed: valid - seen, bytes }))
     }
 
-    fn words(&self, d: usize) -> Result<Words, Over> {
-        let words = self.place.words(self.pid, d)?;
-        if words.cookies == Some(self.cookies) { Ok(words) } else { Err(Over::Closed) }
+    /// Nobody asks for direction `d`.
+    pub fn pass_over(&mut self, words: &Words, d: usize) {
+        self.known.seen[d] = Some(words.tails[d]);
     }
 
-    /// The first position whose byte was certainly still there while it was copied.
-    fn safe(&mut self, d: usize, from: u64, copied: &[u8]) -> Result<u64, Over> {
+    /// Bytes of direction `d` that had not been read when its rings were given back.
+    pub fn unread(&mut self, words: &Words, d: usize) -> Option<News<'static>> {
+        let seen = self.known.seen[d]?;
+        let missed = words.tails[d].wrapping_sub(seen);
+        if missed == 0 || missed > u64::MAX / 2 {
+            return None;
+        }
+        self.known.seen[d] = Some(words.tails[d]);
+        Some(News { position: self.known.position(d), missed, bytes: &[] })
+    }
+
+    /// The first position whose byte was certainly still there when it was copied just now.
+    fn safe(&self, d: usize) -> Result<u64, Over> {
         let size = u64::from(self.place.ring);
-        let after = self.words(d)?.tail;
-        let mut safe = None;
+        let first = self.used()?;
         for _ in 0..LOOKS {
-            let line = self.writers[d].as_ref().and_then(Writer::look);
-            let words = self.words(d)?;
+            let writing = self.writers[d].as_ref().map(Writer::look);
+            let words = self.used()?;
             // Who was writing while we copied has said how far, once the lock is free or the tail has moved on.
-            if line.is_some_and(|(free, _)| free) || words.tail != after {
-                safe = Some(words.tail.saturating_sub(size));
-                break;
+            let settled = matches!(writing, Some(Writing::Nobody | Writing::Paused));
+            if settled || words.tails[d] != first.tails[d] {
+                return Ok(words.tails[d].saturating_sub(size).max(words.released[d]));
             }
-            if line.is_none() {
+            if writing.is_none() {
                 break;
             }
         }
-        // A writer that is stopped half-way: it may have written anywhere that was free.
-        let mut safe = match safe {
-            Some(safe) => safe,
-            None => Head::from_raw(self.words(d)?.head).position(),
-        };
-        if let Some((_, backed)) = self.writers[d].as_ref().and_then(Writer::look) {
-            // An empty ring's memory was given back: what stood there before reads as zeroes.
-            if std::mem::replace(&mut self.backed[d], backed) != backed && copied.iter().all(|b| *b == 0) {
-                safe = safe.max(from + copied.len() as u64);
-            }
-        }
-        Ok(safe)
+        // A writer that is stopped half-way, or dead: it may have written anywhere that was free.
+        let words = self.used()?;
+        Ok(Head::from_raw(words.heads[d]).position().max(words.released[d]))
+    }
+
+    /// The words of a slot that has memory.
+    fn used(&self) -> Result<Words, Over> {
+        self.words().and_then(|words| if words.used { Ok(words) } else { Err(Over::Closed) })
     }
 }
 
 /// Where following begins: with what waits in the ring.
-fn begin(words: Words, size: u64) -> u64 {
-    let head = Head::from_raw(words.head);
-    let waits = position::distance(head.position(), words.tail);
-    if head.path() == Path::Ring && waits <= size { head.position() } else { words.tail }
+fn begin(head: u64, tail: u64, size: u64) -> u64 {
+    let head = Head::from_raw(head);
+    let waits = tail.wrapping_sub(head.position());
+    if head.path() == Path::Ring && waits <= size { head.position() } else { tail }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::memory;
+    use super::*;
+    use bypath_shm::arena::{Control, Geometry};
+    use bypath_shm::direction::Readable;
+    use bypath_shm::family::{End, WriterLine, end_state};
+    use bypath_shm::region::OwnArena;
+    use std::fs::File;
+    use std::mem::offset_of;
+    use std::os::fd::OwnedFd;
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::Ordering::*;
+
+    const RING: u32 = 16384;
+    const COOKIES: [u64; 2] = [7, 8];
+
+    /// A connection within this process, of which only the dialler writes.
+    struct Lab {
+        arena: OwnArena,
+        _file: OwnedFd,
+        /// The writer's record.
+        record: File,
+        tail: u64,
+    }
+
+    impl Lab {
+        fn new() -> Lab {
+            let (arena, file) = OwnArena::new(Geometry { slots: 2, ring: RING }).unwrap();
+            let record: OwnedFd =
+                rustix::fs::memfd_create("record", rustix::fs::MemfdFlags::CLOEXEC).unwrap();
+            let lab = Lab { arena, _file: file, record: record.into(), tail: 0 };
+            let put = |at: usize, half: u32| lab.record.write_all_at(&half.to_ne_bytes(), at as u64).unwrap();
+            put(offset_of!(End, state), end_state::WARM);
+            put(offset_of!(End, generation), 3);
+            lab.lock(0);
+            lab
+        }
+
+        fn lock(&self, owner: u64) {
+            let at = (offset_of!(End, w) + offset_of!(WriterLine, lock)) as u64;
+            self.record.write_all_at(&owner.to_ne_bytes(), at).unwrap();
+        }
+
+        fn control(&self) -> &Control {
+            self.arena.control(0)
+        }
+
+        /// The slot is handed out, and the dialler's direction goes up.
+        fn begin(&mut self) {
+            self.control().begin();
+            self.control().name(COOKIES);
+            self.tail = 0;
+            let d = &self.control().direction[0];
+            d.consent();
+            assert!(d.begin_ring(0, 0));
+            let Ok(Readable::Drain(head)) = d.readable(RING.into()) else { panic!() };
+            assert!(d.drained(head));
+        }
+
+        /// Writes bytes of this value, which are read at once.
+        fn goes(&mut self, n: usize, value: u8) {
+            self.arena.copy_in(0, 0, self.tail, &vec![value; n]);
+            self.tail += n as u64;
+            let d = &self.control().direction[0];
+            d.publish(self.tail);
+            let Ok(Readable::Ring { head, available }) = d.readable(RING.into()) else { panic!() };
+            assert!(d.commit(head, available));
+        }
+
+        fn release(&self) {
+            self.control().direction[0].releasing(self.tail);
+            self.arena.release_rings(0);
+        }
+
+        /// One that knows the connection from its beginning.
+        fn tap(&self) -> Tap {
+            let pid = std::process::id();
+            let slots =
+                memory::arenas(pid).unwrap().into_iter().flat_map(|a| memory::slots(pid, a, RING).unwrap());
+            // Other tests have arenas, too: ours is the one that shows what stands here.
+            let ours = |place: &Place| {
+                let before = self.control().ends[0].fetch_add(1, Relaxed);
+                let mut raw = [0; 4];
+                place.ends(pid, &mut raw).unwrap();
+                u32::from_ne_bytes(raw) == before + 1
+            };
+            let place = slots.map(|(_, place)| place).find(ours).expect("the arena");
+            let address = "127.0.0.1:1".parse().unwrap();
+            Tap {
+                pid,
+                place,
+                cookies: COOKIES,
+                addresses: [address; 2],
+                wanted: [true; 2],
+                writers: [Some(Writer::at_start_of(self.record.try_clone().unwrap(), 3)), None],
+                known: Known::default().anew(),
+                last: 1,
+            }
+        }
+    }
+
+    /// What is read now: position, missed, and bytes.
+    fn read(tap: &mut Tap) -> (u64, u64, Vec<u8>) {
+        let words = tap.words().unwrap();
+        read_to(tap, &words)
+    }
+
+    fn read_to(tap: &mut Tap, words: &Words) -> (u64, u64, Vec<u8>) {
+        let mut room = Vec::new();
+        let news = tap.read(words, 0, &mut room).unwrap().expect("news");
+        (news.position, news.missed, news.bytes.to_vec())
+    }
+
+    #[test]
+    fn what_was_read_by_others_already_is_seen_until_it_is_overwritten() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        lab.goes(50, 2);
+        assert_eq!(read(&mut tap), (0, 0, [vec![1; 100], vec![2; 50]].concat()));
+        lab.goes(10_000, 3);
+        lab.goes(10_000, 4);
+        let size = RING as usize;
+        assert_eq!(
+            read(&mut tap),
+            (20_150 - RING as u64, 20_000 - RING as u64, [vec![3; size - 10_000], vec![4; 10_000]].concat())
+        );
+    }
+
+    #[test]
+    fn memory_that_was_given_back_is_missed_and_not_zeroes() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        lab.release();
+        lab.goes(50, 2);
+        assert_eq!(read(&mut tap), (100, 100, vec![2; 50]));
+        // Given back a second time in the same page, and between two looks.
+        lab.goes(20, 3);
+        let words = tap.words().unwrap();
+        lab.release();
+        assert_eq!(read_to(&mut tap, &words), (170, 20, vec![]));
+        lab.goes(5, 4);
+        assert_eq!(read(&mut tap), (170, 0, vec![4; 5]));
+    }
+
+    #[test]
+    fn a_slot_that_the_same_sockets_have_again_is_other_rings() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        read(&mut tap);
+        // It comes further than the old rings before anybody looks.
+        lab.begin();
+        lab.goes(300, 2);
+        assert_eq!(tap.words(), Err(Over::Replaced));
+        let mut next = lab.tap();
+        assert_ne!(next.place.life, tap.place.life);
+        next.known = tap.known.anew();
+        assert_eq!(read(&mut next), (100, 0, vec![2; 300]));
+        assert_eq!(next.known.position(0), 400);
+        // While it is handed out it is nobody's.
+        lab.control().begin();
+        assert_eq!(next.words(), Err(Over::Replaced));
+    }
+
+    #[test]
+    fn what_was_not_read_when_the_slot_was_given_back_is_missed() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        read(&mut tap);
+        lab.goes(30, 2);
+        let words = tap.words().unwrap();
+        lab.control().in_use.store(0, Release);
+        lab.arena.release_rings(0);
+        assert_eq!(tap.read(&words, 0, &mut Vec::new()), Err(Over::Closed));
+        let words = tap.words().unwrap();
+        assert!(!words.used);
+        assert_eq!(tap.unread(&words, 0), Some(News { position: 130, missed: 30, bytes: &[] }));
+        assert_eq!(tap.unread(&words, 0), None);
+    }
+
+    #[test]
+    fn who_stands_still_while_it_writes_may_have_overwritten_what_was_read() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        lab.lock(1 << 32 | 42);
+        assert_eq!(read(&mut tap), (100, 100, vec![]));
+        // What waits still cannot be overwritten by anybody.
+        lab.arena.copy_in(0, 0, 100, &[2; 60]);
+        lab.control().direction[0].publish(160);
+        assert_eq!(read(&mut tap), (100, 0, vec![2; 60]));
+        // The record is another socket's: its writer has closed it.
+        lab.goes(0, 0);
+        lab.tail = 160;
+        lab.goes(40, 3);
+        lab.record.write_all_at(&4u32.to_ne_bytes(), offset_of!(End, generation) as u64).unwrap();
+        assert_eq!(read(&mut tap), (160, 0, vec![3; 40]));
+    }
+
+    #[test]
+    fn tails_that_make_no_sense_are_nothing() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        read(&mut tap);
+        for tail in [99, 0, u64::MAX, 1 << 63] {
+            lab.control().direction[0].t.tail.store(tail, Relaxed);
+            let words = tap.words().unwrap();
+            match tap.read(&words, 0, &mut Vec::new()) {
+                Ok(news) => assert!(news.is_none_or(|news| news.bytes.len() <= RING as usize), "{tail}"),
+                Err(over) => panic!("{tail}: {over:?}"),
+            }
+        }
+    }
 }

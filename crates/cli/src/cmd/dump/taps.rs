@@ -1,0 +1,229 @@
+//! What is followed: connections that are found, wanted, looked at, and lost again.
+
+use super::Out;
+use super::memory::{self, Life, Place};
+use super::tap::{Known, Over, Tap};
+use crate::connections::{self, Connection, Family};
+use crate::filter::{Facts, Filter, Protocol};
+use crate::output::Failure;
+use bypath_shm::view::End;
+use std::collections::{HashMap, HashSet};
+use std::net::SocketAddr;
+
+/// Which connections are asked for.
+pub struct Wanted {
+    /// One that this process holds an end of.
+    pub pid: Option<u32>,
+    /// One from or to this port.
+    pub port: Option<u16>,
+    /// What this lets through.
+    pub filter: Option<Filter>,
+}
+
+type Sockets<'a> = HashMap<u64, (&'a Family, &'a End)>;
+
+impl Wanted {
+    /// Which directions of a connection are: from its first socket to the second one, and back.
+    fn directions(
+        &self,
+        sockets: &Sockets,
+        cookies: [u64; 2],
+        addresses: [Option<SocketAddr>; 2],
+    ) -> [bool; 2] {
+        let ends = cookies.map(|cookie| sockets.get(&cookie));
+        let members = ends.iter().flatten().flat_map(|(family, end)| family.holders(end));
+        let processes: Vec<_> = members.map(|m| (m.pid, m.command.as_str())).collect();
+        let of_pid = self.pid.is_none_or(|pid| processes.iter().any(|(p, _)| *p == pid));
+        let of_port = self.port.is_none_or(|port| addresses.iter().flatten().any(|a| a.port() == port));
+        [0, 1].map(|d| {
+            let sends = ends[d].map(|(_, end)| end.outgoing).or(ends[1 - d].map(|(_, end)| end.incoming));
+            let facts = Facts {
+                protocol: Protocol::Tcp,
+                source: addresses[d],
+                destination: addresses[1 - d],
+                processes: &processes,
+                path: sends.map_or("", |d| d.path.code()),
+                reason: sends.map_or("", connections::reason_code),
+            };
+            of_pid && of_port && self.filter.as_ref().is_none_or(|filter| filter.passes(&facts))
+        })
+    }
+}
+
+/// The addresses of both sockets, each as it or the other one knows it.
+fn addresses(sockets: &Sockets, cookies: [u64; 2]) -> [Option<SocketAddr>; 2] {
+    let ends = cookies.map(|cookie| sockets.get(&cookie).map(|(_, end)| end));
+    [0, 1].map(|which: usize| {
+        ends[which].and_then(|end| end.local).or_else(|| ends[1 - which].and_then(|end| end.remote))
+    })
+}
+
+/// What is followed.
+pub struct Taps {
+    wanted: Wanted,
+    open: Vec<Tap>,
+    /// How far connections were known that are followed no longer in the memory of one process: perhaps in that of another.
+    known: HashMap<[u64; 2], (Life, Known)>,
+    /// Whether connections were looked for before: what is found later has begun since.
+    begun: bool,
+}
+
+/// The slots in use that a process maps, by the sockets they are of; put together when it is needed.
+#[derive(Default)]
+struct Slots(HashMap<(u32, u32), HashMap<[u64; 2], Place>>);
+
+impl Slots {
+    /// Where the connection of these sockets is in a process, and in which order it names them.
+    fn find(&mut self, pid: u32, ring: u32, ends: [u64; 2]) -> Result<Option<(Place, [u64; 2])>, Failure> {
+        let all = match self.0.entry((pid, ring)) {
+            std::collections::hash_map::Entry::Occupied(all) => all.into_mut(),
+            std::collections::hash_map::Entry::Vacant(free) => {
+                let mut all = HashMap::new();
+                // A process that has gone, or goes, has none.
+                for arena in memory::arenas(pid).unwrap_or_default() {
+                    match memory::slots(pid, arena, ring) {
+                        Ok(slots) => all.extend(slots),
+                        Err(nix::Error::EPERM) => return Err(forbidden(pid)),
+                        Err(_) => {}
+                    }
+                }
+                free.insert(all)
+            }
+        };
+        let orders = [ends, [ends[1], ends[0]]];
+        Ok(orders.into_iter().find_map(|cookies| Some((*all.get(&cookies)?, cookies))))
+    }
+}
+
+impl Taps {
+    /// Nothing yet.
+    pub fn new(wanted: Wanted) -> Taps {
+        Taps { wanted, open: Vec::new(), known: HashMap::new(), begun: false }
+    }
+
+    /// Looks for connections on rings that are not followed yet.
+    ///
+    /// # Errors
+    /// Processes cannot be listed, or one may not be read.
+    pub fn discover(&mut self) -> Result<(), Failure> {
+        let scan = connections::scan()
+            .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
+        let sockets = scan.sockets();
+        for tap in &mut self.open {
+            tap.wanted = self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some));
+        }
+        let mut followed: HashSet<_> = self.open.iter().map(|tap| pair(tap.cookies)).collect();
+        let mut slots = Slots::default();
+        for c in scan.connections() {
+            let (Some(own), Some(other), Some(ring)) = (c.end.cookie, c.end.peer_cookie, c.end.ring_size)
+            else {
+                continue;
+            };
+            let ends = [own, other];
+            if followed.contains(&pair(ends))
+                || self.wanted.directions(&sockets, ends, addresses(&sockets, ends)) == [false; 2]
+            {
+                continue;
+            }
+            if let Some((place, cookies)) = slots.find(c.process.pid, ring, ends)?
+                && let Some(tap) = self.tap(&sockets, &c, place, cookies)
+            {
+                followed.insert(pair(cookies));
+                self.open.push(tap);
+            }
+        }
+        self.begun = true;
+        // Of connections that are no more nothing need be known.
+        self.known.retain(|cookies, _| cookies.iter().any(|cookie| sockets.contains_key(cookie)));
+        Ok(())
+    }
+
+    fn tap(&self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
+        let [Some(dialler), Some(accepter)] = addresses(sockets, cookies) else { return None };
+        let known = match self.known.get(&cookies) {
+            Some((life, known)) if *life == place.life => *known,
+            Some((_, known)) => known.anew(),
+            None if self.begun => Known::default().anew(),
+            None => Known::default(),
+        };
+        let writer = |cookie| sockets.get(&cookie).and_then(|(family, end)| family.writer(end).ok());
+        Some(Tap {
+            pid: c.process.pid,
+            place,
+            cookies,
+            addresses: [dialler, accepter],
+            wanted: self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]),
+            writers: cookies.map(writer),
+            known,
+            last: 1,
+        })
+    }
+
+    /// Looks at every ring once; whether there was anything.
+    ///
+    /// # Errors
+    /// What was found cannot be written, or a process may not be read.
+    pub fn look(&mut self, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.open.len() {
+            match look(&mut self.open[at], out, room, &mut any)? {
+                None => at += 1,
+                Some(over) => {
+                    let tap = self.open.swap_remove(at);
+                    if over == Over::Forbidden {
+                        return Err(forbidden(tap.pid));
+                    }
+                    out.cut += u64::from(over == Over::Replaced);
+                    self.known.insert(tap.cookies, (tap.place.life, tap.known));
+                }
+            }
+        }
+        Ok(any)
+    }
+}
+
+/// Looks at the rings of one connection; whether that is over.
+fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Result<Option<Over>, Failure> {
+    let words = match tap.words() {
+        Ok(words) => words,
+        Err(over) => return Ok(Some(over)),
+    };
+    for d in tap.order() {
+        let (addresses, wanted) = ([tap.addresses[d], tap.addresses[1 - d]], tap.wanted[d]);
+        let news = if !wanted {
+            tap.pass_over(&words, d);
+            Ok(None)
+        } else if words.used {
+            tap.read(&words, d, room)
+        } else {
+            Ok(tap.unread(&words, d))
+        };
+        match news {
+            Ok(None) => {}
+            Ok(Some(news)) => {
+                *any = true;
+                let answered = tap.known.position(1 - d);
+                out.news(addresses, answered, &news)?;
+            }
+            // What was missed thereby is told at the next look.
+            Err(Over::Closed) => return Ok(None),
+            Err(over) => return Ok(Some(over)),
+        }
+    }
+    Ok((!words.used).then_some(Over::Closed))
+}
+
+/// A connection, whichever of its sockets is named first.
+fn pair(cookies: [u64; 2]) -> [u64; 2] {
+    [cookies[0].min(cookies[1]), cookies[0].max(cookies[1])]
+}
+
+fn forbidden(pid: u32) -> Failure {
+    Failure::new(
+        1,
+        format_args!(
+            "process {pid} may not be looked into: run this as root, or see: bypath doctor (ptrace)"
+        ),
+    )
+}
