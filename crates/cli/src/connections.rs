@@ -4,6 +4,7 @@
 //! What is read was written by other programs and changes while it is read. A process counts as a member of a
 //! family only while it has the region open and is the one (pid and start time) in the region's table.
 
+use crate::filter::{Facts, Filter, Protocol};
 use bypath_shm::family::{End as EndRecord, VIEW_NAME, WriterLine, end_state};
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{self, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath};
@@ -364,6 +365,19 @@ impl Connection<'_> {
     pub fn reason_code(&self) -> String {
         let (out, incoming) = (reason_code(self.end.outgoing), reason_code(self.end.incoming));
         if out == incoming { out.to_owned() } else { format!("{out}/{incoming}") }
+    }
+
+    /// Whether a filter lets it through, which takes this end for the source.
+    pub fn passes(&self, filter: &Filter) -> bool {
+        let (path, reason) = (self.path_code(), self.reason_code());
+        filter.passes(&Facts {
+            protocol: Protocol::Tcp,
+            source: self.end.local,
+            destination: self.end.remote,
+            processes: &[(self.process.pid, &self.process.command)],
+            path: &path,
+            reason: &reason,
+        })
     }
 
     /// Bytes moved.

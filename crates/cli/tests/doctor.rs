@@ -10,6 +10,15 @@ fn doctor(arguments: &[&str]) -> Output {
     bypath(["doctor"]).args(arguments).output().expect("bypath starts")
 }
 
+/// Says that a part of a test is left out, and why; also in the list of the tests' closing summary.
+fn skip(name: &str, reason: &str) {
+    eprintln!("skipped: {name}: {reason}");
+    if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
+        let mut file = std::fs::OpenOptions::new().append(true).create(true).open(path).expect("the list");
+        std::io::Write::write_all(&mut file, format!("{name}\t{reason}\n").as_bytes()).expect("the list");
+    }
+}
+
 /// The state of a check in a report.
 fn state<'a>(report: &'a Value, check: &str) -> &'a str {
     let findings = report["findings"].as_array().expect("findings");
@@ -51,7 +60,23 @@ fn without_an_interface_the_host_is_looked_at() {
         state(&report, check);
     }
     // What rings need, which an interface has nothing to do with.
-    for check in ["kernel", "descriptors", "allowed-processors", "idle-driver", "seccomp", "ptrace"] {
+    for check in [
+        "kernel",
+        "descriptors",
+        "allowed-processors",
+        "idle-driver",
+        "seccomp",
+        "ptrace",
+        "pid-namespace",
+        "user-namespace",
+        "mount-namespace",
+        "network-namespace",
+        "processor-quota",
+        "memory-limit",
+        "file-size",
+        "address-space",
+        "congestion-control",
+    ] {
         state(&report, check);
     }
     assert_eq!((state(&report, "kernel"), state(&report, "shared-memory")), ("good", "good"));
@@ -67,6 +92,19 @@ fn what_a_shell_may_not_is_found() {
         serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
     };
     assert_eq!(state(&shell("ulimit -n 512"), "descriptors"), "note");
+    assert_eq!(state(&shell("ulimit -f 1000"), "file-size"), "hurts");
+    assert_eq!(state(&shell("ulimit -v 900000"), "address-space"), "note");
+    // In a container everything is one of its own, and its own process 1 has the same.
+    let contained = std::process::Command::new("unshare")
+        .args(["-Ur", "-p", "-m", "-f", "--mount-proc", common::BYPATH, "doctor", "--json"])
+        .output()
+        .expect("unshare starts");
+    if stderr(&contained).starts_with("unshare: ") {
+        skip("doctor::what_a_shell_may_not_is_found", "no user namespaces for this user");
+        return;
+    }
+    let report: Value = serde_json::from_slice(&contained.stdout).unwrap_or_else(|_| panic!("{contained:?}"));
+    assert_eq!((state(&report, "pid-namespace"), state(&report, "user-namespace")), ("note", "note"));
 }
 
 #[test]

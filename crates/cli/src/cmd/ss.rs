@@ -2,6 +2,7 @@
 
 use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
+use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::Bytes;
@@ -15,9 +16,12 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     bypath ss\n  \
     bypath ss --pid 1234\n  \
+    bypath ss dport = :6379 and not comm redis-cli\n  \
     bypath ss --json | jq '.[] | select(.path == \"ring\")'\n\n\
     A connection stands once for each process that holds it. PATH and REASON have one word, or two\n\
-    (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory.\n\n\
+    (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory.\n\
+    FILTER is as for ss and tcpdump: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm, path,\n\
+    reason, tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see). The source is the local end.\n\n\
     Exit status: 0, also if there are no connections; 1 if PID does not exist; 2 for wrong usage.")]
 pub struct Args {
     #[command(flatten)]
@@ -26,6 +30,10 @@ pub struct Args {
     /// Only the connections of this process
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
     pid: Option<u32>,
+
+    /// Only what this lets through, such as: port 80 and not host 10.0.0.1
+    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    filter: Vec<String>,
 }
 
 /// Prints the connections.
@@ -35,15 +43,20 @@ pub fn run(args: Args) -> Outcome {
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }
+    let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let scan = scan()?;
     let mut found = scan.connections();
     found.retain(|c| args.pid.is_none_or(|pid| c.process.pid == pid));
+    found.retain(|c| filter.as_ref().is_none_or(|filter| c.passes(filter)));
     match args.json.target() {
         Some(target) => output::json(&target, &found.iter().map(Record::from).collect::<Vec<_>>())?,
         None => output::print(&text(&found))?,
     }
     if found.is_empty() && args.json.target().is_none() {
         output::message(match args.pid {
+            _ if filter.is_some() => {
+                "no connection of programs under Bypath that the filter lets through".to_owned()
+            }
             None => {
                 "no connections of programs under Bypath (start them with: bypath run -- PROGRAM)".to_owned()
             }

@@ -165,6 +165,13 @@ mod tests {
             tree
         }
 
+        /// A link, which need not lead anywhere.
+        pub fn link(&self, path: &str, to: &str) {
+            let path = self.0.join(path);
+            fs::create_dir_all(path.parent().expect("a directory above")).expect("a directory");
+            std::os::unix::fs::symlink(to, path).expect("a link");
+        }
+
         pub fn root(&self) -> Root {
             Root::at(&self.0)
         }

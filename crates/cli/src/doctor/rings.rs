@@ -19,7 +19,14 @@ pub fn findings(root: &Root) -> Vec<Finding> {
         allowed(root),
         idle_driver(root),
         filter(root),
-        namespace(root),
+        namespace(root, "network-namespace", "net", 0),
+        namespace(root, "pid-namespace", "pid", 0xeffffffc),
+        namespace(root, "user-namespace", "user", 0xeffffffd),
+        namespace(root, "mount-namespace", "mnt", 0),
+        quota(root),
+        memory_limit(root),
+        file_size(root),
+        address_space(root),
         rendezvous(root),
         congestion(root),
         tracing(root),
@@ -103,15 +110,117 @@ fn filter(root: &Root) -> Finding {
     }
 }
 
-/// Whether this shell is in the network namespace of the host's first process.
-fn namespace(root: &Root) -> Finding {
-    const CHECK: &str = "network-namespace";
-    match (root.link("/proc/self/ns/net"), root.link("/proc/1/ns/net")) {
-        (Some(ours), Some(first)) if ours == first => Finding::good(CHECK, "that of process 1"),
-        (Some(ours), Some(_)) => Finding::note(CHECK, format!("one of its own, {ours}"))
-            .why("only programs in the same network namespace meet on rings, but for those with one folder for it")
-            .remedy("bypath run --rendezvous FOLDER -- PROGRAM at both ends, FOLDER being mounted in both containers"),
-        _ => Finding::unknown(CHECK, "process 1 belongs to another user"),
+/// Whether this shell is in the namespace of the host's first process; `first` is the number of the kernel's first one, if that is
+/// always the same (include/linux/proc_ns.h): within a pid namespace process 1 is that namespace's own.
+fn namespace(root: &Root, check: &'static str, kind: &str, first: u32) -> Finding {
+    let links = (root.link(format!("/proc/self/ns/{kind}")), root.link(format!("/proc/1/ns/{kind}")));
+    let own = |ours: String| {
+        let why = match kind {
+            "net" => "only programs in the same network namespace meet on rings, but for those with one folder for it",
+            _ => "only programs of the same pid, user and mount namespaces share memory, but for those with one folder for it",
+        };
+        Finding::note(check, format!("one of its own, {ours}"))
+            .why(why)
+            .remedy("bypath run --rendezvous FOLDER -- PROGRAM at both ends, FOLDER being mounted in both containers")
+    };
+    match links {
+        (Some(ours), _) if first != 0 && ours == format!("{kind}:[{first}]") => {
+            Finding::good(check, "the host's")
+        }
+        (Some(ours), _) if first != 0 => own(ours),
+        (Some(ours), Some(one)) if ours == one => Finding::good(check, "that of process 1"),
+        (Some(ours), Some(_)) => own(ours),
+        (Some(_), None) => Finding::unknown(check, "process 1 belongs to another user"),
+        _ => Finding::unknown(check, "the kernel does not tell"),
+    }
+}
+
+/// What a file of the control groups (version 2) says that this shell is in, from the innermost one on that says anything but `max`.
+/// `None`: they cannot be read.
+fn control_group(root: &Root, file: &str) -> Option<Option<String>> {
+    const MOUNTED: &str = "/sys/fs/cgroup";
+    root.text(format!("{MOUNTED}/cgroup.controllers"))?;
+    let groups = root.text("/proc/self/cgroup")?;
+    let path = groups.lines().find_map(|l| l.strip_prefix("0::/"))?;
+    let levels = std::path::Path::new(path).ancestors();
+    let texts = levels.filter_map(|level| root.text(std::path::Path::new(MOUNTED).join(level).join(file)));
+    Some(texts.into_iter().find(|text| !text.starts_with("max")))
+}
+
+/// Processor time that a control group may use.
+fn quota(root: &Root) -> Finding {
+    const CHECK: &str = "processor-quota";
+    let Some(text) = control_group(root, "cpu.max") else {
+        return Finding::unknown(CHECK, "no control groups of version 2 are shown");
+    };
+    let Some(text) = text else { return Finding::good(CHECK, "none") };
+    let mut numbers = text.split_whitespace().filter_map(|n| n.parse::<f64>().ok());
+    match (numbers.next(), numbers.next()) {
+        (Some(quota), Some(period)) if period > 0.0 => {
+            let processors = quota / period;
+            let found = format!("time of {processors:.2} processors");
+            if processors >= 2.0 {
+                return Finding::note(CHECK, found)
+                    .why("who spins uses it up as well; where it is used up all threads stand still for the rest of the period");
+            }
+            Finding::hurts(CHECK, found)
+                .why("both ends of a connection that spin use it up, and stand still for the rest of the period (100 ms)")
+                .remedy("bypath run --profile frugal, or a larger CPUQuota= (docker: --cpus)")
+        }
+        _ => Finding::unknown(CHECK, text),
+    }
+}
+
+/// Memory of rings counts in the control group of who writes.
+fn memory_limit(root: &Root) -> Finding {
+    const CHECK: &str = "memory-limit";
+    /// Twice what a process may use for rings at most, if nothing else is said.
+    const ENOUGH: u64 = 512 << 20;
+    match control_group(root, "memory.max") {
+        None => Finding::unknown(CHECK, "no control groups of version 2 are shown"),
+        Some(None) => Finding::good(CHECK, "none"),
+        Some(Some(text)) => match text.parse::<u64>() {
+            Ok(n) if n < ENOUGH => Finding::note(CHECK, format!("{} MiB for this control group", n >> 20))
+                .why("rings count there, up to 256 MiB for each process that writes without being read: the kernel ends programs beyond it")
+                .remedy("bypath run --memory-limit 32M, or a larger MemoryMax= (docker: --memory)"),
+            Ok(n) => Finding::good(CHECK, format!("{} MiB for this control group", n >> 20)),
+            Err(_) => Finding::unknown(CHECK, text),
+        },
+    }
+}
+
+/// The soft limit with this name, `None` inside = unlimited.
+fn soft_limit(root: &Root, name: &str) -> Option<Option<u64>> {
+    let limits = root.text("/proc/self/limits")?;
+    let soft = limits.lines().find_map(|l| l.strip_prefix(name)?.split_whitespace().next())?;
+    Some(soft.parse().ok())
+}
+
+fn file_size(root: &Root) -> Finding {
+    const CHECK: &str = "file-size";
+    /// Size of a family's region, which is a file to the kernel.
+    const NEEDED: u64 = 40_000 << 10;
+    match soft_limit(root, "Max file size") {
+        None => Finding::unknown(CHECK, "the kernel does not tell"),
+        Some(None) => Finding::good(CHECK, "no limit"),
+        Some(Some(n)) if n < NEEDED => Finding::hurts(CHECK, format!("{} KiB for a file", n >> 10))
+            .why("shared memory counts as a file: every connection stays on the kernel")
+            .remedy("ulimit -f unlimited, or LimitFSIZE=infinity in the unit"),
+        Some(Some(n)) => Finding::good(CHECK, format!("{} KiB for a file", n >> 10)),
+    }
+}
+
+fn address_space(root: &Root) -> Finding {
+    const CHECK: &str = "address-space";
+    /// Room for some 80 processes at the other ends.
+    const ENOUGH: u64 = 1 << 30;
+    match soft_limit(root, "Max address space") {
+        None => Finding::unknown(CHECK, "the kernel does not tell"),
+        Some(None) => Finding::good(CHECK, "no limit"),
+        Some(Some(n)) if n < ENOUGH => Finding::note(CHECK, format!("{} MiB for a process", n >> 20))
+            .why("each process at another end takes 12 to 16 MiB of it; beyond it connections stay on the kernel (no-memory)")
+            .remedy("ulimit -v unlimited, or LimitAS=infinity in the unit"),
+        Some(Some(n)) => Finding::good(CHECK, format!("{} MiB for a process", n >> 20)),
     }
 }
 
@@ -165,8 +274,8 @@ mod tests {
     use super::super::tests::{Tree, verdict};
     use super::*;
 
-    const LIMITS: &str =
-        "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024      524288    files\n";
+    const LIMITS: &str = "Limit  Soft Limit  Hard Limit  Units\nMax open files            1024      524288    files\n\
+        Max file size  1048576  unlimited  bytes\nMax address space  409600000  unlimited  bytes\n";
 
     #[test]
     fn a_host_that_tells_nothing_is_unknown_and_not_good() {
@@ -183,6 +292,11 @@ mod tests {
             ("proc/cpuinfo", "flags\t\t: fpu hypervisor avx2"),
             ("proc/sys/net/ipv4/tcp_congestion_control", "bbr"),
             ("proc/sys/kernel/yama/ptrace_scope", "1"),
+            ("proc/self/cgroup", "0::/a.slice/b.service\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory"),
+            ("sys/fs/cgroup/a.slice/b.service/cpu.max", "max 100000"),
+            ("sys/fs/cgroup/a.slice/cpu.max", "150000 100000"),
+            ("sys/fs/cgroup/a.slice/b.service/memory.max", "134217728"),
         ];
         let tree = Tree::new("rings-bad", &files);
         let found = findings(&tree.root());
@@ -193,6 +307,10 @@ mod tests {
             ("idle-driver", Note),
             ("seccomp", Note),
             ("ptrace", Note),
+            ("processor-quota", Hurts),
+            ("memory-limit", Note),
+            ("file-size", Hurts),
+            ("address-space", Note),
         ] {
             let (seen, remedy) = verdict(&found, check);
             assert_eq!((seen, remedy.is_some()), (state, true), "{check}");
@@ -204,16 +322,38 @@ mod tests {
     fn an_ordinary_host_is_good() {
         let files = [
             ("proc/sys/kernel/osrelease", "6.1.0-18-amd64"),
-            ("proc/self/limits", "Max open files            1048576   1048576   files\n"),
+            (
+                "proc/self/limits",
+                "Max open files            1048576   1048576   files\nMax file size   unlimited  unlimited  bytes\nMax address space   unlimited unlimited bytes\n",
+            ),
             ("proc/self/status", "Seccomp:\t0\nCpus_allowed_list:\t0-7\n"),
             ("sys/devices/system/cpu/cpuidle/current_driver", "haltpoll"),
             ("sys/devices/system/cpu/cpuidle/current_governor", "haltpoll"),
             ("proc/sys/net/ipv4/tcp_congestion_control", "cubic"),
             ("proc/sys/kernel/yama/ptrace_scope", "0"),
+            ("proc/self/cgroup", "0::/\n"),
+            ("sys/fs/cgroup/cgroup.controllers", "cpu memory"),
         ];
-        let found = findings(&Tree::new("rings-good", &files).root());
-        // Its namespaces are links, which the tree has none of.
-        assert!(found.iter().all(|f| f.state == Good || f.check == "network-namespace"), "{found:?}");
+        let tree = Tree::new("rings-good", &files);
+        for (kind, number) in [("net", 1), ("mnt", 2), ("pid", 0xeffffffcu32), ("user", 0xeffffffd)] {
+            tree.link(&format!("proc/self/ns/{kind}"), &format!("{kind}:[{number}]"));
+            tree.link(&format!("proc/1/ns/{kind}"), &format!("{kind}:[{number}]"));
+        }
+        let found = findings(&tree.root());
+        assert!(found.iter().all(|f| f.state == Good), "{found:?}");
+    }
+
+    #[test]
+    fn namespaces_of_a_container_are_told_also_where_process_1_is_its_own() {
+        let tree = Tree::new("rings-namespaces", &[]);
+        for (kind, ours, first) in [("net", 5, 1), ("mnt", 6, 6), ("pid", 7, 7), ("user", 8, 8)] {
+            tree.link(&format!("proc/self/ns/{kind}"), &format!("{kind}:[{ours}]"));
+            tree.link(&format!("proc/1/ns/{kind}"), &format!("{kind}:[{first}]"));
+        }
+        let found = findings(&tree.root());
+        let state = |check: &str| verdict(&found, check).0;
+        assert_eq!((state("network-namespace"), state("mount-namespace")), (Note, Good));
+        assert_eq!((state("pid-namespace"), state("user-namespace")), (Note, Note));
     }
 
     #[test]

@@ -172,26 +172,97 @@ fn lines_are_printed_without_a_file() {
     assert!(text.iter().all(|l| l.contains(&server)), "{text:?}");
 }
 
+/// The same two sockets get rings anew when one end becomes another program image: the stream goes on, in other memory.
 #[test]
-fn the_other_end_is_followed_while_one_is_stopped_and_after_its_death() {
-    if !has("dump::the_other_end_is_followed_while_one_is_stopped_and_after_its_death", &["python3"]) {
+fn rings_that_the_same_sockets_get_anew_are_followed_from_their_first_byte() {
+    if !has(
+        "dump::rings_that_the_same_sockets_get_anew_are_followed_from_their_first_byte",
+        &["python3", "tshark"],
+    ) {
         return;
     }
     let mut talk = Talk::new();
-    let server = Pid::from_raw(talk.server_pid().cast_signed()).expect("a number");
-    kill_process(server, Signal::STOP).expect("a child");
-    let child = bypath(["dump", "--pid", &talk.server_pid().to_string(), "--count", "1"])
+    let folder = TempDir::new();
+    let file = folder.join("again.pcapng");
+    let caller = talk.caller_pid();
+    let said = dump(&file, caller, &mut talk, |talk| {
+        talk.does("resp 200");
+        talk.does("exec 0");
+        let begun = Instant::now();
+        while !goes_by_rings(caller) {
+            // Who was taken back once comes up again after 64 KiB.
+            talk.does("http 1 20000");
+            assert!(begun.elapsed() < LONG, "never on rings again");
+        }
+        talk.does("http 7 2000");
+    });
+    let port = talk.port.to_string();
+    assert!(said.contains(" 0 octets missed"), "{said}");
+    let as_http = format!("tcp.port=={port},http");
+    let count = |field: &str, value: &str| {
+        let rows = tshark(&file, &["-d", &as_http, "-Y", field], &[field]);
+        rows.iter().flat_map(|row| row.split(',')).filter(|v| *v == value).count()
+    };
+    assert_eq!((count("http.request.uri", "/2000"), count("http.content_length_header", "2000")), (7, 7));
+    let wrong = "tcp.analysis.lost_segment || tcp.analysis.ack_lost_segment || tcp.analysis.retransmission || tcp.analysis.out_of_order";
+    let wrong = tshark(&file, &["-Y", wrong], &["frame.number", "tcp.seq", "_ws.expert"]);
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+#[test]
+fn a_filter_lets_one_direction_through_and_not_the_other() {
+    if !has("dump::a_filter_lets_one_direction_through_and_not_the_other", &["python3"]) {
+        return;
+    }
+    let mut talk = Talk::new();
+    let filter = format!("src port {} and comm python3 and not (pid 1 or host ::1)", talk.port);
+    let child = bypath(["dump", "--count", "4"])
+        .args(filter.split(' '))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
         .expect("bypath starts");
     let mut child = Running(child);
-    talk.begin("resp 1");
-    let mut line = String::new();
-    BufReader::new(child.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a line");
-    assert!(line.contains("PING"), "{line}");
-    kill_process(server, Signal::CONT).expect("a child");
-    talk.done();
+    let begun = Instant::now();
+    while child.0.try_wait().expect("a child").is_none() {
+        talk.does("resp 1");
+        assert!(begun.elapsed() < LONG);
+    }
+    let text: Vec<_> =
+        BufReader::new(child.0.stdout.take().expect("a pipe")).lines().map_while(Result::ok).collect();
+    let from_server = format!(" 127.0.0.1:{} > 127.0.0.1:", talk.port);
+    assert!(
+        text.len() == 4 && text.iter().all(|l| l.contains(&from_server) && l.contains("+PONG")),
+        "{text:?}"
+    );
+    for (command, bad, part) in [
+        ("dump", "port 80 or pid 1 and tcp", "parentheses"),
+        ("ss", "prot 80", "'port'"),
+        ("top", "host example.org", "not looked up"),
+    ] {
+        let output = bypath([command]).args(bad.split(' ')).output().expect("bypath starts");
+        assert_eq!((output.status.code(), stderr(&output).contains(part)), (Some(2), true), "{output:?}");
+    }
+    // The same words, of connections.
+    let count = |command: &[&str], filter: &str| {
+        let output = bypath(command).arg("--json").args(filter.split(' ')).output().expect("bypath starts");
+        let list: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        list.as_array().expect("a list").len()
+    };
+    for (filter, expected) in [
+        (format!("port {} and path ring", talk.port), 2),
+        (format!("sport = :{}", talk.port), 1),
+        (format!("port {} and pid {}", talk.port, talk.caller_pid()), 1),
+        (format!("port {} and not comm python3", talk.port), 0),
+        (format!("port {} and udp", talk.port), 0),
+    ] {
+        assert_eq!(count(&["ss"], &filter), expected, "{filter}");
+        assert_eq!(count(&["top", "--once", "-d", "0.1"], &filter), expected, "{filter}");
+    }
+}
+
+#[test]
+fn a_process_that_is_not_there_is_told() {
     let output = bypath(["dump", "--pid", "4294967"]).output().expect("bypath starts");
     assert_eq!((output.status.code(), stderr(&output).contains("no process")), (Some(1), true));
 }

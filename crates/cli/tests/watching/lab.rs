@@ -1,6 +1,7 @@
 //! Two programs that talk when they are told to, and the means to look at them.
 
 use crate::common::{bypath, run, workspace};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
@@ -29,6 +30,19 @@ pub fn has(name: &str, programs: &[&str]) -> bool {
         skip(name, &format!("not installed: {missing:?}"));
     }
     missing.is_empty()
+}
+
+/// Sends a signal to a process of ours.
+pub fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).expect("a number"), signal).expect("a child");
+}
+
+/// Asks until it is so.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !is_so() {
+        assert!(begun.elapsed() < LONG, "never: {what}");
+    }
 }
 
 /// A program that is killed and waited for at the end.
@@ -93,6 +107,11 @@ impl Talk {
     /// Number of the caller's process.
     pub fn caller_pid(&self) -> u32 {
         self.caller.0.id()
+    }
+
+    /// Whether the caller has ended.
+    pub fn caller_ended(&mut self) -> bool {
+        self.caller.0.try_wait().expect("a child").is_some()
     }
 
     /// Tells the caller to do something.

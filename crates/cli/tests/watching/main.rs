@@ -6,4 +6,6 @@ mod common;
 mod dump;
 mod lab;
 mod metrics;
+mod still;
 mod top;
+mod undisturbed;

@@ -1,5 +1,7 @@
-"""talk.py serve | call PORT: HTTP or RESP over one connection that stays open. The server prints its port. The caller
-reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`; then `hold` until its input ends."""
+"""talk.py serve | call PORT | resume DESCRIPTOR: HTTP or RESP over one connection that stays open. The server prints its port. The caller
+reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`, until its input ends; `exec 0` is done by another
+image of its process."""
+import os
 import socket
 import sys
 
@@ -20,11 +22,14 @@ def serve():
         connection.close()
 
 
-def call(port):
-    connection = socket.create_connection(("127.0.0.1", port))
+def call(connection):
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    for line in sys.stdin:
+    # Nothing is read ahead: another image would miss it.
+    while line := sys.stdin.buffer.raw.readline().decode():
         kind, count, *size = line.split()
+        if kind == "exec":
+            connection.set_inheritable(True)
+            os.execv(sys.executable, [sys.executable, __file__, "resume", str(connection.fileno())])
         for _ in range(int(count)):
             if kind == "http":
                 connection.sendall(b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % size[0].encode())
@@ -42,4 +47,13 @@ def call(port):
         print("done", flush=True)
 
 
-serve() if sys.argv[1] == "serve" else call(int(sys.argv[2]))
+try:
+    if sys.argv[1] == "serve":
+        serve()
+    elif sys.argv[1] == "resume":
+        print("done", flush=True)
+        call(socket.socket(fileno=int(sys.argv[2])))
+    else:
+        call(socket.create_connection(("127.0.0.1", int(sys.argv[2]))))
+except ConnectionError:
+    sys.exit(1)

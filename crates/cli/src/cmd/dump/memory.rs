@@ -1,6 +1,6 @@
 //! Memory of another process, read from outside: where its arenas are, and what stands there.
 
-use bypath_shm::arena::{Control, Geometry, PAGE};
+use bypath_shm::arena::{Control, Geometry, PAGE, slot_use};
 use bypath_shm::direction::{Direction, HeadLine, TailLine};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
@@ -59,6 +59,9 @@ pub struct Life {
     count: u32,
 }
 
+/// [`Control::in_use`] of a slot that both sides have.
+const WHOLE: u32 = slot_use::ACCEPTER | slot_use::DIALLER;
+
 /// Where one connection's control page and rings are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
@@ -68,6 +71,8 @@ pub struct Place {
     pub ring: u32,
     /// Whose they are.
     pub life: Life,
+    /// Whether both sides had the slot when it was found: one that an earlier image of a program had is left by the other side.
+    pub whole: bool,
 }
 
 /// The slots in use of an arena whose rings have `ring` bytes, each with the sockets it is of; none if its rings have not.
@@ -92,8 +97,10 @@ pub fn slots(pid: u32, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Pl
         if title.life == 0 {
             break;
         }
-        if title.used {
-            all.push((title.cookies, Place { control, ring, life: Life { file, slot, count: title.life } }));
+        if title.in_use != 0 {
+            let life = Life { file, slot, count: title.life };
+            let whole = title.in_use == WHOLE;
+            all.push((title.cookies, Place { control, ring, life, whole }));
         }
     }
     Ok(all)
@@ -106,7 +113,7 @@ fn word(raw: &[u8], at: usize) -> u64 {
 /// Whose a slot is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Title {
-    used: bool,
+    in_use: u32,
     life: u32,
     cookies: [u64; 2],
 }
@@ -118,7 +125,7 @@ impl Title {
         let half = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().expect("four bytes"));
         let cookies = offset_of!(Control, cookies);
         Title {
-            used: half(offset_of!(Control, in_use)) != 0,
+            in_use: half(offset_of!(Control, in_use)),
             life: half(offset_of!(Control, life)),
             cookies: [word(raw, cookies), word(raw, cookies + 8)],
         }
@@ -130,6 +137,8 @@ impl Title {
 pub struct Words {
     /// Whether anybody has the slot still; if not, these words are the last ones.
     pub used: bool,
+    /// Whether both sides have it.
+    pub whole: bool,
     /// The tails: those of one moment, as far as that could be had.
     pub tails: [u64; 2],
     /// The head words.
@@ -165,7 +174,8 @@ impl Place {
         let ours = |t: Title| t.life == self.life.count && t.cookies == cookies;
         let at = |n: usize| word(&raw, Title::SIZE + 8 * n);
         Ok((ours(before) && ours(after)).then(|| Words {
-            used: after.used,
+            used: after.in_use != 0,
+            whole: after.in_use == WHOLE,
             tails: [at(2), at(1)],
             heads: [at(3), at(4)],
             released: [at(5), at(6)],

@@ -105,8 +105,10 @@ pub fn run(args: &Args) -> Outcome {
             std::thread::sleep(PAUSE.min(Duration::from_nanos((now - news) / 4)));
         }
     }
-    // What was there when it was asked to end.
-    taps.look(&mut out, &mut room)?;
+    // What was there when it was asked to end, of connections that have just come up, too.
+    taps.discover()?;
+    let last = monotonic_ns() + tap::PATIENCE;
+    while taps.look(&mut out, &mut room)? && !out.is_done() && monotonic_ns() < last {}
     out.end(begun)?;
     Ok(ExitCode::SUCCESS)
 }

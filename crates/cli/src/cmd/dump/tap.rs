@@ -6,11 +6,14 @@
 
 use super::memory::{Place, Words};
 use crate::connections::{Writer, Writing};
+use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path};
 use std::net::SocketAddr;
 
-/// How often it is asked whether a writer has finished.
-const LOOKS: usize = 200;
+/// How often it is asked at once whether a writer has finished.
+const LOOKS: usize = 20;
+/// For so long (ns) who is in the middle of writing is waited for; then he counts as stopped, or dead.
+pub const PATIENCE: u64 = 100_000_000;
 
 /// A connection.
 #[derive(Debug)]
@@ -29,6 +32,10 @@ pub struct Tap {
     pub writers: [Option<Writer>; 2],
     /// How far each direction is known.
     pub known: Known,
+    /// Whose writer was in the middle of writing when it was looked at last: the tail, and since when (ns).
+    pub busy: [Option<(u64, u64)>; 2],
+    /// Only one side has the slot.
+    pub left: bool,
     /// Which direction there was something in last.
     pub last: usize,
 }
@@ -48,9 +55,10 @@ impl Known {
         self.before[d].wrapping_add(self.seen[d].unwrap_or(0))
     }
 
-    /// The same sockets have other rings now, of which everything is news.
-    pub fn anew(&self) -> Known {
-        Known { before: [self.position(0), self.position(1)], seen: [Some(0); 2] }
+    /// The same sockets have other rings now, of which everything is news; `turned`: the other one of them dialled.
+    pub fn anew(&self, turned: bool) -> Known {
+        let first = usize::from(turned);
+        Known { before: [self.position(first), self.position(1 - first)], seen: [Some(0); 2] }
     }
 }
 
@@ -113,13 +121,15 @@ impl Tap {
         // A tail behind what was seen, or far ahead, is a liar's.
         let new = tail.wrapping_sub(seen);
         if new == 0 || new > u64::MAX / 2 {
+            self.busy[d] = None;
             return Ok(None);
         }
         // What is gone need not be copied, and shows as zeroes.
         let from = seen.max(tail.saturating_sub(size)).max(words.released[d].min(tail));
         room.resize((tail - from) as usize, 0);
         self.place.bytes(self.pid, d, from, room)?;
-        let valid = self.safe(d)?.clamp(from, tail);
+        let Some(safe) = self.safe(d)? else { return Ok(None) };
+        let valid = safe.clamp(from, tail);
         self.known.seen[d] = Some(tail);
         self.last = d;
         let bytes = &room[(valid - from) as usize..];
@@ -142,8 +152,8 @@ impl Tap {
         Some(News { position: self.known.position(d), missed, bytes: &[] })
     }
 
-    /// The first position whose byte was certainly still there when it was copied just now.
-    fn safe(&self, d: usize) -> Result<u64, Over> {
+    /// The first position whose byte was certainly still there when it was copied just now; `None`: that will be known soon.
+    fn safe(&mut self, d: usize) -> Result<Option<u64>, Over> {
         let size = u64::from(self.place.ring);
         let first = self.used()?;
         for _ in 0..LOOKS {
@@ -152,15 +162,23 @@ impl Tap {
             // Who was writing while we copied has said how far, once the lock is free or the tail has moved on.
             let settled = matches!(writing, Some(Writing::Nobody | Writing::Paused));
             if settled || words.tails[d] != first.tails[d] {
-                return Ok(words.tails[d].saturating_sub(size).max(words.released[d]));
+                self.busy[d] = None;
+                return Ok(Some(words.tails[d].saturating_sub(size).max(words.released[d])));
             }
             if writing.is_none() {
                 break;
             }
         }
+        let now = monotonic_ns();
+        let since = self.busy[d].filter(|(tail, _)| *tail == first.tails[d]).map_or(now, |(_, since)| since);
+        self.busy[d] = Some((first.tails[d], since));
+        if now - since < PATIENCE && self.writers[d].is_some() {
+            return Ok(None);
+        }
         // A writer that is stopped half-way, or dead: it may have written anywhere that was free.
+        self.busy[d] = None;
         let words = self.used()?;
-        Ok(Head::from_raw(words.heads[d]).position().max(words.released[d]))
+        Ok(Some(Head::from_raw(words.heads[d]).position().max(words.released[d])))
     }
 
     /// The words of a slot that has memory.
@@ -272,7 +290,9 @@ mod tests {
                 addresses: [address; 2],
                 wanted: [true; 2],
                 writers: [Some(Writer::at_start_of(self.record.try_clone().unwrap(), 3)), None],
-                known: Known::default().anew(),
+                known: Known::default().anew(false),
+                busy: [None; 2],
+                left: false,
                 last: 1,
             }
         }
@@ -338,7 +358,7 @@ mod tests {
         assert_eq!(tap.words(), Err(Over::Replaced));
         let mut next = lab.tap();
         assert_ne!(next.place.life, tap.place.life);
-        next.known = tap.known.anew();
+        next.known = tap.known.anew(false);
         assert_eq!(read(&mut next), (100, 0, vec![2; 300]));
         assert_eq!(next.known.position(0), 400);
         // While it is handed out it is nobody's.
@@ -371,17 +391,29 @@ mod tests {
         let mut tap = lab.tap();
         lab.goes(100, 1);
         lab.lock(1 << 32 | 42);
-        assert_eq!(read(&mut tap), (100, 100, vec![]));
+        // It may be about to finish; then nothing is lost.
+        let (words, mut room) = (tap.words().unwrap(), Vec::new());
+        assert_eq!(tap.read(&words, 0, &mut room), Ok(None));
+        assert_eq!(tap.known.seen[0], Some(0));
+        lab.lock(0);
+        assert_eq!(read(&mut tap), (0, 0, vec![1; 100]));
+        lab.goes(100, 5);
+        lab.lock(1 << 32 | 42);
+        let words = tap.words().unwrap();
+        assert_eq!(tap.read(&words, 0, &mut room), Ok(None));
+        tap.busy[0].as_mut().expect("since when").1 -= PATIENCE;
+        assert_eq!(read(&mut tap), (200, 100, vec![]));
         // What waits still cannot be overwritten by anybody.
-        lab.arena.copy_in(0, 0, 100, &[2; 60]);
-        lab.control().direction[0].publish(160);
-        assert_eq!(read(&mut tap), (100, 0, vec![2; 60]));
+        lab.arena.copy_in(0, 0, 200, &[2; 60]);
+        lab.control().direction[0].publish(260);
+        assert_eq!(tap.read(&tap.words().unwrap(), 0, &mut room), Ok(None));
+        tap.busy[0].as_mut().expect("since when").1 -= PATIENCE;
+        assert_eq!(read(&mut tap), (200, 0, vec![2; 60]));
         // The record is another socket's: its writer has closed it.
-        lab.goes(0, 0);
-        lab.tail = 160;
+        lab.tail = 260;
         lab.goes(40, 3);
         lab.record.write_all_at(&4u32.to_ne_bytes(), offset_of!(End, generation) as u64).unwrap();
-        assert_eq!(read(&mut tap), (160, 0, vec![3; 40]));
+        assert_eq!(read(&mut tap), (260, 0, vec![3; 40]));
     }
 
     #[test]

@@ -82,7 +82,12 @@ impl Slots {
                 // A process that has gone, or goes, has none.
                 for arena in memory::arenas(pid).unwrap_or_default() {
                     match memory::slots(pid, arena, ring) {
-                        Ok(slots) => all.extend(slots),
+                        Ok(slots) => slots.into_iter().for_each(|(cookies, place): ([u64; 2], Place)| {
+                            let best = all.entry(cookies).or_insert(place);
+                            if place.whole {
+                                *best = place;
+                            }
+                        }),
                         Err(nix::Error::EPERM) => return Err(forbidden(pid)),
                         Err(_) => {}
                     }
@@ -112,7 +117,10 @@ impl Taps {
         for tap in &mut self.open {
             tap.wanted = self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some));
         }
-        let mut followed: HashSet<_> = self.open.iter().map(|tap| pair(tap.cookies)).collect();
+        // The sockets of one that a side has left may have other rings already.
+        let (left, whole): (Vec<_>, Vec<_>) = self.open.iter().partition(|tap| tap.left);
+        let left: HashMap<_, _> = left.iter().map(|tap| (pair(tap.cookies), tap.place.life)).collect();
+        let mut followed: HashSet<_> = whole.iter().map(|tap| pair(tap.cookies)).collect();
         let mut slots = Slots::default();
         for c in scan.connections() {
             let (Some(own), Some(other), Some(ring)) = (c.end.cookie, c.end.peer_cookie, c.end.ring_size)
@@ -126,9 +134,11 @@ impl Taps {
                 continue;
             }
             if let Some((place, cookies)) = slots.find(c.process.pid, ring, ends)?
+                && left.get(&pair(ends)).is_none_or(|life| *life != place.life && place.whole)
                 && let Some(tap) = self.tap(&sockets, &c, place, cookies)
             {
                 followed.insert(pair(cookies));
+                self.open.retain(|old| pair(old.cookies) != pair(cookies));
                 self.open.push(tap);
             }
         }
@@ -140,10 +150,18 @@ impl Taps {
 
     fn tap(&self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
         let [Some(dialler), Some(accepter)] = addresses(sockets, cookies) else { return None };
-        let known = match self.known.get(&cookies) {
-            Some((life, known)) if *life == place.life => *known,
-            Some((_, known)) => known.anew(),
-            None if self.begun => Known::default().anew(),
+        let left = self.open.iter().find(|tap| pair(tap.cookies) == pair(cookies));
+        let earlier = left.map(|tap| (tap.cookies, tap.place.life, tap.known)).or_else(|| {
+            let orders = [cookies, [cookies[1], cookies[0]]];
+            orders
+                .into_iter()
+                .find_map(|order| self.known.get(&order).map(|(life, known)| (order, *life, *known)))
+        });
+        let known = match earlier {
+            Some((_, life, known)) if life == place.life => known,
+            // The other one may have dialled this time.
+            Some((order, _, known)) => known.anew(order != cookies),
+            None if self.begun => Known::default().anew(false),
             None => Known::default(),
         };
         let writer = |cookie| sockets.get(&cookie).and_then(|(family, end)| family.writer(end).ok());
@@ -155,6 +173,8 @@ impl Taps {
             wanted: self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]),
             writers: cookies.map(writer),
             known,
+            busy: [None; 2],
+            left: false,
             last: 1,
         })
     }
@@ -189,6 +209,7 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
         Ok(words) => words,
         Err(over) => return Ok(Some(over)),
     };
+    tap.left = !words.whole;
     for d in tap.order() {
         let (addresses, wanted) = ([tap.addresses[d], tap.addresses[1 - d]], tap.wanted[d]);
         let news = if !wanted {
@@ -200,7 +221,8 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
             Ok(tap.unread(&words, d))
         };
         match news {
-            Ok(None) => {}
+            // There is something whose writer is about to finish.
+            Ok(None) => *any |= tap.busy[d].is_some(),
             Ok(Some(news)) => {
                 *any = true;
                 let answered = tap.known.position(1 - d);

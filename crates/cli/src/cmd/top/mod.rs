@@ -7,6 +7,7 @@ mod screen;
 
 use crate::args::Json;
 use crate::ending;
+use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
 use model::{Row, Sampler, Sort, matches};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -22,9 +23,11 @@ use std::time::{Duration, Instant};
 #[command(after_help = "Examples:\n  \
     bypath top\n  \
     bypath top --sort spin --filter redis\n  \
+    bypath top port 6379 and not comm redis-cli\n  \
     bypath top --once --json | jq '.[0]'\n\n\
     Keys: q leave, p pause, s sort, r reverse, / filter, ? help, arrows. A connection stands once for each process that\n\
-    holds it. WAIT is an estimate: bytes in the ring, by those sent in a second. SPIN is that of the whole process.\n\n\
+    holds it. WAIT is an estimate: bytes in the ring, by those sent in a second. SPIN is that of the whole process.\n\
+    DROPS are datagrams that were lost for want of room; streams lose nothing. FILTER is that of bypath ss and dump.\n\n\
     Exit status: 0; 1 if there is no terminal (use --once), or processes cannot be listed; 2 for wrong usage.")]
 pub struct Args {
     /// Time between two looks, in seconds
@@ -45,6 +48,10 @@ pub struct Args {
 
     #[command(flatten)]
     json: Json,
+
+    /// Only what this lets through, such as: port 80 and not host 10.0.0.1
+    #[arg(value_name = "FILTER", trailing_var_arg = true)]
+    only: Vec<String>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -61,8 +68,10 @@ fn unlisted(e: std::io::Error) -> Failure {
 
 /// Prints once, or shows until the user leaves.
 pub fn run(args: Args) -> Outcome {
+    let only = Filter::read(&args.only).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
+    let mut sampler = Sampler::of(only);
     if args.once || args.json.target().is_some() {
-        return once(&args);
+        return once(&args, &mut sampler);
     }
     if !stdin().is_terminal() || !stdout().is_terminal() {
         return Err(Failure::new(
@@ -73,15 +82,14 @@ pub fn run(args: Args) -> Outcome {
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
     let mut terminal = ratatui::try_init().map_err(|e| Failure::new(1, format_args!("the terminal: {e}")))?;
-    let result = live(&mut terminal, &args, &asked);
+    let result = live(&mut terminal, &args, &mut sampler, &asked);
     ratatui::restore();
     result.map_err(|e| Failure::new(1, format_args!("the terminal: {e}")))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn once(args: &Args) -> Outcome {
+fn once(args: &Args, sampler: &mut Sampler) -> Outcome {
     let begun = Instant::now();
-    let mut sampler = Sampler::default();
     sampler.look(begun.elapsed()).map_err(unlisted)?;
     std::thread::sleep(args.interval);
     let mut rows = sampler.look(begun.elapsed()).map_err(unlisted)?;
@@ -94,9 +102,13 @@ fn once(args: &Args) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
-fn live(terminal: &mut ratatui::DefaultTerminal, args: &Args, asked: &AtomicBool) -> std::io::Result<()> {
+fn live(
+    terminal: &mut ratatui::DefaultTerminal,
+    args: &Args,
+    sampler: &mut Sampler,
+    asked: &AtomicBool,
+) -> std::io::Result<()> {
     let begun = Instant::now();
-    let mut sampler = Sampler::default();
     let mut screen = Screen::new(args.sort, args.filter.clone());
     let mut next = Duration::ZERO;
     while !asked.load(Relaxed) {
@@ -129,9 +141,10 @@ fn live(terminal: &mut ratatui::DefaultTerminal, args: &Args, asked: &AtomicBool
 }
 
 fn text(rows: &[Row]) -> String {
-    const HEADING: [&str; 11] =
-        ["PID", "COMMAND", "FD", "LOCAL", "REMOTE", "PATH", "REASON", "TX/S", "RX/S", "WAIT", "SPIN"];
-    let mut table = output::table(&HEADING, &["PID", "FD", "TX/S", "RX/S", "WAIT", "SPIN"]);
+    const HEADING: [&str; 12] = [
+        "PID", "COMMAND", "FD", "LOCAL", "REMOTE", "PATH", "REASON", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS",
+    ];
+    let mut table = output::table(&HEADING, &["PID", "FD", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS"]);
     let address = |a: &Option<String>| a.clone().unwrap_or_else(|| "-".to_owned());
     for row in rows {
         table.add_row([
@@ -146,6 +159,7 @@ fn text(rows: &[Row]) -> String {
             output::bytes(row.rx_rate),
             row.wait_ns.map_or("-".to_owned(), time),
             row.spin_percent.map_or("-".to_owned(), |p| format!("{p:.0}%")),
+            row.drops.to_string(),
         ]);
     }
     output::lines(&table)

@@ -1,6 +1,7 @@
 //! What is shown: connections with what they did since the look before.
 
 use crate::connections::{self, Connection, Scan};
+use crate::filter::Filter;
 use bypath_shm::view::Path;
 use serde::Serialize;
 use std::collections::HashMap;
@@ -39,6 +40,8 @@ pub struct Row {
     pub wait_ns: Option<u64>,
     /// What the process spends spinning, in percent of one processor.
     pub spin_percent: Option<f64>,
+    /// Datagrams that were lost for want of room. Streams lose nothing.
+    pub drops: u64,
 }
 
 /// By what rows are sorted.
@@ -53,6 +56,8 @@ pub enum Sort {
     Wait,
     /// Time spent spinning.
     Spin,
+    /// Datagrams lost.
+    Drops,
     /// Process and descriptor.
     Pid,
     /// Path and reason.
@@ -61,7 +66,8 @@ pub enum Sort {
 
 impl Sort {
     /// All of them, in the order in which a key goes through them.
-    pub const ALL: [Sort; 6] = [Sort::Rate, Sort::Bytes, Sort::Wait, Sort::Spin, Sort::Pid, Sort::Path];
+    pub const ALL: [Sort; 7] =
+        [Sort::Rate, Sort::Bytes, Sort::Wait, Sort::Spin, Sort::Drops, Sort::Pid, Sort::Path];
 
     /// Its name.
     pub const fn name(self) -> &'static str {
@@ -70,6 +76,7 @@ impl Sort {
             Sort::Bytes => "bytes",
             Sort::Wait => "wait",
             Sort::Spin => "spin",
+            Sort::Drops => "drops",
             Sort::Pid => "pid",
             Sort::Path => "path",
         }
@@ -89,6 +96,7 @@ impl Sort {
                 Sort::Bytes => b.tx.saturating_add(b.rx).cmp(&a.tx.saturating_add(a.rx)),
                 Sort::Wait => b.wait_ns.cmp(&a.wait_ns),
                 Sort::Spin => b.spin_percent.unwrap_or(-1.0).total_cmp(&a.spin_percent.unwrap_or(-1.0)),
+                Sort::Drops => b.drops.cmp(&a.drops),
                 Sort::Pid => std::cmp::Ordering::Equal,
                 Sort::Path => (&a.path, &a.reason).cmp(&(&b.path, &b.reason)),
             };
@@ -117,9 +125,15 @@ pub struct Sampler {
     spun: HashMap<(u32, u64), u64>,
     at: Option<Duration>,
     ticks_per_us: u64,
+    only: Option<Filter>,
 }
 
 impl Sampler {
+    /// One of the connections that a filter lets through.
+    pub fn of(only: Option<Filter>) -> Sampler {
+        Sampler { only, ..Sampler::default() }
+    }
+
     /// Looks now, which is `now` on any clock that does not go back.
     ///
     /// # Errors
@@ -136,7 +150,9 @@ impl Sampler {
         let passed = self.at.replace(now).map(|at| now.saturating_sub(at)).filter(|t| !t.is_zero());
         let spins = self.spins(scan, passed);
         let mut seen = HashMap::new();
-        let rows = scan.connections().iter().map(|c| self.row(c, passed, &spins, &mut seen)).collect();
+        let all = scan.connections();
+        let shown = all.iter().filter(|c| self.only.as_ref().is_none_or(|filter| c.passes(filter)));
+        let rows = shown.map(|c| self.row(c, passed, &spins, &mut seen)).collect();
         self.before = seen;
         rows
     }
@@ -197,6 +213,7 @@ impl Sampler {
                 .filter(|_| c.end.outgoing.path == Path::Ring && tx_rate > 0)
                 .map(|fill| (fill as f64 / tx_rate as f64 * 1e9) as u64),
             spin_percent: spins.get(&c.process.pid).copied(),
+            drops: 0,
         }
     }
 }
@@ -224,6 +241,7 @@ pub mod tests {
         let mut rows = vec![row(1, "a", 5, "ring"), row(2, "b", 50, "kernel"), row(3, "c", 0, "ring")];
         rows[2].wait_ns = Some(9);
         rows[0].spin_percent = Some(30.0);
+        rows[1].drops = 3;
         sort.sort(&mut rows, reverse);
         rows.iter().map(|r| r.pid).collect()
     }
@@ -235,6 +253,7 @@ pub mod tests {
         assert_eq!(order(Sort::Bytes, false), [3, 2, 1]);
         assert_eq!(order(Sort::Wait, false), [3, 1, 2]);
         assert_eq!(order(Sort::Spin, false), [1, 2, 3]);
+        assert_eq!(order(Sort::Drops, false), [2, 1, 3]);
         assert_eq!(order(Sort::Pid, false), [1, 2, 3]);
         assert_eq!(order(Sort::Path, false), [2, 1, 3]);
         assert_eq!(Sort::ALL.iter().fold(Sort::Rate, |s, _| s.next()), Sort::Rate);

@@ -2,6 +2,7 @@
 
 use super::model::{Row, Sort, matches};
 use crate::output;
+use bypath_shm::reason::Reason;
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -15,7 +16,7 @@ const LONGEST_FILTER: usize = 60;
 const HELP: &str = "\
 q, Esc, Ctrl-C  leave
 p, space        stop and go on looking
-s               sort by the next of: rate, bytes, wait, spin, pid, path
+s               sort by the next of: rate, bytes, wait, spin, drops, pid, path
 r               the other way round
 /               filter: every word must stand in pid, name, address, path, reason
 up, down        move; PgUp, PgDn, Home
@@ -25,7 +26,8 @@ WAIT  how long a byte is in the ring until it is read: what waits there, by
       what is sent in that time
 SPIN  what the process spends spinning for the other end, of one processor
 T     behind a pid: the process is stopped
-Rings lose nothing: there are no drops to show.";
+DROPS datagrams lost for want of room; streams lose nothing
+The line below the table tells the whole of the selected socket.";
 
 /// What the user has asked for, and what was seen last.
 #[derive(Debug, Default)]
@@ -106,8 +108,9 @@ impl Screen {
 
     /// Draws everything.
     pub fn draw(&mut self, frame: &mut Frame) {
-        let [head, table, foot] =
-            Layout::vertical([Constraint::Length(1), Constraint::Min(1), Constraint::Length(1)])
+        let detail = Constraint::Length(u16::from(frame.area().height >= 8));
+        let [head, table, detail, foot] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(1), detail, Constraint::Length(1)])
                 .areas(frame.area());
         let reversed = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Line::from(self.head()), head);
@@ -116,16 +119,18 @@ impl Screen {
         let count = rows.len();
         let mut widths = vec![
             Constraint::Length(9),
-            Constraint::Length(12),
+            Constraint::Length(if wide { 15 } else { 9 }),
             Constraint::Length(if wide { 21 } else { 6 }),
             Constraint::Length(if wide { 21 } else { 6 }),
             Constraint::Length(11),
             Constraint::Length(7),
             Constraint::Length(7),
-            Constraint::Length(7),
+            Constraint::Length(6),
+            Constraint::Length(5),
             Constraint::Length(5),
         ];
-        let mut names = vec!["PID", "COMMAND", "LOCAL", "REMOTE", "PATH", "TX/S", "RX/S", "WAIT", "SPIN"];
+        let mut names =
+            vec!["PID", "COMMAND", "LOCAL", "REMOTE", "PATH", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS"];
         if wide {
             widths.push(Constraint::Min(10));
             names.push("REASON");
@@ -136,6 +141,7 @@ impl Screen {
         let widget =
             Table::new(rows, widths).header(Cells::new(names).style(reversed)).row_highlight_style(reversed);
         frame.render_stateful_widget(widget, table, &mut self.at);
+        frame.render_widget(Line::from(self.detail()), detail);
         frame.render_widget(Line::from(self.foot()), foot);
         if self.help {
             let area = frame.area();
@@ -160,6 +166,22 @@ impl Screen {
             "bypath top: {count} sockets, {on_rings} on rings, {}/s sent; by {}{order}{paused}",
             output::bytes(tx),
             self.sort.name()
+        )
+    }
+
+    /// All of the selected row that has no room in the table.
+    fn detail(&self) -> String {
+        let Some(row) = self.shown().nth(self.at.selected().unwrap_or(0)) else { return String::new() };
+        let address = |a: &Option<String>| a.clone().unwrap_or_else(|| "-".to_owned());
+        // Of two reasons that which is none of a ring is worth the place.
+        let code = row.reason.split('/').find(|code| *code != Reason::Ring.code()).unwrap_or(&row.reason);
+        let text = Reason::ALL.iter().find(|r| r.code() == code).map_or("", |r| r.text());
+        format!(
+            "{} {} > {}  {}: {text}",
+            output::printable(&row.command),
+            address(&row.local),
+            address(&row.remote),
+            row.reason
         )
     }
 
@@ -196,11 +218,21 @@ fn cells(row: &Row, wide: bool) -> Cells<'static> {
         output::bytes(row.rx_rate),
         row.wait_ns.map_or("-".to_owned(), time),
         row.spin_percent.map_or("-".to_owned(), |p| format!("{p:.0}%")),
+        count(row.drops),
     ];
     if wide {
         cells.push(row.reason.clone());
     }
     Cells::new(cells)
+}
+
+/// A number for people, of at most five characters.
+fn count(n: u64) -> String {
+    match n {
+        0..100_000 => n.to_string(),
+        100_000..10_000_000 => format!("{}k", n / 1000),
+        _ => format!("{}M", (n / 1_000_000).min(9999)),
+    }
 }
 
 /// A time for people, of at most six characters.
@@ -253,10 +285,30 @@ mod tests {
         assert!(lines[0].starts_with("bypath top: 2 sockets, 2 on rings, 1.9M/s sent; by rate"), "{text}");
         assert_eq!(
             lines[1].split_whitespace().collect::<Vec<_>>(),
-            ["PID", "COMMAND", "LOCAL", "REMOTE", "PATH", "TX/S", "RX/S", "WAIT", "SPIN"]
+            ["PID", "COMMAND", "LOCAL", "REMOTE", "PATH", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS"]
         );
         let nginx: Vec<_> = lines[2].split_whitespace().collect();
-        assert_eq!(nginx, ["12", "nginx", ":6379", ":40012", "kernel/ring", "1.9M", "0", "-", "-"]);
+        assert_eq!(nginx, ["12", "nginx", ":6379", ":40012", "kernel/ring", "1.9M", "0", "-", "-", "0"]);
+        // The longest of everything finds room.
+        let mut full = row(4_194_304, "a-name-of-15-ch", 1_073_000_000, "kernel/ring");
+        (full.stopped, full.wait_ns, full.spin_percent) = (true, Some(u64::MAX), Some(800.0));
+        (full.rx_rate, full.drops) = (full.tx_rate, u64::MAX);
+        (full.local, full.remote) = (Some("127.0.0.1:65535".to_owned()), Some("127.0.0.1:65535".to_owned()));
+        full.reason = "peer-plain/ring".to_owned();
+        let mut longest = Screen::default();
+        longest.show(vec![full]);
+        let text = drawn(&mut longest, 80, 24);
+        let lines: Vec<_> = text.lines().collect();
+        assert_eq!(
+            lines[2],
+            "4194304 T a-name-of :65535 :65535 kernel/ring 1023.3M 1023.3M 99999s 800%  9999M"
+        );
+        // And the reason, with what it means.
+        assert_eq!(
+            lines[22],
+            "a-name-of-15-ch 127.0.0.1:65535 > 127.0.0.1:65535  peer-plain/ring: the other en"
+        );
+        let text = drawn(&mut screen(), 80, 24);
         assert!(text.ends_with("? help"), "{text}");
         let wide = drawn(&mut screen(), 140, 24);
         assert!(wide.contains("REASON") && wide.contains("127.0.0.1:40012"), "{wide}");
@@ -265,7 +317,7 @@ mod tests {
     #[test]
     fn keys_sort_filter_pause_help_and_leave() {
         let mut s = screen();
-        assert!(!press(&mut s, "ssss"));
+        assert!(!press(&mut s, "sssss"));
         assert_eq!(s.sort, Sort::Pid);
         assert!(drawn(&mut s, 80, 24).lines().nth(2).unwrap().starts_with("11"));
         assert!(!press(&mut s, "r"));
@@ -282,7 +334,7 @@ mod tests {
         assert!(drawn(&mut s, 80, 24).contains("PAUSED"));
         assert!(!press(&mut s, "?"));
         let text = drawn(&mut s, 80, 24);
-        assert!(text.contains("Help") && text.contains("Rings lose nothing"), "{text}");
+        assert!(text.contains("Help") && text.contains("streams lose nothing"), "{text}");
         // Any key closes it.
         assert!(!press(&mut s, "q") && press(&mut s, "q"));
         assert!(s.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));
