@@ -7,7 +7,7 @@
 use super::memory::{Place, Words};
 use crate::connections::{Writer, Writing};
 use bypath::clock::monotonic_ns;
-use bypath_shm::direction::{Head, Path};
+use bypath_shm::direction::{Head, Path, position};
 use std::net::SocketAddr;
 
 /// How often it is asked at once whether a writer has finished.
@@ -118,22 +118,23 @@ impl Tap {
     ) -> Result<Option<News<'a>>, Over> {
         let (tail, size) = (words.tails[d], u64::from(self.place.ring));
         let seen = *self.known.seen[d].get_or_insert_with(|| begin(words.heads[d], tail, size));
-        // A tail behind what was seen, or far ahead, is a liar's.
-        let new = tail.wrapping_sub(seen);
-        if new == 0 || new > u64::MAX / 2 {
+        // A tail behind what was seen is a liar's.
+        let new = behind(seen, tail).unwrap_or(0);
+        if new == 0 {
             self.busy[d] = None;
             return Ok(None);
         }
-        // What is gone need not be copied, and shows as zeroes.
-        let from = seen.max(tail.saturating_sub(size)).max(words.released[d].min(tail));
-        room.resize((tail - from) as usize, 0);
-        self.place.bytes(self.pid, d, from, room)?;
-        let Some(safe) = self.safe(d)? else { return Ok(None) };
-        let valid = safe.clamp(from, tail);
+        // What is gone need not be copied.
+        let wanted = new.min(size).min(since_release(words.released[d], tail));
+        room.resize(wanted as usize, 0);
+        self.place.bytes(self.pid, d, position::back(tail, wanted), room)?;
+        let Some(kept) = self.kept(d, tail)? else { return Ok(None) };
+        let kept = kept.min(wanted);
+        let missed = new - kept;
+        let at = self.known.position(d).wrapping_add(missed);
         self.known.seen[d] = Some(tail);
         self.last = d;
-        let bytes = &room[(valid - from) as usize..];
-        Ok(Some(News { position: self.known.before[d].wrapping_add(valid), missed: valid - seen, bytes }))
+        Ok(Some(News { position: at, missed, bytes: &room[(wanted - kept) as usize..] }))
     }
 
     /// Nobody asks for direction `d`.
@@ -144,16 +145,14 @@ impl Tap {
     /// Bytes of direction `d` that had not been read when its rings were given back.
     pub fn unread(&mut self, words: &Words, d: usize) -> Option<News<'static>> {
         let seen = self.known.seen[d]?;
-        let missed = words.tails[d].wrapping_sub(seen);
-        if missed == 0 || missed > u64::MAX / 2 {
-            return None;
-        }
+        let missed = behind(seen, words.tails[d]).filter(|missed| *missed > 0)?;
         self.known.seen[d] = Some(words.tails[d]);
         Some(News { position: self.known.position(d), missed, bytes: &[] })
     }
 
-    /// The first position whose byte was certainly still there when it was copied just now; `None`: that will be known soon.
-    fn safe(&mut self, d: usize) -> Result<Option<u64>, Over> {
+    /// Of the bytes before `tail`, how many of the last were certainly still there when they were copied just now; `None`: that will be
+    /// known soon.
+    fn kept(&mut self, d: usize, tail: u64) -> Result<Option<u64>, Over> {
         let size = u64::from(self.place.ring);
         let first = self.used()?;
         for _ in 0..LOOKS {
@@ -163,7 +162,8 @@ impl Tap {
             let settled = matches!(writing, Some(Writing::Nobody | Writing::Paused));
             if settled || words.tails[d] != first.tails[d] {
                 self.busy[d] = None;
-                return Ok(Some(words.tails[d].saturating_sub(size).max(words.released[d])));
+                let not_reached = size.saturating_sub(position::distance(tail, words.tails[d]));
+                return Ok(Some(not_reached.min(since_release(words.released[d], tail))));
             }
             if writing.is_none() {
                 break;
@@ -178,7 +178,8 @@ impl Tap {
         // A writer that is stopped half-way, or dead: it may have written anywhere that was free.
         self.busy[d] = None;
         let words = self.used()?;
-        Ok(Some(Head::from_raw(words.heads[d]).position().max(words.released[d])))
+        let waits = behind(Head::from_raw(words.heads[d]).position(), tail).unwrap_or(0);
+        Ok(Some(waits.min(since_release(words.released[d], tail))))
     }
 
     /// The words of a slot that has memory.
@@ -187,10 +188,21 @@ impl Tap {
     }
 }
 
+/// Bytes from one position to another one, which is not before it.
+fn behind(from: u64, to: u64) -> Option<u64> {
+    Some(position::distance(from, to)).filter(|n| *n < 1 << 61)
+}
+
+/// Bytes that came after the ring's memory was given back last.
+fn since_release(released: u64, tail: u64) -> u64 {
+    // 0: it never was.
+    if released == 0 { u64::MAX } else { behind(released, tail).unwrap_or(0) }
+}
+
 /// Where following begins: with what waits in the ring.
 fn begin(head: u64, tail: u64, size: u64) -> u64 {
     let head = Head::from_raw(head);
-    let waits = tail.wrapping_sub(head.position());
+    let waits = position::distance(head.position(), tail);
     if head.path() == Path::Ring && waits <= size { head.position() } else { tail }
 }
 
@@ -417,13 +429,32 @@ mod tests {
     }
 
     #[test]
+    fn positions_go_on_behind_their_wrap() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.tail = (1 << 62) - 100;
+        let d = &lab.control().direction[0];
+        d.t.tail.store(lab.tail, Relaxed);
+        d.h.head.store(lab.tail, Relaxed);
+        tap.known.seen[0] = Some(lab.tail);
+        lab.arena.copy_in(0, 0, lab.tail, &[5; 300]);
+        lab.control().direction[0].publish(200);
+        let (at, missed, bytes) = read(&mut tap);
+        // Sequence numbers do not notice.
+        assert_eq!((at as u32, missed, bytes), (0u32.wrapping_sub(100), 0, vec![5; 300]));
+        assert_eq!((tap.known.seen[0], tap.known.position(0) as u32), (Some(200), 200));
+    }
+
+    #[test]
     fn tails_that_make_no_sense_are_nothing() {
         let mut lab = Lab::new();
         lab.begin();
         let mut tap = lab.tap();
         lab.goes(100, 1);
         read(&mut tap);
-        for tail in [99, 0, u64::MAX, 1 << 63] {
+        for tail in [99, 0, u64::MAX, 1 << 63, 1 << 61, 1 << 60] {
+            tap.known.seen[0] = Some(100);
             lab.control().direction[0].t.tail.store(tail, Relaxed);
             let words = tap.words().unwrap();
             match tap.read(&words, 0, &mut Vec::new()) {
