@@ -37,6 +37,17 @@ pub fn signal(pid: u32, signal: Signal) {
     kill_process(Pid::from_raw(pid.cast_signed()).expect("a number"), signal).expect("a child");
 }
 
+/// What the kernel says of a process: a line of its status.
+pub fn status(pid: u32, field: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+    text.lines()
+        .find_map(|l| l.strip_prefix(field))
+        .expect("a field")
+        .trim_start_matches(':')
+        .trim()
+        .to_owned()
+}
+
 /// Asks until it is so.
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();

@@ -1,7 +1,8 @@
 """talk.py serve | call PORT | resume DESCRIPTOR: HTTP or RESP over one connection that stays open. The server prints its port. The caller
-reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`, until its input ends; `exec 0` is done by another
-image of its process."""
+reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`, until its input ends; `ask 1` only sends, and stops
+itself, `hear 1` only receives, `exec 0` is done by another image of its process."""
 import os
+import signal
 import socket
 import sys
 
@@ -40,9 +41,12 @@ def call(connection):
                 while left:
                     left -= len(connection.recv(min(left, 65536)))
             else:
-                connection.sendall(b"*1\r\n$4\r\nPING\r\n")
+                if kind != "hear":
+                    connection.sendall(b"*1\r\n$4\r\nPING\r\n")
+                if kind == "ask":
+                    os.kill(os.getpid(), signal.SIGSTOP)
                 answer = b""
-                while len(answer) < 7:
+                while kind != "ask" and len(answer) < 7:
                     answer += connection.recv(7 - len(answer))
         print("done", flush=True)
 

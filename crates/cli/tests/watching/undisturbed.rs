@@ -1,21 +1,10 @@
 //! Whoever looks on holds nobody up: not while he looks, not when he is stopped, killed, or read by nobody.
 
 use crate::common::{TempDir, bypath};
-use crate::lab::{Running, Talk, has, signal, until};
+use crate::lab::{Running, Talk, has, signal, status, until};
 use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
-
-/// What the kernel says of a process: a line of its status.
-fn status(pid: u32, field: &str) -> String {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
-    text.lines()
-        .find_map(|l| l.strip_prefix(field))
-        .expect("a field")
-        .trim_start_matches(':')
-        .trim()
-        .to_owned()
-}
 
 /// Descriptors of a process and what it maps, in numbers.
 fn holds(pid: u32) -> (usize, usize) {
