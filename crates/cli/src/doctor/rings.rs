@@ -116,12 +116,16 @@ fn namespace(root: &Root, check: &'static str, kind: &str, first: u32) -> Findin
     let links = (root.link(format!("/proc/self/ns/{kind}")), root.link(format!("/proc/1/ns/{kind}")));
     let own = |ours: String| {
         let why = match kind {
-            "net" => "only programs in the same network namespace meet on rings, but for those with one folder for it",
-            _ => "only programs of the same pid, user and mount namespaces share memory, but for those with one folder for it",
+            "net" => {
+                "only programs in the same network namespace meet on rings, but for those with one folder for it"
+            }
+            _ => {
+                "only programs of the same pid, user and mount namespaces share memory, but for those with one folder for it"
+            }
         };
-        Finding::note(check, format!("one of its own, {ours}"))
-            .why(why)
-            .remedy("bypath run --rendezvous FOLDER -- PROGRAM at both ends, FOLDER being mounted in both containers")
+        Finding::note(check, format!("one of its own, {ours}")).why(why).remedy(
+            "bypath run --rendezvous FOLDER -- PROGRAM at both ends, FOLDER being mounted in both containers",
+        )
     };
     match links {
         (Some(ours), _) if first != 0 && ours == format!("{kind}:[{first}]") => {
