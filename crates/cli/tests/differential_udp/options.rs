@@ -3,7 +3,7 @@
 use crate::hand::scripts;
 
 scripts! {
-    where_it_came_in, "packet information", Ring: "
+    where_it_came_in, "packet information", Either: "
         s socket inet dgram
         s bind 3 0.0.0.0:0
         s setsockopt 3 pktinfo 1
@@ -29,7 +29,7 @@ scripts! {
         c sendto 3 15 1 0 127.0.0.1:%port:s:3
         s receive_msg 3 100 0 200
     ";
-    where_it_came_in_by_ipv6, "packet information", Ring: "
+    where_it_came_in_by_ipv6, "packet information", Either: "
         s socket inet6 dgram
         s bind 3 [::]:0
         s setsockopt 3 pktinfo6 1
@@ -62,7 +62,7 @@ scripts! {
         c send_msg 3 13 1 0 @s:3 src=203.0.113.1:0
         s receive 3 100 dontwait
     ";
-    when_it_came, "timestamps", Ring: "
+    when_it_came, "timestamps", Either: "
         dgrams 127.0.0.1
         s setsockopt 3 timestamp 1
         pings

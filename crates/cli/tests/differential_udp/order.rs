@@ -63,7 +63,7 @@ scripts! {
         c number 3 @s:3 1 3000 14,64,1400 15 ttl
         s join all 15000
     ";
-    from_the_first_datagram_on, "order over the switch", Ring: "
+    from_the_first_datagram_on, "order over the switch", Either: "
         dgrams 127.0.0.1
         s go all collect 3 1 2000 8 mixed
         c number 3 @s:3 1 2000 14 8
@@ -102,6 +102,7 @@ scripts! {
         c socket inet dgram
         c connect 5 @s:3
         s socket inet dgram
+        pings
         s go all collect 3 4 1000 10 mixed
         c go one number 3 @s:3 1 1000 14,64 10
         c go two number 4 @s:3 2 1000 1400,14 10
@@ -116,6 +117,7 @@ scripts! {
         dgrams 127.0.0.1
         c socket inet dgram
         c socket inet dgram
+        pings
         s go all collect 3 3 0 0 mixed
         c go one number 3 @s:3 1 5000 14,64 0
         c go two number 4 @s:3 2 5000 1400,14 0

@@ -16,6 +16,7 @@ ways! {
     counters needs ["python3"] => counters;
     rtp needs ["python3"] => frames;
     python_plain needs ["python3"] => |scene| python(scene, "plain", "plain", 8);
+    python_that_spins needs ["python3"] => |scene| python(scene, "spinning", "spinning", 8);
     python_selectors needs ["python3"] => |scene| python(scene, "selectors", "plain", 8);
     python_asyncio needs ["python3"] => |scene| python(scene, "asyncio", "asyncio", 8);
     python_threads needs ["python3"] => |scene| python(scene, "threads", "plain", 1);

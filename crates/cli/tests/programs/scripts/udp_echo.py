@@ -1,12 +1,14 @@
 """udp_echo.py server STYLE: echoes datagrams, prints its port. udp_echo.py client STYLE PORT WINDOW: sends datagrams of many
 sizes, WINDOW of them at once, and checks what comes back, in order; prints the octets moved.
-Styles: plain (blocking calls), selectors, asyncio, threads (one for each datagram)."""
+Styles: plain (blocking calls), spinning (calls that do not wait, again and again), selectors, asyncio, threads (one for each datagram)."""
 import asyncio
+import os
 import random
 import selectors
 import socket
 import socketserver
 import sys
+import time
 
 ROUNDS, SIZES, PATIENCE = 150, (0, 1, 14, 14, 64, 64, 512, 1400, 9000), 30
 
@@ -22,6 +24,23 @@ def serve_plain():
     s = bound()
     while True:
         s.sendto(*s.recvfrom(65536))
+
+
+def spin(call, patience):
+    end = time.monotonic() + patience
+    while time.monotonic() < end:
+        try:
+            return call()
+        except BlockingIOError:
+            os.sched_yield()
+    raise TimeoutError
+
+
+def serve_spinning():
+    s = bound()
+    s.setblocking(False)
+    while True:
+        s.sendto(*spin(lambda: s.recvfrom(65536), 10 * PATIENCE))
 
 
 def serve_selectors():
@@ -71,15 +90,15 @@ def batches(window):
         yield [rng.randbytes(rng.choice(SIZES)) for _ in range(window)]
 
 
-def call_plain(port, window):
+def call_plain(port, window, spinning=False):
     payload = 0
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as s:
-        s.settimeout(PATIENCE)
+        s.settimeout(0 if spinning else PATIENCE)
         s.connect(("127.0.0.1", port))
         for batch in batches(window):
             for m in batch:
                 s.send(m)
-            back = [s.recv(65536) for _ in batch]
+            back = [spin(lambda: s.recv(65536), PATIENCE) for _ in batch]
             assert back == batch, f"other datagrams came back: {[len(m) for m in back]}"
             payload += 2 * sum(map(len, batch))
     return payload
@@ -117,7 +136,11 @@ if role == "server":
     if style == "asyncio":
         asyncio.run(serve_asyncio())
     else:
-        {"plain": serve_plain, "selectors": serve_selectors, "threads": serve_threads}[style]()
+        {"plain": serve_plain, "selectors": serve_selectors, "spinning": serve_spinning, "threads": serve_threads}[style]()
 else:
     port, window = map(int, sys.argv[3:5])
-    print("payload", asyncio.run(call_asyncio(port, window)) if style == "asyncio" else call_plain(port, window))
+    if style == "asyncio":
+        payload = asyncio.run(call_asyncio(port, window))
+    else:
+        payload = call_plain(port, window, style == "spinning")
+    print("payload", payload)
