@@ -22,9 +22,9 @@ pub struct ByteBlock {
     pub ring_tx: AtomicU64,
     /// Bytes received through rings.
     pub ring_rx: AtomicU64,
-    /// Bytes of followed TCP sockets sent through the kernel.
+    /// Bytes of followed sockets sent through the kernel.
     pub kernel_tx: AtomicU64,
-    /// Bytes of followed TCP sockets received through the kernel.
+    /// Bytes of followed sockets received through the kernel.
     pub kernel_rx: AtomicU64,
     /// Time spent spinning for the other end, in ticks of the processor's counter.
     pub spun_ticks: AtomicU64,

@@ -1,5 +1,6 @@
 //! Checking one hand-written script on every combination.
 
+use crate::programs;
 use crate::run::{Combination, Difference, Over, Pair, combinations};
 use crate::script::{Step, parse};
 
@@ -161,7 +162,14 @@ fn run(script: &Script, steps: &[Step], expected: &[String], combination: Combin
     if let Err(difference) = pair.compare_but(steps, expected, is_near) {
         panic!("{} ({})\n{}", script.name, script.covers, report(steps, combination, &difference, &pair));
     }
-    pair.finish().unwrap_or_else(|e| panic!("{} ({:?}) on {combination:?}: {e}", script.name, script.expect));
+    let bytes = pair.finish().unwrap_or_else(|e| panic!("{} on {combination:?}: {e}", script.name));
+    if programs::REQUIRE_RING && combination.both_ours() && script.expect == Expect::Ring {
+        assert!(
+            bytes.ring_tx > 0 && bytes.ring_rx > 0,
+            "{} on {combination:?}: nothing went through shared memory: {bytes:?}",
+            script.name
+        );
+    }
 }
 
 /// A difference as text: the steps up to it, what was expected and what came.

@@ -1,7 +1,6 @@
 //! The kernel is the specification of datagrams on one host, too: the same script of calls on UDP sockets runs on the kernel alone
 //! and with the library on both ends or on one; results, errno, octets, names, ancillary data, order and readiness are equal.
 
-#[allow(dead_code, reason = "other tests need rings")]
 #[path = "../agent/programs.rs"]
 mod programs;
 

@@ -4,6 +4,7 @@
 
 use crate::hand::{is_near, is_wrong, report};
 use crate::model::{KINDS, Model, Op};
+use crate::programs;
 use crate::run::{Combination, Over, Pair, combinations};
 use crate::script::Step;
 use proptest::prelude::*;
@@ -121,6 +122,9 @@ fn random_scripts_agree_with_the_kernel() {
     }
     for Seats { combination, pair } in std::iter::once(kernel.into_inner()).chain(ours.into_inner()) {
         let ended = pair.expect("agents of the last script").finish();
-        ended.unwrap_or_else(|e| panic!("{combination:?}: {e}"));
+        let bytes = ended.unwrap_or_else(|e| panic!("{combination:?}: {e}"));
+        println!("{combination:?}: {bytes:?}");
+        let required = programs::REQUIRE_RING && combination.both_ours();
+        assert!(!required || bytes.ring_rx > 0, "{combination:?}: nothing went through shared memory");
     }
 }

@@ -335,6 +335,7 @@ impl Record {
                 if let Some(end) = self.shown() {
                     shown::count(&end.rx, true, place.len());
                 }
+                call.thread.count(|b| &b.ring_rx, place.len() as u64);
                 let reads = self.inbound.reads.load(Relaxed).wrapping_add(1);
                 self.inbound.reads.store(reads, Relaxed);
                 if reads.is_multiple_of(KERNEL_EVERY) && reader.is_open() && has_news(fd) {
@@ -536,6 +537,9 @@ impl Record {
         match self.shown() {
             Some(end) => shown::count(&end.rx, false, len),
             None => self.seen(fd),
+        }
+        if let Some(call) = Call::enter() {
+            call.thread.count(|b| &b.kernel_rx, len as u64);
         }
         if self.stays().is_some() {
             return;

@@ -342,6 +342,7 @@ impl Socket {
                 if let Some(end) = self.shown() {
                     shown::count(&end.tx, true, len);
                 }
+                call.thread.count(|b| &b.ring_tx, len as u64);
                 Some(len)
             }
             Pushed::Full => {
@@ -502,6 +503,9 @@ impl Socket {
         match self.shown() {
             Some(end) => shown::count(&end.tx, false, len),
             None => self.seen(fd),
+        }
+        if let Some(call) = Call::enter() {
+            call.thread.count(|b| &b.kernel_tx, len as u64);
         }
         if self.stays().is_some() {
             return;

@@ -206,6 +206,21 @@ impl Scene {
         }
     }
 
+    /// As `prove` for datagrams between programs of which nobody sleeps: with both sides under Bypath `percent` of the octets that
+    /// were sent went through shared memory, else none.
+    #[track_caller]
+    pub fn prove_datagrams(&self, payload: u64, percent: u64) {
+        let totals = self.totals();
+        match self.way {
+            _ if !ring_required() => {}
+            Way::Both => totals.assert_share(payload, percent),
+            Way::OnlyServer | Way::OnlyClient => {
+                assert!(totals.moved() >= payload, "{payload} octets, but not so many counted: {totals:#?}");
+                assert_eq!((totals.ring_tx, totals.ring_rx), (0, 0), "the other side is plain: {totals:#?}");
+            }
+        }
+    }
+
     /// As `prove` for programs that leave the sending to the kernel (sendfile): with both sides under Bypath
     /// nothing is demanded of the path.
     #[track_caller]
