@@ -78,7 +78,7 @@ impl Plan {
         gateways.chain(self.routes.iter().copied()).collect()
     }
 
-    /// Ways by routers that [[routes]] alone name.
+    /// Ways by routers that `[[routes]]` alone name.
     pub fn ways_of_tables(&self) -> Vec<Way> {
         let gateways = &self.wishes.gateway;
         self.routes.iter().copied().filter(|way| way.via.is_none_or(|via| !gateways.contains(&via))).collect()
