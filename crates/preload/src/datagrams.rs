@@ -329,12 +329,7 @@ fn source(iov: &[IoVec], before: usize, end: usize) -> (usize, Option<usize>) {
 
 /// Writes the control messages that the socket wants: how many octets they take, and MSG_CTRUNC.
 fn tell(header: &Header, v6: bool, beside: &Beside) -> (usize, c_int) {
-    let mut out = Out {
-        at: beside.control,
-        left: if beside.control == 0 { 0 } else { beside.control_len },
-        used: 0,
-        flags: 0,
-    };
+    let mut out = Out::new(beside);
     let wants = |bit: u32| header.tells & bit != 0;
     let (seconds, ns) = (header.stamp / 1_000_000_000, header.stamp % 1_000_000_000);
     if wants(tell::STAMP) {
@@ -409,16 +404,24 @@ impl Concat for [[u8; 8]; 2] {
 }
 
 /// Room for control messages.
-struct Out {
+pub(crate) struct Out {
     at: usize,
     left: usize,
-    used: usize,
-    flags: c_int,
+    /// Octets that they take.
+    pub(crate) used: usize,
+    /// MSG_CTRUNC, if they had not room enough.
+    pub(crate) flags: c_int,
 }
 
 impl Out {
+    /// The program's.
+    pub(crate) fn new(beside: &Beside) -> Out {
+        let left = if beside.control == 0 { 0 } else { beside.control_len };
+        Out { at: beside.control, left, used: 0, flags: 0 }
+    }
+
     /// As the kernel does it: what does not fit is cut, and MSG_CTRUNC says so.
-    fn put(&mut self, level: c_int, kind: c_int, data: &[u8]) {
+    pub(crate) fn put(&mut self, level: c_int, kind: c_int, data: &[u8]) {
         if self.left < CMSG {
             self.flags |= libc::MSG_CTRUNC;
             return;

@@ -32,5 +32,6 @@ mod sock;
 mod stdio;
 mod symbols;
 mod syscall;
+mod told;
 mod udp;
 mod uring;

@@ -7,6 +7,7 @@ use crate::io::user;
 use crate::memory;
 use crate::real::index;
 use crate::served::{header, message};
+use crate::told;
 use bypath_sockets::hook::udp::{self, LONGEST, Receiving, Record, Sending, Taken};
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, sockaddr, socklen_t};
@@ -171,6 +172,7 @@ pub(crate) fn receive_message(
                 let n = unsafe { message::<{ index("recvmsg") }>(fd, &raw mut copy, flags) };
                 if n >= 0 {
                     at.set(Some((copy.msg_name as usize, copy.msg_namelen as usize)));
+                    told::learn(r, &copy, m);
                     let told =
                         msghdr { msg_controllen: copy.msg_controllen, msg_flags: copy.msg_flags, ..*m };
                     if !memory::write(to, told) {
@@ -181,6 +183,7 @@ pub(crate) fn receive_message(
             }
             let n = real();
             let after = memory::read(to).filter(|after| n >= 0 && !after.msg_name.is_null());
+            after.iter().for_each(|after| told::learn(r, after, m));
             at.set(after.map(|after| (after.msg_name as usize, after.msg_namelen as usize)));
             n
         },
@@ -199,9 +202,10 @@ pub(crate) fn receive_message(
         }
         out.msg_namelen = len as socklen_t;
     }
-    out.msg_controllen = 0;
+    let (control, more) = if r.wants() == 0 { (0, 0) } else { told::tell(r, &taken, &Beside::of(m)) };
+    out.msg_controllen = control;
     let cut = if taken.len > taken.copied { libc::MSG_TRUNC } else { 0 };
-    out.msg_flags = cut | flags & libc::MSG_CMSG_CLOEXEC;
+    out.msg_flags = cut | more | flags & libc::MSG_CMSG_CLOEXEC;
     if memory::write(to, out) { came.ret } else { fail(libc::EFAULT) }
 }
 

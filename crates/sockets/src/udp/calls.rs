@@ -2,6 +2,7 @@
 
 pub use super::receive::{RealReceive, Receiving, Taken};
 pub use super::send::{RealSend, Sending, To};
+pub use super::told::{TIMESTAMP_NEW, TIMESTAMPNS_NEW, Told, want};
 pub use super::{LONGEST, Name, Record, is_active, of};
 use crate::state;
 use bypath_shm::reason::Reason;

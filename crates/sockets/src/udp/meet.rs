@@ -17,7 +17,7 @@ use bypath_sys::{fd, sock, sockdiag, unix};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// Version of these messages.
-const VERSION: u64 = 1;
+const VERSION: u64 = 2;
 const WORDS: usize = 12;
 const SIZE: usize = WORDS * 8;
 const HELLO: u64 = 0x6f6c_6c65_4875;
@@ -192,8 +192,8 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     }
     let local = sock::local_address(fd).map_err(|_| Reason::NotConnected)?;
     let remote = r.peer().map(|peer| (peer.address(), peer.port));
-    let own = Name::of(&local);
-    if let Some(rule) = rules::keeps(Some((own.address(), own.port)), remote) {
+    let own_name = Name::of(&local);
+    if let Some(rule) = rules::keeps(Some((own_name.address(), own_name.port)), remote) {
         if let Some(end) = r.shown() {
             end.rule.store(rule.into(), Relaxed);
         }
@@ -224,6 +224,10 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     if let Some(state) = state::get() {
         state.own().ring_bytes.fetch_add(size, Relaxed);
     }
+    r.inbound.own[0].store(own_name.ip[0], Relaxed);
+    r.inbound.own[1].store(own_name.ip[1], Relaxed);
+    let wants = r.of_heads(&own_name);
+    r.inbound.heads.store(wants, Relaxed);
     r.inbound.memory.store(memory + 1, Relaxed);
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
@@ -237,6 +241,9 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     if r.stays().is_some() {
         // Another thread has excluded it meanwhile.
         r.end_mailbox(r.stays().unwrap_or(Reason::None));
+    }
+    if r.of_heads(&own_name) != wants {
+        r.end_mailbox(Reason::RecalledOption);
     }
     Ok(())
 }
@@ -293,7 +300,8 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let is_meant = to.port == local.port && (local.ip == to.ip || local.is_unspecified());
     let is_partner = r.peer().is_none_or(|peer| peer == source);
-    if !is_meant || !is_partner || !r.inbound.knows(&source) {
+    let has_place = !r.wants_info() || r.interface(&to) != 0;
+    if !has_place || !is_meant || !is_partner || !r.inbound.knows(&source) {
         return Err(Reason::UnknownSource);
     }
     if rules::keeps(Some((to.address(), to.port)), Some((source.address(), source.port))).is_some() {
@@ -318,7 +326,8 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
         r.inbound.senders[..SENDERS].iter().find(|place| is_free(place)).ok_or(Reason::ConnectionLimit)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
-    [message[0], message[1], message[2]] = [WELCOME, VERSION, room as u64];
+    let heads = u64::from(r.inbound.heads.load(Relaxed));
+    [message[0], message[1], message[2], message[3]] = [WELCOME, VERSION, room as u64, heads];
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
     place.store(caller + 1, Relaxed);
     if let Some(end) = r.shown() {
@@ -482,7 +491,7 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         port: route.source[2].load(Relaxed) as u16,
     };
     let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
-    r.route_is_up(route, kept, &source, room);
+    r.route_is_up(route, kept, &source, (room, message[3] as u32));
     if let Some(reason) = r.stays() {
         r.drop_routes(reason);
     }
@@ -507,7 +516,7 @@ pub fn send_again(r: &Record, route: &Route) {
         let Ok(Some(peeked)) = reader.peek() else { return };
         let place = peeked.place;
         let mut head = [0; super::receive::HEAD];
-        if place.head_len() == head.len() {
+        if place.head_len() >= head.len() {
             bypath_shm::dgram::Octets::get(reader.ring(), place.head_at(), &mut head);
         }
         let is_own = head[..18] == own[..18];

@@ -5,7 +5,7 @@
 //! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll.
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
-//! `shown` what views see.
+//! `shown` what views see, `told` what control messages tell.
 
 mod address;
 pub mod calls;
@@ -14,6 +14,7 @@ mod options;
 mod receive;
 mod send;
 mod shown;
+mod told;
 pub mod wait;
 
 use crate::config::Upgrade;
@@ -46,6 +47,8 @@ pub struct Record {
     nonblocking: AtomicBool,
     /// SO_RCVTIMEO is set.
     has_timeout: AtomicBool,
+    /// What the program wants to be told beside a datagram (`told::want`).
+    wants: AtomicU32,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
     stays: AtomicU16,
     /// Place in the view plus one.
@@ -138,6 +141,7 @@ fn new_record() -> Option<&'static Record> {
     let r = record(number)?;
     r.generation.fetch_add(1, Relaxed);
     r.has_timeout.store(false, Relaxed);
+    r.wants.store(0, Relaxed);
     r.stays.store(0, Relaxed);
     r.shown.store(0, Relaxed);
     r.seen.store(0, Relaxed);
@@ -264,6 +268,12 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         }
         // Who has the mailbox knows how much may wait there: the next one is as large as the program wants it.
         Effect::Room => r.end_mailbox(Reason::RecalledOption),
+        // Nor is what waits already told of as what comes from now on.
+        Effect::Tells => {
+            if r.look_at_wants(fd) {
+                r.end_mailbox(Reason::RecalledOption);
+            }
+        }
         Effect::Shares => {
             if sock::option(fd, level, name) != Ok(0) {
                 r.keep(Reason::SharedPort);

@@ -1,5 +1,6 @@
 //! Which options of a UDP socket go together with a mailbox. What is not known to is a reason to stay on the kernel.
 
+use super::told::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
 use bypath_shm::reason::Reason;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 
@@ -10,6 +11,8 @@ pub enum Effect {
     None,
     /// How much may wait to be read.
     Room,
+    /// What is told beside a datagram.
+    Tells,
     /// If it is on, others may get what is meant for this socket.
     Shares,
     /// The socket stays on the kernel.
@@ -105,10 +108,15 @@ pub fn effect(level: i32, name: i32) -> Effect {
     let (known, name) = match level {
         SOL_SOCKET => match name {
             libc::SO_RCVBUF | libc::SO_RCVBUFFORCE => return Effect::Room,
+            libc::SO_TIMESTAMP | libc::SO_TIMESTAMPNS | TIMESTAMP_NEW | TIMESTAMPNS_NEW => {
+                return Effect::Tells;
+            }
             libc::SO_REUSEADDR | libc::SO_REUSEPORT => return Effect::Shares,
             libc::SO_BINDTODEVICE | 62 => return Effect::Stays(Reason::SharedPort),
             other => (OF_SOCKETS, other),
         },
+        IPPROTO_IP if name == libc::IP_PKTINFO => return Effect::Tells,
+        IPPROTO_IPV6 if name == libc::IPV6_RECVPKTINFO => return Effect::Tells,
         IPPROTO_IP => (OF_IP, name),
         IPPROTO_IPV6 => (OF_IPV6, name),
         _ => (&[][..], name),
@@ -126,13 +134,22 @@ mod tests {
         assert_eq!(effect(SOL_SOCKET, libc::SO_RCVBUF), Effect::Room);
         assert_eq!(effect(SOL_SOCKET, libc::SO_REUSEPORT), Effect::Shares);
         for (level, name) in [
+            (SOL_SOCKET, libc::SO_TIMESTAMP),
+            (SOL_SOCKET, TIMESTAMPNS_NEW),
+            (IPPROTO_IP, libc::IP_PKTINFO),
+            (IPPROTO_IPV6, libc::IPV6_RECVPKTINFO),
+        ] {
+            assert_eq!(effect(level, name), Effect::Tells, "{level} {name}");
+        }
+        for (level, name) in [
             (SOL_SOCKET, libc::SO_ATTACH_FILTER),
             (SOL_SOCKET, libc::SO_RXQ_OVFL),
             (SOL_SOCKET, libc::SO_MARK),
             (SOL_SOCKET, libc::SO_TIMESTAMPING),
             (IPPROTO_IP, libc::IP_RECVERR),
             (IPPROTO_IP, libc::IP_RECVTTL),
-            (IPPROTO_IP, libc::IP_PKTINFO),
+            (IPPROTO_IPV6, libc::IPV6_PKTINFO),
+            (IPPROTO_IPV6, libc::IPV6_2292PKTINFO),
             (IPPROTO_IPV6, libc::IPV6_RECVTCLASS),
             (libc::IPPROTO_UDP, libc::UDP_SEGMENT),
             (libc::IPPROTO_UDP, libc::UDP_GRO),

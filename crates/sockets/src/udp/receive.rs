@@ -1,6 +1,7 @@
 //! Receive: the mailbox first, then the kernel. The gate is open only while a thread looks.
 
 use super::address::Name;
+use super::told::{Places, Told};
 use super::{Record, meet, shown, wait};
 use crate::raised::{self, Counter, Raised};
 use crate::thread::Call;
@@ -18,6 +19,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
 pub const HEAD: usize = 24;
+/// With what is told beside it (`told`).
+pub const HEAD_LONG: usize = 48;
 /// Senders that may have the mailbox at a time.
 pub const SENDERS: usize = 64;
 /// Sources that are remembered.
@@ -52,6 +55,12 @@ pub struct Inbound {
     until_look: AtomicU32,
     /// A source of which is known whether it is this host's, and what: hash, or that of the other answer.
     pub(super) judged: [AtomicU64; 2],
+    /// The address of the socket that has the mailbox.
+    pub(super) own: [AtomicU64; 2],
+    /// What the heads of the mailbox's records have beside the source.
+    pub(super) heads: AtomicU32,
+    /// Where own addresses are.
+    pub(super) places: Places,
 }
 
 impl Default for Inbound {
@@ -70,6 +79,9 @@ impl Default for Inbound {
             due: AtomicU32::new(0),
             until_look: AtomicU32::new(0),
             judged: [const { AtomicU64::new(0) }; 2],
+            own: [const { AtomicU64::new(0) }; 2],
+            heads: AtomicU32::new(0),
+            places: Places::default(),
         }
     }
 }
@@ -83,6 +95,8 @@ pub struct Taken {
     pub copied: usize,
     /// Who sent it.
     pub from: Name,
+    /// What is told beside it.
+    pub told: Told,
 }
 
 /// What is to be done with a receive.
@@ -147,6 +161,7 @@ impl Inbound {
         }
         self.sender_cpu.store(u32::MAX, Relaxed);
         self.sent_last.store(false, Relaxed);
+        self.places.reset();
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
@@ -310,14 +325,15 @@ impl Record {
         for _ in 0..TRIES {
             let Some(peeked) = reader.peek().map_err(|_| Not::Poisoned)? else { return Err(Not::Empty) };
             let place = peeked.place;
-            if place.head_len() != HEAD {
+            let is_long = place.head_len() == HEAD_LONG;
+            if !is_long && place.head_len() != HEAD {
                 if !reader.stands(&peeked) {
                     continue;
                 }
                 return Err(Not::Poisoned);
             }
-            let mut head = [0; HEAD];
-            reader.ring().get(place.head_at(), &mut head);
+            let mut head = [0; HEAD_LONG];
+            reader.ring().get(place.head_at(), &mut head[..if is_long { HEAD_LONG } else { HEAD }]);
             let n = place.len().min(want);
             let is_writable = n == 0 || buf.reach(0, n, Access::Write, &call.thread.pages) == n;
             if n > 0 && is_writable {
@@ -343,7 +359,13 @@ impl Record {
                     reader.close();
                 }
             }
-            return Ok(Taken { len: place.len(), copied: n, from });
+            let told = if is_long {
+                Told::decode(&head)
+            } else {
+                let own = &self.inbound.own;
+                Told { wants: 0, to: [own[0].load(Relaxed), own[1].load(Relaxed)], stamp: 0 }
+            };
+            return Ok(Taken { len: place.len(), copied: n, from, told });
         }
         Err(Not::Empty)
     }
@@ -465,7 +487,7 @@ impl Record {
 }
 
 /// The source that a record's head tells, and the processor.
-fn from_head(head: &[u8; HEAD]) -> (Name, u32) {
+fn from_head(head: &[u8; HEAD_LONG]) -> (Name, u32) {
     let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
     let word = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
     let cpu = half(18);

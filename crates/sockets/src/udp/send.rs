@@ -1,7 +1,8 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
-use super::receive::{HEAD, head_of};
+use super::receive::{HEAD, HEAD_LONG, head_of};
+use super::told::{Told, want};
 use super::{Record as Socket, meet, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
@@ -61,6 +62,8 @@ pub(super) struct Route {
     pub(super) source: [AtomicU64; 3],
     /// SO_RCVBUF of the receiver.
     pub(super) room: AtomicU32,
+    /// What a record's head has beside the source (`want`).
+    heads: AtomicU32,
     checked: AtomicU64,
     /// Who held the writers' lock when it was last found held.
     holder: AtomicU32,
@@ -314,16 +317,24 @@ impl Socket {
             }
         }
         let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
-        let mut head = [0; HEAD];
-        for (to, from) in head.chunks_exact_mut(8).zip(&route.source) {
+        let mut head = [0; HEAD_LONG];
+        for (to, from) in head[..HEAD].chunks_exact_mut(8).zip(&route.source) {
             to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
         }
         head[18..20].copy_from_slice(&(thread::cpu() as u16).to_ne_bytes());
+        let wants = route.heads.load(Relaxed);
+        let head = if wants == 0 {
+            &head[..HEAD]
+        } else {
+            let stamp = if wants & want::STAMP != 0 { clock::realtime_ns() } else { 0 };
+            Told { wants, to: to.ip, stamp }.encode(&mut head);
+            &head[..]
+        };
         // As many of this length as the kernel would queue: where there are longer ones among them it is looked at more closely.
         let (room, own) = (u64::from(route.room.load(Relaxed)), true_size(len, is_v4));
-        let limit = (room / own).max(1) * span(HEAD, len);
+        let limit = (room / own).max(1) * span(head.len(), len);
         let push = |limit: u64| {
-            writer.push_with(&route.left, &head, len, limit, |ring, at| ring.copy_in(at, buf, 0, len))
+            writer.push_with(&route.left, head, len, limit, |ring, at| ring.copy_in(at, buf, 0, len))
         };
         let mut pushed = push(limit);
         if pushed == Pushed::Kernel && self.pause(route, &map) {
@@ -551,12 +562,19 @@ impl Socket {
         route.begin(name, meet::threshold());
     }
 
-    pub(super) fn route_is_up(&self, route: &Route, map: &'static MailboxMap, source: &Name, room: u32) {
+    pub(super) fn route_is_up(
+        &self,
+        route: &Route,
+        map: &'static MailboxMap,
+        source: &Name,
+        (room, heads): (u32, u32),
+    ) {
         let head = head_of(source);
         for (to, from) in route.source.iter().zip(head.chunks_exact(8)) {
             to.store(u64::from_ne_bytes(from.try_into().unwrap_or_default()), Relaxed);
         }
         route.room.store(room, Relaxed);
+        route.heads.store(heads, Relaxed);
         route.left.store(0, Relaxed);
         route.checked.store(clock::ticks(), Relaxed);
         route.mailbox.set(Some(map));
