@@ -48,6 +48,80 @@ scripts! {
         c sendto 3 13 1 0 [::1]:%port:s:3
         s receive_msg 3 100 0 30
     ";
+    where_many_came_in_and_when, "packet information", Ring: "
+        s socket inet dgram
+        s bind 3 0.0.0.0:0
+        s setsockopt 3 pktinfo 1
+        s setsockopt 3 timestampns_new 1
+        c socket inet dgram
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        c send_many 3 10,0,14 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 60
+        s receive_msg 3 100 0 59
+        c send_many 3 10,20,30 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 peek 48
+        s receive_msg 3 100 0 40
+        s receive_many 3 70,70,70 dontwait
+        s receive_msg 3 100 dontwait 200
+        c sendto 3 11 1 0 127.0.0.1:%port:s:3
+        s setsockopt 3 timestamp_new 1
+        s receive_msg 3 100 0 200
+        c sendto 3 12 1 0 127.0.0.1:%port:s:3
+        s setsockopt 3 timestamp_new 0
+        s receive_msg 3 100 0 200
+    ";
+    who_begins_to_ask_is_told_of_what_waits, "packet information", Ring: "
+        s socket inet dgram
+        s bind 3 0.0.0.0:0
+        c socket inet dgram
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        c sendto 3 10 1 0 127.0.0.5:%port:s:3
+        c sendto 3 11 1 0 127.0.0.1:%port:s:3
+        s setsockopt 3 pktinfo 1
+        s setsockopt 3 timestamp 1
+        c sendto 3 12 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 200
+        s setsockopt 3 pktinfo 0
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        c sendto 3 13 1 0 127.0.0.1:%port:s:3
+        s setsockopt 3 timestamp 0
+        s setsockopt 3 pktinfo 1
+        s receive_msg 3 100 0 200
+        c sendto 3 14 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+    ";
+    who_begins_to_ask_by_ipv6, "packet information", Ring: "
+        s socket inet6 dgram
+        s bind 3 [::]:0
+        c socket inet6 dgram
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 [::1]:%port:s:3
+        s join echoes
+        c sendto 3 10 1 0 [::1]:%port:s:3
+        s setsockopt 3 pktinfo6 1
+        s setsockopt 3 timestampns 1
+        s setsockopt 3 pktinfo 1
+        c sendto 3 11 1 0 [::1]:%port:s:3
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 200
+        c socket inet dgram
+        s go more echo_from 3 100
+        c ping_to 4 100 64 127.0.0.1:%port:s:3
+        s join more
+        c sendto 4 12 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 200
+        c sendto 4 13 1 0 127.0.0.1:%port:s:3
+        s receive_msg 3 100 0 70
+    ";
     a_source_by_packet_information, "packet information", Either: "
         dgrams 127.0.0.1
         c bind 3 0.0.0.0:0
