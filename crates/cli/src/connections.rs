@@ -5,9 +5,11 @@
 //! family only while it has the region open and is the one (pid and start time) in the region's table.
 
 use crate::filter::{Facts, Filter, Protocol};
-use bypath_shm::family::{End as EndRecord, VIEW_NAME, WriterLine, end_state};
+use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, VIEW_NAME, WriterLine, end_state};
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
-use bypath_shm::view::{self, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath};
+use bypath_shm::view::{
+    self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
+};
 use rustix::fs::OFlags;
 use std::collections::HashMap;
 use std::fs::{self, File, OpenOptions};
@@ -33,6 +35,7 @@ pub struct Family {
     /// The processes alive.
     pub members: Vec<Member>,
     ends: Vec<End>,
+    datagrams: Vec<Datagrams>,
     region: File,
     path: PathBuf,
 }
@@ -52,6 +55,45 @@ pub struct Connection<'a> {
     pub outgoing_fill: Option<u64>,
     /// The same of the incoming ring.
     pub incoming_fill: Option<u64>,
+}
+
+/// One UDP socket.
+#[derive(Clone, Copy, Debug)]
+pub struct Udp<'a> {
+    /// The holder.
+    pub process: &'a Member,
+    /// The socket.
+    pub socket: &'a Datagrams,
+}
+
+impl Udp<'_> {
+    /// As [`Connection::passes`].
+    pub fn passes(&self, filter: &Filter) -> bool {
+        let (path, reason) = (self.path_code(), self.reason_code());
+        filter.passes(&Facts {
+            protocol: Protocol::Udp,
+            source: self.socket.local,
+            destination: self.socket.remote,
+            processes: &[(self.process.pid, &self.process.command)],
+            path: &path,
+            reason: &reason,
+        })
+    }
+
+    /// As [`Connection::path_code`].
+    pub fn path_code(&self) -> String {
+        two_words(self.socket.outgoing.path.code(), self.socket.incoming.path.code())
+    }
+
+    /// As [`Connection::reason_code`].
+    pub fn reason_code(&self) -> String {
+        two_words(reason_code(self.socket.outgoing), reason_code(self.socket.incoming))
+    }
+}
+
+/// One word where both are the same.
+fn two_words(out: &str, incoming: &str) -> String {
+    if out == incoming { out.to_owned() } else { format!("{out}/{incoming}") }
 }
 
 /// Everything found.
@@ -189,7 +231,8 @@ impl Family {
             .collect();
         members.sort_by_key(|m| m.pid);
         let ends = read_ends(&region, header.ends_used)?;
-        Ok(Family { members, ends, region, path: path.to_owned() })
+        let datagrams = read_datagrams(&region)?;
+        Ok(Family { members, ends, datagrams, region, path: path.to_owned() })
     }
 
     /// The end at place `number` as it is now; `None` if it is not in use any more.
@@ -284,6 +327,13 @@ fn read_ends(region: &File, used: usize) -> io::Result<Vec<End>> {
     Ok(ends)
 }
 
+/// Reads the UDP sockets, at once: a region full of them has a quarter of a megabyte.
+fn read_datagrams(region: &File) -> io::Result<Vec<Datagrams>> {
+    let raw = read_up_to(region, view::datagrams_offset(0), DATAGRAM_ENDS * DATAGRAMS_SIZE)?;
+    let numbered = raw.chunks_exact(DATAGRAMS_SIZE).enumerate();
+    Ok(numbered.filter_map(|(i, raw)| Datagrams::decode(i, raw)).collect())
+}
+
 /// Reads `length` bytes, fewer at the end of the file.
 fn read_up_to(file: &File, offset: u64, length: usize) -> io::Result<Vec<u8>> {
     let mut bytes = vec![0; length];
@@ -313,6 +363,21 @@ impl Scan {
             family.ends.iter().map(move |end| (family, end))
         };
         self.families.iter().flat_map(ends).filter_map(|(f, e)| Some((e.cookie?, (f, e)))).collect()
+    }
+
+    /// Every UDP socket that was used, ordered by process and descriptor.
+    pub fn udp(&self) -> Vec<Udp<'_>> {
+        let mut all: Vec<_> = self
+            .families
+            .iter()
+            .flat_map(|family| family.datagrams.iter().map(move |socket| (family, socket)))
+            .filter_map(|(family, socket)| {
+                let process = family.members.iter().find(|m| m.slot == socket.slot)?;
+                Some(Udp { process, socket })
+            })
+            .collect();
+        all.sort_by_key(|udp| (udp.process.pid, udp.socket.fd));
+        all
     }
 
     /// Every connection, once for each live process that holds it, ordered by process and descriptor.
@@ -357,14 +422,12 @@ impl Connection<'_> {
 
     /// `ring`, `kernel`, or `ring/kernel` (outgoing first) if the directions differ.
     pub fn path_code(&self) -> String {
-        let (out, incoming) = (self.end.outgoing.path, self.end.incoming.path);
-        if out == incoming { out.code().to_owned() } else { format!("{}/{}", out.code(), incoming.code()) }
+        two_words(self.end.outgoing.path.code(), self.end.incoming.path.code())
     }
 
     /// The reason code, or two (outgoing first) if the directions differ.
     pub fn reason_code(&self) -> String {
-        let (out, incoming) = (reason_code(self.end.outgoing), reason_code(self.end.incoming));
-        if out == incoming { out.to_owned() } else { format!("{out}/{incoming}") }
+        two_words(reason_code(self.end.outgoing), reason_code(self.end.incoming))
     }
 
     /// Whether a filter lets it through, which takes this end for the source.

@@ -21,6 +21,14 @@ pub const fn end_offset(number: usize) -> u64 {
     (ENDS_OFFSET + number * END_SIZE) as u64
 }
 
+/// Bytes of a record at [`datagrams_offset`], for [`Datagrams::decode`].
+pub const DATAGRAMS_SIZE: usize = size_of::<family::DatagramEnd>();
+
+/// Where the record of UDP socket `number` begins; `number` is below [`family::DATAGRAM_ENDS`].
+pub const fn datagrams_offset(number: usize) -> u64 {
+    (family::DATAGRAMS_OFFSET + number * DATAGRAMS_SIZE) as u64
+}
+
 /// Where the statistics record of process slot `slot` begins; `slot` is below [`PROCESSES`].
 pub const fn stats_offset(slot: usize) -> u64 {
     (STATS_OFFSET + slot * RECORD_SIZE) as u64
@@ -242,6 +250,88 @@ impl End {
         let sent = self.bytes.ring_tx.saturating_add(self.bytes.kernel_tx);
         let received = other.bytes.ring_rx.saturating_add(other.bytes.kernel_rx);
         Some(sent.saturating_sub(received).min(size))
+    }
+}
+
+/// What a UDP socket has moved in one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DatagramCounts {
+    /// Datagrams through shared memory.
+    pub ring: u64,
+    /// Their bytes.
+    pub ring_bytes: u64,
+    /// Datagrams through the kernel, by hooked calls.
+    pub kernel: u64,
+    /// Their bytes.
+    pub kernel_bytes: u64,
+    /// Datagrams dropped, as a mailbox was full.
+    pub lost: u64,
+}
+
+/// One UDP socket of a process of the family.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Datagrams {
+    /// Its place in the region.
+    pub number: usize,
+    /// The slot of the process.
+    pub slot: usize,
+    /// The descriptor there.
+    pub fd: i32,
+    /// The kernel's number of the socket, `None` = not known.
+    pub cookie: Option<u64>,
+    /// Its own address, if known.
+    pub local: Option<SocketAddr>,
+    /// To whom it is connected, or has last got a mailbox from.
+    pub remote: Option<SocketAddr>,
+    /// What is sent: by the ring to those whose mailboxes it has.
+    pub outgoing: Direction,
+    /// What is received: by the ring if it has a mailbox.
+    pub incoming: Direction,
+    /// The rule that keeps it on the kernel: its place in the configuration file, from 1.
+    pub rule: Option<u32>,
+    /// Mailboxes that it sends to.
+    pub routes: u32,
+    /// What it sent; lost: at full mailboxes of others.
+    pub tx: DatagramCounts,
+    /// What it received; lost: at its own full mailbox.
+    pub rx: DatagramCounts,
+}
+
+impl Datagrams {
+    /// Decodes the record of [`DATAGRAMS_SIZE`] bytes at place `number`; `None` if it is not in use (or too short).
+    pub fn decode(number: usize, raw: &[u8]) -> Option<Datagrams> {
+        use family::{DatagramEnd as Record, datagram_path};
+        if raw.len() < DATAGRAMS_SIZE {
+            return None;
+        }
+        let slot =
+            (half(raw, offset_of!(Record, holder)) as usize).checked_sub(1).filter(|s| *s < PROCESSES)?;
+        let paths = half(raw, offset_of!(Record, paths));
+        let direction = |bit: u32, at: usize| Direction {
+            path: if paths & bit != 0 { Path::Ring } else { Path::Kernel },
+            reason: Reason::from_value(quarter(raw, at)),
+        };
+        let counts = |at: usize| DatagramCounts {
+            ring: word(raw, at + offset_of!(family::DatagramCounts, ring)),
+            ring_bytes: word(raw, at + offset_of!(family::DatagramCounts, ring_bytes)),
+            kernel: word(raw, at + offset_of!(family::DatagramCounts, kernel)),
+            kernel_bytes: word(raw, at + offset_of!(family::DatagramCounts, kernel_bytes)),
+            lost: word(raw, at + offset_of!(family::DatagramCounts, lost)),
+        };
+        Some(Datagrams {
+            number,
+            slot,
+            fd: half(raw, offset_of!(Record, fd)).cast_signed(),
+            cookie: Some(word(raw, offset_of!(Record, cookie))).filter(|c| *c != 0),
+            local: address(raw, offset_of!(Record, local)),
+            remote: address(raw, offset_of!(Record, remote)),
+            outgoing: direction(datagram_path::SENDS, offset_of!(Record, reason)),
+            incoming: direction(datagram_path::RECEIVES, offset_of!(Record, rx_reason)),
+            rule: Some(half(raw, offset_of!(Record, rule))).filter(|n| *n != 0),
+            routes: half(raw, offset_of!(Record, routes)),
+            tx: counts(offset_of!(Record, tx)),
+            rx: counts(offset_of!(Record, rx)),
+        })
     }
 }
 

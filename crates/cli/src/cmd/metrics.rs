@@ -7,7 +7,7 @@ use crate::output::{self, Failure, Outcome};
 use crate::scrape::{self, Format};
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{Bytes, StatsSnapshot};
-use bypath_shm::view;
+use bypath_shm::view::{self, DatagramCounts};
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, text};
 use prometheus_client::metrics::MetricType;
@@ -65,12 +65,38 @@ struct Counts {
     spun_ticks: u64,
     recalled: Vec<u64>,
     not_upgraded: Vec<u64>,
+    /// UDP.
+    datagrams: Datagrams,
+}
+
+/// What UDP sockets count.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Datagrams {
+    tx: DatagramCounts,
+    rx: DatagramCounts,
+}
+
+impl Datagrams {
+    fn add(&mut self, more: &Datagrams) {
+        for (a, b) in [(&mut self.tx, more.tx), (&mut self.rx, more.rx)] {
+            for (a, b) in [
+                (&mut a.ring, b.ring),
+                (&mut a.ring_bytes, b.ring_bytes),
+                (&mut a.kernel, b.kernel),
+                (&mut a.kernel_bytes, b.kernel_bytes),
+                (&mut a.lost, b.lost),
+            ] {
+                *a = a.saturating_add(b);
+            }
+        }
+    }
 }
 
 impl Counts {
     fn of(s: StatsSnapshot) -> Counts {
         let StatsSnapshot { connections, upgraded, bytes, spun_ticks, recalled, not_upgraded, .. } = s;
-        Counts { connections, upgraded, bytes, spun_ticks, recalled, not_upgraded }
+        let datagrams = Datagrams::default();
+        Counts { connections, upgraded, bytes, spun_ticks, recalled, not_upgraded, datagrams }
     }
 
     fn add(&mut self, more: &Counts) {
@@ -82,6 +108,7 @@ impl Counts {
         add(&mut self.bytes.ring_rx, more.bytes.ring_rx);
         add(&mut self.bytes.kernel_tx, more.bytes.kernel_tx);
         add(&mut self.bytes.kernel_rx, more.bytes.kernel_rx);
+        self.datagrams.add(&more.datagrams);
         let lists = [(&mut self.recalled, &more.recalled), (&mut self.not_upgraded, &more.not_upgraded)];
         for (list, more) in lists {
             list.resize(list.len().max(more.len()), 0);
@@ -101,6 +128,8 @@ impl Counts {
 struct Ledger {
     /// By process id and start time.
     alive: HashMap<(u32, u64), (String, Counts)>,
+    /// Open UDP sockets: by process, place, and the kernel's number of the socket.
+    open: HashMap<(u32, usize, u64), (String, Datagrams)>,
     /// By name of the program.
     gone: BTreeMap<String, Counts>,
     /// Those that have a label.
@@ -124,6 +153,12 @@ impl Ledger {
             }
         }
         self.take(seen);
+        let udp = scan.udp();
+        self.take_datagrams(udp.iter().map(|u| {
+            let s = u.socket;
+            let id = (u.process.pid, s.number, s.cookie.unwrap_or(0));
+            (id, u.process.command.clone(), Datagrams { tx: s.tx, rx: s.rx })
+        }));
         if self.ticks_per_us == 0 {
             self.ticks_per_us = bypath_sys::clock::ticks_per_us();
         }
@@ -153,6 +188,19 @@ impl Ledger {
         }
     }
 
+    /// Takes note of what open UDP sockets count now; what others counted that are closed stays.
+    fn take_datagrams(&mut self, seen: impl Iterator<Item = ((u32, usize, u64), String, Datagrams)>) {
+        let mut before = std::mem::take(&mut self.open);
+        for (id, command, counts) in seen {
+            let name = self.name(&command);
+            before.remove(&id);
+            self.open.insert(id, (name, counts));
+        }
+        for (name, counts) in before.into_values() {
+            self.gone.entry(name).or_default().datagrams.add(&counts);
+        }
+    }
+
     /// The label of a program.
     fn name(&mut self, command: &str) -> String {
         let command = output::printable(command);
@@ -170,6 +218,16 @@ impl Ledger {
         for (name, counts) in self.alive.values() {
             sums.entry(name.clone()).or_default().add(counts);
         }
+        for (name, counts) in self.open.values() {
+            sums.entry(name.clone()).or_default().datagrams.add(counts);
+        }
+        let mut datagrams =
+            Group::counter("datagrams", "UDP datagrams that programs sent (tx) and received (rx), by path");
+        let mut datagram_bytes = Group::counter("datagram_bytes", "Bytes of these");
+        let mut lost = Group::counter(
+            "datagrams_lost",
+            "UDP datagrams dropped at full mailboxes: of receivers (tx), and the program's own (rx)",
+        );
         let mut opened = Group::counter("connections", "TCP connections that were used for data");
         let mut upgraded =
             Group::counter("connections_upgraded", "Of these, those that used shared memory at some time");
@@ -191,11 +249,20 @@ impl Ledger {
                 let labels = [command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
                 bytes = bytes.with(labels, Value::Whole(n));
             }
+            for (direction, d) in [("tx", c.datagrams.tx), ("rx", c.datagrams.rx)] {
+                let of =
+                    |path: &str| [command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
+                datagrams = datagrams.with(of("ring"), Value::Whole(d.ring));
+                datagrams = datagrams.with(of("kernel"), Value::Whole(d.kernel));
+                datagram_bytes = datagram_bytes.with(of("ring"), Value::Whole(d.ring_bytes));
+                datagram_bytes = datagram_bytes.with(of("kernel"), Value::Whole(d.kernel_bytes));
+                lost = lost.with([command(), ("direction", direction.to_owned())], Value::Whole(d.lost));
+            }
             let seconds = c.spun_ticks as f64 / self.ticks_per_us.max(1) as f64 / 1e6;
             spun = spun.with([command()], Value::Real(seconds));
             all.add(c);
         }
-        let mut groups = vec![opened, upgraded, bytes, spun];
+        let mut groups = vec![opened, upgraded, bytes, spun, datagrams, datagram_bytes, lost];
         for (name, help, list) in [
             ("recalls", "Connections that were taken back to the kernel, by reason", &all.recalled),
             (
@@ -248,6 +315,7 @@ impl Ledger {
             by_command,
             by_path,
             one("sockets", "Open sockets of TCP connections that Bypath follows", open),
+            one("udp_sockets", "Open UDP sockets that were used", scan.udp().len() as u64),
             one("ring_capacity_bytes", "Size of the rings in use", rings),
             one("ring_waiting_bytes", "Bytes in rings that were not read yet", waiting),
             one("uncounted_processes", "Processes whose counters are in a file, and not here", uncounted),
@@ -397,6 +465,29 @@ mod tests {
         assert_eq!(connections(&ledger), 17);
         ledger.take(vec![]);
         assert_eq!((connections(&ledger), ledger.alive.len()), (17, 0));
+    }
+
+    #[test]
+    fn datagrams_of_sockets_that_were_closed_are_not_forgotten() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let sent = |ring: u64| {
+            let tx = DatagramCounts { ring, lost: 1, ..DatagramCounts::default() };
+            Datagrams { tx, ..Datagrams::default() }
+        };
+        let all = |ledger: &Ledger| {
+            let groups = ledger.counters();
+            let values = groups.iter().filter(|g| g.name.starts_with("datagrams")).flat_map(|g| &g.values);
+            values.map(|(_, value)| if let Value::Whole(n) = value { *n } else { 0 }).sum::<u64>()
+        };
+        let two = [((1, 0, 7), "a".into(), sent(5)), ((1, 1, 8), "a".into(), sent(10))];
+        ledger.take_datagrams(two.into_iter());
+        assert_eq!(all(&ledger), 17);
+        // One is closed, and its place is another one's.
+        let two = [((1, 0, 9), "a".into(), sent(1)), ((1, 1, 8), "a".into(), sent(11))];
+        ledger.take_datagrams(two.into_iter());
+        assert_eq!(all(&ledger), 20);
+        ledger.take_datagrams([].into_iter());
+        assert_eq!((all(&ledger), ledger.open.len()), (20, 0));
     }
 
     #[test]

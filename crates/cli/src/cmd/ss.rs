@@ -1,5 +1,7 @@
 //! `bypath ss`.
 
+mod udp;
+
 use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
 use crate::filter::Filter;
@@ -16,6 +18,7 @@ use std::process::ExitCode;
 #[command(after_help = "Examples:\n  \
     bypath ss\n  \
     bypath ss --pid 1234\n  \
+    bypath ss -u                           UDP sockets: datagrams by each path, and those lost\n  \
     bypath ss dport = :6379 and not comm redis-cli\n  \
     bypath ss --json | jq '.[] | select(.path == \"ring\")'\n\n\
     A connection stands once for each process that holds it. PATH and REASON have one word, or two\n\
@@ -26,6 +29,10 @@ use std::process::ExitCode;
 pub struct Args {
     #[command(flatten)]
     json: Json,
+
+    /// UDP sockets, in place of TCP connections
+    #[arg(short, long)]
+    udp: bool,
 
     /// Only the connections of this process
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -45,6 +52,12 @@ pub fn run(args: Args) -> Outcome {
     }
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let scan = scan()?;
+    if args.udp {
+        let mut found = scan.udp();
+        found.retain(|u| args.pid.is_none_or(|pid| u.process.pid == pid));
+        found.retain(|u| filter.as_ref().is_none_or(|filter| u.passes(filter)));
+        return udp::print(&args.json, &found);
+    }
     let mut found = scan.connections();
     found.retain(|c| args.pid.is_none_or(|pid| c.process.pid == pid));
     found.retain(|c| filter.as_ref().is_none_or(|filter| c.passes(filter)));
@@ -136,6 +149,11 @@ impl From<Direction> for DirectionRecord {
     }
 }
 
+/// An address in a table.
+fn address(address: Option<SocketAddr>) -> String {
+    address.map_or("-".to_owned(), |a| a.to_string())
+}
+
 impl<'a> From<&Connection<'a>> for Record<'a> {
     fn from(c: &Connection<'a>) -> Self {
         Record {
@@ -178,7 +196,6 @@ fn text(found: &[Connection]) -> String {
         ],
         &numbers,
     );
-    let address = |a: Option<SocketAddr>| a.map_or("-".to_owned(), |a| a.to_string());
     for c in found {
         let b = c.bytes();
         table.add_row([

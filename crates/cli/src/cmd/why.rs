@@ -2,7 +2,7 @@
 
 use super::{ss, stats};
 use crate::config::conditions;
-use crate::connections::{self, Connection, Family, Member};
+use crate::connections::{self, Connection, Family, Member, Udp};
 use crate::library;
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
@@ -58,16 +58,22 @@ pub fn run(args: Args) -> Outcome {
     };
     let all = scan.connections();
     let mine: Vec<_> = all.iter().filter(|c| c.process.pid == pid).collect();
+    let udp = scan.udp();
+    let datagrams: Vec<_> = udp.iter().filter(|u| u.process.pid == pid).collect();
     let Some(fd) = fd else {
-        output::print(&about_process(family, member, &mine))?;
+        output::print(&about_process(family, member, &mine, &datagrams))?;
         return Ok(ExitCode::SUCCESS);
     };
-    match mine.iter().find(|c| c.end.fd == fd) {
-        Some(connection) => {
+    match (mine.iter().find(|c| c.end.fd == fd), datagrams.iter().find(|u| u.socket.fd == fd)) {
+        (Some(connection), _) => {
             output::print(&about_connection(connection))?;
             Ok(ExitCode::SUCCESS)
         }
-        None => {
+        (None, Some(socket)) => {
+            output::print(&about_datagrams(socket))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        (None, None) => {
             output::print(&format!(
                 "Descriptor {fd} of process {pid} ({}) {}\n",
                 name_of(pid),
@@ -152,7 +158,7 @@ fn absence(pid: u32) -> io::Result<String> {
     Ok("the library is not loaded. Start the program with: bypath run -- PROGRAM".to_owned())
 }
 
-fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> String {
+fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagrams: &[&Udp]) -> String {
     let mut text = format!("Process {} ({}) is under Bypath", member.pid, output::printable(&member.command));
     let rings = mine.iter().filter(|c| c.on_ring()).count();
     match mine.len() {
@@ -165,6 +171,10 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection]) -> Stri
     for connection in mine {
         text += "\n";
         text += &about_connection(connection);
+    }
+    for socket in datagrams {
+        text += "\n";
+        text += &about_datagrams(socket);
     }
     if let Some(counters) = family.counters(member) {
         let noun = if counters.connections == 1 { "connection" } else { "connections" };
@@ -220,6 +230,42 @@ fn about_connection(c: &Connection) -> String {
         let _ = writeln!(text, "  {} processes hold this connection.", c.holders);
     }
     let mut reasons: Vec<_> = [out.reason, incoming.reason].into_iter().flatten().collect();
+    reasons.dedup();
+    for remedy in reasons.into_iter().filter_map(remedy) {
+        let _ = writeln!(text, "  {remedy}");
+    }
+    text
+}
+
+fn about_datagrams(u: &Udp) -> String {
+    let address = |a: Option<SocketAddr>| a.map_or("no address yet".to_owned(), |a| a.to_string());
+    let s = u.socket;
+    let mut text = format!("Descriptor {}: UDP, {}", s.fd, address(s.local));
+    text += &s.remote.map_or(String::new(), |remote| format!(" to {remote}"));
+    let mailboxes = match s.routes {
+        0 | 1 => String::new(),
+        n => format!(" ({n} receivers)"),
+    };
+    let _ = write!(text, "\n  Sending: {}", sentence(s.outgoing).trim_end_matches('.'));
+    let _ = writeln!(text, "{mailboxes}.");
+    let _ = writeln!(text, "  Receiving: {}", sentence(s.incoming));
+    let _ = writeln!(
+        text,
+        "  Sent {} datagrams through shared memory and {} through the kernel, received {} and {}.",
+        s.tx.ring, s.tx.kernel, s.rx.ring, s.rx.kernel
+    );
+    if s.outgoing.path == DataPath::Ring || s.incoming.path == DataPath::Ring {
+        text += "  Datagrams go through shared memory while the receiver is awake; who sleeps gets them from the kernel.\n";
+    }
+    for (lost, whose) in [(s.rx.lost, "its own mailbox"), (s.tx.lost, "a receiver's mailbox")] {
+        if lost > 0 {
+            let _ = writeln!(text, "  {lost} were dropped, as {whose} was full.");
+        }
+    }
+    if let (Some(number), true) = (s.rule, s.outgoing.reason == Some(Reason::Rule)) {
+        let _ = writeln!(text, "  {}", about_rule(u.process.pid, number));
+    }
+    let mut reasons: Vec<_> = [s.outgoing.reason, s.incoming.reason].into_iter().flatten().collect();
     reasons.dedup();
     for remedy in reasons.into_iter().filter_map(remedy) {
         let _ = writeln!(text, "  {remedy}");
@@ -341,7 +387,8 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
                 Some("TCP") => "is a TCP socket that Bypath does not follow: it listens, is not connected, was \
                                 inherited from a program that is not under Bypath, or the table of sockets was full."
                     .to_owned(),
-                Some(kind) => format!("is a {kind} socket; Bypath moves TCP connections only."),
+                Some("UDP") => "is a UDP socket that nothing was sent or received by, or that Bypath does not follow.".to_owned(),
+                Some(kind) => format!("is a {kind} socket; Bypath moves TCP and UDP only."),
                 None => "is a socket of another kind than TCP, or of another network namespace.".to_owned(),
             },
         },

@@ -8,4 +8,5 @@ mod lab;
 mod metrics;
 mod still;
 mod top;
+mod udp;
 mod undisturbed;

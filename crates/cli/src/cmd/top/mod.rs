@@ -141,8 +141,9 @@ fn live(
 }
 
 fn text(rows: &[Row]) -> String {
-    const HEADING: [&str; 12] = [
-        "PID", "COMMAND", "FD", "LOCAL", "REMOTE", "PATH", "REASON", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS",
+    const HEADING: [&str; 13] = [
+        "PID", "COMMAND", "PROTO", "FD", "LOCAL", "REMOTE", "PATH", "REASON", "TX/S", "RX/S", "WAIT", "SPIN",
+        "DROPS",
     ];
     let mut table = output::table(&HEADING, &["PID", "FD", "TX/S", "RX/S", "WAIT", "SPIN", "DROPS"]);
     let address = |a: &Option<String>| a.clone().unwrap_or_else(|| "-".to_owned());
@@ -150,6 +151,7 @@ fn text(rows: &[Row]) -> String {
         table.add_row([
             format!("{}{}", row.pid, if row.stopped { " T" } else { "" }),
             output::printable(&row.command),
+            row.protocol.to_owned(),
             row.fd.to_string(),
             address(&row.local),
             address(&row.remote),

@@ -1,6 +1,6 @@
 //! What is shown: connections with what they did since the look before.
 
-use crate::connections::{self, Connection, Scan};
+use crate::connections::{self, Connection, Scan, Udp};
 use crate::filter::Filter;
 use bypath_shm::view::Path;
 use serde::Serialize;
@@ -16,6 +16,8 @@ pub struct Row {
     pub command: String,
     /// Whether it is stopped.
     pub stopped: bool,
+    /// `tcp` or `udp`.
+    pub protocol: &'static str,
     /// The descriptor.
     pub fd: i32,
     /// Local address.
@@ -111,12 +113,13 @@ pub fn matches(row: &Row, filter: &str) -> bool {
     let none = String::new();
     let (local, remote) = (row.local.as_ref().unwrap_or(&none), row.remote.as_ref().unwrap_or(&none));
     let text =
-        format!("{} {} {local} {remote} {} {}", row.pid, row.command, row.path, row.reason).to_lowercase();
+        format!("{} {} {} {local} {remote} {} {}", row.pid, row.command, row.protocol, row.path, row.reason)
+            .to_lowercase();
     filter.split_whitespace().all(|word| text.contains(&word.to_lowercase()))
 }
 
-/// A socket as one process holds it: process, place, and how often the place was taken.
-type Id = (u32, u64, usize, u32);
+/// A socket as one process holds it: process, cookie, place, and how often the place was taken, which of UDP sockets is not counted.
+type Id = (u32, u64, usize, Option<u32>);
 
 /// Looks again and again.
 #[derive(Debug, Default)]
@@ -152,7 +155,10 @@ impl Sampler {
         let mut seen = HashMap::new();
         let all = scan.connections();
         let shown = all.iter().filter(|c| self.only.as_ref().is_none_or(|filter| c.passes(filter)));
-        let rows = shown.map(|c| self.row(c, passed, &spins, &mut seen)).collect();
+        let mut rows: Vec<_> = shown.map(|c| self.row(c, passed, &spins, &mut seen)).collect();
+        let udp = scan.udp();
+        let shown = udp.iter().filter(|u| self.only.as_ref().is_none_or(|filter| u.passes(filter)));
+        rows.extend(shown.map(|u| self.datagrams(u, passed, &spins, &mut seen)));
         self.before = seen;
         rows
     }
@@ -177,6 +183,49 @@ impl Sampler {
         percent
     }
 
+    /// Bytes in a second since the look before.
+    fn rates(&self, id: Id, (tx, rx): (u64, u64), passed: Option<Duration>) -> (u64, u64) {
+        let (Some(passed), Some((tx_before, rx_before))) = (passed, self.before.get(&id)) else {
+            return (0, 0);
+        };
+        let rate = |now: u64, before: u64| (now.saturating_sub(before) as f64 / passed.as_secs_f64()) as u64;
+        (rate(tx, *tx_before), rate(rx, *rx_before))
+    }
+
+    fn datagrams(
+        &self,
+        u: &Udp,
+        passed: Option<Duration>,
+        spins: &HashMap<u32, f64>,
+        seen: &mut HashMap<Id, (u64, u64)>,
+    ) -> Row {
+        let s = u.socket;
+        let tx = s.tx.ring_bytes.saturating_add(s.tx.kernel_bytes);
+        let rx = s.rx.ring_bytes.saturating_add(s.rx.kernel_bytes);
+        let id = (u.process.pid, s.cookie.unwrap_or(0), s.number, None);
+        seen.insert(id, (tx, rx));
+        let (tx_rate, rx_rate) = self.rates(id, (tx, rx), passed);
+        Row {
+            pid: u.process.pid,
+            command: u.process.command.clone(),
+            stopped: connections::is_stopped(u.process.pid),
+            protocol: "udp",
+            fd: s.fd,
+            local: s.local.map(|a| a.to_string()),
+            remote: s.remote.map(|a| a.to_string()),
+            path: u.path_code(),
+            reason: u.reason_code(),
+            tx_rate,
+            rx_rate,
+            tx,
+            rx,
+            waiting: None,
+            wait_ns: None,
+            spin_percent: spins.get(&u.process.pid).copied(),
+            drops: s.tx.lost.saturating_add(s.rx.lost),
+        }
+    }
+
     fn row(
         &self,
         c: &Connection,
@@ -186,18 +235,14 @@ impl Sampler {
     ) -> Row {
         let b = c.bytes();
         let (tx, rx) = (b.ring_tx.saturating_add(b.kernel_tx), b.ring_rx.saturating_add(b.kernel_rx));
-        let id = (c.process.pid, c.end.cookie.unwrap_or(0), c.end.number, c.end.generation);
+        let id = (c.process.pid, c.end.cookie.unwrap_or(0), c.end.number, Some(c.end.generation));
         seen.insert(id, (tx, rx));
-        let (mut tx_rate, mut rx_rate) = (0, 0);
-        if let (Some(passed), Some((tx_before, rx_before))) = (passed, self.before.get(&id)) {
-            let rate =
-                |now: u64, before: u64| (now.saturating_sub(before) as f64 / passed.as_secs_f64()) as u64;
-            (tx_rate, rx_rate) = (rate(tx, *tx_before), rate(rx, *rx_before));
-        }
+        let (tx_rate, rx_rate) = self.rates(id, (tx, rx), passed);
         Row {
             pid: c.process.pid,
             command: c.process.command.clone(),
             stopped: connections::is_stopped(c.process.pid),
+            protocol: "tcp",
             fd: c.end.fd,
             local: c.end.local.map(|a| a.to_string()),
             remote: c.end.remote.map(|a| a.to_string()),
@@ -226,6 +271,7 @@ pub mod tests {
         Row {
             pid,
             command: command.to_owned(),
+            protocol: "tcp",
             fd: 7,
             local: Some("127.0.0.1:6379".to_owned()),
             remote: Some(format!("127.0.0.1:{}", 40000 + pid)),

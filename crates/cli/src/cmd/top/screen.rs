@@ -177,7 +177,8 @@ impl Screen {
         let code = row.reason.split('/').find(|code| *code != Reason::Ring.code()).unwrap_or(&row.reason);
         let text = Reason::ALL.iter().find(|r| r.code() == code).map_or("", |r| r.text());
         format!(
-            "{} {} > {}  {}: {text}",
+            "{} {} {} > {}  {}: {text}",
+            row.protocol,
             output::printable(&row.command),
             address(&row.local),
             address(&row.remote),
@@ -306,7 +307,7 @@ mod tests {
         // And the reason, with what it means.
         assert_eq!(
             lines[22],
-            "a-name-of-15-ch 127.0.0.1:65535 > 127.0.0.1:65535  peer-plain/ring: the other en"
+            "tcp a-name-of-15-ch 127.0.0.1:65535 > 127.0.0.1:65535  peer-plain/ring: the othe"
         );
         let text = drawn(&mut screen(), 80, 24);
         assert!(text.ends_with("? help"), "{text}");

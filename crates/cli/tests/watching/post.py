@@ -1,0 +1,29 @@
+"""post.py serve | call PORT: datagrams of 5 octets, answered by 3. The server prints its port. The caller reads lines: a number of
+questions and answers; `flood`, which sends and does not wait; `drain`, which forgets the answers that came. It prints `done` after each."""
+import socket
+import sys
+
+end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+if sys.argv[1] == "serve":
+    end.bind(("127.0.0.1", 0))
+    print(end.getsockname()[1], flush=True)
+    while True:
+        question, whose = end.recvfrom(2048)
+        end.sendto(b"yes", whose)
+end.connect(("127.0.0.1", int(sys.argv[2])))
+for line in sys.stdin:
+    if line == "flood\n":
+        for _ in range(20000):
+            end.send(b"again")
+    elif line == "drain\n":
+        end.settimeout(0.2)
+        try:
+            while end.recv(2048):
+                pass
+        except TimeoutError:
+            end.settimeout(None)
+    else:
+        for _ in range(int(line)):
+            end.send(b"again")
+            end.recv(2048)
+    print("done", flush=True)

@@ -1,0 +1,176 @@
+//! UDP sockets in every view: two programs that answer each other's datagrams while both are awake.
+
+use crate::common::{bypath, run, stdout, workspace};
+use crate::lab::{LONG, Running, has, until};
+use serde_json::Value;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+
+/// A server that answers, and who asks it.
+struct Post {
+    server: Running,
+    caller: Running,
+    port: String,
+    to: ChildStdin,
+    from: BufReader<ChildStdout>,
+}
+
+fn program(args: &[&str]) -> Command {
+    // Both are to be awake, also where there are fewer processors than programs.
+    let mut command = run(["--upgrade=eager", "--profile=latency", "--", "python3"]);
+    command.arg(workspace().join("crates/cli/tests/watching/post.py")).args(args);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    command
+}
+
+impl Post {
+    fn new() -> Post {
+        let mut server = Running(program(&["serve"]).spawn().expect("python3 starts"));
+        let mut port = String::new();
+        BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
+        let port = port.trim().to_owned();
+        let mut caller = Running(program(&["call", &port]).spawn().expect("python3 starts"));
+        let to = caller.0.stdin.take().expect("a pipe");
+        let from = BufReader::new(caller.0.stdout.take().expect("a pipe"));
+        Post { server, caller, port, to, from }
+    }
+
+    /// So many questions and answers.
+    fn talks(&mut self, count: u32) {
+        writeln!(self.to, "{count}").expect("the caller listens");
+        let mut line = String::new();
+        self.from.read_line(&mut line).expect("an answer");
+        assert_eq!(line, "done\n");
+    }
+}
+
+fn json(arguments: &[&str]) -> Vec<Value> {
+    let output = bypath(arguments).output().expect("bypath starts");
+    let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
+    list.as_array().expect("a list").clone()
+}
+
+/// The one UDP socket of a process that was used.
+fn shown(pid: u32) -> Value {
+    let all = json(&["ss", "-u", "--json", "--pid", &pid.to_string()]);
+    assert_eq!(all.len(), 1, "{all:?}");
+    all[0].clone()
+}
+
+#[test]
+fn datagrams_are_counted_in_every_view() {
+    if !has("udp::datagrams_are_counted_in_every_view", &["python3"]) {
+        return;
+    }
+    let mut post = Post::new();
+    let (server, caller) = (post.server.0.id(), post.caller.0.id());
+    let mut asked = 0;
+    until("datagrams go through shared memory both ways", || {
+        post.talks(200);
+        asked += 200;
+        let ring = &shown(caller)["datagrams"];
+        ring["ring_tx"].as_u64() > Some(0) && ring["ring_rx"].as_u64() > Some(0)
+    });
+    let (of_caller, of_server) = (shown(caller), shown(server));
+    let sum = |socket: &Value, what: &str, way: &str| {
+        let path = |path: &str| socket[what][format!("{path}_{way}")].as_u64().expect("a number");
+        path("ring") + path("kernel")
+    };
+    // Of 5 octets each; the answers have 3.
+    for (socket, out, back) in [(&of_caller, 5, 3), (&of_server, 3, 5)] {
+        assert_eq!(
+            (sum(socket, "datagrams", "tx"), sum(socket, "datagrams", "rx")),
+            (asked, asked),
+            "{socket}"
+        );
+        assert_eq!(
+            (sum(socket, "bytes", "tx"), sum(socket, "bytes", "rx")),
+            (out * asked, back * asked),
+            "{socket}"
+        );
+        assert_eq!((&socket["protocol"], &socket["path"]), (&"udp".into(), &"ring".into()), "{socket}");
+    }
+    assert_eq!(of_server["local"], format!("127.0.0.1:{}", post.port));
+    // Streams are listed by themselves; filters know both.
+    assert!(json(&["ss", "--json", "--pid", &caller.to_string()]).is_empty());
+    assert_eq!(
+        json(&["ss", "-u", "--json", "udp", "and", "sport", "=", &format!(":{}", post.port)]).len(),
+        1
+    );
+    assert!(json(&["ss", "-u", "--json", "tcp"]).is_empty());
+    let text =
+        stdout(&bypath(["ss", "--udp", "--pid", &server.to_string()]).output().expect("bypath starts"));
+    assert!(
+        text.contains("RCVD KERNEL") && text.contains("LOST") && text.contains("ring: bytes go"),
+        "{text}"
+    );
+
+    let why = stdout(&bypath(["why", &caller.to_string()]).output().expect("bypath starts"));
+    let fd = of_caller["fd"].to_string();
+    assert!(
+        why.contains(&format!("Descriptor {fd}: UDP, ")) && why.contains("while the receiver is awake"),
+        "{why}"
+    );
+    let one = bypath(["why", &format!("{caller}:{fd}")]).output().expect("bypath starts");
+    assert!(one.status.success() && stdout(&one).starts_with(&format!("Descriptor {fd}: UDP")), "{one:?}");
+
+    let rows = json(&["top", "--once", "--json", "-d", "0.1", "udp", "and", "pid", &server.to_string()]);
+    assert_eq!(rows.len(), 1);
+    assert_eq!(
+        (&rows[0]["protocol"], &rows[0]["drops"], &rows[0]["path"]),
+        (&"udp".into(), &0.into(), &"ring".into())
+    );
+    assert_eq!(rows[0]["tx"].as_u64(), Some(3 * asked));
+
+    let metrics = stdout(&bypath(["metrics"]).output().expect("bypath starts"));
+    let of = |name: &str, labels: &str| {
+        let line = metrics.lines().find(|l| l.starts_with(name) && l.contains(labels));
+        line.and_then(|l| l.rsplit(' ').next()?.parse::<u64>().ok())
+            .unwrap_or_else(|| panic!("{name}: {metrics}"))
+    };
+    let labels = "{command=\"python3\",path=\"ring\",direction=\"tx\"}";
+    assert!(of("bypath_datagrams_total", labels) > 0 && of("bypath_datagram_bytes_total", labels) > 0);
+    assert!(of("bypath_udp_sockets", " ") >= 2);
+    assert!(
+        metrics.contains("bypath_datagrams_lost_total{command=\"python3\",direction=\"rx\"} 0"),
+        "{metrics}"
+    );
+}
+
+#[test]
+fn what_is_lost_at_the_full_mailbox_of_a_stopped_program_is_shown() {
+    if !has("udp::what_is_lost_at_the_full_mailbox_of_a_stopped_program_is_shown", &["python3"]) {
+        return;
+    }
+    let mut post = Post::new();
+    let (server, caller) = (post.server.0.id(), post.caller.0.id());
+    let begun = std::time::Instant::now();
+    // A server that is stopped in the middle of its work has left its gate open, with a good chance.
+    loop {
+        post.talks(500);
+        writeln!(post.to, "flood").expect("the caller listens");
+        std::thread::yield_now();
+        crate::lab::signal(server, rustix::process::Signal::STOP);
+        let mut line = String::new();
+        post.from.read_line(&mut line).expect("an answer");
+        let lost = shown(caller)["lost"]["tx"].as_u64().expect("a number");
+        let why = stdout(&bypath(["why", &server.to_string()]).output().expect("bypath starts"));
+        let top = json(&["top", "--once", "--json", "-d", "0.1", "pid", &server.to_string()]);
+        let of_server = shown(server)["lost"]["rx"].as_u64().expect("a number");
+        crate::lab::signal(server, rustix::process::Signal::CONT);
+        if lost > 0 {
+            assert_eq!(
+                (top[0]["drops"].as_u64(), &top[0]["stopped"]),
+                (Some(of_server), &true.into()),
+                "{top:?}"
+            );
+            assert!(of_server >= lost, "{of_server} of {lost}");
+            assert!(why.contains("were dropped, as its own mailbox was full"), "{why}");
+            return;
+        }
+        assert!(begun.elapsed() < LONG, "never with an open gate");
+        writeln!(post.to, "drain").expect("the caller listens");
+        line.clear();
+        post.from.read_line(&mut line).expect("an answer");
+    }
+}
