@@ -511,9 +511,11 @@ impl Socket {
         }
         let Ok(len) = usize::try_from(ret) else { return };
         self.inbound.sent_last.store(true, Relaxed);
-        match self.shown() {
-            Some(end) => shown::count(&end.tx, false, len),
-            None => self.seen(fd),
+        if self.shown().is_none() {
+            self.seen(fd);
+        }
+        if let Some(end) = self.shown() {
+            shown::count(&end.tx, false, len);
         }
         if let Some(call) = Call::enter() {
             call.thread.count(|b| &b.kernel_tx, len as u64);
