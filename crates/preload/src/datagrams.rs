@@ -5,6 +5,7 @@ use crate::child::borrowed_memory;
 use crate::errno::{self, fail, kept};
 use crate::memory;
 use crate::served::{header, message};
+use bypath_sockets::hook::mail::Step;
 use bypath_sockets::hook::record::{HEADER, Header, Kind, MAGIC, tell};
 use bypath_sockets::hook::{self, Address, SocketName, datagram, datagrams};
 use bypath_sys::Errno;
@@ -104,6 +105,10 @@ pub(crate) fn send(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) -> Op
     if let Err(e) = said(&mut header, &beside) {
         return Some(fail(e));
     }
+    let r = datagram::of(fd);
+    if kept(|| r.is_some_and(|r| r.push(fd, &header, crate::io::user(iov), len))) {
+        return Some(len as isize);
+    }
     let mut head = header.encode();
     let how = flags & libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let sent = with_list(head.as_mut_ptr(), iov, |list| {
@@ -118,7 +123,12 @@ pub(crate) fn send(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) -> Op
             let told = kept(|| datagram::of(fd).map_or(e, |r| r.send_failed(fd, e)));
             fail(told.raw_os_error())
         }
-        Some(n) => n - HEADER as isize,
+        Some(n) => {
+            if let Some(r) = r {
+                r.went_by_pair();
+            }
+            n - HEADER as isize
+        }
     })
 }
 
@@ -234,8 +244,29 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
     }
     let how = flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) | libc::MSG_TRUNC;
     let most = octets(iov);
+    let mut tried = false;
     loop {
         let mut head = [0u8; HEADER];
+        match kept(|| r.take(crate::io::user(iov), most, flags & libc::MSG_PEEK != 0)) {
+            Some(Ok((header, _))) if header.kind == Kind::Error => {
+                if flags & libc::MSG_PEEK != 0 {
+                    r.drop_error();
+                }
+                match kept(|| r.take_error()) {
+                    Some(e) => return failed(e.raw_os_error()),
+                    None => continue,
+                }
+            }
+            Some(Ok((header, len))) => return Some(came(r, Some(header), len, most, &beside, flags)),
+            Some(Err(e)) => return failed(e.raw_os_error()),
+            None => {}
+        }
+        let step = kept(|| r.step(fd, flags & libc::MSG_DONTWAIT != 0, &mut tried));
+        let how = match &step {
+            Step::Again => continue,
+            Step::Try(_) => how | libc::MSG_DONTWAIT,
+            Step::Pair | Step::Sleep(_) => how,
+        };
         let got = with_list(head.as_mut_ptr(), iov, |list| {
             let mut m = self::header(list.as_ptr().cast::<iovec>(), list.len());
             // SAFETY: the program's own list, and a header of ours.
@@ -243,7 +274,13 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
         });
         let n = match got {
             None => return failed(libc::ENOMEM),
-            Some(n) if n < 0 => return Some(Came { len: n, from: None, control: 0, flags: 0 }),
+            Some(n) if n < 0 => match step {
+                Step::Try(opening) if errno::get() == libc::EAGAIN => {
+                    tried = !kept(|| r.found_empty(opening));
+                    continue;
+                }
+                _ => return Some(Came { len: n, from: None, control: 0, flags: 0 }),
+            },
             Some(n) => n as usize,
         };
         if n == 0 {
@@ -269,18 +306,30 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
                 n
             }
         };
-        let cut = if len > most { libc::MSG_TRUNC } else { 0 };
-        let from = (beside.name != 0)
-            .then(|| kept(|| decoded.map_or_else(|| r.sender(), |header| r.as_name(header.peer))))
-            .flatten();
-        let (control, more) = match &decoded {
-            Some(header) => tell(header, r.is_v6(), &beside),
-            None => (0, 0),
-        };
-        let told = if flags & libc::MSG_TRUNC != 0 { len } else { len.min(most) };
-        let flags = cut | more | flags & libc::MSG_CMSG_CLOEXEC;
-        return Some(Came { len: told as isize, from, control, flags });
+        return Some(came(r, decoded, len, most, &beside, flags));
     }
+}
+
+/// What is told of a datagram of `len` octets that was copied to the program's list, which has room for `most`.
+fn came(
+    r: &datagram::Record,
+    decoded: Option<Header>,
+    len: usize,
+    most: usize,
+    beside: &Beside,
+    flags: c_int,
+) -> Came {
+    let cut = if len > most { libc::MSG_TRUNC } else { 0 };
+    let from = (beside.name != 0)
+        .then(|| kept(|| decoded.map_or_else(|| r.sender(), |header| r.as_name(header.peer))))
+        .flatten();
+    let (control, more) = match &decoded {
+        Some(header) => tell(header, r.is_v6(), beside),
+        None => (0, 0),
+    };
+    let told = if flags & libc::MSG_TRUNC != 0 { len } else { len.min(most) };
+    let flags = cut | more | flags & libc::MSG_CMSG_CLOEXEC;
+    Came { len: told as isize, from, control, flags }
 }
 
 /// A naked record of `len` octets, as far as they are wanted, has its first ones in `head`: they go to the front of the list, and those that

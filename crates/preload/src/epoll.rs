@@ -77,6 +77,7 @@ fn wait(
     const MAX: usize = i32::MAX as usize / size_of::<epoll_event>();
     /// Most events of one answer here: the rest of a large array is neither looked at nor needed.
     const AT_ONCE: usize = 512;
+    let _waiting = kept(hook::mail::rest);
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 || count > MAX || !hook::is_followed(epfd) {
         return real();

@@ -46,7 +46,9 @@ const MAX_FDS: nfds_t = 1 << 20;
 #[inline]
 fn any_followed(fds: *const pollfd, count: nfds_t) -> bool {
     count <= MAX_FDS
-        && memory::slice(fds, count as usize).is_some_and(|set| set.iter().any(|p| hook::is_overlaid(p.fd)))
+        && (hook::mail::have_rings()
+            || memory::slice(fds, count as usize)
+                .is_some_and(|set| set.iter().any(|p| hook::is_overlaid(p.fd))))
 }
 
 #[inline]
@@ -60,6 +62,7 @@ fn wait(
     if count == 0 || count > MAX_FDS {
         return real();
     }
+    let _waiting = crate::errno::kept(hook::mail::rest);
     // `PollFd` is laid out as `struct pollfd`.
     let Some(set) = memory::slice_mut(fds.cast::<PollFd>(), count as usize) else {
         if memory::slice(fds, count as usize).is_some() {

@@ -27,6 +27,7 @@ hook! {
     /// `select()`. As Linux does, the time left is stored in `timeout`.
     fn select(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *mut timeval) -> c_int,
     raw Some(libc::SYS_select); aka __select; {
+        let _waiting = errno::kept(hook::mail::rest);
         let sets = Sets::new(count, read, write, except);
         if !sets.any_followed() {
             return real(count, read, write, except, timeout);
@@ -52,6 +53,7 @@ hook! {
     /// `pselect()`.
     fn pselect(count: c_int, read: *mut fd_set, write: *mut fd_set, except: *mut fd_set, timeout: *const timespec, mask: *const sigset_t) -> c_int,
     raw None; {
+        let _waiting = errno::kept(hook::mail::rest);
         let sets = Sets::new(count, read, write, except);
         if !sets.any_followed() {
             return real(count, read, write, except, timeout, mask);

@@ -10,7 +10,7 @@ pub use crate::heir::{Deed, Image, VARIABLE as DEED};
 use crate::raised::Raised;
 pub use crate::service::SocketName;
 pub use crate::service::calls as served;
-pub use crate::service::datagram::{self, calls as datagrams};
+pub use crate::service::datagram::{self, calls as datagrams, mail};
 pub use crate::service::interfaces;
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
@@ -279,7 +279,12 @@ fn followed(fd: i32, buf: UserVec<'_>) {
 /// Makes the kernel path hold for `fd` before a call that needs it (SCM_RIGHTS, fdopen, splice, MSG_OOB ...).
 /// With `forever` the socket is never upgraded again.
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
-    let Some(s) = table::sock(fd) else { return udp::keep(fd, reason) };
+    let Some(s) = table::sock(fd) else {
+        if let Some(r) = datagram::of(fd) {
+            r.leave_rings();
+        }
+        return udp::keep(fd, reason);
+    };
     if reason == Reason::RecalledSplice {
         // Bytes move that only the kernel can count.
         s.set(flag::UNCOUNTED);

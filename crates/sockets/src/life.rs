@@ -514,6 +514,7 @@ pub fn fork_begin() -> Forking {
     let none = state::are_children_elsewhere() || state.bit() == 0;
     let place = if none { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
+    service::datagram::mail::forking();
     siblings::forking();
     heir::forking();
     peer::forking();
@@ -634,6 +635,12 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
     }
     let mut waiting = false;
     table::each(|number, e| {
+        if let Entry::Datagrams(_) = e
+            && fd::is_cloexec(number) == Ok(false)
+            && let Some(r) = service::datagram::of(number)
+        {
+            r.leave_rings();
+        }
         if let Entry::Sock(s) = e
             && fd::is_cloexec(number) == Ok(false)
         {

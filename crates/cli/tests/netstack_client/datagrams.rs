@@ -9,6 +9,15 @@ const THERE: &str = "10.9.0.9";
 /// `bypath netstack`, whose stack is [`HERE`], beside an echo server on [`THERE`]: the kernel at the other end of its link. `more` is
 /// run there, too.
 fn lab(name: &str, more: &[&str]) -> Option<Service> {
+    lab_with(name, &[], more)
+}
+
+/// One that looks for more for a while before it sleeps.
+fn awake(name: &str) -> Option<Service> {
+    lab_with(name, &["--busy-poll", "200"], &[])
+}
+
+fn lab_with(name: &str, settings: &[&str], more: &[&str]) -> Option<Service> {
     if !is_possible(name, &["ip"]) {
         return None;
     }
@@ -20,6 +29,7 @@ fn lab(name: &str, more: &[&str]) -> Option<Service> {
     let mut command = Command::new("python3");
     command.arg(script("lab.py")).arg("service").arg(folder.path()).arg(common::BYPATH).args(more);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).env("BYPATH_CONFIG", "none");
+    command.env("LAB_SETTINGS", settings.join(" "));
     let child = bypath_sys::netns::isolated(&mut command).spawn().expect("python3");
     let mut process = Process(child);
     assert_eq!(process.line(), "ready");
@@ -30,6 +40,18 @@ fn lab(name: &str, more: &[&str]) -> Option<Service> {
 #[test]
 fn datagrams_are_as_the_kernels() {
     let Some(service) = lab("datagrams_are_as_the_kernels", &[]) else { return };
+    are_as_the_kernels(&service, &["--netstack=lab"]);
+}
+
+/// The same by rings, of each socket from its first call on, where the service stays awake.
+#[test]
+fn datagrams_by_rings_are_as_the_kernels() {
+    let Some(service) = awake("datagrams_by_rings_are_as_the_kernels") else { return };
+    are_as_the_kernels(&service, &["--netstack=lab", "--upgrade=eager"]);
+}
+
+#[track_caller]
+fn are_as_the_kernels(service: &Service, settings: &[&str]) {
     let calls = script("datagrams.py");
     let words = ["python3", calls.to_str().expect("a plain path"), HERE, THERE];
     let mut kernel = Command::new("python3");
@@ -37,7 +59,7 @@ fn datagrams_are_as_the_kernels() {
     let kernel = bypath_sys::netns::isolated(&mut kernel).output().expect("python3");
     let (kernel, errors) = (common::stdout(&kernel), common::stderr(&kernel));
     assert!(kernel.contains("-- near") && !kernel.contains("failed"), "{kernel}{errors}");
-    let served = service.output(&words);
+    let served = service.run(settings, &words).output().expect("bypath");
     let said = common::stdout(&served);
     let differ: Vec<_> = kernel.lines().zip(said.lines()).filter(|(k, s)| k != s).collect();
     assert!(kernel == said, "kernel, service: {differ:#?}\n{said}{}", common::stderr(&served));
@@ -219,4 +241,28 @@ fn ping_hears_of_the_other_host() {
     }
     let said = prints(&service, &["ping", "-c", "2", "-i", "0.2", THERE]);
     assert!(said.contains("2 received"), "{said}");
+}
+
+/// A program that waits in every way, hands its sockets on, and sends more than it reads: between rings and pairs nothing is lost, doubled
+/// or out of order.
+#[test]
+fn datagrams_change_between_rings_and_pairs() {
+    for service in [
+        awake("datagrams_change_between_rings_and_pairs"),
+        lab("datagrams_change_between_rings_and_pairs", &[]),
+    ] {
+        let Some(service) = service else { return };
+        let mail = script("mail.py");
+        let words = ["python3", mail.to_str().expect("a plain path"), THERE];
+        let mut program = service.run(&["--netstack=lab", "--profile=latency"], &words);
+        let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bypath");
+        let mut process = Process(child);
+        assert_eq!(process.line(), "warm");
+        let mut sockets = common::bypath(["netstack", "sockets", "--name=lab", "--json"]);
+        let rows = sockets.env("BYPATH_NETSTACK_DIR", service.folder.path()).output().expect("bypath");
+        let rows = common::stdout(&rows).replace([' ', '\n'], "");
+        assert!(rows.contains("\"to_program\":\"ring\""), "{rows}");
+        std::io::Write::write_all(process.0.stdin.as_mut().expect("a pipe"), b"\n").expect("a pipe");
+        assert_eq!(process.finish(), "bursts\nwaits\ncalls\nthreads\nfork\nexec\npassed\nmany\n");
+    }
 }

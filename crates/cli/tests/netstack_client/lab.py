@@ -68,6 +68,7 @@ def kernel(program):
 
 def service(folder, bypath, *program):
     words = [bypath, "netstack", "--name", "lab", "--link", "tap:bp0", "--net", THERE + "/24", "--addr", HERE + "/24"]
+    words += os.environ.get("LAB_SETTINGS", "").split()
     ip("link", "set", "lo", "up")
     process = subprocess.Popen(words, preexec_fn=with_us, stdout=subprocess.PIPE, env={**os.environ, "BYPATH_NETSTACK_DIR": folder}, text=True)
     line = process.stdout.readline()

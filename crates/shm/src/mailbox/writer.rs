@@ -131,6 +131,14 @@ impl<'a, O: Octets> Writer<'a, O> {
         self.take_back(tail, end)
     }
 
+    /// Whether the gate is open, but not for this one: it is left alone for this epoch. Who can find out that all of what it has sent by the
+    /// carrier was taken may push all the same, with a `left` of 0.
+    #[inline]
+    pub fn is_barred(&self, left: &AtomicU64) -> bool {
+        let gate = self.mailbox.gate.0.load(Acquire);
+        gate & 3 == phase::OPEN && gate >> 2 <= left.load(Relaxed)
+    }
+
     /// A datagram went by the carrier, and that call is over.
     #[inline]
     pub fn sent_by_kernel(&self, left: &AtomicU64) {

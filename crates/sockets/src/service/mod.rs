@@ -57,6 +57,7 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
 pub fn enter_child() {
     control::enter_child();
     adopt::enter_child();
+    datagram::mail::enter_child();
 }
 
 /// Every descriptor of ours.

@@ -23,17 +23,25 @@ const BELL: u32 = 1;
 /// Why it has none.
 pub fn meet(s: &Sock, state: &State, record: u32, ring: u32) -> Result<&'static Conn, Reason> {
     let r = super::record(record).ok_or(Reason::NotConnected)?;
+    let socket = (r.service.load(Relaxed), r.cookie.load(Relaxed));
+    ask(state, socket, s.number.load(Relaxed), ring)
+}
+
+/// The same of any socket: its service and its cookie. `end` is what is marked in the inbox.
+///
+/// # Errors
+/// Why it has none.
+pub fn ask(
+    state: &State,
+    (service, cookie): (u32, u64),
+    end: u32,
+    ring: u32,
+) -> Result<&'static Conn, Reason> {
     let (_, inbox) = state.inbox().map_err(|_| Reason::NoDescriptors)?;
-    let service = r.service.load(Relaxed);
     peer::sweep();
     let pair = control::pair(service).filter(|pair| peer::by_pair(*pair, 0).is_some());
-    let wanted = RingsWanted {
-        token: state.own().token.load(Relaxed),
-        pair: pair.unwrap_or(0),
-        end: s.number.load(Relaxed),
-        ring,
-    };
-    let question = Message::new(Op::Rings, r.cookie.load(Relaxed)).octets(&wanted.encode()).with(inbox);
+    let wanted = RingsWanted { token: state.own().token.load(Relaxed), pair: pair.unwrap_or(0), end, ring };
+    let question = Message::new(Op::Rings, cookie).octets(&wanted.encode()).with(inbox);
     let mut question = question.within(LONGEST_NS);
     let mut answer = question.ask(service).map_err(reason)?;
     let files = answer.files;

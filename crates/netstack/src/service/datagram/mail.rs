@@ -11,7 +11,9 @@ use bypath_shm::datagram::{HEADER, Header};
 use bypath_shm::dgram::{self, Octets, Slot};
 use bypath_shm::mailbox::{Epoch, Pushed, Reader, Writer};
 use bypath_stack::linux::errno::Result;
+use bypath_sys::sock;
 use std::collections::VecDeque;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How often a record that goes while it is looked at is looked for again.
@@ -27,6 +29,10 @@ pub struct Mail {
     tail: AtomicU64,
     /// The epoch in which it is left alone.
     left: AtomicU64,
+    /// The epoch in which the program did not read what it said it would.
+    given_up: AtomicU64,
+    /// The program may not have taken all that went by the pair.
+    on_its_way: bool,
     /// So many of its first octets have memory.
     backed: u64,
     /// Records that were taken back out of it: they go through the pair before all others.
@@ -48,6 +54,8 @@ impl Mail {
             at,
             tail: AtomicU64::new(0),
             left: AtomicU64::new(0),
+            given_up: AtomicU64::new(0),
+            on_its_way: true,
             backed: 0,
             again: VecDeque::new(),
             listed: false,
@@ -113,7 +121,7 @@ impl Mail {
     }
 
     /// A record for the program into its ring. False: it goes by the pair.
-    fn push(&mut self, near: &Neighbour, header: &Header, octets: &[u8]) -> bool {
+    fn push(&mut self, near: &Neighbour, end: i32, header: &Header, octets: &[u8]) -> bool {
         let (mailbox, ring) = near.mailbox(self.at, 1);
         let size = ring.size();
         let tail = self.tail.load(Relaxed);
@@ -122,7 +130,12 @@ impl Mail {
             return false;
         }
         self.backed = self.backed.max(to);
-        match Writer::sole(mailbox, ring, &self.tail).push(&self.left, &header.encode(), octets, size) {
+        let writer = Writer::sole(mailbox, ring, &self.tail);
+        if self.on_its_way && writer.is_barred(&self.left) {
+            self.on_its_way = sock::outq(end) != Ok(0);
+        }
+        let left = if self.on_its_way { &self.left } else { &self.given_up };
+        match writer.push(left, &header.encode(), octets, size) {
             Pushed::Sent => {
                 self.went += 1;
                 true
@@ -136,7 +149,8 @@ impl Mail {
     }
 
     /// A record went by the pair.
-    fn went_by_pair(&self, near: &Neighbour) {
+    fn went_by_pair(&mut self, near: &Neighbour) {
+        self.on_its_way = true;
         if !self.over {
             let (mailbox, ring) = near.mailbox(self.at, 1);
             Writer::sole(mailbox, ring, &self.tail).sent_by_kernel(&self.left);
@@ -158,6 +172,7 @@ impl Mail {
             place.copy(ring, octets);
             again.push_back(record);
         });
+        self.given_up.store(self.left.load(Relaxed), Relaxed);
         if taken.is_err() {
             self.end(near);
         }
@@ -239,14 +254,14 @@ impl Socket {
         }
         if let (Phase::Datagrams(of), Some(near)) = (&mut self.phase, near)
             && let Some(mail) = &mut of.mail
-            && mail.push(near, header, octets)
+            && mail.push(near, self.end.as_raw_fd(), header, octets)
         {
             return Ok(());
         }
         let sent =
             if naked { self.record_of([octets, &[]]) } else { self.record_of([&header.encode(), octets]) };
-        if let (Phase::Datagrams(of), Some(near)) = (&self.phase, near)
-            && let Some(mail) = &of.mail
+        if let (Phase::Datagrams(of), Some(near)) = (&mut self.phase, near)
+            && let Some(mail) = &mut of.mail
         {
             mail.went_by_pair(near);
         }

@@ -159,13 +159,17 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
     }
     let partner = r.partner();
     r.shut.fetch_or(how as u32 + 1, AcqRel);
+    r.leave_rings();
     sock::shutdown(fd, how);
     Some(partner.and_then(|partner| partner.map(|_| ()).ok_or(Errno::NOTCONN)))
 }
 
 /// FIONREAD: octets of the next datagram.
 pub fn next_len(fd: i32) -> Option<usize> {
-    served(fd)?;
+    let r = served(fd)?;
+    if let Some((header, len)) = r.next_in_ring() {
+        return Some(if header.kind == Kind::Datagram { len } else { 0 });
+    }
     let mut head = [0; HEADER];
     let Ok(len) = sock::peek_record(fd, &mut head) else { return Some(0) };
     Some(match Header::decode(&head).filter(|_| len >= HEADER) {
@@ -210,6 +214,7 @@ pub fn sending(fd: i32, raw: Option<&[u8]>, len: usize) -> Option<Result<Header>
     {
         return r.leave(fd).err().map(Err);
     }
+    r.counts();
     Some(r.may_send(fd, raw, len))
 }
 
@@ -253,6 +258,15 @@ impl Record {
 
     /// An error that no datagram came before is the send's.
     fn error_first(&self, fd: i32) -> Result<()> {
+        match self.next_in_ring() {
+            Some((header, _)) if header.kind == Kind::Error && self.drop_error() => {
+                return self.take_error().map_or(Ok(()), Err);
+            }
+            Some(_) => return Ok(()),
+            // It would come there.
+            None if self.is_open() => return Ok(()),
+            None => {}
+        }
         let mut head = [0; HEADER];
         let first = sock::peek_record(fd, &mut head);
         let is_error = first.is_ok_and(|len| len >= HEADER)
@@ -312,7 +326,10 @@ impl Record {
 #[inline]
 pub fn receiving(fd: i32) -> Way {
     match served(fd) {
-        Some(r) => Way::Records(r),
+        Some(r) => {
+            r.counts();
+            Way::Records(r)
+        }
         None => Way::Real,
     }
 }

@@ -3,6 +3,7 @@
 //! The kernel's ones have a record, too: what they were registered with is done again with what takes their place.
 
 pub mod calls;
+pub mod mail;
 mod options;
 
 use super::adopt::open_of;
@@ -47,6 +48,7 @@ pub struct Record {
     /// What was shut down: 1 receiving, 2 sending.
     shut: AtomicU32,
     registrations: [Registration; REGISTRATIONS],
+    rings: mail::Rings,
     next_free: AtomicU32,
 }
 
@@ -151,6 +153,7 @@ pub fn recognised(fd: i32, service: u32, cookie: u64) {
     if let Some(r) = record(number) {
         r.cookie.store(cookie, Relaxed);
         r.service.store(service, Relaxed);
+        r.rings.reset(true);
     }
     adopted(fd, number);
 }
@@ -185,12 +188,14 @@ fn new_record() -> Option<u32> {
     r.reached.store(0, Relaxed);
     r.asked.store(0, Relaxed);
     r.shut.store(0, Relaxed);
+    r.rings.reset(false);
     r.registrations.iter().for_each(|one| one.set.store(0, Relaxed));
     Some(number)
 }
 
 fn discard(number: u32) {
     if let Some(r) = record(number) {
+        r.rings.discard(number);
         r.cookie.store(0, Relaxed);
         r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
     }
@@ -366,6 +371,7 @@ impl Record {
     /// # Errors
     /// EMFILE and its like; nothing has changed then.
     fn leave(&self, fd: i32) -> Result<()> {
+        self.leave_rings();
         let new = sock::datagrams(self.family(), state::floor())?;
         options::carry_back(self.family(), new, |level, name| {
             super::options::of_service(self.service.load(Relaxed), self.cookie.load(Relaxed), level, name)
