@@ -18,6 +18,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How often a record that goes while it is looked at is looked for again.
 const LOOKS: u32 = 64;
+/// Of [`Header::tells`], in the service's ring: the record is naked where it goes by the pair.
+const NAKED: u32 = 1 << 31;
 /// Memory that a ring takes at once.
 const STEP: u64 = 32 << 10;
 
@@ -159,9 +161,10 @@ impl Mail {
 
     /// Takes back what the program has not read, to be sent by the pair.
     pub fn take_back(&mut self, near: &Neighbour) {
-        if self.over {
+        if self.over || self.unread(near).is_none() {
             return;
         }
+        self.on_its_way = true;
         let (mailbox, ring) = near.mailbox(self.at, 1);
         let writer = Writer::sole(mailbox, ring, &self.tail);
         let again = &mut self.again;
@@ -170,6 +173,10 @@ impl Mail {
             let (head, octets) = record.split_at_mut(place.head_len());
             place.copy_head(ring, head);
             place.copy(ring, octets);
+            let header = head.first_chunk::<HEADER>().and_then(Header::decode);
+            if header.is_some_and(|header| header.tells & NAKED != 0) {
+                record.drain(..HEADER);
+            }
             again.push_back(record);
         });
         self.given_up.store(self.left.load(Relaxed), Relaxed);
@@ -254,9 +261,17 @@ impl Socket {
         }
         if let (Phase::Datagrams(of), Some(near)) = (&mut self.phase, near)
             && let Some(mail) = &mut of.mail
-            && mail.push(near, self.end.as_raw_fd(), header, octets)
         {
-            return Ok(());
+            // Its header there is one that the program passes over.
+            let tells = header.tells | if naked { NAKED } else { 0 };
+            if mail.push(near, self.end.as_raw_fd(), &Header { tells, ..*header }, octets) {
+                return Ok(());
+            }
+            // What is in the ring came before, and the program may be about to wait for the pair alone.
+            mail.take_back(near);
+            if !self.send_again() {
+                return Err(bypath_sys::Errno::AGAIN);
+            }
         }
         let sent =
             if naked { self.record_of([octets, &[]]) } else { self.record_of([&header.encode(), octets]) };
