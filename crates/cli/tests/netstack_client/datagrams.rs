@@ -258,10 +258,17 @@ fn datagrams_change_between_rings_and_pairs() {
         let child = program.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("bypath");
         let mut process = Process(child);
         assert_eq!(process.line(), "warm");
-        let mut sockets = common::bypath(["netstack", "sockets", "--name=lab", "--json"]);
-        let rows = sockets.env("BYPATH_NETSTACK_DIR", service.folder.path()).output().expect("bypath");
-        let rows = common::stdout(&rows).replace([' ', '\n'], "");
-        assert!(rows.contains("\"to_program\":\"ring\""), "{rows}");
+        // Beside others the two may not be awake at once for a while.
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(30);
+        loop {
+            let mut sockets = common::bypath(["netstack", "sockets", "--name=lab", "--json"]);
+            let rows = sockets.env("BYPATH_NETSTACK_DIR", service.folder.path()).output().expect("bypath");
+            let rows = common::stdout(&rows).replace([' ', '\n'], "");
+            if rows.contains("\"to_program\":\"ring\"") {
+                break;
+            }
+            assert!(std::time::Instant::now() < end, "{rows}");
+        }
         std::io::Write::write_all(process.0.stdin.as_mut().expect("a pipe"), b"\n").expect("a pipe");
         assert_eq!(process.finish(), "bursts\nwaits\ncalls\nthreads\nfork\nexec\npassed\nmany\n");
     }

@@ -46,8 +46,11 @@ def in_turn():
     warm(s)
     # Who started this looks at it.
     done("warm")
-    sys.stdin.readline()
+    seen = threading.Thread(target=sys.stdin.readline)
+    seen.start()
     n = 0
+    while seen.is_alive():
+        n = echo(s, n, 1, lambda: s.recv(99))
     for round in range(200):
         n = echo(s, n, 1 + round % 40, lambda: s.recv(99))
     done("bursts")
