@@ -48,6 +48,8 @@ pub struct Inbound {
     /// The last thing that the socket did was to send: it waits for an answer.
     pub(super) sent_last: AtomicBool,
     sources: [AtomicU64; SOURCES],
+    /// Of those that its mailbox had no room for, so many are shown.
+    lost: AtomicU64,
     /// Datagrams from this host that the kernel brought.
     pub(super) near: AtomicU32,
     /// How many there have to be for the next attempt to make a mailbox.
@@ -75,6 +77,7 @@ impl Default for Inbound {
             sender_cpu: AtomicU32::new(u32::MAX),
             sent_last: AtomicBool::new(false),
             sources: [const { AtomicU64::new(0) }; SOURCES],
+            lost: AtomicU64::new(0),
             near: AtomicU32::new(0),
             due: AtomicU32::new(0),
             until_look: AtomicU32::new(0),
@@ -162,6 +165,7 @@ impl Inbound {
         self.sender_cpu.store(u32::MAX, Relaxed);
         self.sent_last.store(false, Relaxed);
         self.places.reset();
+        self.lost.store(0, Relaxed);
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
@@ -234,12 +238,20 @@ impl Record {
     /// A mailbox that ended, and is empty, is no more.
     pub(super) fn forget_mailbox(&self) {
         let Some(map) = self.inbound.mailbox.get() else { return };
+        self.show_lost();
+        self.inbound.lost.store(0, Relaxed);
         self.inbound.mailbox.set(None);
         wait::goes(self);
-        if let Some(end) = self.shown() {
-            end.rx.lost.fetch_add(map.mailbox().lost(), Relaxed);
-        }
         meet::give_back(map);
+    }
+
+    /// What its mailbox had no room for since the last time is counted.
+    fn show_lost(&self) {
+        let (Some(map), Some(end)) = (self.inbound.mailbox.get(), self.shown()) else { return };
+        let now = map.mailbox().lost();
+        let was = self.inbound.lost.fetch_max(now, Relaxed);
+        // Who writes there may have counted back.
+        end.rx.lost.fetch_add(now.saturating_sub(was), Relaxed);
     }
 
     /// Whether a thread sleeps on it, or may be about to.
@@ -296,6 +308,7 @@ impl Record {
             return if reader.is_open() { Opening::Open } else { Opening::Refused };
         };
         fault::between("gate-opening");
+        self.show_lost();
         if has_news(fd) {
             reader.close();
             return Opening::News;
