@@ -15,9 +15,12 @@ struct Post {
     from: BufReader<ChildStdout>,
 }
 
-fn program(args: &[&str]) -> Command {
-    // Both are to be awake, also where there are fewer processors than programs.
-    let mut command = run(["--upgrade=eager", "--profile=latency", "--", "python3"]);
+/// On a processor of its own where there are two: neighbours on one take turns, and are asleep while the other one sends.
+fn program(processor: usize, args: &[&str]) -> Command {
+    let others = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
+    let processor = processor.min(others).to_string();
+    let mut command =
+        run(["--upgrade=eager", "--profile=latency", "--", "taskset", "-c", &processor, "python3"]);
     command.arg(workspace().join("crates/cli/tests/watching/post.py")).args(args);
     command.stdin(Stdio::piped()).stdout(Stdio::piped());
     command
@@ -25,11 +28,11 @@ fn program(args: &[&str]) -> Command {
 
 impl Post {
     fn new() -> Post {
-        let mut server = Running(program(&["serve"]).spawn().expect("python3 starts"));
+        let mut server = Running(program(0, &["serve"]).spawn().expect("python3 starts"));
         let mut port = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
         let port = port.trim().to_owned();
-        let mut caller = Running(program(&["call", &port]).spawn().expect("python3 starts"));
+        let mut caller = Running(program(1, &["call", &port]).spawn().expect("python3 starts"));
         let to = caller.0.stdin.take().expect("a pipe");
         let from = BufReader::new(caller.0.stdout.take().expect("a pipe"));
         Post { server, caller, port, to, from }

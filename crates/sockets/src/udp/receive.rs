@@ -262,6 +262,7 @@ impl Record {
 
     /// A sleep on it begins.
     pub fn sleeper_comes(&self) {
+        self.show_lost();
         self.sleepers.fetch_add(1, SeqCst);
     }
 
@@ -285,6 +286,7 @@ impl Record {
 
     /// Closes the gate. Whether something is in the ring: then nobody may sleep.
     pub fn close_gate(&self) -> bool {
+        self.show_lost();
         self.inbound.reader().is_some_and(|reader| {
             reader.close();
             !reader.is_empty()
