@@ -1,7 +1,7 @@
 //! Server and client of different users: the kernel path by default, the ring where both sides allow it.
 
 use crate::stage::{Side, Stage, installed, open_to_all};
-use crate::support::{assert_same, missing, sample, skip};
+use crate::support::{assert_same, missing, ring_required, sample, skip};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::chown;
@@ -84,6 +84,21 @@ fn allowing_a_third_user_allows_nobody_else() {
     let server = Side { options: &[("allow-uid", "65003")], ..Side::user(ANNE) };
     let client = Side { options: &[("allow-uid", "65001")], ..Side::user(BERT) };
     stage.ping(&server, &client).assert_kernel(Some("policy-uid"), None);
+}
+
+/// The senders of datagrams share a mailbox: it is for one user, whomever the programs allow beside him.
+#[test]
+fn mailboxes_are_for_one_user_alone() {
+    let Some(stage) = stage("mailboxes_are_for_one_user_alone", NEEDS) else { return };
+    let both = |server, client| {
+        let of = |uid| Side { options: &[("allow-uid", "any")], ..Side::user(uid) };
+        stage.ping_datagrams(&of(server), &of(client))
+    };
+    let counted = both(ANNE, ANNE);
+    if ring_required() {
+        assert!(counted.server.ring_rx > counted.payload / 10, "{counted:#?}");
+    }
+    both(ANNE, BERT).assert_kernel(None, None);
 }
 
 /// The loader ignores LD_PRELOAD in a setuid program: it runs plain, and its peer notices nothing but that.

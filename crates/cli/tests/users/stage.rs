@@ -51,6 +51,7 @@ impl Stage {
             (scripts.join("forbid.py"), "forbid.py"),
             (scripts.join("container.py"), "container.py"),
             (scripts.join("bare.py"), "bare.py"),
+            (scripts.join("udp_echo.py"), "udp_echo.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);
@@ -90,6 +91,19 @@ impl Stage {
         let (server, port) = self.echo_server(server);
         let client = self.program(client, "client.stats", &installed("python3"));
         let report = client.arg(self.scene.path("ping.py")).arg(port.to_string()).finish();
+        server.stop(Signal::TERM);
+        Counted { payload: report.number("payload "), ..self.counted() }
+    }
+
+    /// The same with datagrams, between two that are always awake.
+    pub fn ping_datagrams(&self, server: &Side, client: &Side) -> Counted {
+        let of = |side: &Side, stats: &str, role: &str| {
+            let python = self.program(side, stats, &installed("python3"));
+            python.arg(self.scene.path("udp_echo.py")).arg(role).arg("spinning")
+        };
+        let mut server = of(server, "server.stats", "server").start();
+        let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+        let report = of(client, "client.stats", "client").arg(port.to_string()).arg("8").finish();
         server.stop(Signal::TERM);
         Counted { payload: report.number("payload "), ..self.counted() }
     }

@@ -13,7 +13,7 @@ use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::mailbox::Reader;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, MailboxMap};
-use bypath_sys::{fd, sock, sockdiag, unix};
+use bypath_sys::{fd, process, sock, sockdiag, unix};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// Version of these messages.
@@ -274,10 +274,15 @@ pub fn look(r: &Record, fd: i32) {
     }
 }
 
+/// Only the own user, whomever `--allow-uid` names beside him: who has a mailbox sees what the other senders write there.
+fn check_user(uid: u32) -> Result<(), Reason> {
+    if uid == process::euid() { rendezvous::check_uid(uid) } else { Err(Reason::PolicyUid) }
+}
+
 /// Says where the mailbox is, if the caller may have it.
 fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     let who = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?;
-    rendezvous::check_uid(who.uid)?;
+    check_user(who.uid)?;
     if who.pid == 0 {
         return Err(Reason::PolicyNamespace);
     }
@@ -409,7 +414,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let found = sockdiag::udp(netlink, &source.to_address(), &to.to_address())
         .map_err(rendezvous::errno_reason)?
         .ok_or(Reason::PeerPlain)?;
-    rendezvous::check_uid(found.uid)?;
+    check_user(found.uid)?;
     let own = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     if found.cookie == own {
         return Err(Reason::Refused);
