@@ -1,6 +1,8 @@
 //! Typed views of mapped memory. Unsafe file: it vouches that a mapping is large enough, aligned and never
 //! unmapped, and that the types seen through it are plain atomics.
 
+mod mailbox;
+
 use crate::arena::{Control, Geometry, PAGE};
 use crate::family::{Family, REGION_SIZE, VIEW_MAGIC, VIEW_NAME};
 use crate::inbox::{INBOX_NAME, Inbox};
@@ -9,6 +11,7 @@ use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
+pub use mailbox::MailboxMap;
 use std::num::NonZeroUsize;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicUsize, Ordering::*};
@@ -227,8 +230,7 @@ impl Arena {
         if slot >= self.geometry.slots || d > 1 {
             return Err(Errno::INVAL);
         }
-        // SAFETY: the geometry fits the mapping (checked by the constructors), which is never unmapped.
-        Ok(unsafe { Ring::new(self.map, self.geometry.ring_at(slot, d), self.geometry.ring) })
+        ring_in(self.map, self.geometry.ring_at(slot, d), self.geometry.ring)
     }
 
     /// Gives every page back to the kernel, and the mapping: the peer is gone and no connection uses the arena.
@@ -465,62 +467,13 @@ impl Drop for OwnSlot {
     }
 }
 
-/// A mapped mailbox of its own: the page of its control words, and its ring.
-#[derive(Clone, Copy, Debug)]
-pub struct MailboxMap {
-    map: Mapping,
-    ring: Ring,
-}
-
-impl MailboxMap {
-    /// Octets that a ring may have.
-    const RINGS: std::ops::RangeInclusive<u32> = PAGE as u32..=1 << 22;
-
-    /// Creates one whose ring has this many octets (a power of two, 4096 to 4 MiB), with its descriptor, for those who write there. Its pages come as they are
-    /// touched: see [`Ring::back`].
-    ///
-    /// # Errors
-    /// As [`new_family`]; EINVAL for another size.
-    pub fn new(ring: u32, floor: i32) -> Result<(MailboxMap, i32)> {
-        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
-            return Err(Errno::INVAL);
-        }
-        let fd = mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)?;
-        Ok((Self::of(fd, ring).inspect_err(|_| bypath_sys::fd::close(fd))?, fd))
+/// The ring of `size` bytes (a power of two) at `offset` of a mapping that is never unmapped.
+fn ring_in(map: Mapping, offset: usize, size: u32) -> Result<Ring> {
+    if offset.checked_add(size as usize).is_none_or(|end| end > map.len()) {
+        return Err(Errno::INVAL);
     }
-
-    /// Maps another process's; the ring's size follows from that of the memory. The descriptor may be closed afterwards.
-    ///
-    /// # Errors
-    /// EPERM if it could shrink, EINVAL if it is none, as mmap(2).
-    pub fn map(fd: i32) -> Result<MailboxMap> {
-        let ring = u32::try_from(mem::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
-        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
-            return Err(Errno::INVAL);
-        }
-        Self::of(fd, ring)
-    }
-
-    fn of(fd: i32, ring: u32) -> Result<MailboxMap> {
-        let map = Mapping::shared(fd, 0, PAGE + ring as usize)?;
-        // SAFETY: the range lies inside the mapping, which is never unmapped.
-        Ok(MailboxMap { map, ring: unsafe { Ring::new(map, PAGE, ring) } })
-    }
-
-    /// Its control words.
-    pub fn mailbox(&self) -> &'static Mailbox {
-        view(&self.map, 0).expect("shorter than a page")
-    }
-
-    /// Its ring.
-    pub const fn ring(&self) -> Ring {
-        self.ring
-    }
-
-    /// Gives the memory back to the kernel: what is written there from now on nobody sees. Addresses stay valid.
-    pub fn let_go(&self) {
-        let _ = self.map.let_go();
-    }
+    // SAFETY: the range lies inside the mapping; those of this module are never unmapped.
+    Ok(unsafe { Ring::new(map, offset, size) })
 }
 
 /// A ring of `size` bytes (a power of two) that no peer maps; processes forked from this one share it.
@@ -529,8 +482,7 @@ impl MailboxMap {
 /// ENOMEM.
 pub fn own_ring(size: u32) -> Result<Ring> {
     let map = Mapping::shared_anonymous(size as usize)?;
-    // SAFETY: the whole of a mapping that is never unmapped.
-    Ok(unsafe { Ring::new(map, 0, size) })
+    ring_in(map, 0, size)
 }
 
 /// Private memory that is handed out piece by piece and never given back, in few mappings: a fork copies every mapping, and

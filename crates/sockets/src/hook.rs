@@ -16,8 +16,8 @@ pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;
 use crate::{
-    carrier, epoll, flush, heir, life, log, options, peer, poll, ready, sealed, service, signals, state,
-    stream, switch, thread, uring,
+    carrier, epoll, flush, fork, heir, life, log, options, peer, poll, ready, sealed, service, signals,
+    state, stream, switch, thread, uring,
 };
 pub use bypath_shm::datagram as record;
 pub use bypath_shm::reason::Reason;
@@ -537,11 +537,11 @@ pub fn epoll_done(epfd: i32, events: &mut [EpollEvent]) -> usize {
 /// A fork in progress.
 #[derive(Debug)]
 #[must_use]
-pub struct Forking(life::Forking);
+pub struct Forking(fork::Forking);
 
 /// Before fork().
 pub fn fork_begin() -> Forking {
-    Forking(life::fork_begin())
+    Forking(fork::begin())
 }
 
 impl Forking {

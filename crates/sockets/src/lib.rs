@@ -14,6 +14,7 @@ mod epoll;
 pub mod fault;
 mod flush;
 mod foreign;
+mod fork;
 mod guard;
 mod heir;
 mod home;

@@ -2,20 +2,18 @@
 
 use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
-use crate::lock::Held;
 use crate::peer::Conn;
-use crate::state::{self, Birth};
+use crate::state::{self};
 use crate::table::{self, Entry, Sock, flag};
-use crate::thread::{self, Call, Record};
+use crate::thread::{self, Call};
 use crate::{
-    carrier, epoll, flush, guard, kept, leaving, memory, peer, rendezvous, service, siblings, stay, switch,
-    taken, udp, worth,
+    carrier, epoll, flush, guard, kept, leaving, memory, rendezvous, service, stay, switch, taken, udp, worth,
 };
 use bypath_shm::direction::{ask, writer_flag};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_sys::{clock, fd, process, sock};
+use bypath_sys::{clock, fd, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// Longest wait of a last close for a carrier without room.
@@ -484,130 +482,6 @@ pub fn connect_begin(fd: i32, family: Option<u16>) {
 
 // ---------------------------------------------------------------- processes
 
-/// A fork in progress.
-#[derive(Debug)]
-pub struct Forking {
-    life: Option<Held<'static>>,
-    /// The forking thread's record: the child need not look for it.
-    thread: Option<&'static Record>,
-    /// `None` if nothing is followed.
-    birth: Option<Birth>,
-}
-
-/// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
-/// upgrades or forgets it meanwhile.
-pub fn fork_begin() -> Forking {
-    if !state::is_sealed() && !state::is_borrowed() {
-        // They are followed before there is any state.
-        udp::forking();
-    }
-    let Some(state) = state::get() else { return Forking { life: None, thread: None, birth: None } };
-    if state::is_sealed() {
-        heir::spread_everything();
-        return Forking { life: None, thread: None, birth: None };
-    }
-    if state::is_borrowed() {
-        return Forking { life: None, thread: None, birth: None };
-    }
-    let life = state::LIFE.lock(table::tid());
-    // Where this process has no place itself nobody could tell that it holds what the child does.
-    let none = state::are_children_elsewhere() || state.bit() == 0;
-    let place = if none { None } else { state.reserve_place() };
-    let birth = place.map(|place| Birth { place, since: process::start_time_now() });
-    service::datagram::mail::forking();
-    siblings::forking();
-    heir::forking();
-    peer::forking();
-    match birth {
-        Some(Birth { place, .. }) => table::each_sock(|s| {
-            let end = s.end();
-            end.holders.fetch_or(1 << place, AcqRel);
-            // What an earlier process of that place was about to do.
-            if end.r.leaving.load(Relaxed) & 1 << place != 0 {
-                end.r.leaving.fetch_and(!(1 << place), AcqRel);
-            }
-            if let Some(conn) = s.conn.get() {
-                conn.inc().withdraw_consent();
-            }
-        }),
-        // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
-        // kernel.
-        None => table::each_sock(|s| {
-            switch::recall_both(s, Reason::RecalledFork, true);
-            if s.is_warm() {
-                s.set(flag::CROWDED);
-            }
-        }),
-    }
-    Forking { life, thread: thread::existing(), birth }
-}
-
-impl Forking {
-    /// In the parent: `child` is the pid, or -1 if there is none.
-    pub fn parent(self, child: i32) {
-        if let (Some(Birth { place, since }), Some(state)) = (self.birth, state::get()) {
-            if child > 0 {
-                state.name_place(place, child as u32, Some(since));
-            } else {
-                table::each_sock(|s| {
-                    s.end().holders.fetch_and(!(1 << place), AcqRel);
-                });
-                state.free_place(place);
-            }
-        }
-        drop(self.life);
-    }
-
-    /// In the child.
-    pub fn child(self) {
-        if state::is_sealed() {
-            return;
-        }
-        service::enter_child();
-        udp::enter_child();
-        let Some(state) = state::get() else { return state::own_copy() };
-        // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
-        let _life = self.life;
-        state::LIFE.reset();
-        table::enter_child();
-        thread::enter_child(self.thread);
-        epoll::enter_child();
-        kept::enter_child();
-        peer::enter_child();
-        leaving::enter_child();
-        if state::are_children_elsewhere() {
-            state::hinder(Reason::PolicyNamespace);
-        }
-        state::own_copy();
-        state.enter_child(self.birth);
-        // Calls of threads that are the parent's.
-        table::each_sock(|s| {
-            if let Some(own) = s.stays.descriptor() {
-                s.stays.reset();
-                fd::close(own);
-                lose(own);
-            }
-        });
-        table::each_sock(rendezvous::leave_to_parent);
-        if self.birth.is_none() {
-            let_go();
-        }
-    }
-}
-
-/// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another
-/// socket one day. What was mapped may have bytes in rings yet and is followed on; its number is not used again.
-#[cold]
-fn let_go() {
-    table::each(|fd, entry| {
-        let Entry::Sock(s) = entry else { return };
-        if !s.is_warm() {
-            table::remove(fd);
-            epoll::forget(s);
-        }
-    });
-}
-
 /// unshare() or setns() has succeeded.
 pub fn namespaces_changed(children_elsewhere: bool) {
     if state::get().is_none() || state::is_borrowed() || state::is_sealed() {
@@ -678,10 +552,10 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
 /// Before an exec by this process itself: close-on-exec descriptors end as if closed, others are left to the next image
 /// where that is `image` (`None` = one without this library, as far as can be told).
 pub fn exec_begin(image: Option<Image>) -> Option<Deed> {
-    if !state::is_sealed() {
-        udp::hand_over(Reason::RecalledExec);
-    }
-    let state = state::get()?;
+    let Some(state) = state::get() else {
+        hand_over(Reason::RecalledExec, None);
+        return None;
+    };
     let deed = image.and_then(heir::leave);
     hand_over(Reason::RecalledExec, deed.as_ref());
     // Many forked children do nothing else: nothing is remembered for them.

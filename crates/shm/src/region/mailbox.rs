@@ -1,0 +1,65 @@
+//! A mapped mailbox: its control words and its ring.
+
+use super::{ring_in, view};
+use crate::arena::PAGE;
+use crate::mailbox::Mailbox;
+use crate::ring::Ring;
+use bypath_sys::mem::{self, Mapping};
+use bypath_sys::{Errno, Result};
+
+/// A mapped mailbox of its own: the page of its control words, and its ring.
+#[derive(Clone, Copy, Debug)]
+pub struct MailboxMap {
+    map: Mapping,
+    ring: Ring,
+}
+
+impl MailboxMap {
+    /// Octets that a ring may have.
+    const RINGS: std::ops::RangeInclusive<u32> = PAGE as u32..=1 << 22;
+
+    /// Creates one whose ring has this many octets (a power of two, 4096 to 4 MiB), with its descriptor, for those who write there. Its pages come as they are
+    /// touched: see [`Ring::back`].
+    ///
+    /// # Errors
+    /// As [`new_family`]; EINVAL for another size.
+    pub fn new(ring: u32, floor: i32) -> Result<(MailboxMap, i32)> {
+        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
+            return Err(Errno::INVAL);
+        }
+        let fd = mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)?;
+        Ok((Self::of(fd, ring).inspect_err(|_| bypath_sys::fd::close(fd))?, fd))
+    }
+
+    /// Maps another process's; the ring's size follows from that of the memory. The descriptor may be closed afterwards.
+    ///
+    /// # Errors
+    /// EPERM if it could shrink, EINVAL if it is none, as mmap(2).
+    pub fn map(fd: i32) -> Result<MailboxMap> {
+        let ring = u32::try_from(mem::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
+        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
+            return Err(Errno::INVAL);
+        }
+        Self::of(fd, ring)
+    }
+
+    fn of(fd: i32, ring: u32) -> Result<MailboxMap> {
+        let map = Mapping::shared(fd, 0, PAGE + ring as usize)?;
+        Ok(MailboxMap { map, ring: ring_in(map, PAGE, ring)? })
+    }
+
+    /// Its control words.
+    pub fn mailbox(&self) -> &'static Mailbox {
+        view(&self.map, 0).expect("shorter than a page")
+    }
+
+    /// Its ring.
+    pub const fn ring(&self) -> Ring {
+        self.ring
+    }
+
+    /// Gives the memory back to the kernel: what is written there from now on nobody sees. Addresses stay valid.
+    pub fn let_go(&self) {
+        let _ = self.map.let_go();
+    }
+}

@@ -1,0 +1,139 @@
+//! Fork: the child gets its place in the process table before it is there, and finds everything as its parent left it.
+
+use crate::lock::Held;
+use crate::state::{self, Birth};
+use crate::table::{self, Entry, flag};
+use crate::thread::{self, Record};
+use crate::{epoll, heir, kept, leaving, life, peer, rendezvous, service, siblings, switch, udp};
+use bypath_shm::reason::Reason;
+use bypath_sys::{fd, process};
+use std::sync::atomic::Ordering::*;
+
+/// A fork in progress.
+#[derive(Debug)]
+pub struct Forking {
+    life: Option<Held<'static>>,
+    /// The forking thread's record: the child need not look for it.
+    thread: Option<&'static Record>,
+    /// `None` if nothing is followed.
+    birth: Option<Birth>,
+}
+
+/// Before fork: the child gets its place in the process table, and every open end the child's bit, so that nobody
+/// upgrades or forgets it meanwhile.
+pub fn begin() -> Forking {
+    let none = Forking { life: None, thread: None, birth: None };
+    let Some(state) = state::get() else {
+        if !state::is_sealed() && !state::is_borrowed() {
+            // They are followed before there is any state.
+            udp::forking();
+        }
+        return none;
+    };
+    if state::is_sealed() {
+        heir::spread_everything();
+        return none;
+    }
+    if state::is_borrowed() {
+        return none;
+    }
+    let life = state::LIFE.lock(table::tid());
+    // Where this process has no place itself nobody could tell that it holds what the child does.
+    let is_placeless = state::are_children_elsewhere() || state.bit() == 0;
+    let place = if is_placeless { None } else { state.reserve_place() };
+    let birth = place.map(|place| Birth { place, since: process::start_time_now() });
+    // No socket is made from here to the fork.
+    udp::forking();
+    service::datagram::mail::forking();
+    siblings::forking();
+    heir::forking();
+    peer::forking();
+    match birth {
+        Some(Birth { place, .. }) => table::each_sock(|s| {
+            let end = s.end();
+            end.holders.fetch_or(1 << place, AcqRel);
+            // What an earlier process of that place was about to do.
+            if end.r.leaving.load(Relaxed) & 1 << place != 0 {
+                end.r.leaving.fetch_and(!(1 << place), AcqRel);
+            }
+            if let Some(conn) = s.conn.get() {
+                conn.inc().withdraw_consent();
+            }
+        }),
+        // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
+        // kernel.
+        None => table::each_sock(|s| {
+            switch::recall_both(s, Reason::RecalledFork, true);
+            if s.is_warm() {
+                s.set(flag::CROWDED);
+            }
+        }),
+    }
+    Forking { life, thread: thread::existing(), birth }
+}
+
+impl Forking {
+    /// In the parent: `child` is the pid, or -1 if there is none.
+    pub fn parent(self, child: i32) {
+        if let (Some(Birth { place, since }), Some(state)) = (self.birth, state::get()) {
+            if child > 0 {
+                state.name_place(place, child as u32, Some(since));
+            } else {
+                table::each_sock(|s| {
+                    s.end().holders.fetch_and(!(1 << place), AcqRel);
+                });
+                state.free_place(place);
+            }
+        }
+        drop(self.life);
+    }
+
+    /// In the child.
+    pub fn child(self) {
+        if state::is_sealed() {
+            return;
+        }
+        service::enter_child();
+        udp::enter_child();
+        let Some(state) = state::get() else { return state::own_copy() };
+        // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
+        let _life = self.life;
+        state::LIFE.reset();
+        table::enter_child();
+        thread::enter_child(self.thread);
+        epoll::enter_child();
+        kept::enter_child();
+        peer::enter_child();
+        leaving::enter_child();
+        if state::are_children_elsewhere() {
+            state::hinder(Reason::PolicyNamespace);
+        }
+        state::own_copy();
+        state.enter_child(self.birth);
+        // Calls of threads that are the parent's.
+        table::each_sock(|s| {
+            if let Some(own) = s.stays.descriptor() {
+                s.stays.reset();
+                fd::close(own);
+                life::lose(own);
+            }
+        });
+        table::each_sock(rendezvous::leave_to_parent);
+        if self.birth.is_none() {
+            let_go();
+        }
+    }
+}
+
+/// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another
+/// socket one day. What was mapped may have bytes in rings yet and is followed on; its number is not used again.
+#[cold]
+fn let_go() {
+    table::each(|fd, entry| {
+        let Entry::Sock(s) = entry else { return };
+        if !s.is_warm() {
+            table::remove(fd);
+            epoll::forget(s);
+        }
+    });
+}
