@@ -49,16 +49,24 @@ hook! {
             let family = (len >= 2).then(|| memory::read(address.cast::<libc::sa_family_t>())).flatten();
             kept(|| hook::connect_begin(fd, family));
         }
-        real(fd, address, len)
+        let ret = real(fd, address, len);
+        if !borrowed_memory() {
+            kept(|| hook::named(fd));
+        }
+        ret
     }
 
     /// `bind()`: the carrier's answer is the socket's, unless a netstack service has it or gets it.
     fn bind(fd: c_int, address: *const sockaddr, len: socklen_t) -> c_int, raw Some(libc::SYS_bind);
-    only hook::serves(); {
-        if !borrowed_memory() && let Some(done) = served::bind(fd, address, len) {
+    only hook::moves_datagrams(); {
+        if hook::serves() && !borrowed_memory() && let Some(done) = served::bind(fd, address, len) {
             return done;
         }
-        real(fd, address, len)
+        let ret = real(fd, address, len);
+        if !borrowed_memory() {
+            kept(|| hook::named(fd));
+        }
+        ret
     }
 
     /// `listen()`, as bind().

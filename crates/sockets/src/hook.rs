@@ -431,6 +431,11 @@ pub fn rest_to_tell(fd: i32) -> Option<i32> {
     i32::try_from(rest + usize::from(ended)).ok()
 }
 
+/// After bind() and connect().
+pub fn named(fd: i32) {
+    crate::udp::groups::named(fd);
+}
+
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.
 pub fn setsockopt_begin(fd: i32, level: i32, name: i32) {
     if options::needs_kernel(level, name)

@@ -1,5 +1,6 @@
 /* Datagrams: with names and ancillary data, there and back, numbered ones whose order is checked, and floods. */
 #include "agent.h"
+#include <linux/filter.h>
 #include <netinet/udp.h>
 #include <poll.h>
 #include <pthread.h>
@@ -315,6 +316,37 @@ static void do_echo_from(struct args *a, struct out *o)
     say(o, "echoed");
 }
 
+/* echo_group COUNT FD...: the same by sockets that share a port; all that comes from one address comes to one of them. */
+static void do_echo_group(struct args *a, struct out *o)
+{
+    int last = -1, count = (int)num(a, 1);
+    uint64_t end = now_ms() + WAIT_MS;
+    for (int i = 0; i < count && now_ms() < end;) {
+        struct pollfd fds[8];
+        int n = a->n - 2;
+        for (int k = 0; k < n; k++)
+            fds[k] = (struct pollfd){(int)num(a, k + 2), POLLIN, 0};
+        if (i < count / 3)
+            poll(fds, (nfds_t)n, WAIT_MS);
+        for (int k = 0; k < n; k++) {
+            struct sockaddr_storage from;
+            socklen_t len = sizeof from;
+            long got = recvfrom(fds[k].fd, area(a->slot), LARGEST, MSG_DONTWAIT, (struct sockaddr *)&from, &len);
+            if (got < 0)
+                continue;
+            if (last >= 0 && last != k) {
+                say(o, "wrong: at two of them");
+                return;
+            }
+            last = k;
+            sendto(fds[k].fd, area(a->slot), (size_t)got, 0, (struct sockaddr *)&from, len);
+            i++;
+        }
+        sched_yield();
+    }
+    say(o, now_ms() < end ? "echoed" : "late");
+}
+
 /* ---- numbered ------------------------------------------------------------------------------------------ */
 
 #define TAGS 16
@@ -538,7 +570,7 @@ static void do_flood(struct args *a, struct out *o)
 }
 
 /* count FD...: what is there; `total=` is not compared, how many of them had something is. near FD: what is there, compared
- * roughly. gulp FD MS: reads for so long. */
+ * roughly. pairs FD: whether an even number is there. gulp FD MS: reads for so long. */
 static unsigned drain_all(struct args *a, int fd)
 {
     unsigned n = 0;
@@ -557,6 +589,14 @@ static void do_count(struct args *a, struct out *o)
     say(o, "%u from %u", sum, some);
 }
 static void do_near(struct args *a, struct out *o) { say(o, "near %u", drain_all(a, (int)num(a, 1))); }
+static void do_pairs(struct args *a, struct out *o) { say(o, drain_all(a, (int)num(a, 1)) % 2 ? "wrong: odd" : "pairs"); }
+/* steer FD N: a filter says that the Nth of those at the port gets everything. */
+static void do_steer(struct args *a, struct out *o)
+{
+    struct sock_filter always = {BPF_RET | BPF_K, 0, 0, (uint32_t)num(a, 2)};
+    struct sock_fprog filter = {1, &always};
+    answer(o, setsockopt((int)num(a, 1), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter), errno);
+}
 static void do_gulp(struct args *a, struct out *o)
 {
     size_t sum = 0;
@@ -569,8 +609,11 @@ static void do_gulp(struct args *a, struct out *o)
 const struct command datagram_commands[] = {
     {"send_msg", do_send_msg},   {"receive", do_receive},       {"receive_msg", do_receive_msg},
     {"send_many", do_send_many}, {"receive_many", do_receive_many}, {"disconnect", do_disconnect},
-    {"ping_to", do_ping_to},     {"echo_from", do_echo_from},   {"number", do_number},
+    {"ping_to", do_ping_to},     {"echo_from", do_echo_from},   {"echo_group", do_echo_group},
+    {"number", do_number},
     {"collect", do_collect},     {"crowd", do_crowd},           {"flood", do_flood},
-    {"count", do_count},         {"near", do_near},             {"gulp", do_gulp},
+    {"count", do_count},         {"near", do_near},             {"pairs", do_pairs},
+    {"steer", do_steer},        
+               {"gulp", do_gulp},
     {"until_refused", do_until_refused}, {NULL, NULL},
 };

@@ -322,6 +322,7 @@ static const struct option {
     {"timestampns", SOL_SOCKET, SO_TIMESTAMPNS_OLD, INT}, {"timestamping", SOL_SOCKET, SO_TIMESTAMPING_OLD, INT},
     {"timestamp_new", SOL_SOCKET, SO_TIMESTAMP_NEW, INT}, {"timestampns_new", SOL_SOCKET, SO_TIMESTAMPNS_NEW, INT},
     {"timestamping_new", SOL_SOCKET, SO_TIMESTAMPING_NEW, INT},
+    {"incoming_cpu", SOL_SOCKET, SO_INCOMING_CPU, INT},
     {"reuseport", SOL_SOCKET, SO_REUSEPORT, INT},  {"broadcast", SOL_SOCKET, SO_BROADCAST, INT},
     {"pktinfo", IPPROTO_IP, IP_PKTINFO, INT},      {"pktinfo6", IPPROTO_IPV6, IPV6_RECVPKTINFO, INT},
     {"recvttl", IPPROTO_IP, IP_RECVTTL, INT},      {"recverr", IPPROTO_IP, IP_RECVERR, INT},

@@ -314,7 +314,110 @@ scripts! {
         c flood 3 127.0.0.1:%port:s:4 100 64
         s count 4
     ";
-    a_second_socket_joins_the_first, "SO_REUSEPORT", Either: "
+    one_of_a_group_gets_all_of_a_source, "SO_REUSEPORT", Ring: "
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s bind 3 127.0.0.1:0
+        s socket inet dgram
+        s setsockopt 4 reuseport 1
+        s bind 4 127.0.0.1:%port:s:3
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:s:3
+        s go echoes echo_group 100 3 4
+        c ping_to 3 100 64 -
+        s join echoes
+        c socket inet dgram
+        c connect 4 127.0.0.1:%port:s:3
+        s go more echo_group 100 3 4
+        c ping_to 4 100 64 -
+        s join more
+        c send 3 10 1
+        c raw_write 3 10 2
+        c send 3 10 3
+        s count 3 4
+        s socket inet dgram
+        s setsockopt 5 reuseport 1
+        s bind 5 127.0.0.1:%port:s:3
+        c send 3 10 1
+        c raw_write 3 10 2
+        s count 3 4 5
+        c send 4 10 1
+        c raw_write 4 10 2
+        s count 3 4 5
+        s go again echo_group 100 3 4 5
+        c ping_to 3 100 64 -
+        s join again
+        s close 3
+        c send 3 10 1
+        c raw_write 3 10 2
+        s count 4 5
+        c send 4 10 1
+        c raw_write 4 10 2
+        s count 4 5
+    ";
+    another_program_joins_a_group, "SO_REUSEPORT", Ring: "
+        s spawn other same
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:s:3
+        pings -
+        other socket inet dgram
+        other setsockopt 3 reuseport 1
+        other bind 3 127.0.0.1:%port:s:3
+        c send 3 10 1
+        c raw_write 3 10 2
+        s pairs 3
+        other pairs 3
+        other connect 3 127.0.0.1:9
+        c send 3 10 3
+        c raw_write 3 10 4
+        s count 3
+        other exit 0
+        s wait other
+        c send 3 10 5
+        c raw_write 3 10 6
+        s count 3
+    ";
+    a_group_that_the_program_steers, "SO_REUSEPORT", Ring: "
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s bind 3 127.0.0.1:0
+        s socket inet dgram
+        s setsockopt 4 reuseport 1
+        s bind 4 127.0.0.1:%port:s:3
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:s:3
+        s go echoes echo_group 100 3 4
+        c ping_to 3 100 64 -
+        s join echoes
+        s steer 3 1
+        c send 3 10 1
+        s receive 4 10
+        s recv 3 10 dontwait
+        s go more echo_from 4 100
+        c ping_to 3 100 64 -
+        s join more
+        c send 3 10 2
+        s steer 4 0
+        c send 3 10 3
+        s receive 3 10
+        s receive 4 10
+        s recv 4 10 dontwait
+    ";
+    a_member_of_one_processor, "SO_REUSEPORT", Either: "
+        s socket inet dgram
+        s setsockopt 3 reuseport 1
+        s setsockopt 3 incoming_cpu 0
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:s:3
+        pings -
+        c send 3 10 1
+        s receive 3 10
+    ";
+    a_second_socket_joins_the_first, "SO_REUSEPORT", Ring: "
         s socket inet dgram
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
@@ -330,7 +433,7 @@ scripts! {
         c flood 3 127.0.0.1:%port:s:3 100 64
         s count 3 4
     ";
-    the_later_of_two_takes_it, "SO_REUSEPORT", Either: "
+    the_later_of_two_takes_it, "SO_REUSEPORT", Ring: "
         s socket inet dgram
         s setsockopt 3 reuseaddr 1
         s bind 3 127.0.0.1:0

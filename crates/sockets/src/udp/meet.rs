@@ -7,17 +7,17 @@
 use super::address::Name;
 use super::receive::SENDERS;
 use super::send::{LOOK_EVERY, Route, stage};
-use super::{Record, wait};
+use super::{Record, groups, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::mailbox::Reader;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, MailboxMap};
-use bypath_sys::{fd, process, sock, sockdiag, unix};
+use bypath_sys::{fd, process, sock, unix};
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
 
 /// Version of these messages.
-const VERSION: u64 = 2;
+const VERSION: u64 = 3;
 const WORDS: usize = 12;
 const SIZE: usize = WORDS * 8;
 const HELLO: u64 = 0x6f6c_6c65_4875;
@@ -332,7 +332,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
-    [message[0], message[1], message[2], message[3]] = [WELCOME, VERSION, room as u64, heads];
+    message[..5].copy_from_slice(&[WELCOME, VERSION, room as u64, heads, r.shares_port().into()]);
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
     place.store(caller + 1, Relaxed);
     if let Some(end) = r.shown() {
@@ -410,10 +410,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         }
         return Err(Reason::Rule);
     }
-    let netlink = state::netlink().map_err(rendezvous::errno_reason)?;
-    let found = sockdiag::udp(netlink, &source.to_address(), &to.to_address())
-        .map_err(rendezvous::errno_reason)?
-        .ok_or(Reason::PeerPlain)?;
+    let found = groups::receiver(&source, &to).map_err(rendezvous::errno_reason)?.ok_or(Reason::PeerPlain)?;
     check_user(found.uid)?;
     let own = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     if found.cookie == own {
@@ -443,6 +440,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         return Err(reason);
     }
     route.connection.store(dialled + 1, Relaxed);
+    route.cookie.store(found.cookie, Relaxed);
     for (to, from) in route.source.iter().zip([source.ip[0], source.ip[1], source.port.into()]) {
         to.store(from, Relaxed);
     }
@@ -485,6 +483,11 @@ fn again(r: &Record, fd: i32, route: &Route, sends: u32, reason: Reason) {
 }
 
 fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Result<(), Reason> {
+    let shares = message[4] != 0;
+    if shares && !route.is_chosen() {
+        // Meanwhile it was given to another one.
+        return Err(Reason::UnknownSource);
+    }
     let map = MailboxMap::map(memory).map_err(|_| Reason::PeerMemoryInvalid)?;
     MADE.fetch_add(1, Relaxed);
     let Ok(kept) = region::leak(map) else {
@@ -496,7 +499,7 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         port: route.source[2].load(Relaxed) as u16,
     };
     let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
-    r.route_is_up(route, kept, &source, (room, message[3] as u32));
+    r.route_is_up(route, kept, &source, (room, message[3] as u32, shares));
     if let Some(reason) = r.stays() {
         r.drop_routes(reason);
     }

@@ -5,10 +5,11 @@
 //! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll.
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
-//! `shown` what views see, `told` what control messages tell.
+//! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port.
 
 mod address;
 pub mod calls;
+pub mod groups;
 mod meet;
 mod options;
 mod receive;
@@ -49,6 +50,12 @@ pub struct Record {
     has_timeout: AtomicBool,
     /// What the program wants to be told beside a datagram (`told::want`).
     wants: AtomicU32,
+    /// Others may have its port, too.
+    shares: AtomicBool,
+    /// By what only the program knows (a filter of the port's group) it is said who of them gets what.
+    steers: AtomicBool,
+    /// The port that it shares, 0 = none is known.
+    port: AtomicU32,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
     stays: AtomicU16,
     /// Place in the view plus one.
@@ -142,6 +149,9 @@ fn new_record() -> Option<&'static Record> {
     r.generation.fetch_add(1, Relaxed);
     r.has_timeout.store(false, Relaxed);
     r.wants.store(0, Relaxed);
+    r.shares.store(false, Relaxed);
+    r.steers.store(false, Relaxed);
+    r.port.store(0, Relaxed);
     r.stays.store(0, Relaxed);
     r.shown.store(0, Relaxed);
     r.seen.store(0, Relaxed);
@@ -175,6 +185,7 @@ pub fn close_begin(number: u32) {
         && !state::is_borrowed()
     {
         r.end_mailbox(Reason::RecalledClose);
+        r.regroup();
     }
 }
 
@@ -186,6 +197,7 @@ pub fn release(number: u32, closed: i32) {
         return;
     }
     r.end_mailbox(Reason::RecalledClose);
+    r.regroup();
     r.forget_mailbox();
     r.registrations.iter().for_each(Registration::forget);
     r.drop_routes(Reason::RecalledClose);
@@ -276,10 +288,15 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         }
         Effect::Shares => {
             if sock::option(fd, level, name) != Ok(0) {
-                r.keep(Reason::SharedPort);
+                r.begins_to_share(fd);
             }
         }
-        Effect::Stays(reason) => r.keep(reason),
+        Effect::Steers => r.begins_to_steer(),
+        Effect::Stays(reason) => {
+            r.keep(reason);
+            // Where that is a device it has come to the port as another one.
+            r.regroup();
+        }
     }
 }
 

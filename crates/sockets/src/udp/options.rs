@@ -15,6 +15,8 @@ pub enum Effect {
     Tells,
     /// If it is on, others may get what is meant for this socket.
     Shares,
+    /// Who of those that share a port gets what is the program's choice.
+    Steers,
     /// The socket stays on the kernel.
     Stays(Reason),
 }
@@ -39,7 +41,6 @@ const OF_SOCKETS: &[i32] = {
         SO_SNDTIMEO,
         SO_SNDBUFFORCE,
         SO_BUSY_POLL,
-        SO_INCOMING_CPU,
         66, // SO_RCVTIMEO_NEW
         67, // SO_SNDTIMEO_NEW
         69, // SO_PREFER_BUSY_POLL
@@ -112,6 +113,9 @@ pub fn effect(level: i32, name: i32) -> Effect {
                 return Effect::Tells;
             }
             libc::SO_REUSEADDR | libc::SO_REUSEPORT => return Effect::Shares,
+            libc::SO_INCOMING_CPU | libc::SO_ATTACH_REUSEPORT_CBPF | libc::SO_ATTACH_REUSEPORT_EBPF => {
+                return Effect::Steers;
+            }
             libc::SO_BINDTODEVICE | 62 => return Effect::Stays(Reason::SharedPort),
             other => (OF_SOCKETS, other),
         },
@@ -133,6 +137,7 @@ mod tests {
         assert_eq!(effect(SOL_SOCKET, libc::SO_RCVTIMEO), Effect::None);
         assert_eq!(effect(SOL_SOCKET, libc::SO_RCVBUF), Effect::Room);
         assert_eq!(effect(SOL_SOCKET, libc::SO_REUSEPORT), Effect::Shares);
+        assert_eq!(effect(SOL_SOCKET, libc::SO_INCOMING_CPU), Effect::Steers);
         for (level, name) in [
             (SOL_SOCKET, libc::SO_TIMESTAMP),
             (SOL_SOCKET, TIMESTAMPNS_NEW),

@@ -3,7 +3,7 @@
 use super::address::Name;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::told::{Told, want};
-use super::{Record as Socket, meet, shown};
+use super::{Record as Socket, groups, meet, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{signals, state};
@@ -15,7 +15,7 @@ use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
 use bypath_sys::{Errno, clock, fd, poll, process, sock, thread};
-use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Destinations of a socket that are looked after at a time.
 const ROUTES: usize = 8;
@@ -65,6 +65,11 @@ pub(super) struct Route {
     /// What a record's head has beside the source (`want`).
     heads: AtomicU32,
     checked: AtomicU64,
+    /// Ticks from one look whether the receiver is there to the next.
+    every: AtomicU64,
+    /// The receiver's SO_COOKIE, and whether others may have its port.
+    pub(super) cookie: AtomicU64,
+    shares: AtomicBool,
     /// Who held the writers' lock when it was last found held.
     holder: AtomicU32,
     pauses_left_out: AtomicU32,
@@ -309,12 +314,10 @@ impl Socket {
             return None;
         }
         let now = clock::ticks();
-        if now.wrapping_sub(route.checked.load(Relaxed)) > ALIVE_US * state::ticks_per_us() {
-            route.checked.store(now, Relaxed);
-            if route.is_orphaned() {
-                self.drop_route(route);
-                return None;
-            }
+        if now.wrapping_sub(route.checked.load(Relaxed)) > route.every.load(Relaxed)
+            && !self.is_still_there(route, now)
+        {
+            return None;
         }
         let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
         let mut head = [0; HEAD_LONG];
@@ -372,6 +375,28 @@ impl Socket {
                 None
             }
         }
+    }
+
+    /// Whether the receiver lives, and gets what is sent there.
+    #[cold]
+    fn is_still_there(&self, route: &Route, now: u64) -> bool {
+        if route.is_orphaned() {
+            self.drop_route(route);
+            return false;
+        }
+        if route.shares.load(Relaxed) {
+            match route.ask_again() {
+                Some(true) => {}
+                Some(false) => {
+                    self.drop_route(route);
+                    self.show_reason(Reason::SharedPort);
+                    return false;
+                }
+                None => return false,
+            }
+        }
+        route.checked.store(now, Relaxed);
+        true
     }
 
     /// Something of ours went by the kernel while the receiver was looking: it is about to read that, and to open again.
@@ -569,7 +594,7 @@ impl Socket {
         route: &Route,
         map: &'static MailboxMap,
         source: &Name,
-        (room, heads): (u32, u32),
+        (room, heads, shares): (u32, u32, bool),
     ) {
         let head = head_of(source);
         for (to, from) in route.source.iter().zip(head.chunks_exact(8)) {
@@ -578,6 +603,9 @@ impl Socket {
         route.room.store(room, Relaxed);
         route.heads.store(heads, Relaxed);
         route.left.store(0, Relaxed);
+        route.shares.store(shares, Relaxed);
+        let every = if shares { groups::ASK_US } else { ALIVE_US };
+        route.every.store(every * state::ticks_per_us(), Relaxed);
         route.checked.store(clock::ticks(), Relaxed);
         route.mailbox.set(Some(map));
         if let Some((writer, _)) = route.writer(1) {

@@ -30,7 +30,7 @@ pub const TIMESTAMP_NEW: i32 = 63;
 /// The same of the other one.
 pub const TIMESTAMPNS_NEW: i32 = 64;
 /// The interface of 127.0.0.1 and ::1 in every network namespace (LOOPBACK_IFINDEX).
-const LOOPBACK: u32 = 1;
+pub(super) const LOOPBACK: u32 = 1;
 /// Own addresses whose interface is known.
 const PLACES: usize = 4;
 /// An entry that is being written.
