@@ -21,6 +21,10 @@ ways! {
         // The first few let the ends find each other, and the very first are not counted.
         scene.prove_datagrams(payload / 10 * 9, 80);
     };
+    python_group needs ["python3"] => |scene| {
+        let payload = python(scene, "group", "spinning", 8);
+        scene.prove_datagrams(payload / 10 * 9, 25);
+    };
     python_selectors needs ["python3"] => |scene| { python(scene, "selectors", "plain", 8); };
     python_asyncio needs ["python3"] => |scene| { python(scene, "asyncio", "asyncio", 8); };
     python_threads needs ["python3"] => |scene| { python(scene, "threads", "plain", 1); };

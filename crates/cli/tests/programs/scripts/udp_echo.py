@@ -1,6 +1,7 @@
 """udp_echo.py server STYLE: echoes datagrams, prints its port. udp_echo.py client STYLE PORT WINDOW: sends datagrams of many
 sizes, WINDOW of them at once, and checks what comes back, in order; prints the octets moved.
-Styles: plain (blocking calls), spinning (calls that do not wait, again and again), selectors, asyncio, threads (one for each datagram)."""
+Styles: plain (blocking calls), spinning (calls that do not wait, again and again), selectors, asyncio, threads (one for each datagram),
+group (three threads, each with a socket of its own at the port, which spin)."""
 import asyncio
 import os
 import random
@@ -8,6 +9,7 @@ import selectors
 import socket
 import socketserver
 import sys
+import threading
 import time
 
 ROUNDS, SIZES, PATIENCE = 150, (0, 1, 14, 14, 64, 64, 512, 1400, 9000), 30
@@ -39,8 +41,26 @@ def spin(call, patience):
 def serve_spinning():
     s = bound()
     s.setblocking(False)
+    echo_spinning(s)
+
+
+def echo_spinning(s):
     while True:
         s.sendto(*spin(lambda: s.recvfrom(65536), 10 * PATIENCE))
+
+
+def serve_group():
+    port, members = 0, []
+    for _ in range(3):
+        s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        s.bind(("127.0.0.1", port))
+        s.setblocking(False)
+        port = s.getsockname()[1]
+        members.append(threading.Thread(target=echo_spinning, args=(s,)))
+    for one in members:
+        one.start()
+    print("port", port, flush=True)
 
 
 def serve_selectors():
@@ -136,7 +156,8 @@ if role == "server":
     if style == "asyncio":
         asyncio.run(serve_asyncio())
     else:
-        {"plain": serve_plain, "selectors": serve_selectors, "spinning": serve_spinning, "threads": serve_threads}[style]()
+        {"plain": serve_plain, "selectors": serve_selectors, "spinning": serve_spinning, "threads": serve_threads,
+         "group": serve_group}[style]()
 else:
     port, window = map(int, sys.argv[3:5])
     if style == "asyncio":
