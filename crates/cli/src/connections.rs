@@ -6,6 +6,7 @@
 
 use crate::filter::{Facts, Filter, Protocol};
 use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, VIEW_NAME, WriterLine, end_state};
+use bypath_shm::reason::Reason;
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{
     self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
@@ -82,7 +83,7 @@ impl Udp<'_> {
 
     /// As [`Connection::path_code`].
     pub fn path_code(&self) -> String {
-        two_words(self.socket.outgoing.path.code(), self.socket.incoming.path.code())
+        path_code(self.socket.service.as_deref(), [self.socket.outgoing, self.socket.incoming])
     }
 
     /// As [`Connection::reason_code`].
@@ -420,9 +421,9 @@ impl Connection<'_> {
             || a.local.is_some() && a.local == b.remote && a.remote == b.local
     }
 
-    /// `ring`, `kernel`, or `ring/kernel` (outgoing first) if the directions differ.
+    /// `ring`, `kernel`, or `ring/kernel` (outgoing first) if the directions differ; of a netstack service `netstack:ring` and its like.
     pub fn path_code(&self) -> String {
-        two_words(self.end.outgoing.path.code(), self.end.incoming.path.code())
+        path_code(self.end.service.as_deref(), [self.end.outgoing, self.end.incoming])
     }
 
     /// The reason code, or two (outgoing first) if the directions differ.
@@ -451,6 +452,42 @@ impl Connection<'_> {
     /// Whether any direction uses shared memory.
     pub fn on_ring(&self) -> bool {
         self.end.outgoing.path == DataPath::Ring || self.end.incoming.path == DataPath::Ring
+    }
+}
+
+fn path_code(service: Option<&str>, directions: [view::Direction; 2]) -> String {
+    let [out, incoming] = directions.map(|d| path_word(service, d.path));
+    let words = two_words(out, incoming);
+    if service.is_some() { format!("netstack:{words}") } else { words }
+}
+
+/// The word for a path: what does not go by the ring goes by the kernel's TCP or UDP, or the pair that is the descriptor of a netstack service's socket.
+pub fn path_word(service: Option<&str>, path: DataPath) -> &'static str {
+    match path {
+        DataPath::Kernel if service.is_some() => "pair",
+        path => path.code(),
+    }
+}
+
+/// A reason in one sentence for people; some mean something else where the other end is a netstack service.
+pub fn reason_text(service: Option<&str>, reason: Reason) -> &'static str {
+    match reason {
+        reason if service.is_none() => reason.text(),
+        Reason::PeerPlain | Reason::Refused => {
+            "the service has given it no ring so far: it has none to give, or has not answered in time"
+        }
+        Reason::PolicyUid => {
+            "the service gives rings to this user no more (he made it wait too often), or cannot (vm.overcommit_memory is 2, or there is \
+             no AIO to be had)"
+        }
+        Reason::MemoryLimit => {
+            "rings of this user have as many octets as he may (octets-per-user), or those of this process (--memory-limit)"
+        }
+        Reason::SmallBuffer => {
+            "the service's settings have no rings (ring-octets = 0), or the descriptor's send buffer is too small"
+        }
+        Reason::RecalledPeer => "the service took its direction back or asked for it",
+        reason => reason.text(),
     }
 }
 

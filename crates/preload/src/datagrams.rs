@@ -125,7 +125,7 @@ pub(crate) fn send(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) -> Op
         }
         Some(n) => {
             if let Some(r) = r {
-                r.went_by_pair();
+                kept(|| r.went_by_pair(n as usize - HEADER));
             }
             n - HEADER as isize
         }
@@ -306,6 +306,9 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
                 n
             }
         };
+        if flags & libc::MSG_PEEK == 0 {
+            kept(|| r.came_by_pair(len));
+        }
         return Some(came(r, decoded, len, most, &beside, flags));
     }
 }

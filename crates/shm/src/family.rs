@@ -6,9 +6,10 @@
 
 use crate::inbox::BELLS;
 use crate::reason::Reason;
+use crate::service::LONGEST_NAME;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use std::net::{IpAddr, Ipv4Addr};
-use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Name of the memfd; it shows as `/memfd:bypath-view (deleted)` in /proc/PID/fd.
 pub const VIEW_NAME: &str = "bypath-view";
@@ -130,6 +131,23 @@ pub struct Addr {
     pub bytes: [AtomicU64; 2],
 }
 
+/// Name of the netstack service whose socket this is, padded with NUL; nothing: it is the kernel's.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Label([AtomicU64; LONGEST_NAME / 8]);
+
+impl Label {
+    /// Stores a name; what is longer than one can be is cut.
+    pub fn set(&self, name: &str) {
+        let mut padded = [0; LONGEST_NAME];
+        let len = name.len().min(LONGEST_NAME);
+        padded[..len].copy_from_slice(&name.as_bytes()[..len]);
+        for (word, octets) in self.0.iter().zip(padded.chunks_exact(8)) {
+            word.store(u64::from_ne_bytes(octets.try_into().expect("8")), Relaxed);
+        }
+    }
+}
+
 /// One socket (open file description) of the family. 512 bytes; writer state, reader state and rare state
 /// stand on cache lines of their own.
 #[repr(C, align(128))]
@@ -179,7 +197,9 @@ pub struct End {
     // -- incoming direction
     /// Line of the reader.
     pub r: ReaderLine,
-    _tail: AtomicU8,
+    // -- what views show
+    /// The netstack service whose socket it is.
+    pub service: Label,
 }
 
 /// The outgoing direction as its own family sees it.
@@ -287,6 +307,8 @@ pub struct DatagramEnd {
     pub local: Addr,
     /// To whom it is connected, or has last got a mailbox from.
     pub remote: Addr,
+    /// The netstack service whose socket it is.
+    pub service: Label,
     /// What it sent.
     pub tx: DatagramCounts,
     /// What it received; lost: what those who write to its mailbox have dropped.

@@ -6,6 +6,7 @@
 
 use crate::family::{self, ENDS, ENDS_OFFSET, PROCESSES, STATS_OFFSET, VIEW_MAGIC, end_state, wpath};
 use crate::reason::Reason;
+use crate::service::is_name;
 use crate::stats::{Bytes, RECORD_SIZE};
 use std::fmt;
 use std::mem::offset_of;
@@ -186,6 +187,8 @@ pub struct End {
     pub incoming: Direction,
     /// The rule that keeps the connection on the kernel: its place in the configuration file, from 1.
     pub rule: Option<u32>,
+    /// Name of the netstack service whose socket it is; what is not on the ring goes by its descriptor, a pair, then.
+    pub service: Option<String>,
     /// Bytes of one ring, `None` while there is none.
     pub ring_size: Option<u32>,
     /// Bytes moved by hooked calls.
@@ -232,6 +235,7 @@ impl End {
             outgoing,
             incoming,
             rule: Some(half(raw, offset_of!(family::End, rule))).filter(|n| *n != 0),
+            service: service(raw, offset_of!(family::End, service)),
             ring_size: Some(half(raw, offset_of!(family::End, ring_size))).filter(|n| warm && *n != 0),
             bytes: Bytes {
                 ring_tx: word(raw, offset_of!(family::End, w.ring_bytes)),
@@ -289,6 +293,8 @@ pub struct Datagrams {
     pub incoming: Direction,
     /// The rule that keeps it on the kernel: its place in the configuration file, from 1.
     pub rule: Option<u32>,
+    /// As [`End::service`].
+    pub service: Option<String>,
     /// Mailboxes that it sends to.
     pub routes: u32,
     /// What it sent; lost: at full mailboxes of others.
@@ -328,11 +334,20 @@ impl Datagrams {
             outgoing: direction(datagram_path::SENDS, offset_of!(Record, reason)),
             incoming: direction(datagram_path::RECEIVES, offset_of!(Record, rx_reason)),
             rule: Some(half(raw, offset_of!(Record, rule))).filter(|n| *n != 0),
+            service: service(raw, offset_of!(Record, service)),
             routes: half(raw, offset_of!(Record, routes)),
             tx: counts(offset_of!(Record, tx)),
             rx: counts(offset_of!(Record, rx)),
         })
     }
+}
+
+/// A service's name; `None`: there is none, or nothing that can be one.
+fn service(raw: &[u8], at: usize) -> Option<String> {
+    let padded = &raw[at..at + size_of::<family::Label>()];
+    let len = padded.iter().position(|&b| b == 0).unwrap_or(padded.len());
+    let name = std::str::from_utf8(&padded[..len]).ok()?;
+    is_name(name).then(|| name.to_owned())
 }
 
 fn address(raw: &[u8], at: usize) -> Option<SocketAddr> {
@@ -454,6 +469,23 @@ mod tests {
         assert_eq!(e.remote, Some("[::1]:80".parse().unwrap()));
         assert_eq!(e.ring_size, Some(65536));
         assert_eq!(e.bytes, Bytes { ring_tx: 1000, ring_rx: 30, kernel_tx: 200, kernel_rx: 4 });
+    }
+
+    #[test]
+    fn a_service_is_known_by_a_name_that_it_can_have() {
+        let mut raw = end(end_state::COLD, 4, 0, 0);
+        assert_eq!(End::decode(0, &raw).unwrap().service, None);
+        let longest = "x".repeat(32);
+        for (name, shown) in [("lab", Some("lab")), (&longest, Some(&*longest)), ("a/b\n", None)] {
+            let label = offset_of!(family::End, service);
+            raw[label..label + 32].fill(0);
+            put(&mut raw, label, name.as_bytes());
+            assert_eq!(End::decode(0, &raw).unwrap().service.as_deref(), shown);
+        }
+        let mut raw = vec![0; DATAGRAMS_SIZE];
+        put(&mut raw, offset_of!(family::DatagramEnd, holder), &1u32.to_ne_bytes());
+        put(&mut raw, offset_of!(family::DatagramEnd, service), b"lab");
+        assert_eq!(Datagrams::decode(0, &raw).unwrap().service.as_deref(), Some("lab"));
     }
 
     #[test]

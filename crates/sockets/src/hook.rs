@@ -281,7 +281,7 @@ fn followed(fd: i32, buf: UserVec<'_>) {
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
     let Some(s) = table::sock(fd) else {
         if let Some(r) = datagram::of(fd) {
-            r.leave_rings();
+            r.leave_rings(reason);
         }
         return udp::keep(fd, reason);
     };

@@ -513,7 +513,7 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
             && fd::is_cloexec(number) == Ok(false)
             && let Some(r) = service::datagram::of(number)
         {
-            r.leave_rings();
+            r.leave_rings(reason);
         }
         if let Entry::Sock(s) = e
             && fd::is_cloexec(number) == Ok(false)

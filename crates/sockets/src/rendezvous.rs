@@ -157,7 +157,9 @@ fn attempt(s: &'static Sock, calls: u64) {
             s.set_reason(reason);
             // Processes that share it may let go of it at any time, and nobody else is asked meanwhile.
             let last = attempts + 1 >= MAX_ATTEMPTS && reason != Reason::SharedProcesses;
-            if !is_passing(reason) || last {
+            // What a service has not at one moment it may have at another one.
+            let is_passing = is_passing(reason) || s.served().is_some() && reason == Reason::Refused;
+            if !is_passing || last {
                 s.keep_on_kernel(reason);
             }
             tell(s, reason);

@@ -28,7 +28,8 @@ use std::time::Instant;
     bypath metrics | promtool check metrics\n\n\
     Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
     did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
-    bypath_uncounted_processes, and missing in the sums. Labels: the first 64 names of programs, then \"other\".\n\n\
+    bypath_uncounted_processes, and missing in the sums. Labels: the first 64 names of programs, then \"other\". Of sockets of\n\
+    a netstack service path=\"kernel\" is the descriptor itself, a pair of AF_UNIX sockets (netstack:pair of open ones).\n\n\
     Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
 pub struct Args {
     /// Serve them by HTTP at /metrics: a port, on 127.0.0.1, or ADDRESS:PORT; port 0 is any
@@ -285,7 +286,7 @@ impl Ledger {
         for member in scan.families.iter().flat_map(|f| &f.members) {
             *processes.entry(self.name(&member.command)).or_default() += 1;
         }
-        let mut directions: BTreeMap<(&str, &str, &str), u64> = BTreeMap::new();
+        let mut directions: BTreeMap<(&str, String, &str), u64> = BTreeMap::new();
         let (mut waiting, mut rings) = (0u64, 0u64);
         let mut open = 0u64;
         // A socket that several processes hold is one socket.
@@ -293,7 +294,10 @@ impl Ledger {
             open += 1;
             for (direction, d) in [("tx", c.end.outgoing), ("rx", c.end.incoming)] {
                 let reason = d.reason.map_or("unknown", Reason::code);
-                *directions.entry((direction, d.path.code(), reason)).or_default() += 1;
+                let service = c.end.service.as_deref();
+                let word = connections::path_word(service, d.path);
+                let path = if service.is_some() { format!("netstack:{word}") } else { word.to_owned() };
+                *directions.entry((direction, path, reason)).or_default() += 1;
             }
             if c.end.outgoing.path == view::Path::Ring {
                 rings = rings.saturating_add(c.end.ring_size.unwrap_or(0).into());
@@ -307,7 +311,7 @@ impl Ledger {
         let mut by_path =
             Group::gauge("socket_directions", "Directions of open sockets, by path and its reason");
         for ((direction, path, reason), n) in directions {
-            let labels = [("direction", direction), ("path", path), ("reason", reason)];
+            let labels = [("direction", direction), ("path", &path), ("reason", reason)];
             by_path = by_path.with(labels.map(|(k, v)| (k, v.to_owned())), Value::Whole(n));
         }
         let one = |name, help, n| Group::gauge(name, help).with([], Value::Whole(n));

@@ -10,6 +10,7 @@ use bypath_shm::reason::Reason;
 use bypath_shm::stats::Bytes;
 use bypath_shm::view::Direction;
 use serde::Serialize;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 
@@ -22,7 +23,8 @@ use std::process::ExitCode;
     bypath ss dport = :6379 and not comm redis-cli\n  \
     bypath ss --json | jq '.[] | select(.path == \"ring\")'\n\n\
     A connection stands once for each process that holds it. PATH and REASON have one word, or two\n\
-    (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory.\n\
+    (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory. Of sockets of a netstack\n\
+    service PATH is netstack:ring, or netstack:pair where bytes go by the descriptor itself.\n\
     FILTER is as for ss and tcpdump: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm, path,\n\
     reason, tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see). The source is the local end.\n\n\
     Exit status: 0, also if there are no connections; 1 if PID does not exist; 2 for wrong usage.")]
@@ -108,6 +110,7 @@ struct Record<'a> {
     remote: Option<String>,
     path: String,
     reason: String,
+    service: Option<&'a str>,
     tx: DirectionRecord,
     rx: DirectionRecord,
     bytes: BytesRecord,
@@ -143,9 +146,9 @@ impl From<Bytes> for BytesRecord {
     }
 }
 
-impl From<Direction> for DirectionRecord {
-    fn from(d: Direction) -> Self {
-        DirectionRecord { path: d.path.code(), reason: connections::reason_code(d) }
+impl DirectionRecord {
+    fn of(service: Option<&str>, d: Direction) -> DirectionRecord {
+        DirectionRecord { path: connections::path_word(service, d.path), reason: connections::reason_code(d) }
     }
 }
 
@@ -164,8 +167,9 @@ impl<'a> From<&Connection<'a>> for Record<'a> {
             remote: c.end.remote.map(|a| a.to_string()),
             path: c.path_code(),
             reason: c.reason_code(),
-            tx: c.end.outgoing.into(),
-            rx: c.end.incoming.into(),
+            service: c.end.service.as_deref(),
+            tx: DirectionRecord::of(c.end.service.as_deref(), c.end.outgoing),
+            rx: DirectionRecord::of(c.end.service.as_deref(), c.end.incoming),
             bytes: c.bytes().into(),
             ring_size: c.end.ring_size,
             ring_fill: FillRecord { tx: c.outgoing_fill, rx: c.incoming_fill },
@@ -214,16 +218,46 @@ fn text(found: &[Connection]) -> String {
         ]);
     }
     let mut text = output::lines(&table);
-    let reasons = found.iter().flat_map(|c| [c.end.outgoing.reason, c.end.incoming.reason]).flatten();
-    text += &legend(reasons);
+    text +=
+        &legend(found.iter().map(|c| Told::of(c.end.service.as_deref(), [c.end.outgoing, c.end.incoming])));
     text
 }
 
-/// What the reason codes in a table mean, a line each.
-pub fn legend(reasons: impl Iterator<Item = Reason>) -> String {
-    let mut seen: Vec<Reason> = reasons.collect();
-    seen.sort_by_key(|r| *r as u16);
+/// What a table tells of a socket in words that need a legend.
+pub struct Told<'a> {
+    service: Option<&'a str>,
+    reasons: [Option<Reason>; 2],
+}
+
+impl<'a> Told<'a> {
+    /// Of one socket.
+    pub fn of(service: Option<&'a str>, directions: [Direction; 2]) -> Told<'a> {
+        Told { service, reasons: directions.map(|d| d.reason) }
+    }
+}
+
+impl From<Reason> for Told<'_> {
+    fn from(reason: Reason) -> Self {
+        Told { service: None, reasons: [Some(reason), None] }
+    }
+}
+
+/// What the reason codes and services in a table mean, a line each.
+pub fn legend<'a>(all: impl Iterator<Item = Told<'a>>) -> String {
+    let (mut seen, mut services) = (Vec::new(), BTreeSet::new());
+    for Told { service, reasons } in all {
+        services.extend(service);
+        seen.extend(
+            reasons.into_iter().flatten().map(|r| (r as u16, r.code(), connections::reason_text(service, r))),
+        );
+    }
+    seen.sort_unstable();
     seen.dedup();
-    let lines: String = seen.iter().map(|r| format!("{}: {}\n", r.code(), r.text())).collect();
+    let mut lines: String = seen.iter().map(|(_, code, text)| format!("{code}: {text}\n")).collect();
+    for name in services {
+        lines += &format!(
+            "netstack: a socket of the netstack service {name}; see: bypath netstack sockets --name {name}\n"
+        );
+    }
     if lines.is_empty() { lines } else { format!("\n{lines}") }
 }

@@ -221,7 +221,7 @@ fn text(file: &Path, records: &[StatsSnapshot]) -> String {
     let reasons = records.iter().flat_map(|s| [&s.recalled, &s.not_upgraded]).flat_map(|counters| {
         (0u16..).zip(counters).filter(|(_, n)| **n > 0).filter_map(|(value, _)| Reason::from_value(value))
     });
-    text += &ss::legend(reasons);
+    text += &ss::legend(reasons.map(ss::Told::from));
     text +=
         &format!("\n{}: {} of all bytes went through shared memory.\n", file.display(), ring_share(bytes));
     text

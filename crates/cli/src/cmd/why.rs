@@ -8,9 +8,11 @@ use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
 use crate::subject::{Subject, out_of_reach};
 use bypath_shm::reason::Reason;
+use bypath_shm::service::of_end_name;
 use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
+use bypath_sys::{fd, sockdiag};
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -197,21 +199,24 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagra
 
 fn about_connection(c: &Connection) -> String {
     let address = |a: Option<SocketAddr>| a.map_or("an unknown address".to_owned(), |a| a.to_string());
+    let service = c.end.service.as_deref();
+    let on = service.map_or(String::new(), |name| format!(", on the netstack service {name}"));
     let mut text =
-        format!("Descriptor {}: {} to {}\n", c.end.fd, address(c.end.local), address(c.end.remote));
+        format!("Descriptor {}: {} to {}{on}\n", c.end.fd, address(c.end.local), address(c.end.remote));
     let (out, incoming) = (c.end.outgoing, c.end.incoming);
     let bytes = c.bytes();
     if out == incoming {
-        let _ = writeln!(text, "  Both directions: {}", sentence(out));
+        let _ = writeln!(text, "  Both directions: {}", sentence(service, out));
     } else {
-        let _ = writeln!(text, "  Sending: {}", sentence(out));
-        let _ = writeln!(text, "  Receiving: {}", sentence(incoming));
+        let _ = writeln!(text, "  Sending: {}", sentence(service, out));
+        let _ = writeln!(text, "  Receiving: {}", sentence(service, incoming));
     }
     let _ = writeln!(
         text,
-        "  Sent {} through shared memory and {} through the kernel, received {} and {}.",
+        "  Sent {} through shared memory and {} through {}, received {} and {}.",
         output::bytes(bytes.ring_tx),
         output::bytes(bytes.kernel_tx),
+        carrier(service),
         output::bytes(bytes.ring_rx),
         output::bytes(bytes.kernel_rx)
     );
@@ -229,33 +234,61 @@ fn about_connection(c: &Connection) -> String {
     if c.holders > 1 {
         let _ = writeln!(text, "  {} processes hold this connection.", c.holders);
     }
-    let mut reasons: Vec<_> = [out.reason, incoming.reason].into_iter().flatten().collect();
-    reasons.dedup();
-    for remedy in reasons.into_iter().filter_map(remedy) {
-        let _ = writeln!(text, "  {remedy}");
-    }
+    text += &remedies(service, [out, incoming]);
+    text += &further(service, c.end.cookie);
     text
+}
+
+/// What bytes go through that do not go by a ring.
+fn carrier(service: Option<&str>) -> &'static str {
+    if service.is_some() { "the descriptor, a pair of AF_UNIX sockets" } else { "the kernel" }
+}
+
+fn remedies(service: Option<&str>, directions: [Direction; 2]) -> String {
+    let mut reasons: Vec<_> = directions.iter().filter_map(|d| d.reason).collect();
+    reasons.dedup();
+    let remedy = |reason| if service.is_some() { remedy_on_service(reason) } else { remedy(reason) };
+    reasons.into_iter().filter_map(remedy).map(|remedy| format!("  {remedy}\n")).collect()
+}
+
+/// Who knows more of a socket of a service.
+fn further(service: Option<&str>, cookie: Option<u64>) -> String {
+    let Some(name) = service else { return String::new() };
+    let which = cookie.map_or(String::new(), |cookie| format!(" (this one: {cookie:016x})"));
+    format!(
+        "  Its network side, from the state to round trips and what was sent again: bypath netstack sockets --name {name} --json{which}\n"
+    )
 }
 
 fn about_datagrams(u: &Udp) -> String {
     let address = |a: Option<SocketAddr>| a.map_or("no address yet".to_owned(), |a| a.to_string());
     let s = u.socket;
+    let service = s.service.as_deref();
     let mut text = format!("Descriptor {}: UDP, {}", s.fd, address(s.local));
     text += &s.remote.map_or(String::new(), |remote| format!(" to {remote}"));
+    text += &service.map_or(String::new(), |name| format!(", on the netstack service {name}"));
     let mailboxes = match s.routes {
         0 | 1 => String::new(),
         n => format!(" ({n} receivers)"),
     };
-    let _ = write!(text, "\n  Sending: {}", sentence(s.outgoing).trim_end_matches('.'));
+    let _ = write!(text, "\n  Sending: {}", sentence(service, s.outgoing).trim_end_matches('.'));
     let _ = writeln!(text, "{mailboxes}.");
-    let _ = writeln!(text, "  Receiving: {}", sentence(s.incoming));
+    let _ = writeln!(text, "  Receiving: {}", sentence(service, s.incoming));
     let _ = writeln!(
         text,
-        "  Sent {} datagrams through shared memory and {} through the kernel, received {} and {}.",
-        s.tx.ring, s.tx.kernel, s.rx.ring, s.rx.kernel
+        "  Sent {} datagrams through shared memory and {} through {}, received {} and {}.",
+        s.tx.ring,
+        s.tx.kernel,
+        carrier(service),
+        s.rx.ring,
+        s.rx.kernel
     );
     if s.outgoing.path == DataPath::Ring || s.incoming.path == DataPath::Ring {
-        text += "  Datagrams go through shared memory while the receiver is awake; who sleeps gets them from the kernel.\n";
+        let otherwise = if service.is_some() { "by the descriptor" } else { "from the kernel" };
+        let _ = writeln!(
+            text,
+            "  Datagrams go through shared memory while the receiver is awake; who sleeps gets them {otherwise}."
+        );
     }
     for (lost, whose) in [(s.rx.lost, "its own mailbox"), (s.tx.lost, "a receiver's mailbox")] {
         if lost > 0 {
@@ -265,11 +298,8 @@ fn about_datagrams(u: &Udp) -> String {
     if let (Some(number), true) = (s.rule, s.outgoing.reason == Some(Reason::Rule)) {
         let _ = writeln!(text, "  {}", about_rule(u.process.pid, number));
     }
-    let mut reasons: Vec<_> = [s.outgoing.reason, s.incoming.reason].into_iter().flatten().collect();
-    reasons.dedup();
-    for remedy in reasons.into_iter().filter_map(remedy) {
-        let _ = writeln!(text, "  {remedy}");
-    }
+    text += &remedies(service, [s.outgoing, s.incoming]);
+    text += &further(service, s.cookie);
     text
 }
 
@@ -302,9 +332,16 @@ fn about_rule(pid: u32, number: u32) -> String {
     }
 }
 
-fn sentence(d: Direction) -> String {
+fn sentence(service: Option<&str>, d: Direction) -> String {
     let code = connections::reason_code(d);
     match (d.path, d.reason) {
+        (DataPath::Ring, _) if service.is_some() => "a ring that the program shares with the service.".to_owned(),
+        (DataPath::Kernel, Some(Reason::Ring)) if service.is_some() => {
+            "changing between the ring that it shares with the service and the descriptor.".to_owned()
+        }
+        (DataPath::Kernel, Some(reason)) if service.is_some() => {
+            format!("the descriptor, because: {} ({code}).", connections::reason_text(service, reason))
+        }
         (DataPath::Ring, _) => "shared memory.".to_owned(),
         (DataPath::Kernel, Some(Reason::Ring)) => "changing between shared memory and the kernel.".to_owned(),
         (DataPath::Kernel, Some(reason)) => format!("the kernel, because: {} ({code}).", reason.text()),
@@ -376,6 +413,25 @@ fn remedy(reason: Reason) -> Option<&'static str> {
     Some(remedy)
 }
 
+/// The same where the other end is a netstack service.
+fn remedy_on_service(reason: Reason) -> Option<&'static str> {
+    use Reason::*;
+    match reason {
+        PeerPlain | Refused | PeerUnproven | PeerRemote => Option::None,
+        PolicyUid => Some(
+            "Look whether the program gives memory back that it shares (memory limit of its control group); on the service's host set \
+             vm.overcommit_memory to 0 or 1, and raise fs.aio-max-nr. Then start the service anew.",
+        ),
+        MemoryLimit => Some(
+            "Raise octets-per-user in the file of the service, or --memory-limit; or use smaller rings (--ring-size, ring-octets).",
+        ),
+        SmallBuffer => {
+            Some("Look at ring-octets in the file of the service (bypath netstack --config): 0 is no rings.")
+        }
+        reason => remedy(reason),
+    }
+}
+
 /// What a descriptor is that Bypath does not follow.
 fn about_descriptor(pid: u32, fd: i32) -> String {
     match fs::read_link(format!("/proc/{pid}/fd/{fd}")) {
@@ -383,6 +439,11 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
         Err(e) => format!("cannot be looked at: {e}."),
         Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {
             None => format!("is no socket but {}.", output::printable(&target.to_string_lossy())),
+            Some(inode) if let Some((name, cookie)) = service_of(pid, inode) => format!(
+                "is a socket of the netstack service {name} that Bypath does not follow: it listens, or came from another program \
+                 or process. Its octets go by the descriptor. More of it: bypath netstack sockets --name {name} --json (this one: \
+                 {cookie:016x})"
+            ),
             Some(inode) => match socket_kind(pid, inode) {
                 Some("TCP") => "is a TCP socket that Bypath does not follow: it listens, is not connected, was \
                                 inherited from a program that is not under Bypath, or the table of sockets was full."
@@ -393,6 +454,19 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
             },
         },
     }
+}
+
+/// The netstack service whose socket this is, and its cookie: it stands in the name of the other end.
+fn service_of(pid: u32, inode: &str) -> Option<(String, u64)> {
+    let netlink = sockdiag::open(3).ok()?;
+    let owner = inode.parse().ok().and_then(|inode| sockdiag::unix_owner(netlink, inode).ok().flatten());
+    fd::close(netlink);
+    let (own, _) = owner?;
+    let all = fs::read(format!("/proc/{pid}/net/unix")).ok()?;
+    let names =
+        all.split(|b| *b == b'\n').filter_map(|line| line.rsplit(|b| *b == b' ').next()?.strip_prefix(b"@"));
+    let (name, cookie) = names.filter_map(of_end_name).find(|(_, cookie)| *cookie == own)?;
+    Some((name.to_owned(), cookie))
 }
 
 /// The kind of the socket with this inode, from the tables in /proc/PID/net.
@@ -450,8 +524,17 @@ mod tests {
     #[test]
     fn sentences_name_code_and_meaning() {
         let d = Direction { path: DataPath::Kernel, reason: Some(Reason::PeerPlain) };
-        assert!(sentence(d).contains("peer-plain") && sentence(d).contains(Reason::PeerPlain.text()));
+        assert!(
+            sentence(None, d).contains("peer-plain") && sentence(None, d).contains(Reason::PeerPlain.text())
+        );
         assert!(remedy(Reason::PolicyUid).unwrap().contains("both"));
         assert_eq!(remedy(Reason::Ring), None);
+        // Where the other end is a service nobody is to start a program there.
+        let of_service = sentence(Some("lab"), d);
+        assert!(
+            of_service.contains("the service has given it no ring") && !of_service.contains("kernel"),
+            "{of_service}"
+        );
+        assert_eq!(remedies(Some("lab"), [d, d]), "");
     }
 }

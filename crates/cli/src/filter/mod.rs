@@ -18,7 +18,7 @@ pub struct Facts<'a> {
     pub destination: Option<SocketAddr>,
     /// Processes that it is about, and their names.
     pub processes: &'a [(u32, &'a str)],
-    /// `ring`, `kernel`, or two of these.
+    /// `ring`, `kernel`, or two of these; of a netstack service `netstack:` and `ring`, `pair`, or two of these.
     pub path: &'a str,
     /// The code of its reason, or two.
     pub reason: &'a str,
@@ -125,7 +125,10 @@ impl Test {
             Test::Port(side, from, to) => side.holds(facts, |a| (*from..=*to).contains(&a.port())),
             Test::Pid(pid) => facts.processes.iter().any(|(p, _)| p == pid),
             Test::Name(name) => facts.processes.iter().any(|(_, n)| name.matches(n)),
-            Test::Path(path) => has_word(facts.path, path),
+            Test::Path(path) => {
+                let (carrier, words) = facts.path.split_once(':').unwrap_or(("", facts.path));
+                path == facts.path || path == carrier || has_word(words, path)
+            }
             Test::Reason(reason) => has_word(facts.reason, reason),
             Test::Carried(protocol) => facts.protocol == *protocol,
             Test::Version(version) => {
@@ -209,6 +212,28 @@ mod tests {
             "not not port 80",
         ] {
             assert!(!passes(filter), "{filter}");
+        }
+    }
+
+    #[test]
+    fn paths_of_a_netstack_service_are_known() {
+        for (filter, passes) in [
+            ("path netstack", true),
+            ("path ring and path pair", true),
+            ("path netstack:ring/pair and path ring/pair", true),
+            ("path kernel", false),
+            ("path netstack:ring", false),
+        ] {
+            let filter = Filter::read(&[filter.to_owned()]).expect(filter).expect("a filter");
+            let facts = Facts {
+                protocol: Protocol::Tcp,
+                source: None,
+                destination: None,
+                processes: &[],
+                path: "netstack:ring/pair",
+                reason: "ring/below-threshold",
+            };
+            assert_eq!(filter.passes(&facts), passes, "{filter:?}");
         }
     }
 

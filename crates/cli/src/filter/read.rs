@@ -262,7 +262,9 @@ impl Reader {
                 Test::Name(Pattern::parse(text).map_err(|e| format!("expected {e}, not '{text}'"))?)
             }
             Kind::Path => {
-                let known = text.split('/').all(|part| matches!(part, "ring" | "kernel"));
+                let known = text
+                    .split(['/', ':'])
+                    .all(|part| matches!(part, "ring" | "kernel" | "pair" | "netstack"));
                 Test::Path(if known { text.to_owned() } else { return Err(wrong()) })
             }
             Kind::Reason => {
@@ -307,7 +309,7 @@ fn expected(kind: Kind) -> &'static str {
         Kind::PortRange(_) => "two port numbers, the lower one first, as 8000-8999",
         Kind::Pid => "the number of a process",
         Kind::Name => "the name of a program",
-        Kind::Path => "ring or kernel",
+        Kind::Path => "ring or kernel, or of a netstack service: netstack, ring, pair",
         Kind::Reason => "the code of a reason",
     }
 }

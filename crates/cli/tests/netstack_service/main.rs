@@ -15,6 +15,7 @@ mod questions;
 mod tasks;
 mod told;
 mod trouble;
+mod views;
 
 use bypath::tun::Device;
 use common::{TempDir, bypath};

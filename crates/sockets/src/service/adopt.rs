@@ -1,7 +1,7 @@
 //! A socket of the kernel's becomes one of a service.
 
 use super::control::{self, Message};
-use super::{Record, ServiceName, options, record, stage, told};
+use super::{Record, ServiceName, options, record, shown, stage, told};
 use crate::table::{self, Entry, Sock};
 use crate::{epoll, life, rules, state};
 use bypath_shm::service::{Op, of_end_name};
@@ -63,6 +63,9 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let record = replace(s, end.0, service, cookie, family, stage)?;
     if limited {
         record.told.store(told::LIMITS, Relaxed);
+    }
+    if let (Call::Connect(remote), Some(s)) = (call, table::sock(kernel)) {
+        shown::address(&s.end().remote, Some(remote), family);
     }
     Ok(record)
 }
@@ -228,5 +231,9 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     r.told.fetch_and(told::LIMITS | told::BOUND | told::PORT, Relaxed);
     r.error.store(0, Relaxed);
     r.stage.store(stage::CONNECTING, Release);
+    if let Some(s) = followed {
+        shown::address(&s.end().remote, Some(remote), family);
+        shown::address(&s.end().local, None, family);
+    }
     Ok(())
 }

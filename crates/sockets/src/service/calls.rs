@@ -3,7 +3,9 @@
 
 use super::adopt::{self, Call};
 use super::control::Message;
-use super::{Record, SocketName, address, datagram, options, recognise, record, rest, stage, told};
+use super::{
+    Record, SocketName, address, datagram, options, recognise, record, rest, rings, shown, stage, told,
+};
 use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
@@ -75,8 +77,15 @@ impl Record {
         names().ok_or(Errno::PROTO)
     }
 
+    /// Both addresses, unless that takes longer than views are worth.
+    pub(super) fn names_within(&self) -> Option<[Address; 2]> {
+        let mut question = self.question(Op::Names).within(rings::LONGEST_NS);
+        let mut body = question.ask(self.service()).ok()?.body;
+        Some([body.address()?, body.address()?])
+    }
+
     /// Its family, which is asked where it came from elsewhere.
-    fn family(&self) -> i32 {
+    pub(super) fn family(&self) -> i32 {
         match self.family.load(Relaxed) {
             0 => {
                 let local = self.names().ok().and_then(|(names, _)| names[0].0);
@@ -318,7 +327,10 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
     }
     let number = super::new_record(from.service(), told.cookie, family, stage::CONNECTED)?;
     match table::follow(fd, Kind::Local, flags & libc::SOCK_NONBLOCK != 0) {
-        Some(s) => super::attach(s, number),
+        Some(s) => {
+            super::attach(s, number);
+            shown::address(&s.end().remote, told.remote.0, family);
+        }
         None => super::alias(fd, number),
     }
     drop(life);

@@ -68,6 +68,11 @@ pub fn number(name: ServiceName) -> Option<u32> {
     KNOWN.iter().position(|s| *s.name.get_or_init(|| name) == name).map(|n| n as u32)
 }
 
+/// The name of the service with this number.
+pub fn name(service: u32) -> Option<ServiceName> {
+    KNOWN.get(service as usize)?.name.get().copied()
+}
+
 /// The name of what this process shares with a service, if it ever shared something.
 pub fn pair(service: u32) -> Option<u64> {
     KNOWN.get(service as usize).map(|s| s.pair.load(Relaxed)).filter(|pair| *pair != 0)

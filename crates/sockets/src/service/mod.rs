@@ -18,6 +18,7 @@ pub mod place;
 mod recognise;
 pub mod rest;
 pub mod rings;
+mod shown;
 
 pub use address::SocketName;
 pub use name::ServiceName;
@@ -211,6 +212,7 @@ pub fn alias(fd: i32, number: u32) {
 /// A followed socket is this record's. Under `state::LIFE`.
 pub fn attach(s: &Sock, number: u32) {
     if let Some(r) = record(number) {
+        shown::name(&s.end().service, r.service.load(Relaxed));
         s.served.store(number + 1, Release);
         r.descriptors.fetch_add(1, AcqRel);
     }

@@ -13,7 +13,7 @@ use bypath_sys::Errno;
 use std::sync::atomic::Ordering::*;
 
 /// The program waits as long for an answer, of a service that does nothing else.
-const LONGEST_NS: u64 = 300_000_000;
+pub const LONGEST_NS: u64 = 300_000_000;
 /// Number of the service's bell.
 const BELL: u32 = 1;
 
@@ -24,7 +24,10 @@ const BELL: u32 = 1;
 pub fn meet(s: &Sock, state: &State, record: u32, ring: u32) -> Result<&'static Conn, Reason> {
     let r = super::record(record).ok_or(Reason::NotConnected)?;
     let socket = (r.service.load(Relaxed), r.cookie.load(Relaxed));
-    ask(state, socket, s.number.load(Relaxed), ring)
+    let conn = ask(state, socket, s.number.load(Relaxed), ring);
+    // Whoever looks at the connection wants to know whose it is; one that carries little is not worth a question.
+    r.show_names(s.end());
+    conn
 }
 
 /// The same of any socket: its service and its cookie. `end` is what is marked in the inbox.
@@ -61,7 +64,8 @@ fn reason(errno: Errno) -> Reason {
         Errno::NOMEM | Errno::NOSPC => Reason::NoMemory,
         Errno::MFILE | Errno::NFILE => Reason::NoDescriptors,
         Errno::NOTCONN => Reason::NotConnected,
-        _ => Reason::PeerPlain,
+        // Or it has not answered in time.
+        _ => Reason::Refused,
     }
 }
 
@@ -74,7 +78,7 @@ fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
     };
     match (files.numbers(), given.first) {
         (&[arena], 0) => {
-            let peer = peer::by_pair(given.pair, 0).ok_or(Reason::PeerPlain)?;
+            let peer = peer::by_pair(given.pair, 0).ok_or(Reason::Refused)?;
             let conn = slot(peer, arena)?;
             bypath_sys::fd::close(arena);
             Ok(conn)

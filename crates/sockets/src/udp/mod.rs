@@ -14,7 +14,7 @@ mod meet;
 mod options;
 mod receive;
 mod send;
-mod shown;
+pub mod shown;
 mod told;
 pub mod wait;
 
@@ -27,6 +27,7 @@ use bypath_shm::region::Slab;
 use bypath_sys::{fd, sock};
 use receive::Inbound;
 use send::Outbound;
+use shown::Shown;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};
 use wait::Registration;
 
@@ -58,8 +59,8 @@ pub struct Record {
     port: AtomicU32,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
     stays: AtomicU16,
-    /// Place in the view plus one.
-    shown: AtomicU32,
+    /// Its place in the view.
+    shown: Shown,
     /// Datagrams by the kernel until it is shown.
     seen: AtomicU32,
     /// Threads that sleep on it, or may.
@@ -153,7 +154,7 @@ fn new_record() -> Option<&'static Record> {
     r.steers.store(false, Relaxed);
     r.port.store(0, Relaxed);
     r.stays.store(0, Relaxed);
-    r.shown.store(0, Relaxed);
+    r.shown.forget();
     r.seen.store(0, Relaxed);
     r.sleepers.store(0, Relaxed);
     r.inbound.reset();
@@ -319,7 +320,7 @@ pub fn forking() {
 
 /// In a forked child: what views see is its parent's.
 pub fn enter_child() {
-    each(|r| r.shown.store(0, Relaxed));
+    each(|r| r.shown.forget());
 }
 
 /// Before another program, in this process or a child, gets what is not close-on-exec.

@@ -1,11 +1,11 @@
-//! What views see of a UDP socket: a record in the family region, taken with its first datagram.
+//! What views see of a UDP socket, the kernel's or a netstack service's: a record in the family region, taken with one of its first datagrams.
 
 use super::Record;
 use crate::state;
 use bypath_shm::family::{DATAGRAM_ENDS, DatagramCounts, DatagramEnd, datagram_path};
 use bypath_shm::reason::Reason;
 use bypath_sys::{sock, thread};
-use std::sync::atomic::{AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Adds to a counter that other threads of the process may add to.
 #[inline]
@@ -44,37 +44,73 @@ fn take(holder: u32) -> Option<u32> {
     dead.map(|i| i as u32)
 }
 
-impl Record {
+/// The place of a socket in the view, if it has one.
+#[derive(Debug, Default)]
+pub struct Shown(AtomicU32);
+
+impl Shown {
     /// What views see of it, if they do.
     #[inline]
-    pub fn shown(&self) -> Option<&'static DatagramEnd> {
-        let place = self.shown.load(Acquire).checked_sub(1)?;
+    pub fn end(&self) -> Option<&'static DatagramEnd> {
+        let place = self.0.load(Acquire).checked_sub(1)?;
         state::get()?.family.datagrams.get(place as usize)
     }
 
-    /// From its first datagram on it is shown. Under `state::LIFE`.
-    pub fn show(&self, fd: i32) {
-        if self.shown.load(Relaxed) != 0 {
-            return;
+    /// From now on it is shown, with a record of which nothing but descriptor, cookie and `reason` is filled in; `None`: it was so before, or
+    /// there is no room. Under `state::LIFE`.
+    pub fn begin(&self, fd: i32, reason: Reason) -> Option<&'static DatagramEnd> {
+        if self.0.load(Relaxed) != 0 {
+            return None;
         }
-        let Some(state) = state::start() else { return };
+        let state = state::start()?;
         let index = state.own().index.load(Relaxed);
-        let Some(place) = index.checked_add(1).and_then(take) else { return };
+        let place = index.checked_add(1).and_then(take)?;
         let end = &state.family.datagrams[place as usize];
         end.fd.store(fd, Relaxed);
         end.paths.store(0, Relaxed);
         end.rule.store(0, Relaxed);
         end.routes.store(0, Relaxed);
+        end.service.set("");
         end.cookie.store(sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).unwrap_or(0), Relaxed);
         for counts in [&end.tx, &end.rx] {
             let DatagramCounts { ring, ring_bytes, kernel, kernel_bytes, lost } = counts;
             [ring, ring_bytes, kernel, kernel_bytes, lost].iter().for_each(|word| word.store(0, Relaxed));
         }
-        let reason = self.stays().or_else(state::hindrance).unwrap_or(Reason::BelowThreshold);
         end.reason.store(reason as u16, Relaxed);
         end.rx_reason.store(reason as u16, Relaxed);
-        self.shown.store(place + 1, Release);
-        self.show_names(fd);
+        end.local.set(0, 0, [0; 16]);
+        end.remote.set(0, 0, [0; 16]);
+        self.0.store(place + 1, Release);
+        Some(end)
+    }
+
+    /// It is another process's, or none any more: its record is nobody's business here.
+    pub fn forget(&self) {
+        self.0.store(0, Relaxed);
+    }
+
+    /// It is gone. Under `state::LIFE`.
+    pub fn hide(&self) {
+        if let Some(end) = self.end() {
+            self.0.store(0, Release);
+            end.holder.store(0, Release);
+        }
+    }
+}
+
+impl Record {
+    /// As [`Shown::end`].
+    #[inline]
+    pub fn shown(&self) -> Option<&'static DatagramEnd> {
+        self.shown.end()
+    }
+
+    /// From one of its first datagrams on it is shown. Under `state::LIFE`.
+    pub fn show(&self, fd: i32) {
+        let reason = self.stays().or_else(state::hindrance).unwrap_or(Reason::BelowThreshold);
+        if self.shown.begin(fd, reason).is_some() {
+            self.show_names(fd);
+        }
     }
 
     /// Its names, as they are now.
@@ -120,9 +156,6 @@ impl Record {
 
     /// It is gone. Under `state::LIFE`.
     pub fn hide(&self) {
-        if let Some(end) = self.shown() {
-            self.shown.store(0, Release);
-            end.holder.store(0, Release);
-        }
+        self.shown.hide();
     }
 }

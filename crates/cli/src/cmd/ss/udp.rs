@@ -1,6 +1,6 @@
 //! `bypath ss -u`: UDP sockets.
 
-use super::{DirectionRecord, address, legend};
+use super::{DirectionRecord, Told, address, legend};
 use crate::args::Json;
 use crate::connections::Udp;
 use crate::output::{self, Outcome};
@@ -29,6 +29,7 @@ struct Record<'a> {
     remote: Option<String>,
     path: String,
     reason: String,
+    service: Option<&'a str>,
     tx: DirectionRecord,
     rx: DirectionRecord,
     datagrams: Both,
@@ -64,8 +65,9 @@ impl<'a> From<&Udp<'a>> for Record<'a> {
             remote: s.remote.map(|a| a.to_string()),
             path: u.path_code(),
             reason: u.reason_code(),
-            tx: s.outgoing.into(),
-            rx: s.incoming.into(),
+            service: s.service.as_deref(),
+            tx: DirectionRecord::of(s.service.as_deref(), s.outgoing),
+            rx: DirectionRecord::of(s.service.as_deref(), s.incoming),
             datagrams: Both { ring_tx: ring, ring_rx: s.rx.ring, kernel_tx: kernel, kernel_rx: s.rx.kernel },
             bytes: Both {
                 ring_tx: ring_bytes,
@@ -113,6 +115,7 @@ fn text(found: &[Udp]) -> String {
             s.tx.lost.saturating_add(s.rx.lost).to_string(),
         ]);
     }
-    let reasons = found.iter().flat_map(|u| [u.socket.outgoing.reason, u.socket.incoming.reason]).flatten();
-    output::lines(&table) + &legend(reasons)
+    let sockets = found.iter().map(|u| u.socket);
+    let told = sockets.map(|s| Told::of(s.service.as_deref(), [s.outgoing, s.incoming]));
+    output::lines(&table) + &legend(told)
 }

@@ -24,10 +24,12 @@ pub struct Row {
     pub local: Option<String>,
     /// Remote address.
     pub remote: Option<String>,
-    /// `ring`, `kernel`, or both: sending first.
+    /// `ring`, `kernel`, or both: sending first; of a netstack service `netstack:ring` and its like.
     pub path: String,
     /// Why.
     pub reason: String,
+    /// The netstack service whose socket it is.
+    pub service: Option<String>,
     /// Bytes sent in a second, on both paths.
     pub tx_rate: u64,
     /// Bytes received in a second.
@@ -112,9 +114,10 @@ impl Sort {
 pub fn matches(row: &Row, filter: &str) -> bool {
     let none = String::new();
     let (local, remote) = (row.local.as_ref().unwrap_or(&none), row.remote.as_ref().unwrap_or(&none));
+    let service = row.service.as_ref().unwrap_or(&none);
+    let Row { pid, command, protocol, path, reason, .. } = row;
     let text =
-        format!("{} {} {} {local} {remote} {} {}", row.pid, row.command, row.protocol, row.path, row.reason)
-            .to_lowercase();
+        format!("{pid} {command} {protocol} {local} {remote} {path} {service} {reason}").to_lowercase();
     filter.split_whitespace().all(|word| text.contains(&word.to_lowercase()))
 }
 
@@ -215,6 +218,7 @@ impl Sampler {
             remote: s.remote.map(|a| a.to_string()),
             path: u.path_code(),
             reason: u.reason_code(),
+            service: s.service.clone(),
             tx_rate,
             rx_rate,
             tx,
@@ -248,6 +252,7 @@ impl Sampler {
             remote: c.end.remote.map(|a| a.to_string()),
             path: c.path_code(),
             reason: c.reason_code(),
+            service: c.end.service.clone(),
             tx_rate,
             rx_rate,
             tx,

@@ -1,6 +1,7 @@
 //! The screen: what keys do, and how rows are drawn.
 
 use super::model::{Row, Sort, matches};
+use crate::connections;
 use crate::output;
 use bypath_shm::reason::Reason;
 use ratatui::Frame;
@@ -122,7 +123,7 @@ impl Screen {
             Constraint::Length(if wide { 15 } else { 9 }),
             Constraint::Length(if wide { 21 } else { 6 }),
             Constraint::Length(if wide { 21 } else { 6 }),
-            Constraint::Length(11),
+            Constraint::Length(if wide { 18 } else { 11 }),
             Constraint::Length(7),
             Constraint::Length(7),
             Constraint::Length(6),
@@ -175,9 +176,12 @@ impl Screen {
         let address = |a: &Option<String>| a.clone().unwrap_or_else(|| "-".to_owned());
         // Of two reasons that which is none of a ring is worth the place.
         let code = row.reason.split('/').find(|code| *code != Reason::Ring.code()).unwrap_or(&row.reason);
-        let text = Reason::ALL.iter().find(|r| r.code() == code).map_or("", |r| r.text());
+        let service = row.service.as_deref();
+        let known = Reason::ALL.iter().find(|r| r.code() == code);
+        let text = known.map_or("", |r| connections::reason_text(service, *r));
+        let path = service.map_or(String::new(), |name| format!("  {} {name}", row.path));
         format!(
-            "{} {} {} > {}  {}: {text}",
+            "{} {} {} > {}{path}  {}: {text}",
             row.protocol,
             output::printable(&row.command),
             address(&row.local),
@@ -214,7 +218,7 @@ fn cells(row: &Row, wide: bool) -> Cells<'static> {
         output::printable(&row.command),
         address(&row.local),
         address(&row.remote),
-        row.path.clone(),
+        if wide { row.path.clone() } else { row.path.split(':').next().unwrap_or_default().to_owned() },
         output::bytes(row.tx_rate),
         output::bytes(row.rx_rate),
         row.wait_ns.map_or("-".to_owned(), time),

@@ -4,6 +4,7 @@ use super::super::{SocketName, address, options};
 use super::{Call, Record, of};
 use crate::{state, table};
 use bypath_shm::datagram::{HEADER, Header, Kind, LONGEST};
+use bypath_shm::reason::Reason;
 use bypath_shm::service::{Address, Op};
 use bypath_sys::{Errno, Result, poll, sock};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -81,6 +82,7 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         if let Some(_life) = state::LIFE.lock(table::tid()) {
             r.partner.set(to);
         }
+        r.show_names();
     }))
 }
 
@@ -159,7 +161,7 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
     }
     let partner = r.partner();
     r.shut.fetch_or(how as u32 + 1, AcqRel);
-    r.leave_rings();
+    r.leave_rings(Reason::RecalledShutdown);
     sock::shutdown(fd, how);
     Some(partner.and_then(|partner| partner.map(|_| ()).ok_or(Errno::NOTCONN)))
 }
@@ -215,6 +217,7 @@ pub fn sending(fd: i32, raw: Option<&[u8]>, len: usize) -> Option<Result<Header>
         return r.leave(fd).err().map(Err);
     }
     r.counts();
+    r.seen(fd);
     Some(r.may_send(fd, raw, len))
 }
 
@@ -328,6 +331,7 @@ pub fn receiving(fd: i32) -> Way {
     match served(fd) {
         Some(r) => {
             r.counts();
+            r.seen(fd);
             Way::Records(r)
         }
         None => Way::Real,

@@ -6,6 +6,7 @@
 
 use super::super::rings;
 use super::Record;
+use super::shown::Way;
 use crate::config::Upgrade;
 use crate::peer::Conn;
 use crate::thread::Call;
@@ -13,6 +14,7 @@ use crate::wait::{self, SpinHistory};
 use crate::{state, table};
 use bypath_shm::datagram::{HEADER, Header, Kind};
 use bypath_shm::mailbox::{Epoch, Mailbox, Pushed, Reader, Writer};
+use bypath_shm::reason::Reason;
 use bypath_shm::region::StaticCell;
 use bypath_shm::ring::Ring;
 use bypath_shm::service::{LEVEL, Op, TAKE_BACK};
@@ -139,12 +141,12 @@ impl Record {
     #[inline]
     pub fn counts(&'static self) {
         if !self.rings.asked.load(Relaxed) {
-            self.count();
+            self.one_more();
         }
     }
 
     #[cold]
-    fn count(&'static self) {
+    fn one_more(&'static self) {
         let Some(config) = state::config() else { return };
         let calls = self.rings.calls.fetch_add(1, Relaxed) + 1;
         let calls = if config.upgrade == Upgrade::Eager { u64::MAX } else { calls };
@@ -174,7 +176,10 @@ impl Record {
         let free = |place: &&AtomicU32| place.load(Relaxed) == 0;
         let Some(place) = MAILED.iter().find(free).filter(|_| !MAILED.iter().any(is_this)) else { return };
         let (service, cookie) = (self.service.load(Relaxed), self.cookie.load(Relaxed));
-        let Ok(conn) = rings::ask(state, (service, cookie), 0, ring) else { return };
+        let conn = match rings::ask(state, (service, cookie), 0, ring) {
+            Ok(conn) => conn,
+            Err(reason) => return self.show_reason(reason),
+        };
         if conn.tx.back(0, conn.tx.size()).is_err() {
             return conn.release();
         }
@@ -183,6 +188,7 @@ impl Record {
         place.store(number + 1, Release);
         self.rings.conn.set(Some(conn));
         ANY.store(true, Release);
+        self.show_reason(Reason::Ring);
     }
 
     /// Puts a datagram of `len` octets into the ring. False: it goes by the pair.
@@ -200,16 +206,17 @@ impl Record {
         let left = if self.is_all_taken(fd, &writer) { &none } else { &self.rings.left };
         match writer.push_with(left, &header.encode(), len, size, fill) {
             Pushed::Sent => {
+                self.count(Way::Out, true, len, &call);
                 let pushed = self.rings.pushed.fetch_add(1, Relaxed);
                 if pushed % UNASKED == UNASKED - 1 && poll::now(fd, 0) & libc::POLLHUP != 0 {
                     // It was killed while it was awake. The next call hears of it.
-                    self.leave_rings();
+                    self.leave_rings(Reason::RecalledPeerClosed);
                 }
                 true
             }
             Pushed::Kernel | Pushed::Full => false,
             Pushed::Poisoned => {
-                self.leave_rings();
+                self.leave_rings(Reason::PeerMemoryInvalid);
                 false
             }
         }
@@ -230,9 +237,12 @@ impl Record {
         false
     }
 
-    /// A datagram went by the pair.
+    /// A datagram of `len` octets went by the pair.
     #[inline]
-    pub fn went_by_pair(&self) {
+    pub fn went_by_pair(&self, len: usize) {
+        if let Some(call) = Call::enter() {
+            self.count(Way::Out, false, len, &call);
+        }
         if let Some(conn) = self.conn().filter(|_| !self.rings.over.load(Relaxed)) {
             writer(conn).sent_by_kernel(&self.rings.left);
             self.rings.by_pair.fetch_add(1, AcqRel);
@@ -267,6 +277,9 @@ impl Record {
                 conn.rx.copy_out(peeked.place.at(), to, 0, n);
             }
             if if peek { reader.stands(&peeked) } else { reader.release(&peeked) } {
+                if !peek && header.kind == Kind::Datagram {
+                    self.count(Way::In, true, peeked.place.len(), &call);
+                }
                 return Some(if fits { Ok((header, peeked.place.len())) } else { Err(Errno::FAULT) });
             }
         }
@@ -359,14 +372,15 @@ impl Record {
 
     /// The service lies: its mailbox is not looked at any more.
     fn give_up(&self, conn: &'static Conn) {
-        self.leave_rings();
+        self.leave_rings(Reason::PeerMemoryInvalid);
         incoming(conn).head.0.store(0, Relaxed);
         incoming(conn).tail.0.store(0, Relaxed);
     }
 
     /// Everything goes by the pair from now on: other processes have the socket, or will have it.
-    pub fn leave_rings(&self) {
+    pub fn leave_rings(&self, reason: Reason) {
         self.rings.asked.store(true, Release);
+        self.show_reason(reason);
         if let Some(conn) = self.conn()
             && !self.rings.over.swap(true, AcqRel)
         {
@@ -433,12 +447,15 @@ fn each(f: impl Fn(&'static Record)) {
 
 /// Before a fork, under `state::LIFE`.
 pub fn forking() {
-    (0..super::USED.load(Acquire)).filter_map(super::record).for_each(Record::leave_rings);
+    (0..super::USED.load(Acquire))
+        .filter_map(super::record)
+        .for_each(|r| r.leave_rings(Reason::RecalledFork));
 }
 
 /// In a forked child: the mappings are the parent's, and so are the slots.
 pub fn enter_child() {
     WAITING.store(0, Relaxed);
+    super::shown::enter_child();
     each(|r| r.rings.conn.set(None));
     MAILED.iter().for_each(|place| place.store(0, Relaxed));
     ANY.store(false, Relaxed);

@@ -5,6 +5,7 @@
 pub mod calls;
 pub mod mail;
 mod options;
+mod shown;
 
 use super::adopt::open_of;
 use super::control::{self, Message};
@@ -12,6 +13,7 @@ use super::{ServiceName, is_active};
 use crate::hook::EpollEvent;
 use crate::table::{self, Entry};
 use crate::{rules, state};
+use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_shm::service::{ADDRESS, Address, Op};
 use bypath_sys::epoll::{self, Event};
@@ -49,6 +51,7 @@ pub struct Record {
     shut: AtomicU32,
     registrations: [Registration; REGISTRATIONS],
     rings: mail::Rings,
+    shown: shown::View,
     next_free: AtomicU32,
 }
 
@@ -154,6 +157,7 @@ pub fn recognised(fd: i32, service: u32, cookie: u64) {
         r.cookie.store(cookie, Relaxed);
         r.service.store(service, Relaxed);
         r.rings.reset(true);
+        r.shown.begins_with(Reason::Inherited);
     }
     adopted(fd, number);
 }
@@ -189,6 +193,7 @@ fn new_record() -> Option<u32> {
     r.asked.store(0, Relaxed);
     r.shut.store(0, Relaxed);
     r.rings.reset(false);
+    r.shown.reset();
     r.registrations.iter().for_each(|one| one.set.store(0, Relaxed));
     Some(number)
 }
@@ -196,6 +201,7 @@ fn new_record() -> Option<u32> {
 fn discard(number: u32) {
     if let Some(r) = record(number) {
         r.rings.discard(number);
+        r.shown.hide();
         r.cookie.store(0, Relaxed);
         r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
     }
@@ -371,7 +377,7 @@ impl Record {
     /// # Errors
     /// EMFILE and its like; nothing has changed then.
     fn leave(&self, fd: i32) -> Result<()> {
-        self.leave_rings();
+        self.leave_rings(Reason::RecalledConnect);
         let new = sock::datagrams(self.family(), state::floor())?;
         options::carry_back(self.family(), new, |level, name| {
             super::options::of_service(self.service.load(Relaxed), self.cookie.load(Relaxed), level, name)
@@ -383,6 +389,7 @@ impl Record {
         if let (Some(_), Some(number)) = (&life, table::datagrams(fd)) {
             replace(number, new);
             self.settled.store(true, Relaxed);
+            self.shown.hide();
             self.cookie.store(0, Release);
             self.register();
         }

@@ -1,0 +1,189 @@
+//! What `ss`, `why`, `top` and `metrics` say of sockets of a service: whose they are, and their addresses as the program has them.
+
+use crate::common::{TempDir, bypath, run, stdout, workspace};
+use crate::network::{LONG, Tool, skip};
+use crate::{TAP, devices, end, service};
+use rustix::process::Signal;
+use serde_json::{Value, json};
+use std::process::Command;
+use std::time::Instant;
+
+/// Whether a service and Python can be had.
+fn have(test: &str) -> bool {
+    if Command::new("python3").arg("--version").output().is_err() {
+        skip(test, "python3 is not installed");
+        return false;
+    }
+    devices(test)
+}
+
+/// A program that is called, on the kernel, and the one that calls it, on the stack.
+struct Talk {
+    server: Tool,
+    caller: Tool,
+    /// The caller's names: its own, and the other end's.
+    names: [String; 2],
+}
+
+impl Talk {
+    fn new(folder: &TempDir, kind: &str, flags: &[&str]) -> Talk {
+        let script = workspace().join("crates/cli/tests/netstack_service/talk.py");
+        let mut server = Command::new("python3");
+        server.arg(&script).args([kind, "serve"]);
+        let server = Tool::of(server).hears("\n");
+        let port = server.heard().trim().to_owned();
+        let mut caller = run([flags, &["--netstack=lab", "--", "python3"]].concat());
+        caller.env("BYPATH_NETSTACK_DIR", folder.path());
+        caller.arg(&script).args([kind, "call", "10.9.0.1", &port]);
+        let caller = Tool::of(caller).hears("\n");
+        let names: Vec<String> = caller.heard().split_whitespace().map(str::to_owned).collect();
+        let names: [String; 2] = names.try_into().expect("two names");
+        assert!(names[0].starts_with("10.9.0.2:") && names[1] == format!("10.9.0.1:{port}"), "{names:?}");
+        Talk { server, caller, names }
+    }
+
+    /// So many trips there and back.
+    #[track_caller]
+    fn does(self, trips: u32) -> Talk {
+        let mut caller = self.caller;
+        let count = |caller: &Tool| caller.heard().matches("done").count();
+        let before = count(&caller);
+        caller.write(format!("{trips}\n").as_bytes());
+        while count(&caller) == before {
+            caller = caller.hears_more();
+        }
+        Talk { caller, ..self }
+    }
+
+    fn pid(&self) -> String {
+        self.caller.id().to_string()
+    }
+
+    fn end(self) {
+        for tool in [self.caller, self.server] {
+            tool.signal(Signal::KILL);
+            tool.end();
+        }
+    }
+}
+
+fn rows(args: &[&str]) -> Vec<Value> {
+    let output = bypath(args).output().expect("bypath starts");
+    serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{args:?}: {e}: {output:?}"))
+}
+
+fn said(args: &[&str]) -> String {
+    stdout(&bypath(args).output().expect("bypath starts"))
+}
+
+isolated! {
+    fn connections_have_their_addresses_path_and_service() {
+        if !have("views::connections_have_their_addresses_path_and_service") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let mut talk = Talk::new(&folder, "tcp", &["--upgrade=eager"]);
+        let pid = talk.pid();
+        let begun = Instant::now();
+        let row = loop {
+            talk = talk.does(20);
+            let all = rows(&["ss", "--json", "--pid", &pid]);
+            assert_eq!(all.len(), 1, "{all:?}");
+            if all[0]["path"] == "netstack:ring" {
+                break all[0].clone();
+            }
+            assert!(begun.elapsed() < LONG, "never on a ring: {all:?}");
+        };
+        assert_eq!([&row["local"], &row["remote"]], [&json!(talk.names[0]), &json!(talk.names[1])], "{row}");
+        assert_eq!(row["service"], "lab");
+        assert_eq!(row["tx"], json!({ "path": "ring", "reason": "ring" }));
+        for filter in ["path netstack", "path ring and host 10.9.0.1"] {
+            let filter: Vec<&str> = filter.split(' ').collect();
+            assert_eq!(rows(&[&["ss", "--json", "--pid", &pid], &filter[..]].concat()).len(), 1, "{filter:?}");
+        }
+        assert!(rows(&["ss", "--json", "path", "kernel", "and", "pid", &pid]).is_empty());
+        let text = said(&["ss", "--pid", &pid]);
+        assert!(text.contains("netstack:ring") && text.contains("bypath netstack sockets --name lab"), "{text}");
+
+        let why = said(&["why", &pid]);
+        let first = format!("{} to {}, on the netstack service lab", talk.names[0], talk.names[1]);
+        for words in [&first, "shares with the service", "bypath netstack sockets --name lab --json (this one: "] {
+            assert!(why.contains(words), "{words}: {why}");
+        }
+        assert!(!why.contains("bypath run -- PROGRAM"), "{why}");
+        // The cookie is the service's.
+        let cookie = why.split("(this one: ").nth(1).expect("a cookie")[..16].to_owned();
+        let mut sockets = bypath(["netstack", "sockets", "--name=lab", "--json"]);
+        let sockets = sockets.env("BYPATH_NETSTACK_DIR", folder.path()).output().expect("bypath starts");
+        let sockets: Vec<Value> = serde_json::from_slice(&sockets.stdout).expect("JSON");
+        let its = sockets.iter().find(|s| s["cookie"] == *cookie).expect("the socket");
+        assert_eq!(its["local"], talk.names[0]);
+
+        let top = rows(&["top", "--once", "--json", "-d", "0.1", "pid", &pid]);
+        assert_eq!((&top[0]["path"], &top[0]["service"]), (&json!("netstack:ring"), &json!("lab")), "{top:?}");
+        assert_eq!(top[0]["remote"], *talk.names[1]);
+        let metrics = said(&["metrics"]);
+        assert!(metrics.contains("path=\"netstack:ring\",reason=\"ring\""), "{metrics}");
+        talk.end();
+        end(running);
+    }
+}
+
+isolated! {
+    fn what_has_no_ring_goes_by_the_pair_and_nobody_is_told_to_start_the_other_end() {
+        if !have("views::what_has_no_ring_goes_by_the_pair_and_nobody_is_told_to_start_the_other_end") {
+            return;
+        }
+        let folder = TempDir::new();
+        let file = folder.join("lab.toml");
+        std::fs::write(&file, "[limits]\nring-octets = 0\n").expect("a file");
+        let config = format!("--config={}", file.display());
+        let running = service(&folder, &[&TAP[..], &["--name=lab", &config]].concat());
+        let talk = Talk::new(&folder, "tcp", &["--upgrade=eager"]).does(50);
+        let pid = talk.pid();
+        let row = &rows(&["ss", "--json", "--pid", &pid])[0];
+        assert_eq!((&row["path"], &row["tx"]["path"]), (&json!("netstack:pair"), &json!("pair")), "{row}");
+        assert_eq!([&row["local"], &row["remote"]], [&json!(talk.names[0]), &json!(talk.names[1])], "{row}");
+        let why = said(&["why", &pid]);
+        assert!(why.contains("ring-octets = 0") && why.contains("the descriptor, because"), "{why}");
+        assert!(!why.contains("the kernel"), "{why}");
+        talk.end();
+
+        // Of one that has carried next to nothing it is known to whom it goes.
+        let talk = Talk::new(&folder, "tcp", &[]).does(1);
+        let row = &rows(&["ss", "--json", "--pid", &talk.pid()])[0];
+        assert_eq!((&row["path"], &row["remote"]), (&json!("netstack:pair"), &json!(talk.names[1])), "{row}");
+        talk.end();
+        end(running);
+    }
+}
+
+isolated! {
+    fn datagrams_have_their_addresses_path_and_service() {
+        if !have("views::datagrams_have_their_addresses_path_and_service") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let talk = Talk::new(&folder, "udp", &["--upgrade=eager"]).does(1000);
+        let pid = talk.pid();
+        assert!(rows(&["ss", "--json", "--pid", &pid]).is_empty());
+        let all = rows(&["ss", "-u", "--json", "--pid", &pid]);
+        assert_eq!(all.len(), 1, "{all:?}");
+        let row = &all[0];
+        assert_eq!([&row["local"], &row["remote"]], [&json!(talk.names[0]), &json!(talk.names[1])], "{row}");
+        assert_eq!((&row["path"], &row["service"]), (&json!("netstack:ring"), &json!("lab")), "{row}");
+        let count = |way: &str| {
+            let path = |path: &str| row["datagrams"][format!("{path}_{way}")].as_u64().expect("a number");
+            path("ring") + path("kernel")
+        };
+        // Those before it was shown are not counted.
+        assert!((990..=1000).contains(&count("tx")) && (990..=1000).contains(&count("rx")), "{row}");
+        let why = said(&["why", &pid]);
+        let first = format!("UDP, {} to {}, on the netstack service lab", talk.names[0], talk.names[1]);
+        assert!(why.contains(&first) && why.contains("netstack sockets --name lab"), "{why}");
+        talk.end();
+        end(running);
+    }
+}
