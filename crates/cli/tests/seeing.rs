@@ -170,7 +170,7 @@ fn ss_lists_connections_of_living_processes() {
         json!({
             "pid": std::process::id(), "command": "te\u{1b}st", "fd": 50,
             "local": "127.0.0.1:6379", "remote": null,
-            "path": "ring", "reason": "ring",
+            "path": "ring", "reason": "ring", "service": null,
             "tx": direction("ring", "ring"), "rx": direction("ring", "ring"),
             "bytes": { "ring_tx": 3000, "ring_rx": 10, "kernel_tx": 5, "kernel_rx": 5 },
             "ring_size": 65536, "ring_fill": { "tx": 1000, "rx": null }, "holders": 1
