@@ -23,10 +23,10 @@ pub struct Forking {
 /// upgrades or forgets it meanwhile.
 pub fn begin() -> Forking {
     let none = Forking { life: None, thread: None, birth: None };
-    let Some(state) = state::get() else {
+    // UDP sockets are followed before there is any state.
+    let Some(state) = state::get().or_else(udp::holders::begin) else {
         if !state::is_sealed() && !state::is_borrowed() {
-            // They are followed before there is any state.
-            udp::forking();
+            udp::holders::forking(None);
         }
         return none;
     };
@@ -43,7 +43,7 @@ pub fn begin() -> Forking {
     let place = if is_placeless { None } else { state.reserve_place() };
     let birth = place.map(|place| Birth { place, since: process::start_time_now() });
     // No socket is made from here to the fork.
-    udp::forking();
+    udp::holders::forking(place.map(|place| (state, place)));
     service::datagram::mail::forking();
     siblings::forking();
     heir::forking();
@@ -82,6 +82,7 @@ impl Forking {
                 table::each_sock(|s| {
                     s.end().holders.fetch_and(!(1 << place), AcqRel);
                 });
+                udp::holders::no_child(place);
                 state.free_place(place);
             }
         }
@@ -94,7 +95,7 @@ impl Forking {
             return;
         }
         service::enter_child();
-        udp::enter_child();
+        udp::holders::enter_child();
         let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;

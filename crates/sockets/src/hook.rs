@@ -586,6 +586,9 @@ pub fn take_deed(text: &str) {
 
 /// A process that follows nothing any more makes a call by which others come to hold what it holds.
 pub fn spread_everything() {
+    if !state::is_sealed() && !state::is_borrowed() {
+        crate::udp::keep_all(Reason::SharedProcesses);
+    }
     heir::spread_everything();
 }
 

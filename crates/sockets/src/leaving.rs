@@ -6,7 +6,7 @@
 
 use crate::state::{self, State};
 use crate::table::{self, Sock, flag};
-use crate::{fault, numbers};
+use crate::{fault, numbers, udp};
 use bypath_shm::family::{End, PROCESSES};
 use bypath_sys::fd;
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -48,6 +48,7 @@ pub fn tell(state: &State, stays: impl Fn(&Sock) -> bool) {
                 s.end().r.leaving.fetch_or(state.bit(), AcqRel);
             }
         });
+        udp::holders::leaves(state.bit());
     }
     fault::between("exec-told");
 }
@@ -64,6 +65,7 @@ pub fn failed(state: &State) {
                 s.end().r.leaving.fetch_and(!state.bit(), AcqRel);
             }
         });
+        udp::holders::stays(state.bit());
         execs.fetch_add(1, SeqCst);
         if state.holds_view() {
             let _ = fd::lock_byte(state.view(), place(state), false);

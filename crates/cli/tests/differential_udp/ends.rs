@@ -115,6 +115,160 @@ scripts! {
         c number 3 @s:3 1 1000 14,1400 10
         s join all
     ";
+    a_child_has_ended, "fork", Ring: "
+        dgrams 127.0.0.1
+        s fork heir
+        heir exit 0
+        s wait heir
+        pings
+        c sendto 3 10 1 0 @s:3
+        s receive 3 100
+    ";
+    a_child_has_closed_it, "fork", Ring: "
+        dgrams 127.0.0.1
+        s fork heir
+        c fork other
+        heir close 3
+        other close 3
+        pings
+        c sendto 3 10 1 0 @s:3
+        s receive 3 100
+        heir fork more
+        more exit 0
+        heir wait more
+        heir exit 0
+        s wait heir
+        other exit 0
+        c wait other
+        pings
+    ";
+    a_child_has_it_alone, "fork", Ring: "
+        dgrams 127.0.0.1
+        s fork heir
+        c sendto 3 10 1 0 @s:3
+        s close 3
+        heir receive 3 100
+        heir go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:heir:3
+        heir join echoes
+        heir receive 3 100 dontwait
+        c sendto 3 11 1 0 127.0.0.1:%port:heir:3
+        heir recv 3 100
+        heir fork child
+        child close 3
+        heir go more echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:heir:3
+        heir join more
+        child exit 0
+        heir wait child
+        heir exit 0
+        s wait heir
+    ";
+    a_childs_child_has_it, "fork", Either: "
+        dgrams 127.0.0.1
+        s fork heir
+        heir fork child
+        heir exit 0
+        s wait heir
+        s go echoes echo_from 3 50
+        c ping_to 3 50 64 @s:3
+        s join echoes
+        c sendto 3 10 1 0 @s:3
+        child receive 3 100
+        c sendto 3 11 1 0 @s:3
+        s receive 3 100
+        child go more echo_from 3 50
+        c ping_to 3 50 64 @s:3
+        child join more
+        child exit 0
+        pings
+        c sendto 3 12 1 0 @s:3
+        s receive 3 100
+    ";
+    a_child_becomes_a_program_without_it, "fork", Ring: "
+        s socket inet dgram|cloexec
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        s fork heir
+        s go echoes echo_from 3 50
+        c ping_to 3 50 64 127.0.0.1:%port:s:3
+        s join echoes
+        heir exec plain
+        heir recv 3 10
+        s go more echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join more
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s receive 3 100
+        heir exit 0
+        s wait heir
+    ";
+    a_child_becomes_a_program_with_it, "fork", Either: "
+        dgrams 127.0.0.1
+        s fork heir
+        heir exec same
+        pings
+        c sendto 3 10 1 0 @s:3
+        heir receive 3 100
+        heir fork child
+        heir exit 0
+        s wait heir
+        pings
+        c sendto 3 11 1 0 @s:3
+        child receive 3 100
+        child exit 0
+        pings
+    ";
+    a_child_begins_anew, "fork", Ring: "
+        dgrams 127.0.0.1
+        pings
+        s fork heir
+        heir socket inet dgram
+        heir bind 4 127.0.0.1:0
+        heir go echoes echo_from 4 100
+        c ping_to 3 100 64 127.0.0.1:%port:heir:4
+        heir join echoes
+        heir close 3
+        pings
+        heir go more echo_from 4 100
+        c ping_to 3 100 64 127.0.0.1:%port:heir:4
+        heir join more
+        heir exit 0
+        s wait heir
+    ";
+    a_fork_while_another_thread_sleeps, "fork", Ring: "
+        dgrams 127.0.0.1
+        s go waits recv 3 10
+        s blocked waits
+        s fork heir
+        c sendto 3 10 1 0 @s:3
+        s join waits
+        s close 3
+        heir go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:heir:3
+        heir join echoes
+        heir exit 0
+        s wait heir
+    ";
+    programs_come_and_go, "fork", Ring: "
+        s socket inet dgram|cloexec
+        s bind 3 127.0.0.1:0
+        c socket inet dgram|cloexec
+        s system
+        c popen
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join echoes
+        s spawn other plain
+        s system
+        c sendto 3 10 1 0 127.0.0.1:%port:s:3
+        s receive 3 100
+        other exit 0
+        s wait other
+        s go more echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3
+        s join more
+    ";
     a_program_is_executed, "exec", Ring: "
         dgrams 127.0.0.1
         pings

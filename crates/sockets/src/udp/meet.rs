@@ -24,8 +24,8 @@ const HELLO: u64 = 0x6f6c_6c65_4875;
 const WELCOME: u64 = 0x656d_6f63_6c65_5775;
 const NO: u64 = 0x006f_4e75;
 
-/// Attempts of one destination before it is left alone.
-const ATTEMPTS: u32 = 12;
+/// Datagrams between two attempts at most.
+const REST: u32 = 1 << 16;
 /// Octets of a ring.
 const RINGS: [u64; 2] = [128 * 1024, 1024 * 1024];
 /// Mailboxes and routes that a process makes in its life: each takes addresses that are not used again.
@@ -73,6 +73,11 @@ pub fn threshold() -> u32 {
     })
 }
 
+/// How many datagrams there have to be for the next attempt, after one in vain at so many.
+fn after(count: u32) -> u32 {
+    count.saturating_add(count.clamp(4, REST))
+}
+
 fn close_all(received: &unix::Received) {
     for &own in &received.fds[..received.fd_count] {
         fd::close(own);
@@ -99,13 +104,16 @@ fn is_same_host(source: &Name, to: &Name) -> bool {
 }
 
 /// What nobody may have beside those that share it: counts this process's mailboxes and routes.
-fn admit() -> Result<(), Reason> {
+fn admit(r: &Record) -> Result<(), Reason> {
     let (Some(state), Some(config)) = (state::get(), state::config()) else { return Err(Reason::Disabled) };
     if let Some(reason) = state::hindrance() {
         return Err(reason);
     }
     if state::are_children_elsewhere() {
         return Err(Reason::PolicyNamespace);
+    }
+    if r.is_held_elsewhere() {
+        return Err(Reason::SharedProcesses);
     }
     memory::admit(state, config)?;
     if MADE.load(Relaxed) >= MOST {
@@ -177,7 +185,7 @@ pub fn announce(r: &Record, fd: i32, near: u32) {
     if r.has_mailbox() {
         return;
     }
-    r.inbound.due.store(near.saturating_mul(4), Relaxed);
+    r.inbound.due.store(after(near), Relaxed);
     if let Err(reason) = make(r, fd) {
         r.show_rx_reason(reason);
         log::line(LogLevel::Debug, format_args!("fd {fd} has no mailbox: {}", reason.code()));
@@ -186,7 +194,7 @@ pub fn announce(r: &Record, fd: i32, near: u32) {
 
 fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.show(fd);
-    admit()?;
+    admit(r)?;
     if !wait::can_overlay(r) {
         return Err(Reason::ForeignEpoll);
     }
@@ -354,11 +362,7 @@ pub fn attempt(r: &Record, fd: i32, route: &Route) {
     let sends = route.sends.load(Relaxed);
     match route.stage.load(Relaxed) {
         stage::COUNTING => {
-            let attempts = route.attempts.fetch_add(1, Relaxed) + 1;
-            route.due.store(
-                if attempts < ATTEMPTS { sends.saturating_mul(2).max(sends + 4) } else { u32::MAX },
-                Relaxed,
-            );
+            route.due.store(after(sends), Relaxed);
             match ask(r, fd, route) {
                 Ok(()) => {
                     route.stage.store(stage::ASKED, Release);
@@ -394,7 +398,7 @@ fn refused(r: &Record, fd: i32, route: &Route, reason: Reason) {
 
 fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     r.show(fd);
-    admit()?;
+    admit(r)?;
     let to = route.name();
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let mut source = local;
@@ -476,8 +480,7 @@ fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
 /// Back to counting, until it is tried again.
 fn again(r: &Record, fd: i32, route: &Route, sends: u32, reason: Reason) {
     route.close();
-    let is_last = route.attempts.load(Relaxed) >= ATTEMPTS;
-    route.due.store(if is_last { u32::MAX } else { sends.saturating_mul(2) }, Relaxed);
+    route.due.store(after(sends), Relaxed);
     route.stage.store(stage::COUNTING, Release);
     refused(r, fd, route, reason);
 }

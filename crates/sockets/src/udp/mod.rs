@@ -5,11 +5,13 @@
 //! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll.
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
-//! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port.
+//! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
+//! `holders` who has a socket after a fork.
 
 mod address;
 pub mod calls;
 pub mod groups;
+pub mod holders;
 mod meet;
 mod options;
 mod receive;
@@ -57,6 +59,8 @@ pub struct Record {
     steers: AtomicBool,
     /// The port that it shares, 0 = none is known.
     port: AtomicU32,
+    /// The end of the family that says who holds it, plus one; 0: only this process does.
+    end: AtomicU32,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
     stays: AtomicU16,
     /// Its place in the view.
@@ -153,6 +157,7 @@ fn new_record() -> Option<&'static Record> {
     r.shares.store(false, Relaxed);
     r.steers.store(false, Relaxed);
     r.port.store(0, Relaxed);
+    r.end.store(0, Relaxed);
     r.stays.store(0, Relaxed);
     r.shown.forget();
     r.seen.store(0, Relaxed);
@@ -202,6 +207,7 @@ pub fn release(number: u32, closed: i32) {
     r.forget_mailbox();
     r.registrations.iter().for_each(Registration::forget);
     r.drop_routes(Reason::RecalledClose);
+    r.holds_no_longer();
     r.hide();
     discard(r);
 }
@@ -225,6 +231,7 @@ impl Record {
     /// It stays on the kernel from now on, for `reason`.
     #[cold]
     pub fn keep(&self, reason: Reason) {
+        self.is_given_away();
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;
         }
@@ -311,16 +318,6 @@ pub fn nonblocking_done(fd: i32, on: bool) {
 /// Every socket stays on the kernel from now on.
 pub fn keep_all(reason: Reason) {
     each(|r| r.keep(reason));
-}
-
-/// Before a fork: who inherits a socket shares its queue, and nobody knows who of them reads.
-pub fn forking() {
-    keep_all(Reason::SharedProcesses);
-}
-
-/// In a forked child: what views see is its parent's.
-pub fn enter_child() {
-    each(|r| r.shown.forget());
 }
 
 /// Before another program, in this process or a child, gets what is not close-on-exec.

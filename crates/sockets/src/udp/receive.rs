@@ -588,7 +588,7 @@ impl Record {
             return;
         };
         self.inbound.remember(source.hash());
-        let near = self.inbound.near.load(Relaxed).saturating_add(1);
+        let near = self.inbound.near.load(Relaxed).saturating_add(1).min(u32::MAX - 1);
         self.inbound.near.store(near, Relaxed);
         if !self.has_mailbox() {
             if near >= self.inbound.due.load(Relaxed) {

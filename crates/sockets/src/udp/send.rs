@@ -53,7 +53,6 @@ pub(super) struct Route {
     /// Sends so far, and how many there have to be for the next attempt, or look.
     pub(super) sends: AtomicU32,
     pub(super) due: AtomicU32,
-    pub(super) attempts: AtomicU32,
     /// The connection to the receiver, plus one.
     pub(super) connection: AtomicI32,
     pub(super) mailbox: StaticCell<MailboxMap>,
@@ -135,7 +134,7 @@ impl Route {
         self.ip[0].store(to.ip[0], Relaxed);
         self.ip[1].store(to.ip[1], Relaxed);
         self.port.store(u32::from(to.port), Relaxed);
-        for word in [&self.sends, &self.attempts, &self.holder, &self.pauses_left_out, &self.pauses_in_vain] {
+        for word in [&self.sends, &self.holder, &self.pauses_left_out, &self.pauses_in_vain] {
             word.store(0, Relaxed);
         }
         self.due.store(due, Relaxed);
@@ -563,7 +562,8 @@ impl Socket {
         if route.stage.load(Relaxed) == stage::UP {
             return;
         }
-        let sends = route.sends.load(Relaxed).saturating_add(1);
+        // The largest is what is never due.
+        let sends = route.sends.load(Relaxed).saturating_add(1).min(u32::MAX - 1);
         route.sends.store(sends, Relaxed);
         if sends >= route.due.load(Relaxed) {
             meet::attempt(self, fd, route);
