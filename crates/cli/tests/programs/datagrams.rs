@@ -21,6 +21,10 @@ ways! {
         // The first few let the ends find each other, and the very first are not counted.
         scene.prove_datagrams(payload / 10 * 9, 80);
     };
+    python_that_forks needs ["python3"] => |scene| {
+        let payload = python(scene, "forking", "spinning", 8);
+        scene.prove_datagrams(payload / 10 * 9, 50);
+    };
     python_group needs ["python3"] => |scene| {
         let payload = python(scene, "group", "spinning", 8);
         scene.prove_datagrams(payload / 10 * 9, 25);

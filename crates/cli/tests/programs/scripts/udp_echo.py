@@ -1,13 +1,15 @@
 """udp_echo.py server STYLE: echoes datagrams, prints its port. udp_echo.py client STYLE PORT WINDOW: sends datagrams of many
 sizes, WINDOW of them at once, and checks what comes back, in order; prints the octets moved.
 Styles: plain (blocking calls), spinning (calls that do not wait, again and again), selectors, asyncio, threads (one for each datagram),
-group (three threads, each with a socket of its own at the port, which spin)."""
+group (three threads, each with a socket of its own at the port, which spin),
+forking (as spinning, after it has had children)."""
 import asyncio
 import os
 import random
 import selectors
 import socket
 import socketserver
+import subprocess
 import sys
 import threading
 import time
@@ -40,6 +42,18 @@ def spin(call, patience):
 
 def serve_spinning():
     s = bound()
+    s.setblocking(False)
+    echo_spinning(s)
+
+
+def serve_forking():
+    s = bound()
+    for start in (lambda: os.execlp("true", "true"), lambda: os._exit(0)):
+        child = os.fork()
+        if child == 0:
+            start()
+        os.waitpid(child, 0)
+    subprocess.run(["true"], check=True)
     s.setblocking(False)
     echo_spinning(s)
 
@@ -157,7 +171,7 @@ if role == "server":
         asyncio.run(serve_asyncio())
     else:
         {"plain": serve_plain, "selectors": serve_selectors, "spinning": serve_spinning, "threads": serve_threads,
-         "group": serve_group}[style]()
+         "group": serve_group, "forking": serve_forking}[style]()
 else:
     port, window = map(int, sys.argv[3:5])
     if style == "asyncio":
