@@ -73,17 +73,22 @@ impl FromStr for LinkName {
 
 impl fmt::Display for LinkName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (kind, name) = match self {
-            LinkName::Tap(name) => ("tap", name),
-            LinkName::Tun(name) => ("tun", name),
-            LinkName::Packet(name) => ("packet", name),
-            LinkName::Xdp(name) => ("xdp", name),
-        };
+        let (kind, name) = self.kind();
         write!(f, "{kind}:{name}")
     }
 }
 
 impl LinkName {
+    /// The word for its kind, such as `tap`, and its name.
+    pub fn kind(&self) -> (&'static str, &str) {
+        match self {
+            LinkName::Tap(name) => ("tap", name),
+            LinkName::Tun(name) => ("tun", name),
+            LinkName::Packet(name) => ("packet", name),
+            LinkName::Xdp(name) => ("xdp", name),
+        }
+    }
+
     /// Whether it is a device that has its other end in the kernel.
     pub const fn is_device(&self) -> bool {
         matches!(self, LinkName::Tap(_) | LinkName::Tun(_))
@@ -503,6 +508,27 @@ impl Opened {
     /// [`SetupError::Taken`].
     pub fn is_ready(&mut self) -> Result<bool, SetupError> {
         is_ready(&mut self.engine, self.iface, &self.name, self.wants)
+    }
+
+    /// What is waited for while it is not ready, and for how long, `longest` at most: a sentence for people. `None`: it is a matter of two seconds.
+    pub fn waits_for(&mut self, longest: Duration) -> Option<String> {
+        let (name, most) = (&self.name, longest.as_secs());
+        match self.wants {
+            Wants::Lease => {
+                return Some(format!("asking a DHCP server on {name} for an address: {most} s at most"));
+            }
+            Wants::Router => {
+                return Some(format!("waiting for what a router on {name} advertises: {most} s at most"));
+            }
+            Wants::Nothing => {}
+        }
+        // IPv6 takes a second (RFC 4862, section 5.4), IPv4 up to seven (RFC 5227, section 2.1.1).
+        let addresses = self.engine.stack().addresses(self.iface);
+        let claimed = addresses.iter().filter(|a| a.ip().is_ipv4() && !a.is_usable());
+        let names: Vec<_> = claimed.map(|a| a.ip().to_string()).collect();
+        let are = if names.len() == 1 { "is" } else { "are" };
+        (!names.is_empty())
+            .then(|| format!("asking others on {name} whether {} {are} free: 4 to 7 s", names.join(", ")))
     }
 
     /// Why it is still not ready after such a time.

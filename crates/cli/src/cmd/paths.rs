@@ -27,7 +27,7 @@ const NOT_YET: u8 = 4;
     bypath recall 1234        all connections that process 1234 has now\n  \
     bypath recall 1234:7      the one on descriptor 7\n\n\
     The program notices nothing: bytes in shared memory are sent through the kernel. The connections stay there until\n\
-    `bypath upgrade`; new ones are not concerned (--upgrade=off and rules are for these).\n\n\
+    `bypath upgrade`; new ones are not concerned (--upgrade=off and rules are for these). UDP sockets stay as they are.\n\n\
     Exit status: 0 if it is done, 1 if the process holds no such connection under Bypath, 2 for wrong usage, 3 if the\n\
     process cannot be reached, 4 if it was asked and has not done it yet.")]
 pub struct RecallArgs {
@@ -162,7 +162,17 @@ fn none_found(scan: &Scan, Subject { pid, fd }: Subject) -> Failure {
             )
         }
     };
-    Failure::new(NOT_FOLLOWED, message)
+    Failure::new(NOT_FOLLOWED, format!("{message}{}", of_datagrams(scan, pid, fd)))
+}
+
+/// What to say where UDP sockets are all that is there.
+fn of_datagrams(scan: &Scan, pid: u32, fd: Option<i32>) -> &'static str {
+    let is_one = |u: &connections::Udp<'_>| u.process.pid == pid && fd.is_none_or(|fd| u.socket.fd == fd);
+    if !scan.udp().iter().any(is_one) {
+        return "";
+    }
+    ". Its UDP sockets have no connection to be moved, and stay as they are: each datagram finds its way by itself. To keep them on the \
+     kernel start the program with --upgrade=off, or under a rule (protocol = \"udp\", action = \"kernel\")"
 }
 
 fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {

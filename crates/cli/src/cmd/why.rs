@@ -47,14 +47,13 @@ pub fn run(args: Args) -> Outcome {
     fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
     let Some((family, member)) = scan.family_of(pid) else {
-        if is_idle(pid).map_err(|e| not_readable(pid, &e))? {
+        let Some(reason) = is_plain(pid).map_err(|e| not_readable(pid, &e))? else {
             let name = name_of(pid);
             output::print(&format!(
                 "Process {pid} ({name}) is under Bypath and has opened no socket yet.\n"
             ))?;
             return Ok(ExitCode::SUCCESS);
-        }
-        let reason = absence(pid).map_err(|e| not_readable(pid, &e))?;
+        };
         output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
         return Ok(ExitCode::from(NOT_FOLLOWED));
     };
@@ -86,7 +85,8 @@ pub fn run(args: Args) -> Outcome {
     }
 }
 
-fn name_of(pid: u32) -> String {
+/// Name of a process, for people.
+pub fn name_of(pid: u32) -> String {
     let name = fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
     output::printable(String::from_utf8_lossy(&name).trim_end())
 }
@@ -114,6 +114,14 @@ fn is_idle(pid: u32) -> io::Result<bool> {
     }
     let links = fs::read_dir(format!("/proc/{pid}/fd"))?.filter_map(|e| fs::read_link(e.ok()?.path()).ok());
     Ok(!links.into_iter().any(|to| to.to_string_lossy().starts_with("socket:")))
+}
+
+/// Why a process that keeps no view is not under Bypath; `None`: it is, and has opened no socket yet.
+///
+/// # Errors
+/// It may not be looked into.
+pub fn is_plain(pid: u32) -> io::Result<Option<String>> {
+    if is_idle(pid)? { Ok(None) } else { absence(pid).map(Some) }
 }
 
 /// How many descriptors a process may have, if that can be told.

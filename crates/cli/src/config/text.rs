@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::fmt::Write;
 use std::ops::Range;
 use std::path::Path;
-use toml::de::DeValue;
+use toml::de::{DeTable, DeValue};
 
 /// One mistake.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -93,7 +93,12 @@ impl<'a> Text<'a> {
         problems.retain(|p| !lines.contains(&p.line));
         for e in errors {
             let (line, column) = e.span().map_or((0, 0), |s| self.position(s.start));
-            let message = e.message().replace('\n', ", ");
+            let unquoted = line.checked_sub(1).and_then(|n| unquoted(self.text.lines().nth(n as usize)?));
+            let message = match unquoted {
+                Some(_) if problems.iter().any(|p| p.line == line) => continue,
+                Some(quoted) => format!("text must be quoted: {quoted}"),
+                None => e.message().replace('\n', ", "),
+            };
             problems.push(Problem { line, column, message, suggestion: None, warning: false });
         }
     }
@@ -105,6 +110,29 @@ impl<'a> Text<'a> {
         problems.dedup();
         problems
     }
+}
+
+/// A line whose value is text without quotes, as it should stand there; `None`: it is none, or something else is wrong with it.
+fn unquoted(line: &str) -> Option<String> {
+    let (key, value) = line.split_once('=')?;
+    let value = value.split(" #").next()?.trim();
+    let is_read = |value: &str| DeTable::parse(&format!("x = {value}")).is_ok();
+    let quote = |value: &str| {
+        let plain = !value.is_empty() && !value.contains(['"', '\'', '\\', '[', ']', '{', '}']);
+        // Who writes these means a switch.
+        let switch =
+            ["yes", "no", "on", "off", "true", "false"].iter().any(|word| word.eq_ignore_ascii_case(value));
+        (plain && !switch).then(|| format!("\"{value}\""))
+    };
+    let fixed = match value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+        None => quote(value)?,
+        Some(list) => {
+            let all = list.split(',').map(str::trim).filter(|one| !one.is_empty());
+            let all = all.map(|one| if is_read(one) { Some(one.to_owned()) } else { quote(one) });
+            format!("[{}]", all.collect::<Option<Vec<_>>>()?.join(", "))
+        }
+    };
+    (!is_read(value) && is_read(&fixed)).then(|| format!("{} = {fixed}", key.trim()))
 }
 
 /// A string or integer as text; integers in decimal.
@@ -119,4 +147,28 @@ pub fn scalar(value: &DeValue) -> Option<String> {
 /// The nearest of the candidates, if one is near.
 pub fn nearest<'a>(word: &str, candidates: impl Iterator<Item = &'a str>) -> Option<String> {
     bypath_sockets::config::closest(word, candidates).map(str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_without_quotes_is_shown_with_them() {
+        for (line, quoted) in [
+            ("link = tap:bp0", Some("link = \"tap:bp0\"")),
+            (
+                "  addr = [10.9.0.2/24, \"fd09::2/64\"] # two",
+                Some("addr = [\"10.9.0.2/24\", \"fd09::2/64\"]"),
+            ),
+            ("net = 10.9.0.1/24 # the kernel's", Some("net = \"10.9.0.1/24\"")),
+            ("mtu = 9000", None),
+            ("attach = yes", None),
+            ("name = \"lab", None),
+            ("name =", None),
+            ("[limits]", None),
+        ] {
+            assert_eq!(unquoted(line).as_deref(), quoted, "{line}");
+        }
+    }
 }

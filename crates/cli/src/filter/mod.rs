@@ -80,6 +80,9 @@ impl Filter {
         if words.iter().all(|w| w.trim().is_empty()) {
             return Ok(None);
         }
+        if let Some(error) = option_among(words) {
+            return Err(error);
+        }
         read::read(&words.join(" ")).map(|test| Some(Filter(test)))
     }
 
@@ -87,6 +90,15 @@ impl Filter {
     pub fn passes(&self, facts: &Facts) -> bool {
         self.0.holds(facts)
     }
+}
+
+/// What to say of an option that stands behind the first word of a filter, where all is the filter.
+fn option_among(words: &[String]) -> Option<String> {
+    let words = || words.iter().flat_map(|w| w.split_whitespace());
+    let is_option = |word: &&str| word.len() > 1 && word.starts_with('-');
+    let option = words().find(is_option)?;
+    let ordered: Vec<_> = words().filter(is_option).chain(words().filter(|w| !is_option(w))).collect();
+    Some(format!("'{option}' is an option, and these stand before the filter: {}", ordered.join(" ")))
 }
 
 impl Side {
@@ -241,6 +253,7 @@ mod tests {
     fn mistakes_are_named() {
         for (filter, part) in [
             ("prot 80", "'prot'"),
+            ("port 80 --json", "stand before the filter: --json port 80"),
             ("port", "a port number after 'port'"),
             ("port 0x50", "'0x50'"),
             ("port 70000", "'70000'"),

@@ -325,10 +325,11 @@ fn unknown(word: &str) -> String {
         return format!("a test is missing before '{word}'");
     }
     let close = KEYWORDS.iter().max_by(|a, b| strsim::jaro(a, word).total_cmp(&strsim::jaro(b, word)));
-    let meant =
-        close.filter(|k| strsim::jaro(k, word) > 0.7).map_or(String::new(), |k| format!("; is '{k}' meant?"));
+    let meant = close
+        .filter(|k| strsim::jaro(k, word) > 0.7)
+        .map_or(String::new(), |k| format!(" (is '{k}' meant?)"));
     format!(
-        "'{word}' is no test{meant} There are: host, net, port, portrange, src, dst, sport, dport, pid, comm, path, reason, tcp, udp, ip, ip6"
+        "'{word}' is no test{meant}. There are: host, net, port, portrange, src, dst, sport, dport, pid, comm, path, reason, tcp, udp, ip, ip6"
     )
 }
 

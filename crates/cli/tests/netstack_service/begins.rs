@@ -102,6 +102,41 @@ isolated! {
 }
 
 isolated! {
+    fn who_is_starting_says_so_at_once_and_is_waited_for() {
+        veth();
+        let folder = TempDir::new();
+        let args = ["--link=packet:left", "--addr=10.0.0.1/24", "--name=lab"];
+        let starting = Tool::of(netstack(&folder, &args)).says("asking others on left whether 10.0.0.1 is free: 4 to 7 s");
+        let listed = crate::asked(&folder, &["ls"]).expect(1).text();
+        assert!(listed.contains("lab") && listed.contains("starting"), "{listed}");
+        let said = crate::asked(&folder, &["sockets", "--name=lab"]).expect(1).stderr;
+        assert!(said.contains("the netstack service lab is starting") && said.contains("try again"), "{said}");
+        let said = crate::asked(&folder, &args).expect(1).stderr;
+        assert!(said.contains("a service named lab is starting already"), "{said}");
+        let mut command = crate::common::run(["--netstack=lab", "--", "echo", "there"]);
+        command.env("BYPATH_NETSTACK_DIR", folder.path());
+        let program = Tool::of(command).says("the netstack service lab is starting: waiting for it, 40 s at most");
+        assert_eq!(program.end().expect(0).text(), "there\n");
+        let running = starting.hears("next");
+        let listed = crate::asked(&folder, &["ls"]).expect(0).text();
+        assert!(listed.contains("running") && !listed.contains("starting"), "{listed}");
+        end(running);
+
+        // One that is killed meanwhile is not waited for, and leaves nothing behind that is in anybody's way.
+        let killed = Tool::of(netstack(&folder, &args)).says("asking others");
+        let mut command = crate::common::run(["--netstack=lab", "--", "true"]);
+        command.env("BYPATH_NETSTACK_DIR", folder.path());
+        let program = Tool::of(command).says("is starting: waiting for it");
+        killed.signal(rustix::process::Signal::KILL);
+        let said = program.end().expect(125).stderr;
+        assert!(said.contains("no netstack service named lab is running"), "{said}");
+        killed.end();
+        assert!(!crate::asked(&folder, &["ls"]).expect(1).text().contains("starting"));
+        end(Tool::of(netstack(&folder, &args)).says("asking others").hears("next"));
+    }
+}
+
+isolated! {
     fn a_signal_to_read_again_does_not_end_what_has_not_begun() {
         veth();
         let folder = TempDir::new();

@@ -16,6 +16,7 @@ mod tasks;
 mod told;
 mod trouble;
 mod views;
+mod words;
 
 use bypath::tun::Device;
 use common::{TempDir, bypath};

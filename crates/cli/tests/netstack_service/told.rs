@@ -26,6 +26,8 @@ isolated! {
         let mut command = netstack(&folder, &[&TAP[..], &[&config]].concat());
         command.env("NOTIFY_SOCKET", folder.join("notify"));
         let running = Tool::of(command);
+        // Before it is ready it says no more than that it starts.
+        assert_eq!(next(&socket).trim_end(), "STATUS=default on tap:mine: starting");
         let ready = next(&socket);
         assert!(ready.lines().any(|line| line == "READY=1") && ready.contains("STATUS=default on tap:mine"), "{ready}");
         running.signal(Signal::HUP);

@@ -265,4 +265,32 @@ fn a_filter_lets_one_direction_through_and_not_the_other() {
 fn a_process_that_is_not_there_is_told() {
     let output = bypath(["dump", "--pid", "4294967"]).output().expect("bypath starts");
     assert_eq!((output.status.code(), stderr(&output).contains("no process")), (Some(1), true));
+    // One that can never have rings is not waited for.
+    let mut plain = Running(Command::new("sleep").arg("60").spawn().expect("sleep starts"));
+    let pid = plain.0.id().to_string();
+    let output = bypath(["dump", "--pid", &pid]).output().expect("bypath starts");
+    let said = stderr(&output);
+    let words = format!(
+        "nothing of process {pid} (sleep) goes through rings, as it is not under Bypath: the library is not loaded"
+    );
+    assert_eq!((output.status.code(), said.contains(&words)), (Some(1), true), "{said}");
+    plain.0.kill().expect("a child");
+}
+
+#[test]
+fn seconds_may_be_parts_of_one_and_options_stand_before_the_filter() {
+    let begun = Instant::now();
+    let output = bypath(["dump", "--seconds", "0.2", "port", "1"]).output().expect("bypath starts");
+    assert!(output.status.success() && begun.elapsed().as_millis() >= 200, "{output:?}");
+    for wrong in ["0", "-1", "x", "1e300"] {
+        let output = bypath(["dump", &format!("--seconds={wrong}")]).output().expect("bypath starts");
+        assert_eq!(
+            (output.status.code(), stderr(&output).contains("such as 10 or 0.5")),
+            (Some(2), true),
+            "{output:?}"
+        );
+    }
+    let output = bypath(["ss", "port", "80", "--json"]).output().expect("bypath starts");
+    let words = "'--json' is an option, and these stand before the filter: --json port 80";
+    assert_eq!((output.status.code(), stderr(&output).contains(words)), (Some(2), true), "{output:?}");
 }

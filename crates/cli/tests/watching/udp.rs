@@ -118,6 +118,14 @@ fn datagrams_are_counted_in_every_view() {
     let one = bypath(["why", &format!("{caller}:{fd}")]).output().expect("bypath starts");
     assert!(one.status.success() && stdout(&one).starts_with(&format!("Descriptor {fd}: UDP")), "{one:?}");
 
+    // There is no connection that could be moved.
+    let recall = bypath(["recall", &format!("{caller}:{fd}")]).output().expect("bypath starts");
+    let said = crate::common::stderr(&recall);
+    assert!(
+        recall.status.code() == Some(1) && said.contains("UDP sockets have no connection to be moved"),
+        "{said}"
+    );
+
     let rows = json(&["top", "--once", "--json", "-d", "0.1", "udp", "and", "pid", &server.to_string()]);
     assert_eq!(rows.len(), 1);
     assert_eq!(

@@ -131,6 +131,24 @@ pub fn find(name: &str) -> Option<PathBuf> {
     first_found(&of_process(), name)
 }
 
+/// Name of the socket that is there while the service `name` is about to be: no service can have it.
+pub fn starting_name(name: &str) -> String {
+    format!(".{name}.starting")
+}
+
+/// Every service that is said to be about to be there, by name, with the socket that says so. Some may have been left behind.
+pub fn all_starting() -> Vec<(String, PathBuf)> {
+    let folders = of_process();
+    let trusted = folders.iter().filter(|folder| folder.is_trusted());
+    let entries = trusted.filter_map(|folder| fs::read_dir(&folder.path).ok()).flatten().flatten();
+    let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
+    let starting = |file: String| {
+        let name = file.strip_prefix('.')?.strip_suffix(".starting")?;
+        Some((name.to_owned(), first_found(&folders, &file)?))
+    };
+    names.filter_map(starting).filter(|(name, _)| bypath_shm::service::is_name(name)).collect()
+}
+
 /// Every service that this process finds, by name, with its socket. Some may have been left behind.
 pub fn all() -> Vec<(String, PathBuf)> {
     all_of(&of_process())

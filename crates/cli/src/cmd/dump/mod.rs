@@ -8,6 +8,7 @@ mod packet;
 mod tap;
 mod taps;
 
+use crate::cmd::why;
 use crate::connections;
 use crate::ending;
 use crate::filter::Filter;
@@ -38,7 +39,7 @@ use taps::{Taps, Wanted};
     There are no packets in a ring: what is found there is cut into segments, with sequence numbers that count the ring's\n\
     bytes. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
-    dropped. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    dropped. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output
@@ -57,13 +58,20 @@ pub struct Args {
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
-    /// End after so many seconds
-    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(1..))]
-    seconds: Option<u64>,
+    /// End after so many seconds, such as 0.5
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    seconds: Option<Duration>,
 
     /// Only what this lets through, such as: port 80 and not host 10.0.0.1
     #[arg(value_name = "FILTER", trailing_var_arg = true)]
     filter: Vec<String>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    let seconds = text.parse().ok().and_then(|s: f64| Duration::try_from_secs_f64(s).ok());
+    seconds
+        .filter(|s| !s.is_zero())
+        .ok_or_else(|| "expected a number of seconds above 0, such as 10 or 0.5".to_owned())
 }
 
 /// How often new connections are looked for.
@@ -80,13 +88,29 @@ pub fn run(args: &Args) -> Outcome {
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }
+    if let Some(pid) = args.pid {
+        let scan = connections::scan()
+            .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
+        // What it is not now it never will be: no library comes to a process that runs.
+        if scan.family_of(pid).is_none()
+            && let Some(why) = why::is_plain(pid).map_err(|_| taps::forbidden(pid))?
+        {
+            return Err(Failure::new(
+                1,
+                format_args!(
+                    "nothing of process {pid} ({}) goes through rings, as it is not under Bypath: {why} (tcpdump sees what goes by the kernel)",
+                    why::name_of(pid)
+                ),
+            ));
+        }
+    }
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
     let mut out = Out::create(args.write.as_deref(), args.count)?;
     let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let begun = monotonic_ns();
-    let end = args.seconds.map(|s| begun.saturating_add(s.saturating_mul(1_000_000_000)));
+    let end = args.seconds.map(|s| begun.saturating_add(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX)));
     let (mut look, mut news) = (begun, begun);
     let mut room = Vec::new();
     while !asked.load(Relaxed) && !out.is_done() {

@@ -241,7 +241,7 @@ fn pair(cookies: [u64; 2]) -> [u64; 2] {
     [cookies[0].min(cookies[1]), cookies[0].max(cookies[1])]
 }
 
-fn forbidden(pid: u32) -> Failure {
+pub fn forbidden(pid: u32) -> Failure {
     Failure::new(
         1,
         format_args!(

@@ -170,6 +170,20 @@ impl Wishes {
                  of a device)",
             );
         }
+        self.check_networks(link)?;
+        if self.attach
+            && let LinkName::Tap(name) | LinkName::Tun(name) = link
+            && let Err(e) = Interface::named(name)
+        {
+            let (kind, _) = link.kind();
+            return Err(Failure::new(
+                1,
+                format_args!(
+                    "{e}; --attach is for a device that is there: make it with `ip tuntap add {name} mode {kind} user $USER`, or leave \
+                     --attach out, and it is made as long as this runs"
+                ),
+            ));
+        }
         if self.dhcp && !self.net.is_empty() {
             return wrong(
                 "--dhcp asks a server at the device's other end, --net puts the kernel there: give one of them",
@@ -194,6 +208,47 @@ impl Wishes {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Looks for networks that cannot be, or do not meet.
+    fn check_networks(&self, link: &LinkName) -> Result<(), Failure> {
+        let wrong = |text: String| Err(Failure::new(2, text));
+        for (n, (ip, len)) in self.net.iter().enumerate() {
+            if ip.is_loopback() || ip.is_multicast() || ip.is_unspecified() {
+                let example = if ip.is_ipv4() { "10.9.0.1/24" } else { "fd09::1/64" };
+                return wrong(format!(
+                    "--net {ip}/{len}: that is no network between two hosts, as the kernel keeps it to itself; take one that nobody uses \
+                     here, such as {example}"
+                ));
+            }
+            if self.net[..n].iter().any(|(other, _)| other == ip) {
+                return wrong(format!(
+                    "--net {ip}/{len}: that address is given twice; once for each network of {link} is right"
+                ));
+            }
+        }
+        for (n, own) in self.addr.iter().enumerate() {
+            if self.addr[..n].iter().any(|other| other.address() == own.address()) {
+                return wrong(format!("--addr {own}: that address is given twice; leave one out"));
+            }
+        }
+        let nets = || self.net.iter().filter_map(|(ip, len)| Prefix::new(*ip, *len));
+        for v4 in [true, false] {
+            let of_kind = |prefix: &Prefix| prefix.address().is_ipv4() == v4;
+            let own: Vec<_> = self.addr.iter().copied().filter(of_kind).collect();
+            let Some(net) = nets().find(of_kind).filter(|_| !own.is_empty()) else { continue };
+            let meet =
+                |own: &Prefix| nets().any(|net| net.contains(own.address()) && own.contains(net.address()));
+            if !own.iter().any(meet) {
+                let (addr, beside) = (own[0], beside((net.address(), net.len())));
+                return wrong(format!(
+                    "--net {net} and --addr {addr} are in different networks, so that the kernel and the stack would not reach each \
+                     other; give the stack one of the kernel's network, such as --addr {beside}/{}",
+                    net.len()
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// The stack's addresses, as far as they are given.
@@ -232,22 +287,26 @@ impl Attach {
     /// The link cannot be used, an address is somebody else's, or no DHCP server answers.
     pub fn begin(&self, stop: &Stop) -> Result<Option<Host>, Failure> {
         self.wishes.check(&self.link)?;
-        let host = open(self.wishes.setup(self.link.clone()), &[])?;
+        let host = open(self.wishes.setup(self.link.clone()), &self.wishes, &[])?;
         host.settle(stop)
     }
 }
 
-/// Opens the link, and puts the stack on it. `routes`: those of the setup that no flag named.
+/// Opens the link, and puts the stack on it, of which `wishes` are the flags. `routes`: those of the setup that no flag named.
 ///
 /// # Errors
 /// The link cannot be used, or the stack does not take an address or router.
-pub fn open(setup: Setup, routes: &[Way]) -> Result<Settling, Failure> {
+pub fn open(setup: Setup, wishes: &Wishes, routes: &[Way]) -> Result<Settling, Failure> {
     // How a router was named.
     let by = |router: IpAddr| match routes.iter().find(|way| way.via == Some(router)) {
         Some(way) => format!("route to {} via {router}", way.to),
         None => format!("--gateway {router}"),
     };
     let opened = setup.open().map_err(|e| match e {
+        SetupError::Address { prefix, source } if wishes.addr.is_empty() => Failure::new(
+            2,
+            format_args!("--net: the address of the stack beside it would be {prefix}: {source}; name one with --addr, or take another network"),
+        ),
         SetupError::Address { prefix, source } => Failure::new(2, format_args!("--addr {prefix}: {source}")),
         SetupError::Router { router, source } => Failure::new(2, format_args!("{}: {source}", by(router))),
         SetupError::Far { router } => Failure::new(
@@ -290,6 +349,11 @@ impl Settling {
     /// One of them is another host's, no DHCP server answers, no router advertises itself, or the link is gone.
     pub fn settle(mut self, stop: &Stop) -> Result<Option<Host>, Failure> {
         let end = clock::monotonic_ns() + LONGEST.as_nanos() as u64;
+        if !self.opened.is_ready().map_err(|e| Failure::new(1, e))?
+            && let Some(what) = self.opened.waits_for(LONGEST)
+        {
+            output::message(what);
+        }
         while !self.opened.is_ready().map_err(|e| Failure::new(1, e))? {
             if stop.asked() {
                 return Ok(None);

@@ -12,7 +12,11 @@ use std::process::ExitCode;
 
 /// Arguments of `bypath netstack ls`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exit status: 0, 1 if none answers.")]
+#[command(
+    after_help = "STATE: running; starting: its addresses are not known to be free yet (`bypath run --netstack` waits for it); not for this user: its\n\
+    settings name who may use it; left behind: it has ended without a word; no answer: is its process stopped?\n\n\
+    Exit status: 0, 1 if none answers."
+)]
 pub struct LsArgs {
     #[command(flatten)]
     json: Json,
@@ -160,6 +164,7 @@ fn cell(value: Option<&Value>) -> String {
 pub fn list(args: &LsArgs) -> Outcome {
     let mut services = Vec::new();
     let mut answers = false;
+    let starting = found::all_starting();
     for (name, path) in place::all() {
         let mut object = match ask(&path, "service") {
             Ok(all) => {
@@ -169,6 +174,10 @@ pub fn list(args: &LsArgs) -> Outcome {
             Err(_) => {
                 let state = match found::probe(&path) {
                     Err(QueryError::NotThere { .. }) => "left behind",
+                    Err(e @ QueryError::NotAdmitted { .. }) => {
+                        output::message(format_args!("note: {e}"));
+                        "not for this user"
+                    }
                     _ => "no answer",
                 };
                 Object::from_iter([("state".to_owned(), json!(state))])
@@ -178,6 +187,13 @@ pub fn list(args: &LsArgs) -> Outcome {
         object.insert("name".to_owned(), json!(name));
         object.insert("socket".to_owned(), json!(path.display().to_string()));
         services.push(object);
+    }
+    for (name, path) in starting {
+        services.retain(|object: &Object| object["name"] != *name || object["state"] == "running");
+        if services.iter().all(|object| object["name"] != *name) {
+            let row = json!({ "name": name, "state": "starting", "socket": path.with_file_name(&name).display().to_string() });
+            services.extend(row.as_object().cloned());
+        }
     }
     let table = List {
         what: "service",

@@ -235,8 +235,8 @@ impl Reader<'_> {
         let mut limits = Limits::default();
         for (key, value) in table {
             match &**key.get_ref() {
-                name @ "sockets-per-user" => limits.sockets_per_user = self.one(name, value, number),
-                name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, octets),
+                name @ "sockets-per-user" => limits.sockets_per_user = self.one(name, value, sockets),
+                name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, some_octets),
                 name @ "ring-octets" => limits.ring_octets = self.one(name, value, ring),
                 name @ "low-ports" => limits.low_ports = self.several(name, value, user),
                 "users" if value.get_ref().as_str() == Some("all") => limits.all_users = true,
@@ -269,6 +269,25 @@ fn microseconds(text: &str) -> Result<u32, String> {
     let most = super::MOST_BUSY;
     let number = text.parse().ok().filter(|n| i64::from(*n) <= most);
     number.ok_or_else(|| format!("expected microseconds, {most} at most"))
+}
+
+/// A number of sockets. Who is to have none is not among `users`.
+fn sockets(text: &str) -> Result<usize, String> {
+    let least = |n: &usize| *n > 0;
+    let number = number(text)?;
+    Some(number).filter(least).ok_or_else(|| {
+        "with none nobody could open a socket; expected 1 or more (who may use the service: users)".to_owned()
+    })
+}
+
+/// Octets that somebody may have, who has none at all otherwise.
+fn some_octets(text: &str) -> Result<usize, String> {
+    let octets = octets(text)?;
+    if octets > 0 {
+        Ok(octets)
+    } else {
+        Err("with none nothing could be sent; expected a number such as 64M".to_owned())
+    }
 }
 
 /// A number of octets, with K, M or G behind it, or not.
@@ -353,6 +372,9 @@ mod tests {
             ("addr = [\"10.9.0.2\"]", 1, "invalid value '10.9.0.2' for addr", None),
             ("[limits]\nsockets-per-usr = 1", 2, "unknown key", Some("sockets-per-user")),
             ("[limits]\noctets-per-user = \"1T\"", 2, "such as 64M", None),
+            ("[limits]\noctets-per-user = 0", 2, "nothing could be sent", None),
+            ("[limits]\nsockets-per-user = 0", 2, "nobody could open a socket; expected 1 or more", None),
+            ("\nlink = tap:bp0", 2, "text must be quoted: link = \"tap:bp0\"", None),
             ("[limits]\nring-octets = \"5K\"", 2, "power of two", None),
             ("[limits]\nlow-ports = \"nobody-of-this-name\"", 2, "no such user", None),
             ("[[routes]]\nvia = \"10.9.0.1\"", 1, "needs 'to'", None),

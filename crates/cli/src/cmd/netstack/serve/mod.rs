@@ -8,6 +8,7 @@ mod plan;
 mod privileges;
 mod reload;
 mod report;
+mod starting;
 
 use super::attach::{self, Host, Wishes};
 use super::found::{self, DEFAULT_NAME};
@@ -26,6 +27,7 @@ use plan::Plan;
 use report::{Link, Privileges, Report};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use starting::Starting;
 use std::io::Read as _;
 use std::net::{IpAddr, SocketAddr};
 use std::os::unix::net::UnixStream;
@@ -111,8 +113,9 @@ pub fn run(args: &ServeArgs) -> Outcome {
         );
         return Err(Failure::new(1, text));
     }
+    let starting = Starting::new(&folder, &plan.name)?;
     let metrics = plan.metrics.map(metrics::listen).transpose()?;
-    let opened = attach::open(with_capture(&plan)?, &plan.ways_of_tables())?;
+    let opened = attach::open(with_capture(&plan)?, &plan.wishes, &plan.ways_of_tables())?;
     let faults = opened.faults();
     if faults.is_some() {
         output::message("frames are harmed on purpose: [faults] in the file");
@@ -121,11 +124,14 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let dropped = privileges::drop_all()?;
 
     let stop = Stop::new()?;
+    tell(&[NotifyState::Status(&format!("{} on {}: starting", plan.name, plan.link))]);
     let Some(host) = opened.settle(&stop)? else { return Ok(ExitCode::SUCCESS) };
     let Host { engine, iface, name: interface, .. } = host;
     let socket = folder.join(&plan.name);
     let settings = settings(&plan, folder.clone());
     let mut service = Service::open(engine, settings).map_err(|e| Failure::new(1, e))?;
+    // From here on questions wait for their answers.
+    drop(starting);
     watch(&service.stopper())?;
     let at = Begun { iface, interface, socket: &socket, dropped, metrics: metrics.as_ref(), faults };
     let report = begun(&mut service, &plan, &at);

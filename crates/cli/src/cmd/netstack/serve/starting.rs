@@ -1,0 +1,60 @@
+//! That a service is about to be there: said by a socket beside its own, while addresses are asked for. Who waits connects, and hears by the end of
+//! that connection that it is there now, or will not be.
+
+use crate::output::Failure;
+use bypath_sockets::service::place;
+use bypath_sys::{Errno, seqpacket};
+use std::fs::{self, File, Permissions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+/// Who waits, at most.
+const BACKLOG: i32 = 1024;
+
+/// Says so until it is dropped.
+#[derive(Debug)]
+pub struct Starting {
+    path: PathBuf,
+    /// Open as long as that is so.
+    socket: OwnedFd,
+}
+
+impl Starting {
+    /// From now on the service `name` is about to be in this folder. `None`: it cannot be said there, such as for want of room in the path.
+    ///
+    /// # Errors
+    /// Another one of this name is about to be.
+    pub fn new(folder: &Path, name: &str) -> Result<Option<Starting>, Failure> {
+        let path = folder.join(place::starting_name(name));
+        // Two that start at once look at it one after the other.
+        let Ok(own) = File::open(folder) else { return Ok(None) };
+        if own.lock().is_err() {
+            return Ok(None);
+        }
+        if seqpacket::connect(&path).is_ok() {
+            let text = format!(
+                "a service named {name} is starting already, in {}; wait for it, or give this one a name: --name NAME",
+                folder.display()
+            );
+            return Err(Failure::new(1, text));
+        }
+        let bound = match seqpacket::bind(&path) {
+            // Left behind.
+            Err(Errno::ADDRINUSE) if fs::remove_file(&path).is_ok() => seqpacket::bind(&path),
+            bound => bound,
+        };
+        let Ok(socket) = bound else { return Ok(None) };
+        let starting = Starting { path, socket: socket };
+        // As the service's own socket: who may ask what is another question.
+        let is_open = fs::set_permissions(&starting.path, Permissions::from_mode(0o666)).is_ok()
+            && seqpacket::listen(starting.socket.as_fd(), BACKLOG).is_ok();
+        Ok(is_open.then_some(starting))
+    }
+}
+
+impl Drop for Starting {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.path);
+    }
+}
