@@ -45,7 +45,7 @@ impl Starting {
             bound => bound,
         };
         let Ok(socket) = bound else { return Ok(None) };
-        let starting = Starting { path, socket: socket };
+        let starting = Starting { path, socket };
         // As the service's own socket: who may ask what is another question.
         let is_open = fs::set_permissions(&starting.path, Permissions::from_mode(0o666)).is_ok()
             && seqpacket::listen(starting.socket.as_fd(), BACKLOG).is_ok();
