@@ -46,7 +46,7 @@ soak:
 	@echo '  roads         more sockets than there are numbers for them'
 	@echo '  simulator     100 times as many seeds'
 	@echo '  fuzz          a minute for each target of the TCP/IP stack and its services'
-	@echo '  trust         hostile peers on rings, by seed: five minutes on threads, five on an epoll set'
+	@echo '  trust         hostile ends of rings and of mailboxes, by seed: ten minutes in all, for four kinds of victims'
 	@echo '  survival      100,000 connections that come and go, and as many in 16,666 processes'
 	@echo '  soak          five minutes of crowds that are switched and killed at random, five of roads back to the kernel'
 	BYPATH_SOAK=1 BYPATH_FUZZ_SECONDS=60 BYPATH_SOAK_SECONDS=300 \

@@ -8,11 +8,17 @@ mod programs;
 mod attack;
 #[path = "trust/dice.rs"]
 mod dice;
+#[path = "trust/fake.rs"]
+mod fake;
 #[path = "trust/fuzz.rs"]
 mod fuzz;
 #[path = "trust/known.rs"]
 mod known;
+#[path = "trust/mail.rs"]
+mod mail;
 #[path = "trust/peer.rs"]
 mod peer;
+#[path = "trust/posts.rs"]
+mod posts;
 #[path = "trust/victim.rs"]
 mod victim;

@@ -1,7 +1,7 @@
 //! Attacks by seed, one after the other, on one victim: see `attack.rs` for what they do. After each the victim has noticed that
 //! this connection is over, lives, has told of no octet that cannot have been sent, and serves its honest clients as ever.
 //!
-//! `BYPATH_TRUST_SECONDS` says for how long (10; in a soak 300), `BYPATH_TEST_SEED` where seeds begin. A victim's schedule is not
+//! `BYPATH_TRUST_SECONDS` says for how long (10; in a soak 150), `BYPATH_TEST_SEED` where seeds begin. A victim's schedule is not
 //! repeated by a seed; what is done to it is.
 
 use crate::attack::{Attack, Reached};
@@ -11,20 +11,24 @@ use std::time::{Duration, Instant};
 /// Seeds under which something was found once.
 const FOUND: [u64; 1] = [144];
 /// Descriptors that a peer which is gone may leave, until the next sweep.
-const LEFT: usize = 64;
+pub const LEFT: usize = 64;
 
-fn number(variable: &str) -> Option<u64> {
+pub fn number(variable: &str) -> Option<u64> {
     let text = std::env::var(variable).ok()?;
     Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is not a number")))
 }
 
-fn attacks(mode: &str) {
+/// How long one victim is attacked.
+pub fn seconds() -> u64 {
     let is_soak = std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1");
-    let seconds = number("BYPATH_TRUST_SECONDS").unwrap_or(if is_soak { 300 } else { 10 });
+    number("BYPATH_TRUST_SECONDS").unwrap_or(if is_soak { 150 } else { 10 })
+}
+
+fn attacks(mode: &str) {
     let first = number("BYPATH_TEST_SEED").unwrap_or(1);
     let mut victim = Victim::start(mode);
     let before = victim.server.descriptors();
-    let end = Instant::now() + Duration::from_secs(seconds);
+    let end = Instant::now() + Duration::from_secs(seconds());
     let mut reached = Reached::default();
     let (mut rounds, mut seeds) = (0, FOUND.into_iter().chain(first..));
     while Instant::now() < end || rounds < FOUND.len() as u64 {

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 const SMALL: Geometry = Geometry { slots: 1, ring: 4096 };
 
 /// Asks again and again, until an answer is due that does not come.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let end = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < end, "{what}");

@@ -23,9 +23,9 @@ pub fn octets(message: &Message) -> Vec<u8> {
     message.iter().flat_map(|word| word.to_ne_bytes()).collect()
 }
 
-pub fn words(octets: &[u8]) -> Option<Message> {
-    let mut message = [0; MESSAGE_WORDS];
-    if octets.len() != 8 * MESSAGE_WORDS {
+fn words<const N: usize>(octets: &[u8]) -> Option<[u64; N]> {
+    let mut message = [0; N];
+    if octets.len() != 8 * N {
         return None;
     }
     for (word, chunk) in message.iter_mut().zip(octets.chunks_exact(8)) {
@@ -46,7 +46,7 @@ fn owned(received: &Received) -> Vec<OwnedFd> {
     all.map(|&fd| unsafe { OwnedFd::from_raw_fd(fd) }).collect()
 }
 
-fn own(fd: i32) -> OwnedFd {
+pub fn own(fd: i32) -> OwnedFd {
     // SAFETY: a descriptor that was made just now, and that nobody else has.
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
@@ -108,7 +108,12 @@ pub fn patiently<T>(line: &Line, mut get: impl FnMut() -> Option<T>) -> Option<T
 
 /// A message with its descriptors.
 pub fn receive(s: &OwnedFd) -> Option<(Message, Vec<OwnedFd>)> {
-    let mut room = [0; 8 * MESSAGE_WORDS];
+    receive_words(s)
+}
+
+/// The same of another length.
+pub fn receive_words<const N: usize>(s: &OwnedFd) -> Option<([u64; N], Vec<OwnedFd>)> {
+    let mut room = [0; 256];
     let received = unix::recv(s.as_raw_fd(), &mut room, 3).ok()??;
     let fds = owned(&received);
     Some((words(&room[..received.len])?, fds))
@@ -191,7 +196,7 @@ impl Mapped {
 }
 
 /// A memfd whose size is sealed, or is not.
-fn memfd(flags: u32, size: i64, seals: i32) -> Option<OwnedFd> {
+pub fn memfd(flags: u32, size: i64, seals: i32) -> Option<OwnedFd> {
     // SAFETY: integers and a name that outlives the call.
     let fd = unsafe { libc::memfd_create(c"odd".as_ptr(), flags | libc::MFD_ALLOW_SEALING) };
     let fd = if fd < 0 { return None } else { own(fd) };
@@ -203,7 +208,7 @@ fn memfd(flags: u32, size: i64, seals: i32) -> Option<OwnedFd> {
     done.then_some(fd)
 }
 
-const SEALED: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+pub const SEALED: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
 
 /// One of huge pages, of which there are perhaps none: who touches it gets SIGBUS then.
 pub fn huge() -> Option<OwnedFd> {

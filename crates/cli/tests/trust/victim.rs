@@ -18,16 +18,26 @@ fn program() -> &'static PathBuf {
     PROGRAM.get_or_init(|| programs::compile("trust", &["trust.c"], &[]))
 }
 
+/// The one whose mailboxes are attacked.
+pub fn mail_program() -> &'static PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| programs::compile("mail", &["mail.c"], &[]))
+}
+
 /// A process under the library, and what it says.
 pub struct Process {
     child: Child,
-    _input: ChildStdin,
+    input: ChildStdin,
     lines: Receiver<String>,
 }
 
 impl Process {
     pub fn start(words: &[&str]) -> Process {
-        let mut child = Command::new(program())
+        Process::of(program(), words)
+    }
+
+    pub fn of(program: &PathBuf, words: &[&str]) -> Process {
+        let mut child = Command::new(program)
             .args(words)
             .env("LD_PRELOAD", programs::library())
             .env("BYPATH_UPGRADE", "eager")
@@ -41,7 +51,7 @@ impl Process {
         std::thread::spawn(move || {
             output.lines().map_while(Result::ok).try_for_each(|line| sender.send(line))
         });
-        Process { _input: child.stdin.take().expect("piped"), child, lines }
+        Process { input: child.stdin.take().expect("piped"), child, lines }
     }
 
     pub fn pid(&self) -> Pid {
@@ -58,6 +68,23 @@ impl Process {
                 panic!("{what}: it ended: {}", self.child.wait().expect("wait"))
             }
         }
+    }
+
+    /// The next line, if there is one within that time.
+    #[track_caller]
+    pub fn line_within(&mut self, time: Duration) -> Option<String> {
+        match self.lines.recv_timeout(time) {
+            Ok(line) => Some(line),
+            Err(mpsc::RecvTimeoutError::Timeout) => None,
+            Err(mpsc::RecvTimeoutError::Disconnected) => {
+                panic!("it ended: {}", self.child.wait().expect("wait"))
+            }
+        }
+    }
+
+    pub fn tell(&mut self, line: &str) {
+        // Who has ended says nothing more, which is noticed where something is to be said.
+        let _ = writeln!(self.input, "{line}");
     }
 
     #[track_caller]
@@ -90,7 +117,7 @@ impl Process {
     }
 
     /// Where its threads are.
-    fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         let id = self.child.id();
         let read = |file: String| std::fs::read_to_string(file).unwrap_or_default().trim().to_owned();
         let tasks = std::fs::read_dir(format!("/proc/{id}/task")).into_iter().flatten().flatten();

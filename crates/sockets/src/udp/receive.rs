@@ -34,6 +34,13 @@ const LOOK_EVERY: u32 = 8;
 const GENERATIONS: u32 = (1 << 29) - 1;
 /// Takings of a record that others were faster with, until the kernel is asked.
 const TRIES: u32 = 64;
+/// Looks of one call at a ring that has something and then has nothing, until it is not waited for any more...
+const WAITED: u32 = 64;
+/// ... and until somebody lies.
+const ROUNDS: u32 = 1000;
+/// Rings that are read at most while the kernel has something: one was full when the gate was closed for it, and who was just writing is
+/// behind that. Whoever writes on lies.
+const OVERDUE: u64 = 2;
 
 /// How a socket gets datagrams beside the kernel. Descriptors are stored plus one.
 #[derive(Debug)]
@@ -44,6 +51,8 @@ pub struct Inbound {
     pub(super) senders: [AtomicI32; SENDERS],
     spins: SpinHistory,
     reads: AtomicU32,
+    /// Octets of records that were read since the kernel was found to have something; 0: it was not, or was asked for it since.
+    overdue: AtomicU64,
     sender_cpu: AtomicU32,
     /// The last thing that the socket did was to send: it waits for an answer.
     pub(super) sent_last: AtomicBool,
@@ -74,6 +83,7 @@ impl Default for Inbound {
             senders: [const { AtomicI32::new(0) }; SENDERS],
             spins: SpinHistory::new(),
             reads: AtomicU32::new(0),
+            overdue: AtomicU64::new(0),
             sender_cpu: AtomicU32::new(u32::MAX),
             sent_last: AtomicBool::new(false),
             sources: [const { AtomicU64::new(0) }; SOURCES],
@@ -166,6 +176,7 @@ impl Inbound {
         self.sent_last.store(false, Relaxed);
         self.places.reset();
         self.lost.store(0, Relaxed);
+        self.overdue.store(0, Relaxed);
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
@@ -180,6 +191,14 @@ impl Inbound {
     pub(super) fn knows(&self, source: &Name) -> bool {
         let hash = source.hash();
         self.sources[hash as usize >> 1 & (SOURCES - 1)].load(Relaxed) == hash
+    }
+
+    /// The kernel was asked.
+    #[inline]
+    fn forgive(&self) {
+        if self.overdue.load(Relaxed) != 0 {
+            self.overdue.store(0, Relaxed);
+        }
     }
 
     fn remember(&self, hash: u64) {
@@ -315,6 +334,7 @@ impl Record {
             reader.close();
             return Opening::News;
         }
+        self.inbound.forgive();
         if self.has_sleepers() {
             reader.close();
             return Opening::Refused;
@@ -367,12 +387,7 @@ impl Record {
                     shown::count(&end.rx, true, place.len());
                 }
                 call.thread.count(|b| &b.ring_rx, place.len() as u64);
-                let reads = self.inbound.reads.load(Relaxed).wrapping_add(1);
-                self.inbound.reads.store(reads, Relaxed);
-                if reads.is_multiple_of(KERNEL_EVERY) && reader.is_open() && has_news(fd) {
-                    // What is in the ring comes first, and nothing more gets there until the kernel's was read.
-                    reader.close();
-                }
+                self.look_at_kernel(fd, reader, place.span())?;
             }
             let told = if is_long {
                 Told::decode(&head)
@@ -385,7 +400,36 @@ impl Record {
         Err(Not::Empty)
     }
 
+    /// A record of `span` octets was taken. Now and then the kernel is asked, whoever opens and closes the gate: if it has something, what is
+    /// in the ring comes first, and nothing more gets there until the kernel's was read.
+    #[inline]
+    fn look_at_kernel(&self, fd: i32, reader: &End, span: u64) -> Result<(), Not> {
+        let (reads, overdue) = (&self.inbound.reads, &self.inbound.overdue);
+        let now = reads.load(Relaxed).wrapping_add(1);
+        reads.store(now, Relaxed);
+        let seen = overdue.load(Relaxed);
+        if seen == 0 {
+            if now.is_multiple_of(KERNEL_EVERY) && has_news(fd) {
+                reader.close();
+                overdue.store(span, Relaxed);
+            }
+            return Ok(());
+        }
+        // Not where another thread has just asked the kernel.
+        let _ = overdue.compare_exchange(seen, seen + span, Relaxed, Relaxed);
+        if seen > OVERDUE * reader.ring().size() {
+            overdue.store(0, Relaxed);
+            if has_news(fd) {
+                return Err(Not::Poisoned);
+            }
+        }
+        Ok(())
+    }
+
     fn real(&'static self, raised: Option<Raised>, peeks: bool) -> Receiving {
+        if !peeks {
+            self.inbound.forgive();
+        }
         Receiving::Real(RealReceive { record: self, raised, peeks })
     }
 
@@ -416,7 +460,9 @@ impl Record {
         if flags & libc::MSG_ERRQUEUE != 0 {
             return self.real(None, true);
         }
+        let mut rounds = 0;
         loop {
+            rounds += 1;
             let Some(reader) = self.inbound.reader() else {
                 if nonblocking {
                     return self.real(None, peeks);
@@ -428,7 +474,8 @@ impl Record {
             };
             let Some(call) = Call::enter() else { return self.real(None, peeks) };
             let Ok(want) = buf.admit() else { return self.real(None, peeks) };
-            match self.take(&call, fd, &reader, buf, want, peeks) {
+            let found = self.take(&call, fd, &reader, buf, want, peeks);
+            match if rounds > ROUNDS { found.or(Err(Not::Poisoned)) } else { found } {
                 Ok(taken) => return Receiving::Done(Ok(taken)),
                 Err(Not::Fault) => return Receiving::Done(Err(Errno::FAULT)),
                 Err(Not::Empty) if !reader.is_dead() => {}
@@ -443,7 +490,8 @@ impl Record {
                     continue;
                 }
             }
-            if let Some(answer) = self.empty(&call, fd, &reader, nonblocking, peeks, frame) {
+            let waits = rounds <= WAITED;
+            if let Some(answer) = self.empty(&call, fd, &reader, (nonblocking, peeks, waits), frame) {
                 return answer;
             }
         }
@@ -455,13 +503,17 @@ impl Record {
         call: &Call,
         fd: i32,
         reader: &End,
-        nonblocking: bool,
-        peeks: bool,
+        (nonblocking, peeks, waits): (bool, bool, bool),
         frame: usize,
     ) -> Option<Receiving> {
         let mut asked = false;
+        if self.inbound.overdue.load(Relaxed) != 0 || !waits {
+            // The kernel's turn, whatever the gate says.
+            reader.close();
+        }
         if !reader.is_open() {
-            let opening = if nonblocking || may_spin() { self.open(fd, reader) } else { Opening::Refused };
+            let opening =
+                if waits && (nonblocking || may_spin()) { self.open(fd, reader) } else { Opening::Refused };
             match opening {
                 Opening::Open => asked = true,
                 _ if nonblocking => return reader.is_empty().then(|| self.real(None, peeks)),

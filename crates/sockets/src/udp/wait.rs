@@ -67,7 +67,7 @@ impl Registration {
         if events & IN == 0 || !r.has_unread() {
             return 0;
         }
-        let is_new = events & ET == 0 || self.told.load(Relaxed) != r.tail() + 1;
+        let is_new = events & ET == 0 || self.told.load(Relaxed) != r.tail().wrapping_add(1);
         if is_new { events & IN } else { 0 }
     }
 }
@@ -173,7 +173,7 @@ pub fn collect(set: u32, out: &mut [EpollEvent], mut n: usize) -> usize {
         } else {
             break;
         }
-        one.told.store(tail + 1, Relaxed);
+        one.told.store(tail.wrapping_add(1), Relaxed);
     }
     n
 }

@@ -1,0 +1,210 @@
+//! Attacks on mailboxes by seed, one after the other, on one victim: see `fake.rs` for what they do. After each the victim lives, has
+//! told of nothing that cannot be, gets what the kernel has for the socket that was attacked, or sends by it again, and its other
+//! sockets are served as ever.
+//!
+//! `BYPATH_TRUST_SECONDS` and `BYPATH_TEST_SEED` are as in `fuzz.rs`.
+
+use crate::fake::{self, End, Fake, Reached};
+use crate::fuzz::{LEFT, number, seconds};
+use crate::known::until;
+use crate::mail;
+use crate::victim::{PATIENCE, Process, mail_program};
+use std::net::UdpSocket;
+use std::sync::atomic::{AtomicBool, Ordering::*};
+use std::time::{Duration, Instant};
+
+/// Seeds under which something was found once.
+const FOUND: [u64; 0] = [];
+/// Attacks on one process: it makes 4096 mailboxes and routes in its life, and an attack may cost it a few.
+const EACH: u64 = 500;
+/// What only an honest sender says, and by the kernel.
+const END: [u8; 8] = [0xff, 0xfe, 0xfd, 0xfc, 0xfb, 0xfa, 0xf9, 0xf8];
+
+/// The program that is attacked, with an honest process that talks to another socket of it.
+struct Office {
+    server: Process,
+    talker: Process,
+    plain: UdpSocket,
+}
+
+impl Office {
+    fn start() -> Office {
+        let mut server = Process::of(mail_program(), &[]);
+        let line = server.line("the victim");
+        let port = line.strip_prefix("echo ").expect("a port").to_owned();
+        let mut talker = Process::of(mail_program(), &["talk", &port]);
+        talker.expect("talking", "the honest process");
+        Office { server, talker, plain: mail::socket() }
+    }
+
+    fn receive(&mut self, how: &str, what: &str) -> u16 {
+        self.server.tell(&format!("receive {how}"));
+        let line = self.server.line(what);
+        line.strip_prefix("port ")
+            .and_then(|port| port.parse().ok())
+            .unwrap_or_else(|| panic!("{what}: {line}"))
+    }
+
+    /// What the kernel brings is received: one of it ends the socket.
+    #[track_caller]
+    fn end_receiver(&mut self, port: u16, what: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let _ = self.plain.send_to(&END, ("127.0.0.1", port));
+            match self.server.line_within(Duration::from_millis(10)) {
+                Some(line) => return assert_eq!(line, "end", "{what}"),
+                None => assert!(
+                    Instant::now() < until,
+                    "{what}: what the kernel has is not read: {}",
+                    self.server.describe()
+                ),
+            }
+        }
+    }
+
+    /// What it sends comes by the kernel again.
+    #[track_caller]
+    fn sends_by_kernel(&mut self, socket: &UdpSocket, what: &str) {
+        while socket.recv(&mut [0; 64]).is_ok() {}
+        socket.set_nonblocking(false).expect("one that waits");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a time");
+        let mut room = vec![0; 65_536];
+        // The queue had room for a few that were on the way.
+        for _ in 0..8 {
+            let n = socket.recv(&mut room).unwrap_or_else(|e| {
+                panic!("{what}: nothing comes by the kernel: {e}: {}", self.server.describe())
+            });
+            assert!(room[..n].iter().all(|octet| *octet == 0x91), "{what}: octets that it has not sent");
+        }
+    }
+
+    #[track_caller]
+    fn is_well(&mut self, what: &str) {
+        self.server.is_well(what);
+        self.talker.is_well(&format!("{what}: the honest process"));
+    }
+}
+
+/// Kinds of receivers.
+const HOW: [&str; 5] = ["threads", "timed", "poll", "epoll", "edges"];
+
+fn on_receiver(office: &mut Office, seed: u64) -> Reached {
+    let how = HOW[seed as usize % HOW.len()];
+    let what = format!("{how}, seed {seed}");
+    let port = office.receive(how, &what);
+    // An honest writer shares the mailbox with the liar.
+    let with_sender = seed.is_multiple_of(3);
+    if with_sender {
+        office.server.tell(&format!("send {port}"));
+        office.server.expect("sending", &what);
+    }
+    let mut fake = Fake::new(End::Sender(port), mail::socket(), office.server.pid(), seed);
+    fake.run();
+    let (_, reached) = fake.end();
+    if with_sender {
+        office.server.tell("stop");
+        office.server.expect("sent", &what);
+    }
+    office.end_receiver(port, &what);
+    office.is_well(&what);
+    reached
+}
+
+fn on_sender(office: &mut Office, seed: u64) -> Reached {
+    let what = format!("a sender, seed {seed}");
+    let socket = mail::socket();
+    office.server.tell(&format!("send {}", mail::port_of(&socket)));
+    office.server.expect("sending", &what);
+    let mut fake = Fake::new(End::Receiver, socket, office.server.pid(), seed);
+    fake.run();
+    let (socket, reached) = fake.end();
+    office.sends_by_kernel(&socket, &what);
+    office.server.tell("stop");
+    office.server.expect("sent", &what);
+    office.is_well(&what);
+    reached
+}
+
+fn attacks(one: fn(&mut Office, u64) -> Reached) {
+    let end = Instant::now() + Duration::from_secs(seconds());
+    let mut seeds = FOUND.into_iter().chain(number("BYPATH_TEST_SEED").unwrap_or(1)..);
+    let (mut rounds, mut reached) = (0, Reached::default());
+    while Instant::now() < end || rounds < FOUND.len() as u64 {
+        let mut office = Office::start();
+        let before = office.server.descriptors();
+        for _ in 0..EACH {
+            let now = one(&mut office, seeds.next().expect("another seed"));
+            reached.mapped += now.mapped;
+            reached.ring += now.ring;
+            rounds += 1;
+            if Instant::now() >= end && rounds >= FOUND.len() as u64 {
+                break;
+            }
+        }
+        let left = office.server.descriptors().saturating_sub(before);
+        assert!(left <= LEFT, "{left} descriptors are left");
+    }
+    println!("{rounds} attacks, {reached:?}");
+    // An attack that does not get as far as memory attacks nothing.
+    assert!(reached.mapped * 2 > rounds && reached.ring * 8 > rounds, "{reached:?} of {rounds}");
+}
+
+#[test]
+fn receivers_survive_hostile_senders() {
+    attacks(on_receiver);
+}
+
+#[test]
+fn senders_survive_hostile_receivers() {
+    attacks(on_sender);
+}
+
+/// Who writes more than anybody reads, whatever the gate says, does not keep the receiver from what the kernel has.
+#[test]
+fn a_flood_that_never_ends_hides_nothing_of_the_kernels() {
+    let mut office = Office::start();
+    for (how, seed) in HOW.into_iter().zip(0..) {
+        let what = format!("{how}, flooded");
+        let port = office.receive(how, &what);
+        let (socket, mut dice) = (mail::socket(), crate::dice::Dice(seed));
+        let shared = (0..20).find_map(|_| mail::ask(&socket, port, &mut dice));
+        let mail::Shared { map, head, .. } = shared.expect("the victim's mailbox");
+        let (mailbox, size) = (map.mailbox(), map.ring().size());
+        fake::fill(&map.ring(), &head);
+        let is_over = AtomicBool::new(false);
+        let before = std::thread::scope(|scope| {
+            let _over = Over(&is_over);
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !is_over.load(Relaxed) {
+                        fake::keep_full(mailbox, size);
+                    }
+                });
+            }
+            until("the victim does not read the flood", || {
+                // What sleeps in the kernel looks when it wakes.
+                let _ = socket.send_to(b"look", ("127.0.0.1", port));
+                mailbox.head.0.load(Relaxed) > size
+            });
+            let before = mailbox.head.0.load(Relaxed);
+            office.end_receiver(port, &what);
+            before
+        });
+        let read = mailbox.head.0.load(Relaxed).wrapping_sub(before);
+        // What was in the ring, as much again, and what was read before its end was sent.
+        assert!(
+            read <= 4 * size,
+            "{what}: {read} octets of a ring of {size} were read before what the kernel had"
+        );
+        office.is_well(&what);
+    }
+}
+
+/// Says so when it goes, by a panic, too.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
