@@ -247,6 +247,11 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
     let mut tried = false;
     loop {
         let mut head = [0u8; HEADER];
+        if r.is_away()
+            && let Err(e) = kept(|| r.wait_for_service(fd, flags & libc::MSG_DONTWAIT != 0))
+        {
+            return failed(e.raw_os_error());
+        }
         match kept(|| r.take(crate::io::user(iov), most, flags & libc::MSG_PEEK != 0)) {
             Some(Ok((header, _))) if header.kind == Kind::Error => {
                 if flags & libc::MSG_PEEK != 0 {
@@ -284,7 +289,7 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
             Some(n) => n as usize,
         };
         if n == 0 {
-            return match kept(|| r.ended()) {
+            return match kept(|| r.ended(fd, flags & libc::MSG_DONTWAIT != 0)) {
                 Ok(()) => Some(Came { len: 0, from: None, control: 0, flags: 0 }),
                 Err(e) => failed(e.raw_os_error()),
             };

@@ -313,7 +313,7 @@ pub(crate) fn accept(fd: c_int, at: *mut sockaddr, len: *mut socklen_t, flags: c
     }
     if got <= 0 {
         // The service is gone, or the socket does not listen any more.
-        return Some(fail(libc::EINVAL));
+        return Some(fail(kept(|| served::listener_ended(fd)).raw_os_error()));
     }
     let passed = m.msg_controllen >= size_of::<cmsghdr>() + size_of::<c_int>()
         && control.header.cmsg_level == libc::SOL_SOCKET

@@ -48,6 +48,7 @@ pub mod sockdiag;
 mod syscall;
 pub mod tcp_info;
 pub mod thread;
+pub mod timerfd;
 #[cfg(feature = "link")]
 pub mod tun;
 pub mod unix;

@@ -1,5 +1,6 @@
 //! Programs whose sockets are a netstack service's, against a small service of the tests' own over kernel sockets.
 
+mod anew;
 #[path = "../common/mod.rs"]
 mod common;
 mod datagrams;
@@ -108,12 +109,18 @@ impl Service {
 
     /// The same with these settings.
     fn real_with(settings: &[&str]) -> std::io::Result<Service> {
-        let folder = TempDir::new();
+        let mut service = Service { folder: TempDir::new(), process: None };
+        service.begin_real(settings).map(|()| service)
+    }
+
+    /// Another one in place of the one that was there, which is killed.
+    fn begin_real(&mut self, settings: &[&str]) -> std::io::Result<()> {
+        self.end();
         let mut command = common::bypath(["netstack", "--name", "lab", "--link", "tap:bp0"]);
         command
             .args(["--net", "10.9.0.9/24", "--addr", &format!("{HERE}/24")])
             .args(settings)
-            .env("BYPATH_NETSTACK_DIR", folder.path());
+            .env("BYPATH_NETSTACK_DIR", self.folder.path());
         let child = bypath_sys::netns::isolated(&mut command)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -126,7 +133,8 @@ impl Service {
             std::io::Read::read_to_string(errors, &mut said)?;
             return Err(std::io::Error::other(first + &said));
         }
-        Ok(Service { folder, process: Some(process) })
+        self.process = Some(process);
+        Ok(())
     }
 
     /// A service of the tests' own and a real one, where there can be one.

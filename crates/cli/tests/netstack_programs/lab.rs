@@ -78,12 +78,24 @@ pub struct Lab {
 impl Lab {
     /// With settings of the service in a file, if there are any.
     pub fn new(settings: &str) -> Lab {
-        let lab = Lab::cable();
+        let mut lab = Lab::cable();
         let all = format!("link = \"packet:left\"\naddr = \"10.0.0.1/24\"\n{settings}");
         std::fs::write(lab.folder.join("lab.toml"), all).expect("a file");
-        let config = format!("--config={}", lab.folder.join("lab.toml").display());
-        let service = Tool::of(netstack(lab.folder.path(), &[&config])).hears("next");
-        Lab { service: Some(service), ..lab }
+        lab.begin();
+        lab
+    }
+
+    /// Starts the service.
+    pub fn begin(&mut self) {
+        let config = format!("--config={}", self.folder.join("lab.toml").display());
+        self.service = Some(Tool::of(netstack(self.folder.path(), &[&config])).hears("next"));
+    }
+
+    /// Kills it.
+    pub fn kill(&mut self) {
+        let service = self.service.take().expect("a service");
+        service.signal(Signal::KILL);
+        service.end();
     }
 
     /// Without a service yet.

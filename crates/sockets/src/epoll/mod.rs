@@ -296,6 +296,9 @@ pub fn ctl(epfd: i32, op: i32, fd: i32, event: Option<EpollEvent>) -> Verdict {
     let overlaid = table::entry(fd)
         .filter(|entry| !matches!(entry, Entry::Served(_) | Entry::Datagrams(_) | Entry::Udp(_)));
     let Some(target) = overlaid else {
+        if let (Some(Entry::Served(number)), Some((n, _))) = (table::entry(fd), own) {
+            crate::service::registers(number, (epfd, n), op, fd, event);
+        }
         if let (Some(number), Some((n, _))) = (table::datagrams(fd), own) {
             crate::service::datagram::registers(number, (epfd, n), op, fd, event);
         }

@@ -1,10 +1,11 @@
 //! A socket of the kernel's becomes one of a service.
 
 use super::control::{self, Message};
+use super::recipe::Place;
 use super::{Record, ServiceName, options, record, shown, stage, told};
 use crate::table::{self, Entry, Sock};
 use crate::{epoll, life, rules, state};
-use bypath_shm::service::{Op, of_end_name};
+use bypath_shm::service::{Address, Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicI32, Ordering::*};
@@ -55,7 +56,11 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let kernel = s.carrier();
     let family = sock::option(kernel, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
     let (cookie, end) = open(service, family)?;
-    let stage = begin(service, cookie, end.0, kernel, family, call)?;
+    let place = Place::default();
+    if !matches!(call, Call::Connect(_)) {
+        place.begin();
+    }
+    let stage = begin((service, cookie), end.0, kernel, family, call, &place)?;
     if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
         fd::set_status_flags(end.0, libc::O_NONBLOCK)?;
     }
@@ -66,6 +71,10 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     }
     if let (Call::Connect(remote), Some(s)) = (call, table::sock(kernel)) {
         shown::address(&s.end().remote, Some(remote), family);
+    }
+    record.recipe.take(place);
+    if let Call::Listen(backlog) = call {
+        record.is_to_last(Some(backlog));
     }
     Ok(record)
 }
@@ -78,7 +87,7 @@ static UNDERWAY: [AtomicI32; 64] = [const { AtomicI32::new(-1) }; 64];
 pub(super) struct End(pub i32);
 
 impl End {
-    fn new(fd: i32) -> End {
+    pub fn new(fd: i32) -> End {
         // Where all places are taken it is not noted.
         let note = |place: &AtomicI32| place.compare_exchange(-1, fd, AcqRel, Relaxed).is_ok();
         let _ = UNDERWAY.iter().any(note);
@@ -138,11 +147,21 @@ pub(super) fn open_of(service: u32, what: [i32; 3]) -> Result<(u64, End)> {
 }
 
 /// Carries the call out on a socket that no program has yet; returns its [`stage`] after that.
-fn begin(service: u32, cookie: u64, end: i32, kernel: i32, family: i32, call: Call) -> Result<u32> {
-    options::carry(family, service, cookie, |level, name| options::of_kernel(kernel, level, name));
+fn begin(
+    (service, cookie): (u32, u64),
+    end: i32,
+    kernel: i32,
+    family: i32,
+    call: Call,
+    place: &Place,
+) -> Result<u32> {
+    let now = |level, name| options::of_kernel(kernel, level, name);
+    options::carry(family, now, options::set(service, cookie, place));
     match call {
         Call::Bind(local) => {
-            Message::new(Op::Bind, cookie).address(local).ask(service)?;
+            let mut question = Message::new(Op::Bind, cookie).address(local);
+            let bound = question.ask(service)?.body.address();
+            place.get().into_iter().for_each(|recipe| recipe.is_bound(bound.unwrap_or(Address(Some(local)))));
             Ok(stage::UNKNOWN)
         }
         Call::Listen(backlog) => {
@@ -210,7 +229,8 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     let (service, family) = (r.service.load(Relaxed), r.family.load(Relaxed) as i32);
     let old = r.cookie.load(Relaxed);
     let (cookie, end) = open(service, family)?;
-    options::carry(family, service, cookie, |level, name| options::of_service(service, old, level, name));
+    let now = |level, name| options::of_service(service, old, level, name);
+    options::carry(family, now, options::set(service, cookie, &Place::default()));
     if let Some(local) = r.bound() {
         Message::new(Op::Bind, cookie).address(local).ask(service)?;
     }
@@ -218,20 +238,12 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
     options::copy_limits(fd, end.0);
     let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
-    let number = table::served(fd).ok_or(Errno::BADF)?;
-    let followed = table::sock(fd);
-    followed.into_iter().for_each(epoll::withdraw);
-    table::each(|fd, _| {
-        if table::served(fd) == Some(number) {
-            let _ = fd::replace(end.0, fd, fd::is_cloexec(fd) == Ok(true));
-        }
-    });
-    followed.into_iter().for_each(epoll::renew);
+    r.give_place(fd, end.0)?;
     r.cookie.store(cookie, Relaxed);
     r.told.fetch_and(told::LIMITS | told::BOUND | told::PORT, Relaxed);
     r.error.store(0, Relaxed);
     r.stage.store(stage::CONNECTING, Release);
-    if let Some(s) = followed {
+    if let Some(s) = table::sock(fd) {
         shown::address(&s.end().remote, Some(remote), family);
         shown::address(&s.end().local, None, family);
     }

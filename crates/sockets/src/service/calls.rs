@@ -3,6 +3,7 @@
 
 use super::adopt::{self, Call};
 use super::control::Message;
+use super::recipe::Recipe;
 use super::{
     Record, SocketName, address, datagram, options, recognise, record, rest, rings, shown, stage, told,
 };
@@ -51,11 +52,11 @@ impl Record {
         self.service.load(Relaxed)
     }
 
-    fn stage(&self) -> u32 {
+    pub(super) fn stage(&self) -> u32 {
         self.stage.load(Acquire)
     }
 
-    fn enter(&self, stage: u32) {
+    pub(super) fn enter(&self, stage: u32) {
         self.stage.store(stage, Release);
     }
 
@@ -70,7 +71,7 @@ impl Record {
     }
 
     /// Both addresses, and the state of TCP.
-    fn names(&self) -> Result<([Address; 2], u32)> {
+    pub(super) fn names(&self) -> Result<([Address; 2], u32)> {
         let mut question = self.question(Op::Names);
         let mut body = question.ask(self.service())?.body;
         let mut names = || Some(([body.address()?, body.address()?], body.u32()?));
@@ -99,7 +100,7 @@ impl Record {
         }
     }
 
-    fn is_listening(&self) -> bool {
+    pub(super) fn is_listening(&self) -> bool {
         self.look();
         self.stage() == stage::LISTENING
     }
@@ -153,7 +154,14 @@ pub fn came(fd: i32) {
 pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     let local = address::parse(raw);
     if let Some(r) = served(fd) {
-        let bound = |local| r.question(Op::Bind).address(local).ask(r.service()).map(|_| r.is_bound(local));
+        let bound = |local| {
+            let mut question = r.question(Op::Bind).address(local);
+            let now = question.ask(r.service())?.body.address();
+            r.is_bound(local);
+            let recipe = r.recipe.begin();
+            recipe.into_iter().for_each(|recipe| recipe.is_bound(now.unwrap_or(Address(Some(local)))));
+            Ok(())
+        };
         return Some(local.and_then(|local| bound(for_family(local, r)?)));
     }
     if datagram::of(fd).is_some() {
@@ -174,8 +182,15 @@ fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> {
 /// Before listen.
 pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
     if let Some(r) = served(fd) {
+        if r.stage() == stage::AWAY {
+            r.recipe.get().into_iter().for_each(|recipe| recipe.listens(backlog));
+            return Some(Ok(()));
+        }
         let listens = r.question(Op::Listen).number(backlog).with(fd).ask(r.service()).map(|_| ());
-        return Some(listens.inspect(|()| r.enter(stage::LISTENING)));
+        return Some(listens.inspect(|()| {
+            r.enter(stage::LISTENING);
+            r.is_to_last(Some(backlog));
+        }));
     }
     if let Some(refused) = datagram::calls::is_refused(fd) {
         return Some(refused);
@@ -202,13 +217,14 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         // What is asked for does not matter while the answer of the last one is due.
         stage::CONNECTING if is_nonblocking(fd) && poll::now(fd, libc::POLLOUT) == 0 => Err(Errno::ALREADY),
         stage::CONNECTING => connected(fd, r),
-        stage::CONNECTED | stage::LISTENING => Err(Errno::ISCONN),
+        stage::CONNECTED | stage::LISTENING | stage::AWAY => Err(Errno::ISCONN),
         stage::REFUSED => remote.and_then(|remote| {
             adopt::renew(fd, r, for_family(remote, r)?)?;
             begun_now(fd, r)
         }),
         _ => remote.and_then(|remote| {
             adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
+            r.recipe.give_up();
             r.enter(stage::CONNECTING);
             begun_now(fd, r)
         }),
@@ -245,16 +261,24 @@ fn connected(fd: i32, r: &Record) -> Result<()> {
     error.map_or(Ok(()), Err)
 }
 
-/// Waits as connect does: for SO_SNDTIMEO at most, and until a handler runs after which calls are not restarted.
+/// Waits as connect does: for SO_SNDTIMEO at most.
 fn wait_for_room(fd: i32) -> Result<()> {
     let limit = sock::option_time(fd, libc::SO_SNDTIMEO).unwrap_or(0);
+    wait_for(fd, libc::POLLOUT, limit, Errno::INPROGRESS)
+}
+
+/// Waits for an event, for so long at most (ns; 0: for ever), and until a handler runs after which calls are not restarted.
+///
+/// # Errors
+/// EINTR, and `over` when the time is over.
+pub(super) fn wait_for(fd: i32, events: i16, limit: u64, over: Errno) -> Result<()> {
     let until = (limit != 0).then(|| clock::monotonic_ns().saturating_add(limit));
     let inside = Inside::enter();
     loop {
         let left = until.map(|until| until.saturating_sub(clock::monotonic_ns()));
-        let wait = || ppoll(&mut [PollFd { fd, events: libc::POLLOUT, revents: 0 }], left, 0);
+        let wait = || ppoll(&mut [PollFd { fd, events, revents: 0 }], left, 0);
         match inside.as_ref().map_or_else(wait, |inside| inside.parked(wait)) {
-            Ok(0) => return Err(Errno::INPROGRESS),
+            Ok(0) => return Err(over),
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {
                 let goes_on = inside.as_ref().is_some_and(|i| signals::restarts(i.thread, until.is_some()));
@@ -270,6 +294,12 @@ fn wait_for_room(fd: i32) -> Result<()> {
 /// getsockname, or getpeername.
 pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     let Some(r) = served(fd) else { return datagram::calls::name(fd, peer) };
+    if r.stage() == stage::AWAY && !peer {
+        let local = r.recipe.get().and_then(Recipe::local);
+        return Some(Ok(
+            local.map_or_else(|| SocketName::none(r.family()), |local| SocketName::new(local, r.family()))
+        ));
+    }
     Some(r.names().and_then(|(names, state)| {
         if peer && matches!(state, SYN_SENT | CLOSE | LISTEN) {
             return Err(Errno::NOTCONN);
@@ -287,13 +317,58 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
 /// too: a connection for which there is none goes on waiting.
 pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     let Some(r) = served(fd) else { return datagram::calls::is_refused(fd) };
+    if r.is_listening() && r.recipe.get().is_none() {
+        r.is_to_last(None);
+    }
+    if r.stage() == stage::AWAY
+        && let Err(e) = wait_for_service(fd, r)
+    {
+        return Some(Err(e));
+    }
     // Where the table is full the kernel says so before it waits, and keeps the connection.
     Some(if r.is_listening() { adopt::is_room(fd) } else { Err(Errno::INVAL) })
 }
 
+/// Waits until a socket listens again whose service is gone.
+///
+/// # Errors
+/// EAGAIN: it does not wait. ENETDOWN: it would, but has been told that there was something.
+fn wait_for_service(fd: i32, r: &Record) -> Result<()> {
+    let waits = !is_nonblocking(fd);
+    let was_told = poll::now(fd, libc::POLLIN) != 0;
+    let limit = r.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO));
+    loop {
+        if r.listens_again(fd) {
+            let is_any = !was_told || !waits || poll::now(fd, libc::POLLIN) != 0;
+            return if is_any { Ok(()) } else { Err(Errno::NETDOWN) };
+        }
+        match (r.stage(), waits) {
+            (stage::AWAY, false) => return Err(Errno::AGAIN),
+            (stage::AWAY, true) if was_told => return Err(Errno::NETDOWN),
+            (stage::AWAY, true) => wait_for(fd, libc::POLLIN, limit, Errno::AGAIN)?,
+            _ => return Ok(()),
+        }
+    }
+}
+
+/// An accept of `fd` has met the end of the pair: what the program is told.
+pub fn listener_ended(fd: i32) -> Errno {
+    match super::of(fd) {
+        Some(r) if r.waits_for_service(fd) => {
+            if is_nonblocking(fd) {
+                Errno::AGAIN
+            } else {
+                Errno::NETDOWN
+            }
+        }
+        // It does not listen any more.
+        _ => Errno::INVAL,
+    }
+}
+
 /// Whether `fd` is known as a socket of a service that listens: nothing is asked.
 pub fn is_listening(fd: i32) -> bool {
-    super::of(fd).is_some_and(|r| r.stage() == stage::LISTENING)
+    super::of(fd).is_some_and(|r| matches!(r.stage(), stage::LISTENING | stage::AWAY))
 }
 
 /// `raw` came by a receive on the listening socket `listener`, and `fd` with it, if there was room for it. Returns the other end's
@@ -427,7 +502,13 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         }
         return None;
     }
-    Some(r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ()))
+    let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
+    if r.stage() == stage::AWAY {
+        note();
+        return Some(Ok(()));
+    }
+    let set = r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ());
+    Some(set.inspect(|()| note()))
 }
 
 /// shutdown of a socket that listens, or has no connection; others are shut down by the kernel.
@@ -437,6 +518,12 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
         return Some(Err(Errno::INVAL));
     }
     match (r.look(), r.stage()) {
+        (_, stage::AWAY) => {
+            // Nobody is to know of it.
+            r.recipe.give_up();
+            r.enter(stage::UNKNOWN);
+            Some(Ok(()))
+        }
         (_, stage::LISTENING) => {
             Some(r.question(Op::Shutdown).number(how).ask(r.service()).map(|_| r.enter(stage::UNKNOWN)))
         }
@@ -477,7 +564,8 @@ pub fn may_move(fd: i32, sending: bool) -> Result<()> {
 fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
     let state = r.look();
     let is_closed = state == Some(CLOSE) && r.stage() == stage::UNKNOWN;
-    let is_none = matches!(r.stage(), stage::LISTENING | stage::REFUSED) || is_closed && !is_over(fd);
+    let is_none =
+        matches!(r.stage(), stage::LISTENING | stage::AWAY | stage::REFUSED) || is_closed && !is_over(fd);
     match sending {
         _ if !is_none => Ok(()),
         true => Err(Errno::PIPE),

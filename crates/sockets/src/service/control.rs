@@ -446,7 +446,7 @@ impl Service {
         let name = self.name();
         let what = match errno {
             Errno::NOENT | Errno::CONNREFUSED if self.met.load(Relaxed) => {
-                "it has ended, and its connections with it; start it again with `bypath netstack`: new sockets are served then"
+                "it has ended, and its connections with it; start it again with `bypath netstack`: new sockets are served then, and those that listen or are of datagrams serve again"
             }
             Errno::NOENT | Errno::CONNREFUSED => {
                 "there is none: start it with `bypath netstack`, or leave --netstack out"

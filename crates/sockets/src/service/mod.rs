@@ -8,6 +8,7 @@
 
 mod address;
 mod adopt;
+mod anew;
 pub mod calls;
 mod control;
 pub mod datagram;
@@ -15,7 +16,9 @@ pub mod interfaces;
 mod name;
 mod options;
 pub mod place;
+mod recipe;
 mod recognise;
+mod registrations;
 pub mod rest;
 pub mod rings;
 mod shown;
@@ -23,6 +26,7 @@ mod shown;
 pub use address::SocketName;
 pub use name::ServiceName;
 
+use crate::hook::EpollEvent;
 use crate::state;
 use crate::table::{self, Entry, Sock};
 use bypath_shm::region::Slab;
@@ -101,6 +105,8 @@ struct Record {
     told: AtomicU32,
     /// An error that the service has told, and no call of the program yet; 0: none.
     error: AtomicI32,
+    /// Of one that may listen: what is to be done again when its service was gone.
+    recipe: recipe::Place,
     /// Next free one plus one.
     next_free: AtomicU32,
 }
@@ -117,6 +123,8 @@ mod stage {
     pub const CONNECTED: u32 = 3;
     /// connect() has told that it was refused: another one begins anew.
     pub const REFUSED: u32 = 4;
+    /// It listened, and its service is gone: a timer has its place.
+    pub const AWAY: u32 = 5;
 }
 
 /// What the program was told, and is not told again; and what was set on the descriptor.
@@ -195,8 +203,18 @@ fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32>
 /// A record that no descriptor came to mean. Under [`state::LIFE`].
 fn discard(number: u32) {
     if let Some(r) = record(number) {
+        r.recipe.give_up();
         r.cookie.store(0, Relaxed);
         r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
+    }
+}
+
+/// epoll_ctl on a descriptor that is not followed: the set's descriptor and number.
+pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
+    let Some(r) = record(number).filter(|r| r.is_listening()) else { return };
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    if let Some(recipe) = r.recipe.begin() {
+        recipe.registrations.note(set, op, fd, event);
     }
 }
 

@@ -1,6 +1,7 @@
 //! Options: where they act, and those of a kernel's socket that becomes a service's.
 
 use super::control::Message;
+use super::recipe::Place;
 use bypath_shm::service::Op;
 use bypath_sys::{fd, sock};
 use std::sync::OnceLock;
@@ -126,9 +127,8 @@ pub fn of_service(service: u32, cookie: u64, level: i32, name: i32) -> Option<Va
     Some((value, len))
 }
 
-/// Sets what a program has set on another socket, whose options `now` tells, on a service's one. What the stack does not know,
-/// or does not allow, is as if it had never been set: the program was told that it is.
-pub fn carry(family: i32, service: u32, cookie: u64, now: impl Fn(i32, i32) -> Option<Value>) {
+/// Calls `set` with what a program has set on a socket, whose options `now` tells, as it is set on another one.
+pub fn carry(family: i32, now: impl Fn(i32, i32) -> Option<Value>, mut set: impl FnMut(i32, i32, &[u8])) {
     let new = of_new(family);
     let any = others_set().next().and_then(|_| sock::stream(family, crate::state::floor()).ok());
     let others = any.iter().flat_map(|a_new| {
@@ -143,10 +143,20 @@ pub fn carry(family: i32, service: u32, cookie: u64, now: impl Fn(i32, i32) -> O
             value[..4].copy_from_slice(&(size / 2).to_ne_bytes());
         }
         let text = value[..len].iter().position(|b| *b == 0).filter(|_| shape == Shape::Text);
-        let question = Message::new(Op::Set, cookie).number(level).number(name);
-        let _ = question.octets(&value[..text.unwrap_or(len)]).ask(service);
+        set(level, name, &value[..text.unwrap_or(len)]);
     }
     any.into_iter().for_each(fd::close);
+}
+
+/// Sets an option of a service's socket, and keeps it in mind. What the stack does not know, or does not allow, is as if it had never been
+/// set: the program was told that it is.
+pub fn set(service: u32, cookie: u64, place: &Place) -> impl Fn(i32, i32, &[u8]) {
+    move |level, name, value| {
+        let question = Message::new(Op::Set, cookie).number(level).number(name);
+        if let (Ok(_), Some(recipe)) = (question.octets(value).ask(service), place.get()) {
+            recipe.note(level, name, value);
+        }
+    }
 }
 
 /// Whether an option is the descriptor's own: it is about calls, or about the descriptor.
@@ -163,7 +173,7 @@ pub fn is_limit(level: i32, name: i32) -> bool {
 }
 
 /// Each limit that differs from a new socket's.
-fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
+pub fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         if let Some((value, len)) = read(from, libc::SOL_SOCKET, name).filter(|(v, _)| *v != [0; 16]) {
             set(name, &value[..len]);

@@ -46,7 +46,12 @@ pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
     if let Some(r) = served(fd) {
         let is_fitting = |local: &SocketAddr| local.is_ipv6() == (r.family() == libc::AF_INET6);
         let local = local.and_then(|local| Some(local).filter(is_fitting).ok_or(Errno::AFNOSUPPORT));
-        let bound = |local| r.question(Op::Bind).address(local).ask(r.service.load(Relaxed)).map(|_| ());
+        let bound = |local| {
+            let mut question = r.question(Op::Bind).address(local);
+            let now = question.ask(r.service.load(Relaxed))?.body.address();
+            r.was_made_by(Call::Bind(local), now);
+            Ok(())
+        };
         return Some(local.and_then(bound));
     }
     let call = Call::Bind(local.ok()?);
@@ -76,6 +81,9 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         Err(e) => return Some(Err(e)),
         Ok(to) => to,
     };
+    if !r.is_there(fd) {
+        return Some(Err(Errno::NETDOWN));
+    }
     let asked =
         r.question(Op::Connect).octets(&Address(to).encode()).ask(r.service.load(Relaxed)).map(|_| ());
     Some(asked.map(|()| {
@@ -102,7 +110,11 @@ fn anybody_here(to: SocketAddr) -> SocketAddr {
 /// getsockname, or getpeername.
 pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     let r = served(fd)?;
-    Some(r.names().and_then(|names| match names[usize::from(peer)].0 {
+    let names = match r.recipe.get().filter(|_| r.is_away()) {
+        Some(recipe) => Ok([Address(recipe.local()), Address(r.partner.get().flatten())]),
+        None => r.names(),
+    };
+    Some(names.and_then(|names| match names[usize::from(peer)].0 {
         Some(address) => Ok(SocketName::new(address, r.family())),
         None if peer => Err(Errno::NOTCONN),
         None => Ok(SocketName::none(r.family())),
@@ -150,7 +162,8 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         return None;
     }
     let mut question = r.question(Op::Set).number(level).number(name).octets(value);
-    Some(question.ask(r.service.load(Relaxed)).map(|_| ()))
+    let set = if r.is_away() { Ok(()) } else { question.ask(r.service.load(Relaxed)).map(|_| ()) };
+    Some(set.inspect(|()| r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value))))
 }
 
 /// shutdown: it is the kernel's, and Linux says beside it that there is no partner.
@@ -216,6 +229,10 @@ pub fn sending(fd: i32, raw: Option<&[u8]>, len: usize) -> Option<Result<Header>
     {
         return r.leave(fd).err().map(Err);
     }
+    if !r.is_there(fd) {
+        return Some(Err(Errno::NETDOWN));
+    }
+    r.is_to_last();
     r.counts();
     r.seen(fd);
     Some(r.may_send(fd, raw, len))
@@ -294,18 +311,14 @@ impl Record {
             Errno::PIPE if self.shut.load(Acquire) & 2 != 0 => Errno::PIPE,
             // The service is gone.
             Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN if poll::now(fd, 0) & libc::POLLHUP != 0 => {
-                Errno::CONNRESET
+                if self.goes_away(fd) {
+                    Errno::NETDOWN
+                } else {
+                    Errno::CONNRESET
+                }
             }
             other => other,
         }
-    }
-
-    /// After a receive that found the end of the pair.
-    ///
-    /// # Errors
-    /// ECONNRESET: the service is gone.
-    pub fn ended(&self) -> Result<()> {
-        if self.shut.load(Acquire) & 1 != 0 { Ok(()) } else { Err(Errno::CONNRESET) }
     }
 
     /// Who has sent what came without a header.
@@ -330,6 +343,7 @@ impl Record {
 pub fn receiving(fd: i32) -> Way {
     match served(fd) {
         Some(r) => {
+            r.is_to_last();
             r.counts();
             r.seen(fd);
             Way::Records(r)

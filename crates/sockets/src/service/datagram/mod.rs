@@ -2,6 +2,7 @@
 //!
 //! The kernel's ones have a record, too: what they were registered with is done again with what takes their place.
 
+mod anew;
 pub mod calls;
 pub mod mail;
 mod options;
@@ -9,6 +10,8 @@ mod shown;
 
 use super::adopt::open_of;
 use super::control::{self, Message};
+use super::recipe::Place;
+use super::registrations::Registrations;
 use super::{ServiceName, is_active};
 use crate::hook::EpollEvent;
 use crate::table::{self, Entry};
@@ -16,13 +19,10 @@ use crate::{rules, state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_shm::service::{ADDRESS, Address, Op};
-use bypath_sys::epoll::{self, Event};
 use bypath_sys::{Errno, Result, fd, sock};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
-/// Registrations of a kernel's socket that are known.
-const REGISTRATIONS: usize = 8;
 /// Destinations of a socket that the service is asked about before anything is sent there.
 const ASKED: u32 = 16;
 
@@ -49,7 +49,11 @@ pub struct Record {
     asked: AtomicU32,
     /// What was shut down: 1 receiving, 2 sending.
     shut: AtomicU32,
-    registrations: [Registration; REGISTRATIONS],
+    registrations: Registrations,
+    /// What is to be done again when its service was gone.
+    recipe: Place,
+    /// It is gone: a timer has its place.
+    away: AtomicBool,
     rings: mail::Rings,
     shown: shown::View,
     next_free: AtomicU32,
@@ -92,18 +96,6 @@ impl Partner {
         let is_whole = before.is_multiple_of(2) && self.version.load(Acquire) == before && known != 0;
         is_whole.then(|| if known == 2 { Address::decode(&raw).0 } else { None })
     }
-}
-
-/// A registration with an epoll set.
-#[derive(Debug, Default)]
-struct Registration {
-    /// The set's descriptor plus one; 0: there is none.
-    set: AtomicI32,
-    /// Its number.
-    number: AtomicU32,
-    fd: AtomicI32,
-    events: AtomicU32,
-    data: AtomicU64,
 }
 
 static RECORDS: Slab<Record, 1024, 64> = Slab::new();
@@ -194,7 +186,8 @@ fn new_record() -> Option<u32> {
     r.shut.store(0, Relaxed);
     r.rings.reset(false);
     r.shown.reset();
-    r.registrations.iter().for_each(|one| one.set.store(0, Relaxed));
+    r.registrations.forget();
+    r.away.store(false, Relaxed);
     Some(number)
 }
 
@@ -202,6 +195,7 @@ fn discard(number: u32) {
     if let Some(r) = record(number) {
         r.rings.discard(number);
         r.shown.hide();
+        r.recipe.give_up();
         r.cookie.store(0, Relaxed);
         r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
     }
@@ -232,23 +226,9 @@ pub fn release(number: u32) {
 
 /// epoll_ctl on the socket of a record: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
-    let may_change = |r: &&Record| r.cookie.load(Relaxed) == 0 || r.undecided.load(Relaxed);
-    let Some(r) = record(number).filter(may_change) else { return };
+    let Some(r) = record(number) else { return };
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
-    let is = |one: &&Registration| one.set.load(Relaxed) == set.0 + 1 && one.fd.load(Relaxed) == fd;
-    let known = r.registrations.iter().find(is);
-    match (op, event) {
-        (libc::EPOLL_CTL_ADD | libc::EPOLL_CTL_MOD, Some(event)) => {
-            let free = || r.registrations.iter().find(|one| one.set.load(Relaxed) == 0);
-            let Some(one) = known.or_else(free) else { return };
-            one.number.store(set.1, Relaxed);
-            one.fd.store(fd, Relaxed);
-            one.events.store(event.events, Relaxed);
-            one.data.store(event.data, Relaxed);
-            one.set.store(set.0 + 1, Relaxed);
-        }
-        _ => known.into_iter().for_each(|one| one.set.store(0, Relaxed)),
-    }
+    r.registrations.note(set, op, fd, event);
 }
 
 /// The call for which a socket becomes a service's.
@@ -259,13 +239,16 @@ enum Call {
     Send(SocketAddr),
 }
 
-/// Puts `end` in the place of every descriptor of a record. Under `state::LIFE`.
-fn replace(number: u32, end: i32) {
+/// Puts `end` in the place of every descriptor of a record, registered as they were. Under `state::LIFE`.
+fn replace(r: &Record, number: u32, end: i32) {
+    let is_its = |fd| table::datagrams(fd) == Some(number);
+    r.registrations.withdraw(is_its);
     table::each(|fd, entry| {
         if matches!(entry, Entry::Datagrams(other) if other == number) {
             let _ = fd::replace(end, fd, fd::is_cloexec(fd) == Ok(true));
         }
     });
+    r.registrations.renew(is_its);
 }
 
 impl Record {
@@ -315,13 +298,16 @@ impl Record {
         if sock::option(end.0, libc::SOL_SOCKET, libc::SO_TYPE) != Ok(libc::SOCK_SEQPACKET) {
             return Err(Errno::PROTO);
         }
-        options::carry(family, service, cookie, kernel);
+        let place = Place::default();
+        place.begin();
+        options::carry(family, kernel, super::options::set(service, cookie, &place));
         let (op, address) = match call {
             Call::Bind(local) => (Op::Bind, local),
             Call::Connect(to) => (Op::Connect, to),
             Call::Send(to) => (Op::Reach, to),
         };
-        Message::new(op, cookie).address(address).ask(service)?;
+        let mut question = Message::new(op, cookie).address(address);
+        let answered = question.ask(service)?.body.address();
         let flags = fd::status_flags(kernel).unwrap_or(0);
         fd::set_status_flags(end.0, flags & libc::O_NONBLOCK)?;
         super::options::copy_limits(kernel, end.0);
@@ -331,7 +317,9 @@ impl Record {
             // Another thread was first.
             return Err(Errno::ALREADY);
         }
-        replace(number, end.0);
+        replace(self, number, end.0);
+        self.recipe.take(place);
+        self.was_made_by(call, answered);
         self.service.store(service, Relaxed);
         if let Call::Connect(to) = call {
             self.partner.set(Some(to));
@@ -343,24 +331,7 @@ impl Record {
         if let Call::Bind(local) = call {
             self.undecided.store(local.ip().is_unspecified() && local.port() == 0, Relaxed);
         }
-        self.register();
         Ok(())
-    }
-
-    /// What stands in its place is registered with epoll as it was. Under `state::LIFE`.
-    fn register(&self) {
-        let keeps = self.undecided.load(Relaxed);
-        for one in &self.registrations {
-            let set = one.set.load(Relaxed) - 1;
-            let number = one.number.load(Relaxed);
-            if set >= 0 && matches!(table::entry(set), Some(Entry::Epoll(n)) if n == number) {
-                let event = Event { events: one.events.load(Relaxed), data: one.data.load(Relaxed) };
-                let _ = epoll::ctl(set, libc::EPOLL_CTL_ADD, one.fd.load(Relaxed), event);
-            }
-            if !keeps {
-                one.set.store(0, Relaxed);
-            }
-        }
     }
 
     /// Whether an undecided socket is to be the kernel's again, as it is to send to an address that is the kernel's. From here on it is
@@ -387,11 +358,12 @@ impl Record {
         super::options::copy_limits(fd, new);
         let life = state::LIFE.lock(table::tid());
         if let (Some(_), Some(number)) = (&life, table::datagrams(fd)) {
-            replace(number, new);
+            replace(self, number, new);
+            self.recipe.give_up();
+            self.away.store(false, Release);
             self.settled.store(true, Relaxed);
             self.shown.hide();
             self.cookie.store(0, Release);
-            self.register();
         }
         drop(life);
         fd::close(new);

@@ -1,7 +1,5 @@
 //! Options of a kernel's socket of datagrams that becomes a service's.
 
-use super::super::control::Message;
-use bypath_shm::service::Op;
 use bypath_sys::{fd, sock};
 use std::sync::OnceLock;
 
@@ -68,9 +66,8 @@ fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
     })
 }
 
-/// Sets what a program has set on the kernel's socket on a service's one. What the stack does not know, or does not allow, is as if it
-/// had never been set: the program was told that it is.
-pub fn carry(family: i32, service: u32, cookie: u64, kernel: i32) {
+/// Calls `set` with what a program has set on the kernel's socket, as it is set on a service's one.
+pub fn carry(family: i32, kernel: i32, set: impl Fn(i32, i32, &[u8])) {
     for (&option, was) in CARRIED.iter().zip(of_new(family)) {
         let (level, name) = option;
         if level == libc::IPPROTO_IPV6 && family == libc::AF_INET {
@@ -87,8 +84,7 @@ pub fn carry(family: i32, service: u32, cookie: u64, kernel: i32) {
         if level == libc::SOL_SOCKET && name == libc::SO_BINDTODEVICE {
             len = value[..len].iter().position(|octet| *octet == 0).unwrap_or(len);
         }
-        let question = Message::new(Op::Set, cookie).number(level).number(name);
-        let _ = question.octets(&value[..len]).ask(service);
+        set(level, name, &value[..len]);
     }
 }
 

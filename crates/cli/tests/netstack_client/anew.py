@@ -1,0 +1,88 @@
+"""Sockets that outlive their service: anew.py WAY HOST, WAY being how the program waits: epoll, poll, or select with sockets that wait.
+
+It is told by lines of input that the service is gone, and that there is another one."""
+
+import errno
+import os
+import select
+import socket
+import sys
+import time
+
+way, host = sys.argv[1:]
+heard = socket.create_server((host, 0))
+heard.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+mail = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+mail.bind((host, 0))
+mail.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 7)
+names = heard.getsockname(), mail.getsockname()
+partner = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+partner.connect(names[1])
+sockets = heard, mail, partner
+for s in sockets:
+    s.setblocking(way == "select")
+calls = {heard.fileno(): heard.accept, mail.fileno(): lambda: mail.recvfrom(9), partner.fileno(): lambda: partner.recv(9)}
+if way == "epoll":
+    waits = select.epoll()
+    for fd in calls:
+        waits.register(fd, select.EPOLLIN)
+elif way == "poll":
+    waits = select.poll()
+    for fd in calls:
+        waits.register(fd, select.POLLIN)
+
+
+def ready(ms):
+    if way == "select":
+        return select.select(list(calls), [], [], ms / 1000)[0]
+    return [fd for fd, _ in waits.poll(ms / 1000 if way == "epoll" else ms)]
+
+
+def told(call, *args):
+    try:
+        return call(*args)
+    except OSError as e:
+        return errno.errorcode[e.errno]
+
+
+def connects():
+    """Another process, which asks until it is answered."""
+    while True:
+        try:
+            with socket.create_connection(names[0]) as client:
+                client.sendall(b"x")
+                return os._exit(0 if client.recv(9) == b"y" else 1)
+        except ConnectionRefusedError:
+            time.sleep(0.02)
+
+
+print("up", flush=True)
+sys.stdin.readline()
+failed, wakes, end = {fd: [] for fd in calls}, 0, time.monotonic() + 1.5
+while time.monotonic() < end:
+    for fd in ready(100):
+        wakes += 1
+        failed[fd].append(told(calls[fd]))
+print(wakes <= 12, *[sorted(set(some)) for some in failed.values()])
+print((heard.getsockname(), mail.getsockname()) == names, told(mail.sendto, b"x", names[1]))
+print("alone", flush=True)
+sys.stdin.readline()
+
+if os.fork() == 0:
+    connects()
+accepted = came = None
+while accepted is None or came != b"again":
+    for fd in ready(1000):
+        got = told(calls[fd])
+        if fd == heard.fileno() and isinstance(got, tuple):
+            accepted = got[0]
+            accepted.setblocking(True)
+        elif fd == mail.fileno() and isinstance(got, tuple):
+            came = got[0]
+    # Until its receiver is there again what is sent is lost.
+    told(partner.send, b"again")
+accepted.recv(1)
+accepted.sendall(b"y")
+print(os.waitpid(-1, 0)[1], heard.getsockname() == names[0])
+print(heard.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), mail.getsockopt(socket.IPPROTO_IP, socket.IP_TTL))
+print(partner.getpeername() == names[1], heard.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

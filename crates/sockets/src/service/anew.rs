@@ -1,0 +1,196 @@
+//! Sockets that outlive their service: those that listen, and those of datagrams. Who holds one finds the end of the pair, which is ready
+//! for ever; a timer takes its place, which is silent but for a moment each second. The call that this wakes asks whether a service of
+//! that name is back, and makes there a socket with the same address and options ([`super::recipe`]), which then takes the timer's place.
+//!
+//! Each process does so for itself. Those that share a listening socket have one each from then on, with SO_REUSEPORT.
+
+use super::adopt::{End, open_of};
+use super::control::Message;
+use super::recipe::Recipe;
+use super::{Record, stage};
+use crate::config::LogLevel;
+use crate::{epoll, log, state, table};
+use bypath_shm::service::Op;
+use bypath_sys::{Errno, Result, clock, fd, sock, timerfd};
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering::*;
+
+/// The timer's first time, and how often after that (ns).
+const FIRST_NS: u64 = 100_000_000;
+const EVERY_NS: u64 = 1_000_000_000;
+/// Between two attempts, whoever makes them: other processes may share the timer.
+const LEAST_NS: u64 = 50_000_000;
+
+/// Whether the answer to a question about a socket says that its service is gone, or that there is another one now, which does not know
+/// the socket.
+pub(super) fn is_gone<T>(answer: &Result<T>) -> bool {
+    let gone = [Errno::NETDOWN, Errno::BADF, Errno::ACCESS, Errno::PERM];
+    !state::is_sealed() && !state::is_borrowed() && answer.as_ref().is_err_and(|errno| gone.contains(errno))
+}
+
+/// A timer that is to take the place of `fd`, and waits where that would.
+pub(super) fn timer(fd: i32) -> Result<End> {
+    let timer = End::new(timerfd::create(state::floor(), FIRST_NS, EVERY_NS)?);
+    fd::set_status_flags(timer.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
+    Ok(timer)
+}
+
+/// Whether it is time to try again. What the timer has told of is forgotten: it tells again in a while.
+pub(super) fn is_due(recipe: &Recipe, timer: i32) -> bool {
+    let now = clock::monotonic_ns();
+    if now < recipe.due.load(Relaxed) {
+        return false;
+    }
+    recipe.due.store(now + LEAST_NS, Relaxed);
+    timerfd::begin(timer, EVERY_NS, EVERY_NS);
+    true
+}
+
+/// A socket of the service with the options of a recipe, and its address: its cookie, and its descriptor. `timer` is what it is to stand for.
+pub(super) fn make(
+    recipe: &Recipe,
+    service: u32,
+    [family, kind, protocol]: [i32; 3],
+    timer: i32,
+) -> Result<(u64, End)> {
+    let (cookie, end) = open_of(service, [family, kind, protocol])?;
+    let set = |level: i32, name: i32, value: &[u8]| {
+        // What is refused was refused before, or is as if it had never been set.
+        let _ = Message::new(Op::Set, cookie).number(level).number(name).octets(value).ask(service);
+    };
+    recipe.options(|level, name, value, of_descriptor| {
+        if of_descriptor {
+            let _ = sock::set_option(end.0, level, name, value);
+        } else {
+            set(level, name, value);
+        }
+    });
+    // Other processes that had the same socket each have one of their own.
+    set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes());
+    if let Some(local) = recipe.local() {
+        Message::new(Op::Bind, cookie).address(local).ask(service)?;
+    }
+    fd::set_status_flags(end.0, fd::status_flags(timer)? & libc::O_NONBLOCK)?;
+    Ok((cookie, end))
+}
+
+/// Says, once until it is there again, why it is not; a service that is not there was told of.
+pub(super) fn complain(recipe: &Recipe, what: &str, errno: Errno) {
+    if errno != Errno::NETDOWN && !recipe.said.swap(true, Relaxed) {
+        let local = Local(recipe.local());
+        log::line(
+            LogLevel::Error,
+            format_args!("the service is back, but {what} {local} is not there again ({errno})"),
+        );
+    }
+}
+
+/// Says that it is there again.
+pub(super) fn says_back(recipe: &Recipe, what: &str) {
+    recipe.said.store(false, Relaxed);
+    log::line(
+        LogLevel::Info,
+        format_args!("the service is back, and {what} {} is there again", Local(recipe.local())),
+    );
+}
+
+struct Local(Option<SocketAddr>);
+
+impl std::fmt::Display for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.0 {
+            Some(local) => local.fmt(f),
+            None => f.write_str("without an address"),
+        }
+    }
+}
+
+impl Record {
+    /// It listens from now on: what is to be done again is known.
+    pub(super) fn is_to_last(&self, backlog: Option<i32>) {
+        let is_new = self.recipe.get().is_none();
+        let Some(recipe) = self.recipe.begin() else { return };
+        if let Some(backlog) = backlog {
+            recipe.listens(backlog);
+        }
+        if is_new {
+            // It came from elsewhere.
+            let (service, cookie) = (self.service.load(Relaxed), self.cookie.load(Relaxed));
+            super::options::carry(
+                self.family(),
+                |level, name| super::options::of_service(service, cookie, level, name),
+                |level, name, value| recipe.note(level, name, value),
+            );
+        }
+        if recipe.local().is_none_or(|local| local.port() == 0)
+            && let Ok((names, _)) = self.names()
+        {
+            recipe.is_bound(names[0]);
+        }
+    }
+
+    /// The end of the pair was met by an accept of `fd`. True: as the service is gone, and a timer has the pair's place.
+    pub(super) fn waits_for_service(&self, fd: i32) -> bool {
+        if self.stage() == stage::AWAY {
+            return true;
+        }
+        let Some(recipe) = self.recipe.get() else { return false };
+        is_gone(&self.names()) && self.put_timer(fd, recipe).is_ok()
+    }
+
+    fn put_timer(&self, fd: i32, recipe: &Recipe) -> Result<()> {
+        let timer = timer(fd)?;
+        super::options::limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
+        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        if self.stage() == stage::LISTENING {
+            self.give_place(fd, timer.0)?;
+            self.enter(stage::AWAY);
+        }
+        Ok(())
+    }
+
+    /// Has another descriptor stand in every place of this socket. Under `state::LIFE`.
+    pub(super) fn give_place(&self, fd: i32, to: i32) -> Result<()> {
+        let number = table::served(fd).ok_or(Errno::BADF)?;
+        let followed = table::sock(fd);
+        let recipe = self.recipe.get();
+        let is_its = |fd| table::served(fd) == Some(number);
+        recipe.into_iter().for_each(|recipe| recipe.registrations.withdraw(is_its));
+        followed.into_iter().for_each(epoll::withdraw);
+        table::each(|fd, _| {
+            if is_its(fd) {
+                let _ = fd::replace(to, fd, fd::is_cloexec(fd) == Ok(true));
+            }
+        });
+        followed.into_iter().for_each(epoll::renew);
+        recipe.into_iter().for_each(|recipe| recipe.registrations.renew(is_its));
+        Ok(())
+    }
+
+    /// Whether it listens again, by a service that is back. It is asked now and then only.
+    pub(super) fn listens_again(&self, fd: i32) -> bool {
+        let Some(recipe) = self.recipe.get() else { return false };
+        if self.stage() != stage::AWAY || !is_due(recipe, fd) {
+            return self.stage() == stage::LISTENING;
+        }
+        let done = self.listen_again(fd, recipe);
+        match done {
+            Ok(()) => says_back(recipe, "what listens at"),
+            Err(errno) => complain(recipe, "what listened at", errno),
+        }
+        done.is_ok()
+    }
+
+    fn listen_again(&self, fd: i32, recipe: &Recipe) -> Result<()> {
+        let service = self.service.load(Relaxed);
+        let (cookie, end) = make(recipe, service, [self.family(), libc::SOCK_STREAM, 0], fd)?;
+        Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0).ask(service)?;
+        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        if self.stage() == stage::AWAY {
+            self.give_place(fd, end.0)?;
+            self.cookie.store(cookie, Relaxed);
+            self.enter(stage::LISTENING);
+        }
+        Ok(())
+    }
+}

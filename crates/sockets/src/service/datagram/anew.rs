@@ -1,0 +1,136 @@
+//! Sockets of datagrams that outlive their service (`service/anew.rs`): what is sent meanwhile is ENETDOWN, and nothing comes.
+
+use super::super::anew::{complain, is_due, is_gone, make, says_back, timer};
+use super::super::calls::wait_for;
+use super::super::control::Message;
+use super::super::options::limits;
+use super::{Call, Record, replace};
+use crate::{state, table};
+use bypath_shm::reason::Reason;
+use bypath_shm::service::{Address, Op};
+use bypath_sys::{Errno, Result, fd, poll};
+use std::sync::atomic::Ordering::*;
+
+fn waits(fd: i32, dontwait: bool) -> bool {
+    !dontwait && fd::status_flags(fd).is_ok_and(|flags| flags & libc::O_NONBLOCK == 0)
+}
+
+impl Record {
+    /// Whether its service is gone.
+    #[inline]
+    pub fn is_away(&self) -> bool {
+        self.away.load(Acquire)
+    }
+
+    /// It came from elsewhere: what is to be done again is asked for, once.
+    pub(super) fn is_to_last(&self) {
+        if self.recipe.get().is_none()
+            && let Some(recipe) = self.recipe.begin()
+            && let Ok([local, _]) = self.names()
+        {
+            recipe.is_bound(local);
+        }
+    }
+
+    /// After the call that made it a service's.
+    pub(super) fn was_made_by(&self, call: Call, local: Option<Address>) {
+        if let (Call::Bind(to), Some(recipe)) = (call, self.recipe.get()) {
+            recipe.is_bound(local.unwrap_or(Address(Some(to))));
+        }
+    }
+
+    /// The end of the pair was met. True: as the service is gone, and a timer has the pair's place.
+    pub(super) fn goes_away(&self, fd: i32) -> bool {
+        if self.is_away() {
+            return true;
+        }
+        let Some(recipe) = self.recipe.get() else { return false };
+        if !is_gone(&self.names()) {
+            return false;
+        }
+        self.leave_rings(Reason::RecalledPeerClosed);
+        let Ok(timer) = timer(fd) else { return false };
+        limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
+        let Some(_life) = state::LIFE.lock(table::tid()) else { return false };
+        if let (Some(number), false) = (table::datagrams(fd), self.is_away()) {
+            replace(self, number, timer.0);
+            self.away.store(true, Release);
+        }
+        true
+    }
+
+    /// Whether its service is there. One that is back is asked for another socket, now and then.
+    pub(super) fn is_there(&self, fd: i32) -> bool {
+        let Some(recipe) = self.recipe.get().filter(|_| self.is_away()) else { return true };
+        if !is_due(recipe, fd) {
+            return !self.is_away();
+        }
+        let done = self.make_again(fd);
+        match done {
+            Ok(()) => {
+                self.show_names();
+                says_back(recipe, "the socket of datagrams");
+            }
+            Err(errno) => complain(recipe, "the socket of datagrams", errno),
+        }
+        done.is_ok()
+    }
+
+    fn make_again(&self, fd: i32) -> Result<()> {
+        let recipe = self.recipe.get().ok_or(Errno::NETDOWN)?;
+        let service = self.service.load(Relaxed);
+        let kind = [self.family.load(Relaxed), libc::SOCK_DGRAM, self.protocol.load(Relaxed)];
+        let (cookie, end) = make(recipe, service, kind, fd)?;
+        if let Some(Some(partner)) = self.partner.get() {
+            Message::new(Op::Connect, cookie).address(partner).ask(service)?;
+        }
+        let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
+        let number = table::datagrams(fd).ok_or(Errno::BADF)?;
+        if self.is_away() {
+            replace(self, number, end.0);
+            self.rings.discard(number);
+            self.rings.reset(false);
+            self.reached.store(0, Relaxed);
+            self.cookie.store(cookie, Relaxed);
+            self.away.store(false, Release);
+        }
+        Ok(())
+    }
+
+    /// Before a receive: waits until the service is there, where the call may wait.
+    ///
+    /// # Errors
+    /// EAGAIN: it may not. ENETDOWN: it may, but was told that there was something. EINTR.
+    pub fn wait_for_service(&self, fd: i32, dontwait: bool) -> Result<()> {
+        let waits = waits(fd, dontwait);
+        let was_told = poll::now(fd, libc::POLLIN) != 0;
+        let limit = self.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO));
+        while !self.is_there(fd) {
+            match waits {
+                false => return Err(Errno::AGAIN),
+                true if was_told => return Err(Errno::NETDOWN),
+                true => wait_for(fd, libc::POLLIN, limit, Errno::AGAIN)?,
+            }
+        }
+        if was_told && waits && poll::now(fd, libc::POLLIN) == 0 {
+            return Err(Errno::NETDOWN);
+        }
+        Ok(())
+    }
+
+    /// After a receive that found the end of the pair, and was not to wait if `dontwait`.
+    ///
+    /// # Errors
+    /// ENETDOWN, once: the service is gone; EAGAIN: the same, of a call that does not wait for anybody in particular. ECONNRESET: there will
+    /// be no other one.
+    pub fn ended(&self, fd: i32, dontwait: bool) -> Result<()> {
+        if self.shut.load(Acquire) & 1 != 0 {
+            return Ok(());
+        }
+        if !self.goes_away(fd) {
+            return Err(Errno::CONNRESET);
+        }
+        let is_connected = matches!(self.partner.get(), Some(Some(_)));
+        Err(if is_connected || waits(fd, dontwait) { Errno::NETDOWN } else { Errno::AGAIN })
+    }
+}
