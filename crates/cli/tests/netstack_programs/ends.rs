@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 /// How long servers are without a service: long enough for a storm to be seen, which has thousands of calls in it.
 const WITHOUT: Duration = Duration::from_secs(2);
-/// Calls in vain that a process makes in that time at most: one each second, and some more where the machine is slow.
-const MOST: usize = 10;
+/// Calls in vain, and lines about them, at most: one each second, however long the machine takes to have a service again.
+const MOST: usize = 100;
 
 fn is_without_service() {
     let end = Instant::now() + WITHOUT;
@@ -75,7 +75,7 @@ isolated! {
         web.signal(Signal::QUIT);
         let said = web.end().expect(0).stderr;
         // One line of each process that noticed.
-        assert!(said.matches("netstack service").count() <= 2 * MOST, "{said}");
+        assert!(said.matches("netstack service").count() <= MOST, "{said}");
         let errors = fs::read_to_string(lab.folder.join("errors")).expect("a file");
         assert!(errors.lines().count() <= MOST, "{errors}");
         lab.is_empty();
@@ -95,7 +95,7 @@ isolated! {
         web.signal(Signal::TERM);
         let text = web.end().expect(0).text();
         let failed = text.strip_prefix("failed ").and_then(|n| n.trim().parse::<usize>().ok()).expect("a number");
-        assert!((1..=2 * MOST).contains(&failed), "{text}");
+        assert!((1..=MOST).contains(&failed), "{text}");
         lab.is_empty();
         lab.end();
     }

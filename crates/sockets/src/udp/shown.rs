@@ -99,7 +99,7 @@ impl Shown {
 }
 
 impl Record {
-    /// As [`Shown::end`].
+    /// As `Shown::end`.
     #[inline]
     pub fn shown(&self) -> Option<&'static DatagramEnd> {
         self.shown.end()
