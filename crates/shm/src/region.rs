@@ -6,7 +6,7 @@ mod mailbox;
 use crate::arena::{Control, Geometry, PAGE};
 use crate::family::{Family, REGION_SIZE, VIEW_MAGIC, VIEW_NAME};
 use crate::inbox::{INBOX_NAME, Inbox};
-use crate::mailbox::Mailbox;
+use crate::mailbox::Page;
 use crate::ring::Ring;
 use crate::stats::{RECORD_SIZE, StatsRecord};
 use bypath_sys::mem::{self, Mapping};
@@ -30,7 +30,7 @@ unsafe impl Shared for Control {}
 // SAFETY: atomics only, repr(C).
 unsafe impl Shared for StatsRecord {}
 // SAFETY: atomics only, repr(C).
-unsafe impl Shared for Mailbox {}
+unsafe impl Shared for Page {}
 
 /// A reference into `map` that lives as long as the process: mappings passed here are never unmapped.
 fn view<T: Shared>(map: &Mapping, offset: usize) -> Result<&'static T> {

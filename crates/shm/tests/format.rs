@@ -53,6 +53,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(WriterAsks: wait, switch_k, flags),
         fields!(Record: octets, head, mark),
         fields!(Mailbox: gate, head, tail, writers),
+        fields!(Page: mailbox, owner),
         fields!(Writers: lock, head, lost),
     ]
     .concat()

@@ -53,3 +53,5 @@ mod wait;
 mod wish;
 mod wlock;
 mod worth;
+
+pub use udp::seen;

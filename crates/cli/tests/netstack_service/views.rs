@@ -123,6 +123,12 @@ isolated! {
         let top = rows(&["top", "--once", "--json", "-d", "0.1", "pid", &pid]);
         assert_eq!((&top[0]["path"], &top[0]["service"]), (&json!("netstack:ring"), &json!("lab")), "{top:?}");
         assert_eq!(top[0]["remote"], *talk.names[1]);
+        // Where its octets are seen.
+        let dump = bypath(["dump", "--seconds", "0.3", "--pid", &pid]).output().expect("bypath starts");
+        let noted = crate::common::stderr(&dump);
+        assert!(dump.status.success() && noted.contains("bypath netstack capture --name lab -w FILE"), "{noted}");
+        assert_eq!(noted.matches("note: sockets of").count(), 1, "{noted}");
+
         let metrics = said(&["metrics"]);
         assert!(metrics.contains("path=\"netstack:ring\",reason=\"ring\""), "{metrics}");
         talk.end();

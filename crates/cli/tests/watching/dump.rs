@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 /// Fields of all packets that tshark shows, a line each.
-fn tshark(file: &Path, arguments: &[&str], fields: &[&str]) -> Vec<String> {
+pub fn tshark(file: &Path, arguments: &[&str], fields: &[&str]) -> Vec<String> {
     let mut command = Command::new("tshark");
     // Names of hosts are nobody's business; the user's own settings neither.
     command.args(["-n", "-r"]).arg(file).args(arguments).args(["-T", "fields"]);

@@ -5,6 +5,7 @@ mod common;
 
 mod dump;
 mod lab;
+mod letters;
 mod metrics;
 mod still;
 mod top;

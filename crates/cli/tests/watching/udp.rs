@@ -7,10 +7,10 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{ChildStdin, ChildStdout, Command, Stdio};
 
 /// A server that answers, and who asks it.
-struct Post {
-    server: Running,
-    caller: Running,
-    port: String,
+pub struct Post {
+    pub server: Running,
+    pub caller: Running,
+    pub port: String,
     to: ChildStdin,
     from: BufReader<ChildStdout>,
 }
@@ -27,7 +27,8 @@ fn program(processor: usize, args: &[&str]) -> Command {
 }
 
 impl Post {
-    fn new() -> Post {
+    /// Starts both.
+    pub fn new() -> Post {
         let mut server = Running(program(0, &["serve"]).spawn().expect("python3 starts"));
         let mut port = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
@@ -39,7 +40,7 @@ impl Post {
     }
 
     /// So many questions and answers.
-    fn talks(&mut self, count: u32) {
+    pub fn talks(&mut self, count: u32) {
         writeln!(self.to, "{count}").expect("the caller listens");
         let mut line = String::new();
         self.from.read_line(&mut line).expect("an answer");
@@ -54,7 +55,7 @@ fn json(arguments: &[&str]) -> Vec<Value> {
 }
 
 /// The one UDP socket of a process that was used.
-fn shown(pid: u32) -> Value {
+pub fn shown(pid: u32) -> Value {
     let all = json(&["ss", "-u", "--json", "--pid", &pid.to_string()]);
     assert_eq!(all.len(), 1, "{all:?}");
     all[0].clone()

@@ -92,6 +92,16 @@ pub struct Mailbox {
     pub writers: Writers,
 }
 
+/// The first page of a mailbox that has memory of its own.
+#[repr(C, align(128))]
+#[derive(Debug)]
+pub struct Page {
+    /// The control words.
+    pub mailbox: Mailbox,
+    /// SO_COOKIE of the socket whose it is, for who looks on from outside.
+    pub owner: AtomicU64,
+}
+
 impl Mailbox {
     /// A closed one with nothing in it.
     pub fn new() -> Mailbox {

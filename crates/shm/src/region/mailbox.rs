@@ -2,10 +2,11 @@
 
 use super::{ring_in, view};
 use crate::arena::PAGE;
-use crate::mailbox::Mailbox;
+use crate::mailbox::{self, Mailbox};
 use crate::ring::Ring;
 use bypath_sys::mem::{self, Mapping};
 use bypath_sys::{Errno, Result};
+use std::sync::atomic::AtomicU64;
 
 /// A mapped mailbox of its own: the page of its control words, and its ring.
 #[derive(Clone, Copy, Debug)]
@@ -22,7 +23,7 @@ impl MailboxMap {
     /// touched: see [`Ring::back`].
     ///
     /// # Errors
-    /// As [`new_family`]; EINVAL for another size.
+    /// As [`new_family`](super::new_family); EINVAL for another size.
     pub fn new(ring: u32, floor: i32) -> Result<(MailboxMap, i32)> {
         if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
             return Err(Errno::INVAL);
@@ -48,9 +49,18 @@ impl MailboxMap {
         Ok(MailboxMap { map, ring: ring_in(map, PAGE, ring)? })
     }
 
+    fn page(&self) -> &'static mailbox::Page {
+        view(&self.map, 0).expect("shorter than a page")
+    }
+
     /// Its control words.
     pub fn mailbox(&self) -> &'static Mailbox {
-        view(&self.map, 0).expect("shorter than a page")
+        &self.page().mailbox
+    }
+
+    /// SO_COOKIE of the socket whose it is: 0 as long as nobody has said that.
+    pub fn owner(&self) -> &'static AtomicU64 {
+        &self.page().owner
     }
 
     /// Its ring.

@@ -219,6 +219,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         reason
     };
     MADE.fetch_add(1, Relaxed);
+    map.owner().store(cookie, Relaxed);
     if map.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
     }

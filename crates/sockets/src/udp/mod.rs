@@ -15,6 +15,7 @@ pub mod holders;
 mod meet;
 mod options;
 mod receive;
+pub mod seen;
 mod send;
 pub mod shown;
 mod told;

@@ -2,6 +2,7 @@
 
 use bypath_shm::arena::{Control, Geometry, PAGE, slot_use};
 use bypath_shm::direction::{Direction, HeadLine, TailLine};
+use bypath_shm::mailbox::{self, Mailbox};
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::{self, IoSliceMut};
@@ -32,15 +33,25 @@ pub struct Arena {
 /// # Errors
 /// It has ended, or is another user's.
 pub fn arenas(pid: u32) -> io::Result<Vec<Arena>> {
-    Ok(arenas_in(&std::fs::read_to_string(format!("/proc/{pid}/maps"))?))
+    Ok(arenas_in(&maps(pid)?))
+}
+
+fn maps(pid: u32) -> io::Result<String> {
+    std::fs::read_to_string(format!("/proc/{pid}/maps"))
 }
 
 fn arenas_in(maps: &str) -> Vec<Arena> {
+    named_in(maps, "bypath-arena")
+}
+
+/// The memfds of this name that are mapped from their beginning on.
+fn named_in(maps: &str, name: &str) -> Vec<Arena> {
+    let name = format!("/memfd:{name}");
     maps.lines()
         .filter_map(|line| {
             let (range, rest) = line.split_once(' ')?;
             let mut words = rest.split_whitespace();
-            if !rest.contains("/memfd:bypath-arena") || words.nth(1)? != "00000000" {
+            if !rest.contains(&name) || words.nth(1)? != "00000000" {
                 return None;
             }
             let file = words.nth(1)?.parse().ok()?;
@@ -104,6 +115,75 @@ pub fn slots(pid: u32, arena: Arena, ring: u32) -> nix::Result<Vec<([u64; 2], Pl
         }
     }
     Ok(all)
+}
+
+/// A mailbox that a process maps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Letterbox {
+    base: usize,
+    /// Octets of its ring.
+    pub ring: u32,
+    /// Number of its file: the same in every process that maps it.
+    pub file: u64,
+}
+
+/// What its control words say.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Letters {
+    /// Of the socket whose it is.
+    pub cookie: u64,
+    /// Who writes; 0: nobody.
+    pub lock: u32,
+    /// Read behind the lock: whoever had written when nobody wrote has said so here.
+    pub tail: u64,
+    /// Where it is read next.
+    pub head: u64,
+}
+
+/// The mailboxes that a process maps.
+///
+/// # Errors
+/// As [`arenas`].
+pub fn letterboxes(pid: u32) -> io::Result<Vec<Letterbox>> {
+    let all = named_in(&maps(pid)?, "bypath-mailbox").into_iter();
+    Ok(all
+        .filter_map(|Arena { base, size, file }| {
+            let ring = u32::try_from(size.checked_sub(PAGE)?).ok().filter(|ring| ring.is_power_of_two())?;
+            Some(Letterbox { base, ring, file })
+        })
+        .collect())
+}
+
+impl Letterbox {
+    /// Reads the control words.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn letters(&self, pid: u32) -> nix::Result<Letters> {
+        let at = |field: usize| self.base + offset_of!(mailbox::Page, mailbox) + field;
+        let lock = offset_of!(Mailbox, writers) + offset_of!(mailbox::Writers, lock);
+        let pieces = [
+            (self.base + offset_of!(mailbox::Page, owner), 8),
+            (at(lock), 4),
+            (at(offset_of!(Mailbox, tail)), 8),
+            (at(offset_of!(Mailbox, head)), 8),
+        ];
+        let mut raw = [0; 28];
+        read(pid, &pieces, &mut raw)?;
+        let lock = u32::from_ne_bytes(raw[8..12].try_into().expect("four bytes"));
+        Ok(Letters { cookie: word(&raw, 0), lock, tail: word(&raw, 12), head: word(&raw, 20) })
+    }
+
+    /// Reads octets of the ring from a position on, at most a ring of them.
+    ///
+    /// # Errors
+    /// As [`read`].
+    pub fn octets(&self, pid: u32, from: u64, to: &mut [u8]) -> nix::Result<()> {
+        let (ring, size) = (self.base + PAGE, self.ring as usize);
+        let start = (from & (u64::from(self.ring) - 1)) as usize;
+        let first = to.len().min(size - start);
+        read(pid, &[(ring + start, first), (ring, to.len() - first)], to)
+    }
 }
 
 fn word(raw: &[u8], at: usize) -> u64 {

@@ -3,8 +3,10 @@
 //! The programs do nothing for it and know nothing of it: their memory is read from outside (`memory`), beside their own
 //! reading and writing (`tap`). What was overwritten before it could be read is told, and counted.
 
+mod mail;
 mod memory;
 mod packet;
+mod posts;
 mod tap;
 mod taps;
 
@@ -19,6 +21,7 @@ use bypath::link::pcapng::{Counts, Writer};
 use clap::ValueHint;
 use std::fs::File;
 use std::io::{self, BufWriter, IsTerminal as _, Write};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -33,13 +36,15 @@ use taps::{Taps, Wanted};
     bypath dump port 6379                       a line for each piece that goes through a ring\n  \
     bypath dump -w /tmp/rings.pcapng --pid 1234\n  \
     bypath dump -w - port 8080 | tshark -r - -d tcp.port==8080,http\n  \
+    bypath dump udp and port 53                 datagrams between programs that are both awake\n  \
     bypath dump src port 6379 and not comm redis-cli\n\n\
     FILTER is as for tcpdump and ss: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm (name\n\
     of a program, or a pattern), tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see).\n\n\
-    There are no packets in a ring: what is found there is cut into segments, with sequence numbers that count the ring's\n\
-    bytes. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
+    There are no packets in a ring: what is found there of a connection is cut into segments, with sequence numbers that count the ring's\n\
+    bytes; datagrams of UDP are whole, and stand there from their sender to their receiver. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
-    dropped. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    dropped. Sockets of a netstack service are not shown: what they send and receive is in frames, with all that TCP does, and\n\
+    `bypath netstack capture` writes those. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output
@@ -54,7 +59,11 @@ pub struct Args {
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
     port: Option<u16>,
 
-    /// End after so many segments
+    /// Octets of each packet that are written to the file at most, headers included
+    #[arg(short, long, value_name = "OCTETS", value_parser = clap::value_parser!(u32).range(1..))]
+    snap: Option<u32>,
+
+    /// End after so many segments and datagrams
     #[arg(short, long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     count: Option<u64>,
 
@@ -107,7 +116,7 @@ pub fn run(args: &Args) -> Outcome {
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let asked = Arc::new(AtomicBool::new(false));
     ending::watch(&asked).map_err(|e| Failure::new(1, e))?;
-    let mut out = Out::create(args.write.as_deref(), args.count)?;
+    let mut out = Out::create(args.write.as_deref(), args.count, args.snap)?;
     let mut taps = Taps::new(Wanted { pid: args.pid, port: args.port, filter });
     let begun = monotonic_ns();
     let end = args.seconds.map(|s| begun.saturating_add(u64::try_from(s.as_nanos()).unwrap_or(u64::MAX)));
@@ -144,6 +153,7 @@ struct Out {
     /// After so many segments it is done.
     most: Option<u64>,
     segments: u64,
+    datagrams: u64,
     missed: u64,
     /// Connections of which it is not known what was missed at their end.
     cut: u64,
@@ -152,10 +162,20 @@ struct Out {
 }
 
 impl Out {
-    fn create(path: Option<&Path>, most: Option<u64>) -> Result<Out, Failure> {
+    fn create(path: Option<&Path>, most: Option<u64>, snap: Option<u32>) -> Result<Out, Failure> {
         let name = path.map_or("standard output".to_owned(), |p| p.display().to_string());
         let frame = Vec::new();
-        let mut out = Out { file: None, name, most, segments: 0, missed: 0, cut: 0, unread: false, frame };
+        let mut out = Out {
+            file: None,
+            name,
+            most,
+            segments: 0,
+            datagrams: 0,
+            missed: 0,
+            cut: 0,
+            unread: false,
+            frame,
+        };
         let Some(path) = path else { return Ok(out) };
         let failed = |e: io::Error| Failure::new(1, format_args!("cannot write {}: {e}", path.display()));
         let inner: Box<dyn Write> = if path != Path::new("-") {
@@ -171,10 +191,9 @@ impl Out {
             let mut writer = Writer::new(
                 BufWriter::new(inner),
                 concat!("bypath ", env!("CARGO_PKG_VERSION")),
-                usize::MAX,
+                snap.map_or(usize::MAX, |snap| snap as usize),
             )?;
-            let comment =
-                "segments made of what went through rings; a gap is what was overwritten before it was read";
+            let comment = "segments and datagrams made of what went through rings; a gap is what was overwritten before it was read";
             writer.interface_with("bypath", None, Some(comment))?;
             writer.flush()?;
             Ok(writer)
@@ -196,15 +215,10 @@ impl Out {
 
     /// Nobody reads it, or there is as much as was asked for.
     fn is_done(&self) -> bool {
-        self.unread || self.most.is_some_and(|most| self.segments >= most)
+        self.unread || self.most.is_some_and(|most| self.segments + self.datagrams >= most)
     }
 
-    fn news(
-        &mut self,
-        [from, to]: [std::net::SocketAddr; 2],
-        answered: u64,
-        news: &News,
-    ) -> Result<(), Failure> {
+    fn news(&mut self, [from, to]: [SocketAddr; 2], answered: u64, news: &News) -> Result<(), Failure> {
         let ns = realtime_ns();
         let mut missed = news.missed;
         self.missed = self.missed.saturating_add(missed);
@@ -231,7 +245,7 @@ impl Out {
                 }
                 None => {
                     let gap = if lost > 0 { format!("({comment})\n") } else { String::new() };
-                    let line = line(ns, from, to, position, piece);
+                    let line = line(ns, from, to, &format!("{} at {position}", piece.len()), piece);
                     io::stdout().lock().write_all(format!("{gap}{line}\n").as_bytes())
                 }
             };
@@ -239,6 +253,36 @@ impl Out {
             position += piece.len() as u64;
             self.segments += 1;
         }
+        Ok(())
+    }
+
+    /// A datagram, before which octets of others were missed.
+    fn datagram(&mut self, [from, to]: [SocketAddr; 2], missed: u64, octets: &[u8]) -> Result<(), Failure> {
+        if self.is_done() {
+            return Ok(());
+        }
+        let ns = realtime_ns();
+        self.missed = self.missed.saturating_add(missed);
+        let comment = format!("{missed} octets of datagrams were overwritten before they could be read");
+        let written = match &mut self.file {
+            // None so long was ever sent.
+            Some(_) if !packet::datagram(&mut self.frame, from, to, octets) => return Ok(()),
+            Some(file) => file.frame(&Frame {
+                ns,
+                pieces: [&self.frame, &[], &[]],
+                // How many there were is not known.
+                lost: (missed > 0).then_some(1),
+                comment: (missed > 0).then_some(comment.as_str()),
+                ..Frame::default()
+            }),
+            None => {
+                let gap = if missed > 0 { format!("({comment})\n") } else { String::new() };
+                let line = line(ns, from, to, &format!("UDP {}", octets.len()), octets);
+                io::stdout().lock().write_all(format!("{gap}{line}\n").as_bytes())
+            }
+        };
+        self.outcome(written)?;
+        self.datagrams += 1;
         Ok(())
     }
 
@@ -256,7 +300,7 @@ impl Out {
             let counts = Counts {
                 start: Some(now - monotonic_ns().saturating_sub(begun)),
                 end: Some(now),
-                received: Some(self.segments),
+                received: Some(self.segments + self.datagrams),
                 dropped: Some(self.missed.div_ceil(packet::MOST as u64)),
             };
             let written = file.statistics(0, now, &counts);
@@ -267,23 +311,24 @@ impl Out {
             0 => String::new(),
             n => format!(", and what {n} connections sent last"),
         };
-        output::message(format_args!("{} segments, {} octets missed{cut}", self.segments, self.missed));
+        let datagrams = match self.datagrams {
+            0 => String::new(),
+            n => format!(" and {n} datagrams"),
+        };
+        output::message(format_args!(
+            "{} segments{datagrams}, {} octets missed{cut}",
+            self.segments, self.missed
+        ));
         Ok(())
     }
 }
 
-fn line(
-    ns: u64,
-    from: std::net::SocketAddr,
-    to: std::net::SocketAddr,
-    position: u64,
-    bytes: &[u8],
-) -> String {
+fn line(ns: u64, from: SocketAddr, to: SocketAddr, what: &str, bytes: &[u8]) -> String {
     const SHOWN: usize = 60;
     let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)])
         .chars()
         .map(|c| if c.is_control() || c == char::REPLACEMENT_CHARACTER { '.' } else { c })
         .collect();
     let (s, us) = (ns / 1_000_000_000, ns / 1000 % 1_000_000);
-    format!("{s}.{us:06} {from} > {to}: {} at {position}  {text}", bytes.len())
+    format!("{s}.{us:06} {from} > {to}: {what}  {text}")
 }

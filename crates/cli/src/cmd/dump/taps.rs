@@ -2,10 +2,11 @@
 
 use super::Out;
 use super::memory::{self, Life, Place};
+use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
-use crate::connections::{self, Connection, Family};
+use crate::connections::{self, Connection, Family, Scan};
 use crate::filter::{Facts, Filter, Protocol};
-use crate::output::Failure;
+use crate::output::{self, Failure};
 use bypath_shm::view::End;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -48,6 +49,26 @@ impl Wanted {
             of_pid && of_port && self.filter.as_ref().is_none_or(|filter| filter.passes(&facts))
         })
     }
+
+    /// Whether that is.
+    pub fn wants(&self, facts: &Facts) -> bool {
+        let ports = [facts.source, facts.destination];
+        self.pid.is_none_or(|pid| facts.processes.iter().any(|(p, _)| *p == pid))
+            && self.port.is_none_or(|port| ports.iter().flatten().any(|a| a.port() == port))
+            && self.filter.as_ref().is_none_or(|filter| filter.passes(facts))
+    }
+
+    /// Whether something that comes to this UDP socket is asked for, as far as it is known without a look.
+    pub fn may_be(&self, pid: u32, command: &str, local: SocketAddr) -> bool {
+        self.wants(&Facts {
+            protocol: Protocol::Udp,
+            source: None,
+            destination: Some(local),
+            processes: &[(pid, command)],
+            path: "ring",
+            reason: "ring",
+        })
+    }
 }
 
 /// The addresses of both sockets, each as it or the other one knows it.
@@ -66,6 +87,9 @@ pub struct Taps {
     known: HashMap<[u64; 2], (Life, Known)>,
     /// Whether connections were looked for before: what is found later has begun since.
     begun: bool,
+    posts: Posts,
+    /// Netstack services of which it was said that their sockets are not shown.
+    told: HashSet<String>,
 }
 
 /// The slots in use that a process maps, by the sockets they are of; put together when it is needed.
@@ -103,7 +127,14 @@ impl Slots {
 impl Taps {
     /// Nothing yet.
     pub fn new(wanted: Wanted) -> Taps {
-        Taps { wanted, open: Vec::new(), known: HashMap::new(), begun: false }
+        Taps {
+            wanted,
+            open: Vec::new(),
+            known: HashMap::new(),
+            begun: false,
+            posts: Posts::default(),
+            told: HashSet::new(),
+        }
     }
 
     /// Looks for connections on rings that are not followed yet.
@@ -142,10 +173,43 @@ impl Taps {
                 self.open.push(tap);
             }
         }
+        self.posts.discover(&scan, &self.wanted, self.begun)?;
+        self.tell_of_services(&scan);
         self.begun = true;
         // Of connections that are no more nothing need be known.
         self.known.retain(|cookies, _| cookies.iter().any(|cookie| sockets.contains_key(cookie)));
         Ok(())
+    }
+
+    /// Says, once of each service, where what its sockets send and receive is seen.
+    fn tell_of_services(&mut self, scan: &Scan) {
+        let connections = scan.connections();
+        let streams =
+            connections.iter().map(|c| (Protocol::Tcp, c.process, c.end.local, c.end.remote, &c.end.service));
+        let udp = scan.udp();
+        let datagrams = udp.iter().map(|u| {
+            let s = u.socket;
+            (Protocol::Udp, u.process, s.local, s.remote, &s.service)
+        });
+        for (protocol, process, source, destination, service) in streams.chain(datagrams) {
+            let Some(name) = service.as_ref().filter(|name| !self.told.contains(*name)) else { continue };
+            let processes = [(process.pid, process.command.as_str())];
+            let facts = Facts {
+                protocol,
+                source,
+                destination,
+                processes: &processes,
+                path: "netstack:ring",
+                reason: "ring",
+            };
+            if self.wanted.wants(&facts) {
+                output::message(format_args!(
+                    "note: sockets of the netstack service {name} are not shown here, as what they send and receive is in frames: bypath \
+                     netstack capture --name {name} -w FILE"
+                ));
+                self.told.insert(name.clone());
+            }
+        }
     }
 
     fn tap(&self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
@@ -184,7 +248,7 @@ impl Taps {
     /// # Errors
     /// What was found cannot be written, or a process may not be read.
     pub fn look(&mut self, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
-        let mut any = false;
+        let mut any = self.posts.look(&self.wanted, out, room)?;
         let mut at = 0;
         while at < self.open.len() {
             match look(&mut self.open[at], out, room, &mut any)? {

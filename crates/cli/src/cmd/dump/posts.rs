@@ -1,0 +1,186 @@
+//! Mailboxes that are followed: found, wanted, looked at, and lost again.
+
+use super::Out;
+use super::mail::{Mail, Post};
+use super::memory::{self, Letterbox};
+use super::tap::Over;
+use super::taps::{Wanted, forbidden};
+use crate::connections::{Scan, Udp};
+use crate::filter::{Facts, Protocol};
+use crate::output::Failure;
+use bypath_shm::reason::Reason;
+use bypath_shm::view::Path;
+use bypath_sockets::seen;
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
+
+/// Who has a socket.
+#[derive(Clone, Debug)]
+struct Holder {
+    pid: u32,
+    command: String,
+}
+
+impl Holder {
+    fn of(u: &Udp<'_>) -> Holder {
+        Holder { pid: u.process.pid, command: u.process.command.clone() }
+    }
+}
+
+/// A mailbox that is followed.
+#[derive(Debug)]
+struct Followed {
+    mail: Mail,
+    owner: Holder,
+    /// The socket's address.
+    local: SocketAddr,
+    /// Octets missed, before the datagram that is told next.
+    gap: u64,
+}
+
+/// What is followed.
+#[derive(Debug, Default)]
+pub struct Posts {
+    open: Vec<Followed>,
+    /// How far mailboxes were known that are not followed any more, by the number of their file.
+    known: HashMap<u64, u64>,
+    /// Who sends from where.
+    senders: HashMap<(IpAddr, u16), Holder>,
+}
+
+impl Posts {
+    /// Looks for mailboxes that are not followed yet. `begun`: those that are found now have been made since the look before.
+    ///
+    /// # Errors
+    /// A process that is asked for may not be read.
+    pub fn discover(&mut self, scan: &Scan, wanted: &Wanted, begun: bool) -> Result<(), Failure> {
+        let all: Vec<_> = scan.udp().into_iter().filter(|u| u.socket.service.is_none()).collect();
+        let name = |local: SocketAddr| (local.ip().to_canonical(), local.port());
+        self.senders = all.iter().filter_map(|u| Some((name(u.socket.local?), Holder::of(u)))).collect();
+        let mut boxes: HashMap<u32, Vec<Letterbox>> = HashMap::new();
+        for u in &all {
+            let (Some(cookie), Some(local)) = (u.socket.cookie, u.socket.local) else { continue };
+            let pid = u.process.pid;
+            if u.socket.incoming.path != Path::Ring || self.open.iter().any(|f| f.mail.cookie == cookie) {
+                continue;
+            }
+            // A process that has gone, or goes, has none.
+            let its = boxes.entry(pid).or_insert_with(|| memory::letterboxes(pid).unwrap_or_default());
+            for place in its.iter() {
+                match place.letters(pid) {
+                    Ok(words) if words.cookie == cookie => {
+                        let from = self.known.get(&place.file).copied().or(begun.then_some(0));
+                        let mail = Mail::new(pid, *place, cookie, from);
+                        self.open.push(Followed { mail, owner: Holder::of(u), local, gap: 0 });
+                        break;
+                    }
+                    Err(nix::Error::EPERM) if wanted.may_be(pid, &u.process.command, local) => {
+                        return Err(forbidden(pid));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        // Of mailboxes that are no more nothing need be known.
+        let open: Vec<_> = all.iter().filter_map(|u| u.socket.cookie).collect();
+        if self.open.iter().all(|f| !open.contains(&f.mail.cookie)) {
+            self.known.clear();
+        }
+        Ok(())
+    }
+
+    /// Looks into every mailbox once; whether there was anything.
+    ///
+    /// # Errors
+    /// What was found cannot be written, or a process may not be read.
+    pub fn look(&mut self, wanted: &Wanted, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
+        let mut any = false;
+        let mut at = 0;
+        while at < self.open.len() {
+            let followed = &mut self.open[at];
+            let post = followed.mail.read(room);
+            let is_over = post.is_err();
+            let post = match post {
+                Ok(post) => post,
+                Err(Over::Forbidden) => return Err(forbidden(followed.mail.pid)),
+                // What came last is still there in the memory of those who wrote it.
+                Err(_) => last_of(followed, self.senders.values(), room),
+            };
+            any |= followed.mail.is_busy();
+            if let Some(post) = post {
+                any = true;
+                tell(followed, &self.senders, &post, room, wanted, out)?;
+            }
+            if is_over {
+                let gone = self.open.swap_remove(at);
+                self.known.extend(gone.mail.seen().map(|seen| (gone.mail.place.file, seen)));
+            } else {
+                at += 1;
+            }
+        }
+        Ok(any)
+    }
+}
+
+/// What a mailbox had that its owner has given up, as somebody else maps it.
+fn last_of<'a>(
+    followed: &mut Followed,
+    others: impl Iterator<Item = &'a Holder>,
+    room: &mut Vec<u8>,
+) -> Option<Post> {
+    let Mail { place, cookie, .. } = followed.mail;
+    let mut pids: Vec<u32> = others.map(|holder| holder.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    let found = pids.into_iter().find_map(|pid| {
+        let all = memory::letterboxes(pid).ok()?;
+        Some((pid, all.into_iter().find(|other| other.file == place.file)?))
+    });
+    let (pid, there) = found?;
+    let mut mail = Mail::new(pid, there, cookie, followed.mail.seen());
+    let post = mail.read(room).ok().flatten();
+    followed.mail = mail;
+    post
+}
+
+/// Writes what is asked for.
+fn tell(
+    followed: &mut Followed,
+    senders: &HashMap<(IpAddr, u16), Holder>,
+    post: &Post,
+    room: &[u8],
+    wanted: &Wanted,
+    out: &mut Out,
+) -> Result<(), Failure> {
+    followed.gap = followed.gap.saturating_add(post.missed);
+    for (head, octets) in &post.letters {
+        let Some(seen) = seen::head(&room[head.clone()]) else { continue };
+        let (source, port) = (seen.source, followed.local.port());
+        let everywhere = || SocketAddr::new(source.ip(), port);
+        let to = match followed.local.ip().is_unspecified() {
+            true => seen.to.map_or_else(everywhere, |ip| SocketAddr::new(ip, port)),
+            false => followed.local,
+        };
+        let unspecified =
+            |ip: IpAddr| if ip.is_ipv4() { IpAddr::from([0u8; 4]) } else { IpAddr::from([0u16; 8]) };
+        let names = [source.ip(), unspecified(source.ip()), IpAddr::from([0u16; 8])];
+        let sender = names.iter().find_map(|ip| senders.get(&(*ip, source.port())));
+        let holders: Vec<_> = [Some(&followed.owner), sender]
+            .into_iter()
+            .flatten()
+            .map(|h| (h.pid, h.command.as_str()))
+            .collect();
+        let facts = Facts {
+            protocol: Protocol::Udp,
+            source: Some(source),
+            destination: Some(to),
+            processes: &holders,
+            path: Path::Ring.code(),
+            reason: Reason::Ring.code(),
+        };
+        if wanted.wants(&facts) {
+            out.datagram([source, to], std::mem::take(&mut followed.gap), &room[octets.clone()])?;
+        }
+    }
+    Ok(())
+}
