@@ -9,7 +9,7 @@ use bypath_shm::family::{
     PROCESSES, Process, ReaderLine, STATS_OFFSET, WriterLine,
 };
 use bypath_shm::inbox::{BELLS, Inbox};
-use bypath_shm::mailbox::{Mailbox, Writers, phase};
+use bypath_shm::mailbox::{Mailbox, Page, Writers, phase};
 use bypath_shm::reason::REASON_SLOTS;
 use bypath_shm::stats::{BLOCKS, ByteBlock, RECORD_SIZE, StatsRecord};
 use std::collections::BTreeMap;

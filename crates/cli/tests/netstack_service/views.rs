@@ -166,6 +166,30 @@ isolated! {
 }
 
 isolated! {
+    fn what_listens_is_known_as_the_services() {
+        if !have("views::what_listens_is_known_as_the_services") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let mut listener = run(["--netstack=lab", "--", "python3", "-c"]);
+        listener.arg("import socket, sys; s = socket.create_server(('10.9.0.2', 8000)); print(s.fileno(), flush=True); s.accept()");
+        listener.env("BYPATH_NETSTACK_DIR", folder.path());
+        let listener = Tool::of(listener).hears("\n");
+        let pid = listener.id();
+        assert!(rows(&["ss", "--json", "--pid", &pid.to_string()]).is_empty());
+        let subject = format!("{pid}:{}", listener.heard().trim());
+        let why = bypath(["why", &subject]).output().expect("bypath starts");
+        let said = stdout(&why);
+        assert_eq!(why.status.code(), Some(1), "{said}");
+        assert!(said.contains("is a socket of the netstack service lab") && said.contains("sockets --name lab"), "{said}");
+        listener.signal(Signal::KILL);
+        listener.end();
+        end(running);
+    }
+}
+
+isolated! {
     fn datagrams_have_their_addresses_path_and_service() {
         if !have("views::datagrams_have_their_addresses_path_and_service") {
             return;
