@@ -96,7 +96,7 @@ impl<'a> Text<'a> {
             let unquoted = line.checked_sub(1).and_then(|n| unquoted(self.text.lines().nth(n as usize)?));
             let message = match unquoted {
                 Some(_) if problems.iter().any(|p| p.line == line) => continue,
-                Some(quoted) => format!("text must be quoted: {quoted}"),
+                Some(right) => right,
                 None => e.message().replace('\n', ", "),
             };
             problems.push(Problem { line, column, message, suggestion: None, warning: false });
@@ -112,17 +112,25 @@ impl<'a> Text<'a> {
     }
 }
 
-/// A line whose value is text without quotes, as it should stand there; `None`: it is none, or something else is wrong with it.
+/// What is right for a line whose value is text without quotes; `None`: it is none, or something else is wrong with it.
 fn unquoted(line: &str) -> Option<String> {
     let (key, value) = line.split_once('=')?;
-    let value = value.split(" #").next()?.trim();
+    let (key, value) = (key.trim(), value.split(" #").next()?.trim());
     let is_read = |value: &str| DeTable::parse(&format!("x = {value}")).is_ok();
+    if is_read(value) {
+        return None;
+    }
+    // Who writes these may mean a switch.
+    for (is, words) in [("true", ["yes", "on", "true"]), ("false", ["no", "off", "false"])] {
+        if words.iter().any(|word| word.eq_ignore_ascii_case(value)) {
+            return Some(format!(
+                "a switch is true or false, and text must be quoted: {key} = {is}, or {key} = \"{value}\""
+            ));
+        }
+    }
     let quote = |value: &str| {
         let plain = !value.is_empty() && !value.contains(['"', '\'', '\\', '[', ']', '{', '}']);
-        // Who writes these means a switch.
-        let switch =
-            ["yes", "no", "on", "off", "true", "false"].iter().any(|word| word.eq_ignore_ascii_case(value));
-        (plain && !switch).then(|| format!("\"{value}\""))
+        plain.then(|| format!("\"{value}\""))
     };
     let fixed = match value.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
         None => quote(value)?,
@@ -132,7 +140,7 @@ fn unquoted(line: &str) -> Option<String> {
             format!("[{}]", all.collect::<Option<Vec<_>>>()?.join(", "))
         }
     };
-    (!is_read(value) && is_read(&fixed)).then(|| format!("{} = {fixed}", key.trim()))
+    is_read(&fixed).then(|| format!("text must be quoted: {key} = {fixed}"))
 }
 
 /// A string or integer as text; integers in decimal.
@@ -156,14 +164,20 @@ mod tests {
     #[test]
     fn text_without_quotes_is_shown_with_them() {
         for (line, quoted) in [
-            ("link = tap:bp0", Some("link = \"tap:bp0\"")),
+            ("link = tap:bp0", Some("text must be quoted: link = \"tap:bp0\"")),
             (
                 "  addr = [10.9.0.2/24, \"fd09::2/64\"] # two",
-                Some("addr = [\"10.9.0.2/24\", \"fd09::2/64\"]"),
+                Some("text must be quoted: addr = [\"10.9.0.2/24\", \"fd09::2/64\"]"),
             ),
-            ("net = 10.9.0.1/24 # the kernel's", Some("net = \"10.9.0.1/24\"")),
+            ("net = 10.9.0.1/24 # the kernel's", Some("text must be quoted: net = \"10.9.0.1/24\"")),
             ("mtu = 9000", None),
-            ("attach = yes", None),
+            (
+                "attach = Yes",
+                Some(
+                    "a switch is true or false, and text must be quoted: attach = true, or attach = \"Yes\"",
+                ),
+            ),
+            ("attach = true", None),
             ("name = \"lab", None),
             ("name =", None),
             ("[limits]", None),

@@ -137,7 +137,7 @@ isolated! {
         drop(held);
         // What is no such device, or carries other frames, or none at present.
         veth();
-        fails(1, &["--link=tap:left", "--net=10.9.0.1/24"], &["left: there is an interface of this name already", "ip link del left"]);
+        fails(1, &["--link=tap:left", "--net=10.9.0.1/24"], &["left: there is an interface of this name already", "(ip link del left): --attach"]);
         fails(1, &["--link=tap:left", "--net=10.9.0.1/24", "--attach"], &["left: this interface is no tap device"]);
         fails(1, &["--link=tap:none", "--net=10.9.0.1/24", "--attach"], &["none: no such interface; there are: "]);
         let held = bypath::tun::Device::tun("other").open().expect("a device");

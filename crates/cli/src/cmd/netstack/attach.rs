@@ -4,7 +4,9 @@ use crate::cmd::tun::{beside, network};
 use crate::output::{self, Failure};
 use crate::raw::wait::Stop;
 use bypath::l2::Interface;
+use bypath::link as links;
 use bypath::link::fault::Switch;
+use bypath::link::tun::Refused;
 use bypath_netstack::{Engine, LinkName, News, NoLinkName, Opened, Setup, SetupError, Way, dhcp};
 use bypath_stack::Stack;
 use bypath_stack::event::Event;
@@ -321,6 +323,11 @@ pub fn open(setup: Setup, wishes: &Wishes, routes: &[Way]) -> Result<Settling, F
             format_args!("{}: that is the stack's own address; give the router's", by(router)),
         ),
         e @ SetupError::Contradiction(_) => Failure::new(2, e),
+        e @ SetupError::Link(links::Error::Tun(Refused::Taken { .. } | Refused::NotAllowed { .. }))
+            if !wishes.attach =>
+        {
+            Failure::new(1, format_args!("{e}: --attach"))
+        }
         e => Failure::new(1, e),
     })?;
     Ok(Settling { opened, waits: Vec::new() })

@@ -1,5 +1,6 @@
 //! What views see of a socket of datagrams of a service: as of the kernel's (`udp/shown.rs`), with the name of the service.
 
+use super::super::rings::LONGEST_NS;
 use super::super::shown;
 use super::Record;
 use crate::state;
@@ -8,6 +9,7 @@ use crate::thread::Call;
 use crate::udp::shown::{Shown, count};
 use bypath_shm::family::datagram_path::{RECEIVES, SENDS};
 use bypath_shm::reason::Reason;
+use bypath_shm::service::Op;
 use std::sync::atomic::{AtomicU16, AtomicU32, Ordering::*};
 
 /// From this call on it is shown: one who asks and is answered once has gone before anybody looks.
@@ -78,7 +80,10 @@ impl Record {
     /// Its addresses are others now, or shown for the first time.
     pub(super) fn show_names(&self) {
         let Some(end) = self.shown.place.end() else { return };
-        let Ok([local, remote]) = self.names() else { return };
+        // No longer than views are worth.
+        let mut question = self.question(Op::Names).within(LONGEST_NS);
+        let Ok(mut body) = question.ask(self.service.load(Relaxed)).map(|answer| answer.body) else { return };
+        let (Some(local), Some(remote)) = (body.address(), body.address()) else { return };
         shown::address(&end.local, local.0, self.family());
         shown::address(&end.remote, remote.0, self.family());
     }
