@@ -1,5 +1,5 @@
 //! Interfaces and their addresses, for a program all of whose sockets but those of loopback are a netstack service's: the stack's,
-//! beside the kernel's loopback. Programs that ask the kernel by netlink see the kernel's.
+//! beside the kernel's loopback. What else the kernel has is not listed, but can be asked about: programs that ask by netlink see it.
 //!
 //! These functions allocate, as those of the C library do, in one piece, which `freeifaddrs` gives back; the requests of ioctl do not.
 
@@ -27,20 +27,17 @@ hook! {
         let Some(name) = name_at(name as usize) else { return real(name) };
         match find(|interface| interface.name == name) {
             Some(Some(interface)) => interface.index,
-            Some(None) if !is_loopback(&name) => fail(libc::ENODEV),
             _ => real(name.as_ptr().cast()),
         }
     }
 
     /// `if_indextoname()`.
     fn if_indextoname(index: c_uint, name: *mut c_char) -> *mut c_char, raw None; only hook::serves(); {
-        let Some(found) = find(|interface| interface.index == index) else { return real(index, name) };
-        if let Some(interface) = found {
-            return if memory::write(name.cast(), interface.name) { name } else { fail(libc::EFAULT) };
+        match find(|interface| interface.index == index) {
+            Some(Some(interface)) if memory::write(name.cast(), interface.name) => name,
+            Some(Some(_)) => fail(libc::EFAULT),
+            _ => real(index, name),
         }
-        let known = real(index, name);
-        let own = name_at(known as usize).is_some_and(|name| is_loopback(&name));
-        if known.is_null() || own { known } else { fail(libc::ENXIO) }
     }
 
     /// `if_nameindex()`.
@@ -376,10 +373,8 @@ pub(crate) fn control(
         })
     });
     told.ok()?;
-    let Some(interface) = known else {
-        // Loopback has a number, too.
-        return if by_index && asked_index == 1 { None } else { Some(fail(libc::ENODEV)) };
-    };
+    // The kernel's can be asked about all the same: who lists them by netlink has their numbers.
+    let interface = known?;
     let network = |host| held.map(|(address, len)| of_network(address, len, host));
     let address = match request {
         SIOCGIFADDR | SIOCGIFDSTADDR => Some(held.map(|(address, _)| address)),

@@ -40,22 +40,23 @@ fn msg(n: libc::c_long, fd: i32, iov: &[IoVec], flags: i32) -> Result<usize> {
 /// # Errors
 /// As socket(2).
 pub fn stream(family: i32, floor: i32) -> Result<i32> {
-    of_kind(family, libc::SOCK_STREAM, floor)
+    of_kind(family, libc::SOCK_STREAM, 0, floor)
 }
 
-/// The same, of datagrams.
+/// The same, of datagrams of a protocol; 0: UDP.
 ///
 /// # Errors
 /// As socket(2).
-pub fn datagrams(family: i32, floor: i32) -> Result<i32> {
-    of_kind(family, libc::SOCK_DGRAM, floor)
+pub fn datagrams(family: i32, protocol: i32, floor: i32) -> Result<i32> {
+    of_kind(family, libc::SOCK_DGRAM, protocol, floor)
 }
 
-fn of_kind(family: i32, kind: i32, floor: i32) -> Result<i32> {
+fn of_kind(family: i32, kind: i32, protocol: i32, floor: i32) -> Result<i32> {
     let kind = kind | libc::SOCK_CLOEXEC;
     // SAFETY: integers only.
-    let low =
-        check(unsafe { syscall(libc::SYS_socket, [family as usize, kind as usize, 0, 0, 0, 0]) })? as i32;
+    let low = check(unsafe {
+        syscall(libc::SYS_socket, [family as usize, kind as usize, protocol as usize, 0, 0, 0])
+    })? as i32;
     crate::fd::move_high(low, floor)
 }
 

@@ -1,6 +1,7 @@
 //! Programs whose sockets are a netstack service's, against a small service of the tests' own over kernel sockets.
 
 mod anew;
+mod beside;
 #[path = "../common/mod.rs"]
 mod common;
 mod datagrams;

@@ -14,5 +14,6 @@ mod deaths;
 mod ends;
 mod faults;
 mod lab;
+mod pings;
 mod transfers;
 mod web;

@@ -87,7 +87,7 @@ fn close_all(received: &unix::Received) {
 /// From which address this host sends to `to`.
 fn source_for(to: &Name) -> Option<Name> {
     let address = to.to_address();
-    let probe = sock::datagrams(i32::from(address.family), state::floor()).ok()?;
+    let probe = sock::datagrams(i32::from(address.family), 0, state::floor()).ok()?;
     let found = sock::connect(probe, &address).and_then(|()| sock::local_address(probe)).ok();
     fd::close(probe);
     found.map(|found| Name::of(&found))

@@ -10,8 +10,9 @@ use bypath_sys::{Errno, Result, poll, sock};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::*;
 
-/// Octets of a datagram over IPv4 at most.
+/// Octets of a UDP datagram over IPv4 at most, and of a ping's message there.
 const LONGEST_V4: usize = 65_507;
+const LONGEST_PING_V4: usize = LONGEST_V4 + 8;
 
 /// The record of a socket of a service.
 fn served(fd: i32) -> Option<&'static Record> {
@@ -241,7 +242,12 @@ pub fn sending(fd: i32, raw: Option<&[u8]>, len: usize) -> Option<Result<Header>
 impl Record {
     fn may_send(&self, fd: i32, raw: Option<&[u8]>, len: usize) -> Result<Header> {
         let is_v6 = self.family() == libc::AF_INET6;
-        if len > if is_v6 { LONGEST } else { LONGEST_V4 } {
+        let most = match (is_v6, self.protocol() == libc::IPPROTO_UDP) {
+            (true, _) => LONGEST,
+            (false, true) => LONGEST_V4,
+            (false, false) => LONGEST_PING_V4,
+        };
+        if len > most {
             return Err(Errno::MSGSIZE);
         }
         let to = match raw {

@@ -39,6 +39,8 @@ pub struct Record {
     family: AtomicI32,
     /// As for socket(2); -1: not known.
     protocol: AtomicI32,
+    /// A ping socket to its program, and one of UDP to the kernel, which gives this user no others: it is of no use there.
+    poses: AtomicBool,
     /// The kernel has it for good.
     settled: AtomicBool,
     /// A service's that was bound to all addresses and any port, and has not been used: it may be the kernel's again.
@@ -131,7 +133,10 @@ pub fn made(fd: i32, domain: i32, protocol: i32) {
     if let Some(number) = new_record() {
         if let Some(r) = record(number) {
             r.family.store(domain, Relaxed);
-            r.protocol.store(if protocol == 0 { libc::IPPROTO_UDP } else { protocol }, Relaxed);
+            let protocol = if protocol == 0 { libc::IPPROTO_UDP } else { protocol };
+            r.protocol.store(protocol, Relaxed);
+            let is = sock::option(fd, libc::SOL_SOCKET, libc::SO_PROTOCOL);
+            r.poses.store(protocol != libc::IPPROTO_UDP && is == Ok(libc::IPPROTO_UDP), Relaxed);
             r.partner.set(None);
         }
         adopted(fd, number);
@@ -178,6 +183,7 @@ fn new_record() -> Option<u32> {
     r.cookie.store(0, Relaxed);
     r.family.store(0, Relaxed);
     r.protocol.store(-1, Relaxed);
+    r.poses.store(false, Relaxed);
     r.settled.store(false, Relaxed);
     r.undecided.store(false, Relaxed);
     r.partner.forget();
@@ -281,7 +287,8 @@ impl Record {
                 rules::service(None, name(to), otherwise)
             }
             _ => None,
-        }?;
+        };
+        let meant = if self.poses.load(Relaxed) { meant.or(otherwise) } else { meant }?;
         // One that was bound is the kernel's already.
         let bound = sock::local_address(fd).ok()?;
         (bound.port == 0 && bound.bytes == [0; 16]).then_some(meant)
@@ -339,7 +346,7 @@ impl Record {
     fn is_to_leave(&self, to: SocketAddr) -> bool {
         let otherwise = state::config().and_then(|config| config.netstack);
         self.undecided.swap(false, AcqRel)
-            && self.protocol.load(Relaxed) == libc::IPPROTO_UDP
+            && !self.poses.load(Relaxed)
             && rules::service(None, Some((to.ip().to_canonical(), to.port())), otherwise).is_none()
     }
 
@@ -349,7 +356,7 @@ impl Record {
     /// EMFILE and its like; nothing has changed then.
     fn leave(&self, fd: i32) -> Result<()> {
         self.leave_rings(Reason::RecalledConnect);
-        let new = sock::datagrams(self.family(), state::floor())?;
+        let new = sock::datagrams(self.family(), self.protocol(), state::floor())?;
         options::carry_back(self.family(), new, |level, name| {
             super::options::of_service(self.service.load(Relaxed), self.cookie.load(Relaxed), level, name)
         });

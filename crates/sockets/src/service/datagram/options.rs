@@ -59,7 +59,7 @@ static NEW: [OnceLock<[Option<Value>; CARRIED.len()]>; 2] = [const { OnceLock::n
 
 fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
     NEW[usize::from(family == libc::AF_INET6)].get_or_init(|| {
-        let Ok(new) = sock::datagrams(family, crate::state::floor()) else { return [None; CARRIED.len()] };
+        let Ok(new) = sock::datagrams(family, 0, crate::state::floor()) else { return [None; CARRIED.len()] };
         let values = std::array::from_fn(|i| read(new, CARRIED[i]));
         fd::close(new);
         values
