@@ -106,3 +106,29 @@ fn datagrams_to_everybody_and_to_groups_are_answered_as_the_kernel_does() {
     assert_eq!(expected.lines().count(), 30, "{expected}{errors}");
     assert_eq!(common::stdout(&service.output(&line)), expected);
 }
+
+const NEAR: &str = "import socket
+near = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+near.bind(('127.0.0.1', 0))
+near.settimeout(30)
+for connects in (True, False):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(('', 0))
+    s.settimeout(30)
+    if connects:
+        s.connect(near.getsockname())
+        s.send(b'there')
+    else:
+        s.sendto(b'there', near.getsockname())
+    octets, name = near.recvfrom(9)
+    near.sendto(octets, name)
+    print(s.recv(9), name[0], name[1] == s.getsockname()[1])";
+
+#[test]
+fn who_binds_to_every_address_and_talks_to_loopback_first_is_the_kernels() {
+    const NAME: &str = "beside::who_binds_to_every_address_and_talks_to_loopback_first_is_the_kernels";
+    let Some(service) = service(NAME, &[], &[]) else { return };
+    let output = service.output(&["python3", "-c", NEAR]);
+    let expected = "b'there' 127.0.0.1 True\n".repeat(2);
+    assert_eq!(common::stdout(&output), expected, "{}", common::stderr(&output));
+}

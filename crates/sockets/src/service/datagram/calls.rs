@@ -82,6 +82,12 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         Err(e) => return Some(Err(e)),
         Ok(to) => to,
     };
+    if let Some(to) = to
+        && r.undecided.load(Relaxed)
+        && r.is_to_leave(to)
+    {
+        return r.leave(fd).err().map(Err);
+    }
     if !r.is_there(fd) {
         return Some(Err(Errno::NETDOWN));
     }
