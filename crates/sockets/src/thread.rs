@@ -226,6 +226,13 @@ impl Call {
         r
     }
 
+    /// A number of this call, where it is an outermost one: that of the thread's next call on a followed socket is one more.
+    #[inline]
+    pub fn number(&self) -> u64 {
+        let t = self.thread;
+        (u64::from(t.number.load(Relaxed)) << 48).wrapping_add(t.epoch.load(Relaxed))
+    }
+
     /// Whether something wants this thread to stop spinning: a signal waits for its handler.
     #[inline]
     pub fn is_wanted(&self) -> bool {

@@ -421,13 +421,19 @@ pub fn kernel_told(events: u32) {
     }
 }
 
+/// When the kernel last told the program of something (ticks).
+#[inline]
+pub fn last_told() -> u64 {
+    TOLD.load(Relaxed)
+}
+
 /// Whether the connection's other end is alive, looked at once per millisecond of activity and whenever the kernel
 /// told of something.
 #[inline]
 pub fn peer_check_due(s: &Sock) -> bool {
     let now = clock::ticks();
     let last = s.looked.load(Relaxed);
-    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() && last > TOLD.load(Relaxed) {
+    if now.wrapping_sub(last) < 1000 * state::ticks_per_us() && last > last_told() {
         return false;
     }
     s.looked.store(now, Relaxed);

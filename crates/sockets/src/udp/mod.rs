@@ -2,7 +2,8 @@
 //!
 //! A receiver that gets datagrams from this host has a *mailbox* (`bypath_shm::mailbox`), and a name at which senders ask for it; a
 //! sender that sends there again and again has a *route* to it. The kernel's way stays the truth for sleeping: `receive` opens the
-//! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll.
+//! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll, `news` asks whether the kernel has
+//! something, too.
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
@@ -13,6 +14,7 @@ pub mod calls;
 pub mod groups;
 pub mod holders;
 mod meet;
+mod news;
 mod options;
 mod receive;
 pub mod seen;

@@ -1,6 +1,7 @@
 //! Receive: the mailbox first, then the kernel. The gate is open only while a thread looks.
 
 use super::address::Name;
+use super::news::News;
 use super::told::{Places, Told};
 use super::{Record, meet, shown, wait};
 use crate::raised::{self, Counter, Raised};
@@ -14,7 +15,7 @@ use bypath_shm::region::{MailboxMap, StaticCell};
 use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, fd, poll, thread};
+use bypath_sys::{Errno, clock, fd, thread};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
@@ -25,9 +26,10 @@ pub const HEAD_LONG: usize = 48;
 pub const SENDERS: usize = 64;
 /// Sources that are remembered.
 const SOURCES: usize = 64;
-/// The kernel is asked at every such record that is read with the gate open, and at every such look of a spin.
+/// The kernel is asked at every such record that is read with the gate open.
 const KERNEL_EVERY: u32 = 32;
-const KERNEL_LOOKS: u32 = 64;
+/// Looks of a spin between two readings of the clock, which says whether the kernel is to be asked.
+const CLOCK_LOOKS: u32 = 16;
 /// Datagrams by the kernel between two looks for senders who ask for the mailbox.
 const LOOK_EVERY: u32 = 8;
 /// Generations that are told apart.
@@ -50,6 +52,7 @@ pub struct Inbound {
     pub(super) listener: AtomicI32,
     pub(super) senders: [AtomicI32; SENDERS],
     spins: SpinHistory,
+    pub(super) news: News,
     reads: AtomicU32,
     /// Octets of records that were read since the kernel was found to have something; 0: it was not, or was asked for it since.
     overdue: AtomicU64,
@@ -82,6 +85,7 @@ impl Default for Inbound {
             listener: AtomicI32::new(0),
             senders: [const { AtomicI32::new(0) }; SENDERS],
             spins: SpinHistory::new(),
+            news: News::default(),
             reads: AtomicU32::new(0),
             overdue: AtomicU64::new(0),
             sender_cpu: AtomicU32::new(u32::MAX),
@@ -153,11 +157,6 @@ pub enum Opening {
 
 type End = Reader<'static, Ring>;
 
-/// Whether the kernel has something to read, or an error to tell.
-pub(super) fn has_news(fd: i32) -> bool {
-    poll::now(fd, libc::POLLIN) != 0
-}
-
 impl Inbound {
     pub(super) fn reset(&self) {
         self.mailbox.set(None);
@@ -175,6 +174,7 @@ impl Inbound {
         self.sender_cpu.store(u32::MAX, Relaxed);
         self.sent_last.store(false, Relaxed);
         self.places.reset();
+        self.news.reset();
         self.lost.store(0, Relaxed);
         self.overdue.store(0, Relaxed);
     }
@@ -330,7 +330,7 @@ impl Record {
         };
         fault::between("gate-opening");
         self.show_lost();
-        if has_news(fd) {
+        if self.inbound.news.ask(fd) {
             reader.close();
             return Opening::News;
         }
@@ -387,6 +387,7 @@ impl Record {
                     shown::count(&end.rx, true, place.len());
                 }
                 call.thread.count(|b| &b.ring_rx, place.len() as u64);
+                self.inbound.news.goes_on(call);
                 self.look_at_kernel(fd, reader, place.span())?;
             }
             let told = if is_long {
@@ -409,7 +410,7 @@ impl Record {
         reads.store(now, Relaxed);
         let seen = overdue.load(Relaxed);
         if seen == 0 {
-            if now.is_multiple_of(KERNEL_EVERY) && has_news(fd) {
+            if now.is_multiple_of(KERNEL_EVERY) && self.inbound.news.ask(fd) {
                 reader.close();
                 overdue.store(span, Relaxed);
             }
@@ -419,7 +420,7 @@ impl Record {
         let _ = overdue.compare_exchange(seen, seen + span, Relaxed, Relaxed);
         if seen > OVERDUE * reader.ring().size() {
             overdue.store(0, Relaxed);
-            if has_news(fd) {
+            if self.inbound.news.ask(fd) {
                 return Err(Not::Poisoned);
             }
         }
@@ -521,7 +522,7 @@ impl Record {
             }
         }
         if nonblocking {
-            if asked || !has_news(fd) {
+            if asked || !self.inbound.news.ask_again(call, clock::ticks(), fd) {
                 return Some(Receiving::Done(Err(Errno::AGAIN)));
             }
             reader.close();
@@ -534,7 +535,8 @@ impl Record {
             if !reader.is_empty() || !reader.is_open() {
                 return true;
             }
-            news = looks.is_multiple_of(KERNEL_LOOKS) && has_news(fd);
+            // At the first one, too: what is waited for has most likely not been sent yet.
+            news = looks % CLOCK_LOOKS == 1 && self.inbound.news.ask_now_and_then(clock::ticks(), fd);
             news
         });
         if found && !news {

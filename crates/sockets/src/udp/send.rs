@@ -352,6 +352,7 @@ impl Socket {
         match pushed {
             Pushed::Sent => {
                 self.inbound.sent_last.store(true, Relaxed);
+                self.inbound.news.goes_on(call);
                 if let Some(end) = self.shown() {
                     shown::count(&end.tx, true, len);
                 }
