@@ -165,6 +165,19 @@ impl Ring {
         let _ = position;
     }
 
+    /// Asks for the line of the bytes at `position`, and for the one behind it, to be read.
+    #[inline]
+    pub fn prefetch_read(&self, position: u64) {
+        #[cfg(target_arch = "x86_64")]
+        for position in [position, position.wrapping_add(64)] {
+            let (p, _) = self.at(position);
+            // SAFETY: a prefetch has no effect on memory.
+            unsafe { std::arch::asm!("prefetcht0 [{}]", in(reg) p, options(nostack, preserves_flags)) };
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = position;
+    }
+
     /// Backs the bytes at positions `[from, to)`, at most the ring's size, with memory.
     ///
     /// # Errors

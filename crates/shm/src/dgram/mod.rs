@@ -28,6 +28,9 @@ pub trait Octets {
     fn put(&self, position: u64, from: &[u8]);
     /// Copies octets out.
     fn get(&self, position: u64, to: &mut [u8]);
+    /// What will stand there is to be read as soon as it does.
+    #[inline]
+    fn expect(&self, _position: u64) {}
 }
 
 #[cfg(not(loom))]
@@ -45,6 +48,11 @@ impl Octets for crate::ring::Ring {
     #[inline]
     fn get(&self, position: u64, to: &mut [u8]) {
         self.copy_to_slice(position, to);
+    }
+
+    #[inline]
+    fn expect(&self, position: u64) {
+        self.prefetch_read(position);
     }
 }
 

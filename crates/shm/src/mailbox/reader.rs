@@ -101,6 +101,19 @@ impl<'a, O: Octets> Reader<'a, O> {
         self.mailbox.unread() == 0
     }
 
+    /// As [`is_empty`](Reader::is_empty), of who looks again and again: the lines of the next record are asked for, which so come together with the
+    /// tail, and not after it.
+    #[inline]
+    pub fn is_empty_so_far(&self) -> bool {
+        // In this order, as in `Mailbox::unread`.
+        let head = self.mailbox.head.0.load(Acquire);
+        let is_empty = self.mailbox.tail.0.load(Acquire) == head;
+        if is_empty {
+            self.ring.expect(head);
+        }
+        is_empty
+    }
+
     /// As [`Mailbox::is_dead`].
     pub fn is_dead(&self) -> bool {
         self.mailbox.is_dead()
@@ -124,6 +137,7 @@ impl<'a, O: Octets> Reader<'a, O> {
             // Acquire pairs with the tail's store in `Writer::push`.
             let available = self.mailbox.tail.0.load(Acquire).wrapping_sub(head);
             if available == 0 {
+                self.ring.expect(head);
                 return Ok(None);
             }
             match Place::find(&self.ring, head, available) {

@@ -26,10 +26,10 @@ pub const HEAD_LONG: usize = 48;
 pub const SENDERS: usize = 64;
 /// Sources that are remembered.
 const SOURCES: usize = 64;
-/// The kernel is asked at every such record that is read with the gate open.
+/// The kernel is asked at every such record that is read with the gate open, if it was not a moment ago.
 const KERNEL_EVERY: u32 = 32;
-/// Looks of a spin between two readings of the clock, which says whether the kernel is to be asked.
-const CLOCK_LOOKS: u32 = 16;
+/// Looks of a spin between two readings of the clock, which says whether the kernel is to be asked: without pauses, and with.
+const CLOCK_LOOKS: [u32; 2] = [256, 16];
 /// Datagrams by the kernel between two looks for senders who ask for the mailbox.
 const LOOK_EVERY: u32 = 8;
 /// Generations that are told apart.
@@ -410,7 +410,7 @@ impl Record {
         reads.store(now, Relaxed);
         let seen = overdue.load(Relaxed);
         if seen == 0 {
-            if now.is_multiple_of(KERNEL_EVERY) && self.inbound.news.ask(fd) {
+            if now.is_multiple_of(KERNEL_EVERY) && self.inbound.news.ask_now_and_then(clock::ticks(), fd) {
                 reader.close();
                 overdue.store(span, Relaxed);
             }
@@ -530,13 +530,14 @@ impl Record {
         }
         let (mut looks, mut news) = (0u32, false);
         let pause = if self.inbound.sent_last.load(Relaxed) { 0 } else { 2 };
+        let clock_looks = CLOCK_LOOKS[usize::from(pause > 0)];
         let found = spin(call, &self.inbound.spins, self.inbound.sender_cpu.load(Relaxed), pause, || {
             looks = looks.wrapping_add(1);
-            if !reader.is_empty() || !reader.is_open() {
+            if !reader.is_empty_so_far() || !reader.is_open() {
                 return true;
             }
             // At the first one, too: what is waited for has most likely not been sent yet.
-            news = looks % CLOCK_LOOKS == 1 && self.inbound.news.ask_now_and_then(clock::ticks(), fd);
+            news = looks % clock_looks == 1 && self.inbound.news.ask_now_and_then(clock::ticks(), fd);
             news
         });
         if found && !news {
