@@ -1,5 +1,5 @@
 """Containers: processes in network, pid, mount, IPC and UTS namespaces of their own, with a /proc of their own, and networks between them. A server is in one of them and
-a client in another. Prints, in one line of JSON, what the client says, and the reasons for which a villain was declined.
+a client in another. Prints, in one line of JSON, what the client says, the reasons for which a villain was declined, and what commands said that looked on.
 
 lab.py BYPATH LIBRARY FOLDER REQUEST"""
 import ctypes
@@ -59,7 +59,8 @@ class Container:
         command = self.enter() + before + [PYTHON, *words]
         with open(os.path.join(FOLDER, self.name + ".log"), "a") as log:
             environment = {**os.environ, "BYPATH_CONFIG": "none"}
-            return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True, preexec_fn=with_us, env=environment)
+            pipe = subprocess.PIPE
+            return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=log, text=True, preexec_fn=with_us, env=environment)
 
     def talk(self, side, *words):
         """As the side says."""
@@ -157,8 +158,8 @@ def translated():
     return both
 
 
-def ping(client, address, port, local=0):
-    words = ["ping", address, port, request["rounds"], request["streams"], local]
+def ping(client, address, port, local=0, verb="ping"):
+    words = [verb, address, port, request["rounds"], request["streams"], local]
     return client.talk(request["client"], *map(str, words))
 
 
@@ -194,14 +195,58 @@ def twins():
     return {"said": said[0] + said[1], "villain": []}
 
 
+def look(before, *words):
+    """What a command says: its exit status, and its JSON or its words."""
+    environment = {**os.environ, "BYPATH_CONFIG": "none"}
+    done = subprocess.run([*before, BYPATH, *map(str, words)], capture_output=True, text=True, env=environment)
+    try:
+        said = json.loads(done.stdout)
+    except ValueError:
+        said = done.stdout
+    return {"status": done.returncode, "said": said, "errors": done.stderr}
+
+
+def program_of(nsenter):
+    """The process that the command has become in the container: its number here, and there."""
+    with open(f"/proc/{nsenter.pid}/task/{nsenter.pid}/children") as children:
+        here = children.read().split()[0]
+    with open(f"/proc/{here}/status") as status:
+        there = next(line for line in status if line.startswith("NSpid:")).split()[-1]
+    return here, there
+
+
+def watched(client, server, address, port):
+    """Half of the talk; commands of here, and of the client's container; the other half."""
+    talking = ping(client, address, port, verb="hold")
+    assert talking.stdout.readline() == "half\n", "no first half"
+    here, there = program_of(talking)
+    inside = client.enter()
+    commands = {"ss": ["ss", "--json"], "why": ["why", "PID"], "top": ["top", "--once", "--json"],
+                "recall": ["recall", "PID", "--json"], "after": ["ss", "--json"]}
+    if request["deed"] == "watched inside":
+        before, number = inside, there
+    else:
+        before, number = [], here
+    report = {name: look(before, *(number if w == "PID" else w for w in words)) for name, words in commands.items()}
+    # Of a number that is nobody's there.
+    report["stranger"] = look(inside, "recall", 4000000)
+    report["client"] = int(number)
+    talking.stdin.write("\n")
+    talking.stdin.flush()
+    return {"said": finish(talking), "villain": [], "watched": report}
+
+
 def main():
     if request["layout"] == "twins":
         return twins()
     layouts = {"bridge": two_containers, "pod": pod, "routed": routed, "translated": translated}
     client, server = layouts[request["layout"]]()
     address, villain = request["address"], request["villain"]
-    deed = [request["deed"], request["rounds"] // 3] if request["deed"] else []
+    is_watched = request["deed"].startswith("watched")
+    deed = [request["deed"], request["rounds"] // 3] if request["deed"] and not is_watched else []
     port = serve(server, request["server"], address, SERVER_PORT if villain else 0, *deed)
+    if is_watched:
+        return watched(client, server, address, port)
     if villain == "opens the folder":
         os.chmod(request["folder"], 0o777)
     elif villain:

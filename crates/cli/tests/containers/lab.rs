@@ -54,6 +54,8 @@ pub struct Played {
     pub left: Vec<String>,
     /// What both sides log.
     pub log: String,
+    /// What commands said that looked on.
+    pub watched: Value,
 }
 
 impl Lab {
@@ -155,13 +157,14 @@ impl Lab {
             let is_there = fs::metadata(&file).is_ok_and(|m| m.len() > 0);
             if is_there { Totals::read(&file) } else { Totals::default() }
         };
-        let mut take = |name: &str| report[name].take();
+        let mut take = |name: &str| report.get_mut(name).map_or(Value::Null, Value::take);
         let log = |name: &str| fs::read_to_string(place.join(format!("{name}.log"))).unwrap_or_default();
         Played {
             said: serde_json::from_value(take("said")).expect("words"),
             villain: serde_json::from_value(take("villain")).expect("words"),
             server: counted("server"),
             client: counted("client"),
+            watched: take("watched"),
             left,
             log: log("server") + &log("client"),
         }

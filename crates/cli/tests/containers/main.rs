@@ -7,6 +7,7 @@ mod support;
 mod folder;
 mod lab;
 mod networks;
+mod watched;
 
 use lab::{Lab, Request, Side};
 

@@ -3,7 +3,7 @@
 talk.py serve ADDRESS PORT [DEED COUNT]: an echo server; prints its port. After COUNT messages of a connection it does DEED: `fork` (a child goes on), `exec` (another image
 goes on) or `die` (by a signal that nobody handles).
 talk.py ping ADDRESS PORT ROUNDS STREAMS PORT: so many connections in turns, from that local port if it is not 0; prints for each the payload moved, or how many
-octets came before the end."""
+octets came before the end. `hold` in place of `ping`: after half of the rounds it says so, and waits for a line."""
 import os
 import random
 import signal
@@ -63,11 +63,18 @@ def connect(address, port, local):
     return connection
 
 
-def ping(address, port, rounds, streams, local):
+def hold(*words):
+    ping(*words, waits=True)
+
+
+def ping(address, port, rounds, streams, local, waits=False):
     connections = [connect(address, port, local) for _ in range(int(streams))]
     rng = random.Random(1)
     came = [0] * len(connections)
-    for _ in range(int(rounds)):
+    for number in range(int(rounds)):
+        if waits and number == int(rounds) // 2:
+            print("half", flush=True)
+            sys.stdin.readline()
         message = rng.randbytes(SIZE)
         for n, connection in enumerate(connections):
             try:
@@ -87,4 +94,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "resume":
         echo(socket.socket(fileno=int(sys.argv[2])))
     else:
-        {"serve": serve, "ping": ping}[sys.argv[1]](*sys.argv[2:])
+        {"serve": serve, "ping": ping, "hold": hold}[sys.argv[1]](*sys.argv[2:])

@@ -190,9 +190,22 @@ impl Fake {
                 let len = self.dice.below(2) * octets.len();
                 peer::send(channel, &octets[..len], &[&odd, &odd]);
             }
-            20 if self.dice.below(16) == 0 => mailbox.reset(),
+            20 if self.dice.below(8) == 0 => mailbox.reset(),
+            20 => self.elsewhere(),
             _ => std::thread::sleep(Duration::from_micros(self.dice.below(500) as u64)),
         }
+    }
+
+    /// All in good order, but for where that is.
+    fn elsewhere(&mut self) {
+        let number = self.dice.number() & !7;
+        let Some(Shared { map, head, .. }) = &self.shared else { return };
+        let (mailbox, ring) = (map.mailbox(), map.ring());
+        let octets = self.dice.below(2000);
+        ring.put(number, &Record { octets: octets as u32, head: 24, mark: MARK }.encode());
+        ring.put(number.wrapping_add(8), &head[..24]);
+        mailbox.tail.0.store(number.wrapping_add(span(24, octets)), Relaxed);
+        mailbox.head.0.store(number, Relaxed);
     }
 
     /// Words that change all the time, most of them to what could be.
@@ -236,8 +249,14 @@ impl Fake {
     /// Takes its hands off; the socket is the caller's again.
     pub fn end(mut self) -> (UdpSocket, Reached) {
         if let Some(Shared { channel, map, .. }) = self.shared.take() {
-            if self.dice.below(2) == 0 {
-                map.let_go();
+            match self.dice.below(3) {
+                0 => map.let_go(),
+                1 => {
+                    // All is well, it says, and nobody is there.
+                    map.mailbox().reset();
+                    map.mailbox().gate.0.store((1 << 61) | phase::OPEN, SeqCst);
+                }
+                _ => {}
             }
             drop(channel);
             map.let_go();

@@ -127,8 +127,8 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     Some(Shared { channel, map, head: head(from.port) })
 }
 
-/// As a receiver, of a victim that sends to `socket`: the memory is ours.
-pub fn answer(socket: &UdpSocket, dice: &mut Dice) -> Option<Shared> {
+/// A victim that sends to `socket` asks for its mailbox.
+pub fn asked(socket: &UdpSocket) -> Option<OwnedFd> {
     let s = socket.as_raw_fd();
     let cookie = sock::option_u64(s, libc::SOL_SOCKET, libc::SO_COOKIE).expect("SO_COOKIE");
     let listener = own(unix::listen(&name(cookie), 3).ok()?);
@@ -140,13 +140,24 @@ pub fn answer(socket: &UdpSocket, dice: &mut Dice) -> Option<Shared> {
         (HELLO, VERSION, port_of(socket).into()),
         "the victim's words"
     );
+    Some(channel)
+}
+
+/// The answer of a receiver.
+pub fn welcome(room: u64, wants: u64, shares: u64) -> Vec<u8> {
+    let mut message = [0; WORDS];
+    message[..5].copy_from_slice(&[WELCOME, VERSION, room, wants, shares]);
+    octets(&message)
+}
+
+/// As a receiver, of a victim that sends to `socket`: the memory is ours.
+pub fn answer(socket: &UdpSocket, dice: &mut Dice) -> Option<Shared> {
+    let channel = asked(socket)?;
     let (map, memory) = MailboxMap::new(4096 << dice.below(11), 3).expect("a mailbox");
     let (memory, odd) = (own(memory), odd(dice));
     let room = if dice.below(2) == 0 { 212_992 } else { dice.number() };
     let wants = if dice.below(2) == 0 { 0 } else { dice.number() };
-    let mut message = [0; WORDS];
-    message[..5].copy_from_slice(&[WELCOME, VERSION, room, wants, dice.below(2) as u64]);
-    let mut said = octets(&message);
+    let mut said = welcome(room, wants, dice.below(2) as u64);
     let fds = match spoil(&mut said, dice) {
         false => vec![&memory],
         true => match dice.below(3) {

@@ -8,8 +8,11 @@ use crate::fake::{self, End, Fake, Reached};
 use crate::fuzz::{LEFT, number, seconds};
 use crate::known::until;
 use crate::mail;
+use crate::peer;
 use crate::victim::{PATIENCE, Process, mail_program};
+use bypath_sys::unix;
 use std::net::UdpSocket;
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 use std::time::{Duration, Instant};
 
@@ -197,6 +200,41 @@ fn a_flood_that_never_ends_hides_nothing_of_the_kernels() {
             "{what}: {read} octets of a ring of {size} were read before what the kernel had"
         );
         office.is_well(&what);
+    }
+}
+
+/// Memory that can shrink, or that may not be there, is no mailbox: who sends there hangs up.
+#[test]
+fn memory_that_may_go_away_is_no_mailbox() {
+    let mut office = Office::start();
+    let size = 4096 + 65_536;
+    let shrinks = peer::memfd(0, size, 0);
+    let read_only = peer::memfd(0, size, peer::SEALED | libc::F_SEAL_WRITE);
+    let good = peer::memfd(0, size, peer::SEALED);
+    for (kind, memory) in
+        [("shrinks", shrinks), ("read only", read_only), ("huge", peer::huge()), ("good", good)]
+    {
+        let Some(memory) = memory else {
+            println!("SKIPPED trust::posts: no memfd of huge pages here");
+            continue;
+        };
+        let socket = mail::socket();
+        office.server.tell(&format!("send {}", mail::port_of(&socket)));
+        office.server.expect("sending", kind);
+        let channel = mail::asked(&socket).expect("the victim asks");
+        assert!(peer::send(&channel, &mail::welcome(212_992, 0, 0), &[&memory]));
+        let end = Instant::now() + Duration::from_secs(if kind == "good" { 1 } else { 20 });
+        let mut hung_up = false;
+        while !hung_up && Instant::now() < end {
+            let _ = socket.recv(&mut [0; 64]);
+            hung_up = unix::peek(channel.as_raw_fd(), &mut [0]) == Some(0);
+        }
+        assert_eq!(hung_up, kind != "good", "{kind}");
+        drop(channel);
+        office.sends_by_kernel(&socket, kind);
+        office.server.tell("stop");
+        office.server.expect("sent", kind);
+        office.is_well(kind);
     }
 }
 
