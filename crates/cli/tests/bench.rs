@@ -126,6 +126,21 @@ fn datagrams_are_measured_beside_the_kernels_and_the_floor() {
     }
 }
 
+#[test]
+fn what_looks_on_is_measured_beside_nobody() {
+    let output =
+        bench_with_library(&["loopback", "--json", "--rounds", "1", "--seconds", "0.1", "--case", "watched"]);
+    let records = records(&output);
+    assert!(output.status.success(), "{records:#?}{}", String::from_utf8_lossy(&output.stderr));
+    let rates: Vec<_> = records.iter().filter(|r| r["metric"] == "bytes_per_s").collect();
+    let who: Vec<_> = rates.iter().map(|r| r["link"].as_str().unwrap_or_default()).collect();
+    assert_eq!(who, ["nobody", "top", "metrics", "dump"]);
+    for rate in rates {
+        assert!(rate["median"].as_f64().is_some_and(|m| m > 0.0), "{rate}");
+        assert_ne!(rate["reason"], "no bytes were counted by Bypath", "{rate}");
+    }
+}
+
 /// One round of an application: each subject has all metrics, or says what is missing.
 fn measures(app: &str, metrics: &[(&str, &str)]) {
     let args = ["apps", "--json", "--rounds", "1", "--seconds", "0.02", "--case", app];

@@ -129,6 +129,8 @@ pub enum Case {
     Churn,
     /// Four busy pairs, on two cores if there are
     Oversubscribed,
+    /// 64 KB writes one way under Bypath while somebody looks on
+    Watched,
     /// Many idle connections
     Idle,
     /// A system call on a descriptor that is none of Bypath's business
@@ -151,6 +153,7 @@ impl Case {
             Case::UdpStream => "udp-stream",
             Case::Churn => "churn",
             Case::Oversubscribed => "oversubscribed",
+            Case::Watched => "watched",
             Case::Idle => "idle",
             Case::ForeignCall => "foreign-call",
             Case::Exec => "exec",

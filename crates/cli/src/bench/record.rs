@@ -28,7 +28,7 @@ pub struct Figure {
     pub case: String,
     /// What carried the bytes.
     pub subject: &'static str,
-    /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call; of `raw` `lo`, `veth`, `peer`.
+    /// `lo` for TCP; `shm` and `shm-c` for the two bare rings; for `foreign-call` the call; of `watched` who looks on; of `raw` `lo`, `veth`, `peer`.
     pub link: Option<String>,
     /// `spin` or `block`; of the case `prototype` `library` or `c`; of `tun` `c` for plain C,
     /// and for `cpu_share` whose: `sender` or `receiver`; of `netstack` also whose processor time: `program`, `service`, `peer`.

@@ -181,6 +181,8 @@ fn subject(f: &Figure) -> String {
             format!("kernel-tcp ({})", f.cc.as_deref().unwrap_or_default())
         }
         ("floor", Some("shm-c")) => "floor (plain C)".into(),
+        (_, Some("nobody")) if f.case == "watched" => "nobody looks on".into(),
+        (_, Some(link)) if f.case == "watched" => format!("{link} looks on"),
         (subject, Some(link)) if f.case == "foreign-call" => {
             format!("{} {link}", if subject == "bypath" { "bypath" } else { "plain" })
         }

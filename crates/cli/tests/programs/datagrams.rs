@@ -137,6 +137,7 @@ fn log(scene: &Scene) {
         let text = std::fs::read_to_string(&file).unwrap_or_default();
         text.lines().map(|line| line.trim().to_owned()).filter(|l| l.starts_with("line ")).collect::<Vec<_>>()
     };
+    // It writes when it likes, and to nobody who could tell: the file is looked at again and again, and the time is only how often.
     while written().len() < LINES && Instant::now() < until {
         std::thread::sleep(Duration::from_millis(5));
     }

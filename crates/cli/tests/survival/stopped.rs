@@ -36,6 +36,7 @@ fn stop(point: &str, side: &str, mode: &str, first: &str, count: u32) -> bool {
     let stopped = if side == "server" { &talk.server } else { &talk.client };
     let was_stopped = is_stopped(stopped);
     if was_stopped {
+        // Time is the subject: that whoever waits for it gives nothing up, nor what is its. Nothing tells that this has not happened.
         std::thread::sleep(HELD);
         go_on(stopped.pid());
     }

@@ -8,6 +8,7 @@ mod plain_ring;
 mod processes;
 mod subject;
 mod targets;
+mod watched;
 
 use super::args::{Case, LoopbackArgs, SubjectName};
 use super::c_program;
@@ -107,6 +108,11 @@ fn plan(args: &LoopbackArgs, context: &Context, ring: &Result<std::path::PathBuf
     if wanted(Case::Oversubscribed) {
         let jobs = subjects(&[KernelTcp, Unix, Bypath]).into_iter().filter(|s| !s.is_extra_row());
         groups.push(jobs.map(|s| Box::new(oversubscribed::FourPairs::new(s)) as Box<dyn Job>).collect());
+    }
+    if wanted(Case::Watched) {
+        let subject = subjects(&[Bypath]).into_iter().next();
+        let job = |w| subject.clone().map(|s| Box::new(watched::Watched::new(s, w)) as Box<dyn Job>);
+        groups.push(watched::Watcher::ALL.into_iter().filter_map(job).collect());
     }
     if wanted(Case::ForeignCall) {
         let jobs = subjects(&[KernelTcp, Bypath]).into_iter().filter(|s| !s.is_extra_row());
