@@ -8,7 +8,7 @@ use crate::memory;
 use crate::real::index;
 use crate::served::{header, message};
 use crate::told;
-use bypath_sockets::hook::udp::{self, LONGEST, Receiving, Record, Sending, Taken};
+use bypath_sockets::hook::udp::{self, LONGEST, MOST_SAID, Receiving, Record, Said, Sending, Taken};
 use bypath_sys::user::IoVec;
 use libc::{c_int, c_uint, iovec, mmsghdr, msghdr, sockaddr, socklen_t};
 
@@ -37,8 +37,14 @@ pub(crate) fn send(
         let raw = memory::slice(beside.name as *const u8, beside.name_len.min(MAX_ADDRESS));
         r.destination(Some(raw.unwrap_or(&[])))
     };
-    let is_plain = beside.control == 0 || beside.control_len == 0;
-    match r.send(to, user(iov), flags, is_plain) {
+    let said = match beside.control_len {
+        0 => Said::Nothing,
+        _ if beside.control == 0 => Said::Nothing,
+        1..=MOST_SAID => memory::slice(beside.control as *const u8, beside.control_len)
+            .map_or(Said::Else, |raw| Said::parse(raw, r.family())),
+        _ => Said::Else,
+    };
+    match r.send(to, user(iov), flags, said) {
         Sending::Done(result) => answer(result),
         Sending::Real(report) => {
             let n = real();

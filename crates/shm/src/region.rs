@@ -570,6 +570,13 @@ impl<T: Sync + 'static> StaticCell<T> {
         self.0.store(value.map_or(std::ptr::null_mut(), |v| std::ptr::from_ref(v).cast_mut()), Release);
     }
 
+    /// Empties it; to one of those who do so at a time it gives what it had.
+    pub fn take(&self) -> Option<&'static T> {
+        let p = self.0.swap(std::ptr::null_mut(), AcqRel);
+        // SAFETY: only `&'static T` are ever stored.
+        if p.is_null() { None } else { Some(unsafe { &*p }) }
+    }
+
     /// Sets it if it is empty; returns what it holds afterwards.
     pub fn set_once(&self, value: &'static T) -> &'static T {
         match self.0.compare_exchange(

@@ -279,7 +279,7 @@ static long hear(int fd, int i, int count, void *to, struct sockaddr_storage *fr
     return -1;
 }
 
-/* ping_to FD COUNT LEN ADDRESS|-: datagrams there and back, one at a time */
+/* ping_to FD COUNT LEN ADDRESS|- [WORD]: datagrams there and back, one at a time, with such a control message */
 static void do_ping_to(struct args *a, struct out *o)
 {
     struct sockaddr_storage to;
@@ -291,7 +291,13 @@ static void do_ping_to(struct args *a, struct out *o)
         struct sockaddr_storage from;
         socklen_t from_len = sizeof from;
         fill(sent, len, (unsigned)i, 0);
-        if (sendto(fd, sent, len, 0, or_null(&to, to_len), to_len) != (long)len ||
+        struct iovec iov = {sent, len};
+        _Alignas(struct cmsghdr) char control[64] = {0};
+        struct msghdr m = {.msg_name = or_null(&to, to_len), .msg_namelen = to_len, .msg_iov = &iov, .msg_iovlen = 1};
+        m.msg_control = a->n > 5 ? control : NULL;
+        if (a->n > 5)
+            put_word(&m, arg(a, 5));
+        if ((a->n > 5 ? sendmsg(fd, &m, 0) : sendto(fd, sent, len, 0, m.msg_name, to_len)) != (long)len ||
             hear(fd, i, (int)num(a, 2), back, &from, &from_len) != (long)len || memcmp(sent, back, len) != 0) {
             say(o, "wrong at %d", i);
             return;

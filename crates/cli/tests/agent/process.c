@@ -2,6 +2,8 @@
 #include "agent.h"
 #include <fcntl.h>
 #include <signal.h>
+#include <poll.h>
+#include <sys/epoll.h>
 #include <spawn.h>
 #include <stdatomic.h>
 #include <sys/stat.h>
@@ -179,6 +181,33 @@ static struct child *find_child(const char *name)
     return NULL;
 }
 
+/* strike NAME FD poll|epoll: sends, kills the child that receives, sends again, and sleeps on that socket: what is told of it */
+static void do_strike(struct args *a, struct out *o)
+{
+    struct child *c = find_child(arg(a, 1));
+    struct epoll_event e = {0};
+    int fd = (int)num(a, 2), ep = epoll_create1(EPOLL_CLOEXEC), n;
+    struct pollfd p = {fd, 0, 0};
+    siginfo_t ended;
+    if (!c) {
+        say(o, "! no child %s", arg(a, 1));
+        return;
+    }
+    epoll_ctl(ep, EPOLL_CTL_ADD, fd, &e);
+    send(fd, "one", 3, 0);
+    kill(c->pid, SIGKILL);
+    waitid(P_PID, (id_t)c->pid, &ended, WEXITED | WNOWAIT);
+    long sent = send(fd, "two", 3, 0);
+    if (strcmp(arg(a, 3), "poll") == 0) {
+        n = poll(&p, 1, 5000);
+        e.events = (uint32_t)p.revents;
+    } else {
+        n = epoll_wait(ep, &e, 1, 5000);
+    }
+    close(ep);
+    say(o, "sent %ld told %d %#x", sent, n, e.events);
+}
+
 /* wait NAME: how the child ended */
 static void do_wait(struct args *a, struct out *o)
 {
@@ -331,7 +360,7 @@ static void do_preloaded(struct args *a, struct out *o)
 const struct command process_commands[] = {
     {"fork", do_fork},       {"exec", do_exec},           {"spawn", do_spawn},
     {"vfork_exec", do_vfork_exec}, {"vfork_over", do_vfork_over}, {"system", do_system}, {"popen", do_popen},
-    {"wait", do_wait},       {"scm_send", do_scm_send},   {"scm_recv", do_scm_recv},
+    {"strike", do_strike},   {"wait", do_wait},       {"scm_send", do_scm_send},   {"scm_recv", do_scm_recv},
     {"sigaction", do_sigaction}, {"signals", do_signals}, {"wait_signal", do_wait_signal},
     {"kill", do_kill},       {"setitimer", do_setitimer}, {"_exit", do_exit_now},
     {"exit", do_exit},       {"quick_exit", do_quick_exit}, {"kill9", do_kill9},

@@ -360,6 +360,77 @@ scripts! {
         c join flood 15000
         c until_refused 3
     ";
+    a_sender_that_sleeps_hears_that_nobody_is_there, "ECONNREFUSED", Ring: "
+        c fork heir
+        heir socket inet dgram
+        heir bind 3 127.0.0.1:0
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:heir:3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c strike heir 3 epoll
+        c recv 3 10 dontwait
+        c wait heir
+    ";
+    a_sender_that_polls_hears_that_nobody_is_there, "ECONNREFUSED", Ring: "
+        c fork heir
+        heir socket inet dgram
+        heir bind 3 127.0.0.1:0
+        c socket inet dgram
+        c connect 3 127.0.0.1:%port:heir:3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c flood 3 - 30 64
+        heir count 3
+        c strike heir 3 poll
+        c recv 3 10 dontwait
+        c wait heir
+    ";
+    what_was_sent_before_the_end_is_lost, "ECONNREFUSED", Ring: "
+        dgrams 127.0.0.1
+        c connect 3 @s:3
+        pings -
+        s recv 3 10 dontwait
+        c send 3 10 1
+        s close 3
+        c poll 50 3:in
+        c recv 3 10 dontwait
+        c epoll_create1 0
+        c epoll_ctl 4 add 3 in
+        c epoll_wait 4 8 50
+        c send 3 10 1
+        c epoll_wait 4 8 5000
+        c recv 3 10 dontwait
+        c send 3 10 1
+        c poll 5000 3:in
+        c send 3 10 1
+    ";
     a_receiver_is_killed_asleep, "kill -9", Ring: "
         dgrams 127.0.0.1
         c connect 3 @s:3

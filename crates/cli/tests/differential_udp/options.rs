@@ -136,6 +136,40 @@ scripts! {
         c send_msg 3 13 1 0 @s:3 src=203.0.113.1:0
         s receive 3 100 dontwait
     ";
+    sends_that_say_from_where, "packet information", Ring: "
+        s socket inet dgram
+        s bind 3 127.0.0.1:0
+        c socket inet dgram
+        c bind 3 0.0.0.0:0
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 127.0.0.1:%port:s:3 src=127.0.0.1:0
+        s join echoes
+        c send_msg 3 10 1 0 127.0.0.1:%port:s:3 src=127.0.0.1:0
+        s receive 3 100
+        c send_msg 3 11 1 0 127.0.0.1:%port:s:3 src=127.0.0.5:0
+        s receive 3 100
+        c send_msg 3 12 1 0 127.0.0.1:%port:s:3 src=203.0.113.1:0
+        c send_msg 3 13 1 0 127.0.0.1:%port:s:3
+        s receive 3 100
+        s receive 3 100 dontwait
+    ";
+    sends_that_say_how_far, "ancillary data and the error queue", Ring: "
+        dgrams 127.0.0.1
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 @s:3 ttl=9
+        s join echoes
+        s go more echo_from 3 100
+        c ping_to 3 100 64 @s:3 tos=16
+        s join more
+        c send_msg 3 10 1 0 @s:3 ttl=0
+        c send_msg 3 11 1 0 @s:3 ttl=256
+        c send_msg 3 12 1 0 @s:3 tos=255
+        s receive 3 100
+        s setsockopt 3 recvttl 1
+        c send_msg 3 13 1 0 @s:3 ttl=77
+        s receive_msg 3 100 0 200
+        s receive 3 100 dontwait
+    ";
     when_it_came, "timestamps", Either: "
         dgrams 127.0.0.1
         s setsockopt 3 timestamp 1

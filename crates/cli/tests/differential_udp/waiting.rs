@@ -161,6 +161,30 @@ scripts! {
         c flood 3 @s:3 200 10
         s join loop 10000
     ";
+    sets_of_which_one_is_woken, "epoll level", Ring: "
+        dgrams 127.0.0.1
+        s epoll_create1 0
+        s epoll_ctl 4 add 3 in|exclusive
+        pings
+        s epoll_wait 4 8 0
+        c sendto 3 10 1 0 @s:3
+        s epoll_wait 4 8 1000
+        s epoll_wait 4 8 0
+        s recv 3 10
+        s epoll_wait 4 8 0
+        s epoll_ctl 4 mod 3 in
+        s go waits epoll_wait 4 8 5000
+        s blocked waits
+        c sendto 3 10 1 0 @s:3
+        s join waits
+        s recv 3 10
+        s epoll_create1 0
+        s epoll_ctl 5 add 3 in|exclusive|et
+        c sendto 3 10 1 0 @s:3
+        s epoll_wait 5 8 1000
+        s recv 3 10
+        s recv 3 10 dontwait
+    ";
     one_shot_is_one_shot, "epoll one-shot", Ring: "
         dgrams 127.0.0.1
         s epoll_create1 0

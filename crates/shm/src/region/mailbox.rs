@@ -25,11 +25,19 @@ impl MailboxMap {
     /// # Errors
     /// As [`new_family`](super::new_family); EINVAL for another size.
     pub fn new(ring: u32, floor: i32) -> Result<(MailboxMap, i32)> {
+        let fd = Self::memory(ring, floor)?;
+        Ok((Self::of(fd, ring).inspect_err(|_| bypath_sys::fd::close(fd))?, fd))
+    }
+
+    /// The memory of a new one, which is not mapped yet.
+    ///
+    /// # Errors
+    /// As [`new`](MailboxMap::new).
+    pub fn memory(ring: u32, floor: i32) -> Result<i32> {
         if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
             return Err(Errno::INVAL);
         }
-        let fd = mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)?;
-        Ok((Self::of(fd, ring).inspect_err(|_| bypath_sys::fd::close(fd))?, fd))
+        mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)
     }
 
     /// Maps another process's; the ring's size follows from that of the memory. The descriptor may be closed afterwards.
@@ -37,11 +45,30 @@ impl MailboxMap {
     /// # Errors
     /// EPERM if it could shrink, EINVAL if it is none, as mmap(2).
     pub fn map(fd: i32) -> Result<MailboxMap> {
+        Self::of(fd, Self::size_of(fd)?)
+    }
+
+    /// Octets of the ring in a mailbox's memory.
+    ///
+    /// # Errors
+    /// EPERM if it could shrink, EINVAL if it is none.
+    pub fn size_of(fd: i32) -> Result<u32> {
         let ring = u32::try_from(mem::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
         if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
             return Err(Errno::INVAL);
         }
-        Self::of(fd, ring)
+        Ok(ring)
+    }
+
+    /// Maps the memory of another mailbox, whose ring is as long, in place of what was [let go](MailboxMap::let_go).
+    ///
+    /// # Errors
+    /// EINVAL if it is none that is as long; as mmap(2).
+    pub fn refill(&self, fd: i32) -> Result<()> {
+        if u64::from(Self::size_of(fd)?) != self.ring.size() {
+            return Err(Errno::INVAL);
+        }
+        self.map.refill(fd)
     }
 
     fn of(fd: i32, ring: u32) -> Result<MailboxMap> {

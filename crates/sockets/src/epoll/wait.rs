@@ -59,6 +59,9 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
         if let Some(thread) = crate::thread::mine() {
             thread.gone.store(gone::number(), Relaxed);
         }
+        if timeout_ns != Some(0) {
+            mailbox::look_after_routes(number);
+        }
         if cpu::is_the_only_one() {
             // Nobody else can upgrade anything meanwhile.
             return Verdict::NotOurs;

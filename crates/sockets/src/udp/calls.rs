@@ -1,6 +1,7 @@
 //! What the hooks ask about UDP sockets of the kernel.
 
 pub use super::receive::{RealReceive, Receiving, Taken};
+pub use super::said::{MOST as MOST_SAID, Said};
 pub use super::send::{RealSend, Sending, To};
 pub use super::told::{TIMESTAMP_NEW, TIMESTAMPNS_NEW, Told, want};
 pub use super::{LONGEST, Name, Record, is_active, of};

@@ -7,14 +7,14 @@
 use super::address::Name;
 use super::receive::SENDERS;
 use super::send::{LOOK_EVERY, Route, stage};
-use super::{Record, groups, wait};
+use super::{Record, groups, maps, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::mailbox::Reader;
 use bypath_shm::reason::Reason;
-use bypath_shm::region::{self, MailboxMap};
-use bypath_sys::{fd, process, sock, unix};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering::*};
+use bypath_shm::region::MailboxMap;
+use bypath_sys::{Errno, fd, process, sock, unix};
+use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Version of these messages.
 const VERSION: u64 = 3;
@@ -28,11 +28,6 @@ const NO: u64 = 0x006f_4e75;
 const REST: u32 = 1 << 16;
 /// Octets of a ring.
 const RINGS: [u64; 2] = [128 * 1024, 1024 * 1024];
-/// Mailboxes and routes that a process makes in its life: each takes addresses that are not used again.
-const MOST: u32 = 4096;
-
-/// How many were made.
-static MADE: AtomicU32 = AtomicU32::new(0);
 
 type Message = [u64; WORDS];
 
@@ -116,9 +111,6 @@ fn admit(r: &Record) -> Result<(), Reason> {
         return Err(Reason::SharedProcesses);
     }
     memory::admit(state, config)?;
-    if MADE.load(Relaxed) >= MOST {
-        return Err(Reason::MemoryLimit);
-    }
     if config.connection_limit != NO_LIMIT {
         let mut taken = 0;
         super::each(|r| taken += u32::from(r.has_mailbox()) + r.outbound.count_up());
@@ -129,10 +121,10 @@ fn admit(r: &Record) -> Result<(), Reason> {
     Ok(())
 }
 
-/// A mailbox of this process is no more.
-pub fn give_back(map: &MailboxMap) {
+/// A mailbox of this process is no more; only for who has taken it from its record.
+pub fn give_back(map: &'static MailboxMap) {
     let size = map.ring().size();
-    map.let_go();
+    maps::give_back(map);
     if let Some(state) = state::get() {
         let _ = state.own().ring_bytes.fetch_update(Relaxed, Relaxed, |b| Some(b.saturating_sub(size)));
     }
@@ -212,22 +204,20 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     let cookie = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1) as u64;
     let size = room.clamp(RINGS[0], RINGS[1]).next_power_of_two().min(RINGS[1]);
-    let (map, memory) = MailboxMap::new(size as u32, floor).map_err(rendezvous::errno_reason)?;
+    let (kept, memory) = maps::make(size as u32, floor).map_err(no_addresses)?;
     let given_up = |reason: Reason| {
-        map.let_go();
+        maps::give_back(kept);
         fd::close(memory);
         reason
     };
-    MADE.fetch_add(1, Relaxed);
-    map.owner().store(cookie, Relaxed);
-    if map.ring().back(0, size).is_err() {
+    kept.owner().store(cookie, Relaxed);
+    if kept.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
     }
-    let kept = region::leak(map).map_err(|_| given_up(Reason::NoMemory))?;
     let (own, len) = name(cookie);
     let listener = match unix::listen(&own[..len], floor) {
         Ok(listener) => listener,
-        Err(bypath_sys::Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
+        Err(Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
         Err(e) => return Err(given_up(rendezvous::errno_reason(e))),
     };
     if let Some(state) = state::get() {
@@ -255,6 +245,11 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         r.end_mailbox(Reason::RecalledOption);
     }
     Ok(())
+}
+
+/// Why there are none for a mailbox.
+fn no_addresses(e: Errno) -> Reason {
+    if e == Errno::NOBUFS { Reason::MemoryLimit } else { rendezvous::errno_reason(e) }
 }
 
 /// Looks for senders who ask for the mailbox.
@@ -423,7 +418,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     }
     let (theirs, len) = name(found.cookie);
     let dialled = unix::connect(&theirs[..len], state::floor()).map_err(|e| match e {
-        bypath_sys::Errno::CONNREFUSED | bypath_sys::Errno::AGAIN => Reason::PeerPlain,
+        Errno::CONNREFUSED | Errno::AGAIN => Reason::PeerPlain,
         other => rendezvous::errno_reason(other),
     })?;
     let mut message = [0; WORDS];
@@ -492,12 +487,10 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         // Meanwhile it was given to another one.
         return Err(Reason::UnknownSource);
     }
-    let map = MailboxMap::map(memory).map_err(|_| Reason::PeerMemoryInvalid)?;
-    MADE.fetch_add(1, Relaxed);
-    let Ok(kept) = region::leak(map) else {
-        map.let_go();
-        return Err(Reason::NoMemory);
-    };
+    let kept = maps::map(memory).map_err(|e| match e {
+        Errno::NOBUFS | Errno::NOMEM => no_addresses(e),
+        _ => Reason::PeerMemoryInvalid,
+    })?;
     let source = Name {
         ip: [route.source[0].load(Relaxed), route.source[1].load(Relaxed)],
         port: route.source[2].load(Relaxed) as u16,
@@ -510,11 +503,11 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
     Ok(())
 }
 
-/// The receiver is gone, and has not read what this socket sent: it goes by the kernel, which knows that nobody is there.
+/// The receiver was killed, and has not read what this socket sent: the first of it goes by the kernel, which knows that nobody is there. Not more: what
+/// the kernel has to say of one the next send would be told, and not the program.
 #[cold]
 pub fn send_again(r: &Record, route: &Route) {
     let Some(map) = route.mailbox.get() else { return };
-    map.mailbox().kill();
     let reader = Reader::new(map.mailbox(), map.ring());
     let mut own = [0; super::receive::HEAD];
     for (to, from) in own.chunks_exact_mut(8).zip(&route.source) {
@@ -522,8 +515,6 @@ pub fn send_again(r: &Record, route: &Route) {
     }
     let mut raw = [0; super::LONGEST];
     let len = route.name().emit(r.family(), &mut raw);
-    const FEW: u32 = 4;
-    let mut again = 0;
     for _ in 0..256 {
         let Ok(Some(peeked)) = reader.peek() else { return };
         let place = peeked.place;
@@ -544,10 +535,7 @@ pub fn send_again(r: &Record, route: &Route) {
                     libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
                 );
             });
-            again += 1;
-            if again == FEW {
-                return;
-            }
+            return;
         }
     }
 }

@@ -7,16 +7,18 @@
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
-//! `holders` who has a socket after a fork.
+//! `holders` who has a socket after a fork, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
 pub mod calls;
 pub mod groups;
 pub mod holders;
+mod maps;
 mod meet;
 mod news;
 mod options;
 mod receive;
+mod said;
 pub mod seen;
 mod send;
 pub mod shown;

@@ -256,10 +256,9 @@ impl Record {
 
     /// A mailbox that ended, and is empty, is no more.
     pub(super) fn forget_mailbox(&self) {
-        let Some(map) = self.inbound.mailbox.get() else { return };
         self.show_lost();
         self.inbound.lost.store(0, Relaxed);
-        self.inbound.mailbox.set(None);
+        let Some(map) = self.inbound.mailbox.take() else { return };
         wait::goes(self);
         meet::give_back(map);
     }

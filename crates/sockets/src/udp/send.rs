@@ -2,8 +2,9 @@
 
 use super::address::Name;
 use super::receive::{HEAD, HEAD_LONG, head_of};
+use super::said::Said;
 use super::told::{Told, want};
-use super::{Record as Socket, groups, meet, shown};
+use super::{Record as Socket, groups, maps, meet, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{signals, state};
@@ -29,6 +30,14 @@ const PAUSE_US: u64 = 4;
 const PAUSES: u32 = 10;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
+
+/// Sockets with a route that is up.
+static ROUTED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether there is one.
+pub fn any_routes() -> bool {
+    ROUTED.load(Relaxed) != 0
+}
 
 /// What a route is.
 pub(super) mod stage {
@@ -225,7 +234,8 @@ impl Outbound {
 
     pub(super) fn count_up(&self) -> u32 {
         let up = self.routes.iter().filter(|route| route.stage.load(Relaxed) == stage::UP).count() as u32;
-        self.up.store(up, Release);
+        let before = self.up.swap(up, AcqRel);
+        ROUTED.fetch_add(u32::from(up > 0).wrapping_sub(u32::from(before > 0)), AcqRel);
         up
     }
 
@@ -280,9 +290,9 @@ impl Socket {
         }
     }
 
-    /// A send. `is_plain`: without control messages.
+    /// A send. `said`: by its control messages.
     #[inline]
-    pub fn send(&'static self, to: To, buf: UserVec<'_>, flags: i32, is_plain: bool) -> Sending {
+    pub fn send(&'static self, to: To, buf: UserVec<'_>, flags: i32, said: Said) -> Sending {
         if signals::is_cancelled() {
             return Sending::Done(Err(Errno::INTR));
         }
@@ -292,12 +302,17 @@ impl Socket {
             // What is sent next is part of the same datagram.
             self.keep(Reason::SocketOption);
         }
-        if self.outbound.up.load(Acquire) == 0 || flags & !KNOWN != 0 || !is_plain {
+        if self.outbound.up.load(Acquire) == 0 || flags & !KNOWN != 0 || said == Said::Else {
             return real;
         }
         let Some(call) = Call::enter() else { return real };
         let Some(name) = self.name_of(to) else { return real };
         let Some(route) = self.outbound.route(&name) else { return real };
+        if said != Said::Nothing
+            && !said.agrees([&route.source[0], &route.source[1]].map(|w| w.load(Relaxed)), &name)
+        {
+            return real;
+        }
         match self.push(&call, route, &name, buf) {
             Some(len) => Sending::Done(Ok(len)),
             None => real,
@@ -446,10 +461,15 @@ impl Socket {
         if self.outbound.up.load(Relaxed) == 0 {
             return;
         }
+        // What it sees of a mailbox is that one until it has left.
+        let Some(_call) = Call::enter() else { return };
         for route in self.outbound.routes.iter().filter(|route| route.stage.load(Acquire) == stage::UP) {
-            let unread = route.mailbox.get().is_some_and(|map| map.mailbox().unread() != 0);
-            if unread && route.is_orphaned() {
-                meet::send_again(self, route);
+            let Some(map) = route.mailbox.get() else { continue };
+            if map.mailbox().unread() != 0 && route.is_orphaned() {
+                // Who closes it in order has all that was sent before, as the kernel's queue would: nobody is told of that.
+                if !map.mailbox().is_dead() {
+                    meet::send_again(self, route);
+                }
                 self.drop_route(route);
             }
         }
@@ -477,9 +497,8 @@ impl Socket {
     fn take_down(&self, route: &Route) {
         if route.stage.load(Relaxed) == stage::UP {
             route.stage.store(stage::DOWN, Release);
-            if let Some(map) = route.mailbox.get() {
-                route.mailbox.set(None);
-                map.let_go();
+            if let Some(map) = route.mailbox.take() {
+                maps::give_back(map);
             }
         } else {
             route.stage.store(stage::FREE, Relaxed);

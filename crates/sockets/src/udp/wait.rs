@@ -2,7 +2,7 @@
 //! the sleep the gates are closed, and the kernel's wait is the whole truth.
 
 use super::receive::Opening;
-use super::{Record, record};
+use super::{Record, record, send};
 use crate::epoll::datagrams as sets;
 use crate::hook::{EpollEvent, PollFd};
 use crate::table;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 const IN: u32 = (libc::EPOLLIN | libc::EPOLLRDNORM) as u32;
 const ET: u32 = libc::EPOLLET as u32;
 /// What the overlay does not do for datagrams.
-const NOT_SERVED: u32 = libc::EPOLLONESHOT as u32 | libc::EPOLLEXCLUSIVE as u32;
+const NOT_SERVED: u32 = libc::EPOLLONESHOT as u32;
 
 /// Sockets with a mailbox, by number plus one: few, as whoever waits looks at all of them.
 static MAILBOXES: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
@@ -185,12 +185,25 @@ pub fn open_set(set: u32) -> bool {
     })
 }
 
+/// Before a sleep in the set: who was killed has not read what its sockets sent last, those that only send among them.
+#[inline]
+pub fn look_after_routes(set: u32) {
+    if !send::any_routes() {
+        return;
+    }
+    super::each(|r| {
+        if r.has_routes() && r.registrations.iter().any(|one| one.set() == Some(set)) {
+            r.look_after_routes();
+        }
+    });
+}
+
 /// Before the sleep, which was announced: closes the gates of the set. Whether there is something to tell.
 pub fn close_set(set: u32) -> bool {
+    look_after_routes(set);
     let mut tells = false;
     for (r, one) in in_set(set) {
         r.close_gate();
-        r.look_after_routes();
         tells |= one.would_tell(r) != 0;
     }
     tells
