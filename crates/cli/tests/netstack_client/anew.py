@@ -1,4 +1,5 @@
-"""Sockets that outlive their service: anew.py WAY HOST, WAY being how the program waits: epoll, poll, or select with sockets that wait.
+"""Sockets that outlive their service: anew.py WAY HOST, WAY being how the program waits: epoll, poll, or select with sockets that wait; inherited:
+by epoll for those that another program has made.
 
 It is told by lines of input that the service is gone, and that there is another one."""
 
@@ -9,11 +10,19 @@ import socket
 import sys
 import time
 
-way, host = sys.argv[1:]
-heard = socket.create_server((host, 0))
+way, host, *inherited = sys.argv[1:]
+if inherited:
+    heard, mail = (socket.socket(fileno=int(fd)) for fd in inherited)
+else:
+    heard = socket.create_server((host, 0))
+    mail = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    mail.bind((host, 0))
+    if way == "inherited":
+        fds = [heard.fileno(), mail.fileno()]
+        for fd in fds:
+            os.set_inheritable(fd, True)
+        os.execv(sys.executable, [sys.executable, *sys.argv, *map(str, fds)])
 heard.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-mail = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-mail.bind((host, 0))
 mail.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 7)
 names = heard.getsockname(), mail.getsockname()
 partner = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -22,7 +31,7 @@ sockets = heard, mail, partner
 for s in sockets:
     s.setblocking(way == "select")
 calls = {heard.fileno(): heard.accept, mail.fileno(): lambda: mail.recvfrom(9), partner.fileno(): lambda: partner.recv(9)}
-if way == "epoll":
+if way in ("epoll", "inherited"):
     waits = select.epoll()
     for fd in calls:
         waits.register(fd, select.EPOLLIN)
@@ -35,7 +44,7 @@ elif way == "poll":
 def ready(ms):
     if way == "select":
         return select.select(list(calls), [], [], ms / 1000)[0]
-    return [fd for fd, _ in waits.poll(ms / 1000 if way == "epoll" else ms)]
+    return [fd for fd, _ in waits.poll(ms if way == "poll" else ms / 1000)]
 
 
 def told(call, *args):

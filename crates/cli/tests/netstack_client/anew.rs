@@ -40,7 +40,7 @@ fn sockets_that_listen_and_those_of_datagrams_outlive_their_service() {
         return;
     }
     match bypath::tun::Device::tap("probe%d").open() {
-        Ok(_) => ["epoll", "poll", "select"].into_iter().for_each(outlives),
+        Ok(_) => ["epoll", "poll", "select", "inherited"].into_iter().for_each(outlives),
         Err(e) => skip(NAME, &format!("no TAP devices: {e}")),
     }
 }

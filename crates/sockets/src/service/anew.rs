@@ -108,8 +108,16 @@ impl std::fmt::Display for Local {
 impl Record {
     /// It listens from now on: what is to be done again is known.
     pub(super) fn is_to_last(&self, backlog: Option<i32>) {
-        let is_new = self.recipe.get().is_none();
+        let known = self.recipe.get();
+        let is_new = known.is_none();
+        let mut local = None;
+        if known.and_then(Recipe::local).is_none_or(|local| local.port() == 0) {
+            // What has no address cannot be there again.
+            let Ok((names, _)) = self.names() else { return };
+            local = Some(names[0]);
+        }
         let Some(recipe) = self.recipe.begin() else { return };
+        local.into_iter().for_each(|local| recipe.is_bound(local));
         if let Some(backlog) = backlog {
             recipe.listens(backlog);
         }
@@ -121,11 +129,6 @@ impl Record {
                 |level, name| super::options::of_service(service, cookie, level, name),
                 |level, name, value| recipe.note(level, name, value),
             );
-        }
-        if recipe.local().is_none_or(|local| local.port() == 0)
-            && let Ok((names, _)) = self.names()
-        {
-            recipe.is_bound(names[0]);
         }
     }
 
@@ -182,6 +185,7 @@ impl Record {
     }
 
     fn listen_again(&self, fd: i32, recipe: &Recipe) -> Result<()> {
+        recipe.local().ok_or(Errno::ADDRNOTAVAIL)?;
         let service = self.service.load(Relaxed);
         let (cookie, end) = make(recipe, service, [self.family(), libc::SOCK_STREAM, 0], fd)?;
         Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0).ask(service)?;

@@ -212,8 +212,11 @@ fn discard(number: u32) {
 /// epoll_ctl on a descriptor that is not followed: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
     let Some(r) = record(number).filter(|r| r.is_listening()) else { return };
+    if r.recipe.get().is_none() {
+        r.is_to_last(None);
+    }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
-    if let Some(recipe) = r.recipe.begin() {
+    if let Some(recipe) = r.recipe.get() {
         recipe.registrations.note(set, op, fd, event);
     }
 }

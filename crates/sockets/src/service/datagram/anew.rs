@@ -25,10 +25,13 @@ impl Record {
     /// It came from elsewhere: what is to be done again is asked for, once.
     pub(super) fn is_to_last(&self) {
         if self.recipe.get().is_none()
-            && let Some(recipe) = self.recipe.begin()
+            && self.is_served()
             && let Ok([local, _]) = self.names()
+            && let Some(recipe) = self.recipe.begin()
         {
             recipe.is_bound(local);
+            // It is to be known then, too.
+            let _ = (self.family(), self.protocol(), self.partner());
         }
     }
 

@@ -168,6 +168,7 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
     if options::is_of_descriptor(level, name) {
         return None;
     }
+    r.is_to_last();
     let mut question = r.question(Op::Set).number(level).number(name).octets(value);
     let set = if r.is_away() { Ok(()) } else { question.ask(r.service.load(Relaxed)).map(|_| ()) };
     Some(set.inspect(|()| r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value))))

@@ -233,6 +233,7 @@ pub fn release(number: u32) {
 /// epoll_ctl on the socket of a record: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
     let Some(r) = record(number) else { return };
+    r.is_to_last();
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
     r.registrations.note(set, op, fd, event);
 }
