@@ -135,6 +135,8 @@ pub struct HeadLine {
     pub cpu: AtomicU32,
     /// Bytes R has read from the carrier on [`Path::Drain`]: while it does, the head stands still.
     pub carrier_read: AtomicU64,
+    /// Changes with each look of R that found the ring empty and did not wait: who goes on looking spins.
+    pub looks: AtomicU32,
 }
 
 /// Line RA: rarely written, by R; read by W after every publish.
@@ -204,6 +206,7 @@ impl Direction {
                 head: AtomicU64::new(Head::new(0, Path::Kernel).0),
                 cpu: AtomicU32::new(u32::MAX),
                 carrier_read: AtomicU64::new(0),
+                looks: AtomicU32::new(0),
             },
             ra: ReaderAsks { wait: wait(), ask: AtomicU32::new(0) },
             wa: WriterAsks { wait: wait(), switch_k: AtomicU64::new(0), flags: AtomicU32::new(0) },
@@ -221,6 +224,7 @@ impl Direction {
         self.t.cpu.store(u32::MAX, Relaxed);
         self.h.cpu.store(u32::MAX, Relaxed);
         self.h.carrier_read.store(0, Relaxed);
+        self.h.looks.store(0, Relaxed);
         self.t.lost.store(0, Relaxed);
         self.t.released.store(0, Relaxed);
         self.t.tail.store(0, Relaxed);

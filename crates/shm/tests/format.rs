@@ -48,7 +48,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(Control: in_use, life, cookies, ends, direction, mailbox),
         fields!(Direction: t, h, ra, wa),
         fields!(TailLine: tail, cpu, lost, released),
-        fields!(HeadLine: head, cpu, carrier_read),
+        fields!(HeadLine: head, cpu, carrier_read, looks),
         fields!(ReaderAsks: wait, ask),
         fields!(WriterAsks: wait, switch_k, flags),
         fields!(Record: octets, head, mark),

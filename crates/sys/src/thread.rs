@@ -112,6 +112,25 @@ pub fn processors() -> u32 {
     }
 }
 
+/// Has this thread go on on another processor, if it may run there; from there it may be moved on.
+pub fn move_to(cpu: u32) {
+    let mut all = [0u64; 128];
+    let mut one = [0u64; 128];
+    let room = size_of_val(&all);
+    // SAFETY: sched_getaffinity writes at most `room` bytes.
+    let got =
+        check(unsafe { syscall(libc::SYS_sched_getaffinity, [0, room, all.as_mut_ptr() as usize, 0, 0, 0]) });
+    let (word, bit) = (cpu as usize / 64, 1 << (cpu % 64));
+    if got.is_ok() && all.get(word).is_some_and(|allowed| allowed & bit != 0) {
+        one[word] = bit;
+        for mask in [&one, &all] {
+            // SAFETY: sched_setaffinity reads `room` bytes.
+            let _ =
+                unsafe { syscall(libc::SYS_sched_setaffinity, [0, room, mask.as_ptr() as usize, 0, 0, 0]) };
+        }
+    }
+}
+
 /// The processor this thread runs on, by rseq (half a nanosecond); `u32::MAX` if unknown.
 #[inline]
 pub fn cpu() -> u32 {

@@ -37,11 +37,11 @@ pub use rows::{
 };
 
 use crate::{Engine, Error, News};
-use busy::Busy;
+use busy::{Busy, Rest};
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
-use bypath_sys::{Errno, clock};
+use bypath_sys::{Errno, clock, thread};
 use control::Controls;
 use door::Door;
 use limits::Users;
@@ -60,6 +60,8 @@ use watch::{Token, Watch};
 
 /// How long nobody is admitted after descriptors have run out (ns).
 const PAUSE: u64 = 100_000_000;
+/// So long an answer to what was sent may take, before a program that spins has its turn (ns).
+const ANSWER: u64 = 8_000;
 /// Who are admitted in one turn.
 const ADMITTED: usize = 64;
 
@@ -188,6 +190,8 @@ pub struct Service {
     news: VecDeque<News>,
     memory: Memory,
     busy: Busy,
+    /// What was sent for a program that spins may be answered until then: it has its turn when that is over.
+    answered_until: u64,
 }
 
 impl Service {
@@ -197,6 +201,7 @@ impl Service {
     /// [`ServiceError`].
     pub fn open(engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
         raise_limit();
+        thread::init();
         let (watch, bell) = (Watch::new()?, Arc::new(Bell::new()?));
         let door = Door::open(&settings)?;
         watch.edge(door.as_fd(), Token::Door)?;
@@ -241,6 +246,7 @@ impl Service {
             news,
             memory,
             busy,
+            answered_until: 0,
         })
     }
 
@@ -309,7 +315,11 @@ impl Service {
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         self.hub.look_at_mail();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
-        let looks = !busy && self.busy.looks(now);
+        let rest = if busy { Rest::Sleep } else { self.busy.rest(now, thread::cpu()) };
+        if let Rest::Move(processor) = rest {
+            thread::move_to(processor);
+        }
+        let looks = rest != Rest::Sleep;
         let busy = busy || !looks && (self.hub.close_mail() | self.hub.neighbours.rest());
         let timeout = if busy || looks { Some(0) } else { until.map(|at| at.saturating_sub(now)) };
         let mut told = std::mem::take(&mut self.told);
@@ -318,7 +328,9 @@ impl Service {
         if looks && !news && !ask && until.is_none_or(|at| at > now) {
             self.told = told;
             // Who else wants this processor has it at once, and does not wait until we have looked long enough.
-            std::thread::yield_now();
+            if clock::monotonic_ns() >= self.answered_until {
+                thread::yield_now();
+            }
             return Ok(false);
         }
         if busy || news {
@@ -355,6 +367,16 @@ impl Service {
         self.hub.ended.clear();
         self.hub.reset_barred();
         self.engine.flush()?;
+        if let Some(spinner) = self.hub.neighbours.spinner() {
+            let now = clock::monotonic_ns();
+            self.busy.beside(spinner, now);
+            if !link {
+                self.answered_until = now + ANSWER;
+            } else if spinner == thread::cpu() {
+                // It has what it looks for.
+                thread::yield_now();
+            }
+        }
         Ok(stopped)
     }
 

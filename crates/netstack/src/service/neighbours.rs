@@ -14,13 +14,13 @@ use bypath_shm::mailbox::Mailbox;
 use bypath_shm::region::{OwnArena, OwnInbox};
 use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
-use bypath_sys::{Errno, Result, process, seqpacket};
+use bypath_sys::{Errno, Result, process, seqpacket, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{Ordering::*, fence};
+use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 
 /// Number of the service's bell in every inbox.
 const OWN_BELL: u32 = 1;
@@ -69,6 +69,8 @@ pub struct Neighbour {
     awake: bool,
     /// Its user.
     sharer: Arc<Sharer>,
+    /// The processor of a thread that looks for octets again and again.
+    spinner: Cell<Option<u32>>,
     /// It is a stranger's: who rings its bells, which might wait.
     ringer: Option<Arc<Ringer>>,
 }
@@ -287,6 +289,21 @@ impl Neighbour {
         }
     }
 
+    /// Writes down where the service runs.
+    pub fn runs_on(&self, word: &AtomicU32) {
+        let cpu = thread::cpu();
+        if word.load(Relaxed) != cpu {
+            word.store(cpu, Relaxed);
+        }
+    }
+
+    /// A thread of the process, on this processor, spins. What strangers do moves nobody.
+    pub fn spins(&self, cpu: u32) {
+        if self.ringer.is_none() {
+            self.spinner.set(Some(cpu));
+        }
+    }
+
     /// Says that the service sleeps from now on. True: there is something to do first.
     fn announce(&self) -> bool {
         let inbox = self.ours.get();
@@ -433,6 +450,7 @@ impl Neighbours {
             gone: Cell::new(false),
             ticket: Cell::new(0),
             awake: false,
+            spinner: Cell::new(None),
             sharer,
             ringer,
         });
@@ -483,6 +501,11 @@ impl Neighbours {
     pub fn is_marked(&self) -> bool {
         let mut awake = self.awake.iter().filter_map(|key| self.all.get(*key));
         awake.any(|neighbour| neighbour.watched(|| neighbour.ours.get().is_marked()))
+    }
+
+    /// The processor of a thread of some process that spins, as was seen since this was asked.
+    pub fn spinner(&self) -> Option<u32> {
+        self.awake.iter().filter_map(|key| self.all.get(*key)?.spinner.take()).last()
     }
 
     /// Connections that were marked.

@@ -84,6 +84,8 @@ pub struct Rings {
     waits: [u64; 2],
     /// How often it was taken back as nobody read.
     given_up: u32,
+    /// What the program's looks were when it was last seen that it spins.
+    looks: u32,
     /// Somebody has written to the pair whom the program does not know: the pair it is, from now on.
     pub spoiled: bool,
 }
@@ -121,6 +123,7 @@ impl Rings {
             ticket: 0,
             waits: [0; 2],
             given_up: 0,
+            looks: 0,
             spoiled: false,
         }
     }
@@ -171,7 +174,10 @@ impl Rings {
     /// Takes octets out of the ring, into `to`. False: they go another way now, and what is in `to` counts for nothing.
     pub fn take(&mut self, near: &Neighbour, head: Head, to: &mut [u8]) -> bool {
         near.copy_out(self.at, head.position(), to);
-        incoming(near, self.at).commit(head, to.len() as u64)
+        let d = incoming(near, self.at);
+        near.runs_on(&d.h.cpu);
+        self.look_for_spinner(near);
+        d.commit(head, to.len() as u64)
     }
 
     /// Wakes who waits for room, if there is some.
@@ -340,7 +346,19 @@ impl Rings {
     pub fn put(&mut self, near: &Neighbour, octets: &[u8]) {
         near.copy_in(self.at, self.tail, octets);
         self.tail += octets.len() as u64;
-        outgoing(near, self.at).publish(self.tail);
+        let d = outgoing(near, self.at);
+        near.runs_on(&d.t.cpu);
+        d.publish(self.tail);
+        self.look_for_spinner(near);
+    }
+
+    /// Whether the program has looked for octets again and again, since this was asked.
+    fn look_for_spinner(&mut self, near: &Neighbour) {
+        let h = &outgoing(near, self.at).h;
+        let looks = h.looks.load(Relaxed);
+        if std::mem::replace(&mut self.looks, looks) != looks {
+            near.spins(h.cpu.load(Relaxed));
+        }
     }
 
     /// After octets were put: wakes who waits for them. False: he cannot be rung, and [`Rings::answer`] wakes him by the pair.

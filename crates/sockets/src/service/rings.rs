@@ -9,7 +9,7 @@ use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
 use bypath_shm::service::{Op, RingsGiven, RingsWanted};
-use bypath_sys::Errno;
+use bypath_sys::{Errno, thread};
 use std::sync::atomic::Ordering::*;
 
 /// The program waits as long for an answer, of a service that does nothing else.
@@ -54,6 +54,21 @@ pub fn ask(
         files.close();
     }
     conn
+}
+
+/// A look without waiting found nothing: who looks again and again gives the service its processor, if that is where it is awake.
+pub fn looked_in_vain(conn: &Conn, looks: u32) {
+    let inc = conn.inc();
+    inc.h.looks.store(looks, Relaxed);
+    let cpu = thread::cpu();
+    if inc.t.cpu.load(Relaxed) == cpu && cpu != u32::MAX && is_awake(conn) {
+        thread::yield_now();
+    }
+}
+
+fn is_awake(conn: &Conn) -> bool {
+    let inbox = conn.peer.inbox.get();
+    inbox.is_some_and(|inbox| inbox.asleep[BELL as usize].load(Relaxed) == 0)
 }
 
 fn reason(errno: Errno) -> Reason {

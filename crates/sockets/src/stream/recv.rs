@@ -164,6 +164,9 @@ fn recv_warm(
                 check_carrier = s.has(flag::PEER_GONE | flag::FOREIGN_BYTES | flag::NO_READ)
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
+                if nonblocking && s.served().is_some() {
+                    service::rings::looked_in_vain(conn, empties as u32);
+                }
             }
             Ok(Readable::Drain(head)) => {
                 match carrier_recv(s, fd, buf, done, flags, control.as_deref_mut()) {
