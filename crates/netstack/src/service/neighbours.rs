@@ -505,7 +505,8 @@ impl Neighbours {
 
     /// The processor of a thread of some process that spins, as was seen since this was asked.
     pub fn spinner(&self) -> Option<u32> {
-        self.awake.iter().filter_map(|key| self.all.get(*key)?.spinner.take()).last()
+        let awake = self.awake.iter().filter_map(|key| self.all.get(*key));
+        awake.fold(None, |seen, neighbour| neighbour.spinner.take().or(seen))
     }
 
     /// Connections that were marked.

@@ -165,7 +165,7 @@ fn recv_warm(
                     || end.pending_error.load(Relaxed) != 0
                     || nonblocking && (empties.is_multiple_of(64) || wait::peer_check_due(s));
                 if nonblocking && s.served().is_some() {
-                    service::rings::looked_in_vain(conn, empties as u32);
+                    service::rings::looked_in_vain(conn, empties);
                 }
             }
             Ok(Readable::Drain(head)) => {
