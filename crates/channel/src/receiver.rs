@@ -43,6 +43,10 @@ impl Receiver {
             return Err(lies());
         }
         half.other = tail;
+        if there == 0 {
+            // The lines of what comes next then come together with the tail, and not after it.
+            half.slot.expect(half.which, tail);
+        }
         Ok(there as usize)
     }
 

@@ -444,6 +444,12 @@ impl OwnSlot {
         self.rings[direction].copy_to_slice(position, to);
     }
 
+    /// What will stand there is to be read as soon as it does.
+    #[inline]
+    pub fn expect(&self, direction: usize, position: u64) {
+        self.rings[direction].prefetch_read(position);
+    }
+
     /// Octets where they lie, as two runs: the other process may write to them at any time.
     #[inline]
     pub fn octets(&self, direction: usize, position: u64, n: usize) -> [&[AtomicU8]; 2] {

@@ -86,13 +86,15 @@ impl Ring {
     pub fn copy_from_slice(&self, position: u64, from: &[u8]) {
         assert!(from.len() as u64 <= self.size(), "more bytes than the ring holds");
         let (to, run) = self.at(position);
-        let first = from.len().min(run);
-        // SAFETY: `first` bytes fit before the ring's end, the others (at most its size) at its start.
+        if from.len() <= run {
+            // A length that is known when this is compiled stays known here.
+            // SAFETY: that many bytes fit before the ring's end.
+            return unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
+        }
+        // SAFETY: `run` bytes fit before the ring's end, the others (at most its size) at its start.
         unsafe {
-            std::ptr::copy_nonoverlapping(from.as_ptr(), to, first);
-            if first < from.len() {
-                std::ptr::copy_nonoverlapping(from.as_ptr().add(first), self.at(0).0, from.len() - first);
-            }
+            std::ptr::copy_nonoverlapping(from.as_ptr(), to, run);
+            std::ptr::copy_nonoverlapping(from.as_ptr().add(run), self.at(0).0, from.len() - run);
         }
     }
 
@@ -104,13 +106,14 @@ impl Ring {
     pub fn copy_to_slice(&self, position: u64, to: &mut [u8]) {
         assert!(to.len() as u64 <= self.size(), "more bytes than the ring holds");
         let (from, run) = self.at(position);
-        let first = to.len().min(run);
+        if to.len() <= run {
+            // SAFETY: as in `copy_from_slice`.
+            return unsafe { std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), to.len()) };
+        }
         // SAFETY: as in `copy_from_slice`.
         unsafe {
-            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), first);
-            if first < to.len() {
-                std::ptr::copy_nonoverlapping(self.at(0).0, to.as_mut_ptr().add(first), to.len() - first);
-            }
+            std::ptr::copy_nonoverlapping(from, to.as_mut_ptr(), run);
+            std::ptr::copy_nonoverlapping(self.at(0).0, to.as_mut_ptr().add(run), to.len() - run);
         }
     }
 

@@ -68,8 +68,10 @@ impl DatagramSender {
     #[inline]
     fn put(&mut self, datagram: &[u8]) {
         let half = &mut self.0.0;
+        // In their order: the reader asks for the first line all the time.
+        half.put_word(datagram.len());
         half.slot.copy_in(half.which, half.own + WORD, datagram);
-        half.commit_record(datagram.len());
+        half.commit(span(0, datagram.len()) as usize);
     }
 
     /// Room for a datagram of at most `most` octets, where it will lie. It waits for it.
@@ -106,11 +108,10 @@ impl DatagramSender {
 }
 
 impl Half {
-    /// Shows a datagram to the reader whose octets are in their place.
+    /// The word before a datagram, which nobody sees until that is committed.
     #[inline]
-    fn commit_record(&mut self, octets: usize) {
+    fn put_word(&self, octets: usize) {
         Ring(self).put(self.own, &Record::plain(octets).encode());
-        self.commit(span(0, octets) as usize);
     }
 }
 
@@ -159,6 +160,7 @@ impl DatagramRoom<'_> {
     #[inline]
     pub fn commit(self, n: usize) {
         assert!(n <= self.most, "{n} octets are committed in room for {}", self.most);
-        self.half.commit_record(n);
+        self.half.put_word(n);
+        self.half.commit(span(0, n) as usize);
     }
 }

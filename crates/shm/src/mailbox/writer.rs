@@ -8,6 +8,9 @@ use crate::direction::{MOVES, Poisoned};
 /// Looks at the lock at most: what is longer than a copy of the longest datagram is a writer that does not run.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 256 };
 
+/// Octets of the heads that most records have.
+const SHORT: usize = 24;
+
 /// The writing end.
 #[derive(Debug)]
 pub struct Writer<'a, O> {
@@ -113,8 +116,11 @@ impl<'a, O: Octets> Writer<'a, O> {
         fence(Release);
         let word = Record { octets: octets as u32, head: head.len() as u16, mark: MARK };
         self.ring.put(tail, &word.encode());
-        if !head.is_empty() {
-            self.ring.put(tail + WORD, head);
+        match head.first_chunk::<SHORT>() {
+            // A copy of a length that is known is no call.
+            Some(short) if head.len() == SHORT => self.ring.put(tail + WORD, short),
+            _ if head.is_empty() => {}
+            _ => self.ring.put(tail + WORD, head),
         }
         fill(&self.ring, tail + WORD + head.len() as u64);
         let end = tail + span;

@@ -11,6 +11,17 @@ const AGAIN_US: u64 = 2;
 /// A spin asks as often (microseconds).
 const SPIN_US: u64 = 4;
 
+/// What is known of the kernel's queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// It has something to read, or an error to tell.
+    News,
+    /// It has nothing.
+    Nothing,
+    /// It had nothing a moment ago, and the thread does nothing but ask.
+    StillNothing,
+}
+
 /// When the kernel was asked.
 #[derive(Debug, Default)]
 pub struct News {
@@ -48,8 +59,12 @@ impl News {
     /// kernel did a moment ago, as if it had been made then. A call in between that the library sees, and that is none on this
     /// socket's ring, may tell the thread of something: then the kernel is asked.
     #[inline]
-    pub fn ask_again(&self, call: &Call, now: u64, fd: i32) -> bool {
-        !self.stands(call, now, wait::last_told()) && self.ask_at(now, fd)
+    pub fn ask_again(&self, call: &Call, now: u64, fd: i32) -> Known {
+        match self.stands(call, now, wait::last_told()) {
+            true => Known::StillNothing,
+            false if self.ask_at(now, fd) => Known::News,
+            false => Known::Nothing,
+        }
     }
 
     /// Whether the kernel's last answer still does. `told`: when it has told the program of a descriptor (ticks).

@@ -1,7 +1,7 @@
 //! Receive: the mailbox first, then the kernel. The gate is open only while a thread looks.
 
 use super::address::Name;
-use super::news::News;
+use super::news::{Known, News};
 use super::told::{Places, Told};
 use super::{Record, meet, shown, wait};
 use crate::raised::{self, Counter, Raised};
@@ -30,6 +30,8 @@ const SOURCES: usize = 64;
 const KERNEL_EVERY: u32 = 32;
 /// Looks of a spin between two readings of the clock, which says whether the kernel is to be asked: without pauses, and with.
 const CLOCK_LOOKS: [u32; 2] = [256, 16];
+/// Looks at the ring before a loop of receives that do not block is told again that there is nothing: shorter than the loop takes.
+const LINGERS: u32 = 32;
 /// Datagrams by the kernel between two looks for senders who ask for the mailbox.
 const LOOK_EVERY: u32 = 8;
 /// Generations that are told apart.
@@ -142,6 +144,22 @@ enum Not {
     Fault,
     /// The memory is not what a correct sender writes.
     Poisoned,
+}
+
+/// What a receive does that has found nothing in the ring.
+enum Next {
+    /// Something is there now, and nothing else has changed.
+    Look,
+    /// It begins again.
+    Again,
+    /// That is its answer.
+    Answer(Receiving),
+}
+
+impl From<Option<Receiving>> for Next {
+    fn from(answer: Option<Receiving>) -> Next {
+        answer.map_or(Next::Again, Next::Answer)
+    }
 }
 
 /// What came of an attempt to open the gate.
@@ -367,7 +385,13 @@ impl Record {
                 return Err(Not::Poisoned);
             }
             let mut head = [0; HEAD_LONG];
-            reader.ring().get(place.head_at(), &mut head[..if is_long { HEAD_LONG } else { HEAD }]);
+            if is_long {
+                reader.ring().get(place.head_at(), &mut head);
+            } else {
+                let mut short = [0; HEAD];
+                reader.ring().get(place.head_at(), &mut short);
+                head[..HEAD].copy_from_slice(&short);
+            }
             let n = place.len().min(want);
             let is_writable = n == 0 || buf.reach(0, n, Access::Write, &call.thread.pages) == n;
             if n > 0 && is_writable {
@@ -461,8 +485,7 @@ impl Record {
             return self.real(None, true);
         }
         let mut rounds = 0;
-        loop {
-            rounds += 1;
+        'again: loop {
             let Some(reader) = self.inbound.reader() else {
                 if nonblocking {
                     return self.real(None, peeks);
@@ -474,30 +497,35 @@ impl Record {
             };
             let Some(call) = Call::enter() else { return self.real(None, peeks) };
             let Ok(want) = buf.admit() else { return self.real(None, peeks) };
-            let found = self.take(&call, fd, &reader, buf, want, peeks);
-            match if rounds > ROUNDS { found.or(Err(Not::Poisoned)) } else { found } {
-                Ok(taken) => return Receiving::Done(Ok(taken)),
-                Err(Not::Fault) => return Receiving::Done(Err(Errno::FAULT)),
-                Err(Not::Empty) if !reader.is_dead() => {}
-                Err(Not::Empty) => {
-                    self.end_mailbox(Reason::RecalledPeerClosed);
-                    self.forget_mailbox();
-                    continue;
+            loop {
+                rounds += 1;
+                let found = self.take(&call, fd, &reader, buf, want, peeks);
+                match if rounds > ROUNDS { found.or(Err(Not::Poisoned)) } else { found } {
+                    Ok(taken) => return Receiving::Done(Ok(taken)),
+                    Err(Not::Fault) => return Receiving::Done(Err(Errno::FAULT)),
+                    Err(Not::Empty) if !reader.is_dead() => {}
+                    Err(Not::Empty) => {
+                        self.end_mailbox(Reason::RecalledPeerClosed);
+                        self.forget_mailbox();
+                        continue 'again;
+                    }
+                    Err(Not::Poisoned) => {
+                        self.keep(Reason::PeerMemoryInvalid);
+                        self.forget_mailbox();
+                        continue 'again;
+                    }
                 }
-                Err(Not::Poisoned) => {
-                    self.keep(Reason::PeerMemoryInvalid);
-                    self.forget_mailbox();
-                    continue;
+                let waits = rounds <= WAITED;
+                match self.empty(&call, fd, &reader, (nonblocking, peeks, waits), frame) {
+                    Next::Answer(answer) => return answer,
+                    Next::Again => continue 'again,
+                    Next::Look => {}
                 }
-            }
-            let waits = rounds <= WAITED;
-            if let Some(answer) = self.empty(&call, fd, &reader, (nonblocking, peeks, waits), frame) {
-                return answer;
             }
         }
     }
 
-    /// Nothing is in the ring. `None`: look again.
+    /// Nothing is in the ring.
     fn empty(
         &'static self,
         call: &Call,
@@ -505,27 +533,34 @@ impl Record {
         reader: &End,
         (nonblocking, peeks, waits): (bool, bool, bool),
         frame: usize,
-    ) -> Option<Receiving> {
+    ) -> Next {
         let mut asked = false;
         if self.inbound.overdue.load(Relaxed) != 0 || !waits {
             // The kernel's turn, whatever the gate says.
             reader.close();
         }
+        let real = || if reader.is_empty() { Next::Answer(self.real(None, peeks)) } else { Next::Again };
         if !reader.is_open() {
             let opening =
                 if waits && (nonblocking || may_spin()) { self.open(fd, reader) } else { Opening::Refused };
             match opening {
                 Opening::Open => asked = true,
-                _ if nonblocking => return reader.is_empty().then(|| self.real(None, peeks)),
-                _ => return self.sleep(frame, peeks),
+                _ if nonblocking => return real(),
+                _ => return self.sleep(frame, peeks).into(),
             }
         }
         if nonblocking {
-            if asked || !self.inbound.news.ask_again(call, clock::ticks(), fd) {
-                return Some(Receiving::Done(Err(Errno::AGAIN)));
+            let known =
+                if asked { Known::Nothing } else { self.inbound.news.ask_again(call, clock::ticks(), fd) };
+            if known == Known::News {
+                reader.close();
+                return real();
             }
-            reader.close();
-            return reader.is_empty().then(|| self.real(None, peeks));
+            // Who asks in a loop is not told at once: in most of its time it would not look.
+            if known == Known::StillNothing && (0..LINGERS).any(|_| !reader.is_empty_so_far()) {
+                return Next::Look;
+            }
+            return Next::Answer(Receiving::Done(Err(Errno::AGAIN)));
         }
         let (mut looks, mut news) = (0u32, false);
         let pause = if self.inbound.sent_last.load(Relaxed) { 0 } else { 2 };
@@ -540,18 +575,18 @@ impl Record {
             news
         });
         if found && !news {
-            return None;
+            return if reader.is_empty() { Next::Again } else { Next::Look };
         }
         if !found && call.is_wanted() {
             // Handlers run now, as they do in the kernel's call.
             return match call.parked(|| Ok(())) {
                 Err(e) if !signals::restarts(call.thread, self.has_timeout.load(Relaxed)) => {
-                    Some(Receiving::Done(Err(e)))
+                    Next::Answer(Receiving::Done(Err(e)))
                 }
-                _ => None,
+                _ => Next::Again,
             };
         }
-        self.sleep(frame, peeks)
+        self.sleep(frame, peeks).into()
     }
 }
 

@@ -163,6 +163,22 @@ impl Route {
         }
     }
 
+    /// The time (ticks), if the receiver is to be looked after.
+    #[inline]
+    fn is_due(&self) -> Option<u64> {
+        let now = clock::ticks();
+        (now.wrapping_sub(self.checked.load(Relaxed)) > self.every.load(Relaxed)).then_some(now)
+    }
+
+    /// Whether the receiver is gone, where it is to be looked after.
+    #[inline]
+    fn is_found_orphaned(&self) -> bool {
+        self.is_due().is_some_and(|now| {
+            self.checked.store(now, Relaxed);
+            self.is_orphaned()
+        })
+    }
+
     /// Whether the receiver is gone.
     fn is_orphaned(&self) -> bool {
         let own = self.connection.load(Relaxed) - 1;
@@ -327,10 +343,9 @@ impl Socket {
         if len > LONGEST[usize::from(!is_v4)] || buf.reach(0, len, Access::Read, &call.thread.pages) < len {
             return None;
         }
-        let now = clock::ticks();
-        if now.wrapping_sub(route.checked.load(Relaxed)) > route.every.load(Relaxed)
-            && !self.is_still_there(route, now)
-        {
+        // Who shares its port may not get it any more; who alone has one may be gone, which is looked at while the datagram is on its way.
+        let shares = route.shares.load(Relaxed);
+        if shares && route.is_due().is_some_and(|now| !self.is_still_there(route, now)) {
             return None;
         }
         let (writer, map) = route.writer(call.thread.tid.load(Relaxed))?;
@@ -366,6 +381,10 @@ impl Socket {
         }
         match pushed {
             Pushed::Sent => {
+                if !shares && route.is_found_orphaned() {
+                    meet::send_again(self, route);
+                    self.drop_route(route);
+                }
                 self.inbound.sent_last.store(true, Relaxed);
                 self.inbound.news.goes_on(call);
                 if let Some(end) = self.shown() {
@@ -373,6 +392,10 @@ impl Socket {
                 }
                 call.thread.count(|b| &b.ring_tx, len as u64);
                 Some(len)
+            }
+            Pushed::Full if !shares && route.is_found_orphaned() => {
+                self.drop_route(route);
+                None
             }
             Pushed::Full => {
                 writer.lose();
