@@ -284,6 +284,8 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
                     tried = !kept(|| r.found_empty(opening));
                     continue;
                 }
+                // Another thread was first: the service is gone, and a timer has the place.
+                _ if errno::get() == libc::ENOTSOCK && r.is_away() => continue,
                 _ => return Some(Came { len: n, from: None, control: 0, flags: 0 }),
             },
             Some(n) => n as usize,

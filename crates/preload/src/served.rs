@@ -308,7 +308,8 @@ pub(crate) fn accept(fd: c_int, at: *mut sockaddr, len: *mut socklen_t, flags: c
     let how = if flags & libc::SOCK_CLOEXEC != 0 { libc::MSG_CMSG_CLOEXEC } else { 0 };
     // SAFETY: a header whose addresses are of locals.
     let got = unsafe { message::<{ index("recvmsg") }>(fd, &raw mut m, how) };
-    if got < 0 && errno::get() != libc::ECONNRESET {
+    // ENOTSOCK: another thread was first, and has put a timer in its place.
+    if got < 0 && !matches!(errno::get(), libc::ECONNRESET | libc::ENOTSOCK) {
         return Some(-1);
     }
     if got <= 0 {

@@ -135,7 +135,7 @@ pub struct HeadLine {
     pub cpu: AtomicU32,
     /// Bytes R has read from the carrier on [`Path::Drain`]: while it does, the head stands still.
     pub carrier_read: AtomicU64,
-    /// Changes with each look of R that found the ring empty and did not wait: who goes on looking spins.
+    /// Looks of R before its last one that found the ring empty since the last octets, and did not wait: more than none, and it spins.
     pub looks: AtomicU32,
 }
 

@@ -3,7 +3,7 @@
 use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
 use crate::peer::Conn;
-use crate::state::{self};
+use crate::state;
 use crate::table::{self, Entry, Sock, flag};
 use crate::thread::{self, Call};
 use crate::{

@@ -75,6 +75,9 @@ impl Busy {
 
     /// There is nothing to do now, on this processor.
     pub fn rest(&mut self, now: u64, own: u32) -> Rest {
+        if now >= self.beside_until {
+            self.spinner = None;
+        }
         let window = if now < self.beside_until { self.window.max(BESIDE) } else { self.window };
         if window == 0 && self.looked.is_none() {
             return Rest::Sleep;
@@ -188,8 +191,8 @@ mod tests {
     fn where_somebody_else_does_not_sleep_it_goes_to_the_spinner_now_and_then() {
         let other = OWN + 1;
         let mut busy = Busy::new(Duration::from_secs(1));
-        busy.beside(other, 0);
         let start = BETWEEN_MOVES + 1;
+        busy.beside(other, start);
         busy.works();
         assert!(looks(&mut busy, start));
         let late = start + GAP + 1;
@@ -201,6 +204,11 @@ mod tests {
         busy.works();
         assert!(!looks(&mut busy, later + BETWEEN_MOVES - 1));
         busy.works();
-        assert!(looks(&mut busy, later + BETWEEN_MOVES));
+        let last = later + BETWEEN_MOVES;
+        assert!(looks(&mut busy, last));
+        // The program is gone: nobody is to be gone to.
+        assert_eq!(busy.rest(last + 2 * GAP, OWN), Rest::Sleep);
+        busy.works();
+        assert!(!looks(&mut busy, last + 2 * GAP + PAUSE - 1));
     }
 }

@@ -289,17 +289,9 @@ impl Neighbour {
         }
     }
 
-    /// Writes down where the service runs.
-    pub fn runs_on(&self, word: &AtomicU32) {
-        let cpu = thread::cpu();
-        if word.load(Relaxed) != cpu {
-            word.store(cpu, Relaxed);
-        }
-    }
-
     /// A thread of the process, on this processor, spins. What strangers do moves nobody.
     pub fn spins(&self, cpu: u32) {
-        if self.ringer.is_none() {
+        if self.ringer.is_none() && cpu != u32::MAX {
             self.spinner.set(Some(cpu));
         }
     }
@@ -328,6 +320,14 @@ impl Neighbour {
     /// From the service's own ring: what is sent again through the pair.
     pub fn copy_again(&self, at: Place, position: u64, to: &mut [u8]) {
         self.arenas[at.arena].arena.copy_out(at.slot, 1, position, to);
+    }
+}
+
+/// Writes down where the service runs.
+pub fn runs_here(word: &AtomicU32) {
+    let cpu = thread::cpu();
+    if word.load(Relaxed) != cpu {
+        word.store(cpu, Relaxed);
     }
 }
 
@@ -531,6 +531,7 @@ impl Neighbours {
         let mut news = false;
         for key in std::mem::take(&mut self.awake) {
             if let Some(neighbour) = self.all.get_mut(key) {
+                neighbour.spinner.set(None);
                 neighbour.awake = !neighbour.sharer.is_barred() && neighbour.watched(|| neighbour.announce());
                 if neighbour.awake {
                     news = true;

@@ -4,7 +4,7 @@
 //! Everything that stands in shared memory may be a lie. Positions are checked against those that the service keeps for itself; who lies
 //! loses his connection.
 
-use super::neighbours::{Neighbour, Place, WAKES};
+use super::neighbours::{Neighbour, Place, WAKES, runs_here};
 use super::slab::Key;
 use bypath_shm::direction::{Direction, Head, Path, Poisoned, Readable, ask, wait, writer_flag};
 use bypath_sys::{Errno, pair};
@@ -175,7 +175,7 @@ impl Rings {
     pub fn take(&mut self, near: &Neighbour, head: Head, to: &mut [u8]) -> bool {
         near.copy_out(self.at, head.position(), to);
         let d = incoming(near, self.at);
-        near.runs_on(&d.h.cpu);
+        runs_here(&d.h.cpu);
         self.look_for_spinner(near);
         d.commit(head, to.len() as u64)
     }
@@ -347,12 +347,13 @@ impl Rings {
         near.copy_in(self.at, self.tail, octets);
         self.tail += octets.len() as u64;
         let d = outgoing(near, self.at);
-        near.runs_on(&d.t.cpu);
+        runs_here(&d.t.cpu);
         d.publish(self.tail);
         self.look_for_spinner(near);
     }
 
-    /// Whether the program has looked for octets again and again, since this was asked.
+    /// Whether the program has looked in vain more than once since the octets before: an event loop that reads until there is nothing does so
+    /// once for each.
     fn look_for_spinner(&mut self, near: &Neighbour) {
         let h = &outgoing(near, self.at).h;
         let looks = h.looks.load(Relaxed);

@@ -103,6 +103,8 @@ fn leave_word(number: u32, r: &Reg) {
 #[derive(Debug, Default)]
 struct Set {
     in_use: AtomicBool,
+    /// How many sets have had this number.
+    generation: AtomicU32,
     fd: AtomicI32,
     bell: AtomicU32,
     bell_fd: AtomicI32,
@@ -180,6 +182,11 @@ fn regs_of(s: &Sock) -> impl Iterator<Item = (u32, &'static Reg)> {
 
 // ---------------------------------------------------------------- life of a set
 
+/// Which set of this number it is.
+pub fn generation(number: u32) -> u32 {
+    SETS.get(number as usize).map_or(0, |s| s.generation.load(Relaxed))
+}
+
 /// `epoll_create` returned `epfd`. Under [`state::LIFE`].
 pub fn created(epfd: i32) {
     for number in 0..SETS_CAPACITY {
@@ -187,6 +194,7 @@ pub fn created(epfd: i32) {
         if s.in_use.swap(true, AcqRel) {
             continue;
         }
+        s.generation.fetch_add(1, Relaxed);
         s.fd.store(epfd, Relaxed);
         for b in [&s.has_bell, &s.foreign, &s.shown, &s.oneshots, &s.had_more] {
             b.store(false, Relaxed);

@@ -238,7 +238,7 @@ pub fn renew(fd: i32, r: &'static Record, remote: SocketAddr) -> Result<()> {
     fd::set_status_flags(end.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
     options::copy_limits(fd, end.0);
     let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
-    r.give_place(fd, end.0)?;
+    r.give_place((fd, old), end.0)?;
     r.cookie.store(cookie, Relaxed);
     r.told.fetch_and(told::LIMITS | told::BOUND | told::PORT, Relaxed);
     r.error.store(0, Relaxed);

@@ -7,7 +7,7 @@
 use super::adopt::{End, open_of};
 use super::control::Message;
 use super::recipe::Recipe;
-use super::{Record, stage};
+use super::{Record, record, stage, told};
 use crate::config::LogLevel;
 use crate::{epoll, log, state, table};
 use bypath_shm::service::Op;
@@ -109,6 +109,10 @@ impl Record {
     /// It listens from now on: what is to be done again is known.
     pub(super) fn is_to_last(&self, backlog: Option<i32>) {
         let known = self.recipe.get();
+        if self.told.fetch_or(told::LASTS, Relaxed) & told::LASTS != 0 && backlog.is_none() {
+            // Once is enough, whatever came of it.
+            return;
+        }
         let is_new = known.is_none();
         let mut local = None;
         if known.and_then(Recipe::local).is_none_or(|local| local.port() == 0) {
@@ -138,23 +142,32 @@ impl Record {
             return true;
         }
         let Some(recipe) = self.recipe.get() else { return false };
-        is_gone(&self.names()) && self.put_timer(fd, recipe).is_ok()
+        let cookie = self.cookie.load(Relaxed);
+        is_gone(&self.names()) && self.put_timer(fd, recipe, cookie).is_ok()
     }
 
-    fn put_timer(&self, fd: i32, recipe: &Recipe) -> Result<()> {
+    fn put_timer(&self, fd: i32, recipe: &Recipe, cookie: u64) -> Result<()> {
         let timer = timer(fd)?;
+        recipe.forget_descriptors_own();
         super::options::limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         if self.stage() == stage::LISTENING {
-            self.give_place(fd, timer.0)?;
+            self.give_place((fd, cookie), timer.0)?;
             self.enter(stage::AWAY);
         }
         Ok(())
     }
 
     /// Has another descriptor stand in every place of this socket. Under `state::LIFE`.
-    pub(super) fn give_place(&self, fd: i32, to: i32) -> Result<()> {
+    ///
+    /// # Errors
+    /// EBADF: it was closed; number and record may be another socket's, which has another cookie.
+    pub(super) fn give_place(&self, (fd, cookie): (i32, u64), to: i32) -> Result<()> {
         let number = table::served(fd).ok_or(Errno::BADF)?;
+        let is_this = record(number).is_some_and(|r| std::ptr::eq(r, self));
+        if !is_this || self.cookie.load(Relaxed) != cookie {
+            return Err(Errno::BADF);
+        }
         let followed = table::sock(fd);
         let recipe = self.recipe.get();
         let is_its = |fd| table::served(fd) == Some(number);
@@ -186,12 +199,12 @@ impl Record {
 
     fn listen_again(&self, fd: i32, recipe: &Recipe) -> Result<()> {
         recipe.local().ok_or(Errno::ADDRNOTAVAIL)?;
-        let service = self.service.load(Relaxed);
+        let (service, before) = (self.service.load(Relaxed), self.cookie.load(Relaxed));
         let (cookie, end) = make(recipe, service, [self.family(), libc::SOCK_STREAM, 0], fd)?;
         Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0).ask(service)?;
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         if self.stage() == stage::AWAY {
-            self.give_place(fd, end.0)?;
+            self.give_place((fd, before), end.0)?;
             self.cookie.store(cookie, Relaxed);
             self.enter(stage::LISTENING);
         }

@@ -10,6 +10,7 @@ use super::{
 use crate::carrier::Kind;
 use crate::table::{self, Entry};
 use crate::thread::Call as Inside;
+use crate::wait::Deadline;
 use crate::{log, signals, state, stream};
 use bypath_shm::service::{ACCEPTED, Accepted, Address, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
 use bypath_sys::poll::{PollFd, ppoll};
@@ -276,9 +277,16 @@ pub(super) fn wait_for(fd: i32, events: i16, limit: u64, over: Errno) -> Result<
     let inside = Inside::enter();
     loop {
         let left = until.map(|until| until.saturating_sub(clock::monotonic_ns()));
-        let wait = || ppoll(&mut [PollFd { fd, events, revents: 0 }], left, 0);
-        match inside.as_ref().map_or_else(wait, |inside| inside.parked(wait)) {
+        let mut fds = [PollFd { fd, events, revents: 0 }];
+        let wait = |fds: &mut [PollFd]| ppoll(fds, left, 0);
+        let woken = match &inside {
+            Some(inside) => inside.parked(|| wait(&mut fds)),
+            None => wait(&mut fds),
+        };
+        match woken {
             Ok(0) => return Err(over),
+            // Another thread has closed it.
+            Ok(_) if fds[0].revents & libc::POLLNVAL != 0 => return Err(Errno::BADF),
             Ok(_) => return Ok(()),
             Err(Errno::INTR) => {
                 let goes_on = inside.as_ref().is_some_and(|i| signals::restarts(i.thread, until.is_some()));
@@ -329,15 +337,30 @@ pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     Some(if r.is_listening() { adopt::is_room(fd) } else { Err(Errno::INVAL) })
 }
 
+/// Waits for the timer of a socket that is away, as long as the call may.
+///
+/// # Errors
+/// EAGAIN: its time is over; those of [`wait_for`].
+pub(super) fn wait_within(fd: i32, deadline: Deadline) -> Result<()> {
+    match deadline.left() {
+        Some(0) => Err(Errno::AGAIN),
+        left => wait_for(fd, libc::POLLIN, left.unwrap_or(0), Errno::AGAIN),
+    }
+}
+
 /// Waits until a socket listens again whose service is gone.
 ///
 /// # Errors
-/// EAGAIN: it does not wait. ENETDOWN: it would, but has been told that there was something.
+/// EAGAIN: it does not wait, or its time is over. ENETDOWN: it would, but has been told that there was something. EBADF: it was closed
+/// meanwhile.
 fn wait_for_service(fd: i32, r: &Record) -> Result<()> {
     let waits = !is_nonblocking(fd);
     let was_told = poll::now(fd, libc::POLLIN) != 0;
-    let limit = r.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO));
+    let deadline = Deadline::after(r.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO)));
     loop {
+        if !super::of(fd).is_some_and(|now| std::ptr::eq(now, r)) {
+            return Err(Errno::BADF);
+        }
         if r.listens_again(fd) {
             let is_any = !was_told || !waits || poll::now(fd, libc::POLLIN) != 0;
             return if is_any { Ok(()) } else { Err(Errno::NETDOWN) };
@@ -345,7 +368,7 @@ fn wait_for_service(fd: i32, r: &Record) -> Result<()> {
         match (r.stage(), waits) {
             (stage::AWAY, false) => return Err(Errno::AGAIN),
             (stage::AWAY, true) if was_told => return Err(Errno::NETDOWN),
-            (stage::AWAY, true) => wait_for(fd, libc::POLLIN, limit, Errno::AGAIN)?,
+            (stage::AWAY, true) => wait_within(fd, deadline)?,
             _ => return Ok(()),
         }
     }
@@ -500,7 +523,9 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         if options::is_limit(level, name) || name == libc::SO_PEEK_OFF {
             r.told.fetch_or(told::LIMITS, Relaxed);
         }
-        return None;
+        if r.stage() != stage::AWAY {
+            return None;
+        }
     }
     let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
     if r.stage() == stage::AWAY {
@@ -525,6 +550,7 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
             Some(Ok(()))
         }
         (_, stage::LISTENING) => {
+            r.recipe.give_up();
             Some(r.question(Op::Shutdown).number(how).ask(r.service()).map(|_| r.enter(stage::UNKNOWN)))
         }
         (Some(CLOSE), stage::UNKNOWN) if !is_over(fd) => Some(Err(Errno::NOTCONN)),

@@ -143,6 +143,8 @@ mod told {
     pub const BOUND: u32 = 32;
     /// With a port.
     pub const PORT: u32 = 64;
+    /// What is to be done again when its service was gone was asked for.
+    pub const LASTS: u32 = 128;
 }
 
 static RECORDS: Slab<Record, 1024, 64> = Slab::new();
@@ -204,6 +206,7 @@ fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32>
 fn discard(number: u32) {
     if let Some(r) = record(number) {
         r.recipe.give_up();
+        r.stage.store(stage::UNKNOWN, Relaxed);
         r.cookie.store(0, Relaxed);
         r.next_free.store(FREE.swap(number + 1, Relaxed), Relaxed);
     }
@@ -211,8 +214,9 @@ fn discard(number: u32) {
 
 /// epoll_ctl on a descriptor that is not followed: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
-    let Some(r) = record(number).filter(|r| r.is_listening()) else { return };
-    if r.recipe.get().is_none() {
+    let lasts = |r: &&Record| matches!(r.stage(), stage::LISTENING | stage::AWAY);
+    let Some(r) = record(number).filter(lasts) else { return };
+    if r.recipe.get().is_none() && r.is_listening() {
         r.is_to_last(None);
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };

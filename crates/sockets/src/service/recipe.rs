@@ -63,8 +63,8 @@ impl Place {
         if let Some(known) = self.get() {
             return Some(known);
         }
-        let number = (0..ALL_CAPACITY)
-            .find(|n| ALL.ensure(*n as usize).is_some_and(|recipe| !recipe.in_use.swap(true, AcqRel)))?;
+        let takes = |recipe: &Recipe| !recipe.in_use.load(Relaxed) && !recipe.in_use.swap(true, AcqRel);
+        let number = (0..ALL_CAPACITY).find(|n| ALL.ensure(*n as usize).is_some_and(takes))?;
         let recipe = ALL.get(number as usize)?;
         put(&recipe.local, &Address(None).encode());
         recipe.backlog.store(BACKLOG, Relaxed);
@@ -156,7 +156,7 @@ impl Recipe {
         self.backlog.load(Relaxed)
     }
 
-    /// An option was set. Where there is no room for it, or it is too long, it is not set again.
+    /// An option was set. Where there is no room for it it is not set again; of a long value what is behind [`VALUE`] octets is zero then.
     pub fn note(&self, level: i32, name: i32, value: &[u8]) {
         let Some(_life) = state::LIFE.lock(table::tid()) else { return };
         let deed = deed(level, name);
@@ -179,6 +179,15 @@ impl Recipe {
         one.name.store(name, Relaxed);
         put(&one.value, &kept);
         one.len.store(value.len() as u32 + 1, Relaxed);
+    }
+
+    /// What the descriptor had itself is about to be noted anew.
+    pub fn forget_descriptors_own(&self) {
+        for one in &self.options {
+            if options::is_of_descriptor(one.level.load(Relaxed), one.name.load(Relaxed)) {
+                one.len.store(0, Relaxed);
+            }
+        }
     }
 
     /// A time limit that the descriptor had (ns), 0: none.

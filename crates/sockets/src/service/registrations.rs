@@ -1,5 +1,6 @@
 //! What a socket that is not followed is registered with by epoll: another descriptor that takes its place is registered so, too.
 
+use crate::epoll as sets;
 use crate::hook::EpollEvent;
 use crate::table::{self, Entry};
 use bypath_sys::epoll::{self, Event};
@@ -13,8 +14,9 @@ const MOST: usize = 8;
 struct Registration {
     /// The set's descriptor plus one; 0: there is none.
     set: AtomicI32,
-    /// Its number.
+    /// Its number, and which set of that number it was.
     number: AtomicU32,
+    generation: AtomicU32,
     fd: AtomicI32,
     events: AtomicU32,
     data: AtomicU64,
@@ -34,6 +36,7 @@ impl Registrations {
                 let free = || self.0.iter().find(|one| one.is_free());
                 let Some(one) = known.or_else(free) else { return };
                 one.number.store(set.1, Relaxed);
+                one.generation.store(sets::generation(set.1), Relaxed);
                 one.fd.store(fd, Relaxed);
                 one.events.store(event.events, Relaxed);
                 one.data.store(event.data, Relaxed);
@@ -76,6 +79,9 @@ impl Registration {
     /// None, or one with a set that has been closed.
     fn is_free(&self) -> bool {
         let set = self.set.load(Relaxed) - 1;
-        set < 0 || !matches!(table::entry(set), Some(Entry::Epoll(n)) if n == self.number.load(Relaxed))
+        let number = self.number.load(Relaxed);
+        set < 0
+            || !matches!(table::entry(set), Some(Entry::Epoll(n)) if n == number)
+            || sets::generation(number) != self.generation.load(Relaxed)
     }
 }

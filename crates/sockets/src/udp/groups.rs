@@ -77,14 +77,17 @@ impl Record {
         if !self.shares_port() || port == 0 {
             return;
         }
-        let is_steered = self.steers.load(Relaxed);
-        each(|other| {
-            if !other.shares_port() || other.port.load(Relaxed) != port {
-            } else if is_steered {
+        let is_there = |other: &Record| other.shares_port() && other.port.load(Relaxed) == port;
+        // The kernel keeps what one has said when that one is closed.
+        let mut is_steered = false;
+        each(|other| is_steered |= is_there(other) && other.steers.load(Relaxed));
+        each(|other| match (is_there(other), is_steered) {
+            (false, _) => {}
+            (true, true) => {
+                other.steers.store(true, Relaxed);
                 other.keep(Reason::SocketOption);
-            } else {
-                other.end_mailbox(Reason::SharedPort);
             }
+            (true, false) => other.end_mailbox(Reason::SharedPort),
         });
     }
 

@@ -14,11 +14,20 @@ const KEPT: usize = 64;
 static MADE: AtomicU32 = AtomicU32::new(0);
 static OVER: [StaticCell<MailboxMap>; KEPT] = [const { StaticCell::new() }; KEPT];
 
-/// Nobody uses it from now on but who has just looked; only for who has taken it from where it was known.
+/// Nobody uses it from now on but who has just looked; only for who has taken it from where it was known. Who has just looked may hold the lock of its
+/// writers, and is to give that back to all: so its memory stays until its addresses are used again.
 pub fn give_back(map: &'static MailboxMap) {
-    map.let_go();
-    // Where there is no place for it its addresses are lost.
-    let _ = OVER.iter().find(|place| std::ptr::eq(place.set_once(map), map));
+    let is_kept = OVER.iter().any(|place| std::ptr::eq(place.set_once(map), map));
+    // Where there is no place for it its addresses are lost, and its memory where nobody can be waited for.
+    if !is_kept && is_quiet() {
+        map.let_go();
+    }
+}
+
+/// Whether no thread is inside a call that has seen what was there before.
+fn is_quiet() -> bool {
+    // A handler's thread may have been interrupted in such a call.
+    !thread::existing().is_some_and(thread::Record::is_inside) && thread::quiesce()
 }
 
 /// A new mailbox with a ring of this many octets, and its descriptor. Under [`LIFE`](crate::state::LIFE).
@@ -46,9 +55,7 @@ pub fn map(memory: i32) -> Result<&'static MailboxMap> {
         |place: &&StaticCell<MailboxMap>| place.get().is_some_and(|map| map.ring().size() == u64::from(size));
     if let Some(place) = OVER.iter().find(is_fitting)
         && let Some(map) = place.get()
-        // A handler's thread may have been interrupted in such a call.
-        && !thread::existing().is_some_and(thread::Record::is_inside)
-        && thread::quiesce()
+        && is_quiet()
     {
         map.refill(memory)?;
         place.set(None);

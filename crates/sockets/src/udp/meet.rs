@@ -113,7 +113,7 @@ fn admit(r: &Record) -> Result<(), Reason> {
     memory::admit(state, config)?;
     if config.connection_limit != NO_LIMIT {
         let mut taken = 0;
-        super::each(|r| taken += u32::from(r.has_mailbox()) + r.outbound.count_up());
+        super::each(|r| taken += u32::from(r.has_mailbox()) + r.count_up());
         if taken >= config.connection_limit {
             return Err(Reason::ConnectionLimit);
         }

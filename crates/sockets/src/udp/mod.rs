@@ -18,6 +18,7 @@ mod meet;
 mod news;
 mod options;
 mod receive;
+mod routed;
 mod said;
 pub mod seen;
 mod send;

@@ -411,7 +411,10 @@ impl Record {
                 }
                 call.thread.count(|b| &b.ring_rx, place.len() as u64);
                 self.inbound.news.goes_on(call);
-                self.look_at_kernel(fd, reader, place.span())?;
+                if !self.look_at_kernel(fd, reader, place.span()) {
+                    // What was taken was taken.
+                    self.keep(Reason::PeerMemoryInvalid);
+                }
             }
             let told = if is_long {
                 Told::decode(&head)
@@ -426,28 +429,28 @@ impl Record {
 
     /// A record of `span` octets was taken. Now and then the kernel is asked, whoever opens and closes the gate: if it has something, what is
     /// in the ring comes first, and nothing more gets there until the kernel's was read.
+    /// False: writers do not stop.
     #[inline]
-    fn look_at_kernel(&self, fd: i32, reader: &End, span: u64) -> Result<(), Not> {
+    fn look_at_kernel(&self, fd: i32, reader: &End, span: u64) -> bool {
         let (reads, overdue) = (&self.inbound.reads, &self.inbound.overdue);
         let now = reads.load(Relaxed).wrapping_add(1);
         reads.store(now, Relaxed);
         let seen = overdue.load(Relaxed);
         if seen == 0 {
             if now.is_multiple_of(KERNEL_EVERY) && self.inbound.news.ask_now_and_then(clock::ticks(), fd) {
-                reader.close();
+                // First: who opens it again after the close has read what the kernel has.
                 overdue.store(span, Relaxed);
+                reader.close();
             }
-            return Ok(());
+            return true;
         }
         // Not where another thread has just asked the kernel.
         let _ = overdue.compare_exchange(seen, seen + span, Relaxed, Relaxed);
         if seen > OVERDUE * reader.ring().size() {
             overdue.store(0, Relaxed);
-            if self.inbound.news.ask(fd) {
-                return Err(Not::Poisoned);
-            }
+            return !self.inbound.news.ask(fd);
         }
-        Ok(())
+        true
     }
 
     fn real(&'static self, raised: Option<Raised>, peeks: bool) -> Receiving {

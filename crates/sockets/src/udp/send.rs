@@ -4,7 +4,7 @@ use super::address::Name;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
 use super::told::{Told, want};
-use super::{Record as Socket, groups, maps, meet, shown};
+use super::{Record as Socket, groups, maps, meet, routed, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{signals, state};
@@ -30,14 +30,6 @@ const PAUSE_US: u64 = 4;
 const PAUSES: u32 = 10;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
-
-/// Sockets with a route that is up.
-static ROUTED: AtomicU32 = AtomicU32::new(0);
-
-/// Whether there is one.
-pub fn any_routes() -> bool {
-    ROUTED.load(Relaxed) != 0
-}
 
 /// What a route is.
 pub(super) mod stage {
@@ -248,11 +240,8 @@ impl Outbound {
         }
     }
 
-    pub(super) fn count_up(&self) -> u32 {
-        let up = self.routes.iter().filter(|route| route.stage.load(Relaxed) == stage::UP).count() as u32;
-        let before = self.up.swap(up, AcqRel);
-        ROUTED.fetch_add(u32::from(up > 0).wrapping_sub(u32::from(before > 0)), AcqRel);
-        up
+    fn count(&self) -> u32 {
+        self.routes.iter().filter(|route| route.stage.load(Relaxed) == stage::UP).count() as u32
     }
 
     #[inline]
@@ -382,8 +371,13 @@ impl Socket {
         match pushed {
             Pushed::Sent => {
                 if !shares && route.is_found_orphaned() {
-                    meet::send_again(self, route);
+                    // Who has closed it in order reads what is in the ring. Of who was killed the kernel has to say something; where another thread has
+                    // dropped the route it may be read yet.
+                    let is_lost = !map.mailbox().is_dead() && route.connection.load(Relaxed) > 0;
                     self.drop_route(route);
+                    if is_lost {
+                        return None;
+                    }
                 }
                 self.inbound.sent_last.store(true, Relaxed);
                 self.inbound.news.goes_on(call);
@@ -415,23 +409,21 @@ impl Socket {
         }
     }
 
-    /// Whether the receiver lives, and gets what is sent there.
+    /// Whether the receiver at a port that it shares lives, and gets what is sent there.
     #[cold]
     fn is_still_there(&self, route: &Route, now: u64) -> bool {
         if route.is_orphaned() {
             self.drop_route(route);
             return false;
         }
-        if route.shares.load(Relaxed) {
-            match route.ask_again() {
-                Some(true) => {}
-                Some(false) => {
-                    self.drop_route(route);
-                    self.show_reason(Reason::SharedPort);
-                    return false;
-                }
-                None => return false,
+        match route.ask_again() {
+            Some(true) => {}
+            Some(false) => {
+                self.drop_route(route);
+                self.show_reason(Reason::SharedPort);
+                return false;
             }
+            None => return false,
         }
         route.checked.store(now, Relaxed);
         true
@@ -488,7 +480,8 @@ impl Socket {
         let Some(_call) = Call::enter() else { return };
         for route in self.outbound.routes.iter().filter(|route| route.stage.load(Acquire) == stage::UP) {
             let Some(map) = route.mailbox.get() else { continue };
-            if map.mailbox().unread() != 0 && route.is_orphaned() {
+            // Another sender may have taken this one's out of there since.
+            if (map.mailbox().unread() != 0 || route.is_due().is_some()) && route.is_orphaned() {
                 // Who closes it in order has all that was sent before, as the kernel's queue would: nobody is told of that.
                 if !map.mailbox().is_dead() {
                     meet::send_again(self, route);
@@ -498,19 +491,32 @@ impl Socket {
         }
     }
 
+    /// Routes that are up, which others are told of.
+    pub(super) fn count_up(&self) -> u32 {
+        let up = self.outbound.count();
+        match (self.outbound.up.swap(up, AcqRel), up) {
+            (0, 1..) => routed::comes(self.number()),
+            (1.., 0) => routed::goes(self.number()),
+            _ => {}
+        }
+        up
+    }
+
     /// Nothing goes through memory from now on, in either direction; what is open stays open.
     pub(super) fn leave_memory(&self) {
         if let Some(map) = self.inbound.mailbox.get() {
             map.mailbox().kill();
         }
-        self.outbound.up.store(0, Release);
+        if self.outbound.up.swap(0, AcqRel) > 0 {
+            routed::goes(self.number());
+        }
     }
 
     /// The kernel's way from now on, until there is a mailbox again.
     pub(super) fn drop_route(&self, route: &Route) {
         let Some(_life) = state::LIFE.lock(crate::table::tid()) else { return };
         self.take_down(route);
-        let up = self.outbound.count_up();
+        let up = self.count_up();
         self.show_routes(up);
         if up == 0 {
             self.show_reason(Reason::RecalledPeerClosed);
@@ -518,13 +524,16 @@ impl Socket {
     }
 
     fn take_down(&self, route: &Route) {
-        if route.stage.load(Relaxed) == stage::UP {
-            route.stage.store(stage::DOWN, Release);
-            if let Some(map) = route.mailbox.take() {
-                maps::give_back(map);
+        match route.stage.load(Relaxed) {
+            stage::UP => {
+                route.stage.store(stage::DOWN, Release);
+                if let Some(map) = route.mailbox.take() {
+                    maps::give_back(map);
+                }
             }
-        } else {
-            route.stage.store(stage::FREE, Relaxed);
+            // Another thread was first, and a third one may still be looking at it.
+            stage::DOWN => {}
+            _ => route.stage.store(stage::FREE, Relaxed),
         }
         route.close();
     }
@@ -539,7 +548,7 @@ impl Socket {
             }
         }
         if any {
-            self.outbound.count_up();
+            self.count_up();
             self.show_routes(0);
             self.show_reason(reason);
         }
@@ -656,7 +665,7 @@ impl Socket {
             writer.sent_by_kernel(&route.left);
         }
         route.stage.store(stage::UP, Release);
-        let up = self.outbound.count_up();
+        let up = self.count_up();
         self.show_routes(up);
         self.show_reason(Reason::Ring);
     }

@@ -2,7 +2,7 @@
 //! the sleep the gates are closed, and the kernel's wait is the whole truth.
 
 use super::receive::Opening;
-use super::{Record, record, send};
+use super::{Record, record, routed};
 use crate::epoll::datagrams as sets;
 use crate::hook::{EpollEvent, PollFd};
 use crate::table;
@@ -188,10 +188,7 @@ pub fn open_set(set: u32) -> bool {
 /// Before a sleep in the set: who was killed has not read what its sockets sent last, those that only send among them.
 #[inline]
 pub fn look_after_routes(set: u32) {
-    if !send::any_routes() {
-        return;
-    }
-    super::each(|r| {
+    routed::each(|r| {
         if r.has_routes() && r.registrations.iter().any(|one| one.set() == Some(set)) {
             r.look_after_routes();
         }

@@ -1,14 +1,15 @@
 //! Sockets of datagrams that outlive their service (`service/anew.rs`): what is sent meanwhile is ENETDOWN, and nothing comes.
 
 use super::super::anew::{complain, is_due, is_gone, make, says_back, timer};
-use super::super::calls::wait_for;
+use super::super::calls::wait_within;
 use super::super::control::Message;
 use super::super::options::limits;
-use super::{Call, Record, replace};
+use super::{Call, Record, record, replace};
+use crate::wait::Deadline;
 use crate::{state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::service::{Address, Op};
-use bypath_sys::{Errno, Result, fd, poll};
+use bypath_sys::{Errno, Result, fd, poll, sock};
 use std::sync::atomic::Ordering::*;
 
 fn waits(fd: i32, dontwait: bool) -> bool {
@@ -16,6 +17,17 @@ fn waits(fd: i32, dontwait: bool) -> bool {
 }
 
 impl Record {
+    /// Whether a descriptor means it yet.
+    fn has(&self, fd: i32) -> bool {
+        self.number(fd).is_some()
+    }
+
+    /// Its number, if a descriptor means it yet.
+    fn number(&self, fd: i32) -> Option<u32> {
+        let number = table::datagrams(fd)?;
+        record(number).filter(|r| std::ptr::eq(*r, self)).map(|_| number)
+    }
+
     /// Whether its service is gone.
     #[inline]
     pub fn is_away(&self) -> bool {
@@ -26,6 +38,8 @@ impl Record {
     pub(super) fn is_to_last(&self) {
         if self.recipe.get().is_none()
             && self.is_served()
+            // Whatever comes of it.
+            && !self.lasts.swap(true, Relaxed)
             && let Ok([local, _]) = self.names()
             && let Some(recipe) = self.recipe.begin()
         {
@@ -48,18 +62,22 @@ impl Record {
             return true;
         }
         let Some(recipe) = self.recipe.get() else { return false };
+        let cookie = self.cookie.load(Relaxed);
         if !is_gone(&self.names()) {
             return false;
         }
         self.leave_rings(Reason::RecalledPeerClosed);
         let Ok(timer) = timer(fd) else { return false };
+        recipe.forget_descriptors_own();
         limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
         let Some(_life) = state::LIFE.lock(table::tid()) else { return false };
-        if let (Some(number), false) = (table::datagrams(fd), self.is_away()) {
+        // It may have been closed, and number and record be another socket's.
+        let number = self.number(fd).filter(|_| self.cookie.load(Relaxed) == cookie);
+        if let (Some(number), false) = (number, self.is_away()) {
             replace(self, number, timer.0);
             self.away.store(true, Release);
         }
-        true
+        number.is_some()
     }
 
     /// Whether its service is there. One that is back is asked for another socket, now and then.
@@ -81,6 +99,7 @@ impl Record {
 
     fn make_again(&self, fd: i32) -> Result<()> {
         let recipe = self.recipe.get().ok_or(Errno::NETDOWN)?;
+        let before = self.cookie.load(Relaxed);
         let service = self.service.load(Relaxed);
         let kind = [self.family.load(Relaxed), libc::SOCK_DGRAM, self.protocol.load(Relaxed)];
         let (cookie, end) = make(recipe, service, kind, fd)?;
@@ -88,8 +107,11 @@ impl Record {
             Message::new(Op::Connect, cookie).address(partner).ask(service)?;
         }
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
-        let number = table::datagrams(fd).ok_or(Errno::BADF)?;
+        let number = self.number(fd).filter(|_| self.cookie.load(Relaxed) == before).ok_or(Errno::BADF)?;
         if self.is_away() {
+            if let Some(how) = self.shut.load(Acquire).checked_sub(1) {
+                sock::shutdown(end.0, how as i32);
+            }
             replace(self, number, end.0);
             self.rings.discard(number);
             self.rings.reset(false);
@@ -103,16 +125,19 @@ impl Record {
     /// Before a receive: waits until the service is there, where the call may wait.
     ///
     /// # Errors
-    /// EAGAIN: it may not. ENETDOWN: it may, but was told that there was something. EINTR.
+    /// EAGAIN: it may not, or no longer. ENETDOWN: it may, but was told that there was something. EBADF: it was closed meanwhile. EINTR.
     pub fn wait_for_service(&self, fd: i32, dontwait: bool) -> Result<()> {
         let waits = waits(fd, dontwait);
         let was_told = poll::now(fd, libc::POLLIN) != 0;
-        let limit = self.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO));
+        let deadline = Deadline::after(self.recipe.get().map_or(0, |recipe| recipe.limit(libc::SO_RCVTIMEO)));
         while !self.is_there(fd) {
+            if !self.has(fd) {
+                return Err(Errno::BADF);
+            }
             match waits {
                 false => return Err(Errno::AGAIN),
                 true if was_told => return Err(Errno::NETDOWN),
-                true => wait_for(fd, libc::POLLIN, limit, Errno::AGAIN)?,
+                true => wait_within(fd, deadline)?,
             }
         }
         if was_told && waits && poll::now(fd, libc::POLLIN) == 0 {

@@ -165,7 +165,7 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let r = served(fd)?;
-    if options::is_of_descriptor(level, name) {
+    if options::is_of_descriptor(level, name) && !r.is_away() {
         return None;
     }
     r.is_to_last();
@@ -322,6 +322,8 @@ impl Record {
     pub fn send_failed(&self, fd: i32, errno: Errno) -> Errno {
         match errno {
             Errno::PIPE if self.shut.load(Acquire) & 2 != 0 => Errno::PIPE,
+            // Another thread was first: a timer has its place.
+            Errno::NOTSOCK if self.is_away() => Errno::NETDOWN,
             // The service is gone.
             Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN if poll::now(fd, 0) & libc::POLLHUP != 0 => {
                 if self.goes_away(fd) {

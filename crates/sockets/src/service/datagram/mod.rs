@@ -54,6 +54,8 @@ pub struct Record {
     registrations: Registrations,
     /// What is to be done again when its service was gone.
     recipe: Place,
+    /// That was asked for.
+    lasts: AtomicBool,
     /// It is gone: a timer has its place.
     away: AtomicBool,
     rings: mail::Rings,
@@ -193,6 +195,7 @@ fn new_record() -> Option<u32> {
     r.rings.reset(false);
     r.shown.reset();
     r.registrations.forget();
+    r.lasts.store(false, Relaxed);
     r.away.store(false, Relaxed);
     Some(number)
 }
