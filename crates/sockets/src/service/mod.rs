@@ -214,9 +214,9 @@ fn discard(number: u32) {
 
 /// epoll_ctl on a descriptor that is not followed: the set's descriptor and number.
 pub fn registers(number: u32, set: (i32, u32), op: i32, fd: i32, event: Option<EpollEvent>) {
-    let lasts = |r: &&Record| matches!(r.stage(), stage::LISTENING | stage::AWAY);
+    let lasts = |r: &&Record| r.stage() == stage::AWAY || r.is_listening();
     let Some(r) = record(number).filter(lasts) else { return };
-    if r.recipe.get().is_none() && r.is_listening() {
+    if r.stage() != stage::AWAY && r.recipe.get().is_none() {
         r.is_to_last(None);
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
