@@ -414,6 +414,7 @@ impl Record {
                 if !self.look_at_kernel(fd, reader, place.span()) {
                     // What was taken was taken.
                     self.keep(Reason::PeerMemoryInvalid);
+                    self.forget_mailbox();
                 }
             }
             let told = if is_long {
