@@ -26,6 +26,17 @@ pub fn init(level: LogLevel) {
     }
 }
 
+/// Lines are to be expected later: the program may have put something else at descriptor 2 by then.
+#[cold]
+pub fn keep() {
+    if FD.load(Relaxed) < 0 && wanted(LogLevel::Error) && !state::is_borrowed() {
+        let kept = duplicate();
+        if kept >= 0 && FD.compare_exchange(-1, kept, Relaxed, Relaxed).is_err() {
+            fd::close(kept);
+        }
+    }
+}
+
 fn duplicate() -> i32 {
     let known = (STDERR[0].load(Relaxed), STDERR[1].load(Relaxed));
     if fd::identity(2) != Ok(known) {

@@ -146,8 +146,9 @@ fn absence(pid: u32) -> io::Result<String> {
                  {SMALLEST_DESCRIPTOR_LIMIT}. Start it with a higher limit: ulimit -n 1024"
             ));
         }
-        return Ok("the library is loaded but keeps no view: no descriptor or memory was to be had when the program \
-                   started, or another version of Bypath wrote it."
+        return Ok("the library is loaded but keeps no view: its sockets have carried next to nothing so far (the first \
+                   datagrams of a process are not counted), no descriptor or memory was to be had, or another version of Bypath \
+                   wrote it."
             .to_owned());
     }
     let exe = PathBuf::from(format!("/proc/{pid}/exe"));

@@ -4,7 +4,7 @@ use super::control::{self, Message};
 use super::recipe::Place;
 use super::{Record, ServiceName, options, record, shown, stage, told};
 use crate::table::{self, Entry, Sock};
-use crate::{epoll, life, rules, state};
+use crate::{epoll, life, log, rules, state};
 use bypath_shm::service::{Address, Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
@@ -136,6 +136,8 @@ fn open(service: u32, family: i32) -> Result<(u64, End)> {
 
 /// The same of this domain, type and protocol.
 pub(super) fn open_of(service: u32, what: [i32; 3]) -> Result<(u64, End)> {
+    // A service may end.
+    log::keep();
     let question = Message::new(Op::Open, 0).number(what[0]).number(what[1]);
     let mut question = question.number(what[2]);
     let answer = question.ask(service)?;

@@ -78,9 +78,17 @@ pub(super) fn make(
 pub(super) fn complain(recipe: &Recipe, what: &str, errno: Errno) {
     if errno != Errno::NETDOWN && !recipe.said.swap(true, Relaxed) {
         let local = Local(recipe.local());
+        let remedy = match errno {
+            Errno::ACCESS | Errno::PERM => {
+                ": this user may not be there; name it in `users` and `low-ports` of the service, or start the server again"
+            }
+            Errno::ADDRINUSE => ": another socket has the address; end its program, or start this one again",
+            Errno::ADDRNOTAVAIL => ": the service has another address now; start the server again",
+            _ => "; start the server again",
+        };
         log::line(
             LogLevel::Error,
-            format_args!("the service is back, but {what} {local} is not there again ({errno})"),
+            format_args!("the service is back, but {what} {local} is not there again ({errno}){remedy}"),
         );
     }
 }
