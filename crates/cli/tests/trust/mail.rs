@@ -1,15 +1,13 @@
 //! The hostile end of a mailbox: it speaks the handshake of docs/udp.md in either role, well or badly, and has the memory mapped then.
 
 use crate::dice::Dice;
-use crate::peer::{self, own, receive_words, send};
+use crate::peer::{self, own, receive_words, send, until_patience_ends};
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{process, sock, sockdiag, unix};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// How long the other end is given to come.
-const PATIENCE: Duration = Duration::from_millis(300);
 const VERSION: u64 = 3;
 const HELLO: u64 = 0x6f6c_6c65_4875;
 const WELCOME: u64 = 0x656d_6f63_6c65_5775;
@@ -34,21 +32,6 @@ pub fn socket() -> UdpSocket {
 
 pub fn port_of(socket: &UdpSocket) -> u16 {
     socket.local_addr().expect("bound").port()
-}
-
-/// Asks `get` until it has something, for a while; meanwhile `wake` makes the victim look.
-fn patiently<T>(mut wake: impl FnMut(), mut get: impl FnMut() -> Option<T>) -> Option<T> {
-    let until = Instant::now() + PATIENCE;
-    loop {
-        if let Some(got) = get() {
-            return Some(got);
-        }
-        if Instant::now() > until {
-            return None;
-        }
-        wake();
-        std::thread::sleep(Duration::from_micros(300));
-    }
 }
 
 /// Both ends have the mailbox.
@@ -104,7 +87,7 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     let found = sockdiag::udp(netlink.as_raw_fd(), &from, &there).expect("sock_diag")?;
     // One that is not known to the victim is not let in; and it looks only where something comes.
     let look = || drop(socket.send_to(b"look", ("127.0.0.1", to)));
-    let channel = patiently(look, || unix::connect(&name(found.cookie), 3).ok().map(own))?;
+    let channel = until_patience_ends(look, || unix::connect(&name(found.cookie), 3).ok().map(own))?;
     let mut message = [0; WORDS];
     message[..8].copy_from_slice(&[
         HELLO,
@@ -121,7 +104,7 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     let others = [odd(dice)];
     let fds: Vec<&OwnedFd> = if spoil(&mut said, dice) { others.iter().collect() } else { vec![] };
     send(&channel, &said, &fds);
-    let (answer, fds) = patiently(look, || receive_words::<WORDS>(&channel))?;
+    let (answer, fds) = until_patience_ends(look, || receive_words::<WORDS>(&channel))?;
     let memory = fds.first().filter(|_| answer[0] == WELCOME)?;
     let map = MailboxMap::map(memory.as_raw_fd()).expect("the victim's mailbox is one");
     Some(Shared { channel, map, head: head(from.port) })
@@ -133,8 +116,8 @@ pub fn asked(socket: &UdpSocket) -> Option<OwnedFd> {
     let cookie = sock::option_u64(s, libc::SOL_SOCKET, libc::SO_COOKIE).expect("SO_COOKIE");
     let listener = own(unix::listen(&name(cookie), 3).ok()?);
     let hear = || drop(socket.recv(&mut [0; 64]));
-    let channel = patiently(hear, || unix::accept(listener.as_raw_fd(), 3).ok()?.map(own))?;
-    let (hello, _) = patiently(hear, || receive_words::<WORDS>(&channel))?;
+    let channel = until_patience_ends(hear, || unix::accept(listener.as_raw_fd(), 3).ok()?.map(own))?;
+    let (hello, _) = until_patience_ends(hear, || receive_words::<WORDS>(&channel))?;
     assert_eq!(
         (hello[0], hello[1], hello[7]),
         (HELLO, VERSION, port_of(socket).into()),

@@ -90,8 +90,8 @@ pub fn name(cookie: u64) -> Vec<u8> {
     format!("bypath/1/{cookie:016x}").into_bytes()
 }
 
-/// Asks `get` until it has something, for a while; meanwhile the victim is made to look by what `line` brings.
-pub fn patiently<T>(line: &Line, mut get: impl FnMut() -> Option<T>) -> Option<T> {
+/// Asks `get` until it has something, for a while; meanwhile `wake` makes the victim look.
+pub fn until_patience_ends<T>(mut wake: impl FnMut(), mut get: impl FnMut() -> Option<T>) -> Option<T> {
     let until = Instant::now() + PATIENCE;
     loop {
         if let Some(got) = get() {
@@ -100,10 +100,19 @@ pub fn patiently<T>(line: &Line, mut get: impl FnMut() -> Option<T>) -> Option<T
         if Instant::now() > until {
             return None;
         }
-        line.say(b"look");
-        line.hear();
+        wake();
+        // The victim has a processor meanwhile.
         std::thread::sleep(Duration::from_micros(300));
     }
+}
+
+/// The same; the victim is made to look by what `line` brings.
+pub fn patiently<T>(line: &Line, get: impl FnMut() -> Option<T>) -> Option<T> {
+    let wake = || {
+        line.say(b"look");
+        line.hear();
+    };
+    until_patience_ends(wake, get)
 }
 
 /// A message with its descriptors.

@@ -17,6 +17,7 @@ mod maps;
 mod meet;
 mod news;
 mod options;
+mod queue;
 mod receive;
 mod routed;
 mod said;

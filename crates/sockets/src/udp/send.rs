@@ -4,11 +4,11 @@ use super::address::Name;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
 use super::told::{Told, want};
-use super::{Record as Socket, groups, maps, meet, routed, shown};
+use super::{Record as Socket, groups, maps, meet, queue, routed, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{signals, state};
-use bypath_shm::dgram::{self, MARK, Octets, Record, WORD, span};
+use bypath_shm::dgram::span;
 use bypath_shm::mailbox::{Pushed, Writer, phase};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{MailboxMap, StaticCell};
@@ -178,45 +178,6 @@ impl Route {
     }
 }
 
-/// Memory that the kernel counts for a datagram of `len` octets on the loopback (measured, Linux 6.18: a small head, or the power of two
-/// that holds datagram and skb_shared_info; beyond that pages).
-fn true_size(len: usize, is_v4: bool) -> u64 {
-    match if is_v4 { len } else { len + 13 } {
-        0..=197 => 832,
-        198..=645 => 1280,
-        646..=1669 => 2304,
-        1670..=3717 => 4352,
-        3718..=7813 => 8448,
-        7814..=16_005 => 16_640,
-        more => more as u64 + 832,
-    }
-}
-
-/// Memory that the kernel would count for what is in the ring; `None`: that changes too fast to tell, or makes no sense.
-#[cold]
-fn queued(map: &MailboxMap, is_v4: bool) -> Option<u64> {
-    let (mailbox, ring) = (map.mailbox(), map.ring());
-    let mut at = mailbox.head.0.load(Acquire);
-    let end = mailbox.tail.0.load(Acquire);
-    let mut sum = 0;
-    // More than there can be: each takes 832 at least, of a buffer that is shorter than 2^32.
-    for _ in 0..1 << 15 {
-        if at == end {
-            return Some(sum);
-        }
-        let mut word = [0; WORD as usize];
-        ring.get(at, &mut word);
-        let record = Record::decode(word);
-        let (head, octets) = (usize::from(record.head), record.octets as usize);
-        if record.mark != MARK || octets > dgram::LONGEST || end.wrapping_sub(at) > ring.size() {
-            return None;
-        }
-        sum += true_size(octets, is_v4);
-        at = at.wrapping_add(span(head, octets));
-    }
-    None
-}
-
 impl Outbound {
     pub(super) fn reset(&self) {
         for route in &self.routes {
@@ -352,7 +313,7 @@ impl Socket {
             &head[..]
         };
         // As many of this length as the kernel would queue: where there are longer ones among them it is looked at more closely.
-        let (room, own) = (u64::from(route.room.load(Relaxed)), true_size(len, is_v4));
+        let (room, own) = (u64::from(route.room.load(Relaxed)), queue::true_size(len, is_v4));
         let limit = (room / own).max(1) * span(head.len(), len);
         let push = |limit: u64| {
             writer.push_with(&route.left, head, len, limit, |ring, at| ring.copy_in(at, buf, 0, len))
@@ -361,7 +322,7 @@ impl Socket {
         if pushed == Pushed::Kernel && self.pause(route, &map) {
             pushed = push(limit);
         }
-        if pushed == Pushed::Full && queued(&map, is_v4).is_some_and(|queued| queued + own <= room) {
+        if pushed == Pushed::Full && queue::of(&map, is_v4).is_some_and(|queued| queued + own <= room) {
             pushed = push(u64::MAX);
             if pushed == Pushed::Full {
                 // The kernel's queue would have room for it, and the ring is shorter than that.
@@ -668,35 +629,5 @@ impl Socket {
         let up = self.count_up();
         self.show_routes(up);
         self.show_reason(Reason::Ring);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_of_a_datagram_is_what_the_kernel_counts() {
-        use std::net::UdpSocket;
-        use std::os::fd::AsRawFd;
-        for (bind, is_v4) in [("127.0.0.1:0", true), ("[::1]:0", false)] {
-            for len in [0, 64, 184, 300, 1400, 3000, 7000, 9000, 16_000, 32_000, 65_507] {
-                let receiver = UdpSocket::bind(bind).unwrap();
-                let to = receiver.local_addr().unwrap();
-                let size =
-                    sock::option(receiver.as_raw_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap() as u64;
-                let sender = UdpSocket::bind(bind).unwrap();
-                for _ in 0..2 * size / 832 {
-                    sender.send_to(&vec![0; len], to).unwrap();
-                }
-                receiver.set_nonblocking(true).unwrap();
-                let mut room = vec![0; 65_536];
-                let mut got = 0;
-                while receiver.recv(&mut room).is_ok() {
-                    got += 1;
-                }
-                assert_eq!(got, size / true_size(len, is_v4), "{len} octets, {bind}");
-            }
-        }
     }
 }
