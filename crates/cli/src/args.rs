@@ -7,11 +7,11 @@ use clap::{Arg, ArgAction, ArgMatches, Args as _, FromArgMatches as _, Parser, S
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
-/// Same-host TCP through shared memory, for unmodified programs
+/// Same-host TCP and UDP through shared memory, for unmodified programs
 ///
-/// Programs started with `bypath run` exchange the bytes of their TCP connections through shared memory when
-/// both ends are on this host and under Bypath. The kernel's connection stays: everything else works as before,
-/// and a connection that cannot be accelerated is a plain one.
+/// Programs started with `bypath run` exchange the bytes of their TCP connections, and their UDP datagrams, through shared
+/// memory when both ends are on this host and under Bypath. The kernel's connection stays: everything else works as
+/// before, and a connection that cannot be accelerated is a plain one.
 #[derive(Debug, Parser)]
 #[command(
     name = "bypath",

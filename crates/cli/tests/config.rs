@@ -30,6 +30,7 @@ action = "kernel"
 [[rules]]
 program = "cat"
 local = "::1"
+protocol = "udp"
 action = "ring"
 "#;
 
@@ -177,6 +178,8 @@ fn show_tells_which_rules_are_about_a_program() {
         document["rules"].as_array().expect("rules").iter().map(|r| r["applies"].as_str()).collect();
     assert_eq!(applies, [Some("matching"), Some("other-program"), Some("other-program")]);
     assert_eq!(document["rules"][0]["remote_port"], serde_json::json!(["5432", "9000-9999"]));
+    let protocols: Vec<_> = (0..3).map(|i| document["rules"][i]["protocol"].as_str()).collect();
+    assert_eq!(protocols, [None, None, Some("udp")]);
     assert_eq!(document["otherwise"], "ring");
     let setting = |name: &str| {
         let all = document["settings"].as_array().expect("settings");
@@ -198,7 +201,7 @@ fn show_tells_which_rules_are_about_a_program() {
         verdict("sh").ends_with("remote-port=5432,9000-9999: kernel (rule 1); all others: ring (no rule).")
     );
     assert!(
-        verdict("cat").ends_with("local=::1: ring (rule 3); all others: ring (no rule)."),
+        verdict("cat").ends_with("protocol=udp local=::1: ring (rule 3); all others: ring (no rule)."),
         "{}",
         verdict("cat")
     );
@@ -240,7 +243,7 @@ fn run_passes_settings_and_rules_on() {
     let expected = format!(
         "BYPATH_RULES=1;file {};set profile=latency;set spin-budget=200us;set memory-limit=1G;\
          rule 1 kernel line=10 name=shells program=sh,*bash,dash remote-port=5432,9000-9999;\
-         rule 2 kernel line=16 program=nginx;rule 3 ring line=20 program=cat local=::1",
+         rule 2 kernel line=16 program=nginx;rule 3 ring line=20 protocol=udp program=cat local=::1",
         path.display()
     );
     let config = format!("BYPATH_CONFIG={}", path.display());

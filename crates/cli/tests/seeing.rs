@@ -4,7 +4,7 @@ mod common;
 
 use bypath_shm::family::{self, VIEW_NAME, end_state, wpath};
 use bypath_shm::reason::Reason;
-use bypath_shm::stats::{RECORD_SIZE, StatsRecord};
+use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC, StatsRecord};
 use bypath_shm::view;
 use common::{TempDir, bypath, stderr, stdout};
 use rustix::fs::MemfdFlags;
@@ -409,7 +409,7 @@ fn a_full_disk_is_an_error() {
 fn record() -> Vec<u8> {
     let mut raw = vec![0; RECORD_SIZE];
     let mut set = |at: usize, bytes: &[u8]| raw[at..at + bytes.len()].copy_from_slice(bytes);
-    set(0, b"BYPSTAT1");
+    set(0, &STATS_MAGIC.to_le_bytes());
     set(offset_of!(StatsRecord, pid), &42u32.to_ne_bytes());
     set(offset_of!(StatsRecord, state), &2u32.to_ne_bytes());
     set(offset_of!(StatsRecord, command), b"server");

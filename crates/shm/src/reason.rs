@@ -33,6 +33,7 @@ macro_rules! reasons {
                         | VersionMismatch | IoUring | PeerMemoryInvalid | RecalledStdio | RecalledOob | RecalledUlp
                         | RecalledOption | RecalledWaiters | RecalledNoBell | RecalledEpoll | RecalledSplice
                         | RecalledMemory | RecalledIoUring | RecalledForeignReader | Seccomp | RecalledSeccomp
+                        | SharedQueue | OneShot | BoundDevice | SteeredPort | MailboxLimit
                 )
             }
 
@@ -104,13 +105,25 @@ reasons! {
     RecalledSlower = 58, "recalled-slower", "taken back because the kernel seemed, or was, faster (--guard)";
     RecalledSeccomp = 59, "recalled-seccomp", "taken back before a seccomp filter";
     RecalledTaken = 60, "recalled-taken", "taken back because another process took a descriptor of it (pidfd_getfd)";
-    SharedPort = 61, "shared-port", "other sockets may be bound to the same port, or it is bound to a device (SO_REUSEADDR, SO_REUSEPORT, SO_BINDTODEVICE)";
+    SharedPort = 61, "shared-port", "other sockets may be bound to the same port (SO_REUSEADDR, SO_REUSEPORT)";
     UnknownSource = 62, "unknown-source", "the sender is not known by the address that it claims, or is not of this host";
     PeerUnproven = 63, "peer-unproven", "who answers in the folder of --rendezvous has not shown that it has the other end of this connection";
+    OtherUser = 64, "other-user", "the other UDP socket belongs to another user: senders see what the others write to a mailbox (--allow-uid is about connections)";
+    OtherNamespace = 65, "other-namespace", "the program at the other end lives in other pid, user or mount namespaces: there are no mailboxes between these";
+    OtherHost = 66, "other-host", "datagrams go to another host, to a group or everybody, or to the address of a link";
+    SharedQueue = 67, "shared-queue", "several processes hold this UDP socket, and nobody knows which of them reads next";
+    OneShot = 68, "one-shot", "an epoll set holds the UDP socket with EPOLLONESHOT";
+    BoundDevice = 69, "bound-device", "the UDP socket is bound to a device (SO_BINDTODEVICE)";
+    SteeredPort = 70, "steered-port", "a program says itself who of those at this port gets what (a filter of the group, SO_INCOMING_CPU)";
+    MailboxLimit = 71, "mailbox-limit", "as many mailboxes as a process can have or use, or as many senders as a mailbox can have";
+    NoSender = 72, "no-sender", "it has a mailbox, and nobody has asked for that yet";
+    Asleep = 73, "asleep", "the receiver has slept whenever a datagram came so far, and who sleeps gets it from the kernel";
+    PeerRule = 74, "peer-rule", "a rule of the program at the other end keeps it on the kernel";
+    ToItself = 75, "to-itself", "the UDP socket sends to itself";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.
-pub const REASON_SLOTS: usize = 64;
+pub const REASON_SLOTS: usize = 128;
 
 const _: () = {
     let mut i = 0;

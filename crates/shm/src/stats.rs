@@ -9,8 +9,12 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// Size of one record and alignment of records in a file, in bytes.
 pub const RECORD_SIZE: usize = 8192;
-/// `BYPSTAT1`, little endian.
-pub const STATS_MAGIC: u64 = u64::from_le_bytes(*b"BYPSTAT1");
+/// `BYPSTAT2`, little endian.
+pub const STATS_MAGIC: u64 = u64::from_le_bytes(*b"BYPSTAT2");
+/// Of records with fewer reasons, which files may have from before.
+const ELDER: Layout = Layout { magic: u64::from_le_bytes(*b"BYPSTAT1"), slots: 64 };
+/// Of those that are written.
+const OURS: Layout = Layout { magic: STATS_MAGIC, slots: REASON_SLOTS };
 /// Byte-counter blocks; a thread owns one, threads beyond share the last.
 pub const BLOCKS: usize = 64;
 
@@ -58,6 +62,26 @@ pub struct StatsRecord {
 }
 
 const _: () = assert!(size_of::<StatsRecord>() <= RECORD_SIZE);
+
+/// How a version lays its records out: what stands behind the counters by reason moves with how many these are.
+#[derive(Clone, Copy)]
+struct Layout {
+    magic: u64,
+    slots: usize,
+}
+
+impl Layout {
+    const fn not_upgraded(self) -> usize {
+        std::mem::offset_of!(StatsRecord, recalled) + 8 * self.slots
+    }
+
+    const fn bytes(self) -> usize {
+        (self.not_upgraded() + 8 * self.slots).next_multiple_of(align_of::<ByteBlock>())
+    }
+}
+
+const _: () = assert!(OURS.not_upgraded() == std::mem::offset_of!(StatsRecord, not_upgraded));
+const _: () = assert!(OURS.bytes() == std::mem::offset_of!(StatsRecord, bytes));
 
 /// Totals of the byte counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -112,6 +136,11 @@ pub struct StatsSnapshot {
 }
 
 impl StatsSnapshot {
+    /// Whether a record of this version, or an earlier one, begins with these bytes.
+    pub fn is_magic(magic: [u8; 8]) -> bool {
+        [OURS, ELDER].iter().any(|layout| layout.magic.to_le_bytes() == magic)
+    }
+
     /// Decodes one record of [`RECORD_SIZE`] bytes; `None` if it is not a complete record.
     pub fn decode(raw: &[u8]) -> Option<StatsSnapshot> {
         if raw.len() < RECORD_SIZE {
@@ -119,15 +148,14 @@ impl StatsSnapshot {
         }
         let word = |at: usize| u64::from_ne_bytes(raw[at..at + 8].try_into().expect("8 bytes"));
         let half = |at: usize| u32::from_ne_bytes(raw[at..at + 4].try_into().expect("4 bytes"));
-        if word(std::mem::offset_of!(StatsRecord, magic)) != STATS_MAGIC {
-            return None;
-        }
+        let magic = word(std::mem::offset_of!(StatsRecord, magic));
+        let layout = [OURS, ELDER].into_iter().find(|layout| layout.magic == magic)?;
         let command = &raw[std::mem::offset_of!(StatsRecord, command)..][..16];
         let end = command.iter().position(|&b| b == 0).unwrap_or(16);
-        let slots = |at: usize| (0..REASON_SLOTS).map(|i| word(at + 8 * i)).collect::<Vec<_>>();
+        let slots = |at: usize| (0..layout.slots).map(|i| word(at + 8 * i)).collect::<Vec<_>>();
         let (mut bytes, mut spun_ticks) = (Bytes::default(), 0u64);
         for i in 0..BLOCKS {
-            let at = std::mem::offset_of!(StatsRecord, bytes) + i * size_of::<ByteBlock>();
+            let at = layout.bytes() + i * size_of::<ByteBlock>();
             bytes.ring_tx = bytes.ring_tx.saturating_add(word(at));
             bytes.ring_rx = bytes.ring_rx.saturating_add(word(at + 8));
             bytes.kernel_tx = bytes.kernel_tx.saturating_add(word(at + 16));
@@ -142,9 +170,45 @@ impl StatsSnapshot {
             connections: word(std::mem::offset_of!(StatsRecord, connections)),
             upgraded: word(std::mem::offset_of!(StatsRecord, upgraded)),
             recalled: slots(std::mem::offset_of!(StatsRecord, recalled)),
-            not_upgraded: slots(std::mem::offset_of!(StatsRecord, not_upgraded)),
+            not_upgraded: slots(layout.not_upgraded()),
             bytes,
             spun_ticks,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::reason::Reason;
+
+    /// A record as a writer of that version leaves it.
+    fn record(layout: Layout) -> Vec<u8> {
+        let mut raw = vec![0; RECORD_SIZE];
+        let mut set = |at: usize, n: u64| raw[at..at + 8].copy_from_slice(&n.to_ne_bytes());
+        set(0, layout.magic);
+        set(std::mem::offset_of!(StatsRecord, recalled) + 8 * Reason::RecalledTest as usize, 5);
+        set(layout.not_upgraded() + 8 * Reason::PeerUnproven as usize, 6);
+        set(layout.bytes(), 7);
+        set(layout.bytes() + (BLOCKS - 1) * size_of::<ByteBlock>(), 8);
+        raw
+    }
+
+    #[test]
+    fn records_of_both_versions_say_the_same() {
+        assert_eq!((ELDER.not_upgraded(), ELDER.bytes()), (632, 1152), "as they were written");
+        for layout in [OURS, ELDER] {
+            let raw = record(layout);
+            assert!(StatsSnapshot::is_magic(raw[..8].try_into().unwrap()));
+            let read = StatsSnapshot::decode(&raw).unwrap();
+            assert_eq!((read.recalled.len(), read.not_upgraded.len()), (layout.slots, layout.slots));
+            assert_eq!(read.recalled[Reason::RecalledTest as usize], 5);
+            assert_eq!(read.not_upgraded[Reason::PeerUnproven as usize], 6);
+            assert_eq!((read.bytes.ring_tx, read.recalled.iter().sum::<u64>()), (15, 5));
+        }
+        let mut later = record(OURS);
+        later[7] = b'3';
+        assert_eq!(StatsSnapshot::decode(&later), None);
+        assert!(!StatsSnapshot::is_magic(*b"BYPSTAT3"));
     }
 }

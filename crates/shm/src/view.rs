@@ -287,9 +287,9 @@ pub struct Datagrams {
     pub local: Option<SocketAddr>,
     /// To whom it is connected, or has last got a mailbox from.
     pub remote: Option<SocketAddr>,
-    /// What is sent: by the ring to those whose mailboxes it has.
+    /// What is sent: by the ring to those whose mailboxes it has, if anything has gone there.
     pub outgoing: Direction,
-    /// What is received: by the ring if it has a mailbox.
+    /// What is received: by the ring if it has a mailbox, and anything has come there.
     pub incoming: Direction,
     /// The rule that keeps it on the kernel: its place in the configuration file, from 1.
     pub rule: Option<u32>,
@@ -313,16 +313,26 @@ impl Datagrams {
         let slot =
             (half(raw, offset_of!(Record, holder)) as usize).checked_sub(1).filter(|s| *s < PROCESSES)?;
         let paths = half(raw, offset_of!(Record, paths));
-        let direction = |bit: u32, at: usize| Direction {
-            path: if paths & bit != 0 { Path::Ring } else { Path::Kernel },
-            reason: Reason::from_value(quarter(raw, at)),
-        };
         let counts = |at: usize| DatagramCounts {
             ring: word(raw, at + offset_of!(family::DatagramCounts, ring)),
             ring_bytes: word(raw, at + offset_of!(family::DatagramCounts, ring_bytes)),
             kernel: word(raw, at + offset_of!(family::DatagramCounts, kernel)),
             kernel_bytes: word(raw, at + offset_of!(family::DatagramCounts, kernel_bytes)),
             lost: word(raw, at + offset_of!(family::DatagramCounts, lost)),
+        };
+        let (tx, rx) = (counts(offset_of!(Record, tx)), counts(offset_of!(Record, rx)));
+        let service = service(raw, offset_of!(Record, service));
+        let direction = |bit: u32, at: usize, by_ring: u64| {
+            let reason = Reason::from_value(quarter(raw, at));
+            match reason {
+                _ if paths & bit == 0 => Direction { path: Path::Kernel, reason },
+                // Where nothing has gone yet it could.
+                Some(Reason::Ring) if by_ring == 0 && service.is_none() => {
+                    Direction { path: Path::Kernel, reason: Some(Reason::Asleep) }
+                }
+                _ if by_ring == 0 => Direction { path: Path::Kernel, reason },
+                _ => Direction { path: Path::Ring, reason },
+            }
         };
         Some(Datagrams {
             number,
@@ -331,13 +341,13 @@ impl Datagrams {
             cookie: Some(word(raw, offset_of!(Record, cookie))).filter(|c| *c != 0),
             local: address(raw, offset_of!(Record, local)),
             remote: address(raw, offset_of!(Record, remote)),
-            outgoing: direction(datagram_path::SENDS, offset_of!(Record, reason)),
-            incoming: direction(datagram_path::RECEIVES, offset_of!(Record, rx_reason)),
+            outgoing: direction(datagram_path::SENDS, offset_of!(Record, reason), tx.ring),
+            incoming: direction(datagram_path::RECEIVES, offset_of!(Record, rx_reason), rx.ring),
             rule: Some(half(raw, offset_of!(Record, rule))).filter(|n| *n != 0),
-            service: service(raw, offset_of!(Record, service)),
+            service,
             routes: half(raw, offset_of!(Record, routes)),
-            tx: counts(offset_of!(Record, tx)),
-            rx: counts(offset_of!(Record, rx)),
+            tx,
+            rx,
         })
     }
 }
@@ -486,6 +496,22 @@ mod tests {
         put(&mut raw, offset_of!(family::DatagramEnd, holder), &1u32.to_ne_bytes());
         put(&mut raw, offset_of!(family::DatagramEnd, service), b"lab");
         assert_eq!(Datagrams::decode(0, &raw).unwrap().service.as_deref(), Some("lab"));
+    }
+
+    #[test]
+    fn datagrams_take_the_ring_where_some_have() {
+        let mut raw = vec![0; DATAGRAMS_SIZE];
+        let tx = offset_of!(family::DatagramEnd, tx) + offset_of!(family::DatagramCounts, ring);
+        let outgoing = |raw: &[u8]| Datagrams::decode(0, raw).unwrap().outgoing;
+        put(&mut raw, offset_of!(family::DatagramEnd, holder), &1u32.to_ne_bytes());
+        put(&mut raw, offset_of!(family::DatagramEnd, reason), &(Reason::Ring as u16).to_ne_bytes());
+        put(&mut raw, offset_of!(family::DatagramEnd, paths), &3u32.to_ne_bytes());
+        assert_eq!(outgoing(&raw), Direction { path: Path::Kernel, reason: Some(Reason::Asleep) });
+        put(&mut raw, tx, &1u64.to_ne_bytes());
+        assert_eq!(outgoing(&raw), Direction { path: Path::Ring, reason: Some(Reason::Ring) });
+        assert_eq!(Datagrams::decode(0, &raw).unwrap().incoming.path, Path::Kernel);
+        put(&mut raw, offset_of!(family::DatagramEnd, paths), &2u32.to_ne_bytes());
+        assert_eq!(outgoing(&raw).path, Path::Kernel);
     }
 
     #[test]

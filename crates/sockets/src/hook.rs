@@ -587,7 +587,7 @@ pub fn take_deed(text: &str) {
 /// A process that follows nothing any more makes a call by which others come to hold what it holds.
 pub fn spread_everything() {
     if !state::is_sealed() && !state::is_borrowed() {
-        crate::udp::keep_all(Reason::SharedProcesses);
+        crate::udp::keep_all(Reason::SharedQueue);
     }
     heir::spread_everything();
 }

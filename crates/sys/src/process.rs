@@ -132,9 +132,15 @@ pub fn start_time_now() -> u64 {
     crate::clock::boot_hundredths()
 }
 
-/// Command name of the calling thread, NUL padded: that of the process for its first thread.
+/// Command name of the process, which is that of its first thread, NUL padded; of the calling thread where /proc does not tell it.
 pub fn command() -> [u8; 16] {
     let mut name = [0u8; 16];
+    if crate::thread::tid() != pid()
+        && let Ok(len) = crate::fd::read_file(c"/proc/self/comm", &mut name)
+    {
+        name[len.saturating_sub(1)..].fill(0);
+        return name;
+    }
     // SAFETY: PR_GET_NAME writes at most 16 bytes.
     unsafe { syscall(libc::SYS_prctl, [libc::PR_GET_NAME as usize, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     name

@@ -4,7 +4,7 @@ use crate::args::{Json, Settings};
 use crate::config::{self, Effective, Origin, Place, SettingsError, Source, Value, conditions};
 use crate::output::{self, Failure, Outcome};
 use crate::program;
-use bypath_sockets::rules::{Action, Rule};
+use bypath_sockets::rules::{Action, Protocol, Rule};
 use clap::{Subcommand, ValueHint};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -179,6 +179,7 @@ struct RuleDocument<'a> {
     name: Option<&'a str>,
     line: u32,
     action: String,
+    protocol: Option<&'static str>,
     program: Vec<&'a str>,
     user: &'a [u32],
     local: Vec<String>,
@@ -233,7 +234,7 @@ fn apply(rules: &[Rule], names: &bypath_sockets::rules::ProgramNames, uid: u32) 
                 Applies::OtherUser
             } else if decided {
                 Applies::Never
-            } else if rule.is_about_all_ends() {
+            } else if rule.is_about_all() {
                 decided = true;
                 Applies::All
             } else {
@@ -408,6 +409,7 @@ fn rule_document<'a>(rule: &'a Rule, applies: Option<&'static str>) -> RuleDocum
         name: Some(rule.name.as_str()).filter(|n| !n.is_empty()),
         line: rule.line,
         action: rule.action.to_string(),
+        protocol: rule.protocol.map(Protocol::word),
         program: rule.programs.iter().map(|p| p.as_str()).collect(),
         user: &rule.users,
         local: rule.local.iter().map(|n| n.to_string()).collect(),

@@ -172,7 +172,7 @@ fn of_datagrams(scan: &Scan, pid: u32, fd: Option<i32>) -> &'static str {
         return "";
     }
     ". Its UDP sockets have no connection to be moved, and stay as they are: each datagram finds its way by itself. To keep them on the \
-     kernel start the program with --upgrade=off, or under a rule for their ports (action = \"kernel\"), which TCP sockets there follow, too"
+     kernel start the program with --upgrade=off, or under a rule (protocol = \"udp\", action = \"kernel\")"
 }
 
 fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {

@@ -6,6 +6,7 @@ use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
 use crate::filter::Filter;
 use crate::output::{self, Failure, Outcome};
+use crate::subject::out_of_reach;
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::Bytes;
 use bypath_shm::view::Direction;
@@ -27,7 +28,8 @@ use std::process::ExitCode;
     service PATH is netstack:ring, or netstack:pair where bytes go by the descriptor itself.\n\
     FILTER is as for ss and tcpdump: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm, path,\n\
     reason, tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see). The source is the local end.\n\n\
-    Exit status: 0, also if there are no connections; 1 if PID does not exist; 2 for wrong usage.")]
+    Exit status: 0, also if there are no connections; 1 if PID does not exist, or may not be looked\n\
+    into; 2 for wrong usage.")]
 pub struct Args {
     #[command(flatten)]
     json: Json,
@@ -52,13 +54,19 @@ pub fn run(args: Args) -> Outcome {
     {
         return Err(Failure::new(1, format_args!("there is no process {pid}")));
     }
+    if let Some(pid) = args.pid
+        && let Err(e) = std::fs::read_dir(format!("/proc/{pid}/fd"))
+    {
+        let why = format_args!("process {pid} cannot be looked into: {e} ({})", out_of_reach());
+        return Err(Failure::new(1, why));
+    }
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
     let scan = scan()?;
     if args.udp {
         let mut found = scan.udp();
         found.retain(|u| args.pid.is_none_or(|pid| u.process.pid == pid));
         found.retain(|u| filter.as_ref().is_none_or(|filter| u.passes(filter)));
-        return udp::print(&args.json, &found);
+        return udp::print(&args.json, &found, args.pid, filter.is_some());
     }
     let mut found = scan.connections();
     found.retain(|c| args.pid.is_none_or(|pid| c.process.pid == pid));

@@ -90,7 +90,8 @@ fn read(name: &str, mut file: impl Read) -> Result<(Vec<StatsSnapshot>, usize), 
         }
         let ours = STATS_MAGIC.to_le_bytes();
         let magic = raw.get(..8).unwrap_or(&[0xff; 8]);
-        if magic != ours && magic != [0; 8] {
+        let is_known = <[u8; 8]>::try_from(magic).is_ok_and(StatsSnapshot::is_magic);
+        if !is_known && magic != [0; 8] {
             return Err(match number {
                 _ if magic[..7] == ours[..7] => StatsError::OtherVersion(name.to_owned()),
                 1 => StatsError::Foreign(name.to_owned()),
@@ -235,7 +236,7 @@ mod tests {
 
     fn record(pid: u32) -> Vec<u8> {
         let mut raw = vec![0; RECORD_SIZE];
-        raw[..8].copy_from_slice(b"BYPSTAT1");
+        raw[..8].copy_from_slice(&STATS_MAGIC.to_le_bytes());
         raw[offset_of!(StatsRecord, pid)..][..4].copy_from_slice(&pid.to_ne_bytes());
         raw
     }
@@ -258,7 +259,7 @@ mod tests {
         assert!(error_of(b"short").contains("is not a statistics file"));
         assert!(error_of(&[b'x'; 3 * RECORD_SIZE]).contains("is not a statistics file"));
         let mut other = record(1);
-        other[7] = b'2';
+        other[7] = b'3';
         assert!(error_of(&other).contains("another version"));
         let cut = [record(1), record(2)].concat();
         let text = error_of(&cut[..RECORD_SIZE + 100]);
@@ -269,10 +270,10 @@ mod tests {
 
     #[test]
     fn only_counters_above_zero_are_named_and_unknown_ones_add_up() {
-        let mut counters = vec![0; 66];
+        let mut counters = vec![0; 1002];
         counters[Reason::PeerPlain as usize] = 2;
-        counters[64] = 1;
-        counters[65] = u64::MAX;
+        counters[1000] = 1;
+        counters[1001] = u64::MAX;
         let map = by_reason(&counters);
         assert_eq!(map.into_iter().collect::<Vec<_>>(), [("peer-plain", 2), ("unknown", u64::MAX)]);
     }

@@ -304,7 +304,8 @@ fn about_datagrams(u: &Udp) -> String {
             let _ = writeln!(text, "  {lost} were dropped, as {whose} was full.");
         }
     }
-    if let (Some(number), true) = (s.rule, s.outgoing.reason == Some(Reason::Rule)) {
+    let ruled = [s.outgoing, s.incoming].iter().any(|d| d.reason == Some(Reason::Rule));
+    if let (Some(number), true) = (s.rule, ruled) {
         let _ = writeln!(text, "  {}", about_rule(u.process.pid, number));
     }
     text += &remedies(service, [s.outgoing, s.incoming]);
@@ -416,6 +417,22 @@ fn remedy(reason: Reason) -> Option<&'static str> {
         }
         StandardDescriptor => {
             "Let the program open the connection itself instead of getting it as standard input or output."
+        }
+        OtherUser => "Run both programs as one user.",
+        OtherNamespace => "Run both programs in the same pid, user and mount namespaces.",
+        PeerRule => {
+            "Look at the rules that the program at the other end was started with: bypath why PID says which one it is."
+        }
+        SharedQueue => {
+            "Let each process open a socket of its own (SO_REUSEPORT, if they share the port), or close what it does not use."
+        }
+        OneShot => "Register the socket without EPOLLONESHOT.",
+        MailboxLimit => "Have fewer sockets, or fewer senders, in one process.",
+        NoSender => {
+            "If the senders are under Bypath, too: `bypath why` tells their reasons. They ask from the 16th datagram on (--upgrade-calls)."
+        }
+        Asleep => {
+            "A receiver that looks for a while before it sleeps gets more by the ring: bypath run --profile=latency -- PROGRAM"
         }
         _ => return Option::None,
     };

@@ -1,7 +1,7 @@
 //! One `[[rules]]` table.
 
 use super::text::{Text, nearest, scalar};
-use bypath_sockets::rules::{Action, Network, NetworkError, Pattern, Ports, Rule};
+use bypath_sockets::rules::{Action, Network, NetworkError, Pattern, Ports, Protocol, Rule};
 use std::fmt::{Display, Write};
 use std::ops::Range;
 use toml::Spanned;
@@ -26,7 +26,8 @@ pub fn parse(text: &Text, number: usize, at: &Range<usize>, table: &DeTable) -> 
                     .or_else(|| word(text, name, value, Action::WORDS).and_then(|w| Action::from_word(&w)));
             }
             "protocol" => {
-                word(text, name, value, &["tcp"]);
+                rule.protocol =
+                    word(text, name, value, Protocol::WORDS).and_then(|w| Protocol::from_word(&w));
             }
             "name" => match value.get_ref() {
                 DeValue::String(s) if s.chars().count() <= 100 && !s.contains(char::is_control) => {
@@ -177,6 +178,7 @@ pub fn warn_about_unreachable(text: &Text, root: &DeTable, rules: &[Rule]) {
 /// The conditions of a rule, as in the file but on one line; empty if there are none.
 pub fn conditions(rule: &Rule) -> String {
     let mut out = String::new();
+    condition(&mut out, "protocol", rule.protocol.as_slice());
     condition(&mut out, "program", &rule.programs);
     condition(&mut out, "user", &rule.users);
     condition(&mut out, "local", &rule.local);

@@ -11,3 +11,4 @@ mod still;
 mod top;
 mod udp;
 mod undisturbed;
+mod words;

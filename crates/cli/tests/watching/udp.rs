@@ -48,7 +48,7 @@ impl Post {
     }
 }
 
-fn json(arguments: &[&str]) -> Vec<Value> {
+pub fn json(arguments: &[&str]) -> Vec<Value> {
     let output = bypath(arguments).output().expect("bypath starts");
     let list: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{e}: {output:?}"));
     list.as_array().expect("a list").clone()

@@ -67,6 +67,40 @@ impl fmt::Display for Action {
     }
 }
 
+/// What carries what a rule is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Streams.
+    Tcp,
+    /// Datagrams.
+    Udp,
+}
+
+impl Protocol {
+    /// The words of the protocols.
+    pub const WORDS: &[&str] = &["tcp", "udp"];
+
+    /// The word that stands for it.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Protocol::Tcp => "tcp",
+            Protocol::Udp => "udp",
+        }
+    }
+
+    /// The protocol that a word stands for.
+    pub fn from_word(word: &str) -> Option<Protocol> {
+        [Protocol::Tcp, Protocol::Udp].into_iter().find(|protocol| protocol.word() == word)
+    }
+}
+
+/// What [`Protocol::from_word`] reads.
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())
+    }
+}
+
 /// One rule. An empty list asks nothing; of a list that asks, one element must match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
@@ -78,6 +112,8 @@ pub struct Rule {
     pub line: u32,
     /// What it does.
     pub action: Action,
+    /// What its sockets are of; `None`: anything.
+    pub protocol: Option<Protocol>,
     /// Programs.
     pub programs: Vec<Pattern>,
     /// Effective user ids.
@@ -103,6 +139,7 @@ impl Rule {
             name: String::new(),
             line: 0,
             action,
+            protocol: None,
             programs: Vec::new(),
             users: Vec::new(),
             local: Vec::new(),
@@ -122,14 +159,20 @@ impl Rule {
         self.users.is_empty() || self.users.contains(&uid)
     }
 
+    /// Whether it is about sockets of this protocol, `None` = another one than rules know.
+    pub fn is_about_protocol(&self, protocol: Option<Protocol>) -> bool {
+        self.protocol.is_none() || self.protocol == protocol
+    }
+
     /// Whether it is about connections between these ends.
     pub fn is_about_ends(&self, local: Name, remote: Name) -> bool {
         end_fits(local, &self.local, &self.local_ports) && end_fits(remote, &self.remote, &self.remote_ports)
     }
 
-    /// Whether it asks about neither end: it is then about all connections of a program.
-    pub fn is_about_all_ends(&self) -> bool {
-        self.local.is_empty()
+    /// Whether it asks about neither end, nor for a protocol: it is then about all connections of a program.
+    pub fn is_about_all(&self) -> bool {
+        self.protocol.is_none()
+            && self.local.is_empty()
             && self.local_ports.is_empty()
             && self.remote.is_empty()
             && self.remote_ports.is_empty()
@@ -204,9 +247,7 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
     let Some(rules) = RULES.get() else { return Ok(()) };
     let end = s.end();
     let (uid, local, remote) = (process::euid(), end.local.name(), end.remote.name());
-    let Some(rule) = rules.iter().find(|r| r.is_about_user(uid) && r.is_about_ends(local, remote)) else {
-        return Ok(());
-    };
+    let Some(rule) = first(rules, uid, Some(Protocol::Tcp), local, remote) else { return Ok(()) };
     match rule.action {
         // What was sent to a service is not asked about; what was not, though a rule says so, is as any other.
         Action::Ring | Action::Netstack(_) => Ok(()),
@@ -217,11 +258,16 @@ pub fn admit(s: &Sock) -> Result<(), Reason> {
     }
 }
 
-/// The number of the rule that keeps what goes between these ends on the kernel, if one does.
+/// The rule that decides.
+fn first(rules: &[Rule], uid: u32, protocol: Option<Protocol>, local: Name, remote: Name) -> Option<&Rule> {
+    let mut of_user = rules.iter().filter(|r| r.is_about_protocol(protocol) && r.is_about_user(uid));
+    of_user.find(|r| r.is_about_ends(local, remote))
+}
+
+/// The number of the rule that keeps datagrams between these ends on the kernel, if one does.
 pub fn keeps(local: Name, remote: Name) -> Option<u16> {
-    let uid = process::euid();
-    let is_about = |r: &&Rule| r.is_about_user(uid) && r.is_about_ends(local, remote);
-    RULES.get()?.iter().find(is_about).filter(|rule| rule.action == Action::Kernel).map(|rule| rule.number)
+    let rule = first(RULES.get()?, process::euid(), Some(Protocol::Udp), local, remote)?;
+    (rule.action == Action::Kernel).then_some(rule.number)
 }
 
 /// Whether some rule sends sockets of this process to a netstack service.
@@ -229,22 +275,26 @@ pub fn names_services() -> bool {
     RULES.get().is_some_and(|rules| rules.iter().any(|r| matches!(r.action, Action::Netstack(_))))
 }
 
-/// The netstack service that a socket becomes one of when it is bound to `local`, or connected to `remote`; `None`: it is
-/// the kernel's. `otherwise` is that of the settings.
-pub fn service(local: Name, remote: Name, otherwise: Option<ServiceName>) -> Option<ServiceName> {
-    choose(RULES.get().map_or(&[], Vec::as_slice), process::euid(), local, remote, otherwise)
+/// The netstack service that a socket of this protocol becomes one of when it is bound to `local`, or connected to `remote`; `None`: it
+/// is the kernel's. `otherwise` is that of the settings.
+pub fn service(
+    protocol: Option<Protocol>,
+    local: Name,
+    remote: Name,
+    otherwise: Option<ServiceName>,
+) -> Option<ServiceName> {
+    let rules = RULES.get().map_or(&[][..], Vec::as_slice);
+    choose(first(rules, process::euid(), protocol, local, remote), local, remote, otherwise)
 }
 
 fn choose(
-    rules: &[Rule],
-    uid: u32,
+    decides: Option<&Rule>,
     local: Name,
     remote: Name,
     otherwise: Option<ServiceName>,
 ) -> Option<ServiceName> {
     let near = remote.or(local).is_some_and(|(address, _)| address.to_canonical().is_loopback());
-    let is_about = |r: &&Rule| r.is_about_user(uid) && r.is_about_ends(local, remote);
-    match rules.iter().find(is_about) {
+    match decides {
         None => otherwise.filter(|_| !near),
         // Loopback is another one there: only who names addresses means it.
         Some(rule) if near && !rule.names_addresses() => None,
@@ -263,13 +313,13 @@ mod tests {
     fn without_a_rule_everything_but_loopback_is_the_services() {
         let lab = ServiceName::new("lab");
         for near in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
-            assert_eq!(choose(&[], 7, name(near, 80), None, lab), None, "{near}");
-            assert_eq!(choose(&[], 7, None, name(near, 80), lab), None, "{near}");
+            assert_eq!(choose(None, name(near, 80), None, lab), None, "{near}");
+            assert_eq!(choose(None, None, name(near, 80), lab), None, "{near}");
         }
         for far in ["0.0.0.0", "::", "10.0.0.1", "fd00::1", "::ffff:10.0.0.1"] {
-            assert_eq!(choose(&[], 7, name(far, 80), None, lab), lab, "{far}");
-            assert_eq!(choose(&[], 7, None, name(far, 80), lab), lab, "{far}");
-            assert_eq!(choose(&[], 7, None, name(far, 80), None), None, "{far}");
+            assert_eq!(choose(None, name(far, 80), None, lab), lab, "{far}");
+            assert_eq!(choose(None, None, name(far, 80), lab), lab, "{far}");
+            assert_eq!(choose(None, None, name(far, 80), None), None, "{far}");
         }
     }
 
@@ -282,14 +332,17 @@ mod tests {
         net.remote = vec!["10.0.0.0/8".parse().unwrap(), "127.0.0.9".parse().unwrap()];
         let mine = Rule { users: vec![7], ..Rule::new(3, Action::Netstack(None)) };
         let rules = [ssh, net, mine];
-        let to = |address, port| choose(&rules, 7, None, name(address, port), None);
+        let asked = |uid, remote, otherwise| {
+            choose(first(&rules, uid, Some(Protocol::Tcp), None, remote), None, remote, otherwise)
+        };
+        let to = |address, port| asked(7, name(address, port), None);
         assert_eq!(to("10.0.0.1", 22), None);
         assert_eq!(to("10.0.0.1", 80), other);
         assert_eq!(to("127.0.0.9", 80), other);
         assert_eq!(to("127.0.0.1", 80), None, "without an address it is not about loopback");
         assert_eq!(to("192.0.2.1", 80), ServiceName::new("default"));
-        assert_eq!(choose(&rules, 7, None, name("192.0.2.1", 80), lab), lab);
-        assert_eq!(choose(&rules, 8, None, name("192.0.2.1", 80), None), None);
+        assert_eq!(asked(7, name("192.0.2.1", 80), lab), lab);
+        assert_eq!(asked(8, name("192.0.2.1", 80), None), None);
     }
 
     fn name(address: &str, port: u16) -> Name {
@@ -300,11 +353,9 @@ mod tests {
     fn every_condition_must_hold_and_one_of_each_list() {
         let mut rule = Rule::new(1, Action::Kernel);
         let (here, there) = (name("127.0.0.1", 40000), name("10.0.0.7", 5432));
-        assert!(rule.is_about_ends(here, there) && rule.is_about_user(7) && rule.is_about_all_ends());
+        assert!(rule.is_about_ends(here, there) && rule.is_about_user(7) && rule.is_about_all());
         rule.remote_ports = vec!["80".parse().unwrap(), "5000-6000".parse().unwrap()];
-        assert!(
-            rule.is_about_ends(here, there) && !rule.is_about_ends(there, here) && !rule.is_about_all_ends()
-        );
+        assert!(rule.is_about_ends(here, there) && !rule.is_about_ends(there, here) && !rule.is_about_all());
         rule.remote = vec!["192.168.0.0/16".parse().unwrap()];
         assert!(!rule.is_about_ends(here, there));
         rule.remote.push("10.0.0.0/8".parse().unwrap());
@@ -314,6 +365,22 @@ mod tests {
         assert!(!rule.is_about_ends(here, there) && rule.is_about_ends(name("127.0.0.1", 100), there));
         rule.users = vec![1, 2];
         assert!(rule.is_about_user(2) && !rule.is_about_user(0));
+    }
+
+    #[test]
+    fn a_rule_for_one_protocol_leaves_the_other_to_the_next() {
+        let datagrams = Rule { protocol: Some(Protocol::Udp), ..Rule::new(1, Action::Kernel) };
+        assert!(!datagrams.is_about_all());
+        let rules = [datagrams, Rule::new(2, Action::Ring)];
+        let decides = |protocol| first(&rules, 7, protocol, None, None).map(|rule| rule.number);
+        assert_eq!(
+            [Some(Protocol::Udp), Some(Protocol::Tcp), None].map(decides),
+            [Some(1), Some(2), Some(2)]
+        );
+        for word in Protocol::WORDS {
+            assert_eq!(Protocol::from_word(word).map(Protocol::word), Some(*word));
+        }
+        assert_eq!(Protocol::from_word("icmp"), None);
     }
 
     #[test]

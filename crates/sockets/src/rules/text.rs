@@ -5,7 +5,7 @@
 //! export` write it; the library and `bypath why` read it. It stands on the far side of an exec that anybody could
 //! have prepared, so everything is checked again.
 
-use super::{Action, Network, Pattern, Ports, Rule};
+use super::{Action, Network, Pattern, Ports, Protocol, Rule};
 use crate::config::{Config, SETTINGS};
 use std::fmt::{Display, Write};
 
@@ -51,6 +51,7 @@ impl Document {
             if !rule.name.is_empty() {
                 list(&mut out, "name", &[&rule.name]);
             }
+            list(&mut out, "protocol", rule.protocol.as_slice());
             list(&mut out, "program", &rule.programs);
             list(&mut out, "user", &rule.users);
             list(&mut out, "local", &rule.local);
@@ -95,6 +96,7 @@ impl Document {
                     match key {
                         "line" => rule.line = values.first()?.parse().ok()?,
                         "name" => rule.name = values.into_iter().next()?,
+                        "protocol" => rule.protocol = Some(Protocol::from_word(values.first()?)?),
                         "program" => rule.programs = each(&values, |v| Pattern::parse(v).ok())?,
                         "user" => rule.users = each(&values, |v| v.parse().ok())?,
                         "local" => rule.local = each(&values, |v| v.parse::<Network>().ok())?,
@@ -174,6 +176,7 @@ mod tests {
         let mut full = Rule::new(2, Action::Kernel);
         full.name = "data; bases, 100 % = é".into();
         full.line = 14;
+        full.protocol = Some(Protocol::Udp);
         full.programs = vec![Pattern::parse("redis-*").unwrap(), Pattern::parse("/opt/a b/[x,y]").unwrap()];
         full.users = vec![0, 1000];
         full.local = vec!["127.0.0.0/8".parse().unwrap(), "::1".parse().unwrap()];
@@ -221,6 +224,7 @@ mod tests {
             "1;rule 1 netstack:",
             "1;rule 1 ring x=1",
             "1;rule 1 ring local=x",
+            "1;rule 1 ring protocol=icmp",
             "1;rule 1 ring program=",
             "1;rule 70000 ring",
             "1;set x",

@@ -3,8 +3,9 @@
 use super::control::{self, Message};
 use super::recipe::Place;
 use super::{Record, ServiceName, options, record, shown, stage, told};
+use crate::rules::{self, Protocol};
 use crate::table::{self, Entry, Sock};
-use crate::{epoll, life, log, rules, state};
+use crate::{epoll, life, log, state};
 use bypath_shm::service::{Address, Op, of_end_name};
 use bypath_sys::{Errno, Result, fd, sock, unix};
 use std::net::SocketAddr;
@@ -33,13 +34,15 @@ pub fn meant(s: &'static Sock, call: Call) -> Option<ServiceName> {
     let name = |address: SocketAddr| Some((address.ip().to_canonical(), address.port()));
     let fits = |address: SocketAddr| address.is_ipv4() == (family == libc::AF_INET);
     match call {
-        Call::Bind(local) if fits(local) => rules::service(name(local), None, otherwise),
+        Call::Bind(local) if fits(local) => rules::service(Some(Protocol::Tcp), name(local), None, otherwise),
         // No address at all is this host, which is loopback.
         Call::Connect(remote) if remote.ip().to_canonical().is_unspecified() => None,
-        Call::Connect(remote) if fits(remote) => rules::service(None, name(remote), otherwise),
+        Call::Connect(remote) if fits(remote) => {
+            rules::service(Some(Protocol::Tcp), None, name(remote), otherwise)
+        }
         Call::Listen(_) => {
             let any = super::address::parse(super::SocketName::none(family).as_bytes()).ok()?;
-            rules::service(name(any), None, otherwise)
+            rules::service(Some(Protocol::Tcp), name(any), None, otherwise)
         }
         // The kernel says what is wrong.
         Call::Bind(_) | Call::Connect(_) => None,

@@ -85,7 +85,7 @@ impl Record {
             (false, _) => {}
             (true, true) => {
                 other.steers.store(true, Relaxed);
-                other.keep(Reason::SocketOption);
+                other.keep(Reason::SteeredPort);
             }
             (true, false) => other.end_mailbox(Reason::SharedPort),
         });
@@ -94,7 +94,7 @@ impl Record {
     /// The program says who of those at the port gets what, in a way that nobody else knows.
     pub(super) fn begins_to_steer(&self) {
         self.steers.store(true, Relaxed);
-        self.keep(Reason::SocketOption);
+        self.keep(Reason::SteeredPort);
         self.regroup();
     }
 }

@@ -29,7 +29,7 @@ pub fn forking(to: Option<(&State, u32)>) {
         if r.stays().is_none() {
             match to {
                 Some((state, place)) if r.spread_to(state, place) => r.rest(),
-                _ => r.keep(Reason::SharedProcesses),
+                _ => r.keep(Reason::SharedQueue),
             }
         }
     });
@@ -107,10 +107,10 @@ impl Record {
 
     /// By the kernel, until it is this process's alone.
     fn rest(&self) {
-        self.end_mailbox(Reason::SharedProcesses);
-        self.drop_routes(Reason::SharedProcesses);
-        self.show_reason(Reason::SharedProcesses);
-        self.show_rx_reason(Reason::SharedProcesses);
+        self.end_mailbox(Reason::SharedQueue);
+        self.drop_routes(Reason::SharedQueue);
+        self.show_reason(Reason::SharedQueue);
+        self.show_rx_reason(Reason::SharedQueue);
     }
 
     /// Whether another process holds it, too. Under [`state::LIFE`].
@@ -121,7 +121,7 @@ impl Record {
         }
         // Read behind that: who gives it away says so while he holds it.
         if end.flags.load(SeqCst) & (flag::STAYS | flag::HANDED_OVER) != 0 {
-            self.keep(Reason::SharedProcesses);
+            self.keep(Reason::SharedQueue);
             return true;
         }
         self.holds_no_longer();

@@ -105,10 +105,10 @@ fn admit(r: &Record) -> Result<(), Reason> {
         return Err(reason);
     }
     if state::are_children_elsewhere() {
-        return Err(Reason::PolicyNamespace);
+        return Err(Reason::OtherNamespace);
     }
     if r.is_held_elsewhere() {
-        return Err(Reason::SharedProcesses);
+        return Err(Reason::SharedQueue);
     }
     memory::admit(state, config)?;
     if config.connection_limit != NO_LIMIT {
@@ -152,7 +152,7 @@ impl Record {
         is_near
     }
 
-    /// One of its first datagrams: from some on views see it.
+    /// One of its first datagrams: from some on views see it, and these.
     #[cold]
     pub(super) fn seen(&self, fd: i32) {
         const FROM: u32 = 4;
@@ -187,9 +187,7 @@ pub fn announce(r: &Record, fd: i32, near: u32) {
 fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.show(fd);
     admit(r)?;
-    if !wait::can_overlay(r) {
-        return Err(Reason::ForeignEpoll);
-    }
+    wait::can_overlay(r)?;
     let local = sock::local_address(fd).map_err(|_| Reason::NotConnected)?;
     let remote = r.peer().map(|peer| (peer.address(), peer.port));
     let own_name = Name::of(&local);
@@ -231,12 +229,12 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
     if !wait::comes(r) {
-        r.end_mailbox(Reason::ConnectionLimit);
+        r.end_mailbox(Reason::MailboxLimit);
         r.forget_mailbox();
-        return Err(Reason::ConnectionLimit);
+        return Err(Reason::MailboxLimit);
     }
     r.show_names(fd);
-    r.show_rx_reason(Reason::PeerPlain);
+    r.show_rx_reason(Reason::NoSender);
     if r.stays().is_some() {
         // Another thread has excluded it meanwhile.
         r.end_mailbox(r.stays().unwrap_or(Reason::None));
@@ -249,7 +247,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
 
 /// Why there are none for a mailbox.
 fn no_addresses(e: Errno) -> Reason {
-    if e == Errno::NOBUFS { Reason::MemoryLimit } else { rendezvous::errno_reason(e) }
+    if e == Errno::NOBUFS { Reason::MailboxLimit } else { rendezvous::errno_reason(e) }
 }
 
 /// Looks for senders who ask for the mailbox.
@@ -269,7 +267,9 @@ pub fn look(r: &Record, fd: i32) {
             Ok(()) => r.show_rx_reason(Reason::Ring),
             Err(reason) => {
                 let mut message = [0; WORDS];
-                [message[0], message[1], message[2]] = [NO, VERSION, reason as u64];
+                // Whose rule it is is another one there.
+                let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
+                [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
                 let _ = unix::send(caller, &encode(&message), &[]);
                 fd::close(caller);
                 log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
@@ -280,7 +280,8 @@ pub fn look(r: &Record, fd: i32) {
 
 /// Only the own user, whomever `--allow-uid` names beside him: who has a mailbox sees what the other senders write there.
 fn check_user(uid: u32) -> Result<(), Reason> {
-    if uid == process::euid() { rendezvous::check_uid(uid) } else { Err(Reason::PolicyUid) }
+    let is_own = uid == process::euid() && rendezvous::check_uid(uid).is_ok();
+    if is_own { Ok(()) } else { Err(Reason::OtherUser) }
 }
 
 /// Says where the mailbox is, if the caller may have it.
@@ -288,7 +289,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     let who = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?;
     check_user(who.uid)?;
     if who.pid == 0 {
-        return Err(Reason::PolicyNamespace);
+        return Err(Reason::OtherNamespace);
     }
     let mut raw = [0; SIZE];
     let said = match unix::recv(caller, &mut raw, state::floor()) {
@@ -302,7 +303,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     };
     let state = state::get().ok_or(Reason::Disabled)?;
     if said[8..11] != state.namespaces {
-        return Err(Reason::PolicyNamespace);
+        return Err(Reason::OtherNamespace);
     }
     let source = Name { ip: [said[2], said[3]], port: said[4] as u16 };
     let to = Name { ip: [said[5], said[6]], port: said[7] as u16 };
@@ -332,7 +333,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
             }
     };
     let place =
-        r.inbound.senders[..SENDERS].iter().find(|place| is_free(place)).ok_or(Reason::ConnectionLimit)?;
+        r.inbound.senders[..SENDERS].iter().find(|place| is_free(place)).ok_or(Reason::MailboxLimit)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
@@ -376,7 +377,9 @@ pub fn attempt(r: &Record, fd: i32, route: &Route) {
 }
 
 fn refused(r: &Record, fd: i32, route: &Route, reason: Reason) {
-    if !rendezvous::is_passing(reason) && reason != Reason::UnknownSource {
+    let passes = rendezvous::is_passing(reason)
+        || matches!(reason, Reason::UnknownSource | Reason::SharedQueue | Reason::MailboxLimit);
+    if !passes {
         // Nothing that happens to this destination changes that.
         route.due.store(u32::MAX, Relaxed);
     }
@@ -402,7 +405,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         source = Name { port: local.port, ..source_for(&to).ok_or(Reason::NotConnected)? };
     }
     if !is_same_host(&source, &to) {
-        return Err(Reason::PeerRemote);
+        return Err(Reason::OtherHost);
     }
     if let Some(rule) = rules::keeps(Some((source.address(), source.port)), Some((to.address(), to.port))) {
         if let Some(end) = r.shown() {
@@ -414,7 +417,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     check_user(found.uid)?;
     let own = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     if found.cookie == own {
-        return Err(Reason::Refused);
+        return Err(Reason::ToItself);
     }
     let (theirs, len) = name(found.cookie);
     let dialled = unix::connect(&theirs[..len], state::floor()).map_err(|e| match e {

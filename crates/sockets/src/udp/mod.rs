@@ -74,6 +74,8 @@ pub struct Record {
     shown: Shown,
     /// Datagrams by the kernel until it is shown.
     seen: AtomicU32,
+    /// The same counted: sent, received.
+    early: [shown::Early; 2],
     /// Threads that sleep on it, or may.
     sleepers: AtomicU32,
     inbound: Inbound,
@@ -168,6 +170,7 @@ fn new_record() -> Option<&'static Record> {
     r.stays.store(0, Relaxed);
     r.shown.forget();
     r.seen.store(0, Relaxed);
+    r.early.iter().for_each(shown::Early::forget);
     r.sleepers.store(0, Relaxed);
     r.inbound.reset();
     r.outbound.reset();

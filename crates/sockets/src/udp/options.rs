@@ -116,7 +116,7 @@ pub fn effect(level: i32, name: i32) -> Effect {
             libc::SO_INCOMING_CPU | libc::SO_ATTACH_REUSEPORT_CBPF | libc::SO_ATTACH_REUSEPORT_EBPF => {
                 return Effect::Steers;
             }
-            libc::SO_BINDTODEVICE | 62 => return Effect::Stays(Reason::SharedPort),
+            libc::SO_BINDTODEVICE | 62 => return Effect::Stays(Reason::BoundDevice),
             other => (OF_SOCKETS, other),
         },
         IPPROTO_IP if name == libc::IP_PKTINFO => return Effect::Tells,

@@ -664,12 +664,7 @@ impl Record {
     /// The kernel has brought a datagram.
     fn received(&self, fd: i32, len: usize, source: Option<&[u8]>) {
         self.inbound.sent_last.store(false, Relaxed);
-        if self.shown().is_none() {
-            self.seen(fd);
-        }
-        if let Some(end) = self.shown() {
-            shown::count(&end.rx, false, len);
-        }
+        self.count_by_kernel(fd, false, len);
         if let Some(call) = Call::enter() {
             call.thread.count(|b| &b.kernel_rx, len as u64);
         }

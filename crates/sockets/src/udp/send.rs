@@ -548,12 +548,7 @@ impl Socket {
         }
         let Ok(len) = usize::try_from(ret) else { return };
         self.inbound.sent_last.store(true, Relaxed);
-        if self.shown().is_none() {
-            self.seen(fd);
-        }
-        if let Some(end) = self.shown() {
-            shown::count(&end.tx, false, len);
-        }
+        self.count_by_kernel(fd, true, len);
         if let Some(call) = Call::enter() {
             call.thread.count(|b| &b.kernel_tx, len as u64);
         }

@@ -44,6 +44,28 @@ fn take(holder: u32) -> Option<u32> {
     dead.map(|i| i as u32)
 }
 
+/// What a socket has moved, by the kernel, before it was shown: datagrams and their octets.
+#[derive(Debug, Default)]
+pub struct Early([AtomicU64; 2]);
+
+impl Early {
+    fn count(&self, len: usize) {
+        self.0[0].fetch_add(1, Relaxed);
+        self.0[1].fetch_add(len as u64, Relaxed);
+    }
+
+    pub(super) fn forget(&self) {
+        self.0.iter().for_each(|word| word.store(0, Relaxed));
+    }
+
+    /// From now on it is counted there.
+    fn pour(&self, counts: &DatagramCounts) {
+        let [datagrams, bytes] = [&self.0[0], &self.0[1]].map(|word| word.swap(0, Relaxed));
+        counts.kernel.fetch_add(datagrams, Relaxed);
+        counts.kernel_bytes.fetch_add(bytes, Relaxed);
+    }
+}
+
 /// The place of a socket in the view, if it has one.
 #[derive(Debug, Default)]
 pub struct Shown(AtomicU32);
@@ -110,6 +132,27 @@ impl Record {
         let reason = self.stays().or_else(state::hindrance).unwrap_or(Reason::BelowThreshold);
         if self.shown.begin(fd, reason).is_some() {
             self.show_names(fd);
+        }
+    }
+
+    /// Counts a datagram of `len` octets that went by the kernel.
+    #[inline]
+    pub(super) fn count_by_kernel(&self, fd: i32, is_sent: bool, len: usize) {
+        match self.shown() {
+            Some(end) => count(if is_sent { &end.tx } else { &end.rx }, false, len),
+            None => self.count_early(fd, is_sent, len),
+        }
+    }
+
+    #[cold]
+    fn count_early(&self, fd: i32, is_sent: bool, len: usize) {
+        let [sent, received] = &self.early;
+        if is_sent { sent } else { received }.count(len);
+        self.seen(fd);
+        // Another thread may have shown it just now: who comes last takes all.
+        if let Some(end) = self.shown() {
+            sent.pour(&end.tx);
+            received.pour(&end.rx);
         }
     }
 

@@ -61,6 +61,14 @@ impl Registration {
         }
     }
 
+    fn can_overlay(&self) -> Result<(), Reason> {
+        match self.set() {
+            Some(_) if self.events.load(Relaxed) & NOT_SERVED != 0 => Err(Reason::OneShot),
+            Some(set) if !sets::can_serve(set) => Err(Reason::ForeignEpoll),
+            _ => Ok(()),
+        }
+    }
+
     /// What is to be told of it.
     fn would_tell(&self, r: &Record) -> u32 {
         let events = self.events.load(Relaxed);
@@ -88,8 +96,8 @@ pub fn registered(r: &'static Record, set: u32, op: i32, fd: i32, event: Option<
     one.told.store(0, Relaxed);
     one.set.store(set + 1, Release);
     if r.has_mailbox() {
-        if event.events & NOT_SERVED != 0 || !sets::can_serve(set) {
-            r.end_mailbox(Reason::ForeignEpoll);
+        if let Err(reason) = one.can_overlay() {
+            r.end_mailbox(reason);
         }
         one.comes();
     }
@@ -112,10 +120,11 @@ pub fn set_closed(set: u32) {
 }
 
 /// Whether every set that holds the socket can serve a mailbox.
-pub fn can_overlay(r: &Record) -> bool {
-    r.registrations.iter().all(|one| {
-        one.set().is_none_or(|set| one.events.load(Relaxed) & NOT_SERVED == 0 && sets::can_serve(set))
-    })
+///
+/// # Errors
+/// Why one cannot.
+pub fn can_overlay(r: &Record) -> Result<(), Reason> {
+    r.registrations.iter().try_for_each(Registration::can_overlay)
 }
 
 /// It has a mailbox now; false: there are too many.

@@ -9,10 +9,15 @@ use serde::Serialize;
 use std::process::ExitCode;
 
 /// Prints them.
-pub fn print(json: &Json, found: &[Udp]) -> Outcome {
+pub fn print(json: &Json, found: &[Udp], pid: Option<u32>, is_filtered: bool) -> Outcome {
     match json.target() {
         Some(target) => output::json(&target, &found.iter().map(Record::from).collect::<Vec<_>>())?,
-        None if found.is_empty() => output::message("no UDP sockets of programs under Bypath that were used"),
+        None if found.is_empty() => output::message(match pid {
+            _ if is_filtered => "no UDP socket of programs under Bypath that the filter lets through".to_owned(),
+            None => "no UDP sockets of programs under Bypath that were used (start them with: bypath run -- PROGRAM)"
+                .to_owned(),
+            Some(pid) => format!("process {pid} has no UDP sockets that were used; see: bypath why {pid}"),
+        }),
         None => output::print(&text(found))?,
     }
     Ok(ExitCode::SUCCESS)

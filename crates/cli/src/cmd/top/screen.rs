@@ -17,9 +17,9 @@ const LONGEST_FILTER: usize = 60;
 const HELP: &str = "\
 q, Esc, Ctrl-C  leave
 p, space        stop and go on looking
-s               sort by the next of: rate, bytes, wait, spin, drops, pid, path
+s               sort by the next: rate, bytes, wait, spin, drops, pid, path
 r               the other way round
-/               filter: every word must stand in pid, name, address, path, reason
+/               filter: all words are of pid, name, address, path, reason
 up, down        move; PgUp, PgDn, Home
 ?, h            this text
 
@@ -340,6 +340,9 @@ mod tests {
         assert!(!press(&mut s, "?"));
         let text = drawn(&mut s, 80, 24);
         assert!(text.contains("Help") && text.contains("streams lose nothing"), "{text}");
+        for line in HELP.lines() {
+            assert!(text.contains(line), "{line} is cut: {text}");
+        }
         // Any key closes it.
         assert!(!press(&mut s, "q") && press(&mut s, "q"));
         assert!(s.key(KeyEvent::new(KeyCode::Char('c'), KeyModifiers::CONTROL)));

@@ -76,7 +76,7 @@ fn a_good_file_is_read_whole() {
     assert_eq!((one.number, one.name.as_str(), one.line, one.action), (1, "one", 15, Action::Kernel));
     assert_eq!(
         super::rule::conditions(one),
-        "program=redis-* user=0,1000,0 local=127.0.0.0/8,::1 local-port=80,8000-8999 remote=10.0.0.0/8 \
+        "protocol=tcp program=redis-* user=0,1000,0 local=127.0.0.0/8,::1 local-port=80,8000-8999 remote=10.0.0.0/8 \
          remote-port=5432"
     );
     assert_eq!((two.number, two.action, super::rule::conditions(two).as_str()), (2, Action::Ring, ""));
@@ -162,6 +162,7 @@ fn bad_values_are_told_with_what_was_meant() {
         ("user = \"no such user\"", "no such user"),
         ("user = -1", "user"),
         ("protocol = \"tpc\"", "|tcp"),
+        ("protocol = \"icmp\"", "expected tcp, udp"),
         ("name = \"a\\u001bb\"", "control"),
     ] {
         assert_problem(&format!("[[rules]]\naction = \"ring\"\n{key}\n"), 3, &[piece]);

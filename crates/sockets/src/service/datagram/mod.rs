@@ -14,8 +14,9 @@ use super::recipe::Place;
 use super::registrations::Registrations;
 use super::{ServiceName, is_active};
 use crate::hook::EpollEvent;
+use crate::rules::{self, Protocol};
+use crate::state;
 use crate::table::{self, Entry};
-use crate::{rules, state};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_shm::service::{ADDRESS, Address, Op};
@@ -277,6 +278,11 @@ impl Record {
         self.settled.load(Relaxed)
     }
 
+    /// What rules know it as: one that pings is of no protocol of theirs.
+    fn ruled_as(&self) -> Option<Protocol> {
+        (self.protocol() == libc::IPPROTO_UDP).then_some(Protocol::Udp)
+    }
+
     /// The service that a kernel's socket becomes one of by `call`.
     fn meant(&self, fd: i32, call: Call) -> Option<ServiceName> {
         if self.settled.load(Relaxed) || state::is_borrowed() || state::is_sealed() {
@@ -286,9 +292,11 @@ impl Record {
         let is_v6 = self.family.load(Relaxed) == libc::AF_INET6;
         let name = |address: SocketAddr| Some((address.ip().to_canonical(), address.port()));
         let meant = match call {
-            Call::Bind(local) if local.is_ipv6() == is_v6 => rules::service(name(local), None, otherwise),
+            Call::Bind(local) if local.is_ipv6() == is_v6 => {
+                rules::service(self.ruled_as(), name(local), None, otherwise)
+            }
             Call::Connect(to) | Call::Send(to) if to.is_ipv6() == is_v6 => {
-                rules::service(None, name(to), otherwise)
+                rules::service(self.ruled_as(), None, name(to), otherwise)
             }
             _ => None,
         };
@@ -351,7 +359,8 @@ impl Record {
         let otherwise = state::config().and_then(|config| config.netstack);
         self.undecided.swap(false, AcqRel)
             && !self.poses.load(Relaxed)
-            && rules::service(None, Some((to.ip().to_canonical(), to.port())), otherwise).is_none()
+            && rules::service(self.ruled_as(), None, Some((to.ip().to_canonical(), to.port())), otherwise)
+                .is_none()
     }
 
     /// Puts a socket of the kernel's with the same options in the place of the service's.
