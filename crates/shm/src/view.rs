@@ -326,11 +326,11 @@ impl Datagrams {
             let reason = Reason::from_value(quarter(raw, at));
             match reason {
                 _ if paths & bit == 0 => Direction { path: Path::Kernel, reason },
-                // Where nothing has gone yet it could.
-                Some(Reason::Ring) if by_ring == 0 && service.is_none() => {
-                    Direction { path: Path::Kernel, reason: Some(Reason::Asleep) }
+                // It could go there, and nothing has yet. Of a service's it is the rings that it has.
+                _ if by_ring == 0 && service.is_none() => {
+                    let asleep = reason.map(|r| if r == Reason::Ring { Reason::Asleep } else { r });
+                    Direction { path: Path::Kernel, reason: asleep }
                 }
-                _ if by_ring == 0 => Direction { path: Path::Kernel, reason },
                 _ => Direction { path: Path::Ring, reason },
             }
         };
