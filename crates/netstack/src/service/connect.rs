@@ -30,6 +30,10 @@ pub fn fill(program: BorrowedFd<'_>) -> bypath_sys::Result<usize> {
         && let Ok(n) = pair::send(program, rest)
     {
         filled += n;
+        // Where only a part had room none is left.
+        if n < rest.len() {
+            break;
+        }
     }
     Ok(filled)
 }
@@ -94,6 +98,22 @@ impl Hub {
         if pair::cookie(program.as_fd()) != Ok(socket.cookie) {
             return Err(libc::EBADF);
         }
+        self.begin_connection(engine, key, to, program)?;
+        Ok(libc::EINPROGRESS)
+    }
+
+    /// The same of a new socket, of which `program` is the program's end.
+    ///
+    /// # Errors
+    /// As connect(2). The socket is what it was then, or gone.
+    pub fn begin_connection(
+        &mut self,
+        engine: &mut Engine,
+        key: Key,
+        to: Address,
+        program: OwnedFd,
+    ) -> Result<()> {
+        let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         let to: SocketAddr = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
         let mut tcp = engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
         tcp.connect(Engine::now(), to).map_err(errno::connect)?;
@@ -104,7 +124,7 @@ impl Hub {
                 return Err(e.raw_os_error());
             }
         }
-        Ok(libc::EINPROGRESS)
+        Ok(())
     }
 
     /// Looks what became of a connection that was asked for.

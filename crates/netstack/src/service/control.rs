@@ -71,6 +71,34 @@ impl Answer {
     }
 }
 
+/// An option that is set on a socket as it is opened.
+struct Given<'a> {
+    level: i32,
+    name: i32,
+    value: &'a [u8],
+}
+
+impl<'a> Given<'a> {
+    /// All of a body; `None`: that makes no sense.
+    fn decode_all(mut body: Body<'a>) -> Option<Vec<Given<'a>>> {
+        let mut all = Vec::new();
+        while !body.rest().is_empty() {
+            let (level, name, len) = (body.i32()?, body.i32()?, body.u32()? as usize);
+            let (value, rest) = body.rest().split_at_checked(len).filter(|_| len <= LONGEST_VALUE)?;
+            body = Body(rest);
+            all.push(Given { level, name, value });
+        }
+        Some(all)
+    }
+}
+
+/// Bits of a socket's type that are no type.
+const FLAGS: i32 = libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+
+const fn is_stream(kind: i32) -> bool {
+    kind & !FLAGS == libc::SOCK_STREAM
+}
+
 /// A message that makes no sense: who sent it is not listened to any more.
 struct Nonsense;
 
@@ -296,7 +324,14 @@ impl Asks<'_> {
             }
             Op::Open => {
                 let asked = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
-                Ok(self.open(asked))
+                // Other octets at the end are not known here.
+                match b.address().filter(|to| to.0.is_some() && is_stream(asked.1)) {
+                    Some(to) => {
+                        let options = Given::decode_all(body).ok_or(Nonsense)?;
+                        Ok(self.open_and_connect(asked, to, &options))
+                    }
+                    None => Ok(self.open(asked)),
+                }
             }
             Op::Bind => {
                 let to = b.address().ok_or(Nonsense)?;
@@ -456,11 +491,10 @@ impl Asks<'_> {
             libc::AF_INET6 => true,
             _ => return Err(libc::EAFNOSUPPORT),
         };
-        let kind = kind & !(libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC);
-        if kind == libc::SOCK_DGRAM {
+        if kind & !FLAGS == libc::SOCK_DGRAM {
             return self.open_datagrams(v6, protocol);
         }
-        if kind != libc::SOCK_STREAM || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
+        if !is_stream(kind) || !matches!(protocol, 0 | libc::IPPROTO_TCP) {
             return Err(libc::EPROTONOSUPPORT);
         }
         if !self.hub.users.may_open(self.uid) {
@@ -475,6 +509,31 @@ impl Asks<'_> {
         let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
         self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;
         Ok(Answer { with: vec![pair.program], ..Answer::of(pair.cookie, Vec::new()) })
+    }
+
+    /// A new socket that is asked for a connection at once; what it has no option for is left out. The answer has a descriptor where the connection
+    /// is under way.
+    fn open_and_connect(
+        &mut self,
+        what: (i32, i32, i32),
+        to: Address,
+        options: &[Given<'_>],
+    ) -> Result<Answer> {
+        let opened = self.open(what)?;
+        let key = *self.hub.by_cookie.get(&opened.socket).ok_or(libc::EBADF)?;
+        for option in options.iter().filter(|option| option.level != LEVEL) {
+            let _ = self.with(key, |mut of| of.set(option.level, option.name, option.value));
+        }
+        let program = opened.with.first().map(OwnedFd::try_clone).and_then(std::io::Result::ok);
+        let begun = program
+            .ok_or(libc::EMFILE)
+            .and_then(|program| self.hub.begin_connection(self.engine, key, to, program));
+        let errno = begun.err().unwrap_or(libc::EINPROGRESS);
+        if errno != libc::EINPROGRESS {
+            self.hub.release(self.engine.stack(), key);
+        }
+        let with = if errno == libc::EINPROGRESS { opened.with } else { Vec::new() };
+        Ok(Answer { with, ..Answer::of(opened.socket, errno.to_ne_bytes().to_vec()) })
     }
 
     fn open_datagrams(&mut self, v6: bool, protocol: i32) -> Result<Answer> {

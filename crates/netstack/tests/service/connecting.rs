@@ -115,3 +115,72 @@ isolated! {
         assert_eq!(from.ip(), at("10.9.0.2:0").ip());
     }
 }
+
+isolated! {
+    fn a_socket_may_connect_as_it_is_opened() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let nodelay = (libc::IPPROTO_TCP, libc::TCP_NODELAY, &1i32.to_ne_bytes()[..]);
+        // What there is no such option for is as if it had not been set.
+        let (errno, own) = program.dial(to, &[nodelay, (libc::IPPROTO_TCP, 4000, b"x")]);
+        let own = own.expect("a descriptor");
+        assert_eq!(errno, libc::EINPROGRESS);
+        let mut kernel = patient(listener.accept().expect("a connection").0);
+        assert!(own.ready(PollFlags::POLLOUT, LONGEST.as_millis() as u16).contains(PollFlags::POLLOUT));
+        assert_eq!((own.error(), own.names().1), (0, Some(to)));
+        assert_eq!(own.get(libc::IPPROTO_TCP, libc::TCP_NODELAY), Ok(1i32.to_ne_bytes().to_vec()));
+        let fresh = program.open(false).expect("a socket");
+        let room = |socket: &Sock<'_>| bypath_sys::pair::send_buffer(socket.stream.as_fd()).expect("a size");
+        assert_eq!(room(&own), room(&fresh));
+        assert_eq!(fresh.get(libc::IPPROTO_TCP, libc::TCP_NODELAY), Ok(0i32.to_ne_bytes().to_vec()));
+        (&own.stream).write_all(b"octets").expect("written");
+        drop((own, fresh));
+        let mut text = String::new();
+        kernel.read_to_string(&mut text).expect("octets");
+        assert_eq!(text, "octets");
+        drop(kernel);
+        running.has_sockets(0);
+    }
+}
+
+isolated! {
+    fn nobody_may_write_to_what_connects_as_it_is_opened_either() {
+        let running = Running::new();
+        let program = running.program();
+        let (errno, own) = program.dial(at(SILENT), &[]);
+        let own = own.expect("a descriptor");
+        assert_eq!((errno, own.begin(at(SILENT))), (libc::EINPROGRESS, libc::EALREADY));
+        assert_eq!(own.ready(PollFlags::POLLOUT | PollFlags::POLLIN, 300), PollFlags::empty());
+        assert_eq!(own.names().2, 2);
+        // It is left to itself, and over when nobody answers.
+        drop(own);
+        assert_eq!(running.query("sockets").len(), 1);
+    }
+}
+
+isolated! {
+    fn what_cannot_connect_as_it_is_opened_leaves_nothing() {
+        let running = Running::new();
+        let program = running.program();
+        for (to, errno) in [("192.0.2.1:80", libc::ENETUNREACH), ("10.9.0.1:0", libc::EINVAL)] {
+            let (answered, socket) = program.dial(at(to), &[]);
+            assert_eq!((answered, socket.is_none()), (errno, true), "{to}");
+        }
+        running.has_sockets(0);
+        let (listener, to) = kernels("10.9.0.1:0");
+        drop(listener);
+        let (_, refused) = program.dial(to, &[]);
+        let refused = refused.expect("a descriptor");
+        assert!(refused.ready(PollFlags::POLLOUT, LONGEST.as_millis() as u16).contains(PollFlags::POLLHUP));
+        assert_eq!(refused.error(), libc::ECONNREFUSED);
+        // An option that is not all there.
+        let message = [libc::AF_INET, libc::SOCK_STREAM, 0].map(i32::to_ne_bytes).concat();
+        let option = [libc::IPPROTO_TCP, libc::TCP_NODELAY, 4].map(i32::to_ne_bytes).concat();
+        let body = [&message[..], &Address(Some(to)).encode(), &option].concat();
+        let header = bypath_shm::service::Header { op: Op::Open, serial: 7, socket: 0, errno: 0 };
+        program.say(&[&header.encode()[..], &body].concat()).expect("said");
+        assert!(program.hear().is_none());
+        running.has_sockets(0);
+    }
+}

@@ -80,6 +80,21 @@ impl Program {
         Ok(Sock::of(self, answer.with.expect("a descriptor"), answer.socket))
     }
 
+    /// A new socket with options that connects at once: errno, and the socket where there is one.
+    pub fn dial(&self, to: SocketAddr, options: &[(i32, i32, &[u8])]) -> (i32, Option<Sock<'_>>) {
+        let domain = if to.is_ipv6() { libc::AF_INET6 } else { libc::AF_INET };
+        let mut body = [domain, libc::SOCK_STREAM, 0].map(i32::to_ne_bytes).concat();
+        body.extend(Address(Some(to)).encode());
+        for (level, name, value) in options {
+            body.extend([*level, *name, value.len() as i32].map(i32::to_ne_bytes).concat());
+            body.extend(*value);
+        }
+        let answer = self.ask(Op::Open, 0, &body);
+        assert_eq!(answer.errno, 0);
+        let errno = Body(&answer.body).i32().expect("an errno");
+        (errno, answer.with.map(|end| Sock::of(self, end, answer.socket)))
+    }
+
     /// A socket of the family of this address.
     pub fn socket(&self, like: SocketAddr) -> Sock<'_> {
         self.open(like.is_ipv6()).expect("a socket")

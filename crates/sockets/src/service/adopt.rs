@@ -1,6 +1,6 @@
 //! A socket of the kernel's becomes one of a service.
 
-use super::control::{self, Message};
+use super::control::{self, Answer, Message};
 use super::recipe::Place;
 use super::{Record, ServiceName, options, record, shown, stage, told};
 use crate::rules::{self, Protocol};
@@ -58,12 +58,18 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
     let service = control::number(name).ok_or(Errno::NETDOWN)?;
     let kernel = s.carrier();
     let family = sock::option(kernel, libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-    let (cookie, end) = open(service, family)?;
+    let (cookie, end, is_begun) = match call {
+        Call::Connect(remote) => dial(service, kernel, family, remote)?,
+        _ => open(service, family).map(|(cookie, end)| (cookie, end, false))?,
+    };
     let place = Place::default();
     if !matches!(call, Call::Connect(_)) {
         place.begin();
     }
-    let stage = begin((service, cookie), end.0, kernel, family, call, &place)?;
+    let stage = match is_begun {
+        true => stage::CONNECTING,
+        false => begin((service, cookie), end.0, kernel, family, call, &place)?,
+    };
     if fd::status_flags(kernel).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0) {
         fd::set_status_flags(end.0, libc::O_NONBLOCK)?;
     }
@@ -141,14 +147,48 @@ fn open(service: u32, family: i32) -> Result<(u64, End)> {
 pub(super) fn open_of(service: u32, what: [i32; 3]) -> Result<(u64, End)> {
     // A service may end.
     log::keep();
-    let question = Message::new(Op::Open, 0).number(what[0]).number(what[1]);
-    let mut question = question.number(what[2]);
-    let answer = question.ask(service)?;
+    let mut question = opening(what);
+    opened(&question.ask(service)?)
+}
+
+fn opening(what: [i32; 3]) -> Message {
+    Message::new(Op::Open, 0).number(what[0]).number(what[1]).number(what[2])
+}
+
+/// The socket that was asked for: its cookie, and the descriptor.
+fn opened(answer: &Answer<'_>) -> Result<(u64, End)> {
     let (cookie, end) = (answer.socket, End::new(*answer.files.numbers().first().ok_or(Errno::PROTO)?));
     let mut room = [0; 110];
     let is_named = unix::peer_name(end.0, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);
     let is_its = sock::option_u64(end.0, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie);
     if is_named && is_its { Ok((cookie, end)) } else { Err(Errno::PROTO) }
+}
+
+/// A new socket of the service with the options of the kernel's, whose connection is asked for by the same question: its cookie, the
+/// descriptor, and whether it was begun; otherwise it is a new one without options.
+///
+/// # Errors
+/// As connect(2), but for EINPROGRESS.
+fn dial(service: u32, kernel: i32, family: i32, remote: SocketAddr) -> Result<(u64, End, bool)> {
+    log::keep();
+    let what = [family, libc::SOCK_STREAM, 0];
+    let mut question = opening(what).address(remote);
+    let mut fits = true;
+    let now = |level, name| options::of_kernel(kernel, level, name);
+    options::carry(family, now, |level, name, value| fits &= question.option(level, name, value));
+    if !fits {
+        question = opening(what);
+    }
+    let mut answer = question.ask(service)?;
+    let is_begun = match answer.body.i32() {
+        Some(libc::EINPROGRESS) => true,
+        Some(errno @ 1..4096) => {
+            answer.files.close();
+            return Err(Errno::from_raw_os_error(errno));
+        }
+        _ => false,
+    };
+    opened(&answer).map(|(cookie, end)| (cookie, end, is_begun))
 }
 
 /// Carries the call out on a socket that no program has yet; returns its [`stage`] after that.

@@ -8,7 +8,7 @@ use super::{
     Record, SocketName, address, datagram, options, recognise, record, rest, rings, shown, stage, told,
 };
 use crate::carrier::Kind;
-use crate::table::{self, Entry};
+use crate::table::{self, Entry, Sock};
 use crate::thread::Call as Inside;
 use crate::wait::Deadline;
 use crate::{log, signals, state, stream};
@@ -69,6 +69,15 @@ impl Record {
         }
         let errno = self.question(Op::Error).ask(self.service())?.body.i32().ok_or(Errno::PROTO)?;
         Ok((1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno)))
+    }
+
+    /// Whether it is known without asking that it has no error for its next call: its descriptor shows nothing but room. A connection that
+    /// was refused, reset or lost shows its end, once there is nothing to be read before it.
+    fn is_well(&self, fd: i32) -> bool {
+        let is_connected = matches!(self.stage(), stage::CONNECTING | stage::CONNECTED);
+        let has_rings = || table::sock(fd).is_none_or(Sock::is_warm);
+        let shown = || poll::now(fd, libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP);
+        is_connected && self.error.load(Acquire) == 0 && !has_rings() && shown() == libc::POLLOUT
     }
 
     /// Both addresses, and the state of TCP.
@@ -251,6 +260,10 @@ fn begun_now(fd: i32, r: &Record) -> Result<()> {
 /// Waits for what becomes of the connection.
 fn connected(fd: i32, r: &Record) -> Result<()> {
     wait_for_room(fd)?;
+    if r.is_well(fd) {
+        r.enter(stage::CONNECTED);
+        return Ok(());
+    }
     let error = match r.take_error()? {
         // Somebody was told already, or it was connected and is over.
         None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
@@ -451,6 +464,10 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
         (libc::SOL_SOCKET, libc::SO_DOMAIN) => Some(Ok(r.family())),
         (libc::SOL_SOCKET, libc::SO_PROTOCOL) => Some(Ok(libc::IPPROTO_TCP)),
         (libc::SOL_SOCKET, libc::SO_ACCEPTCONN) => Some(Ok(r.is_listening().into())),
+        (libc::SOL_SOCKET, libc::SO_ERROR) if r.is_well(fd) => {
+            let error = table::sock(fd).and_then(stream::take_error);
+            Some(Ok(error.map_or(0, Errno::raw_os_error)))
+        }
         (libc::SOL_SOCKET, libc::SO_ERROR) => match r.take_error() {
             // What the pair says beside it came of the same.
             Ok(error) => {

@@ -150,6 +150,20 @@ impl Message {
         self
     }
 
+    /// With an option of a new socket; false: there is no room for it.
+    pub fn option(&mut self, level: i32, name: i32, value: &[u8]) -> bool {
+        let head = [level, name, value.len() as i32].map(i32::to_ne_bytes);
+        let all = [head.as_flattened(), value];
+        if self.len + all.map(<[u8]>::len).iter().sum::<usize>() > ROOM {
+            return false;
+        }
+        for octets in all {
+            self.out[self.len..self.len + octets.len()].copy_from_slice(octets);
+            self.len += octets.len();
+        }
+        true
+    }
+
     /// With this descriptor beside it.
     pub fn with(self, fd: i32) -> Message {
         Message { with: Some(fd), ..self }
