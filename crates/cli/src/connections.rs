@@ -183,9 +183,14 @@ pub fn start_time(pid: u32) -> Option<u64> {
 
 /// Whether a process is stopped, by a signal or a debugger.
 pub fn is_stopped(pid: u32) -> bool {
-    let text = fs::read(format!("/proc/{pid}/stat")).unwrap_or_default();
-    let after_name = text.iter().rposition(|&b| b == b')').map_or(text.len(), |at| at + 1);
-    matches!(text[after_name..].trim_ascii_start().first(), Some(b'T' | b't'))
+    matches!(state(pid), Some(b'T' | b't'))
+}
+
+/// The state of a process, more exactly of its first thread, as proc(5) has it: `S` sleeps. `None`: there is no such process.
+pub fn state(pid: u32) -> Option<u8> {
+    let text = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let after_name = text.iter().rposition(|&b| b == b')')? + 1;
+    text[after_name..].trim_ascii_start().first().copied()
 }
 
 /// A numeric field of /proc/PID/stat, counted from 1 as in proc(5).
@@ -455,7 +460,8 @@ impl Connection<'_> {
     }
 }
 
-fn path_code(service: Option<&str>, directions: [view::Direction; 2]) -> String {
+/// The code of a path, or two (outgoing first) if the directions differ.
+pub fn path_code(service: Option<&str>, directions: [view::Direction; 2]) -> String {
     let [out, incoming] = directions.map(|d| path_word(service, d.path));
     let words = two_words(out, incoming);
     if service.is_some() { format!("netstack:{words}") } else { words }

@@ -27,18 +27,27 @@ struct Talk {
 
 impl Talk {
     fn new(folder: &TempDir, kind: &str, flags: &[&str]) -> Talk {
+        Talk::to("10.9.0.1", folder, kind, flags)
+    }
+
+    /// The server is at this address: the kernel's, or the stack's.
+    fn to(at: &str, folder: &TempDir, kind: &str, flags: &[&str]) -> Talk {
         let script = workspace().join("crates/cli/tests/netstack_service/talk.py");
-        let mut server = Command::new("python3");
+        let on_stack = || {
+            let mut command = run([flags, &["--netstack=lab", "--", "python3"]].concat());
+            command.env("BYPATH_NETSTACK_DIR", folder.path());
+            command
+        };
+        let mut server = if at == "10.9.0.1" { Command::new("python3") } else { on_stack() };
         server.arg(&script).args([kind, "serve"]);
         let server = Tool::of(server).hears("\n");
         let port = server.heard().trim().to_owned();
-        let mut caller = run([flags, &["--netstack=lab", "--", "python3"]].concat());
-        caller.env("BYPATH_NETSTACK_DIR", folder.path());
-        caller.arg(&script).args([kind, "call", "10.9.0.1", &port]);
+        let mut caller = on_stack();
+        caller.arg(&script).args([kind, "call", at, &port]);
         let caller = Tool::of(caller).hears("\n");
         let names: Vec<String> = caller.heard().split_whitespace().map(str::to_owned).collect();
         let names: [String; 2] = names.try_into().expect("two names");
-        assert!(names[0].starts_with("10.9.0.2:") && names[1] == format!("10.9.0.1:{port}"), "{names:?}");
+        assert!(names[0].starts_with("10.9.0.2:") && names[1] == format!("{at}:{port}"), "{names:?}");
         Talk { server, caller, names }
     }
 
@@ -127,7 +136,7 @@ isolated! {
         let dump = bypath(["dump", "--seconds", "0.3", "--pid", &pid]).output().expect("bypath starts");
         let noted = crate::common::stderr(&dump);
         assert!(dump.status.success() && noted.contains("bypath netstack capture --name lab -w FILE"), "{noted}");
-        assert_eq!(noted.matches("note: sockets of").count(), 1, "{noted}");
+        assert_eq!(noted.matches("note: of sockets of").count(), 1, "{noted}");
 
         let metrics = said(&["metrics"]);
         assert!(metrics.contains("path=\"netstack:ring\",reason=\"ring\""), "{metrics}");
@@ -160,6 +169,100 @@ isolated! {
         let talk = Talk::new(&folder, "tcp", &[]).does(1);
         let row = &rows(&["ss", "--json", "--pid", &talk.pid()])[0];
         assert_eq!((&row["path"], &row["remote"]), (&json!("netstack:pair"), &json!(talk.names[1])), "{row}");
+        talk.end();
+        end(running);
+    }
+}
+
+/// What a connection of a process has moved by rings: sent, received.
+fn by_ring(pid: &str) -> [u64; 2] {
+    let row = &rows(&["ss", "--json", "--pid", pid])[0];
+    ["ring_tx", "ring_rx"].map(|way| row["bytes"][way].as_u64().expect("a number"))
+}
+
+/// Octets of a capture from each of these two names, and what is wrong with it.
+fn captured(file: &std::path::Path, names: [&String; 2]) -> ([u64; 2], Vec<String>) {
+    let tshark = |filter: &str, fields: &[&str]| {
+        let mut command = Command::new("tshark");
+        command.args(["-n", "-o", "tcp.check_checksum:TRUE", "-Y", filter, "-T", "fields"]);
+        for field in fields {
+            command.args(["-e", field]);
+        }
+        command.arg("-r");
+        let output = command.arg(file).env("HOME", "/nonexistent").output().expect("tshark starts");
+        stdout(&output).lines().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let octets = names.map(|name| {
+        let (ip, port) = name.rsplit_once(':').expect("a name");
+        let all = tshark(&format!("ip.src=={ip} && tcp.srcport=={port}"), &["tcp.len"]);
+        all.iter().map(|len| len.parse::<u64>().expect("a length")).sum()
+    });
+    let wrong = "tcp.checksum.status==0 || tcp.analysis.retransmission || tcp.analysis.out_of_order || !tcp";
+    (
+        octets,
+        tshark(wrong, &["frame.number", "ip.src", "tcp.seq", "tcp.ack", "tcp.len", "_ws.expert.message"]),
+    )
+}
+
+/// Follows a conversation on rings by `dump` with this filter; what went by rings meanwhile of the caller, what the file has, and octets missed.
+fn dumped(folder: &TempDir, mut talk: Talk, filter: &[&str]) -> (Talk, [u64; 2], [u64; 2], u64) {
+    let pid = talk.pid();
+    let begun = Instant::now();
+    while rows(&["ss", "--json", "--pid", &pid])[0]["path"] != "netstack:ring" {
+        talk = talk.does(20);
+        assert!(begun.elapsed() < LONG, "never on a ring");
+    }
+    let file = folder.join("rings.pcapng");
+    let dump = Tool::of({
+        let mut command = bypath(["dump", "-w"]);
+        command.arg(&file).args(filter);
+        command
+    });
+    let length = || std::fs::metadata(&file).map_or(0, |m| m.len());
+    while length() == 0 {
+        assert!(begun.elapsed() < LONG, "never begun");
+    }
+    let empty = length();
+    while length() == empty {
+        talk = talk.does(10);
+        assert!(begun.elapsed() < LONG, "nothing was written");
+    }
+    let before = by_ring(&pid);
+    talk = talk.does(500);
+    let after = by_ring(&pid);
+    dump.signal(Signal::INT);
+    let said = dump.end().expect(0).stderr;
+    let missed = said.lines().last().and_then(|l| l.split(", ").nth(1)?.split(' ').next()?.parse().ok());
+    let (octets, wrong) = captured(&file, [&talk.names[0], &talk.names[1]]);
+    assert!(wrong.is_empty(), "{wrong:?}: {said}");
+    (talk, [after[0] - before[0], after[1] - before[1]], octets, missed.expect("a count"))
+}
+
+isolated! {
+    fn dump_shows_what_goes_by_the_rings_of_a_connection() {
+        const NAME: &str = "views::dump_shows_what_goes_by_the_rings_of_a_connection";
+        if Command::new("tshark").arg("--version").output().is_err() {
+            return skip(NAME, "tshark is not installed (Debian package tshark)");
+        }
+        if !have(NAME) {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        // The service is found as by programs.
+        let talk = Talk::new(&folder, "tcp", &["--upgrade=eager"]);
+        let pid = talk.pid();
+        let (talk, went, seen, missed) = dumped(&folder, talk, &["--pid", &pid]);
+        assert!(seen[0] + missed >= went[0] && seen[1] + missed >= went[1], "{seen:?} and {missed} of {went:?}");
+        assert!(seen[0] > 0 && went[0] > 0, "{seen:?} of {went:?}");
+        talk.end();
+
+        // Both ends are programs on the stack: each direction is seen where it is sent, and once.
+        let talk = Talk::to("10.9.0.2", &folder, "tcp", &["--upgrade=eager"]);
+        let port = talk.names[1].rsplit_once(':').expect("a name").1.to_owned();
+        let (talk, went, seen, missed) = dumped(&folder, talk, &["port", &port]);
+        assert!(seen[0] + missed >= went[0] && seen[1] + missed >= went[1], "{seen:?} and {missed} of {went:?}");
+        assert!(seen[0] > 0 && seen[1] > 0, "{seen:?} of {went:?}");
         talk.end();
         end(running);
     }

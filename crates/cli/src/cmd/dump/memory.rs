@@ -70,6 +70,13 @@ pub struct Life {
     count: u32,
 }
 
+impl Life {
+    /// Whether it is one in this arena.
+    pub fn is_in(&self, arena: &Arena) -> bool {
+        self.file == arena.file
+    }
+}
+
 /// [`Control::in_use`] of a slot that both sides have.
 const WHOLE: u32 = slot_use::ACCEPTER | slot_use::DIALLER;
 

@@ -3,6 +3,7 @@
 //! The programs do nothing for it and know nothing of it: their memory is read from outside (`memory`), beside their own
 //! reading and writing (`tap`). What was overwritten before it could be read is told, and counted.
 
+mod authors;
 mod mail;
 mod memory;
 mod packet;
@@ -43,8 +44,8 @@ use taps::{Taps, Wanted};
     There are no packets in a ring: what is found there of a connection is cut into segments, with sequence numbers that count the ring's\n\
     bytes; datagrams of UDP are whole, and stand there from their sender to their receiver. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
-    dropped. Sockets of a netstack service are not shown: what they send and receive is in frames, with all that TCP does, and\n\
-    `bypath netstack capture` writes those. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    dropped. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
+    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output

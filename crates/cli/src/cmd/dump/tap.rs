@@ -4,8 +4,9 @@
 //! their memory is given back, so after bytes were copied it is asked how far both may have come meanwhile: what they may
 //! have touched counts as missed.
 
+use super::authors::Author;
 use super::memory::{Place, Words};
-use crate::connections::{Writer, Writing};
+use crate::connections::Writing;
 use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path, position};
 use std::net::SocketAddr;
@@ -22,14 +23,14 @@ pub struct Tap {
     pub pid: u32,
     /// Where.
     pub place: Place,
-    /// Its sockets: that of the dialler and that of the accepter.
+    /// Its sockets: that of the dialler and that of the accepter; on a netstack service its socket, twice: the program dials.
     pub cookies: [u64; 2],
     /// Their addresses.
     pub addresses: [SocketAddr; 2],
     /// Which directions are asked for.
     pub wanted: [bool; 2],
-    /// Their writers' lines, if they can be read.
-    pub writers: [Option<Writer>; 2],
+    /// Who writes, if that can be asked.
+    pub writers: [Option<Author>; 2],
     /// How far each direction is known.
     pub known: Known,
     /// Whose writer was in the middle of writing when it was looked at last: the tail, and since when (ns).
@@ -156,7 +157,7 @@ impl Tap {
         let size = u64::from(self.place.ring);
         let first = self.used()?;
         for _ in 0..LOOKS {
-            let writing = self.writers[d].as_ref().map(Writer::look);
+            let writing = self.writers[d].as_ref().map(Author::look);
             let words = self.used()?;
             // Who was writing while we copied has said how far, once the lock is free or the tail has moved on.
             let settled = matches!(writing, Some(Writing::Nobody | Writing::Paused));
@@ -210,6 +211,7 @@ fn begin(head: u64, tail: u64, size: u64) -> u64 {
 mod tests {
     use super::super::memory;
     use super::*;
+    use crate::connections::Writer;
     use bypath_shm::arena::{Control, Geometry};
     use bypath_shm::direction::Readable;
     use bypath_shm::family::{End, WriterLine, end_state};
@@ -301,7 +303,10 @@ mod tests {
                 cookies: COOKIES,
                 addresses: [address; 2],
                 wanted: [true; 2],
-                writers: [Some(Writer::at_start_of(self.record.try_clone().unwrap(), 3)), None],
+                writers: [
+                    Some(Author::Programs(Writer::at_start_of(self.record.try_clone().unwrap(), 3))),
+                    None,
+                ],
                 known: Known::default().anew(false),
                 busy: [None; 2],
                 left: false,

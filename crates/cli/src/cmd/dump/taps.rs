@@ -1,13 +1,14 @@
 //! What is followed: connections that are found, wanted, looked at, and lost again.
 
 use super::Out;
+use super::authors::{self, Author};
 use super::memory::{self, Life, Place};
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
 use crate::connections::{self, Connection, Family, Scan};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
-use bypath_shm::view::End;
+use bypath_shm::view::{End, Path};
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -36,14 +37,20 @@ impl Wanted {
         let processes: Vec<_> = members.map(|m| (m.pid, m.command.as_str())).collect();
         let of_pid = self.pid.is_none_or(|pid| processes.iter().any(|(p, _)| *p == pid));
         let of_port = self.port.is_none_or(|port| addresses.iter().flatten().any(|a| a.port() == port));
+        let service = ends[0].and_then(|(_, end)| end.service.as_deref());
         [0, 1].map(|d| {
-            let sends = ends[d].map(|(_, end)| end.outgoing).or(ends[1 - d].map(|(_, end)| end.incoming));
+            let sends = match service {
+                // Both are the program's.
+                Some(_) if d == 1 => ends[0].map(|(_, end)| end.incoming),
+                _ => ends[d].map(|(_, end)| end.outgoing).or(ends[1 - d].map(|(_, end)| end.incoming)),
+            };
+            let path = sends.map(|d| connections::path_code(service, [d; 2])).unwrap_or_default();
             let facts = Facts {
                 protocol: Protocol::Tcp,
                 source: addresses[d],
                 destination: addresses[1 - d],
                 processes: &processes,
-                path: sends.map_or("", |d| d.path.code()),
+                path: &path,
                 reason: sends.map_or("", connections::reason_code),
             };
             of_pid && of_port && self.filter.as_ref().is_none_or(|filter| filter.passes(&facts))
@@ -71,9 +78,35 @@ impl Wanted {
     }
 }
 
+/// Connections between programs of one netstack service: what comes to one of them the other one sends, and is seen there.
+struct Within(HashSet<(String, SocketAddr, SocketAddr)>);
+
+impl Within {
+    /// Those whose sending side is on a ring.
+    fn of(scan: &Scan) -> Within {
+        let named = |c: &Connection| {
+            let sends = c.end.outgoing.path == Path::Ring;
+            Some((c.end.service.clone()?, c.end.local?, c.end.remote?)).filter(|_| sends)
+        };
+        Within(scan.connections().iter().filter_map(named).collect())
+    }
+
+    /// Whether the other end of this one is among them.
+    fn has(&self, sockets: &Sockets, cookies: [u64; 2]) -> bool {
+        let other = sockets.get(&cookies[0]).and_then(|(_, end)| {
+            let name = end.service.clone().filter(|_| cookies[0] == cookies[1])?;
+            Some((name, end.remote?, end.local?))
+        });
+        other.is_some_and(|other| self.0.contains(&other))
+    }
+}
+
 /// The addresses of both sockets, each as it or the other one knows it.
 fn addresses(sockets: &Sockets, cookies: [u64; 2]) -> [Option<SocketAddr>; 2] {
     let ends = cookies.map(|cookie| sockets.get(&cookie).map(|(_, end)| end));
+    if let Some(end) = ends[0].filter(|end| end.service.is_some()) {
+        return [end.local, end.remote];
+    }
     [0, 1].map(|which: usize| {
         ends[which].and_then(|end| end.local).or_else(|| ends[1 - which].and_then(|end| end.remote))
     })
@@ -88,8 +121,10 @@ pub struct Taps {
     /// Whether connections were looked for before: what is found later has begun since.
     begun: bool,
     posts: Posts,
-    /// Netstack services of which it was said that their sockets are not shown.
+    /// Netstack services of which it was said what is not shown.
     told: HashSet<String>,
+    /// Their processes, as far as they were asked for since the look before.
+    services: HashMap<String, Option<u32>>,
 }
 
 /// The slots in use that a process maps, by the sockets they are of; put together when it is needed.
@@ -134,6 +169,7 @@ impl Taps {
             begun: false,
             posts: Posts::default(),
             told: HashSet::new(),
+            services: HashMap::new(),
         }
     }
 
@@ -145,29 +181,33 @@ impl Taps {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         let sockets = scan.sockets();
+        let within = Within::of(&scan);
         for tap in &mut self.open {
             tap.wanted = self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some));
+            tap.wanted[1] &= !within.has(&sockets, tap.cookies);
         }
+        self.services.clear();
         // The sockets of one that a side has left may have other rings already.
         let (left, whole): (Vec<_>, Vec<_>) = self.open.iter().partition(|tap| tap.left);
         let left: HashMap<_, _> = left.iter().map(|tap| (pair(tap.cookies), tap.place.life)).collect();
         let mut followed: HashSet<_> = whole.iter().map(|tap| pair(tap.cookies)).collect();
         let mut slots = Slots::default();
         for c in scan.connections() {
-            let (Some(own), Some(other), Some(ring)) = (c.end.cookie, c.end.peer_cookie, c.end.ring_size)
-            else {
+            let other = if c.end.service.is_some() { c.end.cookie } else { c.end.peer_cookie };
+            let (Some(own), Some(other), Some(ring)) = (c.end.cookie, other, c.end.ring_size) else {
                 continue;
             };
             let ends = [own, other];
-            if followed.contains(&pair(ends))
-                || self.wanted.directions(&sockets, ends, addresses(&sockets, ends)) == [false; 2]
-            {
+            let mut wanted = self.wanted.directions(&sockets, ends, addresses(&sockets, ends));
+            wanted[1] &= !within.has(&sockets, ends);
+            if followed.contains(&pair(ends)) || wanted == [false; 2] {
                 continue;
             }
             if let Some((place, cookies)) = slots.find(c.process.pid, ring, ends)?
                 && left.get(&pair(ends)).is_none_or(|life| *life != place.life && place.whole)
-                && let Some(tap) = self.tap(&sockets, &c, place, cookies)
+                && let Some(mut tap) = self.tap(&sockets, &c, place, cookies)
             {
+                tap.wanted[1] &= !within.has(&sockets, cookies);
                 followed.insert(pair(cookies));
                 self.open.retain(|old| pair(old.cookies) != pair(cookies));
                 self.open.push(tap);
@@ -204,15 +244,15 @@ impl Taps {
             };
             if self.wanted.wants(&facts) {
                 output::message(format_args!(
-                    "note: sockets of the netstack service {name} are not shown here, as what they send and receive is in frames: bypath \
-                     netstack capture --name {name} -w FILE"
+                    "note: of sockets of the netstack service {name} what goes by the rings of connections is shown; the rest, and what TCP \
+                     does with it, is in frames: bypath netstack capture --name {name} -w FILE"
                 ));
                 self.told.insert(name.clone());
             }
         }
     }
 
-    fn tap(&self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
+    fn tap(&mut self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
         let [Some(dialler), Some(accepter)] = addresses(sockets, cookies) else { return None };
         let left = self.open.iter().find(|tap| pair(tap.cookies) == pair(cookies));
         let earlier = left.map(|tap| (tap.cookies, tap.place.life, tap.known)).or_else(|| {
@@ -229,13 +269,18 @@ impl Taps {
             None => Known::default(),
         };
         let writer = |cookie| sockets.get(&cookie).and_then(|(family, end)| family.writer(end).ok());
+        let mut writers = cookies.map(|cookie| writer(cookie).map(Author::Programs));
+        if let Some(name) = &c.end.service {
+            let known = self.services.entry(name.clone()).or_insert_with(|| authors::service(name));
+            writers[1] = known.filter(|pid| authors::has(*pid, &place.life)).map(Author::Service);
+        }
         Some(Tap {
             pid: c.process.pid,
             place,
             cookies,
             addresses: [dialler, accepter],
             wanted: self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]),
-            writers: cookies.map(writer),
+            writers,
             known,
             busy: [None; 2],
             left: false,
@@ -289,7 +334,9 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
             Ok(None) => *any |= tap.busy[d].is_some(),
             Ok(Some(news)) => {
                 *any = true;
-                let answered = tap.known.position(1 - d);
+                // What the other program of one service sends is seen with that, perhaps later: it is not acknowledged before.
+                let is_elsewhere = tap.cookies[0] == tap.cookies[1] && !tap.wanted[1 - d];
+                let answered = if is_elsewhere { 0 } else { tap.known.position(1 - d) };
                 out.news(addresses, answered, &news)?;
             }
             // What was missed thereby is told at the next look.

@@ -1,0 +1,42 @@
+//! Who writes what is looked at, and whether he is in the middle of it.
+
+use super::memory::{self, Life};
+use crate::connections::{self, Writer, Writing};
+use bypath_sockets::service::place;
+use bypath_sys::seqpacket;
+use nix::sys::socket::{getsockopt, sockopt::PeerCredentials};
+
+/// Whoever writes one direction.
+#[derive(Debug)]
+pub enum Author {
+    /// Programs, by their record.
+    Programs(Writer),
+    /// A netstack service, by its process: one thread does all of its work, and does not sleep in the middle of writing.
+    Service(u32),
+}
+
+impl Author {
+    /// What they do now.
+    pub fn look(&self) -> Writing {
+        match self {
+            Author::Programs(writer) => writer.look(),
+            Author::Service(pid) => match connections::state(*pid) {
+                None => Writing::Nobody,
+                Some(b'S') => Writing::Paused,
+                // It runs, or was stopped, or waits for memory: anywhere.
+                Some(_) => Writing::Busy,
+            },
+        }
+    }
+}
+
+/// The process of the service of this name, as far as this one finds it.
+pub fn service(name: &str) -> Option<u32> {
+    let end = seqpacket::connect(&place::find(name)?).ok()?;
+    u32::try_from(getsockopt(&end, PeerCredentials).ok()?.pid()).ok()
+}
+
+/// Whether that process has the memory that is looked at: a service of the same name may be another one.
+pub fn has(pid: u32, life: &Life) -> bool {
+    memory::arenas(pid).is_ok_and(|all| all.iter().any(|arena| life.is_in(arena)))
+}
