@@ -10,6 +10,7 @@ mod packet;
 mod posts;
 mod tap;
 mod taps;
+mod within;
 
 use crate::cmd::why;
 use crate::connections;
@@ -45,7 +46,7 @@ use taps::{Taps, Wanted};
     bytes; datagrams of UDP are whole, and stand there from their sender to their receiver. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
     dropped. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
-    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output

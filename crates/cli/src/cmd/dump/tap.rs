@@ -21,6 +21,8 @@ pub const PATIENCE: u64 = 100_000_000;
 pub struct Tap {
     /// In whose memory it is read.
     pub pid: u32,
+    /// The netstack service whose socket it is, if it is one's.
+    pub service: Option<String>,
     /// Where.
     pub place: Place,
     /// Its sockets: that of the dialler and that of the accepter; on a netstack service its socket, twice: the program dials.
@@ -29,6 +31,8 @@ pub struct Tap {
     pub addresses: [SocketAddr; 2],
     /// Which directions are asked for.
     pub wanted: [bool; 2],
+    /// Which are shown at the rings of the other end, a program of the same service.
+    pub elsewhere: [bool; 2],
     /// Who writes, if that can be asked.
     pub writers: [Option<Author>; 2],
     /// How far each direction is known.
@@ -54,6 +58,11 @@ impl Known {
     /// Where the stream of direction `d` stands.
     pub fn position(&self, d: usize) -> u64 {
         self.before[d].wrapping_add(self.seen[d].unwrap_or(0))
+    }
+
+    /// The stream of direction `d` stands there.
+    pub fn go_on_at(&mut self, d: usize, position: u64) {
+        self.before[d] = position.wrapping_sub(self.seen[d].unwrap_or(0));
     }
 
     /// The same sockets have other rings now, of which everything is news; `turned`: the other one of them dialled.
@@ -94,6 +103,11 @@ impl From<nix::Error> for Over {
 }
 
 impl Tap {
+    /// Whether direction `d` is shown.
+    pub fn shows(&self, d: usize) -> bool {
+        self.wanted[d] && !self.elsewhere[d]
+    }
+
     /// How far both directions have come.
     ///
     /// # Errors
@@ -302,7 +316,9 @@ mod tests {
                 place,
                 cookies: COOKIES,
                 addresses: [address; 2],
+                service: None,
                 wanted: [true; 2],
+                elsewhere: [false; 2],
                 writers: [
                     Some(Author::Programs(Writer::at_start_of(self.record.try_clone().unwrap(), 3))),
                     None,

@@ -5,10 +5,11 @@ use super::authors::{self, Author};
 use super::memory::{self, Life, Place};
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
+use super::within;
 use crate::connections::{self, Connection, Family, Scan};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
-use bypath_shm::view::{End, Path};
+use bypath_shm::view::End;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 
@@ -22,7 +23,7 @@ pub struct Wanted {
     pub filter: Option<Filter>,
 }
 
-type Sockets<'a> = HashMap<u64, (&'a Family, &'a End)>;
+pub type Sockets<'a> = HashMap<u64, (&'a Family, &'a End)>;
 
 impl Wanted {
     /// Which directions of a connection are: from its first socket to the second one, and back.
@@ -75,29 +76,6 @@ impl Wanted {
             path: "ring",
             reason: "ring",
         })
-    }
-}
-
-/// Connections between programs of one netstack service: what comes to one of them the other one sends, and is seen there.
-struct Within(HashSet<(String, SocketAddr, SocketAddr)>);
-
-impl Within {
-    /// Those whose sending side is on a ring.
-    fn of(scan: &Scan) -> Within {
-        let named = |c: &Connection| {
-            let sends = c.end.outgoing.path == Path::Ring;
-            Some((c.end.service.clone()?, c.end.local?, c.end.remote?)).filter(|_| sends)
-        };
-        Within(scan.connections().iter().filter_map(named).collect())
-    }
-
-    /// Whether the other end of this one is among them.
-    fn has(&self, sockets: &Sockets, cookies: [u64; 2]) -> bool {
-        let other = sockets.get(&cookies[0]).and_then(|(_, end)| {
-            let name = end.service.clone().filter(|_| cookies[0] == cookies[1])?;
-            Some((name, end.remote?, end.local?))
-        });
-        other.is_some_and(|other| self.0.contains(&other))
     }
 }
 
@@ -181,10 +159,8 @@ impl Taps {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         let sockets = scan.sockets();
-        let within = Within::of(&scan);
         for tap in &mut self.open {
             tap.wanted = self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some));
-            tap.wanted[1] &= !within.has(&sockets, tap.cookies);
         }
         self.services.clear();
         // The sockets of one that a side has left may have other rings already.
@@ -198,21 +174,20 @@ impl Taps {
                 continue;
             };
             let ends = [own, other];
-            let mut wanted = self.wanted.directions(&sockets, ends, addresses(&sockets, ends));
-            wanted[1] &= !within.has(&sockets, ends);
+            let wanted = self.wanted.directions(&sockets, ends, addresses(&sockets, ends));
             if followed.contains(&pair(ends)) || wanted == [false; 2] {
                 continue;
             }
             if let Some((place, cookies)) = slots.find(c.process.pid, ring, ends)?
                 && left.get(&pair(ends)).is_none_or(|life| *life != place.life && place.whole)
-                && let Some(mut tap) = self.tap(&sockets, &c, place, cookies)
+                && let Some(tap) = self.tap(&sockets, &c, place, cookies)
             {
-                tap.wanted[1] &= !within.has(&sockets, cookies);
                 followed.insert(pair(cookies));
                 self.open.retain(|old| pair(old.cookies) != pair(cookies));
                 self.open.push(tap);
             }
         }
+        within::share(&mut self.open, &sockets);
         self.posts.discover(&scan, &self.wanted, self.begun)?;
         self.tell_of_services(&scan);
         self.begun = true;
@@ -276,10 +251,13 @@ impl Taps {
         }
         Some(Tap {
             pid: c.process.pid,
+            service: c.end.service.clone(),
             place,
             cookies,
             addresses: [dialler, accepter],
             wanted: self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]),
+            // Until it is known whether the other end's program is followed, too.
+            elsewhere: [c.end.service.is_some(); 2],
             writers,
             known,
             busy: [None; 2],
@@ -320,7 +298,7 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
     };
     tap.left = !words.whole;
     for d in tap.order() {
-        let (addresses, wanted) = ([tap.addresses[d], tap.addresses[1 - d]], tap.wanted[d]);
+        let (addresses, wanted) = ([tap.addresses[d], tap.addresses[1 - d]], tap.shows(d));
         let news = if !wanted {
             tap.pass_over(&words, d);
             Ok(None)
@@ -334,9 +312,8 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
             Ok(None) => *any |= tap.busy[d].is_some(),
             Ok(Some(news)) => {
                 *any = true;
-                // What the other program of one service sends is seen with that, perhaps later: it is not acknowledged before.
-                let is_elsewhere = tap.cookies[0] == tap.cookies[1] && !tap.wanted[1 - d];
-                let answered = if is_elsewhere { 0 } else { tap.known.position(1 - d) };
+                // What is shown at the other program's rings is seen there perhaps later: it is not acknowledged before.
+                let answered = if tap.elsewhere[1 - d] { 0 } else { tap.known.position(1 - d) };
                 out.news(addresses, answered, &news)?;
             }
             // What was missed thereby is told at the next look.
