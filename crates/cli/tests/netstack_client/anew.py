@@ -7,6 +7,7 @@ import errno
 import os
 import select
 import socket
+import struct
 import sys
 import time
 
@@ -24,6 +25,11 @@ else:
         os.execv(sys.executable, [sys.executable, *sys.argv, *map(str, fds)])
 heard.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 mail.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 7)
+for one in (heard, mail):
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("qq", 99, 0))
+    one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 20000)
+    one.setsockopt(socket.IPPROTO_IP, socket.IP_TOS, 16)
+heard.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 5))
 names = heard.getsockname(), mail.getsockname()
 partner = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 partner.connect(names[1])
@@ -54,6 +60,16 @@ def told(call, *args):
         return errno.errorcode[e.errno]
 
 
+STREAMS = [(socket.SOL_SOCKET, n) for n in (2, 3, 4, 7, 8, 9, 13, 15, 18, 20, 21, 30, 38, 39, 57, 66)] + [(6, 1), (6, 4), (6, 18), (0, 1), (0, 2)]
+DATAGRAMS = [(socket.SOL_SOCKET, n) for n in (2, 3, 4, 6, 7, 8, 18, 20, 21, 30, 38, 39, 57, 66)] + [(0, 1), (0, 2), (0, 8)]
+
+
+def options():
+    """What each socket tells of its options, as octets."""
+    all = [(s, option) for s, list in ((heard, STREAMS), (mail, DATAGRAMS), (partner, DATAGRAMS)) for option in list]
+    return [(s.fileno(), option, told(s.getsockopt, *option, 16)) for s, option in all]
+
+
 def connects():
     """Another process, which asks until it is answered."""
     while True:
@@ -65,6 +81,7 @@ def connects():
             time.sleep(0.02)
 
 
+before = options()
 print("up", flush=True)
 sys.stdin.readline()
 failed, wakes, end = {fd: [] for fd in calls}, 0, time.monotonic() + 1.5
@@ -74,6 +91,13 @@ while time.monotonic() < end:
         failed[fd].append(told(calls[fd]))
 print(wakes <= 12, *[sorted(set(some)) for some in failed.values()])
 print((heard.getsockname(), mail.getsockname()) == names, told(mail.sendto, b"x", names[1]))
+print([(*a, b[2]) for a, b in zip(before, options()) if a != b])
+heard.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+mail.setsockopt(socket.IPPROTO_IP, socket.IP_TTL, 8)
+mail.setsockopt(socket.SOL_SOCKET, 66, struct.pack("qq", 77, 0))
+print(heard.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), mail.getsockopt(socket.IPPROTO_IP, socket.IP_TTL),
+      struct.unpack("qq", mail.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)),
+      told(mail.setsockopt, socket.IPPROTO_IP, socket.IP_TTL, 300), told(heard.getsockopt, socket.SOL_SOCKET, 999))
 print("alone", flush=True)
 sys.stdin.readline()
 
@@ -93,5 +117,5 @@ while accepted is None or came != b"again":
 accepted.recv(1)
 accepted.sendall(b"y")
 print(os.waitpid(-1, 0)[1], heard.getsockname() == names[0])
-print(heard.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), mail.getsockopt(socket.IPPROTO_IP, socket.IP_TTL))
+print(heard.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE), mail.getsockopt(socket.IPPROTO_IP, socket.IP_TTL), heard.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
 print(partner.getpeername() == names[1], heard.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))

@@ -23,6 +23,9 @@ fn outlives(way: &str) {
     };
     assert_eq!(program.line(), format!("True {waits} {waits} {partner}"), "{way}");
     assert_eq!(program.line(), "True ENETDOWN");
+    // Options are as they were, and those that are set now, too.
+    assert_eq!(program.line(), "[]", "{way}");
+    assert_eq!(program.line(), "1 8 (77, 0) EINVAL ENOPROTOOPT");
     assert_eq!(program.line(), "alone");
     let said = std::fs::read_to_string(&errors).expect("a file");
     assert_eq!(said.matches("netstack service 'lab'").count(), 1, "{said}");
@@ -30,7 +33,7 @@ fn outlives(way: &str) {
     input.write_all(b"\n").expect("a reader");
     let text = program.finish();
     let said = std::fs::read_to_string(&errors).expect("a file");
-    assert_eq!(text, "0 True\n1 7\nTrue 1\n", "{way}: {said}");
+    assert_eq!(text, "0 True\n1 8 1\nTrue 1\n", "{way}: {said}");
 }
 
 #[test]

@@ -2,10 +2,12 @@
 //! kernel's then, or a ring's.
 
 use super::adopt::{self, Call};
+use super::anew::is_gone;
 use super::control::Message;
 use super::recipe::Recipe;
 use super::{
-    Record, SocketName, address, datagram, options, recognise, record, rest, rings, shown, stage, told,
+    Record, SocketName, address, datagram, meanwhile, options, recognise, record, rest, rings, shown, stage,
+    told,
 };
 use crate::carrier::Kind;
 use crate::table::{self, Entry, Sock};
@@ -451,12 +453,34 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
     told.remote.0.map(|remote| SocketName::new(remote, family))
 }
 
+impl Record {
+    fn what(&self) -> meanwhile::Socket {
+        meanwhile::Socket {
+            family: self.family(),
+            kind: libc::SOCK_STREAM,
+            protocol: libc::IPPROTO_TCP,
+            listens: true,
+            cookie: self.cookie.load(Relaxed),
+        }
+    }
+
+    /// getsockopt of one that listens while its service is away; `None`: it is none that waits for it.
+    #[cold]
+    fn option_meanwhile(&self, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
+        let recipe = self.recipe.get().filter(|_| matches!(self.stage(), stage::AWAY | stage::LISTENING))?;
+        Some(meanwhile::told(&self.what(), recipe, level, name, room))
+    }
+}
+
 /// getsockopt: octets in `room`.
 pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
     let asks_what_it_is = level != libc::SOL_SOCKET
         || matches!(name, libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_ACCEPTCONN | libc::SO_ERROR);
     let r = if asks_what_it_is { served(fd) } else { super::of(fd) };
     let Some(r) = r else { return datagram::calls::option(fd, level, name, room) };
+    if r.stage() == stage::AWAY {
+        return r.option_meanwhile(level, name, room);
+    }
     if options::is_of_descriptor(level, name) {
         return None;
     }
@@ -475,21 +499,27 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
                 let error = error.or_else(|| table::sock(fd).and_then(stream::take_error));
                 Some(Ok(error.map_or(0, Errno::raw_os_error)))
             }
-            Err(_) => return None,
+            Err(_) => return r.option_meanwhile(level, name, room),
         },
         _ => None,
     };
     let size = room.len().min(LONGEST_OPTION) as i32;
-    let mut put = |value: &[u8]| {
+    let put = |value: &[u8], room: &mut [u8]| {
         let len = value.len().min(room.len());
         room[..len].copy_from_slice(&value[..len]);
         len
     };
     Some(match known {
-        Some(value) => value.map(|value| put(&value.to_ne_bytes())),
+        Some(value) => value.map(|value| put(&value.to_ne_bytes(), room)),
         None => {
             let mut question = r.question(Op::Get).number(level).number(name).number(size);
-            question.ask(r.service()).map(|answer| put(answer.body.rest()))
+            let answer = question.ask(r.service());
+            if is_gone(&answer)
+                && let Some(told) = r.option_meanwhile(level, name, room)
+            {
+                return Some(told);
+            }
+            answer.map(|answer| put(answer.body.rest(), room))
         }
     })
 }
@@ -546,8 +576,7 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
     }
     let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
     if r.stage() == stage::AWAY {
-        note();
-        return Some(Ok(()));
+        return Some(meanwhile::judge(&r.what(), level, name, value).inspect(|()| note()));
     }
     let set = r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ());
     Some(set.inspect(|()| note()))

@@ -13,6 +13,7 @@ pub mod calls;
 mod control;
 pub mod datagram;
 pub mod interfaces;
+mod meanwhile;
 mod name;
 mod options;
 pub mod place;

@@ -172,6 +172,15 @@ pub fn is_limit(level: i32, name: i32) -> bool {
     level == libc::SOL_SOCKET && limits.contains(&name)
 }
 
+/// The number under which an option is kept that has two: times of 64 bits are those of the old structure here.
+pub fn usual(level: i32, name: i32) -> i32 {
+    match name {
+        SO_RCVTIMEO_NEW if level == libc::SOL_SOCKET => libc::SO_RCVTIMEO,
+        SO_SNDTIMEO_NEW if level == libc::SOL_SOCKET => libc::SO_SNDTIMEO,
+        _ => name,
+    }
+}
+
 /// Each limit that differs from a new socket's.
 pub fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {

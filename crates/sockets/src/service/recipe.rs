@@ -136,6 +136,11 @@ fn deed(level: i32, name: i32) -> Deed {
     }
 }
 
+/// Whether an option joins a group, or leaves it.
+pub(super) fn is_of_group(level: i32, name: i32) -> bool {
+    !matches!(deed(level, name), Deed::Stands)
+}
+
 impl Recipe {
     /// It has this address now.
     pub fn is_bound(&self, local: Address) {
@@ -159,6 +164,7 @@ impl Recipe {
     /// An option was set. Where there is no room for it it is not set again; of a long value what is behind [`VALUE`] octets is zero then.
     pub fn note(&self, level: i32, name: i32, value: &[u8]) {
         let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+        let name = options::usual(level, name);
         let deed = deed(level, name);
         let looked_for = if let Deed::Leaves(joined) = deed { joined } else { name };
         let mut kept = [0; VALUE];

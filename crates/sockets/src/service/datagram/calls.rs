@@ -1,6 +1,7 @@
 //! What the hooks ask about sockets of datagrams. `None` where the real call is to be made.
 
-use super::super::{SocketName, address, options};
+use super::super::anew::is_gone;
+use super::super::{SocketName, address, meanwhile, options};
 use super::{Call, Record, of};
 use crate::{state, table};
 use bypath_shm::datagram::{HEADER, Header, Kind, LONGEST};
@@ -25,6 +26,16 @@ pub fn is_served(fd: i32) -> bool {
 }
 
 impl Record {
+    fn what(&self) -> meanwhile::Socket {
+        meanwhile::Socket {
+            family: self.family(),
+            kind: libc::SOCK_DGRAM,
+            protocol: self.protocol(),
+            listens: false,
+            cookie: self.cookie.load(Relaxed),
+        }
+    }
+
     /// An address as its family takes it.
     fn fitting(&self, to: SocketAddr) -> Result<SocketAddr> {
         match (self.family() == libc::AF_INET6, to) {
@@ -136,6 +147,11 @@ pub fn is_refused(fd: i32) -> Option<Result<()>> {
 /// getsockopt: octets in `room`.
 pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
     let r = served(fd)?;
+    if r.is_away()
+        && let Some(recipe) = r.recipe.get()
+    {
+        return Some(meanwhile::told(&r.what(), recipe, level, name, room));
+    }
     let of_socket = level == libc::SOL_SOCKET;
     if options::is_of_descriptor(level, name) && name != libc::SO_TYPE {
         return None;
@@ -148,16 +164,20 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
         _ => None,
     };
     let size = room.len() as i32;
-    let mut put = |value: &[u8]| {
+    let put = |value: &[u8], room: &mut [u8]| {
         let len = value.len().min(room.len());
         room[..len].copy_from_slice(&value[..len]);
         len
     };
     Some(match known {
-        Some(value) => value.map(|value: i32| put(&value.to_ne_bytes())),
+        Some(value) => value.map(|value: i32| put(&value.to_ne_bytes(), room)),
         None => {
             let mut question = r.question(Op::Get).number(level).number(name).number(size);
-            question.ask(r.service.load(Relaxed)).map(|answer| put(answer.body.rest()))
+            let answer = question.ask(r.service.load(Relaxed));
+            if let Some(recipe) = r.recipe.get().filter(|_| is_gone(&answer)) {
+                return Some(meanwhile::told(&r.what(), recipe, level, name, room));
+            }
+            answer.map(|answer| put(answer.body.rest(), room))
         }
     })
 }
@@ -169,8 +189,11 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         return None;
     }
     r.is_to_last();
-    let mut question = r.question(Op::Set).number(level).number(name).octets(value);
-    let set = if r.is_away() { Ok(()) } else { question.ask(r.service.load(Relaxed)).map(|_| ()) };
+    let set = if r.is_away() {
+        meanwhile::judge(&r.what(), level, name, value)
+    } else {
+        r.question(Op::Set).number(level).number(name).octets(value).ask(r.service.load(Relaxed)).map(|_| ())
+    };
     Some(set.inspect(|()| r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value))))
 }
 
