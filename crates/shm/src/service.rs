@@ -15,6 +15,8 @@ pub const HEADER: usize = 24;
 pub const ADDRESS: usize = 32;
 /// Octets of a record of an accepted connection.
 pub const ACCEPTED: usize = 80;
+/// Octets of a [`Claim`].
+pub const CLAIM: usize = 20;
 /// The first octets of such a record.
 pub const ACCEPTED_MAGIC: [u8; 8] = *b"BYPACPT1";
 /// What names of the service's ends begin with, behind the NUL of an abstract name.
@@ -71,13 +73,15 @@ pub enum Op {
     Rings = 12,
     /// Whether a datagram may be sent there.
     Reach = 13,
+    /// A new socket in place of one of an earlier service of this name.
+    Again = 14,
     /// One of the stack's interfaces.
     Interfaces = 20,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 14] = [
+    pub const ALL: [Op; 15] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -91,6 +95,7 @@ impl Op {
         Op::Query,
         Op::Rings,
         Op::Reach,
+        Op::Again,
         Op::Interfaces,
     ];
 
@@ -258,6 +263,61 @@ impl Accepted {
     }
 }
 
+/// What a service says of a socket that listens, or of datagrams with a port: a later service of its name makes another one for who holds the
+/// socket and says the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Claim {
+    /// Whose socket it is.
+    pub uid: u32,
+    /// What only a service of this name knows of that, of the socket, and of its address.
+    pub proof: [u8; 16],
+}
+
+impl Claim {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; CLAIM] {
+        let mut out = [0; CLAIM];
+        out[..4].copy_from_slice(&self.uid.to_ne_bytes());
+        out[4..].copy_from_slice(&self.proof);
+        out
+    }
+
+    /// Taken from a body.
+    pub fn decode(body: &mut Body<'_>) -> Option<Claim> {
+        Some(Claim { uid: body.u32()?, proof: body.take()? })
+    }
+}
+
+/// What is asked for in place of a socket of an earlier service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wanted {
+    /// Domain, type and protocol, as for socket(2).
+    pub kind: [i32; 3],
+    /// Where it was.
+    pub local: Address,
+    /// What that service said of it.
+    pub claim: Claim,
+}
+
+impl Wanted {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; 64] {
+        let mut out = [0; 64];
+        for (at, number) in out[..12].chunks_exact_mut(4).zip(self.kind) {
+            at.copy_from_slice(&number.to_ne_bytes());
+        }
+        out[12..44].copy_from_slice(&self.local.encode());
+        out[44..].copy_from_slice(&self.claim.encode());
+        out
+    }
+
+    /// Taken from a body.
+    pub fn decode(body: &mut Body<'_>) -> Option<Wanted> {
+        let kind = [body.i32()?, body.i32()?, body.i32()?];
+        Some(Wanted { kind, local: body.address()?, claim: Claim::decode(body)? })
+    }
+}
+
 /// Which rings a program asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingsWanted {
@@ -384,6 +444,16 @@ mod tests {
     }
 
     #[test]
+    fn claims_come_back() {
+        let claim = Claim { uid: 7, proof: *b"0123456789abcdef" };
+        let local = Address(Some("[fd00::1]:53".parse().unwrap()));
+        let wanted = Wanted { kind: [10, 2, 17], local, claim };
+        assert_eq!(Wanted::decode(&mut Body(&wanted.encode())), Some(wanted));
+        assert_eq!(Wanted::decode(&mut Body(&wanted.encode()[1..])), None);
+        assert_eq!(Claim::decode(&mut Body(&claim.encode()[1..])), None);
+    }
+
+    #[test]
     fn records_of_accepted_connections_come_back() {
         let record = Accepted {
             cookie: 3,
@@ -456,6 +526,11 @@ mod tests {
         assert_eq!(at(place("Accepted.local")), address.encode());
         assert_eq!(at(place("Accepted.remote")), [0; ADDRESS]);
         assert_eq!(place("Accepted.remote").0 + ADDRESS, ACCEPTED);
+
+        let octets = Claim { uid: 0x0909_0909, proof: [10; 16] }.encode();
+        assert_eq!(octets[..place("Claim.uid").1], [9; 4]);
+        let (last, len) = place("Claim.proof");
+        assert_eq!((octets[last..last + len].to_vec(), last + len), (vec![10; 16], CLAIM));
 
         for op in Op::ALL {
             let name = format!("`{}`", format!("{op:?}").to_uppercase());

@@ -1,24 +1,19 @@
 //! Questions: each message is examined in full before anything is done, and answered at once.
 
 use super::datagram::Datagrams;
-use super::datagram::mail::Mail;
 use super::datagram::ping::Ping;
 use super::limits::Users;
-use super::neighbours::Introduction;
 use super::options::{Of, of_remains};
 use super::remains::Graves;
-use super::rings::Rings;
-use super::sharers::watched;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
 use super::tasks::{self, Doing, Next, Who};
 use super::watch::{Token, Watch};
 use super::{Settings, interfaces, query};
 use crate::Engine;
-use bypath_shm::arena::Geometry;
 use bypath_shm::service::{
-    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsGiven, RingsWanted, TAKE_BACK,
-    UNACKNOWLEDGED, UNSENT, VERSION, of_end_name,
+    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK, UNACKNOWLEDGED,
+    UNSENT, VERSION, Wanted, of_end_name,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -58,15 +53,15 @@ pub struct Controls {
 }
 
 /// What is answered.
-struct Answer {
-    socket: u64,
-    body: Vec<u8>,
-    with: Vec<OwnedFd>,
-    errno: Errno,
+pub(super) struct Answer {
+    pub socket: u64,
+    pub body: Vec<u8>,
+    pub with: Vec<OwnedFd>,
+    pub errno: Errno,
 }
 
 impl Answer {
-    const fn of(socket: u64, body: Vec<u8>) -> Answer {
+    pub const fn of(socket: u64, body: Vec<u8>) -> Answer {
         Answer { socket, body, with: Vec::new(), errno: 0 }
     }
 }
@@ -240,7 +235,10 @@ impl Controls {
             };
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
-            let holds = fds.first().is_some_and(|end| hub.holds(header.socket, end.as_fd()));
+            let holds = match header.op {
+                Op::Again => hub.is_claimed(header.socket, Body(body), &fds),
+                _ => fds.iter().any(|end| hub.holds(header.socket, end.as_fd())),
+            };
             if control.stranger && !holds && header.op != Op::Hello {
                 let answer = Header { errno: libc::EACCES, ..header }.encode();
                 let _ = seqpacket::send(control.end.as_fd(), &answer, None);
@@ -301,14 +299,14 @@ impl Hub {
 }
 
 /// One question.
-struct Asks<'a> {
-    hub: &'a mut Hub,
-    engine: &'a mut Engine,
-    settings: &'a Settings,
-    uid: u32,
+pub(super) struct Asks<'a> {
+    pub hub: &'a mut Hub,
+    pub engine: &'a mut Engine,
+    pub settings: &'a Settings,
+    pub uid: u32,
     /// He has shown that he holds the socket.
-    holds: bool,
-    socket: u64,
+    pub holds: bool,
+    pub socket: u64,
 }
 
 impl Asks<'_> {
@@ -335,30 +333,42 @@ impl Asks<'_> {
             }
             Op::Bind => {
                 let to = b.address().ok_or(Nonsense)?;
-                let may_low = self.uid == 0 || self.settings.low_ports.contains(&self.uid);
+                let may_low = self.settings.may_low(self.uid);
                 Ok(self.live().and_then(|key| {
                     let (hub, stack) = (&mut *self.hub, self.engine.stack());
+                    let again = hub.may_be_there(key, to);
+                    if again == Some(false) {
+                        return Err(libc::EACCES);
+                    }
+                    let may_low = may_low || again.is_some();
                     let local = match hub.is_of_datagrams(key) {
                         true => hub.bind_datagrams(stack, key, to, may_low)?,
                         false => hub.bind(stack, key, to, may_low)?,
                     };
-                    Ok(Answer::of(socket, local.encode().to_vec()))
+                    hub.is_there_again(key);
+                    let claim = hub.claim(stack, key);
+                    Ok(Answer::of(socket, [&local.encode()[..], &claim].concat()))
                 }))
             }
             Op::Listen => {
                 let backlog = b.i32().ok_or(Nonsense)?;
                 let program = fds.into_iter().next();
-                let done =
-                    self.live().and_then(|key| self.hub.listen(self.engine.stack(), key, backlog, program));
-                plain(done, socket)
+                Ok(self.settled().and_then(|key| {
+                    self.hub.listen(self.engine.stack(), key, backlog, program)?;
+                    Ok(Answer::of(socket, self.hub.claim(self.engine.stack(), key)))
+                }))
             }
             Op::Connect => {
                 let to = b.address().ok_or(Nonsense)?;
                 let program = fds.into_iter().next();
-                Ok(self.live().and_then(|key| {
+                Ok(self.settled().and_then(|key| {
                     if self.hub.is_of_datagrams(key) {
                         self.hub.connect_datagrams(self.engine.stack(), key, to)?;
                         return Ok(Answer::of(socket, Vec::new()));
+                    }
+                    if self.hub.sockets.get(key).is_some_and(|socket| socket.again.is_some()) {
+                        // It was one that listened.
+                        return Err(libc::EACCES);
                     }
                     let errno = self.hub.connect(self.engine, key, to, program)?;
                     Ok(Answer { errno, ..Answer::of(socket, Vec::new()) })
@@ -400,11 +410,15 @@ impl Asks<'_> {
             }
             Op::Reach => {
                 let to = b.address().ok_or(Nonsense)?;
-                plain(self.live().and_then(|key| self.hub.reach(self.engine.stack(), key, to)), socket)
+                plain(self.settled().and_then(|key| self.hub.reach(self.engine.stack(), key, to)), socket)
             }
             Op::Rings => {
                 let wanted = RingsWanted::decode(b).ok_or(Nonsense)?;
-                Ok(self.live().and_then(|key| self.rings(key, wanted, fds)))
+                Ok(self.settled().and_then(|key| self.rings(key, wanted, fds)))
+            }
+            Op::Again => {
+                let wanted = Wanted::decode(b).ok_or(Nonsense)?;
+                Ok(self.again(&wanted))
             }
             Op::Interfaces => {
                 let (n, from) = (b.u32().ok_or(Nonsense)?, b.u32().ok_or(Nonsense)?);
@@ -414,70 +428,6 @@ impl Asks<'_> {
         }
     }
 
-    /// Rings for a connection, from which the pair is taken over whenever both sides agree.
-    fn rings(&mut self, key: Key, wanted: RingsWanted, fds: Vec<OwnedFd>) -> Result<Answer> {
-        let inbox = fds.first().ok_or(libc::EBADF)?;
-        let hub = &mut *self.hub;
-        let socket = hub.sockets.get_mut(key).ok_or(libc::EBADF)?;
-        if !matches!(socket.phase, Phase::Open | Phase::Datagrams(_)) || socket.is.hung_up || socket.is.failed
-        {
-            return Err(libc::ENOTCONN);
-        }
-        // A program whose image was replaced, or a child of one, may have those that another has left. The pair it is then.
-        if socket.rings.is_some() {
-            return Err(libc::EBUSY);
-        }
-        if hub.neighbours.is_barred(self.uid) {
-            return Err(libc::EPERM);
-        }
-        let ring = wanted.ring.min(self.settings.ring_octets);
-        if !(Geometry { slots: 1, ring }).is_valid() {
-            return Err(libc::EINVAL);
-        }
-        let both = 2 * ring as usize;
-        if !hub.users.may_have_rings(self.uid, both) {
-            return Err(libc::ENOBUFS);
-        }
-        let failed = |e: bypath_sys::Errno| e.raw_os_error();
-        let (with, introduction) =
-            hub.neighbours.meet((self.uid, wanted.token, wanted.pair), inbox, &hub.watch).map_err(failed)?;
-        let service = hub.neighbours.token;
-        let near = hub.neighbours.get_mut(with).ok_or(libc::ENOMEM)?;
-        let stranger = near.stranger();
-        let enter = || near.enter(key, socket.cookie, wanted.end, ring).map_err(failed);
-        let (at, number) = watched(stranger.as_deref(), enter)?;
-        let (geometry, arena) = near.arena(at);
-        let body = RingsGiven {
-            pair: near.pair,
-            token: service,
-            arena: at.arena as u32,
-            slot: at.slot,
-            slots: geometry.slots,
-            ring: geometry.ring,
-            first: introduction.is_some().into(),
-        };
-        let mut files = vec![arena.try_clone()];
-        if let Some(Introduction { inbox, control }) = introduction {
-            files.extend([Ok(inbox), near.bell().as_fd().try_clone_to_owned(), Ok(control)]);
-        }
-        let files: std::io::Result<Vec<OwnedFd>> = files.into_iter().collect();
-        let Ok(with_answer) = files else {
-            near.leave(at, number, false);
-            return Err(libc::EMFILE);
-        };
-        socket.rings = Some(Box::new(Rings::new(with, at, number, wanted.end)));
-        if let Phase::Datagrams(of) = &mut socket.phase {
-            of.mail = Some(Mail::new(at));
-            socket.is.pair_news = true;
-        }
-        hub.users.change(socket.uid, |usage| usage.rings += both);
-        // The pair is looked at, and then the program may use its ring.
-        socket.is.pair_in = true;
-        hub.neighbours.wake(with);
-        hub.activate(key);
-        Ok(Answer { with: with_answer, ..Answer::of(self.socket, body.encode().to_vec()) })
-    }
-
     fn hello(&self, version: u32) -> Answer {
         let pid = bypath_sys::process::pid();
         let body = [&VERSION.to_ne_bytes()[..], &pid.to_ne_bytes(), self.hub.name.as_bytes()].concat();
@@ -485,7 +435,7 @@ impl Asks<'_> {
         Answer { errno, ..Answer::of(0, body) }
     }
 
-    fn open(&mut self, (domain, kind, protocol): (i32, i32, i32)) -> Result<Answer> {
+    pub fn open(&mut self, (domain, kind, protocol): (i32, i32, i32)) -> Result<Answer> {
         let v6 = match domain {
             libc::AF_INET => false,
             libc::AF_INET6 => true,
@@ -578,6 +528,13 @@ impl Asks<'_> {
         Ok(key)
     }
 
+    /// The same, if it is where it is to be: what stands in place of another one does nothing else before.
+    fn settled(&mut self) -> Result<Key> {
+        let key = self.live()?;
+        let again = self.hub.sockets.get(key).ok_or(libc::EBADF)?.again;
+        if again.is_none_or(|again| again.is_there()) { Ok(key) } else { Err(libc::EACCES) }
+    }
+
     fn grave(&mut self) -> Result<&mut super::remains::Remains> {
         let graves: &mut Graves = &mut self.hub.graves;
         graves.get_mut(self.socket).ok_or(libc::EBADF)
@@ -600,8 +557,10 @@ impl Asks<'_> {
     }
 
     fn names(&mut self) -> Result<Answer> {
+        let mut claim = Vec::new();
         let (local, remote, state) = if self.is_live() {
             let key = self.live()?;
+            claim = self.hub.claim(self.engine.stack(), key);
             let socket = self.hub.sockets.get(key).ok_or(libc::EBADF)?;
             let (local, remote) = socket.ends(self.engine.stack());
             let shown = |address: Option<SocketAddr>| Address(address.map(|a| outward(socket.v6, a)));
@@ -621,7 +580,7 @@ impl Asks<'_> {
             (remains.local, remains.remote, info::number(bypath_stack::tcp::State::Closed))
         };
         let state = u32::from(state).to_ne_bytes();
-        Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state].concat()))
+        Ok(Answer::of(self.socket, [&local.encode()[..], &remote.encode(), &state, &claim].concat()))
     }
 
     fn get(&mut self, level: i32, name: i32, (room, skip): (usize, usize)) -> Result<Vec<u8>> {

@@ -4,6 +4,7 @@
 //! One thread does everything: what is not ready now is told of by the kernel (`watch`) or by the stack's events, and each socket does a bounded
 //! part of its work before the others have their turn.
 
+mod again;
 mod busy;
 mod client;
 mod connect;
@@ -22,6 +23,7 @@ mod query;
 mod remains;
 mod rings;
 mod rows;
+mod share;
 mod sharers;
 mod slab;
 mod socket;
@@ -92,6 +94,11 @@ impl Settings {
     fn admits(&self, uid: u32) -> bool {
         let known = [0, bypath_sys::process::euid()];
         known.contains(&uid) || self.users.as_ref().is_none_or(|users| users.contains(&uid))
+    }
+
+    /// Whether this user may have ports below 1024.
+    fn may_low(&self, uid: u32) -> bool {
+        uid == 0 || self.low_ports.contains(&uid)
     }
 }
 
@@ -215,6 +222,7 @@ impl Service {
             active: VecDeque::new(),
             users: Users::new(settings.sockets_per_user, settings.octets_per_user),
             graves: remains::Graves::default(),
+            claims: again::Claims::new(&settings.folder, &settings.name),
             starved: HashSet::new(),
             counted: 0,
             ended: Vec::new(),

@@ -80,6 +80,11 @@ impl Graves {
         self.all.insert(cookie, remains);
     }
 
+    /// Whether something is left of it.
+    pub fn has(&self, cookie: u64) -> bool {
+        self.all.contains_key(&cookie)
+    }
+
     pub fn get_mut(&mut self, cookie: u64) -> Option<&mut Remains> {
         self.all.get_mut(&cookie)
     }

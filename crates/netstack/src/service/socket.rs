@@ -1,5 +1,6 @@
 //! Sockets that were given to programs: what the service holds of each, and how they begin and end.
 
+use super::again::{Again, Claims};
 use super::connect::Connecting;
 use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
@@ -78,6 +79,8 @@ pub struct Socket {
     pub rings: Option<Box<Rings>>,
     /// Of one whose receiving side the program has shut: what tells whether anybody has the program's end open.
     pub holders: Option<Holders>,
+    /// It stands in place of one of an earlier service.
+    pub again: Option<Again>,
     pub is: Is,
 }
 
@@ -153,6 +156,7 @@ pub struct Hub {
     pub active: VecDeque<Key>,
     pub users: Users,
     pub graves: Graves,
+    pub claims: Claims,
     /// Processes that share memory with the service.
     pub neighbours: Neighbours,
     /// Listeners that may not accept for now, as their user has too many sockets or there are no descriptors; connections whose
@@ -249,6 +253,7 @@ impl Hub {
             followed: 0,
             rings: None,
             holders: None,
+            again: None,
             is: Is::default(),
         };
         let key = self.sockets.insert(socket);
@@ -279,7 +284,7 @@ impl Hub {
         self.users.count(socket.uid, socket.counted, 0);
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
         if let Some(rings) = &socket.rings {
-            self.give_back(socket.uid, rings, socket.is.hung_up);
+            self.give_back(rings, socket.is.hung_up);
         }
         match socket.phase {
             Phase::Listening(listening) => self.refuse(stack, *listening, &socket.end, socket.is.unread),
@@ -301,10 +306,10 @@ impl Hub {
     }
 
     /// The rings of a connection that is over.
-    fn give_back(&mut self, uid: u32, rings: &Rings, gone: bool) {
+    fn give_back(&mut self, rings: &Rings, gone: bool) {
         if let Some(near) = self.neighbours.get_mut(rings.with) {
             let both = 2 * near.ring(rings.at) as usize;
-            self.users.change(uid, |usage| usage.rings -= both);
+            self.users.change(near.uid, |usage| usage.rings -= both);
             let stranger = near.stranger();
             watched(stranger.as_deref(), || near.leave(rings.at, rings.number, gone));
         }

@@ -3,6 +3,7 @@
 #[path = "../../../link/tests/common/namespace.rs"]
 mod namespace;
 
+mod again;
 mod bounds;
 mod connecting;
 mod datagrams;

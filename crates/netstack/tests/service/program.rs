@@ -40,6 +40,18 @@ impl Program {
         Program { end: Mutex::new((seqpacket::connect(path).expect("a service"), 0)) }
     }
 
+    /// The same of another user's. Root may be anybody.
+    pub fn of(path: &Path, uid: u32) -> Program {
+        let path = path.to_owned();
+        let dials = move || {
+            // SAFETY: numbers alone. Of this thread, which ends soon; the C library would have all threads change.
+            let changed = unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) };
+            assert_eq!(changed, 0, "root's right");
+            Program::new(&path)
+        };
+        std::thread::spawn(dials).join().expect("a program")
+    }
+
     /// Sends any octets.
     pub fn say(&self, message: &[u8]) -> bypath_sys::Result<()> {
         seqpacket::send(self.end.lock().expect("unbroken").0.as_fd(), message, None)
@@ -52,11 +64,15 @@ impl Program {
     }
 
     pub fn ask_with(&self, op: Op, socket: u64, body: &[u8], with: Option<BorrowedFd<'_>>) -> Answer {
+        self.ask_with_all(op, socket, body, with.as_slice())
+    }
+
+    pub fn ask_with_all(&self, op: Op, socket: u64, body: &[u8], with: &[BorrowedFd<'_>]) -> Answer {
         let mut end = self.end.lock().expect("unbroken");
         end.1 += 1;
         let header = Header { op, serial: end.1, socket, errno: 0 };
         let message = [&header.encode()[..], body].concat();
-        seqpacket::send(end.0.as_fd(), &message, with).expect("a service that listens");
+        seqpacket::send_with(end.0.as_fd(), &message, with).expect("a service that listens");
         let (message, files) = hear(end.0.as_fd()).expect("an answer");
         let mut files = files.into_iter();
         let (with, more) = (files.next(), files.collect());

@@ -1,6 +1,6 @@
 //! Octets by rings in place of the pair: a program that plays its half of docs/switch-protocol.md, and one that lies.
 
-use crate::program::Sock;
+use crate::program::{Answer, Sock};
 use crate::{LONGEST, Program, Running, isolated, kernels};
 use bypath_shm::arena::{Control, Geometry};
 use bypath_shm::direction::{Direction, Head, Path, Readable, ask, writer_flag};
@@ -13,7 +13,7 @@ use proptest::test_runner::{Config, TestRunner};
 use std::cell::RefCell;
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
 
@@ -45,8 +45,23 @@ impl Process {
 
     pub fn meet_of(&mut self, program: &Program, cookie: u64, ring: u32) -> Result<Rings, i32> {
         let wanted = RingsWanted { token: self.token, pair: self.pair, end: 5, ring };
-        let inbox = Some(self.inbox.1.as_fd());
-        let answer = program.ask_with(Op::Rings, cookie, &wanted.encode(), inbox);
+        self.take(program.ask_with(Op::Rings, cookie, &wanted.encode(), Some(self.inbox.1.as_fd())))
+    }
+
+    /// The same of a program that shows a descriptor, whoever's socket it is.
+    pub fn meet_with(
+        &mut self,
+        program: &Program,
+        cookie: u64,
+        end: BorrowedFd<'_>,
+        ring: u32,
+    ) -> Result<Rings, i32> {
+        let wanted = RingsWanted { token: self.token, pair: self.pair, end: 5, ring };
+        let with = [self.inbox.1.as_fd(), end];
+        self.take(program.ask_with_all(Op::Rings, cookie, &wanted.encode(), &with))
+    }
+
+    fn take(&mut self, answer: Answer) -> Result<Rings, i32> {
         if answer.errno != 0 {
             return Err(answer.errno);
         }
@@ -101,13 +116,13 @@ impl Rings {
     }
 
     /// The program writes into its ring from here on; so many octets went through the pair before.
-    fn begin(&mut self, before: u64) {
+    pub fn begin(&mut self, before: u64) {
         let out = self.out();
         until(|| out.consented().then_some(()));
         assert!(out.begin_ring(self.tail, before));
     }
 
-    fn put(&mut self, process: &Process, octets: &[u8]) {
+    pub fn put(&mut self, process: &Process, octets: &[u8]) {
         let out = self.out();
         let (tail, size) = (self.tail, self.tx.size());
         until(|| (out.space(tail, size).expect("a position") >= octets.len() as u64).then_some(()));
@@ -118,7 +133,7 @@ impl Rings {
     }
 
     /// Takes octets out of the service's ring.
-    fn get(&self, process: &Process, octets: usize) -> Vec<u8> {
+    pub fn get(&self, process: &Process, octets: usize) -> Vec<u8> {
         let mut got = Vec::new();
         until(|| {
             match self.inc().readable(self.rx.size()).expect("a position") {

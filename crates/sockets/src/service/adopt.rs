@@ -156,7 +156,7 @@ fn opening(what: [i32; 3]) -> Message {
 }
 
 /// The socket that was asked for: its cookie, and the descriptor.
-fn opened(answer: &Answer<'_>) -> Result<(u64, End)> {
+pub(super) fn opened(answer: &Answer<'_>) -> Result<(u64, End)> {
     let (cookie, end) = (answer.socket, End::new(*answer.files.numbers().first().ok_or(Errno::PROTO)?));
     let mut room = [0; 110];
     let is_named = unix::peer_name(end.0, &mut room).and_then(of_end_name).is_some_and(|(_, c)| c == cookie);

@@ -4,13 +4,14 @@
 //!
 //! Each process does so for itself. Those that share a listening socket have one each from then on, with SO_REUSEPORT.
 
-use super::adopt::{End, open_of};
+use super::adopt::{End, open_of, opened};
+use super::calls::Told;
 use super::control::Message;
 use super::recipe::Recipe;
 use super::{Record, record, stage, told};
 use crate::config::LogLevel;
 use crate::{epoll, log, state, table};
-use bypath_shm::service::Op;
+use bypath_shm::service::{Address, Claim, Op, Wanted};
 use bypath_sys::{Errno, Result, clock, fd, sock, timerfd};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::*;
@@ -46,17 +47,34 @@ pub(super) fn is_due(recipe: &Recipe, timer: i32) -> bool {
     true
 }
 
-/// A socket of the service with the options of a recipe, and its address: its cookie, and its descriptor. `timer` is what it is to stand for.
+/// A socket of the service, its maker's again if that is what was said of the one with the cookie `before`.
+fn open_again(recipe: &Recipe, service: u32, before: u64, kind: [i32; 3]) -> Result<(u64, End)> {
+    if let (Some((claim, left)), Some(local)) = (recipe.claim(), recipe.local()) {
+        let wanted = Wanted { kind, local: Address(Some(local)), claim };
+        let mut question = Message::new(Op::Again, before).octets(&wanted.encode()).with(left);
+        match question.ask(service).and_then(|answer| opened(&answer)) {
+            // It may be to be had all the same.
+            Err(Errno::ACCESS | Errno::PERM) => {}
+            other => return other,
+        }
+    }
+    open_of(service, kind)
+}
+
+/// A socket of the service in place of the one with the cookie `before`, with the options of a recipe, and its address: its cookie, and its
+/// descriptor, and what is said of it if it is of datagrams. `timer` is what it is to stand for.
 pub(super) fn make(
     recipe: &Recipe,
-    service: u32,
-    [family, kind, protocol]: [i32; 3],
+    (service, before): (u32, u64),
+    kind: [i32; 3],
     timer: i32,
-) -> Result<(u64, End)> {
-    let (cookie, end) = open_of(service, [family, kind, protocol])?;
+) -> Result<(u64, End, Option<Claim>)> {
+    let (cookie, end) = open_again(recipe, service, before, kind)?;
+    // Whoever made it, this process has it.
+    let question = |op| Message::new(op, cookie).with(end.0);
     let set = |level: i32, name: i32, value: &[u8]| {
         // What is refused was refused before, or is as if it had never been set.
-        let _ = Message::new(Op::Set, cookie).number(level).number(name).octets(value).ask(service);
+        let _ = question(Op::Set).number(level).number(name).octets(value).ask(service);
     };
     recipe.options(|level, name, value, of_descriptor| {
         if of_descriptor {
@@ -67,11 +85,15 @@ pub(super) fn make(
     });
     // Other processes that had the same socket each have one of their own.
     set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes());
+    let mut said = None;
     if let Some(local) = recipe.local() {
-        Message::new(Op::Bind, cookie).address(local).ask(service)?;
+        let mut question = question(Op::Bind).address(local);
+        let mut body = question.ask(service)?.body;
+        body.address();
+        said = Claim::decode(&mut body);
     }
     fd::set_status_flags(end.0, fd::status_flags(timer)? & libc::O_NONBLOCK)?;
-    Ok((cookie, end))
+    Ok((cookie, end, said))
 }
 
 /// Says, once until it is there again, why it is not; a service that is not there was told of.
@@ -122,14 +144,18 @@ impl Record {
             return;
         }
         let is_new = known.is_none();
-        let mut local = None;
-        if known.and_then(Recipe::local).is_none_or(|local| local.port() == 0) {
+        let mut told = None;
+        let is_claimed = backlog.is_some() || known.is_some_and(Recipe::has_claim);
+        if !is_claimed || known.and_then(Recipe::local).is_none_or(|local| local.port() == 0) {
             // What has no address cannot be there again.
-            let Ok((names, _)) = self.names() else { return };
-            local = Some(names[0]);
+            let Ok(answered) = self.told() else { return };
+            told = Some(answered);
         }
         let Some(recipe) = self.recipe.begin() else { return };
-        local.into_iter().for_each(|local| recipe.is_bound(local));
+        if let Some(Told { names: [local, _], claim, .. }) = told {
+            recipe.is_bound(local);
+            recipe.is_claimed(claim);
+        }
         if let Some(backlog) = backlog {
             recipe.listens(backlog);
         }
@@ -160,6 +186,7 @@ impl Record {
         super::options::limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         if self.stage() == stage::LISTENING {
+            recipe.keep_left(fd);
             self.give_place((fd, cookie), timer.0)?;
             self.enter(stage::AWAY);
         }
@@ -208,12 +235,14 @@ impl Record {
     fn listen_again(&self, fd: i32, recipe: &Recipe) -> Result<()> {
         recipe.local().ok_or(Errno::ADDRNOTAVAIL)?;
         let (service, before) = (self.service.load(Relaxed), self.cookie.load(Relaxed));
-        let (cookie, end) = make(recipe, service, [self.family(), libc::SOCK_STREAM, 0], fd)?;
-        Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0).ask(service)?;
+        let (cookie, end, _) = make(recipe, (service, before), [self.family(), libc::SOCK_STREAM, 0], fd)?;
+        let mut question = Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0);
+        let said = Claim::decode(&mut question.ask(service)?.body);
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         if self.stage() == stage::AWAY {
             self.give_place((fd, before), end.0)?;
             self.cookie.store(cookie, Relaxed);
+            recipe.is_claimed(said);
             self.enter(stage::LISTENING);
         }
         Ok(())

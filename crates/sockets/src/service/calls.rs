@@ -14,7 +14,7 @@ use crate::table::{self, Entry, Sock};
 use crate::thread::Call as Inside;
 use crate::wait::Deadline;
 use crate::{log, signals, state, stream};
-use bypath_shm::service::{ACCEPTED, Accepted, Address, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
+use bypath_shm::service::{ACCEPTED, Accepted, Address, Claim, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
 use std::net::SocketAddr;
@@ -44,6 +44,15 @@ fn served(fd: i32) -> Option<&'static Record> {
         return Some(known);
     }
     (table::entry(fd).is_none() && recognise::recognise(fd)).then(|| super::of(fd)).flatten()
+}
+
+/// What `NAMES` answers.
+#[derive(Debug)]
+pub(super) struct Told {
+    /// Its own address, and the other end's.
+    pub names: [Address; 2],
+    pub state: u32,
+    pub claim: Option<Claim>,
 }
 
 impl Record {
@@ -82,12 +91,20 @@ impl Record {
         is_connected && self.error.load(Acquire) == 0 && !has_rings() && shown() == libc::POLLOUT
     }
 
-    /// Both addresses, and the state of TCP.
-    pub(super) fn names(&self) -> Result<([Address; 2], u32)> {
+    /// What the service says of it.
+    pub(super) fn told(&self) -> Result<Told> {
         let mut question = self.question(Op::Names);
         let mut body = question.ask(self.service())?.body;
-        let mut names = || Some(([body.address()?, body.address()?], body.u32()?));
-        names().ok_or(Errno::PROTO)
+        let mut told = || {
+            let (names, state) = ([body.address()?, body.address()?], body.u32()?);
+            Some(Told { names, state, claim: Claim::decode(&mut body) })
+        };
+        told().ok_or(Errno::PROTO)
+    }
+
+    /// Both addresses, and the state of TCP.
+    pub(super) fn names(&self) -> Result<([Address; 2], u32)> {
+        self.told().map(|told| (told.names, told.state))
     }
 
     /// Both addresses, unless that takes longer than views are worth.
@@ -198,10 +215,12 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
             r.recipe.get().into_iter().for_each(|recipe| recipe.listens(backlog));
             return Some(Ok(()));
         }
-        let listens = r.question(Op::Listen).number(backlog).with(fd).ask(r.service()).map(|_| ());
-        return Some(listens.inspect(|()| {
+        let mut question = r.question(Op::Listen).number(backlog).with(fd);
+        let listens = question.ask(r.service()).map(|mut answer| Claim::decode(&mut answer.body));
+        return Some(listens.map(|claim| {
             r.enter(stage::LISTENING);
             r.is_to_last(Some(backlog));
+            r.recipe.get().into_iter().for_each(|recipe| recipe.is_claimed(claim));
         }));
     }
     if let Some(refused) = datagram::calls::is_refused(fd) {

@@ -93,6 +93,8 @@ pub struct Message {
     out: [u8; ROOM],
     len: usize,
     with: Option<i32>,
+    /// The socket's, beside that.
+    shown: Option<i32>,
     /// How long an answer is waited for (ns).
     longest: u64,
     answer: [u8; ROOM],
@@ -137,6 +139,7 @@ impl Message {
             out: [0; ROOM],
             len: HEADER,
             with: None,
+            shown: None,
             longest: LONGEST_NS,
             answer: [0; ROOM],
         }
@@ -187,11 +190,13 @@ impl Message {
     /// Shows by a descriptor of its own that this process holds the socket, whoever opened it; false: there is one with it, or
     /// none to be had.
     fn show(&mut self) -> bool {
-        if self.socket == 0 || self.with.is_some() {
+        // What else comes along with a question about a socket is its own descriptor.
+        let has_its = self.shown.is_some() || self.with.is_some() && self.op != Op::Rings;
+        if self.socket == 0 || has_its {
             return false;
         }
-        self.with = super::descriptor(self.socket);
-        self.with.is_some()
+        self.shown = super::descriptor(self.socket);
+        self.shown.is_some()
     }
 
     /// Whether this user was answered that he may not ask that.
@@ -411,8 +416,11 @@ impl Service {
         let serial = self.serial.fetch_add(1, Relaxed).wrapping_add(1);
         let header = Header { op: message.op, serial, socket: message.socket, errno: 0 };
         message.out[..HEADER].copy_from_slice(&header.encode());
+        let mut files = [-1; 2];
+        let all = message.with.into_iter().chain(message.shown);
+        let count = files.iter_mut().zip(all).map(|(place, file)| *place = file).count();
         loop {
-            match unix::send(fd, &message.out[..message.len], message.with.as_slice()) {
+            match unix::send(fd, &message.out[..message.len], &files[..count]) {
                 Ok(()) => break,
                 Err(Errno::AGAIN) => wait(fd, libc::POLLOUT, until)?,
                 Err(Errno::INTR) => {}
@@ -435,7 +443,7 @@ impl Service {
             let answered = Header::decode(&message.answer[..got.len])
                 .is_some_and(|(header, _)| header.op == message.op && header.serial == serial);
             let wanted = match message.op {
-                Op::Open if answered => 1,
+                Op::Open | Op::Again if answered => 1,
                 Op::Rings if answered => MAX_FDS,
                 _ => 0,
             };

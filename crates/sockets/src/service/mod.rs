@@ -69,7 +69,8 @@ pub fn enter_child() {
 /// Every descriptor of ours.
 pub fn descriptors(mut f: impl FnMut(i32)) {
     control::descriptors(&mut f);
-    adopt::descriptors(f);
+    adopt::descriptors(&mut f);
+    recipe::descriptors(f);
 }
 
 /// Whether `number` is one of them.

@@ -5,7 +5,8 @@ use super::options;
 use super::registrations::Registrations;
 use crate::{state, table};
 use bypath_shm::region::Slab;
-use bypath_shm::service::{ADDRESS, Address};
+use bypath_shm::service::{ADDRESS, Address, Body, CLAIM, Claim};
+use bypath_sys::fd;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
@@ -23,6 +24,11 @@ pub(super) struct Recipe {
     /// An [`Address`]; none: it was not bound.
     local: [AtomicU64; ADDRESS / 8],
     backlog: AtomicI32,
+    /// What its service said of it: whether it did, and a [`Claim`].
+    is_claimed: AtomicBool,
+    claim: [AtomicU64; CLAIM.div_ceil(8)],
+    /// A descriptor of ours of what is left of it, plus one; 0: there is none.
+    left: AtomicI32,
     options: [Kept; MOST],
     /// Of a stream that is not followed.
     pub registrations: Registrations,
@@ -68,6 +74,7 @@ impl Place {
         let recipe = ALL.get(number as usize)?;
         put(&recipe.local, &Address(None).encode());
         recipe.backlog.store(BACKLOG, Relaxed);
+        recipe.is_claimed.store(false, Relaxed);
         recipe.options.iter().for_each(|kept| kept.len.store(0, Relaxed));
         recipe.registrations.forget();
         recipe.due.store(0, Relaxed);
@@ -82,6 +89,7 @@ impl Place {
     /// Nothing is to be done again.
     pub fn give_up(&self) {
         if let Some(recipe) = ALL.get((self.0.swap(0, AcqRel) as usize).wrapping_sub(1)) {
+            recipe.close_left();
             recipe.in_use.store(false, Release);
         }
     }
@@ -94,6 +102,17 @@ impl Place {
 }
 
 const ALL_CAPACITY: u32 = 64 * 64;
+
+/// Recipes that have a descriptor of what is left of a socket.
+static LEFT: AtomicU32 = AtomicU32::new(0);
+
+/// Every such descriptor.
+pub(super) fn descriptors(mut f: impl FnMut(i32)) {
+    if LEFT.load(Relaxed) != 0 {
+        let all = (0..ALL_CAPACITY as usize).filter_map(|n| ALL.get(n));
+        all.filter_map(Recipe::left).for_each(&mut f);
+    }
+}
 
 fn put(words: &[AtomicU64], octets: &[u8]) {
     for (n, word) in words.iter().enumerate() {
@@ -150,6 +169,50 @@ impl Recipe {
     /// The address that it had.
     pub fn local(&self) -> Option<SocketAddr> {
         Address::decode(&octets(&self.local)).0
+    }
+
+    /// What its service says of it. What is left of an earlier one is of no use any more.
+    pub fn is_claimed(&self, claim: Option<Claim>) {
+        self.close_left();
+        self.is_claimed.store(false, Relaxed);
+        if let Some(claim) = claim {
+            put(&self.claim, &claim.encode());
+            self.is_claimed.store(true, Release);
+        }
+    }
+
+    /// Whether it says anything.
+    pub fn has_claim(&self) -> bool {
+        self.is_claimed.load(Acquire)
+    }
+
+    /// That, and a descriptor of the socket that it was said of, which has ended.
+    pub fn claim(&self) -> Option<(Claim, i32)> {
+        let raw: [u8; 24] = octets(&self.claim);
+        let claim = Claim::decode(&mut Body(&raw)).filter(|_| self.has_claim())?;
+        Some((claim, self.left()?))
+    }
+
+    fn left(&self) -> Option<i32> {
+        Some(self.left.load(Relaxed) - 1).filter(|left| *left >= 0)
+    }
+
+    /// `ended` is about to be replaced: one of ours goes on meaning it, where that is of any use.
+    pub fn keep_left(&self, ended: i32) {
+        if !self.has_claim() || self.left().is_some() {
+            return;
+        }
+        if let Ok(left) = fd::dup_high(ended, state::floor()) {
+            LEFT.fetch_add(1, Relaxed);
+            self.left.store(left + 1, Relaxed);
+        }
+    }
+
+    fn close_left(&self) {
+        if let Some(left) = self.left.swap(0, Relaxed).checked_sub(1).filter(|left| *left >= 0) {
+            LEFT.fetch_sub(1, Relaxed);
+            fd::close(left);
+        }
     }
 
     /// It listens.

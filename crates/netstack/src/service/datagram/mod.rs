@@ -280,6 +280,7 @@ impl Hub {
             let is_ping = matches!(&socket.phase, Phase::Datagrams(of) if of.ping.is_some());
             let sent = match header.kind {
                 Kind::Error => Err(libc::EINVAL),
+                _ if socket.again.is_some_and(|again| !again.is_there()) => Err(libc::EACCES),
                 Kind::Datagram if is_ping => self.send_ping(engine, key, &header, octets),
                 Kind::Datagram => socket.send(engine, &header, octets),
             };

@@ -8,7 +8,7 @@ use super::{Call, Record, record, replace};
 use crate::wait::Deadline;
 use crate::{state, table};
 use bypath_shm::reason::Reason;
-use bypath_shm::service::{Address, Op};
+use bypath_shm::service::{Address, Claim, Op};
 use bypath_sys::{Errno, Result, fd, poll, sock};
 use std::sync::atomic::Ordering::*;
 
@@ -40,19 +40,21 @@ impl Record {
             && self.is_served()
             // Whatever comes of it.
             && !self.lasts.swap(true, Relaxed)
-            && let Ok([local, _]) = self.names()
+            && let Ok(([local, _], claim)) = self.told()
             && let Some(recipe) = self.recipe.begin()
         {
             recipe.is_bound(local);
+            recipe.is_claimed(claim);
             // It is to be known then, too.
             let _ = (self.family(), self.protocol(), self.partner());
         }
     }
 
     /// After the call that made it a service's.
-    pub(super) fn was_made_by(&self, call: Call, local: Option<Address>) {
+    pub(super) fn was_made_by(&self, call: Call, local: Option<Address>, claim: Option<Claim>) {
         if let (Call::Bind(to), Some(recipe)) = (call, self.recipe.get()) {
             recipe.is_bound(local.unwrap_or(Address(Some(to))));
+            recipe.is_claimed(claim);
         }
     }
 
@@ -74,6 +76,7 @@ impl Record {
         // It may have been closed, and number and record be another socket's.
         let number = self.number(fd).filter(|_| self.cookie.load(Relaxed) == cookie);
         if let (Some(number), false) = (number, self.is_away()) {
+            recipe.keep_left(fd);
             replace(self, number, timer.0);
             self.away.store(true, Release);
         }
@@ -102,9 +105,9 @@ impl Record {
         let before = self.cookie.load(Relaxed);
         let service = self.service.load(Relaxed);
         let kind = [self.family.load(Relaxed), libc::SOCK_DGRAM, self.protocol.load(Relaxed)];
-        let (cookie, end) = make(recipe, service, kind, fd)?;
+        let (cookie, end, claim) = make(recipe, (service, before), kind, fd)?;
         if let Some(Some(partner)) = self.partner.get() {
-            Message::new(Op::Connect, cookie).address(partner).ask(service)?;
+            Message::new(Op::Connect, cookie).address(partner).with(end.0).ask(service)?;
         }
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         let number = self.number(fd).filter(|_| self.cookie.load(Relaxed) == before).ok_or(Errno::BADF)?;
@@ -117,6 +120,7 @@ impl Record {
             self.rings.reset(false);
             self.reached.store(0, Relaxed);
             self.cookie.store(cookie, Relaxed);
+            recipe.is_claimed(claim);
             self.away.store(false, Release);
         }
         Ok(())

@@ -6,7 +6,7 @@ use super::{Call, Record, of};
 use crate::{state, table};
 use bypath_shm::datagram::{HEADER, Header, Kind, LONGEST};
 use bypath_shm::reason::Reason;
-use bypath_shm::service::{Address, Op};
+use bypath_shm::service::{Address, Claim, Op};
 use bypath_sys::{Errno, Result, poll, sock};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::*;
@@ -60,8 +60,9 @@ pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         let local = local.and_then(|local| Some(local).filter(is_fitting).ok_or(Errno::AFNOSUPPORT));
         let bound = |local| {
             let mut question = r.question(Op::Bind).address(local);
-            let now = question.ask(r.service.load(Relaxed))?.body.address();
-            r.was_made_by(Call::Bind(local), now);
+            let mut body = question.ask(r.service.load(Relaxed))?.body;
+            let now = body.address();
+            r.was_made_by(Call::Bind(local), now, Claim::decode(&mut body));
             Ok(())
         };
         return Some(local.and_then(bound));

@@ -19,7 +19,7 @@ use crate::state;
 use crate::table::{self, Entry};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_shm::service::{ADDRESS, Address, Op};
+use bypath_shm::service::{ADDRESS, Address, Claim, Op};
 use bypath_sys::{Errno, Result, fd, sock};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -326,7 +326,8 @@ impl Record {
             Call::Send(to) => (Op::Reach, to),
         };
         let mut question = Message::new(op, cookie).address(address);
-        let answered = question.ask(service)?.body.address();
+        let mut body = question.ask(service)?.body;
+        let (answered, claim) = (body.address(), Claim::decode(&mut body));
         let flags = fd::status_flags(kernel).unwrap_or(0);
         fd::set_status_flags(end.0, flags & libc::O_NONBLOCK)?;
         super::options::copy_limits(kernel, end.0);
@@ -338,7 +339,7 @@ impl Record {
         }
         replace(self, number, end.0);
         self.recipe.take(place);
-        self.was_made_by(call, answered);
+        self.was_made_by(call, answered, claim);
         self.service.store(service, Relaxed);
         if let Call::Connect(to) = call {
             self.partner.set(Some(to));
@@ -403,10 +404,18 @@ impl Record {
     }
 
     fn names(&self) -> Result<[Address; 2]> {
+        self.told().map(|(names, _)| names)
+    }
+
+    /// Its addresses, and what the service says of it.
+    fn told(&self) -> Result<([Address; 2], Option<Claim>)> {
         let mut question = self.question(Op::Names);
         let mut body = question.ask(self.service.load(Relaxed))?.body;
         let mut names = || Some([body.address()?, body.address()?]);
-        names().ok_or(Errno::PROTO)
+        let names = names().ok_or(Errno::PROTO)?;
+        // The state is between them.
+        let _ = body.u32();
+        Ok((names, Claim::decode(&mut body)))
     }
 
     fn get(&self, level: i32, name: i32) -> Result<i32> {

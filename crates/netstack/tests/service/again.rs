@@ -1,0 +1,284 @@
+//! Sockets whose maker is another user than who holds them: a server that has given up root's rights has rings, and its port again when the
+//! service was started anew; and nobody else has.
+
+use crate::namespace::{apart, name_of, skip};
+use crate::program::{Program, Sock};
+use crate::rings::{Process, until};
+use crate::{Running, at, engine, kernels};
+use bypath_netstack::service::Service;
+use bypath_shm::service::{Address, Body, Claim, Op, Wanted};
+use bypath_stack::config::Config;
+use std::io::Read;
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+
+/// Who dropped root, and somebody else.
+const WORKER: u32 = 65_533;
+const OTHER: u32 = 65_532;
+const WEB: &str = "10.9.0.2:80";
+
+/// A test with several users.
+macro_rules! users {
+    (fn $name:ident() $body:block) => {
+        #[test]
+        fn $name() {
+            let path = concat!(module_path!(), "::", stringify!($name));
+            if !nix::unistd::geteuid().is_root() {
+                return skip(name_of(path), "needs root: it is about several users");
+            }
+            apart(path, || {
+                if let Err(e) = bypath_link::tun::Device::tap("probe%d").open() {
+                    return skip(name_of(path), &format!("no TAP devices: {e}"));
+                }
+                bypath_sys::netns::set_up("lo", true).expect("loopback");
+                let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
+                $body
+            });
+        }
+    };
+}
+
+/// Octets of rings of each user.
+fn rings(running: &Running) -> Vec<(u64, u64)> {
+    let row = running.query("service").remove(0);
+    let users = row["users"].as_array().expect("users");
+    users.iter().map(|user| (user["uid"].as_u64().unwrap(), user["rings"].as_u64().unwrap())).collect()
+}
+
+users! {
+    fn who_holds_a_connection_of_another_user_has_rings_of_his_own() {
+        let running = Running::new();
+        let program = running.program();
+        let (theirs, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let mut kernel = crate::patient(theirs.accept().expect("a connection").0);
+        // The service is for root alone.
+        let worker = Program::of(&running.path, WORKER);
+        let mut process = Process::new(7);
+        assert!(matches!(process.meet_of(&worker, own.cookie, 4096), Err(libc::EACCES)));
+        let worker = Program::of(&running.path, WORKER);
+        let other = program.connect(to);
+        let shows_another = process.meet_with(&worker, own.cookie, other.stream.as_fd(), 4096);
+        assert!(matches!(shows_another, Err(libc::EACCES)));
+
+        let worker = Program::of(&running.path, WORKER);
+        let mut met = process.meet_with(&worker, own.cookie, own.stream.as_fd(), 4096).expect("rings");
+        met.begin(0);
+        met.put(&process, b"by the ring");
+        let mut got = [0; 11];
+        kernel.read_exact(&mut got).expect("octets");
+        assert_eq!(&got, b"by the ring");
+        assert!(rings(&running).contains(&(WORKER.into(), 8192)) && rings(&running).contains(&(0, 0)));
+        drop((own, kernel));
+        until(|| rings(&running).iter().all(|(_, rings)| *rings == 0).then_some(()));
+    }
+}
+
+fn claim_of(answer: &[u8]) -> Claim {
+    Claim::decode(&mut Body(answer)).expect("a claim")
+}
+
+/// Root's listener there, and what is said of it.
+fn listener<'a>(program: &'a Program, local: SocketAddr) -> (Sock<'a>, Claim) {
+    let socket = program.socket(local);
+    socket.bind(local).expect("root's right");
+    let body = 128i32.to_ne_bytes();
+    let answer = program.ask_with(Op::Listen, socket.cookie, &body, Some(socket.stream.as_fd()));
+    assert_eq!(answer.errno, 0);
+    (socket, claim_of(&answer.body))
+}
+
+const KIND: [i32; 3] = [libc::AF_INET, libc::SOCK_STREAM, 0];
+
+fn wanted(local: SocketAddr, claim: Claim) -> Wanted {
+    Wanted { kind: KIND, local: Address(Some(local)), claim }
+}
+
+/// Asks for a socket in place of another one; a program that may not is not heard any more.
+fn again(
+    program: &Program,
+    cookie: u64,
+    wanted: &Wanted,
+    with: Option<BorrowedFd<'_>>,
+) -> Result<(std::os::fd::OwnedFd, u64), i32> {
+    let answer = program.ask_with(Op::Again, cookie, &wanted.encode(), with);
+    if answer.errno == 0 {
+        Ok((answer.with.expect("a descriptor"), answer.socket))
+    } else {
+        Err(answer.errno)
+    }
+}
+
+fn bind(program: &Program, socket: &Sock<'_>, to: SocketAddr) -> i32 {
+    let body = Address(Some(to)).encode();
+    program.ask_with(Op::Bind, socket.cookie, &body, Some(socket.stream.as_fd())).errno
+}
+
+users! {
+    fn a_port_comes_back_to_who_holds_what_is_left_and_to_nobody_else() {
+        let mut first = Running::new();
+        let folder = first.path.parent().expect("a folder").to_owned();
+        let program = first.program();
+        let local = at(WEB);
+        let (socket, claim) = listener(&program, local);
+        assert_eq!(claim.uid, 0);
+        let worker = |running: &Running| Program::of(&running.path, WORKER);
+        let end = Some(socket.stream.as_fd());
+        // As long as it is there it is not made anew.
+        assert_eq!(again(&worker(&first), socket.cookie, &wanted(local, claim), end).err(), Some(libc::EACCES));
+        first.stop().expect("it was stopped");
+
+        let second = Running::with(|settings| settings.folder = folder.clone(), Config::default());
+        let refused = |running: &Running, cookie: u64, wanted: &Wanted, with: Option<BorrowedFd<'_>>| {
+            let refused = again(&worker(running), cookie, wanted, with).err();
+            assert_eq!(refused, Some(libc::EACCES), "{wanted:?}");
+        };
+        // Who only knows, who has something else, and who says something else.
+        refused(&second, socket.cookie, &wanted(local, claim), None);
+        let theirs = worker(&second);
+        let (a, b) = std::os::unix::net::UnixStream::pair().expect("a pair");
+        refused(&second, socket.cookie, &wanted(local, claim), Some(a.as_fd()));
+        let own_cookie = bypath_sys::pair::cookie(b.as_fd()).expect("a cookie");
+        refused(&second, own_cookie, &wanted(local, claim), Some(b.as_fd()));
+        refused(&second, socket.cookie, &wanted(at("10.9.0.2:81"), claim), end);
+        let lie = Claim { proof: [7; 16], ..claim };
+        refused(&second, socket.cookie, &wanted(local, lie), end);
+        let lie = Claim { uid: WORKER, ..claim };
+        refused(&second, socket.cookie, &wanted(local, lie), end);
+        let ping = Wanted { kind: [libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_ICMP], ..wanted(local, claim) };
+        refused(&second, socket.cookie, &ping, end);
+
+        let (fd, cookie) = again(&theirs, socket.cookie, &wanted(local, claim), end).expect("a socket");
+        let mine = Sock::of(&theirs, fd, cookie);
+        // It is there and does nothing but listen, or it does nothing.
+        let shown = Some(mine.stream.as_fd());
+        let listens = |program: &Program| program.ask_with(Op::Listen, cookie, &8i32.to_ne_bytes(), shown).errno;
+        let connects = |program: &Program| {
+            program.ask_with(Op::Connect, cookie, &Address(Some(at("10.9.0.1:9"))).encode(), shown).errno
+        };
+        assert_eq!((listens(&theirs), connects(&theirs)), (libc::EACCES, libc::EACCES));
+        assert_eq!(bind(&theirs, &mine, at("10.9.0.2:81")), libc::EACCES);
+        assert_eq!(bind(&theirs, &mine, at("10.9.0.2:8080")), libc::EACCES);
+        assert_eq!(bind(&theirs, &mine, local), 0);
+        assert_eq!(connects(&theirs), libc::EACCES);
+        assert_eq!(listens(&theirs), 0);
+        let rows = second.query("sockets");
+        assert_eq!((rows.len(), rows[0]["uid"].as_u64(), rows[0]["state"].as_str()), (1, Some(0), Some("Listen")));
+        let _caller = TcpStream::connect(local).expect("a connection");
+        let (_taken, record) = mine.accept();
+        assert_eq!(record.local.0, Some(local));
+
+        // A new one is for root, or for nobody.
+        let stranger = Program::of(&second.path, OTHER);
+        assert_eq!(stranger.open(false).err(), Some(libc::EACCES));
+    }
+}
+
+users! {
+    fn half_of_what_its_maker_may_have_is_left_to_him_and_what_he_may_not_have_nobody_has_for_him() {
+        let mut first = Running::with(|settings| settings.sockets_per_user = 8, Config::default());
+        let folder = first.path.parent().expect("a folder").to_owned();
+        let program = first.program();
+        let local = at("10.9.0.2:8080");
+        let (socket, claim) = listener(&program, local);
+        let member = Program::of(&first.path, WORKER);
+        assert_eq!(member.open(false).err(), Some(libc::EACCES));
+        first.stop().expect("it was stopped");
+
+        let mut second = Running::with(
+            |settings| (settings.folder, settings.sockets_per_user) = (folder.clone(), 8),
+            Config::default(),
+        );
+        let end = Some(socket.stream.as_fd());
+        let worker = Program::of(&second.path, WORKER);
+        let mut all = Vec::new();
+        for _ in 0..4 {
+            all.push(again(&worker, socket.cookie, &wanted(local, claim), end).expect("a socket"));
+        }
+        assert_eq!(again(&worker, socket.cookie, &wanted(local, claim), end).err(), Some(libc::EMFILE));
+        let root = second.program();
+        let own: Vec<_> = (0..4).map(|_| root.open(false).expect("a socket")).collect();
+        drop((all, own));
+        second.stop().expect("it was stopped");
+
+        // One that was a user's, who is not admitted any more.
+        let mut third = Running::with(
+            |settings| {
+                settings.folder = folder.clone();
+                settings.users = Some(vec![WORKER]);
+                settings.low_ports = vec![WORKER];
+            },
+            Config::default(),
+        );
+        let member = Program::of(&third.path, WORKER);
+        let (socket, claim) = listener(&member, at(WEB));
+        assert_eq!(claim.uid, WORKER);
+        third.stop().expect("it was stopped");
+        let mut ended = Vec::new();
+        for (users, low_ports) in [(None, Vec::new()), (Some(Vec::new()), vec![WORKER])] {
+            let mut fourth = Running::with(
+                |settings| {
+                    (settings.folder, settings.users, settings.low_ports) = (folder.clone(), users, low_ports);
+                },
+                Config::default(),
+            );
+            let other = Program::of(&fourth.path, OTHER);
+            let end = Some(socket.stream.as_fd());
+            assert_eq!(again(&other, socket.cookie, &wanted(at(WEB), claim), end).err(), Some(libc::EACCES));
+            fourth.stop().expect("it was stopped");
+            ended.push(fourth);
+        }
+        // Without the key nothing that was said counts.
+        std::fs::remove_file(folder.join(".lab.key")).expect("a key");
+        let settings = bypath_netstack::service::Settings { name: "lab".into(), folder, ..Default::default() };
+        drop(Service::open(engine(Config::default()), settings.clone()).expect("a service"));
+        let fifth = Running::with(|other| *other = settings, Config::default());
+        let root = fifth.program();
+        let end = Some(socket.stream.as_fd());
+        assert_eq!(again(&root, socket.cookie, &wanted(at(WEB), claim), end).err(), Some(libc::EACCES));
+    }
+}
+
+users! {
+    fn datagrams_come_back_to_where_they_were_and_go_nowhere_before() {
+        let mut first = Running::new();
+        let folder = first.path.parent().expect("a folder").to_owned();
+        let program = first.program();
+        let local = at("10.9.0.2:53");
+        let kind = [libc::AF_INET, libc::SOCK_DGRAM, libc::IPPROTO_UDP];
+        let answer = program.ask(Op::Open, 0, &kind.map(i32::to_ne_bytes).concat());
+        let (old, cookie) = (answer.with.expect("a descriptor"), answer.socket);
+        let answer = program.ask(Op::Bind, cookie, &Address(Some(local)).encode());
+        assert_eq!(answer.errno, 0);
+        let claim = claim_of(&answer.body[bypath_shm::service::ADDRESS..]);
+        let named = program.ask(Op::Names, cookie, &[]).body;
+        assert_eq!(claim_of(&named[2 * bypath_shm::service::ADDRESS + 4..]), claim);
+        first.stop().expect("it was stopped");
+
+        let second = Running::with(|settings| settings.folder = folder.clone(), Config::default());
+        let worker = Program::of(&second.path, WORKER);
+        let wanted = Wanted { kind, local: Address(Some(local)), claim };
+        let (end, cookie) = again(&worker, cookie, &wanted, Some(old.as_fd())).expect("a socket");
+        let kernel = std::net::UdpSocket::bind("10.9.0.1:5353").expect("a socket of the kernel");
+        kernel.set_read_timeout(Some(crate::LONGEST)).expect("a time-out");
+        let to = kernel.local_addr().expect("an address");
+        let send = |octets: &[u8]| {
+            let header = bypath_shm::datagram::Header::datagram(Address(Some(to))).encode();
+            let record = [&header[..], octets].concat();
+            bypath_sys::seqpacket::send(end.as_fd(), &record, None).expect("room");
+        };
+        send(b"before");
+        let answer = worker.ask_with(Op::Connect, cookie, &Address(Some(to)).encode(), Some(end.as_fd()));
+        assert_eq!(answer.errno, libc::EACCES);
+        let bound = |to: SocketAddr| {
+            worker.ask_with(Op::Bind, cookie, &Address(Some(to)).encode(), Some(end.as_fd())).errno
+        };
+        // The service has taken what was sent before once it answers a later question.
+        until(|| (bypath_sys::sock::outq(std::os::fd::AsRawFd::as_raw_fd(&end)) == Ok(0)).then_some(()));
+        assert_eq!((bound(at("10.9.0.2:54")), bound(local)), (libc::EACCES, 0));
+        send(b"behind");
+        let mut room = [0; 16];
+        let (len, from) = kernel.recv_from(&mut room).expect("a datagram");
+        assert_eq!((&room[..len], from), (&b"behind"[..], local));
+    }
+}
