@@ -11,7 +11,7 @@ use std::process::Command;
 
 const SIZE: usize = 10_000_000;
 
-fn is_root(test: &str) -> bool {
+pub fn is_root(test: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
         skip(test, "needs root: it is about several users");
@@ -41,6 +41,15 @@ fn ssh_and_scp_in_both_roles() {
         lab.is_empty();
         lab.end();
     });
+}
+
+/// User and group that own nothing: distributions call them differently.
+pub fn nobody() -> [String; 2] {
+    ["/etc/passwd", "/etc/group"].map(|path| {
+        let all = fs::read_to_string(path).expect("names");
+        let of_number = |line: &&str| line.split(':').nth(2) == Some("65534");
+        all.lines().find(of_number).and_then(|line| line.split(':').next()).expect("nobody").to_owned()
+    })
 }
 
 fn ssh(lab: &Lab, sshd: &str, server: Side, client: Side) {
@@ -82,12 +91,7 @@ fn nginx_whose_workers_are_somebody_else_keeps_connections() {
     apart(concat!(module_path!(), "::nginx_whose_workers_are_somebody_else_keeps_connections"), || {
         let lab = Lab::new("");
         let dir = lab.folder.path().display().to_string();
-        // Distributions call them differently.
-        let [user, group] = ["/etc/passwd", "/etc/group"].map(|path| {
-            let all = fs::read_to_string(path).expect("names");
-            let of_number = |line: &&str| line.split(':').nth(2) == Some("65534");
-            all.lines().find(of_number).and_then(|line| line.split(':').next()).expect("nobody").to_owned()
-        });
+        let [user, group] = nobody();
         fs::set_permissions(lab.folder.path(), PermissionsExt::from_mode(0o755)).expect("root's right");
         fs::write(lab.folder.join("file"), octets(300_000)).expect("a file");
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]

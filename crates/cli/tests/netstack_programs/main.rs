@@ -11,6 +11,7 @@ mod accounts;
 mod between;
 mod crowds;
 mod deaths;
+mod dropped;
 mod ends;
 mod faults;
 mod lab;
