@@ -113,6 +113,13 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
             }
             ret
         }
+        libc::F_SETFD => {
+            let ret = real();
+            if ret >= 0 && arg as c_int & libc::FD_CLOEXEC == 0 && !borrowed_memory() {
+                kept(|| hook::made_inheritable(fd));
+            }
+            ret
+        }
         libc::F_SETOWN | F_SETSIG | F_SETOWN_EX => {
             kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
             real()

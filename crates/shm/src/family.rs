@@ -186,7 +186,8 @@ pub struct End {
     pub rcvtimeo: AtomicU64,
     /// See `rcvtimeo`.
     pub sndtimeo: AtomicU64,
-    /// The rule that keeps the connection on the kernel (its place in the configuration file, from 1), 0 = none.
+    /// The rule that keeps the connection on the kernel (its place in the configuration file, from 1), 0 = none. Of an end that only says who holds a
+    /// UDP socket: how often they have changed its names and options.
     pub rule: AtomicU32,
     /// One of [`wish`]; written from outside, taken by the process.
     pub wish: AtomicU32,

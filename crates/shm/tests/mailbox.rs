@@ -144,6 +144,37 @@ fn walk(size: u32, sole: bool, seed: u64) -> (u64, u64, u64) {
 }
 
 #[test]
+fn what_nobody_takes_is_taken_back_and_what_is_behind_another_is_not_offered() {
+    let ring = own_ring(4096).unwrap();
+    let (mailbox, left) = (open(0), AtomicU64::new(0));
+    let (reader, writer) = (Reader::new(&mailbox, ring), Writer::new(&mailbox, ring, 1));
+    let offer = |octets: &[u8], waits: &mut dyn FnMut() -> bool| {
+        writer.offer_with(&left, b"head", octets.len(), |ring, at| ring.put(at, octets), waits)
+    };
+    assert_eq!(offer(b"alone", &mut || false), Pushed::Kernel);
+    assert!(reader.is_empty());
+    let mut got = None;
+    let mut takes = || {
+        got = take(&reader);
+        true
+    };
+    assert_eq!(offer(b"taken", &mut takes), Pushed::Sent);
+    assert_eq!(got, Some((b"head".to_vec(), b"taken".to_vec())));
+    let mut closes = || {
+        reader.close();
+        true
+    };
+    assert_eq!(offer(b"closed", &mut closes), Pushed::Kernel);
+    assert!(reader.is_empty());
+    let epoch = reader.open_begin().unwrap();
+    assert!(reader.open_finish(epoch));
+    assert_eq!(writer.push(&left, b"", b"first", 4096), Pushed::Sent);
+    assert_eq!(offer(b"second", &mut || panic!("it is not even shown")), Pushed::Kernel);
+    assert_eq!(take(&reader).unwrap().1, b"first");
+    assert!(writer.held_by().is_none());
+}
+
+#[test]
 fn datagrams_of_each_writer_come_once_and_in_order_whichever_way_they_go() {
     for seed in 0..20 {
         for (size, sole) in [(4096, false), (1 << 17, false), (4096, true)] {

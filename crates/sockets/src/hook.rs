@@ -283,7 +283,7 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
         if let Some(r) = datagram::of(fd) {
             r.leave_rings(reason);
         }
-        return udp::keep(fd, reason);
+        return udp::recall(fd, reason);
     };
     if reason == Reason::RecalledSplice {
         // Bytes move that only the kernel can count.
@@ -390,6 +390,11 @@ pub fn dup2_done(token: Closing, old: i32, ret: i32) {
     if ret >= 0 {
         dup_done(old, ret);
     }
+}
+
+/// After a successful F_SETFD that lets other programs inherit `fd`.
+pub fn made_inheritable(fd: i32) {
+    crate::udp::holders::made_inheritable(fd);
 }
 
 /// After a successful F_SETFL: the program's new file status flags.

@@ -499,7 +499,7 @@ pub fn namespaces_changed(children_elsewhere: bool) {
 /// be anybody's after it.
 pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
     if !state::is_sealed() {
-        udp::hand_over(reason);
+        udp::holders::hand_over(reason);
     }
     if state::get().is_none() {
         return;

@@ -91,12 +91,51 @@ impl<'a, O: Octets> Writer<'a, O> {
         {
             return Pushed::Kernel;
         }
-        let pushed = self.locked(gate, head, octets, limit, fill);
+        let pushed = self.locked(gate, head, octets, limit, fill, |_, _| true);
         self.unlock();
         pushed
     }
 
-    /// In its turn until the end: whose record stands behind another one relies on it that no writer takes that back any more.
+    /// As [`push_with`](Writer::push_with), of a datagram that is not to lie in the ring: it is sent only if R has taken it while `waits` says
+    /// true, which is asked again and again, and goes by the carrier otherwise. It is alone in the ring, and its writer keeps its turn.
+    #[inline]
+    pub fn offer_with(
+        &self,
+        left: &AtomicU64,
+        head: &[u8],
+        octets: usize,
+        fill: impl FnOnce(&O, u64),
+        mut waits: impl FnMut() -> bool,
+    ) -> Pushed {
+        let gate = self.mailbox.gate.0.load(Acquire);
+        if gate & 3 != phase::OPEN
+            || gate >> 2 <= left.load(Relaxed)
+            || head.len() > HEADS
+            || octets > LONGEST
+            || span(head.len(), octets) > self.ring.size()
+            || !self.lock()
+        {
+            return Pushed::Kernel;
+        }
+        let (head_of, gate_of) = (&self.mailbox.head.0, &self.mailbox.gate.0);
+        let pushed = self.locked(gate, head, octets, 0, fill, |start, gate| {
+            while waits() {
+                // Acquire pairs with `Reader::release`: who is told that it was taken finds it taken.
+                if head_of.load(Acquire) > start {
+                    return true;
+                }
+                if gate_of.load(Relaxed) != gate {
+                    break;
+                }
+            }
+            false
+        });
+        self.unlock();
+        if pushed == Pushed::Full { Pushed::Kernel } else { pushed }
+    }
+
+    /// In its turn until the end: whose record stands behind another one relies on it that no writer takes that back any more. `stays`: whether the
+    /// record at that position may stay, while the gate is that one.
     #[inline]
     fn locked(
         &self,
@@ -105,6 +144,7 @@ impl<'a, O: Octets> Writer<'a, O> {
         octets: usize,
         limit: u64,
         fill: impl FnOnce(&O, u64),
+        stays: impl FnOnce(u64, u64) -> bool,
     ) -> Pushed {
         let span = span(head.len(), octets);
         let tail = match self.room(span, limit) {
@@ -131,7 +171,7 @@ impl<'a, O: Octets> Writer<'a, O> {
         self.mailbox.tail.0.store(end, Release);
         // Pairs with the fence of `Reader::close`.
         fence(SeqCst);
-        if self.mailbox.gate.0.load(Relaxed) == gate {
+        if self.mailbox.gate.0.load(Relaxed) == gate && stays(tail, gate) {
             return Pushed::Sent;
         }
         self.take_back(tail, end)
@@ -249,7 +289,7 @@ impl<'a, O: Octets> Writer<'a, O> {
         Ok(fits(used).then_some(tail))
     }
 
-    /// The gate is another one: takes the record back that ends at `end`, if R may not see it.
+    /// The gate is another one, or R does not come: takes the record back that ends at `end`, if R may not see it.
     #[cold]
     fn take_back(&self, start: u64, end: u64) -> Pushed {
         let word = &self.mailbox.head.0;

@@ -146,6 +146,55 @@ fn a_writer_that_does_not_look_again_is_found() {
     );
 }
 
+/// Nobody looks at the ring any more when a send is over, open or not: what was offered was taken, or went by the carrier.
+fn offered(send: fn(&Post<Arc<Racy>>, &AtomicU64, u64)) {
+    check(move || {
+        let shared = Post::new(Racy::new(), OPEN);
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let left = AtomicU64::new(0);
+                (0..2).for_each(|number| send(&shared, &left, number));
+            })
+        };
+        let reader = Reader::new(&shared.mailbox, &*shared.ring);
+        let mut got: Vec<u64> = take(&reader, 2).into_iter().collect();
+        reader.close();
+        got.extend(take(&reader, 2));
+        writer.join().unwrap();
+        assert!(reader.is_empty(), "a datagram stayed behind");
+        got.extend(std::iter::from_fn(|| shared.carrier.receive()));
+        assert_eq!(got, [0, 1]);
+    });
+}
+
+#[test]
+fn what_is_offered_is_taken_or_goes_by_the_carrier() {
+    offered(|shared, left, number| {
+        let writer = Writer::new(&shared.mailbox, &*shared.ring, 7);
+        let mut looks = 0;
+        let waits = || {
+            looks += 1;
+            looks < 3
+        };
+        let octets = number.to_ne_bytes();
+        match writer.offer_with(left, &[], octets.len(), |ring, at| ring.put(at, &octets), waits) {
+            Pushed::Sent => {}
+            Pushed::Kernel => {
+                shared.carrier.send(number);
+                writer.sent_by_kernel(left);
+            }
+            other => panic!("{other:?}"),
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "stayed behind")]
+fn what_is_pushed_may_stay_behind() {
+    offered(send_well);
+}
+
 /// A reader opens, drains, reads, closes; the writer sends all the time.
 fn ordered(after: fn(&Mailbox, &Writer<'_, &Racy>, &AtomicU64)) {
     check(move || {

@@ -20,6 +20,19 @@ pub fn keep(fd: i32, reason: Reason) {
     }
 }
 
+/// Before others get `fd`, or a call on it is made that knows no mailbox.
+pub fn recall(fd: i32, reason: Reason) {
+    match reason {
+        // Also of what a vfork child is about to hand on.
+        Reason::RecalledScmRights | Reason::RecalledExec | Reason::RecalledSpawn => {
+            if let Some(r) = of(fd) {
+                r.spreads(reason);
+            }
+        }
+        _ => keep(fd, reason),
+    }
+}
+
 /// Whether nothing of the socket goes through memory: calls for many datagrams are the kernel's as a whole.
 pub fn is_plain(r: &Record) -> bool {
     !r.has_mailbox() && !r.has_routes()

@@ -102,6 +102,7 @@ impl Record {
 /// After bind() and connect().
 pub fn named(fd: i32) {
     if let Some(r) = super::of(fd) {
+        r.is_changed();
         r.is_named(fd);
     }
 }

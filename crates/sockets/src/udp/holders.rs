@@ -1,15 +1,21 @@
-//! Which processes of the family hold a socket that was there at a fork. All of them share its queue, and nobody knows who of them reads: while
-//! there is more than one it stays on the kernel. One of the family's ends (docs/shm-format.md) says who holds it, until the others have closed it,
-//! have ended, or have become programs that did not inherit it.
+//! Who holds a socket beside this process. All of them share its queue, and nobody knows who of them reads, or sends: what goes through
+//! a mailbox is *offered* then, and lies nowhere but in the kernel's queue once its send is over. The same is done where another program would
+//! simply inherit it, before one does.
+//!
+//! Of a fork one of the family's ends (docs/shm-format.md) says who holds it, until the others have closed it, have ended, or have become
+//! programs that did not inherit it. Of whom got it by exec, spawn or SCM_RIGHTS nobody will know when he holds it no more: it is *spread*.
 
-use super::{Record, each};
+use super::{Record, each, is_active, record};
 use crate::state::{self, State};
-use crate::table::{self, flag};
+use crate::table::{self, Entry, flag};
 use crate::{leaving, numbers};
 use bypath_shm::family::End;
 use bypath_shm::reason::Reason;
 use bypath_sys::{fd, sock};
 use std::sync::atomic::Ordering::*;
+
+/// Looks for senders after which it is asked whether others still hold the socket.
+const ASK_EVERY: u32 = 64;
 
 /// Before a fork of a process that has no state yet: made, if there is a socket of which to say who holds it.
 pub fn begin() -> Option<&'static State> {
@@ -29,7 +35,10 @@ pub fn forking(to: Option<(&State, u32)>) {
         if r.stays().is_none() {
             match to {
                 Some((state, place)) if r.spread_to(state, place) => r.rest(),
-                _ => r.keep(Reason::SharedQueue),
+                _ => {
+                    r.spreads(Reason::SharedQueue);
+                    r.rest();
+                }
             }
         }
     });
@@ -74,7 +83,86 @@ pub fn stays(bit: u64) {
     });
 }
 
+/// Before another program, in this process or a child, gets what is not close-on-exec.
+pub fn hand_over(reason: Reason) {
+    if !is_active() {
+        return;
+    }
+    table::each(|fd, entry| {
+        if let Entry::Udp(number) = entry
+            && let Some(r) = record(number)
+            && fd::is_cloexec(fd) == Ok(false)
+        {
+            r.spreads(reason);
+        }
+    });
+}
+
+/// After F_SETFD: another program may inherit `fd` from now on.
+pub fn made_inheritable(fd: i32) {
+    if let Some(r) = super::of(fd) {
+        r.is_seen_inheritable(fd);
+    }
+}
+
 impl Record {
+    /// Others come to hold it of whom nobody will know when they do no more.
+    #[cold]
+    pub fn spreads(&self, reason: Reason) {
+        self.is_given_away();
+        self.spread.store(true, SeqCst);
+        self.ends_unless_offered(reason);
+    }
+
+    /// Another program may inherit it by this descriptor.
+    pub(super) fn is_seen_inheritable(&self, fd: i32) {
+        if self.has_mailbox() && !self.inbound.offers.load(Relaxed) && fd::is_cloexec(fd) == Ok(false) {
+            self.ends_unless_offered(Reason::RecalledOption);
+        }
+    }
+
+    /// What was sent without being offered is this process's alone; from now on everything is offered.
+    fn ends_unless_offered(&self, reason: Reason) {
+        if self.inbound.offers.load(Relaxed) {
+        } else if state::is_memory_of_another() {
+            // A vfork child has a table of descriptors of its own: ours are the parent's to close.
+            self.kill_mailbox();
+        } else {
+            self.end_mailbox(reason);
+        }
+    }
+
+    /// Whether it is another's, too, or may be: what it sends has no order with what others send on it. Under [`state::LIFE`].
+    pub(super) fn is_shared(&self) -> bool {
+        self.spread.load(SeqCst) || self.is_held_elsewhere()
+    }
+
+    /// Whether what it gets by its mailbox is to be offered. Under [`state::LIFE`].
+    pub(super) fn is_to_be_offered(&self) -> bool {
+        self.is_shared() || self.is_inheritable()
+    }
+
+    /// Whether another program would inherit it.
+    fn is_inheritable(&self) -> bool {
+        let (own, mut any) = (self.number(), false);
+        table::each(|fd, entry| {
+            any |= matches!(entry, Entry::Udp(number) if number == own) && fd::is_cloexec(fd) != Ok(true);
+        });
+        any
+    }
+
+    /// Now and then, under [`state::LIFE`]: a mailbox that was offered to and need not be any more is over, and the next one is this process's.
+    pub(super) fn ask_whether_offered(&self) {
+        if !self.inbound.offers.load(Relaxed) || self.spread.load(Relaxed) {
+            return;
+        }
+        let looks = self.inbound.looks.load(Relaxed).wrapping_add(1);
+        self.inbound.looks.store(looks, Relaxed);
+        if looks.is_multiple_of(ASK_EVERY) && !self.is_to_be_offered() {
+            self.end_mailbox(Reason::RecalledOption);
+        }
+    }
+
     /// What says who holds it, once there was a fork.
     fn end_of_holders(&self) -> Option<&'static End> {
         let number = self.end.load(Relaxed).checked_sub(1)?;
@@ -92,6 +180,8 @@ impl Record {
                 end.generation.fetch_add(1, Relaxed);
                 end.flags.store(0, Relaxed);
                 end.r.leaving.store(0, Relaxed);
+                end.rule.store(0, Relaxed);
+                self.changes.store(0, Relaxed);
                 end.fd.store(own, Relaxed);
                 let cookie = sock::option_u64(own, libc::SOL_SOCKET, libc::SO_COOKIE).unwrap_or(0);
                 end.cookie.store(cookie, Relaxed);
@@ -105,7 +195,7 @@ impl Record {
         true
     }
 
-    /// By the kernel, until it is this process's alone.
+    /// By the kernel, until it is known who holds it.
     fn rest(&self) {
         self.end_mailbox(Reason::SharedQueue);
         self.drop_routes(Reason::SharedQueue);
@@ -114,24 +204,66 @@ impl Record {
     }
 
     /// Whether another process holds it, too. Under [`state::LIFE`].
-    pub(super) fn is_held_elsewhere(&self) -> bool {
+    fn is_held_elsewhere(&self) -> bool {
         let (Some(end), Some(state)) = (self.end_of_holders(), state::get()) else { return false };
         if !leaving::is_left_to(state, end) {
             return true;
         }
         // Read behind that: who gives it away says so while he holds it.
-        if end.flags.load(SeqCst) & (flag::STAYS | flag::HANDED_OVER) != 0 {
-            self.keep(Reason::SharedQueue);
+        let flags = end.flags.load(SeqCst);
+        self.learns_changes(self.fd.load(Relaxed));
+        if flags & flag::HANDED_OVER != 0 {
+            self.spread.store(true, SeqCst);
             return true;
         }
         self.holds_no_longer();
         false
     }
 
-    /// Others come to hold it of whom nobody will know when they do no more.
-    pub(super) fn is_given_away(&self) {
+    /// Whether another process of the family has changed its names or options.
+    #[inline]
+    pub(super) fn is_changed_elsewhere(&self) -> bool {
+        self.end.load(Relaxed) != 0
+            && self.end_of_holders().is_some_and(|end| end.rule.load(Acquire) != self.changes.load(Relaxed))
+    }
+
+    /// If so what was known of it is no more, and what goes through memory begins anew.
+    #[cold]
+    pub(super) fn learns_changes(&self, fd: i32) {
+        let Some(end) = self.end_of_holders() else { return };
+        let now = end.rule.load(Acquire);
+        if self.changes.swap(now, Relaxed) == now {
+            return;
+        }
+        self.rest();
+        self.outbound.forget_peer();
+        self.look_at_wants(fd);
+        if end.flags.load(SeqCst) & flag::FOR_GOOD != 0 {
+            self.keep(Reason::SharedQueue);
+        }
+    }
+
+    /// This process has changed its names or options.
+    pub(super) fn is_changed(&self) {
+        if let Some(end) = self.end_of_holders() {
+            end.rule.fetch_add(1, AcqRel);
+            // What others have changed meanwhile is still to be learned.
+            self.changes.fetch_add(1, Relaxed);
+        }
+    }
+
+    /// It stays on the kernel for what this process has done, in the others as well.
+    pub(super) fn is_kept(&self) {
         if let Some(end) = self.end_of_holders() {
             end.flags.fetch_or(flag::FOR_GOOD, SeqCst);
+        }
+        self.is_changed();
+    }
+
+    /// The others of the family are told.
+    fn is_given_away(&self) {
+        if let Some(end) = self.end_of_holders() {
+            end.flags.fetch_or(flag::HANDED_OVER, SeqCst);
         }
     }
 

@@ -17,7 +17,7 @@ use bypath_sys::{Errno, fd, process, sock, unix};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Version of these messages.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 const WORDS: usize = 12;
 const SIZE: usize = WORDS * 8;
 const HELLO: u64 = 0x6f6c_6c65_4875;
@@ -107,8 +107,9 @@ fn admit(r: &Record) -> Result<(), Reason> {
     if state::are_children_elsewhere() {
         return Err(Reason::OtherNamespace);
     }
-    if r.is_held_elsewhere() {
-        return Err(Reason::SharedQueue);
+    r.learns_changes(r.fd.load(Relaxed));
+    if let Some(reason) = r.stays() {
+        return Err(reason);
     }
     memory::admit(state, config)?;
     if config.connection_limit != NO_LIMIT {
@@ -208,6 +209,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         fd::close(memory);
         reason
     };
+    let offers = r.is_to_be_offered();
     kept.owner().store(cookie, Relaxed);
     if kept.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
@@ -215,6 +217,8 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     let (own, len) = name(cookie);
     let listener = match unix::listen(&own[..len], floor) {
         Ok(listener) => listener,
+        // One of those who share the socket has the mailbox.
+        Err(Errno::ADDRINUSE) if offers => return Err(given_up(Reason::SharedQueue)),
         Err(Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
         Err(e) => return Err(given_up(rendezvous::errno_reason(e))),
     };
@@ -225,6 +229,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.inbound.own[1].store(own_name.ip[1], Relaxed);
     let wants = r.of_heads(&own_name);
     r.inbound.heads.store(wants, Relaxed);
+    r.inbound.offers.store(offers, Relaxed);
     r.inbound.memory.store(memory + 1, Relaxed);
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
@@ -261,6 +266,7 @@ pub fn look(r: &Record, fd: i32) {
     if listener < 0 {
         return;
     }
+    r.ask_whether_offered();
     for _ in 0..4 {
         let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { return };
         match welcome(r, fd, caller) {
@@ -337,7 +343,16 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
-    message[..5].copy_from_slice(&[WELCOME, VERSION, room as u64, heads, r.shares_port().into()]);
+    let offers = r.inbound.offers.load(Relaxed);
+    message[..6].copy_from_slice(&[
+        WELCOME,
+        VERSION,
+        room as u64,
+        heads,
+        // What others do who hold it the kernel knows.
+        (r.shares_port() || r.is_shared()).into(),
+        offers.into(),
+    ]);
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
     place.store(caller + 1, Relaxed);
     if let Some(end) = r.shown() {
@@ -444,6 +459,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     }
     route.connection.store(dialled + 1, Relaxed);
     route.cookie.store(found.cookie, Relaxed);
+    route.is_careful.store(r.is_shared(), Relaxed);
     for (to, from) in route.source.iter().zip([source.ip[0], source.ip[1], source.port.into()]) {
         to.store(from, Relaxed);
     }
@@ -499,6 +515,7 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         port: route.source[2].load(Relaxed) as u16,
     };
     let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
+    route.offers.store(message[5] != 0, Relaxed);
     r.route_is_up(route, kept, &source, (room, message[3] as u32, shares));
     if let Some(reason) = r.stays() {
         r.drop_routes(reason);

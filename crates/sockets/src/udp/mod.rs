@@ -7,7 +7,7 @@
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
-//! `holders` who has a socket after a fork, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
+//! `holders` who has a socket beside this process, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
 pub mod calls;
@@ -33,7 +33,7 @@ use crate::{service, state};
 pub use address::{LONGEST, Name};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
-use bypath_sys::{fd, sock};
+use bypath_sys::sock;
 use receive::Inbound;
 use send::Outbound;
 use shown::Shown;
@@ -68,6 +68,10 @@ pub struct Record {
     port: AtomicU32,
     /// The end of the family that says who holds it, plus one; 0: only this process does.
     end: AtomicU32,
+    /// Changes of its names and options that the others of the family have made, as far as this process knows of them.
+    changes: AtomicU32,
+    /// Others hold it, or may, of whom nobody knows when they do no more.
+    spread: AtomicBool,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
     stays: AtomicU16,
     /// Its place in the view.
@@ -167,6 +171,8 @@ fn new_record() -> Option<&'static Record> {
     r.steers.store(false, Relaxed);
     r.port.store(0, Relaxed);
     r.end.store(0, Relaxed);
+    r.changes.store(0, Relaxed);
+    r.spread.store(false, Relaxed);
     r.stays.store(0, Relaxed);
     r.shown.forget();
     r.seen.store(0, Relaxed);
@@ -191,6 +197,7 @@ pub fn alias(fd: i32, number: u32) {
         if fd <= 2 {
             r.keep(Reason::StandardDescriptor);
         }
+        r.is_seen_inheritable(fd);
     }
 }
 
@@ -241,7 +248,7 @@ impl Record {
     /// It stays on the kernel from now on, for `reason`.
     #[cold]
     pub fn keep(&self, reason: Reason) {
-        self.is_given_away();
+        self.is_kept();
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;
         }
@@ -271,6 +278,7 @@ impl Record {
 
     /// A call on it is about to change its names.
     fn renamed(&self) {
+        self.is_changed();
         self.end_mailbox(Reason::RecalledConnect);
         self.drop_routes(Reason::RecalledConnect);
         self.outbound.forget_peer();
@@ -292,7 +300,11 @@ pub fn connect_begin(fd: i32) {
 pub fn option_set(fd: i32, level: i32, name: i32) {
     use options::Effect;
     let Some(r) = of(fd) else { return };
-    match options::effect(level, name) {
+    let effect = options::effect(level, name);
+    if effect != Effect::None {
+        r.is_changed();
+    }
+    match effect {
         Effect::None => {
             r.has_timeout.store(sock::option_time(fd, libc::SO_RCVTIMEO).unwrap_or(0) != 0, Relaxed);
         }
@@ -328,21 +340,6 @@ pub fn nonblocking_done(fd: i32, on: bool) {
 /// Every socket stays on the kernel from now on.
 pub fn keep_all(reason: Reason) {
     each(|r| r.keep(reason));
-}
-
-/// Before another program, in this process or a child, gets what is not close-on-exec.
-pub fn hand_over(reason: Reason) {
-    if !is_active() {
-        return;
-    }
-    table::each(|fd, entry| {
-        if let Entry::Udp(number) = entry
-            && let Some(r) = record(number)
-            && fd::is_cloexec(fd) == Ok(false)
-        {
-            r.keep(reason);
-        }
-    });
 }
 
 /// The process ends.

@@ -22,6 +22,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 pub const HEAD: usize = 24;
 /// With what is told beside it (`told`).
 pub const HEAD_LONG: usize = 48;
+/// The octet of a head that says: not before what the kernel has.
+pub const BEHIND: usize = 20;
 /// Senders that may have the mailbox at a time.
 pub const SENDERS: usize = 64;
 /// Sources that are remembered.
@@ -66,6 +68,9 @@ pub struct Inbound {
     lost: AtomicU64,
     /// Datagrams from this host that the kernel brought.
     pub(super) near: AtomicU32,
+    /// What comes by the mailbox is offered (`holders`).
+    pub(super) offers: AtomicBool,
+    pub(super) looks: AtomicU32,
     /// How many there have to be for the next attempt to make a mailbox.
     pub(super) due: AtomicU32,
     until_look: AtomicU32,
@@ -95,6 +100,8 @@ impl Default for Inbound {
             sources: [const { AtomicU64::new(0) }; SOURCES],
             lost: AtomicU64::new(0),
             near: AtomicU32::new(0),
+            offers: AtomicBool::new(false),
+            looks: AtomicU32::new(0),
             due: AtomicU32::new(0),
             until_look: AtomicU32::new(0),
             judged: [const { AtomicU64::new(0) }; 2],
@@ -142,6 +149,8 @@ enum Not {
     Empty,
     /// The program's memory cannot be written to; the datagram is gone, as with the kernel.
     Fault,
+    /// What the kernel has comes first.
+    Behind,
     /// The memory is not what a correct sender writes.
     Poisoned,
 }
@@ -181,7 +190,8 @@ impl Inbound {
         for word in [&self.memory, &self.listener].into_iter().chain(&self.senders) {
             word.store(0, Relaxed);
         }
-        for word in [&self.reads, &self.near, &self.due, &self.until_look] {
+        self.offers.store(false, Relaxed);
+        for word in [&self.reads, &self.near, &self.due, &self.until_look, &self.looks] {
             word.store(0, Relaxed);
         }
         for word in self.sources.iter().chain(&self.judged) {
@@ -392,6 +402,13 @@ impl Record {
                 reader.ring().get(place.head_at(), &mut short);
                 head[..HEAD].copy_from_slice(&short);
             }
+            if self.inbound.offers.load(Relaxed) && self.is_changed_elsewhere() {
+                self.learns_changes(fd);
+                return Err(Not::Empty);
+            }
+            if head[BEHIND] != 0 && self.inbound.news.ask(fd) {
+                return Err(Not::Behind);
+            }
             let n = place.len().min(want);
             let is_writable = n == 0 || buf.reach(0, n, Access::Write, &call.thread.pages) == n;
             if n > 0 && is_writable {
@@ -461,14 +478,14 @@ impl Record {
         Receiving::Real(RealReceive { record: self, raised, peeks })
     }
 
-    /// Before a call of the kernel's that may sleep. `None`: something is in the ring.
-    fn sleep(&'static self, frame: usize, peeks: bool) -> Option<Receiving> {
+    /// Before a call of the kernel's that may sleep. `None`: something is in the ring that is not `behind` what the kernel has.
+    fn sleep(&'static self, frame: usize, peeks: bool, behind: bool) -> Option<Receiving> {
         let raised = (!thread::is_the_only_one()).then(|| {
             raised::lower_dead(frame);
             raised::raise(Counter::Datagrams(self), frame)
         });
-        // Closed after the sleep was announced: who opens it later has seen that.
-        if self.close_gate() {
+        // Closed after the sleep was announced: who opens it later has seen that. Who offers something takes it back then.
+        if self.close_gate() && !behind {
             raised.into_iter().for_each(Raised::lower);
             return None;
         }
@@ -494,7 +511,7 @@ impl Record {
                 if nonblocking {
                     return self.real(None, peeks);
                 }
-                match self.sleep(frame, peeks) {
+                match self.sleep(frame, peeks, false) {
                     Some(real) => return real,
                     None => continue,
                 }
@@ -507,6 +524,10 @@ impl Record {
                 match if rounds > ROUNDS { found.or(Err(Not::Poisoned)) } else { found } {
                     Ok(taken) => return Receiving::Done(Ok(taken)),
                     Err(Not::Fault) => return Receiving::Done(Err(Errno::FAULT)),
+                    Err(Not::Behind) => match self.sleep(frame, peeks, true) {
+                        Some(real) => return real,
+                        None => continue 'again,
+                    },
                     Err(Not::Empty) if !reader.is_dead() => {}
                     Err(Not::Empty) => {
                         self.end_mailbox(Reason::RecalledPeerClosed);
@@ -550,7 +571,7 @@ impl Record {
             match opening {
                 Opening::Open => asked = true,
                 _ if nonblocking => return real(),
-                _ => return self.sleep(frame, peeks).into(),
+                _ => return self.sleep(frame, peeks, false).into(),
             }
         }
         if nonblocking {
@@ -590,7 +611,7 @@ impl Record {
                 _ => Next::Again,
             };
         }
-        self.sleep(frame, peeks).into()
+        self.sleep(frame, peeks, false).into()
     }
 }
 

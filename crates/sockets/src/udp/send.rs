@@ -1,7 +1,7 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
-use super::receive::{HEAD, HEAD_LONG, head_of};
+use super::receive::{BEHIND, HEAD, HEAD_LONG, head_of};
 use super::said::Said;
 use super::told::{Told, want};
 use super::{Record as Socket, groups, maps, meet, queue, routed, shown};
@@ -28,6 +28,12 @@ const ALIVE_US: u64 = 1000;
 const PAUSE_US: u64 = 4;
 /// Pauses in vain are followed by 2^n sends without one, up to this n.
 const PAUSES: u32 = 10;
+/// An offer stands so long (microseconds): a receiver that looks takes it in a fraction of that.
+const OFFER_US: u64 = 10;
+/// As `PAUSES`, of offers in vain.
+const OFFERS: u32 = 6;
+/// Sends by the kernel after which it is asked whether others still hold the socket.
+const ASK_EVERY: u32 = 512;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
 
@@ -70,6 +76,12 @@ pub(super) struct Route {
     /// The receiver's SO_COOKIE, and whether others may have its port.
     pub(super) cookie: AtomicU64,
     shares: AtomicBool,
+    /// Nothing is to lie in the ring: the receiver's socket is another's, too, or may be.
+    pub(super) offers: AtomicBool,
+    /// This socket is another's, too, of whom nobody knows what he sends.
+    pub(super) is_careful: AtomicBool,
+    offers_left_out: AtomicU32,
+    offers_in_vain: AtomicU32,
     /// Who held the writers' lock when it was last found held.
     holder: AtomicU32,
     pauses_left_out: AtomicU32,
@@ -135,7 +147,9 @@ impl Route {
         self.ip[0].store(to.ip[0], Relaxed);
         self.ip[1].store(to.ip[1], Relaxed);
         self.port.store(u32::from(to.port), Relaxed);
-        for word in [&self.sends, &self.holder, &self.pauses_left_out, &self.pauses_in_vain] {
+        let pauses = [&self.pauses_left_out, &self.pauses_in_vain];
+        let offers = [&self.offers_left_out, &self.offers_in_vain];
+        for word in [&self.sends, &self.holder].into_iter().chain(pauses).chain(offers) {
             word.store(0, Relaxed);
         }
         self.due.store(due, Relaxed);
@@ -304,6 +318,13 @@ impl Socket {
             to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
         }
         head[18..20].copy_from_slice(&(thread::cpu() as u16).to_ne_bytes());
+        let is_careful = route.is_careful.load(Relaxed) || self.spread.load(Relaxed);
+        if is_careful && self.is_changed_elsewhere() {
+            self.learns_changes(self.fd.load(Relaxed));
+            return None;
+        }
+        head[BEHIND] = is_careful.into();
+        let is_offered = is_careful || route.offers.load(Relaxed);
         let wants = route.heads.load(Relaxed);
         let head = if wants == 0 {
             &head[..HEAD]
@@ -316,7 +337,11 @@ impl Socket {
         let (room, own) = (u64::from(route.room.load(Relaxed)), queue::true_size(len, is_v4));
         let limit = (room / own).max(1) * span(head.len(), len);
         let push = |limit: u64| {
-            writer.push_with(&route.left, head, len, limit, |ring, at| ring.copy_in(at, buf, 0, len))
+            let fill = |ring: &Ring, at| ring.copy_in(at, buf, 0, len);
+            match is_offered {
+                true => self.offer(route, &writer, head, len, fill),
+                false => writer.push_with(&route.left, head, len, limit, fill),
+            }
         };
         let mut pushed = push(limit);
         if pushed == Pushed::Kernel && self.pause(route, &map) {
@@ -334,7 +359,8 @@ impl Socket {
                 if !shares && route.is_found_orphaned() {
                     // Who has closed it in order reads what is in the ring. Of who was killed the kernel has to say something; where another thread has
                     // dropped the route it may be read yet.
-                    let is_lost = !map.mailbox().is_dead() && route.connection.load(Relaxed) > 0;
+                    let is_lost =
+                        !is_offered && !map.mailbox().is_dead() && route.connection.load(Relaxed) > 0;
                     self.drop_route(route);
                     if is_lost {
                         return None;
@@ -359,6 +385,10 @@ impl Socket {
                 }
                 Some(len)
             }
+            Pushed::Kernel if is_offered && !shares && route.is_found_orphaned() => {
+                self.drop_route(route);
+                None
+            }
             Pushed::Kernel => {
                 self.look_at(route, &writer, &map);
                 None
@@ -368,6 +398,38 @@ impl Socket {
                 None
             }
         }
+    }
+
+    /// A datagram that is not to lie in the ring: only while somebody takes it.
+    fn offer(
+        &self,
+        route: &Route,
+        writer: &Writer<'static, Ring>,
+        head: &[u8],
+        len: usize,
+        fill: impl FnOnce(&Ring, u64),
+    ) -> Pushed {
+        let left_out = route.offers_left_out.load(Relaxed);
+        if left_out > 0 {
+            route.offers_left_out.store(left_out - 1, Relaxed);
+            return Pushed::Kernel;
+        }
+        let (start, bound) = (clock::ticks(), OFFER_US * state::ticks_per_us());
+        let mut is_in_vain = false;
+        let waits = || {
+            std::hint::spin_loop();
+            is_in_vain = clock::ticks().wrapping_sub(start) >= bound;
+            !is_in_vain
+        };
+        let pushed = writer.offer_with(&route.left, head, len, fill, waits);
+        if pushed == Pushed::Sent {
+            route.offers_in_vain.store(0, Relaxed);
+        } else if is_in_vain {
+            let in_vain = (route.offers_in_vain.load(Relaxed) + 1).min(OFFERS);
+            route.offers_in_vain.store(in_vain, Relaxed);
+            route.offers_left_out.store(1 << in_vain, Relaxed);
+        }
+        pushed
     }
 
     /// Whether the receiver at a port that it shares lives, and gets what is sent there.
@@ -463,11 +525,16 @@ impl Socket {
         up
     }
 
-    /// Nothing goes through memory from now on, in either direction; what is open stays open.
-    pub(super) fn leave_memory(&self) {
+    /// Nothing comes through the mailbox from now on; what is open stays open.
+    pub(super) fn kill_mailbox(&self) {
         if let Some(map) = self.inbound.mailbox.get() {
             map.mailbox().kill();
         }
+    }
+
+    /// The same of both directions.
+    pub(super) fn leave_memory(&self) {
+        self.kill_mailbox();
         if self.outbound.up.swap(0, AcqRel) > 0 {
             routed::goes(self.number());
         }
@@ -568,13 +635,29 @@ impl Socket {
         });
         let Some(route) = known else { return self.new_destination(name) };
         if route.stage.load(Relaxed) == stage::UP {
-            return;
+            return self.ask_whether_careful(route);
         }
         // The largest is what is never due.
         let sends = route.sends.load(Relaxed).saturating_add(1).min(u32::MAX - 1);
         route.sends.store(sends, Relaxed);
         if sends >= route.due.load(Relaxed) {
             meet::attempt(self, fd, route);
+        }
+    }
+
+    /// By the kernel though there is a mailbox: now and then it is asked whether others still hold the socket. What they have sent may not have been
+    /// read yet, so the route is not used on, but made anew.
+    fn ask_whether_careful(&self, route: &Route) {
+        if !route.is_careful.load(Relaxed) || self.spread.load(Relaxed) {
+            return;
+        }
+        let sends = route.sends.load(Relaxed).wrapping_add(1);
+        route.sends.store(sends, Relaxed);
+        if sends.is_multiple_of(ASK_EVERY) {
+            let is_shared = state::LIFE.try_lock(crate::table::tid()).is_none_or(|_life| self.is_shared());
+            if !is_shared {
+                self.drop_route(route);
+            }
         }
     }
 
