@@ -5,7 +5,8 @@
 //!   `pair with OPTION VALUE` - one whose listener has that option;
 //! * `warm [FD_OF_C FD_OF_S]` - enough traffic there and back for an upgrade.
 //!
-//! * `dgrams ADDRESS` - two sockets of datagrams, descriptors 3 of both ends, of which that of `s` has this address;
+//! * `dgrams ADDRESS` - two sockets of datagrams, descriptors 3 of both ends, of which that of `s` has this address; `dgrams inherited ADDRESS` - ones
+//!   that are not close-on-exec;
 //! * `pings [ADDRESS|-]` - datagrams there and back between them, enough to go by shared memory; `-`: they are connected.
 //!
 //! `%port:END:FD` stands for the local port of a descriptor, `%peer:END:FD` for its other end's, `%pid:END` for a process id;
@@ -57,8 +58,9 @@ pub fn parse(text: &str) -> Vec<Step> {
                 warm(fds.next().unwrap_or("3"), fds.next().unwrap_or("4"), &mut steps);
             }
             "dgrams" => {
-                address = rest;
-                dgrams(rest, &mut steps);
+                let inherited = rest.strip_prefix("inherited ");
+                address = inherited.unwrap_or(rest);
+                dgrams(address, if inherited.is_some() { "dgram" } else { "dgram|cloexec" }, &mut steps);
             }
             "pings" => pings(if rest.is_empty() { "@s:3" } else { rest }, address, &mut steps),
             "stop" | "cont" => steps.push(Step::new("", line)),
@@ -85,11 +87,11 @@ fn warm(client: &str, server: &str, steps: &mut Vec<Step>) {
     steps.push(Step::new("s", "join warm"));
 }
 
-fn dgrams(address: &str, steps: &mut Vec<Step>) {
+fn dgrams(address: &str, kind: &str, steps: &mut Vec<Step>) {
     let family = if address.starts_with('[') { "inet6" } else { "inet" };
-    steps.push(Step::new("s", format!("socket {family} dgram")));
+    steps.push(Step::new("s", format!("socket {family} {kind}")));
     steps.push(Step::new("s", format!("bind 3 {address}:0")));
-    steps.push(Step::new("c", format!("socket {family} dgram")));
+    steps.push(Step::new("c", format!("socket {family} {kind}")));
 }
 
 fn pings(to: &str, address: &str, steps: &mut Vec<Step>) {

@@ -236,7 +236,7 @@ scripts! {
         c sendto 3 10 2 0 @s:3
         s recv 3 10
         s recv 3 10 dontwait
-        s socket inet dgram|nonblock
+        s socket inet dgram|nonblock|cloexec
         s bind 4 127.0.0.1:0
         s recv 4 10
         c sendto 3 10 3 0 127.0.0.1:%port:s:4

@@ -39,8 +39,8 @@ scripts! {
         s recv 3 100
         s recv 3 100 dontwait
         c close 3
-        c socket inet dgram
-        s socket inet dgram
+        c socket inet dgram|cloexec
+        s socket inet dgram|cloexec
         s bind 5 127.0.0.1:0
         c sendto 3 13 1 0 127.0.0.1:%port:s:5
         s receive 5 100
@@ -188,7 +188,7 @@ scripts! {
     a_child_becomes_a_program_without_it, "fork", Ring: "
         s socket inet dgram|cloexec
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s fork heir
         s go echoes echo_from 3 50
         c ping_to 3 50 64 127.0.0.1:%port:s:3
@@ -204,7 +204,7 @@ scripts! {
         s wait heir
     ";
     a_child_becomes_a_program_with_it, "fork", Either: "
-        dgrams 127.0.0.1
+        dgrams inherited 127.0.0.1
         s fork heir
         heir exec same
         pings
@@ -223,7 +223,7 @@ scripts! {
         dgrams 127.0.0.1
         pings
         s fork heir
-        heir socket inet dgram
+        heir socket inet dgram|cloexec
         heir bind 4 127.0.0.1:0
         heir go echoes echo_from 4 100
         c ping_to 3 100 64 127.0.0.1:%port:heir:4
@@ -269,8 +269,8 @@ scripts! {
         c ping_to 3 100 64 127.0.0.1:%port:s:3
         s join more
     ";
-    a_program_is_executed, "exec", Ring: "
-        dgrams 127.0.0.1
+    a_program_is_executed, "exec", Either: "
+        dgrams inherited 127.0.0.1
         pings
         c sendto 3 10 1 0 @s:3
         s receive 3 100
@@ -285,8 +285,8 @@ scripts! {
         s receive 3 100
         pings
     ";
-    a_plain_program_is_executed, "exec", Ring: "
-        dgrams 127.0.0.1
+    a_plain_program_is_executed, "exec", Either: "
+        dgrams inherited 127.0.0.1
         pings
         s exec plain
         c sendto 3 10 1 0 @s:3
@@ -297,8 +297,8 @@ scripts! {
         s receive 3 100
         s receive 3 100 dontwait
     ";
-    a_plain_child_writes, "exec", Ring: "
-        dgrams 127.0.0.1
+    a_plain_child_writes, "exec", Either: "
+        dgrams inherited 127.0.0.1
         c connect 3 @s:3
         pings -
         c vfork_exec 3 10 1
@@ -349,7 +349,7 @@ scripts! {
     ";
     a_receiver_is_killed_under_load, "kill -9", Ring: "
         dgrams 127.0.0.1
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 @s:3
         pings -
         s go all gulp 3 20000
@@ -362,9 +362,9 @@ scripts! {
     ";
     a_sender_that_sleeps_hears_that_nobody_is_there, "ECONNREFUSED", Ring: "
         c fork heir
-        heir socket inet dgram
+        heir socket inet dgram|cloexec
         heir bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:heir:3
         c flood 3 - 30 64
         heir count 3
@@ -388,9 +388,9 @@ scripts! {
     ";
     a_sender_that_polls_hears_that_nobody_is_there, "ECONNREFUSED", Ring: "
         c fork heir
-        heir socket inet dgram
+        heir socket inet dgram|cloexec
         heir bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:heir:3
         c flood 3 - 30 64
         heir count 3
@@ -443,7 +443,7 @@ scripts! {
     ";
     a_sender_is_killed, "kill -9", Ring: "
         dgrams 127.0.0.1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         pings
         c sendto 3 10 1 0 @s:3
         c kill9
@@ -455,7 +455,7 @@ scripts! {
     ";
     a_sender_is_killed_under_load, "kill -9", Ring: "
         dgrams 127.0.0.1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         pings
         s go all gulp 3 300
         c fork heir

@@ -88,6 +88,8 @@ const PROMISES: &[&str] = &[
     "fork",
     "exec",
     "SCM_RIGHTS",
+    "what waits when another gets the socket",
+    "several processes on one socket",
     "un-hooked calls",
     "kill -9",
     "SIGSTOP",
@@ -98,6 +100,7 @@ fn every_promise_has_a_script() {
     let files = [
         crate::calls::SCRIPTS,
         crate::ends::SCRIPTS,
+        crate::holders::SCRIPTS,
         crate::names::SCRIPTS,
         crate::options::SCRIPTS,
         crate::order::SCRIPTS,

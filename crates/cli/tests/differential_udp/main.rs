@@ -20,6 +20,7 @@ mod hand;
 
 mod calls;
 mod ends;
+mod holders;
 mod names;
 mod options;
 mod order;

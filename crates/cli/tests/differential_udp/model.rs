@@ -38,13 +38,18 @@ pub struct Model {
 
 const ENDS: [&str; 2] = ["c", "s"];
 
+/// Every other one could be inherited by another program.
+fn socket(fd: u8) -> &'static str {
+    if fd.is_multiple_of(2) { "socket inet dgram" } else { "socket inet dgram|cloexec" }
+}
+
 impl Model {
     /// The script of these operations. `warm`: which sockets have exchanged datagrams at first.
     pub fn script(warm: u8, ops: &[Op]) -> Vec<Step> {
         let mut model = Model::default();
         for end in 0..2 {
             for fd in 3..SET {
-                model.say(end, "socket inet dgram");
+                model.say(end, socket(fd));
                 model.say(end, format!("bind {fd} 127.0.0.1:0"));
             }
             model.say(end, "epoll_create1 0");
@@ -126,7 +131,7 @@ impl Model {
     fn anew(&mut self, end: usize, which: u8) {
         let fd = 3 + which;
         self.say(end, format!("close {fd}"));
-        self.say(end, "socket inet dgram");
+        self.say(end, socket(fd));
         self.say(end, format!("bind {fd} 127.0.0.1:0"));
         self.sockets[end][usize::from(which)] = Socket::default();
         // What it has sent before is another's.

@@ -19,9 +19,9 @@ scripts! {
         s getsockname 3
     ";
     the_other_family_by_mapped_addresses, "IPv4-mapped", Ring: "
-        s socket inet6 dgram
+        s socket inet6 dgram|cloexec
         s bind 3 [::]:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 127.0.0.1:%port:s:3
         s join echoes
@@ -29,10 +29,10 @@ scripts! {
         s receive 3 100
         s sendto 3 15 2 0 [::ffff:127.0.0.1]:%port:c:3
         c receive 3 100
-        c socket inet6 dgram
+        c socket inet6 dgram|cloexec
         c sendto 4 16 3 0 [::1]:%port:s:3
         s receive 3 100
-        c socket inet6 dgram
+        c socket inet6 dgram|cloexec
         c sendto 5 17 4 0 [::ffff:127.0.0.1]:%port:s:3
         s receive 3 100
         c connect 3 127.0.0.1:%port:s:3
@@ -45,9 +45,9 @@ scripts! {
         s recv 3 100 dontwait
     ";
     every_address_of_a_wildcard, "wildcard addresses", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 50
         c ping_to 3 50 64 127.0.0.1:%port:s:3
         s join echoes
@@ -59,7 +59,7 @@ scripts! {
         c sendto 3 15 1 0 0.0.0.0:%port:s:3
         s receive 3 100
         c getsockname 3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 4 127.0.0.4:0
         c sendto 4 16 1 0 127.0.0.5:%port:s:3
         s receive 3 100
@@ -74,17 +74,17 @@ scripts! {
         c getsockname 4
     ";
     a_bound_address_takes_no_other, "wildcard addresses", Either: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 127.0.0.2:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c sendto 3 14 1 0 127.0.0.1:%port:s:3
         s recv 3 10 dontwait
         c sendto 3 14 1 0 127.0.0.2:%port:s:3
         s receive 3 10
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 4 127.0.0.1:%port:s:3
         c bind 4 127.0.0.2:%port:s:3
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 4 127.0.0.2:%port:s:3
         s bind 4 0.0.0.0:%port:s:3
         c sendto 3 20 1 0 127.0.0.2:%port:s:3
@@ -96,7 +96,7 @@ scripts! {
     ";
     who_is_connected_hears_one_only, "connected or not", Ring: "
         dgrams 127.0.0.1
-        c socket inet dgram
+        c socket inet dgram|cloexec
         pings
         c sendto 3 10 1 0 @s:3
         c sendto 4 11 1 0 @s:3
@@ -121,7 +121,7 @@ scripts! {
     ";
     who_sends_connects_and_comes_apart, "connected or not", Ring: "
         dgrams 127.0.0.1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 4 127.0.0.1:0
         c connect 3 @s:3
         pings -
@@ -162,12 +162,12 @@ scripts! {
         c shutdown 3 wr
         c recv 3 0 dontwait
         c getsockopt 3 error
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c getsockname 4
         c connect 4 @s:3
         c getpeername 4
         c bind 4 127.0.0.1:0
-        c socket inet6 dgram
+        c socket inet6 dgram|cloexec
         c sendto 5 10 1 0 127.0.0.1:9
         c setsockopt 5 v6only 1
         c sendto 5 10 1 0 [::ffff:127.0.0.1]:9
@@ -190,9 +190,9 @@ scripts! {
         c receive 3 10
     ";
     nobody_at_the_other_end, "ECONNREFUSED", Either: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:s:3
         s close 3
         c send 3 10 1
@@ -206,7 +206,7 @@ scripts! {
         c poll 0 3:in|out
         c send 3 10 1
         c recv 3 10
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c sendto 4 10 1 0 127.0.0.1:%peer:c:3
         c sendto 4 10 1 0 127.0.0.1:%peer:c:3
         c recv 4 10 dontwait
@@ -238,7 +238,7 @@ scripts! {
         pings -
         c send 3 10 1
         s close 3
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 127.0.0.1:%peer:c:3
         s recv 3 10 dontwait
         c send 3 11 1
@@ -248,7 +248,7 @@ scripts! {
         s receive 3 100
         s close 3
         c send 3 13 1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 127.0.0.1:%peer:c:3
         c send 3 14 1
         c send 3 15 1
@@ -261,19 +261,19 @@ scripts! {
         c connect 3 @s:3
         pings -
         s close 3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 4 127.0.0.1:%peer:c:3
         c send 3 10 1
         c receive 4 100
         c sendto 4 11 1 0 127.0.0.1:%port:c:3
         c receive 3 100
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s connect 3 127.0.0.1:%port:c:4
         s send 3 12 1
         c receive 4 100
     ";
     a_socket_sends_to_itself, "many senders", Either: "
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 3 127.0.0.1:0
         c sendto 3 10 1 0 127.0.0.1:%port:c:3
         c receive 3 100
@@ -283,14 +283,14 @@ scripts! {
         c receive 3 100
         c receive 3 100
         c receive 3 100 dontwait
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c sendto 4 13 1 0 127.0.0.1:%port:c:3
         c receive 3 100 dontwait
     ";
     two_sockets_of_one_process, "many senders", Either: "
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 4 127.0.0.1:0
         c go echoes echo_from 3 100
         c ping_to 4 100 64 127.0.0.1:%port:c:3

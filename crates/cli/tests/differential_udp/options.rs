@@ -4,11 +4,11 @@ use crate::hand::scripts;
 
 scripts! {
     where_it_came_in, "packet information", Either: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
         s setsockopt 3 pktinfo 1
         s getsockopt 3 pktinfo
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c sendto 3 10 1 0 127.0.0.1:%port:s:3
         s receive_msg 3 100 0 200
         s go echoes echo_from 3 100
@@ -30,16 +30,16 @@ scripts! {
         s receive_msg 3 100 0 200
     ";
     where_it_came_in_by_ipv6, "packet information", Either: "
-        s socket inet6 dgram
+        s socket inet6 dgram|cloexec
         s bind 3 [::]:0
         s setsockopt 3 pktinfo6 1
-        c socket inet6 dgram
+        c socket inet6 dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 [::1]:%port:s:3
         s join echoes
         c sendto 3 10 1 0 [::1]:%port:s:3
         s receive_msg 3 100 0 200
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c sendto 4 11 1 0 127.0.0.1:%port:s:3
         s receive_msg 3 100 0 200
         s setsockopt 3 pktinfo 1
@@ -49,11 +49,11 @@ scripts! {
         s receive_msg 3 100 0 30
     ";
     where_many_came_in_and_when, "packet information", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
         s setsockopt 3 pktinfo 1
         s setsockopt 3 timestampns_new 1
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 127.0.0.1:%port:s:3
         s join echoes
@@ -74,9 +74,9 @@ scripts! {
         s receive_msg 3 100 0 200
     ";
     who_begins_to_ask_is_told_of_what_waits, "packet information", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 127.0.0.1:%port:s:3
         s join echoes
@@ -100,9 +100,9 @@ scripts! {
         s receive_msg 3 100 0 200
     ";
     who_begins_to_ask_by_ipv6, "packet information", Ring: "
-        s socket inet6 dgram
+        s socket inet6 dgram|cloexec
         s bind 3 [::]:0
-        c socket inet6 dgram
+        c socket inet6 dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 [::1]:%port:s:3
         s join echoes
@@ -113,7 +113,7 @@ scripts! {
         c sendto 3 11 1 0 [::1]:%port:s:3
         s receive_msg 3 100 0 200
         s receive_msg 3 100 0 200
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go more echo_from 3 100
         c ping_to 4 100 64 127.0.0.1:%port:s:3
         s join more
@@ -137,9 +137,9 @@ scripts! {
         s receive 3 100 dontwait
     ";
     sends_that_say_from_where, "packet information", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c bind 3 0.0.0.0:0
         s go echoes echo_from 3 100
         c ping_to 3 100 64 127.0.0.1:%port:s:3 src=127.0.0.1:0
@@ -246,7 +246,7 @@ scripts! {
         c recvmsg 3 100 errqueue
         c recv 3 10 errqueue
         c recv 3 10 dontwait
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c recv 4 10 errqueue
     ";
     options_of_a_socket, "socket options", Ring: "
@@ -319,7 +319,7 @@ scripts! {
     ";
     a_queue_of_two_senders, "SO_RCVBUF and what is dropped", Ring: "
         dgrams 127.0.0.1
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 4 100 64 @s:3
         s join echoes
@@ -333,13 +333,13 @@ scripts! {
         s near 3
     ";
     several_sockets_at_one_port, "SO_REUSEPORT", Either: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseport 1
         s bind 4 127.0.0.1:%port:s:3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c flood 3 127.0.0.1:%port:s:3 50 64
         s count 3 4
         c flood 3 127.0.0.1:%port:s:3 100 64
@@ -349,18 +349,18 @@ scripts! {
         s count 4
     ";
     one_of_a_group_gets_all_of_a_source, "SO_REUSEPORT", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseport 1
         s bind 4 127.0.0.1:%port:s:3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:s:3
         s go echoes echo_group 100 3 4
         c ping_to 3 100 64 -
         s join echoes
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 4 127.0.0.1:%port:s:3
         s go more echo_group 100 3 4
         c ping_to 4 100 64 -
@@ -369,7 +369,7 @@ scripts! {
         c raw_write 3 10 2
         c send 3 10 3
         s count 3 4
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 5 reuseport 1
         s bind 5 127.0.0.1:%port:s:3
         c send 3 10 1
@@ -391,13 +391,13 @@ scripts! {
     ";
     another_program_joins_a_group, "SO_REUSEPORT", Ring: "
         s spawn other same
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:s:3
         pings -
-        other socket inet dgram
+        other socket inet dgram|cloexec
         other setsockopt 3 reuseport 1
         other bind 3 127.0.0.1:%port:s:3
         c send 3 10 1
@@ -415,13 +415,13 @@ scripts! {
         s count 3
     ";
     a_group_that_the_program_steers, "SO_REUSEPORT", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseport 1
         s bind 4 127.0.0.1:%port:s:3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:s:3
         s go echoes echo_group 100 3 4
         c ping_to 3 100 64 -
@@ -441,25 +441,25 @@ scripts! {
         s recv 4 10 dontwait
     ";
     a_member_of_one_processor, "SO_REUSEPORT", Either: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s setsockopt 3 incoming_cpu 0
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 127.0.0.1:%port:s:3
         pings -
         c send 3 10 1
         s receive 3 10
     ";
     a_second_socket_joins_the_first, "SO_REUSEPORT", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseport 1
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         pings 127.0.0.1:%port:s:3
         c sendto 3 10 1 0 127.0.0.1:%port:s:3
         s receive 3 100
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseport 1
         s bind 4 127.0.0.1:%port:s:3
         c flood 3 127.0.0.1:%port:s:3 100 64
@@ -468,12 +468,12 @@ scripts! {
         s count 3 4
     ";
     the_later_of_two_takes_it, "SO_REUSEPORT", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 3 reuseaddr 1
         s bind 3 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         pings 127.0.0.1:%port:s:3
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseaddr 1
         s bind 4 127.0.0.1:%port:s:3
         c sendto 3 10 1 0 127.0.0.1:%port:s:3
@@ -487,7 +487,7 @@ scripts! {
         dgrams 127.0.0.1
         pings
         s setsockopt 3 reuseaddr 1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseaddr 1
         s bind 4 127.0.0.1:%port:s:3
         c sendto 3 10 1 0 127.0.0.1:%port:s:3
@@ -495,14 +495,14 @@ scripts! {
         s count 4
     ";
     a_narrower_name_takes_it, "SO_REUSEPORT", Ring: "
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         s go echoes echo_from 3 100
         c ping_to 3 100 64 127.0.0.1:%port:s:3
         s join echoes
         s setsockopt 3 reuseaddr 1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s setsockopt 4 reuseaddr 1
         s bind 4 127.0.0.1:%port:s:3
         c sendto 3 10 1 0 127.0.0.1:%port:s:3
@@ -519,7 +519,7 @@ scripts! {
         c setsockopt 3 broadcast 1
         c sendto 3 10 1 0 127.255.255.255:%port:s:3
         s recv 3 10 dontwait
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 4 0.0.0.0:0
         c sendto 3 11 1 0 127.255.255.255:%port:s:4
         s receive 4 100 dontwait

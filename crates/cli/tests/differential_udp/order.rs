@@ -69,7 +69,7 @@ scripts! {
         c number 3 @s:3 1 2000 14 8
         s join all 15000
         c close 3
-        c socket inet dgram
+        c socket inet dgram|cloexec
         c connect 3 @s:3
         s go all collect 3 1 2000 8 recv
         c number 3 - 1 2000 14 8
@@ -98,10 +98,10 @@ scripts! {
     ";
     many_senders_to_one_receiver, "many senders", Ring: "
         dgrams 127.0.0.1
-        c socket inet dgram
-        c socket inet dgram
+        c socket inet dgram|cloexec
+        c socket inet dgram|cloexec
         c connect 5 @s:3
-        s socket inet dgram
+        s socket inet dgram|cloexec
         pings
         s go all collect 3 4 1000 10 mixed
         c go one number 3 @s:3 1 1000 14,64 10
@@ -115,8 +115,8 @@ scripts! {
     ";
     many_senders_as_fast_as_they_go, "many senders", Ring: "
         dgrams 127.0.0.1
-        c socket inet dgram
-        c socket inet dgram
+        c socket inet dgram|cloexec
+        c socket inet dgram|cloexec
         pings
         s go all collect 3 3 0 0 mixed
         c go one number 3 @s:3 1 5000 14,64 0
@@ -149,8 +149,8 @@ scripts! {
     both_directions_at_once, "threads", Ring: "
         dgrams 127.0.0.1
         c bind 3 127.0.0.1:0
-        c socket inet dgram
-        s socket inet dgram
+        c socket inet dgram|cloexec
+        s socket inet dgram|cloexec
         pings
         s go to collect 3 1 2000 10 mixed
         c go fro collect 3 1 2000 10 mixed

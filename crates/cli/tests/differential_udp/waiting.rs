@@ -297,9 +297,9 @@ scripts! {
     ";
     a_sleeper_waits_beside_others, "asleep in the kernel", Ring: "
         dgrams 127.0.0.1
-        s socket inet dgram
+        s socket inet dgram|cloexec
         s bind 4 127.0.0.1:0
-        c socket inet dgram
+        c socket inet dgram|cloexec
         pings
         s go echoes echo_from 4 50
         c ping_to 4 50 64 127.0.0.1:%port:s:4
