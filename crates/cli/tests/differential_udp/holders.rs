@@ -3,6 +3,10 @@
 //! `recv ... dontwait` that finds nothing leaves a mailbox open: what is sent next could lie there.
 
 use crate::hand::scripts;
+use crate::programs;
+use crate::run::{Combination, Over, Pair, Under};
+use crate::script::parse;
+use std::time::{Duration, Instant};
 
 scripts! {
     a_server_that_only_waits_gives_the_first_request_away, "what waits when another gets the socket", Either: "
@@ -229,4 +233,49 @@ scripts! {
         heir exit 0
         s wait heir
     ";
+}
+
+/// Whether some went by a ring is the scheduler's affair where each has to be taken within microseconds: it is tried again, for as long.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+fn until_some_go_by_the_ring(text: &str) {
+    if !programs::REQUIRE_RING {
+        return;
+    }
+    let combination = Combination { client: Under::Eager, server: Under::Eager, over: Over::Datagrams };
+    let (steps, until) = (parse(text), Instant::now() + PATIENCE);
+    loop {
+        let mut pair = Pair::start(combination);
+        let answers = pair.record(&steps);
+        let bytes = pair.finish().expect("both end in order");
+        if bytes.ring_tx > 0 && bytes.ring_rx > 0 {
+            return;
+        }
+        assert!(Instant::now() < until, "nothing went through shared memory: {bytes:?}, {answers:?}");
+    }
+}
+
+#[test]
+fn who_can_be_inherited_is_on_the_ring() {
+    until_some_go_by_the_ring("dgrams inherited 127.0.0.1\npings\npings\npings");
+}
+
+#[test]
+fn who_has_started_a_program_is_on_the_ring() {
+    until_some_go_by_the_ring("dgrams inherited 127.0.0.1\ns system\nc system\npings\npings\npings");
+}
+
+#[test]
+fn one_of_several_workers_is_on_the_ring() {
+    until_some_go_by_the_ring(
+        "dgrams 127.0.0.1
+        s fork worker
+        worker go echoes echo_from 3 150
+        s go echoes echo_from 3 150
+        c ping_to 3 300 64 @s:3
+        worker join echoes
+        s join echoes
+        worker exit 0
+        s wait worker",
+    );
 }

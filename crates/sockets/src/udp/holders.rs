@@ -14,8 +14,13 @@ use bypath_shm::reason::Reason;
 use bypath_sys::{fd, sock};
 use std::sync::atomic::Ordering::*;
 
-/// Looks for senders after which it is asked whether others still hold the socket.
-const ASK_EVERY: u32 = 64;
+/// Looks for senders, or sends by the kernel, between two questions whether others still hold a socket, at most.
+const ASK_EVERY: u32 = 256;
+
+/// Whether it is asked after so many: less and less often.
+pub(super) fn is_to_ask(times: u32) -> bool {
+    times.is_power_of_two() || times.is_multiple_of(ASK_EVERY)
+}
 
 /// Before a fork of a process that has no state yet: made, if there is a socket of which to say who holds it.
 pub fn begin() -> Option<&'static State> {
@@ -158,7 +163,7 @@ impl Record {
         }
         let looks = self.inbound.looks.load(Relaxed).wrapping_add(1);
         self.inbound.looks.store(looks, Relaxed);
-        if looks.is_multiple_of(ASK_EVERY) && !self.is_to_be_offered() {
+        if is_to_ask(looks) && !self.is_to_be_offered() {
             self.end_mailbox(Reason::RecalledOption);
         }
     }

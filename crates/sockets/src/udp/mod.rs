@@ -7,7 +7,7 @@
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
-//! `holders` who has a socket beside this process, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
+//! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
 pub mod calls;
@@ -16,6 +16,7 @@ pub mod holders;
 mod maps;
 mod meet;
 mod news;
+mod offers;
 mod options;
 mod queue;
 mod receive;

@@ -2,7 +2,7 @@
 
 use super::address::Name;
 use super::news::{Known, News};
-use super::told::{Places, Told};
+use super::told::{self, Places, Told};
 use super::{Record, meet, shown, wait};
 use crate::raised::{self, Counter, Raised};
 use crate::thread::Call;
@@ -22,8 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 pub const HEAD: usize = 24;
 /// With what is told beside it (`told`).
 pub const HEAD_LONG: usize = 48;
-/// The octet of a head that says: not before what the kernel has.
-pub const BEHIND: usize = 20;
 /// Senders that may have the mailbox at a time.
 pub const SENDERS: usize = 64;
 /// Sources that are remembered.
@@ -406,7 +404,7 @@ impl Record {
                 self.learns_changes(fd);
                 return Err(Not::Empty);
             }
-            if head[BEHIND] != 0 && self.inbound.news.ask(fd) {
+            if told::is_behind(&head) && self.inbound.news.ask(fd) {
                 return Err(Not::Behind);
             }
             let n = place.len().min(want);

@@ -1,9 +1,9 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
-use super::receive::{BEHIND, HEAD, HEAD_LONG, head_of};
+use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
-use super::told::{Told, want};
+use super::told::{self, Told, want};
 use super::{Record as Socket, groups, maps, meet, queue, routed, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
@@ -28,12 +28,6 @@ const ALIVE_US: u64 = 1000;
 const PAUSE_US: u64 = 4;
 /// Pauses in vain are followed by 2^n sends without one, up to this n.
 const PAUSES: u32 = 10;
-/// An offer stands so long (microseconds): a receiver that looks takes it in a fraction of that.
-const OFFER_US: u64 = 10;
-/// As `PAUSES`, of offers in vain.
-const OFFERS: u32 = 6;
-/// Sends by the kernel after which it is asked whether others still hold the socket.
-const ASK_EVERY: u32 = 512;
 /// Sends between two looks for an answer.
 pub(super) const LOOK_EVERY: u32 = 4;
 
@@ -80,8 +74,8 @@ pub(super) struct Route {
     pub(super) offers: AtomicBool,
     /// This socket is another's, too, of whom nobody knows what he sends.
     pub(super) is_careful: AtomicBool,
-    offers_left_out: AtomicU32,
-    offers_in_vain: AtomicU32,
+    pub(super) offers_left_out: AtomicU32,
+    pub(super) offers_in_vain: AtomicU32,
     /// Who held the writers' lock when it was last found held.
     holder: AtomicU32,
     pauses_left_out: AtomicU32,
@@ -323,16 +317,19 @@ impl Socket {
             self.learns_changes(self.fd.load(Relaxed));
             return None;
         }
-        head[BEHIND] = is_careful.into();
         let is_offered = is_careful || route.offers.load(Relaxed);
         let wants = route.heads.load(Relaxed);
-        let head = if wants == 0 {
-            &head[..HEAD]
+        let len_of_head = if wants == 0 {
+            HEAD
         } else {
             let stamp = if wants & want::STAMP != 0 { clock::realtime_ns() } else { 0 };
             Told { wants, to: to.ip, stamp }.encode(&mut head);
-            &head[..]
+            HEAD_LONG
         };
+        if is_careful {
+            told::put_behind(&mut head);
+        }
+        let head = &head[..len_of_head];
         // As many of this length as the kernel would queue: where there are longer ones among them it is looked at more closely.
         let (room, own) = (u64::from(route.room.load(Relaxed)), queue::true_size(len, is_v4));
         let limit = (room / own).max(1) * span(head.len(), len);
@@ -398,38 +395,6 @@ impl Socket {
                 None
             }
         }
-    }
-
-    /// A datagram that is not to lie in the ring: only while somebody takes it.
-    fn offer(
-        &self,
-        route: &Route,
-        writer: &Writer<'static, Ring>,
-        head: &[u8],
-        len: usize,
-        fill: impl FnOnce(&Ring, u64),
-    ) -> Pushed {
-        let left_out = route.offers_left_out.load(Relaxed);
-        if left_out > 0 {
-            route.offers_left_out.store(left_out - 1, Relaxed);
-            return Pushed::Kernel;
-        }
-        let (start, bound) = (clock::ticks(), OFFER_US * state::ticks_per_us());
-        let mut is_in_vain = false;
-        let waits = || {
-            std::hint::spin_loop();
-            is_in_vain = clock::ticks().wrapping_sub(start) >= bound;
-            !is_in_vain
-        };
-        let pushed = writer.offer_with(&route.left, head, len, fill, waits);
-        if pushed == Pushed::Sent {
-            route.offers_in_vain.store(0, Relaxed);
-        } else if is_in_vain {
-            let in_vain = (route.offers_in_vain.load(Relaxed) + 1).min(OFFERS);
-            route.offers_in_vain.store(in_vain, Relaxed);
-            route.offers_left_out.store(1 << in_vain, Relaxed);
-        }
-        pushed
     }
 
     /// Whether the receiver at a port that it shares lives, and gets what is sent there.
@@ -642,22 +607,6 @@ impl Socket {
         route.sends.store(sends, Relaxed);
         if sends >= route.due.load(Relaxed) {
             meet::attempt(self, fd, route);
-        }
-    }
-
-    /// By the kernel though there is a mailbox: now and then it is asked whether others still hold the socket. What they have sent may not have been
-    /// read yet, so the route is not used on, but made anew.
-    fn ask_whether_careful(&self, route: &Route) {
-        if !route.is_careful.load(Relaxed) || self.spread.load(Relaxed) {
-            return;
-        }
-        let sends = route.sends.load(Relaxed).wrapping_add(1);
-        route.sends.store(sends, Relaxed);
-        if sends.is_multiple_of(ASK_EVERY) {
-            let is_shared = state::LIFE.try_lock(crate::table::tid()).is_none_or(|_life| self.is_shared());
-            if !is_shared {
-                self.drop_route(route);
-            }
         }
     }
 

@@ -23,6 +23,8 @@ pub mod want {
     pub const STAMP_NEW: u32 = 16;
     /// The socket has no address of its own: which one it was is the sender's to say.
     pub const ADDRESS: u32 = 32;
+    /// In a record's head alone, also in a short one: it comes behind what the kernel has.
+    pub const BEHIND: u32 = 1 << 31;
 }
 
 /// The names of SO_TIMESTAMP and SO_TIMESTAMPNS since there are times of 64 bits (asm-generic/socket.h).
@@ -157,11 +159,27 @@ pub struct Told {
     pub stamp: u64,
 }
 
+/// Where a head has what the program wants to be told, octet by octet.
+const WANTS: std::ops::Range<usize> = 20..24;
+
+/// Whether the record with this head comes behind what the kernel has.
+#[inline]
+pub(super) fn is_behind(head: &[u8; receive::HEAD_LONG]) -> bool {
+    u32::from_ne_bytes(head[WANTS].try_into().unwrap_or_default()) & want::BEHIND != 0
+}
+
+/// That one of a head that is complete does.
+#[inline]
+pub(super) fn put_behind(head: &mut [u8]) {
+    let wants = u32::from_ne_bytes(head[WANTS].try_into().unwrap_or_default());
+    head[WANTS].copy_from_slice(&(wants | want::BEHIND).to_ne_bytes());
+}
+
 impl Told {
     /// Writes it behind the source.
     #[inline]
     pub(super) fn encode(&self, head: &mut [u8; receive::HEAD_LONG]) {
-        head[20..24].copy_from_slice(&self.wants.to_ne_bytes());
+        head[WANTS].copy_from_slice(&self.wants.to_ne_bytes());
         for (to, word) in head[receive::HEAD..].chunks_exact_mut(8).zip([self.to[0], self.to[1], self.stamp])
         {
             to.copy_from_slice(&word.to_ne_bytes());
@@ -173,7 +191,7 @@ impl Told {
     pub(super) fn decode(head: &[u8; receive::HEAD_LONG]) -> Told {
         let word = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
         Told {
-            wants: u32::from_ne_bytes(head[20..24].try_into().unwrap_or_default()),
+            wants: u32::from_ne_bytes(head[WANTS].try_into().unwrap_or_default()) & !want::BEHIND,
             to: [word(24), word(32)],
             stamp: word(40),
         }
@@ -193,6 +211,10 @@ mod tests {
         told.encode(&mut head);
         assert_eq!(Told::decode(&head), told);
         assert_eq!(head[..20], [0xff; 20]);
+        assert!(!is_behind(&head));
+        put_behind(&mut head);
+        assert!(is_behind(&head));
+        assert_eq!(Told::decode(&head), told);
     }
 
     #[test]
