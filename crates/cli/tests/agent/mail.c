@@ -63,7 +63,7 @@ static void start(void *(*what)(void *), void *with) {
 static int bound(int *port) {
     struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t len = sizeof a;
-    int s = socket(AF_INET, SOCK_DGRAM, 0);
+    int s = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (s < 0 || bind(s, (void *)&a, len) || getsockname(s, (void *)&a, &len))
         fail("a socket");
     *port = ntohs(a.sin_port);

@@ -8,7 +8,7 @@ use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 const HELLO: u64 = 0x6f6c_6c65_4875;
 const WELCOME: u64 = 0x656d_6f63_6c65_5775;
 const WORDS: usize = 12;
