@@ -31,6 +31,20 @@ pub enum Event {
         /// Which.
         address: IpAddr,
     },
+    /// A router of a way does not answer when its hardware address is asked for: nothing that goes by it arrives.
+    RouterSilent {
+        /// Where.
+        iface: IfaceId,
+        /// Which.
+        address: IpAddr,
+    },
+    /// It was heard of again.
+    RouterBack {
+        /// Where.
+        iface: IfaceId,
+        /// Which.
+        address: IpAddr,
+    },
 }
 
 /// What a socket became. A socket that was told of is told of again when the next datagram or the next octets come, or room that it

@@ -90,6 +90,8 @@ pub struct Address {
     pub prefix: Prefix,
     /// What it may be used for.
     pub state: AddressState,
+    /// Whose it is where it is [`Duplicate`](AddressState::Duplicate), as far as that was told.
+    pub holder: Option<MacAddr>,
     pub(crate) timer: Option<TimerId>,
     /// Whoever wants it more gets it (RFC 5227, 2.4 (b)).
     pub(crate) yields: bool,
@@ -99,7 +101,7 @@ pub struct Address {
 
 impl Address {
     pub(crate) const fn new(prefix: Prefix, state: AddressState) -> Address {
-        Address { prefix, state, timer: None, yields: false, defended: None }
+        Address { prefix, state, holder: None, timer: None, yields: false, defended: None }
     }
 
     /// The address alone.
@@ -153,6 +155,20 @@ pub enum NoAddress {
     /// A group's, everybody's or nobody's, one of loopback on another link, or one of IPv4 mapped into IPv6.
     #[error("not the address of a single host on a link")]
     NotAHost,
+    /// The network itself (RFC 1122, 3.2.1.3; of IPv6 the address that every router has, RFC 4291, 2.6.1).
+    #[error("not the address of a single host on a link, but the network's; give one of it, such as {host}")]
+    Network {
+        /// One of its hosts.
+        host: Prefix,
+    },
+    /// Everybody's in the network.
+    #[error(
+        "not the address of a single host on a link, but everybody's there (broadcast); give one of the network, such as {host}"
+    )]
+    Broadcast {
+        /// One of its hosts.
+        host: Prefix,
+    },
     /// There is no such interface.
     #[error("there is no such interface")]
     NoIface,
@@ -202,6 +218,8 @@ pub(crate) struct Iface {
     pub autoconf: Autoconf,
     /// Octets of an IPv4 packet on this link, as somebody says.
     pub ipv4_mtu: Option<u32>,
+    /// Neighbours that did not answer when they were last asked, and were not heard of since: the latest few.
+    pub silent: VecDeque<IpAddr>,
 }
 
 impl Iface {

@@ -68,12 +68,13 @@ impl Stack {
         if let AddressState::Tentative { .. } = address.state {
             // Somebody else wants it, too: nobody gets it (RFC 4862, 5.4.3).
             if probe {
-                self.duplicate(iface, ip);
+                self.duplicate(iface, ip, None);
             }
             return true;
         }
         let (true, Some(own_mac)) = (address.is_usable(), own.mac()) else { return true };
         if let Some(mac) = mac {
+            self.heard_of(iface, IpAddr::V6(source));
             let neighbors = &mut self.ifaces[iface.at()].neighbors;
             if neighbors.heard(IpAddr::V6(source), mac) {
                 self.resolved(iface, IpAddr::V6(source));
@@ -106,7 +107,7 @@ impl Stack {
         let (iface, ip) = (packet.through, IpAddr::V6(target));
         let own = self.ifaces[iface.at()].addresses.iter().find(|a| a.ip() == ip).map(|a| a.state);
         match own {
-            Some(AddressState::Tentative { .. }) => self.duplicate(iface, ip),
+            Some(AddressState::Tentative { .. }) => self.duplicate(iface, ip, advertisement.mac),
             Some(AddressState::Duplicate) => {}
             // RFC 4862, 5.4.4: a doubt that goes beyond this.
             Some(_) => {
@@ -114,6 +115,7 @@ impl Stack {
                 self.tell(Event::AddressConflict { iface, address: ip });
             }
             None => {
+                self.heard_of(iface, ip);
                 if self.ifaces[iface.at()].neighbors.advertised(packet.now, ip, advertisement) {
                     self.resolved(iface, ip);
                 }

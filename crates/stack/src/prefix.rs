@@ -64,6 +64,19 @@ impl Prefix {
         }
     }
 
+    /// The first address of a host, with the same length; none where the network's own address is one, too: two hosts have no
+    /// others to share (RFC 3021).
+    pub const fn first_host(self) -> Option<Prefix> {
+        if self.len + 2 > bits(&self.address) {
+            return None;
+        }
+        let address = match self.network().address {
+            IpAddr::V4(a) => IpAddr::V4(Ipv4Addr::from_bits(a.to_bits() | 1)),
+            IpAddr::V6(a) => IpAddr::V6(Ipv6Addr::from_bits(a.to_bits() | 1)),
+        };
+        Some(Prefix { address, len: self.len })
+    }
+
     /// The address to which everybody in an IPv4 network listens (RFC 919, 7); none where there is no room for one
     /// (RFC 3021) and in IPv6.
     pub const fn broadcast(self) -> Option<Ipv4Addr> {
@@ -178,6 +191,11 @@ mod tests {
         assert_eq!(prefix("10.1.2.3/20").network(), prefix("10.1.0.0/20"));
         assert_eq!(prefix("2001:db8::5/64").network(), prefix("2001:db8::/64"));
         assert_eq!(prefix("10.1.2.3/20").broadcast(), Some(Ipv4Addr::new(10, 1, 15, 255)));
+        assert_eq!(prefix("10.1.2.3/20").first_host(), Some(prefix("10.1.0.1/20")));
+        assert_eq!(prefix("fd09::7/64").first_host(), Some(prefix("fd09::1/64")));
+        for none in ["10.0.0.0/31", "10.0.0.0/32", "fd09::/127"] {
+            assert_eq!(prefix(none).first_host(), None, "{none}");
+        }
         assert_eq!([prefix("10.0.0.0/31").broadcast(), prefix("::/64").broadcast()], [None, None]);
     }
 }

@@ -6,7 +6,7 @@ use crate::egress::{Fragmentation, Hop, Kind, Outgoing, Waiting};
 use crate::event::Event;
 use crate::iface::{AddressState, IfaceId};
 use crate::ingress::Origin;
-use crate::neighbor::{Action, Advertisement};
+use crate::neighbor::{Action, Advertisement, State};
 use crate::socket::SocketError;
 use crate::stack::Due;
 use crate::time::Instant;
@@ -23,6 +23,8 @@ const ANNOUNCE_WAIT: Duration = Duration::from_secs(2);
 const PROBE: Duration = Duration::from_secs(1);
 /// So long an address is not defended again: DEFEND_INTERVAL.
 const DEFEND: Duration = Duration::from_secs(10);
+/// Neighbours of an interface that are remembered for not having answered, at most.
+const MOST_SILENT: usize = 64;
 
 impl Stack {
     /// What neighbours' states ask for by now.
@@ -36,7 +38,10 @@ impl Stack {
                     self.send_arp(iface, to.unwrap_or(MacAddr::BROADCAST), &packet);
                 }
                 Action::Solicit { address: IpAddr::V6(target), to } => self.solicit(iface, target, to),
-                Action::Unreachable { .. } => self.counters.neighbor_failed += 1,
+                Action::Unreachable { address } => {
+                    self.counters.neighbor_failed += 1;
+                    self.fell_silent(iface, address);
+                }
             }
             self.drop_lost(iface, Some(now));
         }
@@ -70,6 +75,52 @@ impl Stack {
         }
     }
 
+    /// A neighbour did not answer. Of a router that is told, once until it is heard of again.
+    fn fell_silent(&mut self, iface: IfaceId, address: IpAddr) {
+        let silent = &mut self.ifaces[iface.at()].silent;
+        if silent.contains(&address) {
+            return;
+        }
+        if silent.len() >= MOST_SILENT {
+            silent.pop_front();
+        }
+        silent.push_back(address);
+        if self.is_router(iface, address) {
+            self.tell(Event::RouterSilent { iface, address });
+        }
+    }
+
+    /// Something came of a neighbour.
+    pub(crate) fn heard_of(&mut self, iface: IfaceId, address: IpAddr) {
+        let silent = &mut self.ifaces[iface.at()].silent;
+        if let Some(at) = silent.iter().position(|other| *other == address) {
+            silent.remove(at);
+            if self.is_router(iface, address) {
+                self.tell(Event::RouterBack { iface, address });
+            }
+        }
+    }
+
+    /// Whether a way leads by this neighbour.
+    fn is_router(&self, iface: IfaceId, address: IpAddr) -> bool {
+        self.routes().any(|route| route.iface == iface && route.via == Some(address))
+    }
+
+    /// Who would get packets to `to` next, on which interface, if they were not answered for when they were last asked, or, where time is `over`, are
+    /// still being asked.
+    pub fn silent_towards(
+        &mut self,
+        to: IpAddr,
+        on: Option<IfaceId>,
+        over: bool,
+    ) -> Option<(IfaceId, IpAddr)> {
+        let path = self.path(to, on, None).ok()?;
+        let own = &self.ifaces[path.iface.at()];
+        let asked = |state| matches!(state, Some((State::Incomplete, _)));
+        let silent = own.silent.contains(&path.next_hop) || over && asked(own.neighbors.state(path.next_hop));
+        silent.then_some((path.iface, path.next_hop))
+    }
+
     /// What waits for a neighbour goes out next.
     pub(crate) fn resolved(&mut self, iface: IfaceId, ip: IpAddr) {
         let link = self.ifaces[iface.at()].link;
@@ -95,12 +146,14 @@ impl Stack {
             return;
         }
         let sender_ip = IpAddr::V4(sender);
+        self.heard_of(iface, sender_ip);
+        let own = &self.ifaces[iface.at()];
         // What a switch gives us back of what we said is no conflict.
         let others = arp.sender_mac != mac;
         if own.has(sender_ip) {
             if others {
                 self.counters.arp_conflicts += 1;
-                self.defend(origin.now, iface, sender);
+                self.defend(origin.now, iface, sender, arp.sender_mac);
             }
             return;
         }
@@ -108,7 +161,7 @@ impl Stack {
         let wanted = if arp.is_probe() { arp.target_ip } else { sender };
         if others && own.asks_for(IpAddr::V4(wanted)) {
             self.counters.arp_conflicts += 1;
-            return self.duplicate(iface, IpAddr::V4(wanted));
+            return self.duplicate(iface, IpAddr::V4(wanted), Some(arp.sender_mac));
         }
         let for_us = own.has(IpAddr::V4(arp.target_ip));
         let answers = arp.operation == ArpOperation::REPLY;
@@ -188,14 +241,14 @@ impl Stack {
 
     /// Somebody else uses an IPv4 address of ours (RFC 5227, 2.4): it is announced, once in a while, or given up if it yields and
     /// was defended lately.
-    fn defend(&mut self, now: Instant, iface: IfaceId, ip: Ipv4Addr) {
+    fn defend(&mut self, now: Instant, iface: IfaceId, ip: Ipv4Addr, other: MacAddr) {
         let address = IpAddr::V4(ip);
         let addresses = &mut self.ifaces[iface.at()].addresses;
         let Some(own) = addresses.iter_mut().find(|a| a.ip() == address) else { return };
         let lately = own.defended.is_some_and(|at| now < at + DEFEND);
         match (lately, own.yields) {
             (true, true) => {
-                self.duplicate(iface, address);
+                self.duplicate(iface, address, Some(other));
                 self.addresses_changed();
             }
             // Two that defend an address do not fill the link with it.
@@ -268,10 +321,10 @@ impl Stack {
     }
 
     /// Somebody else has an address: it is not used (RFC 4862, 5.4.5; RFC 5227, 2.1.1 and 2.4).
-    pub(crate) fn duplicate(&mut self, iface: IfaceId, ip: IpAddr) {
+    pub(crate) fn duplicate(&mut self, iface: IfaceId, ip: IpAddr, holder: Option<MacAddr>) {
         self.stop_timer_of(iface, ip);
         if let Some(address) = self.ifaces[iface.at()].addresses.iter_mut().find(|a| a.ip() == ip) {
-            address.state = AddressState::Duplicate;
+            (address.state, address.holder) = (AddressState::Duplicate, holder);
         }
         if ip.is_ipv6() {
             self.counters.ndp_conflicts += 1;

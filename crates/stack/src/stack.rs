@@ -238,6 +238,7 @@ impl Stack {
             cutting: egress::Cutting::default(),
             autoconf: crate::slaac::Autoconf::default(),
             ipv4_mtu: None,
+            silent: VecDeque::new(),
         });
         id
     }
@@ -301,11 +302,17 @@ impl Stack {
         // Packets from or to these never leave a host (RFC 1122, 3.2.1.3; RFC 4291, 2.5.3), and sockets take the last kind for IPv4.
         let inner = iface != IfaceId::LOOPBACK && ip.is_loopback()
             || matches!(ip, IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some());
-        if nobodys
-            || inner
-            || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast() || prefix.broadcast() == Some(v4))
-        {
+        if nobodys || inner || matches!(ip, IpAddr::V4(v4) if v4.is_broadcast()) {
             return Err(NoAddress::NotAHost);
+        }
+        if let Some(host) = prefix.first_host() {
+            match ip {
+                IpAddr::V4(v4) if prefix.broadcast() == Some(v4) => {
+                    return Err(NoAddress::Broadcast { host });
+                }
+                ip if prefix.network().address() == ip => return Err(NoAddress::Network { host }),
+                _ => {}
+            }
         }
         if ip.is_ipv6() && own.shape.mtu < bypath_wire::ipv6::MIN_MTU {
             return Err(NoAddress::Mtu);

@@ -3,6 +3,7 @@
 use crate::netlink::{Netlink, Request, attributes};
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Longest name of an interface (IFNAMSIZ without the NUL).
@@ -143,6 +144,46 @@ pub fn by_index(index: u32) -> Result<Interface> {
     let mut fixed = [0; INFO];
     fixed[4..8].copy_from_slice(&index.to_ne_bytes());
     one(Request::new(libc::RTM_GETLINK, 0, &fixed))
+}
+
+/// The interface of the calling thread's network namespace on which the kernel has this address, if it has it.
+///
+/// # Errors
+/// Those of [`list`].
+pub fn holder(address: IpAddr) -> Result<Option<String>> {
+    const IFA_ADDRESS: u16 = 1;
+    const IFA_LOCAL: u16 = 2;
+    const RTM_NEWADDR: u16 = 20;
+    const RTM_GETADDR: u16 = 22;
+    let (family, octets) = match address {
+        IpAddr::V4(v4) => (libc::AF_INET, v4.octets().to_vec()),
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
+    };
+    let netlink = Netlink::open()?;
+    for _ in 0..16 {
+        let mut index = None;
+        // struct ifaddrmsg: family, prefix length, flags, scope, index.
+        let request = Request::new(RTM_GETADDR, libc::NLM_F_DUMP, &[family as u8, 0, 0, 0, 0, 0, 0, 0]);
+        let asked = netlink.ask(request, &mut |kind, body| {
+            let Some((fixed, rest)) = body.split_at_checked(8).filter(|_| kind == RTM_NEWADDR) else {
+                return;
+            };
+            let all: Vec<_> = attributes(rest).collect();
+            // Of an address with a partner the other one is the partner's.
+            let own = all.iter().find(|(kind, _)| *kind == IFA_LOCAL);
+            let own = own.or_else(|| all.iter().find(|(kind, _)| *kind == IFA_ADDRESS));
+            if own.is_some_and(|(_, value)| *value == octets) {
+                index = fixed[4..8].try_into().ok().map(u32::from_ne_bytes);
+            }
+        });
+        match asked {
+            Ok(()) => return index.map(|index| by_index(index).map(|interface| interface.name)).transpose(),
+            // It changed while it was listed.
+            Err(Errno::INTR) => {}
+            Err(e) => return Err(e),
+        }
+    }
+    Err(Errno::AGAIN)
 }
 
 /// `struct ifreq`: a name and a union.

@@ -170,6 +170,46 @@ fn an_ipv4_address_is_announced_twice_and_a_conflict_is_told() {
 }
 
 #[test]
+fn a_router_that_falls_silent_is_told_of_once_and_so_is_its_return() {
+    let mut world = World::new(1, 1);
+    let iface = world.hosts[0].iface;
+    let router = ip("10.0.0.77");
+    let route =
+        Route { prefix: "192.0.2.0/24".parse().unwrap(), iface, via: Some(router), metric: 0, source: None };
+    world.hosts[0].stack.add_route(route).unwrap();
+    let client = world.bound(0, "[::]:9");
+    // Nobody answers for a host, which is no router; nor for the router.
+    for to in ["10.0.0.66:7", "192.0.2.1:7", "192.0.2.1:7"] {
+        world.send_to(0, client, b"x", to);
+        world.secs(5);
+        let mut udp = world.hosts[0].stack.udp(client).unwrap();
+        let _ = udp.take_error();
+    }
+    assert_eq!(told(&world), [Event::RouterSilent { iface, address: router }]);
+    let towards = |world: &mut World, to: &str| world.hosts[0].stack.silent_towards(ip(to), None, false);
+    assert_eq!(towards(&mut world, "192.0.2.9"), Some((iface, router)));
+    assert_eq!(towards(&mut world, "10.0.0.66"), Some((iface, ip("10.0.0.66"))));
+    assert_eq!(towards(&mut world, "10.0.0.67"), None);
+    let back = ArpPacket::request(
+        MacAddr([2, 9, 9, 9, 9, 9]),
+        Ipv4Addr::new(10, 0, 0, 77),
+        Ipv4Addr::new(10, 0, 0, 1),
+    );
+    for _ in 0..2 {
+        world.hand(0, &arp_frame(MacAddr::BROADCAST, &back), &FrameMeta::default());
+        world.millis(1);
+    }
+    let both = [Event::RouterSilent { iface, address: router }, Event::RouterBack { iface, address: router }];
+    assert_eq!(told(&world), both);
+    assert_eq!(towards(&mut world, "192.0.2.9"), None);
+}
+
+/// Events that are no socket's.
+fn told(world: &World) -> Vec<Event> {
+    world.hosts[0].events.iter().copied().filter(|e| !matches!(e, Event::Socket { .. })).collect()
+}
+
+#[test]
 fn what_a_bridge_gives_back_is_no_conflict() {
     let mut world = World::new(1, 1);
     let own = Ipv4Addr::new(10, 0, 0, 1);
@@ -218,6 +258,9 @@ fn two_hosts_that_want_one_address_find_out() {
     };
     assert_eq!(state(&world, 0), AddressState::Preferred);
     assert_eq!(state(&world, 1), AddressState::Duplicate);
+    // Who has it was told with the answer.
+    let has = world.hosts[1].stack.addresses(iface).iter().find(|a| a.ip() == ip("fd00::50")).unwrap();
+    assert_eq!(has.holder, Some(world.hosts[0].mac));
     assert_eq!(world.count(1, "ndp_conflicts"), 1);
 }
 

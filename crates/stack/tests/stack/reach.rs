@@ -258,17 +258,15 @@ fn what_cannot_be_is_refused() {
     let iface = stack.add_iface(ip(1000)).unwrap();
     assert_eq!(stack.add_iface(ip(1000)), Err(NoIface::Full { most: 2 }));
     let mut add = |text: &str| stack.add_address(Instant::ZERO, iface, text.parse().unwrap());
-    for text in [
-        "0.0.0.0/8",
-        "224.0.0.1/4",
-        "255.255.255.255/32",
-        "10.0.0.255/24",
-        "127.0.0.5/8",
-        "::1/128",
-        "::ffff:10.0.0.1/120",
-    ] {
+    for text in
+        ["0.0.0.0/8", "224.0.0.1/4", "255.255.255.255/32", "127.0.0.5/8", "::1/128", "::ffff:10.0.0.1/120"]
+    {
         assert_eq!(add(text), Err(NoAddress::NotAHost), "{text}");
     }
+    let host = "10.0.0.1/24".parse().unwrap();
+    assert_eq!(add("10.0.0.255/24"), Err(NoAddress::Broadcast { host }));
+    assert_eq!(add("10.0.0.0/24"), Err(NoAddress::Network { host }));
+    assert_eq!(add("fd00::/64"), Err(NoAddress::Network { host: "fd00::1/64".parse().unwrap() }));
     assert_eq!(add("fd00::1/64"), Err(NoAddress::Mtu));
     assert_eq!(add("10.0.0.1/24"), Ok(()));
     assert_eq!(add("10.0.0.1/24"), Err(NoAddress::Exists));
@@ -276,6 +274,8 @@ fn what_cannot_be_is_refused() {
     assert!(stack.remove_address(iface, "10.0.0.1".parse().unwrap()));
     assert!(!stack.remove_address(iface, "10.0.0.1".parse().unwrap()));
     assert_eq!(stack.routes().count(), 0);
+    // Where there are two hosts, the network's own address is one's (RFC 3021).
+    assert_eq!(stack.add_address(Instant::ZERO, iface, "10.0.0.0/31".parse().unwrap()), Ok(()));
     assert_eq!(IfaceId::from_scope(iface.scope()), Some(iface));
 }
 
