@@ -53,6 +53,8 @@ const WRITE: i16 = 4;
 const LOOK_NS: u64 = 100_000_000;
 /// How often a link is asked that has nothing to wait for.
 const ASK_NS: u64 = 1_000_000;
+/// How often an interface that is down is asked whether it is up again.
+const UP_NS: u64 = 500_000_000;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,6 +71,8 @@ pub enum News {
     },
     /// A link's interface is down: told once, until it was up again. Its frames come again then.
     Down(IfaceId),
+    /// It is up again.
+    Up(IfaceId),
 }
 
 /// A link that cannot be used, or not any more.
@@ -155,15 +159,27 @@ struct Port {
     gone: bool,
     /// Its interface is down, and that was told.
     down: bool,
+    /// When it is asked next whether it is up again (ns).
+    looks: u64,
     leasing: Option<Leasing>,
 }
 
 impl Port {
-    /// Frames were moved: the interface is up, unless they are of the time before it was down.
-    fn moved(&mut self, frames: usize) {
+    /// Frames were moved: the interface may be up again, unless they are of the time before it was down.
+    const fn moved(&mut self, frames: usize) {
         if self.down && frames > 0 {
-            self.down = netif::by_name(&self.name).is_ok_and(|interface| !interface.is_up());
+            self.looks = 0;
         }
+    }
+
+    /// Whether its interface, which was down, is up again: asked once in a while, as nothing tells it.
+    fn is_up_again(&mut self, now: u64) -> bool {
+        if !self.down || self.gone || now < self.looks {
+            return false;
+        }
+        self.looks = now + UP_NS;
+        self.down = netif::by_name(&self.name).is_ok_and(|interface| !interface.is_up());
+        !self.down
     }
 }
 
@@ -240,6 +256,7 @@ impl Engine {
             long: false,
             gone: false,
             down: false,
+            looks: 0,
             leasing: None,
         });
         Ok(iface)
@@ -393,6 +410,11 @@ impl Engine {
             return Err(e);
         }
         let mut moved = 0;
+        for port in &mut self.ports {
+            if port.is_up_again(now.as_nanos()) {
+                tell(&mut self.news, News::Up(port.iface));
+            }
+        }
         for n in 0..self.ports.len() {
             moved += self.receive(n, now, direct)?;
         }
@@ -517,7 +539,8 @@ impl Engine {
             Some(_) => (!p.capabilities.wakes_at_end).then_some(LOOK_NS),
         };
         let look = ports().filter_map(look).min().map(|ns| clock::monotonic_ns() + ns);
-        if waits || self.trouble.is_some() { Some(0) } else { next.into_iter().chain(look).min() }
+        let up = ports().filter(|p| p.down).map(|p| p.looks).min();
+        if waits || self.trouble.is_some() { Some(0) } else { next.into_iter().chain(look).chain(up).min() }
     }
 
     /// Whether a link has no room for what is to be sent: [`descriptors`](Engine::descriptors) are waited for until it has.
@@ -615,6 +638,7 @@ impl Engine {
             Down { .. } => {
                 port.full = false;
                 if !std::mem::replace(&mut port.down, true) {
+                    port.looks = clock::monotonic_ns() + UP_NS;
                     tell(&mut self.news, News::Down(port.iface));
                 }
                 Ok(0)

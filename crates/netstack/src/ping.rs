@@ -76,6 +76,11 @@ pub enum PingEvent {
         /// Why.
         why: String,
     },
+    /// Who would get the requests next does not answer when its hardware address is asked for: they never leave. Told once.
+    Silent {
+        /// A router on the way, or the host itself.
+        neighbor: IpAddr,
+    },
     /// Every request was answered, or is lost.
     Ended(PingCounts),
 }
@@ -119,6 +124,10 @@ pub struct Pinger {
     /// When the last one was.
     asked: u64,
     counts: PingCounts,
+    /// Nothing more is waited for.
+    over: bool,
+    /// It was told that a neighbour is silent.
+    told: bool,
 }
 
 impl Pinger {
@@ -145,6 +154,8 @@ impl Pinger {
             sent: Vec::new(),
             asked: now,
             counts: PingCounts::default(),
+            over: false,
+            told: false,
         })
     }
 
@@ -167,6 +178,7 @@ impl Pinger {
         }
         let end = self.asked.saturating_add(self.ping.timeout_ns);
         let waits = now < end && self.sent.iter().any(|at| *at != 0);
+        self.over = !waits;
         Ok(waits.then_some(end))
     }
 
@@ -216,7 +228,18 @@ impl Pinger {
                 }
             }
         }
-        None
+        self.silent(stack)
+    }
+
+    /// Whether the neighbour by whom requests go does not answer. One that is still being asked may do so later, unless it is over.
+    fn silent(&mut self, stack: &mut Stack) -> Option<PingEvent> {
+        let to = self.ping.destination;
+        if self.told || self.counts.sent == self.counts.received || is_of_one_link(to) {
+            return None;
+        }
+        let (_, neighbor) = stack.silent_towards(to, None, self.over)?;
+        self.told = true;
+        Some(PingEvent::Silent { neighbor })
     }
 
     /// How it went so far.

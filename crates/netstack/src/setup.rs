@@ -22,7 +22,7 @@ use bypath_stack::iface::{Address, AddressState, IfaceId, NoAddress};
 use bypath_stack::prefix::Prefix;
 use bypath_stack::route::{NoRoute, Route};
 use bypath_sys::clock;
-use bypath_wire::EtherType;
+use bypath_wire::{EtherType, MacAddr};
 use std::fmt;
 use std::fs::File;
 use std::net::IpAddr;
@@ -137,12 +137,14 @@ pub enum SetupError {
         router: IpAddr,
     },
     /// Another host has an address.
-    #[error("{address} is another host's on {name}; give the stack one of its own")]
+    #[error("{}; give the stack one of its own", another_hosts(*address, name, *holder))]
     Taken {
         /// Which.
         address: IpAddr,
         /// Of which link.
         name: String,
+        /// The hardware address of the other one, as far as it was told.
+        holder: Option<MacAddr>,
     },
     /// No DHCP server answers.
     #[error("no DHCP server answers on {name} within {} s; give an address", longest.as_secs())]
@@ -177,6 +179,12 @@ pub enum SetupError {
     /// There is no thread, or no descriptor, to be had.
     #[error(transparent)]
     Thread(#[from] std::io::Error),
+}
+
+/// That somebody else has an address of ours.
+pub(crate) fn another_hosts(address: IpAddr, name: &str, holder: Option<MacAddr>) -> String {
+    let holder = holder.map_or(String::new(), |mac| format!(" ({mac})"));
+    format!("{address} is another host's on {name}{holder}")
 }
 
 /// What host is wanted.
@@ -582,7 +590,7 @@ impl Opened {
 fn is_ready(engine: &mut Engine, iface: IfaceId, name: &str, wants: Wants) -> Result<bool, SetupError> {
     let addresses = engine.stack().addresses(iface);
     if let Some(taken) = addresses.iter().find(|a| a.state == AddressState::Duplicate) {
-        return Err(SetupError::Taken { address: taken.ip(), name: name.to_owned() });
+        return Err(SetupError::Taken { address: taken.ip(), name: name.to_owned(), holder: taken.holder });
     }
     let learned = match wants {
         Wants::Nothing => true,

@@ -18,15 +18,18 @@ use bypath_shm::service::{HEADER, Header, MESSAGE, Op};
 use bypath_sockets::service::place;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::process::euid;
-use bypath_sys::{Errno, seqpacket};
+use bypath_sys::{Errno, seqpacket, unix};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// How long an answer is waited for (ns).
 const PATIENCE: u64 = 10_000_000_000;
+/// The same where others are asked first.
+const CLAIM: u64 = 20_000_000_000;
 
 /// A question that was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -52,11 +55,13 @@ pub enum QueryError {
         /// Which service.
         path: PathBuf,
     },
-    /// Nothing came within ten seconds.
-    #[error("{}: the netstack service does not answer; is its process stopped?", path.display())]
+    /// Nothing came within ten seconds, or as long as was waited.
+    #[error("{}: the netstack service does not answer; is its process stopped?{}", path.display(), go_on(*pid))]
     Silent {
         /// Which service.
         path: PathBuf,
+        /// Its process, as far as it is known.
+        pid: Option<u32>,
     },
     /// The answer is none.
     #[error("{}: what answers is no netstack service of this version", path.display())]
@@ -92,13 +97,32 @@ pub enum QueryError {
     },
 }
 
+/// What has a process that is stopped go on.
+fn go_on(pid: Option<u32>) -> String {
+    pid.map_or(String::new(), |pid| format!(" If it is: kill -CONT {pid}"))
+}
+
 /// Asks the service at this path, `{"what":"sockets"}` and its like; `each` gets the rows of JSON.
 ///
 /// # Errors
 /// [`QueryError`].
 pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<(), QueryError> {
+    query_within(path, question, Duration::from_nanos(PATIENCE), &mut each)
+}
+
+/// The same with another patience: how long each answer is waited for.
+///
+/// # Errors
+/// [`QueryError`].
+pub fn query_within(
+    path: &Path,
+    question: &str,
+    longest: Duration,
+    mut each: impl FnMut(&str),
+) -> Result<(), QueryError> {
+    let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
     let mut asked = Asked::new(path, question, None)?;
-    while let Some(row) = asked.next(Some(PATIENCE))? {
+    while let Some(row) = asked.next(Some(longest))? {
         each(row);
     }
     Ok(())
@@ -143,7 +167,8 @@ impl Asked {
                 Ok(None) => {
                     let mut wait = [PollFd { fd: self.socket.as_raw_fd(), events: 1, revents: 0 }];
                     if ppoll(&mut wait, longest, 0) == Ok(0) {
-                        return Err(QueryError::Silent { path: path() });
+                        let pid = unix::peer_credentials(self.socket.as_raw_fd()).ok().map(|who| who.pid);
+                        return Err(QueryError::Silent { path: path(), pid });
                     }
                 }
                 Ok(Some((0, _))) | Err(_) => return Err(self.closed()),
@@ -278,13 +303,15 @@ impl Client {
         json!(question).to_string()
     }
 
-    /// Changes its addresses, routes or neighbours; what was done. For root, and the user who runs the service.
+    /// Changes its addresses, routes or neighbours; what was done. An address that is claimed takes seconds. For root, and the user who runs the service.
     ///
     /// # Errors
     /// [`QueryError`]; `Refused` says why it is not done.
     pub fn change(&self, change: Change) -> Result<String, QueryError> {
         let mut done = String::new();
-        query(&self.path, &Client::question(&Question::Change(change)), |row| {
+        let claims = matches!(change, Change::AddAddress { claim: true, .. });
+        let longest = Duration::from_nanos(if claims { CLAIM } else { PATIENCE });
+        query_within(&self.path, &Client::question(&Question::Change(change)), longest, |row| {
             let row: Value = serde_json::from_str(row).unwrap_or_default();
             done = row["done"].as_str().unwrap_or_default().to_owned();
         })?;

@@ -7,7 +7,7 @@ use super::options::{Of, of_remains};
 use super::remains::Graves;
 use super::slab::{Key, Slab};
 use super::socket::{Hub, Phase, Socket, outward};
-use super::tasks::{self, Doing, Next, Who};
+use super::tasks::{self, Doing, Next, Refusal, Who};
 use super::watch::{Token, Watch};
 use super::{Settings, interfaces, query};
 use crate::Engine;
@@ -192,14 +192,26 @@ impl Controls {
                     Doing::Rows(progress) => Next::Row(query::row(progress, hub, engine, settings, controls)),
                     _ => doing.next(engine),
                 };
-                let Next::Row(text) = next else {
-                    // Whatever is said meanwhile ends it.
-                    match seqpacket::receive(control.end.as_fd(), &mut self.room) {
-                        Ok(None) => return Ok(false),
-                        Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
-                        Ok(Some(_)) => doing.stop(),
+                let text = match next {
+                    Next::Row(text) => text,
+                    Next::Refused(refusal) => {
+                        let message = refused(*header, &refusal);
+                        if let Some((_, doing)) = control.query.take() {
+                            doing.end(engine, &hub.watch);
+                        }
+                        self.tasks.retain(|other| *other != key);
+                        seqpacket::send(control.end.as_fd(), &message, None).map_err(|_| Nonsense)?;
+                        continue;
                     }
-                    continue;
+                    Next::Later => {
+                        // Whatever is said meanwhile ends it.
+                        match seqpacket::receive(control.end.as_fd(), &mut self.room) {
+                            Ok(None) => return Ok(false),
+                            Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
+                            Ok(Some(_)) => doing.stop(),
+                        }
+                        continue;
+                    }
                 };
                 let message = [&header.encode()[..], text.as_bytes()].concat();
                 match seqpacket::send(control.end.as_fd(), &message, None) {
@@ -253,9 +265,8 @@ impl Controls {
                         }
                         control.query = Some((Header { errno: 0, ..header }, doing));
                     }
-                    Err((errno, text)) => {
-                        let body = serde_json::json!({ "error": text }).to_string();
-                        let message = [&Header { errno, ..header }.encode()[..], body.as_bytes()].concat();
+                    Err(refusal) => {
+                        let message = refused(header, &refusal);
                         seqpacket::send(control.end.as_fd(), &message, None).map_err(|_| Nonsense)?;
                     }
                 }
@@ -280,6 +291,12 @@ impl Controls {
         }
         Ok(true)
     }
+}
+
+/// The answer to a query that is not done.
+fn refused(header: Header, (errno, text): &Refusal) -> Vec<u8> {
+    let body = serde_json::json!({ "error": text }).to_string();
+    [&Header { errno: *errno, ..header }.encode()[..], body.as_bytes()].concat()
 }
 
 impl Hub {

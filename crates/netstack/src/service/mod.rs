@@ -33,7 +33,7 @@ mod tasks;
 mod watch;
 mod wishes;
 
-pub use client::{CaptureStream, Client, Pings, QueryError, query};
+pub use client::{CaptureStream, Client, Pings, QueryError, query, query_within};
 pub use rows::{
     AddressRow, Change, CounterRow, LinkRow, NeighborRow, Question, RouteRow, ServiceRow, SocketRow,
 };

@@ -3,10 +3,12 @@
 use super::Settings;
 use super::socket::{Hub, Phase, outward};
 use crate::Engine;
+use bypath_link::Medium;
 use bypath_shm::service::VERSION;
 use bypath_stack::iface::{AddressState, IfaceId};
 use serde_json::{Value, json};
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 
 /// What can be asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,7 @@ fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
     json!({
         "name": hub.name,
         "pid": bypath_sys::process::pid(),
+        "namespace": namespace(),
         "version": VERSION,
         "path": settings.folder.join(&settings.name),
         "sockets": hub.sockets.len(),
@@ -89,6 +92,11 @@ fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
         "octets_per_user": settings.octets_per_user,
         "users": users,
     })
+}
+
+/// The network namespace of this process.
+fn namespace() -> Option<u64> {
+    std::fs::metadata("/proc/self/ns/net").ok().map(|m| m.ino())
 }
 
 fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Value> {
@@ -136,7 +144,8 @@ fn socket(progress: &mut Progress, hub: &Hub, engine: &mut Engine) -> Option<Val
     });
     if let (Some(s), Some(map)) = (tcp.statistics(), value.as_object_mut()) {
         map.insert("unread".into(), s.unread.into());
-        map.insert("unacknowledged".into(), s.unacknowledged.into());
+        // Of what was written; the stack counts both together.
+        map.insert("unacknowledged".into(), s.unacknowledged.saturating_sub(s.unsent).into());
         map.insert("unsent".into(), s.unsent.into());
         map.insert("srtt_us".into(), s.srtt.map(|srtt| srtt.as_micros() as u64).into());
         map.insert("cwnd".into(), s.cwnd.into());
@@ -174,7 +183,8 @@ pub fn interfaces(engine: &Engine) -> Vec<(IfaceId, String)> {
     std::iter::once((IfaceId::LOOPBACK, "lo".to_owned())).chain(links).collect()
 }
 
-fn name_of(engine: &Engine, iface: IfaceId) -> String {
+/// The name of one of them.
+pub fn name_of(engine: &Engine, iface: IfaceId) -> String {
     let found = interfaces(engine).into_iter().find(|(id, _)| *id == iface);
     found.map_or_else(|| format!("if{}", iface.scope()), |(_, name)| name)
 }
@@ -191,7 +201,10 @@ fn address(at: usize, engine: &mut Engine) -> Option<Value> {
         AddressState::Deprecated => "deprecated",
         AddressState::Duplicate => "duplicate",
     };
-    Some(json!({ "interface": name, "address": address.prefix.to_string(), "state": state }))
+    let holder = address.holder.map(|mac| mac.to_string());
+    Some(
+        json!({ "interface": name, "address": address.prefix.to_string(), "state": state, "holder": holder }),
+    )
 }
 
 fn route(at: usize, engine: &mut Engine) -> Option<Value> {
@@ -222,10 +235,15 @@ fn neighbor(at: usize, engine: &mut Engine) -> Option<Value> {
 
 fn link(at: usize, engine: &mut Engine) -> Option<Value> {
     let (iface, name) = engine.links().nth(at).map(|(iface, name)| (iface, name.to_owned()))?;
+    let mac = engine
+        .capabilities(iface)
+        .filter(|can| can.medium == Medium::Ethernet)
+        .map(|can| can.mac.to_string());
     let (mtu, gone, s) = (engine.mtu(iface), engine.is_gone(iface), engine.statistics(iface)?);
     Some(json!({
         "interface": name,
         "index": iface.scope(),
+        "mac": mac,
         "mtu": mtu,
         "gone": gone,
         "received": s.received,

@@ -41,7 +41,8 @@ pub enum Change {
         /// Of this interface.
         #[serde(default)]
         interface: Option<String>,
-        /// Others are asked first whether they have it, which takes IPv4 4 to 7 seconds. IPv6 always asks.
+        /// Others are asked first whether they have it, which takes IPv4 4 to 7 seconds, and IPv6, which always asks, one. It is waited for
+        /// what they say; if it is theirs, it is not ours.
         #[serde(default)]
         claim: bool,
     },
@@ -97,6 +98,9 @@ pub struct ServiceRow {
     pub name: String,
     /// Its process.
     pub pid: u32,
+    /// Its network namespace: the inode of /proc/PID/ns/net.
+    #[serde(default)]
+    pub namespace: Option<u64>,
     /// Of the protocol.
     pub version: u32,
     /// Open sockets.
@@ -138,7 +142,7 @@ pub struct SocketRow {
     /// Octets that the program has not read.
     #[serde(default)]
     pub unread: Option<u64>,
-    /// Octets that were sent and not acknowledged.
+    /// Octets that were sent and not acknowledged. With `unsent`, they are what the kernel's `ss` has as Send-Q.
     #[serde(default)]
     pub unacknowledged: Option<u64>,
     /// Octets that were not sent yet.
@@ -189,6 +193,9 @@ pub struct AddressRow {
     pub address: String,
     /// `tentative`: others are still asked; `preferred`; `deprecated`: for connections that are open; `duplicate`: another host's.
     pub state: String,
+    /// Whose it is where it is `duplicate`: a hardware address, if it was told.
+    #[serde(default)]
+    pub holder: Option<String>,
 }
 
 /// A route.
@@ -229,6 +236,9 @@ pub struct LinkRow {
     pub interface: String,
     /// Its number in the stack.
     pub index: u32,
+    /// Its hardware address; `None`: it has none.
+    #[serde(default)]
+    pub mac: Option<String>,
     /// Octets of a packet at most.
     pub mtu: Option<u64>,
     /// Its interface has gone.

@@ -1,19 +1,22 @@
 //! What a query has done beside telling rows: changes at once, and what takes its time, echo requests and captures. Only root, and the user
 //! whose the service is, may ask for it.
 
-use super::query::{Progress, interfaces};
+use super::query::{Progress, interfaces, name_of};
 use super::rows::{Change, Question};
 use super::slab::Key;
 use super::watch::{Token, Watch};
 use crate::ping::{PingEvent, Pinger};
+use crate::setup::another_hosts;
 use crate::tap::TapCounts;
 use crate::{Engine, Way};
-use bypath_stack::iface::IfaceId;
+use bypath_link::Medium;
+use bypath_stack::iface::{Address, AddressState, IfaceId, NoAddress};
 use bypath_stack::linux::errno::Errno;
 use bypath_stack::prefix::Prefix;
-use bypath_sys::{clock, process, unix};
+use bypath_sys::{clock, netif, process, unix};
 use serde_json::json;
 use std::io::ErrorKind;
+use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -29,6 +32,8 @@ pub enum Doing {
     Rows(Progress),
     /// It did something, and tells what came of it.
     Done(Option<String>),
+    /// It asks others whether an address is theirs.
+    Claim(Claiming),
     /// It asks others for answers.
     Ping(Box<Pinging>),
     /// It writes frames.
@@ -39,6 +44,8 @@ pub enum Doing {
 pub enum Next {
     /// A row; empty: that was all.
     Row(String),
+    /// It is not done after all: the only answer.
+    Refused(Refusal),
     /// Nothing yet.
     Later,
 }
@@ -74,9 +81,10 @@ pub fn begin(
         return Some(Err((libc::EBUSY, format!("{MOST_TASKS} captures and pings are under way already"))));
     }
     Some(match question {
-        Question::Change(change) => {
-            apply(&change, engine).map(|text| Doing::Done(Some(json!({ "done": text }).to_string())))
+        Question::Change(Change::AddAddress { address, interface, claim }) => {
+            add_address(engine, &address, interface.as_deref(), claim)
         }
+        Question::Change(change) => apply(&change, engine).map(done),
         Question::Ping(ping) => match ping.wrong() {
             Some(wrong) => Err((libc::EINVAL, wrong.to_owned())),
             None => {
@@ -128,6 +136,7 @@ impl Doing {
         match self {
             Doing::Rows(_) => Next::Later,
             Doing::Done(text) => Next::Row(text.take().unwrap_or_default()),
+            Doing::Claim(claiming) => claiming.next(engine),
             Doing::Ping(pinging) => pinging.again.take().map_or_else(|| pinging.next(engine), Next::Row),
             Doing::Capture(capturing) => {
                 capturing.again.take().map_or_else(|| capturing.next(engine), Next::Row)
@@ -148,6 +157,7 @@ impl Doing {
             // It is made anew.
             Doing::Rows(_) => {}
             Doing::Done(row) => *row = Some(text).filter(|text| !text.is_empty()),
+            Doing::Claim(claiming) => claiming.again = Some(text).filter(|text| !text.is_empty()),
             Doing::Ping(pinging) => pinging.again = Some(text),
             Doing::Capture(capturing) => capturing.again = Some(text),
         }
@@ -156,7 +166,8 @@ impl Doing {
     /// When it has something to do, whatever comes (ns).
     pub fn due(&self, engine: &mut Engine) -> Option<u64> {
         match self {
-            Doing::Rows(_) | Doing::Done(_) => None,
+            // The stack says when it knows.
+            Doing::Rows(_) | Doing::Done(_) | Doing::Claim(_) => None,
             // Who does not read his answers is told of room; nothing is due before.
             Doing::Ping(pinging) if pinging.again.is_some() => None,
             Doing::Ping(pinging) => pinging.due,
@@ -167,13 +178,14 @@ impl Doing {
 
     /// Others wait for it, and it for them.
     pub const fn is_task(&self) -> bool {
-        matches!(self, Doing::Ping(_) | Doing::Capture(_))
+        matches!(self, Doing::Claim(_) | Doing::Ping(_) | Doing::Capture(_))
     }
 
     /// Who asked has heard enough: it tells what has come of it, and ends.
     pub fn stop(&mut self) {
         match self {
             Doing::Rows(_) | Doing::Done(_) => {}
+            Doing::Claim(claiming) => claiming.stopped = true,
             Doing::Ping(pinging) => pinging.due = None,
             Doing::Capture(c) => {
                 if matches!(c.state, State::Runs) {
@@ -187,6 +199,7 @@ impl Doing {
     pub fn end(self, engine: &mut Engine, watch: &Watch) {
         match self {
             Doing::Rows(_) | Doing::Done(_) => {}
+            Doing::Claim(claiming) => claiming.end(engine),
             Doing::Ping(mut pinging) => {
                 if let Some(pinger) = pinging.pinger.take() {
                     pinger.end(engine.stack());
@@ -196,6 +209,56 @@ impl Doing {
                 engine.end_tap(c.tap);
                 watch.forget(c.out.as_fd());
             }
+        }
+    }
+}
+
+/// An address whose others are asked.
+pub struct Claiming {
+    iface: IfaceId,
+    own: Prefix,
+    /// It is known to be free.
+    is_ours: bool,
+    /// Who asked does not wait any longer.
+    stopped: bool,
+    /// A row for which there was no room.
+    again: Option<String>,
+}
+
+impl Claiming {
+    fn next(&mut self, engine: &mut Engine) -> Next {
+        if let Some(text) = self.again.take() {
+            return Next::Row(text);
+        }
+        if self.is_ours {
+            return Next::Row(String::new());
+        }
+        let ip = self.own.address();
+        let Some(address) = engine.stack().addresses(self.iface).iter().find(|a| a.ip() == ip).copied()
+        else {
+            return Next::Refused((libc::EADDRNOTAVAIL, format!("{ip} was removed meanwhile")));
+        };
+        match address.state {
+            AddressState::Duplicate => {
+                let name = name_of(engine, self.iface);
+                let text = another_hosts(ip, &name, address.holder);
+                Next::Refused((libc::EADDRINUSE, format!("{text}; give the stack one of its own")))
+            }
+            AddressState::Tentative { .. } if self.stopped => {
+                Next::Refused((libc::EINTR, format!("whether {ip} is free is not known: not added")))
+            }
+            AddressState::Tentative { .. } => Next::Later,
+            AddressState::Preferred | AddressState::Deprecated => {
+                self.is_ours = true;
+                Next::Row(added(self.own))
+            }
+        }
+    }
+
+    /// What is not known to be free is not kept.
+    fn end(self, engine: &mut Engine) {
+        if !self.is_ours {
+            engine.stack().remove_address(self.iface, self.own.address());
         }
     }
 }
@@ -227,10 +290,14 @@ impl Pinging {
                 }
             }
         }
-        match self.due {
-            Some(_) => Next::Later,
-            None => Next::Row(json!(PingEvent::Ended(self.finish(engine))).to_string()),
+        if self.due.is_some() {
+            return Next::Later;
         }
+        // What it has to say of the whole.
+        if let Some(event) = pinger.event(engine.stack(), now) {
+            return Next::Row(json!(event).to_string());
+        }
+        Next::Row(json!(PingEvent::Ended(self.finish(engine))).to_string())
     }
 
     fn finish(&mut self, engine: &mut Engine) -> crate::PingCounts {
@@ -322,7 +389,7 @@ fn prefix(text: &str) -> Result<Prefix, Refusal> {
 }
 
 /// A network: `default` is all of the router's kind, or of IPv4.
-fn network(text: &str, via: Option<std::net::IpAddr>) -> Result<Prefix, Refusal> {
+fn network(text: &str, via: Option<IpAddr>) -> Result<Prefix, Refusal> {
     match text {
         "default" if via.is_some_and(|via| via.is_ipv6()) => Ok(Prefix::ALL_V6),
         "default" => Ok(Prefix::ALL_V4),
@@ -330,21 +397,61 @@ fn network(text: &str, via: Option<std::net::IpAddr>) -> Result<Prefix, Refusal>
     }
 }
 
+fn done(text: String) -> Doing {
+    Doing::Done(Some(json!({ "done": text }).to_string()))
+}
+
+/// The row that says that an address is there.
+fn added(own: Prefix) -> String {
+    json!({ "done": format!("{own} added") }).to_string()
+}
+
+/// Adds an address that nobody else on this host has; with `claim` it is there once nobody else on the link is known to have it, and
+/// otherwise at once, as far as the stack does not ask by itself.
+fn add_address(
+    engine: &mut Engine,
+    address: &str,
+    interface: Option<&str>,
+    claim: bool,
+) -> Result<Doing, Refusal> {
+    let (iface, own, now) = (by_name(engine, interface)?, prefix(address)?, Engine::now());
+    // The kernel would hear neither our questions nor our answers.
+    if let Ok(Some(holder)) = netif::holder(own.address()) {
+        let text = format!("{own}: the kernel has that address on {holder}; give the stack one of its own");
+        return Err((libc::EADDRINUSE, text));
+    }
+    let stack = engine.stack();
+    let taken = if claim { stack.claim_address(now, iface, own) } else { stack.add_address(now, iface, own) };
+    taken.map_err(|e| match e {
+        NoAddress::Exists => (libc::EEXIST, format!("{own}: {e}")),
+        NoAddress::Full { .. } | NoAddress::Routes { .. } => (libc::ENOSPC, format!("{own}: {e}")),
+        _ => (libc::EINVAL, format!("{own}: {e}")),
+    })?;
+    if !claim {
+        return Ok(Doing::Done(Some(added(own))));
+    }
+    Ok(Doing::Claim(Claiming { iface, own, is_ours: false, stopped: false, again: None }))
+}
+
+/// Whether a router is on the link of an interface: in the network of an address there, or of a route without a router. Behind a link
+/// without hardware addresses everybody is.
+fn is_near(engine: &mut Engine, iface: IfaceId, router: IpAddr) -> bool {
+    let ip_alone = engine.capabilities(iface).is_some_and(|can| can.medium == Medium::Ip);
+    let stack = engine.stack();
+    let of_kind = |other: &Address| other.ip().is_ipv4() == router.is_ipv4();
+    let own = stack.addresses(iface).iter().filter(|a| a.state != AddressState::Duplicate);
+    let link_local = matches!(router, IpAddr::V6(v6) if v6.is_unicast_link_local());
+    own.clone().any(|a| a.prefix.contains(router))
+        || (ip_alone || link_local) && own.clone().any(of_kind)
+        || stack.routes().any(|r| r.iface == iface && r.via.is_none() && r.prefix.contains(router))
+}
+
 /// Makes a change; what was done.
 fn apply(change: &Change, engine: &mut Engine) -> Result<String, Refusal> {
     let exists = |e: String| (libc::EEXIST, e);
     match change {
-        Change::AddAddress { address, interface, claim } => {
-            let (iface, own, now) = (by_name(engine, interface.as_deref())?, prefix(address)?, Engine::now());
-            let stack = engine.stack();
-            let added = if *claim {
-                stack.claim_address(now, iface, own)
-            } else {
-                stack.add_address(now, iface, own)
-            };
-            added.map_err(|e| exists(format!("{own}: {e}")))?;
-            Ok(format!("{own} added"))
-        }
+        // It may take its time: `add_address`.
+        Change::AddAddress { .. } => Err((libc::EINVAL, "an address is added otherwise".to_owned())),
         Change::RemoveAddress { address, interface } => {
             let iface = by_name(engine, interface.as_deref())?;
             let gone = engine.stack().remove_address(iface, *address);
@@ -358,6 +465,13 @@ fn apply(change: &Change, engine: &mut Engine) -> Result<String, Refusal> {
                 && engine.stack().addresses(iface).iter().any(|own| own.ip() == *via)
             {
                 return Err((libc::EINVAL, format!("{via} is the stack's own address; give the router's")));
+            }
+            if let Some(via) = via.filter(|via| !is_near(engine, iface, *via)) {
+                let name = name_of(engine, iface);
+                let text = format!(
+                    "route to {to} via {via}: that router is in no network of the stack's addresses on {name}; give one that is on the link"
+                );
+                return Err((libc::ENETUNREACH, text));
             }
             engine.stack().add_route(way.route(iface)).map_err(|e| exists(format!("{to}: {e}")))?;
             Ok(format!("route to {to} added"))

@@ -42,7 +42,7 @@ isolated! {
         // An address of the kernel.
         let taken = tap("tap:mine").address("fd09::1/64".parse().expect("an address")).open().expect("a link");
         match taken.run(LONGEST).err().expect("a failure") {
-            SetupError::Taken { address, name } => assert_eq!((address, &*name), (ip("fd09::1"), "mine")),
+            SetupError::Taken { address, name, holder } => assert_eq!((address, &*name, holder.is_some()), (ip("fd09::1"), "mine", true)),
             e => panic!("{e}"),
         }
         // Nobody gives addresses.

@@ -1,7 +1,9 @@
 //! What the service tells of itself.
 
-use crate::{Running, at, isolated, kernels};
+use crate::{LONGEST, Running, at, isolated, kernels};
 use bypath_netstack::service::{Client, QueryError, query};
+use std::io::Write;
+use std::time::Instant;
 
 isolated! {
     fn a_service_tells_what_it_has() {
@@ -66,6 +68,28 @@ isolated! {
         assert!(links.len() == 1 && links[0].mtu == Some(1500) && links[0].received > 0 && !links[0].gone);
         let nowhere = Client::at(&running.path.with_file_name("other")).service();
         assert!(matches!(nowhere, Err(QueryError::NotThere { .. })), "{nowhere:?}");
+    }
+}
+
+isolated! {
+    fn what_was_sent_and_what_was_not_are_told_apart() {
+        let running = Running::new();
+        let client = Client::at(&running.path);
+        let program = running.program();
+        let (theirs, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        // Nobody reads: in the end the window is shut, and what was written waits here. Nothing of it is on its way.
+        let _far = theirs.accept().expect("a connection").0;
+        own.stream.set_nonblocking(true).expect("a socket");
+        let end = Instant::now() + LONGEST;
+        loop {
+            while (&own.stream).write(&[7; 1 << 16]).is_ok() {}
+            let row = client.sockets().expect("rows").remove(0);
+            if row.unsent > Some(0) && row.unacknowledged == Some(0) {
+                break;
+            }
+            assert!(Instant::now() < end, "{row:?}");
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::{LONGEST, Running, at, isolated, kernels, patient};
 use bypath_link::pcapng::reader::{Block, Frame};
 use bypath_link::pcapng::{Direction, Reader};
-use bypath_netstack::service::{CaptureStream, Change, Client, QueryError};
+use bypath_netstack::service::{CaptureStream, Change, Client, QueryError, query_within};
 use bypath_netstack::{Filter, Ping, PingCounts, PingEvent, TapCounts};
 use bypath_stack::config::Config;
 use bypath_sys::netns;
@@ -42,7 +42,17 @@ isolated! {
         assert!(is_there("10.9.0.3"));
         assert_eq!(refused(add("10.9.0.3/24")).0, libc::EEXIST);
         assert_eq!(refused(add("10.9.0.4")).0, libc::EINVAL);
-        assert_eq!(refused(add("224.0.0.1/24")).0, libc::EEXIST);
+        assert_eq!(refused(add("224.0.0.1/24")).0, libc::EINVAL);
+        for (wrong, words) in [("10.9.0.0/24", "but the network's; give one of it, such as 10.9.0.1/24"), ("10.9.0.255/24", "(broadcast)")] {
+            let (errno, why) = refused(add(wrong));
+            assert!(errno == libc::EINVAL && why.starts_with(wrong) && why.contains(words), "{why}");
+        }
+        // The kernel would answer for it, and neither would hear the other one.
+        for (kernels, on) in [("10.9.0.1/24", "mine"), ("fd09::1/64", "mine"), ("127.0.0.1/32", "lo")] {
+            let (errno, why) = refused(add(kernels));
+            assert_eq!(errno, libc::EADDRINUSE);
+            assert!(why.contains(&format!("{kernels}: the kernel has that address on {on}; give the stack one")), "{why}");
+        }
         let remove = |interface: Option<&str>| {
             let interface = interface.map(str::to_owned);
             client.change(Change::RemoveAddress { address: ip("10.9.0.3"), interface })
@@ -62,6 +72,14 @@ isolated! {
         assert_eq!(refused(client.change(way("default", Some("10.9.0.1")))).0, libc::EEXIST);
         assert_eq!(refused(client.change(way("10.1.0.0/16", Some("10.9.0.2")))).0, libc::EINVAL);
         assert_eq!(refused(client.change(way("home", None))).0, libc::EINVAL);
+        for far in ["10.8.0.1", "fd08::1"] {
+            let (errno, why) = refused(client.change(way("198.51.100.0/24", Some(far))));
+            assert!(errno == libc::ENETUNREACH && why.contains("in no network of the stack's addresses on mine; give one that is on the link"), "{why}");
+        }
+        // A way to a network on the link makes its routers near, and link-local ones always are.
+        client.change(way("10.8.0.0/24", None)).expect("done");
+        client.change(way("198.51.100.0/24", Some("10.8.0.1"))).expect("done");
+        client.change(way("fd08::/64", Some("fe80::1"))).expect("done");
         let routes = client.routes().expect("rows");
         let has = |to: &str| routes.iter().any(|r| r.destination == to && r.via == Some(ip("10.9.0.1")) && r.metric == 7);
         assert!(has("0.0.0.0/0") && has("192.0.2.0/24"), "{routes:?}");
@@ -78,6 +96,42 @@ isolated! {
         flush(None).expect("done");
         // They are asked for again.
         assert!(is_there("10.9.0.2"));
+    }
+}
+
+isolated! {
+    fn an_address_that_is_claimed_is_there_when_it_is_said_to_be() {
+        let running = Running::with(|_| {}, Config { acd_probes: 1, ..Config::default() });
+        let client = Client::at(&running.path);
+        let claim = |address: &str| {
+            client.change(Change::AddAddress { address: address.to_owned(), interface: None, claim: true })
+        };
+        let state = |address: &str| client.addresses().expect("rows").iter().find(|a| a.address == address).map(|a| a.state.clone());
+        assert_eq!(claim("10.9.0.3/24").expect("done"), "10.9.0.3/24 added");
+        assert_eq!(state("10.9.0.3/24").as_deref(), Some("preferred"));
+        assert_eq!(refused(claim("10.9.0.3/24")).0, libc::EEXIST);
+        assert_eq!(claim("fd09::3/64").expect("done"), "fd09::3/64 added");
+        assert_eq!(state("fd09::3/64").as_deref(), Some("preferred"));
+        // Who goes before it is known leaves no address behind.
+        std::thread::scope(|threads| {
+            let asks = threads.spawn(|| {
+                let question = r#"{"what":"change","change":"add-address","address":"10.9.0.4/24","claim":true}"#;
+                query_within(&running.path, question, Duration::from_millis(100), |_| {})
+            });
+            let ended = asks.join().expect("no panic");
+            assert!(matches!(ended, Err(QueryError::Silent { pid: Some(pid), .. }) if pid == std::process::id()), "{ended:?}");
+        });
+        let end = Instant::now() + LONGEST;
+        while state("10.9.0.4/24").is_some() {
+            assert!(Instant::now() < end);
+        }
+        // What somebody takes away meanwhile was not added.
+        std::thread::scope(|threads| {
+            let claims = threads.spawn(|| claim("10.9.0.5/24"));
+            while state("10.9.0.5/24").is_none() {}
+            client.change(Change::RemoveAddress { address: ip("10.9.0.5"), interface: None }).expect("done");
+            assert_eq!(refused(claims.join().expect("no panic")).0, libc::EADDRNOTAVAIL);
+        });
     }
 }
 
@@ -102,6 +156,15 @@ isolated! {
             assert_eq!((all.len(), all.last()), (6, Some(&PingEvent::Ended(counts))), "{all:?}");
             assert!(all[..5].iter().all(|e| matches!(e, PingEvent::Answered { from, round_trip_ns, .. } if *from == ip(to) && *round_trip_ns > 0)));
         }
+        // Whom a question for the hardware address finds nobody for.
+        client.change(Change::AddRoute { to: "192.0.2.0/24".to_owned(), via: Some(ip("10.9.0.68")), interface: None, metric: 0 }).expect("done");
+        for (to, neighbor) in [("10.9.0.67", "10.9.0.67"), ("192.0.2.1", "10.9.0.68"), ("fd09::67", "fd09::67")] {
+            let nobody = Ping { count: 1, timeout_ns: 100_000_000, ..Ping::to(ip(to)) };
+            let lost = PingCounts { sent: 1, lost: 1, ..PingCounts::default() };
+            let all = events(&client, nobody).expect("events");
+            assert_eq!(all, [PingEvent::Silent { neighbor: ip(neighbor) }, PingEvent::Ended(lost)], "{to}");
+        }
+        client.change(Change::RemoveRoute { to: "192.0.2.0/24".to_owned(), via: None, interface: None }).expect("done");
         // Nobody is there; who has heard enough is told how far it came.
         let silent = Ping { count: 2, interval_ns: 0, timeout_ns: 100_000_000, ..Ping::to(ip("10.9.0.66")) };
         let lost = PingCounts { sent: 2, lost: 2, ..PingCounts::default() };
