@@ -3,7 +3,11 @@
 use crate::cmd;
 use bypath_sockets::config::{Config, SETTINGS, Setting};
 use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser, ValueParser};
-use clap::{Arg, ArgAction, ArgMatches, Args as _, FromArgMatches as _, Parser, Subcommand, ValueHint};
+use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::{
+    Arg, ArgAction, ArgMatches, Args as _, CommandFactory as _, FromArgMatches as _, Parser, Subcommand,
+    ValueHint,
+};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -36,9 +40,23 @@ impl Cli {
     pub fn of_this_process() -> Cli {
         match run_alone(std::env::args_os()) {
             Some(args) => Cli { command: Command::Run(args) },
-            None => Cli::parse(),
+            None => Cli::try_parse().unwrap_or_else(|e| with_what_is_unknown(e).exit()),
         }
     }
+}
+
+/// Where options go with no subcommand, any further word counts as one that does not go with them: what is none is called so.
+fn with_what_is_unknown(e: clap::Error) -> clap::Error {
+    let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return e };
+    let mut command = Cli::command();
+    let known = command.get_subcommands().any(|command| command.find_subcommand(word).is_some());
+    if e.kind() != ErrorKind::ArgumentConflict || known {
+        return e;
+    }
+    let text = format!(
+        "unexpected argument '{word}': it is no subcommand, and the option before it has its value already"
+    );
+    command.error(ErrorKind::UnknownArgument, text)
 }
 
 /// Parses `bypath run ...` by the definitions of `run` alone: putting together those of every subcommand would be a good

@@ -50,7 +50,7 @@ impl<'a> Text<'a> {
     }
 
     /// Line and column of a byte of the text.
-    fn position(&self, at: usize) -> (u32, u32) {
+    pub fn position(&self, at: usize) -> (u32, u32) {
         let before = self.text.get(..at.min(self.text.len())).unwrap_or(self.text);
         let line = before.bytes().filter(|b| *b == b'\n').count() + 1;
         let column = before.rsplit('\n').next().unwrap_or("").chars().count() + 1;

@@ -12,6 +12,7 @@ mod counters;
 mod ends;
 mod programs;
 mod questions;
+mod several;
 mod tasks;
 mod told;
 mod trouble;

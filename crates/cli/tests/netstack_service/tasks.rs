@@ -143,7 +143,7 @@ isolated! {
             assert!(ended.stderr.contains(told), "{args:?}: {}", ended.stderr);
         };
         let list = |what: &str| asked(&folder, &[what]).expect(0).text();
-        does(&["addr", "add", "10.9.0.7/24", "dev", "mine"], "10.9.0.7/24 added");
+        does(&["addr", "add", "10.9.0.7/24", "dev", "mine", "--no-check"], "10.9.0.7/24 added");
         assert!(is_there("10.9.0.7") && list("addr").contains("10.9.0.7/24"));
         does(&["addr", "del", "10.9.0.7/24"], "10.9.0.7 removed");
         assert!(!is_there("10.9.0.7") && !list("addr").contains("10.9.0.7"));
@@ -154,12 +154,18 @@ isolated! {
         does(&["route", "del", "198.51.100.0/24"], "removed");
         does(&["route", "del", "default", "via", "fd09::1", "--name=default"], "removed");
         assert!(is_there("10.9.0.2") && list("neigh").contains("10.9.0.1"));
+        // Nobody has it: it is there when that is known.
+        does(&["addr", "add", "10.9.0.6/24"], "asking others on mine whether 10.9.0.6 is free: 4 to 7 s\nbypath: 10.9.0.6/24 added");
+        assert!(is_there("10.9.0.6"));
         let done = asked(&folder, &["neigh", "flush", "to", "10.9.0.1", "--json"]).expect(0);
         let done: Value = serde_json::from_slice(&done.stdout).expect("JSON");
         assert_eq!(done["done"], "1 neighbour(s) forgotten");
         does(&["neigh", "flush"], "forgotten");
         for (code, args, words) in [
             (1, &["addr", "add", "10.9.0.1/24"][..], &["the kernel has that address on mine"][..]),
+            (1, &["addr", "add", "10.9.0.0/24"], &["but the network's; give one of it, such as 10.9.0.1/24"]),
+            (1, &["addr", "add", "10.9.0.255/24"], &["everybody's there (broadcast)"]),
+            (1, &["route", "add", "203.0.113.0/24", "via", "10.8.0.1"], &["route to 203.0.113.0/24 via 10.8.0.1: that router is in no network of the stack's addresses on mine"]),
             (1, &["addr", "add", "10.9.0.2/24"], &["the interface has this address already"]),
             (1, &["addr", "del", "10.9.0.99"], &["10.9.0.99 is no address of the interface"]),
             (1, &["addr", "add", "10.9.0.8/24", "dev", "eth7"], &["eth7: no such interface of the service; there are: lo, mine"]),

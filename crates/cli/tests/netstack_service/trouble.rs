@@ -65,7 +65,7 @@ isolated! {
         // Nobody gave a flag: the route is named.
         for (via, words) in [("10.8.0.1", "in no network of the stack's addresses"), ("10.9.0.2", "the stack's own address")] {
             let text = format!("link = 'tap:mine'\nnet = '10.9.0.1/24'\n[[routes]]\nto = '10.1.0.0/16'\nvia = '{via}'\n");
-            says(text.as_bytes(), &[&format!("route to 10.1.0.0/16 via {via}: "), words]);
+            says(text.as_bytes(), &[&format!("x.toml:5:7: route to 10.1.0.0/16 via {via}: "), words]);
         }
         fails(2, &["--config", folder.path().to_str().expect("a path")], &["cannot read the configuration file", "directory"]);
     }
@@ -79,6 +79,13 @@ isolated! {
         fails(2, &["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=10.8.0.1"], &["--gateway 10.8.0.1", "on the link"]);
         for address in ["10.9.0.255/24", "224.0.0.1/24", "0.0.0.0/24", "127.0.0.5/8", "ff02::1/64", "::ffff:10.9.0.2/120"] {
             fails(2, &["--link=tap:mine", "--addr", address], &[address, "not the address of a single host on a link"]);
+        }
+        for (address, words) in [("10.9.0.0/24", "but the network's"), ("fd09::/64", "but the network's"), ("10.9.0.255/24", "(broadcast)")] {
+            let host = address.replace(".0/", ".1/").replace(".255/", ".1/").replace("::/", "::1/");
+            fails(2, &["--link=tap:mine", "--addr", address], &[words, &format!("such as {host}")]);
+        }
+        for link in ["packet:lo", "xdp:lo"] {
+            fails(2, &["--link", link, "--addr=10.9.0.2/24"], &[link, "nobody but this host's kernel", "--link tap:bp0"]);
         }
         for (own, gateway) in [("--net=10.9.0.1/24", "fe80::1"), ("--net=10.9.0.1/24", "fd09::1"), ("--net=fd09::1/64", "10.9.0.1"), ("--net=fd09::1/64", "fd08::1")] {
             fails(2, &["--link=tap:mine", own, "--gateway", gateway], &[&format!("--gateway {gateway}: "), "on the link"]);
@@ -104,22 +111,35 @@ isolated! {
             .expect("the other host");
         bypath_sys::netns::set_up("near", true).expect("up");
         crate::network::they_run();
+        let far = there.run(|| bypath::l2::Interface::named("far").expect("an interface").mac).expect("the other host");
         for (address, name) in [("10.7.0.2/24", "10.7.0.2"), ("fd07::2/64", "fd07::2")] {
-            let words = format!("{name} is another host's on near");
+            let words = format!("{name} is another host's on near ({far})");
             fails(1, &["--link=packet:near", "--addr", address], &[&words, "one of its own"]);
         }
+        // The same while it runs, and nothing of it stays.
+        let folder = TempDir::new();
+        let running = crate::service(&folder, &["--link=packet:near", "--addr=fd07::9/64"]);
+        for (address, name) in [("10.7.0.2/24", "10.7.0.2"), ("fd07::2/64", "fd07::2")] {
+            let said = asked(&folder, &["addr", "add", address]).expect(1).stderr;
+            assert!(said.contains(&format!("asking others on near whether {name} is free")), "{said}");
+            assert!(said.contains(&format!("{name} is another host's on near ({far}); give the stack one of its own")), "{said}");
+            assert!(!said.contains("added"), "{said}");
+        }
+        let listed = asked(&folder, &["addr"]).expect(0).text();
+        assert!(listed.contains("fd07::9/64") && !listed.contains("fd07::2") && !listed.contains("10.7.0.2"), "{listed}");
+        crate::end(running);
     }
 }
 
 isolated! {
     fn without_the_right_the_remedy_is_named() {
-        bypath_sys::netns::set_up("lo", true).expect("loopback");
+        veth();
         without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, || {
             fails(1, &TAP, &["CAP_NET_ADMIN"]);
-            fails(1, &["--link=packet:lo", "--addr=10.9.0.2/24"], &["CAP_NET_RAW"]);
+            fails(1, &["--link=packet:left", "--addr=10.9.0.2/24"], &["CAP_NET_RAW"]);
         });
         // Root of a user namespace has not what this takes.
-        fails(1, &["--link=xdp:lo", "--addr=10.9.0.2/24"], &["CAP_BPF", "of the whole machine"]);
+        fails(1, &["--link=xdp:left", "--addr=10.9.0.2/24"], &["CAP_BPF", "of the whole machine"]);
     }
 }
 
@@ -189,8 +209,9 @@ isolated! {
         running.stop();
         let asking = crate::network::Tool::of(crate::netstack(&folder, &["stats"]));
         let second = crate::network::Tool::of(crate::netstack(&folder, &["--link=tap:other", "--net=10.8.0.1/24"]));
-        let said = asking.end().expect(1).stderr;
-        assert!(said.contains("does not answer; is its process stopped?"), "{said}");
+        let (said, pid) = (asking.end().expect(1).stderr, running.id());
+        assert!(said.contains(&format!("waiting for the netstack service default (pid {pid}): 4 s at most")), "{said}");
+        assert!(said.contains(&format!("does not answer; is its process stopped? If it is: kill -CONT {pid}")), "{said}");
         let said = second.end().expect(1).stderr;
         assert!(said.contains("a service named default is running already"), "{said}");
         running.signal(rustix::process::Signal::CONT);

@@ -1,7 +1,9 @@
 //! What is said of addresses, devices and settings that cannot be, and what to do.
 
 use crate::common::TempDir;
+use crate::network::address;
 use crate::{TAP, asked, devices, end, service};
+use bypath_sys::netns;
 
 /// A service that cannot be, with these words.
 #[track_caller]
@@ -31,6 +33,25 @@ isolated! {
             assert!(ended.contains("such as") && !ended.contains("--addr"), "{ended}");
         }
         tap(&["--net=10.9.0.1/24", "--attach"], &["mine: no such interface", "ip tuntap add mine mode tap user $USER", "leave --attach out"]);
+    }
+}
+
+isolated! {
+    fn what_is_typed_wrong_is_told_with_what_would_be_right() {
+        let tap = |more: &[&'static str], words: &[&str]| fails(&[&["--link=tap:mine", "--net=10.9.0.1/24"], more].concat(), words);
+        for wrong in ["abc", "-1", "1000001"] {
+            fails(&["--link=tap:mine", &format!("--busy-poll={wrong}")], &["--busy-poll", "expected microseconds, 1000000 at most"]);
+        }
+        tap(&["stray"], &["unexpected argument 'stray': it is no subcommand"]);
+        // What is one does not go with them.
+        tap(&["sockets"], &["the subcommand 'sockets' cannot be used with"]);
+        // What starts a service does not collide with what there is.
+        let kernels = "start one: bypath netstack --link tap:bp0 --net 10.9.0.1/24";
+        fails(&["sockets"], &[kernels]);
+        netns::veth("bp0", "other", None).expect("a veth pair");
+        fails(&["sockets"], &["start one: bypath netstack --link tap:bp1 --net 10.9.1.1/24"]);
+        address("other", "10.9.1.7");
+        fails(&["sockets", "--name=lab"], &["start one: bypath netstack --name lab --link tap:bp2 --net 10.9.2.1/24"]);
     }
 }
 

@@ -67,7 +67,9 @@ isolated! {
         if !devices("trouble::nobody_there_is_a_loss") {
             return;
         }
-        fails(3, &["--link=tap:mine", "--net=10.9.0.1/24", "10.9.0.77"], &["2 sent, 0 answered, 2 lost (100.0 %)"]);
+        fails(3, &["--link=tap:mine", "--net=10.9.0.1/24", "10.9.0.77"], &["2 sent, 0 answered, 2 lost (100.0 %)", "no neighbour answers for 10.9.0.77: is that host there"]);
+        let by_router = ["--link=tap:mine", "--net=10.9.0.1/24", "--gateway=10.9.0.88", "192.0.2.1"];
+        fails(3, &by_router, &["the router 10.9.0.88, by which 192.0.2.1 is reached, does not answer"]);
         fails(3, &["--link=tap:mine", "--net=fd09::1/64", "fd09::77"], &["2 sent, 0 answered, 2 lost (100.0 %)"]);
     }
 }
@@ -102,19 +104,20 @@ isolated! {
             echo = echo.says("right is down: ip link set right up");
             netns::set_up("right", true).expect("an interface that is up");
             answered();
+            echo = echo.says("right is up again");
         }
         echo.signal(rustix::process::Signal::INT);
         let said = echo.end().expect(0).stderr;
-        assert_eq!(said.matches("right is down").count(), 2, "{said}");
+        assert_eq!((said.matches("right is down").count(), said.matches("right is up again").count()), (2, 2), "{said}");
     }
 }
 
 isolated! {
     fn without_the_right_the_remedy_is_named() {
-        bypath_sys::netns::set_up("lo", true).expect("loopback");
+        veth();
         without(CapabilitySet::NET_ADMIN | CapabilitySet::NET_RAW, || {
             fails(1, &["--link=tap:mine", "--net=10.9.0.1/24", "10.9.0.1"], &["CAP_NET_ADMIN"]);
-            fails(1, &["--link=packet:lo", "--addr=10.9.0.2/24", "10.9.0.1"], &["CAP_NET_RAW"]);
+            fails(1, &["--link=packet:left", "--addr=10.9.0.2/24", "10.9.0.1"], &["CAP_NET_RAW"]);
         });
     }
 }

@@ -1,5 +1,6 @@
 //! A stack on a link, as it is typed: which link, which addresses and routers, or DHCP.
 
+use super::others::On;
 use crate::cmd::tun::{beside, network};
 use crate::output::{self, Failure};
 use crate::raw::wait::Stop;
@@ -163,8 +164,13 @@ impl Wishes {
             return wrong("--attach, --net and --mtu are for a device of tap: or tun:");
         }
         // Whoever names an interface that is not there is not to look for its address first.
-        if let LinkName::Packet(name) | LinkName::Xdp(name) = link {
-            Interface::named(name).map_err(|e| Failure::new(1, e))?;
+        if let LinkName::Packet(name) | LinkName::Xdp(name) = link
+            && Interface::named(name).map_err(|e| Failure::new(1, e))?.loopback
+        {
+            return wrong(&format!(
+                "{link}: on loopback there is nobody but this host's kernel, which has it to itself; take an interface to a network, \
+                 or a device with the kernel at its other end: --link tap:bp0 --net 10.9.0.1/24"
+            ));
         }
         if self.addr.is_empty() && self.net.is_empty() && !self.dhcp && !self.slaac {
             return wrong(
@@ -289,19 +295,33 @@ impl Attach {
     /// The link cannot be used, an address is somebody else's, or no DHCP server answers.
     pub fn begin(&self, stop: &Stop) -> Result<Option<Host>, Failure> {
         self.wishes.check(&self.link)?;
+        let addresses: Vec<IpAddr> = self.wishes.addresses().iter().map(|own| own.address()).collect();
+        taken_by_a_service(&self.link, &addresses, "")?;
         let host = open(self.wishes.setup(self.link.clone()), &self.wishes, &[])?;
         host.settle(stop)
     }
 }
 
-/// Opens the link, and puts the stack on it, of which `wishes` are the flags. `routes`: those of the setup that no flag named.
+/// Whether another service than `but` has one of these addresses on the interface that a stack is to stand on. A device is one stack's alone.
+///
+/// # Errors
+/// One has.
+pub fn taken_by_a_service(link: &LinkName, addresses: &[IpAddr], but: &str) -> Result<(), Failure> {
+    let (LinkName::Packet(interface) | LinkName::Xdp(interface)) = link else { return Ok(()) };
+    match On::here(interface).taken(addresses, but) {
+        Some(text) => Err(Failure::new(1, text)),
+        None => Ok(()),
+    }
+}
+
+/// Opens the link, and puts the stack on it, of which `wishes` are the flags. `routes`: those of the setup that no flag named, and where they stand.
 ///
 /// # Errors
 /// The link cannot be used, or the stack does not take an address or router.
-pub fn open(setup: Setup, wishes: &Wishes, routes: &[Way]) -> Result<Settling, Failure> {
+pub fn open(setup: Setup, wishes: &Wishes, routes: &[Placed]) -> Result<Settling, Failure> {
     // How a router was named.
-    let by = |router: IpAddr| match routes.iter().find(|way| way.via == Some(router)) {
-        Some(way) => format!("route to {} via {router}", way.to),
+    let by = |router: IpAddr| match routes.iter().find(|route| route.way.via == Some(router)) {
+        Some(Placed { way, place }) => format!("{place}route to {} via {router}", way.to),
         None => format!("--gateway {router}"),
     };
     let opened = setup.open().map_err(|e| match e {
@@ -331,6 +351,13 @@ pub fn open(setup: Setup, wishes: &Wishes, routes: &[Way]) -> Result<Settling, F
         e => Failure::new(1, e),
     })?;
     Ok(Settling { opened, waits: Vec::new() })
+}
+
+/// A way, and where it is named: a file and its line, with a colon and a space behind them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placed {
+    pub way: Way,
+    pub place: String,
 }
 
 /// What DHCP servers show in their lists.
@@ -411,7 +438,14 @@ pub fn hear(news: News, name: &str) -> Option<SocketId> {
         News::Lease { event: dhcp::Event::Lost, .. } => {
             output::message("the DHCP server does not renew the address; asking for another one");
         }
+        News::Stack(Event::RouterSilent { address, .. }) => output::message(format_args!(
+            "the router {address} does not answer on {name}: no neighbour has that address; what goes by it does not arrive"
+        )),
+        News::Stack(Event::RouterBack { address, .. }) => {
+            output::message(format_args!("the router {address} is there again on {name}"));
+        }
         News::Down(_) => output::message(format_args!("{name} is down: ip link set {name} up")),
+        News::Up(_) => output::message(format_args!("{name} is up again")),
         _ => {}
     }
     None

@@ -1,12 +1,13 @@
 //! `bypath netstack addr add`, `route add`, `neigh flush` and their like: changes of a service, said as to ip(8).
 
-use super::attach::kernels;
 use super::found;
+use super::others::On;
 use super::queries::{self, List};
 use super::serve;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
 use bypath_netstack::service::{Change, Client};
+use bypath_stack::prefix::Prefix;
 use clap::Subcommand;
 use serde_json::json;
 use std::net::IpAddr;
@@ -44,15 +45,16 @@ enum AddressChange {
     Add {
         /// The address with its network's prefix, such as 10.9.0.3/24
         #[arg(value_name = "ADDRESS/PREFIX", value_parser = super::attach::own)]
-        address: bypath_stack::prefix::Prefix,
+        address: Prefix,
 
         /// `dev NAME`: of this link, where the service has several
         #[arg(value_name = "dev NAME")]
         words: Vec<String>,
 
-        /// Ask first whether another host has it, which takes IPv4 4 to 7 seconds (IPv6 always asks); `addr` tells what has come of it
+        /// Add it at once. Otherwise others on the link are asked first whether it is theirs, as at the start of a service: 4 to 7 seconds,
+        /// of IPv6 one or two
         #[arg(long)]
-        claim: bool,
+        no_check: bool,
 
         #[command(flatten)]
         of: Of,
@@ -193,20 +195,29 @@ fn change(of: &Of, change: Change) -> Outcome {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Adds one, once it is known to be free if it is to be checked.
+fn add_address(of: &Of, address: Prefix, interface: Option<String>, claim: bool) -> Outcome {
+    let path = found::running(&of.name, 1)?;
+    if let Some((on, ethernet)) = On::of_service(&path, interface.as_deref())? {
+        if let Some(text) = on.taken(&[address.address()], &of.name) {
+            return Err(Failure::new(1, text));
+        }
+        // Where there are no hardware addresses nobody is asked.
+        if claim && ethernet {
+            let long = if address.address().is_ipv4() { "4 to 7 s" } else { "1 to 2 s" };
+            let (name, ip) = (output::printable(&on.interface), address.address());
+            output::message(format_args!("asking others on {name} whether {ip} is free: {long}"));
+        }
+    }
+    change(of, Change::AddAddress { address: address.to_string(), interface, claim })
+}
+
 /// Lists addresses, or changes them.
 pub fn addresses(args: &AddressArgs, list: &List) -> Outcome {
     match &args.change {
         None => list.run(&args.list),
-        Some(AddressChange::Add { address, words, claim, of }) => {
-            let words = Words::of(words, &["dev"])?;
-            if let Some((_, holder)) = kernels().into_iter().find(|(ip, _)| *ip == address.address()) {
-                let text = format!(
-                    "{address}: the kernel has that address on {holder}; give the stack one of its own"
-                );
-                return Err(Failure::new(1, text));
-            }
-            let (address, interface) = (address.to_string(), words.device());
-            change(of, Change::AddAddress { address, interface, claim: *claim })
+        Some(AddressChange::Add { address, words, no_check, of }) => {
+            add_address(of, *address, Words::of(words, &["dev"])?.device(), !no_check)
         }
         Some(AddressChange::Del { address, words, of }) => {
             let interface = Words::of(words, &["dev"])?.device();

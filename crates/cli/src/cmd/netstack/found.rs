@@ -1,12 +1,15 @@
 //! Services that are there.
 
 use crate::output::{self, Failure};
-use bypath_netstack::service::{QueryError, query};
+use bypath::l2::Interface;
+use bypath_netstack::service::{QueryError, query_within};
 use bypath_sockets::service::{ServiceName, place};
+use bypath_stack::prefix::Prefix;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::seqpacket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Longest wait for one that is starting, which waits 30 s at most itself.
 const LONGEST_NS: u64 = 40_000_000_000;
@@ -14,12 +17,43 @@ const LONGEST_NS: u64 = 40_000_000_000;
 /// Name of a service for which none is said.
 pub const DEFAULT_NAME: &str = ServiceName::DEFAULT;
 
+/// So long nobody is told that a service is waited for.
+pub const SOON: Duration = Duration::from_millis(300);
+
+/// Longest wait for the answer of one that is there.
+pub const PATIENCE: Duration = Duration::from_secs(4);
+
+/// Longest wait for one that was just started to say that it is about to be there, and how often that is looked for.
+const APPEARS: Duration = Duration::from_secs(2);
+pub const LOOK: Duration = Duration::from_millis(20);
+
 /// Asks a service whether it is there.
 ///
 /// # Errors
-/// Nobody listens, it does not admit this user, or it does not answer.
-pub fn probe(path: &Path) -> Result<(), QueryError> {
-    query(path, r#"{"what":"service"}"#, |_| {})
+/// Nobody listens, it does not admit this user, or it does not answer within this time.
+pub fn probe(path: &Path, longest: Duration) -> Result<(), QueryError> {
+    query_within(path, r#"{"what":"service"}"#, longest, |_| {})
+}
+
+/// The same; who has to wait is told for whom.
+fn probe_patiently(name: &str, path: &Path) -> Result<(), QueryError> {
+    match probe(path, SOON) {
+        Err(QueryError::Silent { pid, .. }) => {
+            output::message(waits(&[(name, pid)]));
+            probe(path, PATIENCE)
+        }
+        answered => answered,
+    }
+}
+
+/// That services are waited for: their names and processes.
+pub fn waits(silent: &[(&str, Option<u32>)]) -> String {
+    let shown = |(name, pid): &(&str, Option<u32>)| {
+        pid.map_or((*name).to_owned(), |pid| format!("{name} (pid {pid})"))
+    };
+    let names: Vec<String> = silent.iter().map(shown).collect();
+    let s = if silent.len() == 1 { "" } else { "s" };
+    format!("waiting for the netstack service{s} {}: {} s at most", names.join(", "), PATIENCE.as_secs())
 }
 
 /// The socket of a service that answers.
@@ -27,12 +61,7 @@ pub fn probe(path: &Path) -> Result<(), QueryError> {
 /// # Errors
 /// None of this name does: which ones do, and how to start one; or why the one that is there does not.
 pub fn running(name: &str, code: u8) -> Result<PathBuf, Failure> {
-    let Some(path) = place::find(name) else { return Err(Failure::new(code, none(name))) };
-    match probe(&path) {
-        Ok(()) => Ok(path),
-        Err(QueryError::NotThere { .. }) => Err(Failure::new(code, none(name))),
-        Err(e) => Err(Failure::new(code, e)),
-    }
+    found(name).map_err(|why| Failure::new(code, why.unwrap_or_else(|| none(name))))
 }
 
 /// The same; `else_say`: what else can be done where none is running.
@@ -40,32 +69,59 @@ pub fn running(name: &str, code: u8) -> Result<PathBuf, Failure> {
 /// # Errors
 /// Those of [`running`].
 pub fn running_or(name: &str, code: u8, else_say: &str) -> Result<PathBuf, Failure> {
-    match place::find(name).map(|path| (probe(&path), path)) {
-        None | Some((Err(QueryError::NotThere { .. }), _)) => {
-            Err(Failure::new(code, format_args!("{}, {else_say}", none(name))))
-        }
-        Some((Ok(()), path)) => Ok(path),
-        Some((Err(e), _)) => Err(Failure::new(code, e)),
+    found(name)
+        .map_err(|why| Failure::new(code, why.unwrap_or_else(|| format!("{}, {else_say}", none(name)))))
+}
+
+/// The socket of a service that answers, or why the one that is there does not; `None`: there is none.
+fn found(name: &str) -> Result<PathBuf, Option<String>> {
+    let path = place::find(name).ok_or(None)?;
+    match probe_patiently(name, &path) {
+        Ok(()) => Ok(path),
+        Err(QueryError::NotThere { .. }) => Err(None),
+        Err(e) => Err(Some(e.to_string())),
     }
 }
 
-/// The same, but one that is starting is waited for.
+/// The same as [`running`], but one that is starting is waited for, and with `appears` for a short time one that does not say so yet: it
+/// may have been started just before.
 ///
 /// # Errors
 /// Those of [`running`].
-pub fn awaited(name: &str, code: u8) -> Result<PathBuf, Failure> {
-    running(name, code).or_else(|_| {
-        if let Some(end) = starting(name) {
-            let seconds = LONGEST_NS / 1_000_000_000;
+pub fn awaited(name: &str, code: u8, appears: bool) -> Result<PathBuf, Failure> {
+    match found(name) {
+        Ok(path) => return Ok(path),
+        Err(Some(why)) => return Err(Failure::new(code, why)),
+        Err(None) => {}
+    }
+    let begin = Instant::now();
+    let mut told = false;
+    let mut end = starting(name);
+    while appears && end.is_none() && begin.elapsed() < APPEARS {
+        if !told && begin.elapsed() >= SOON {
+            told = true;
+            let seconds = APPEARS.as_secs();
             output::message(format_args!(
-                "the netstack service {name} is starting: waiting for it, {seconds} s at most"
+                "waiting for a netstack service {name} to be started: {seconds} s at most"
             ));
-            let mut wait = [PollFd { fd: end.as_raw_fd(), events: 0, revents: 0 }];
-            // It ends when the service is there, or will not be.
-            let _ = ppoll(&mut wait, Some(LONGEST_NS), 0);
         }
-        running(name, code)
-    })
+        let _ = ppoll(&mut [], Some(LOOK.as_nanos() as u64), 0);
+        // It may need no time to start.
+        if place::find(name).is_some_and(|path| probe(&path, SOON).is_ok()) {
+            break;
+        }
+        end = starting(name);
+    }
+    if let Some(end) = end {
+        let seconds = LONGEST_NS / 1_000_000_000;
+        output::message(format_args!(
+            "the netstack service {name} is starting: waiting for it, {seconds} s at most"
+        ));
+        let mut wait = [PollFd { fd: end.as_raw_fd(), events: 0, revents: 0 }];
+        // It ends when the service is there, or will not be.
+        let _ = ppoll(&mut wait, Some(LONGEST_NS), 0);
+    }
+    running(name, code)
 }
 
 /// A connection to the service of this name that is about to be there: it ends when it is, or will not be.
@@ -88,15 +144,25 @@ pub fn none(name: &str) -> String {
     }
     let others: Vec<String> = place::all()
         .into_iter()
-        .filter(|(other, path)| other != name && probe(path).is_ok())
+        .filter(|(other, path)| other != name && probe(path, SOON).is_ok())
         .map(|(other, _)| other)
         .collect();
     let there = match &others[..] {
         [] => "and none of another name".to_owned(),
         some => format!("there are: {}", some.join(", ")),
     };
+    format!("no netstack service named {name} is running ({there}); start one: {}", how_to_start(name))
+}
+
+/// What starts a service of this name: on a device that is not there yet, with a network that the kernel does not have.
+pub fn how_to_start(name: &str) -> String {
     let flag = if name == DEFAULT_NAME { String::new() } else { format!(" --name {name}") };
-    format!(
-        "no netstack service named {name} is running ({there}); start one: bypath netstack{flag} --link tap:bp0 --net 10.9.0.1/24"
-    )
+    let kernels = super::attach::kernels();
+    let is_free = |n: &u8| {
+        let network = Prefix::new([10, 9, *n, 0].into(), 24);
+        Interface::named(&format!("bp{n}")).is_err()
+            && !kernels.iter().any(|(ip, _)| network.is_some_and(|network| network.contains(*ip)))
+    };
+    let n = (0..=u8::MAX).find(is_free).unwrap_or(0);
+    format!("bypath netstack{flag} --link tap:bp{n} --net 10.9.{n}.1/24")
 }

@@ -6,6 +6,7 @@ mod changes;
 mod echo;
 pub mod found;
 mod http;
+mod others;
 mod ping;
 mod queries;
 mod serve;

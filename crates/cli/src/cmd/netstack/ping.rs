@@ -143,6 +143,15 @@ impl Heard<'_> {
             PingEvent::Refused { from, why } => {
                 output::message(format_args!("{from} says: {}", output::printable(&why)));
             }
+            PingEvent::Silent { neighbor } if neighbor == self.args.destination => {
+                output::message(format_args!(
+                    "no neighbour answers for {neighbor}: is that host there, and in this network?"
+                ));
+            }
+            PingEvent::Silent { neighbor } => output::message(format_args!(
+                "the router {neighbor}, by which {} is reached, does not answer: no neighbour has that address",
+                self.args.destination
+            )),
             PingEvent::Ended(counts) => self.counts = counts,
             _ => {}
         }
@@ -166,6 +175,9 @@ impl Heard<'_> {
             let Some(until) = next else { break };
             host.turn(stop, until)?;
             host.hear()?;
+        }
+        while let Some(event) = pinger.event(host.stack(), clock::monotonic_ns()) {
+            self.hear(event)?;
         }
         self.hear(PingEvent::Ended(pinger.end(host.stack())))?;
         let own = host.addresses();

@@ -4,11 +4,12 @@ use super::found::{self, DEFAULT_NAME};
 use super::serve;
 use crate::args::Json;
 use crate::output::{self, Failure, Outcome};
-use bypath_netstack::service::{QueryError, query};
+use bypath_netstack::service::{QueryError, query_within};
 use bypath_sockets::service::place;
 use serde_json::{Map, Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 /// Arguments of `bypath netstack ls`.
 #[derive(Debug, clap::Args)]
@@ -53,18 +54,23 @@ pub type Object = Map<String, Value>;
 /// # Errors
 /// It does not answer, or not in a way that is understood.
 pub fn ask(path: &Path, what: &str) -> Result<Vec<Object>, Failure> {
+    ask_within(path, what, found::PATIENCE).map_err(|e| Failure::new(1, e))
+}
+
+/// The same, with another patience.
+///
+/// # Errors
+/// Those of [`ask`].
+pub fn ask_within(path: &Path, what: &str, longest: Duration) -> Result<Vec<Object>, QueryError> {
     let mut all = Vec::new();
     let mut broken = false;
-    query(path, &json!({ "what": what }).to_string(), |text| match serde_json::from_str(text) {
-        Ok(object) => all.push(object),
-        Err(_) => broken = true,
-    })
-    .map_err(|e| Failure::new(1, e))?;
-    if broken {
-        let text = format!("{} answers what cannot be understood: is it of another version?", path.display());
-        return Err(Failure::new(1, text));
-    }
-    Ok(all)
+    query_within(path, &json!({ "what": what }).to_string(), longest, |text| {
+        match serde_json::from_str(text) {
+            Ok(object) => all.push(object),
+            Err(_) => broken = true,
+        }
+    })?;
+    if broken { Err(QueryError::Malformed { path: path.to_owned() }) } else { Ok(all) }
 }
 
 /// A list: what is asked, and its columns by heading, key, and whether it is a number.
@@ -160,27 +166,63 @@ fn cell(value: Option<&Value>) -> String {
     }
 }
 
+/// What a service says of itself.
+type Answer = Result<Vec<Object>, QueryError>;
+
+/// Every service, and what it says. Who does not answer at once is waited for when all others were asked: all of them together for as long as
+/// one may take, and it is told.
+fn asked_all() -> Vec<(String, PathBuf, Answer)> {
+    let ask = |(name, path): (String, PathBuf)| {
+        let answer = ask_within(&path, "service", found::SOON);
+        (name, path, answer)
+    };
+    let mut all: Vec<_> = place::all().into_iter().map(ask).collect();
+    let silent: Vec<(&str, Option<u32>)> = all
+        .iter()
+        .filter_map(|(name, _, answer)| match answer {
+            Err(QueryError::Silent { pid, .. }) => Some((name.as_str(), *pid)),
+            _ => None,
+        })
+        .collect();
+    if silent.is_empty() {
+        return all;
+    }
+    output::message(found::waits(&silent));
+    let end = Instant::now() + found::PATIENCE;
+    for (_, path, answer) in &mut all {
+        if matches!(answer, Err(QueryError::Silent { .. })) {
+            let left = end.saturating_duration_since(Instant::now()).max(found::LOOK);
+            *answer = ask_within(path, "service", left);
+        }
+    }
+    all
+}
+
 /// Prints which services there are.
 pub fn list(args: &LsArgs) -> Outcome {
     let mut services = Vec::new();
     let mut answers = false;
     let starting = found::all_starting();
-    for (name, path) in place::all() {
-        let mut object = match ask(&path, "service") {
+    for (name, path, answer) in asked_all() {
+        let mut object = match answer {
             Ok(all) => {
                 answers = true;
                 all.into_iter().flatten().collect()
             }
-            Err(_) => {
-                let state = match found::probe(&path) {
-                    Err(QueryError::NotThere { .. }) => "left behind",
-                    Err(e @ QueryError::NotAdmitted { .. }) => {
+            Err(e) => {
+                let state = match &e {
+                    QueryError::NotThere { .. } => "left behind",
+                    QueryError::NotAdmitted { .. } => {
                         output::message(format_args!("note: {e}"));
                         "not for this user"
                     }
                     _ => "no answer",
                 };
-                Object::from_iter([("state".to_owned(), json!(state))])
+                let mut object = Object::from_iter([("state".to_owned(), json!(state))]);
+                if let QueryError::Silent { pid: Some(pid), .. } = e {
+                    object.insert("pid".to_owned(), json!(pid));
+                }
+                object
             }
         };
         object.entry("state").or_insert_with(|| json!("running"));
@@ -208,9 +250,10 @@ pub fn list(args: &LsArgs) -> Outcome {
     };
     match args.json.target() {
         Some(target) => output::json(&target, &services)?,
-        None if services.is_empty() => output::message(
-            "no netstack service is running for this user; start one: bypath netstack --link tap:bp0 --net 10.9.0.1/24",
-        ),
+        None if services.is_empty() => output::message(format_args!(
+            "no netstack service is running for this user; start one: {}",
+            found::how_to_start(DEFAULT_NAME)
+        )),
         None => output::print(&table.text(&services))?,
     }
     Ok(ExitCode::from(u8::from(!answers)))

@@ -14,7 +14,7 @@ use std::path::Path;
 pub fn check(effective: &Effective, file: &Path) -> Result<(), String> {
     let wanted = effective.config.netstack;
     if let Some(name) = wanted {
-        found::awaited(name.as_str(), 125).map_err(|e| e.to_string())?;
+        found::awaited(name.as_str(), 125, true).map_err(|e| e.to_string())?;
     }
     let Some(settings) = &effective.file else { return Ok(()) };
     let names = program::names(file);
@@ -30,7 +30,7 @@ pub fn check(effective: &Effective, file: &Path) -> Result<(), String> {
     named.sort_by_key(|name| name.to_string());
     named.dedup();
     for name in named {
-        if let Err(e) = found::awaited(name.as_str(), 125) {
+        if let Err(e) = found::awaited(name.as_str(), 125, false) {
             output::message(format_args!("warning: rules of {} name it: {e}", settings.path.display()));
         }
     }

@@ -20,7 +20,8 @@ pub struct File {
     pub name: Option<String>,
     pub link: Option<LinkName>,
     pub wishes: Wishes,
-    pub routes: Vec<Way>,
+    /// With line and column.
+    pub routes: Vec<(Way, (u32, u32))>,
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
     /// Microseconds.
@@ -160,7 +161,7 @@ impl Reader<'_> {
         }
     }
 
-    fn routes(&self, value: &Spanned<DeValue>) -> Vec<Way> {
+    fn routes(&self, value: &Spanned<DeValue>) -> Vec<(Way, (u32, u32))> {
         let DeValue::Array(all) = value.get_ref() else {
             self.0.wrong_type(&value.span(), "routes", "[[routes]] tables", value.get_ref());
             return Vec::new();
@@ -175,15 +176,19 @@ impl Reader<'_> {
         ways
     }
 
-    fn route(&self, at: &Range<usize>, table: &DeTable) -> Option<Way> {
+    fn route(&self, at: &Range<usize>, table: &DeTable) -> Option<(Way, (u32, u32))> {
         let (mut to, mut via, mut metric, mut tried) = (None, None, 0, false);
+        let mut place = at.clone();
         for (key, value) in table {
             match &**key.get_ref() {
                 "to" => {
                     to = self.one("to", value, own);
                     tried = true;
                 }
-                "via" => via = self.one("via", value, address),
+                "via" => {
+                    via = self.one("via", value, address);
+                    place = value.span();
+                }
                 "metric" => metric = self.one("metric", value, number).unwrap_or(0),
                 name => self.unknown(&key.span(), name, OF_ROUTES),
             }
@@ -192,7 +197,7 @@ impl Reader<'_> {
             self.0.error(at, "a route needs 'to', such as \"10.1.0.0/16\"".to_owned(), None);
         }
         let to: Prefix = to?;
-        Some(Way { to: to.network(), via, metric })
+        Some((Way { to: to.network(), via, metric }, self.0.position(place.start)))
     }
 
     fn faults(&self, table: &DeTable) -> Faults {
@@ -265,7 +270,8 @@ fn number<N: std::str::FromStr>(text: &str) -> Result<N, String> {
     text.parse().map_err(|_| "expected a number".to_owned())
 }
 
-fn microseconds(text: &str) -> Result<u32, String> {
+/// Of `busy-poll`.
+pub fn microseconds(text: &str) -> Result<u32, String> {
     let most = super::MOST_BUSY;
     let number = text.parse().ok().filter(|n| i64::from(*n) <= most);
     number.ok_or_else(|| format!("expected microseconds, {most} at most"))
@@ -344,7 +350,7 @@ mod tests {
         assert_eq!(file.busy_poll, Some(50));
         let way =
             Way { to: "10.1.0.0/16".parse().unwrap(), via: Some("10.9.0.7".parse().unwrap()), metric: 3 };
-        assert_eq!(file.routes, [way]);
+        assert_eq!(file.routes, [(way, (14, 7))]);
         let limits = Limits {
             sockets_per_user: Some(10),
             octets_per_user: Some(64 << 20),

@@ -74,7 +74,7 @@ pub struct ServeArgs {
 
     /// Look for work for so long after there was some before sleeping, on a processor that nobody else wants: round trips are shorter,
     /// and the processor is not free meanwhile
-    #[arg(long, value_name = "MICROSECONDS", value_parser = clap::value_parser!(u32).range(..=MOST_BUSY))]
+    #[arg(long, value_name = "MICROSECONDS", value_parser = file::microseconds)]
     busy_poll: Option<u32>,
 
     /// The same settings from a file, and routes and limits; flags win. SIGHUP reads it again
@@ -113,6 +113,8 @@ pub fn run(args: &ServeArgs) -> Outcome {
         );
         return Err(Failure::new(1, text));
     }
+    let addresses: Vec<IpAddr> = plan.wishes.addresses().iter().map(|own| own.address()).collect();
+    attach::taken_by_a_service(&plan.link, &addresses, &plan.name)?;
     let starting = Starting::new(&folder, &plan.name)?;
     let metrics = plan.metrics.map(metrics::listen).transpose()?;
     let opened = attach::open(with_capture(&plan)?, &plan.wishes, &plan.ways_of_tables())?;
@@ -126,7 +128,10 @@ pub fn run(args: &ServeArgs) -> Outcome {
     let stop = Stop::new()?;
     tell(&[NotifyState::Status(&format!("{} on {}: starting", plan.name, plan.link))]);
     let Some(host) = opened.settle(&stop)? else { return Ok(ExitCode::SUCCESS) };
-    let Host { engine, iface, name: interface, .. } = host;
+    let Host { mut engine, iface, name: interface, .. } = host;
+    // Of two that began together one was there first; and both may have got an address from the same server.
+    let addresses: Vec<IpAddr> = engine.stack().addresses(iface).iter().map(|own| own.ip()).collect();
+    attach::taken_by_a_service(&plan.link, &addresses, &plan.name)?;
     let socket = folder.join(&plan.name);
     let settings = settings(&plan, folder.clone());
     let mut service = Service::open(engine, settings).map_err(|e| Failure::new(1, e))?;
@@ -151,7 +156,7 @@ pub fn run(args: &ServeArgs) -> Outcome {
 
 /// Whether somebody listens there, even if he does not answer.
 fn is_taken(socket: &Path) -> bool {
-    !matches!(found::probe(socket), Err(QueryError::NotThere { .. }))
+    !matches!(found::probe(socket, found::SOON), Err(QueryError::NotThere { .. }))
 }
 
 /// The stack and its link as they are wanted, and the file of its frames.

@@ -2,7 +2,7 @@
 
 use super::ServeArgs;
 use super::file::{self, File, Limits};
-use crate::cmd::netstack::attach::{self, Wishes};
+use crate::cmd::netstack::attach::{self, Placed, Wishes};
 use crate::cmd::netstack::found::DEFAULT_NAME;
 use crate::config;
 use crate::output::{self, Failure};
@@ -20,6 +20,8 @@ pub struct Plan {
     pub link: LinkName,
     pub wishes: Wishes,
     pub routes: Vec<Way>,
+    /// Where each of them stands.
+    places: Vec<String>,
     pub capture: Option<PathBuf>,
     pub metrics: Option<SocketAddr>,
     /// Microseconds.
@@ -61,7 +63,8 @@ impl Plan {
             name: args.name.clone().or(file.name).unwrap_or_else(|| DEFAULT_NAME.to_owned()),
             link,
             wishes: joined(&args.wishes, file.wishes),
-            routes: file.routes,
+            routes: file.routes.iter().map(|(way, _)| *way).collect(),
+            places: file.routes.iter().map(|(_, at)| place(args, *at)).collect(),
             capture: args.capture.clone().or(file.capture),
             metrics: args.metrics.or(file.metrics),
             busy_poll: args.busy_poll.or(file.busy_poll).unwrap_or(0),
@@ -79,9 +82,12 @@ impl Plan {
     }
 
     /// Ways by routers that `[[routes]]` alone name.
-    pub fn ways_of_tables(&self) -> Vec<Way> {
+    pub fn ways_of_tables(&self) -> Vec<Placed> {
         let gateways = &self.wishes.gateway;
-        self.routes.iter().copied().filter(|way| way.via.is_none_or(|via| !gateways.contains(&via))).collect()
+        let all = self.routes.iter().zip(&self.places).map(|(way, place)| (*way, place.clone()));
+        all.filter(|(way, _)| way.via.is_none_or(|via| !gateways.contains(&via)))
+            .map(|(way, place)| Placed { way, place })
+            .collect()
     }
 
     /// The stack for the library. An IPv4 address on a network where others are is asked for first; on a device the kernel alone
@@ -119,7 +125,7 @@ impl Plan {
         let wishes = Wishes { addr: new.wishes.addr, gateway: new.wishes.gateway, ..self.wishes };
         // Where none could be they cannot be switched on.
         let faults = self.faults.and(new.faults).or(self.faults);
-        Plan { wishes, routes: new.routes, limits: new.limits, faults, ..self }
+        Plan { wishes, routes: new.routes, places: new.places, limits: new.limits, faults, ..self }
     }
 
     /// What of `new` takes a restart: names of flags.
@@ -140,6 +146,11 @@ impl Plan {
         ];
         differs.into_iter().filter_map(|(name, differs)| differs.then_some(name)).collect()
     }
+}
+
+/// Where something stands in the file.
+fn place(args: &ServeArgs, (line, column): (u32, u32)) -> String {
+    args.config.as_ref().map_or(String::new(), |path| format!("{}:{line}:{column}: ", path.display()))
 }
 
 fn joined(flags: &Wishes, file: Wishes) -> Wishes {
