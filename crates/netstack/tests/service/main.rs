@@ -141,10 +141,18 @@ impl Drop for Running {
 /// A folder of a test's own.
 fn folder() -> PathBuf {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let n = NEXT.fetch_add(1, Ordering::Relaxed);
-    let folder = std::env::temp_dir().join(format!("bypath-service-{}-{n}", std::process::id()));
-    std::fs::create_dir(&folder).expect("a folder");
-    folder
+    loop {
+        let n = NEXT.fetch_add(1, Ordering::Relaxed);
+        let folder = std::env::temp_dir().join(format!("bypath-service-{}-{n}", std::process::id()));
+        match std::fs::create_dir(&folder) {
+            // A process that had this number was killed.
+            Err(e) if e.kind() == std::io::ErrorKind::AlreadyExists => {}
+            made => {
+                made.expect("a folder");
+                return folder;
+            }
+        }
+    }
 }
 
 fn engine(config: Config) -> Engine {
