@@ -6,7 +6,7 @@ use bypath_netstack::service::{QueryError, query_within};
 use bypath_sockets::service::{ServiceName, place};
 use bypath_stack::prefix::Prefix;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::seqpacket;
+use bypath_sys::{Errno, seqpacket};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -130,14 +130,19 @@ fn starting(name: &str) -> Option<OwnedFd> {
     seqpacket::connect(&path).ok()
 }
 
+/// Whether somebody listens at this socket, even if too many wait there to be heard.
+pub fn is_starting(socket: &Path) -> bool {
+    matches!(seqpacket::connect(socket), Ok(_) | Err(Errno::AGAIN))
+}
+
 /// Names of services that are about to be there.
 pub fn all_starting() -> Vec<(String, PathBuf)> {
-    place::all_starting().into_iter().filter(|(_, path)| seqpacket::connect(path).is_ok()).collect()
+    place::all_starting().into_iter().filter(|(_, path)| is_starting(path)).collect()
 }
 
 /// What to say where no service of this name answers.
 pub fn none(name: &str) -> String {
-    if starting(name).is_some() {
+    if place::find(&place::starting_name(name)).is_some_and(|path| is_starting(&path)) {
         return format!(
             "the netstack service {name} is starting: whether its addresses are free is not known yet; try again in a few seconds"
         );

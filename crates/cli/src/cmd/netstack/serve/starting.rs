@@ -1,6 +1,7 @@
 //! That a service is about to be there: said by a socket beside its own, while addresses are asked for. Who waits connects, and hears by the end of
 //! that connection that it is there now, or will not be.
 
+use crate::cmd::netstack::found;
 use crate::output::Failure;
 use bypath_sockets::service::place;
 use bypath_sys::{Errno, seqpacket};
@@ -32,7 +33,7 @@ impl Starting {
         if own.lock().is_err() {
             return Ok(None);
         }
-        if seqpacket::connect(&path).is_ok() {
+        if found::is_starting(&path) {
             let text = format!(
                 "a service named {name} is starting already, in {}; wait for it, or give this one a name: --name NAME",
                 folder.display()
