@@ -11,13 +11,14 @@ use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{
     self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
 };
-use rustix::fs::OFlags;
+use bypath_sys::open_files;
+use std::cell::RefCell;
 use std::collections::HashMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::rc::{Rc, Weak};
 
 /// A process that is alive and a member of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,9 +38,23 @@ pub struct Family {
     pub members: Vec<Member>,
     ends: Vec<End>,
     datagrams: Vec<Datagrams>,
-    region: File,
-    path: PathBuf,
+    /// Of each member.
+    counters: Vec<Option<StatsSnapshot>>,
+    region: Region,
 }
+
+/// A region that processes have open. Nobody keeps it open here: there may be more of them than descriptors.
+#[derive(Debug)]
+struct Region {
+    id: Id,
+    /// Descriptors of processes that refer to it.
+    places: Vec<(u32, i32)>,
+    /// For those who look again and again: open once for all of them, as long as there are any.
+    kept: RefCell<Weak<File>>,
+}
+
+/// Which file it is.
+type Id = (u64, u64);
 
 /// One connection as one process holds it.
 #[derive(Clone, Copy, Debug)]
@@ -115,18 +130,16 @@ pub struct Scan {
 pub fn scan() -> io::Result<Scan> {
     let mut scan = Scan::default();
     // A region is one file; forked processes have it open several times.
-    let mut regions: HashMap<(u64, u64), (PathBuf, Vec<u32>)> = HashMap::new();
+    let mut regions: HashMap<Id, Region> = HashMap::new();
     for entry in fs::read_dir("/proc")? {
         let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
             continue;
         };
         match regions_of(pid) {
             Ok(found) => {
-                for (id, path) in found {
-                    let (_, pids) = regions.entry(id).or_insert_with(|| (path, Vec::new()));
-                    if !pids.contains(&pid) {
-                        pids.push(pid);
-                    }
+                for (id, place) in found {
+                    let none = || Region { id, places: Vec::new(), kept: RefCell::default() };
+                    regions.entry(id).or_insert_with(none).places.push(place);
                 }
             }
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_kernel_thread(pid) => {
@@ -136,12 +149,13 @@ pub fn scan() -> io::Result<Scan> {
             Err(_) => {}
         }
     }
-    for (path, pids) in regions.into_values() {
-        match Family::read(&path, &pids) {
+    for region in regions.into_values() {
+        let pid = region.places[0].0;
+        match Family::read(region) {
             Ok(family) => scan.families.push(family),
             Err(ReadError::Io(e)) if gone(&e) => {}
             Err(ReadError::NotAView(NotAView::NotReady)) => {}
-            Err(e) => scan.notes.push(format!("process {}: its view cannot be read: {e}", pids[0])),
+            Err(e) => scan.notes.push(format!("process {pid}: its view cannot be read: {e}")),
         }
     }
     scan.families.sort_by_key(|f| f.members.first().map(|m| m.pid));
@@ -154,20 +168,54 @@ fn gone(e: &io::Error) -> bool {
     e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
 }
 
-/// The regions that a process has open: identity of the file, and a path to open it by.
-fn regions_of(pid: u32) -> io::Result<Vec<((u64, u64), PathBuf)>> {
+/// The regions that a process has open, and one of its descriptors of each.
+fn regions_of(pid: u32) -> io::Result<Vec<(Id, (u32, i32))>> {
     let link_text = format!("/memfd:{VIEW_NAME} (deleted)");
-    let mut found = Vec::new();
+    let mut found: Vec<(Id, (u32, i32))> = Vec::new();
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
-        if fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
-            && let Ok(metadata) = fs::metadata(&path)
-            && metadata.is_file()
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        if let Some(number) = number
+            && fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
+            // Anything may be called so: it is not even asked what it is, unless it is memory.
+            && let Ok(file) = open_files::memory(pid, number, false)
         {
-            found.push(((metadata.dev(), metadata.ino()), path));
+            let id = id_of(&File::from(file))?;
+            if found.iter().all(|(known, _)| *known != id) {
+                found.push((id, (pid, number)));
+            }
         }
     }
     Ok(found)
+}
+
+fn id_of(file: &File) -> io::Result<Id> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+impl Region {
+    /// Opens it by any process that has it still.
+    fn open(&self, writable: bool) -> io::Result<File> {
+        let mut why = io::Error::from(rustix::io::Errno::SRCH);
+        for (pid, number) in &self.places {
+            match open_files::memory(*pid, *number, writable).map(File::from) {
+                Ok(file) if id_of(&file)? == self.id => return Ok(file),
+                Ok(_) => {}
+                Err(e) => why = e.into(),
+            }
+        }
+        Err(why)
+    }
+
+    fn kept(&self) -> io::Result<Rc<File>> {
+        if let Some(file) = self.kept.borrow().upgrade() {
+            return Ok(file);
+        }
+        let file = Rc::new(self.open(false)?);
+        *self.kept.borrow_mut() = Rc::downgrade(&file);
+        Ok(file)
+    }
 }
 
 /// Whether this is a thread of the kernel.
@@ -222,28 +270,32 @@ enum ReadError {
 }
 
 impl Family {
-    fn read(path: &Path, pids: &[u32]) -> Result<Family, ReadError> {
-        // Anybody can give a file this name: never block on what it is.
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-        let region = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
-        let header = Header::decode(&read_up_to(&region, 0, HEADER_SIZE)?)?;
-        let mut members: Vec<Member> = pids
+    fn read(region: Region) -> Result<Family, ReadError> {
+        let file = region.open(false)?;
+        let header = Header::decode(&read_up_to(&file, 0, HEADER_SIZE)?)?;
+        let mut members: Vec<Member> = region
+            .places
             .iter()
-            .filter_map(|&pid| {
+            .filter_map(|&(pid, _)| {
                 let (inner, start) = (inner_pid(pid)?, start_time(pid)?);
                 let process = header.processes.iter().find(|p| p.pid == inner && p.start_time == start)?;
                 Some(Member { pid, command: process.command.clone(), slot: process.slot })
             })
             .collect();
         members.sort_by_key(|m| m.pid);
-        let ends = read_ends(&region, header.ends_used)?;
-        let datagrams = read_datagrams(&region)?;
-        Ok(Family { members, ends, datagrams, region, path: path.to_owned() })
+        let ends = read_ends(&file, header.ends_used)?;
+        let datagrams = read_datagrams(&file)?;
+        let counters = |member: &Member| {
+            StatsSnapshot::decode(&read_up_to(&file, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
+        };
+        let counters = members.iter().map(counters).collect();
+        Ok(Family { members, ends, datagrams, counters, region })
     }
 
     /// The end at place `number` as it is now; `None` if it is not in use any more.
     pub fn end(&self, number: usize) -> Option<End> {
-        End::decode(number, &read_up_to(&self.region, view::end_offset(number), END_SIZE).ok()?)
+        let region = self.region.open(false).ok()?;
+        End::decode(number, &read_up_to(&region, view::end_offset(number), END_SIZE).ok()?)
     }
 
     /// The members that hold `end`.
@@ -257,8 +309,7 @@ impl Family {
     /// # Errors
     /// As open(2): the process may have ended, or belong to another user.
     pub fn open(&self) -> io::Result<File> {
-        let flags = (OFlags::NONBLOCK | OFlags::NOCTTY).bits().cast_signed();
-        OpenOptions::new().read(true).write(true).custom_flags(flags).open(&self.path)
+        self.region.open(true)
     }
 
     /// The line of the record of `end` that its writers use, to be read again and again.
@@ -267,19 +318,20 @@ impl Family {
     /// No more descriptors.
     pub fn writer(&self, end: &End) -> io::Result<Writer> {
         let (record, generation) = (view::end_offset(end.number), end.generation);
-        Ok(Writer { region: self.region.try_clone()?, record, generation })
+        Ok(Writer { region: self.region.kept()?, record, generation })
     }
 
-    /// The counters of a member, unless they live in a statistics file.
-    pub fn counters(&self, member: &Member) -> Option<StatsSnapshot> {
-        StatsSnapshot::decode(&read_up_to(&self.region, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
+    /// The counters of a member when it was looked at, unless they live in a statistics file.
+    pub fn counters(&self, member: &Member) -> Option<&StatsSnapshot> {
+        let at = self.members.iter().position(|m| m.pid == member.pid)?;
+        self.counters[at].as_ref()
     }
 }
 
 /// The writers' line of an end's record.
 #[derive(Debug)]
 pub struct Writer {
-    region: File,
+    region: Rc<File>,
     record: u64,
     generation: u32,
 }
@@ -299,7 +351,7 @@ impl Writer {
     /// One whose record, the first of this file, is as it stands there.
     #[cfg(test)]
     pub fn at_start_of(region: File, generation: u32) -> Writer {
-        Writer { region, record: 0, generation }
+        Writer { region: Rc::new(region), record: 0, generation }
     }
 
     /// What they do now.

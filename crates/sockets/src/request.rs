@@ -1,14 +1,24 @@
 //! Asking the processes that hold a connection to do something with it, from outside: the wish goes into the family
 //! region, the end is marked in the inboxes of its holders, and who sleeps there is woken. They do it in `wish`.
 //!
-//! Regions and inboxes belong to other programs, which may have filled them with anything: they are mapped only if their
-//! size is sealed, and nothing is written to a descriptor that is not an eventfd.
+//! Regions and inboxes belong to other programs, which may have filled them with anything: they are opened only if they are
+//! memory, and mapped only if their size is sealed. Bells are rung by the kernel, which takes eventfds alone and waits for no
+//! counter; nothing that a process could have put in their place is written to, or closed.
 
+use crate::state;
 use bypath_shm::family::{Family, VIEW_MAGIC, VIEW_NAME, bell, wish};
 use bypath_shm::inbox::INBOX_NAME;
 use bypath_shm::region;
-use bypath_sys::{Result, eventfd, fd, open_files, process};
-use std::sync::atomic::Ordering::*;
+use bypath_sys::aio::Ringer;
+use bypath_sys::{Result, clock, fd, open_files, process};
+use std::sync::atomic::{AtomicU32, Ordering::*};
+
+/// How `/proc` calls a bell.
+const BELL: &[u8] = b"anon_inode:[eventfd]";
+/// Descriptors that are left open at most, in the life of a process.
+const MOST_LEFT: u32 = 16;
+/// How many are.
+static LEFT: AtomicU32 = AtomicU32::new(0);
 
 /// What came of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +55,8 @@ pub fn regions_of(pid: u32, mut found: impl FnMut(&Family) -> bool) -> Result<bo
 }
 
 /// Leaves `wish` (one of [`wish`]) at end `number` of a region, if that is still of this `generation`, and tells
-/// `holders`. A wish of the kind that is never taken back stays.
+/// `holders`, until it is `until` (monotonic, in ns): there may be as many sleepers as a hostile process says. A wish of the kind
+/// that is never taken back stays.
 ///
 /// # Errors
 /// A holder cannot be looked at.
@@ -55,6 +66,7 @@ pub fn leave(
     generation: u32,
     wish: u32,
     holders: impl Iterator<Item = u32>,
+    until: u64,
 ) -> Result<Delivery> {
     let Some(end) = family.ends.get(number) else { return Ok(Delivery::Woken) };
     let other = |now: u32| (now != wish::TAKEN).then_some(wish);
@@ -65,8 +77,9 @@ pub fn leave(
         return Ok(Delivery::Woken);
     }
     let mut delivery = Delivery::Woken;
+    let mut bells = Bells { until, ringer: None };
     for pid in holders {
-        if !wake(pid, family, number)? {
+        if bells.is_late() || !wake(pid, family, number, &mut bells)? {
             delivery = Delivery::Asleep;
         }
     }
@@ -74,7 +87,7 @@ pub fn leave(
 }
 
 /// Marks the end in the process's inbox and rings whoever sleeps; false if somebody sleeps on.
-fn wake(pid: u32, family: &Family, end: usize) -> Result<bool> {
+fn wake(pid: u32, family: &Family, end: usize, bells: &mut Bells) -> Result<bool> {
     let mut text = [0; 64];
     let length = link(&mut text, INBOX_NAME);
     let mut woken = true;
@@ -84,22 +97,48 @@ fn wake(pid: u32, family: &Family, end: usize) -> Result<bool> {
             for (asleep, bell) in inbox.asleep.iter().zip(&family.bells) {
                 let descriptor = bell::descriptor(bell.load(Acquire));
                 if asleep.load(SeqCst) != 0 && descriptor >= 0 {
-                    woken &= ring(pid, descriptor);
+                    woken &= bells.ring(pid, descriptor);
+                }
+                if !woken && bells.is_late() {
+                    break;
                 }
             }
         });
-        false
+        bells.is_late()
     })?;
     Ok(woken)
 }
 
-/// Rings a bell of another process; false if that descriptor is no bell, or cannot be had.
-fn ring(pid: u32, descriptor: i32) -> bool {
-    let Ok(bell) = process::descriptor_of(pid, descriptor) else { return false };
-    let known = open_files::is(bell, b"anon_inode:[eventfd]");
-    if known {
-        eventfd::ring(bell);
+/// Rings bells of other processes.
+struct Bells {
+    /// How long.
+    until: u64,
+    /// Who does, once there is one to be rung; `Some(None)`: nobody is to be had.
+    ringer: Option<Option<Ringer>>,
+}
+
+impl Bells {
+    fn is_late(&self) -> bool {
+        clock::monotonic_ns() > self.until
     }
-    fd::close(bell);
-    known
+
+    /// Rings one; false if that descriptor is no bell, or cannot be had, or it is too late.
+    fn ring(&mut self, pid: u32, descriptor: i32) -> bool {
+        if self.is_late()
+            || LEFT.load(Relaxed) >= MOST_LEFT
+            || open_files::refers(pid, descriptor, BELL) != Ok(true)
+        {
+            return false;
+        }
+        let Ok(bell) = process::descriptor_of(pid, descriptor) else { return false };
+        if !open_files::is(bell, BELL) {
+            // Exchanged since it was looked at: to close that may wait for as long as its owner likes (SO_LINGER, FUSE).
+            LEFT.fetch_add(1, Relaxed);
+            return false;
+        }
+        let ringer = self.ringer.get_or_insert_with(|| Ringer::above(state::floor()).ok());
+        let is_rung = ringer.as_ref().is_some_and(|ringer| ringer.ring_number(bell).is_ok());
+        fd::close(bell);
+        is_rung
+    }
 }

@@ -7,7 +7,8 @@ use crate::request;
 use crate::table::flag;
 use crate::{config::LogLevel, state, switch};
 use bypath_shm::family::{End, Family, end_state, wish, wpath};
-use bypath_sys::{clock, fd, futex, open_files, process, sock};
+use bypath_sys::{clock, fd, futex, open_files, process, sock, sockdiag};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU32, Ordering::*, fence};
 
 /// How long the call is held up in all. Who is later than this, busy with something else, does it before its next byte.
@@ -26,16 +27,19 @@ pub fn came(new: i32, pidfd: i32) {
     let Ok(cookie) = sock::option_u64(new, libc::SOL_SOCKET, libc::SO_COOKIE) else { return };
     let Some(owner) = process::behind(pidfd) else { return };
     let until = clock::monotonic_ns() + PATIENCE_NS;
+    let Ok((_, inode)) = fd::identity(new) else { return };
+    let link = Link::of(inode);
     let found = request::regions_of(owner, |family| {
         // An end that gets its cookie meanwhile is found afterwards.
         let end = find(family, cookie).or_else(|| {
-            let kept = keep_unnamed(family, owner, cookie, until);
+            let kept = keep_unnamed(family, owner, &link, until);
             find(family, cookie).filter(|_| !kept)
         });
         if let Some(end) = end {
-            take_back(family, end, owner, until);
+            take_back(family, end, owner, new, until);
         }
-        end.is_some()
+        // A process may have as many regions open as it likes.
+        end.is_some() || clock::monotonic_ns() > until
     });
     let text = match found {
         Ok(true) => "another process has it too, and takes it back to the kernel",
@@ -43,6 +47,38 @@ pub fn came(new: i32, pidfd: i32) {
         Err(_) => "taken from a process that cannot be looked at",
     };
     log::line(LogLevel::Debug, format_args!("fd {new}: {text}"));
+}
+
+/// How `/proc` calls a socket.
+struct Link {
+    text: [u8; 32],
+    len: usize,
+}
+
+impl Link {
+    fn of(inode: u64) -> Link {
+        let mut text = [0; 32];
+        let mut rest = &mut text[..];
+        // Shorter than that, whatever the number.
+        let _ = write!(rest, "socket:[{inode}]");
+        let len = 32 - rest.len();
+        Link { text, len }
+    }
+
+    fn text(&self) -> &[u8] {
+        &self.text[..self.len]
+    }
+}
+
+/// How `/proc` calls the socket of this cookie, at the other end of `new`'s connection; `None` where the kernel does not show it here
+/// (another network namespace).
+fn other_end(new: i32, cookie: u64) -> Option<Link> {
+    let (local, remote) = (sock::local_address(new).ok()?, sock::remote_address(new).ok()?);
+    let netlink = sockdiag::open(state::floor()).ok()?;
+    let found = sockdiag::tcp(netlink, &remote, &local);
+    fd::close(netlink);
+    let found = found.ok().flatten().filter(|found| found.cookie == cookie && found.inode != 0)?;
+    Some(Link::of(found.inode.into()))
 }
 
 /// The place of the socket of this cookie.
@@ -56,7 +92,7 @@ fn find(family: &Family, cookie: u64) -> Option<usize> {
 /// the one by which the end was first followed. If not, or if two ends have had that number, the end is kept on the kernel
 /// in case it is. Whether it was found.
 #[cold]
-fn keep_unnamed(family: &Family, owner: u32, cookie: u64, until: u64) -> bool {
+fn keep_unnamed(family: &Family, owner: u32, link: &Link, until: u64) -> bool {
     let used = family.header.ends_used.load(Acquire) as usize;
     let ends = || family.ends.iter().take(used).filter(|e| e.state.load(Acquire) != end_state::FREE);
     for (number, end) in family.ends.iter().take(used).enumerate() {
@@ -67,16 +103,11 @@ fn keep_unnamed(family: &Family, owner: u32, cookie: u64, until: u64) -> bool {
             return false;
         }
         let descriptor = end.fd.load(Relaxed);
-        let copy = process::descriptor_of(owner, descriptor);
-        let named = copy.and_then(|copy| {
-            let cookie = sock::option_u64(copy, libc::SOL_SOCKET, libc::SO_COOKIE);
-            fd::close(copy);
-            cookie
-        });
-        let found = named == Ok(cookie);
+        let named = open_files::refers(owner, descriptor, link.text());
+        let found = named == Ok(true);
         let is_reused = || ends().filter(|e| e.fd.load(Relaxed) == descriptor).nth(1).is_some();
         if found || named.is_err() || is_reused() {
-            ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER);
+            ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
         }
         if found {
             return true;
@@ -92,7 +123,7 @@ struct Asked<'a> {
 }
 
 /// Asks the holders of an end, of whom `pid` is one if known.
-fn ask(family: &Family, number: usize, pid: u32, flags: u32) -> Asked<'_> {
+fn ask(family: &Family, number: usize, pid: u32, flags: u32, until: u64) -> Asked<'_> {
     let end = &family.ends[number];
     let generation = end.generation.load(Acquire);
     let before = end.flags.fetch_or(flags, SeqCst);
@@ -109,23 +140,28 @@ fn ask(family: &Family, number: usize, pid: u32, flags: u32) -> Asked<'_> {
         (known && process::start_time(other) == Some(p.start_time.load(Relaxed))).then_some(other)
     });
     // Who cannot be woken finds it later.
-    let _ = request::leave(family, number, generation, wish::TAKEN, std::iter::once(pid).chain(others));
+    let holders = std::iter::once(pid).chain(others);
+    let _ = request::leave(family, number, generation, wish::TAKEN, holders, until);
     Asked { end, generation }
 }
 
-/// Both ends go back; the one at `number` is the one of which `owner` had a descriptor.
-fn take_back(family: &Family, number: usize, owner: u32, until: u64) {
+/// Both ends go back; the one at `number` is the one of which `owner` had a descriptor, and `new` is a copy.
+fn take_back(family: &Family, number: usize, owner: u32, new: i32, until: u64) {
     // Said first: who begins a ring, or permits one, looks at it afterwards.
-    let near = ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER);
+    let near = ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
     fence(SeqCst);
     if near.end.state.load(Acquire) != end_state::WARM {
         return;
     }
     let cookie = near.end.peer_cookie.load(Acquire);
+    let link = other_end(new, cookie);
     let mut other = false;
+    // Cookies are no secret: anybody's region may name this one, but only who has the socket is asked.
+    let has_it =
+        |pid: u32| link.as_ref().is_none_or(|link| open_files::any_refers(pid, link.text()) == Ok(true));
     let mut with_other = |pid: u32, family: &Family| {
-        if let Some(number) = find(family, cookie) {
-            let far = ask(family, number, pid, flag::FOR_GOOD);
+        if let Some(number) = find(family, cookie).filter(|_| pid == owner || has_it(pid)) {
+            let far = ask(family, number, pid, flag::FOR_GOOD, until);
             fence(SeqCst);
             other = true;
             wait(until, &[owner, pid], || near.is_on_kernel() && far.is_off_ring());
@@ -135,7 +171,8 @@ fn take_back(family: &Family, number: usize, owner: u32, until: u64) {
     // Ends of one family are found without a search.
     if cookie != 0 && !with_other(owner, family) {
         let _ = open_files::processes(|pid| {
-            clock::monotonic_ns() > until || request::regions_of(pid, |f| with_other(pid, f)).unwrap_or(false)
+            let is_late = || clock::monotonic_ns() > until;
+            is_late() || request::regions_of(pid, |f| with_other(pid, f) || is_late()).unwrap_or(false)
         });
     }
     if !other {

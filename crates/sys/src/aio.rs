@@ -5,8 +5,8 @@
 //! eventfds only (EINVAL), and a full counter stays full.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, mem};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use crate::{Errno, Result, fd, mem};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// IOCB_CMD_PREAD and IOCB_FLAG_RESFD of `linux/aio_abi.h`.
@@ -37,8 +37,8 @@ struct Question {
 #[derive(Debug)]
 pub struct Ringer {
     context: usize,
-    /// A file without octets: a read of it ends at once.
-    empty: OwnedFd,
+    /// A file without octets: a read of it ends at once. A bare number: the library's own close(2) is not that of the program.
+    empty: i32,
     /// Ends that were not taken in.
     ends: AtomicU32,
 }
@@ -49,13 +49,20 @@ impl Ringer {
     /// # Errors
     /// ENOSYS: this kernel has no such calls; EAGAIN: `fs.aio-max-nr` is reached; EMFILE, ENOMEM.
     pub fn new() -> Result<Ringer> {
-        let empty = mem::memfd(c"bypath-nothing", 0, 3)?;
-        // SAFETY: the kernel made it for us just now.
-        let empty = unsafe { OwnedFd::from_raw_fd(empty) };
+        Self::above(3)
+    }
+
+    /// The same, whose descriptor is at or above `floor`.
+    ///
+    /// # Errors
+    /// As [`Ringer::new`].
+    pub fn above(floor: i32) -> Result<Ringer> {
+        let empty = mem::memfd(c"bypath-nothing", 0, floor)?;
         let mut context = 0usize;
         let room = (2 * ROOM) as usize;
         // SAFETY: the kernel writes one word to a local.
-        check(unsafe { syscall(libc::SYS_io_setup, [room, &raw mut context as usize, 0, 0, 0, 0]) })?;
+        check(unsafe { syscall(libc::SYS_io_setup, [room, &raw mut context as usize, 0, 0, 0, 0]) })
+            .inspect_err(|_| fd::close(empty))?;
         Ok(Ringer { context, empty, ends: AtomicU32::new(0) })
     }
 
@@ -64,17 +71,25 @@ impl Ringer {
     /// # Errors
     /// EINVAL: it is no eventfd; EAGAIN, ENOMEM: the kernel has no memory.
     pub fn ring(&self, bell: BorrowedFd<'_>) -> Result<()> {
+        self.ring_number(bell.as_raw_fd())
+    }
+
+    /// The same by the number of a descriptor.
+    ///
+    /// # Errors
+    /// As [`Ringer::ring`]; EBADF.
+    pub fn ring_number(&self, bell: i32) -> Result<()> {
         if self.ends.fetch_add(1, Relaxed) >= ROOM - 1 {
             self.take_ends();
         }
         let mut octet = 0u8;
         let question = Question {
             op: PREAD,
-            file: self.empty.as_raw_fd() as u32,
+            file: self.empty as u32,
             room: (&raw mut octet).expose_provenance() as u64,
             octets: 1,
             tells: RESFD,
-            bell: bell.as_raw_fd() as u32,
+            bell: bell as u32,
             ..Question::default()
         };
         let all = [&raw const question];
@@ -102,12 +117,13 @@ impl Drop for Ringer {
     fn drop(&mut self) {
         // SAFETY: nothing is under way.
         let _ = check(unsafe { syscall(libc::SYS_io_destroy, [self.context, 0, 0, 0, 0, 0]) });
+        fd::close(self.empty);
     }
 }
 
 const _: () = assert!(size_of::<Question>() == 64);
 
-#[cfg(test)]
+#[cfg(all(test, feature = "link"))]
 mod tests {
     use super::*;
     use crate::eventfd::Bell;

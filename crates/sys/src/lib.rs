@@ -4,7 +4,6 @@
 //! inside the preload library those would be our own interposed functions. The only libc functions used are
 //! `dlsym` and `getauxval`-like look-ups at start-up.
 
-#[cfg(feature = "link")]
 pub mod aio;
 #[cfg(feature = "link")]
 pub mod bpf;

@@ -63,6 +63,28 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
 }
 
+/// Whether what a descriptor leads to, be it one that opens nothing (O_PATH), is memory of the kernel's own file system, in which memfds of
+/// ordinary pages are, and nothing that has a name: so opening it does nothing, and nobody is waited for. What it is is not
+/// asked of its file system, which may be a program of somebody's (FUSE) that does not answer.
+pub fn is_anonymous(fd: i32) -> bool {
+    let Ok(own) = memfd(c"bypath-nothing", 0, 3) else { return false };
+    let known = place_of(own);
+    crate::fd::close(own);
+    known.is_ok() && known == place_of(fd)
+}
+
+/// The file system (its device) of what a descriptor leads to, and what kind of file that is (S_IFMT), as the kernel knows them already.
+fn place_of(fd: i32) -> Result<((u32, u32), u32)> {
+    let mut st = std::mem::MaybeUninit::<libc::statx>::zeroed();
+    let flags = libc::AT_EMPTY_PATH | libc::AT_STATX_DONT_SYNC;
+    let args = [fd as usize, c"".as_ptr() as usize, flags as usize, 0, st.as_mut_ptr() as usize, 0];
+    // SAFETY: statx reads a NUL-terminated name and writes one statx structure.
+    check(unsafe { syscall(libc::SYS_statx, args) })?;
+    // SAFETY: zeroed is a valid statx, and the kernel filled it.
+    let st = unsafe { st.assume_init() };
+    Ok(((st.stx_dev_major, st.stx_dev_minor), u32::from(st.stx_mode) & libc::S_IFMT))
+}
+
 /// Has the kernel back a part of memory before it is used, in huge pages where there are some: `len` octets from the octet
 /// `from` on, and the rest of the huge page that they end in. Returns up to which octet that was tried; what is not backed,
 /// as the kernel has no memory or is older than 5.14, is when it is touched.
@@ -284,6 +306,22 @@ impl Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn anonymous_memory_is_told_from_all_that_has_a_name() {
+        let own = memfd(c"any-name", 4096, 3).unwrap();
+        assert!(is_anonymous(own));
+        fd::close(own);
+        let open = |path: &str| std::fs::File::open(path).unwrap();
+        let dir = std::env::temp_dir();
+        let (pipe, _) = std::io::pipe().unwrap();
+        for file in
+            [open("/dev/null"), open("/proc/self/maps"), open("/proc/self/exe"), open(dir.to_str().unwrap())]
+        {
+            assert!(!is_anonymous(std::os::fd::AsRawFd::as_raw_fd(&file)), "{file:?}");
+        }
+        assert!(!is_anonymous(std::os::fd::AsRawFd::as_raw_fd(&pipe)) && !is_anonymous(-1));
+    }
 
     /// Octets that are backed, in whole pages.
     fn backed(octets: &[u8]) -> usize {

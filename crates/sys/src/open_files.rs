@@ -2,8 +2,10 @@
 
 use crate::process::proc_path;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd};
+use crate::{Errno, Result, fd, mem};
 use std::ffi::CStr;
+#[cfg(feature = "link")]
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Of a `struct linux_dirent64`: where its length and its name stand.
 const LENGTH_AT: usize = 16;
@@ -19,8 +21,9 @@ pub fn any(link: &[u8], mut skip: impl FnMut(i32) -> bool) -> Result<bool> {
     find_entry(c"/proc/self/fd", |dir, number, name| !skip(number) && reads(dir, name, link))
 }
 
-/// Opens anew, for reading and writing, what descriptors of process `pid` refer to and `/proc` calls `link`, one after
-/// the other, until `found` says true of one; whether it did. It is closed when `found` returns.
+/// Opens anew, for reading and writing, the memory (memfds) that descriptors of process `pid` refer to and `/proc` calls `link`,
+/// one after the other, until `found` says true of one; whether it did. It is closed when `found` returns. What is no memory is not
+/// opened, whatever it is called.
 ///
 /// # Errors
 /// As [`any`], for a process that may not be looked at.
@@ -31,13 +34,42 @@ pub fn of_process(pid: u32, link: &[u8], mut found: impl FnMut(i32) -> bool) -> 
         if !reads(dir, name, link) {
             return false;
         }
-        // Anybody can give a file this name: never block on what it is.
-        let flags = libc::O_RDWR | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
-        let Ok(opened) = open_at(dir, name, flags) else { return false };
+        let Ok(opened) = open_memory(dir, name, libc::O_RDWR) else { return false };
         let answer = found(opened);
         fd::close(opened);
         answer
     })
+}
+
+/// Opens anew the memory that descriptor `number` of process `pid` refers to.
+///
+/// # Errors
+/// EINVAL if it is something else, whatever it is called, which then is not opened; as open(2).
+#[cfg(feature = "link")]
+pub fn memory(pid: u32, number: i32, writable: bool) -> Result<OwnedFd> {
+    let access = if writable { libc::O_RDWR } else { libc::O_RDONLY };
+    let opened = at(pid, number, |dir, name| open_memory(dir, name, access))??;
+    // SAFETY: the kernel made it for us just now.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+}
+
+/// Whether descriptor `number` of process `pid` refers to what `/proc` calls `link`. Of what has no name in any file system
+/// (`socket:[7]`, `anon_inode:[eventfd]`) the kernel alone can say so: all other texts begin with a slash, or a bracket.
+///
+/// # Errors
+/// As [`any`], for a process that may not be looked at; EBADF if it has no such descriptor.
+pub fn refers(pid: u32, number: i32, link: &[u8]) -> Result<bool> {
+    at(pid, number, |dir, name| link_of(dir, name, |text| text == link))?.map_err(|_| Errno::BADF)
+}
+
+/// Whether some descriptor of process `pid` does.
+///
+/// # Errors
+/// As [`any`], for a process that may not be looked at.
+pub fn any_refers(pid: u32, link: &[u8]) -> Result<bool> {
+    let mut path = [0u8; 32];
+    let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
+    find_entry(path, |dir, _, name| reads(dir, name, link))
 }
 
 /// Every process that `/proc` shows, until `found` says true of one; whether it did.
@@ -50,14 +82,40 @@ pub fn processes(mut found: impl FnMut(u32) -> bool) -> Result<bool> {
 
 /// Whether descriptor `number` of this process refers to what `/proc` calls `link`.
 pub fn is(number: i32, link: &[u8]) -> bool {
+    at_in(c"/proc/self/fd", number, |dir, name| reads(dir, name, link)).unwrap_or(false)
+}
+
+/// Calls `f` with the directory of a process's descriptors and the name of one of them.
+fn at<R>(pid: u32, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result<R> {
     let mut path = [0u8; 32];
-    let path = proc_path(&mut path, number.cast_unsigned(), b"\0");
-    let digits =
-        path.and_then(|p| CStr::from_bytes_with_nul(p.to_bytes_with_nul().get(b"/proc/".len()..)?).ok());
-    let Ok(dir) = open_directory(c"/proc/self/fd") else { return false };
-    let answer = digits.is_some_and(|name| reads(dir, name, link));
+    at_in(proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?, number, f)
+}
+
+fn at_in<R>(path: &CStr, number: i32, f: impl FnOnce(i32, &CStr) -> R) -> Result<R> {
+    let mut digits = [0u8; 32];
+    let number = u32::try_from(number).map_err(|_| Errno::BADF)?;
+    let name = proc_path(&mut digits, number, b"\0")
+        .and_then(|p| CStr::from_bytes_with_nul(p.to_bytes_with_nul().get(b"/proc/".len()..)?).ok());
+    let name = name.ok_or(Errno::INVAL)?;
+    let dir = open_directory(path)?;
+    let answer = f(dir, name);
     fd::close(dir);
-    answer
+    Ok(answer)
+}
+
+/// Opens the memory that the link `name` in `dir` leads to. Anybody can give such a name to anything, also to a device or a log of the
+/// kernel's, which do something when they are opened: it is looked at by a descriptor that opens nothing, and what was looked at is opened.
+fn open_memory(dir: i32, name: &CStr, access: i32) -> Result<i32> {
+    let place = open_at(dir, name, libc::O_PATH | libc::O_CLOEXEC)?;
+    let opened = if mem::is_anonymous(place) {
+        // A lease of somebody's is not waited for.
+        let flags = access | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_CLOEXEC;
+        at_in(c"/proc/self/fd", place, |own, name| open_at(own, name, flags)).and_then(|opened| opened)
+    } else {
+        Err(Errno::INVAL)
+    };
+    fd::close(place);
+    opened
 }
 
 /// Calls `f` with the directory, and number and name of each entry that is named by a number, until it says true.
@@ -105,6 +163,11 @@ fn numbers(entries: &[u8]) -> impl Iterator<Item = (i32, &CStr)> {
 
 /// Whether the link `name` in `dir` reads `wanted`.
 fn reads(dir: i32, name: &CStr, wanted: &[u8]) -> bool {
+    link_of(dir, name, |text| text == wanted).unwrap_or(false)
+}
+
+/// What `f` says of the text of the link `name` in `dir`, or of as much of it as is looked at.
+fn link_of<R>(dir: i32, name: &CStr, f: impl FnOnce(&[u8]) -> R) -> Result<R> {
     let mut text = [0u8; 64];
     // SAFETY: readlinkat reads a NUL-terminated name and writes at most as many bytes as the array has.
     let got = check(unsafe {
@@ -113,7 +176,7 @@ fn reads(dir: i32, name: &CStr, wanted: &[u8]) -> bool {
             [dir as usize, name.as_ptr() as usize, text.as_mut_ptr() as usize, text.len(), 0, 0],
         )
     });
-    got.is_ok_and(|n| &text[..n] == wanted)
+    got.map(|n| f(&text[..n]))
 }
 
 fn open_directory(path: &CStr) -> Result<i32> {
@@ -167,6 +230,34 @@ mod tests {
         fd::close(memory);
         assert_eq!(of_process(me, link, |_| true), Ok(false));
         assert!(!is(memory, link) && of_process(u32::MAX, link, |_| true).is_err());
+    }
+
+    #[test]
+    fn what_is_no_memory_is_not_opened_whatever_it_is_called() {
+        let me = crate::process::pid();
+        let folder = std::env::temp_dir().join(format!("bypath-open-files-{me}"));
+        std::fs::create_dir(&folder).unwrap();
+        // As it is called in a root of one's own: here the folder's name is in front.
+        let path = folder.join("memfd:bypath-named (deleted)");
+        let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
+        let link = path.to_str().unwrap().as_bytes();
+        assert!(is(std::os::fd::AsRawFd::as_raw_fd(&file), link), "{path:?} is too long for this test");
+        assert_eq!(of_process(me, link, |_| true), Ok(false));
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+
+    #[test]
+    fn what_a_number_of_a_process_refers_to_is_told() {
+        let me = crate::process::pid();
+        let bell = crate::eventfd::create(3).unwrap();
+        assert_eq!(refers(me, bell, b"anon_inode:[eventfd]"), Ok(true));
+        assert_eq!(refers(me, bell, b"anon_inode:[eventpoll]"), Ok(false));
+        assert_eq!(any_refers(me, b"anon_inode:[eventfd]"), Ok(true));
+        assert_eq!(any_refers(me, b"anon_inode:[nothing]"), Ok(false));
+        fd::close(bell);
+        assert_eq!(refers(me, 999_999, b"anon_inode:[eventfd]"), Err(Errno::BADF));
+        assert_eq!(refers(me, -1, b"anon_inode:[eventfd]"), Err(Errno::BADF));
+        assert!(refers(u32::MAX, 0, b"x").is_err());
     }
 
     #[test]

@@ -148,7 +148,9 @@ impl Ledger {
         for family in &scan.families {
             for member in &family.members {
                 match family.counters(member) {
-                    Some(s) => seen.push(((member.pid, s.start_time), member.command.clone(), Counts::of(s))),
+                    Some(s) => {
+                        seen.push(((member.pid, s.start_time), member.command.clone(), Counts::of(s.clone())))
+                    }
                     None => uncounted += 1,
                 }
             }

@@ -5,6 +5,7 @@ use crate::args::Json;
 use crate::connections::{self, Connection, Scan};
 use crate::output::{self, Failure, Outcome};
 use crate::subject::{Subject, out_of_reach};
+use bypath::clock::monotonic_ns;
 use bypath_shm::family::wish;
 use bypath_shm::region;
 use bypath_shm::view::{End, Path};
@@ -20,6 +21,9 @@ const NOT_FOLLOWED: u8 = 1;
 const CANNOT_ASK: u8 = 3;
 /// It was asked, and has not done it yet.
 const NOT_YET: u8 = 4;
+
+/// For so long (ns) connections are asked, and who sleeps is woken: a process says itself how many they are.
+const ASKING_NS: u64 = 2_000_000_000;
 
 /// Arguments of `bypath recall`.
 #[derive(Debug, clap::Args)]
@@ -113,11 +117,13 @@ fn change(args: &Common, wish: u32, is_done: impl Fn(&End) -> bool) -> Outcome {
         return Err(none_found(&scan, args.subject));
     }
     let mut asleep = false;
+    let late = monotonic_ns() + ASKING_NS;
     for c in &chosen {
-        asleep |= ask(c, wish)? == Delivery::Asleep;
+        asleep |= ask(c, wish, late)? == Delivery::Asleep;
         if wish == wish::UPGRADE {
             for other in all.iter().filter(|o| c.is_other_end_of(o)) {
-                ask(other, wish)?;
+                // What it is, its own process says: of one that is none, or cannot be asked, nothing depends.
+                let _ = ask(other, wish, late);
             }
         }
     }
@@ -175,11 +181,14 @@ fn of_datagrams(scan: &Scan, pid: u32, fd: Option<i32>) -> &'static str {
      kernel start the program with --upgrade=off, or under a rule (protocol = \"udp\", action = \"kernel\")"
 }
 
-fn ask(c: &Connection, wish: u32) -> Result<Delivery, Failure> {
+fn ask(c: &Connection, wish: u32, late: u64) -> Result<Delivery, Failure> {
+    if monotonic_ns() > late {
+        return Ok(Delivery::Asleep);
+    }
     let holders = c.family.holders(c.end).map(|member| member.pid);
     let asked = c.family.open().and_then(|region| {
         let left = region::with_family(region.as_raw_fd(), |family| {
-            request::leave(family, c.end.number, c.end.generation, wish, holders)
+            request::leave(family, c.end.number, c.end.generation, wish, holders, late)
         });
         Ok(left??)
     });
