@@ -1,7 +1,7 @@
 //! Programs that send datagrams to each other: sockperf, iperf3, a name server and who asks it, a log, counters that nobody
 //! answers, frames of RTP, Python and Node in the ways people write them.
 
-use crate::support::{Process, Scene, ways};
+use crate::support::{Process, Scene, find_program, ways};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -33,6 +33,7 @@ ways! {
     python_asyncio needs ["python3"] => |scene| { python(scene, "asyncio", "asyncio", 8); };
     python_threads needs ["python3"] => |scene| { python(scene, "threads", "plain", 1); };
     node_dgram needs ["node"] => node;
+    inetd_and_what_it_starts needs ["inetd", "python3"] => superserver;
     socat_echo needs ["socat", "python3"] => socat;
 }
 
@@ -182,6 +183,24 @@ fn node(scene: &Scene) {
     let client = client.arg("2000").finish();
     server.stop(Signal::TERM);
     assert!(client.number("payload ") > 1_000_000);
+}
+
+/// Each of its servers finds the datagram for which it was started, and the next ones, though inetd has had the socket before and after.
+fn superserver(scene: &Scene) {
+    let (port, settings) = (scene.port(), scene.path("inetd.conf"));
+    let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/scripts/inetd.py");
+    let python = find_program("python3").expect("in the test's needs");
+    let user = rustix::process::getuid().as_raw();
+    let user = if user == 0 { "root".to_owned() } else { std::env::var("USER").expect("a name") };
+    let line =
+        format!("127.0.0.1:{port} dgram udp wait {user} {} python3 {script} server\n", python.display());
+    std::fs::write(&settings, line).expect("the settings");
+    let mut server = scene.server("inetd").args("-i").arg(&settings).start();
+    server.bound(port);
+    let client = scene.client("python3").script("inetd.py").arg("client").arg(port.to_string()).finish();
+    server.stop(Signal::TERM);
+    assert_eq!(client.number("answers "), 150);
+    assert_eq!(client.number("servers "), 3);
 }
 
 fn socat(scene: &Scene) {

@@ -5,12 +5,11 @@
 //! looks in its own calls; nobody waits.
 
 use super::address::Name;
-use super::receive::SENDERS;
+use super::receive::{HEAD, SENDERS, SOURCE};
 use super::send::{LOOK_EVERY, Route, stage};
-use super::{Record, groups, maps, wait};
+use super::{Record, groups, maps, queue, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
-use bypath_shm::mailbox::Reader;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{Errno, fd, process, sock, unix};
@@ -524,40 +523,24 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
 }
 
 /// The receiver was killed, and has not read what this socket sent: the first of it goes by the kernel, which knows that nobody is there. Not more: what
-/// the kernel has to say of one the next send would be told, and not the program.
+/// the kernel has to say of one the next send would be told, and not the program. What others have sent stays for them.
 #[cold]
 pub fn send_again(r: &Record, route: &Route) {
     let Some(map) = route.mailbox.get() else { return };
-    let reader = Reader::new(map.mailbox(), map.ring());
-    let mut own = [0; super::receive::HEAD];
-    for (to, from) in own.chunks_exact_mut(8).zip(&route.source) {
+    if route.was_sent_again.swap(true, Relaxed) {
+        return;
+    }
+    let mut head = [0; HEAD];
+    for (to, from) in head.chunks_exact_mut(8).zip(&route.source) {
         to.copy_from_slice(&from.load(Relaxed).to_ne_bytes());
     }
+    let Some(first) = head.first_chunk::<SOURCE>().and_then(|own| queue::first_of(map, *own)) else { return };
     let mut raw = [0; super::LONGEST];
     let len = route.name().emit(r.family(), &mut raw);
-    for _ in 0..256 {
-        let Ok(Some(peeked)) = reader.peek() else { return };
-        let place = peeked.place;
-        let mut head = [0; super::receive::HEAD];
-        if place.head_len() >= head.len() {
-            bypath_shm::dgram::Octets::get(reader.ring(), place.head_at(), &mut head);
-        }
-        let is_own = head[..18] == own[..18];
-        if !reader.release(&peeked) {
-            return;
-        }
-        if is_own {
-            reader.ring().with_pieces(place.at(), place.len(), |octets| {
-                let _ = sock::send_to(
-                    r.fd.load(Relaxed),
-                    octets,
-                    &raw[..len],
-                    libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
-                );
-            });
-            return;
-        }
-    }
+    map.ring().with_pieces(first.at(), first.len(), |octets| {
+        let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+        let _ = sock::send_to(r.fd.load(Relaxed), octets, &raw[..len], flags);
+    });
 }
 
 #[cfg(test)]

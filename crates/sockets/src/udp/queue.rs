@@ -1,6 +1,6 @@
 //! What the kernel's queue of a socket would hold where a mailbox stands in its place: how full it is.
 
-use bypath_shm::dgram::{self, MARK, Octets, Record, WORD, span};
+use bypath_shm::dgram::{self, ALIGN, MARK, Octets, Place, Record, WORD, span};
 use bypath_shm::region::MailboxMap;
 use std::sync::atomic::Ordering::Acquire;
 
@@ -43,10 +43,52 @@ pub fn of(map: &MailboxMap, is_v4: bool) -> Option<u64> {
     None
 }
 
+/// The first datagram in the ring whose head begins like that. It stays there, and is read by nobody meanwhile.
+#[cold]
+pub fn first_of<const N: usize>(map: &MailboxMap, source: [u8; N]) -> Option<Place> {
+    let (mailbox, ring) = (map.mailbox(), map.ring());
+    let mut at = mailbox.head.0.load(Acquire);
+    let end = mailbox.tail.0.load(Acquire);
+    let mut head = [0; N];
+    // As many as there is room for, if somebody lies.
+    for _ in 0..ring.size() / ALIGN {
+        // At the end, where there is none.
+        let place = Place::find(&ring, at, end.wrapping_sub(at)).ok()?;
+        if place.copy_head(&ring, &mut head) == N && head == source {
+            return Some(place);
+        }
+        at = place.end();
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use bypath_shm::mailbox::{Pushed, Reader, Writer};
     use bypath_sys::sock;
+    use std::sync::atomic::AtomicU64;
+
+    #[test]
+    fn each_sender_finds_its_own_first_and_leaves_the_others() {
+        let memory = MailboxMap::memory(8192, 3).unwrap();
+        let map = MailboxMap::map(memory).unwrap();
+        let (reader, left) = (Reader::new(map.mailbox(), map.ring()), AtomicU64::new(0));
+        let epoch = reader.open_begin().unwrap();
+        assert!(reader.open_finish(epoch));
+        let writer = Writer::new(map.mailbox(), map.ring(), 1);
+        for (source, octets) in [("one, a", "1"), ("two, b", "22"), ("one, c", "333"), ("two, d", "4444")] {
+            assert_eq!(writer.push(&left, source.as_bytes(), octets.as_bytes(), 8192), Pushed::Sent);
+        }
+        let before = map.mailbox().unread();
+        let len = |place: Option<Place>| place.map(|place| place.len());
+        let found = [*b"two", *b"one", *b"two", *b"she"].map(|source| len(first_of(&map, source)));
+        assert_eq!(found, [Some(2), Some(1), Some(2), None]);
+        assert_eq!(len(first_of(&map, *b"one, along")), None);
+        assert_eq!(map.mailbox().unread(), before);
+        bypath_sys::fd::close(memory);
+        map.let_go();
+    }
 
     #[test]
     fn memory_of_a_datagram_is_what_the_kernel_counts() {

@@ -20,6 +20,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
 pub const HEAD: usize = 24;
+/// Of which these say who it is.
+pub const SOURCE: usize = 18;
 /// With what is told beside it (`told`).
 pub const HEAD_LONG: usize = 48;
 /// Senders that may have the mailbox at a time.

@@ -74,6 +74,8 @@ pub(super) struct Route {
     pub(super) offers: AtomicBool,
     /// This socket is another's, too, of whom nobody knows what he sends.
     pub(super) is_careful: AtomicBool,
+    /// Of what a receiver that was killed has not read the first has gone by the kernel.
+    pub(super) was_sent_again: AtomicBool,
     pub(super) offers_left_out: AtomicU32,
     pub(super) offers_in_vain: AtomicU32,
     /// Who held the writers' lock when it was last found held.
@@ -146,6 +148,7 @@ impl Route {
         for word in [&self.sends, &self.holder].into_iter().chain(pauses).chain(offers) {
             word.store(0, Relaxed);
         }
+        self.was_sent_again.store(false, Relaxed);
         self.due.store(due, Relaxed);
         self.stage.store(stage::COUNTING, Release);
     }

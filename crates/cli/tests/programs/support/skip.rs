@@ -19,6 +19,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("gunicorn", "gunicorn"),
     ("haproxy", "haproxy"),
     ("initdb", "postgresql"),
+    ("inetd", "openbsd-inetd"),
     ("iperf3", "iperf3"),
     ("java", "default-jdk-headless"),
     ("javac", "default-jdk-headless"),
