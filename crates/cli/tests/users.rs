@@ -20,6 +20,8 @@ mod many;
 mod paths;
 #[path = "users/policy.rs"]
 mod policy;
+#[path = "users/relatives.rs"]
+mod relatives;
 #[path = "users/rules.rs"]
 mod rules;
 #[path = "users/stage.rs"]

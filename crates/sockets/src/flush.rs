@@ -114,7 +114,7 @@ pub fn claim(s: &'static Sock, conn: &'static Conn, reason: Reason, lock: &Write
         s.pardons.store(s.pardons.load(Relaxed).saturating_sub(1), Relaxed);
         let sent = end.w.kernel_bytes.load(Relaxed);
         let pause = if fault::flip(1) { 0 } else { BACK_OFF_BYTES << claims.min(8) };
-        end.w.not_before.store(sent + pause, Relaxed);
+        end.w.not_before.store(sent.saturating_add(pause), Relaxed);
         s.set_reason(reason);
         if let Some(stats) = state::get().and_then(|s| s.own().stats.get()) {
             stats.recalled[reason as usize % stats.recalled.len()].fetch_add(1, Relaxed);
@@ -219,8 +219,9 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
         return;
     }
     let carrier = carrier::of(s);
-    let tail = w.tail.load(Relaxed);
-    let mut at = w.flush.load(Relaxed);
+    // Cut to what positions are: others of the family write these words, too, and the loop ends where both are equal.
+    let tail = position::onward(w.tail.load(Relaxed), 0);
+    let mut at = position::onward(w.flush.load(Relaxed), 0);
     if at != tail && state::is_borrowed() && !has_carrier(s) {
         // A vfork child that closed it, or put something else in its place: our process goes on with this when it runs.
         PENDING.store(true, Release);

@@ -45,6 +45,7 @@ pub fn begin() -> Forking {
     // No socket is made from here to the fork.
     udp::holders::forking(place.map(|place| (state, place)));
     service::datagram::mail::forking();
+    table::forking();
     siblings::forking();
     heir::forking();
     peer::forking();

@@ -161,8 +161,8 @@ pub fn upgraded(s: &'static Sock) {
 fn window(s: &'static Sock) {
     let (guard, end) = (&s.guard, s.end());
     let bytes = [
-        end.w.ring_bytes.load(Relaxed) + end.r.ring_bytes.load(Relaxed),
-        end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed),
+        end.w.ring_bytes.load(Relaxed).wrapping_add(end.r.ring_bytes.load(Relaxed)),
+        end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed)),
     ];
     let before = [0, 1].map(|path| guard.bytes[path].swap(bytes[path], Relaxed));
     let exchanges = guard.exchanges.swap(0, Relaxed).max(1);

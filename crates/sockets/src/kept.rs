@@ -29,6 +29,9 @@ const PATIENCE_SHARED_NS: u64 = 500_000_000;
 /// Bytes read from the carrier at a time.
 const PIECE: u64 = 64 * 1024;
 
+/// Counts of such bytes stay below: what others of the family write there cannot make them overflow.
+const MOST_KEPT: u64 = u64::MAX >> 1;
+
 /// Room for the bytes of one connection.
 #[derive(Debug, Default)]
 struct Place {
@@ -122,7 +125,7 @@ fn room(s: &'static Sock) -> Option<(&'static Ring, u64, u64)> {
         Some(ring) => ring,
         None => s.kept.set_once(free_place()?),
     };
-    Some((ring, s.end().r.kept.load(Relaxed), ring.size() - len(s)))
+    Some((ring, s.end().r.kept.load(Relaxed) & MOST_KEPT, ring.size().saturating_sub(len(s))))
 }
 
 /// Bytes that stand before those in the ring. Whether there were any.
@@ -153,7 +156,8 @@ pub fn read(call: &Call, s: &Sock, buf: UserVec<'_>, want: usize, flags: i32) ->
         let read = &s.end().r.kept_read;
         let at = read.load(Acquire);
         let left = s.end().r.kept.load(Acquire).saturating_sub(at);
-        let mut n = left.min(want as u64) as usize;
+        // No more than there is room for: others of the family write these words, too.
+        let mut n = left.min(want as u64).min(ring.size()) as usize;
         if n == 0 {
             return Ok(0);
         }
@@ -165,7 +169,7 @@ pub fn read(call: &Call, s: &Sock, buf: UserVec<'_>, want: usize, flags: i32) ->
             ring.copy_out(at, buf, 0, n);
         }
         let peek = flags & libc::MSG_PEEK != 0;
-        if peek || read.compare_exchange(at, at + n as u64, AcqRel, Relaxed).is_ok() {
+        if peek || read.compare_exchange(at, at.wrapping_add(n as u64), AcqRel, Relaxed).is_ok() {
             return Ok(n);
         }
     }

@@ -75,13 +75,14 @@ pub fn back(s: &Sock, conn: &Conn, tail: u64, n: u64) -> Result<(), Reason> {
         return Ok(());
     }
     // From here on positions are not cut: they may be behind the wrap.
-    let from = w.backed_from.load(Relaxed);
+    let from = position::onward(w.backed_from.load(Relaxed), 0);
     let backed = from + position::distance(from, w.backed.load(Relaxed));
     let end = from + position::distance(from, tail) + n;
     let step = if end - from <= FIRST { FIRST } else { STEP };
-    let to = end.next_multiple_of(step).min(from + size);
+    // Never less than there is: others of the family write these words, too.
+    let to = end.next_multiple_of(step).min(from + size).max(backed);
     let growth = to - backed;
-    let fits = || state.own().ring_bytes.load(Relaxed) + growth <= ceiling(config);
+    let fits = || state.own().ring_bytes.load(Relaxed).saturating_add(growth) <= ceiling(config);
     if !fits() {
         reclaim();
         if !fits() {

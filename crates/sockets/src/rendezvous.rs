@@ -76,7 +76,8 @@ pub fn traffic(s: &'static Sock) {
     let end = s.end();
     let calls = u64::from(end.r.calls.fetch_add(1, Relaxed)) + 1;
     let due = calls >= s.due_calls.load(Relaxed)
-        || end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed) >= s.due_bytes.load(Relaxed);
+        || end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed))
+            >= s.due_bytes.load(Relaxed);
     if due && !s.has(flag::STAYS) {
         attempt(s, calls);
     }
@@ -88,7 +89,7 @@ fn patience_after(s: &Sock) -> u32 {
     let end = s.end();
     // An answer that was asked for is looked for all the time.
     let looks = if s.dialled.load(Relaxed) < 0 { s.looks.fetch_add(1, Relaxed) } else { 0 };
-    let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
+    let bytes = end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed));
     let (at_first, at_last) = match bytes / u64::from(end.r.calls.load(Relaxed)).max(1) {
         0..4096 => (4, 64),
         4096..32_768 => (1, 16),
@@ -129,7 +130,7 @@ fn attempt(s: &'static Sock, calls: u64) {
     let Some(_life) = state::LIFE.try_lock(table::tid()) else { return };
     let (Some(state), Some(config)) = (state::get(), state::config()) else { return };
     let end = s.end();
-    let bytes = end.w.kernel_bytes.load(Relaxed) + end.r.kernel_bytes.load(Relaxed);
+    let bytes = end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed));
     let attempts = s.attempts.load(Relaxed);
     if config.upgrade == Upgrade::Lazy && attempts == 0 {
         let factor = worth::factor();
@@ -150,7 +151,7 @@ fn attempt(s: &'static Sock, calls: u64) {
     s.attempts.store(attempts + 1, Relaxed);
     let factor = if config.upgrade == Upgrade::Eager { 2 } else { 4 };
     s.due_calls.store((calls * factor).max(calls + 4), Relaxed);
-    s.due_bytes.store((bytes * factor).max(LATER_BYTES), Relaxed);
+    s.due_bytes.store((bytes.saturating_mul(factor)).max(LATER_BYTES), Relaxed);
     match begin(s, state) {
         Ok(()) => {}
         Err(reason) => {

@@ -18,6 +18,8 @@ static FDS: Slab<AtomicU32, 1024, 1024> = Slab::new();
 static TOP: AtomicU32 = AtomicU32::new(0);
 /// Private parts, by end number.
 static SOCKS: Slab<Sock, 4096, 16> = Slab::new();
+/// Forks that this process has come from, or has made.
+static FORKS: AtomicU32 = AtomicU32::new(0);
 /// Entry bit: the number is an epoll set.
 const EPOLL: u32 = 1 << 31;
 /// Entry bit: the number is a socket of the netstack service that is not followed: its calls of data are the kernel's.
@@ -68,6 +70,8 @@ pub mod flag {
 pub struct Sock {
     /// Its end number.
     pub number: AtomicU32,
+    /// Forks of this process, when it was made: see [`Sock::is_older_than_a_fork`].
+    pub forks: AtomicU32,
     /// Descriptors of this process that refer to it.
     pub descriptors: AtomicU32,
     /// One of these descriptors, for system calls on the carrier.
@@ -300,6 +304,12 @@ impl Sock {
         mapped_by != 0 && !state::is_own_token(mapped_by)
     }
 
+    /// Whether another process may hold it by this record: one that was forked since it was made. What the record itself says any
+    /// process of the family can have written.
+    pub fn is_older_than_a_fork(&self) -> bool {
+        self.forks.load(Relaxed) != FORKS.load(Relaxed)
+    }
+
     /// Whether this process alone holds the socket, as far as is known.
     pub fn is_sole_holder(&self, state: &State) -> bool {
         self.end().holders.load(Acquire) == state.bit()
@@ -314,6 +324,17 @@ pub fn sock(fd: i32) -> Option<&'static Sock> {
         e if e & (EPOLL | SERVED | DATAGRAMS | UDP) != 0 => None,
         e => SOCKS.get(e as usize - 1),
     }
+}
+
+/// Whether another process may have the family region: children, or whose child this is.
+#[inline]
+pub fn has_relatives() -> bool {
+    FORKS.load(Relaxed) != 0
+}
+
+/// Before a fork: what is followed another process may hold from now on.
+pub fn forking() {
+    FORKS.fetch_add(1, Relaxed);
 }
 
 /// The record of the netstack service's socket behind `fd`.
@@ -390,6 +411,7 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     let end = sock.end();
     // First: who takes a number and dies does not keep it.
     end.holders.store(state.bit(), Relaxed);
+    sock.forks.store(FORKS.load(Relaxed), Relaxed);
     sock.descriptors.store(1, Relaxed);
     sock.fd.store(fd, Relaxed);
     sock.conn.set(None);

@@ -49,6 +49,12 @@ impl Deadline {
         Deadline((ns != 0).then(|| clock::monotonic_ns().saturating_add(ns)))
     }
 
+    /// The same, or `ns` from now if that is sooner.
+    pub fn or_after(self, ns: u64) -> Deadline {
+        let soon = clock::monotonic_ns().saturating_add(ns);
+        Deadline(Some(self.0.map_or(soon, |at| at.min(soon))))
+    }
+
     /// Time left; `None` = no bound, `Some(0)` = passed.
     pub fn left(self) -> Option<u64> {
         self.0.map(|at| at.saturating_sub(clock::monotonic_ns()))

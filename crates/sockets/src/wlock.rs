@@ -26,7 +26,7 @@ impl WriteLock {
         let me = owner_word(call.thread.tid.load(Relaxed));
         let word = &s.end().w.lock;
         if !take_alone(s, word, me) && word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-            let taken_over = wait(word, me, call)?;
+            let taken_over = wait(s, me, call)?;
             if taken_over && let Some(conn) = s.conn.get() {
                 crate::switch::repair(s, conn);
             }
@@ -49,7 +49,7 @@ impl WriteLock {
     /// Whether a process that is gone holds the lock.
     pub fn is_orphaned(s: &Sock) -> bool {
         let owner = s.end().w.lock.load(Relaxed);
-        owner != 0 && is_dead(owner)
+        owner != 0 && is_dead(s, owner)
     }
 
     /// Gives it back. The exchange is the full fence between a publish and the look at the reader's asks.
@@ -95,7 +95,8 @@ fn take_alone(s: &Sock, word: &AtomicU64, me: u64) -> bool {
 }
 
 #[cold]
-fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<bool> {
+fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
+    let word = &s.end().w.lock;
     let mut rounds = 0u32;
     loop {
         let owner = word.load(Relaxed);
@@ -124,7 +125,7 @@ fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<bool> {
             thread::yield_now();
             continue;
         }
-        if is_dead(owner) {
+        if is_dead(s, owner) {
             if word.compare_exchange(owner, me, Acquire, Relaxed).is_ok() {
                 return Some(true);
             }
@@ -136,10 +137,16 @@ fn wait(word: &AtomicU64, me: u64, call: &Call) -> Option<bool> {
     }
 }
 
-/// Whether the owner's process is gone.
-fn is_dead(owner: u64) -> bool {
+/// Whether the owner's process is gone, or the owner cannot be one: any process of the family can write the word.
+fn is_dead(s: &Sock, owner: u64) -> bool {
     let Some(state) = state::get() else { return false };
-    let index = (owner >> 32) as usize;
+    let (index, own) = ((owner >> 32) as usize, owner_word(0) >> 32);
+    if index as u64 == own {
+        return !thread::is_alive(owner as u32);
+    }
+    if !s.is_older_than_a_fork() {
+        return true;
+    }
     if index as u64 & UNPLACED != 0 {
         let pid = (index as u64 & !UNPLACED) as u32;
         return pid != 0 && !process::lives(pid, 0);

@@ -15,7 +15,8 @@ use crate::raised::{self, Counter, Raised};
 use crate::rendezvous;
 use crate::table::{self, Sock, flag};
 use crate::thread::Call;
-use crate::{fault, guard};
+use crate::wait::Deadline;
+use crate::{fault, guard, options, siblings};
 use bypath_sys::page::Access;
 use bypath_sys::user::{IoVec, UserVec};
 use bypath_sys::{Errno, thread};
@@ -132,11 +133,48 @@ pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags:
     }
 }
 
+/// What a call was told of its socket's options may be nonsense: any process of the family can write there. A sleep that lasts is
+/// interrupted once, and the kernel is asked.
+struct Doubt {
+    asks: bool,
+    until: Option<Deadline>,
+}
+
+impl Doubt {
+    /// A process that has no relatives has no doubts.
+    fn new() -> Doubt {
+        Doubt { asks: table::has_relatives(), until: None }
+    }
+
+    /// When to wake up.
+    fn bound(&mut self, deadline: Deadline) -> Deadline {
+        if !self.asks {
+            return deadline;
+        }
+        *self.until.get_or_insert_with(|| deadline.or_after(siblings::PERIOD_NS))
+    }
+
+    /// The sleep up to [`bound`](Doubt::bound) is over. True, once, if the call was to sleep longer: its options are what the kernel says
+    /// now.
+    fn is_settled(&mut self, s: &Sock, deadline: Deadline) -> bool {
+        let was_cut = std::mem::take(&mut self.asks) && deadline.left() != Some(0);
+        if was_cut {
+            options::refresh(s);
+        }
+        was_cut
+    }
+}
+
+/// linux/err.h: no error has a higher number.
+const MOST_ERRNO: i32 = 4095;
+
 /// The error that a call of ours took from the carrier, for the program; it is reported once.
 pub fn take_error(s: &Sock) -> Option<Errno> {
     match s.end().pending_error.swap(0, AcqRel) {
         // A broken pipe is for writers, and the kernel says it to them itself, with its signal.
-        0 | libc::EPIPE => None,
-        e => Some(Errno::from_raw_os_error(e)),
+        libc::EPIPE => None,
+        e @ 1..=MOST_ERRNO => Some(Errno::from_raw_os_error(e)),
+        // Nothing, or nonsense of another process of the family.
+        _ => None,
     }
 }

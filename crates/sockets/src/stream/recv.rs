@@ -1,6 +1,6 @@
 //! Receive: from the ring, or from the carrier without waiting inside it.
 
-use super::{accessible, cold, rest, take_error};
+use super::{Doubt, accessible, cold, rest, take_error};
 use crate::config::Profile;
 use crate::hook::Verdict;
 use crate::peer::Conn;
@@ -92,15 +92,19 @@ fn recv_warm(
     let inc = conn.inc();
     let size = conn.rx.size();
     options::look_again(s, inc.path() == Path::Kernel);
-    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
+    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
     let peek = flags & libc::MSG_PEEK != 0;
-    let lowat = end.rcvlowat.load(Relaxed) as usize;
-    let target = if flags & libc::MSG_WAITALL != 0 { want } else { lowat.min(want) }.max(1);
+    let enough = || {
+        let lowat = end.rcvlowat.load(Relaxed) as usize;
+        if flags & libc::MSG_WAITALL != 0 { want } else { lowat.min(want) }.max(1)
+    };
+    let mut target = enough();
     if target > 1 && (peek || flags & libc::MSG_WAITALL == 0) && target as u64 > size / 2 {
         switch::recall_incoming(s, conn, Reason::RecalledWatermark);
     }
-    let timeout = end.rcvtimeo.load(Relaxed);
+    let mut timeout = end.rcvtimeo.load(Relaxed);
     let mut deadline = None;
+    let mut doubt = Doubt::new();
     let mut done = 0usize;
     let mut patience = PATIENCE;
     // The time is over, or a signal came: what a MSG_PEEK with MSG_WAITALL finds now is its answer.
@@ -348,7 +352,7 @@ fn recv_warm(
             // It ran between two messages. (From here on one waits until the thread sleeps.)
             return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
         }
-        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
         let need = if peek { target } else { target - done }.min(size as usize / 2) as u64;
         let path = match seen {
             Ok(Readable::Ring { .. }) => Path::Ring,
@@ -356,7 +360,8 @@ fn recv_warm(
             _ => Path::Kernel,
         };
         let some = matches!(seen, Ok(Readable::Ring { available, .. }) if available > 0);
-        let wait = || wait::readable(call, s, conn, path, need.max(1), deadline);
+        let until = doubt.bound(ends);
+        let wait = || wait::readable(call, s, conn, path, need.max(1), until);
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
             return if done > 0 { Ok(done) } else { Err(Errno::BADF) };
@@ -375,6 +380,14 @@ fn recv_warm(
                     } else if events & libc::POLLIN != 0 {
                         s.set(flag::FOREIGN_BYTES);
                     }
+                }
+            }
+            Woken::TimedOut if doubt.is_settled(s, ends) => {
+                nonblocking |= s.has(flag::NONBLOCK);
+                target = enough();
+                let now = end.rcvtimeo.load(Relaxed);
+                if std::mem::replace(&mut timeout, now) != now {
+                    deadline = None;
                 }
             }
             // What was looked at is the answer: once more, as another thread may have read it meanwhile.
@@ -496,7 +509,7 @@ fn pace(call: &Call, available: u64) {
 #[inline]
 pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, n: usize) {
     let end = s.end();
-    end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed) + n as u64, Relaxed);
+    end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
     s.sent_last.store(false, Relaxed);
     call.thread.count(|b| &b.ring_rx, n as u64);
     fault::slow();

@@ -1,6 +1,6 @@
 //! Send: into the ring, or to the carrier without waiting inside it.
 
-use super::{accessible, cold, rest, take_error};
+use super::{Doubt, accessible, cold, rest, take_error};
 use crate::flush;
 use crate::hook::Verdict;
 use crate::peer::Conn;
@@ -79,9 +79,10 @@ fn send_warm(
     let end = s.end();
     let w = &end.w;
     options::look_again(s, w.path.load(Relaxed) == wpath::KERNEL);
-    let nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
-    let timeout = end.sndtimeo.load(Relaxed);
+    let mut nonblocking = flags & libc::MSG_DONTWAIT != 0 || s.has(flag::NONBLOCK);
+    let mut timeout = end.sndtimeo.load(Relaxed);
     let mut deadline = None;
+    let mut doubt = Doubt::new();
     let mut done = 0usize;
     switch::attend();
     if flags & libc::MSG_ZEROCOPY != 0 {
@@ -213,10 +214,11 @@ fn send_warm(
             // It ran between two parts of the call. (From here on one waits until the thread sleeps.)
             return if done > 0 { Ok(done) } else { Err(Errno::INTR) };
         }
-        let deadline = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let ends = *deadline.get_or_insert_with(|| Deadline::after(timeout));
+        let until = doubt.bound(ends);
         let wait = || match full {
-            Full::Ring(_) => wait::space(call, s, conn, deadline),
-            Full::Carrier => wait::carrier_writable(call, s, deadline),
+            Full::Ring(_) => wait::space(call, s, conn, until),
+            Full::Carrier => wait::carrier_writable(call, s, until),
         };
         let (woken, goes_on) = staying.sleep(call, s, fd, wait);
         let Some(now) = goes_on else {
@@ -231,6 +233,13 @@ fn send_warm(
                 if matches!(full, Full::Ring(_)) {
                     let reset = events & (libc::POLLHUP | libc::POLLERR) != 0;
                     switch::peer_ended(s, conn, reset, call);
+                }
+            }
+            Woken::TimedOut if doubt.is_settled(s, ends) => {
+                nonblocking |= s.has(flag::NONBLOCK);
+                let now = end.sndtimeo.load(Relaxed);
+                if std::mem::replace(&mut timeout, now) != now {
+                    deadline = None;
                 }
             }
             Woken::TimedOut => return if done > 0 { Ok(done) } else { Err(Errno::AGAIN) },
@@ -266,7 +275,7 @@ enum Put {
 fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, skip: usize, len: usize) -> Put {
     let w = &s.end().w;
     let size = conn.tx.size();
-    let tail = w.tail.load(Relaxed);
+    let tail = position::onward(w.tail.load(Relaxed), 0);
     let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
     if free < len as u64 || free > size || w.limit.load(Relaxed) != 0 {
         match switch::free_space(s, conn, tail) {
@@ -295,7 +304,7 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     conn.out().publish(next);
     fault::point("published");
     w.tail.store(next, Relaxed);
-    w.ring_bytes.store(w.ring_bytes.load(Relaxed) + n as u64, Relaxed);
+    w.ring_bytes.store(w.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
     Put::Bytes(n)
 }
 
@@ -318,7 +327,7 @@ fn after_publish(call: &Call, s: &'static Sock, conn: &'static Conn, n: usize) {
     }
     // The clock is not read for every small message.
     let tail = s.end().w.tail.load(Relaxed);
-    conn.tx.prefetch_write(tail + 512);
+    conn.tx.prefetch_write(tail.wrapping_add(512));
     if tail >> 10 != position::back(tail, n as u64) >> 10 && wait::peer_check_due(s) {
         let (gone, reset) = wait::peer_end(s);
         if gone {
