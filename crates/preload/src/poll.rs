@@ -42,9 +42,18 @@ hook! {
 /// More descriptors than a process can have: the kernel refuses.
 const MAX_FDS: nfds_t = 1 << 20;
 
+/// Before a wait: sockets of a service that came from elsewhere are asked about.
+#[inline]
+pub(crate) fn ask_first() {
+    if hook::are_unasked() {
+        crate::errno::kept(hook::ask_about_all);
+    }
+}
+
 /// Whether the engine has a say in the wait; what is not a set of descriptors is the kernel's to refuse.
 #[inline]
 fn any_followed(fds: *const pollfd, count: nfds_t) -> bool {
+    ask_first();
     count <= MAX_FDS
         && (hook::mail::have_rings()
             || memory::slice(fds, count as usize)

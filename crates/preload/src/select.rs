@@ -125,6 +125,7 @@ impl Sets {
     }
 
     pub(crate) fn any_followed(&self) -> bool {
+        crate::poll::ask_first();
         self.members().any(hook::is_overlaid)
     }
 

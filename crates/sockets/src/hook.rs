@@ -12,6 +12,7 @@ pub use crate::service::SocketName;
 pub use crate::service::calls as served;
 pub use crate::service::datagram::{self, calls as datagrams, mail};
 pub use crate::service::interfaces;
+pub use crate::service::{are_unasked, ask_about_all};
 pub use crate::state::{SHARERS, is_memory_of_another, own_copy};
 use crate::table::{self, Sock, flag};
 pub use crate::udp::calls as udp;

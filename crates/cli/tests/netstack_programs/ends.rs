@@ -100,3 +100,28 @@ isolated! {
         lab.end();
     }
 }
+
+isolated! {
+    fn who_only_waits_on_what_he_inherited_is_silent_without_its_service_and_serves_again() {
+        const NAME: &str = "ends::who_only_waits_on_what_he_inherited_is_silent_without_its_service_and_serves_again";
+        if !have(NAME, &["python3", "curl"]) {
+            return;
+        }
+        let mut lab = Lab::new("");
+        for (how, port) in [("poll", 8002), ("select", 8003)] {
+            let line = ["python3", &script("heir.py"), how, Side::Stack.address(), &port.to_string()];
+            let heir: Tool = lab.start(Side::Stack, &line).hears("waits");
+            lab.kill();
+            is_without_service();
+            lab.begin();
+            let url = format!("http://{}/", Side::Stack.at(port));
+            (0..20).for_each(|_| asks(&lab, &url));
+            heir.signal(Signal::TERM);
+            let text = heir.end().expect(0).text();
+            let woken = text.rsplit_once("woken ").and_then(|(_, n)| n.trim().parse::<usize>().ok());
+            assert!(woken.is_some_and(|woken| (1..=MOST).contains(&woken)), "{text}");
+        }
+        lab.is_empty();
+        lab.end();
+    }
+}

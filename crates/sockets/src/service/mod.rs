@@ -26,6 +26,7 @@ mod shown;
 
 pub use address::SocketName;
 pub use name::ServiceName;
+pub use recognise::{are_unasked, ask_about_all};
 
 use crate::hook::EpollEvent;
 use crate::state;
@@ -259,6 +260,12 @@ pub fn release(number: u32) {
     {
         discard(number);
     }
+}
+
+/// Each socket of a stream whose state is to be asked for.
+fn each_unknown(f: impl Fn(&'static Record)) {
+    let is_unknown = |r: &&Record| r.descriptors.load(Relaxed) > 0 && r.stage() == stage::UNKNOWN;
+    (0..USED.load(Acquire)).filter_map(record).filter(is_unknown).for_each(f);
 }
 
 /// The record of a socket that this process has already. Under [`state::LIFE`].

@@ -4,10 +4,33 @@ use super::{ServiceName, control, stage};
 use crate::{state, table};
 use bypath_shm::service::of_end_name;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{fd, sock, unix};
+use bypath_sys::{fd, poll, sock, unix};
+use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Numbers that are looked at when a program starts: what it inherits has low ones.
 const INHERITED: usize = 256;
+
+/// There are some that may outlive their service, of which it was not asked yet what is to be done again then.
+static UNASKED: AtomicBool = AtomicBool::new(false);
+
+/// Whether there are such sockets.
+#[inline]
+pub fn are_unasked() -> bool {
+    UNASKED.load(Relaxed)
+}
+
+/// Before a wait in poll or select, which may be the last call before the service ends: asks about them. (Those of epoll are asked about when
+/// they are registered.)
+#[cold]
+pub fn ask_about_all() {
+    UNASKED.store(false, Relaxed);
+    super::each_unknown(|r| {
+        if r.is_listening() {
+            r.is_to_last(None);
+        }
+    });
+    super::datagram::are_to_last();
+}
 
 /// Whether `fd`, which nothing is known of, is a stream of a service. From here on it is known; one of datagrams is, too.
 pub fn recognise(fd: i32) -> bool {
@@ -27,6 +50,7 @@ pub fn recognise(fd: i32) -> bool {
     }
     if sock::option(fd, libc::SOL_SOCKET, libc::SO_TYPE) == Ok(libc::SOCK_SEQPACKET) {
         super::datagram::recognised(fd, service, cookie);
+        UNASKED.store(true, Relaxed);
         return false;
     }
     let known = super::by_cookie(cookie);
@@ -48,6 +72,10 @@ pub fn recognise(fd: i32) -> bool {
     let is_known = table::served(fd).is_some();
     if !is_known && known.is_none() {
         super::discard(record);
+    }
+    if is_known && known.is_none() && poll::now(fd, libc::POLLOUT) & libc::POLLOUT == 0 {
+        // As one that listens, which never has room.
+        UNASKED.store(true, Relaxed);
     }
     is_known
 }

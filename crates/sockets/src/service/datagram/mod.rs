@@ -169,6 +169,12 @@ fn adopted(fd: i32, number: u32) {
     }
 }
 
+/// Those that came from elsewhere are asked about, if they were not.
+pub fn are_to_last() {
+    let all = (0..USED.load(Acquire)).filter_map(record);
+    all.filter(|r| r.descriptors.load(Relaxed) > 0).for_each(Record::is_to_last);
+}
+
 fn new_record() -> Option<u32> {
     let number = match FREE.load(Relaxed).checked_sub(1) {
         Some(free) => {
