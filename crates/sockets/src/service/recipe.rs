@@ -29,6 +29,8 @@ pub(super) struct Recipe {
     claim: [AtomicU64; CLAIM.div_ceil(8)],
     /// A descriptor of ours of what is left of it, plus one; 0: there is none.
     left: AtomicI32,
+    /// Device and inode of that.
+    left_file: [AtomicU64; 2],
     options: [Kept; MOST],
     /// Of a stream that is not followed.
     pub registrations: Registrations,
@@ -193,8 +195,11 @@ impl Recipe {
         Some((claim, self.left()?))
     }
 
+    /// It, if the program has not closed the number by means that nobody sees, so that it is somebody else's.
     fn left(&self) -> Option<i32> {
-        Some(self.left.load(Relaxed) - 1).filter(|left| *left >= 0)
+        let left = Some(self.left.load(Relaxed) - 1).filter(|left| *left >= 0)?;
+        let file = (self.left_file[0].load(Relaxed), self.left_file[1].load(Relaxed));
+        (fd::identity(left) == Ok(file)).then_some(left)
     }
 
     /// `ended` is about to be replaced: one of ours goes on meaning it, where that is of any use.
@@ -202,16 +207,22 @@ impl Recipe {
         if !self.has_claim() || self.left().is_some() {
             return;
         }
-        if let Ok(left) = fd::dup_high(ended, state::floor()) {
+        self.close_left();
+        let kept = fd::dup_high(ended, state::floor()).and_then(|left| Ok((left, fd::identity(left)?)));
+        if let Ok((left, (device, inode))) = kept {
             LEFT.fetch_add(1, Relaxed);
+            self.left_file[0].store(device, Relaxed);
+            self.left_file[1].store(inode, Relaxed);
             self.left.store(left + 1, Relaxed);
         }
     }
 
     fn close_left(&self) {
-        if let Some(left) = self.left.swap(0, Relaxed).checked_sub(1).filter(|left| *left >= 0) {
-            LEFT.fetch_sub(1, Relaxed);
+        if let Some(left) = self.left() {
             fd::close(left);
+        }
+        if self.left.swap(0, Relaxed) != 0 {
+            LEFT.fetch_sub(1, Relaxed);
         }
     }
 
@@ -292,6 +303,7 @@ impl Recipe {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn what_was_set_last_is_set_again_and_groups_that_were_left_are_not_joined() {
@@ -322,6 +334,36 @@ mod tests {
         assert!(std::ptr::eq(other.get().unwrap(), recipe));
         drop(other);
         assert!(!recipe.in_use.load(Relaxed));
+    }
+
+    #[test]
+    fn what_is_left_of_a_socket_is_kept_until_something_else_is_said_and_nobody_elses_number_is_closed() {
+        let place = Place::default();
+        let recipe = place.begin().unwrap();
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        let is = |fd: i32, file: &std::os::unix::net::UnixStream| {
+            fd::identity(fd) == fd::identity(file.as_raw_fd())
+        };
+        recipe.keep_left(a.as_raw_fd());
+        assert_eq!(recipe.claim(), None);
+        let claim = Claim { uid: 7, proof: [9; 16] };
+        recipe.is_claimed(Some(claim));
+        recipe.keep_left(a.as_raw_fd());
+        let (said, left) = recipe.claim().unwrap();
+        assert!(said == claim && is(left, &a));
+        let mut all = Vec::new();
+        descriptors(|fd| all.push(fd));
+        assert!(all.contains(&left));
+        recipe.is_claimed(Some(claim));
+        assert!(!is(left, &a) && recipe.claim().is_none());
+        recipe.keep_left(a.as_raw_fd());
+        let (_, left) = recipe.claim().unwrap();
+        // The program takes the number.
+        fd::dup_to(b.as_raw_fd(), left).unwrap();
+        assert_eq!(recipe.claim(), None);
+        place.give_up();
+        assert!(is(left, &b));
+        fd::close(left);
     }
 
     #[test]
