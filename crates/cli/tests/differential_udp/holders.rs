@@ -266,6 +266,20 @@ fn who_has_started_a_program_is_on_the_ring() {
 }
 
 #[test]
+fn who_has_a_child_with_it_as_its_input_is_on_the_ring() {
+    until_some_go_by_the_ring(
+        "dgrams 127.0.0.1
+        s fork worker
+        worker dup2 3 0
+        pings
+        pings
+        pings
+        worker exit 0
+        s wait worker",
+    );
+}
+
+#[test]
 fn one_of_several_workers_is_on_the_ring() {
     until_some_go_by_the_ring(
         "dgrams 127.0.0.1

@@ -249,7 +249,10 @@ impl Record {
     /// It stays on the kernel from now on, for `reason`.
     #[cold]
     pub fn keep(&self, reason: Reason) {
-        self.is_kept();
+        // Which number a descriptor has, and what a process may call, is about that process alone.
+        if !matches!(reason, Reason::StandardDescriptor | Reason::Seccomp) {
+            self.is_kept();
+        }
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;
         }
