@@ -365,6 +365,28 @@ scripts! {
         s epoll_ctl 5 add 7 in 1
         s epoll_ctl 5 add 5 in 1
     ";
+    epoll_in_epoll_after_a_set_that_was_rung, "nested epoll", Ring: "
+        pair
+        warm
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 7
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+        s recv 4 100
+        s close 5
+        s epoll_create1 0
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 in 7
+        s epoll_ctl 6 add 5 in 8
+        s epoll_wait 6 4 0
+        s poll 0 5:in 6:in
+        s go e epoll_wait 6 4 5000
+        s blocked e
+        c send 3 10 1
+        s join e
+    ";
     epoll_in_epoll_after_more_than_a_ring_holds, "nested epoll", Ring: "
         pair
         warm

@@ -132,7 +132,8 @@ fn every_script_answers_as_the_kernels_do() {
     alone(concat!(module_path!(), "::every_script_answers_as_the_kernels_do"), check);
 }
 
-/// Runs the scripts, or those whose names contain `BYPATH_TEST_SCRIPT`; what differs fails, what is left out is told.
+/// Runs the scripts, or those whose names contain `BYPATH_TEST_SCRIPT`, as often as `BYPATH_TEST_TIMES` says; what differs fails, what is left out is
+/// told.
 fn check() {
     let only = std::env::var("BYPATH_TEST_SCRIPT").unwrap_or_default();
     let all = || {
@@ -140,7 +141,9 @@ fn check() {
             .iter()
             .flat_map(|(file, scripts, taps)| scripts.iter().map(move |script| (*file, script, *taps)))
     };
-    let todo: Vec<_> = all().filter(|(_, script, _)| script.name.contains(&only)).collect();
+    let times = std::env::var("BYPATH_TEST_TIMES").map_or(1, |times| times.parse().expect("a number"));
+    let todo: Vec<_> =
+        (0..times).flat_map(|_| all().filter(|(_, script, _)| script.name.contains(&only))).collect();
     let stage = Stage::new(has_taps("scripts"));
     let (next, outcomes) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
     let work = || {

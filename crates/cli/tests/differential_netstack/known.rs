@@ -71,7 +71,6 @@ const KNOWN: &[Known] = &[
     },
     Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
     Known { row: "An error of datagrams", scripts: &["a_datagram_that_nobody_takes"], ..NONE },
-    Known { row: "Sets in sets", scripts: &["epoll_in_epoll"], ..NONE },
     Known {
         row: "A writer that nobody sees",
         scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],

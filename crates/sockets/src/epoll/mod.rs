@@ -424,6 +424,8 @@ fn ensure_bell(s: &Set) -> bool {
         s.bell_fd.store(fd, Relaxed);
         s.bell.store(number, Release);
     }
+    // It may have been rung for an earlier set with this record.
+    eventfd::silence(s.bell_fd.load(Relaxed));
     let event = Event { events: libc::EPOLLIN as u32 | ET, data: BELL_DATA };
     let added = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_ADD, s.bell_fd.load(Relaxed), event);
     let ok = matches!(added, Ok(()) | Err(Errno::EXIST));

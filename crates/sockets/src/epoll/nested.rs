@@ -5,7 +5,7 @@
 //! it is true.
 
 use super::hot::would_report;
-use super::{LOCK, REGS_USED, Set, reg, regs_of, set};
+use super::{LOCK, REGS_USED, SETS_CAPACITY, Set, reg, regs_of, set};
 use crate::switch;
 use crate::table::{self, Sock};
 use bypath_shm::reason::Reason;
@@ -61,25 +61,57 @@ fn is_in(s: &Sock, number: u32) -> bool {
     LOCK.lock(table::tid()).is_some_and(|_held| regs_of(s).any(|(_, r)| r.set.load(Relaxed) == number + 1))
 }
 
-/// The bell says whether rings of the set have something to tell. `anew`: also to who was told already.
+/// The bell says whether rings of the set have something to tell, whoever rang it. `anew`: also to who was told already.
 fn show(number: u32, s: &'static Set, anew: bool) {
     if s.warm.load(SeqCst) == 0 || !s.has_bell.load(Relaxed) {
         return;
     }
-    // Pairs with the fence of a writer between his bytes and his look at what he is asked.
-    std::sync::atomic::fence(SeqCst);
+    let tells = || {
+        // Pairs with the fence of a writer between his bytes and his look at what he is asked.
+        std::sync::atomic::fence(SeqCst);
+        (0..REGS_USED.load(Relaxed)).filter_map(reg).any(|r| {
+            r.set.load(Relaxed) == number + 1
+                && table::by_number(r.sock.load(Relaxed))
+                    .is_some_and(|sock| sock.conn.get().is_some_and(|conn| would_report(sock, conn, r)))
+        })
+    };
     let Some(_held) = LOCK.lock(table::tid()) else { return };
-    let some = (0..REGS_USED.load(Relaxed)).filter_map(reg).any(|r| {
-        r.set.load(Relaxed) == number + 1
-            && table::by_number(r.sock.load(Relaxed))
-                .is_some_and(|sock| sock.conn.get().is_some_and(|conn| would_report(sock, conn, r)))
-    });
     let bell = s.bell_fd.load(Relaxed);
-    if some && (anew || !s.shown.load(Relaxed)) {
+    if tells() {
+        if anew || !s.shown.load(Relaxed) {
+            s.shown.store(true, Relaxed);
+            eventfd::ring(bell);
+        }
+        return;
+    }
+    // Other ends ring it, too, and not only for what is there yet. Who sleeps in the set itself has to hear that.
+    let sleeps = s.sleepers.load(SeqCst) != 0 || s.blind_waits.load(SeqCst) != 0;
+    if !s.shown.swap(false, Relaxed) && sleeps {
+        return;
+    }
+    eventfd::silence(bell);
+    if tells() {
+        // It was rung for that just before.
         s.shown.store(true, Relaxed);
         eventfd::ring(bell);
-    } else if !some && s.shown.swap(false, Relaxed) {
-        eventfd::silence(bell);
+    }
+}
+
+/// Before the kernel is asked about a set that may hold others: of those, none says more than there is.
+#[inline]
+pub fn settle() {
+    if NESTED.load(Relaxed) {
+        settle_all();
+    }
+}
+
+#[cold]
+fn settle_all() {
+    for number in 0..SETS_CAPACITY {
+        let Some(s) = set(number) else { break };
+        if s.in_use.load(Acquire) && s.foreign.load(Relaxed) {
+            show(number, s, false);
+        }
     }
 }
 
@@ -109,7 +141,7 @@ fn look(sock: &'static Sock) {
         }
     }
     for number in sets[..n].iter().filter_map(|n| n.checked_sub(1)) {
-        if let Some(s) = set(number).filter(|s| s.shown.load(Relaxed)) {
+        if let Some(s) = set(number).filter(|s| s.foreign.load(Relaxed)) {
             show(number, s, false);
         }
     }

@@ -55,6 +55,7 @@ pub fn wait(epfd: i32, out: &mut [EpollEvent], timeout_ns: Option<u64>, sigmask:
     if !WAITED.load(Relaxed) {
         WAITED.store(true, Relaxed);
     }
+    nested::settle();
     if s.warm.load(SeqCst) == 0 && !s.has_bell.load(Relaxed) && s.datagrams.load(SeqCst) == 0 {
         if let Some(thread) = crate::thread::mine() {
             thread.gone.store(gone::number(), Relaxed);
