@@ -64,6 +64,11 @@ hook! {
                 }
                 ret
             }
+            SIOCGSTAMP | SIOCGSTAMPNS | SIOCGSTAMP_NEW | SIOCGSTAMPNS_NEW => {
+                // The kernel knows of the last datagram that it has brought itself.
+                kept(|| udp::keep(fd, hook::Reason::SocketOption));
+                real(fd, request, arg)
+            }
             FIOASYNC => {
                 if memory::read(arg as *const c_int).is_some_and(|on| on != 0) {
                     kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
@@ -77,6 +82,11 @@ hook! {
 
 /// linux/sockios.h.
 const SIOCOUTQNSD: c_ulong = 0x894b;
+/// asm-generic/sockios.h, and the same for times of 64 bits (linux/sockios.h).
+const SIOCGSTAMP: c_ulong = 0x8906;
+const SIOCGSTAMPNS: c_ulong = 0x8907;
+const SIOCGSTAMP_NEW: c_ulong = 0x8010_8906;
+const SIOCGSTAMPNS_NEW: c_ulong = 0x8010_8907;
 /// Not in the `libc` crate for this target (asm-generic/ioctls.h).
 const FIOASYNC: c_ulong = 0x5452;
 /// asm-generic/fcntl.h.

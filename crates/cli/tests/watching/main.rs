@@ -7,6 +7,7 @@ mod dump;
 mod lab;
 mod letters;
 mod metrics;
+mod quiet;
 mod still;
 mod top;
 mod udp;

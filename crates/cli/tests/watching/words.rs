@@ -37,7 +37,9 @@ fn socket(pid: u32, fd: &Value) -> Value {
 }
 
 fn why(pid: u32, fd: &Value) -> String {
-    stdout(&bypath(["why", &format!("{pid}:{fd}")]).output().expect("bypath starts"))
+    let output = bypath(["why", &format!("{pid}:{fd}")]).output().expect("bypath starts");
+    assert!(output.status.success(), "{output:?}");
+    stdout(&output)
 }
 
 #[test]
@@ -203,5 +205,38 @@ fn a_process_of_another_user_is_an_error() {
         let output = command.output().expect("setpriv starts");
         let said = stderr(&output);
         assert!(output.status.code() == Some(1) && said.contains("cannot be looked into"), "{output:?}");
+    }
+}
+
+#[test]
+fn stamps_and_peeking_offsets_are_the_kernels() {
+    if !has("words::stamps_and_peeking_offsets_are_the_kernels", &["python3"]) {
+        return;
+    }
+    // By each of two sockets some datagrams before it is asked for, and some after.
+    let code = r#"
+import fcntl, struct, time
+a, b, c = udp(), udp(), udp()
+for s in (b, c):
+    exchange(a, s, 40)
+stamps = []
+for request in (0x8906, 0x8907) * 20:
+    before = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    exchange(a, b, 1)
+    stamp = struct.unpack("qq", fcntl.ioctl(b, request, bytes(16)))
+    stamp = stamp[0] * 10**9 + stamp[1] * (1000 if request == 0x8906 else 1)
+    after = time.clock_gettime_ns(time.CLOCK_REALTIME)
+    stamps.append(before - 1000 <= stamp <= after)
+c.setsockopt(socket.SOL_SOCKET, 42, 0)
+a.sendto(b"abcdef", c.getsockname())
+peeked = [c.recv(2, socket.MSG_PEEK).decode() for _ in range(2)]
+said = [b.fileno(), c.fileno(), stamps, peeked, c.recv(100).decode()]
+"#;
+    let (child, said) = program(&["--upgrade=eager", "--profile=latency"], code);
+    assert_eq!(said[2], json!(vec![true; 40]));
+    assert_eq!((&said[3], &said[4]), (&json!(["ab", "cd"]), &json!("abcdef")));
+    for place in [0, 1] {
+        let seen = socket(child.0.id(), &said[place]);
+        assert_eq!((&seen["rx"]["path"], &seen["rx"]["reason"]), (&"kernel".into(), &"socket-option".into()));
     }
 }

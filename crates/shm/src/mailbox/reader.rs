@@ -95,6 +95,12 @@ impl<'a, O: Octets> Reader<'a, O> {
         self.mailbox.gate.0.load(Relaxed) & 3 == phase::OPEN
     }
 
+    /// Whether the gate is closed, for now or for good.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        matches!(self.mailbox.gate.0.load(SeqCst) & 3, phase::CLOSED | phase::DEAD)
+    }
+
     /// Whether nothing is in the ring.
     #[inline]
     pub fn is_empty(&self) -> bool {

@@ -60,6 +60,7 @@ pub fn no_child(place: u32) {
 
 /// In a forked child: what views see is its parent's, and so are the sleepers.
 pub fn enter_child() {
+    super::wait::enter_child();
     each(|r| {
         r.shown.forget();
         // Calls of the parent's that this copy remembers are no longer about this one.

@@ -7,7 +7,8 @@
 //!
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
-//! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `said` what a sender's control messages say, `maps` where mailboxes are mapped.
+//! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
+//! `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
 pub mod calls;
@@ -18,6 +19,7 @@ mod meet;
 mod news;
 mod offers;
 mod options;
+mod places;
 mod queue;
 mod receive;
 mod routed;
@@ -83,6 +85,10 @@ pub struct Record {
     early: [shown::Early; 2],
     /// Threads that sleep on it, or may.
     sleepers: AtomicU32,
+    /// Its place among those with a mailbox.
+    place: places::Place,
+    /// What had come before the last sleep that was looked at (`wait`).
+    heard: AtomicU32,
     inbound: Inbound,
     outbound: Outbound,
     registrations: [Registration; REGISTRATIONS],

@@ -261,6 +261,16 @@ impl Record {
         self.inbound.mailbox.get().is_some_and(|map| map.mailbox().unread() != 0)
     }
 
+    /// How much has come so far, by the ring and from this host by the kernel: a number that changes with it.
+    pub(super) fn traffic(&self) -> u32 {
+        self.inbound.reads.load(Relaxed).wrapping_add(self.inbound.near.load(Relaxed))
+    }
+
+    /// Whether the mailbox's gate is not closed, or there is something in it.
+    pub(super) fn may_tell(&self) -> bool {
+        self.inbound.reader().is_some_and(|reader| !reader.is_closed() || !reader.is_empty())
+    }
+
     /// Where the mailbox's records end, for who looks for edges.
     pub(super) fn tail(&self) -> u64 {
         self.inbound.mailbox.get().map_or(0, |map| map.mailbox().tail.0.load(Acquire))
@@ -279,7 +289,7 @@ impl Record {
         }
         inbound.near.store(0, Relaxed);
         inbound.due.store(0, Relaxed);
-        self.show_rx_reason(reason);
+        self.show_rx_reason(self.stays().unwrap_or(reason));
     }
 
     /// A mailbox that ended, and is empty, is no more.
@@ -355,6 +365,8 @@ impl Record {
         let Some(epoch) = reader.open_begin() else {
             return if reader.is_open() { Opening::Open } else { Opening::Refused };
         };
+        // Before it is looked whether somebody sleeps: who does later closes it.
+        wait::stir(self);
         fault::between("gate-opening");
         self.show_lost();
         if self.inbound.news.ask(fd) {
@@ -705,6 +717,7 @@ impl Record {
             }
             return;
         }
+        wait::stir(self);
         let until = self.inbound.until_look.load(Relaxed);
         if until > 0 {
             self.inbound.until_look.store(until - 1, Relaxed);

@@ -1,6 +1,7 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
+use super::places::Place;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
 use super::told::{self, Told, want};
@@ -16,7 +17,7 @@ use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
 use bypath_sys::{Errno, clock, fd, poll, process, sock, thread};
-use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*, fence};
 
 /// Destinations of a socket that are looked after at a time.
 const ROUTES: usize = 8;
@@ -78,6 +79,8 @@ pub(super) struct Route {
     pub(super) was_sent_again: AtomicBool,
     pub(super) offers_left_out: AtomicU32,
     pub(super) offers_in_vain: AtomicU32,
+    /// Something went there that is not known to have been read.
+    fresh: AtomicBool,
     /// Who held the writers' lock when it was last found held.
     holder: AtomicU32,
     pauses_left_out: AtomicU32,
@@ -90,6 +93,8 @@ pub struct Outbound {
     pub(super) routes: [Route; ROUTES],
     /// Routes that are up.
     up: AtomicU32,
+    /// Its place among those that have some.
+    pub(super) place: Place,
     /// To whom it is connected: 0 not known, 1 nobody, 2 that one.
     peer_known: AtomicU32,
     peer_ip: [AtomicU64; 2],
@@ -366,6 +371,10 @@ impl Socket {
                         return None;
                     }
                 }
+                if !route.fresh.load(Relaxed) {
+                    route.fresh.store(true, SeqCst);
+                    routed::stir(&self.outbound.place);
+                }
                 self.inbound.sent_last.store(true, Relaxed);
                 self.inbound.news.goes_on(call);
                 if let Some(end) = self.shown() {
@@ -462,17 +471,34 @@ impl Socket {
         }
     }
 
-    /// Before a sleep: an answer may never come, as the receiver is gone.
-    pub fn look_after_routes(&self) {
+    /// Before a sleep: an answer may never come, as the receiver is gone. Whether there is something that it may not have read yet.
+    pub fn look_after_routes(&self) -> bool {
         if self.outbound.up.load(Relaxed) == 0 {
-            return;
+            return false;
         }
         // What it sees of a mailbox is that one until it has left.
-        let Some(_call) = Call::enter() else { return };
+        let Some(_call) = Call::enter() else { return true };
+        let mut is_fresh = false;
         for route in self.outbound.routes.iter().filter(|route| route.stage.load(Acquire) == stage::UP) {
             let Some(map) = route.mailbox.get() else { continue };
-            // Another sender may have taken this one's out of there since.
-            if (map.mailbox().unread() != 0 || route.is_due().is_some()) && route.is_orphaned() {
+            if !route.fresh.load(SeqCst) {
+                // What went there was read while the receiver lived.
+                continue;
+            }
+            // Before the look: who sends meanwhile sees that, or we see what it sent.
+            route.fresh.store(false, SeqCst);
+            fence(SeqCst);
+            // What was read before the receiver is seen to live has not gone with it. Another sender may have taken this one's out of there, though.
+            let (is_read, due) = (map.mailbox().unread() == 0, route.is_due());
+            if !is_read || due.is_none() {
+                route.fresh.store(true, SeqCst);
+                is_fresh = true;
+            }
+            if is_read && due.is_none() {
+                continue;
+            }
+            due.iter().for_each(|now| route.checked.store(*now, Relaxed));
+            if route.is_orphaned() {
                 // Who closes it in order has all that was sent before, as the kernel's queue would: nobody is told of that.
                 if !map.mailbox().is_dead() {
                     meet::send_again(self, route);
@@ -480,14 +506,15 @@ impl Socket {
                 self.drop_route(route);
             }
         }
+        is_fresh
     }
 
     /// Routes that are up, which others are told of.
     pub(super) fn count_up(&self) -> u32 {
         let up = self.outbound.count();
         match (self.outbound.up.swap(up, AcqRel), up) {
-            (0, 1..) => routed::comes(self.number()),
-            (1.., 0) => routed::goes(self.number()),
+            (0, 1..) => routed::comes(&self.outbound.place, self.number()),
+            (1.., 0) => routed::goes(&self.outbound.place),
             _ => {}
         }
         up
@@ -504,7 +531,7 @@ impl Socket {
     pub(super) fn leave_memory(&self) {
         self.kill_mailbox();
         if self.outbound.up.swap(0, AcqRel) > 0 {
-            routed::goes(self.number());
+            routed::goes(&self.outbound.place);
         }
     }
 
@@ -647,6 +674,7 @@ impl Socket {
         route.heads.store(heads, Relaxed);
         route.left.store(0, Relaxed);
         route.shares.store(shares, Relaxed);
+        route.fresh.store(false, Relaxed);
         let every = if shares { groups::ASK_US } else { ALIVE_US };
         route.every.store(every * state::ticks_per_us(), Relaxed);
         route.checked.store(clock::ticks(), Relaxed);

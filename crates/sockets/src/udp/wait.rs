@@ -1,10 +1,12 @@
 //! Mailboxes under poll, select and epoll: at the entry of a wait, and while it spins, a ring with something in it is readable; before
 //! the sleep the gates are closed, and the kernel's wait is the whole truth.
 
+use super::places::Places;
 use super::receive::Opening;
 use super::{Record, record, routed};
 use crate::epoll::datagrams as sets;
 use crate::hook::{EpollEvent, PollFd};
+use crate::lock::Lock;
 use crate::table;
 use bypath_shm::reason::Reason;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -14,8 +16,13 @@ const ET: u32 = libc::EPOLLET as u32;
 /// What the overlay does not do for datagrams.
 const NOT_SERVED: u32 = libc::EPOLLONESHOT as u32;
 
-/// Sockets with a mailbox, by number plus one: few, as whoever waits looks at all of them.
-static MAILBOXES: [AtomicU32; 64] = [const { AtomicU32::new(0) }; 64];
+/// Sockets with a mailbox. Lively are those whose gate may be open, or that have something in the ring; and a few at whom something has come
+/// lately, whose gates are opened again by the next wait. The others get what comes by the kernel.
+static MAILBOXES: Places = Places::new();
+/// Held by who calms some.
+static CALMS: Lock = Lock::new();
+/// So many are lively without having got anything.
+const FEW: u32 = 8;
 /// How many there are.
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
@@ -129,9 +136,7 @@ pub fn can_overlay(r: &Record) -> Result<(), Reason> {
 
 /// It has a mailbox now; false: there are too many.
 pub fn comes(r: &Record) -> bool {
-    let own = r.number() + 1;
-    let is_taken = |place: &AtomicU32| place.compare_exchange(0, own, AcqRel, Relaxed).is_ok();
-    if !MAILBOXES.iter().any(is_taken) {
+    if !MAILBOXES.take(&r.place, r.number()) {
         return false;
     }
     COUNT.fetch_add(1, SeqCst);
@@ -141,22 +146,30 @@ pub fn comes(r: &Record) -> bool {
 
 /// It has none any more.
 pub fn goes(r: &Record) {
-    let own = r.number() + 1;
-    if MAILBOXES.iter().any(|place| place.compare_exchange(own, 0, AcqRel, Relaxed).is_ok()) {
+    if MAILBOXES.leave(&r.place) {
         COUNT.fetch_sub(1, SeqCst);
     }
     r.registrations.iter().for_each(Registration::left);
 }
 
-fn with_mailbox() -> impl Iterator<Item = &'static Record> {
-    let places = if COUNT.load(Relaxed) == 0 { &[][..] } else { &MAILBOXES[..] };
-    places.iter().filter_map(|place| record(place.load(Acquire).checked_sub(1)?))
+/// Its gate may be open soon, or is to be opened by the next wait.
+#[inline]
+pub fn stir(r: &Record) {
+    MAILBOXES.stir(&r.place);
 }
 
+/// In a forked child: who calmed some does not exist here.
+pub fn enter_child() {
+    CALMS.reset();
+}
+
+fn of_set(r: &'static Record, set: u32) -> impl Iterator<Item = &'static Registration> {
+    r.registrations.iter().filter(move |one| one.set() == Some(set))
+}
+
+/// The lively ones.
 fn in_set(set: u32) -> impl Iterator<Item = (&'static Record, &'static Registration)> {
-    with_mailbox()
-        .flat_map(|r| r.registrations.iter().map(move |one| (r, one)))
-        .filter(move |(_, one)| one.set() == Some(set))
+    MAILBOXES.lively().flat_map(move |(_, r)| of_set(r, set).map(move |one| (r, one)))
 }
 
 /// Whether a mailbox in the set has something to tell.
@@ -197,22 +210,47 @@ pub fn open_set(set: u32) -> bool {
 /// Before a sleep in the set: who was killed has not read what its sockets sent last, those that only send among them.
 #[inline]
 pub fn look_after_routes(set: u32) {
-    routed::each(|r| {
-        if r.has_routes() && r.registrations.iter().any(|one| one.set() == Some(set)) {
-            r.look_after_routes();
-        }
-    });
+    routed::look_after(|r| r.registrations.iter().any(|one| one.set() == Some(set)));
 }
 
 /// Before the sleep, which was announced: closes the gates of the set. Whether there is something to tell.
 pub fn close_set(set: u32) -> bool {
     look_after_routes(set);
-    let mut tells = false;
-    for (r, one) in in_set(set) {
-        r.close_gate();
-        tells |= one.would_tell(r) != 0;
+    if COUNT.load(SeqCst) == 0 {
+        return false;
     }
-    tells
+    // Who calms one, and finds that it has come to life meanwhile, stirs it again: nobody else is to miss it in between.
+    match CALMS.try_lock(table::tid()) {
+        Some(_held) => {
+            let is_crowded = MAILBOXES.count_lively() > FEW;
+            MAILBOXES.lively().fold(false, |tells, (at, r)| {
+                let tells = close_in(r, set) || tells;
+                if is_quiet(r) && is_crowded {
+                    MAILBOXES.calm(at);
+                    if r.may_tell() {
+                        stir(r);
+                    }
+                }
+                tells
+            })
+        }
+        None => MAILBOXES.all().fold(false, |tells, (_, r)| close_in(r, set) || tells),
+    }
+}
+
+/// Before a sleep in the set. Whether there is something to tell.
+fn close_in(r: &'static Record, set: u32) -> bool {
+    let mut ones = of_set(r, set).peekable();
+    if ones.peek().is_some() {
+        r.close_gate();
+    }
+    ones.any(|one| one.would_tell(r) != 0)
+}
+
+/// Whether nothing has come since the last sleep of this process.
+fn is_quiet(r: &Record) -> bool {
+    let now = r.traffic();
+    r.heard.swap(now, Relaxed) == now && !r.may_tell()
 }
 
 fn of_entry(p: &PollFd) -> Option<&'static Record> {
