@@ -2,23 +2,26 @@
 //! memfd, which shows in /proc/PID/fd.
 //!
 //! What is read was written by other programs and changes while it is read. A process counts as a member of a
-//! family only while it has the region open and is the one (pid and start time) in the region's table.
+//! family only while it has the region open and is the one (pid and start time) in the region's table. How much is looked at of
+//! what other users show is bounded (`regions`).
+
+mod regions;
 
 use crate::filter::{Facts, Filter, Protocol};
-use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, VIEW_NAME, WriterLine, end_state};
+use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, WriterLine, end_state};
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{Bytes, RECORD_SIZE, StatsSnapshot};
 use bypath_shm::view::{
     self, DATAGRAMS_SIZE, Datagrams, END_SIZE, End, HEADER_SIZE, Header, NotAView, Path as DataPath,
 };
-use bypath_sys::open_files;
-use std::cell::RefCell;
+pub use regions::is_trusted;
+use regions::{Budget, Notes, Region, Status};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::rc::{Rc, Weak};
+use std::os::unix::fs::FileExt;
+use std::rc::Rc;
 
 /// A process that is alive and a member of a family.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,8 +30,20 @@ pub struct Member {
     pub pid: u32,
     /// Command name.
     pub command: String,
+    /// Its user.
+    pub user: u32,
+    /// When it started, in clock ticks since boot.
+    pub start_time: u64,
     /// Bit number in [`End::holders`].
     slot: usize,
+}
+
+#[cfg(test)]
+impl Member {
+    /// One that holds nothing.
+    pub fn new(pid: u32, user: u32, command: &str) -> Member {
+        Member { pid, command: command.to_owned(), user, start_time: 1, slot: 0 }
+    }
 }
 
 /// A family region that could be read.
@@ -42,19 +57,6 @@ pub struct Family {
     counters: Vec<Option<StatsSnapshot>>,
     region: Region,
 }
-
-/// A region that processes have open. Nobody keeps it open here: there may be more of them than descriptors.
-#[derive(Debug)]
-struct Region {
-    id: Id,
-    /// Descriptors of processes that refer to it.
-    places: Vec<(u32, i32)>,
-    /// For those who look again and again: open once for all of them, as long as there are any.
-    kept: RefCell<Weak<File>>,
-}
-
-/// Which file it is.
-type Id = (u64, u64);
 
 /// One connection as one process holds it.
 #[derive(Clone, Copy, Debug)]
@@ -128,94 +130,31 @@ pub struct Scan {
 /// # Errors
 /// /proc cannot be listed.
 pub fn scan() -> io::Result<Scan> {
-    let mut scan = Scan::default();
-    // A region is one file; forked processes have it open several times.
-    let mut regions: HashMap<Id, Region> = HashMap::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
-            continue;
-        };
-        match regions_of(pid) {
-            Ok(found) => {
-                for (id, place) in found {
-                    let none = || Region { id, places: Vec::new(), kept: RefCell::default() };
-                    regions.entry(id).or_insert_with(none).places.push(place);
-                }
-            }
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied && !is_kernel_thread(pid) => {
-                scan.unreadable += 1;
-            }
-            // It has ended in the meantime.
-            Err(_) => {}
-        }
-    }
-    for region in regions.into_values() {
-        let pid = region.places[0].0;
-        match Family::read(region) {
-            Ok(family) => scan.families.push(family),
+    let found = regions::find()?;
+    let (mut notes, mut budget) = (found.notes, Budget::default());
+    let mut families = Vec::new();
+    let mut others = Vec::new();
+    for region in found.regions {
+        let (pid, user) = (region.places[0].0, region.user);
+        match Opened::new(region) {
+            Ok(opened) if is_trusted(user) => families.extend(opened.read(&mut budget, &mut notes)),
+            Ok(opened) => others.push(opened),
             Err(ReadError::Io(e)) if gone(&e) => {}
             Err(ReadError::NotAView(NotAView::NotReady)) => {}
-            Err(e) => scan.notes.push(format!("process {pid}: its view cannot be read: {e}")),
+            Err(e) => notes.add(format!("process {pid}: its view cannot be read: {e}")),
         }
     }
-    scan.families.sort_by_key(|f| f.members.first().map(|m| m.pid));
-    scan.notes.sort();
-    Ok(scan)
+    others.sort_by_key(Opened::size);
+    for opened in others {
+        families.extend(opened.read(&mut budget, &mut notes));
+    }
+    families.sort_by_key(|f| (!is_trusted(f.region.user), f.members.first().map(|m| m.pid)));
+    Ok(Scan { families, unreadable: found.unreadable, notes: notes.all() })
 }
 
 fn gone(e: &io::Error) -> bool {
     // ESRCH has no kind of its own.
     e.kind() == io::ErrorKind::NotFound || e.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
-}
-
-/// The regions that a process has open, and one of its descriptors of each.
-fn regions_of(pid: u32) -> io::Result<Vec<(Id, (u32, i32))>> {
-    let link_text = format!("/memfd:{VIEW_NAME} (deleted)");
-    let mut found: Vec<(Id, (u32, i32))> = Vec::new();
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        let path = entry?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-        if let Some(number) = number
-            && fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
-            // Anything may be called so: it is not even asked what it is, unless it is memory.
-            && let Ok(file) = open_files::memory(pid, number, false)
-        {
-            let id = id_of(&File::from(file))?;
-            if found.iter().all(|(known, _)| *known != id) {
-                found.push((id, (pid, number)));
-            }
-        }
-    }
-    Ok(found)
-}
-
-fn id_of(file: &File) -> io::Result<Id> {
-    let metadata = file.metadata()?;
-    Ok((metadata.dev(), metadata.ino()))
-}
-
-impl Region {
-    /// Opens it by any process that has it still.
-    fn open(&self, writable: bool) -> io::Result<File> {
-        let mut why = io::Error::from(rustix::io::Errno::SRCH);
-        for (pid, number) in &self.places {
-            match open_files::memory(*pid, *number, writable).map(File::from) {
-                Ok(file) if id_of(&file)? == self.id => return Ok(file),
-                Ok(_) => {}
-                Err(e) => why = e.into(),
-            }
-        }
-        Err(why)
-    }
-
-    fn kept(&self) -> io::Result<Rc<File>> {
-        if let Some(file) = self.kept.borrow().upgrade() {
-            return Ok(file);
-        }
-        let file = Rc::new(self.open(false)?);
-        *self.kept.borrow_mut() = Rc::downgrade(&file);
-        Ok(file)
-    }
 }
 
 /// Whether this is a thread of the kernel.
@@ -253,14 +192,6 @@ fn parse_stat(text: &[u8], number: usize) -> Option<u64> {
     std::str::from_utf8(&text[after_name..]).ok()?.split_whitespace().nth(number - 3)?.parse().ok()
 }
 
-/// Process id in the process's own pid namespace, which is the one that its view holds.
-fn inner_pid(pid: u32) -> Option<u32> {
-    let status = fs::read(format!("/proc/{pid}/status")).ok()?;
-    let status = String::from_utf8_lossy(&status);
-    let line = status.lines().find_map(|l| l.strip_prefix("NSpid:"))?;
-    line.split_whitespace().next_back()?.parse().ok()
-}
-
 #[derive(Debug, thiserror::Error)]
 enum ReadError {
     #[error("{0}")]
@@ -269,29 +200,74 @@ enum ReadError {
     NotAView(#[from] NotAView),
 }
 
-impl Family {
-    fn read(region: Region) -> Result<Family, ReadError> {
+/// A region whose header was read.
+struct Opened {
+    region: Region,
+    members: Vec<Member>,
+    ends_used: usize,
+}
+
+impl Opened {
+    fn new(region: Region) -> Result<Opened, ReadError> {
         let file = region.open(false)?;
         let header = Header::decode(&read_up_to(&file, 0, HEADER_SIZE)?)?;
         let mut members: Vec<Member> = region
             .places
             .iter()
             .filter_map(|&(pid, _)| {
-                let (inner, start) = (inner_pid(pid)?, start_time(pid)?);
-                let process = header.processes.iter().find(|p| p.pid == inner && p.start_time == start)?;
-                Some(Member { pid, command: process.command.clone(), slot: process.slot })
+                let (status, start_time) = (Status::of(pid)?, start_time(pid)?);
+                let is_it = |p: &&view::Process| p.pid == status.inner_pid && p.start_time == start_time;
+                let process = header.processes.iter().find(is_it)?;
+                let (command, user) = (process.command.clone(), status.user);
+                Some(Member { pid, command, user, start_time, slot: process.slot })
             })
             .collect();
         members.sort_by_key(|m| m.pid);
-        let ends = read_ends(&file, header.ends_used)?;
-        let datagrams = read_datagrams(&file)?;
+        // Records behind the end of the file are promised alone.
+        let there = file.metadata()?.len().saturating_sub(view::end_offset(0)) as usize / END_SIZE;
+        Ok(Opened { region, members, ends_used: header.ends_used.min(there + 1) })
+    }
+
+    /// How much there is to be looked at.
+    fn size(&self) -> usize {
+        self.ends_used * self.members.len().max(1)
+    }
+
+    /// Reads what there is, as far as the budget goes. `None`: it is gone.
+    fn read(self, budget: &mut Budget, notes: &mut Notes) -> Option<Family> {
+        let Opened { region, members, ends_used } = self;
+        let file = region.open(false).ok()?;
+        let left = budget.left(region.user);
+        let slots = members.iter().fold(0u64, |all, m| all | 1 << m.slot);
+        let held = |end: &End| (end.holders & slots).count_ones() as usize;
+        let (mut ends, mut count) = (Vec::new(), 0usize);
+        let is_whole = read_ends(&file, ends_used, |end| {
+            count += held(&end).max(1);
+            let fits = count <= left;
+            if fits {
+                ends.push(end);
+            }
+            fits
+        });
+        let mut datagrams = read_datagrams(&file).unwrap_or_default();
+        let fit = left.saturating_sub(count);
+        if !is_whole.unwrap_or(true) || datagrams.len() > fit {
+            let user = region.user;
+            notes.add(format!(
+                "user {user} shows more sockets than are looked at of one user: some are left out"
+            ));
+        }
+        datagrams.truncate(fit);
+        budget.take(region.user, count.saturating_add(datagrams.len()).saturating_add(1));
         let counters = |member: &Member| {
             StatsSnapshot::decode(&read_up_to(&file, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
         };
         let counters = members.iter().map(counters).collect();
-        Ok(Family { members, ends, datagrams, counters, region })
+        Some(Family { members, ends, datagrams, counters, region })
     }
+}
 
+impl Family {
     /// The end at place `number` as it is now; `None` if it is not in use any more.
     pub fn end(&self, number: usize) -> Option<End> {
         let region = self.region.open(false).ok()?;
@@ -369,20 +345,21 @@ impl Writer {
     }
 }
 
-/// Reads the ends in blocks of about a megabyte: a region full of ends has 40.
-fn read_ends(region: &File, used: usize) -> io::Result<Vec<End>> {
+/// Reads the ends in blocks of about a megabyte (a region full of ends has 40), until `f` has had enough; whether these were all.
+fn read_ends(region: &File, used: usize, mut f: impl FnMut(End) -> bool) -> io::Result<bool> {
     const BLOCK: usize = 2048;
-    let mut ends = Vec::new();
     for first in (0..used).step_by(BLOCK) {
         let count = BLOCK.min(used - first);
         let raw = read_up_to(region, view::end_offset(first), count * END_SIZE)?;
-        let numbered = raw.chunks_exact(END_SIZE).enumerate();
-        ends.extend(numbered.filter_map(|(i, raw)| End::decode(first + i, raw)));
+        let mut numbered = raw.chunks_exact(END_SIZE).enumerate();
+        if !numbered.by_ref().filter_map(|(i, raw)| End::decode(first + i, raw)).all(&mut f) {
+            return Ok(false);
+        }
         if raw.len() < count * END_SIZE {
             break;
         }
     }
-    Ok(ends)
+    Ok(true)
 }
 
 /// Reads the UDP sockets, at once: a region full of them has a quarter of a megabyte.
@@ -420,7 +397,8 @@ impl Scan {
             let family: &Family = f;
             family.ends.iter().map(move |end| (family, end))
         };
-        self.families.iter().flat_map(ends).filter_map(|(f, e)| Some((e.cookie?, (f, e)))).collect()
+        // Cookies are no secret. Of those who name one, whoever is trusted most is believed: they stand first.
+        self.families.iter().rev().flat_map(ends).filter_map(|(f, e)| Some((e.cookie?, (f, e)))).collect()
     }
 
     /// Every UDP socket that was used, ordered by process and descriptor.
@@ -440,12 +418,11 @@ impl Scan {
 
     /// Every connection, once for each live process that holds it, ordered by process and descriptor.
     pub fn connections(&self) -> Vec<Connection<'_>> {
-        let by_cookie: HashMap<u64, &End> =
-            self.families.iter().flat_map(|f| &f.ends).filter_map(|e| Some((e.cookie?, e))).collect();
+        let by_cookie = self.sockets();
         let mut all = Vec::new();
         for family in &self.families {
             for end in family.ends.iter().filter(|end| is_connection(end)) {
-                let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).copied();
+                let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).map(|(_, end)| *end);
                 let holders: Vec<_> = family.holders(end).collect();
                 all.extend(holders.iter().map(|process| Connection {
                     family,
@@ -570,7 +547,6 @@ mod tests {
     #[test]
     fn own_process_is_known() {
         let pid = std::process::id();
-        assert_eq!(inner_pid(pid), Some(pid));
         assert!(start_time(pid).is_some() && !is_kernel_thread(pid));
         assert_eq!(start_time(u32::MAX), None);
     }

@@ -5,6 +5,7 @@
 use crate::args::Target;
 use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
 use serde::Serialize;
+use serde_json::ser::{Formatter, PrettyFormatter};
 use std::fmt::Display;
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -77,10 +78,66 @@ pub fn print(text: &str) -> Result<(), Failure> {
 /// # Errors
 /// As [`write_to`].
 pub fn json(target: &Target, document: &impl Serialize) -> Result<(), Failure> {
-    let mut bytes = serde_json::to_vec_pretty(document)
+    let mut bytes = Vec::new();
+    let mut serializer = serde_json::Serializer::with_formatter(&mut bytes, Plain(PrettyFormatter::new()));
+    document
+        .serialize(&mut serializer)
         .map_err(|e| Failure::new(1, format_args!("cannot make JSON of this: {e}")))?;
     bytes.push(b'\n');
     write_to(target, &bytes)
+}
+
+/// Indented JSON in which characters that would steer a terminal are written as numbers: what is read of it is the same.
+struct Plain(PrettyFormatter<'static>);
+
+impl Formatter for Plain {
+    fn write_string_fragment<W: ?Sized + Write>(&mut self, writer: &mut W, fragment: &str) -> io::Result<()> {
+        let mut rest = fragment;
+        while let Some((at, c)) = rest.char_indices().find(|(_, c)| steers(*c)) {
+            self.0.write_string_fragment(writer, &rest[..at])?;
+            for half in c.encode_utf16(&mut [0; 2]) {
+                write!(writer, "\\u{half:04x}")?;
+            }
+            rest = &rest[at + c.len_utf8()..];
+        }
+        self.0.write_string_fragment(writer, rest)
+    }
+
+    fn begin_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_array(writer)
+    }
+
+    fn end_array<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array(writer)
+    }
+
+    fn begin_array_value<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_array_value(writer, first)
+    }
+
+    fn end_array_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_array_value(writer)
+    }
+
+    fn begin_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object(writer)
+    }
+
+    fn end_object<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object(writer)
+    }
+
+    fn begin_object_key<W: ?Sized + Write>(&mut self, writer: &mut W, first: bool) -> io::Result<()> {
+        self.0.begin_object_key(writer, first)
+    }
+
+    fn begin_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.begin_object_value(writer)
+    }
+
+    fn end_object_value<W: ?Sized + Write>(&mut self, writer: &mut W) -> io::Result<()> {
+        self.0.end_object_value(writer)
+    }
 }
 
 /// A plain table: no borders, a heading, columns whose heading is in `numbers` to the right.
@@ -126,7 +183,19 @@ pub fn share(part: u64, whole: u64) -> String {
 
 /// Text that a program chose (a command name) without characters that would steer a terminal.
 pub fn printable(text: &str) -> String {
-    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+    text.chars().map(|c| if steers(c) { '?' } else { c }).collect()
+}
+
+/// Whether a character is none that is seen, but one that changes what is: controls (C0, C1, delete), and those that
+/// have text run the other way, join, hide or mark it (general categories Cf, Zl and Zp of Unicode 16).
+pub fn steers(c: char) -> bool {
+    c.is_control()
+        || matches!(c,
+            '\u{ad}' | '\u{600}'..='\u{605}' | '\u{61c}' | '\u{6dd}' | '\u{70f}' | '\u{890}'..='\u{891}'
+            | '\u{8e2}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
+            | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' | '\u{110bd}' | '\u{110cd}'
+            | '\u{13430}'..='\u{1343f}' | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e0fff}')
 }
 
 #[cfg(test)]
@@ -148,6 +217,28 @@ mod tests {
     #[test]
     fn control_characters_do_not_reach_the_terminal() {
         assert_eq!(printable("a\x1b[2Jb\n"), "a?[2Jb?");
+        // The second half of them, and what turns text round, hides it, or ends a line in other ways.
+        assert_eq!(printable("\u{9b}31m\u{7f}"), "?31m?");
+        assert_eq!(printable("\u{202e}a\u{2066}\u{200b}\u{2028}\u{feff}\u{e0041}"), "?a?????");
+        assert_eq!(printable("größe 日本 \u{301}🦀"), "größe 日本 \u{301}🦀");
+    }
+
+    #[test]
+    fn json_has_them_as_numbers_and_is_read_as_it_was() {
+        let text = "a\"\\\n\u{9b}31m\u{202e}ö\u{e0041}z";
+        let document = serde_json::json!([{ "name": text, "n": [1, 2.5, null], "none": [], "no": {} }]);
+        let dir = std::env::temp_dir().join(format!("bypath-json-{}", std::process::id()));
+        json(&Target::File(dir.clone()), &document).expect("a file");
+        let written = std::fs::read_to_string(&dir).expect("the file");
+        std::fs::remove_file(&dir).expect("it is there");
+        assert!(written.contains("\\u009b31m\\u202eö\\udb40\\udc41z"), "{written}");
+        assert!(!written.chars().any(|c| steers(c) && c != '\n'), "{written}");
+        assert_eq!(serde_json::from_str::<serde_json::Value>(&written).expect("JSON"), document);
+        let plain = serde_json::json!({ "a": [1, { "b": [] }], "c": "d" });
+        json(&Target::File(dir.clone()), &plain).expect("a file");
+        let written = std::fs::read_to_string(&dir).expect("the file");
+        std::fs::remove_file(&dir).expect("it is there");
+        assert_eq!(written, serde_json::to_string_pretty(&plain).expect("JSON") + "\n");
     }
 
     #[test]

@@ -1,14 +1,20 @@
 //! Counters for Prometheus by HTTP at `/metrics`.
 //!
-//! One caller at a time, who has a few seconds and a few kilobytes. There is no TLS, and nobody is asked who he is: so it
-//! is on loopback unless another address is given.
+//! Each caller on a thread of his own; he has a few seconds and a few kilobytes. Of more callers than there is room for, who
+//! has been there longest has to go: one that asks at once is answered, whoever says nothing. There is no TLS, and nobody is
+//! asked who he is: so it is on loopback unless another address is given.
 
+use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Longest a caller may take.
+/// Longest a caller may take to ask, and to take the answer.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Callers at a time.
+const CALLERS: usize = 32;
 /// Octets of a request at most.
 const LONGEST: usize = 8 << 10;
 /// Fields of a request at most.
@@ -46,15 +52,68 @@ pub fn place(text: &str) -> Result<SocketAddr, String> {
 pub fn serve(
     listener: &TcpListener,
     format: Format,
-    mut collect: impl FnMut() -> Result<String, String>,
+    collect: impl FnMut() -> Result<String, String> + Send,
 ) -> ! {
-    loop {
-        match listener.accept() {
-            // A caller that goes away is no trouble of ours.
-            Ok((stream, _)) => drop(answer(stream, format, &mut collect)),
-            // No descriptors, most likely: they come back.
-            Err(_) => std::thread::sleep(Duration::from_millis(100)),
+    let (callers, collect) = (Callers::default(), Mutex::new(collect));
+    thread::scope(|scope| -> () {
+        loop {
+            let Ok((stream, _)) = listener.accept() else {
+                // No descriptors, most likely: they come back.
+                thread::sleep(Duration::from_millis(100));
+                continue;
+            };
+            let Ok(caller) = callers.enter(&stream) else { continue };
+            let answer = || {
+                let _caller = caller;
+                let mut collect = || lock(&collect)();
+                // A caller that goes away is no trouble of ours.
+                drop(answer(stream, format, &mut collect));
+            };
+            // Without a thread he is let go.
+            drop(thread::Builder::new().name("scrape".into()).spawn_scoped(scope, answer));
         }
+    });
+    unreachable!("callers are waited for as long as the process lives")
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Those who are being answered, the one who came first in front.
+#[derive(Default)]
+struct Callers {
+    all: Mutex<(u64, VecDeque<(u64, TcpStream)>)>,
+    left: Condvar,
+}
+
+/// One of them; he leaves with it.
+struct Caller<'a> {
+    callers: &'a Callers,
+    number: u64,
+}
+
+impl Callers {
+    /// One more, once there is room.
+    fn enter(&self, stream: &TcpStream) -> io::Result<Caller<'_>> {
+        let stream = stream.try_clone()?;
+        let mut all = lock(&self.all);
+        while all.1.len() >= CALLERS {
+            // His thread finds that, and he leaves.
+            let _ = all.1.front().map(|(_, oldest)| oldest.shutdown(Shutdown::Both));
+            all = self.left.wait(all).unwrap_or_else(PoisonError::into_inner);
+        }
+        all.0 += 1;
+        let number = all.0;
+        all.1.push_back((number, stream));
+        Ok(Caller { callers: self, number })
+    }
+}
+
+impl Drop for Caller<'_> {
+    fn drop(&mut self) {
+        lock(&self.callers.all).1.retain(|(number, _)| *number != self.number);
+        self.callers.left.notify_one();
     }
 }
 
@@ -63,7 +122,6 @@ fn answer(
     format: Format,
     collect: &mut impl FnMut() -> Result<String, String>,
 ) -> io::Result<()> {
-    stream.set_write_timeout(Some(PATIENCE))?;
     let (status, kind, body, head) = match request(&mut stream)? {
         Request::Metrics { head } => match collect() {
             Ok(body) => ("200 OK", format.kind(), body, head),
@@ -78,8 +136,21 @@ fn answer(
     let start = format!(
         "HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n"
     );
-    stream.write_all(start.as_bytes())?;
-    if head { Ok(()) } else { stream.write_all(body.as_bytes()) }
+    let body = if head { String::new() } else { body };
+    let (whole, mut sent, end) = (start + &body, 0, Instant::now() + PATIENCE);
+    while sent < whole.len() {
+        // In all: who takes an octet from time to time has no more of it.
+        let left = end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        stream.set_write_timeout(Some(left))?;
+        match stream.write(&whole.as_bytes()[sent..])? {
+            0 => return Err(io::ErrorKind::WriteZero.into()),
+            n => sent += n,
+        }
+    }
+    Ok(())
 }
 
 enum Request {

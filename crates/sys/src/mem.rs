@@ -67,10 +67,23 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
 /// ordinary pages are, and nothing that has a name: so opening it does nothing, and nobody is waited for. What it is is not
 /// asked of its file system, which may be a program of somebody's (FUSE) that does not answer.
 pub fn is_anonymous(fd: i32) -> bool {
-    let Ok(own) = memfd(c"bypath-nothing", 0, 3) else { return false };
-    let known = place_of(own);
-    crate::fd::close(own);
+    let known = anonymous_place();
     known.is_ok() && known == place_of(fd)
+}
+
+/// The device of that file system, major and minor number: `/proc` shows it of what is mapped.
+///
+/// # Errors
+/// No more descriptors, no statx(2).
+pub fn anonymous_device() -> Result<(u32, u32)> {
+    anonymous_place().map(|(device, _)| device)
+}
+
+fn anonymous_place() -> Result<((u32, u32), u32)> {
+    let own = memfd(c"bypath-nothing", 0, 3)?;
+    let place = place_of(own);
+    fd::close(own);
+    place
 }
 
 /// The file system (its device) of what a descriptor leads to, and what kind of file that is (S_IFMT), as the kernel knows them already.

@@ -2,9 +2,10 @@
 //!
 //! They are read from outside, as by `bypath ss`: no program does anything for it.
 
-use crate::connections::{self, Connection, Scan};
+use crate::connections::{self, Connection, Member, Scan};
 use crate::output::{self, Failure, Outcome};
 use crate::scrape::{self, Format};
+use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{Bytes, StatsSnapshot};
 use bypath_shm::view::{self, DatagramCounts};
@@ -14,7 +15,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fmt;
 use std::net::{SocketAddr, TcpListener};
 use std::process::ExitCode;
@@ -28,8 +29,9 @@ use std::time::Instant;
     bypath metrics | promtool check metrics\n\n\
     Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
     did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
-    bypath_uncounted_processes, and missing in the sums. Labels: the first 64 names of programs, then \"other\". Of sockets of\n\
-    a netstack service path=\"kernel\" is the descriptor itself, a pair of AF_UNIX sockets (netstack:pair of open ones).\n\n\
+    bypath_uncounted_processes, and missing in the sums. Labels: the user's number, and the first 64 names of programs of\n\
+    root and the own user, 16 of each other one, then \"other\". Of sockets of a netstack\n\
+    service path=\"kernel\" is the descriptor itself, a pair of AF_UNIX sockets (netstack:pair of open ones).\n\n\
     Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
 pub struct Args {
     /// Serve them by HTTP at /metrics: a port, on 127.0.0.1, or ADDRESS:PORT; port 0 is any
@@ -37,8 +39,11 @@ pub struct Args {
     listen: Option<SocketAddr>,
 }
 
-/// Programs that have a label of their own.
+/// Programs of root and of the own user that have a label of their own.
 const NAMES: usize = 64;
+/// Programs of each other user that have one, and of all other users.
+const NAMES_OF_USER: usize = 16;
+const NAMES_OF_USERS: usize = 256;
 /// Name of the others.
 const OTHER: &str = "other";
 
@@ -124,18 +129,42 @@ impl Counts {
     }
 }
 
+/// A user's program, as the labels name it: what one user's says of itself is never in the sums of another one's.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Label {
+    user: u32,
+    command: String,
+}
+
+impl Label {
+    fn user(&self) -> (&'static str, String) {
+        ("user", self.user.to_string())
+    }
+
+    fn command(&self) -> (&'static str, String) {
+        ("command", self.command.clone())
+    }
+}
+
+/// A process: its id and start time.
+type Id = (u32, u64);
+/// A UDP socket: its process, its place there, and the kernel's number.
+type Socket = (Id, usize, u64);
+
 /// What was counted so far, also by processes that have ended: so that no sum goes back.
 #[derive(Debug, Default)]
 struct Ledger {
-    /// By process id and start time.
-    alive: HashMap<(u32, u64), (String, Counts)>,
-    /// Open UDP sockets: by process, place, and the kernel's number of the socket.
-    open: HashMap<(u32, usize, u64), (String, Datagrams)>,
-    /// By name of the program.
-    gone: BTreeMap<String, Counts>,
-    /// Those that have a label.
-    names: Vec<String>,
+    alive: HashMap<Id, (Label, Counts)>,
+    /// Open UDP sockets.
+    open: HashMap<Socket, (Label, Datagrams)>,
+    gone: BTreeMap<Label, Counts>,
+    /// Those that stand for themselves.
+    names: BTreeSet<Label>,
     ticks_per_us: u64,
+}
+
+fn is_alive(&(pid, start_time): &Id) -> bool {
+    connections::start_time(pid) == Some(start_time)
 }
 
 impl Ledger {
@@ -145,23 +174,24 @@ impl Ledger {
         let scan = connections::scan().map_err(|e| format!("cannot list processes in /proc: {e}"))?;
         let mut uncounted = 0;
         let mut seen = Vec::new();
-        for family in &scan.families {
-            for member in &family.members {
-                match family.counters(member) {
-                    Some(s) => {
-                        seen.push(((member.pid, s.start_time), member.command.clone(), Counts::of(s.clone())))
-                    }
-                    None => uncounted += 1,
-                }
+        let mut shown = HashMap::new();
+        for (family, member) in scan.families.iter().flat_map(|f| f.members.iter().map(move |m| (f, m))) {
+            let (id, label) = ((member.pid, member.start_time), self.label(member));
+            match family.counters(member) {
+                Some(s) => seen.push((id, label.clone(), Counts::of(s.clone()))),
+                None => uncounted += 1,
             }
+            shown.insert(member.pid, (id, label));
         }
-        self.take(seen);
+        self.take(seen, is_alive);
         let udp = scan.udp();
-        self.take_datagrams(udp.iter().map(|u| {
-            let s = u.socket;
-            let id = (u.process.pid, s.number, s.cookie.unwrap_or(0));
-            (id, u.process.command.clone(), Datagrams { tx: s.tx, rx: s.rx })
-        }));
+        let sockets = udp.iter().filter_map(|u| {
+            let (s, (id, label)) = (u.socket, shown.get(&u.process.pid)?);
+            let socket = (*id, s.number, s.cookie.unwrap_or(0));
+            Some((socket, label.clone(), Datagrams { tx: s.tx, rx: s.rx }))
+        });
+        let looked_at: HashSet<Id> = shown.values().map(|(id, _)| *id).collect();
+        self.take_datagrams(sockets, |id| is_alive(id) && !looked_at.contains(id));
         if self.ticks_per_us == 0 {
             self.ticks_per_us = bypath_sys::clock::ticks_per_us();
         }
@@ -174,46 +204,68 @@ impl Ledger {
         text_of(groups).map_err(|e| e.to_string())
     }
 
-    /// Takes note of what the living processes count now.
-    fn take(&mut self, seen: Vec<((u32, u64), String, Counts)>) {
+    /// Takes note of what processes count now. Who was not seen and is still there has not ended: this look did not show him.
+    fn take(&mut self, seen: Vec<(Id, Label, Counts)>, is_there: impl Fn(&Id) -> bool) {
         let mut before = std::mem::take(&mut self.alive);
-        for (id, command, counts) in seen {
-            let name = self.name(&command);
-            if let Some((name, earlier)) = before.remove(&id)
+        for (id, label, counts) in seen {
+            if let Some((label, earlier)) = before.remove(&id)
                 && counts.is_behind(&earlier)
             {
-                self.gone.entry(name).or_default().add(&earlier);
+                self.gone.entry(label).or_default().add(&earlier);
             }
-            self.alive.insert(id, (name, counts));
+            self.alive.insert(id, (label, counts));
         }
-        for (name, counts) in before.into_values() {
-            self.gone.entry(name).or_default().add(&counts);
+        for (id, (label, counts)) in before {
+            if is_there(&id) {
+                self.alive.insert(id, (label, counts));
+            } else {
+                self.gone.entry(label).or_default().add(&counts);
+            }
         }
     }
 
-    /// Takes note of what open UDP sockets count now; what others counted that are closed stays.
-    fn take_datagrams(&mut self, seen: impl Iterator<Item = ((u32, usize, u64), String, Datagrams)>) {
+    /// Takes note of what open UDP sockets count now; what others counted that are closed stays. `is_unseen`: this look did not show
+    /// the process, which is still there.
+    fn take_datagrams(
+        &mut self,
+        seen: impl Iterator<Item = (Socket, Label, Datagrams)>,
+        is_unseen: impl Fn(&Id) -> bool,
+    ) {
         let mut before = std::mem::take(&mut self.open);
-        for (id, command, counts) in seen {
-            let name = self.name(&command);
-            before.remove(&id);
-            self.open.insert(id, (name, counts));
+        for (socket, label, counts) in seen {
+            before.remove(&socket);
+            self.open.insert(socket, (label, counts));
         }
-        for (name, counts) in before.into_values() {
-            self.gone.entry(name).or_default().datagrams.add(&counts);
+        for (socket, (label, counts)) in before {
+            if is_unseen(&socket.0) {
+                self.open.insert(socket, (label, counts));
+            } else {
+                self.gone.entry(label).or_default().datagrams.add(&counts);
+            }
         }
     }
 
     /// The label of a program.
-    fn name(&mut self, command: &str) -> String {
-        let command = output::printable(command);
-        if !self.names.contains(&command) {
-            if self.names.len() == NAMES {
-                return OTHER.to_owned();
-            }
-            self.names.push(command.clone());
+    fn label(&mut self, member: &Member) -> Label {
+        let is_trusted = connections::is_trusted(member.user);
+        let label = Label { user: member.user, command: output::printable(&member.command) };
+        if self.names.contains(&label) {
+            return label;
         }
-        command
+        let count = |f: &dyn Fn(u32) -> bool| self.names.iter().filter(|name| f(name.user)).count();
+        let is_full = if is_trusted {
+            count(&connections::is_trusted) >= NAMES
+        } else {
+            count(&|user| user == member.user) >= NAMES_OF_USER
+                || count(&|user| !connections::is_trusted(user)) >= NAMES_OF_USERS
+        };
+        if !is_full {
+            self.names.insert(label.clone());
+            return label;
+        }
+        // Other users beyond the most are told apart no more.
+        let is_known = is_trusted || self.names.iter().any(|name| name.user == member.user);
+        Label { user: if is_known { member.user } else { u32::MAX }, command: OTHER.to_owned() }
     }
 
     fn counters(&self) -> Vec<Group> {
@@ -237,11 +289,11 @@ impl Ledger {
         let mut bytes = Group::counter("bytes", "Bytes that programs sent (tx) and received (rx), by path");
         let mut spun =
             Group::counter("spin_seconds", "Processor time spent spinning for the other end of a ring");
-        let mut all = Counts::default();
-        for (name, c) in &sums {
-            let command = || ("command", name.clone());
-            opened = opened.with([command()], Value::Whole(c.connections));
-            upgraded = upgraded.with([command()], Value::Whole(c.upgraded));
+        let mut all: BTreeMap<u32, Counts> = BTreeMap::new();
+        for (label, c) in &sums {
+            let (user, command) = (|| label.user(), || label.command());
+            opened = opened.with([user(), command()], Value::Whole(c.connections));
+            upgraded = upgraded.with([user(), command()], Value::Whole(c.upgraded));
             let b = c.bytes;
             for (path, direction, n) in [
                 ("ring", "tx", b.ring_tx),
@@ -249,34 +301,42 @@ impl Ledger {
                 ("kernel", "tx", b.kernel_tx),
                 ("kernel", "rx", b.kernel_rx),
             ] {
-                let labels = [command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
+                let labels =
+                    [user(), command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
                 bytes = bytes.with(labels, Value::Whole(n));
             }
             for (direction, d) in [("tx", c.datagrams.tx), ("rx", c.datagrams.rx)] {
-                let of =
-                    |path: &str| [command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
+                let of = |path: &str| {
+                    [user(), command(), ("path", path.to_owned()), ("direction", direction.to_owned())]
+                };
                 datagrams = datagrams.with(of("ring"), Value::Whole(d.ring));
                 datagrams = datagrams.with(of("kernel"), Value::Whole(d.kernel));
                 datagram_bytes = datagram_bytes.with(of("ring"), Value::Whole(d.ring_bytes));
                 datagram_bytes = datagram_bytes.with(of("kernel"), Value::Whole(d.kernel_bytes));
-                lost = lost.with([command(), ("direction", direction.to_owned())], Value::Whole(d.lost));
+                lost =
+                    lost.with([user(), command(), ("direction", direction.to_owned())], Value::Whole(d.lost));
             }
             let seconds = c.spun_ticks as f64 / self.ticks_per_us.max(1) as f64 / 1e6;
-            spun = spun.with([command()], Value::Real(seconds));
-            all.add(c);
+            spun = spun.with([user(), command()], Value::Real(seconds));
+            all.entry(label.user).or_default().add(c);
         }
         let mut groups = vec![opened, upgraded, bytes, spun, datagrams, datagram_bytes, lost];
-        for (name, help, list) in [
-            ("recalls", "Connections that were taken back to the kernel, by reason", &all.recalled),
+        type List = fn(&Counts) -> &Vec<u64>;
+        let lists: [(_, _, List); 2] = [
+            ("recalls", "Connections that were taken back to the kernel, by reason", |c| &c.recalled),
             (
                 "connections_not_upgraded",
                 "Connections that ended without ever using shared memory, by reason",
-                &all.not_upgraded,
+                |c| &c.not_upgraded,
             ),
-        ] {
+        ];
+        for (name, help, list) in lists {
             let mut group = Group::counter(name, help);
-            for (code, n) in super::stats::by_reason(list) {
-                group = group.with([("reason", code.to_owned())], Value::Whole(n));
+            for (user, counts) in &all {
+                for (code, n) in super::stats::by_reason(list(counts)) {
+                    let labels = [("user", user.to_string()), ("reason", code.to_owned())];
+                    group = group.with(labels, Value::Whole(n));
+                }
             }
             groups.push(group);
         }
@@ -284,9 +344,9 @@ impl Ledger {
     }
 
     fn gauges(&mut self, scan: &Scan, uncounted: u64) -> Vec<Group> {
-        let mut processes: BTreeMap<String, u64> = BTreeMap::new();
+        let mut processes: BTreeMap<Label, u64> = BTreeMap::new();
         for member in scan.families.iter().flat_map(|f| &f.members) {
-            *processes.entry(self.name(&member.command)).or_default() += 1;
+            *processes.entry(self.label(member)).or_default() += 1;
         }
         let mut directions: BTreeMap<(&str, String, &str), u64> = BTreeMap::new();
         let (mut waiting, mut rings) = (0u64, 0u64);
@@ -302,13 +362,14 @@ impl Ledger {
                 *directions.entry((direction, path, reason)).or_default() += 1;
             }
             if c.end.outgoing.path == view::Path::Ring {
-                rings = rings.saturating_add(c.end.ring_size.unwrap_or(0).into());
+                rings = rings.saturating_add(c.end.ring_size.unwrap_or(0).min(Geometry::MAX_RING).into());
             }
-            waiting = waiting.saturating_add(c.outgoing_fill.unwrap_or(0));
+            let most = u64::from(Geometry::MAX_RING);
+            waiting = waiting.saturating_add(c.outgoing_fill.unwrap_or(0).min(most));
         }
         let mut by_command = Group::gauge("processes", "Processes that run under Bypath");
-        for (name, n) in processes {
-            by_command = by_command.with([("command", name)], Value::Whole(n));
+        for (label, n) in processes {
+            by_command = by_command.with([label.user(), label.command()], Value::Whole(n));
         }
         let mut by_path =
             Group::gauge("socket_directions", "Directions of open sockets, by path and its reason");
@@ -432,6 +493,14 @@ mod tests {
         Counts { connections, bytes, recalled: vec![0, 0, 0, 1], ..Counts::default() }
     }
 
+    fn label(command: &str) -> Label {
+        Label { user: 0, command: command.to_owned() }
+    }
+
+    fn member(user: u32, command: &str) -> Member {
+        Member::new(1, user, command)
+    }
+
     fn sum(ledger: &Ledger) -> String {
         text_of(ledger.counters()).unwrap()
     }
@@ -461,15 +530,23 @@ mod tests {
                 })
                 .sum::<u64>()
         };
-        ledger.take(vec![((1, 5), "a".into(), counts(10, 100)), ((2, 5), "b".into(), counts(1, 1))]);
+        ledger
+            .take(vec![((1, 5), label("a"), counts(10, 100)), ((2, 5), label("b"), counts(1, 1))], |_| false);
         assert_eq!(connections(&ledger), 11);
         // Counted on; ended.
-        ledger.take(vec![((1, 5), "a".into(), counts(12, 100))]);
+        ledger.take(vec![((1, 5), label("a"), counts(12, 100))], |_| false);
         assert_eq!(connections(&ledger), 13);
         // Executed another program; the number of the other came to be used again.
-        ledger.take(vec![((1, 5), "c".into(), counts(1, 0)), ((2, 9), "b".into(), counts(3, 0))]);
+        let now = vec![((1, 5), label("c"), counts(1, 0)), ((2, 9), label("b"), counts(3, 0))];
+        ledger.take(now, |_| false);
         assert_eq!(connections(&ledger), 17);
-        ledger.take(vec![]);
+        // A look that shows nobody ends nobody: who is seen again is not counted twice.
+        ledger.take(vec![], |_| true);
+        assert_eq!(connections(&ledger), 17);
+        let now = vec![((1, 5), label("c"), counts(1, 0)), ((2, 9), label("b"), counts(3, 0))];
+        ledger.take(now, |_| true);
+        assert_eq!(connections(&ledger), 17);
+        ledger.take(vec![], |_| false);
         assert_eq!((connections(&ledger), ledger.alive.len()), (17, 0));
     }
 
@@ -485,14 +562,18 @@ mod tests {
             let values = groups.iter().filter(|g| g.name.starts_with("datagrams")).flat_map(|g| &g.values);
             values.map(|(_, value)| if let Value::Whole(n) = value { *n } else { 0 }).sum::<u64>()
         };
-        let two = [((1, 0, 7), "a".into(), sent(5)), ((1, 1, 8), "a".into(), sent(10))];
-        ledger.take_datagrams(two.into_iter());
+        let id = (1, 5);
+        let two = [((id, 0, 7), label("a"), sent(5)), ((id, 1, 8), label("a"), sent(10))];
+        ledger.take_datagrams(two.into_iter(), |_| false);
         assert_eq!(all(&ledger), 17);
         // One is closed, and its place is another one's.
-        let two = [((1, 0, 9), "a".into(), sent(1)), ((1, 1, 8), "a".into(), sent(11))];
-        ledger.take_datagrams(two.into_iter());
+        let two = || [((id, 0, 9), label("a"), sent(1)), ((id, 1, 8), label("a"), sent(11))].into_iter();
+        ledger.take_datagrams(two(), |_| false);
         assert_eq!(all(&ledger), 20);
-        ledger.take_datagrams([].into_iter());
+        ledger.take_datagrams([].into_iter(), |_| true);
+        ledger.take_datagrams(two(), |_| true);
+        assert_eq!(all(&ledger), 20);
+        ledger.take_datagrams([].into_iter(), |_| false);
         assert_eq!((all(&ledger), ledger.open.len()), (20, 0));
     }
 
@@ -500,11 +581,31 @@ mod tests {
     fn programs_beyond_the_most_share_a_label() {
         let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
         for n in 0..1000 {
-            ledger.take(vec![((n, 1), format!("program{n}"), counts(1, 1))]);
+            let label = ledger.label(&member(0, &format!("program{n}")));
+            ledger.take(vec![((n, 1), label, counts(1, 1))], |_| false);
         }
         let text = sum(&ledger);
         let lines: Vec<_> = text.lines().filter(|l| l.starts_with("bypath_connections_total{")).collect();
         assert_eq!(lines.len(), NAMES + 1);
-        assert!(lines.contains(&"bypath_connections_total{command=\"other\"} 936"), "{text}");
+        assert!(lines.contains(&"bypath_connections_total{user=\"0\",command=\"other\"} 936"), "{text}");
+    }
+
+    #[test]
+    fn names_of_others_neither_push_out_honest_ones_nor_count_as_them() {
+        let mut ledger = Ledger { ticks_per_us: 1, ..Ledger::default() };
+        let stranger = bypath_sys::process::euid() + 1000;
+        let seen = |ledger: &mut Ledger, n: u32, user: u32, command: &str, counts: Counts| {
+            let label = ledger.label(&member(user, command));
+            ledger.take(vec![((n, 1), label, counts)], |_| true);
+        };
+        for n in 0..5000 {
+            seen(&mut ledger, n, stranger + n % 500, &format!("liar{n}"), counts(1, 1));
+        }
+        seen(&mut ledger, 9999, stranger, "server", counts(u64::MAX, u64::MAX));
+        seen(&mut ledger, 10_000, 0, "server", counts(7, 1));
+        let text = sum(&ledger);
+        assert!(text.contains("bypath_connections_total{user=\"0\",command=\"server\"} 7\n"), "{text}");
+        let lines = text.lines().filter(|l| l.starts_with("bypath_connections_total{")).count();
+        assert!(lines <= 2 * NAMES_OF_USERS + NAMES, "{lines}");
     }
 }

@@ -23,13 +23,21 @@ pub struct Liar {
     pub family: &'static Family,
     pub region: i32,
     inbox: Option<i32>,
-    _lock: MutexGuard<'static, ()>,
+    _lock: Option<MutexGuard<'static, ()>>,
 }
 
 impl Liar {
     /// One whose region has this process at place 0, and nothing else.
     pub fn new() -> Liar {
-        let lock = one_at_a_time();
+        Liar::with(Some(one_at_a_time()))
+    }
+
+    /// One more of this process.
+    pub fn and_another(&self) -> Liar {
+        Liar::with(None)
+    }
+
+    fn with(lock: Option<MutexGuard<'static, ()>>) -> Liar {
         let (family, region) = region::new_family(3).expect("a region");
         let liar = Liar { family, region, inbox: None, _lock: lock };
         liar.has_member(0, std::process::id());

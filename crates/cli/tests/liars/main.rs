@@ -8,5 +8,6 @@ mod common;
 mod lab;
 
 mod bells;
+mod crowds;
 mod liar;
 mod names;

@@ -5,6 +5,7 @@ use crate::lab::{LONG, Running, Talk, has};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// The sum of what stands behind a name with these labels.
 fn value(text: &str, name: &str, labels: &[&str]) -> f64 {
@@ -82,6 +83,23 @@ fn callers_who_ask_otherwise_are_refused_and_others_still_served() {
     TcpStream::connect(at).expect("a listener").write_all(b"GET /met").expect("room");
     assert!(ask(at, get).starts_with("HTTP/1.1 200 OK"));
     assert!(serving.0.try_wait().expect("a child").is_none());
+}
+
+#[test]
+fn who_asks_is_answered_beside_those_who_say_nothing() {
+    let serving = bypath(["metrics", "--listen", "0"]).stdout(Stdio::piped()).spawn().expect("bypath starts");
+    let mut serving = Running(serving);
+    let mut line = String::new();
+    BufReader::new(serving.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a place");
+    let at = line.trim().strip_prefix("http://").and_then(|l| l.strip_suffix("/metrics")).expect("a place");
+    let begun = Instant::now();
+    // More than are answered at a time; one after the other they would have several minutes.
+    let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(at).expect("a listener")).collect();
+    for _ in 0..3 {
+        assert!(ask(at, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+    }
+    assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
+    drop(silent);
 }
 
 #[test]

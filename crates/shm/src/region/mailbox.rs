@@ -19,6 +19,11 @@ impl MailboxMap {
     /// Octets that a ring may have.
     const RINGS: std::ops::RangeInclusive<u32> = PAGE as u32..=1 << 22;
 
+    /// Whether a ring may have so many octets.
+    pub fn is_ring(octets: u32) -> bool {
+        octets.is_power_of_two() && Self::RINGS.contains(&octets)
+    }
+
     /// Creates one whose ring has this many octets (a power of two, 4096 to 4 MiB), with its descriptor, for those who write there. Its pages come as they are
     /// touched: see [`Ring::back`].
     ///
@@ -34,7 +39,7 @@ impl MailboxMap {
     /// # Errors
     /// As [`new`](MailboxMap::new).
     pub fn memory(ring: u32, floor: i32) -> Result<i32> {
-        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
+        if !Self::is_ring(ring) {
             return Err(Errno::INVAL);
         }
         mem::memfd(c"bypath-mailbox", PAGE + ring as usize, floor)
@@ -54,7 +59,7 @@ impl MailboxMap {
     /// EPERM if it could shrink, EINVAL if it is none.
     pub fn size_of(fd: i32) -> Result<u32> {
         let ring = u32::try_from(mem::sealed_size(fd)?.saturating_sub(PAGE)).map_err(|_| Errno::INVAL)?;
-        if !ring.is_power_of_two() || !Self::RINGS.contains(&ring) {
+        if !Self::is_ring(ring) {
             return Err(Errno::INVAL);
         }
         Ok(ring)

@@ -526,7 +526,8 @@ impl Output {
         } else if self.terminal {
             // Whoever sends does not steer this terminal.
             let text = String::from_utf8_lossy(message);
-            let plain = text.chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '?' } else { c });
+            let plain =
+                text.chars().map(|c| if output::steers(c) && c != '\n' && c != '\t' { '?' } else { c });
             self.octets.extend(plain.collect::<String>().bytes());
         } else {
             self.octets.extend_from_slice(message);

@@ -3,9 +3,12 @@
 use bypath_shm::arena::{Control, Geometry, PAGE, slot_use};
 use bypath_shm::direction::{Direction, HeadLine, TailLine};
 use bypath_shm::mailbox::{self, Mailbox};
+use bypath_shm::region::MailboxMap;
+use bypath_sys::mem;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
-use std::io::{self, IoSliceMut};
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IoSliceMut};
 use std::mem::offset_of;
 
 /// Fills `to` with what stands at `pieces` (address and length) in a process, one after the other.
@@ -33,33 +36,37 @@ pub struct Arena {
 /// # Errors
 /// It has ended, or is another user's.
 pub fn arenas(pid: u32) -> io::Result<Vec<Arena>> {
-    Ok(arenas_in(&maps(pid)?))
+    mapped(pid, "bypath-arena")
 }
 
-fn maps(pid: u32) -> io::Result<String> {
-    std::fs::read_to_string(format!("/proc/{pid}/maps"))
+/// The memfds of this name that a process maps from their beginning on. Anything may be called so: of a file of somebody's own
+/// (FUSE) each look would have to wait for him, so only what is in the kernel's own file system counts.
+fn mapped(pid: u32, name: &str) -> io::Result<Vec<Arena>> {
+    let mut maps = BufReader::new(File::open(format!("/proc/{pid}/maps"))?);
+    named_in(&mut maps, name, mem::anonymous_device()?)
 }
 
-fn arenas_in(maps: &str) -> Vec<Arena> {
-    named_in(maps, "bypath-arena")
+fn named_in(maps: &mut impl BufRead, name: &str, (major, minor): (u32, u32)) -> io::Result<Vec<Arena>> {
+    let (device, name) = (format!("{major:02x}:{minor:02x}"), format!("/memfd:{name}"));
+    let (mut found, mut line) = (Vec::new(), Vec::new());
+    // A line at a time: there may be as many as the kernel allows, each as long as a path can be.
+    while maps.read_until(b'\n', &mut line)? > 0 {
+        found.extend(str::from_utf8(&line).ok().and_then(|line| named(line, &name, &device)));
+        line.clear();
+    }
+    Ok(found)
 }
 
-/// The memfds of this name that are mapped from their beginning on.
-fn named_in(maps: &str, name: &str) -> Vec<Arena> {
-    let name = format!("/memfd:{name}");
-    maps.lines()
-        .filter_map(|line| {
-            let (range, rest) = line.split_once(' ')?;
-            let mut words = rest.split_whitespace();
-            if !rest.contains(&name) || words.nth(1)? != "00000000" {
-                return None;
-            }
-            let file = words.nth(1)?.parse().ok()?;
-            let (from, to) = range.split_once('-')?;
-            let (base, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
-            Some(Arena { base, size: to.checked_sub(base)?, file })
-        })
-        .collect()
+/// What a line says: range, rights, offset, device, inode, name.
+fn named(line: &str, name: &str, device: &str) -> Option<Arena> {
+    let mut words = line.split_whitespace();
+    let (from, to) = words.next()?.split_once('-')?;
+    let [_, offset, of, file] = [(); 4].map(|()| words.next());
+    if offset? != "00000000" || of? != device || !words.eq([name, "(deleted)"]) {
+        return None;
+    }
+    let (base, to) = (usize::from_str_radix(from, 16).ok()?, usize::from_str_radix(to, 16).ok()?);
+    Some(Arena { base, size: to.checked_sub(base)?, file: file?.parse().ok()? })
 }
 
 /// One life of one slot: two connections that have it one after the other differ here, even if their sockets are the same.
@@ -152,13 +159,13 @@ pub struct Letters {
 /// # Errors
 /// As [`arenas`].
 pub fn letterboxes(pid: u32) -> io::Result<Vec<Letterbox>> {
-    let all = named_in(&maps(pid)?, "bypath-mailbox").into_iter();
-    Ok(all
-        .filter_map(|Arena { base, size, file }| {
-            let ring = u32::try_from(size.checked_sub(PAGE)?).ok().filter(|ring| ring.is_power_of_two())?;
-            Some(Letterbox { base, ring, file })
-        })
-        .collect())
+    Ok(mapped(pid, "bypath-mailbox")?.into_iter().filter_map(letterbox).collect())
+}
+
+/// A mailbox has a ring that is as long as one can be.
+fn letterbox(Arena { base, size, file }: Arena) -> Option<Letterbox> {
+    let ring = u32::try_from(size.checked_sub(PAGE)?).ok().filter(|ring| MailboxMap::is_ring(*ring))?;
+    Some(Letterbox { base, ring, file })
 }
 
 impl Letterbox {
@@ -293,11 +300,26 @@ mod tests {
 
     #[test]
     fn arenas_are_found_among_mappings() {
-        let maps = "7f0000000000-7f0000211000 rw-s 00000000 00:01 1040 /memfd:bypath-arena (deleted)\n\
+        let maps = b"7f0000000000-7f0000211000 rw-s 00000000 00:01 1040 /memfd:bypath-arena (deleted)\n\
             7f0000400000-7f0000401000 rw-s 00000000 00:01 1041 /memfd:bypath-inbox (deleted)\n\
             7f0000500000-7f0000501000 rw-s 00001000 00:01 1040 /memfd:bypath-arena (deleted)\n\
-            nonsense\n";
-        assert_eq!(arenas_in(maps), [Arena { base: 0x7f00_0000_0000, size: 0x21_1000, file: 1040 }]);
+            7f0000600000-7f0000811000 rw-s 00000000 00:2a 1040 /memfd:bypath-arena (deleted)\n\
+            7f0000900000-7f0000b11000 rw-s 00000000 00:01 1042 /a/memfd:bypath-arena (deleted)\n\
+            7f0000c00000-7f0000e11000 rw-s 00000000 00:01 1043 /memfd:bypath-arena (deleted) more\n\
+            nonsense\n\xff";
+        // Of these the third is a file of another file system, the fourth and the fifth have other names.
+        let found = named_in(&mut &maps[..], "bypath-arena", (0, 1)).unwrap();
+        assert_eq!(found, [Arena { base: 0x7f00_0000_0000, size: 0x21_1000, file: 1040 }]);
+        let (own, fd) = bypath_shm::region::OwnArena::new(Geometry { slots: 1, ring: 4096 }).unwrap();
+        assert!(arenas(std::process::id()).unwrap().iter().any(|arena| arena.size == own.geometry().size()));
+        drop(fd);
+    }
+
+    #[test]
+    fn no_mailbox_is_longer_than_one_can_be() {
+        let of = |ring: usize| letterbox(Arena { base: 4096, size: PAGE + ring, file: 1 }).map(|l| l.ring);
+        assert_eq!((of(4096), of(4 << 20)), (Some(4096), Some(4 << 20)));
+        assert_eq!((of(2048), of(8 << 20), of(256 << 20), of(5000)), (None, None, None, None));
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! reading and writing (`tap`). What was overwritten before it could be read is told, and counted.
 
 mod authors;
+mod effort;
 mod mail;
 mod memory;
 mod packet;
@@ -130,7 +131,7 @@ pub fn run(args: &Args) -> Outcome {
             break;
         }
         if now >= look {
-            taps.discover()?;
+            taps.discover(&asked)?;
             out.flush()?;
             look = monotonic_ns() + LOOK_NS;
         }
@@ -141,7 +142,7 @@ pub fn run(args: &Args) -> Outcome {
         }
     }
     // What was there when it was asked to end, of connections that have just come up, too.
-    taps.discover()?;
+    taps.discover(&AtomicBool::new(false))?;
     let last = monotonic_ns() + tap::PATIENCE;
     while taps.look(&mut out, &mut room)? && !out.is_done() && monotonic_ns() < last {}
     out.end(begun)?;
@@ -329,7 +330,7 @@ fn line(ns: u64, from: SocketAddr, to: SocketAddr, what: &str, bytes: &[u8]) -> 
     const SHOWN: usize = 60;
     let text: String = String::from_utf8_lossy(&bytes[..bytes.len().min(SHOWN)])
         .chars()
-        .map(|c| if c.is_control() || c == char::REPLACEMENT_CHARACTER { '.' } else { c })
+        .map(|c| if output::steers(c) || c == char::REPLACEMENT_CHARACTER { '.' } else { c })
         .collect();
     let (s, us) = (ns / 1_000_000_000, ns / 1000 % 1_000_000);
     format!("{s}.{us:06} {from} > {to}: {what}  {text}")

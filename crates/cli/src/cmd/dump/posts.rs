@@ -1,11 +1,12 @@
 //! Mailboxes that are followed: found, wanted, looked at, and lost again.
 
 use super::Out;
+use super::effort::Effort;
 use super::mail::{Mail, Post};
 use super::memory::{self, Letterbox};
 use super::tap::Over;
-use super::taps::{Wanted, forbidden};
-use crate::connections::{Scan, Udp};
+use super::taps::{OF_USER, Wanted, forbidden};
+use crate::connections::{Scan, Udp, is_trusted};
 use crate::filter::{Facts, Protocol};
 use crate::output::Failure;
 use bypath_shm::reason::Reason;
@@ -18,12 +19,13 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Clone, Debug)]
 struct Holder {
     pid: u32,
+    user: u32,
     command: String,
 }
 
 impl Holder {
     fn of(u: &Udp<'_>) -> Holder {
-        Holder { pid: u.process.pid, command: u.process.command.clone() }
+        Holder { pid: u.process.pid, user: u.process.user, command: u.process.command.clone() }
     }
 }
 
@@ -46,6 +48,7 @@ pub struct Posts {
     known: HashMap<u64, u64>,
     /// Who sends from where.
     senders: HashMap<(IpAddr, u16), Holder>,
+    effort: Effort,
 }
 
 impl Posts {
@@ -56,18 +59,31 @@ impl Posts {
     pub fn discover(&mut self, scan: &Scan, wanted: &Wanted, begun: bool) -> Result<(), Failure> {
         let all: Vec<_> = scan.udp().into_iter().filter(|u| u.socket.service.is_none()).collect();
         let name = |local: SocketAddr| (local.ip().to_canonical(), local.port());
-        self.senders = all.iter().filter_map(|u| Some((name(u.socket.local?), Holder::of(u)))).collect();
+        // Of those who name one address, whoever is trusted most is believed: they stand last here.
+        let mut ordered: Vec<_> = all.iter().collect();
+        ordered.sort_by_key(|u| is_trusted(u.process.user));
+        self.effort = Effort::default();
+        self.senders = ordered.iter().filter_map(|u| Some((name(u.socket.local?), Holder::of(u)))).collect();
         let mut boxes: HashMap<u32, Vec<Letterbox>> = HashMap::new();
         for u in &all {
             let (Some(cookie), Some(local)) = (u.socket.cookie, u.socket.local) else { continue };
-            let pid = u.process.pid;
+            let (pid, user) = (u.process.pid, u.process.user);
+            let of_user = || self.open.iter().filter(|f| f.owner.user == user).count();
+            if self.effort.is_over(user) || !is_trusted(user) && of_user() >= OF_USER {
+                continue;
+            }
             if u.socket.incoming.path != Path::Ring || self.open.iter().any(|f| f.mail.cookie == cookie) {
                 continue;
             }
             // A process that has gone, or goes, has none.
-            let its = boxes.entry(pid).or_insert_with(|| memory::letterboxes(pid).unwrap_or_default());
+            let effort = &mut self.effort;
+            let its = || effort.on(user, || memory::letterboxes(pid).unwrap_or_default());
+            let its = boxes.entry(pid).or_insert_with(its);
             for place in its.iter() {
-                match place.letters(pid) {
+                if effort.is_over(user) {
+                    break;
+                }
+                match effort.on(user, || place.letters(pid)) {
                     Ok(words) if words.cookie == cookie => {
                         let from = self.known.get(&place.file).copied().or(begun.then_some(0));
                         let mail = Mail::new(pid, *place, cookie, from);
@@ -104,7 +120,7 @@ impl Posts {
                 Ok(post) => post,
                 Err(Over::Forbidden) => return Err(forbidden(followed.mail.pid)),
                 // What came last is still there in the memory of those who wrote it.
-                Err(_) => last_of(followed, self.senders.values(), room),
+                Err(_) => last_of(followed, self.senders.values(), &mut self.effort, room),
             };
             any |= followed.mail.is_busy();
             if let Some(post) = post {
@@ -126,14 +142,20 @@ impl Posts {
 fn last_of<'a>(
     followed: &mut Followed,
     others: impl Iterator<Item = &'a Holder>,
+    effort: &mut Effort,
     room: &mut Vec<u8>,
 ) -> Option<Post> {
     let Mail { place, cookie, .. } = followed.mail;
-    let mut pids: Vec<u32> = others.map(|holder| holder.pid).collect();
+    let user = followed.owner.user;
+    // Nobody else is let in.
+    let mut pids: Vec<u32> = others.filter(|holder| holder.user == user).map(|holder| holder.pid).collect();
     pids.sort_unstable();
     pids.dedup();
     let found = pids.into_iter().find_map(|pid| {
-        let all = memory::letterboxes(pid).ok()?;
+        if effort.is_over(user) {
+            return None;
+        }
+        let all = effort.on(user, || memory::letterboxes(pid)).ok()?;
         Some((pid, all.into_iter().find(|other| other.file == place.file)?))
     });
     let (pid, there) = found?;

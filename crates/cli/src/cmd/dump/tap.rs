@@ -23,6 +23,8 @@ pub struct Tap {
     pub pid: u32,
     /// The netstack service whose socket it is, if it is one's.
     pub service: Option<String>,
+    /// Its user.
+    pub user: u32,
     /// Where.
     pub place: Place,
     /// Its sockets: that of the dialler and that of the accepter; on a netstack service its socket, twice: the program dials.
@@ -313,6 +315,7 @@ mod tests {
             let address = "127.0.0.1:1".parse().unwrap();
             Tap {
                 pid,
+                user: 0,
                 place,
                 cookies: COOKIES,
                 addresses: [address; 2],

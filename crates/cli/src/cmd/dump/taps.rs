@@ -2,16 +2,22 @@
 
 use super::Out;
 use super::authors::{self, Author};
-use super::memory::{self, Life, Place};
+use super::effort::Effort;
+use super::memory::{self, Arena, Life, Place};
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
 use super::within;
-use crate::connections::{self, Connection, Family, Scan};
+use crate::connections::{self, Connection, Family, Member, Scan, is_trusted};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
+use bypath_shm::arena::Geometry;
 use bypath_shm::view::End;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
+/// Connections of one other user, and mailboxes, that are followed at a time.
+pub const OF_USER: usize = 1024;
 
 /// Which connections are asked for.
 pub struct Wanted {
@@ -105,35 +111,60 @@ pub struct Taps {
     services: HashMap<String, Option<u32>>,
 }
 
-/// The slots in use that a process maps, by the sockets they are of; put together when it is needed.
+/// The slots in use that processes map, by the sockets they are of; put together when it is needed.
 #[derive(Default)]
-struct Slots(HashMap<(u32, u32), HashMap<[u64; 2], Place>>);
+struct Slots {
+    arenas: HashMap<u32, Vec<Arena>>,
+    all: HashMap<(u32, u32), HashMap<[u64; 2], Place>>,
+    effort: Effort,
+}
 
 impl Slots {
     /// Where the connection of these sockets is in a process, and in which order it names them.
-    fn find(&mut self, pid: u32, ring: u32, ends: [u64; 2]) -> Result<Option<(Place, [u64; 2])>, Failure> {
-        let all = match self.0.entry((pid, ring)) {
-            std::collections::hash_map::Entry::Occupied(all) => all.into_mut(),
-            std::collections::hash_map::Entry::Vacant(free) => {
-                let mut all = HashMap::new();
-                // A process that has gone, or goes, has none.
-                for arena in memory::arenas(pid).unwrap_or_default() {
-                    match memory::slots(pid, arena, ring) {
-                        Ok(slots) => slots.into_iter().for_each(|(cookies, place): ([u64; 2], Place)| {
-                            let best = all.entry(cookies).or_insert(place);
-                            if place.whole {
-                                *best = place;
-                            }
-                        }),
-                        Err(nix::Error::EPERM) => return Err(forbidden(pid)),
-                        Err(_) => {}
-                    }
-                }
-                free.insert(all)
-            }
-        };
+    fn find(
+        &mut self,
+        process: &Member,
+        ring: u32,
+        ends: [u64; 2],
+    ) -> Result<Option<(Place, [u64; 2])>, Failure> {
+        if !(Geometry { slots: 1, ring }).is_valid() {
+            return Ok(None);
+        }
+        let (pid, user) = (process.pid, process.user);
+        if !self.all.contains_key(&(pid, ring)) {
+            let all = self.read(pid, user, ring)?;
+            self.all.insert((pid, ring), all);
+        }
+        let all = &self.all[&(pid, ring)];
         let orders = [ends, [ends[1], ends[0]]];
         Ok(orders.into_iter().find_map(|cookies| Some((*all.get(&cookies)?, cookies))))
+    }
+
+    fn read(&mut self, pid: u32, user: u32, ring: u32) -> Result<HashMap<[u64; 2], Place>, Failure> {
+        let Slots { arenas, effort, .. } = self;
+        let mut all: HashMap<[u64; 2], Place> = HashMap::new();
+        if effort.is_over(user) {
+            return Ok(all);
+        }
+        // A process that has gone, or goes, has none.
+        let its = || effort.on(user, || memory::arenas(pid).unwrap_or_default());
+        let arenas = arenas.entry(pid).or_insert_with(its);
+        for arena in arenas.iter() {
+            if effort.is_over(user) {
+                break;
+            }
+            match effort.on(user, || memory::slots(pid, *arena, ring)) {
+                Ok(slots) => slots.into_iter().for_each(|(cookies, place): ([u64; 2], Place)| {
+                    let best = all.entry(cookies).or_insert(place);
+                    if place.whole {
+                        *best = place;
+                    }
+                }),
+                Err(nix::Error::EPERM) => return Err(forbidden(pid)),
+                Err(_) => {}
+            }
+        }
+        Ok(all)
     }
 }
 
@@ -151,11 +182,11 @@ impl Taps {
         }
     }
 
-    /// Looks for connections on rings that are not followed yet.
+    /// Looks for connections on rings that are not followed yet, or until it is `asked` to end.
     ///
     /// # Errors
     /// Processes cannot be listed, or one may not be read.
-    pub fn discover(&mut self) -> Result<(), Failure> {
+    pub fn discover(&mut self, asked: &AtomicBool) -> Result<(), Failure> {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         let sockets = scan.sockets();
@@ -168,7 +199,12 @@ impl Taps {
         let left: HashMap<_, _> = left.iter().map(|tap| (pair(tap.cookies), tap.place.life)).collect();
         let mut followed: HashSet<_> = whole.iter().map(|tap| pair(tap.cookies)).collect();
         let mut slots = Slots::default();
+        let mut of_user: HashMap<u32, usize> = HashMap::new();
+        self.open.iter().for_each(|tap| *of_user.entry(tap.user).or_default() += 1);
         for c in scan.connections() {
+            if asked.load(Relaxed) {
+                break;
+            }
             let other = if c.end.service.is_some() { c.end.cookie } else { c.end.peer_cookie };
             let (Some(own), Some(other), Some(ring)) = (c.end.cookie, other, c.end.ring_size) else {
                 continue;
@@ -178,13 +214,18 @@ impl Taps {
             if followed.contains(&pair(ends)) || wanted == [false; 2] {
                 continue;
             }
-            if let Some((place, cookies)) = slots.find(c.process.pid, ring, ends)?
+            let count = of_user.entry(c.process.user).or_default();
+            if *count >= OF_USER && !is_trusted(c.process.user) {
+                continue;
+            }
+            if let Some((place, cookies)) = slots.find(c.process, ring, ends)?
                 && left.get(&pair(ends)).is_none_or(|life| *life != place.life && place.whole)
                 && let Some(tap) = self.tap(&sockets, &c, place, cookies)
             {
                 followed.insert(pair(cookies));
                 self.open.retain(|old| pair(old.cookies) != pair(cookies));
                 self.open.push(tap);
+                *count += 1;
             }
         }
         within::share(&mut self.open, &sockets);
@@ -217,7 +258,7 @@ impl Taps {
                 path: "netstack:ring",
                 reason: "ring",
             };
-            if self.wanted.wants(&facts) {
+            if self.told.len() < 64 && self.wanted.wants(&facts) {
                 output::message(format_args!(
                     "note: of sockets of the netstack service {name} what goes by the rings of connections is shown; the rest, and what TCP \
                      does with it, is in frames: bypath netstack capture --name {name} -w FILE"
@@ -252,6 +293,7 @@ impl Taps {
         Some(Tap {
             pid: c.process.pid,
             service: c.end.service.clone(),
+            user: c.process.user,
             place,
             cookies,
             addresses: [dialler, accepter],

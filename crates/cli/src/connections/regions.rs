@@ -1,0 +1,284 @@
+//! The regions that processes have open, and how much of them is looked at.
+//!
+//! A process of any user says itself how many regions there are, and how much stands in them. Who looks has the memory and the time
+//! for the honest ones in any case: those of root and of the own user are looked at first, and whole. What others show has bounds for each
+//! process and each user, and small regions come before large ones.
+
+use bypath_shm::family::VIEW_NAME;
+use bypath_sys::{open_files, process};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::rc::{Rc, Weak};
+
+/// Regions of one process of another user that are looked at: an image of a program has one, and that of the image before for a moment.
+const OF_PROCESS: usize = 4;
+/// Regions of one other user.
+const OF_USER: usize = 1024;
+/// Sockets of one other user, each as often as it is held.
+const SOCKETS_OF_USER: usize = 1 << 17;
+/// How many times as much all of them together are given.
+const USERS: usize = 4;
+/// Notes of one look.
+const NOTES: usize = 20;
+
+/// A region that processes have open. Nobody keeps it open here: there may be more of them than descriptors.
+#[derive(Debug)]
+pub struct Region {
+    id: Id,
+    /// Descriptors of processes that refer to it.
+    pub places: Vec<(u32, i32)>,
+    /// Whose it is: of several users the one who is trusted least.
+    pub user: u32,
+    /// For those who look again and again: open once for all of them, as long as there are any.
+    kept: RefCell<Weak<File>>,
+}
+
+/// Which file it is.
+type Id = (u64, u64);
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Found {
+    /// Those of root and of the own user first.
+    pub regions: Vec<Region>,
+    /// Processes that may not be looked into.
+    pub unreadable: usize,
+    /// What was left out.
+    pub notes: Notes,
+}
+
+/// What there is to be said; the first ones of many.
+#[derive(Debug, Default)]
+pub struct Notes {
+    first: Vec<String>,
+    more: usize,
+}
+
+impl Notes {
+    /// One more.
+    pub fn add(&mut self, note: String) {
+        if self.first.len() < NOTES { self.first.push(note) } else { self.more += 1 }
+    }
+
+    /// All of them, in order.
+    pub fn all(mut self) -> Vec<String> {
+        self.first.sort();
+        if self.more > 0 {
+            self.first.push(format!("and {} more", self.more));
+        }
+        self.first
+    }
+}
+
+/// Whether what this user shows is looked at whole.
+pub fn is_trusted(user: u32) -> bool {
+    user == 0 || user == process::euid()
+}
+
+/// Looks at the descriptors of every process.
+///
+/// # Errors
+/// /proc cannot be listed.
+pub fn find() -> io::Result<Found> {
+    let mut found = Found::default();
+    // A region is one file; forked processes have it open several times.
+    let mut at: HashMap<Id, usize> = HashMap::new();
+    let mut of_user: HashMap<u32, usize> = HashMap::new();
+    for entry in fs::read_dir("/proc")? {
+        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
+            continue;
+        };
+        let (all, is_all) = match of_process(pid) {
+            Ok(all) => all,
+            Err(e) => {
+                // It may have ended in the meantime.
+                let hidden = e.kind() == io::ErrorKind::PermissionDenied && !super::is_kernel_thread(pid);
+                found.unreadable += usize::from(hidden);
+                continue;
+            }
+        };
+        if !is_all {
+            let text = format!("process {pid} has more than {OF_PROCESS} views: the others are left out");
+            found.notes.add(text);
+        }
+        for (user, id, place) in all {
+            let known = at.get(&id).copied();
+            let count = of_user.entry(user).or_default();
+            if known.is_none() && !is_trusted(user) {
+                *count += 1;
+                if *count > OF_USER {
+                    continue;
+                }
+            }
+            let index = known.unwrap_or_else(|| {
+                found.regions.push(Region { id, places: Vec::new(), user, kept: RefCell::default() });
+                found.regions.len() - 1
+            });
+            at.insert(id, index);
+            let region = &mut found.regions[index];
+            region.places.push(place);
+            if is_trusted(region.user) {
+                region.user = user;
+            }
+        }
+    }
+    for (user, count) in of_user.into_iter().filter(|(_, count)| *count > OF_USER) {
+        let text = format!("user {user} has {count} views: {OF_USER} are looked at");
+        found.notes.add(text);
+    }
+    found.regions.sort_by_key(|region| !is_trusted(region.user));
+    Ok(found)
+}
+
+type OfProcess = Vec<(u32, Id, (u32, i32))>;
+
+/// The regions that a process has open, with its user, and one of its descriptors of each; and whether these are all.
+fn of_process(pid: u32) -> io::Result<(OfProcess, bool)> {
+    let link_text = format!("/memfd:{VIEW_NAME} (deleted)");
+    let mut found: OfProcess = Vec::new();
+    let mut user = None;
+    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
+        let path = entry?.path();
+        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
+        if let Some(number) = number
+            && fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
+            // Anything may be called so: it is not even asked what it is, unless it is memory.
+            && let Ok(file) = open_files::memory(pid, number, false)
+        {
+            let id = id_of(&File::from(file))?;
+            if found.iter().any(|(_, known, _)| *known == id) {
+                continue;
+            }
+            // Who the owner of its files in /proc is, a process can choose.
+            let user = *user.get_or_insert_with(|| Status::of(pid).map_or(u32::MAX, |status| status.user));
+            if found.len() == OF_PROCESS && !is_trusted(user) {
+                return Ok((found, false));
+            }
+            found.push((user, id, (pid, number)));
+        }
+    }
+    Ok((found, true))
+}
+
+fn id_of(file: &File) -> io::Result<Id> {
+    let metadata = file.metadata()?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+impl Region {
+    /// Opens it by any process that has it still.
+    pub fn open(&self, writable: bool) -> io::Result<File> {
+        let mut why = io::Error::from(rustix::io::Errno::SRCH);
+        for (pid, number) in &self.places {
+            match open_files::memory(*pid, *number, writable).map(File::from) {
+                Ok(file) if id_of(&file)? == self.id => return Ok(file),
+                Ok(_) => {}
+                Err(e) => why = e.into(),
+            }
+        }
+        Err(why)
+    }
+
+    /// Open as long as anybody keeps it.
+    pub fn kept(&self) -> io::Result<Rc<File>> {
+        if let Some(file) = self.kept.borrow().upgrade() {
+            return Ok(file);
+        }
+        let file = Rc::new(self.open(false)?);
+        *self.kept.borrow_mut() = Rc::downgrade(&file);
+        Ok(file)
+    }
+}
+
+/// Of /proc/PID/status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Process id in the process's own pid namespace, which is the one that its view holds.
+    pub inner_pid: u32,
+    /// Its effective user.
+    pub user: u32,
+}
+
+impl Status {
+    /// Of a process that lives.
+    pub fn of(pid: u32) -> Option<Status> {
+        let text = fs::read(format!("/proc/{pid}/status")).ok()?;
+        let text = String::from_utf8_lossy(&text);
+        let words = |name| text.lines().find_map(|l| l.strip_prefix(name)).map(str::split_whitespace);
+        let inner_pid = words("NSpid:")?.next_back()?.parse().ok()?;
+        Some(Status { inner_pid, user: words("Uid:")?.nth(1)?.parse().ok()? })
+    }
+}
+
+/// How much is still looked at.
+#[derive(Debug)]
+pub struct Budget {
+    of_user: HashMap<u32, usize>,
+    of_all: usize,
+}
+
+impl Default for Budget {
+    fn default() -> Budget {
+        Budget { of_user: HashMap::new(), of_all: USERS * SOCKETS_OF_USER }
+    }
+}
+
+impl Budget {
+    /// How many sockets of a user are looked at still.
+    pub fn left(&self, user: u32) -> usize {
+        if is_trusted(user) {
+            return usize::MAX;
+        }
+        self.of_user.get(&user).copied().unwrap_or(SOCKETS_OF_USER).min(self.of_all)
+    }
+
+    /// So many of them were.
+    pub fn take(&mut self, user: u32, count: usize) {
+        if !is_trusted(user) {
+            let left = self.left(user);
+            self.of_user.insert(user, left.saturating_sub(count));
+            self.of_all = self.of_all.saturating_sub(count);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn own_process_is_known() {
+        let status = Status::of(std::process::id()).expect("it lives");
+        assert_eq!(status, Status { inner_pid: std::process::id(), user: process::euid() });
+        assert_eq!(Status::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn one_user_does_not_take_what_another_one_is_given() {
+        let stranger = |n: u32| process::euid() + 1000 + n;
+        let mut budget = Budget::default();
+        budget.take(stranger(0), usize::MAX - 1);
+        assert_eq!(budget.left(stranger(0)), 0);
+        let mut budget = Budget::default();
+        budget.take(stranger(0), SOCKETS_OF_USER);
+        assert_eq!((budget.left(stranger(0)), budget.left(stranger(1))), (0, SOCKETS_OF_USER));
+        for n in 1..10 {
+            let left = budget.left(stranger(n));
+            budget.take(stranger(n), left);
+        }
+        assert_eq!((budget.left(stranger(10)), budget.left(0)), (0, usize::MAX));
+        budget.take(0, 5);
+        assert_eq!(budget.left(process::euid()), usize::MAX);
+    }
+
+    #[test]
+    fn of_many_notes_the_first_are_kept() {
+        let mut notes = Notes::default();
+        (0..100).for_each(|n| notes.add(n.to_string()));
+        let all = notes.all();
+        assert_eq!((all.len(), all.last().map(String::as_str)), (NOTES + 1, Some("and 80 more")));
+    }
+}

@@ -1,0 +1,137 @@
+//! More of everything than there can be: regions, sockets, mappings.
+
+use crate::common::{bypath, stderr, stdout, workspace};
+use crate::lab::{LONG, Running, has, skip};
+use crate::liar::{Liar, within};
+use rustix::fs::MemfdFlags;
+use serde_json::Value;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// The liar's region, for a process that is to have it open.
+fn copy(liar: &Liar) -> File {
+    let path = format!("/proc/self/fd/{}", liar.region);
+    File::options().read(true).write(true).open(path).expect("the region")
+}
+
+#[test]
+fn regions_without_number_take_no_descriptors_from_those_of_others() {
+    let honest = Liar::new();
+    honest.has_end(0, 77, 78);
+    let crowd: Vec<OwnedFd> = (0..500)
+        .map(|_| {
+            let fd = rustix::fs::memfd_create("bypath-view", MemfdFlags::CLOEXEC).expect("a memfd");
+            let mut file = File::from(fd);
+            file.write_all(b"BYPVIEW1").and_then(|()| file.set_len(4096)).expect("a header");
+            file.into()
+        })
+        .collect();
+    let mut few = Command::new("sh");
+    few.args(["-c", "ulimit -n 64; exec \"$0\" ss --json --pid \"$1\"", crate::common::BYPATH]);
+    few.arg(std::process::id().to_string()).env("BYPATH_CONFIG", "none");
+    let output = within(LONG, few);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}\n{}", stderr(&output));
+    assert!(!stderr(&output).contains("Too many"), "{}", stderr(&output));
+    drop(crowd);
+}
+
+#[test]
+fn what_another_user_shows_is_bounded_and_the_own_is_shown_whole() {
+    let name = "crowds::what_another_user_shows_is_bounded_and_the_own_is_shown_whole";
+    if !has(name, &["setpriv", "sleep"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root has other users' processes");
+    }
+    // Eight processes of another user say that each of them holds every socket that there can be.
+    const PROCESSES: usize = 8;
+    let liar = Liar::new();
+    let others: Vec<_> = (0..PROCESSES)
+        .map(|_| {
+            let mut other = Command::new("setpriv");
+            other.args(["--reuid=12345", "--regid=12345", "--clear-groups", "sleep", "1000"]);
+            Running(other.stdout(copy(&liar)).spawn().expect("setpriv starts"))
+        })
+        .collect();
+    for (place, other) in others.iter().enumerate() {
+        liar.has_member(place, other.0.id());
+    }
+    for number in 0..liar.family.ends.len() {
+        liar.has_end(number, 0, 0);
+        liar.family.ends[number].holders.store((1 << PROCESSES) - 1, Relaxed);
+    }
+    let honest = liar.and_another();
+    honest.has_end(0, 77, 78);
+    // This process has both open, and is a member of the honest one alone; that the other one is root's too makes nobody trust it.
+    let status = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    while others.iter().any(|other| !status(other.0.id()).contains("Uid:\t12345")) {
+        std::thread::yield_now();
+    }
+    let output = within(LONG, bypath(["metrics"]));
+    let text = stdout(&output);
+    let line = text.lines().find_map(|l| l.strip_prefix("bypath_sockets ")).expect("a number");
+    let sockets: usize = line.parse().expect("a number");
+    assert!((1..=(1 << 17) / PROCESSES + 100).contains(&sockets), "{sockets}");
+    assert!(text.contains("bypath_processes{user=\"12345\",command=\"liar\"} 8"), "{text}");
+    assert!(text.contains("bypath_processes{user=\"0\",command=\"liar\"} 1"), "{text}");
+    let mut ss = bypath(["ss", "--json", "--pid"]);
+    ss.arg(std::process::id().to_string());
+    let output = within(LONG, ss);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
+    assert!(stderr(&output).contains("user 12345 shows more sockets"), "{}", stderr(&output));
+}
+
+#[test]
+fn sizes_that_no_ring_has_are_not_looked_for() {
+    if !has("crowds::sizes_that_no_ring_has_are_not_looked_for", &["python3"]) {
+        return;
+    }
+    let liar = Liar::new();
+    let mut maps = Command::new("python3");
+    maps.arg(workspace().join("crates/cli/tests/liars/maps.py")).arg("2000");
+    maps.stdin(Stdio::piped()).stdout(copy(&liar)).stderr(Stdio::piped());
+    let mut maps = Running(maps.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(maps.0.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    liar.has_member(0, maps.0.id());
+    for number in 0..32_768 {
+        liar.has_end(number, 2 * number as u64 + 1, 2 * number as u64 + 2);
+        let end = &liar.family.ends[number];
+        end.ring_size.store(number as u32 + 1, Relaxed);
+        for address in [&end.local, &end.remote] {
+            address.family.store(2, Relaxed);
+            address.port.store(9, Relaxed);
+        }
+    }
+    let output = within(LONG / 2, bypath(["dump", "--seconds", "0.2"]));
+    assert!(output.status.success(), "{}", stderr(&output));
+}
+
+#[test]
+fn names_do_not_steer_a_terminal() {
+    let liar = Liar::new();
+    liar.has_end(0, 77, 78);
+    let name = "\u{9b}31m\u{202e}x\u{2066}";
+    let mut words = [0; 16];
+    words[..name.len()].copy_from_slice(name.as_bytes());
+    let command = &liar.family.header.processes[0].command;
+    for (word, octets) in command.iter().zip(words.chunks_exact(8)) {
+        word.store(u64::from_ne_bytes(octets.try_into().expect("8")), Relaxed);
+    }
+    let pid = std::process::id().to_string();
+    for args in [&["ss", "--pid", &pid][..], &["ss", "--json", "--pid", &pid], &["why", &pid], &["metrics"]] {
+        let text = stdout(&within(LONG, bypath(args)));
+        assert!(text.contains("31m"), "{args:?}: {text}");
+        assert!(!text.contains(['\u{9b}', '\u{202e}', '\u{2066}']), "{args:?}: {text:?}");
+    }
+    let list: Value =
+        serde_json::from_str(&stdout(&within(LONG, bypath(["ss", "--json", "--pid", &pid])))).expect("JSON");
+    assert_eq!(list[0]["command"], name);
+}
