@@ -141,11 +141,14 @@ fn datagrams_are_counted_in_every_view() {
         line.and_then(|l| l.rsplit(' ').next()?.parse::<u64>().ok())
             .unwrap_or_else(|| panic!("{name}: {metrics}"))
     };
-    let labels = "{command=\"python3\",path=\"ring\",direction=\"tx\"}";
-    assert!(of("bypath_datagrams_total", labels) > 0 && of("bypath_datagram_bytes_total", labels) > 0);
+    let user = rustix::process::geteuid().as_raw();
+    let labels = format!("{{user=\"{user}\",command=\"python3\",path=\"ring\",direction=\"tx\"}}");
+    assert!(of("bypath_datagrams_total", &labels) > 0 && of("bypath_datagram_bytes_total", &labels) > 0);
     assert!(of("bypath_udp_sockets", " ") >= 2);
     assert!(
-        metrics.contains("bypath_datagrams_lost_total{command=\"python3\",direction=\"rx\"} 0"),
+        metrics.contains(&format!(
+            "bypath_datagrams_lost_total{{user=\"{user}\",command=\"python3\",direction=\"rx\"}} 0"
+        )),
         "{metrics}"
     );
 }
