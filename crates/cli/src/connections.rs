@@ -137,8 +137,11 @@ pub fn scan() -> io::Result<Scan> {
     for region in found.regions {
         let (pid, user) = (region.places[0].0, region.user);
         match Opened::new(region) {
-            Ok(opened) if is_trusted(user) => families.extend(opened.read(&mut budget, &mut notes)),
-            Ok(opened) => others.push(opened),
+            Ok((opened, file)) if is_trusted(user) => {
+                families.push(opened.read(&file, &mut budget, &mut notes));
+            }
+            // There may be more of these than descriptors.
+            Ok((opened, _)) => others.push(opened),
             Err(ReadError::Io(e)) if gone(&e) => {}
             Err(ReadError::NotAView(NotAView::NotReady)) => {}
             Err(e) => notes.add(format!("process {pid}: its view cannot be read: {e}")),
@@ -146,7 +149,10 @@ pub fn scan() -> io::Result<Scan> {
     }
     others.sort_by_key(Opened::size);
     for opened in others {
-        families.extend(opened.read(&mut budget, &mut notes));
+        // It may be gone.
+        if let Ok(file) = opened.region.open(false) {
+            families.push(opened.read(&file, &mut budget, &mut notes));
+        }
     }
     families.sort_by_key(|f| (!is_trusted(f.region.user), f.members.first().map(|m| m.pid)));
     Ok(Scan { families, unreadable: found.unreadable, notes: notes.all() })
@@ -208,7 +214,7 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(region: Region) -> Result<Opened, ReadError> {
+    fn new(region: Region) -> Result<(Opened, File), ReadError> {
         let file = region.open(false)?;
         let header = Header::decode(&read_up_to(&file, 0, HEADER_SIZE)?)?;
         let mut members: Vec<Member> = region
@@ -225,7 +231,7 @@ impl Opened {
         members.sort_by_key(|m| m.pid);
         // Records behind the end of the file are promised alone.
         let there = file.metadata()?.len().saturating_sub(view::end_offset(0)) as usize / END_SIZE;
-        Ok(Opened { region, members, ends_used: header.ends_used.min(there + 1) })
+        Ok((Opened { region, members, ends_used: header.ends_used.min(there + 1) }, file))
     }
 
     /// How much there is to be looked at.
@@ -233,15 +239,14 @@ impl Opened {
         self.ends_used * self.members.len().max(1)
     }
 
-    /// Reads what there is, as far as the budget goes. `None`: it is gone.
-    fn read(self, budget: &mut Budget, notes: &mut Notes) -> Option<Family> {
+    /// Reads what there is, as far as the budget goes.
+    fn read(self, file: &File, budget: &mut Budget, notes: &mut Notes) -> Family {
         let Opened { region, members, ends_used } = self;
-        let file = region.open(false).ok()?;
         let left = budget.left(region.user);
         let slots = members.iter().fold(0u64, |all, m| all | 1 << m.slot);
         let held = |end: &End| (end.holders & slots).count_ones() as usize;
         let (mut ends, mut count) = (Vec::new(), 0usize);
-        let is_whole = read_ends(&file, ends_used, |end| {
+        let is_whole = read_ends(file, ends_used, |end| {
             count += held(&end).max(1);
             let fits = count <= left;
             if fits {
@@ -249,7 +254,7 @@ impl Opened {
             }
             fits
         });
-        let mut datagrams = read_datagrams(&file).unwrap_or_default();
+        let mut datagrams = read_datagrams(file).unwrap_or_default();
         let fit = left.saturating_sub(count);
         if !is_whole.unwrap_or(true) || datagrams.len() > fit {
             let user = region.user;
@@ -260,10 +265,10 @@ impl Opened {
         datagrams.truncate(fit);
         budget.take(region.user, count.saturating_add(datagrams.len()).saturating_add(1));
         let counters = |member: &Member| {
-            StatsSnapshot::decode(&read_up_to(&file, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
+            StatsSnapshot::decode(&read_up_to(file, view::stats_offset(member.slot), RECORD_SIZE).ok()?)
         };
         let counters = members.iter().map(counters).collect();
-        Some(Family { members, ends, datagrams, counters, region })
+        Family { members, ends, datagrams, counters, region }
     }
 }
 
