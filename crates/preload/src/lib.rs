@@ -13,6 +13,7 @@ mod epoll;
 mod errno;
 mod exec;
 mod fd;
+mod identity;
 mod init;
 mod interfaces;
 mod io;

@@ -3,7 +3,8 @@
 
 use crate::select::Sets;
 use crate::{
-    child, epoll, errno, exec, fd, io, memory, message, namespace, poll, process, seccomp, select, sock,
+    child, epoll, errno, exec, fd, identity, io, memory, message, namespace, poll, process, seccomp, select,
+    sock,
 };
 use bypath_sockets::hook::{self, PollFd};
 use libc::{c_int, c_long, timespec};
@@ -56,6 +57,10 @@ static INTERESTING: [u64; 8] = bitmap(&[
     libc::SYS_execveat,
     libc::SYS_preadv2,
     libc::SYS_pwritev2,
+    libc::SYS_setuid,
+    libc::SYS_setreuid,
+    libc::SYS_setresuid,
+    libc::SYS_setfsuid,
     libc::SYS_io_submit,
     libc::SYS_prctl,
     libc::SYS_pidfd_getfd,
@@ -266,6 +271,10 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
             }
             libc::SYS_seccomp => {
                 seccomp::by_number(a, b, c);
+                real(number, all)
+            }
+            libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid | libc::SYS_setfsuid => {
+                identity::changing();
                 real(number, all)
             }
             libc::SYS_io_submit => {

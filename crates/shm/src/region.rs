@@ -239,6 +239,16 @@ impl Arena {
         let _ = self.map.let_go();
     }
 
+    /// Lets go of the mapping, but for the slots that `keeps` is true of: what others that map the memory have there stays theirs.
+    pub fn let_go(&self, keeps: impl Fn(u32) -> bool) {
+        let (mut from, slots) = (0, self.geometry.slots);
+        for slot in (0..slots).filter(|slot| keeps(*slot)) {
+            let _ = self.map.part(from, self.geometry.slot(slot) - from).let_go();
+            from = self.geometry.slot(slot) + self.geometry.slot_size();
+        }
+        let _ = self.map.part(from, self.map.len() - from).let_go();
+    }
+
     /// Gives the ring pages of an unused slot back to the kernel.
     pub fn release_rings(&self, slot: u32) {
         if slot < self.geometry.slots {

@@ -197,6 +197,11 @@ impl Ring {
         Ok(())
     }
 
+    /// Lets go of the mapping of a ring that has one of its own: others that have it keep what is there.
+    pub fn let_go(&self) {
+        let _ = self.map.let_go();
+    }
+
     /// Gives the ring's memory back to the kernel: its bytes read as zeroes afterwards.
     pub fn release(&self) {
         self.map.release(self.offset, self.size() as usize);

@@ -127,6 +127,21 @@ impl Forking {
     }
 }
 
+/// The process is about to become another user, or may: one that was forked lets go of what it has of its parent's connections, and
+/// does not hold itself.
+#[cold]
+pub fn user_changes() {
+    let Some(state) = state::get().filter(|_| table::has_relatives()) else { return };
+    if state::is_borrowed() || state::is_sealed() {
+        return;
+    }
+    let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    peer::let_go_of_parents();
+    state.let_go_of_elder_inbox();
+    kept::let_go_of_parents();
+    udp::let_go_of_maps();
+}
+
 /// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another
 /// socket one day. What was mapped may have bytes in rings yet and is followed on; its number is not used again.
 #[cold]

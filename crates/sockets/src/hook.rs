@@ -598,6 +598,11 @@ pub fn spread_everything() {
     heir::spread_everything();
 }
 
+/// Before a call that changes the user.
+pub fn user_changes() {
+    fork::user_changes();
+}
+
 /// unshare() or setns() has succeeded; `children_elsewhere`: it was about the pid namespace of children.
 pub fn namespaces_changed(children_elsewhere: bool) {
     life::namespaces_changed(children_elsewhere);

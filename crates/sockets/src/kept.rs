@@ -9,7 +9,7 @@ use crate::peer::Conn;
 use crate::state;
 use crate::stream;
 use crate::switch;
-use crate::table::{Sock, flag};
+use crate::table::{self, Sock, flag};
 use crate::thread::Call;
 use crate::wait;
 use bypath_shm::direction::{Path, Readable, writer_flag};
@@ -192,7 +192,23 @@ pub fn forget(s: &Sock, last: bool) {
 /// In a forked child: what is not in use may come into use in the parent.
 pub fn enter_child() {
     for place in places().filter(|p| !p.in_use.load(Relaxed)) {
+        if let Some(ring) = place.ring.get() {
+            ring.let_go();
+        }
         place.ring.set(None);
+    }
+}
+
+/// In a forked child: what was put aside of sockets that it does not hold is its parent's. Called under [`state::LIFE`].
+pub fn let_go_of_parents() {
+    for place in places() {
+        let Some(ring) = place.ring.get() else { continue };
+        let mut is_held = false;
+        table::each_sock(|s| is_held |= s.kept.get().is_some_and(|kept| std::ptr::eq(kept, ring)));
+        if !is_held {
+            ring.let_go();
+            place.ring.set(None);
+        }
     }
 }
 

@@ -1,5 +1,9 @@
 //! The processes we share memory with: arenas, their bells, the control channel.
 
+mod parents;
+
+pub use parents::let_go_of_parents;
+
 use crate::thread::Record;
 use crate::{numbers, state};
 use bypath_shm::arena::{Control, Geometry, slot_use};
@@ -8,7 +12,7 @@ use bypath_shm::family::bell;
 use bypath_shm::inbox::Inbox;
 use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
-use bypath_sys::{Result, eventfd, fd, poll, unix};
+use bypath_sys::{Result, eventfd, fd, poll, process, unix};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Set in a bell number that belongs to an epoll set: the waker marks the inbox and rings only if the set
@@ -49,6 +53,10 @@ pub struct Peer {
     told: [AtomicU64; bypath_shm::inbox::BELLS / 64],
     /// How often one was told again.
     told_again: AtomicU32,
+    /// It is this very process.
+    pub is_self: AtomicBool,
+    /// A child that may become another user has its memory, too: no new connection goes there.
+    left: AtomicBool,
     /// Processes that were forked from this one, or this one was from, may use it as well.
     shared: AtomicBool,
     /// Arenas that we created (we hand out the slots) and that it created.
@@ -74,6 +82,8 @@ impl Default for Peer {
             bells: std::array::from_fn(|_| AtomicU64::new(0)),
             told: std::array::from_fn(|_| AtomicU64::new(0)),
             told_again: AtomicU32::new(0),
+            is_self: AtomicBool::new(false),
+            left: AtomicBool::new(false),
             shared: AtomicBool::new(false),
             ours: std::array::from_fn(|_| ArenaRecord::default()),
             theirs: std::array::from_fn(|_| ArenaRecord::default()),
@@ -415,8 +425,13 @@ pub fn forking() {
         return;
     }
     UNSHARED.store(false, Relaxed);
+    let leaves = process::may_become_another_user();
+    if let Some(state) = state::get().filter(|_| leaves) {
+        state.rename();
+    }
     for p in live().filter(|p| !p.shared.load(Relaxed)) {
         p.shared.store(true, SeqCst);
+        p.left.store(leaves, Relaxed);
         for (word, set) in p.told.iter().enumerate() {
             let mut told = set.load(SeqCst);
             while told != 0 {
@@ -481,10 +496,11 @@ fn process_behind(s: i32) -> (u64, u32) {
 /// A pair with the process `token`, which has called by `caller`, whose control channel works; we accept a connection over
 /// it. Another process that says the same name is another one. Called under [`state::LIFE`].
 pub fn to_process(token: u64, caller: i32) -> Option<&'static Peer> {
-    let own = state::get()?.own().token.load(Relaxed) == token;
+    let own = state::get()?.own().name.load(Relaxed) == token;
     let (process, user) = process_behind(caller);
     live().find(|p| {
-        p.token.load(Relaxed) == token
+        !p.left.load(Relaxed)
+            && p.token.load(Relaxed) == token
             && process != 0
             && (p.process.load(Relaxed), p.user.load(Relaxed)) == (process, user)
             && (!own || p.side.load(Relaxed) == 1)
@@ -494,10 +510,8 @@ pub fn to_process(token: u64, caller: i32) -> Option<&'static Peer> {
 
 /// The pair of this name seen from `side`. Called under [`state::LIFE`].
 pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
-    let own = state::get()?.own().token.load(Relaxed);
-    live().find(|p| {
-        p.pair.load(Relaxed) == pair && (p.token.load(Relaxed) != own || p.side.load(Relaxed) == side)
-    })
+    live()
+        .find(|p| p.pair.load(Relaxed) == pair && (!p.is_self.load(Relaxed) || p.side.load(Relaxed) == side))
 }
 
 /// A new pair that owns `control`. Called under [`state::LIFE`].
@@ -517,7 +531,10 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     peer.side.store(side, Relaxed);
     peer.control.store(control, Relaxed);
     peer.inbox.set(Some(inbox));
-    peer.owner.store(state::get()?.own().token.load(Relaxed), Relaxed);
+    let own = state::get()?.own();
+    peer.owner.store(own.token.load(Relaxed), Relaxed);
+    peer.is_self.store(token == own.name.load(Relaxed), Relaxed);
+    peer.left.store(false, Relaxed);
     peer.connections.store(0, Relaxed);
     peer.shared.store(false, Relaxed);
     UNSHARED.store(true, Relaxed);
@@ -526,18 +543,22 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     Some(peer)
 }
 
-/// Forgets peers that are gone and carry no connection any more, and gives slots back that others of the family have used last. Called
+/// Forgets peers that are gone, or were left, and carry no connection any more, and gives slots back that others of the family have used last. Called
 /// under [`state::LIFE`], now and then.
 pub fn sweep() {
     reclaim();
     let gone = |p: &&'static Peer| {
-        p.alive.load(Acquire) && p.connections.load(Acquire) == 0 && !p.is_inherited() && p.is_gone()
+        p.alive.load(Acquire)
+            && p.connections.load(Acquire) == 0
+            && !p.is_inherited()
+            && (p.left.load(Relaxed) || p.is_gone())
     };
     let any = (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).any(|p| gone(&p));
     if !any || !crate::thread::quiesce() {
         return;
     }
     for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).filter(gone) {
+        let is_gone = p.is_gone();
         p.close_descriptors();
         if let Some(inbox) = p.inbox.get() {
             region::let_go_of_inbox(inbox);
@@ -545,7 +566,12 @@ pub fn sweep() {
         for r in p.ours.iter().chain(&p.theirs) {
             // The address space stays: it carries nothing, and nothing can dangle.
             if let Some(arena) = r.arena.get() {
-                arena.release_all();
+                // Of one that lives the other end may still read what is left there.
+                if is_gone {
+                    arena.release_all();
+                } else {
+                    arena.let_go(|_| false);
+                }
                 r.spare.set(Some(arena));
             }
             r.arena.set(None);

@@ -269,7 +269,7 @@ fn call(s: &Sock, state: &State, way: &Way, dialled: i32, cookie: u64) -> Result
     m[1] = VERSION;
     m[2] = cookie;
     m[3] = way.peer_cookie();
-    m[4] = state.own().token.load(Relaxed);
+    m[4] = state.own().name.load(Relaxed);
     m[5..8].copy_from_slice(&state.namespaces);
     m[8] = u64::from(s.number.load(Relaxed));
     m[9] = u64::from(ring_size(s)?);
@@ -531,7 +531,7 @@ fn welcome(
     m[0] = WELCOME;
     m[1] = VERSION;
     m[2] = peer.pair.load(Relaxed);
-    m[3] = state.own().token.load(Relaxed);
+    m[3] = state.own().name.load(Relaxed);
     m[4] = u64::from(a.arena) << 32 | u64::from(a.slot);
     m[5..8].copy_from_slice(&state.namespaces);
     m[8] = u64::from(s.number.load(Relaxed));

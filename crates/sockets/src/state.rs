@@ -41,6 +41,8 @@ struct Process {
     netlink: AtomicI32,
     inbox: StaticCell<Inbox>,
     inbox_fd: AtomicI32,
+    /// The parent's.
+    elder_inbox: StaticCell<Inbox>,
     /// Why nothing in this process is upgraded (a [`Reason`] value), 0 = nothing hinders.
     hindrance: AtomicU16,
     exiting: AtomicBool,
@@ -55,11 +57,13 @@ impl Process {
             netlink: AtomicI32::new(-1),
             inbox: StaticCell::new(),
             inbox_fd: AtomicI32::new(-1),
+            elder_inbox: StaticCell::new(),
             hindrance: AtomicU16::new(0),
             exiting: AtomicBool::new(false),
             identity: Identity {
                 index: AtomicU32::new(0),
                 token: AtomicU64::new(0),
+                name: AtomicU64::new(0),
                 stats: StaticCell::new(),
                 ring_bytes: AtomicU64::new(0),
                 elder_bells: [const { AtomicU32::new(0) }; 2],
@@ -84,6 +88,9 @@ pub struct Identity {
     pub index: AtomicU32,
     /// Random name of this process.
     pub token: AtomicU64,
+    /// What it says to others that its name is: another one from each fork on whose child may become another user, so that they use
+    /// no memory any more that the child has, too.
+    pub name: AtomicU64,
     /// Counters of this process.
     pub stats: StaticCell<StatsRecord>,
     /// Ring bytes reserved by this process.
@@ -391,7 +398,9 @@ impl State {
 #[inline(always)]
 fn enter_process(state: &'static State, config: &Config, is_child: bool, born: Option<Birth>) {
     let own = state.own();
-    own.token.store(process::random_u64() | 1, Relaxed);
+    let token = process::random_u64() | 1;
+    own.token.store(token, Relaxed);
+    own.name.store(token, Relaxed);
     own_process();
     let pid = PROCESS.pid.load(Relaxed);
     let command = command_words();
@@ -479,6 +488,19 @@ impl State {
         PROCESS.inbox.get()
     }
 
+    /// In a forked child: the parent's inbox is mapped no longer.
+    pub fn let_go_of_elder_inbox(&self) {
+        if let Some(elder) = PROCESS.elder_inbox.get() {
+            PROCESS.elder_inbox.set(None);
+            region::let_go_of_inbox(elder);
+        }
+    }
+
+    /// This process has another name from now on, for whom it meets.
+    pub fn rename(&self) {
+        self.own().name.store(process::random_u64() | 1, Relaxed);
+    }
+
     /// Bells that were made before this process was born, each one once. Those of its place are its predecessors', who
     /// died.
     pub fn elder_bells(&self) -> impl Iterator<Item = usize> {
@@ -496,6 +518,9 @@ impl State {
 
     /// In a forked child: an identity of its own.
     pub fn enter_child(&'static self, born: Option<Birth>) {
+        if let Some(elder) = PROCESS.inbox.get() {
+            PROCESS.elder_inbox.set(Some(elder));
+        }
         PROCESS.inbox.set(None);
         let inherited = PROCESS.inbox_fd.swap(-1, AcqRel);
         if inherited >= 0 {

@@ -241,6 +241,12 @@ impl Mapping {
         Mapping { addr, len }
     }
 
+    /// The part of it, in whole pages, from the octet `from` on; as much as there is of it.
+    pub fn part(&self, from: usize, len: usize) -> Mapping {
+        let from = from.min(self.len);
+        Mapping { addr: self.addr + from, len: len.min(self.len - from) }
+    }
+
     /// First address.
     pub const fn addr(&self) -> *mut u8 {
         self.addr as *mut u8
@@ -263,6 +269,9 @@ impl Mapping {
     /// # Errors
     /// As mmap(2).
     pub fn let_go(&self) -> Result<()> {
+        if self.len == 0 {
+            return Ok(());
+        }
         // SAFETY: the range is this mapping's, and what replaces it is as long, readable and writable.
         check(unsafe {
             syscall(

@@ -15,6 +15,27 @@ pub fn euid() -> u32 {
     unsafe { syscall(libc::SYS_geteuid, [0; 6]) as u32 }
 }
 
+/// Whether this process, or one forked from it, can become another user: it has the right to, or is several users already.
+pub fn may_become_another_user() -> bool {
+    const SETUID: u32 = 7;
+    let mut ids = [0u32; 3];
+    let [real, effective, saved] = &mut ids;
+    // SAFETY: the kernel writes to locals.
+    unsafe {
+        syscall(
+            libc::SYS_getresuid,
+            [&raw mut *real as usize, &raw mut *effective as usize, &raw mut *saved as usize, 0, 0, 0],
+        )
+    };
+    // linux/capability.h: version 3, this process; then effective, permitted and inheritable ones, the low words first.
+    let (header, mut sets) = ([0x2008_0522u32, 0], [0u32; 6]);
+    // SAFETY: the kernel reads one local and writes to the other.
+    let asked = check(unsafe {
+        syscall(libc::SYS_capget, [&raw const header as usize, &raw mut sets as usize, 0, 0, 0, 0])
+    });
+    ids[0] != ids[1] || ids[1] != ids[2] || asked.is_err() || sets[1] & 1 << SETUID != 0
+}
+
 /// The effective user id as it is outside of this process's user namespace; the one that it has where that is not told.
 pub fn euid_outside() -> u32 {
     let mut map = [0; 4096];

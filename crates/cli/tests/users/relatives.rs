@@ -1,14 +1,14 @@
 //! What processes of one family share about their sockets, and one of them that means harm.
 
 use crate::stage::{Side, Stage, installed};
-use crate::support::{missing, skip};
+use crate::support::{Outcome, missing, skip};
 use bypath_shm::family::ENDS_OFFSET;
 use rustix::process::Signal;
 
 /// It may lose connections. It ends neither by a signal nor not at all (`finish`).
 #[test]
 fn a_child_that_writes_nonsense_ends_no_more_than_connections() {
-    const SEEDS: u64 = 12;
+    const SEEDS: u64 = 8;
     if let Some(reason) = missing(&["python3"]) {
         return skip("users::relatives::a_child_that_writes_nonsense_ends_no_more_than_connections", &reason);
     }
@@ -24,4 +24,53 @@ fn a_child_that_writes_nonsense_ends_no_more_than_connections() {
     }
     server.stop(Signal::TERM);
     assert!(lost > 0, "nothing was found to be wrong: this test shows nothing");
+}
+
+/// Needs no entry in /etc/passwd.
+const ANNE: u32 = 65001;
+
+/// What a worker of a program that runs as root has, while that makes a further connection.
+fn worker(mode: &str) -> Option<Outcome> {
+    let reason = missing(&["python3"]).or_else(|| {
+        (!rustix::process::geteuid().is_root()).then(|| "needs root to become another user".into())
+    });
+    if let Some(reason) = reason {
+        skip(&format!("users::relatives::worker_that_{mode}"), &reason);
+        return None;
+    }
+    let stage = Stage::new();
+    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
+    let server = stage.program(&side, "server.stats", &installed("python3"));
+    let mut server = server.arg(stage.scene.path("echo_server.py")).arg("threads").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let parent = stage.program(&side, "client.stats", &installed("python3")).script("worker.py");
+    let said = parent.args(&format!("{port} {mode} {ANNE}")).finish();
+    server.stop(Signal::TERM);
+    Some(said)
+}
+
+#[test]
+fn a_worker_that_becomes_another_user_keeps_nothing_of_its_parents() {
+    let Some(said) = worker("drops") else { return };
+    assert!(said.number("before ") > 0);
+    assert_eq!((said.number("arenas "), said.number("inboxes "), said.number("descriptors ")), (0, 0, 0));
+    assert!(said.number("new ") > 0, "the parent's next connection is where the worker's were");
+}
+
+#[test]
+fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
+    let Some(said) = worker("holds") else { return };
+    // One slot of sixteen.
+    let (before, left) = (said.number("before "), said.number("arenas "));
+    assert!(left > 0 && left <= before / 8, "{left} of {before}");
+    assert_eq!((said.number("descriptors "), said.number("seen ")), (0, 0));
+}
+
+/// Whoever is privileged forks: what the child will be is not known.
+#[test]
+fn a_worker_does_not_see_its_parents_later_connections() {
+    let Some(said) = worker("stays") else { return };
+    assert_eq!(said.number("arenas "), said.number("before "));
+    assert!(said.number("new ") > 0);
+    assert_eq!(said.number("seen "), 0);
 }

@@ -4,7 +4,6 @@ use super::{Doubt, accessible, cold, rest, take_error};
 use crate::flush;
 use crate::hook::Verdict;
 use crate::peer::Conn;
-use crate::state;
 use crate::stay::Staying;
 use crate::switch;
 use crate::table::{self, Sock, flag};
@@ -346,7 +345,7 @@ fn stays_full(s: &Sock, conn: &Conn, progress: u64, blocking: bool) -> bool {
         s.full_since.store(now, Relaxed);
         return false;
     }
-    let own = state::is_own_token(conn.peer.token.load(Relaxed)) && thread::is_the_only_one();
+    let own = conn.peer.is_self.load(Relaxed) && thread::is_the_only_one();
     let facing = blocking && words::any(&conn.inc().wa.wait);
     // Another thread may have seen it since.
     let since = now.saturating_sub(s.full_since.load(Relaxed));

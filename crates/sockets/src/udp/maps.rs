@@ -24,6 +24,11 @@ pub fn give_back(map: &'static MailboxMap) {
     }
 }
 
+/// What is over is mapped no longer.
+pub fn let_go() {
+    OVER.iter().filter_map(StaticCell::get).for_each(MailboxMap::let_go);
+}
+
 /// Whether no thread is inside a call that has seen what was there before.
 fn is_quiet() -> bool {
     // A handler's thread may have been interrupted in such a call.

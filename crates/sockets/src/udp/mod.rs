@@ -37,6 +37,7 @@ pub use address::{LONGEST, Name};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::sock;
+pub use maps::let_go as let_go_of_maps;
 use receive::Inbound;
 use send::Outbound;
 use shown::Shown;

@@ -1,0 +1,88 @@
+"""worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
+"drops" them and becomes USER, "holds" one and becomes USER, "stays" what it is. Says what the worker has then."""
+import ctypes
+import os
+import re
+import socket
+import sys
+
+SECRET = b"for the other end alone"
+
+
+def mapped(name):
+    """Of what is mapped under this name: addresses, and the number of the memory."""
+    found = []
+    with open("/proc/self/maps") as maps:
+        for line in maps:
+            m = re.match(r"([0-9a-f]+)-([0-9a-f]+) \S+ \S+ \S+ (\d+) +/memfd:bypath-" + name, line)
+            if m:
+                found.append((int(m[1], 16), int(m[2], 16), m[3]))
+    return found
+
+
+def octets(maps):
+    return sum(to - at for at, to, _ in maps)
+
+
+def line(port):
+    s = socket.create_connection(("127.0.0.1", port))
+    for _ in range(40):
+        talk(s, b"ping")
+    return s
+
+
+def talk(s, what):
+    s.sendall(what)
+    assert s.recv(100) == what
+
+
+def work(lines, mode, user, ready, go):
+    before = mapped("arena")
+    for s in lines[mode == "holds":]:
+        s.close()
+    if mode != "stays":
+        os.setgroups([])
+        os.setresgid(user, user, user)
+        os.setresuid(user, user, user)
+    if mode == "holds":
+        for _ in range(40):
+            talk(lines[0], b"worker")
+    left = mapped("arena")
+    held = sum("bypath-arena" in os.readlink("/proc/self/fd/" + n) for n in os.listdir("/proc/self/fd") if
+               os.path.lexists("/proc/self/fd/" + n))
+    os.write(ready, b"x")
+    os.read(go, 1)
+    seen = sum(ctypes.string_at(at, to - at).count(SECRET) for at, to, _ in left)
+    print("before", octets(before))
+    print("arenas", octets(left))
+    print("inboxes", octets(mapped("inbox")))
+    print("descriptors", held)
+    print("seen", seen, flush=True)
+    os._exit(0)
+
+
+def main():
+    port, mode, user = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    lines = [line(port) for _ in range(2)]
+    old = {number for _, _, number in mapped("arena")}
+    assert old, "nothing is shared"
+    heard, ready = os.pipe()
+    go, told = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(heard)
+        os.close(told)
+        work(lines, mode, user, ready, go)
+    os.close(ready)
+    assert os.read(heard, 1) == b"x", "the worker has ended"
+    later = line(port)
+    for _ in range(40):
+        talk(later, SECRET)
+        talk(lines[1], b"goes on")
+    print("new", len({number for _, _, number in mapped("arena")} - old), flush=True)
+    os.close(told)
+    assert os.waitpid(child, 0)[1] == 0
+    talk(later, b"and on")
+
+
+main()
