@@ -13,7 +13,8 @@ pub use abroad::remove_name;
 use message::{HELLO, NO, VERSION, WELCOME, WORDS, from_bytes, to_bytes};
 pub use message::{MESSAGE_SIZE, bell_message};
 use way::Way;
-pub use way::credentials_fit;
+use way::may_call;
+pub use way::{check_uid, credentials_fit};
 
 use crate::config::Upgrade;
 use crate::peer::{self, Allocated, Conn, Peer};
@@ -25,7 +26,7 @@ use bypath_shm::inbox::BELL;
 use bypath_shm::reason::Reason;
 use bypath_shm::region;
 use bypath_sys::sockdiag::Found;
-use bypath_sys::{Errno, clock, fd, process, sock, unix};
+use bypath_sys::{Errno, clock, fd, process, sock, strangers, unix};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
 /// A name is kept this long before it is given up (the next attempt binds it again).
@@ -298,17 +299,6 @@ pub fn errno_reason(e: Errno) -> Reason {
     }
 }
 
-/// Whether memory may be shared with programs of this user.
-///
-/// # Errors
-/// [`Reason::PolicyUid`].
-pub fn check_uid(uid: u32) -> Result<(), Reason> {
-    use crate::config::OVERFLOW_UID;
-    let own = process::euid();
-    let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
-    if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
-}
-
 /// The ring this end can take back at any time: at most half of what its carrier can buffer.
 fn ring_size(s: &Sock) -> Result<u32, Reason> {
     let config = state::config().ok_or(Reason::Disabled)?;
@@ -392,6 +382,12 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
         return if s.dialled.load(Relaxed) < 0 { Err(Reason::PeerPlain) } else { Ok(None) };
     }
     let Ok(Some(caller)) = unix::accept(listener, floor) else { return Ok(None) };
+    if let Err(reason) = may_call(s, caller) {
+        // What a stranger says stays unread.
+        let reason = decline(caller, reason);
+        strangers::close(&[caller]);
+        return Err(reason);
+    }
     let dialled = s.dialled.load(Relaxed);
     if dialled >= 0 {
         let is_higher = end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed);
@@ -443,7 +439,6 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
             return Err(Reason::VersionMismatch);
         }
         if is_abroad {
-            abroad::is_own_user(caller)?;
             abroad::verify(s, m[2], m[12], [r.fds[1], r.fds[2]])?;
             end.peer_cookie.store(m[2], Relaxed);
         } else {
@@ -452,7 +447,6 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
                 return Err(Reason::Squatter);
             }
             let uid = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid;
-            check_uid(uid)?;
             let found = peer_socket(s)?;
             if found.cookie != peer_cookie || found.uid != uid {
                 return Err(Reason::Squatter);
@@ -494,7 +488,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         a.conn.control.ends[1].store(s.number.load(Relaxed), Relaxed);
         Ok((a, peer, fresh, inbox_fd))
     })();
-    close_all(&r);
+    strangers::close_received(&r, caller, process::euid());
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
     if let Err(reason) = welcome(caller, state, &a, peer, fresh, inbox_fd, s) {
@@ -673,22 +667,27 @@ pub fn give_up(s: &Sock) {
 /// In a forked child: what its parent has begun, and the name of it, is the parent's.
 pub fn leave_to_parent(s: &Sock) {
     s.abroad.store(0, Relaxed);
-    abandon(s);
+    end(s, fd::close);
 }
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
+    end(s, |listener| strangers::close_listener(listener, process::euid()));
+}
+
+fn end(s: &Sock, close_listener: fn(i32)) {
     if s.meeting.load(Relaxed) {
         s.meeting.store(false, Relaxed);
         MEETINGS.fetch_sub(1, Relaxed);
     }
     // While its listener is open.
     remove_name(s);
-    for place in [&s.listener, &s.dialled] {
+    let closers = [close_listener, fd::close];
+    for (place, close) in [&s.listener, &s.dialled].into_iter().zip(closers) {
         let f = place.load(Acquire);
         if f >= 0 {
             place.store(-1, Release);
-            fd::close(f);
+            close(f);
         }
     }
 }

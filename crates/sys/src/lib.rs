@@ -44,6 +44,7 @@ pub mod seqpacket;
 pub mod signal;
 pub mod sock;
 pub mod sockdiag;
+pub mod strangers;
 mod syscall;
 pub mod tcp_info;
 pub mod thread;

@@ -152,3 +152,45 @@ exec(open({script:?}).read())",
     }
     server.stop(Signal::TERM);
 }
+
+/// A stranger calls a victim with a descriptor whose last close waits for 40 s: it is not the victim who waits.
+fn is_held_up_by_nobody(test: &str, role: &str, partner: &str, name: &str) {
+    let Some(stage) = stage(test, NEEDS) else { return };
+    let script = stage.scene.path("stranger.py");
+    let python = installed("python3");
+    let port = |line: &str| line.strip_prefix("port ")?.parse::<u16>().ok();
+    let cookie = |line: &str| line.strip_prefix("cookie ").map(str::to_owned);
+    let victim = stage.program(&Side::user(ANNE), "server.stats", &python).arg(&script).arg(role);
+    let beside = |words: &[&str]| stage.plain(ANNE, &python).arg(&script).words(words);
+    let (mut victim, partner) = if role == "tcp" {
+        let mut echo = beside(&[partner]).start();
+        let port = echo.ready(port).to_string();
+        (victim.arg(port).start(), echo)
+    } else {
+        let mut victim = victim.start();
+        let port = victim.ready(port).to_string();
+        let flood = stage.program(&Side::user(ANNE), "client.stats", &python);
+        (victim, flood.arg(&script).arg(partner).arg(port).start())
+    };
+    let cookie = victim.ready(cookie);
+    let stranger = stage.plain(BERT, &python).arg(&script).arg("attack").arg(format!("{name}{cookie}"));
+    let mut stranger = stranger.start();
+    stranger.ready(|line| (line == "seen").then_some(()));
+    victim.signal(Signal::TERM);
+    let pause: f64 = victim.ready(|line| line.strip_prefix("pause ")?.parse().ok());
+    assert!(pause < 20.0, "the victim stood for {pause} s");
+    victim.wait().ok();
+    for beside in [partner, stranger] {
+        beside.stop(Signal::KILL);
+    }
+}
+
+#[test]
+fn a_stranger_who_calls_holds_no_stream_up() {
+    is_held_up_by_nobody("a_stranger_who_calls_holds_no_stream_up", "tcp", "echo", "bypath/1/");
+}
+
+#[test]
+fn a_stranger_who_calls_holds_no_datagrams_up() {
+    is_held_up_by_nobody("a_stranger_who_calls_holds_no_datagrams_up", "udp", "flood", "bypath/1/udp/");
+}

@@ -52,6 +52,7 @@ impl Stage {
             (scripts.join("container.py"), "container.py"),
             (scripts.join("bare.py"), "bare.py"),
             (scripts.join("udp_echo.py"), "udp_echo.py"),
+            (scripts.join("stranger.py"), "stranger.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);
@@ -63,8 +64,17 @@ impl Stage {
 
     /// A program under Bypath as `side` says, counting into `stats`.
     pub fn program(&self, side: &Side, stats: &str, program: &Path) -> Program<'_> {
-        let bypath = self.scene.path("bypath");
         let library = side.library.clone().unwrap_or_else(|| self.scene.path("libbypath_preload.so"));
+        let bypath = self.scene.path("bypath");
+        self.started(side, launcher((&bypath, &library), &self.scene.path(stats), side.options), program)
+    }
+
+    /// A program as it is, of this user.
+    pub fn plain(&self, uid: u32, program: &Path) -> Program<'_> {
+        self.started(&Side::user(uid), Vec::new(), program)
+    }
+
+    fn started(&self, side: &Side, launcher: Vec<OsString>, program: &Path) -> Program<'_> {
         let mut words = Vec::new();
         if let Some(uid) = side.uid {
             words.push(installed("setpriv").into_os_string());
@@ -72,7 +82,7 @@ impl Stage {
             words.extend(["--clear-groups", "--"].map(OsString::from));
         }
         words.extend(side.before.iter().cloned());
-        words.extend(launcher((&bypath, &library), &self.scene.path(stats), side.options));
+        words.extend(launcher);
         words.push(program.into());
         let first = words.remove(0);
         self.scene.plain(first.to_str().expect("a plain path")).words(words)

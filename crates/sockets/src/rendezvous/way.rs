@@ -2,9 +2,11 @@
 
 use super::{abroad, errno_reason};
 use crate::state;
+use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
-use bypath_sys::{Errno, fd, unix};
+use bypath_sys::{Errno, fd, process, unix};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Where the other end is looked for.
 pub enum Way {
@@ -68,4 +70,26 @@ fn name(cookie: u64) -> ([u8; 26], usize) {
 pub fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
     let c = unix::peer_credentials(s).map_err(|_| Reason::Squatter)?;
     if c.uid == uid { Ok(()) } else { Err(Reason::Squatter) }
+}
+
+/// Whether memory may be shared with programs of this user.
+///
+/// # Errors
+/// [`Reason::PolicyUid`].
+pub fn check_uid(uid: u32) -> Result<(), Reason> {
+    use crate::config::OVERFLOW_UID;
+    let own = process::euid();
+    let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
+    if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
+}
+
+/// Whether who calls may: before anything of him is received.
+///
+/// # Errors
+/// `PolicyUid`, `Squatter`.
+pub fn may_call(s: &Sock, caller: i32) -> Result<(), Reason> {
+    if s.abroad.load(Relaxed) != 0 {
+        return abroad::is_own_user(caller);
+    }
+    check_uid(unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?.uid)
 }

@@ -12,7 +12,7 @@ use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
-use bypath_sys::{Errno, fd, process, sock, unix};
+use bypath_sys::{Errno, fd, process, sock, strangers, unix};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Version of these messages.
@@ -276,7 +276,7 @@ pub fn look(r: &Record, fd: i32) {
                 let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
                 [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
                 let _ = unix::send(caller, &encode(&message), &[]);
-                fd::close(caller);
+                strangers::close_caller(caller, process::euid());
                 log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
             }
         }

@@ -15,7 +15,7 @@ use bypath_shm::region::{MailboxMap, StaticCell};
 use bypath_shm::ring::Ring;
 use bypath_sys::page::Access;
 use bypath_sys::user::UserVec;
-use bypath_sys::{Errno, clock, fd, thread};
+use bypath_sys::{Errno, clock, fd, process, strangers, thread};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Octets of a record's head: the source's address, its port, the processor it was sent on.
@@ -281,7 +281,11 @@ impl Record {
         let Some(map) = self.inbound.mailbox.get() else { return };
         map.mailbox().kill();
         let inbound = &self.inbound;
-        for word in [&inbound.memory, &inbound.listener].into_iter().chain(&inbound.senders) {
+        let listener = inbound.listener.swap(0, AcqRel) - 1;
+        if listener >= 0 {
+            strangers::close_listener(listener, process::euid());
+        }
+        for word in [&inbound.memory].into_iter().chain(&inbound.senders) {
             let own = word.swap(0, AcqRel) - 1;
             if own >= 0 {
                 fd::close(own);

@@ -1,0 +1,106 @@
+"""stranger.py echo | flood PORT: plain programs beside a victim.
+stranger.py tcp PORT | udp: a victim, which moves octets until SIGTERM; prints its socket's cookie, and at the end its longest pause in seconds.
+stranger.py attack NAME: calls the victim at this abstract name with a descriptor whose last close waits for LINGER seconds."""
+import signal
+import socket
+import struct
+import sys
+import time
+
+LINGER, PATIENCE, SO_COOKIE = 40, 30, 57
+
+
+def lingering():
+    """A connection with octets that nobody takes, and what keeps it."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    sender = socket.create_connection(listener.getsockname())
+    reader = listener.accept()[0]
+    sender.setblocking(False)
+    try:
+        while True:
+            sender.send(bytes(65536))
+    except BlockingIOError:
+        pass
+    sender.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, LINGER))
+    return sender, (listener, reader)
+
+
+def attack(name):
+    sender, _kept = lingering()
+    end = time.monotonic() + PATIENCE
+    while True:
+        caller = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            caller.connect("\0" + name)
+            break
+        except OSError:
+            assert time.monotonic() < end, f"nobody was at {name}"
+            time.sleep(0.001)
+    try:
+        socket.send_fds(caller, [bytes(112)], [sender.fileno()])
+    finally:
+        sender.close()
+    print("sent", flush=True)
+    # An answer, or the end of the connection: the victim has seen it.
+    caller.settimeout(PATIENCE)
+    try:
+        caller.recv(1024)
+    except ConnectionError:
+        pass
+    print("seen", flush=True)
+    # Whoever reads ends the wait by ending.
+    signal.pause()
+
+
+def until_told(step):
+    told = []
+    signal.signal(signal.SIGTERM, lambda *_: told.append(True))
+    last, pause = time.monotonic(), 0.0
+    while not told:
+        step()
+        now = time.monotonic()
+        last, pause = now, max(pause, now - last)
+    print("pause", pause, flush=True)
+
+
+def victim(s, step):
+    print("cookie", "%016x" % struct.unpack("Q", s.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0], flush=True)
+    until_told(step)
+
+
+def tcp(port):
+    s = socket.create_connection(("127.0.0.1", int(port)))
+
+    def step():
+        s.sendall(bytes(4096))
+        assert len(s.recv(4096, socket.MSG_WAITALL)) == 4096
+
+    victim(s, step)
+
+
+def udp():
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.bind(("127.0.0.1", 0))
+    print("port", s.getsockname()[1], flush=True)
+    victim(s, lambda: s.recv(2048))
+
+
+def echo():
+    listener = socket.create_server(("127.0.0.1", 0))
+    print("port", listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+    while octets := s.recv(65536):
+        s.sendall(octets)
+
+
+def flood(port):
+    s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    s.connect(("127.0.0.1", int(port)))
+    # It is ended from outside, or by an error when nobody receives any more.
+    end = time.monotonic() + 2 * PATIENCE
+    while time.monotonic() < end:
+        s.send(bytes(100))
+        time.sleep(0.001)
+
+
+globals()[sys.argv[1]](*sys.argv[2:])
