@@ -4,23 +4,58 @@
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a task that ends (tcp_close asks for PF_EXITING), so such
 //! descriptors are closed last by one that does nothing but end.
 
-use crate::{fd, unix};
+use crate::{eventfd, fd, mem, unix};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering::Release};
 
 /// What the other task waits for at most, should this process die meanwhile.
 #[cfg(target_arch = "x86_64")]
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
 
-/// Closes descriptors without ever waiting for what a last close waits for. Costs some 50 us: for what strangers sent.
-/// Where no task may be made (a filter, a limit) they are closed as usual.
-pub fn close(fds: &[i32]) {
-    let _blocked = crate::signal::Blocked::new();
-    let word = std::sync::atomic::AtomicU32::new(0);
-    let heir = holder(&word);
-    fds.iter().for_each(|file| fd::close(*file));
-    if let Some(pid) = heir {
-        word.store(1, std::sync::atomic::Ordering::Release);
-        dismiss(&word, pid);
+/// As long as it lives no close of a descriptor that is open already is the last one. Then they are over, and nobody has waited. Keeps
+/// signals back meanwhile, and costs some 50 us: for what strangers sent. Where no task may be made (a filter, a limit) it does nothing.
+#[derive(Debug)]
+pub struct Others {
+    word: Box<AtomicU32>,
+    holder: Option<u32>,
+    _blocked: crate::signal::Blocked,
+}
+
+impl Others {
+    /// Of all that are open.
+    pub fn new() -> Others {
+        let _blocked = crate::signal::Blocked::new();
+        let word = Box::new(AtomicU32::new(0));
+        Others { holder: holder(&word), word, _blocked }
     }
+
+    /// If one of these is neither sealed memory nor an eventfd, whose closes never wait.
+    pub fn among(fds: &[OwnedFd]) -> Option<Others> {
+        let is_harmless =
+            |file: &OwnedFd| mem::sealed_size(file.as_raw_fd()).is_ok() || eventfd::is_bell(file.as_raw_fd());
+        (!fds.iter().all(is_harmless)).then(Others::new)
+    }
+}
+
+impl Default for Others {
+    fn default() -> Others {
+        Others::new()
+    }
+}
+
+impl Drop for Others {
+    fn drop(&mut self) {
+        if let Some(pid) = self.holder {
+            self.word.store(1, Release);
+            dismiss(&self.word, pid);
+        }
+    }
+}
+
+/// Closes descriptors without ever waiting for what a last close waits for.
+pub fn close(fds: &[i32]) {
+    let _others = Others::new();
+    fds.iter().for_each(|file| fd::close(*file));
 }
 
 /// Closes a connection that was accepted, and has been neither read nor trusted.
@@ -53,7 +88,7 @@ pub fn close_listener(listener: i32, own_uid: u32) {
 
 /// A task with the same memory and descriptors of its own that ends once the word is 1; `None` if there can be none.
 #[cfg(target_arch = "x86_64")]
-fn holder(word: &std::sync::atomic::AtomicU32) -> Option<u32> {
+fn holder(word: &AtomicU32) -> Option<u32> {
     let made: isize;
     // SAFETY: the new task shares this memory, and until it ends uses neither the stack (all that it needs is in registers)
     // nor, as all signals are blocked, runs a handler. It reads the word and the time-out, and `dismiss` keeps both until it
@@ -94,12 +129,12 @@ fn holder(word: &std::sync::atomic::AtomicU32) -> Option<u32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn holder(_: &std::sync::atomic::AtomicU32) -> Option<u32> {
+fn holder(_: &AtomicU32) -> Option<u32> {
     None
 }
 
 /// Wakes the other task, and returns when it has ended.
-fn dismiss(word: &std::sync::atomic::AtomicU32, pid: u32) {
+fn dismiss(word: &AtomicU32, pid: u32) {
     crate::futex::wake(word, 1);
     // SAFETY: without places for a status or usage nothing is written. A program that waits for every kind of child may have
     // taken this one already.
@@ -113,7 +148,7 @@ fn dismiss(word: &std::sync::atomic::AtomicU32, pid: u32) {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::{AsRawFd, IntoRawFd};
+    use std::os::fd::IntoRawFd;
     use std::time::{Duration, Instant};
 
     const LINGER: Duration = Duration::from_secs(40);
@@ -146,6 +181,17 @@ mod tests {
         let (lingers, _reader) = lingering();
         is_quick(|| close(&[lingers]));
         assert!(fd::identity(lingers).is_err(), "it is closed");
+    }
+
+    #[test]
+    fn only_what_may_wait_is_closed_with_care() {
+        use std::os::fd::FromRawFd;
+        let harmless = [mem::memfd(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
+        // SAFETY: both were made just now and are nobody else's.
+        let harmless = harmless.map(|file| unsafe { OwnedFd::from_raw_fd(file) });
+        assert!(Others::among(&harmless).is_none());
+        let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
+        assert!(Others::among(&[a.into(), b.into()]).is_some());
     }
 
     #[test]

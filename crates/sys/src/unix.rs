@@ -3,7 +3,7 @@
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, sock};
+use crate::{Errno, Result, fd, sock, strangers};
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 4;
@@ -182,12 +182,16 @@ pub fn peer_process(s: i32) -> Option<u64> {
 }
 
 #[repr(C, align(8))]
-struct Control {
+struct Control<const MOST: usize = MAX_FDS> {
     len: usize,
     level: i32,
     kind: i32,
-    fds: [i32; MAX_FDS],
+    fds: [i32; MOST],
 }
+
+/// Most descriptors that the kernel takes with one message (SCM_MAX_FD). Whoever has room for fewer has the kernel close the rest, and
+/// waits for what is closed.
+const ALL_FDS: usize = 253;
 
 const CONTROL_HEADER: usize = 16;
 
@@ -196,7 +200,8 @@ const CONTROL_HEADER: usize = 16;
 /// # Errors
 /// EAGAIN when the queue is full, EPIPE, ECONNRESET, ETOOMANYREFS.
 pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
-    let mut control = Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
+    let mut control: Control =
+        Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };
     control.fds.get_mut(..fds.len()).ok_or(Errno::INVAL)?.copy_from_slice(fds);
     control.len = CONTROL_HEADER + 4 * fds.len();
     let iov = crate::user::IoVec { base: bytes.as_ptr() as usize, len: bytes.len() };
@@ -243,7 +248,7 @@ pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
 /// # Errors
 /// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors could not be kept (they are closed).
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
-    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; MAX_FDS] };
+    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
     let mut hdr = MsgHdr {
         name: 0,
@@ -251,7 +256,7 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         iov: &raw const iov as usize,
         iovlen: 1,
         control: &raw mut control as usize,
-        controllen: size_of::<Control>(),
+        controllen: size_of::<Control<ALL_FDS>>(),
         flags: 0,
     };
     let flags = libc::MSG_DONTWAIT | libc::MSG_CMSG_CLOEXEC;
@@ -270,9 +275,13 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         && control.kind == libc::SCM_RIGHTS
         && control.len >= CONTROL_HEADER
     {
-        let n = ((control.len - CONTROL_HEADER) / 4).min(MAX_FDS);
-        let mut failed = hdr.flags & libc::MSG_CTRUNC != 0;
-        for &low in &control.fds[..n] {
+        let n = ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS);
+        let (wanted, more) = control.fds[..n].split_at(n.min(MAX_FDS));
+        let mut failed = hdr.flags & libc::MSG_CTRUNC != 0 || !more.is_empty();
+        if !more.is_empty() {
+            strangers::close(more);
+        }
+        for &low in wanted {
             match fd::move_high(low, floor) {
                 Ok(high) => {
                     got.fds[got.fd_count] = high;
@@ -283,9 +292,7 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         }
         // Nobody tells an empty message from the end: what came with it is nobody's.
         if failed || len == 0 {
-            for &f in &got.fds[..got.fd_count] {
-                fd::close(f);
-            }
+            strangers::close(&got.fds[..got.fd_count]);
             got.fd_count = 0;
         }
         if failed {

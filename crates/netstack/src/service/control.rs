@@ -17,10 +17,11 @@ use bypath_shm::service::{
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
-use bypath_sys::{seqpacket, sock, unix};
+use bypath_sys::strangers::{self, Others};
+use bypath_sys::{process, seqpacket, sock, unix};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
 /// Questions, and answers of a query, that one turn of a connection has.
 const TURN: usize = 16;
@@ -112,16 +113,18 @@ impl Controls {
 
     /// Somebody has come who wants to ask. Who has too many connections is left at once.
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
-        let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return };
+        let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return leave(end) };
         let (uid, stranger) = (who.uid, !settings.admits(who.uid));
         if !users.may_ask(uid) || stranger && self.strangers >= STRANGERS {
-            return;
+            return leave(end);
         }
         let key =
             self.all.insert(Control { end, uid, stranger, active: false, query: None, room_told: false });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
-            self.all.remove(key);
+            if let Some(control) = self.all.remove(key) {
+                leave(control.end);
+            }
             return;
         }
         users.change(uid, |usage| usage.controls += 1);
@@ -145,6 +148,7 @@ impl Controls {
                 doing.end(engine, &hub.watch);
             }
             self.tasks.retain(|other| *other != key);
+            leave(control.end);
         }
     }
 
@@ -208,7 +212,11 @@ impl Controls {
                         match seqpacket::receive(control.end.as_fd(), &mut self.room) {
                             Ok(None) => return Ok(false),
                             Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
-                            Ok(Some(_)) => doing.stop(),
+                            Ok(Some((_, fds))) => {
+                                let _others = Others::among(&fds);
+                                drop(fds);
+                                doing.stop();
+                            }
                         }
                         continue;
                     }
@@ -224,10 +232,16 @@ impl Controls {
                     Ok(()) => doing.told(),
                     Err(bypath_sys::Errno::AGAIN) => {
                         // One question after the other: who asks more and does not read is left, with what he may have sent along.
-                        if matches!(doing, Doing::Rows(_))
-                            && !matches!(seqpacket::receive(control.end.as_fd(), &mut self.room), Ok(None))
-                        {
-                            return Err(Nonsense);
+                        if matches!(doing, Doing::Rows(_)) {
+                            match seqpacket::receive(control.end.as_fd(), &mut self.room) {
+                                Ok(None) => {}
+                                Ok(Some((_, fds))) => {
+                                    let _others = Others::among(&fds);
+                                    drop(fds);
+                                    return Err(Nonsense);
+                                }
+                                Err(_) => return Err(Nonsense),
+                            }
                         }
                         // Told when there is room; nothing else is heard of it before.
                         doing.again(text);
@@ -245,6 +259,9 @@ impl Controls {
                 Ok(Some(got)) => got,
                 Ok(None) => return Ok(false),
             };
+            // Dropped last: nothing that came along makes the service wait.
+            let _others = Others::among(&fds);
+            let fds = fds;
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
             let holds = match header.op {
@@ -293,6 +310,11 @@ impl Controls {
     }
 }
 
+/// Ends a connection, in which there may be what nobody has received.
+fn leave(end: OwnedFd) {
+    strangers::close_caller(end.into_raw_fd(), process::euid());
+}
+
 /// The answer to a query that is not done.
 fn refused(header: Header, (errno, text): &Refusal) -> Vec<u8> {
     let body = serde_json::json!({ "error": text }).to_string();
@@ -310,7 +332,7 @@ impl Hub {
         };
         let end = end.as_raw_fd();
         sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(socket)
-            && unix::peer_credentials(end).is_ok_and(|maker| maker.pid == bypath_sys::process::pid())
+            && unix::peer_credentials(end).is_ok_and(|maker| maker.pid == process::pid())
             && (is_named(end) || !self.by_cookie.contains_key(&socket))
     }
 }

@@ -14,6 +14,7 @@ use bypath_shm::mailbox::Mailbox;
 use bypath_shm::region::{OwnArena, OwnInbox};
 use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
+use bypath_sys::strangers::Others;
 use bypath_sys::{Errno, Result, process, seqpacket, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -273,6 +274,9 @@ impl Neighbour {
                     return;
                 }
             };
+            // Dropped last: nothing that came along makes the service wait.
+            let _others = Others::among(&fds);
+            let fds = fds;
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
             let has_room = |number: &u32| {

@@ -282,3 +282,11 @@ users! {
         assert_eq!((&room[..len], from), (&b"behind"[..], local));
     }
 }
+
+users! {
+    fn what_a_stranger_sends_along_holds_nobody_up() {
+        // The service is for root alone.
+        let running = Running::new();
+        crate::hostile::callers_send_what_lingers(&running, true, || Program::of(&running.path, WORKER));
+    }
+}

@@ -10,7 +10,7 @@ use bypath_sys::seqpacket;
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::io::{IoSlice, Read, Write};
 use std::net::{Shutdown, SocketAddr};
-use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, IntoRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
@@ -267,6 +267,22 @@ impl Villain<'_> {
     }
 }
 
+/// How long a close waits for octets that nobody takes.
+const LINGER: Duration = Duration::from_secs(60);
+
+/// A descriptor whose last close waits, as nobody takes its octets, and what it takes that nobody does.
+fn lingering() -> (OwnedFd, [OwnedFd; 2]) {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a listener");
+    let mut sender =
+        std::net::TcpStream::connect(listener.local_addr().expect("a name")).expect("a connection");
+    let (reader, _) = listener.accept().expect("a connection");
+    sender.set_nonblocking(true).expect("a socket");
+    while sender.write(&[0; 65_536]).is_ok() {}
+    let linger = nix::libc::linger { l_onoff: 1, l_linger: LINGER.as_secs() as i32 };
+    nix::sys::socket::setsockopt(&sender, nix::sys::socket::sockopt::Linger, &linger).expect("a socket");
+    (sender.into(), [reader.into(), listener.into()])
+}
+
 /// Descriptors that are no sockets of the service.
 struct Things(Vec<OwnedFd>);
 
@@ -367,5 +383,36 @@ isolated! {
             assert!(Instant::now() < end, "seed {seed}: {before} descriptors, and then {}", descriptors());
             std::thread::yield_now();
         }
+    }
+
+}
+
+/// Callers send descriptors whose close waits: one of several, more than the service has a use for, and behind something senseless, so
+/// that nobody receives it. The service answers another program meanwhile.
+pub fn callers_send_what_lingers(running: &Running, is_of_another_user: bool, caller: impl Fn() -> Program) {
+    let other = running.program();
+    let hello = Header { op: Op::Hello, serial: 1, socket: 0, errno: 0 }.encode();
+    let unread = is_of_another_user.then_some((Some(b"nonsense"), 1));
+    for (first, copies) in [(None, 1), (None, 200)].into_iter().chain(unread) {
+        let (lingers, _kept) = lingering();
+        let caller = caller();
+        if let Some(first) = first {
+            let _ = caller.say(first);
+        }
+        caller.say_with_numbers(&hello, &vec![lingers.as_raw_fd(); copies]);
+        // If the service was quicker it is this close that would wait.
+        bypath_sys::strangers::close(&[lingers.into_raw_fd()]);
+        let began = Instant::now();
+        drop(other.open(false).expect("a socket"));
+        drop(caller);
+        drop(other.open(false).expect("a socket"));
+        assert!(began.elapsed() < LINGER / 2, "the service stood for {:?}", began.elapsed());
+    }
+}
+
+isolated! {
+    fn what_a_caller_sends_along_holds_nobody_up() {
+        let running = Running::new();
+        callers_send_what_lingers(&running, false, || running.program());
     }
 }

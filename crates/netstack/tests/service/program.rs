@@ -4,10 +4,10 @@ use crate::LONGEST;
 use bypath_shm::service::{ACCEPTED, Accepted, Address, Body, HEADER, Header, MESSAGE, Op};
 use bypath_sys::seqpacket;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
-use std::io::IoSliceMut;
+use nix::sys::socket::{ControlMessage, ControlMessageOwned, MsgFlags, recvmsg, sendmsg};
+use std::io::{IoSlice, IoSliceMut};
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Mutex;
@@ -55,6 +55,13 @@ impl Program {
     /// Sends any octets.
     pub fn say(&self, message: &[u8]) -> bypath_sys::Result<()> {
         seqpacket::send(self.end.lock().expect("unbroken").0.as_fd(), message, None)
+    }
+
+    /// Sends any octets, and as many descriptors as the kernel lets pass. Whether the service still listens is not asked.
+    pub fn say_with_numbers(&self, message: &[u8], with: &[RawFd]) {
+        let end = self.end.lock().expect("unbroken");
+        let (octets, files) = ([IoSlice::new(message)], [ControlMessage::ScmRights(with)]);
+        let _ = sendmsg::<()>(end.0.as_raw_fd(), &octets, &files, MsgFlags::MSG_NOSIGNAL, None);
     }
 
     /// The next message; `None`: the service has closed the connection.
