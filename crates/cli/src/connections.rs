@@ -447,7 +447,7 @@ impl Scan {
 /// Whether the socket is one of a connection that was used: not one that listens or was only opened.
 fn is_connection(end: &End) -> bool {
     let b = end.bytes;
-    end.remote.is_some() || end.warm || b.ring_tx + b.ring_rx + b.kernel_tx + b.kernel_rx > 0
+    end.remote.is_some() || end.warm || [b.ring_tx, b.ring_rx, b.kernel_tx, b.kernel_rx] != [0; 4]
 }
 
 impl Connection<'_> {
