@@ -17,6 +17,15 @@ const BESIDE_FOR: u64 = 2_000_000;
 /// It changes the processor so often at most (ns).
 const BETWEEN_MOVES: u64 = 10_000_000;
 
+/// After a connection began it looks so long after there was work (ns), until so long after (ns): what is said to get it going is answered
+/// sooner than somebody who sleeps is woken.
+const YOUNG: u64 = 30_000;
+const YOUNG_FOR: u64 = 1_000_000;
+/// It goes on so as long as looks find something more often than not: each that does is one more, up to this many, that may be in vain.
+const CREDIT: u32 = 8;
+/// Who has none left tries two looks again with one connection of so many.
+const RETRY: u32 = 64;
+
 /// What to do where there is nothing to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rest {
@@ -45,6 +54,12 @@ pub struct Busy {
     spinner: Option<u32>,
     /// When the processor was changed last.
     moved: u64,
+    /// Until then a connection counts as young.
+    young_until: u64,
+    /// Looks beside young connections that may be in vain yet.
+    credit: u32,
+    /// Connections that began without it.
+    unwatched: u32,
 }
 
 impl Busy {
@@ -59,6 +74,9 @@ impl Busy {
             beside_until: 0,
             spinner: None,
             moved: 0,
+            young_until: 0,
+            credit: CREDIT,
+            unwatched: 0,
         }
     }
 
@@ -73,17 +91,52 @@ impl Busy {
         self.spinner = Some(spinner);
     }
 
+    /// A connection has begun.
+    pub fn begins(&mut self, now: u64) {
+        if self.credit == 0 {
+            self.unwatched += 1;
+            if self.unwatched < RETRY {
+                return;
+            }
+            (self.unwatched, self.credit) = (0, 2);
+        }
+        self.young_until = now.saturating_add(YOUNG_FOR);
+    }
+
+    /// How long it looks now.
+    fn window(&self, now: u64) -> u64 {
+        let beside = if now < self.beside_until { BESIDE } else { 0 };
+        let young = if now < self.young_until { YOUNG } else { 0 };
+        self.window.max(beside).max(young)
+    }
+
+    /// A look found something, or the time for it is over.
+    fn learn(&mut self, alone: bool, now: u64) {
+        if self.looked.is_none() || self.young_until == 0 {
+            return;
+        }
+        if !alone {
+            self.credit = (self.credit + 1).min(CREDIT);
+        } else if now >= self.until {
+            self.credit = self.credit.saturating_sub(1);
+            if self.credit == 0 {
+                self.young_until = 0;
+            }
+        }
+    }
+
     /// There is nothing to do now, on this processor.
     pub fn rest(&mut self, now: u64, own: u32) -> Rest {
         if now >= self.beside_until {
             self.spinner = None;
         }
-        let window = if now < self.beside_until { self.window.max(BESIDE) } else { self.window };
+        let window = self.window(now);
         if window == 0 && self.looked.is_none() {
             return Rest::Sleep;
         }
         // What was done in between may have taken long.
         let alone = !std::mem::take(&mut self.worked);
+        self.learn(alone, now);
         let mut to = None;
         if alone && self.looked.is_some_and(|looked| now.saturating_sub(looked) > GAP) {
             match self.spinner {
@@ -177,6 +230,46 @@ mod tests {
         assert!(looks(&mut busy, 500_000), "there is work again");
         busy.works();
         assert!(!looks(&mut busy, 1000 + BESIDE_FOR), "the program spins no more");
+    }
+
+    #[test]
+    fn while_a_connection_is_young_it_looks() {
+        let mut busy = Busy::new(Duration::ZERO);
+        busy.begins(1000);
+        busy.works();
+        assert!(looks(&mut busy, 1000) && looks(&mut busy, 1000 + YOUNG - 1));
+        assert!(!looks(&mut busy, 1000 + YOUNG));
+        busy.works();
+        assert!(!looks(&mut busy, 1000 + YOUNG_FOR), "it is young no more");
+    }
+
+    #[test]
+    fn looks_that_are_in_vain_more_often_than_not_are_left_out() {
+        let mut busy = Busy::new(Duration::ZERO);
+        let mut now = 0;
+        // Whether it looks when there was work beside a new connection; it finds something or does not.
+        let mut begins = |busy: &mut Busy, finds: bool| {
+            now += 10 * YOUNG_FOR;
+            busy.begins(now);
+            busy.works();
+            let looked = looks(busy, now);
+            if finds && looked {
+                busy.works();
+                busy.rest(now + 1, OWN);
+            }
+            // The last one finds nothing.
+            assert!(!looks(busy, now + 2 * YOUNG));
+            looked
+        };
+        assert!((0..100).all(|_| begins(&mut busy, true)), "as many find something");
+        let vain = (0..100).take_while(|_| begins(&mut busy, false)).count();
+        assert_eq!(vain, CREDIT as usize - 1, "the last look of all was in vain");
+        let tries = (0..10 * RETRY).filter(|_| begins(&mut busy, false)).count();
+        assert!((10..=22).contains(&tries), "{tries}");
+        // It is worth it again.
+        let again = (0..RETRY).find(|_| begins(&mut busy, true));
+        assert!(again.is_some());
+        assert!((0..100).all(|_| begins(&mut busy, true)));
     }
 
     #[test]

@@ -234,6 +234,7 @@ impl Service {
             unwatched: HashMap::new(),
             mail: Vec::new(),
             looks: !settings.busy_poll.is_zero(),
+            begun: false,
             readers_due: 0,
             marked: Vec::new(),
         };
@@ -375,6 +376,9 @@ impl Service {
         self.hub.ended.clear();
         self.hub.reset_barred();
         self.engine.flush()?;
+        if std::mem::take(&mut self.hub.begun) {
+            self.busy.begins(clock::monotonic_ns());
+        }
         if let Some(spinner) = self.hub.neighbours.spinner() {
             let now = clock::monotonic_ns();
             self.busy.beside(spinner, now);

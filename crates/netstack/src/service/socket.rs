@@ -179,6 +179,8 @@ pub struct Hub {
     pub mail: Vec<Key>,
     /// The service looks for more for a while before it sleeps.
     pub looks: bool,
+    /// A stream has begun in this turn, or a listener has got one.
+    pub begun: bool,
     /// When they are to be looked at next (ns).
     pub readers_due: u64,
     /// Memory for [`Hub::hear_marks`].
@@ -265,6 +267,7 @@ impl Hub {
         }
         self.by_id.insert(id, key);
         self.by_cookie.insert(cookie, key);
+        self.begun = true;
         self.users.change(uid, |usage| usage.sockets += 1);
         Ok(key)
     }

@@ -668,12 +668,18 @@ fn unconnected(fd: i32, r: &Record, sending: bool) -> Result<()> {
 #[cold]
 pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
     let r = super::of(fd)?;
-    if !sending && !is_over(fd) {
+    let shown = poll::now(fd, libc::POLLRDHUP);
+    if !sending && shown & (libc::POLLRDHUP | libc::POLLHUP) == 0 {
         // A receive of nothing.
         return None;
     }
     let bit = if sending { told::PIPE } else { told::END };
     if r.told.fetch_or(bit, AcqRel) & bit != 0 {
+        return None;
+    }
+    if !sending && shown == libc::POLLRDHUP && r.error.load(Acquire) == 0 {
+        // The other side has finished, and that is all: of a connection that failed the service takes nothing any more before it tells the
+        // end, so that the pair has hung up by then.
         return None;
     }
     let error = match r.take_error() {
