@@ -446,8 +446,7 @@ impl Scan {
 
 /// Whether the socket is one of a connection that was used: not one that listens or was only opened.
 fn is_connection(end: &End) -> bool {
-    let b = end.bytes;
-    end.remote.is_some() || end.warm || [b.ring_tx, b.ring_rx, b.kernel_tx, b.kernel_rx] != [0; 4]
+    end.remote.is_some() || end.warm || end.bytes.sent() > 0 || end.bytes.received() > 0
 }
 
 impl Connection<'_> {

@@ -11,6 +11,7 @@ mod doctor; //     what slows a host or an interface down
 mod ending; //     SIGINT and SIGTERM
 mod filter; //    which connections are meant: `port 80 and not pid 42`
 mod library; //   where the preload library is
+mod listening; //  listening sockets of netstack services, and who holds them
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers
 mod program; //   is there such a program, and can it be preloaded?
 mod raw; //       what the tools for raw Ethernet share

@@ -172,7 +172,7 @@ fn ss_lists_connections_of_living_processes() {
             "local": "127.0.0.1:6379", "remote": null,
             "path": "ring", "reason": "ring", "service": null,
             "tx": direction("ring", "ring"), "rx": direction("ring", "ring"),
-            "bytes": { "ring_tx": 3000, "ring_rx": 10, "kernel_tx": 5, "kernel_rx": 5 },
+            "bytes": { "ring_tx": 3000, "ring_rx": 10, "kernel_tx": 5, "kernel_rx": 5, "pair_tx": 0, "pair_rx": 0 },
             "ring_size": 65536, "ring_fill": { "tx": 1000, "rx": null }, "holders": 1
         })
     );
@@ -433,7 +433,7 @@ fn stats_prints_the_agreed_json_and_a_table() {
     let expected = json!({
         "pid": 42, "command": "server", "connections": 9, "upgraded": 8,
         "recalled": { "recalled-close": 8 }, "not_upgraded": { "peer-plain": 1 },
-        "bytes": { "ring_tx": 700, "ring_rx": 200, "kernel_tx": 50, "kernel_rx": 50 }
+        "bytes": { "ring_tx": 700, "ring_rx": 200, "kernel_tx": 50, "kernel_rx": 50, "pair_tx": 0, "pair_rx": 0 }
     });
     assert_eq!(json_of(&output), json!([expected, expected]));
     let output = bypath(["stats"]).arg(&file).output().expect("bypath starts");

@@ -32,6 +32,10 @@ pub struct ByteBlock {
     pub kernel_rx: AtomicU64,
     /// Time spent spinning for the other end, in ticks of the processor's counter.
     pub spun_ticks: AtomicU64,
+    /// Bytes of sockets of netstack services sent by their descriptors, pairs.
+    pub pair_tx: AtomicU64,
+    /// The same, received.
+    pub pair_rx: AtomicU64,
 }
 
 /// The record. `repr(C)`, atomics only: it may be mapped by several processes.
@@ -94,6 +98,22 @@ pub struct Bytes {
     pub kernel_tx: u64,
     /// Bytes received through the kernel.
     pub kernel_rx: u64,
+    /// Bytes of sockets of netstack services sent by their descriptors, pairs.
+    pub pair_tx: u64,
+    /// The same, received.
+    pub pair_rx: u64,
+}
+
+impl Bytes {
+    /// Sent, by each path.
+    pub const fn sent(&self) -> u64 {
+        self.ring_tx.saturating_add(self.kernel_tx).saturating_add(self.pair_tx)
+    }
+
+    /// Received, by each path.
+    pub const fn received(&self) -> u64 {
+        self.ring_rx.saturating_add(self.kernel_rx).saturating_add(self.pair_rx)
+    }
 }
 
 impl StatsRecord {
@@ -105,6 +125,8 @@ impl StatsRecord {
             sum.ring_rx += b.ring_rx.load(Relaxed);
             sum.kernel_tx += b.kernel_tx.load(Relaxed);
             sum.kernel_rx += b.kernel_rx.load(Relaxed);
+            sum.pair_tx += b.pair_tx.load(Relaxed);
+            sum.pair_rx += b.pair_rx.load(Relaxed);
         }
         sum
     }
@@ -161,6 +183,9 @@ impl StatsSnapshot {
             bytes.kernel_tx = bytes.kernel_tx.saturating_add(word(at + 16));
             bytes.kernel_rx = bytes.kernel_rx.saturating_add(word(at + 24));
             spun_ticks = spun_ticks.saturating_add(word(at + 32));
+            // Nothing where they were not counted yet.
+            bytes.pair_tx = bytes.pair_tx.saturating_add(word(at + 40));
+            bytes.pair_rx = bytes.pair_rx.saturating_add(word(at + 48));
         }
         Some(StatsSnapshot {
             pid: half(std::mem::offset_of!(StatsRecord, pid)),

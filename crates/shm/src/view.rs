@@ -220,6 +220,14 @@ impl End {
             other => Direction { path: Path::Kernel, reason: other },
         };
         let cookie = |at| Some(word(raw, at)).filter(|c| *c != 0);
+        let service = service(raw, offset_of!(family::End, service));
+        let tx = word(raw, offset_of!(family::End, w.kernel_bytes));
+        let rx = word(raw, offset_of!(family::End, r.kernel_bytes));
+        // What does not go by the ring goes by the carrier: the kernel's connection, or a pair.
+        let by_carrier = match &service {
+            None => Bytes { kernel_tx: tx, kernel_rx: rx, ..Bytes::default() },
+            Some(_) => Bytes { pair_tx: tx, pair_rx: rx, ..Bytes::default() },
+        };
         Some(End {
             number,
             generation: half(raw, offset_of!(family::End, generation)),
@@ -235,13 +243,12 @@ impl End {
             outgoing,
             incoming,
             rule: Some(half(raw, offset_of!(family::End, rule))).filter(|n| *n != 0),
-            service: service(raw, offset_of!(family::End, service)),
+            service,
             ring_size: Some(half(raw, offset_of!(family::End, ring_size))).filter(|n| warm && *n != 0),
             bytes: Bytes {
                 ring_tx: word(raw, offset_of!(family::End, w.ring_bytes)),
                 ring_rx: word(raw, offset_of!(family::End, r.ring_bytes)),
-                kernel_tx: word(raw, offset_of!(family::End, w.kernel_bytes)),
-                kernel_rx: word(raw, offset_of!(family::End, r.kernel_bytes)),
+                ..by_carrier
             },
         })
     }
@@ -251,8 +258,7 @@ impl End {
     /// received from the kernel). `None` while the outgoing direction has no ring.
     pub fn outgoing_fill(&self, other: &End) -> Option<u64> {
         let size = u64::from(self.ring_size.filter(|_| self.outgoing.path == Path::Ring)?);
-        let sent = self.bytes.ring_tx.saturating_add(self.bytes.kernel_tx);
-        let received = other.bytes.ring_rx.saturating_add(other.bytes.kernel_rx);
+        let (sent, received) = (self.bytes.sent(), other.bytes.received());
         Some(sent.saturating_sub(received).min(size))
     }
 }
@@ -478,7 +484,17 @@ mod tests {
         assert_eq!(e.local, Some("127.0.0.1:6379".parse().unwrap()));
         assert_eq!(e.remote, Some("[::1]:80".parse().unwrap()));
         assert_eq!(e.ring_size, Some(65536));
-        assert_eq!(e.bytes, Bytes { ring_tx: 1000, ring_rx: 30, kernel_tx: 200, kernel_rx: 4 });
+        assert_eq!(
+            e.bytes,
+            Bytes { ring_tx: 1000, ring_rx: 30, kernel_tx: 200, kernel_rx: 4, ..Bytes::default() }
+        );
+        let mut raw = end(end_state::WARM, 1, 42, wpath::RING);
+        put(&mut raw, offset_of!(family::End, service), b"lab");
+        let of_service = End::decode(0, &raw).unwrap().bytes;
+        assert_eq!(
+            of_service,
+            Bytes { ring_tx: 1000, ring_rx: 30, pair_tx: 200, pair_rx: 4, ..Bytes::default() }
+        );
     }
 
     #[test]

@@ -42,7 +42,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(DatagramCounts: ring, ring_bytes, kernel, kernel_bytes, lost),
         fields!(Addr: family, port, bytes),
         fields!(StatsRecord: magic, pid, state, start_time, command, connections, upgraded, recalled, not_upgraded, bytes),
-        fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx, spun_ticks),
+        fields!(ByteBlock: ring_tx, ring_rx, kernel_tx, kernel_rx, spun_ticks, pair_tx, pair_rx),
         fields!(Marks: top, pad, middle, low),
         fields!(Inbox: marks, asleep),
         fields!(Control: in_use, life, cookies, ends, direction, mailbox),

@@ -20,7 +20,7 @@ impl Proof {
         let mut proof = Proof::default();
         for bytes in records.iter().map(|r| r.bytes) {
             proof.ring += bytes.ring_tx + bytes.ring_rx;
-            proof.all += bytes.ring_tx + bytes.ring_rx + bytes.kernel_tx + bytes.kernel_rx;
+            proof.all += bytes.sent() + bytes.received();
         }
         proof.upgraded = records.iter().map(|r| r.upgraded).min().unwrap_or(0);
         proof

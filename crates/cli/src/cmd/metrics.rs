@@ -30,8 +30,8 @@ use std::time::Instant;
     Counters are sums over processes that run; with --listen also over those that have ended since (but for what they\n\
     did after they were last looked at). Processes whose counters are in a file (bypath run --stats) are counted as\n\
     bypath_uncounted_processes, and missing in the sums. Labels: the user's number, and the first 64 names of programs of\n\
-    root and the own user, 16 of each other one, then \"other\". Of sockets of a netstack\n\
-    service path=\"kernel\" is the descriptor itself, a pair of AF_UNIX sockets (netstack:pair of open ones).\n\n\
+    root and the own user, 16 of each other one, then \"other\". What sockets\n\
+    of a netstack service do not move by rings has path=\"netstack:pair\": their descriptors, pairs of AF_UNIX sockets.\n\n\
     Exit status: 0; 1 if the address is not to be had; 2 for wrong usage.")]
 pub struct Args {
     /// Serve them by HTTP at /metrics: a port, on 127.0.0.1, or ADDRESS:PORT; port 0 is any
@@ -44,6 +44,8 @@ const NAMES: usize = 64;
 /// Programs of each other user that have one, and of all other users.
 const NAMES_OF_USER: usize = 16;
 const NAMES_OF_USERS: usize = 256;
+/// The path of what sockets of netstack services do not move by rings.
+const PAIR: &str = "netstack:pair";
 /// Name of the others.
 const OTHER: &str = "other";
 
@@ -80,9 +82,21 @@ struct Counts {
 struct Datagrams {
     tx: DatagramCounts,
     rx: DatagramCounts,
+    /// Datagrams and bytes that went by the pairs that sockets of netstack services are, sent and received.
+    by_pair: [(u64, u64); 2],
 }
 
 impl Datagrams {
+    /// Of a socket; `pair`: it is a netstack service's.
+    fn of(tx: DatagramCounts, rx: DatagramCounts, pair: bool) -> Datagrams {
+        if !pair {
+            return Datagrams { tx, rx, by_pair: Default::default() };
+        }
+        let by_pair = [tx, rx].map(|way| (way.kernel, way.kernel_bytes));
+        let [tx, rx] = [tx, rx].map(|way| DatagramCounts { kernel: 0, kernel_bytes: 0, ..way });
+        Datagrams { tx, rx, by_pair }
+    }
+
     fn add(&mut self, more: &Datagrams) {
         for (a, b) in [(&mut self.tx, more.tx), (&mut self.rx, more.rx)] {
             for (a, b) in [
@@ -94,6 +108,9 @@ impl Datagrams {
             ] {
                 *a = a.saturating_add(b);
             }
+        }
+        for (a, b) in self.by_pair.iter_mut().zip(more.by_pair) {
+            *a = (a.0.saturating_add(b.0), a.1.saturating_add(b.1));
         }
     }
 }
@@ -114,6 +131,8 @@ impl Counts {
         add(&mut self.bytes.ring_rx, more.bytes.ring_rx);
         add(&mut self.bytes.kernel_tx, more.bytes.kernel_tx);
         add(&mut self.bytes.kernel_rx, more.bytes.kernel_rx);
+        add(&mut self.bytes.pair_tx, more.bytes.pair_tx);
+        add(&mut self.bytes.pair_rx, more.bytes.pair_rx);
         self.datagrams.add(&more.datagrams);
         let lists = [(&mut self.recalled, &more.recalled), (&mut self.not_upgraded, &more.not_upgraded)];
         for (list, more) in lists {
@@ -124,8 +143,7 @@ impl Counts {
 
     /// Whether these cannot be later ones of the same program image: another one has begun to count.
     fn is_behind(&self, before: &Counts) -> bool {
-        let sum = |c: &Counts| c.bytes.ring_tx.saturating_add(c.bytes.kernel_tx);
-        self.connections < before.connections || sum(self) < sum(before)
+        self.connections < before.connections || self.bytes.sent() < before.bytes.sent()
     }
 }
 
@@ -188,7 +206,7 @@ impl Ledger {
         let sockets = udp.iter().filter_map(|u| {
             let (s, (id, label)) = (u.socket, shown.get(&u.process.pid)?);
             let socket = (*id, s.number, s.cookie.unwrap_or(0));
-            Some((socket, label.clone(), Datagrams { tx: s.tx, rx: s.rx }))
+            Some((socket, label.clone(), Datagrams::of(s.tx, s.rx, s.service.is_some())))
         });
         let looked_at: HashSet<Id> = shown.values().map(|(id, _)| *id).collect();
         self.take_datagrams(sockets, |id| is_alive(id) && !looked_at.contains(id));
@@ -300,12 +318,17 @@ impl Ledger {
                 ("ring", "rx", b.ring_rx),
                 ("kernel", "tx", b.kernel_tx),
                 ("kernel", "rx", b.kernel_rx),
+                (PAIR, "tx", b.pair_tx),
+                (PAIR, "rx", b.pair_rx),
             ] {
                 let labels =
                     [user(), command(), ("path", path.to_owned()), ("direction", direction.to_owned())];
                 bytes = bytes.with(labels, Value::Whole(n));
             }
-            for (direction, d) in [("tx", c.datagrams.tx), ("rx", c.datagrams.rx)] {
+            let [by_pair_tx, by_pair_rx] = c.datagrams.by_pair;
+            for (direction, d, by_pair) in
+                [("tx", c.datagrams.tx, by_pair_tx), ("rx", c.datagrams.rx, by_pair_rx)]
+            {
                 let of = |path: &str| {
                     [user(), command(), ("path", path.to_owned()), ("direction", direction.to_owned())]
                 };
@@ -313,6 +336,8 @@ impl Ledger {
                 datagrams = datagrams.with(of("kernel"), Value::Whole(d.kernel));
                 datagram_bytes = datagram_bytes.with(of("ring"), Value::Whole(d.ring_bytes));
                 datagram_bytes = datagram_bytes.with(of("kernel"), Value::Whole(d.kernel_bytes));
+                datagrams = datagrams.with(of(PAIR), Value::Whole(by_pair.0));
+                datagram_bytes = datagram_bytes.with(of(PAIR), Value::Whole(by_pair.1));
                 lost =
                     lost.with([user(), command(), ("direction", direction.to_owned())], Value::Whole(d.lost));
             }

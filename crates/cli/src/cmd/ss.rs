@@ -1,5 +1,6 @@
 //! `bypath ss`.
 
+mod listening;
 mod udp;
 
 use crate::args::Json;
@@ -21,11 +22,12 @@ use std::process::ExitCode;
     bypath ss\n  \
     bypath ss --pid 1234\n  \
     bypath ss -u                           UDP sockets: datagrams by each path, and those lost\n  \
+    bypath ss -l                           sockets of netstack services that listen\n  \
     bypath ss dport = :6379 and not comm redis-cli\n  \
     bypath ss --json | jq '.[] | select(.path == \"ring\")'\n\n\
     A connection stands once for each process that holds it. PATH and REASON have one word, or two\n\
     (sending/receiving) if the directions differ. IN RING: bytes sent that wait in shared memory. Of sockets of a netstack\n\
-    service PATH is netstack:ring, or netstack:pair where bytes go by the descriptor itself.\n\
+    service PATH is netstack:ring, or netstack:pair where bytes go by the descriptor itself (SENT PAIR, RCVD PAIR).\n\
     FILTER is as for ss and tcpdump: [src|dst] host|net|port|portrange VALUE, sport and dport with = != < > <= >=, pid, comm, path,\n\
     reason, tcp, udp, ip, ip6; and, or, not, parentheses (which the shell must not see). The source is the local end.\n\n\
     Exit status: 0, also if there are no connections; 1 if PID does not exist, or may not be looked\n\
@@ -37,6 +39,10 @@ pub struct Args {
     /// UDP sockets, in place of TCP connections
     #[arg(short, long)]
     udp: bool,
+
+    /// Sockets of netstack services that listen, in place of connections
+    #[arg(short, long, conflicts_with = "udp")]
+    listening: bool,
 
     /// Only the connections of this process
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..))]
@@ -61,6 +67,9 @@ pub fn run(args: Args) -> Outcome {
         return Err(Failure::new(1, why));
     }
     let filter = Filter::read(&args.filter).map_err(|e| Failure::new(2, format_args!("the filter: {e}")))?;
+    if args.listening {
+        return listening::print(&args.json, args.pid, filter.as_ref());
+    }
     let scan = scan()?;
     if args.udp {
         let mut found = scan.udp();
@@ -146,11 +155,14 @@ pub struct BytesRecord {
     ring_rx: u64,
     kernel_tx: u64,
     kernel_rx: u64,
+    pair_tx: u64,
+    pair_rx: u64,
 }
 
 impl From<Bytes> for BytesRecord {
     fn from(b: Bytes) -> Self {
-        BytesRecord { ring_tx: b.ring_tx, ring_rx: b.ring_rx, kernel_tx: b.kernel_tx, kernel_rx: b.kernel_rx }
+        let Bytes { ring_tx, ring_rx, kernel_tx, kernel_rx, pair_tx, pair_rx } = b;
+        BytesRecord { ring_tx, ring_rx, kernel_tx, kernel_rx, pair_tx, pair_rx }
     }
 }
 
@@ -186,31 +198,33 @@ impl<'a> From<&Connection<'a>> for Record<'a> {
     }
 }
 
+/// What was moved by each path. `pairs`: sockets of netstack services are among them, which have a descriptor of another kind.
+pub fn columns(pairs: bool) -> &'static [&'static str] {
+    match pairs {
+        false => &["SENT RING", "SENT KERNEL", "RCVD RING", "RCVD KERNEL"],
+        true => &["SENT RING", "SENT KERNEL", "SENT PAIR", "RCVD RING", "RCVD KERNEL", "RCVD PAIR"],
+    }
+}
+
+/// What stands in these columns.
+pub fn cells(b: Bytes, pairs: bool) -> Vec<u64> {
+    let moved = [[b.ring_tx, b.kernel_tx, b.pair_tx], [b.ring_rx, b.kernel_rx, b.pair_rx]];
+    moved.into_iter().flat_map(|way| way.into_iter().take(if pairs { 3 } else { 2 })).collect()
+}
+
 fn text(found: &[Connection]) -> String {
     if found.is_empty() {
         return String::new();
     }
-    let numbers = ["PID", "FD", "SENT RING", "SENT KERNEL", "RCVD RING", "RCVD KERNEL", "IN RING"];
-    let mut table = output::table(
-        &[
-            "PID",
-            "COMMAND",
-            "FD",
-            "LOCAL",
-            "REMOTE",
-            "PATH",
-            "REASON",
-            "SENT RING",
-            "SENT KERNEL",
-            "RCVD RING",
-            "RCVD KERNEL",
-            "IN RING",
-        ],
-        &numbers,
-    );
+    let pairs = found.iter().any(|c| c.end.service.is_some());
+    let mut headings = vec!["PID", "COMMAND", "FD", "LOCAL", "REMOTE", "PATH", "REASON"];
+    headings.extend(columns(pairs));
+    headings.push("IN RING");
+    let numbers = [&["PID", "FD"], &headings[7..]].concat();
+    let mut table = output::table(&headings, &numbers);
     for c in found {
         let b = c.bytes();
-        table.add_row([
+        let mut cells = vec![
             c.process.pid.to_string(),
             output::printable(&c.process.command),
             c.end.fd.to_string(),
@@ -218,12 +232,10 @@ fn text(found: &[Connection]) -> String {
             address(c.end.remote),
             c.path_code(),
             c.reason_code(),
-            output::bytes(b.ring_tx),
-            output::bytes(b.kernel_tx),
-            output::bytes(b.ring_rx),
-            output::bytes(b.kernel_rx),
-            c.outgoing_fill.map_or("-".to_owned(), output::bytes),
-        ]);
+        ];
+        cells.extend(self::cells(b, pairs).into_iter().map(output::bytes));
+        cells.push(c.outgoing_fill.map_or("-".to_owned(), output::bytes));
+        table.add_row(cells);
     }
     let mut text = output::lines(&table);
     text +=

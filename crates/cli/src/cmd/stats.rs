@@ -157,12 +157,14 @@ fn add(a: Bytes, b: Bytes) -> Bytes {
         ring_rx: a.ring_rx.saturating_add(b.ring_rx),
         kernel_tx: a.kernel_tx.saturating_add(b.kernel_tx),
         kernel_rx: a.kernel_rx.saturating_add(b.kernel_rx),
+        pair_tx: a.pair_tx.saturating_add(b.pair_tx),
+        pair_rx: a.pair_rx.saturating_add(b.pair_rx),
     }
 }
 
 fn ring_share(b: Bytes) -> String {
     let ring = b.ring_tx.saturating_add(b.ring_rx);
-    output::share(ring, ring.saturating_add(b.kernel_tx).saturating_add(b.kernel_rx))
+    output::share(ring, b.sent().saturating_add(b.received()))
 }
 
 fn state(s: &StatsSnapshot) -> &'static str {
@@ -174,24 +176,16 @@ fn state(s: &StatsSnapshot) -> &'static str {
 }
 
 fn text(file: &Path, records: &[StatsSnapshot]) -> String {
-    const HEADING: [&str; 10] = [
-        "PID",
-        "COMMAND",
-        "STATE",
-        "CONNECTIONS",
-        "UPGRADED",
-        "SENT RING",
-        "SENT KERNEL",
-        "RCVD RING",
-        "RCVD KERNEL",
-        "ON RINGS",
-    ];
-    let numbers = [&HEADING[..1], &HEADING[3..]].concat();
-    let mut table = output::table(&HEADING, &numbers);
+    let pairs = records.iter().any(|s| s.bytes.pair_tx > 0 || s.bytes.pair_rx > 0);
+    let mut headings = vec!["PID", "COMMAND", "STATE", "CONNECTIONS", "UPGRADED"];
+    headings.extend(ss::columns(pairs));
+    headings.push("ON RINGS");
+    let numbers = [&headings[..1], &headings[3..]].concat();
+    let mut table = output::table(&headings, &numbers);
     let mut row = |first: [String; 3], connections: u64, upgraded: u64, b: Bytes| {
         let mut cells = first.to_vec();
         cells.extend([connections.to_string(), upgraded.to_string()]);
-        cells.extend([b.ring_tx, b.kernel_tx, b.ring_rx, b.kernel_rx].map(output::bytes));
+        cells.extend(ss::cells(b, pairs).into_iter().map(output::bytes));
         cells.push(ring_share(b));
         table.add_row(cells);
     };

@@ -4,6 +4,7 @@ use super::{ss, stats};
 use crate::config::conditions;
 use crate::connections::{self, Connection, Family, Member, Udp};
 use crate::library;
+use crate::listening::{self, Listening};
 use crate::output::{self, Failure, Outcome};
 use crate::program::{self, Identity};
 use crate::subject::{Subject, out_of_reach};
@@ -46,6 +47,12 @@ pub fn run(args: Args) -> Outcome {
     }
     fs::read_dir(format!("/proc/{pid}/fd")).map_err(|e| not_readable(pid, &e))?;
     let scan = ss::scan()?;
+    let mut listening = listening::all();
+    listening.retain(|l| l.pid == Some(pid) && (fd.is_none() || l.fd == fd));
+    if fd.is_some() && !listening.is_empty() {
+        output::print(about_listening(&listening).trim_start())?;
+        return Ok(ExitCode::SUCCESS);
+    }
     let Some((family, member)) = scan.family_of(pid) else {
         let Some(reason) = is_plain(pid).map_err(|e| not_readable(pid, &e))? else {
             let name = name_of(pid);
@@ -54,6 +61,14 @@ pub fn run(args: Args) -> Outcome {
             ))?;
             return Ok(ExitCode::SUCCESS);
         };
+        if !listening.is_empty() {
+            let about = about_listening(&listening);
+            output::print(&format!(
+                "Process {pid} ({}) is under Bypath and has no connection.\n{about}",
+                name_of(pid)
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
         return Ok(ExitCode::from(NOT_FOLLOWED));
     };
@@ -62,7 +77,8 @@ pub fn run(args: Args) -> Outcome {
     let udp = scan.udp();
     let datagrams: Vec<_> = udp.iter().filter(|u| u.process.pid == pid).collect();
     let Some(fd) = fd else {
-        output::print(&about_process(family, member, &mine, &datagrams))?;
+        let about = about_process(family, member, &mine, &datagrams);
+        output::print(&(about + &about_listening(&listening)))?;
         return Ok(ExitCode::SUCCESS);
     };
     match (mine.iter().find(|c| c.end.fd == fd), datagrams.iter().find(|u| u.socket.fd == fd)) {
@@ -206,6 +222,22 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagra
     text
 }
 
+/// Sockets that listen on a netstack service. What they accept is told of each connection.
+fn about_listening(all: &[Listening]) -> String {
+    let mut text = String::new();
+    for l in all {
+        let fd = l.fd.map_or("of another process".to_owned(), |fd| fd.to_string());
+        let at = l.local.map_or("an unknown address".to_owned(), |a| a.to_string());
+        let _ = writeln!(
+            text,
+            "\nDescriptor {fd}: listens at {at}, on the netstack service {}\n  What it accepts has rings as other connections of the service \
+             have. More of it: bypath netstack sockets --name {} --json (this one: {})",
+            l.service, l.service, l.cookie
+        );
+    }
+    text
+}
+
 fn about_connection(c: &Connection) -> String {
     let address = |a: Option<SocketAddr>| a.map_or("an unknown address".to_owned(), |a| a.to_string());
     let service = c.end.service.as_deref();
@@ -214,6 +246,8 @@ fn about_connection(c: &Connection) -> String {
         format!("Descriptor {}: {} to {}{on}\n", c.end.fd, address(c.end.local), address(c.end.remote));
     let (out, incoming) = (c.end.outgoing, c.end.incoming);
     let bytes = c.bytes();
+    let by_carrier =
+        [bytes.kernel_tx.saturating_add(bytes.pair_tx), bytes.kernel_rx.saturating_add(bytes.pair_rx)];
     if out == incoming {
         let _ = writeln!(text, "  Both directions: {}", sentence(service, out));
     } else {
@@ -224,10 +258,10 @@ fn about_connection(c: &Connection) -> String {
         text,
         "  Sent {} through shared memory and {} through {}, received {} and {}.",
         output::bytes(bytes.ring_tx),
-        output::bytes(bytes.kernel_tx),
+        output::bytes(by_carrier[0]),
         carrier(service),
         output::bytes(bytes.ring_rx),
-        output::bytes(bytes.kernel_rx)
+        output::bytes(by_carrier[1])
     );
     if let (Some(fill), Some(size)) = (c.outgoing_fill, c.end.ring_size) {
         let _ = writeln!(
@@ -466,8 +500,8 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
         Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {
             None => format!("is no socket but {}.", output::printable(&target.to_string_lossy())),
             Some(inode) if let Some((name, cookie)) = service_of(pid, inode) => format!(
-                "is a socket of the netstack service {name} that Bypath does not follow: it listens, or came from another program \
-                 or process. Its octets go by the descriptor. More of it: bypath netstack sockets --name {name} --json (this one: \
+                "is a socket of the netstack service {name} that Bypath does not follow: it came from another program or \
+                 process. Its octets go by the descriptor. More of it: bypath netstack sockets --name {name} --json (this one: \
                  {cookie:016x})"
             ),
             Some(inode) => match socket_kind(pid, inode) {

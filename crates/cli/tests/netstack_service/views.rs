@@ -87,6 +87,64 @@ fn said(args: &[&str]) -> String {
 }
 
 isolated! {
+    fn what_goes_by_the_descriptor_is_named_so_and_who_listens_is_shown() {
+        if !have("views::what_goes_by_the_descriptor_is_named_so_and_who_listens_is_shown") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let asks = |args: &[&str]| {
+            let output = bypath(args).env("BYPATH_NETSTACK_DIR", folder.path()).output().expect("bypath starts");
+            assert!(output.status.success(), "{args:?}: {output:?}");
+            stdout(&output)
+        };
+        let list = |args: &[&str]| serde_json::from_str::<Vec<Value>>(&asks(args)).expect("JSON");
+        assert!(list(&["ss", "-l", "--json"]).is_empty());
+        // Both are on the stack: one calls the other through it, without rings.
+        let talk = Talk::to("10.9.0.2", &folder, "tcp", &["--upgrade=off"]).does(20);
+        let pid = talk.pid();
+        let rows = list(&["ss", "--json", "--pid", &pid]);
+        assert_eq!((rows.len(), &rows[0]["path"]), (1, &json!("netstack:pair")), "{rows:?}");
+        let bytes = &rows[0]["bytes"];
+        assert_eq!((&bytes["kernel_tx"], &bytes["kernel_rx"]), (&json!(0), &json!(0)), "{bytes}");
+        assert!(bytes["pair_tx"].as_u64() > Some(0) && bytes["pair_rx"].as_u64() > Some(0), "{bytes}");
+        let text = asks(&["ss", "--pid", &pid]);
+        assert!(text.contains("SENT PAIR") && text.contains("RCVD PAIR"), "{text}");
+        let metrics = asks(&["metrics"]);
+        let value = |path: &str| -> u64 {
+            let is = |line: &&str| line.starts_with("bypath_bytes_total") && line.contains(&format!("path=\"{path}\"")) && line.contains("python3");
+            metrics.lines().filter(is).filter_map(|line| line.rsplit(' ').next()?.parse::<u64>().ok()).sum()
+        };
+        assert!(value("netstack:pair") > 0 && value("kernel") == 0, "{metrics}");
+
+        talk.end();
+        let listens = "import socket, sys; s = socket.create_server(('10.9.0.2', 0)); print(s.getsockname()[1], s.fileno(), flush=True); sys.stdin.read()";
+        let mut server = run(["--netstack=lab", "--", "python3", "-c", listens]);
+        server.env("BYPATH_NETSTACK_DIR", folder.path());
+        let server = Tool::of(server).hears("\n");
+        let (pid, told) = (server.id(), server.heard());
+        let (port, fd) = told.trim().split_once(' ').expect("two numbers");
+        let rows = list(&["ss", "-l", "--json"]);
+        assert_eq!(rows.len(), 1, "{rows:?}");
+        let row = &rows[0];
+        assert_eq!((&row["pid"], &row["fd"], &row["service"]), (&json!(pid), &json!(fd.parse::<i32>().expect("a number")), &json!("lab")));
+        assert_eq!(row["local"], format!("10.9.0.2:{port}"), "{row}");
+        assert!(list(&["ss", "-l", "--json", "--pid=1"]).is_empty());
+        assert!(list(&["ss", "-l", "--json", "sport", "=", "1"]).is_empty());
+        assert_eq!(list(&["ss", "-l", "--json", "sport", "=", port]).len(), 1);
+        let text = asks(&["ss", "-l"]);
+        assert!(text.contains("python3") && text.contains(&pid.to_string()) && text.contains("lab"), "{text}");
+        for subject in [pid.to_string(), format!("{pid}:{fd}")] {
+            let why = asks(&["why", &subject]);
+            assert!(why.contains(&format!("Descriptor {fd}: listens at 10.9.0.2:{port}, on the netstack service lab")), "{why}");
+        }
+        server.signal(Signal::KILL);
+        server.end();
+        end(running);
+    }
+}
+
+isolated! {
     fn connections_have_their_addresses_path_and_service() {
         if !have("views::connections_have_their_addresses_path_and_service") {
             return;
@@ -326,7 +384,8 @@ isolated! {
         assert_eq!((&row["path"], &row["service"]), (&json!("netstack:ring"), &json!("lab")), "{row}");
         let count = |way: &str| {
             let path = |path: &str| row["datagrams"][format!("{path}_{way}")].as_u64().expect("a number");
-            path("ring") + path("kernel")
+            assert_eq!(path("kernel"), 0, "{row}");
+            path("ring") + path("pair")
         };
         // Those before it was shown are not counted.
         assert!((990..=1000).contains(&count("tx")) && (990..=1000).contains(&count("rx")), "{row}");

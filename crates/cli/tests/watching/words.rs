@@ -59,9 +59,15 @@ said = [a.fileno(), b.fileno()]
 "#;
     let (child, said) = program(&[], code);
     let (from, to) = (socket(child.0.id(), &said[0]), socket(child.0.id(), &said[1]));
-    assert_eq!(from["datagrams"], json!({ "ring_tx": 0, "ring_rx": 0, "kernel_tx": 5, "kernel_rx": 0 }));
+    assert_eq!(
+        from["datagrams"],
+        json!({ "ring_tx": 0, "ring_rx": 0, "kernel_tx": 5, "kernel_rx": 0, "pair_tx": 0, "pair_rx": 0 })
+    );
     assert_eq!(from["bytes"]["kernel_tx"], 25);
-    assert_eq!(to["datagrams"], json!({ "ring_tx": 0, "ring_rx": 0, "kernel_tx": 0, "kernel_rx": 5 }));
+    assert_eq!(
+        to["datagrams"],
+        json!({ "ring_tx": 0, "ring_rx": 0, "kernel_tx": 0, "kernel_rx": 5, "pair_tx": 0, "pair_rx": 0 })
+    );
     assert_eq!(to["bytes"]["kernel_rx"], 25);
     assert_eq!(from["command"], "python3");
 }

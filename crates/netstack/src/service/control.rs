@@ -645,7 +645,7 @@ impl Asks<'_> {
             return self.with(key, |mut of| of.get(level, name, room));
         }
         let remains = self.remains()?;
-        of_remains(&remains.wishes, remains.v6, (level, name), room)
+        of_remains(remains, (level, name), room)
     }
 
     /// Sets what is ours: what the program says of octets that it is about to write.

@@ -1,6 +1,7 @@
 //! setsockopt(2) and getsockopt(2): which option is whose, and what is done with it. docs/netstack-service.md has the table.
 
 use super::model;
+use super::remains::Remains;
 use super::table::{What, find};
 pub use super::wishes::Wishes;
 use crate::Engine;
@@ -338,7 +339,8 @@ fn kept(wishes: &Wishes, level: i32, name: i32) -> Result<Option<Vec<u8>>> {
 ///
 /// # Errors
 /// As getsockopt(2).
-pub fn of_remains(wishes: &Wishes, v6: bool, (level, name): (i32, i32), room: usize) -> Result<Vec<u8>> {
+pub fn of_remains(of: &Remains, (level, name): (i32, i32), room: usize) -> Result<Vec<u8>> {
+    let (wishes, v6) = (&of.wishes, of.v6);
     if let Some(value) = kept(wishes, level, name)?.or_else(|| wishes.kept((level, name))) {
         return Ok(cut(level, value, room));
     }
@@ -348,7 +350,8 @@ pub fn of_remains(wishes: &Wishes, v6: bool, (level, name): (i32, i32), room: us
         (SOL, libc::SO_DOMAIN) => family(v6),
         (SOL, libc::SO_ACCEPTCONN) => 0,
         (SOL, libc::SO_KEEPALIVE) => wishes.keepalive.on.into(),
-        (TCP, libc::TCP_INFO) => return Ok(cut(level, info::info(None), room)),
+        (TCP, libc::TCP_INFO) if of.info.is_empty() => return Ok(cut(level, info::info(None), room)),
+        (TCP, libc::TCP_INFO) => return Ok(cut(level, of.info.clone(), room)),
         _ if find(level, name) == Some(What::Acts) => return Err(libc::EINVAL),
         _ => return model::first(v6, (level, name), room),
     };

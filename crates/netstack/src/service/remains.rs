@@ -19,6 +19,8 @@ pub struct Remains {
     /// What the next call is to say; 0: nothing.
     pub errno: i32,
     pub wishes: Wishes,
+    /// TCP_INFO; nothing: there never was a connection.
+    pub info: Vec<u8>,
 }
 
 /// Keeps what was set on a socket whose connection never came up: who connects again does so with another one, which gets it.
@@ -104,6 +106,7 @@ mod tests {
             remote: Address(None),
             errno: 0,
             wishes: Wishes::default(),
+            info: Vec::new(),
         };
         graves.add(9_999, of(2));
         for cookie in 0..=MOST as u64 {

@@ -17,6 +17,7 @@ use crate::Engine;
 use bypath_shm::service::{Address, end_name};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
+use bypath_stack::linux::info;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::Failure;
 use bypath_sys::epoll::Set;
@@ -281,6 +282,8 @@ impl Hub {
             keep_options(&mut socket.wishes, socket.v6, &tcp.options(), &tcp.settings());
         }
         let (local, remote) = socket.ends(stack);
+        let last = stack.tcp(socket.id).and_then(|mut tcp| tcp.statistics());
+        let info = last.map_or(Vec::new(), |last| info::last(&last));
         stack.close(socket.id);
         self.by_id.remove(&socket.id);
         self.by_cookie.remove(&socket.cookie);
@@ -301,7 +304,7 @@ impl Hub {
         let shown = |address: Option<SocketAddr>| Address(address.map(|address| outward(socket.v6, address)));
         let (local, remote) = (shown(local), shown(remote));
         let Socket { uid, v6, errno, wishes, .. } = socket;
-        self.graves.add(socket.cookie, Remains { uid, v6, local, remote, errno, wishes });
+        self.graves.add(socket.cookie, Remains { uid, v6, local, remote, errno, wishes, info });
         // Somebody may have what this one had.
         for starved in std::mem::take(&mut self.starved) {
             self.activate(starved);

@@ -345,3 +345,34 @@ isolated! {
         drop(kernel);
     }
 }
+
+isolated! {
+    fn what_a_connection_was_is_told_after_its_end() {
+        let running = Running::new();
+        let program = running.program();
+        let (theirs, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let mut far = patient(theirs.accept().expect("a connection").0);
+        (&own.stream).write_all(b"to be read").expect("written");
+        far.read_exact(&mut [0; 10]).expect("octets");
+        let info = |own: &Sock<'_>| own.get(libc::IPPROTO_TCP, libc::TCP_INFO).expect("a value");
+        let number = |info: &[u8], at: usize| u32::from_ne_bytes(info[8 + 4 * at..][..4].try_into().expect("four octets"));
+        let before = info(&own);
+        // Unread octets make it a reset.
+        (&own.stream).write_all(b"and not").expect("written");
+        far.peek(&mut [0; 1]).expect("octets");
+        drop(far);
+        while own.names().2 != 7 {
+            own.ready(nix::poll::PollFlags::POLLIN, 10);
+        }
+        let _ = (&own.stream).read(&mut [0; 10]);
+        running.has_sockets(0);
+        let after = info(&own);
+        assert_eq!(after[0], 7, "TCP_CLOSE");
+        // rto, snd_mss, rtt, snd_cwnd, advmss: as they were; nothing is unacknowledged any more.
+        for at in [0, 2, 15, 18, 19] {
+            assert!(number(&after, at) > 0 && number(&before, at) > 0, "{at}: {after:?}");
+        }
+        assert_eq!((number(&after, 2), number(&after, 4)), (number(&before, 2), 0));
+    }
+}

@@ -100,6 +100,21 @@ pub fn several(fd: i32, flags: i32, sending: bool) -> Option<Cold> {
     None
 }
 
+/// Counts bytes that went by the carrier: the kernel's connection, or the pair that a netstack service's socket is.
+#[inline]
+pub fn count_by_carrier(call: &Call, s: &Sock, sending: bool, n: u64) {
+    let of_service = s.served().is_some();
+    call.thread.count(
+        |b| match (sending, of_service) {
+            (true, false) => &b.kernel_tx,
+            (false, false) => &b.kernel_rx,
+            (true, true) => &b.pair_tx,
+            (false, true) => &b.pair_rx,
+        },
+        n,
+    );
+}
+
 /// Reports the result of a call on a cold end.
 pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags: i32, ret: isize) {
     let end = s.end();
@@ -119,11 +134,7 @@ pub fn cold_done(s: &'static Sock, sending: bool, raised: Option<Raised>, flags:
         return;
     }
     let Some(call) = Call::enter() else { return };
-    if sending {
-        call.thread.count(|b| &b.kernel_tx, moved);
-    } else {
-        call.thread.count(|b| &b.kernel_rx, moved);
-    }
+    count_by_carrier(&call, s, sending, moved);
     if !s.has(flag::USED) {
         s.set_used();
     }

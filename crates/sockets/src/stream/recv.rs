@@ -530,7 +530,7 @@ pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, 
 
 pub fn from_kernel(call: &Call, s: &Sock, n: usize) {
     s.end().r.kernel_bytes.fetch_add(n as u64, Relaxed);
-    call.thread.count(|b| &b.kernel_rx, n as u64);
+    super::count_by_carrier(call, s, false, n as u64);
 }
 
 fn carrier_recv(

@@ -179,7 +179,7 @@ fn send_warm(
                 lock.unlock();
                 match sent {
                     Ok(n) => {
-                        call.thread.count(|b| &b.kernel_tx, n as u64);
+                        super::count_by_carrier(call, s, true, n as u64);
                         done += n;
                         if done == total {
                             return Ok(done);

@@ -99,7 +99,8 @@ const fn unreachable(error: Unreachable) -> Errno {
 pub const fn connect(error: ConnectError) -> Errno {
     match error {
         ConnectError::Connected | ConnectError::Listening => EISCONN,
-        ConnectError::Port => EINVAL,
+        // Linux asks port 0 as any other one, and nobody listens there. Here it is told at once.
+        ConnectError::Port => ECONNREFUSED,
         ConnectError::Kind => EAFNOSUPPORT,
         ConnectError::InUse => EADDRNOTAVAIL,
         ConnectError::Unreachable(error) => unreachable(error),

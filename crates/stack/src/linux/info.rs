@@ -30,6 +30,12 @@ const SACK: u8 = 2;
 const WSCALE: u8 = 4;
 const ECN: u8 = 8;
 
+/// What one tells that is over, as it was at its end: nothing waits any more.
+pub fn last(of: &Statistics) -> Vec<u8> {
+    let over = Statistics { state: State::Closed, unacknowledged: 0, unsent: 0, sacked: 0, lost: 0, ..*of };
+    info(Some(&over))
+}
+
 /// What a connection tells; none: a socket that has none.
 pub fn info(of: Option<&Statistics>) -> Vec<u8> {
     let mut octets = vec![0; 104];

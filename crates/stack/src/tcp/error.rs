@@ -14,7 +14,7 @@ pub enum ConnectError {
     /// EISCONN.
     #[error("the socket listens")]
     Listening,
-    /// EINVAL.
+    /// ECONNREFUSED.
     #[error("port 0 is nobody's")]
     Port,
     /// EAFNOSUPPORT.

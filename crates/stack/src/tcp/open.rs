@@ -95,7 +95,10 @@ impl Stack {
         }
         let bound = binding.map(|binding| binding.local);
         let iface = options.iface.or(binding.and_then(|binding| binding.iface)).or(scope);
-        let source = bound.map(|local| local.ip()).filter(|ip| !ip.is_unspecified());
+        // Who is bound to a group's address, or everybody's, calls from one of the interface's, as in Linux.
+        let one =
+            |ip: &core::net::IpAddr| !ip.is_unspecified() && !ip.is_multicast() && !self.is_everybodys(*ip);
+        let source = bound.map(|local| local.ip()).filter(one);
         if let Some(local) = bound {
             let any = local.ip().is_unspecified() && local.is_ipv6() && !options.only_v6;
             if local.is_ipv4() != remote.is_ipv4() && !any {

@@ -207,7 +207,7 @@ impl Tcp<'_> {
         let options = idle.options;
         let iface = options.iface.or(scope);
         let ip = local.ip();
-        if !ip.is_unspecified() && !self.stack.is_local(ip, iface) {
+        if !self.stack.may_bind(ip, iface) {
             return Err(BindError::NotOurs);
         }
         let binding = Binding {

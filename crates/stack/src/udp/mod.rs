@@ -39,6 +39,17 @@ impl Stack {
         let is_udp = self.sockets.get(id).is_some_and(|s| s.kind == Kind::Udp);
         is_udp.then_some(Udp { stack: self, id })
     }
+
+    /// Whether a socket can be bound to this address: any, one of ours, a group's, or a link's broadcast address. As in Linux that
+    /// goes for TCP, too, though nothing comes there.
+    pub(crate) fn may_bind(&self, ip: IpAddr, iface: Option<IfaceId>) -> bool {
+        ip.is_unspecified() || ip.is_multicast() || self.is_local(ip, iface) || self.is_everybodys(ip)
+    }
+
+    /// A broadcast address of a link.
+    pub(crate) fn is_everybodys(&self, ip: IpAddr) -> bool {
+        matches!(ip, IpAddr::V4(v4) if self.ifaces.iter().any(|i| i.is_broadcast(v4)))
+    }
 }
 
 impl Udp<'_> {
@@ -106,12 +117,7 @@ impl Udp<'_> {
         let iface = options.iface.or(scope);
         let ip = local.ip();
         let stack = &mut *self.stack;
-        let broadcast = |v4| stack.ifaces.iter().any(|i| i.is_broadcast(v4));
-        let ours = ip.is_unspecified()
-            || ip.is_multicast()
-            || stack.is_local(ip, iface)
-            || matches!(ip, IpAddr::V4(v4) if broadcast(v4));
-        if !ours {
+        if !stack.may_bind(ip, iface) {
             return Err(BindError::NotOurs);
         }
         let binding = Binding {

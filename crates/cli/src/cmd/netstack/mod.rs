@@ -8,7 +8,7 @@ pub mod found;
 mod http;
 mod others;
 mod ping;
-mod queries;
+pub mod queries;
 mod serve;
 
 use crate::output::Outcome;

@@ -1,6 +1,6 @@
 //! `bypath ss -u`: UDP sockets.
 
-use super::{DirectionRecord, Told, address, legend};
+use super::{DirectionRecord, Told, address, columns, legend};
 use crate::args::Json;
 use crate::connections::Udp;
 use crate::output::{self, Outcome};
@@ -49,6 +49,17 @@ struct Both {
     ring_rx: u64,
     kernel_tx: u64,
     kernel_rx: u64,
+    pair_tx: u64,
+    pair_rx: u64,
+}
+
+impl Both {
+    /// Sent and received by rings, and otherwise: by the kernel, or by the pair that a service's socket is.
+    const fn of((ring_tx, ring_rx): (u64, u64), (tx, rx): (u64, u64), pair: bool) -> Both {
+        let ((kernel_tx, kernel_rx), (pair_tx, pair_rx)) =
+            if pair { ((0, 0), (tx, rx)) } else { ((tx, rx), (0, 0)) };
+        Both { ring_tx, ring_rx, kernel_tx, kernel_rx, pair_tx, pair_rx }
+    }
 }
 
 #[derive(Serialize)]
@@ -73,13 +84,12 @@ impl<'a> From<&Udp<'a>> for Record<'a> {
             service: s.service.as_deref(),
             tx: DirectionRecord::of(s.service.as_deref(), s.outgoing),
             rx: DirectionRecord::of(s.service.as_deref(), s.incoming),
-            datagrams: Both { ring_tx: ring, ring_rx: s.rx.ring, kernel_tx: kernel, kernel_rx: s.rx.kernel },
-            bytes: Both {
-                ring_tx: ring_bytes,
-                ring_rx: s.rx.ring_bytes,
-                kernel_tx: kernel_bytes,
-                kernel_rx: s.rx.kernel_bytes,
-            },
+            datagrams: Both::of((ring, s.rx.ring), (kernel, s.rx.kernel), s.service.is_some()),
+            bytes: Both::of(
+                (ring_bytes, s.rx.ring_bytes),
+                (kernel_bytes, s.rx.kernel_bytes),
+                s.service.is_some(),
+            ),
             lost: Lost { tx: lost, rx: s.rx.lost },
             routes: s.routes,
         }
@@ -87,25 +97,15 @@ impl<'a> From<&Udp<'a>> for Record<'a> {
 }
 
 fn text(found: &[Udp]) -> String {
-    const HEADING: [&str; 12] = [
-        "PID",
-        "COMMAND",
-        "FD",
-        "LOCAL",
-        "REMOTE",
-        "PATH",
-        "REASON",
-        "SENT RING",
-        "SENT KERNEL",
-        "RCVD RING",
-        "RCVD KERNEL",
-        "LOST",
-    ];
-    let numbers = ["PID", "FD", "SENT RING", "SENT KERNEL", "RCVD RING", "RCVD KERNEL", "LOST"];
-    let mut table = output::table(&HEADING, &numbers);
+    let pairs = found.iter().any(|u| u.socket.service.is_some());
+    let mut headings = vec!["PID", "COMMAND", "FD", "LOCAL", "REMOTE", "PATH", "REASON"];
+    headings.extend(columns(pairs));
+    headings.push("LOST");
+    let numbers = [&["PID", "FD"], &headings[7..]].concat();
+    let mut table = output::table(&headings, &numbers);
     for u in found {
         let s = u.socket;
-        table.add_row([
+        let mut cells = vec![
             u.process.pid.to_string(),
             output::printable(&u.process.command),
             s.fd.to_string(),
@@ -113,12 +113,12 @@ fn text(found: &[Udp]) -> String {
             address(s.remote),
             u.path_code(),
             u.reason_code(),
-            s.tx.ring.to_string(),
-            s.tx.kernel.to_string(),
-            s.rx.ring.to_string(),
-            s.rx.kernel.to_string(),
-            s.tx.lost.saturating_add(s.rx.lost).to_string(),
-        ]);
+        ];
+        let n = Both::of((s.tx.ring, s.rx.ring), (s.tx.kernel, s.rx.kernel), s.service.is_some());
+        let moved = [[n.ring_tx, n.kernel_tx, n.pair_tx], [n.ring_rx, n.kernel_rx, n.pair_rx]];
+        cells.extend(moved.iter().flat_map(|way| &way[..if pairs { 3 } else { 2 }]).map(u64::to_string));
+        cells.push(s.tx.lost.saturating_add(s.rx.lost).to_string());
+        table.add_row(cells);
     }
     let sockets = found.iter().map(|u| u.socket);
     let told = sockets.map(|s| Told::of(s.service.as_deref(), [s.outgoing, s.incoming]));

@@ -238,7 +238,7 @@ impl Sampler {
         seen: &mut HashMap<Id, (u64, u64)>,
     ) -> Row {
         let b = c.bytes();
-        let (tx, rx) = (b.ring_tx.saturating_add(b.kernel_tx), b.ring_rx.saturating_add(b.kernel_rx));
+        let (tx, rx) = (b.sent(), b.received());
         let id = (c.process.pid, c.end.cookie.unwrap_or(0), c.end.number, Some(c.end.generation));
         seen.insert(id, (tx, rx));
         let (tx_rate, rx_rate) = self.rates(id, (tx, rx), passed);

@@ -106,9 +106,9 @@ impl Record {
         call.thread.count(
             |b| match (way, by_ring) {
                 (Way::In, true) => &b.ring_rx,
-                (Way::In, false) => &b.kernel_rx,
+                (Way::In, false) => &b.pair_rx,
                 (Way::Out, true) => &b.ring_tx,
-                (Way::Out, false) => &b.kernel_tx,
+                (Way::Out, false) => &b.pair_tx,
             },
             len as u64,
         );

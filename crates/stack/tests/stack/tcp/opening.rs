@@ -6,6 +6,7 @@ use bypath_stack::iface::Offload;
 use bypath_stack::socket::{BindError, SocketError};
 use bypath_stack::tcp::error::{AcceptError, ConnectError, ListenError};
 use bypath_stack::tcp::{Failure, Options};
+use std::net::SocketAddr;
 
 #[test]
 fn a_connection_is_asked_for_accepted_and_told_of() {
@@ -139,6 +140,18 @@ fn sockets_are_used_in_their_order() {
     for nobody in ["10.0.0.255:5", "224.0.0.1:5", "[ff02::1]:5"] {
         let asked = stack.tcp(id).unwrap().connect(now, nobody.parse().unwrap());
         assert!(asked.is_err(), "{nobody}");
+    }
+    // As Linux has it; nobody gets there by it.
+    for everybodys in ["10.0.0.255:6", "255.255.255.255:7", "224.0.0.1:8"] {
+        let other = stack.open_tcp().unwrap();
+        let everybodys: SocketAddr = everybodys.parse().unwrap();
+        assert_eq!(stack.tcp(other).unwrap().bind(everybodys), Ok(everybodys));
+        stack.tcp(other).unwrap().connect(now, remote).unwrap();
+        assert_eq!(
+            stack.tcp(other).unwrap().local(),
+            Some(SocketAddr::new([10, 0, 0, 1].into(), everybodys.port()))
+        );
+        stack.close(other);
     }
     stack.tcp(id).unwrap().bind("10.0.0.1:5".parse().unwrap()).unwrap();
     assert_eq!(stack.tcp(id).unwrap().connect(now, "[fd00::2]:80".parse().unwrap()), Err(ConnectError::Kind));

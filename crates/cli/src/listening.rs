@@ -1,0 +1,105 @@
+//! Listening sockets of netstack services: the services tell which there are, and the kernel which process holds the other end of each.
+
+use crate::cmd::netstack::queries::{self, Object};
+use bypath_sockets::service::place;
+use bypath_sys::{fd, sockdiag};
+use serde::Serialize;
+use std::collections::HashMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Longest wait for each service.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// A listening socket, once for each process that holds it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Listening {
+    /// `None`: it is in another network namespace, or of another user.
+    pub pid: Option<u32>,
+    pub command: Option<String>,
+    pub fd: Option<i32>,
+    pub local: Option<SocketAddr>,
+    pub service: String,
+    /// Its name there.
+    pub cookie: String,
+}
+
+/// All of them, by address.
+pub fn all() -> Vec<Listening> {
+    let mut found: Vec<Listening> = Vec::new();
+    for (service, path) in place::all() {
+        let rows = queries::ask_within(&path, "sockets", PATIENCE).unwrap_or_default();
+        found.extend(rows.iter().filter_map(|row| of_row(&service, row)));
+    }
+    if found.is_empty() {
+        return found;
+    }
+    let inodes = inodes(&found);
+    let holders = holders(&inodes);
+    let mut all = Vec::new();
+    for socket in found {
+        let its = holders.get(&socket.cookie).map_or(&[][..], Vec::as_slice);
+        if its.is_empty() {
+            all.push(socket);
+            continue;
+        }
+        all.extend(its.iter().map(|(pid, fd)| {
+            let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+            let command = command.map(|name| name.trim_end().to_owned());
+            Listening { pid: Some(*pid), command, fd: Some(*fd), ..socket.clone() }
+        }));
+    }
+    all.sort_by_key(|socket| (socket.local, socket.pid, socket.fd));
+    all
+}
+
+fn of_row(service: &str, row: &Object) -> Option<Listening> {
+    let text = |key: &str| row.get(key)?.as_str();
+    let cookie = text("cookie").filter(|_| text("state") == Some("Listen"))?;
+    // A number only: what is printed is not the service's text.
+    let cookie = format!("{:016x}", u64::from_str_radix(cookie, 16).ok()?);
+    let local = text("local").and_then(|local| local.parse().ok());
+    Some(Listening { pid: None, command: None, fd: None, local, service: service.to_owned(), cookie })
+}
+
+/// Cookies of these sockets by the inodes that they have here.
+fn inodes(wanted: &[Listening]) -> HashMap<u32, String> {
+    let Ok(netlink) = sockdiag::open(3) else { return HashMap::new() };
+    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+    // Num RefCount Protocol Flags Type St Inode Path: the programs' ends have no names.
+    let unnamed = table.lines().skip(1).filter_map(|line| {
+        let mut words = line.split_whitespace().skip(6);
+        let inode = words.next()?.parse().ok();
+        inode.filter(|_| words.next().is_none())
+    });
+    let found = unnamed
+        .filter_map(|inode| {
+            let (cookie, _) = sockdiag::unix_owner(netlink, inode).ok()??;
+            let cookie = format!("{cookie:016x}");
+            wanted.iter().any(|socket| socket.cookie == cookie).then_some((inode, cookie))
+        })
+        .collect();
+    fd::close(netlink);
+    found
+}
+
+/// Processes and their descriptors of these inodes, by cookie.
+fn holders(inodes: &HashMap<u32, String>) -> HashMap<String, Vec<(u32, i32)>> {
+    let mut all: HashMap<String, Vec<(u32, i32)>> = HashMap::new();
+    let number = |name: std::ffi::OsString| name.into_string().ok()?.parse::<u32>().ok();
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    for pid in processes.filter_map(|entry| number(entry.file_name())) {
+        for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
+            let Ok(target) = fs::read_link(entry.path()) else { continue };
+            let inode =
+                target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+            if let (Some(cookie), Some(fd)) =
+                (inode.and_then(|inode: u32| inodes.get(&inode)), number(entry.file_name()))
+            {
+                all.entry(cookie.clone()).or_default().push((pid, fd.cast_signed()));
+            }
+        }
+    }
+    all
+}
