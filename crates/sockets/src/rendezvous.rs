@@ -488,7 +488,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         a.conn.control.ends[1].store(s.number.load(Relaxed), Relaxed);
         Ok((a, peer, fresh, inbox_fd))
     })();
-    strangers::close_received(&r, caller, process::euid());
+    strangers::close_received(&r);
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
     if let Err(reason) = welcome(caller, state, &a, peer, fresh, inbox_fd, s) {

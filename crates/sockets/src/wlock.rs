@@ -141,8 +141,10 @@ fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
 fn is_dead(s: &Sock, owner: u64) -> bool {
     let Some(state) = state::get() else { return false };
     let (index, own) = ((owner >> 32) as usize, owner_word(0) >> 32);
+    // A vfork child sees its parent's memory, and none of its threads; and who cannot be told from a sibling is not asked about.
     if index as u64 == own {
-        return !thread::is_alive(owner as u32);
+        let is_certain = own != UNPLACED && !state::is_memory_of_another();
+        return is_certain && !thread::is_alive(owner as u32);
     }
     if !s.is_older_than_a_fork() {
         return true;

@@ -116,8 +116,11 @@ impl Stack {
     ) -> Option<(IfaceId, IpAddr)> {
         let path = self.path(to, on, None).ok()?;
         let own = &self.ifaces[path.iface.at()];
-        let asked = |state| matches!(state, Some((State::Incomplete, _)));
-        let silent = own.silent.contains(&path.next_hop) || over && asked(own.neighbors.state(path.next_hop));
+        let silent = match own.neighbors.state(path.next_hop) {
+            // Who is asked again may answer yet.
+            Some((State::Incomplete, _)) => over,
+            _ => own.silent.contains(&path.next_hop),
+        };
         silent.then_some((path.iface, path.next_hop))
     }
 

@@ -81,6 +81,11 @@ impl Blocked {
         const ALL_BUT_INTERNAL: u64 = !(0b11 << 31);
         Blocked { before: set_mask(ALL_BUT_INTERNAL), not_send: std::marker::PhantomData }
     }
+
+    /// Those of the C library, too: for microseconds.
+    pub(crate) fn all() -> Blocked {
+        Blocked { before: set_mask(u64::MAX), not_send: std::marker::PhantomData }
+    }
 }
 
 impl Default for Blocked {

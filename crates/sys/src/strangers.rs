@@ -1,39 +1,54 @@
 //! Closing what somebody else made, who may mean harm.
 //!
 //! The last close of a socket with SO_LINGER waits for its octets, for as long as its maker said, and so does the close of an
-//! AF_UNIX socket in whose queue such a one is. The kernel spares a task that ends (tcp_close asks for PF_EXITING), so such
+//! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
 //! descriptors are closed last by one that does nothing but end.
 
-use crate::{eventfd, fd, mem, unix};
+use crate::signal::Blocked;
+use crate::{Errno, eventfd, fd, futex, mem, thread, unix};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, Ordering::Release};
+use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// What the other task waits for at most, should this process die meanwhile.
+/// How often it is asked at most whether the other thread has ended.
+const MOST_YIELDS: usize = 1000;
+
+/// What the other thread waits for at most.
 #[cfg(target_arch = "x86_64")]
 static PATIENCE: libc::timespec = libc::timespec { tv_sec: 2, tv_nsec: 0 };
 
+/// What the two have in common: 1 tells the other thread to end, and it is 0 when that needs this memory no more.
+#[derive(Debug)]
+struct Words {
+    over: AtomicU32,
+    runs: AtomicU32,
+}
+
+impl Words {
+    const fn new() -> Words {
+        Words { over: AtomicU32::new(0), runs: AtomicU32::new(1) }
+    }
+}
+
 /// As long as it lives no close of a descriptor that is open already is the last one. Then they are over, and nobody has waited. Keeps
-/// signals back meanwhile, and costs some 50 us: for what strangers sent. Where no task may be made (a filter, a limit) it does nothing.
+/// signals back meanwhile, and costs some 50 us, more with many descriptors: for what strangers sent. Where no thread may be made (a filter, a limit, a pid namespace
+/// for children) it does nothing. It allocates: [`close`] does not.
 #[derive(Debug)]
 pub struct Others {
-    word: Box<AtomicU32>,
-    holder: Option<u32>,
-    _blocked: crate::signal::Blocked,
+    words: Box<Words>,
+    tid: Option<u32>,
+    _blocked: Blocked,
 }
 
 impl Others {
     /// Of all that are open.
     pub fn new() -> Others {
-        let _blocked = crate::signal::Blocked::new();
-        let word = Box::new(AtomicU32::new(0));
-        Others { holder: holder(&word), word, _blocked }
+        let (words, _blocked) = (Box::new(Words::new()), Blocked::all());
+        Others { tid: holder(&words), words, _blocked }
     }
 
-    /// If one of these is neither sealed memory nor an eventfd, whose closes never wait.
-    pub fn among(fds: &[OwnedFd]) -> Option<Others> {
-        let is_harmless =
-            |file: &OwnedFd| mem::sealed_size(file.as_raw_fd()).is_ok() || eventfd::is_bell(file.as_raw_fd());
-        (!fds.iter().all(is_harmless)).then(Others::new)
+    /// If one of these may make its close wait.
+    pub fn among<'a>(fds: impl IntoIterator<Item = &'a OwnedFd>) -> Option<Others> {
+        (!fds.into_iter().all(|file| is_harmless(file.as_raw_fd()))).then(Others::new)
     }
 }
 
@@ -45,17 +60,28 @@ impl Default for Others {
 
 impl Drop for Others {
     fn drop(&mut self) {
-        if let Some(pid) = self.holder {
-            self.word.store(1, Release);
-            dismiss(&self.word, pid);
+        if let Some(tid) = self.tid {
+            dismiss(&self.words, tid);
         }
     }
 }
 
+/// Sealed memory, or an eventfd: closes of them never wait.
+fn is_harmless(file: i32) -> bool {
+    mem::sealed_size(file).is_ok() || eventfd::is_bell(file)
+}
+
 /// Closes descriptors without ever waiting for what a last close waits for.
 pub fn close(fds: &[i32]) {
-    let _others = Others::new();
+    if fds.is_empty() {
+        return;
+    }
+    let (words, _blocked) = (Words::new(), Blocked::all());
+    let tid = holder(&words);
     fds.iter().for_each(|file| fd::close(*file));
+    if let Some(tid) = tid {
+        dismiss(&words, tid);
+    }
 }
 
 /// Closes a connection that was accepted, and has been neither read nor trusted.
@@ -67,10 +93,10 @@ pub fn close_caller(caller: i32, own_uid: u32) {
     }
 }
 
-/// Closes what came along with a message of this caller.
-pub fn close_received(received: &unix::Received, caller: i32, own_uid: u32) {
+/// Closes what came along with a message.
+pub fn close_received(received: &unix::Received) {
     let files = &received.fds[..received.fd_count];
-    if unix::peer_credentials(caller).is_ok_and(|who| who.uid == own_uid) {
+    if files.iter().all(|file| is_harmless(*file)) {
         files.iter().for_each(|file| fd::close(*file));
     } else {
         close(files);
@@ -80,27 +106,33 @@ pub fn close_received(received: &unix::Received, caller: i32, own_uid: u32) {
 /// Closes a listener of AF_UNIX, and whoever has called there meanwhile.
 pub fn close_listener(listener: i32, own_uid: u32) {
     unix::refuse(listener);
-    while let Ok(Some(caller)) = unix::accept(listener, 0) {
-        close_caller(caller, own_uid);
+    loop {
+        match unix::accept(listener, 0) {
+            Ok(Some(caller)) => close_caller(caller, own_uid),
+            // Nobody is left, and nobody can come any more.
+            Ok(None) | Err(Errno::INVAL) => return fd::close(listener),
+            // There may be some that cannot be accepted.
+            Err(_) => return close(&[listener]),
+        }
     }
-    fd::close(listener);
 }
 
-/// A task with the same memory and descriptors of its own that ends once the word is 1; `None` if there can be none.
+/// A thread with descriptors of its own that ends once `over` is 1, or this process does; `None` if there can be none.
 #[cfg(target_arch = "x86_64")]
-fn holder(word: &AtomicU32) -> Option<u32> {
+fn holder(words: &Words) -> Option<u32> {
+    const FLAGS: i32 = libc::CLONE_VM | libc::CLONE_SIGHAND | libc::CLONE_THREAD | libc::CLONE_CHILD_CLEARTID;
     let made: isize;
-    // SAFETY: the new task shares this memory, and until it ends uses neither the stack (all that it needs is in registers)
-    // nor, as all signals are blocked, runs a handler. It reads the word and the time-out, and `dismiss` keeps both until it
-    // has ended. For its parent this is a system call.
+    // SAFETY: the new thread shares this memory, and until it ends neither uses the stack (all that it needs is in registers) nor,
+    // as all signals are blocked, runs a handler. It reads the word and the time-out, and the kernel clears `runs` when it has left this memory, for
+    // which `dismiss` waits. For the calling thread this is a system call.
     unsafe {
         core::arch::asm!(
             "syscall",
             "test rax, rax",
             "jnz 2f",
-            // futex(word, FUTEX_WAIT, 0, patience), exit(0)
+            // futex(over, FUTEX_WAIT, 0, patience), exit(0)
             "mov eax, {futex}",
-            "mov rdi, {word}",
+            "mov rdi, {over}",
             "xor esi, esi",
             "xor edx, edx",
             "mov r10, {patience}",
@@ -112,13 +144,13 @@ fn holder(word: &AtomicU32) -> Option<u32> {
             "2:",
             futex = const libc::SYS_futex,
             exit = const libc::SYS_exit,
-            word = in(reg) word.as_ptr(),
+            over = in(reg) words.over.as_ptr(),
             patience = in(reg) &raw const PATIENCE,
             inlateout("rax") libc::SYS_clone as isize => made,
-            inlateout("rdi") libc::CLONE_VM as usize => _,
+            inlateout("rdi") FLAGS as usize => _,
             inlateout("rsi") 0usize => _,
             inlateout("rdx") 0usize => _,
-            inlateout("r10") 0usize => _,
+            inlateout("r10") words.runs.as_ptr() => _,
             inlateout("r8") 0usize => _,
             // Not late: what follows the first call reads its inputs.
             out("rcx") _, out("r11") _,
@@ -129,19 +161,23 @@ fn holder(word: &AtomicU32) -> Option<u32> {
 }
 
 #[cfg(not(target_arch = "x86_64"))]
-fn holder(_: &AtomicU32) -> Option<u32> {
+fn holder(_: &Words) -> Option<u32> {
     None
 }
 
-/// Wakes the other task, and returns when it has ended.
-fn dismiss(word: &AtomicU32, pid: u32) {
-    crate::futex::wake(word, 1);
-    // SAFETY: without places for a status or usage nothing is written. A program that waits for every kind of child may have
-    // taken this one already.
-    while crate::syscall::check(unsafe {
-        crate::syscall::syscall(libc::SYS_wait4, [pid as usize, 0, libc::__WALL as usize, 0, 0, 0])
-    }) == Err(crate::Errno::INTR)
-    {}
+/// Has the other thread end; its closes are over when this returns, or soon if one of all that are open takes its time.
+fn dismiss(words: &Words, tid: u32) {
+    words.over.store(1, Release);
+    futex::wake(&words.over, 1);
+    while words.runs.load(Acquire) != 0 {
+        futex::wait(&words.runs, 1, u64::from(u32::MAX));
+    }
+    for _ in 0..MOST_YIELDS {
+        if !thread::is_alive(tid) {
+            return;
+        }
+        thread::yield_now();
+    }
 }
 
 #[cfg(test)]

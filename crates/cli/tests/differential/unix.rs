@@ -206,6 +206,7 @@ over_unix! {
         epoll_oneshot_reports_once_until_rearmed
         epoll_exclusive_wakes_at_least_one
         epoll_in_epoll
+        epoll_in_epoll_after_a_set_that_was_rung
         epoll_in_epoll_after_more_than_a_ring_holds
         epoll_edges_that_found_no_room_come_next
         a_connection_that_joins_a_set_in_use_is_served

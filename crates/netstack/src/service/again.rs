@@ -1,22 +1,22 @@
 //! Sockets that a later service makes anew, as their maker's, for whoever holds what is left of them: a server that has given up its rights keeps
 //! its port. Nothing is kept of them here. The service says of each socket whose it is, and proves that it has said so by a keyed hash
 //! (SipHash-2-4, 128 bits) over owner, kind, address and SO_COOKIE; its key, which only its user can read, outlives it. Who says the same to a
-//! later one and shows that he holds the socket with this cookie, of which there never is another one, is believed.
+//! later one and shows that he holds the socket with this cookie, of which there is no other in this boot, is believed.
 
 use super::Settings;
 use super::control::{Answer, Asks};
 use super::listener::FIRST_FREE;
 use super::slab::Key;
 use super::socket::{Hub, Phase, outward};
-use bypath_shm::service::{Address, Body, Claim, Wanted};
+use bypath_shm::service::{Address, Body, Claim, Wanted, of_end_name};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::Result;
-use bypath_sys::{pair, process};
+use bypath_sys::{pair, process, unix};
 use siphasher::sip128::{Hasher128, SipHasher24};
 use std::fs::{self, File, OpenOptions};
 use std::hash::Hasher;
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -42,6 +42,8 @@ impl Again {
 /// What services of one name and user say, and nobody else can.
 pub struct Claims {
     key: [u8; KEY],
+    /// Which boot this is.
+    boot: Vec<u8>,
     name: String,
 }
 
@@ -72,26 +74,31 @@ impl Claims {
     /// With the key in the folder of services, or a new one. Where none can be kept there, what is said is believed by this service alone.
     pub fn new(folder: &Path, name: &str) -> Claims {
         let path = folder.join(format!(".{name}.key"));
-        let key = kept(&path).unwrap_or_else(|_| {
+        let key = kept(&path).unwrap_or_else(|e| {
             let mut new = [0; KEY];
             for half in new.chunks_exact_mut(8) {
                 half.copy_from_slice(&process::random_u64().to_ne_bytes());
             }
-            let _ = fs::remove_file(&path);
+            // One that cannot be read now may be good.
+            if e.kind() == ErrorKind::InvalidData || e.raw_os_error() == Some(libc::ELOOP) {
+                let _ = fs::remove_file(&path);
+            }
             let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path);
             let _ = made.and_then(|mut file: File| file.write_all(&new));
             new
         });
-        Claims { key, name: name.to_owned() }
+        let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        Claims { key, boot, name: name.to_owned() }
     }
 
-    /// What is said of a socket of this user, at this address. `kind`: domain and type.
+    /// What is said of a socket of this user, at this address, in this boot: cookies begin anew with the next one, where the key may be kept. `kind`: domain and type.
     fn of(&self, uid: u32, cookie: u64, kind: [i32; 2], local: Address) -> Claim {
         let mut hash = SipHasher24::new_with_key(&self.key);
         hash.write(&uid.to_ne_bytes());
         hash.write(&cookie.to_ne_bytes());
         kind.iter().for_each(|number| hash.write(&number.to_ne_bytes()));
         hash.write(&local.encode());
+        hash.write(&self.boot);
         hash.write(self.name.as_bytes());
         Claim { uid, proof: hash.finish128().as_bytes() }
     }
@@ -141,7 +148,14 @@ impl Hub {
 
     /// Whether that was said of this socket, which was an earlier service's, and whoever says it holds it.
     pub fn is_claimed(&self, cookie: u64, mut body: Body<'_>, fds: &[OwnedFd]) -> bool {
-        let is_held = fds.first().is_some_and(|end| pair::cookie(end.as_fd()) == Ok(cookie));
+        // Before Linux 5.4 cookies are those of one network namespace: whoever makes one in his own is not this user, or it is not called so.
+        let is_pairs = |end: &OwnedFd| {
+            let (end, mut room) = (end.as_raw_fd(), [0; 110]);
+            let name = unix::peer_name(end, &mut room).and_then(of_end_name);
+            name.is_some_and(|(name, of)| name == self.claims.name && of == cookie)
+                && unix::peer_credentials(end).is_ok_and(|maker| maker.uid == process::euid())
+        };
+        let is_held = fds.first().is_some_and(|end| pair::cookie(end.as_fd()) == Ok(cookie) && is_pairs(end));
         is_held
             && !self.by_cookie.contains_key(&cookie)
             && !self.graves.has(cookie)

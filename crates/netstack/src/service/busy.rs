@@ -112,7 +112,8 @@ impl Busy {
 
     /// A look found something, or the time for it is over.
     fn learn(&mut self, alone: bool, now: u64) {
-        if self.looked.is_none() || self.young_until == 0 {
+        // What others look for, or was looked for long after, says nothing of young connections.
+        if self.looked.is_none() || now >= self.young_until.saturating_add(YOUNG) {
             return;
         }
         if !alone {

@@ -115,7 +115,8 @@ impl Controls {
     pub fn admit(&mut self, end: OwnedFd, watch: &Watch, users: &mut Users, settings: &Settings) {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return leave(end) };
         let (uid, stranger) = (who.uid, !settings.admits(who.uid));
-        if !users.may_ask(uid) || stranger && self.strangers >= STRANGERS {
+        let is_full = || self.strangers >= STRANGERS || !users.may_ask_as_stranger(uid);
+        if !users.may_ask(uid) || stranger && is_full() {
             return leave(end);
         }
         let key =
@@ -260,7 +261,7 @@ impl Controls {
                 Ok(None) => return Ok(false),
             };
             // Dropped last: nothing that came along makes the service wait.
-            let _others = Others::among(&fds);
+            let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
             let fds = fds;
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let (header, body) = Header::decode(message).ok_or(Nonsense)?;
@@ -308,6 +309,11 @@ impl Controls {
         }
         Ok(true)
     }
+}
+
+/// Whether it is an end of a pair that the service made, or of a connection to it: there is nothing in it but what the service has sent.
+fn is_made_here(end: &OwnedFd) -> bool {
+    unix::peer_credentials(end.as_raw_fd()).is_ok_and(|maker| maker.pid == process::pid())
 }
 
 /// Ends a connection, in which there may be what nobody has received.

@@ -25,6 +25,8 @@ pub struct Users {
 
 /// Connections for questions of one user: one for each process.
 const CONTROLS: usize = 4096;
+/// Of one whom the service is not for.
+const CONTROLS_OF_STRANGER: usize = 128;
 
 impl Users {
     pub fn new(sockets: usize, octets: usize) -> Users {
@@ -49,6 +51,11 @@ impl Users {
 
     pub fn may_ask(&self, uid: u32) -> bool {
         self.of(uid).controls < CONTROLS
+    }
+
+    /// The same of one whom the service is not for.
+    pub fn may_ask_as_stranger(&self, uid: u32) -> bool {
+        self.of(uid).controls < CONTROLS_OF_STRANGER
     }
 
     /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.

@@ -43,6 +43,7 @@ use busy::{Busy, Rest};
 use bypath_stack::event::Event;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
+use bypath_sys::strangers::Others;
 use bypath_sys::{Errno, clock, thread};
 use control::Controls;
 use door::Door;
@@ -432,7 +433,11 @@ impl Service {
     /// Ends it: its name goes at once; what programs have written is still sent, as far as that is possible within this time.
     pub fn finish(self, longest: Duration) {
         let Service { mut engine, door, mut hub, controls, .. } = self;
-        drop((door, controls));
+        {
+            // What others have sent there, and nobody has received, goes with them.
+            let _others = Others::new();
+            drop((door, controls));
+        }
         for key in hub.sockets.keys() {
             let Some(socket) = hub.sockets.get_mut(key) else { continue };
             socket.is.pair_in = true;

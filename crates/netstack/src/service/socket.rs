@@ -238,6 +238,7 @@ impl Hub {
         (uid, v6): (u32, bool),
         phase: Phase,
     ) -> Result<Key> {
+        let is_stream = !matches!(phase, Phase::Datagrams(_));
         let socket = Socket {
             id,
             end,
@@ -268,7 +269,7 @@ impl Hub {
         }
         self.by_id.insert(id, key);
         self.by_cookie.insert(cookie, key);
-        self.begun = true;
+        self.begun |= is_stream;
         self.users.change(uid, |usage| usage.sockets += 1);
         Ok(key)
     }

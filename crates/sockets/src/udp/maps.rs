@@ -24,8 +24,11 @@ pub fn give_back(map: &'static MailboxMap) {
     }
 }
 
-/// What is over is mapped no longer.
+/// What is over is mapped no longer, if no thread can hold a lock in it.
 pub fn let_go() {
+    if !is_quiet() {
+        return;
+    }
     OVER.iter().filter_map(StaticCell::get).for_each(MailboxMap::let_go);
 }
 

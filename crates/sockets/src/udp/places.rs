@@ -72,6 +72,15 @@ impl Places {
         word.fetch_and(!bit, SeqCst);
     }
 
+    /// As [`calm`](Places::calm), of a socket that was seen there and has no news; whoever has its place by now stays lively.
+    pub fn calm_quiet(&self, at: usize, seen: &Record, has_news: impl Fn(&Record) -> bool) {
+        self.calm(at);
+        if self.at(at).is_some_and(|now| !std::ptr::eq(now, seen) || has_news(now)) {
+            let (word, bit) = self.word(at);
+            word.fetch_or(bit, SeqCst);
+        }
+    }
+
     /// How many are lively.
     pub fn count_lively(&self) -> u32 {
         self.lively.iter().map(|word| word.load(Relaxed).count_ones()).sum()

@@ -226,10 +226,7 @@ pub fn close_set(set: u32) -> bool {
             MAILBOXES.lively().fold(false, |tells, (at, r)| {
                 let tells = close_in(r, set) || tells;
                 if is_quiet(r) && is_crowded {
-                    MAILBOXES.calm(at);
-                    if r.may_tell() {
-                        stir(r);
-                    }
+                    MAILBOXES.calm_quiet(at, r, Record::may_tell);
                 }
                 tells
             })
