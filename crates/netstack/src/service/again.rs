@@ -29,10 +29,22 @@ pub struct Again {
     /// Who asked for it.
     by: u32,
     local: Address,
+    /// SO_COOKIE of that one.
+    before: u64,
     is_bound: bool,
 }
 
 impl Again {
+    /// Whether this is where it may be.
+    pub fn may_be(&self, there: Address) -> bool {
+        self.local == there
+    }
+
+    /// The cookie of the one in whose place it is.
+    pub const fn before(&self) -> u64 {
+        self.before
+    }
+
     /// Whether it is where it is to be: nothing else is done before.
     pub const fn is_there(&self) -> bool {
         self.is_bound
@@ -114,16 +126,29 @@ impl Claims {
 }
 
 impl Asks<'_> {
-    /// A socket in place of one of an earlier service, which he has shown that he holds.
-    pub fn again(&mut self, wanted: &Wanted) -> Result<Answer> {
+    /// A socket in place of one of an earlier service, which he has shown that he holds: by `left`, what is left of it. Those who held it together
+    /// get the same one.
+    pub fn again(&mut self, wanted: &Wanted, left: Option<&OwnedFd>) -> Result<Answer> {
         if !self.holds {
             return Err(libc::EACCES);
         }
-        self.hub.may_be_again(self.settings, self.uid, wanted)?;
-        let by = std::mem::replace(&mut self.uid, wanted.claim.uid);
+        Hub::may_be_again(self.settings, wanted)?;
+        if let Some(known) = self.inherited()? {
+            return Ok(known);
+        }
+        // Whatever others do, half of what its maker may have is left to himself.
+        let (by, maker) = (self.uid, wanted.claim.uid);
+        if by != maker && by != 0 && self.hub.again_by_others(maker) >= self.settings.sockets_per_user / 2 {
+            return Err(libc::EMFILE);
+        }
+        self.uid = maker;
         let [domain, kind, protocol] = wanted.kind;
         let answer = self.open((domain, kind, protocol))?;
-        self.hub.is_again(answer.socket, by, wanted.local);
+        let key = *self.hub.by_cookie.get(&answer.socket).ok_or(libc::EBADF)?;
+        if let Some(socket) = self.hub.sockets.get_mut(key) {
+            socket.again = Some(Again { by, local: wanted.local, before: self.socket, is_bound: false });
+        }
+        self.hub.has_heirs(self.socket, key, &answer, left);
         Ok(answer)
     }
 }
@@ -162,20 +187,16 @@ impl Hub {
             && Wanted::decode(&mut body).is_some_and(|wanted| self.claims.is_said(cookie, &wanted))
     }
 
-    /// Whether a socket may be made anew that was said to be a user's, for who asks.
+    /// Whether a socket may be made anew that was said to be a user's.
     ///
     /// # Errors
-    /// EACCES: that user might not be there himself. EMFILE: others have made so many of his.
-    pub fn may_be_again(&self, settings: &Settings, by: u32, wanted: &Wanted) -> Result<()> {
+    /// EACCES: that user might not be there himself.
+    fn may_be_again(settings: &Settings, wanted: &Wanted) -> Result<()> {
         let uid = wanted.claim.uid;
         let port = wanted.local.0.ok_or(libc::EACCES)?.port();
         let is_known = matches!(wanted.kind[2], 0 | libc::IPPROTO_TCP | libc::IPPROTO_UDP);
-        if !is_known || !settings.admits(uid) || port < FIRST_FREE && !settings.may_low(uid) {
-            return Err(libc::EACCES);
-        }
-        // Whatever others do, half of what he may have is left to himself.
-        let most = settings.sockets_per_user / 2;
-        if by != uid && by != 0 && self.again_by_others(uid) >= most { Err(libc::EMFILE) } else { Ok(()) }
+        let is_his = settings.admits(uid) && (port >= FIRST_FREE || settings.may_low(uid));
+        if is_known && is_his { Ok(()) } else { Err(libc::EACCES) }
     }
 
     fn again_by_others(&self, uid: u32) -> usize {
@@ -185,20 +206,6 @@ impl Hub {
             count += usize::from(socket.uid == uid && socket.again.is_some_and(|again| again.by != uid));
         }
         count
-    }
-
-    /// The socket with this cookie is one that was made anew.
-    pub fn is_again(&mut self, cookie: u64, by: u32, local: Address) {
-        let key = self.by_cookie.get(&cookie).copied();
-        if let Some(socket) = key.and_then(|key| self.sockets.get_mut(key)) {
-            socket.again = Some(Again { by, local, is_bound: false });
-        }
-    }
-
-    /// Whether a socket that was made anew may be bound there; `None`: it is another one.
-    pub fn may_be_there(&self, key: Key, to: Address) -> Option<bool> {
-        let again = self.sockets.get(key)?.again?;
-        Some(again.local == to)
     }
 
     /// It has its address.

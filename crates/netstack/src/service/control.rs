@@ -290,6 +290,9 @@ impl Controls {
                 }
                 continue;
             }
+            if header.op == Op::Bind {
+                hub.forget_heirs();
+            }
             if matches!(header.op, Op::Bind | Op::Listen | Op::Connect) {
                 hub.ends_first(engine);
             }
@@ -378,22 +381,7 @@ impl Asks<'_> {
             }
             Op::Bind => {
                 let to = b.address().ok_or(Nonsense)?;
-                let may_low = self.settings.may_low(self.uid);
-                Ok(self.live().and_then(|key| {
-                    let (hub, stack) = (&mut *self.hub, self.engine.stack());
-                    let again = hub.may_be_there(key, to);
-                    if again == Some(false) {
-                        return Err(libc::EACCES);
-                    }
-                    let may_low = may_low || again.is_some();
-                    let local = match hub.is_of_datagrams(key) {
-                        true => hub.bind_datagrams(stack, key, to, may_low)?,
-                        false => hub.bind(stack, key, to, may_low)?,
-                    };
-                    hub.is_there_again(key);
-                    let claim = hub.claim(stack, key);
-                    Ok(Answer::of(socket, [&local.encode()[..], &claim].concat()))
-                }))
+                Ok(self.live().and_then(|key| self.bind(key, to)))
             }
             Op::Listen => {
                 let backlog = b.i32().ok_or(Nonsense)?;
@@ -463,7 +451,7 @@ impl Asks<'_> {
             }
             Op::Again => {
                 let wanted = Wanted::decode(b).ok_or(Nonsense)?;
-                Ok(self.again(&wanted))
+                Ok(self.again(&wanted, fds.first()))
             }
             Op::Interfaces => {
                 let (n, from) = (b.u32().ok_or(Nonsense)?, b.u32().ok_or(Nonsense)?);

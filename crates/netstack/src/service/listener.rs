@@ -149,6 +149,7 @@ impl Hub {
     /// Gives the program connections, as many as there is room for. True: there may be more.
     pub fn accept(&mut self, engine: &mut Engine, key: Key) -> bool {
         self.count_accepted(key);
+        self.look_at_heirs_of(key);
         for _ in 0..TURN {
             let Some(Socket { end, is, uid, phase: Phase::Listening(listening), .. }) =
                 self.sockets.get_mut(key)

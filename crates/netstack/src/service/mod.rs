@@ -12,6 +12,7 @@ mod control;
 mod datagram;
 mod door;
 mod ends;
+mod heirs;
 mod interfaces;
 mod limits;
 mod listener;
@@ -224,6 +225,7 @@ impl Service {
             users: Users::new(settings.sockets_per_user, settings.octets_per_user),
             graves: remains::Graves::default(),
             claims: again::Claims::new(&settings.folder, &settings.name),
+            heirs: heirs::Heirs::default(),
             starved: HashSet::new(),
             counted: 0,
             ended: Vec::new(),
@@ -321,7 +323,8 @@ impl Service {
         let held = self.hub.sockets.len() * memory::OF_SOCKET + self.engine.stack().connection_octets();
         let trim = self.memory.look(held, now);
         let readers = self.hub.look_at_readers(now);
-        let due = [recount, pause, tasks, trim, readers].into_iter().flatten();
+        let heirs = self.hub.look_at_heirs(now);
+        let due = [recount, pause, tasks, trim, readers, heirs].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         self.hub.look_at_mail();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();

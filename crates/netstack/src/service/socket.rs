@@ -4,6 +4,7 @@ use super::again::{Again, Claims};
 use super::connect::Connecting;
 use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
+use super::heirs::Heirs;
 use super::limits::Users;
 use super::listener::Listening;
 use super::neighbours::Neighbours;
@@ -99,6 +100,11 @@ impl Holders {
         set.add(program, 0, 0)?;
         Ok(Holders(set))
     }
+
+    /// Whether anybody has it open.
+    pub fn are_any(&self) -> bool {
+        self.0.is_ready()
+    }
 }
 
 /// What is known of both sides of a socket. What may be there is tried; what was tried in vain is told of by an event.
@@ -158,6 +164,8 @@ pub struct Hub {
     pub users: Users,
     pub graves: Graves,
     pub claims: Claims,
+    /// What stands in place of sockets of earlier services.
+    pub heirs: Heirs,
     /// Processes that share memory with the service.
     pub neighbours: Neighbours,
     /// Listeners that may not accept for now, as their user has too many sockets or there are no descriptors; connections whose
@@ -292,6 +300,9 @@ impl Hub {
         self.users.change(socket.uid, |usage| usage.sockets -= 1);
         if let Some(rings) = &socket.rings {
             self.give_back(rings, socket.is.hung_up);
+        }
+        if let Some(again) = &socket.again {
+            self.has_no_heirs(key, again);
         }
         match socket.phase {
             Phase::Listening(listening) => self.refuse(stack, *listening, &socket.end, socket.is.unread),
@@ -478,7 +489,7 @@ impl Hub {
         let is = &mut socket.is;
         (is.pair_in, is.pair_news) = (true, true);
         is.pair_out |= events & OUT != 0 && !is.ring_full;
-        let gone = events & HUP != 0 && !socket.holders.as_ref().is_some_and(|holders| holders.0.is_ready());
+        let gone = events & HUP != 0 && !socket.holders.as_ref().is_some_and(Holders::are_any);
         if gone && !std::mem::replace(&mut is.hung_up, true) {
             self.ended.push(key);
         }
@@ -507,10 +518,7 @@ impl Socket {
     pub fn looks_gone(&self) -> (bool, bool) {
         let events = bypath_sys::poll::now(self.end.as_raw_fd(), 0) as u32;
         let shut = events & super::watch::HUP != 0;
-        (
-            shut && !self.holders.as_ref().is_some_and(|holders| holders.0.is_ready()),
-            events & super::watch::ERR != 0,
-        )
+        (shut && !self.holders.as_ref().is_some_and(Holders::are_any), events & super::watch::ERR != 0)
     }
 }
 

@@ -179,8 +179,12 @@ users! {
         let mut first = Running::with(|settings| settings.sockets_per_user = 8, Config::default());
         let folder = first.path.parent().expect("a folder").to_owned();
         let program = first.program();
-        let local = at("10.9.0.2:8080");
-        let (socket, claim) = listener(&program, local);
+        let old: Vec<_> = (8080..8085)
+            .map(|port| {
+                let local = at(&format!("10.9.0.2:{port}"));
+                (local, listener(&program, local))
+            })
+            .collect();
         let member = Program::of(&first.path, WORKER);
         assert_eq!(member.open(false).err(), Some(libc::EACCES));
         first.stop().expect("it was stopped");
@@ -189,16 +193,17 @@ users! {
             |settings| (settings.folder, settings.sockets_per_user) = (folder.clone(), 8),
             Config::default(),
         );
-        let end = Some(socket.stream.as_fd());
         let worker = Program::of(&second.path, WORKER);
-        let mut all = Vec::new();
-        for _ in 0..4 {
-            all.push(again(&worker, socket.cookie, &wanted(local, claim), end).expect("a socket"));
-        }
-        assert_eq!(again(&worker, socket.cookie, &wanted(local, claim), end).err(), Some(libc::EMFILE));
+        let asks = |(local, (socket, claim)): &(SocketAddr, (Sock<'_>, Claim))| {
+            again(&worker, socket.cookie, &wanted(*local, *claim), Some(socket.stream.as_fd()))
+        };
+        let all: Vec<_> = old[..4].iter().map(|one| asks(one).expect("a socket")).collect();
+        assert_eq!(asks(&old[4]).err(), Some(libc::EMFILE));
+        // Who has one of them as well takes no other one.
+        assert_eq!(asks(&old[0]).expect("the same").1, all[0].1);
         let root = second.program();
         let own: Vec<_> = (0..4).map(|_| root.open(false).expect("a socket")).collect();
-        drop((all, own));
+        drop((all, own, old));
         second.stop().expect("it was stopped");
 
         // One that was a user's, who is not admitted any more.
@@ -236,6 +241,70 @@ users! {
         let root = fifth.program();
         let end = Some(socket.stream.as_fd());
         assert_eq!(again(&root, socket.cookie, &wanted(at(WEB), claim), end).err(), Some(libc::EACCES));
+    }
+}
+
+/// Sockets of the service that listen.
+fn listening(running: &Running) -> usize {
+    running.query("sockets").iter().filter(|socket| socket["state"] == "Listen").count()
+}
+
+users! {
+    fn who_held_a_socket_together_does_so_again_and_it_lasts_as_long_as_anybody_has_what_was_left() {
+        let mut first = Running::new();
+        let folder = first.path.parent().expect("a folder").to_owned();
+        let program = first.program();
+        let local = at(WEB);
+        let (old, claim) = listener(&program, local);
+        first.stop().expect("it was stopped");
+        // Each of a line of services: what was left of the first one is what counts.
+        let mut ended = Vec::new();
+        for _ in 0..2 {
+            let mut next = Running::with(|settings| settings.folder = folder.clone(), Config::default());
+            let workers = [0; 2].map(|_| Program::of(&next.path, WORKER));
+            let mut have: Vec<Sock<'_>> = Vec::new();
+            for (n, worker) in workers.iter().enumerate() {
+                let answer = worker.ask_with(
+                    Op::Again,
+                    old.cookie,
+                    &wanted(local, claim).encode(),
+                    Some(old.stream.as_fd()),
+                );
+                assert_eq!((answer.errno, Body(&answer.body).u32().unwrap_or(0)), (0, n as u32));
+                let mine = Sock::of(worker, answer.with.expect("a descriptor"), answer.socket);
+                assert_eq!(bind(worker, &mine, at("10.9.0.2:81")), libc::EACCES);
+                assert_eq!(bind(worker, &mine, local), 0);
+                assert_eq!(mine.listen(128), 0);
+                have.push(mine);
+            }
+            assert!(have[0].cookie == have[1].cookie && listening(&next) == 1);
+            // Those who had it end, those who come have it: who called meanwhile waits for them.
+            drop(have);
+            let caller = TcpStream::connect(local).expect("a connection");
+            let late = Program::of(&next.path, WORKER);
+            let (end, cookie) =
+                again(&late, old.cookie, &wanted(local, claim), Some(old.stream.as_fd())).expect("the same");
+            let mine = Sock::of(&late, end, cookie);
+            let (_taken, record) = mine.accept();
+            assert_eq!(record.remote.0, caller.local_addr().ok());
+            drop(mine);
+            assert_eq!(listening(&next), 1);
+            next.stop().expect("it was stopped");
+            drop((workers, late));
+            ended.push(next);
+        }
+        // Nobody holds anything: the port is free at once, and nobody is let wait who calls.
+        let third = Running::with(|settings| settings.folder = folder.clone(), Config::default());
+        let worker = Program::of(&third.path, WORKER);
+        let wanted = wanted(local, claim);
+        let (end, cookie) = again(&worker, old.cookie, &wanted, Some(old.stream.as_fd())).expect("a socket");
+        let mine = Sock::of(&worker, end, cookie);
+        assert_eq!((bind(&worker, &mine, local), mine.listen(8)), (0, 0));
+        drop((mine, old));
+        let root = third.program();
+        let (new, _) = listener(&root, local);
+        let _caller = TcpStream::connect(local).expect("a connection");
+        let _taken = new.accept();
     }
 }
 

@@ -2,7 +2,7 @@
 //! for ever; a timer takes its place, which is silent but for a moment each second. The call that this wakes asks whether a service of
 //! that name is back, and makes there a socket with the same address and options ([`super::recipe`]), which then takes the timer's place.
 //!
-//! Each process does so for itself. Those that share a listening socket have one each from then on, with SO_REUSEPORT.
+//! Each process does so for itself. Those that share a socket show the service the same ended one, and so share the next one, too.
 
 use super::adopt::{End, open_of, opened};
 use super::calls::Told;
@@ -18,6 +18,7 @@ use std::sync::atomic::Ordering::*;
 
 /// The timer's first time, and how often after that (ns).
 const FIRST_NS: u64 = 100_000_000;
+const AT_ONCE_NS: u64 = 1;
 const EVERY_NS: u64 = 1_000_000_000;
 /// Between two attempts, whoever makes them: other processes may share the timer.
 const LEAST_NS: u64 = 50_000_000;
@@ -29,9 +30,15 @@ pub(super) fn is_gone<T>(answer: &Result<T>) -> bool {
     !state::is_sealed() && !state::is_borrowed() && answer.as_ref().is_err_and(|errno| gone.contains(errno))
 }
 
-/// A timer that is to take the place of `fd`, and waits where that would.
-pub(super) fn timer(fd: i32) -> Result<End> {
-    let timer = End::new(timerfd::create(state::floor(), FIRST_NS, EVERY_NS)?);
+/// Whether the same answer is another service's, which is there already.
+pub(super) fn is_back<T>(answer: &Result<T>) -> bool {
+    is_gone(answer) && !matches!(answer, Err(Errno::NETDOWN))
+}
+
+/// A timer that is to take the place of `fd`, and waits where that would; of one whose service is back it tells at once.
+pub(super) fn timer(fd: i32, is_back: bool) -> Result<End> {
+    let first = if is_back { AT_ONCE_NS } else { FIRST_NS };
+    let timer = End::new(timerfd::create(state::floor(), first, EVERY_NS)?);
     fd::set_status_flags(timer.0, fd::status_flags(fd)? & libc::O_NONBLOCK)?;
     Ok(timer)
 }
@@ -47,53 +54,68 @@ pub(super) fn is_due(recipe: &Recipe, timer: i32) -> bool {
     true
 }
 
-/// A socket of the service, its maker's again if that is what was said of the one with the cookie `before`.
-fn open_again(recipe: &Recipe, service: u32, before: u64, kind: [i32; 3]) -> Result<(u64, End)> {
+/// A socket of the service in place of another one.
+pub(super) struct Made {
+    pub cookie: u64,
+    pub end: End,
+    /// What is said of it, if it is of datagrams.
+    pub claim: Option<Claim>,
+    /// It is its maker's again, and everybody's who had the other one: what was said of that is what counts.
+    pub is_the_same: bool,
+    /// Another process was first: it is where it was, and has its options.
+    is_there: bool,
+}
+
+/// A socket of the service, its maker's again if that is what was said of the one that it is for.
+fn open_again(recipe: &Recipe, service: u32, kind: [i32; 3]) -> Result<Made> {
     if let (Some((claim, left)), Some(local)) = (recipe.claim(), recipe.local()) {
         let wanted = Wanted { kind, local: Address(Some(local)), claim };
+        let before = sock::option_u64(left, libc::SOL_SOCKET, libc::SO_COOKIE)?;
         let mut question = Message::new(Op::Again, before).octets(&wanted.encode()).with(left);
-        match question.ask(service).and_then(|answer| opened(&answer)) {
+        let again = question.ask(service).and_then(|mut answer| {
+            let (cookie, end) = opened(&answer)?;
+            let is_there = answer.body.u32() == Some(1);
+            Ok(Made { cookie, end, claim: None, is_the_same: true, is_there })
+        });
+        match again {
             // It may be to be had all the same.
             Err(Errno::ACCESS | Errno::PERM) => {}
             other => return other,
         }
     }
-    open_of(service, kind)
+    let (cookie, end) = open_of(service, kind)?;
+    Ok(Made { cookie, end, claim: None, is_the_same: false, is_there: false })
 }
 
-/// A socket of the service in place of the one with the cookie `before`, with the options of a recipe, and its address: its cookie, and its
-/// descriptor, and what is said of it if it is of datagrams. `timer` is what it is to stand for.
-pub(super) fn make(
-    recipe: &Recipe,
-    (service, before): (u32, u64),
-    kind: [i32; 3],
-    timer: i32,
-) -> Result<(u64, End, Option<Claim>)> {
-    let (cookie, end) = open_again(recipe, service, before, kind)?;
+/// A socket of the service in place of another one, with the options of a recipe, and its address. `timer` is what it is to stand for.
+pub(super) fn make(recipe: &Recipe, service: u32, kind: [i32; 3], timer: i32) -> Result<Made> {
+    let mut made = open_again(recipe, service, kind)?;
+    let (cookie, end) = (made.cookie, made.end.0);
     // Whoever made it, this process has it.
-    let question = |op| Message::new(op, cookie).with(end.0);
+    let question = |op| Message::new(op, cookie).with(end);
     let set = |level: i32, name: i32, value: &[u8]| {
         // What is refused was refused before, or is as if it had never been set.
         let _ = question(Op::Set).number(level).number(name).octets(value).ask(service);
     };
-    recipe.options(|level, name, value, of_descriptor| {
-        if of_descriptor {
-            let _ = sock::set_option(end.0, level, name, value);
-        } else {
-            set(level, name, value);
-        }
-    });
-    // Other processes that had the same socket each have one of their own.
-    set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes());
-    let mut said = None;
+    if !made.is_there {
+        recipe.options(|level, name, value, of_descriptor| {
+            if of_descriptor {
+                let _ = sock::set_option(end, level, name, value);
+            } else {
+                set(level, name, value);
+            }
+        });
+        // Other processes that had the same socket may each have one of their own.
+        set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes());
+    }
     if let Some(local) = recipe.local() {
         let mut question = question(Op::Bind).address(local);
         let mut body = question.ask(service)?.body;
         body.address();
-        said = Claim::decode(&mut body);
+        made.claim = Claim::decode(&mut body);
     }
-    fd::set_status_flags(end.0, fd::status_flags(timer)? & libc::O_NONBLOCK)?;
-    Ok((cookie, end, said))
+    fd::set_status_flags(end, fd::status_flags(timer)? & libc::O_NONBLOCK)?;
+    Ok(made)
 }
 
 /// Says, once until it is there again, why it is not; a service that is not there was told of.
@@ -177,11 +199,12 @@ impl Record {
         }
         let Some(recipe) = self.recipe.get() else { return false };
         let cookie = self.cookie.load(Relaxed);
-        is_gone(&self.names()) && self.put_timer(fd, recipe, cookie).is_ok()
+        let names = self.names();
+        is_gone(&names) && self.put_timer(fd, recipe, cookie, is_back(&names)).is_ok()
     }
 
-    fn put_timer(&self, fd: i32, recipe: &Recipe, cookie: u64) -> Result<()> {
-        let timer = timer(fd)?;
+    fn put_timer(&self, fd: i32, recipe: &Recipe, cookie: u64, is_back: bool) -> Result<()> {
+        let timer = timer(fd, is_back)?;
         recipe.forget_descriptors_own();
         super::options::limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
@@ -235,14 +258,16 @@ impl Record {
     fn listen_again(&self, fd: i32, recipe: &Recipe) -> Result<()> {
         recipe.local().ok_or(Errno::ADDRNOTAVAIL)?;
         let (service, before) = (self.service.load(Relaxed), self.cookie.load(Relaxed));
-        let (cookie, end, _) = make(recipe, (service, before), [self.family(), libc::SOCK_STREAM, 0], fd)?;
-        let mut question = Message::new(Op::Listen, cookie).number(recipe.backlog()).with(end.0);
+        let made = make(recipe, service, [self.family(), libc::SOCK_STREAM, 0], fd)?;
+        let mut question = Message::new(Op::Listen, made.cookie).number(recipe.backlog()).with(made.end.0);
         let said = Claim::decode(&mut question.ask(service)?.body);
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         if self.stage() == stage::AWAY {
-            self.give_place((fd, before), end.0)?;
-            self.cookie.store(cookie, Relaxed);
-            recipe.is_claimed(said);
+            self.give_place((fd, before), made.end.0)?;
+            self.cookie.store(made.cookie, Relaxed);
+            if !made.is_the_same {
+                recipe.is_another(said);
+            }
             self.enter(stage::LISTENING);
         }
         Ok(())

@@ -173,8 +173,18 @@ impl Recipe {
         Address::decode(&octets(&self.local)).0
     }
 
-    /// What its service says of it. What is left of an earlier one is of no use any more.
+    /// It is another one, which has nothing to do with what is left of an earlier one.
+    pub fn is_another(&self, claim: Option<Claim>) {
+        self.close_left();
+        self.is_claimed(claim);
+    }
+
+    /// What its service says of it. As long as something is left of an earlier one in whose place it is, that is what others hold, too, and what
+    /// counts is what was said of that.
     pub fn is_claimed(&self, claim: Option<Claim>) {
+        if self.left().is_some() {
+            return;
+        }
         self.close_left();
         self.is_claimed.store(false, Relaxed);
         if let Some(claim) = claim {
@@ -354,7 +364,9 @@ mod tests {
         let mut all = Vec::new();
         descriptors(|fd| all.push(fd));
         assert!(all.contains(&left));
-        recipe.is_claimed(Some(claim));
+        recipe.is_claimed(Some(Claim { uid: 8, ..claim }));
+        assert_eq!(recipe.claim(), Some((claim, left)));
+        recipe.is_another(Some(claim));
         assert!(!is(left, &a) && recipe.claim().is_none());
         recipe.keep_left(a.as_raw_fd());
         let (_, left) = recipe.claim().unwrap();

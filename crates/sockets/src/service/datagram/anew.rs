@@ -1,6 +1,6 @@
 //! Sockets of datagrams that outlive their service (`service/anew.rs`): what is sent meanwhile is ENETDOWN, and nothing comes.
 
-use super::super::anew::{complain, is_due, is_gone, make, says_back, timer};
+use super::super::anew::{complain, is_back, is_due, is_gone, make, says_back, timer};
 use super::super::calls::wait_within;
 use super::super::control::Message;
 use super::super::options::limits;
@@ -65,11 +65,12 @@ impl Record {
         }
         let Some(recipe) = self.recipe.get() else { return false };
         let cookie = self.cookie.load(Relaxed);
-        if !is_gone(&self.names()) {
+        let names = self.names();
+        if !is_gone(&names) {
             return false;
         }
         self.leave_rings(Reason::RecalledPeerClosed);
-        let Ok(timer) = timer(fd) else { return false };
+        let Ok(timer) = timer(fd, is_back(&names)) else { return false };
         recipe.forget_descriptors_own();
         limits(fd, |name, value| recipe.note(libc::SOL_SOCKET, name, value));
         let Some(_life) = state::LIFE.lock(table::tid()) else { return false };
@@ -105,9 +106,10 @@ impl Record {
         let before = self.cookie.load(Relaxed);
         let service = self.service.load(Relaxed);
         let kind = [self.family.load(Relaxed), libc::SOCK_DGRAM, self.protocol.load(Relaxed)];
-        let (cookie, end, claim) = make(recipe, (service, before), kind, fd)?;
+        let made = make(recipe, service, kind, fd)?;
+        let end = &made.end;
         if let Some(Some(partner)) = self.partner.get() {
-            Message::new(Op::Connect, cookie).address(partner).with(end.0).ask(service)?;
+            Message::new(Op::Connect, made.cookie).address(partner).with(end.0).ask(service)?;
         }
         let _life = state::LIFE.lock(table::tid()).ok_or(Errno::DEADLK)?;
         let number = self.number(fd).filter(|_| self.cookie.load(Relaxed) == before).ok_or(Errno::BADF)?;
@@ -119,8 +121,10 @@ impl Record {
             self.rings.discard(number);
             self.rings.reset(false);
             self.reached.store(0, Relaxed);
-            self.cookie.store(cookie, Relaxed);
-            recipe.is_claimed(claim);
+            self.cookie.store(made.cookie, Relaxed);
+            if !made.is_the_same {
+                recipe.is_another(made.claim);
+            }
             self.away.store(false, Release);
         }
         Ok(())
