@@ -159,6 +159,8 @@ pub struct WriterAsks {
     pub switch_k: AtomicU64,
     /// Bits of [`writer_flag`].
     pub flags: AtomicU32,
+    /// What W says of octets that fill no segment ([`crate::hold`]), where R is a netstack service.
+    pub hold: AtomicU64,
 }
 
 /// One direction. `repr(C)`, four lines 128 bytes apart (adjacent-line prefetch).
@@ -209,7 +211,12 @@ impl Direction {
                 looks: AtomicU32::new(0),
             },
             ra: ReaderAsks { wait: wait(), ask: AtomicU32::new(0) },
-            wa: WriterAsks { wait: wait(), switch_k: AtomicU64::new(0), flags: AtomicU32::new(0) },
+            wa: WriterAsks {
+                wait: wait(),
+                switch_k: AtomicU64::new(0),
+                flags: AtomicU32::new(0),
+                hold: AtomicU64::new(0),
+            },
         }
     }
 
@@ -221,6 +228,7 @@ impl Direction {
         self.ra.ask.store(0, Relaxed);
         self.wa.switch_k.store(0, Relaxed);
         self.wa.flags.store(0, Relaxed);
+        self.wa.hold.store(0, Relaxed);
         self.t.cpu.store(u32::MAX, Relaxed);
         self.h.cpu.store(u32::MAX, Relaxed);
         self.h.carrier_read.store(0, Relaxed);

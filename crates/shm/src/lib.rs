@@ -6,6 +6,7 @@
 pub mod atomic;
 pub mod dgram;
 pub mod direction;
+pub mod hold;
 pub mod mailbox;
 pub mod marks;
 pub mod reason;

@@ -50,7 +50,7 @@ fn layout() -> BTreeMap<String, (usize, usize)> {
         fields!(TailLine: tail, cpu, lost, released),
         fields!(HeadLine: head, cpu, carrier_read, looks),
         fields!(ReaderAsks: wait, ask),
-        fields!(WriterAsks: wait, switch_k, flags),
+        fields!(WriterAsks: wait, switch_k, flags, hold),
         fields!(Record: octets, head, mark),
         fields!(Mailbox: gate, head, tail, writers),
         fields!(Page: mailbox, owner),

@@ -197,4 +197,78 @@ scripts! {
         s wait_in 4 10
         s recv 4 20
     ";
+    options_that_are_set_while_octets_go_by_rings, "TCP_CORK, TCP_NODELAY", Either: "
+        pair
+        c getsockopt 3 cork
+        c getsockopt 3 nodelay
+        warm
+        c getsockopt 3 cork
+        c setsockopt 3 cork 1
+        c getsockopt 3 cork
+        c getsockopt 3 nodelay
+        c send 3 10 1
+        c send 3 2000 2
+        c setsockopt 3 nodelay 1
+        c getsockopt 3 nodelay
+        s recvall 4 2010
+        c setsockopt 3 cork 0
+        c getsockopt 3 cork
+        c setsockopt 3 nodelay 0
+        c setsockopt 3 cork 1
+        c send 3 10 3
+        c setsockopt 3 cork 0
+        s recvall 4 10
+        c setsockopt 3 cork 7
+        c getsockopt 3 cork
+        c setsockopt 3 nodelay -1
+        c getsockopt 3 nodelay
+        c send 3 10 4
+        c shutdown 3 wr
+        c setsockopt 3 cork 0
+        c getsockopt 3 cork
+        s recvall 4 10
+        s recv 4 10
+        c setsockopt 3 nodelay 0
+        c getsockopt 3 nodelay
+        s setsockopt 4 cork 1
+        s send 4 10 5
+        s close 4
+        c recv 3 10
+        c recv 3 10
+    ";
+    options_that_a_child_sets_while_octets_go_by_rings, "TCP_CORK, TCP_NODELAY", Either: "
+        pair
+        warm
+        s setsockopt 4 cork 1
+        s fork kid
+        kid getsockopt 4 cork
+        kid send 4 10 1
+        s send 4 10 2
+        kid setsockopt 4 cork 0
+        c wait_in 3 20
+        c recv 3 100
+        s getsockopt 4 cork
+        kid setsockopt 4 nodelay 1
+        s getsockopt 4 nodelay
+        kid exit 0
+        s wait kid
+        s getsockopt 4 nodelay
+        s setsockopt 4 nodelay 0
+        warm
+    ";
+    an_heir_has_the_options_that_were_set_before, "recall: exec", Either: "
+        pair
+        warm
+        s setsockopt 4 cork 1
+        s setsockopt 4 nodelay 1
+        s send 4 10 1
+        s exec same
+        s getsockopt 4 cork
+        s getsockopt 4 nodelay
+        s setsockopt 4 cork 0
+        s send 4 10 2
+        s getsockopt 4 cork
+        c wait_in 3 20
+        c recv 3 100
+    ";
 }

@@ -414,7 +414,7 @@ impl Asks<'_> {
                 if value.len() > LONGEST_VALUE {
                     return Err(Nonsense);
                 }
-                let done = self.live().and_then(|key| match self.hub.is_of_datagrams(key) {
+                let done = self.live_for(level, name).and_then(|key| match self.hub.is_of_datagrams(key) {
                     true => self.hub.set_of_datagrams(self.engine, key, level, name, value),
                     false if level == LEVEL => self.own(key, name, value),
                     false => self.with(key, |mut of| of.set(level, name, value)),
@@ -561,6 +561,16 @@ impl Asks<'_> {
         Ok(key)
     }
 
+    /// The same, of an option: what was said of it otherwise is done before.
+    fn live_for(&mut self, level: i32, name: i32) -> Result<Key> {
+        let key = self.live()?;
+        if !matches!((level, name), (libc::IPPROTO_TCP, libc::TCP_CORK | libc::TCP_NODELAY)) {
+            return Ok(key);
+        }
+        self.hub.settle_hold(self.engine, key);
+        self.live()
+    }
+
     /// The same, if it is where it is to be: what stands in place of another one does nothing else before.
     fn settled(&mut self) -> Result<Key> {
         let key = self.live()?;
@@ -623,7 +633,7 @@ impl Asks<'_> {
             return Ok(errno);
         }
         if self.is_live() {
-            let key = self.live()?;
+            let key = self.live_for(level, name)?;
             if self.hub.is_of_datagrams(key) {
                 if (level, name) == (LEVEL, TAKE_BACK) {
                     return self.hub.take_mail_back(key);

@@ -13,6 +13,7 @@ mod datagram;
 mod door;
 mod ends;
 mod heirs;
+mod hold;
 mod interfaces;
 mod limits;
 mod listener;

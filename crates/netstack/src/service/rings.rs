@@ -7,6 +7,7 @@
 use super::neighbours::{Neighbour, Place, WAKES, runs_here};
 use super::slab::Key;
 use bypath_shm::direction::{Direction, Head, Path, Poisoned, Readable, ask, wait, writer_flag};
+use bypath_shm::hold::Hold;
 use bypath_sys::{Errno, pair};
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU64, Ordering::*, fence};
@@ -86,6 +87,10 @@ pub struct Rings {
     given_up: u32,
     /// What the program's looks were when it was last seen that it spins.
     looks: u32,
+    /// What the program has said of octets that fill no segment, as far as it was done.
+    held: u64,
+    /// What was said last, if octets that were written before it are on their way already.
+    pub sent_before: Option<Hold>,
     /// Somebody has written to the pair whom the program does not know: the pair it is, from now on.
     pub spoiled: bool,
 }
@@ -124,6 +129,8 @@ impl Rings {
             waits: [0; 2],
             given_up: 0,
             looks: 0,
+            held: 0,
+            sent_before: None,
             spoiled: false,
         }
     }
@@ -160,6 +167,18 @@ impl Rings {
             }
         }
         Err(Poisoned)
+    }
+
+    /// What was said of octets that fill no segment, before and now, if that is not done yet.
+    pub fn said(&self, near: &Neighbour) -> Option<(Hold, Hold)> {
+        // Acquire pairs with the writer's store, which comes before the octets that follow.
+        let now = incoming(near, self.at).wa.hold.load(Acquire);
+        (now != self.held).then(|| (Hold::from_raw(self.held), Hold::from_raw(now)))
+    }
+
+    /// That is done.
+    pub fn heard(&mut self, said: Hold) {
+        (self.held, self.sent_before) = (said.raw(), None);
     }
 
     /// The pair was found empty after [`Source::Drain`] was told: the ring is next. (What counts is that it is empty, and not how

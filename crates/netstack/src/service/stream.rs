@@ -1,5 +1,6 @@
 //! Octets of a connection: from the pair or a ring to the stack, and back.
 
+use super::hold::Next;
 use super::neighbours::Neighbour;
 use super::rings::{Sink, Source};
 use super::sharers::Sharer;
@@ -339,13 +340,20 @@ impl Socket {
                 Ok(source) => source,
                 Err(poisoned) => return poisoned.into(),
             };
+            // Looked at after the octets: what was said before they were written is known with them.
+            let next = match self.hold(&mut tcp, near, source, moved > 0) {
+                Next::Octets(next) => next,
+                Next::Sent => return Way::More,
+            };
             let most = match source {
                 Source::Empty => {
                     self.is.pair_in = false;
                     return Way::Waits;
                 }
                 Source::Pair | Source::Drain(_) => self.piece,
-                Source::Ring { available, .. } => usize::try_from(available).unwrap_or(MOST).min(MOST),
+                Source::Ring { available, .. } => {
+                    usize::try_from(available.min(next)).unwrap_or(MOST).min(MOST)
+                }
             };
             let (end, rings) = (self.end.as_fd(), &mut self.rings);
             let mut got = Ok(0);

@@ -9,6 +9,7 @@ mod connecting;
 mod datagrams;
 mod ends;
 mod garbage;
+mod hold;
 mod hostile;
 mod listening;
 mod lives;

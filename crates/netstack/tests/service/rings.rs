@@ -86,7 +86,7 @@ impl Process {
     }
 
     /// Says that there is news of a connection.
-    fn ring(&self, rings: &Rings) {
+    pub fn ring(&self, rings: &Rings) {
         let (inbox, bell, _) = self.introduction.as_ref().expect("an introduction");
         inbox.mark(rings.control.ends[1].load(Relaxed));
         eventfd::ring(bell.as_raw_fd());
@@ -107,7 +107,7 @@ pub fn until<R>(mut look: impl FnMut() -> Option<R>) -> R {
 }
 
 impl Rings {
-    fn out(&self) -> &'static Direction {
+    pub fn out(&self) -> &'static Direction {
         &self.control.direction[0]
     }
 
@@ -157,7 +157,7 @@ impl Rings {
 }
 
 /// A connection to a kernel's socket, with rings.
-fn connected<'a>(program: &'a Program, process: &mut Process) -> (Sock<'a>, TcpStream, Rings) {
+pub fn connected<'a>(program: &'a Program, process: &mut Process) -> (Sock<'a>, TcpStream, Rings) {
     let (listener, to) = kernels("10.9.0.1:0");
     let sock = program.connect(to);
     let peer = listener.accept().expect("a connection").0;
@@ -166,7 +166,7 @@ fn connected<'a>(program: &'a Program, process: &mut Process) -> (Sock<'a>, TcpS
     (sock, peer, rings)
 }
 
-fn received(from: &mut impl Read, octets: usize) -> Vec<u8> {
+pub fn received(from: &mut impl Read, octets: usize) -> Vec<u8> {
     let mut room = vec![0; octets];
     from.read_exact(&mut room).expect("octets");
     room
@@ -333,7 +333,7 @@ isolated! {
             (0u64..200_000, 0u64..4).prop_map(|(position, path)| position | path << 62),
             Just(0), Just(u64::MAX),
         ];
-        let lies = proptest::collection::vec((0usize..16, word, any::<bool>()), 1..40);
+        let lies = proptest::collection::vec((0usize..18, word, any::<bool>()), 1..40);
         let result = runner.run(&lies, |lies| {
             let program = running.program();
             let mut process = Process::new(2);
@@ -356,6 +356,7 @@ isolated! {
                     4 => d.wa.flags.store(word as u32, Release),
                     5 => d.ra.wait.iter().for_each(|w| w.store(word, Release)),
                     6 => d.wa.wait[3].store(word, Release),
+                    7 => d.wa.hold.store(word, Release),
                     _ => rings.control.ends[place & 1].store(word as u32, Release),
                 }
                 if rings_bell {

@@ -6,8 +6,8 @@ use super::anew::is_gone;
 use super::control::Message;
 use super::recipe::Recipe;
 use super::{
-    Record, SocketName, address, datagram, meanwhile, options, recognise, record, rest, rings, shown, stage,
-    told,
+    Record, SocketName, address, datagram, hold, meanwhile, options, recognise, record, rest, rings, shown,
+    stage, told,
 };
 use crate::carrier::Kind;
 use crate::table::{self, Entry, Sock};
@@ -520,7 +520,7 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
             }
             Err(_) => return r.option_meanwhile(level, name, room),
         },
-        _ => None,
+        _ => hold::of(fd, level, name).map(Ok),
     };
     let size = room.len().min(LONGEST_OPTION) as i32;
     let put = |value: &[u8], room: &mut [u8]| {
@@ -596,6 +596,9 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
     let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
     if r.stage() == stage::AWAY {
         return Some(meanwhile::judge(&r.what(), level, name, value).inspect(|()| note()));
+    }
+    if hold::set(fd, level, name, value) {
+        return Some(Ok(()));
     }
     let set = r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ());
     Some(set.inspect(|()| note()))

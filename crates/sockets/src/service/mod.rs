@@ -12,6 +12,7 @@ mod anew;
 pub mod calls;
 mod control;
 pub mod datagram;
+mod hold;
 pub mod interfaces;
 mod meanwhile;
 mod name;
