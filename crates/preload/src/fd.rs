@@ -69,6 +69,10 @@ hook! {
                 kept(|| udp::keep(fd, hook::Reason::SocketOption));
                 real(fd, request, arg)
             }
+            FIOSETOWN | SIOCSPGRP => {
+                kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
+                real(fd, request, arg)
+            }
             FIOASYNC => {
                 if memory::read(arg as *const c_int).is_some_and(|on| on != 0) {
                     kept(|| hook::status_flags_begin(fd, libc::O_ASYNC));
@@ -87,6 +91,9 @@ const SIOCGSTAMP: c_ulong = 0x8906;
 const SIOCGSTAMPNS: c_ulong = 0x8907;
 const SIOCGSTAMP_NEW: c_ulong = 0x8010_8906;
 const SIOCGSTAMPNS_NEW: c_ulong = 0x8010_8907;
+/// asm-generic/sockios.h: as F_SETOWN.
+const FIOSETOWN: c_ulong = 0x8901;
+const SIOCSPGRP: c_ulong = 0x8902;
 /// Not in the `libc` crate for this target (asm-generic/ioctls.h).
 const FIOASYNC: c_ulong = 0x5452;
 /// asm-generic/fcntl.h.
@@ -140,8 +147,9 @@ fn control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) 
 
 fn tell_unread(fd: c_int, to: *mut c_int) {
     let (all, beside) = (hook::unread_bytes(fd), served::unread(fd));
-    if all.is_some() || beside > 0 {
+    let behind = served::behind_mark(fd);
+    if all.is_some() || beside > 0 || behind > 0 {
         let all = all.unwrap_or_else(|| memory::read(to).map_or(0, |told| told as usize));
-        memory::write(to, c_int::try_from(all + beside).unwrap_or(c_int::MAX));
+        memory::write(to, c_int::try_from((all + beside).saturating_sub(behind)).unwrap_or(c_int::MAX));
     }
 }

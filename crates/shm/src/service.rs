@@ -37,6 +37,8 @@ pub const LOOK: i32 = 5;
 pub const UNREAD: i32 = 6;
 /// Of [`LEVEL`], of a socket of datagrams: what is in the program's ring goes through the pair.
 pub const TAKE_BACK: i32 = 7;
+/// Of [`LEVEL`], to be set: the program is about to write an urgent octet (MSG_OOB).
+pub const URGENT: i32 = 8;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 

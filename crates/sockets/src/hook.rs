@@ -408,6 +408,7 @@ pub fn status_flags_begin(fd: i32, flags: i32) {
     if flags & libc::O_ASYNC == 0 {
         return;
     }
+    served::owner_noted();
     match table::sock(fd) {
         Some(s) => switch::recall_both(s, Reason::RecalledOption, true),
         None => udp::keep(fd, Reason::RecalledOption),

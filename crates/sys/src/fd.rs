@@ -99,6 +99,22 @@ pub fn status_flags(fd: i32) -> Result<i32> {
     fcntl(fd, libc::F_GETFL, 0).map(|n| n as i32)
 }
 
+/// Who hears of urgent octets, and of whatever comes with O_ASYNC, of `from` hears of those of `to`, by the same signal.
+pub fn copy_owner(from: i32, to: i32) {
+    // asm-generic/fcntl.h, and `struct f_owner_ex`.
+    const F_SETSIG: i32 = 10;
+    const F_GETSIG: i32 = 11;
+    const F_SETOWN_EX: i32 = 15;
+    const F_GETOWN_EX: i32 = 16;
+    let mut owner = [0i32; 2];
+    if fcntl(from, F_GETOWN_EX, owner.as_mut_ptr() as usize).is_ok() && owner[1] != 0 {
+        let _ = fcntl(to, F_SETOWN_EX, owner.as_ptr() as usize);
+    }
+    if let Ok(signal @ 1..) = fcntl(from, F_GETSIG, 0) {
+        let _ = fcntl(to, F_SETSIG, signal);
+    }
+}
+
 /// Whether the descriptor is close-on-exec.
 ///
 /// # Errors

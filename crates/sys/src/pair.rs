@@ -94,6 +94,39 @@ pub fn send(end: BorrowedFd<'_>, octets: &[u8]) -> Result<usize> {
     })
 }
 
+/// Writes one urgent octet, where the kernel has such (CONFIG_AF_UNIX_OOB), and else one as any other.
+///
+/// # Errors
+/// Those of [`send`].
+pub fn send_urgent(end: BorrowedFd<'_>, octet: u8) -> Result<usize> {
+    let (octets, flags) = ([octet], libc::MSG_OOB | libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+    let iov = [IoVec { base: octets.as_ptr() as usize, len: 1 }];
+    // SAFETY: the kernel reads a live local.
+    match sock::send(end.as_raw_fd(), unsafe { UserVec::new(&iov) }, flags) {
+        Err(Errno::OPNOTSUPP) => send(end, &octets),
+        sent => sent,
+    }
+}
+
+/// The next octet, which stays; `None`: there is none now.
+///
+/// # Errors
+/// Those of [`receive`].
+pub fn look(end: BorrowedFd<'_>) -> Result<Option<u8>> {
+    let mut octet = [0u8];
+    let iov = [IoVec { base: octet.as_mut_ptr() as usize, len: 1 }];
+    // SAFETY: the kernel writes to a live local.
+    let seen =
+        sock::recv(end.as_raw_fd(), unsafe { UserVec::new(&iov) }, libc::MSG_PEEK | libc::MSG_DONTWAIT)?;
+    Ok((seen == 1).then_some(octet[0]))
+}
+
+/// Urgent octets are read in their place from now on.
+pub fn keep_urgent_in_line(end: BorrowedFd<'_>) {
+    // Every socket has this option.
+    let _ = sock::set_option(end.as_raw_fd(), libc::SOL_SOCKET, libc::SO_OOBINLINE, &1i32.to_ne_bytes());
+}
+
 /// Sends a record of these parts.
 ///
 /// # Errors

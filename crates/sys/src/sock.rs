@@ -201,6 +201,21 @@ pub fn peek_length(fd: i32, want: usize) -> Result<usize> {
     msg(libc::SYS_recvmsg, fd, &nowhere, libc::MSG_PEEK | libc::MSG_TRUNC | libc::MSG_DONTWAIT)
 }
 
+/// Receives up to `want` octets of an AF_UNIX stream, a megabyte at most, that nobody wants to see; it has no MSG_TRUNC.
+///
+/// # Errors
+/// As recvmsg(2).
+pub fn count(fd: i32, want: usize, flags: i32) -> Result<usize> {
+    const PIECE: usize = 4096;
+    const PIECES: usize = 256;
+    let mut scratch = [0u8; PIECE];
+    let base = scratch.as_mut_ptr() as usize;
+    let pieces: [IoVec; PIECES] =
+        std::array::from_fn(|n| IoVec { base, len: want.saturating_sub(n * PIECE).min(PIECE) });
+    // All of them are the same memory.
+    msg(libc::SYS_recvmsg, fd, &pieces, flags)
+}
+
 /// Bytes in the carrier's send queue, sent or not, that the other end has not acknowledged (SIOCOUTQ).
 ///
 /// # Errors

@@ -51,7 +51,7 @@ macro_rules! scripts {
 pub(crate) use scripts;
 
 /// Every file, and whether its scripts run over TAP devices, too: what is there beside the link is the same for all.
-const FILES: [(&str, &[Script], bool); 12] = [
+const FILES: [(&str, &[Script], bool); 13] = [
     ("calls", crate::calls::SCRIPTS, true),
     ("data", crate::data::SCRIPTS, false),
     ("ends", crate::ends::SCRIPTS, false),
@@ -63,6 +63,7 @@ const FILES: [(&str, &[Script], bool); 12] = [
     ("readiness", crate::readiness::SCRIPTS, true),
     ("recall", crate::recall::SCRIPTS, false),
     ("sockets", crate::sockets::SCRIPTS, false),
+    ("urgent", crate::urgent::SCRIPTS, true),
     ("waiting", crate::waiting::SCRIPTS, false),
 ];
 /// Where processors are shared, a machine that stands still for a moment is no news: so many scripts may differ in one run and

@@ -44,6 +44,8 @@ const KNOWN: &[Known] = &[
             "waitall_with_peek",
             "waitall_with_peek_ends_in_time",
             "waitall_with_peek_waits_behind_the_kernels_bytes",
+            "who_waits_for_all_does_not_wait_behind_a_mark",
+            "urgent_data_ends_a_peek_of_all",
         ],
         ..NONE
     },
@@ -58,7 +60,18 @@ const KNOWN: &[Known] = &[
         ..NONE
     },
     Known { row: "Every address and loopback", scripts: &["a_listener_on_the_wildcard_address"], ..NONE },
-    Known { row: "MSG_OOB", words: &["oob", "atmark"], ..NONE },
+    Known {
+        row: "An urgent octet alone",
+        is: is_beside_urgent,
+        scripts: &[
+            // Nothing is spliced where nothing but a mark is.
+            "splices_end_at_a_mark",
+            "urgent_octets_are_waited_for",
+            "an_urgent_octet_and_a_reset",
+            "who_closes_before_an_urgent_octet_was_passed_resets",
+        ],
+        ..NONE
+    },
     Known {
         row: "SO_RCVLOWAT",
         scripts: &[
@@ -66,6 +79,7 @@ const KNOWN: &[Known] = &[
             "low_water_mark_that_is_lowered_wakes_a_wait",
             "low_water_mark_that_is_lowered_is_an_edge",
             "low_water_mark_above_a_ring",
+            "a_bound_counts_octets_behind_a_mark",
         ],
         ..NONE
     },
@@ -86,17 +100,30 @@ const UNDECIDED: &[&str] = &[
     "a_send_to_a_killed_peer_begins_no_ring",
     // Who is woken, or a second octet.
     "two_threads_wait_for_what_comes_one_by_one",
+    // A pointer that does not reach the urgent octet yet points to another one.
+    "a_long_piece_with_an_urgent_octet",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];
 
 /// Whether events differ only in what stands beside POLLHUP.
 fn is_beside_hup(command: &str, expected: &str, got: &str) -> bool {
+    agree(command, expected, got, |a, b| has_hung_up(a).is_some() && has_hung_up(a) == has_hung_up(b))
+}
+
+/// Whether all words of two answers are equal, or `alike`, to a question about events.
+fn agree(command: &str, expected: &str, got: &str, alike: impl Fn(&str, &str) -> bool) -> bool {
     let is_question = ["poll", "ppoll", "epoll_"].iter().any(|verb| command.starts_with(verb));
     let (expected, got): (Vec<_>, Vec<_>) = (expected.split(' ').collect(), got.split(' ').collect());
-    let agree =
-        |(a, b): (&&str, &&str)| a == b || has_hung_up(a).is_some() && has_hung_up(a) == has_hung_up(b);
-    is_question && expected.len() == got.len() && expected.iter().zip(&got).all(agree)
+    let all = |(a, b): (&&str, &&str)| a == b || alike(a, b);
+    is_question && expected.len() == got.len() && expected.iter().zip(&got).all(all)
+}
+
+/// Whether events differ only in that there is POLLIN beside POLLPRI.
+fn is_beside_urgent(command: &str, expected: &str, got: &str) -> bool {
+    agree(command, expected, got, |a, b| {
+        a.split([':', '|']).any(|bit| bit == "pri") && a.replacen("pri", "in|pri", 1) == *b
+    })
 }
 
 /// A descriptor that has hung up, and its other events.

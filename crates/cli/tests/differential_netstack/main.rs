@@ -54,5 +54,7 @@ mod readiness;
 mod recall;
 #[path = "../differential/sockets.rs"]
 mod sockets;
+#[path = "../differential_stack/urgent.rs"]
+mod urgent;
 #[path = "../differential/waiting.rs"]
 mod waiting;

@@ -271,4 +271,81 @@ scripts! {
         c wait_in 3 20
         c recv 3 100
     ";
+    urgent_octets_wake_who_waits, "POLLPRI, epoll, select", Either: "
+        pair
+        s go p poll 5000 4:pri
+        s blocked p
+        c send 3 10 1
+        s wait_in 4 10
+        s blocked p
+        c send 3 1 2 oob
+        s join p
+        s recv 4 10
+        s recv 4 1 oob
+        s recv 4 10 dontwait
+        s fionread 4
+        s poll 0 4:in|pri
+        s epoll_create1 0
+        s epoll_ctl 5 add 4 pri 4
+        s epoll_wait 5 4 0
+        s go e epoll_wait 5 4 5000
+        s blocked e
+        c send 3 3 3 oob
+        s join e
+        s select 0 r:4 e:4
+        s recv 4 1 oob
+        s epoll_wait 5 4 0
+        s recv 4 10
+        s go r recv 4 10
+        s blocked r
+        c send 3 3 4
+        s join r
+    ";
+    who_asks_for_urgent_octets_first_has_them_in_line, "SO_OOBINLINE before connect", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        c socket inet
+        c setsockopt 3 oobinline 1
+        c connect 3 127.0.0.1:%port:s:3
+        c getsockopt 3 oobinline
+        s accept 3
+        s send 4 5 1 oob
+        s send 4 5 2
+        c wait_ev 3 pri
+        c wait_in 3 10
+        c fionread 3
+        c recv 3 10
+        c atmark 3
+        c recv 3 10
+        c atmark 3
+        c recv 3 1 oob
+    ";
+    urgent_octets_of_those_who_have_rings, "MSG_OOB", Either: "
+        pair
+        s go warm echo 4 64 200
+        c ping 3 64 200
+        s join warm
+        c send 3 10 1
+        c send 3 5 2 oob
+        c send 3 10 3
+        s wait_ev 4 pri
+        s recv 4 100
+        s recv 4 1 oob
+        s recv 4 100
+        s send 4 5 2 oob
+        c wait_ev 3 pri
+        c recv 3 100
+        c recv 3 1 oob
+        s go warm echo 4 64 200
+        c ping 3 64 200
+        s join warm
+        c send 3 7 6 oob
+        s wait_ev 4 pri
+        s recv 4 100
+        s recv 4 1 oob
+        c shutdown 3 wr
+        s wait_ev 4 rdhup
+        s recv 4 100
+    ";
 }

@@ -13,7 +13,7 @@ use super::{Settings, interfaces, query};
 use crate::Engine;
 use bypath_shm::service::{
     Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK, UNACKNOWLEDGED,
-    UNSENT, VERSION, Wanted, of_end_name,
+    UNSENT, URGENT, VERSION, Wanted, of_end_name,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -657,6 +657,7 @@ impl Asks<'_> {
         let octets = value.try_into().map(u32::from_ne_bytes).map_err(|_| libc::EINVAL)?;
         match name {
             FOLLOWED => self.hub.followed(self.engine, key, octets as usize),
+            URGENT => self.hub.urges(key),
             _ => Err(libc::ENOPROTOOPT),
         }
     }

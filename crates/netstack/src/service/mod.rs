@@ -32,6 +32,7 @@ mod socket;
 mod stream;
 pub mod table;
 mod tasks;
+mod urgent;
 mod watch;
 mod wishes;
 
@@ -209,8 +210,9 @@ impl Service {
     ///
     /// # Errors
     /// [`ServiceError`].
-    pub fn open(engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
+    pub fn open(mut engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
         raise_limit();
+        engine.stack().keep_urgent_in_line();
         thread::init();
         let (watch, bell) = (Watch::new()?, Arc::new(Bell::new()?));
         let door = Door::open(&settings)?;

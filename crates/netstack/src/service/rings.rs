@@ -447,6 +447,15 @@ impl Rings {
         Ok(self.flush(near, end, went))
     }
 
+    /// The same, for good: no octets for the program go into the ring any more.
+    ///
+    /// # Errors
+    /// [`Poisoned`]: the program lies.
+    pub fn leave(&mut self, near: &Neighbour, end: BorrowedFd<'_>, went: &mut u64) -> Result<Sink, Poisoned> {
+        self.spoiled = true;
+        Ok(if self.empty(near, end, went)? { Sink::Pair } else { Sink::Flushing })
+    }
+
     /// Whether octets wait in the ring, and nobody is known to wait for them: how far the reader is.
     pub fn unwatched(&self, near: &Neighbour) -> Option<u64> {
         let d = outgoing(near, self.at);

@@ -64,7 +64,9 @@ impl Asks<'_> {
             near.leave(at, number, false);
             return Err(libc::EMFILE);
         };
-        socket.rings = Some(Box::new(Rings::new(with, at, number, wanted.end)));
+        let mut rings = Rings::new(with, at, number, wanted.end);
+        rings.spoiled = socket.is.marked;
+        socket.rings = Some(Box::new(rings));
         if let Phase::Datagrams(of) = &mut socket.phase {
             of.mail = Some(Mail::new(at));
             socket.is.pair_news = true;

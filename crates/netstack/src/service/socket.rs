@@ -148,6 +148,10 @@ pub struct Is {
     pub held: bool,
     /// Its window was made smaller for the same reason.
     pub squeezed: bool,
+    /// The program writes urgent octets: before octets are read from the pair it is asked whether the next one is.
+    pub urgent: bool,
+    /// The program was given one. What is for it stays in the pair, of which the kernel may count one too many from then on.
+    pub marked: bool,
     /// It stands among those whose readers are looked at.
     pub watched: bool,
 }
@@ -208,6 +212,8 @@ impl Hub {
     /// EMFILE and its like.
     pub fn pair(&self) -> Result<Pair> {
         let pair = self.named(pair::new)?;
+        // What the service reads stops before an urgent octet, and goes on with it.
+        pair::keep_urgent_in_line(pair.end.as_fd());
         // A ring is no larger than half of what its program could take back to the pair at once.
         pair::set_send_buffer(pair.program.as_fd(), SEND_BUFFER).map_err(|e| e.raw_os_error())?;
         Ok(pair)
@@ -484,7 +490,7 @@ impl Hub {
 
     /// What the kernel says of the service's end.
     pub fn heard(&mut self, key: Key, events: u32) {
-        use super::watch::{ERR, HUP, OUT};
+        use super::watch::{ERR, HUP, OUT, PRI};
         let Some(socket) = self.sockets.get_mut(key) else { return };
         let is = &mut socket.is;
         (is.pair_in, is.pair_news) = (true, true);
@@ -494,6 +500,10 @@ impl Hub {
             self.ended.push(key);
         }
         is.unread |= events & ERR != 0;
+        if events & PRI != 0 {
+            // Somebody whom the library does not see.
+            socket.urges();
+        }
         self.activate(key);
     }
 

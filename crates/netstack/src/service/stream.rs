@@ -6,6 +6,7 @@ use super::rings::{Sink, Source};
 use super::sharers::Sharer;
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket};
+use super::urgent;
 use crate::Engine;
 use bypath_shm::direction::Poisoned;
 use bypath_stack::Stack;
@@ -355,22 +356,28 @@ impl Socket {
                     usize::try_from(available.min(next)).unwrap_or(MOST).min(MOST)
                 }
             };
-            let (end, rings) = (self.end.as_fd(), &mut self.rings);
+            let by_pair = matches!(source, Source::Pair | Source::Drain(_));
+            let urged = if by_pair && self.is.urgent { self.take_urgent(&mut tcp) } else { None };
             let mut got = Ok(0);
             let mut room = 0;
             let followed = self.followed > 0;
             let most = if followed { most.min(self.followed) } else { most };
-            let written = tcp.write_with(most.min(TURN - moved), followed, |piece| {
-                room = piece.len();
-                got =
-                    match (source, rings.as_mut(), near) {
+            let written = if let Some((written, taken)) = urged {
+                got = taken;
+                written
+            } else {
+                let (end, rings) = (self.end.as_fd(), &mut self.rings);
+                tcp.write_with(most.min(TURN - moved), followed, |piece| {
+                    room = piece.len();
+                    got = match (source, rings.as_mut(), near) {
                         (Source::Ring { head, .. }, Some(rings), Some(near)) => {
                             if rings.take(near, head, piece) { Ok(room) } else { Err(Errno::INTR) }
                         }
                         _ => pair::receive(end, piece),
                     };
-                got.unwrap_or(0)
-            });
+                    got.unwrap_or(0)
+                })
+            };
             match (written, got) {
                 (Err(WriteError::Full), _) => {
                     self.is.stack_out = false;
@@ -482,11 +489,15 @@ impl Socket {
                 return Way::Waits;
             }
             let end = self.end.as_fd();
+            let urgent = urgent::is_next(&mut tcp);
+            self.is.marked |= urgent;
             let sink = match (&mut self.rings, near) {
+                (Some(rings), Some(near)) if urgent => rings.leave(near, end, &mut self.went),
                 (Some(rings), Some(near)) => rings.sink(near, end, &mut self.went),
                 _ => Ok(Sink::Pair),
             };
             let most = match sink {
+                Ok(Sink::Pair) if urgent => 1,
                 Ok(Sink::Pair) => usize::MAX,
                 Ok(Sink::Ring(free)) => usize::try_from(free).unwrap_or(usize::MAX),
                 Ok(full) => {
@@ -508,6 +519,7 @@ impl Socket {
                         Ok(octets.len())
                     }
                     _ if deaf => Ok(octets.len()),
+                    _ if urgent => pair::send_urgent(end, octets[0]),
                     _ => pair::send(end, octets),
                 };
                 given = Some(sent);

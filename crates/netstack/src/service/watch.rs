@@ -8,6 +8,7 @@ use bypath_sys::poll::PollFd;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 pub const IN: u32 = 0x1;
+pub const PRI: u32 = 0x2;
 pub const OUT: u32 = 0x4;
 pub const ERR: u32 = 0x8;
 pub const HUP: u32 = 0x10;
@@ -93,14 +94,14 @@ impl Watch {
         self.set.add(fd, IN, token.word())
     }
 
-    /// Tells once of what comes, and of the end.
+    /// Tells once of what comes, urgent or not, and of the end.
     pub fn edge(&self, fd: BorrowedFd<'_>, token: Token) -> Result<()> {
-        self.set.add(fd, IN | RDHUP | EDGE, token.word())
+        self.set.add(fd, IN | PRI | RDHUP | EDGE, token.word())
     }
 
     /// Of room, too, or no more. A program's every read would tell of room: only who found none is told.
     pub fn room(&self, fd: BorrowedFd<'_>, token: Token, wanted: bool) {
-        let events = if wanted { IN | OUT | RDHUP | EDGE } else { IN | RDHUP | EDGE };
+        let events = IN | PRI | RDHUP | EDGE | if wanted { OUT } else { 0 };
         // It is in the set as long as it is open.
         let _ = self.set.change(fd.as_raw_fd(), events, token.word());
     }

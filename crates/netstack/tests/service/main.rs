@@ -21,6 +21,7 @@ mod queries;
 mod rings;
 mod streams;
 mod tasks;
+mod urgent;
 
 use bypath_link::tun::Device;
 use bypath_netstack::Engine;

@@ -4,7 +4,7 @@
 //! * The kernel counts no stream bytes: positions are the counts of hooked calls, so an un-hooked writer is not
 //!   noticed, and a sibling that was killed between a send and its count cannot be repaired exactly.
 //! * SIOCOUTQ counts memory, not bytes: the room is an estimate on the safe side.
-//! * Nothing is held back, so nothing has to be urged; there is no urgent data.
+//! * Nothing is held back, so nothing has to be urged. Urgent octets go by the carrier alone.
 //! * After a shutdown for reading the other end's bytes are refused, also those of a flush; and poll says nothing of a
 //!   shutdown to a writer that waits for room.
 //! * There is no reset. A close with unread bytes leaves ECONNRESET at the other end, which only a receive reports: a
@@ -62,6 +62,14 @@ impl Backend for Unix {
         // In this order: what another reader takes in between counts twice at most until it has counted it.
         let queued = sock::inq(s.carrier())? as u64;
         Ok(s.end().r.kernel_bytes.load(Acquire).wrapping_add(queued))
+    }
+
+    fn has_mark_within(&self, s: &Sock, want: usize) -> bool {
+        let queued = sock::inq(s.carrier()).unwrap_or(0);
+        let Ok(seen) = sock::count(s.carrier(), want, libc::MSG_PEEK | libc::MSG_DONTWAIT) else {
+            return false;
+        };
+        seen < want && seen < queued
     }
 
     fn urge(&self, _s: &Sock) -> bool {

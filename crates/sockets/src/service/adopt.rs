@@ -74,6 +74,7 @@ pub fn adopt(s: &'static Sock, name: ServiceName, call: Call) -> Result<&'static
         fd::set_status_flags(end.0, libc::O_NONBLOCK)?;
     }
     let limited = options::copy_limits(kernel, end.0);
+    options::copy_owner(kernel, end.0);
     let record = replace(s, end.0, service, cookie, family, stage)?;
     if limited {
         record.told.store(told::LIMITS, Relaxed);

@@ -10,11 +10,14 @@ use super::{
     stage, told,
 };
 use crate::carrier::Kind;
+use crate::hook::{self, Reason};
 use crate::table::{self, Entry, Sock};
 use crate::thread::Call as Inside;
 use crate::wait::Deadline;
 use crate::{log, signals, state, stream};
-use bypath_shm::service::{ACCEPTED, Accepted, Address, Claim, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT};
+use bypath_shm::service::{
+    ACCEPTED, Accepted, Address, Claim, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT, URGENT,
+};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
 use std::net::SocketAddr;
@@ -563,6 +566,44 @@ pub fn follows(fd: i32, octets: usize) {
     }
 }
 
+/// Before a send with MSG_OOB: the octet goes by the pair, as an urgent one, and the service looks for it there.
+///
+/// # Errors
+/// ENOTCONN, EPIPE: there is no connection; EOPNOTSUPP: the service knows of no urgent octets.
+#[cold]
+pub fn urges(fd: i32) -> Result<()> {
+    let Some(r) = super::of(fd) else { return Ok(()) };
+    if r.told.load(Relaxed) & told::URGENT != 0 {
+        return Ok(());
+    }
+    hook::recall(fd, Reason::RecalledOob, true);
+    let mut question = r.question(Op::Set).number(LEVEL).number(URGENT).number(1);
+    match question.ask(r.service()) {
+        Ok(_) => {
+            r.told.fetch_or(told::URGENT, Relaxed);
+            Ok(())
+        }
+        Err(Errno::NOPROTOOPT) => Err(Errno::OPNOTSUPP),
+        // What became of the connection the send finds out.
+        Err(_) => Ok(()),
+    }
+}
+
+/// Octets in the pair that FIONREAD does not count: an urgent one that is kept apart, and those behind it, which AF_UNIX counts.
+pub fn behind_mark(fd: i32) -> usize {
+    let has = |name, value| sock::option(fd, libc::SOL_SOCKET, name) == Ok(value);
+    match sock::inq(fd) {
+        Ok(queued @ 1..)
+            if super::of(fd).is_some() && has(libc::SO_OOBINLINE, 0) && has(libc::SO_PEEK_OFF, -1) =>
+        {
+            let peek = libc::MSG_PEEK | libc::MSG_DONTWAIT;
+            let before = if sock::is_at_mark(fd) { Ok(0) } else { sock::count(fd, queued, peek) };
+            queued.saturating_sub(before.unwrap_or(0))
+        }
+        _ => 0,
+    }
+}
+
 /// Before the last close of a connection of which the program has not read everything that it was given.
 pub fn leaves_unread(number: u32) {
     if let Some(r) = record(number) {
@@ -582,11 +623,16 @@ pub fn noted(level: i32, name: i32) {
     options::note(level, name);
 }
 
+/// This process says of a socket who hears of urgent octets.
+pub fn owner_noted() {
+    options::note_owner();
+}
+
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let Some(r) = super::of(fd) else { return datagram::calls::set_option(fd, level, name, value) };
     if options::is_of_descriptor(level, name) {
-        if options::is_limit(level, name) || name == libc::SO_PEEK_OFF {
+        if options::is_given_on(level, name) {
             r.told.fetch_or(told::LIMITS, Relaxed);
         }
         if r.stage() != stage::AWAY {

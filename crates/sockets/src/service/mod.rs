@@ -149,6 +149,8 @@ mod told {
     pub const PORT: u32 = 64;
     /// What is to be done again when its service was gone was asked for.
     pub const LASTS: u32 = 128;
+    /// The service knows that urgent octets are written.
+    pub const URGENT: u32 = 256;
 }
 
 static RECORDS: Slab<Record, 1024, 64> = Slab::new();

@@ -5,7 +5,7 @@ use super::recipe::Place;
 use bypath_shm::service::Op;
 use bypath_sys::{fd, sock};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// asm-generic/socket.h: with times of 64 bits.
 const SO_RCVTIMEO_NEW: i32 = 66;
@@ -32,7 +32,6 @@ const CARRIED: &[(i32, i32, Shape)] = {
         (SOL_SOCKET, SO_REUSEPORT, Plain),
         (SOL_SOCKET, SO_KEEPALIVE, Plain),
         (SOL_SOCKET, SO_LINGER, Plain),
-        (SOL_SOCKET, SO_OOBINLINE, Plain),
         (SOL_SOCKET, SO_DONTROUTE, Plain),
         (SOL_SOCKET, SO_PRIORITY, Plain),
         (SOL_SOCKET, SO_MARK, Plain),
@@ -161,8 +160,13 @@ pub fn set(service: u32, cookie: u64, place: &Place) -> impl Fn(i32, i32, &[u8])
 
 /// Whether an option is the descriptor's own: it is about calls, or about the descriptor.
 pub fn is_of_descriptor(level: i32, name: i32) -> bool {
-    level == libc::SOL_SOCKET
-        && (is_limit(level, name) || matches!(name, libc::SO_COOKIE | libc::SO_TYPE | libc::SO_PEEK_OFF))
+    level == libc::SOL_SOCKET && (is_given_on(level, name) || matches!(name, libc::SO_COOKIE | libc::SO_TYPE))
+}
+
+/// Whether it is, and accepted connections have what their listener has.
+pub fn is_given_on(level: i32, name: i32) -> bool {
+    let others = [libc::SO_PEEK_OFF, libc::SO_OOBINLINE];
+    is_limit(level, name) || level == libc::SOL_SOCKET && others.contains(&name)
 }
 
 /// Whether an option limits what a call waits for.
@@ -181,7 +185,22 @@ pub fn usual(level: i32, name: i32) -> i32 {
     }
 }
 
-/// Each limit that differs from a new socket's.
+/// This process has said for a socket who hears of urgent octets.
+static OWNED: AtomicBool = AtomicBool::new(false);
+
+/// It says so.
+pub fn note_owner() {
+    OWNED.store(true, Relaxed);
+}
+
+/// A service's socket takes the place of the kernel's: who hears of urgent octets is the same.
+pub fn copy_owner(from: i32, to: i32) {
+    if OWNED.load(Relaxed) {
+        fd::copy_owner(from, to);
+    }
+}
+
+/// Each limit that differs from a new socket's, and what else is [given on](is_given_on).
 pub fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
     for name in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
         if let Some((value, len)) = read(from, libc::SOL_SOCKET, name).filter(|(v, _)| *v != [0; 16]) {
@@ -190,6 +209,9 @@ pub fn limits(from: i32, mut set: impl FnMut(i32, &[u8])) {
     }
     if let Ok(least @ 2..) = sock::option(from, libc::SOL_SOCKET, libc::SO_RCVLOWAT) {
         set(libc::SO_RCVLOWAT, &least.to_ne_bytes());
+    }
+    if sock::option(from, libc::SOL_SOCKET, libc::SO_OOBINLINE) == Ok(1) {
+        set(libc::SO_OOBINLINE, &1i32.to_ne_bytes());
     }
     let peek = sock::option(from, libc::SOL_SOCKET, libc::SO_PEEK_OFF).ok();
     if let Some(at) = peek.filter(|at| *at != -1) {

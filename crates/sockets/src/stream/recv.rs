@@ -546,6 +546,10 @@ fn carrier_recv(
         return Err(Errno::BADF);
     }
     let flags = flags & !libc::MSG_WAITALL | libc::MSG_DONTWAIT;
+    if flags & libc::MSG_TRUNC != 0 && s.served().is_some() {
+        // As of TCP: they are counted, and the program's memory stays as it is.
+        return sock::count(fd, buf.admit()?.saturating_sub(skip), flags & !libc::MSG_TRUNC);
+    }
     rest(buf, skip, |v| match control {
         Some(control) => sock::recv_with(fd, v, flags, control),
         None => sock::recv(fd, v, flags),

@@ -41,6 +41,11 @@ impl Stack {
         Ok(self.tcp.id(index))
     }
 
+    /// TCP sockets that are opened from now on begin with urgent octets [in line](Settings::urgent_inline).
+    pub fn keep_urgent_in_line(&mut self) {
+        Arc::make_mut(&mut self.tcp.settings).urgent_inline = true;
+    }
+
     /// A TCP socket; `None`: it was closed, or is no TCP socket.
     #[inline]
     pub fn tcp(&mut self, id: SocketId) -> Option<Tcp<'_>> {
