@@ -20,6 +20,9 @@ pub use reader::{Found, Peeked, Reader};
 pub use record::{ALIGN, HEADS, LONGEST, MARK, Place, Record, WORD, span};
 pub use writer::{Refused, Reserved, Writer};
 
+/// Octets of a line of the processors' caches.
+pub const LINE: u64 = 64;
+
 /// The octets of a ring, by positions that are taken modulo its size. What is asked for is at most as long as the ring.
 pub trait Octets {
     /// Octets of the ring, a power of two.
@@ -31,6 +34,9 @@ pub trait Octets {
     /// What will stand there is to be read as soon as it does.
     #[inline]
     fn expect(&self, _position: u64) {}
+    /// What stands there up to `end` is to be written soon.
+    #[inline]
+    fn prepare(&self, _start: u64, _end: u64) {}
 }
 
 #[cfg(not(loom))]
@@ -53,6 +59,15 @@ impl Octets for crate::ring::Ring {
     #[inline]
     fn expect(&self, position: u64) {
         self.prefetch_read(position);
+    }
+
+    #[inline]
+    fn prepare(&self, start: u64, end: u64) {
+        let mut at = start;
+        while at < end {
+            self.prefetch_write(at);
+            at += LINE;
+        }
     }
 }
 

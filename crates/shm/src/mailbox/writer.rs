@@ -2,12 +2,14 @@
 
 use super::{Mailbox, phase, possible};
 use crate::atomic::{AtomicU64, Ordering::*, fence};
-use crate::dgram::{ALIGN, HEADS, LONGEST, MARK, Octets, Place, Record, WORD, span};
+use crate::dgram::{ALIGN, HEADS, LINE, LONGEST, MARK, Octets, Place, Record, WORD, span};
 use crate::direction::{MOVES, Poisoned};
 
 /// Looks at the lock at most: what is longer than a copy of the longest datagram is a writer that does not run.
 const LOOKS: u32 = if cfg!(loom) { 1 } else { 256 };
 
+/// Octets of a next record at most whose lines are asked for.
+const PREPARED: u64 = 2048;
 /// Octets of the heads that most records have.
 const SHORT: usize = 24;
 
@@ -224,6 +226,16 @@ impl<'a, O: Octets> Writer<'a, O> {
             }
         }
         Err(Poisoned)
+    }
+
+    /// After a datagram of `octets` that is to be answered before the next one goes: asks for the lines of a next one of that length, which are this
+    /// writer's then before it has something to write there. The first two are left alone: R looks at them again and again.
+    #[inline]
+    pub fn prepare(&self, octets: usize) {
+        if octets > 2 * LINE as usize {
+            let tail = self.mailbox.tail.0.load(Relaxed);
+            self.ring.prepare(tail.wrapping_add(2 * LINE), tail.wrapping_add((octets as u64).min(PREPARED)));
+        }
     }
 
     /// Whether something is in the ring.

@@ -33,7 +33,7 @@ const KERNEL_EVERY: u32 = 32;
 /// Looks of a spin between two readings of the clock, which says whether the kernel is to be asked: without pauses, and with.
 const CLOCK_LOOKS: [u32; 2] = [256, 16];
 /// Looks at the ring before a loop of receives that do not block is told again that there is nothing: shorter than the loop takes.
-const LINGERS: u32 = 32;
+const LINGERS: u32 = 64;
 /// Datagrams by the kernel between two looks for senders who ask for the mailbox.
 const LOOK_EVERY: u32 = 8;
 /// Generations that are told apart.
@@ -63,6 +63,8 @@ pub struct Inbound {
     sender_cpu: AtomicU32,
     /// The last thing that the socket did was to send: it waits for an answer.
     pub(super) sent_last: AtomicBool,
+    /// Something was taken out of the ring since the last send.
+    pub(super) has_taken: AtomicBool,
     sources: [AtomicU64; SOURCES],
     /// Of those that its mailbox had no room for, so many are shown.
     lost: AtomicU64,
@@ -97,6 +99,7 @@ impl Default for Inbound {
             overdue: AtomicU64::new(0),
             sender_cpu: AtomicU32::new(u32::MAX),
             sent_last: AtomicBool::new(false),
+            has_taken: AtomicBool::new(false),
             sources: [const { AtomicU64::new(0) }; SOURCES],
             lost: AtomicU64::new(0),
             near: AtomicU32::new(0),
@@ -201,6 +204,7 @@ impl Inbound {
         }
         self.sender_cpu.store(u32::MAX, Relaxed);
         self.sent_last.store(false, Relaxed);
+        self.has_taken.store(false, Relaxed);
         self.places.reset();
         self.news.reset();
         self.lost.store(0, Relaxed);
@@ -439,6 +443,7 @@ impl Record {
             let (from, cpu) = from_head(&head);
             if !peeks {
                 self.inbound.sender_cpu.store(cpu, Relaxed);
+                self.inbound.has_taken.store(true, Relaxed);
                 if let Some(end) = self.shown() {
                     shown::count(&end.rx, true, place.len());
                 }

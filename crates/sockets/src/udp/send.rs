@@ -376,6 +376,11 @@ impl Socket {
                     routed::stir(&self.outbound.place);
                 }
                 self.inbound.sent_last.store(true, Relaxed);
+                // Who answers, or has had an answer, gets the next one before it sends again.
+                if self.inbound.has_taken.load(Relaxed) {
+                    self.inbound.has_taken.store(false, Relaxed);
+                    writer.prepare(len);
+                }
                 self.inbound.news.goes_on(call);
                 if let Some(end) = self.shown() {
                     shown::count(&end.tx, true, len);
