@@ -8,6 +8,13 @@ use crate::served;
 use bypath_sockets::hook;
 use libc::{c_int, c_uint, c_void, sockaddr, socklen_t};
 
+/// Whether an address of the internet, which bind() has taken or not, names a port.
+fn asks_for_a_port(address: *const sockaddr, len: socklen_t) -> bool {
+    // sin_port and sin6_port stand behind the family.
+    let start = (len >= 4).then(|| memory::read(address.cast::<[u8; 4]>())).flatten();
+    start.is_some_and(|start| start[2..] != [0, 0])
+}
+
 hook! {
     /// `socket()`.
     fn socket(domain: c_int, kind: c_int, protocol: c_int) -> c_int, raw Some(libc::SYS_socket); {
@@ -51,7 +58,7 @@ hook! {
         }
         let ret = real(fd, address, len);
         if !borrowed_memory() {
-            kept(|| hook::named(fd));
+            kept(|| hook::named(fd, false));
         }
         ret
     }
@@ -64,7 +71,7 @@ hook! {
         }
         let ret = real(fd, address, len);
         if !borrowed_memory() {
-            kept(|| hook::named(fd));
+            kept(|| hook::named(fd, asks_for_a_port(address, len)));
         }
         ret
     }

@@ -438,9 +438,9 @@ pub fn rest_to_tell(fd: i32) -> Option<i32> {
     i32::try_from(rest + usize::from(ended)).ok()
 }
 
-/// After bind() and connect().
-pub fn named(fd: i32) {
-    crate::udp::groups::named(fd);
+/// After bind() and connect(). `is_chosen`: the program has chosen the port.
+pub fn named(fd: i32, is_chosen: bool) {
+    crate::udp::groups::named(fd, is_chosen);
 }
 
 /// Before setsockopt(fd, level, name): options that a ring cannot honour (TCP_ULP, ...) recall first.

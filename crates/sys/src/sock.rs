@@ -359,6 +359,66 @@ pub fn send_to(fd: i32, buf: UserVec<'_>, to: &[u8], flags: i32) -> Result<usize
     })
 }
 
+/// As [`send_to`], of a socket of datagrams of `family` that sends from this address of the host, whichever its own is (IP_PKTINFO; of IPv6, which
+/// has IPv4 mapped, IPV6_PKTINFO).
+///
+/// # Errors
+/// As sendmsg(2); EINVAL where the host has no such address.
+pub fn send_from(
+    fd: i32,
+    family: i32,
+    buf: UserVec<'_>,
+    to: &[u8],
+    from: [u8; 16],
+    flags: i32,
+) -> Result<usize> {
+    /// A control message, and its data, as the kernel lays them out.
+    #[repr(C, align(8))]
+    struct Control {
+        len: usize,
+        level: i32,
+        kind: i32,
+        data: [u8; 24],
+    }
+    const HEAD: usize = 16;
+    let is_v4 = family == libc::AF_INET;
+    let (level, kind, len) = match is_v4 {
+        true => (libc::IPPROTO_IP, libc::IP_PKTINFO, size_of::<libc::in_pktinfo>()),
+        false => (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, size_of::<libc::in6_pktinfo>()),
+    };
+    let mut control = Control { len: HEAD + len, level, kind, data: [0; 24] };
+    // in_pktinfo: interface, source, destination; in6_pktinfo: source, interface.
+    match is_v4 {
+        true => control.data[4..8].copy_from_slice(&from[12..]),
+        false => control.data[..16].copy_from_slice(&from),
+    }
+    let mut hdr = header(buf.elements(), (&raw const control as usize, (HEAD + len).next_multiple_of(8)));
+    hdr.name = to.as_ptr() as usize;
+    hdr.namelen = to.len() as u32;
+    // SAFETY: the kernel checks the addresses in the list; list, address and control message are live.
+    check(unsafe {
+        syscall(libc::SYS_sendmsg, [fd as usize, &raw const hdr as usize, flags as usize, 0, 0, 0])
+    })
+}
+
+/// bind.
+///
+/// # Errors
+/// As bind(2).
+pub fn bind(fd: i32, to: &Address) -> Result<()> {
+    let (raw, len) = raw_address(to);
+    // SAFETY: the kernel reads `len` bytes of a local.
+    check(unsafe { syscall(libc::SYS_bind, [fd as usize, raw.as_ptr() as usize, len, 0, 0, 0]) }).map(|_| ())
+}
+
+/// connect to nobody: a socket of datagrams whose port the kernel has chosen gives it back.
+///
+/// # Errors
+/// As connect(2).
+pub fn disconnect(fd: i32) -> Result<()> {
+    connect(fd, &Address { family: libc::AF_UNSPEC as u16, port: 0, bytes: [0; 16], scope: 0 })
+}
+
 /// shutdown(2), result ignored: ends a connection that is beyond use.
 pub fn shutdown(fd: i32, how: i32) {
     // SAFETY: integers only.

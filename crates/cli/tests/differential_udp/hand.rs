@@ -89,6 +89,7 @@ const PROMISES: &[&str] = &[
     "exec",
     "SCM_RIGHTS",
     "what waits when another gets the socket",
+    "a recall",
     "several processes on one socket",
     "un-hooked calls",
     "kill -9",
@@ -104,6 +105,7 @@ fn every_promise_has_a_script() {
         crate::names::SCRIPTS,
         crate::options::SCRIPTS,
         crate::order::SCRIPTS,
+        crate::recalls::SCRIPTS,
         crate::waiting::SCRIPTS,
     ];
     let all: Vec<&Script> = files.into_iter().flatten().collect();

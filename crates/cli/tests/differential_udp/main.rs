@@ -24,6 +24,7 @@ mod holders;
 mod names;
 mod options;
 mod order;
+mod recalls;
 mod waiting;
 
 mod model;

@@ -34,10 +34,14 @@
 //! *Overtaken.* Who sent by the carrier and finds the gate opening or open when that call is over leaves the ring alone for that epoch (`left`). Who finds
 //! it closed may use the next epoch: R begins it by a write and a fence, and reads the carrier until it is empty only then.
 //!
+//! *Recalled.* A mailbox that ends may have something in it that R sends again by the carrier, in its writers' names ([`Mailbox::recall`]): R takes their lock, for
+//! good, before it does so, and they wait, for a while, until it is done before they send by the carrier themselves.
+//!
 //! What others can write is checked where it is used, as in [`dgram`](crate::dgram): [`Poisoned`] is the end of the mailbox,
 //! not of its socket. Nobody waits for anybody: every loop has a bound.
 
 mod reader;
+mod recall;
 mod writer;
 
 pub use reader::{Epoch, Peeked, Reader};

@@ -8,7 +8,7 @@ use crate::direction::{MOVES, Poisoned};
 /// The reading end: every thread of the receiving socket may have one.
 #[derive(Debug)]
 pub struct Reader<'a, O> {
-    mailbox: &'a Mailbox,
+    pub(super) mailbox: &'a Mailbox,
     ring: O,
 }
 

@@ -327,3 +327,56 @@ fn the_gate_does_not_open_beside_a_sleeper() {
         assert!(!reader.is_open());
     });
 }
+
+/// A writer sends, and the mailbox is recalled meanwhile: what is in it goes by the carrier, from its reader. `waits` says how the writer goes on.
+fn recalled(waits: fn(&Mailbox)) {
+    check(move || {
+        let shared = Post::new(Racy::new(), OPEN);
+        let writer = {
+            let shared = shared.clone();
+            thread::spawn(move || {
+                let (left, writer) = (AtomicU64::new(0), Writer::new(&shared.mailbox, &*shared.ring, 7));
+                for number in 0..2u64 {
+                    match writer.push(&left, &[], &number.to_ne_bytes(), SIZE) {
+                        Pushed::Sent => {}
+                        _ => {
+                            waits(&shared.mailbox);
+                            shared.carrier.send(number);
+                        }
+                    }
+                }
+            })
+        };
+        let (mailbox, reader) = (&shared.mailbox, Reader::new(&shared.mailbox, &*shared.ring));
+        assert!(mailbox.recall());
+        if mailbox.unread() != 0 {
+            reader.keep_writers_out(9, || {
+                thread::yield_now();
+                true
+            });
+            while let Some(number) = take(&reader, 3) {
+                shared.carrier.send(number);
+            }
+        }
+        mailbox.kill();
+        writer.join().unwrap();
+        assert!(reader.is_empty(), "a datagram stayed behind");
+        let got: Vec<u64> = std::iter::from_fn(|| shared.carrier.receive()).collect();
+        assert_eq!(got, [0, 1], "in the order of the calls");
+    });
+}
+
+#[test]
+fn what_is_recalled_comes_once_and_before_what_its_writer_sends_next() {
+    recalled(|mailbox| {
+        while mailbox.is_recalled() {
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+#[should_panic(expected = "in the order of the calls")]
+fn a_writer_that_does_not_wait_for_a_recall_is_found() {
+    recalled(|_| {});
+}

@@ -99,9 +99,12 @@ impl Record {
     }
 }
 
-/// After bind() and connect().
-pub fn named(fd: i32) {
+/// After bind() and connect(). `is_chosen`: the program has chosen the port.
+pub fn named(fd: i32, is_chosen: bool) {
     if let Some(r) = super::of(fd) {
+        if is_chosen {
+            r.has_chosen_port.store(true, Relaxed);
+        }
         r.is_changed();
         r.is_named(fd);
     }

@@ -1,6 +1,6 @@
 //! Who holds a socket beside this process. All of them share its queue, and nobody knows who of them reads, or sends: what goes through
-//! a mailbox is *offered* then, and lies nowhere but in the kernel's queue once its send is over. The same is done where another program would
-//! simply inherit it, before one does.
+//! a mailbox is *offered* then, and lies nowhere but in the kernel's queue once its send is over. Before others come to hold it what its mailbox has
+//! goes there, too (`recall`).
 //!
 //! Of a fork one of the family's ends (docs/shm-format.md) says who holds it, until the others have closed it, have ended, or have become
 //! programs that did not inherit it. Of whom got it by exec, spawn or SCM_RIGHTS nobody will know when he holds it no more: it is *spread*.
@@ -38,6 +38,8 @@ pub fn begin() -> Option<&'static State> {
 pub fn forking(to: Option<(&State, u32)>) {
     each(|r| {
         if r.stays().is_none() {
+            // What waits is for whoever of them reads first.
+            r.recall(false);
             match to {
                 Some((state, place)) if r.spread_to(state, place) => r.rest(),
                 _ => {
@@ -122,15 +124,21 @@ impl Record {
 
     /// Another program may inherit it by this descriptor.
     pub(super) fn is_seen_inheritable(&self, fd: i32) {
-        if self.has_mailbox() && !self.inbound.offers.load(Relaxed) && fd::is_cloexec(fd) == Ok(false) {
+        let is_known = self.inbound.offers.load(Relaxed) || self.inbound.is_inheritable.load(Relaxed);
+        if self.has_mailbox() && !is_known && fd::is_cloexec(fd) == Ok(false) {
             self.ends_unless_offered(Reason::RecalledOption);
         }
     }
 
-    /// What was sent without being offered is this process's alone; from now on everything is offered.
+    /// What was sent without being offered is recalled.
     fn ends_unless_offered(&self, reason: Reason) {
         if self.inbound.offers.load(Relaxed) {
-        } else if state::is_memory_of_another() {
+            return;
+        }
+        let is_elsewhere = state::is_memory_of_another();
+        // Who holds the socket with others shares the ring with them, too, or with a parent.
+        self.recall(reason == Reason::RecalledExec && !is_elsewhere && self.end.load(Relaxed) == 0);
+        if is_elsewhere {
             // A vfork child has a table of descriptors of its own: ours are the parent's to close.
             self.kill_mailbox();
         } else {
@@ -143,13 +151,8 @@ impl Record {
         self.spread.load(SeqCst) || self.is_held_elsewhere()
     }
 
-    /// Whether what it gets by its mailbox is to be offered. Under [`state::LIFE`].
-    pub(super) fn is_to_be_offered(&self) -> bool {
-        self.is_shared() || self.is_inheritable()
-    }
-
     /// Whether another program would inherit it.
-    fn is_inheritable(&self) -> bool {
+    pub(super) fn is_inheritable(&self) -> bool {
         let (own, mut any) = (self.number(), false);
         table::each(|fd, entry| {
             any |= matches!(entry, Entry::Udp(number) if number == own) && fd::is_cloexec(fd) != Ok(true);
@@ -159,12 +162,13 @@ impl Record {
 
     /// Now and then, under [`state::LIFE`]: a mailbox that was offered to and need not be any more is over, and the next one is this process's.
     pub(super) fn ask_whether_offered(&self) {
-        if !self.inbound.offers.load(Relaxed) || self.spread.load(Relaxed) {
+        let offers = self.inbound.offers.load(Relaxed);
+        if !offers && !self.inbound.is_inheritable.load(Relaxed) || self.spread.load(Relaxed) {
             return;
         }
         let looks = self.inbound.looks.load(Relaxed).wrapping_add(1);
         self.inbound.looks.store(looks, Relaxed);
-        if is_to_ask(looks) && !self.is_to_be_offered() {
+        if is_to_ask(looks) && !(if offers { self.is_shared() } else { self.is_inheritable() }) {
             self.end_mailbox(Reason::RecalledOption);
         }
     }

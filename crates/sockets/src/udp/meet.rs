@@ -7,6 +7,7 @@
 use super::address::Name;
 use super::receive::{HEAD, SENDERS, SOURCE};
 use super::send::{LOOK_EVERY, Route, stage};
+use super::stand_in::{self, StandIn};
 use super::{Record, groups, maps, queue, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
@@ -208,7 +209,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         fd::close(memory);
         reason
     };
-    let offers = r.is_to_be_offered();
+    let (offers, is_inheritable) = (r.is_shared(), r.is_inheritable());
     kept.owner().store(cookie, Relaxed);
     if kept.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
@@ -217,7 +218,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     let listener = match unix::listen(&own[..len], floor) {
         Ok(listener) => listener,
         // One of those who share the socket has the mailbox.
-        Err(Errno::ADDRINUSE) if offers => return Err(given_up(Reason::SharedQueue)),
+        Err(Errno::ADDRINUSE) if offers || is_inheritable => return Err(given_up(Reason::SharedQueue)),
         Err(Errno::ADDRINUSE) => return Err(given_up(Reason::Squatter)),
         Err(e) => return Err(given_up(rendezvous::errno_reason(e))),
     };
@@ -229,6 +230,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     let wants = r.of_heads(&own_name);
     r.inbound.heads.store(wants, Relaxed);
     r.inbound.offers.store(offers, Relaxed);
+    r.inbound.is_inheritable.store(is_inheritable, Relaxed);
     r.inbound.memory.store(memory + 1, Relaxed);
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
@@ -283,6 +285,11 @@ pub fn look(r: &Record, fd: i32) {
     }
 }
 
+/// A name in a message: an address's words, and a port.
+fn said_name(said: &[u64]) -> Name {
+    Name { ip: [said[0], said[1]], port: said[2] as u16 }
+}
+
 /// Only the own user, whomever `--allow-uid` names beside him: who has a mailbox sees what the other senders write there.
 fn check_user(uid: u32) -> Result<(), Reason> {
     let is_own = uid == process::euid() && rendezvous::check_uid(uid).is_ok();
@@ -297,12 +304,12 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
         return Err(Reason::OtherNamespace);
     }
     let mut raw = [0; SIZE];
-    let said = match unix::recv(caller, &mut raw, state::floor()) {
+    let (said, lent) = match unix::recv(caller, &mut raw, state::floor()) {
         Ok(Some(received)) => {
-            close_all(&received);
-            decode(&raw[..received.len])
-                .filter(|message| message[0] == HELLO)
-                .ok_or(Reason::VersionMismatch)?
+            let said = decode(&raw[..received.len]).filter(|message| message[0] == HELLO);
+            let source = said.map_or(Name::default(), |said| said_name(&said[2..5]));
+            let lent = StandIn::of_message(&received, &source, fd);
+            (said.ok_or(Reason::VersionMismatch)?, lent)
         }
         _ => return Err(Reason::VersionMismatch),
     };
@@ -310,8 +317,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     if said[8..11] != state.namespaces {
         return Err(Reason::OtherNamespace);
     }
-    let source = Name { ip: [said[2], said[3]], port: said[4] as u16 };
-    let to = Name { ip: [said[5], said[6]], port: said[7] as u16 };
+    let (source, to) = (said_name(&said[2..5]), said_name(&said[5..8]));
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let is_meant = to.port == local.port && (local.ip == to.ip || local.is_unspecified());
     let is_partner = r.peer().is_none_or(|peer| peer == source);
@@ -327,22 +333,33 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
         return Err(Reason::Refused);
     }
     let mut gone = [0; SIZE];
-    let mut is_free = |place: &&AtomicI32| {
+    let mut is_free = |(place, lent): &(&AtomicI32, &AtomicI32)| {
         let own = place.load(Relaxed) - 1;
         // A sender says nothing more: what can be read is its end.
         own < 0
             || unix::peek(own, &mut gone).is_some() && {
-                place.store(0, Relaxed);
-                fd::close(own);
+                for word in [place, lent] {
+                    let own = word.swap(0, AcqRel) - 1;
+                    if own >= 0 {
+                        fd::close(own);
+                    }
+                }
                 true
             }
     };
-    let place =
-        r.inbound.senders[..SENDERS].iter().find(|place| is_free(place)).ok_or(Reason::MailboxLimit)?;
+    // All are looked at: what a sender that was killed has lent keeps its port.
+    let mut free = None;
+    for place in r.inbound.senders[..SENDERS].iter().zip(&r.inbound.lent) {
+        if is_free(&place) {
+            free.get_or_insert(place);
+        }
+    }
+    let (place, its) = free.ok_or(Reason::MailboxLimit)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1);
     let mut message = [0; WORDS];
     let heads = u64::from(r.inbound.heads.load(Relaxed));
-    let offers = r.inbound.offers.load(Relaxed);
+    let may_inherit = r.inbound.is_inheritable.load(Relaxed);
+    let offers = r.inbound.offers.load(Relaxed) || may_inherit && !r.can_recall(&source, lent.as_ref());
     message[..6].copy_from_slice(&[
         WELCOME,
         VERSION,
@@ -354,6 +371,9 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     ]);
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
     place.store(caller + 1, Relaxed);
+    if let Some(lent) = lent.filter(|_| may_inherit && !offers) {
+        its.store(lent.into_fd() + 1, Release);
+    }
     if let Some(end) = r.shown() {
         let from = source.to_address();
         end.remote.set(from.family, from.port, from.bytes);
@@ -450,8 +470,10 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     ]);
     let state = state::get().ok_or(Reason::Disabled)?;
     message[8..11].copy_from_slice(&state.namespaces);
-    let sent = rendezvous::credentials_fit(dialled, found.uid)
-        .and_then(|()| unix::send(dialled, &encode(&message), &[]).map_err(|_| Reason::PeerPlain));
+    let lent = stand_in::lend(r, fd, &source);
+    let sent = rendezvous::credentials_fit(dialled, found.uid).and_then(|()| {
+        unix::send(dialled, &encode(&message), lent.as_slice()).map_err(|_| Reason::PeerPlain)
+    });
     if let Err(reason) = sent {
         fd::close(dialled);
         return Err(reason);

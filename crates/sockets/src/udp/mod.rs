@@ -8,6 +8,7 @@
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
 //! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
+//! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done,
 //! `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
@@ -21,12 +22,14 @@ mod offers;
 mod options;
 mod places;
 mod queue;
+mod recall;
 mod receive;
 mod routed;
 mod said;
 pub mod seen;
 mod send;
 pub mod shown;
+mod stand_in;
 mod told;
 pub mod wait;
 
@@ -74,6 +77,8 @@ pub struct Record {
     end: AtomicU32,
     /// Changes of its names and options that the others of the family have made, as far as this process knows of them.
     changes: AtomicU32,
+    /// Its port was chosen by the program.
+    has_chosen_port: AtomicBool,
     /// Others hold it, or may, of whom nobody knows when they do no more.
     spread: AtomicBool,
     /// Why it stays on the kernel (a [`Reason`] value), 0 = it need not.
@@ -178,6 +183,7 @@ fn new_record() -> Option<&'static Record> {
     r.shares.store(false, Relaxed);
     r.steers.store(false, Relaxed);
     r.port.store(0, Relaxed);
+    r.has_chosen_port.store(false, Relaxed);
     r.end.store(0, Relaxed);
     r.changes.store(0, Relaxed);
     r.spread.store(false, Relaxed);
@@ -232,6 +238,7 @@ pub fn release(number: u32, closed: i32) {
     r.forget_mailbox();
     r.registrations.iter().for_each(Registration::forget);
     r.drop_routes(Reason::RecalledClose);
+    stand_in::take_back(r);
     r.holds_no_longer();
     r.hide();
     discard(r);
@@ -270,6 +277,7 @@ impl Record {
         }
         self.end_mailbox(reason);
         self.drop_routes(reason);
+        stand_in::take_back(self);
         self.show_reason(reason);
         self.show_rx_reason(reason);
     }
@@ -292,6 +300,7 @@ impl Record {
         self.is_changed();
         self.end_mailbox(Reason::RecalledConnect);
         self.drop_routes(Reason::RecalledConnect);
+        stand_in::take_back(self);
         self.outbound.forget_peer();
     }
 
@@ -355,7 +364,10 @@ pub fn keep_all(reason: Reason) {
 
 /// The process ends.
 pub fn exiting() {
-    each(|r| r.end_mailbox(Reason::RecalledExit));
+    each(|r| {
+        r.end_mailbox(Reason::RecalledExit);
+        stand_in::take_back(r);
+    });
 }
 
 /// Every descriptor of ours.

@@ -55,6 +55,8 @@ pub struct Inbound {
     pub(super) memory: AtomicI32,
     pub(super) listener: AtomicI32,
     pub(super) senders: [AtomicI32; SENDERS],
+    /// What these have lent (`stand_in`), each at its sender's place.
+    pub(super) lent: [AtomicI32; SENDERS],
     spins: SpinHistory,
     pub(super) news: News,
     reads: AtomicU32,
@@ -72,6 +74,8 @@ pub struct Inbound {
     pub(super) near: AtomicU32,
     /// What comes by the mailbox is offered (`holders`).
     pub(super) offers: AtomicBool,
+    /// Another program may inherit the socket: what could not be recalled is offered.
+    pub(super) is_inheritable: AtomicBool,
     pub(super) looks: AtomicU32,
     /// How many there have to be for the next attempt to make a mailbox.
     pub(super) due: AtomicU32,
@@ -93,6 +97,7 @@ impl Default for Inbound {
             memory: AtomicI32::new(0),
             listener: AtomicI32::new(0),
             senders: [const { AtomicI32::new(0) }; SENDERS],
+            lent: [const { AtomicI32::new(0) }; SENDERS],
             spins: SpinHistory::new(),
             news: News::default(),
             reads: AtomicU32::new(0),
@@ -104,6 +109,7 @@ impl Default for Inbound {
             lost: AtomicU64::new(0),
             near: AtomicU32::new(0),
             offers: AtomicBool::new(false),
+            is_inheritable: AtomicBool::new(false),
             looks: AtomicU32::new(0),
             due: AtomicU32::new(0),
             until_look: AtomicU32::new(0),
@@ -190,10 +196,11 @@ type End = Reader<'static, Ring>;
 impl Inbound {
     pub(super) fn reset(&self) {
         self.mailbox.set(None);
-        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders) {
+        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders).chain(&self.lent) {
             word.store(0, Relaxed);
         }
         self.offers.store(false, Relaxed);
+        self.is_inheritable.store(false, Relaxed);
         for word in [&self.reads, &self.near, &self.due, &self.until_look, &self.looks] {
             word.store(0, Relaxed);
         }
@@ -212,7 +219,7 @@ impl Inbound {
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
-        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders) {
+        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders).chain(&self.lent) {
             if let Some(fd) = Some(word.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
                 f(fd);
             }
@@ -289,7 +296,7 @@ impl Record {
         if listener >= 0 {
             strangers::close_listener(listener, process::euid());
         }
-        for word in [&inbound.memory].into_iter().chain(&inbound.senders) {
+        for word in [&inbound.memory].into_iter().chain(&inbound.senders).chain(&inbound.lent) {
             let own = word.swap(0, AcqRel) - 1;
             if own >= 0 {
                 fd::close(own);
@@ -637,7 +644,7 @@ impl Record {
 }
 
 /// The source that a record's head tells, and the processor.
-fn from_head(head: &[u8; HEAD_LONG]) -> (Name, u32) {
+pub(super) fn from_head(head: &[u8; HEAD_LONG]) -> (Name, u32) {
     let half = |at: usize| u16::from_ne_bytes([head[at], head[at + 1]]);
     let word = |at: usize| u64::from_ne_bytes(head[at..at + 8].try_into().unwrap_or_default());
     let cpu = half(18);

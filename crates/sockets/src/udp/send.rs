@@ -5,7 +5,7 @@ use super::places::Place;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
 use super::told::{self, Told, want};
-use super::{Record as Socket, groups, maps, meet, queue, routed, shown};
+use super::{Record as Socket, groups, maps, meet, queue, recall, routed, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
 use crate::{signals, state};
@@ -95,6 +95,8 @@ pub struct Outbound {
     up: AtomicU32,
     /// Its place among those that have some.
     pub(super) place: Place,
+    /// What it has lent (`stand_in`), plus one.
+    pub(super) lent: AtomicI32,
     /// To whom it is connected: 0 not known, 1 nobody, 2 that one.
     peer_known: AtomicU32,
     peer_ip: [AtomicU64; 2],
@@ -202,6 +204,7 @@ impl Outbound {
             route.mailbox.set(None);
         }
         self.up.store(0, Relaxed);
+        self.lent.store(0, Relaxed);
         self.forget_peer();
     }
 
@@ -210,8 +213,8 @@ impl Outbound {
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
-        for route in &self.routes {
-            if let Some(fd) = Some(route.connection.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
+        for word in self.routes.iter().map(|route| &route.connection).chain([&self.lent]) {
+            if let Some(fd) = Some(word.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
                 f(fd);
             }
         }
@@ -466,6 +469,7 @@ impl Socket {
 
     /// The mailbox was not to be used: is it over, or did a writer die in its turn, after which it is over?
     fn look_at(&self, route: &Route, writer: &Writer<'static, Ring>, map: &MailboxMap) {
+        recall::wait_for(map);
         if map.mailbox().is_dead() {
             return self.drop_route(route);
         }

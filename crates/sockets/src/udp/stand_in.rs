@@ -1,0 +1,275 @@
+//! Sockets from which a receiver sends again what another one has sent it: they have that one's port, at an address of the loopback which nobody uses, and
+//! say at each send from which address it is.
+//!
+//! Where the sender has an address of its own, or is gone, the port is free at that one, and the receiver makes such a socket when it needs it. Who sends
+//! from every address has the port at that one, too: he makes the socket and *lends* it. It gives the port back when his own socket is closed: that works
+//! only for ports that the kernel has chosen.
+
+use super::receive::{Inbound, SENDERS};
+use super::{Name, Record};
+use crate::state;
+use bypath_sys::sock::{self, Address};
+use bypath_sys::{fd, unix};
+use libc::{IPPROTO_IP, SOL_SOCKET};
+use std::sync::atomic::Ordering::*;
+
+/// Where they are, and send nothing from.
+const HOME: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 66, 8, 1];
+/// linux/in.h, since Linux 6.3: the ports of which the kernel chooses one, the lowest and, above that, the highest.
+const IP_LOCAL_PORT_RANGE: i32 = 51;
+/// asm-generic/socket.h.
+const SO_NETNS_COOKIE: i32 = 71;
+
+/// One of them.
+#[derive(Debug)]
+pub(super) struct StandIn {
+    fd: i32,
+    family: i32,
+    whose: Whose,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Whose {
+    /// Made here.
+    Own,
+    /// It was lent, and stood there.
+    Lent(usize),
+    /// It stands there still: who uses it has the memory of another process, and descriptors of its own.
+    Borrowed,
+}
+
+fn home(family: i32, port: u16) -> Address {
+    match family {
+        libc::AF_INET => Name::new(HOME, port).to_address(),
+        _ => Address { family: family as u16, port, bytes: HOME, scope: 0 },
+    }
+}
+
+fn family_of(source: &Name) -> i32 {
+    if source.is_v4() { libc::AF_INET } else { libc::AF_INET6 }
+}
+
+/// A socket of this port there, which may share it where its other holders let it; 0: of one that the kernel chooses.
+fn make(family: i32, port: u16, range: Option<u16>) -> Option<i32> {
+    let own = sock::datagrams(family, 0, state::floor()).ok()?;
+    let on = 1i32.to_ne_bytes();
+    let ranged = range.map_or(Ok(()), |port| {
+        let both = u32::from(port) | u32::from(port) << 16;
+        sock::set_option(own, IPPROTO_IP, IP_LOCAL_PORT_RANGE, &both.to_ne_bytes())
+    });
+    let made = ranged
+        .and_then(|()| sock::set_option(own, SOL_SOCKET, libc::SO_REUSEADDR, &on))
+        .and_then(|()| sock::bind(own, &home(family, port)))
+        .and_then(|()| sock::local_address(own));
+    let wanted = range.unwrap_or(port);
+    if made.is_ok_and(|name| name.port == wanted) {
+        return Some(own);
+    }
+    fd::close(own);
+    None
+}
+
+impl StandIn {
+    /// For `source`, whose port is free there.
+    pub(super) fn new(source: &Name) -> Option<StandIn> {
+        let family = family_of(source);
+        // Port 0 would be any.
+        let fd = (source.port != 0).then(|| make(family, source.port, None))??;
+        Some(StandIn { fd, family, whose: Whose::Own })
+    }
+
+    /// What `source` has lent, of what came with its message, if `fd` may need it. The others are closed.
+    pub(super) fn of_message(received: &unix::Received, source: &Name, to: i32) -> Option<StandIn> {
+        let mut found = None;
+        for &own in &received.fds[..received.fd_count] {
+            match found {
+                None if is_stand_in(own, source, to) => found = Some(own),
+                _ => fd::close(own),
+            }
+        }
+        let family = sock::option(found?, SOL_SOCKET, libc::SO_DOMAIN).ok()?;
+        Some(StandIn { fd: found?, family, whose: Whose::Own })
+    }
+
+    pub(super) fn fd(&self) -> i32 {
+        self.fd
+    }
+
+    pub(super) fn family(&self) -> i32 {
+        self.family
+    }
+
+    /// It is somebody else's from here on.
+    pub(super) fn into_fd(mut self) -> i32 {
+        self.whose = Whose::Borrowed;
+        self.fd
+    }
+}
+
+impl Drop for StandIn {
+    fn drop(&mut self) {
+        if !matches!(self.whose, Whose::Borrowed) {
+            fd::close(self.fd);
+        }
+    }
+}
+
+/// Whether it is a socket of UDP with that port, where `other` is one.
+fn is_stand_in(own: i32, source: &Name, other: i32) -> bool {
+    let option = |name: i32| sock::option(own, SOL_SOCKET, name);
+    let place = |fd: i32| sock::option_u64(fd, SOL_SOCKET, SO_NETNS_COOKIE).ok();
+    option(libc::SO_DOMAIN)
+        .is_ok_and(|domain| matches!(domain, libc::AF_INET6) || domain == family_of(source))
+        && option(libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP)
+        && sock::local_address(own).is_ok_and(|name| name.port == source.port)
+        && place(own).is_some_and(|own| place(other) == Some(own))
+}
+
+impl Inbound {
+    /// What the sender of that port has lent.
+    pub(super) fn lent_by(&self, source: &Name) -> Option<StandIn> {
+        for (at, word) in self.lent[..SENDERS].iter().enumerate() {
+            let found = word.load(Acquire);
+            let own = found - 1;
+            // It has none any more if its sender has closed his socket.
+            let is_its = own >= 0 && sock::local_address(own).is_ok_and(|name| name.port == source.port);
+            let Some(family) = is_its.then(|| sock::option(own, SOL_SOCKET, libc::SO_DOMAIN).ok()).flatten()
+            else {
+                continue;
+            };
+            if state::is_memory_of_another() {
+                return Some(StandIn { fd: own, family, whose: Whose::Borrowed });
+            }
+            if word.compare_exchange(found, 0, AcqRel, Relaxed).is_ok() {
+                return Some(StandIn { fd: own, family, whose: Whose::Lent(at) });
+            }
+        }
+        None
+    }
+
+    /// It is not needed just now, and may be again.
+    pub(super) fn give_back_lent(&self, stand_in: StandIn) {
+        if let Whose::Lent(at) = stand_in.whose
+            && self.lent[at].compare_exchange(0, stand_in.fd + 1, AcqRel, Relaxed).is_ok()
+        {
+            stand_in.into_fd();
+        }
+    }
+}
+
+/// To whom this socket sends may need one to send it again: made once, and kept, as it is to give its port back. `None`: it can do without, or there can be
+/// none. Under [`state::LIFE`].
+pub(super) fn lend(r: &Record, fd: i32, source: &Name) -> Option<i32> {
+    let kept = &r.outbound.lent;
+    if let Some(own) = Some(kept.load(Relaxed) - 1).filter(|own| *own >= 0) {
+        return Some(own);
+    }
+    let is_everywhere = sock::local_address(fd).is_ok_and(|own| Name::of(&own).is_unspecified());
+    let is_chosen = !r.has_chosen_port.load(Relaxed);
+    if !is_everywhere || !is_chosen || r.shares_port() || r.is_shared() {
+        return None;
+    }
+    // For the moment of the other one's bind both say that they share the port. Nobody else comes by that: he would have to know it, and to want the same.
+    let share = |on: i32| sock::set_option(fd, SOL_SOCKET, libc::SO_REUSEADDR, &on.to_ne_bytes()).is_ok();
+    if !share(1) {
+        return None;
+    }
+    let made = make(r.family(), 0, Some(source.port));
+    share(0);
+    let own = made?;
+    kept.store(own + 1, Relaxed);
+    Some(own)
+}
+
+/// The socket is closed, or gets another name: nobody keeps its port.
+pub(super) fn take_back(r: &Record) {
+    let own = r.outbound.lent.swap(0, AcqRel) - 1;
+    if own >= 0 {
+        let _ = sock::disconnect(own);
+        fd::close(own);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bypath_shm::region::own_ring;
+    use std::net::{TcpListener, UdpSocket};
+    use std::os::fd::AsRawFd;
+
+    fn name_of(socket: &UdpSocket, ip: &str) -> Name {
+        let octets = match ip.parse().unwrap() {
+            std::net::IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+            std::net::IpAddr::V6(v6) => v6.octets(),
+        };
+        Name::new(octets, socket.local_addr().unwrap().port())
+    }
+
+    fn says(by: &StandIn, source: &Name, to: &UdpSocket, ip: &str) {
+        let mut raw = [0; super::super::LONGEST];
+        let len = name_of(to, ip).emit(by.family(), &mut raw);
+        let ring = own_ring(4096).unwrap();
+        ring.copy_from_slice(4094, b"said");
+        let sent = ring.with_pieces(4094, 4, |octets| {
+            sock::send_from(by.fd(), by.family(), octets, &raw[..len], source.octets(), 0)
+        });
+        assert_eq!(sent, Ok(4));
+        let mut got = [0; 9];
+        let (n, from) = to.recv_from(&mut got).unwrap();
+        assert_eq!((&got[..n], from.ip(), from.port()), (&b"said"[..], source.address(), source.port));
+    }
+
+    #[test]
+    fn who_has_one_address_or_none_any_more_is_stood_in_for() {
+        for ip in ["127.0.0.1", "::1"] {
+            let bind = || UdpSocket::bind((ip, 0)).unwrap();
+            let (receiver, sender) = (bind(), bind());
+            let source = name_of(&sender, ip);
+            let of_living = StandIn::new(&source).expect("the port is free there");
+            says(&of_living, &source, &receiver, ip);
+            drop((of_living, sender));
+            says(&StandIn::new(&source).expect("it is free everywhere"), &source, &receiver, ip);
+        }
+    }
+
+    #[test]
+    fn who_has_every_address_lends_what_gives_the_port_back() {
+        for (any, ip, family) in [
+            ("0.0.0.0", "127.0.0.1", libc::AF_INET),
+            ("::", "::1", libc::AF_INET6),
+            ("::", "127.0.0.1", libc::AF_INET6),
+        ] {
+            let (receiver, sender) = (UdpSocket::bind((ip, 0)).unwrap(), UdpSocket::bind((any, 0)).unwrap());
+            let source = name_of(&sender, ip);
+            assert!(StandIn::new(&source).is_none(), "the port is taken at every address");
+            assert!(make(family, 0, Some(source.port)).is_none(), "as long as it is not shared");
+            let share = |on: i32| {
+                sock::set_option(sender.as_raw_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &on.to_ne_bytes())
+            };
+            share(1).unwrap();
+            let lent = make(family, 0, Some(source.port)).expect("for the moment it is");
+            share(0).unwrap();
+            assert!(is_stand_in(lent, &source, receiver.as_raw_fd()));
+            says(&StandIn { fd: lent, family, whose: Whose::Borrowed }, &source, &receiver, ip);
+            drop(sender);
+            assert!(UdpSocket::bind((any, source.port)).is_err(), "it holds the port");
+            sock::disconnect(lent).unwrap();
+            UdpSocket::bind((any, source.port)).expect("it holds it no longer");
+            assert!(!is_stand_in(lent, &source, receiver.as_raw_fd()), "nor would it send from there");
+            fd::close(lent);
+        }
+    }
+
+    #[test]
+    fn what_is_no_socket_of_that_port_is_not_used() {
+        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        let source = name_of(&one, "127.0.0.1");
+        assert!(is_stand_in(one.as_raw_fd(), &source, other.as_raw_fd()));
+        assert!(!is_stand_in(other.as_raw_fd(), &source, other.as_raw_fd()), "another port");
+        let stream = TcpListener::bind(("127.0.0.1", source.port));
+        assert!(stream.is_ok_and(|stream| !is_stand_in(stream.as_raw_fd(), &source, other.as_raw_fd())));
+        assert!(!is_stand_in(std::io::stdin().as_raw_fd(), &source, other.as_raw_fd()), "no socket");
+        let of_ipv6 = name_of(&one, "::1");
+        assert!(!is_stand_in(one.as_raw_fd(), &of_ipv6, other.as_raw_fd()), "of IPv4 alone");
+    }
+}
