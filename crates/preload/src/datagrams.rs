@@ -6,7 +6,7 @@ use crate::errno::{self, fail, kept};
 use crate::memory;
 use crate::served::{header, message};
 use bypath_sockets::hook::mail::Step;
-use bypath_sockets::hook::record::{HEADER, Header, Kind, MAGIC, tell};
+use bypath_sockets::hook::record::{Failure, HEADER, Header, Kind, MAGIC, tell};
 use bypath_sockets::hook::{self, Address, SocketName, datagram, datagrams};
 use bypath_sys::Errno;
 use bypath_sys::user::IoVec;
@@ -237,7 +237,12 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
         return None;
     }
     if flags & libc::MSG_ERRQUEUE != 0 {
-        return failed(libc::EAGAIN);
+        let told =
+            kept(|| r.next_failure(fd, |failure, octets| failed_datagram(r, failure, octets, iov, &beside)));
+        return match told {
+            Ok(came) => Some(came),
+            Err(e) => failed(e.raw_os_error()),
+        };
     }
     if flags & libc::MSG_OOB != 0 {
         return failed(libc::EOPNOTSUPP);
@@ -342,6 +347,41 @@ fn came(
     Came { len: told as isize, from, control, flags }
 }
 
+/// What is told of a datagram that did not get there (`struct sock_extended_err`, and who says so): its octets are the program's.
+fn failed_datagram(
+    r: &datagram::Record,
+    failure: &Failure,
+    octets: &[u8],
+    iov: &[IoVec],
+    beside: &Beside,
+) -> Came {
+    let mut done = 0;
+    for v in iov {
+        let piece = &octets[done..][..v.len.min(octets.len() - done)];
+        let Some(room) = memory::slice_mut(v.base as *mut u8, piece.len()) else { break };
+        room.copy_from_slice(piece);
+        done += piece.len();
+    }
+    let mut out = Out::new(beside);
+    tell_into(&mut out, &failure.header, r.is_v6());
+    let from = r.as_name(failure.from);
+    let from = from.as_ref().map_or(&[][..], SocketName::as_bytes);
+    // Behind 16 octets a sockaddr of the socket's family.
+    let (mut all, len) = ([0; 44], if r.is_v6() { 44 } else { 32 });
+    all[..4].copy_from_slice(&failure.errno.to_ne_bytes());
+    all[4..7].copy_from_slice(&[failure.origin, failure.kind, failure.code]);
+    all[8..12].copy_from_slice(&failure.info.to_ne_bytes());
+    all[16..16 + from.len().min(28)].copy_from_slice(&from[..from.len().min(28)]);
+    let (level, kind) = match r.is_v6() {
+        true => (libc::IPPROTO_IPV6, libc::IPV6_RECVERR),
+        false => (libc::IPPROTO_IP, libc::IP_RECVERR),
+    };
+    out.put(level, kind, &all[..len]);
+    let cut = if done < octets.len() { libc::MSG_TRUNC } else { 0 };
+    let name = (beside.name != 0).then(|| r.as_name(failure.header.peer)).flatten();
+    Came { len: done as isize, from: name, control: out.used, flags: cut | out.flags | libc::MSG_ERRQUEUE }
+}
+
 /// A naked record of `len` octets, as far as they are wanted, has its first ones in `head`: they go to the front of the list, and those that
 /// are there further back.
 fn shift(iov: &[IoVec], head: &[u8; HEADER], len: usize) {
@@ -389,6 +429,11 @@ fn source(iov: &[IoVec], before: usize, end: usize) -> (usize, Option<usize>) {
 /// Writes the control messages that the socket wants: how many octets they take, and MSG_CTRUNC.
 fn tell(header: &Header, v6: bool, beside: &Beside) -> (usize, c_int) {
     let mut out = Out::new(beside);
+    tell_into(&mut out, header, v6);
+    (out.used, out.flags)
+}
+
+fn tell_into(out: &mut Out, header: &Header, v6: bool) {
     let wants = |bit: u32| header.tells & bit != 0;
     let (seconds, ns) = (header.stamp / 1_000_000_000, header.stamp % 1_000_000_000);
     if wants(tell::STAMP) {
@@ -445,7 +490,6 @@ fn tell(header: &Header, v6: bool, beside: &Beside) -> (usize, c_int) {
     if wants(tell::SEGMENT) && header.segment > 0 {
         out.put(libc::IPPROTO_UDP, libc::UDP_GRO, &header.segment.to_ne_bytes());
     }
-    (out.used, out.flags)
 }
 
 /// Two words in one piece.

@@ -133,6 +133,53 @@ impl Header {
     }
 }
 
+/// Octets of a [`Failure`].
+pub const FAILURE: usize = HEADER + 16 + ADDRESS;
+
+/// An error of the network with what it is about; the first octets of the datagram stand behind it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// To whom the datagram went ([`Header::peer`]), and of the message that says what became of it: to which address it came, through which interface,
+    /// and what the socket wants to be told of that.
+    pub header: Header,
+    /// What is wrong.
+    pub errno: u32,
+    /// Octets of a packet that gets there, if it was too long.
+    pub info: u32,
+    /// SO_EE_ORIGIN_*: who says it.
+    pub origin: u8,
+    /// Type of the ICMP message.
+    pub kind: u8,
+    /// Its code.
+    pub code: u8,
+    /// Whose message it is.
+    pub from: Address,
+}
+
+impl Failure {
+    /// Its octets.
+    pub fn encode(&self) -> [u8; FAILURE] {
+        let mut out = [0; FAILURE];
+        let mut put = |at: usize, octets: &[u8]| out[HEADER + at..][..octets.len()].copy_from_slice(octets);
+        put(0, &self.errno.to_ne_bytes());
+        put(4, &self.info.to_ne_bytes());
+        put(8, &[self.origin, self.kind, self.code]);
+        put(16, &self.from.encode());
+        out[..HEADER].copy_from_slice(&self.header.encode());
+        out
+    }
+
+    /// What the octets say, and those behind it; `None`: they are none.
+    pub fn decode(raw: &[u8]) -> Option<(Failure, &[u8])> {
+        let (head, rest) = raw.split_first_chunk::<HEADER>()?;
+        let mut fields = Body(rest.get(..FAILURE - HEADER)?);
+        let (header, errno, info) = (Header::decode(head)?, fields.u32()?, fields.u32()?);
+        let [origin, kind, code, ..] = fields.take::<8>()?;
+        let from = fields.address()?;
+        Some((Failure { header, errno, info, origin, kind, code, from }, &rest[FAILURE - HEADER..]))
+    }
+}
+
 /// Whether a datagram cannot go naked: it would be taken for a headed one, or for the end.
 pub fn needs_header(octets: &[u8]) -> bool {
     octets.is_empty() || octets.starts_with(&MAGIC)
@@ -169,6 +216,28 @@ mod tests {
         assert!(
             needs_header(b"") && needs_header(&other) && !needs_header(b"BYPADGR") && !needs_header(b"x")
         );
+    }
+
+    #[test]
+    fn failures_come_back_and_nothing_shorter_is_one() {
+        let from = Address(Some("10.0.0.9:0".parse().unwrap()));
+        let failure = Failure { header: header(), errno: 111, info: 1400, origin: 2, kind: 3, code: 4, from };
+        let all = [&failure.encode()[..], b"octets"].concat();
+        assert_eq!(Failure::decode(&all), Some((failure, &b"octets"[..])));
+        assert_eq!(Failure::decode(&all[..FAILURE - 1]), None);
+        let text = include_str!("../../../docs/netstack-service.md");
+        for (name, at, octets) in [
+            ("errno", 112, &111u32.to_ne_bytes()[..]),
+            ("info", 116, &1400u32.to_ne_bytes()),
+            ("origin", 120, &[2]),
+            ("kind", 121, &[3]),
+            ("code", 122, &[4]),
+            ("from", 128, &from.encode()),
+        ] {
+            let row = format!("| `Failure.{name}` | {at} | {} |", octets.len());
+            assert!(text.lines().any(|line| line.starts_with(&row)), "no row {row}");
+            assert_eq!(all[at..at + octets.len()], *octets);
+        }
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub const UNREAD: i32 = 6;
 pub const TAKE_BACK: i32 = 7;
 /// Of [`LEVEL`], to be set: the program is about to write an urgent octet (MSG_OOB).
 pub const URGENT: i32 = 8;
+/// Of [`LEVEL`], of a socket of datagrams: the oldest error of the network that was not asked for (MSG_ERRQUEUE), as a
+/// [`Failure`](crate::datagram::Failure). EAGAIN: there is none.
+pub const ERROR_QUEUE: i32 = 9;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 

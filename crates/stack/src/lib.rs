@@ -60,6 +60,7 @@ pub mod queue;
 pub mod random;
 mod raw;
 mod readiness;
+pub mod report;
 mod resolve;
 pub mod route;
 mod slaac;

@@ -7,6 +7,7 @@ use crate::event::Event;
 use crate::iface::{AddressState, IfaceId};
 use crate::ingress::Origin;
 use crate::neighbor::{Action, Advertisement, State};
+use crate::report::Report;
 use crate::socket::SocketError;
 use crate::stack::Due;
 use crate::time::Instant;
@@ -68,6 +69,7 @@ impl Stack {
                 let local = SocketAddr::new(addresses.source(), source);
                 let remote = SocketAddr::new(addresses.destination(), destination);
                 if let Some((socket, true)) = self.sender_of_datagram(local, remote, iface) {
+                    self.report(socket, || Report::of_neighbor(local.ip(), remote, iface, &octets));
                     self.socket_failed(socket, SocketError::HostUnreachable, true);
                 }
             }

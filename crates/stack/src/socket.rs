@@ -7,6 +7,7 @@ use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::path::Unreachable;
 use crate::queue::Queue;
+use crate::report::Report;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -45,7 +46,7 @@ pub struct Options {
     /// It hears all groups that somebody joined, not its own alone: IP_MULTICAST_ALL.
     pub group_all: bool,
     /// It is told of errors that may pass, such as a host that cannot be reached just now, and of all errors if it has no partner:
-    /// IP_RECVERR. They are told as others are.
+    /// IP_RECVERR. They are told as others are, and each by itself in a [`Report`].
     pub all_errors: bool,
     /// IPV6_V6ONLY.
     pub only_v6: bool,
@@ -263,6 +264,8 @@ pub(crate) struct Socket {
     /// A send found no room.
     pub blocked: bool,
     pub error: Option<SocketError>,
+    /// Errors one by one, for who wants them.
+    pub reports: VecDeque<Report>,
     pub ready: Ready,
     pub groups: Vec<(IfaceId, IpAddr)>,
     /// Datagrams that did not fit.
@@ -394,6 +397,7 @@ impl Stack {
             send_most: self.config.send_octets,
             blocked: false,
             error: None,
+            reports: VecDeque::new(),
             ready: Ready::default(),
             groups: Vec::new(),
             dropped: 0,

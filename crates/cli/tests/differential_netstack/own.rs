@@ -348,4 +348,16 @@ scripts! {
         s wait_ev 4 rdhup
         s recv 4 100
     ";
+    port_0_refuses, "connect", Either: "
+        c socket inet
+        c connect 3 127.0.0.1:0
+        c getsockopt 3 error
+        c socket inet stream|nonblock
+        c connect 4 127.0.0.1:0
+        c wait_ev 4 hup
+        c getsockopt 4 error
+        c getpeername 4
+        c socket inet6
+        c connect 5 [::1]:0
+    ";
 }

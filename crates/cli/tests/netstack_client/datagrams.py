@@ -164,6 +164,75 @@ def errors():
     say("who is not connected", s.recv(10), s.getsockopt(SOL, socket.SO_ERROR))
 
 
+def round_trip():
+    """What was said of what was sent before has come."""
+    s = udp()
+    s.sendto(b"x", ECHO)
+    s.recv(10)
+
+
+def port_0():
+    s = udp()
+    say("port 0", outcome(s.connect, (THERE, 0)), s.getsockname()[0] == HERE, outcome(s.getpeername))
+    say(outcome(s.send, b"x"), outcome(s.sendto, b"x", (THERE, 0)))
+    round_trip()
+    say("refused", outcome(s.recv, 1, socket.MSG_DONTWAIT))
+    s.connect(ECHO)
+    say("and then", s.send(b"x"), s.recv(10), s.getpeername() == ECHO)
+
+
+def queue():
+    errors, recverr = 0x2000, 11
+    s = udp()
+    s.bind(("", 0))
+
+    def told(room=300, *more):
+        octets, told, said, name = s.recvmsg(100, room, errors, *more)
+        say(octets, said, name == (THERE, 9))
+        for level, kind, data in told:
+            if (level, kind, len(data)) == (IP, recverr, 32):
+                family, port, who = struct.unpack("=HH4s", data[16:24])
+                data = struct.unpack("=IBBBBII", data[:16]), family, port, socket.inet_ntoa(who) == THERE
+            say(level, kind, data)
+
+    def lost(octets):
+        s.sendto(octets, (THERE, 9))
+        round_trip()
+
+    lost(b"not asked for")
+    say("nothing", outcome(s.recvmsg, 10, 200, errors))
+    s.setsockopt(IP, recverr, 1)
+    lost(b"first")
+    told()
+    say("then", outcome(s.recv, 10, socket.MSG_DONTWAIT), s.getsockopt(SOL, socket.SO_ERROR), outcome(s.recvmsg, 10, 200, errors))
+    s.setsockopt(IP, IP_RECVTTL, 1)
+    lost(b"second")
+    say("error", errno.errorcode[s.getsockopt(SOL, socket.SO_ERROR)])
+    lost(b"third" * 30)
+    told()
+    say("next", errno.errorcode[s.getsockopt(SOL, socket.SO_ERROR)])
+    told()
+    say("then", outcome(s.recv, 10, socket.MSG_DONTWAIT), outcome(s.recvmsg, 10, 200, errors))
+    lost(b"little room")
+    octets, _, said, _ = s.recvmsg(3, 30, errors)
+    say(octets, said)
+    lost(b"")
+    say("waits", until(s, select.POLLIN))
+    told()
+    s.sendto(b"good", ECHO)
+    say(s.recv(10))
+    lost(b"not wanted any more")
+    s.setsockopt(IP, recverr, 0)
+    say("off", outcome(s.recvmsg, 10, 200, errors))
+    s = udp()
+    s.setsockopt(IP, recverr, 1)
+    s.connect((THERE, 9))
+    s.send(b"connected")
+    round_trip()
+    told()
+    say("then", outcome(s.send, b"x"))
+
+
 def beside():
     s = udp("", 0)
     for name in (IP_PKTINFO, IP_RECVTTL, IP_RECVTOS):
@@ -357,7 +426,7 @@ def near():
 
 # What waits for ever does not.
 signal.alarm(60)
-for part in (names, exchange, flags, errors, beside, options, waiting, ends, processes, six, several, near):
+for part in (names, exchange, flags, errors, port_0, queue, beside, options, waiting, ends, processes, six, several, near):
     say("--", part.__name__)
     try:
         part()

@@ -24,6 +24,9 @@ def ip(*words):
 
 
 def echo():
+    # Each datagram that nobody takes is answered.
+    with open("/proc/sys/net/ipv4/icmp_ratemask", "w") as mask:
+        mask.write("0")
     s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     s.bind((THERE, 7))
 

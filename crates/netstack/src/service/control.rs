@@ -12,8 +12,8 @@ use super::watch::{Token, Watch};
 use super::{Settings, interfaces, query};
 use crate::Engine;
 use bypath_shm::service::{
-    Address, Body, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK, UNACKNOWLEDGED,
-    UNSENT, URGENT, VERSION, Wanted, of_end_name,
+    Address, Body, ERROR_QUEUE, FOLLOWED, HEADER, Header, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK,
+    UNACKNOWLEDGED, UNSENT, URGENT, VERSION, Wanted, of_end_name,
 };
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
@@ -635,8 +635,10 @@ impl Asks<'_> {
         if self.is_live() {
             let key = self.live_for(level, name)?;
             if self.hub.is_of_datagrams(key) {
-                if (level, name) == (LEVEL, TAKE_BACK) {
-                    return self.hub.take_mail_back(key);
+                match (level, name) {
+                    (LEVEL, TAKE_BACK) => return self.hub.take_mail_back(key),
+                    (LEVEL, ERROR_QUEUE) => return self.hub.next_error(self.engine.stack(), key),
+                    _ => {}
                 }
                 return self.hub.of_datagrams(self.engine, key, level, name);
             }

@@ -6,10 +6,11 @@ use crate::egress::{Fragmentation, IpPacket};
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
 use crate::path::{Reach, is_link_scoped};
+use crate::report::Report;
 use crate::socket::SocketError;
 use crate::udp::demux::Arrival;
 use bypath_wire::meta::ChecksumState;
-use bypath_wire::{Addresses, Icmpv4Message, Icmpv6Message, IpProtocol, icmpv4, icmpv6};
+use bypath_wire::{Addresses, Icmpv4Message, Icmpv6Message, IpProtocol, icmpv4, icmpv6, udp};
 use core::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// What packets are cut to by routers that do not say it (RFC 1191, 7).
@@ -52,7 +53,7 @@ impl Stack {
             // For raw sockets, which have it already.
             Icmpv4Message::EchoReply { .. } => {}
             Icmpv4Message::Unreachable { code: icmpv4::unreachable::FRAGMENTATION_NEEDED, mtu } => {
-                self.too_big(packet, rest, mtu.into());
+                self.too_big(packet, (message, rest), mtu.into());
             }
             Icmpv4Message::Unreachable { code, .. } => {
                 // RFC 1122, 3.2.2.1; the codes as Linux translates them, which has a word of its own for 5, 7 and 8.
@@ -71,15 +72,15 @@ impl Stack {
                     }
                     _ => return,
                 };
-                self.failed(packet, rest, error, passes);
+                self.failed(packet, (message, rest), error, passes);
             }
             // Fragments that did not come say nothing of the way (as Linux has it).
             Icmpv4Message::TimeExceeded { code: 1 } => {}
             Icmpv4Message::TimeExceeded { .. } => {
-                self.failed(packet, rest, SocketError::HostUnreachable, true);
+                self.failed(packet, (message, rest), SocketError::HostUnreachable, true);
             }
             Icmpv4Message::ParameterProblem { .. } => {
-                self.failed(packet, rest, SocketError::Parameter, false)
+                self.failed(packet, (message, rest), SocketError::Parameter, false)
             }
             Icmpv4Message::Redirect { gateway, .. } => self.redirected(packet, rest, gateway),
             // Source quench too (RFC 6633, 3).
@@ -105,7 +106,7 @@ impl Stack {
                 });
             }
             Icmpv6Message::EchoReply { .. } => {}
-            Icmpv6Message::PacketTooBig { mtu } => self.too_big(packet, rest, mtu),
+            Icmpv6Message::PacketTooBig { mtu } => self.too_big(packet, (message, rest), mtu),
             Icmpv6Message::Unreachable { code } => {
                 let (error, passes) = match code {
                     icmpv6::unreachable::PORT => (SocketError::PortUnreachable, false),
@@ -114,13 +115,13 @@ impl Stack {
                     2 | 3 => (SocketError::HostUnreachable, true),
                     _ => (SocketError::Parameter, false),
                 };
-                self.failed(packet, rest, error, passes);
+                self.failed(packet, (message, rest), error, passes);
             }
             Icmpv6Message::TimeExceeded { .. } => {
-                self.failed(packet, rest, SocketError::HostUnreachable, true);
+                self.failed(packet, (message, rest), SocketError::HostUnreachable, true);
             }
             Icmpv6Message::ParameterProblem { .. } => {
-                self.failed(packet, rest, SocketError::Parameter, false)
+                self.failed(packet, (message, rest), SocketError::Parameter, false)
             }
             Icmpv6Message::Other { kind: 133..=137, .. } => self.input_ndp(packet, message),
             Icmpv6Message::Other { kind: 130..=132 | 143, .. } => self.input_mld(packet, message),
@@ -180,12 +181,36 @@ impl Stack {
     }
 
     /// A packet did not get there: a socket that has that one partner is told. `passes`: another packet may get there.
-    fn failed(&mut self, packet: &Packet<'_>, quote: &[u8], error: SocketError, passes: bool) {
+    fn failed(
+        &mut self,
+        packet: &Packet<'_>,
+        (message, quote): (&[u8], &[u8]),
+        error: SocketError,
+        passes: bool,
+    ) {
         match self.related(packet, quote) {
-            Some((_, Sender::Udp(socket))) => self.socket_failed(socket, error, passes),
+            Some((quoted, Sender::Udp(socket))) => {
+                self.reported(packet, message, &quoted, socket, error);
+                self.socket_failed(socket, error, passes);
+            }
             Some((_, Sender::Tcp(connection))) => self.segment_failed(packet.now, connection, error),
             Some((_, Sender::Other)) | None => {}
         }
+    }
+
+    /// A socket that wants each error by itself has this one.
+    fn reported(
+        &mut self,
+        packet: &Packet<'_>,
+        message: &[u8],
+        quoted: &Quoted<'_>,
+        socket: u32,
+        error: SocketError,
+    ) {
+        let (Some((_, port)), [kind, code, ..]) = (quoted.ports(), message) else { return };
+        let to = SocketAddr::new(quoted.addresses.destination(), port);
+        let octets = quoted.payload.get(udp::HEADER_LEN..).unwrap_or_default();
+        self.report(socket, || Report::of(packet, error, (*kind, *code), to, octets));
     }
 
     /// The socket that can have sent a datagram, and whether it is told what became of it: of one to its partner, or of any if it
@@ -202,7 +227,7 @@ impl Stack {
     }
 
     /// A packet was too long for a link on its way (RFC 1191; RFC 8201).
-    fn too_big(&mut self, packet: &Packet<'_>, quote: &[u8], mtu: u32) {
+    fn too_big(&mut self, packet: &Packet<'_>, (message, quote): (&[u8], &[u8]), mtu: u32) {
         let Some((quoted, sender)) = self.related(packet, quote) else { return };
         let len = quoted.len as u32;
         let mtu = match mtu {
@@ -228,6 +253,7 @@ impl Stack {
             && self.sockets.at_mut(index).1.options.fragmentation == Fragmentation::Never
         {
             let mtu = self.destinations.get(to).and_then(|d| d.mtu).unwrap_or(mtu);
+            self.reported(packet, message, &quoted, index, SocketError::TooBig { mtu });
             self.socket_failed(index, SocketError::TooBig { mtu }, false);
         }
     }

@@ -99,8 +99,6 @@ const fn unreachable(error: Unreachable) -> Errno {
 pub const fn connect(error: ConnectError) -> Errno {
     match error {
         ConnectError::Connected | ConnectError::Listening => EISCONN,
-        // Linux asks port 0 as any other one, and nobody listens there. Here it is told at once.
-        ConnectError::Port => ECONNREFUSED,
         ConnectError::Kind => EAFNOSUPPORT,
         ConnectError::InUse => EADDRNOTAVAIL,
         ConnectError::Unreachable(error) => unreachable(error),

@@ -35,7 +35,7 @@ impl Stack {
         // a broadcast or multicast address"; nothing else means anything there, either.
         let of_one = packet.reach == Reach::Host && !packet.link_group;
         let nobodys = packet.addresses.source().is_unspecified();
-        if !of_one || nobodys || header.source_port == 0 || header.destination_port == 0 {
+        if !of_one || nobodys {
             self.counters.tcp_drop_address += 1;
             return;
         }
@@ -56,6 +56,8 @@ impl Stack {
                 self.tcp.last = Some(index).filter(|_| !packet.foreign);
             }
             Some(Whose::Waiting(place)) => self.segment_of_waiting(packet, &ends, place, &arrival),
+            // Who is asked for a connection to port 0 refuses it; nobody calls from there.
+            None if other == 0 => self.counters.tcp_drop_address += 1,
             None => self.segment_of_nobody(packet, &ends, &arrival, None),
         }
     }

@@ -14,9 +14,6 @@ pub enum ConnectError {
     /// EISCONN.
     #[error("the socket listens")]
     Listening,
-    /// ECONNREFUSED.
-    #[error("port 0 is nobody's")]
-    Port,
     /// EAFNOSUPPORT.
     #[error("the socket and the destination are not of one kind, IPv4 or IPv6")]
     Kind,

@@ -90,9 +90,6 @@ impl Stack {
             Place::Connection(_) | Place::Free => return Err(ConnectError::Connected),
         };
         let (remote, scope) = unscoped(remote);
-        if remote.port() == 0 {
-            return Err(ConnectError::Port);
-        }
         let bound = binding.map(|binding| binding.local);
         let iface = options.iface.or(binding.and_then(|binding| binding.iface)).or(scope);
         // Who is bound to a group's address, or everybody's, calls from one of the interface's, as in Linux.

@@ -8,6 +8,7 @@ mod send;
 use crate::Stack;
 use crate::iface::IfaceId;
 use crate::path::{Path, Reach, Unreachable};
+use crate::report::Report;
 use crate::socket::{
     BindError, Datagram, Inbox, Kind, Options, ReceiveError, Received, SendError, Socket, SocketError,
     SocketId, TooMany, unscoped,
@@ -68,6 +69,9 @@ impl Udp<'_> {
         let socket = self.socket();
         socket.options = options;
         socket.way = None;
+        if !options.all_errors {
+            socket.reports.clear();
+        }
     }
 
     /// Octets that wait to be read at most, 64 more counted for each datagram.
@@ -142,9 +146,6 @@ impl Udp<'_> {
     /// [`SendError`], but for [`SendError::Full`].
     pub fn connect(&mut self, remote: SocketAddr) -> Result<(), SendError> {
         let (given, (remote, scope)) = (remote, unscoped(remote));
-        if remote.port() == 0 {
-            return Err(SendError::Port);
-        }
         self.bind_for(remote.ip())?;
         let id = self.id.index();
         let socket = self.socket();
@@ -251,6 +252,12 @@ impl Udp<'_> {
     /// The error that the next call would tell; it is forgotten: SO_ERROR.
     pub fn take_error(&mut self) -> Option<SocketError> {
         self.socket().error.take()
+    }
+
+    /// The oldest error that was not asked for, which is forgotten: MSG_ERRQUEUE. What [`take_error`](Udp::take_error) tells is the next
+    /// one's then.
+    pub fn take_report(&mut self) -> Option<Report> {
+        self.socket().take_report()
     }
 
     /// Datagrams that did not fit into its queue.

@@ -212,7 +212,8 @@ impl Udp<'_> {
     #[cold]
     pub(super) fn find(&mut self, given: SocketAddr, message: &SendTo) -> Result<Way, SendError> {
         let (to, scope) = unscoped(given);
-        if to.port() == 0 {
+        // Linux lets a socket be connected to it.
+        if to.port() == 0 && self.socket().remote != Some(given) {
             return Err(SendError::Port);
         }
         self.bind_for(to.ip())?;

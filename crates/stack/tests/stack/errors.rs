@@ -4,12 +4,12 @@ use crate::reach::frame;
 use crate::world::World;
 use bypath_stack::Fragmentation;
 use bypath_stack::route::Route;
-use bypath_stack::socket::{SendError, SocketError};
+use bypath_stack::socket::{Options, SendError, SocketError};
 use bypath_wire::{
     EtherType, EthernetHeader, FrameMeta, Headers, Icmpv4Message, Icmpv6Message, IpProtocol, Ipv4Header,
     Ipv6Header, MacAddr, Network, Transport,
 };
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// An ICMP error about a packet.
 fn error(to: MacAddr, from: &str, destination: &str, message: Transport, about: &[u8]) -> Vec<u8> {
@@ -48,6 +48,39 @@ fn a_port_without_a_socket_is_told_to_whoever_is_connected() {
         assert_eq!(world.udp(0, one).send(b"?", None), Ok(()));
         assert_eq!(world.udp(0, other).take_error(), None);
         assert_eq!((world.count(1, "udp_drop_no_socket"), world.count(1, "icmp_sent") >= 2), (2, true));
+    }
+}
+
+#[test]
+fn who_wants_all_errors_has_each_with_what_it_is_about() {
+    for (to, kind) in [("10.0.0.2:7", 3), ("[fd00::2]:7", 1)] {
+        let mut world = World::new(2, 1);
+        let remote: SocketAddr = to.parse().unwrap();
+        let id = world.bound(0, "[::]:9");
+        world.udp(0, id).set_options(Options { all_errors: true, ..Options::default() });
+        world.send_to(0, id, b"first", to);
+        world.millis(10);
+        assert_eq!(world.udp(0, id).take_error(), Some(SocketError::PortUnreachable));
+        for n in 0..50u8 {
+            world.send_to(0, id, &[n; 600], to);
+            world.millis(10);
+            let _first = world.udp(0, id).take_error();
+        }
+        let report = world.udp(0, id).take_report().unwrap();
+        assert_eq!((report.to, report.from, &report.octets[..]), (remote, remote.ip(), &b"first"[..]));
+        assert_eq!((report.error, report.kind), (SocketError::PortUnreachable, kind));
+        assert_eq!(report.code, if remote.is_ipv4() { 3 } else { 4 });
+        // What the next call is told is the next one; they are bounded, and so is each.
+        assert_eq!(world.udp(0, id).take_error(), Some(SocketError::PortUnreachable));
+        let next = world.udp(0, id).take_report().unwrap();
+        assert!((100..=548).contains(&next.octets.len()) && next.octets.iter().all(|octet| *octet == 0));
+        let left = std::iter::from_fn(|| world.udp(0, id).take_report()).count();
+        assert!((1..=30).contains(&left), "{left}");
+        assert_eq!(world.udp(0, id).take_error(), None);
+        world.send_to(0, id, b"?", to);
+        world.millis(2000);
+        world.udp(0, id).set_options(Options::default());
+        assert_eq!(world.udp(0, id).take_report(), None);
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sockets of datagrams: UDP, and ping. One record of the pair is one datagram (`bypath_shm::datagram`).
 
+mod errors;
 pub mod mail;
 pub mod options;
 pub mod ping;

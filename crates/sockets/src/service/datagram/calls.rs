@@ -4,9 +4,9 @@ use super::super::anew::is_gone;
 use super::super::{SocketName, address, meanwhile, options};
 use super::{Call, Record, of};
 use crate::{state, table};
-use bypath_shm::datagram::{HEADER, Header, Kind, LONGEST};
+use bypath_shm::datagram::{FAILURE, Failure, HEADER, Header, Kind, LONGEST};
 use bypath_shm::reason::Reason;
-use bypath_shm::service::{Address, Claim, Op};
+use bypath_shm::service::{Address, Claim, ERROR_QUEUE, LEVEL, Op};
 use bypath_sys::{Errno, Result, poll, sock};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::atomic::Ordering::*;
@@ -134,6 +134,10 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
         None => r.names(),
     };
     Some(names.and_then(|names| match names[usize::from(peer)].0 {
+        // As Linux has it: who is connected to port 0 has no partner to be told of.
+        Some(address) if peer && address.port() == 0 && r.protocol() == libc::IPPROTO_UDP => {
+            Err(Errno::NOTCONN)
+        }
         Some(address) => Ok(SocketName::new(address, r.family())),
         None if peer => Err(Errno::NOTCONN),
         None => Ok(SocketName::none(r.family())),
@@ -324,15 +328,23 @@ impl Record {
             None if self.is_open() => return Ok(()),
             None => {}
         }
-        let mut head = [0; HEADER];
-        let first = sock::peek_record(fd, &mut head);
-        let is_error = first.is_ok_and(|len| len >= HEADER)
-            && Header::decode(&head).is_some_and(|header| header.kind == Kind::Error);
-        if !is_error {
-            return Ok(());
+        if drop_error(fd) { self.take_error().map_or(Ok(()), Err) } else { Ok(()) }
+    }
+
+    /// MSG_ERRQUEUE: the oldest error of the network, given to `f` with the first octets of the datagram that it is about. What says that
+    /// there is one goes with it.
+    ///
+    /// # Errors
+    /// EAGAIN: there is none.
+    pub fn next_failure<R>(&self, fd: i32, f: impl FnOnce(&Failure, &[u8]) -> R) -> Result<R> {
+        let mut question = self.question(Op::Get).number(LEVEL).number(ERROR_QUEUE).number(FAILURE as i32);
+        let answer = question.ask(self.service.load(Relaxed)).map_err(|_| Errno::AGAIN)?;
+        let (failure, octets) = Failure::decode(answer.body.rest()).ok_or(Errno::AGAIN)?;
+        let told = f(&failure, octets);
+        if !self.drop_error() {
+            drop_error(fd);
         }
-        sock::drop_record(fd);
-        self.take_error().map_or(Ok(()), Err)
+        Ok(told)
     }
 
     /// The error that the service has for the next call, which it has no more then.
@@ -375,6 +387,18 @@ impl Record {
     pub fn is_v6(&self) -> bool {
         self.family() == libc::AF_INET6
     }
+}
+
+/// Takes the pair's next record if it is an error. False: it is none.
+fn drop_error(fd: i32) -> bool {
+    let mut head = [0; HEADER];
+    let first = sock::peek_record(fd, &mut head);
+    let is_error = first.is_ok_and(|len| len >= HEADER)
+        && Header::decode(&head).is_some_and(|header| header.kind == Kind::Error);
+    if is_error {
+        sock::drop_record(fd);
+    }
+    is_error
 }
 
 /// Before a receive.
