@@ -2,7 +2,7 @@
 
 use crate::memory;
 use crate::real::{cancellable, hook};
-use bypath_sockets::hook::{self, PollFd, Verdict};
+use bypath_sockets::hook::{self, PollFd, Verdict, datagrams};
 use libc::{c_int, nfds_t, pollfd, sigset_t, size_t, timespec};
 
 hook! {
@@ -56,6 +56,7 @@ fn any_followed(fds: *const pollfd, count: nfds_t) -> bool {
     ask_first();
     count <= MAX_FDS
         && (hook::mail::have_rings()
+            || datagrams::are_errors_asked()
             || memory::slice(fds, count as usize)
                 .is_some_and(|set| set.iter().any(|p| hook::is_overlaid(p.fd))))
 }
@@ -80,7 +81,22 @@ fn wait(
         }
         return real();
     };
-    settle(hook::poll(set, limit, mask), real)
+    let ready = settle(hook::poll(set, limit, mask), real);
+    if ready > 0 && datagrams::are_errors_asked() {
+        tell_errors(fds, count);
+    }
+    ready
+}
+
+/// An error of a service's socket of datagrams is a record of its pair, which makes that readable: it is told as the kernel tells it.
+#[cold]
+fn tell_errors(fds: *mut pollfd, count: nfds_t) {
+    let Some(set) = memory::slice_mut(fds, count as usize) else { return };
+    for p in set.iter_mut().filter(|p| p.revents & libc::POLLIN != 0) {
+        if crate::errno::kept(|| datagrams::has_error(p.fd)) {
+            p.revents = p.revents & !(libc::POLLIN | libc::POLLRDNORM) | libc::POLLERR;
+        }
+    }
 }
 
 /// Carries out the engine's verdict on a call that waits.

@@ -217,9 +217,13 @@ def queue():
     octets, _, said, _ = s.recvmsg(3, 30, errors)
     say(octets, said)
     lost(b"")
-    say("waits", until(s, select.POLLIN))
+    waits = select.poll()
+    waits.register(s, select.POLLIN | select.POLLERR)
+    say("waits", waits.poll(10000)[0][1])
     told()
+    say("then", waits.poll(0))
     s.sendto(b"good", ECHO)
+    say("waits", waits.poll(10000)[0][1])
     say(s.recv(10))
     lost(b"not wanted any more")
     s.setsockopt(IP, recverr, 0)
@@ -231,6 +235,16 @@ def queue():
     round_trip()
     told()
     say("then", outcome(s.send, b"x"))
+    mapped = "::ffff:" + THERE
+    s = udp(family=socket.AF_INET6)
+    s.setsockopt(IP, recverr, 1)
+    s.setsockopt(V6, 25, 1)
+    s.sendto(b"of IPv6", (mapped, 9))
+    round_trip()
+    octets, beside, said, name = s.recvmsg(100, 300, errors)
+    say(octets, said, name[:2] == (mapped, 9))
+    for level, kind, data in beside:
+        say(level, kind, struct.unpack("=IBBBBIIH", data[:18]), data[24:40] == socket.inet_pton(socket.AF_INET6, mapped), len(data))
 
 
 def beside():

@@ -93,6 +93,7 @@ static SET: [[AtomicU64; 4]; LEVELS.len()] = [const { [const { AtomicU64::new(0)
 
 /// This process sets an option of a socket of the kernel's, which may become a service's.
 pub fn note(level: i32, name: i32) {
+    note_errors(level, name);
     if let (Some(level), Ok(name)) = (LEVELS.iter().position(|l| *l == level), u8::try_from(name)) {
         SET[level][usize::from(name >> 6)].fetch_or(1 << (name & 63), Relaxed);
     }
@@ -183,6 +184,24 @@ pub fn usual(level: i32, name: i32) -> i32 {
         SO_SNDTIMEO_NEW if level == libc::SOL_SOCKET => libc::SO_SNDTIMEO,
         _ => name,
     }
+}
+
+/// This process asks for errors of the network one by one, of some socket of datagrams.
+static ERRORS: AtomicBool = AtomicBool::new(false);
+
+/// It may do so by this option.
+pub fn note_errors(level: i32, name: i32) {
+    if matches!(
+        (level, name),
+        (libc::IPPROTO_IP, libc::IP_RECVERR) | (libc::IPPROTO_IPV6, libc::IPV6_RECVERR)
+    ) {
+        ERRORS.store(true, Relaxed);
+    }
+}
+
+/// Whether it has.
+pub fn are_errors_asked() -> bool {
+    ERRORS.load(Relaxed)
 }
 
 /// This process has said for a socket who hears of urgent octets.

@@ -194,6 +194,7 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         return None;
     }
     r.is_to_last();
+    options::note_errors(level, name);
     let set = if r.is_away() {
         meanwhile::judge(&r.what(), level, name, value)
     } else {
@@ -389,12 +390,31 @@ impl Record {
     }
 }
 
-/// Takes the pair's next record if it is an error. False: it is none.
-fn drop_error(fd: i32) -> bool {
+/// Whether programs of this process want to be told of errors apart from datagrams, when they wait.
+#[inline]
+pub fn are_errors_asked() -> bool {
+    options::are_errors_asked()
+}
+
+/// Whether what `fd` has first is an error: the kernel says POLLERR then, and not POLLIN.
+pub fn has_error(fd: i32) -> bool {
+    served(fd).is_some_and(|r| match r.next_in_ring() {
+        Some((header, _)) => header.kind == Kind::Error,
+        None => is_error_next(fd),
+    })
+}
+
+/// Whether the pair's next record is an error.
+fn is_error_next(fd: i32) -> bool {
     let mut head = [0; HEADER];
     let first = sock::peek_record(fd, &mut head);
-    let is_error = first.is_ok_and(|len| len >= HEADER)
-        && Header::decode(&head).is_some_and(|header| header.kind == Kind::Error);
+    first.is_ok_and(|len| len >= HEADER)
+        && Header::decode(&head).is_some_and(|header| header.kind == Kind::Error)
+}
+
+/// Takes the pair's next record if it is an error. False: it is none.
+fn drop_error(fd: i32) -> bool {
+    let is_error = is_error_next(fd);
     if is_error {
         sock::drop_record(fd);
     }
