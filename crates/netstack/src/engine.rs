@@ -33,7 +33,7 @@ use bypath_stack::socket::{SendError, SocketId, TooMany};
 use bypath_stack::tcp::direct::{Direct, Readers};
 use bypath_stack::time::Instant;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{clock, netif, process};
+use bypath_sys::{Errno, clock, netif, process};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -161,6 +161,8 @@ struct Port {
     down: bool,
     /// When it is asked next whether it is up again (ns).
     looks: u64,
+    /// Frames were moved since it was down.
+    moves: bool,
     leasing: Option<Leasing>,
 }
 
@@ -169,6 +171,7 @@ impl Port {
     const fn moved(&mut self, frames: usize) {
         if self.down && frames > 0 {
             self.looks = 0;
+            self.moves = true;
         }
     }
 
@@ -178,8 +181,19 @@ impl Port {
             return false;
         }
         self.looks = now + UP_NS;
-        self.down = netif::by_name(&self.name).is_ok_and(|interface| !interface.is_up());
+        let asked = netif::by_name(&self.name).map(|interface| interface.is_up());
+        self.down = !seems_up(asked, self.moves);
         !self.down
+    }
+}
+
+/// Whether an interface that was down is up: as the kernel says. Where it does not know one of that name frames tell it, and where it does not answer it is
+/// asked again later.
+fn seems_up(asked: bypath_sys::Result<bool>, moves: bool) -> bool {
+    match asked {
+        Ok(up) => up,
+        Err(Errno::NODEV) => moves,
+        Err(_) => false,
     }
 }
 
@@ -257,6 +271,7 @@ impl Engine {
             gone: false,
             down: false,
             looks: 0,
+            moves: false,
             leasing: None,
         });
         Ok(iface)
@@ -639,6 +654,7 @@ impl Engine {
                 port.full = false;
                 if !std::mem::replace(&mut port.down, true) {
                     port.looks = clock::monotonic_ns() + UP_NS;
+                    port.moves = false;
                     tell(&mut self.news, News::Down(port.iface));
                 }
                 Ok(0)

@@ -92,6 +92,8 @@ pub struct Address {
     pub state: AddressState,
     /// Whose it is where it is [`Duplicate`](AddressState::Duplicate), as far as that was told.
     pub holder: Option<MacAddr>,
+    /// Which of all addresses that the stack ever had this is: one that was removed and added again is another one.
+    pub serial: u64,
     pub(crate) timer: Option<TimerId>,
     /// Whoever wants it more gets it (RFC 5227, 2.4 (b)).
     pub(crate) yields: bool,
@@ -101,7 +103,7 @@ pub struct Address {
 
 impl Address {
     pub(crate) const fn new(prefix: Prefix, state: AddressState) -> Address {
-        Address { prefix, state, holder: None, timer: None, yields: false, defended: None }
+        Address { prefix, state, holder: None, serial: 0, timer: None, yields: false, defended: None }
     }
 
     /// The address alone.

@@ -102,6 +102,8 @@ pub struct Stack {
     pub(crate) local: HashSet<IpAddr, FixedState>,
     /// Another number whenever a way may be another one.
     pub(crate) generation: u64,
+    /// Addresses that were ever added.
+    serial: u64,
     pub(crate) reassembly: Reassembly,
     pub(crate) timers: Timers<Due>,
     pub(crate) sockets: Sockets,
@@ -140,6 +142,7 @@ impl Stack {
             local: HashSet::with_hasher(FixedState::with_seed(random.next_u64())),
             // 0 is that of a way that was never found.
             generation: 1,
+            serial: 0,
             reassembly: Reassembly::new(config.reassembly, random.next_u64()),
             timers: Timers::default(),
             sockets: Sockets::default(),
@@ -328,7 +331,9 @@ impl Stack {
         let left = if ip.is_ipv6() { self.config.dad_transmits } else { probes };
         let asks = ethernet && left > 0;
         let state = if asks { AddressState::Tentative { left } } else { AddressState::Preferred };
-        self.ifaces[iface.at()].addresses.push(Address::new(prefix, state));
+        self.serial += 1;
+        let address = Address { serial: self.serial, ..Address::new(prefix, state) };
+        self.ifaces[iface.at()].addresses.push(address);
         self.address_added(now, iface, ip, asks);
         Ok(())
     }

@@ -123,6 +123,15 @@ fn a_link_that_is_down_and_up_again_is_told_of_once_for_each_time() {
 }
 
 #[test]
+fn a_link_that_was_down_is_up_as_the_kernel_says_and_not_because_it_does_not_answer() {
+    for moves in [false, true] {
+        assert_eq!([true, false].map(|up| seems_up(Ok(up), moves)), [true, false]);
+        assert_eq!([Errno::MFILE, Errno::NOBUFS].map(|e| seems_up(Err(e), moves)), [false, false]);
+        assert_eq!(seems_up(Err(Errno::NODEV), moves), moves);
+    }
+}
+
+#[test]
 fn a_link_is_named_once() {
     let link = |source| Error::Link { name: "cable".into(), source }.to_string();
     let gone = bypath_link::Error::Gone { interface: "cable".into() };

@@ -200,6 +200,7 @@ impl Controls {
                 let text = match next {
                     Next::Row(text) => text,
                     Next::Refused(refusal) => {
+                        hub.counts.answered(header.op, refusal.0);
                         let message = refused(*header, &refusal);
                         if let Some((_, doing)) = control.query.take() {
                             doing.end(engine, &hub.watch);
@@ -264,19 +265,28 @@ impl Controls {
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
             let fds = fds;
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
-            let (header, body) = Header::decode(message).ok_or(Nonsense)?;
+            let Some((header, body)) = Header::decode(message) else {
+                hub.counts.nonsense();
+                return Err(Nonsense);
+            };
+            hub.counts.asked(header.op);
             let holds = match header.op {
                 Op::Again => hub.is_claimed(header.socket, Body(body), &fds),
                 _ => fds.iter().any(|end| hub.holds(header.socket, end.as_fd())),
             };
             if control.stranger && !holds && header.op != Op::Hello {
+                hub.counts.answered(header.op, libc::EACCES);
                 let answer = Header { errno: libc::EACCES, ..header }.encode();
                 let _ = seqpacket::send(control.end.as_fd(), &answer, None);
                 return Err(Nonsense);
             }
             if header.op == Op::Query {
                 let who = Who { uid: control.uid, key, watch: &hub.watch, tasks: self.tasks.len() };
-                match tasks::begin(body, fds, engine, &who).ok_or(Nonsense)? {
+                let Some(begun) = tasks::begin(body, fds, engine, &who) else {
+                    hub.counts.nonsense();
+                    return Err(Nonsense);
+                };
+                match begun {
                     Ok(doing) => {
                         if doing.is_task() {
                             self.tasks.push(key);
@@ -284,6 +294,7 @@ impl Controls {
                         control.query = Some((Header { errno: 0, ..header }, doing));
                     }
                     Err(refusal) => {
+                        hub.counts.answered(header.op, refusal.0);
                         let message = refused(header, &refusal);
                         seqpacket::send(control.end.as_fd(), &message, None).map_err(|_| Nonsense)?;
                     }
@@ -296,14 +307,19 @@ impl Controls {
             if matches!(header.op, Op::Bind | Op::Listen | Op::Connect) {
                 hub.ends_first(engine);
             }
-            let asks = Asks { hub, engine, settings, uid: control.uid, holds, socket: header.socket };
-            let answered = asks.ask(header.op, Body(body), fds)?;
+            let asks =
+                Asks { hub: &mut *hub, engine, settings, uid: control.uid, holds, socket: header.socket };
+            let Ok(answered) = asks.ask(header.op, Body(body), fds) else {
+                hub.counts.nonsense();
+                return Err(Nonsense);
+            };
             let answer = answered.unwrap_or_else(|errno| Answer {
                 socket: header.socket,
                 body: Vec::new(),
                 with: Vec::new(),
                 errno,
             });
+            hub.counts.answered(header.op, answer.errno);
             let head = Header { socket: answer.socket, errno: answer.errno, ..header };
             let message = [&head.encode()[..], &answer.body].concat();
             let with: Vec<BorrowedFd<'_>> = answer.with.iter().map(AsFd::as_fd).collect();

@@ -9,6 +9,7 @@ mod busy;
 mod client;
 mod connect;
 mod control;
+mod counts;
 mod datagram;
 mod door;
 mod ends;
@@ -229,6 +230,7 @@ impl Service {
             graves: remains::Graves::default(),
             claims: again::Claims::new(&settings.folder, &settings.name),
             heirs: heirs::Heirs::default(),
+            counts: counts::Counts::default(),
             starved: HashSet::new(),
             counted: 0,
             ended: Vec::new(),

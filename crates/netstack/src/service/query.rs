@@ -65,7 +65,7 @@ pub fn row(
     let value = match progress.what {
         What::Service => (at == 0).then(|| service(hub, settings, controls)),
         What::Sockets => socket(progress, hub, engine),
-        What::Stats => stat(at, engine),
+        What::Stats => stat(at, hub, engine),
         What::Addresses => address(at, engine),
         What::Routes => route(at, engine),
         What::Neighbors => neighbor(at, engine),
@@ -162,7 +162,7 @@ const fn road(ring: bool) -> &'static str {
     if ring { "ring" } else { "pair" }
 }
 
-fn stat(at: usize, engine: &mut Engine) -> Option<Value> {
+fn stat(at: usize, hub: &Hub, engine: &mut Engine) -> Option<Value> {
     let usage = engine.stack().usage();
     let held = [
         ("connections", usage.connections),
@@ -173,7 +173,8 @@ fn stat(at: usize, engine: &mut Engine) -> Option<Value> {
     ];
     let held = held.into_iter().map(|(name, value)| (name, value as u64, "now"));
     let counted = engine.stack().counters().iter().map(|(name, value)| (name, value, "total"));
-    let (name, value, kind) = held.chain(counted).nth(at)?;
+    let asked = hub.counts.iter().map(|(name, value)| (name, value, "total"));
+    let (name, value, kind) = held.chain(asked).chain(counted).nth(at)?;
     Some(json!({ "name": name, "value": value, "kind": kind }))
 }
 

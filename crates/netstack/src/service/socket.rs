@@ -2,6 +2,7 @@
 
 use super::again::{Again, Claims};
 use super::connect::Connecting;
+use super::counts::Counts;
 use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
 use super::heirs::Heirs;
@@ -170,6 +171,8 @@ pub struct Hub {
     pub claims: Claims,
     /// What stands in place of sockets of earlier services.
     pub heirs: Heirs,
+    /// What was asked.
+    pub counts: Counts,
     /// Processes that share memory with the service.
     pub neighbours: Neighbours,
     /// Listeners that may not accept for now, as their user has too many sockets or there are no descriptors; connections whose

@@ -77,8 +77,14 @@ pub fn begin(
         let text = "only root, and the user who runs the service, may ask for this".to_owned();
         return Some(Err((libc::EPERM, text)));
     }
-    if who.tasks >= MOST_TASKS && !matches!(question, Question::Change(_)) {
-        return Some(Err((libc::EBUSY, format!("{MOST_TASKS} captures and pings are under way already"))));
+    let is_brief = match &question {
+        Question::Change(Change::AddAddress { claim, .. }) => !claim,
+        Question::Change(_) => true,
+        _ => false,
+    };
+    if who.tasks >= MOST_TASKS && !is_brief {
+        let text = format!("{MOST_TASKS} captures, pings and claims of addresses are under way already");
+        return Some(Err((libc::EBUSY, text)));
     }
     Some(match question {
         Question::Change(Change::AddAddress { address, interface, claim }) => {
@@ -217,6 +223,8 @@ impl Doing {
 pub struct Claiming {
     iface: IfaceId,
     own: Prefix,
+    /// Of all that the stack ever had.
+    serial: u64,
     /// It is known to be free.
     is_ours: bool,
     /// Who asked does not wait any longer.
@@ -234,8 +242,7 @@ impl Claiming {
             return Next::Row(String::new());
         }
         let ip = self.own.address();
-        let Some(address) = engine.stack().addresses(self.iface).iter().find(|a| a.ip() == ip).copied()
-        else {
+        let Some(address) = self.address(engine) else {
             return Next::Refused((libc::EADDRNOTAVAIL, format!("{ip} was removed meanwhile")));
         };
         match address.state {
@@ -255,9 +262,15 @@ impl Claiming {
         }
     }
 
+    /// The address, if it is there yet: another one may have its place by now.
+    fn address(&self, engine: &mut Engine) -> Option<Address> {
+        let own = |a: &&Address| a.ip() == self.own.address() && a.serial == self.serial;
+        engine.stack().addresses(self.iface).iter().find(own).copied()
+    }
+
     /// What is not known to be free is not kept.
     fn end(self, engine: &mut Engine) {
-        if !self.is_ours {
+        if !self.is_ours && self.address(engine).is_some() {
             engine.stack().remove_address(self.iface, self.own.address());
         }
     }
@@ -430,7 +443,9 @@ fn add_address(
     if !claim {
         return Ok(Doing::Done(Some(added(own))));
     }
-    Ok(Doing::Claim(Claiming { iface, own, is_ours: false, stopped: false, again: None }))
+    let added = engine.stack().addresses(iface).iter().find(|a| a.ip() == own.address());
+    let serial = added.map_or(0, |added| added.serial);
+    Ok(Doing::Claim(Claiming { iface, own, serial, is_ours: false, stopped: false, again: None }))
 }
 
 /// Whether a router is on the link of an interface: in the network of an address there, or of a route without a router. Behind a link
@@ -535,6 +550,11 @@ mod tests {
         assert!(matches!(asked(ping, own, 0), Some(Ok(Doing::Ping(_)))));
         assert!(matches!(asked(ping, own, MOST_TASKS), Some(Err(libc::EBUSY))));
         assert!(matches!(asked(change, 0, MOST_TASKS), Some(Ok(Doing::Done(Some(_))))));
+        let claim = |claim| {
+            format!(r#"{{"what":"change","change":"add-address","address":"10.9.0.3/24","claim":{claim}}}"#)
+        };
+        assert!(matches!(asked(&claim(true), 0, MOST_TASKS), Some(Err(libc::EBUSY))));
+        assert!(matches!(asked(&claim(false), 0, MOST_TASKS), Some(Err(libc::ENODEV))));
         assert!(matches!(asked(r#"{"what":"capture"}"#, 0, 0), Some(Err(libc::ENOTSOCK))));
         for nonsense in [
             "",
@@ -545,5 +565,32 @@ mod tests {
         ] {
             assert!(asked(nonsense, 0, 0).is_none(), "{nonsense}");
         }
+    }
+
+    #[test]
+    fn a_claim_ends_with_its_own_address_and_leaves_the_one_that_stands_in_its_place() {
+        let mut engine = Engine::with_seed(Config::default(), [7; 32]);
+        let (link, _other) = bypath_link::pair::pair(1500, 64);
+        let iface = engine.add_link("cable", Box::new(link)).expect("an interface");
+        let mut claimed = |again: bool| {
+            let Ok(mut doing) = add_address(&mut engine, "10.9.0.3/24", None, true) else {
+                panic!("a claim")
+            };
+            assert!(matches!(doing.next(&mut engine), Next::Later));
+            let (ip, now) = ("10.9.0.3".parse().expect("an address"), Engine::now());
+            if again {
+                assert!(engine.stack().remove_address(iface, ip));
+                engine
+                    .stack()
+                    .add_address(now, iface, "10.9.0.3/24".parse().expect("a prefix"))
+                    .expect("room");
+                assert!(matches!(doing.next(&mut engine), Next::Refused((libc::EADDRNOTAVAIL, _))));
+            }
+            doing.end(&mut engine, &Watch::new().expect("a set"));
+            let left = engine.stack().addresses(iface).iter().any(|a| a.ip() == ip);
+            engine.stack().remove_address(iface, ip);
+            left
+        };
+        assert_eq!([claimed(false), claimed(true)], [false, true]);
     }
 }

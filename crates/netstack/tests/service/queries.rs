@@ -2,6 +2,7 @@
 
 use crate::{LONGEST, Running, at, isolated, kernels};
 use bypath_netstack::service::{Client, QueryError, query};
+use bypath_shm::service::Op;
 use std::io::Write;
 use std::time::Instant;
 
@@ -31,6 +32,17 @@ isolated! {
         assert_eq!((links.len(), &links[0]["interface"], &links[0]["gone"]), (1, &"mine".into(), &false.into()));
         let unknown = query(&running.path, r#"{"what":"weather"}"#, |_| {});
         assert!(matches!(unknown, Err(QueryError::Closed { .. })), "{unknown:?}");
+        let count = |name: &str| {
+            let rows = running.query("stats");
+            rows.iter().find(|row| row["name"] == name).map(|row| (row["value"].as_u64(), row["kind"] == "total"))
+        };
+        let before = count("asked_open");
+        let program = running.program();
+        let wrong = [99i32, libc::SOCK_STREAM, 0].map(i32::to_ne_bytes).concat();
+        assert_eq!(program.ask(Op::Open, 0, &wrong).errno, libc::EAFNOSUPPORT);
+        let opened = before.and_then(|(value, _)| value).expect("a counter") + 1;
+        assert_eq!(count("asked_open"), Some((Some(opened), true)));
+        assert_eq!([count("refused_open"), count("asked_nonsense")], [Some((Some(1), true)); 2]);
     }
 }
 
