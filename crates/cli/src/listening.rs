@@ -27,16 +27,24 @@ pub struct Listening {
 
 /// All of them, by address.
 pub fn all() -> Vec<Listening> {
-    let mut found: Vec<Listening> = Vec::new();
+    let (mut found, mut services) = (Vec::<Listening>::new(), Vec::new());
     for (service, path) in place::all() {
         let rows = queries::ask_within(&path, "sockets", PATIENCE).unwrap_or_default();
-        found.extend(rows.iter().filter_map(|row| of_row(&service, row)));
+        let of_service: Vec<_> = rows.iter().filter_map(|row| of_row(&service, row)).collect();
+        if !of_service.is_empty() {
+            let about = queries::ask_within(&path, "service", PATIENCE).unwrap_or_default();
+            let pid = |row: &Object| u32::try_from(row.get("pid")?.as_u64()?).ok();
+            services.extend(about.iter().filter_map(pid));
+        }
+        found.extend(of_service);
     }
     if found.is_empty() {
         return found;
     }
     let inodes = inodes(&found);
-    let holders = holders(&inodes);
+    let mut holders = holders(&inodes);
+    // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
+    holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
     let mut all = Vec::new();
     for socket in found {
         let its = holders.get(&socket.cookie).map_or(&[][..], Vec::as_slice);

@@ -133,6 +133,13 @@ pub fn own_word() -> Option<&'static AtomicU32> {
     Some(unsafe { &*(page.addr as *const AtomicU32) })
 }
 
+/// A word that this process shares with those that are forked from it from now on.
+pub fn family_word() -> Option<&'static AtomicU32> {
+    let page = Mapping::shared_anonymous(4096).ok()?;
+    // SAFETY: aligned, zeroed, never unmapped.
+    Some(unsafe { &*(page.addr as *const AtomicU32) })
+}
+
 /// A shared mapping: its address and length. It is never unmapped on drop; see [`Mapping::unmap`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mapping {

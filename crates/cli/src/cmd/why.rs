@@ -509,11 +509,22 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
                                 inherited from a program that is not under Bypath, or the table of sockets was full."
                     .to_owned(),
                 Some("UDP") => "is a UDP socket that nothing was sent or received by, or that Bypath does not follow.".to_owned(),
+                // Whose the other end is the kernel tells in that namespace only.
+                Some(kind) if kind.contains("AF_UNIX") && is_elsewhere(pid) => format!(
+                    "is an AF_UNIX socket in another network namespace, which may be one of a netstack service there. To be told of \
+                     it, ask there: nsenter --net=/proc/{pid}/ns/net bypath why {pid}:{fd}"
+                ),
                 Some(kind) => format!("is a {kind} socket; Bypath moves TCP and UDP only."),
                 None => "is a socket of another kind than TCP, or of another network namespace.".to_owned(),
             },
         },
     }
+}
+
+/// Whether a process is in another network namespace than this one.
+fn is_elsewhere(pid: u32) -> bool {
+    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
+    namespace(&pid.to_string()).is_some_and(|its| Some(its) != namespace("self"))
 }
 
 /// The netstack service whose socket this is, and its cookie: it stands in the name of the other end.
@@ -573,6 +584,23 @@ mod tests {
         let file = fs::File::open("/dev/null").unwrap();
         assert!(about_descriptor(pid, file.as_raw_fd()).contains("/dev/null"));
         assert!(about_descriptor(pid, i32::MAX).contains("not open"));
+    }
+
+    #[test]
+    fn a_socket_that_may_be_a_services_elsewhere_is_to_be_asked_about_there() {
+        if bypath_sys::process::euid() != 0 {
+            // Another network namespace is root's to make.
+            return;
+        }
+        let there = bypath_sys::netns::Namespace::new().unwrap();
+        let (own, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let mut command = std::process::Command::new("cat");
+        command.stdin(std::os::fd::OwnedFd::from(theirs));
+        let mut cat = there.run(|| command.spawn()).unwrap().unwrap();
+        let said = about_descriptor(cat.id(), 0);
+        drop((own, command));
+        cat.wait().unwrap();
+        assert!(said.contains("nsenter") && said.contains(&format!("bypath why {}:0", cat.id())), "{said}");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Servers that root starts and that then are somebody else, on a service that is for root alone: nginx as distributions have it.
 
 use crate::accounts::{is_root, nobody};
+use crate::common::bypath;
 use crate::lab::{Lab, Side, have, script};
 use crate::network::{LONG, Tool, apart, octets};
 use rustix::process::Signal;
@@ -134,6 +135,12 @@ fn nginx_has_its_port_again_after_a_restart_under_load() {
             let all = lab.told(&["sockets"]);
             let listen = all.iter().filter(|socket| socket["state"] == "Listen").count();
             assert!(listen == 1 && all.iter().all(|socket| socket["uid"] == 0), "turn {turn}: {all:#?}");
+            let mut ss = bypath(["ss", "-l", "--json"]);
+            ss.env("BYPATH_NETSTACK_DIR", lab.folder.path());
+            let shown = Tool::of(ss).end().expect(0).text();
+            let shown: Vec<serde_json::Value> = serde_json::from_str(&shown).expect("JSON");
+            let pids: Vec<_> = shown.iter().map(|row| row["pid"].as_u64().expect("a process")).collect();
+            assert!(pids.len() >= 2 && !pids.contains(&lab.service().id().into()), "{pids:?}");
         }
         ends(&lab, web);
         lab.is_empty();

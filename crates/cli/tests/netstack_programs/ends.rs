@@ -74,8 +74,9 @@ isolated! {
         });
         web.signal(Signal::QUIT);
         let said = web.end().expect(0).stderr;
-        // One line of each process that noticed.
-        assert!(said.matches("netstack service").count() <= MOST, "{said}");
+        // One line for each end, however many processes noticed.
+        assert_eq!(said.matches("the netstack service default has ended").count(), 2, "{said}");
+        assert!(said.contains("start it with `bypath netstack`\n") && !said.contains("os error"), "{said}");
         let errors = fs::read_to_string(lab.folder.join("errors")).expect("a file");
         assert!(errors.lines().count() <= MOST, "{errors}");
         lab.is_empty();

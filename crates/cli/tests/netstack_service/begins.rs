@@ -4,6 +4,8 @@ use crate::common::TempDir;
 use crate::network::{Tool, skip, veth};
 use crate::{TAP, devices, end, is_there, netstack, service};
 use bypath::tun::Device;
+use bypath_sys::seqpacket;
+use std::os::fd::AsFd;
 use std::os::unix::fs::FileTypeExt;
 use std::process::Command;
 
@@ -121,6 +123,19 @@ isolated! {
         let listed = crate::asked(&folder, &["ls"]).expect(0).text();
         assert!(listed.contains("running") && !listed.contains("starting"), "{listed}");
         end(running);
+
+        // Where so many wait that there is no room for another one, he waits all the same.
+        let crowded = folder.join(".crowded.starting");
+        let listener = seqpacket::bind(&crowded).expect("a name");
+        seqpacket::listen(listener.as_fd(), 0).expect("a listener");
+        let waiting: Vec<_> = std::iter::from_fn(|| seqpacket::connect(&crowded).ok()).collect();
+        assert!(!waiting.is_empty());
+        let mut command = crate::common::run(["--netstack=crowded", "--", "true"]);
+        command.env("BYPATH_NETSTACK_DIR", folder.path());
+        let program = Tool::of(command).says("the netstack service crowded is starting: waiting for it");
+        drop((listener, waiting));
+        let said = program.end().expect(125).stderr;
+        assert!(said.contains("no netstack service named crowded is running"), "{said}");
 
         // One that is killed meanwhile is not waited for, and leaves nothing behind that is in anybody's way.
         let killed = Tool::of(netstack(&folder, &args)).says("asking others");

@@ -275,6 +275,12 @@ pub fn names_services() -> bool {
     RULES.get().is_some_and(|rules| rules.iter().any(|r| matches!(r.action, Action::Netstack(_))))
 }
 
+/// Netstack services that rules send sockets of this process to by their names.
+pub fn services() -> impl Iterator<Item = ServiceName> {
+    let named = |rule: &Rule| if let Action::Netstack(name) = rule.action { name } else { None };
+    RULES.get().into_iter().flatten().filter_map(named)
+}
+
 /// The netstack service that a socket of this protocol becomes one of when it is bound to `local`, or connected to `remote`; `None`: it
 /// is the kernel's. `otherwise` is that of the settings.
 pub fn service(

@@ -11,7 +11,7 @@ use crate::{log, state, table};
 use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::unix::MAX_FDS;
-use bypath_sys::{Errno, Result, clock, fd, process, seqpacket, unix};
+use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, unix};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
@@ -35,9 +35,27 @@ const ROOM: usize = 640;
 static FOLDERS: OnceLock<Vec<Folder>> = OnceLock::new();
 static KNOWN: [Service; SERVICES] = [const { Service::new() }; SERVICES];
 
-/// Once, with where services are.
-pub fn init(folders: Vec<place::Folder>) {
+/// What was said of services that do not answer, four bits for each: processes that are forked from this one know of it, too.
+static SAID: OnceLock<&'static AtomicU32> = OnceLock::new();
+/// The same where there is no memory for that.
+static SAID_HERE: AtomicU32 = AtomicU32::new(0);
+
+/// Once, with where services are, and those that are known to be used: these find their places, whatever else comes.
+pub fn init(folders: Vec<place::Folder>, used: impl Iterator<Item = ServiceName>) {
     let _ = FOLDERS.set(folders);
+    let _ = SAID.set(mem::family_word().unwrap_or(&SAID_HERE));
+    used.for_each(|name| {
+        number(name);
+    });
+}
+
+fn said() -> &'static AtomicU32 {
+    SAID.get().copied().unwrap_or(&SAID_HERE)
+}
+
+/// Bits of all that can be said of a service.
+const fn all_of(service: u32) -> u32 {
+    0xf << (4 * (service % SERVICES as u32))
 }
 
 #[derive(Debug)]
@@ -55,8 +73,6 @@ struct Service {
     met: AtomicBool,
     /// It has not answered this process about a socket of another user's, or is not for its user: questions show that it holds the socket.
     shows: AtomicBool,
-    /// It was told that nobody answers.
-    complained: AtomicBool,
     /// Random name of what this process shares with it, 0: nothing.
     pair: AtomicU64,
     /// It let somebody wait in vain who may wait only for a while: until when nobody else does.
@@ -66,6 +82,24 @@ struct Service {
 /// The number of a service; `None`: this process knows too many.
 pub fn number(name: ServiceName) -> Option<u32> {
     KNOWN.iter().position(|s| *s.name.get_or_init(|| name) == name).map(|n| n as u32)
+}
+
+/// The same of a service that a socket says it is of, which anybody can have made: it is one that this process knows, or has a socket in a folder where
+/// services are.
+pub fn number_if_there(name: ServiceName) -> Option<u32> {
+    let is_it = |s: &Service| s.name.get() == Some(&name);
+    let known = KNOWN.iter().position(is_it).map(|n| n as u32);
+    known.or_else(|| if is_there(name.as_str()) { number(name) } else { None })
+}
+
+/// Whether there is a socket of this name, whoever listens.
+fn is_there(name: &str) -> bool {
+    FOLDERS.get().into_iter().flatten().any(|folder| {
+        let mut room = [0; LONGEST_PATH];
+        let path = folder.socket(name, &mut room).map(|path| Path::new(OsStr::from_bytes(path)));
+        let asked = path.map(seqpacket::connect);
+        matches!(asked, Some(Ok(_) | Err(Errno::AGAIN | Errno::ACCESS | Errno::CONNREFUSED)))
+    })
 }
 
 /// The name of the service with this number.
@@ -214,6 +248,7 @@ impl Message {
         if state::is_sealed() || state::is_borrowed() {
             return Err(Errno::NETDOWN);
         }
+        let number = service;
         let service = KNOWN.get(service as usize).ok_or(Errno::NETDOWN)?;
         let _turn = service.turn.lock(table::tid()).ok_or(Errno::DEADLK)?;
         let is_short = self.longest < LONGEST_NS;
@@ -229,14 +264,17 @@ impl Message {
         {
             if self.op == Op::Open {
                 // Of what it answers nothing else tells whom it is for.
-                service.complain(Errno::ACCESS);
+                service.complain(number, Errno::ACCESS);
             } else if self.show() {
                 files.close();
                 service.shows.store(true, Relaxed);
                 answered = service.ask(self);
             }
-        } else if answered.is_ok() && !service.shows.load(Relaxed) {
-            service.complained.store(false, Relaxed);
+        } else if answered.is_ok()
+            && !service.shows.load(Relaxed)
+            && said().load(Relaxed) & all_of(number) != 0
+        {
+            said().fetch_and(!all_of(number), Relaxed);
         }
         let (len, files) = match answered {
             Ok(answered) => answered,
@@ -245,7 +283,7 @@ impl Message {
                 return Err(Errno::TIMEDOUT);
             }
             Err(e) => {
-                service.complain(e);
+                service.complain(number, e);
                 return Err(match e {
                     Errno::MFILE | Errno::ACCESS => e,
                     Errno::PERM => Errno::ACCESS,
@@ -294,7 +332,6 @@ impl Service {
             serial: AtomicU32::new(0),
             met: AtomicBool::new(false),
             shows: AtomicBool::new(false),
-            complained: AtomicBool::new(false),
             pair: AtomicU64::new(0),
             slow_until: AtomicU64::new(0),
         }
@@ -459,29 +496,47 @@ impl Service {
         }
     }
 
-    /// Says what can be done, once until it answers again.
+    /// Says what can be done, once until it answers again, whoever of the processes that were forked from one asks.
     #[cold]
-    fn complain(&self, errno: Errno) {
-        if self.complained.swap(true, Relaxed) {
+    fn complain(&self, number: u32, errno: Errno) {
+        let (kind, what) = match errno {
+            Errno::NOENT | Errno::CONNREFUSED if self.met.load(Relaxed) => (
+                0,
+                "has ended, and its connections with it; once it is started again, new sockets are served, and those that listen or are of datagrams serve again",
+            ),
+            Errno::NOENT | Errno::CONNREFUSED => (0, "is not running"),
+            Errno::ACCESS | Errno::PERM => {
+                (1, "is not for this user; its settings name who may use it (users, under [limits])")
+            }
+            Errno::TIMEDOUT => (2, "does not answer; is it stopped?"),
+            Errno::MFILE | Errno::NFILE | Errno::INVAL => (
+                3,
+                "cannot be asked, as there is no descriptor left; raise the limit of open files (ulimit -n)",
+            ),
+            Errno::PROTO => (
+                3,
+                "is another one, or speaks another version; start it and this program from the same version",
+            ),
+            _ => (0, "is gone"),
+        };
+        let bit = 1 << kind << all_of(number).trailing_zeros();
+        if said().fetch_or(bit, Relaxed) & bit != 0 {
             return;
         }
         let name = self.name();
-        let what = match errno {
-            Errno::NOENT | Errno::CONNREFUSED if self.met.load(Relaxed) => {
-                "it has ended, and its connections with it; start it again with `bypath netstack`: new sockets are served then, and those that listen or are of datagrams serve again"
-            }
-            Errno::NOENT | Errno::CONNREFUSED => {
-                "there is none: start it with `bypath netstack`, or leave --netstack out"
-            }
-            Errno::ACCESS | Errno::PERM => {
-                "it is not for this user: its settings name who may use it (users, under [limits])"
-            }
-            Errno::TIMEDOUT => "it does not answer; is it stopped?",
-            Errno::MFILE | Errno::NFILE | Errno::INVAL => "there is no descriptor left to ask it",
-            Errno::PROTO => "what answers is another one, or speaks another version",
-            _ => "it is gone",
-        };
-        log::line(LogLevel::Error, format_args!("netstack service '{name}': {what} ({errno})"));
+        let flag = if name == ServiceName::DEFAULT { ["", ""] } else { [" --name ", name] };
+        let remedy = Remedy(kind == 0, flag);
+        log::line(LogLevel::Error, format_args!("the netstack service {name} {what}{remedy}"));
+    }
+}
+
+/// What starts a service.
+struct Remedy<'a>(bool, [&'a str; 2]);
+
+impl std::fmt::Display for Remedy<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Remedy(is_of_use, [flag, name]) = self;
+        if *is_of_use { write!(f, ": start it with `bypath netstack{flag}{name}`") } else { Ok(()) }
     }
 }
 
@@ -524,5 +579,38 @@ pub fn enter_child() {
 pub fn descriptors(mut f: impl FnMut(i32)) {
     for service in &KNOWN {
         f(service.fd.load(Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn names_that_anybody_can_make_up_take_no_places_of_services() {
+        let folder = std::env::temp_dir().join(format!("bypath-known-{}", process::pid()));
+        std::fs::create_dir(&folder).unwrap();
+        let only = |name: &str| (name == place::VARIABLE).then(|| folder.clone().into_os_string());
+        let name = |name: &str| ServiceName::new(name).unwrap();
+        init(place::folders(only, 0, 0), [name("used")].into_iter());
+        for n in 0..2 * SERVICES {
+            assert_eq!(number_if_there(name(&format!("nobodys{n}"))), None);
+        }
+        let listener = seqpacket::bind(&folder.join("lab")).unwrap();
+        seqpacket::listen(listener.as_fd(), 1).unwrap();
+        let lab = number_if_there(name("lab"));
+        assert!(lab.is_some() && lab == number(name("lab")) && lab != number_if_there(name("used")));
+        // A service that was killed leaves its socket behind.
+        drop(listener);
+        assert_eq!(number_if_there(name("lab")), lab);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_said_of_one_service_is_not_what_was_said_of_another() {
+        let all: Vec<u32> = (0..SERVICES as u32).map(all_of).collect();
+        assert_eq!(all.iter().fold(0, |one, other| one | other), u32::MAX);
+        assert_eq!(all.iter().map(|bits| bits.count_ones()).sum::<u32>(), u32::BITS);
     }
 }

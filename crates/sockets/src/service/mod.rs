@@ -52,11 +52,9 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
     if config.netstack.is_none() && !crate::rules::names_services() {
         return;
     }
-    control::init(place::folders(
-        |name| lookup(name).map(Into::into),
-        process::euid(),
-        process::euid_outside(),
-    ));
+    let folders =
+        place::folders(|name| lookup(name).map(Into::into), process::euid(), process::euid_outside());
+    control::init(folders, config.netstack.into_iter().chain(crate::rules::services()));
     ACTIVE.store(true, Release);
     recognise::inherited();
 }

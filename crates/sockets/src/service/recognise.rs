@@ -40,7 +40,7 @@ pub fn recognise(fd: i32) -> bool {
     if sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(cookie) {
         return false;
     }
-    let Some(service) = ServiceName::new(service).and_then(control::number) else { return false };
+    let Some(service) = ServiceName::new(service).and_then(control::number_if_there) else { return false };
     if state::is_borrowed() {
         return false;
     }

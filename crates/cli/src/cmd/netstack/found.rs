@@ -112,22 +112,50 @@ pub fn awaited(name: &str, code: u8, appears: bool) -> Result<PathBuf, Failure> 
         }
         end = starting(name);
     }
-    if let Some(end) = end {
+    if let Some(mut starting) = end {
         let seconds = LONGEST_NS / 1_000_000_000;
         output::message(format_args!(
-            "the netstack service {name} is starting: waiting for it, {seconds} s at most"
+            "the netstack service {name} is starting: waiting for it, {seconds} s at most (it asks others whether its addresses are free, which takes 4 to 7 s)"
         ));
-        let mut wait = [PollFd { fd: end.as_raw_fd(), events: 0, revents: 0 }];
-        // It ends when the service is there, or will not be.
-        let _ = ppoll(&mut wait, Some(LONGEST_NS), 0);
+        let begin = Instant::now();
+        loop {
+            let left = LONGEST_NS.saturating_sub(begin.elapsed().as_nanos() as u64);
+            starting = match starting {
+                Starting::Heard(end) => {
+                    let mut wait = [PollFd { fd: end.as_raw_fd(), events: 0, revents: 0 }];
+                    let _ = ppoll(&mut wait, Some(left), 0);
+                    break;
+                }
+                Starting::Crowded if left > 0 => {
+                    let _ = ppoll(&mut [], Some(LOOK.as_nanos() as u64), 0);
+                    match self::starting(name) {
+                        Some(starting) => starting,
+                        None => break,
+                    }
+                }
+                Starting::Crowded => break,
+            };
+        }
     }
     running(name, code)
 }
 
-/// A connection to the service of this name that is about to be there: it ends when it is, or will not be.
-fn starting(name: &str) -> Option<OwnedFd> {
+/// A service that is about to be there.
+enum Starting {
+    /// A connection that ends when it is there, or will not be.
+    Heard(OwnedFd),
+    /// So many wait for it that there is no room for another one.
+    Crowded,
+}
+
+/// The service of this name, if it is about to be there.
+fn starting(name: &str) -> Option<Starting> {
     let path = place::find(&place::starting_name(name))?;
-    seqpacket::connect(&path).ok()
+    match seqpacket::connect(&path) {
+        Ok(end) => Some(Starting::Heard(end)),
+        Err(Errno::AGAIN) => Some(Starting::Crowded),
+        Err(_) => None,
+    }
 }
 
 /// Whether somebody listens at this socket, even if too many wait there to be heard.
@@ -153,10 +181,11 @@ pub fn none(name: &str) -> String {
         .map(|(other, _)| other)
         .collect();
     let there = match &others[..] {
-        [] => "and none of another name".to_owned(),
-        some => format!("there are: {}", some.join(", ")),
+        [] => ", and none of another name; start one".to_owned(),
+        [one] => format!("; name the one that is, {one}, or start this one"),
+        some => format!("; name one of those that are, {}, or start this one", some.join(", ")),
     };
-    format!("no netstack service named {name} is running ({there}); start one: {}", how_to_start(name))
+    format!("no netstack service named {name} is running{there}: {}", how_to_start(name))
 }
 
 /// What starts a service of this name: on a device that is not there yet, with a network that the kernel does not have.
