@@ -28,7 +28,7 @@ fn outlives(way: &str) {
     assert_eq!(program.line(), "1 8 (77, 0) EINVAL ENOPROTOOPT");
     assert_eq!(program.line(), "alone");
     let said = std::fs::read_to_string(&errors).expect("a file");
-    assert_eq!(said.matches("netstack service 'lab'").count(), 1, "{said}");
+    assert_eq!(said.matches("the netstack service lab has ended").count(), 1, "{said}");
     service.begin_real(&[]).expect("bypath netstack");
     input.write_all(b"\n").expect("a reader");
     let text = program.finish();
