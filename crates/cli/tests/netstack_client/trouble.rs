@@ -36,8 +36,8 @@ fn without_a_service_calls_fail_and_one_line_says_what_to_do() {
         let text = common::stdout(&output);
         assert!(text == "ENETDOWN\n".repeat(3), "{text}");
         let said = common::stderr(&output);
-        assert_eq!(said.matches("netstack service 'lab'").count(), 1, "{said}");
-        assert!(said.contains("bypath netstack"), "{said}");
+        assert_eq!(said.matches("the netstack service lab is not running: start it with `bypath netstack --name lab`").count(), 1, "{said}");
+        assert!(!said.contains("os error"), "{said}");
         if left {
             // Its socket was left behind; now there is none.
             std::fs::remove_file(service.folder.join("lab")).unwrap();
