@@ -36,7 +36,14 @@ fn without_a_service_calls_fail_and_one_line_says_what_to_do() {
         let text = common::stdout(&output);
         assert!(text == "ENETDOWN\n".repeat(3), "{text}");
         let said = common::stderr(&output);
-        assert_eq!(said.matches("the netstack service lab is not running: start it with `bypath netstack --name lab`").count(), 1, "{said}");
+        assert_eq!(
+            said.matches(
+                "the netstack service lab is not running: start it with `bypath netstack --name lab`"
+            )
+            .count(),
+            1,
+            "{said}"
+        );
         assert!(!said.contains("os error"), "{said}");
         if left {
             // Its socket was left behind; now there is none.
