@@ -137,14 +137,18 @@ fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
     }
 }
 
+/// Whether the owner is a thread of this process that has ended. A vfork child sees its parent's memory, and none of its threads; and who cannot be told
+/// from a sibling is not asked about.
+fn is_dead_here(process: u64, is_memory_of_another: bool, is_alive: impl FnOnce() -> bool) -> bool {
+    process != UNPLACED && !is_memory_of_another && !is_alive()
+}
+
 /// Whether the owner's process is gone, or the owner cannot be one: any process of the family can write the word.
 fn is_dead(s: &Sock, owner: u64) -> bool {
     let Some(state) = state::get() else { return false };
     let (index, own) = ((owner >> 32) as usize, owner_word(0) >> 32);
-    // A vfork child sees its parent's memory, and none of its threads; and who cannot be told from a sibling is not asked about.
     if index as u64 == own {
-        let is_certain = own != UNPLACED && !state::is_memory_of_another();
-        return is_certain && !thread::is_alive(owner as u32);
+        return is_dead_here(own, state::is_memory_of_another(), || thread::is_alive(owner as u32));
     }
     if !s.is_older_than_a_fork() {
         return true;
@@ -160,4 +164,18 @@ fn is_dead(s: &Sock, owner: u64) -> bool {
         return false;
     }
     !process::lives(p.pid.load(Relaxed), p.start_time.load(Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_vfork_child_takes_no_lock_from_a_thread_that_it_cannot_see() {
+        for place in [1, 7, UNPLACED | 9] {
+            assert!(is_dead_here(place, false, || false) && !is_dead_here(place, false, || true));
+            assert!(!is_dead_here(place, true, || false), "its parent's threads are not its own");
+        }
+        assert!(!is_dead_here(UNPLACED, false, || false), "it may be a sibling's");
+    }
 }

@@ -499,7 +499,7 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
         Err(e) => format!("cannot be looked at: {e}."),
         Ok(target) => match target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')) {
             None => format!("is no socket but {}.", output::printable(&target.to_string_lossy())),
-            Some(inode) if let Some((name, cookie)) = service_of(pid, inode) => format!(
+            Some(inode) if let Some((name, cookie)) = service_of(inode) => format!(
                 "is a socket of the netstack service {name} that Bypath does not follow: it came from another program or \
                  process. Its octets go by the descriptor. More of it: bypath netstack sockets --name {name} --json (this one: \
                  {cookie:016x})"
@@ -509,31 +509,25 @@ fn about_descriptor(pid: u32, fd: i32) -> String {
                                 inherited from a program that is not under Bypath, or the table of sockets was full."
                     .to_owned(),
                 Some("UDP") => "is a UDP socket that nothing was sent or received by, or that Bypath does not follow.".to_owned(),
-                // Whose the other end is the kernel tells in that namespace only.
-                Some(kind) if kind.contains("AF_UNIX") && is_elsewhere(pid) => format!(
-                    "is an AF_UNIX socket in another network namespace, which may be one of a netstack service there. To be told of \
-                     it, ask there: nsenter --net=/proc/{pid}/ns/net bypath why {pid}:{fd}"
-                ),
                 Some(kind) => format!("is a {kind} socket; Bypath moves TCP and UDP only."),
-                None => "is a socket of another kind than TCP, or of another network namespace.".to_owned(),
+                None => format!(
+                    "is a socket of another kind than TCP and UDP, or was made in another network namespace: one of a netstack service, \
+                     for instance, is of the namespace of its service. `bypath netstack ls --json` tells the pid of each service; ask \
+                     in its namespace: nsenter --net=/proc/THAT_PID/ns/net bypath why {pid}:{fd}"
+                ),
             },
         },
     }
 }
 
-/// Whether a process is in another network namespace than this one.
-fn is_elsewhere(pid: u32) -> bool {
-    let namespace = |of: &str| fs::read_link(format!("/proc/{of}/ns/net")).ok();
-    namespace(&pid.to_string()).is_some_and(|its| Some(its) != namespace("self"))
-}
-
 /// The netstack service whose socket this is, and its cookie: it stands in the name of the other end.
-fn service_of(pid: u32, inode: &str) -> Option<(String, u64)> {
+fn service_of(inode: &str) -> Option<(String, u64)> {
     let netlink = sockdiag::open(3).ok()?;
     let owner = inode.parse().ok().and_then(|inode| sockdiag::unix_owner(netlink, inode).ok().flatten());
     fd::close(netlink);
     let (own, _) = owner?;
-    let all = fs::read(format!("/proc/{pid}/net/unix")).ok()?;
+    // The kernel has told of a socket of this network namespace, which the process need not be in.
+    let all = fs::read("/proc/self/net/unix").ok()?;
     let names =
         all.split(|b| *b == b'\n').filter_map(|line| line.rsplit(|b| *b == b' ').next()?.strip_prefix(b"@"));
     let (name, cookie) = names.filter_map(of_end_name).find(|(_, cookie)| *cookie == own)?;
@@ -593,14 +587,10 @@ mod tests {
             return;
         }
         let there = bypath_sys::netns::Namespace::new().unwrap();
-        let (own, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut command = std::process::Command::new("cat");
-        command.stdin(std::os::fd::OwnedFd::from(theirs));
-        let mut cat = there.run(|| command.spawn()).unwrap().unwrap();
-        let said = about_descriptor(cat.id(), 0);
-        drop((own, command));
-        cat.wait().unwrap();
-        assert!(said.contains("nsenter") && said.contains(&format!("bypath why {}:0", cat.id())), "{said}");
+        let (own, _theirs) = there.run(std::os::unix::net::UnixStream::pair).unwrap().unwrap();
+        let (pid, fd) = (std::process::id(), own.as_raw_fd());
+        let said = about_descriptor(pid, fd);
+        assert!(said.contains("netstack ls") && said.contains(&format!("bypath why {pid}:{fd}")), "{said}");
     }
 
     #[test]

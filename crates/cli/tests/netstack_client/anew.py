@@ -4,6 +4,7 @@ by epoll for those that another program has made.
 It is told by lines of input that the service is gone, and that there is another one."""
 
 import errno
+import fcntl
 import os
 import select
 import socket
@@ -98,6 +99,13 @@ mail.setsockopt(socket.SOL_SOCKET, 66, struct.pack("qq", 77, 0))
 print(heard.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY), mail.getsockopt(socket.IPPROTO_IP, socket.IP_TTL),
       struct.unpack("qq", mail.getsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, 16)),
       told(mail.setsockopt, socket.IPPROTO_IP, socket.IP_TTL, 300), told(heard.getsockopt, socket.SOL_SOCKET, 999))
+def counts(s):
+    """SIOCOUTQ, SIOCOUTQNSD, FIONREAD."""
+    return [told(lambda: struct.unpack("i", fcntl.ioctl(s, request, bytes(4)))[0]) for request in (0x5411, 0x894B, 0x541B)]
+
+
+# As the kernel's sockets tell it while their link is down.
+print(*map(counts, sockets))
 print("alone", flush=True)
 sys.stdin.readline()
 

@@ -26,6 +26,7 @@ fn outlives(way: &str) {
     // Options are as they were, and those that are set now, too.
     assert_eq!(program.line(), "[]", "{way}");
     assert_eq!(program.line(), "1 8 (77, 0) EINVAL ENOPROTOOPT");
+    assert_eq!(program.line(), "['EINVAL', 'EINVAL', 'EINVAL'] [0, 'ENOTTY', 0] [0, 'ENOTTY', 0]");
     assert_eq!(program.line(), "alone");
     let said = std::fs::read_to_string(&errors).expect("a file");
     assert_eq!(said.matches("the netstack service lab has ended").count(), 1, "{said}");

@@ -85,6 +85,11 @@ fn kept(path: &Path) -> io::Result<[u8; KEY]> {
 impl Claims {
     /// With the key in the folder of services, or a new one. Where none can be kept there, what is said is believed by this service alone.
     pub fn new(folder: &Path, name: &str) -> Claims {
+        Claims::of_boot(folder, name, fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default())
+    }
+
+    /// The same in this boot.
+    fn of_boot(folder: &Path, name: &str, boot: Vec<u8>) -> Claims {
         let path = folder.join(format!(".{name}.key"));
         let key = kept(&path).unwrap_or_else(|e| {
             let mut new = [0; KEY];
@@ -99,7 +104,6 @@ impl Claims {
             let _ = made.and_then(|mut file: File| file.write_all(&new));
             new
         });
-        let boot = fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         Claims { key, boot, name: name.to_owned() }
     }
 
@@ -256,6 +260,21 @@ mod tests {
             assert!(!later.is_said(9, &lie), "{lie:?}");
         }
         assert!(!Claims::new(&folder, "other").is_said(9, &wanted));
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn what_was_said_before_the_machine_was_started_anew_is_of_other_sockets() {
+        let folder = folder("boots");
+        let boots = [b"one", b"two"].map(|boot: &[u8; 3]| Claims::of_boot(&folder, "lab", boot.to_vec()));
+        assert_eq!(boots[0].key, boots[1].key);
+        let wanted = wanted(&boots[0], 9);
+        assert!(boots[0].is_said(9, &wanted) && !boots[1].is_said(9, &wanted));
+        let unknown = Claims::of_boot(&folder, "lab", Vec::new());
+        assert!(!unknown.is_said(9, &wanted));
+        // The one that is read is the kernel's.
+        let own = fs::read("/proc/sys/kernel/random/boot_id").unwrap();
+        assert!(!own.is_empty() && Claims::new(&folder, "lab").boot == own);
         fs::remove_dir_all(folder).unwrap();
     }
 

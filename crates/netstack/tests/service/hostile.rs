@@ -5,7 +5,9 @@
 
 use crate::program::Program;
 use crate::{Running, at, isolated, kernels, patient};
+use bypath_netstack::service::{Service, Settings};
 use bypath_shm::service::{ACCEPTED, Address, HEADER, Header, MESSAGE, Op};
+use bypath_stack::config::Config;
 use bypath_sys::seqpacket;
 use nix::sys::socket::{ControlMessage, MsgFlags, recv, sendmsg};
 use std::io::{IoSlice, Read, Write};
@@ -414,5 +416,25 @@ isolated! {
     fn what_a_caller_sends_along_holds_nobody_up() {
         let running = Running::new();
         callers_send_what_lingers(&running, false, || running.program());
+    }
+}
+
+isolated! {
+    fn what_callers_have_sent_along_and_nobody_has_received_does_not_hold_up_the_services_end() {
+        let folder = crate::folder();
+        let settings = Settings { name: "lab".to_owned(), folder: folder.clone(), ..Settings::default() };
+        // It never looks at its callers.
+        let service = Service::open(crate::engine(Config::default()), settings).expect("a service");
+        let hello = Header { op: Op::Hello, serial: 1, socket: 0, errno: 0 }.encode();
+        let (lingers, _kept) = lingering();
+        let caller = Program::new(&folder.join("lab"));
+        caller.say_with_numbers(&hello, &[lingers.as_raw_fd()]);
+        // The one that is on its way is the last one.
+        bypath_sys::strangers::close(&[lingers.into_raw_fd()]);
+        let began = Instant::now();
+        service.finish(Duration::ZERO);
+        assert!(began.elapsed() < LINGER / 2, "the end took {:?}", began.elapsed());
+        drop(caller);
+        std::fs::remove_dir_all(folder).expect("a folder");
     }
 }

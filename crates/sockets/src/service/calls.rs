@@ -548,12 +548,19 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
 
 /// What SIOCOUTQ tells of a socket, or SIOCOUTQNSD: octets that were not acknowledged, or not `sent`.
 pub fn queued(fd: i32, sent: bool) -> Option<Result<usize>> {
-    let r = served(fd)?;
+    let Some(r) = served(fd) else { return datagram::calls::queued(fd, sent) };
     let name = if sent { UNACKNOWLEDGED } else { UNSENT };
     let mut question = r.question(Op::Get).number(LEVEL).number(name).number(4);
-    let told = question.ask(r.service()).map(|mut answer| answer.body.u32().unwrap_or(0) as usize);
-    // A connection that is over has nothing on its way.
-    Some(if told == Err(Errno::INVAL) && !r.is_listening() { Ok(0) } else { told })
+    let mut ask = || question.ask(r.service()).map(|mut answer| answer.body.u32().unwrap_or(0) as usize);
+    // Of one that is away nobody is asked.
+    let told = if r.stage() == stage::AWAY { Err(Errno::INVAL) } else { ask() };
+    let is_over = told == Err(Errno::INVAL) || is_gone(&told);
+    // A connection that is over has nothing on its way, and one whose service is gone is over.
+    Some(match is_over {
+        true if is_listening(fd) || r.is_listening() => Err(Errno::INVAL),
+        true => Ok(0),
+        false => told,
+    })
 }
 
 /// Before a send with MSG_MORE: what is short waits for octets that follow.

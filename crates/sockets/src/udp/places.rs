@@ -138,4 +138,31 @@ mod tests {
         places.stir(&sockets[70]);
         assert_eq!(lively(&places), [3, 70], "it has no place");
     }
+
+    #[test]
+    fn who_is_calmed_is_looked_at_once_more_and_stays_lively_where_there_is_news() {
+        // Numbers that no socket of this process comes to have.
+        let [one, other] = [60_000, 60_001].map(|number| {
+            super::super::RECORDS.ensure(number);
+            (number as u32, record(number as u32).unwrap())
+        });
+        let places = Places::new();
+        let place = Place::default();
+        assert!(places.take(&place, one.0));
+        places.calm_quiet(0, one.1, |seen| !std::ptr::eq(seen, one.1));
+        assert_eq!(lively(&places), []);
+        places.calm_quiet(0, one.1, |_| true);
+        assert_eq!(lively(&places), [0], "it had news");
+        // What comes while it is looked at is not lost.
+        places.calm_quiet(0, one.1, |_| {
+            places.stir(&place);
+            false
+        });
+        assert_eq!(lively(&places), [0], "it was stirred");
+        places.calm_quiet(0, other.1, |_| false);
+        assert_eq!(lively(&places), [0], "another socket has its place");
+        assert!(places.leave(&place));
+        places.calm_quiet(0, one.1, |_| true);
+        assert_eq!(lively(&places), [], "nobody has it");
+    }
 }

@@ -216,6 +216,11 @@ pub fn shutdown(fd: i32, how: i32) -> Option<Result<()>> {
     Some(partner.and_then(|partner| partner.map(|_| ()).ok_or(Errno::NOTCONN)))
 }
 
+/// SIOCOUTQ of one whose service is away: nothing is on its way. (SIOCOUTQNSD is none of datagrams.)
+pub fn queued(fd: i32, sent: bool) -> Option<Result<usize>> {
+    served(fd).filter(|r| sent && r.is_away()).map(|_| Ok(0))
+}
+
 /// FIONREAD: octets of the next datagram.
 pub fn next_len(fd: i32) -> Option<usize> {
     let r = served(fd)?;
