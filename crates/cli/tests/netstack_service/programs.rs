@@ -196,7 +196,8 @@ isolated! {
         command.env("BYPATH_NETSTACK_DIR", folder.path()).env_remove("BYPATH_CONFIG");
         let said = done(command).stderr;
         assert!(said.contains("--netstack is for what no rule is about") && said.contains("rule 1 (line 1): kernel"), "{said}");
-        assert!(said.contains("no netstack service named other is running") && said.contains("there are: lab"), "{said}");
+        let words = "no netstack service named other is running (there are: lab); name that one, or start one: bypath netstack --name other";
+        assert!(said.contains(words), "{said}");
         end(running);
     }
 }

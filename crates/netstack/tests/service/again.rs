@@ -327,7 +327,8 @@ users! {
         let second = Running::with(|settings| settings.folder = folder.clone(), Config::default());
         let worker = Program::of(&second.path, WORKER);
         let wanted = Wanted { kind, local: Address(Some(local)), claim };
-        let (end, cookie) = again(&worker, cookie, &wanted, Some(old.as_fd())).expect("a socket");
+        let before = cookie;
+        let (end, cookie) = again(&worker, before, &wanted, Some(old.as_fd())).expect("a socket");
         let kernel = std::net::UdpSocket::bind("10.9.0.1:5353").expect("a socket of the kernel");
         kernel.set_read_timeout(Some(crate::LONGEST)).expect("a time-out");
         let to = kernel.local_addr().expect("an address");
@@ -349,6 +350,17 @@ users! {
         let mut room = [0; 16];
         let (len, from) = kernel.recv_from(&mut room).expect("a datagram");
         assert_eq!((&room[..len], from), (&b"behind"[..], local));
+        // Another process that had it has the same one.
+        let other = Program::of(&second.path, WORKER);
+        let shown = Some(old.as_fd());
+        let answer = other.ask_with(Op::Again, before, &wanted.encode(), shown);
+        let same = answer.with.expect("a descriptor");
+        assert_eq!((answer.socket, Body(&answer.body).u32()), (cookie, Some(1)));
+        let body = Address(Some(local)).encode();
+        assert_eq!(other.ask_with(Op::Bind, cookie, &body, Some(same.as_fd())).errno, 0);
+        kernel.send_to(b"back", local).expect("a way");
+        drop(end);
+        until(|| bypath_sys::sock::inq(std::os::fd::AsRawFd::as_raw_fd(&same)).is_ok_and(|n| n > 0).then_some(()));
     }
 }
 

@@ -181,11 +181,11 @@ pub fn none(name: &str) -> String {
         .map(|(other, _)| other)
         .collect();
     let there = match &others[..] {
-        [] => ", and none of another name; start one".to_owned(),
-        [one] => format!("; name the one that is, {one}, or start this one"),
-        some => format!("; name one of those that are, {}, or start this one", some.join(", ")),
+        [] => "(and none of another name); start one".to_owned(),
+        [_] => format!("(there are: {}); name that one, or start one", others.join(", ")),
+        some => format!("(there are: {}); name one of those, or start one", some.join(", ")),
     };
-    format!("no netstack service named {name} is running{there}: {}", how_to_start(name))
+    format!("no netstack service named {name} is running {there}: {}", how_to_start(name))
 }
 
 /// What starts a service of this name: on a device that is not there yet, with a network that the kernel does not have.
