@@ -189,6 +189,26 @@ impl Service {
     }
 }
 
+/// Signals for urgent octets come to whom they come on the kernel, whenever that was said.
+#[test]
+fn urgent_octets_are_heard_of_as_on_the_kernel() {
+    const NAME: &str = "urgent_octets_are_heard_of_as_on_the_kernel";
+    if !is_possible(NAME, &[]) {
+        return;
+    }
+    let calls = script("urgent.py");
+    let mut kernel = Command::new("python3");
+    kernel.arg(script("service.py")).args(["--run", "python3"]).arg(&calls).arg(HERE);
+    let kernel = bypath_sys::netns::isolated(&mut kernel).output().expect("python3");
+    let expected = common::stdout(&kernel);
+    assert!(expected.contains("the accepted one"), "{expected}{}", common::stderr(&kernel));
+    // The tests' own has none.
+    for service in Service::both(NAME).iter().skip(1) {
+        let served = service.output(&["python3", calls.to_str().expect("a plain path"), HERE]);
+        assert_eq!(common::stdout(&served), expected, "{}", common::stderr(&served));
+    }
+}
+
 /// Every call answers as on the kernel's own sockets.
 #[test]
 fn calls_answer_as_the_kernels() {
