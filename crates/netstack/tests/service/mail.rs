@@ -6,7 +6,7 @@ use crate::rings::{Process, Rings, until};
 use crate::{LONGEST, Running, at, isolated};
 use bypath_shm::datagram::{HEADER, Header, Kind, RECORD};
 use bypath_shm::dgram::Octets;
-use bypath_shm::mailbox::{Pushed, Reader, Writer, phase};
+use bypath_shm::mailbox::{Mailbox, Pushed, Reader, Writer, phase};
 use bypath_shm::ring::Ring;
 use bypath_shm::service::{Address, LEVEL, Op, TAKE_BACK};
 use bypath_stack::config::Config;
@@ -72,15 +72,30 @@ impl<'a> Mailed<'a> {
         }
     }
 
-    fn wait_for_open(&self) {
+    /// Wakes the service as long as it has not done what it does when it is awake.
+    #[track_caller]
+    fn once_awake(&self, done: impl Fn(&Mailbox) -> bool) {
         let mut looks = 0u32;
         until(|| {
             looks += 1;
             if looks.is_multiple_of(1000) {
                 self.wake();
             }
-            (self.rings.control.mailbox[0].gate.0.load(Acquire) & 3 == phase::OPEN).then_some(())
+            done(&self.rings.control.mailbox[0]).then_some(())
         });
+    }
+
+    fn is_open(mailbox: &Mailbox) -> bool {
+        mailbox.gate.0.load(Acquire) & 3 == phase::OPEN
+    }
+
+    fn wait_for_open(&self) {
+        self.once_awake(Self::is_open);
+    }
+
+    /// Waits until the service sleeps.
+    fn wait_for_closed(&self) {
+        until(|| (!Self::is_open(&self.rings.control.mailbox[0])).then_some(()));
     }
 
     fn in_ring(&self) -> Option<(Header, Vec<u8>)> {
@@ -193,6 +208,10 @@ isolated! {
         for batch in 0..8000u32 {
             if batch >= 400 && by_ring.min(next - by_ring) >= 100 {
                 break;
+            }
+            // A program that is always quick enough would never meet a service that sleeps.
+            if batch % 4 == 0 {
+                mailed.wait_for_closed();
             }
             let many = 1 + batch % 60;
             for n in next..next + many {
@@ -317,7 +336,8 @@ isolated! {
             mailed.wait_for_open();
             lie(&mailed.rings);
             kernel.send_to(b"something", local).expect("sent");
-            until(|| mailed.rings.control.mailbox[0].is_dead().then_some(()));
+            // It may have slept before the lie stood there: then it reads it when it is woken.
+            mailed.once_awake(Mailbox::is_dead);
             assert_eq!(until(|| mailed.in_pair()).1, b"something", "{n}");
             assert!(!mailed.send(Some(there), &(n as u32).to_ne_bytes()));
             assert_eq!(number(&heard(&kernel).0), n as u32);
@@ -338,7 +358,8 @@ isolated! {
         let program = running.program();
         let mut process = Process::new(7);
         let (kernel, there) = kernels("10.9.0.1:0");
-        kernel.set_nonblocking(true).expect("a flag");
+        // Until the service has told its hardware address, what is sent waits for it.
+        kernel.set_write_timeout(Some(LONGEST)).expect("a time-out");
         let mut seed = 1u64;
         let mut roll = |n: u64| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
