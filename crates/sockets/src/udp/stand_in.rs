@@ -49,7 +49,7 @@ fn family_of(source: &Name) -> i32 {
     if source.is_v4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
-/// A socket of this port there, which may share it where its other holders let it; 0: of one that the kernel chooses.
+/// A socket of this port there, which may share it where its other holders let it; 0: of the one in `range`, whose holder [shares](share) it just now.
 fn make(family: i32, port: u16, range: Option<u16>) -> Option<i32> {
     let own = sock::datagrams(family, 0, state::floor()).ok()?;
     let on = 1i32.to_ne_bytes();
@@ -59,6 +59,7 @@ fn make(family: i32, port: u16, range: Option<u16>) -> Option<i32> {
     });
     let made = ranged
         .and_then(|()| sock::set_option(own, SOL_SOCKET, libc::SO_REUSEADDR, &on))
+        .and_then(|()| range.map_or(Ok(()), |_| sock::set_option(own, SOL_SOCKET, libc::SO_REUSEPORT, &on)))
         .and_then(|()| sock::bind(own, &home(family, port)))
         .and_then(|()| sock::local_address(own));
     let wanted = range.unwrap_or(port);
@@ -157,6 +158,12 @@ impl Inbound {
     }
 }
 
+/// Others may bind the port of `fd`, too, or no longer. Only this user's: SO_REUSEADDR would let any user who tries it again and again come to the port, and
+/// get what is sent there.
+fn share(fd: i32, on: bool) -> bool {
+    sock::set_option(fd, SOL_SOCKET, libc::SO_REUSEPORT, &i32::from(on).to_ne_bytes()).is_ok()
+}
+
 /// To whom this socket sends may need one to send it again: made once, and kept, as it is to give its port back. `None`: it can do without, or there can be
 /// none. Under [`state::LIFE`].
 pub(super) fn lend(r: &Record, fd: i32, source: &Name) -> Option<i32> {
@@ -169,13 +176,12 @@ pub(super) fn lend(r: &Record, fd: i32, source: &Name) -> Option<i32> {
     if !is_everywhere || !is_chosen || r.shares_port() || r.is_shared() {
         return None;
     }
-    // For the moment of the other one's bind both say that they share the port. Nobody else comes by that: he would have to know it, and to want the same.
-    let share = |on: i32| sock::set_option(fd, SOL_SOCKET, libc::SO_REUSEADDR, &on.to_ne_bytes()).is_ok();
-    if !share(1) {
+    // For the moment of the other one's bind.
+    if !share(fd, true) {
         return None;
     }
     let made = make(r.family(), 0, Some(source.port));
-    share(0);
+    share(fd, false);
     let own = made?;
     kept.store(own + 1, Relaxed);
     Some(own)
@@ -243,12 +249,11 @@ mod tests {
             let source = name_of(&sender, ip);
             assert!(StandIn::new(&source).is_none(), "the port is taken at every address");
             assert!(make(family, 0, Some(source.port)).is_none(), "as long as it is not shared");
-            let share = |on: i32| {
-                sock::set_option(sender.as_raw_fd(), SOL_SOCKET, libc::SO_REUSEADDR, &on.to_ne_bytes())
-            };
-            share(1).unwrap();
+            assert!(share(sender.as_raw_fd(), true));
+            assert!(make(family, source.port, None).is_none(), "not with those who share it with any user");
             let lent = make(family, 0, Some(source.port)).expect("for the moment it is");
-            share(0).unwrap();
+            assert!(share(sender.as_raw_fd(), false));
+            assert!(make(family, 0, Some(source.port)).is_none(), "and it is over");
             assert!(is_stand_in(lent, &source, receiver.as_raw_fd()));
             says(&StandIn { fd: lent, family, whose: Whose::Borrowed }, &source, &receiver, ip);
             drop(sender);
