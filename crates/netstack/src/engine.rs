@@ -526,6 +526,13 @@ impl Engine {
         self.send_queued(Engine::now())
     }
 
+    /// The same; what goes wrong is told by the next one that may fail.
+    pub fn flush_now(&mut self) {
+        if let Err(e) = self.send_queued(Engine::now()) {
+            self.trouble.get_or_insert(e);
+        }
+    }
+
     /// The next news.
     pub fn poll_event(&mut self) -> Option<News> {
         if let Some(news) = self.news.pop_front() {

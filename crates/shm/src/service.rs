@@ -80,13 +80,15 @@ pub enum Op {
     Reach = 13,
     /// A new socket in place of one of an earlier service of this name.
     Again = 14,
+    /// setsockopt(2) that nobody waits for: it has no answer.
+    Say = 15,
     /// One of the stack's interfaces.
     Interfaces = 20,
 }
 
 impl Op {
     /// All of them.
-    pub const ALL: [Op; 15] = [
+    pub const ALL: [Op; 16] = [
         Op::Hello,
         Op::Open,
         Op::Bind,
@@ -101,6 +103,7 @@ impl Op {
         Op::Rings,
         Op::Reach,
         Op::Again,
+        Op::Say,
         Op::Interfaces,
     ];
 

@@ -360,4 +360,58 @@ scripts! {
         c socket inet6
         c connect 5 [::1]:0
     ";
+    options_that_are_told_without_waiting, "TCP_CORK, TCP_NODELAY", Either: "
+        pair
+        s setsockopt 4 cork 1
+        s getsockopt 4 cork
+        s send 4 10 1
+        s setsockopt 4 nodelay 1
+        c recvall 3 10
+        s getsockopt 4 nodelay
+        s setsockopt 4 cork 0
+        s getsockopt 4 cork
+        s setsockopt 4 cork 1
+        s send 4 10 2
+        s setsockopt 4 cork 0
+        s setsockopt 4 cork 1
+        c recvall 3 10
+        s fork kid
+        kid getsockopt 4 nodelay
+        kid getsockopt 4 cork
+        kid setsockopt 4 cork 0
+        s getsockopt 4 cork
+        kid setsockopt 4 cork 1
+        kid send 4 10 3
+        s send 4 10 4
+        s setsockopt 4 cork 0
+        c recvall 3 20
+        kid exit 0
+        s wait kid
+        c setsockopt 3 nodelay 1
+        c getsockopt 3 nodelay
+        c close 3
+        s recv 4 10
+        s setsockopt 4 nodelay 0
+        s setsockopt 4 cork 1
+        s close 4
+    ";
+    options_of_what_a_child_accepts, "TCP_CORK, TCP_NODELAY", Either: "
+        s socket inet
+        s bind 3 127.0.0.1:0
+        s listen 3
+        s fork kid
+        c socket inet
+        c connect 3 127.0.0.1:%port:s:3
+        kid accept 3
+        kid setsockopt 4 cork 1
+        kid send 4 10 1
+        kid setsockopt 4 keepalive 1
+        kid getsockopt 4 keepalive
+        kid setsockopt 4 cork 0
+        c recvall 3 10
+        kid getsockopt 4 cork
+        kid exit 0
+        s wait kid
+        c recv 3 10
+    ";
 }

@@ -27,6 +27,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 const TURN: usize = 16;
 /// Connections of users whom the service is not for, all together.
 const STRANGERS: usize = 1024;
+/// What is said in one turn of a connection, and wants no answer: more than fits into it. So whoever writes behind it is read behind it.
+const SAID: usize = 512;
 /// Octets of a value that SET and GET carry at most.
 const LONGEST_VALUE: usize = 256;
 
@@ -189,7 +191,9 @@ impl Controls {
         engine: &mut Engine,
         settings: &Settings,
     ) -> std::result::Result<bool, Nonsense> {
-        for _ in 0..TURN {
+        let (mut asked, mut said) = (0, 0);
+        while asked < TURN && said < SAID {
+            asked += 1;
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(false) };
             if let Some((header, doing)) = &mut control.query {
@@ -313,6 +317,11 @@ impl Controls {
                 hub.counts.nonsense();
                 return Err(Nonsense);
             };
+            if header.op == Op::Say {
+                hub.counts.answered(header.op, answered.err().unwrap_or(0));
+                (asked, said) = (asked - 1, said + 1);
+                continue;
+            }
             let answer = answered.unwrap_or_else(|errno| Answer {
                 socket: header.socket,
                 body: Vec::new(),
@@ -424,16 +433,18 @@ impl Asks<'_> {
                 }))
             }
             Op::Names => Ok(self.names()),
-            Op::Set => {
+            Op::Set | Op::Say => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let value = body.rest();
                 if value.len() > LONGEST_VALUE {
                     return Err(Nonsense);
                 }
-                let done = self.live_for(level, name).and_then(|key| match self.hub.is_of_datagrams(key) {
-                    true => self.hub.set_of_datagrams(self.engine, key, level, name, value),
-                    false if level == LEVEL => self.own(key, name, value),
-                    false => self.with(key, |mut of| of.set(level, name, value)),
+                let done = self.live_to_set(op, (level, name), value).and_then(|key| {
+                    match self.hub.is_of_datagrams(key) {
+                        true => self.hub.set_of_datagrams(self.engine, key, level, name, value),
+                        false if level == LEVEL => self.own(key, name, value),
+                        false => self.with(key, |mut of| of.set(level, name, value)),
+                    }
                 });
                 plain(done, socket)
             }
@@ -584,6 +595,20 @@ impl Asks<'_> {
             return Ok(key);
         }
         self.hub.settle_hold(self.engine, key);
+        self.live()
+    }
+
+    /// The same, of an option that is to be set.
+    fn live_to_set(&mut self, op: Op, (level, name): (i32, i32), value: &[u8]) -> Result<Key> {
+        let key = self.live()?;
+        let on = value.first_chunk().is_some_and(|value| i32::from_ne_bytes(*value) != 0);
+        let holds = match (level, name) {
+            (libc::IPPROTO_TCP, libc::TCP_CORK) => on,
+            (libc::IPPROTO_TCP, libc::TCP_NODELAY) => !on,
+            _ => return Ok(key),
+        };
+        // What holds is said by who has nothing in the pair: what is there now was written behind it.
+        self.hub.before_hold(self.engine, key, holds, holds && op == Op::Say);
         self.live()
     }
 

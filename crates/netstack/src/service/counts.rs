@@ -18,6 +18,7 @@ const KINDS: [(Op, &str, &str); Op::ALL.len()] = [
     (Op::Rings, "asked_rings", "refused_rings"),
     (Op::Reach, "asked_reach", "refused_reach"),
     (Op::Again, "asked_again", "refused_again"),
+    (Op::Say, "asked_say", "refused_say"),
     (Op::Interfaces, "asked_interfaces", "refused_interfaces"),
 ];
 

@@ -5,7 +5,7 @@
 use super::neighbours::Neighbour;
 use super::rings::Source;
 use super::slab::Key;
-use super::socket::{Hub, Socket};
+use super::socket::{Hub, Phase, Socket};
 use crate::Engine;
 use bypath_shm::hold::Hold;
 use bypath_stack::Tcp;
@@ -93,6 +93,25 @@ fn set(tcp: &mut Tcp<'_>, before: Settings, wanted: Settings, pushes: bool) {
 }
 
 impl Hub {
+    /// Before one of these options is set by a message: what was written before goes as it was to go. `is_read`: there is none of that in the
+    /// pair.
+    pub fn before_hold(&mut self, engine: &mut Engine, key: Key, holds: bool, is_read: bool) {
+        self.settle_hold(engine, key);
+        let Some(socket) = self.sockets.get_mut(key).filter(|socket| matches!(socket.phase, Phase::Open))
+        else {
+            return;
+        };
+        if !is_read && socket.rings.is_none() {
+            socket.is.pair_in = true;
+            self.work(engine, key);
+        }
+        let Some(id) = self.sockets.get(key).filter(|_| holds).map(|socket| socket.id) else { return };
+        let left = engine.stack().tcp(id).and_then(|mut tcp| tcp.statistics());
+        if left.is_some_and(|s| s.unsent > 0) {
+            engine.flush_now();
+        }
+    }
+
     /// Before somebody asks about these options, or sets them by a question: what was said beside the ring is done.
     pub fn settle_hold(&mut self, engine: &mut Engine, key: Key) {
         let Some(socket) = self.sockets.get_mut(key).filter(|socket| socket.rings.is_some()) else { return };

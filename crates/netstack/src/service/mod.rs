@@ -377,6 +377,17 @@ impl Service {
         self.admit();
         self.controls.activate_tasks();
         self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
+        let mut asks = false;
+        for (token, _) in &self.hub.later {
+            if let Token::Control(key) = token {
+                self.controls.activate(*key);
+                asks = true;
+            }
+        }
+        if asks {
+            // Octets that were written behind a message are not read before it.
+            self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
+        }
         for _ in 0..self.hub.active.len() {
             if let Some(key) = self.hub.active.pop_front() {
                 self.hub.work(&mut self.engine, key);

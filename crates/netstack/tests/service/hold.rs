@@ -1,8 +1,11 @@
 //! TCP_CORK and TCP_NODELAY that a program says beside its ring, and asks nobody for: what goes, and what waits.
 
+use crate::program::Sock;
 use crate::rings::{Process, Rings, connected, received};
-use crate::{Program, Running, isolated};
+use crate::{LONGEST, Program, Running, isolated, kernels};
 use bypath_shm::hold::{Hold, Wish};
+use bypath_shm::service::{Header, Op};
+use std::io::Write;
 use std::net::TcpStream;
 use std::sync::atomic::Ordering::*;
 use std::time::{Duration, Instant};
@@ -133,5 +136,72 @@ isolated! {
             assert_eq!(received(&mut peer, 5), b"again");
             Ok(())
         });
+    }
+}
+
+/// Says an option in a message that nobody waits for.
+fn tell(sock: &Sock<'_>, name: i32, on: bool) {
+    let header = Header { op: Op::Say, serial: 0, socket: sock.cookie, errno: 0 };
+    let body = [TCP, name, on.into()].map(i32::to_ne_bytes);
+    sock.program.say(&[&header.encode()[..], body.as_flattened()].concat()).expect("a service that listens");
+}
+
+isolated! {
+    fn what_is_said_without_an_answer_is_done_in_order() {
+        in_time(|running, program, _| {
+            let (listener, to) = kernels("10.9.0.1:0");
+            let mut sock = program.connect(to);
+            let mut peer = listener.accept().expect("a connection").0;
+            peer.set_read_timeout(Some(LONGEST)).expect("a time-out");
+            tell(&sock, libc::TCP_CORK, true);
+            // An answer is the question's: there is no other one before it.
+            assert_eq!(sock.get(TCP, libc::TCP_CORK), Ok(vec![1, 0, 0, 0]));
+            sock.stream.write_all(b"corked").expect("room");
+            unsent(running, 6)?;
+            assert_eq!(there(&peer), 0);
+            // What was held goes between two that are one behind the other, and what follows waits.
+            tell(&sock, libc::TCP_CORK, false);
+            tell(&sock, libc::TCP_CORK, true);
+            assert_eq!(received(&mut peer, 6), b"corked");
+            sock.stream.write_all(b"again").expect("room");
+            unsent(running, 5)?;
+            tell(&sock, libc::TCP_NODELAY, true);
+            assert_eq!(received(&mut peer, 5), b"again");
+            // More than a turn of questions.
+            for n in 0..150 {
+                tell(&sock, libc::TCP_CORK, n % 2 == 1);
+            }
+            tell(&sock, libc::TCP_CORK, false);
+            assert_eq!(sock.get(TCP, libc::TCP_CORK), Ok(vec![0; 4]));
+            // Octets that are in the pair when it is asked go before it is done.
+            sock.stream.write_all(b"before").expect("room");
+            assert_eq!(sock.set(TCP, libc::TCP_CORK, &1i32.to_ne_bytes()), 0);
+            assert_eq!(received(&mut peer, 6), b"before");
+            Ok(())
+        });
+    }
+}
+
+isolated! {
+    fn what_may_not_be_said_changes_nothing_and_has_no_answer() {
+        let running = Running::new();
+        let program = running.program();
+        let (listener, to) = kernels("10.9.0.1:0");
+        let sock = program.connect(to);
+        let _peer = listener.accept().expect("a connection").0;
+        // There is no such socket, no such option, no such value.
+        let said = |socket, body: &[i32]| {
+            let header = Header { op: Op::Say, serial: 0, socket, errno: 0 };
+            let body: Vec<u8> = body.iter().flat_map(|n| n.to_ne_bytes()).collect();
+            program.say(&[&header.encode()[..], &body].concat()).expect("a service that listens");
+        };
+        said(1, &[TCP, libc::TCP_CORK, 1]);
+        said(sock.cookie, &[TCP, 9999, 1]);
+        said(sock.cookie, &[TCP, libc::TCP_CORK]);
+        said(sock.cookie, &[TCP, libc::TCP_KEEPCNT, 128]);
+        assert_eq!(sock.get(TCP, libc::TCP_CORK), Ok(vec![0; 4]));
+        // What makes no sense ends the connection for questions, as ever.
+        said(sock.cookie, &[TCP]);
+        assert!(program.hear().is_none());
     }
 }

@@ -108,7 +108,7 @@ impl Villain<'_> {
                 let place = dice.one_of(self.places);
                 Address(Some(place)).encode().to_vec()
             }
-            Op::Set => {
+            Op::Set | Op::Say => {
                 let mut body =
                     [dice.one_of(&[0, 1, 6, 41]), dice.below(90) as i32].map(i32::to_ne_bytes).concat();
                 body.extend(dice.octets(80));

@@ -6,8 +6,8 @@ use super::anew::is_gone;
 use super::control::Message;
 use super::recipe::Recipe;
 use super::{
-    Record, SocketName, address, datagram, hold, meanwhile, options, recognise, record, rest, rings, shown,
-    stage, told,
+    Record, SocketName, address, datagram, hold, meanwhile, options, recognise, record, rest, rings, said,
+    shown, stage, told,
 };
 use crate::carrier::Kind;
 use crate::hook::{self, Reason};
@@ -222,6 +222,7 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
         let listens = question.ask(r.service()).map(|mut answer| Claim::decode(&mut answer.body));
         return Some(listens.map(|claim| {
             r.enter(stage::LISTENING);
+            r.is_heard();
             r.is_to_last(Some(backlog));
             r.recipe.get().into_iter().for_each(|recipe| recipe.is_claimed(claim));
         }));
@@ -244,7 +245,10 @@ pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
         let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
         let call = Call::Connect(remote.ok()?);
         let begun = adopt::adopt(s, adopt::meant(s, call)?, call);
-        return Some(begun.and_then(|r| begun_now(fd, r)));
+        return Some(begun.and_then(|r| {
+            r.is_heard();
+            begun_now(fd, r)
+        }));
     };
     r.look();
     Some(match r.stage() {
@@ -454,6 +458,7 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
     if flags & libc::SOCK_NONBLOCK != 0 {
         sys::set_status_flags(fd, libc::O_NONBLOCK).ok()?;
     }
+    from.is_heard_for_others();
     let limited = from.told.load(Relaxed) & told::LIMITS != 0 && options::copy_limits(listener, fd);
     let family = from.family();
     let life = state::LIFE.lock(table::tid())?;
@@ -461,6 +466,7 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
         crate::life::lose(fd);
     }
     let number = super::new_record(from.service(), told.cookie, family, stage::CONNECTED)?;
+    record(number)?.heard.store(from.heard.load(Relaxed), Relaxed);
     match table::follow(fd, Kind::Local, flags & libc::SOCK_NONBLOCK != 0) {
         Some(s) => {
             super::attach(s, number);
@@ -650,10 +656,11 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
     if r.stage() == stage::AWAY {
         return Some(meanwhile::judge(&r.what(), level, name, value).inspect(|()| note()));
     }
-    if hold::set(fd, level, name, value) {
+    if hold::set(fd, level, name, value) || said::set(fd, r, level, name, value) {
         return Some(Ok(()));
     }
     let set = r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ());
+    let set = set.inspect(|()| r.is_heard());
     Some(set.inspect(|()| note()))
 }
 

@@ -75,6 +75,8 @@ struct Service {
     shows: AtomicBool,
     /// Random name of what this process shares with it, 0: nothing.
     pair: AtomicU64,
+    /// How many connections for questions there were.
+    greeted: AtomicU32,
     /// It let somebody wait in vain who may wait only for a while: until when nobody else does.
     slow_until: AtomicU64,
 }
@@ -117,6 +119,16 @@ pub fn met(service: u32, pair: u64) {
     if let Some(s) = KNOWN.get(service as usize) {
         s.pair.store(pair, Relaxed);
     }
+}
+
+/// Which connection it is by which a service is asked now: what it was told on that, it is told on no other.
+pub fn connection(service: u32) -> u32 {
+    KNOWN.get(service as usize).map_or(0, |s| s.greeted.load(Relaxed))
+}
+
+/// Whether a service is shown each socket that it is asked about.
+pub fn shows(service: u32) -> bool {
+    KNOWN.get(service as usize).is_some_and(|s| s.shows.load(Relaxed))
 }
 
 /// A question, and its answer.
@@ -239,6 +251,24 @@ impl Message {
         header.is_some_and(|(header, _)| matches!(header.errno, libc::EPERM | libc::EACCES))
     }
 
+    /// Says it on the connection `on`, and waits for nothing; `fd` is the socket's. False: it is to be asked.
+    pub fn say(mut self, service: u32, on: u32, fd: i32) -> bool {
+        if state::is_sealed() || state::is_borrowed() {
+            return false;
+        }
+        let Some(service) = KNOWN.get(service as usize) else { return false };
+        let Some(_turn) = service.turn.lock(table::tid()) else { return false };
+        let shows = service.shows.load(Relaxed);
+        if !service.is_ours() || !shows && service.greeted.load(Relaxed) != on {
+            return false;
+        }
+        let serial = service.serial.fetch_add(1, Relaxed).wrapping_add(1);
+        let header = Header { op: self.op, serial, socket: self.socket, errno: 0 };
+        self.out[..HEADER].copy_from_slice(&header.encode());
+        let files = if shows { &[fd][..] } else { &[] };
+        unix::send(service.fd.load(Relaxed), &self.out[..self.len], files).is_ok()
+    }
+
     /// Asks the service.
     ///
     /// # Errors
@@ -333,6 +363,7 @@ impl Service {
             met: AtomicBool::new(false),
             shows: AtomicBool::new(false),
             pair: AtomicU64::new(0),
+            greeted: AtomicU32::new(0),
             slow_until: AtomicU64::new(0),
         }
     }
@@ -400,6 +431,7 @@ impl Service {
         self.file[1].store(file.1, Relaxed);
         self.maker.store(process::pid(), Relaxed);
         self.met.store(true, Relaxed);
+        self.greeted.fetch_add(1, Relaxed);
         self.fd.store(fd, Release);
         Ok(fd)
     }

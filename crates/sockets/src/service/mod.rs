@@ -23,6 +23,7 @@ mod recognise;
 mod registrations;
 pub mod rest;
 pub mod rings;
+mod said;
 mod shown;
 
 pub use address::SocketName;
@@ -107,6 +108,8 @@ struct Record {
     told: AtomicU32,
     /// An error that the service has told, and no call of the program yet; 0: none.
     error: AtomicI32,
+    /// On which connection its service has answered about it, or about the one that it was accepted from: it may be told there without waiting.
+    heard: AtomicU32,
     /// Of one that may listen: what is to be done again when its service was gone.
     recipe: recipe::Place,
     /// Next free one plus one.
@@ -202,6 +205,7 @@ fn new_record(service: u32, cookie: u64, family: i32, stage: u32) -> Option<u32>
     r.family.store(family as u32, Relaxed);
     r.told.store(0, Relaxed);
     r.error.store(0, Relaxed);
+    r.heard.store(0, Relaxed);
     r.stage.store(stage, Release);
     Some(number)
 }
