@@ -5,6 +5,7 @@
 //! family only while it has the region open and is the one (pid and start time) in the region's table. How much is looked at of
 //! what other users show is bounded (`regions`).
 
+mod drops;
 mod regions;
 
 use crate::filter::{Facts, Filter, Protocol};
@@ -82,6 +83,8 @@ pub struct Udp<'a> {
     pub process: &'a Member,
     /// The socket.
     pub socket: &'a Datagrams,
+    /// Datagrams that the kernel has dropped there, before or after others went by the ring.
+    pub dropped: u64,
 }
 
 impl Udp<'_> {
@@ -101,6 +104,28 @@ impl Udp<'_> {
     /// As [`Connection::path_code`].
     pub fn path_code(&self) -> String {
         path_code(self.socket.service.as_deref(), [self.socket.outgoing, self.socket.incoming])
+    }
+
+    /// Whether it has sent anything, or would by a mailbox; who has done nothing yet may do both.
+    pub fn sends(&self) -> bool {
+        let (tx, rx) = (&self.socket.tx, &self.socket.rx);
+        self.socket.routes > 0 || tx.ring > 0 || tx.kernel > 0 || rx.ring == 0 && rx.kernel == 0
+    }
+
+    /// The same of receiving.
+    pub fn receives(&self) -> bool {
+        let (tx, rx) = (&self.socket.tx, &self.socket.rx);
+        rx.ring > 0 || rx.kernel > 0 || rx.lost > 0 || tx.ring == 0 && tx.kernel == 0
+    }
+
+    /// Whether any direction uses shared memory.
+    pub fn on_ring(&self) -> bool {
+        [self.socket.outgoing, self.socket.incoming].iter().any(|d| d.path == DataPath::Ring)
+    }
+
+    /// What was lost for want of room: at mailboxes, and in the kernel's queue.
+    pub fn lost(&self) -> u64 {
+        self.socket.tx.lost.saturating_add(self.socket.rx.lost).saturating_add(self.dropped)
     }
 
     /// As [`Connection::reason_code`].
@@ -222,7 +247,9 @@ impl Opened {
             .iter()
             .filter_map(|&(pid, _)| {
                 let (status, start_time) = (Status::of(pid)?, start_time(pid)?);
-                let is_it = |p: &&view::Process| p.pid == status.inner_pid && p.start_time == start_time;
+                // 0: where it began there was no /proc to tell it when, as in a chroot.
+                let is_it =
+                    |p: &&view::Process| p.pid == status.inner_pid && [0, start_time].contains(&p.start_time);
                 let process = header.processes.iter().find(is_it)?;
                 let (command, user) = (process.command.clone(), status.user);
                 Some(Member { pid, command, user, start_time, slot: process.slot })
@@ -408,13 +435,18 @@ impl Scan {
 
     /// Every UDP socket that was used, ordered by process and descriptor.
     pub fn udp(&self) -> Vec<Udp<'_>> {
+        let mut drops = drops::Drops::default();
         let mut all: Vec<_> = self
             .families
             .iter()
             .flat_map(|family| family.datagrams.iter().map(move |socket| (family, socket)))
             .filter_map(|(family, socket)| {
                 let process = family.members.iter().find(|m| m.slot == socket.slot)?;
-                Some(Udp { process, socket })
+                let dropped = match socket.service {
+                    Some(_) => 0,
+                    None => drops.at(process.pid, socket.fd).unwrap_or(0),
+                };
+                Some(Udp { process, socket, dropped })
             })
             .collect();
         all.sort_by_key(|udp| (udp.process.pid, udp.socket.fd));

@@ -76,10 +76,13 @@ fn without_an_interface_the_host_is_looked_at() {
         "file-size",
         "address-space",
         "congestion-control",
+        "datagram-queue",
     ] {
         state(&report, check);
     }
     assert_eq!((state(&report, "kernel"), state(&report, "shared-memory")), ("good", "good"));
+    assert_eq!(state(&report, "sock-diag"), "good");
+    assert_ne!(state(&report, "rt-throttling"), "hurts");
     let of_lo: Value = serde_json::from_slice(&doctor(&["lo", "--json"]).stdout).expect("JSON");
     assert!(!of_lo.to_string().contains("shared-memory"));
 }

@@ -3,8 +3,9 @@
 use crate::args::Json;
 use crate::doctor::{self, Finding, Interface, Root, State};
 use crate::output::{self, Failure, Outcome};
-use bypath_sys::netif;
+use bypath_sys::{fd, netif, sock, sockdiag};
 use serde::Serialize;
+use std::os::fd::AsRawFd;
 use std::process::ExitCode;
 
 /// Arguments of `bypath doctor`.
@@ -56,7 +57,7 @@ pub fn run(args: Args) -> Outcome {
     report.findings.extend(doctor::of_host(&root));
     if args.interface.is_none() {
         report.findings.extend(doctor::of_rings(&root));
-        report.findings.push(memory());
+        report.findings.extend([memory(), sock_diag()]);
     }
     match args.json.target() {
         Some(target) => output::json(&target, &report)?,
@@ -75,6 +76,29 @@ fn memory() -> Finding {
             fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
         });
     Finding::shared_memory(made.err().map(|e| e.to_string()))
+}
+
+/// Whether the kernel finds a UDP socket and a TCP socket by their addresses, tried out with two of our own.
+fn sock_diag() -> Finding {
+    use std::net::{TcpListener, TcpStream, UdpSocket};
+    let asks = || -> std::io::Result<Option<String>> {
+        let of = |fd: i32| sock::local_address(fd);
+        let udp = UdpSocket::bind("127.0.0.1:0")?;
+        let listener = TcpListener::bind("127.0.0.1:0")?;
+        let tcp = TcpStream::connect(listener.local_addr()?)?;
+        let netlink = sockdiag::open(3)?;
+        let own = of(udp.as_raw_fd()).and_then(|own| sockdiag::udp(netlink, &own, &own));
+        let other = of(tcp.as_raw_fd())
+            .and_then(|own| sockdiag::tcp(netlink, &own, &sock::remote_address(tcp.as_raw_fd())?));
+        fd::close(netlink);
+        let problem = |what: &str, found: Result<Option<_>, _>| match found {
+            Ok(Some(_)) => None,
+            Ok(None) => Some(format!("the kernel does not find a {what} socket")),
+            Err(e) => Some(format!("the kernel is not asked about {what}: {}", std::io::Error::from(e))),
+        };
+        Ok(problem("UDP", own).or_else(|| problem("TCP", other)))
+    };
+    Finding::sock_diag(asks().unwrap_or_else(|e| Some(e.to_string())))
 }
 
 fn text(report: &Report, all: bool) -> String {

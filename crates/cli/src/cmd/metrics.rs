@@ -206,7 +206,8 @@ impl Ledger {
         let sockets = udp.iter().filter_map(|u| {
             let (s, (id, label)) = (u.socket, shown.get(&u.process.pid)?);
             let socket = (*id, s.number, s.cookie.unwrap_or(0));
-            Some((socket, label.clone(), Datagrams::of(s.tx, s.rx, s.service.is_some())))
+            let rx = DatagramCounts { lost: s.rx.lost.saturating_add(u.dropped), ..s.rx };
+            Some((socket, label.clone(), Datagrams::of(s.tx, rx, s.service.is_some())))
         });
         let looked_at: HashSet<Id> = shown.values().map(|(id, _)| *id).collect();
         self.take_datagrams(sockets, |id| is_alive(id) && !looked_at.contains(id));
@@ -299,7 +300,7 @@ impl Ledger {
         let mut datagram_bytes = Group::counter("datagram_bytes", "Bytes of these");
         let mut lost = Group::counter(
             "datagrams_lost",
-            "UDP datagrams dropped at full mailboxes: of receivers (tx), and the program's own (rx)",
+            "UDP datagrams dropped for want of room: at mailboxes of receivers (tx), at the program's own and in its sockets' queues in the kernel (rx)",
         );
         let mut opened = Group::counter("connections", "TCP connections that were used for data");
         let mut upgraded =

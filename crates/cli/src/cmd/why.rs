@@ -69,6 +69,14 @@ pub fn run(args: Args) -> Outcome {
             ))?;
             return Ok(ExitCode::SUCCESS);
         }
+        if is_switched_off(pid) {
+            output::print(&format!(
+                "Process {pid} ({}) is under Bypath, and was started with --upgrade=off: all its sockets are the kernel's (disabled).\n  {}\n",
+                name_of(pid),
+                remedy(Reason::Disabled).unwrap_or_default()
+            ))?;
+            return Ok(ExitCode::SUCCESS);
+        }
         output::print(&format!("Process {pid} ({}) is not under Bypath: {reason}\n", name_of(pid)))?;
         return Ok(ExitCode::from(NOT_FOLLOWED));
     };
@@ -140,6 +148,12 @@ pub fn is_plain(pid: u32) -> io::Result<Option<String>> {
     if is_idle(pid)? { Ok(None) } else { absence(pid).map(Some) }
 }
 
+/// Whether the library is there and was told to do nothing.
+fn is_switched_off(pid: u32) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    is_loaded(pid).unwrap_or(false) && environment.split(|b| *b == 0).any(|v| v == b"BYPATH_UPGRADE=off")
+}
+
 /// How many descriptors a process may have, if that can be told.
 fn descriptor_limit(pid: u32) -> Option<u64> {
     let limits = fs::read_to_string(format!("/proc/{pid}/limits")).ok()?;
@@ -188,11 +202,23 @@ fn absence(pid: u32) -> io::Result<String> {
 fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagrams: &[&Udp]) -> String {
     let mut text = format!("Process {} ({}) is under Bypath", member.pid, output::printable(&member.command));
     let rings = mine.iter().filter(|c| c.on_ring()).count();
-    match mine.len() {
-        0 => text += " and has no connection at the moment.\n",
-        n => {
-            let noun = if n == 1 { "connection" } else { "connections" };
-            let _ = writeln!(text, ": {n} {noun}, {rings} through shared memory.");
+    let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
+    let posts = datagrams.iter().filter(|u| u.on_ring()).count();
+    match (mine.len(), datagrams.len()) {
+        (0, 0) => text += " and has no connection at the moment.\n",
+        (0, n) => {
+            let _ = writeln!(text, ": {}, {posts} through shared memory.", counted(n, "UDP socket"));
+        }
+        (n, 0) => {
+            let _ = writeln!(text, ": {}, {rings} through shared memory.", counted(n, "connection"));
+        }
+        (n, udp) => {
+            let _ = writeln!(
+                text,
+                ": {}, {rings} through shared memory; {}, {posts} through shared memory.",
+                counted(n, "connection"),
+                counted(udp, "UDP socket")
+            );
         }
     }
     for connection in mine {
@@ -203,7 +229,9 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagra
         text += "\n";
         text += &about_datagrams(socket);
     }
-    if let Some(counters) = family.counters(member) {
+    // Where all it has had is datagrams there is nothing to be said of connections.
+    let counters = family.counters(member).filter(|c| c.connections > 0 || datagrams.is_empty());
+    if let Some(counters) = counters {
         let noun = if counters.connections == 1 { "connection" } else { "connections" };
         let _ = write!(
             text,
@@ -314,9 +342,16 @@ fn about_datagrams(u: &Udp) -> String {
         0 | 1 => String::new(),
         n => format!(" ({n} receivers)"),
     };
-    let _ = write!(text, "\n  Sending: {}", sentence(service, s.outgoing).trim_end_matches('.'));
-    let _ = writeln!(text, "{mailboxes}.");
-    let _ = writeln!(text, "  Receiving: {}", sentence(service, s.incoming));
+    text += "\n";
+    // Who only receives is told nothing of sending, nor the other way round.
+    let (sends, receives) = (u.sends(), u.receives());
+    if sends {
+        let sentence = sentence(service, s.outgoing);
+        let _ = writeln!(text, "  Sending: {}{mailboxes}.", sentence.trim_end_matches('.'));
+    }
+    if receives {
+        let _ = writeln!(text, "  Receiving: {}", sentence(service, s.incoming));
+    }
     let _ = writeln!(
         text,
         "  Sent {} datagrams through shared memory and {} through {}, received {} and {}.",
@@ -333,7 +368,8 @@ fn about_datagrams(u: &Udp) -> String {
             "  Datagrams go through shared memory while the receiver is awake; who sleeps gets them {otherwise}."
         );
     }
-    for (lost, whose) in [(s.rx.lost, "its own mailbox"), (s.tx.lost, "a receiver's mailbox")] {
+    let queue = (u.dropped, "its queue in the kernel");
+    for (lost, whose) in [(s.rx.lost, "its own mailbox"), queue, (s.tx.lost, "a receiver's mailbox")] {
         if lost > 0 {
             let _ = writeln!(text, "  {lost} were dropped, as {whose} was full.");
         }
@@ -342,7 +378,10 @@ fn about_datagrams(u: &Udp) -> String {
     if let (Some(number), true) = (s.rule, ruled) {
         let _ = writeln!(text, "  {}", about_rule(u.process.pid, number));
     }
-    text += &remedies(service, [s.outgoing, s.incoming]);
+    text += &remedies(
+        service,
+        [if sends { s.outgoing } else { s.incoming }, if receives { s.incoming } else { s.outgoing }],
+    );
     text += &further(service, s.cookie);
     text
 }
@@ -452,8 +491,13 @@ fn remedy(reason: Reason) -> Option<&'static str> {
         StandardDescriptor => {
             "Let the program open the connection itself instead of getting it as standard input or output."
         }
-        OtherUser => "Run both programs as one user.",
-        OtherNamespace => "Run both programs in the same pid, user and mount namespaces.",
+        OtherUser => {
+            "Run both programs as one user, who opens the sockets, too: one that a server has opened as root stays root's."
+        }
+        OtherNamespace => {
+            "Run both programs in the same pid, user and mount namespaces; one that lives in another root directory (chroot) needs \
+             /proc there to tell its own."
+        }
         PeerRule => {
             "Look at the rules that the program at the other end was started with: bypath why PID says which one it is."
         }

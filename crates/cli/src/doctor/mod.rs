@@ -131,6 +131,17 @@ impl Finding {
         }
     }
 
+    /// Whether the kernel says whose socket gets what is sent somewhere; else why not.
+    pub fn sock_diag(problem: Option<String>) -> Finding {
+        const CHECK: &str = "sock-diag";
+        match problem {
+            None => Finding::good(CHECK, "the kernel tells sockets of TCP and UDP (inet_diag)"),
+            Some(why) => Finding::hurts(CHECK, why)
+                .why("programs find each other by it: every connection and every datagram stays on the kernel")
+                .remedy("modprobe -a tcp_diag udp_diag, and allow socket(AF_NETLINK) in the container's seccomp filter"),
+        }
+    }
+
     fn unknown(check: &'static str, found: impl Into<String>) -> Finding {
         Finding::new(check, State::Unknown, found)
     }

@@ -27,6 +27,7 @@ pub fn findings(root: &Root) -> Vec<Finding> {
         memory_limit(root),
         file_size(root),
         address_space(root),
+        datagram_queue(root),
         rendezvous(root),
         congestion(root),
         tracing(root),
@@ -134,7 +135,9 @@ fn namespace(root: &Root, check: &'static str, kind: &str, first: u32) -> Findin
         (Some(ours), _) if first != 0 => own(ours),
         (Some(ours), Some(one)) if ours == one => Finding::good(check, "that of process 1"),
         (Some(ours), Some(_)) => own(ours),
-        (Some(_), None) => Finding::unknown(check, "process 1 belongs to another user"),
+        (Some(_), None) => {
+            Finding::unknown(check, "process 1 may not be looked at (another user's, or no CAP_SYS_PTRACE)")
+        }
         _ => Finding::unknown(check, "the kernel does not tell"),
     }
 }
@@ -211,6 +214,23 @@ fn file_size(root: &Root) -> Finding {
             .why("shared memory counts as a file: every connection stays on the kernel")
             .remedy("ulimit -f unlimited, or LimitFSIZE=infinity in the unit"),
         Some(Some(n)) => Finding::good(CHECK, format!("{} KiB for a file", n >> 10)),
+    }
+}
+
+/// As much as a UDP socket that asks for nothing has waiting, in the kernel or in a mailbox.
+fn datagram_queue(root: &Root) -> Finding {
+    const CHECK: &str = "datagram-queue";
+    const FILE: &str = "/proc/sys/net/core/rmem_default";
+    /// What Linux has without being told.
+    const USUAL: u64 = 212_992;
+    match root.number::<u64>(FILE) {
+        None => Finding::unknown(CHECK, "net.core.rmem_default cannot be read"),
+        Some(n) if n >= USUAL => {
+            Finding::good(CHECK, format!("{} KiB for a UDP socket (net.core.rmem_default)", n / 1024))
+        }
+        Some(n) => Finding::note(CHECK, format!("{} KiB for a UDP socket (net.core.rmem_default)", n / 1024))
+            .why("what comes while that much waits is lost, by the ring as by the kernel")
+            .remedy(format!("sysctl -w net.core.rmem_default={USUAL}")),
     }
 }
 
@@ -334,6 +354,7 @@ mod tests {
             ("sys/devices/system/cpu/cpuidle/current_driver", "haltpoll"),
             ("sys/devices/system/cpu/cpuidle/current_governor", "haltpoll"),
             ("proc/sys/net/ipv4/tcp_congestion_control", "cubic"),
+            ("proc/sys/net/core/rmem_default", "212992"),
             ("proc/sys/kernel/yama/ptrace_scope", "0"),
             ("proc/self/cgroup", "0::/\n"),
             ("sys/fs/cgroup/cgroup.controllers", "cpu memory"),

@@ -9,6 +9,7 @@ mod letters;
 mod metrics;
 mod quiet;
 mod still;
+mod told;
 mod top;
 mod udp;
 mod undisturbed;

@@ -13,7 +13,7 @@ use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
-use bypath_sys::{Errno, fd, process, sock, strangers, unix};
+use bypath_sys::{Errno, fd, open_files, process, sock, strangers, unix};
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Version of these messages.
@@ -471,9 +471,11 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let state = state::get().ok_or(Reason::Disabled)?;
     message[8..11].copy_from_slice(&state.namespaces);
     let lent = stand_in::lend(r, fd, &source);
-    let sent = rendezvous::credentials_fit(dialled, found.uid).and_then(|()| {
-        unix::send(dialled, &encode(&message), lent.as_slice()).map_err(|_| Reason::PeerPlain)
-    });
+    let sent = rendezvous::credentials_fit(dialled, found.uid)
+        .map_err(|reason| if has_changed_user(dialled, found.inode) { Reason::OtherUser } else { reason })
+        .and_then(|()| {
+            unix::send(dialled, &encode(&message), lent.as_slice()).map_err(|_| Reason::PeerPlain)
+        });
     if let Err(reason) = sent {
         fd::close(dialled);
         return Err(reason);
@@ -485,6 +487,28 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         to.store(from, Relaxed);
     }
     Ok(())
+}
+
+/// Whether who listens there has the socket with this inode, and only is another user than who has opened it. Who may not look does not know, and
+/// takes him for somebody else.
+#[cold]
+fn has_changed_user(dialled: i32, inode: u32) -> bool {
+    let Ok(who) = unix::peer_credentials(dialled) else { return false };
+    let mut link = *b"socket:[0000000000]";
+    let mut at = link.len() - 1;
+    let mut rest = inode;
+    loop {
+        at -= 1;
+        link[at] = b'0' + (rest % 10) as u8;
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    // The digits stand at the end: what comes before them is moved there.
+    let begin = at - b"socket:[".len();
+    link.copy_within(..b"socket:[".len(), begin);
+    who.pid != 0 && open_files::any_refers(who.pid, &link[begin..]).unwrap_or(false)
 }
 
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {

@@ -64,8 +64,12 @@ impl Both {
 
 #[derive(Serialize)]
 struct Lost {
+    /// At the mailboxes that it sends to.
     tx: u64,
+    /// At its own mailbox.
     rx: u64,
+    /// In its queue in the kernel.
+    kernel: u64,
 }
 
 impl<'a> From<&Udp<'a>> for Record<'a> {
@@ -90,7 +94,7 @@ impl<'a> From<&Udp<'a>> for Record<'a> {
                 (kernel_bytes, s.rx.kernel_bytes),
                 s.service.is_some(),
             ),
-            lost: Lost { tx: lost, rx: s.rx.lost },
+            lost: Lost { tx: lost, rx: s.rx.lost, kernel: u.dropped },
             routes: s.routes,
         }
     }
@@ -117,7 +121,7 @@ fn text(found: &[Udp]) -> String {
         let n = Both::of((s.tx.ring, s.rx.ring), (s.tx.kernel, s.rx.kernel), s.service.is_some());
         let moved = [[n.ring_tx, n.kernel_tx, n.pair_tx], [n.ring_rx, n.kernel_rx, n.pair_rx]];
         cells.extend(moved.iter().flat_map(|way| &way[..if pairs { 3 } else { 2 }]).map(u64::to_string));
-        cells.push(s.tx.lost.saturating_add(s.rx.lost).to_string());
+        cells.push(u.lost().to_string());
         table.add_row(cells);
     }
     let sockets = found.iter().map(|u| u.socket);

@@ -226,7 +226,7 @@ impl Sampler {
             waiting: None,
             wait_ns: None,
             spin_percent: spins.get(&u.process.pid).copied(),
-            drops: s.tx.lost.saturating_add(s.rx.lost),
+            drops: u.lost(),
         }
     }
 

@@ -9,10 +9,15 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};
 use ratatui::text::Line;
-use ratatui::widgets::{Block, Clear, Paragraph, Row as Cells, Table, TableState};
+use ratatui::widgets::{Block, Clear, Paragraph, Row as Cells, Table, TableState, Wrap};
 
 /// Characters of a filter at most.
 const LONGEST_FILTER: usize = 60;
+
+/// Lines of the explanation below the table at most.
+const LONGEST_DETAIL: usize = 4;
+/// Columns of numbers and names need so much; in a narrower window the last ones are left out, and none is cut.
+const NARROW: u16 = 80;
 
 const HELP: &str = "\
 q, Esc, Ctrl-C  leave
@@ -109,9 +114,14 @@ impl Screen {
 
     /// Draws everything.
     pub fn draw(&mut self, frame: &mut Frame) {
-        let detail = Constraint::Length(u16::from(frame.area().height >= 8));
-        let [head, table, detail, foot] =
-            Layout::vertical([Constraint::Length(1), Constraint::Min(1), detail, Constraint::Length(1)])
+        let detail = self.detail();
+        let (width, height) = (usize::from(frame.area().width.max(1)), frame.area().height);
+        // As many lines as it takes, as far as there is room for them beside the table.
+        let lines = detail.chars().count().div_ceil(width).clamp(1, LONGEST_DETAIL) as u16 + 1;
+        let lines = if height >= 16 { lines.min(LONGEST_DETAIL as u16) } else { u16::from(height >= 8) };
+        let place = Constraint::Length(lines);
+        let [head, table, below, foot] =
+            Layout::vertical([Constraint::Length(1), Constraint::Min(1), place, Constraint::Length(1)])
                 .areas(frame.area());
         let reversed = Style::new().add_modifier(Modifier::REVERSED);
         frame.render_widget(Line::from(self.head()), head);
@@ -136,13 +146,26 @@ impl Screen {
             widths.push(Constraint::Min(10));
             names.push("REASON");
         }
+        if table.width < NARROW {
+            // Each has a blank behind it.
+            let mut left = table.width;
+            let of = |width: &Constraint| if let Constraint::Length(n) = width { *n } else { 0 };
+            let fits = |width: &Constraint| {
+                let room = left >= of(width);
+                left = left.saturating_sub(of(width) + 1);
+                room
+            };
+            let count = widths.iter().map(fits).take_while(|fits| *fits).count().max(1);
+            widths.truncate(count);
+            names.truncate(count);
+        }
         if self.at.selected().is_some_and(|at| at >= count) {
             self.at.select(count.checked_sub(1));
         }
         let widget =
             Table::new(rows, widths).header(Cells::new(names).style(reversed)).row_highlight_style(reversed);
         frame.render_stateful_widget(widget, table, &mut self.at);
-        frame.render_widget(Line::from(self.detail()), detail);
+        frame.render_widget(Paragraph::new(detail).wrap(Wrap { trim: true }), below);
         frame.render_widget(Line::from(self.foot()), foot);
         if self.help {
             let area = frame.area();
@@ -309,10 +332,20 @@ mod tests {
             "4194304 T a-name-of :65535 :65535 kernel/ring 1023.3M 1023.3M 99999s 800%  9999M"
         );
         // And the reason, with what it means.
-        assert_eq!(
-            lines[22],
-            "tcp a-name-of-15-ch 127.0.0.1:65535 > 127.0.0.1:65535  peer-plain/ring: the othe"
+        let whole = lines[20..23].join(" ");
+        assert!(
+            whole.starts_with("tcp a-name-of-15-ch 127.0.0.1:65535 > 127.0.0.1:65535")
+                && whole.contains(&format!("peer-plain/ring: {}", Reason::PeerPlain.text())),
+            "{text}"
         );
+        // Where there is no room for all columns none is cut.
+        for width in 1..80 {
+            let text = drawn(&mut longest, width, 24);
+            let (names, row) = (text.lines().nth(1).unwrap_or(""), text.lines().nth(2).unwrap_or(""));
+            assert!(width < 9 || row.starts_with("4194304 T"), "{width}: {text}");
+            assert!(width < 30 || !names.contains("DROPS") && names.contains("LOCAL"), "{width}: {text}");
+            assert_eq!(width >= 45, row.contains("kernel/ring"), "{width}: {text}");
+        }
         let text = drawn(&mut screen(), 80, 24);
         assert!(text.ends_with("? help"), "{text}");
         let wide = drawn(&mut screen(), 140, 24);
