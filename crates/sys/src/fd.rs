@@ -264,6 +264,14 @@ pub fn identity(fd: i32) -> Result<(u64, u64)> {
     status_of(fd).map(|st| (st.st_dev, st.st_ino))
 }
 
+/// Memory, or room on a disk, that a file takes, in octets.
+///
+/// # Errors
+/// EBADF.
+pub fn allocated(fd: i32) -> Result<u64> {
+    status_of(fd).map(|st| 512 * st.st_blocks as u64)
+}
+
 /// What kind of file a descriptor leads to (S_IFMT); 0 for those that the kernel makes without a name: eventfd, epoll and others.
 ///
 /// # Errors

@@ -28,7 +28,7 @@ use thiserror::Error;
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     bypath run -- redis-server --port 6379\n  \
-    bypath run --upgrade=eager --stats /tmp/counters -- ./server\n  \
+    bypath run --upgrade=eager --stats counters -- ./server\n  \
     bypath run --profile latency -- python3 -m http.server\n  \
     bypath run --netstack -- curl http://10.9.0.1/\n\n\
     Every setting can also be given in the environment (--ring-size as BYPATH_RING_SIZE) and in the\n\

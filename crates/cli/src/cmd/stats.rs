@@ -18,8 +18,8 @@ use thiserror::Error;
 /// Arguments of `bypath stats`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
-    bypath run --stats /tmp/counters -- redis-server; bypath stats /tmp/counters\n  \
-    bypath stats /tmp/counters --json=counters.json\n\n\
+    bypath run --stats counters -- redis-server; bypath stats counters\n  \
+    bypath stats counters --json=counters.json\n\n\
     The file holds a record per process image; it can be read at any time, also after kill -9.\n\n\
     Exit status: 0, 1 if the file cannot be read, 2 for wrong usage.")]
 pub struct Args {

@@ -191,8 +191,10 @@ impl Controls {
         engine: &mut Engine,
         settings: &Settings,
     ) -> std::result::Result<bool, Nonsense> {
+        // A stranger's descriptors cost a thread: nothing more is heard in the turn in which some came.
+        let mut is_costly = false;
         let (mut asked, mut said) = (0, 0);
-        while asked < TURN && said < SAID {
+        while asked < TURN && said < SAID && !is_costly {
             asked += 1;
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(false) };
@@ -267,6 +269,7 @@ impl Controls {
             };
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
+            is_costly = control.stranger && _others.is_some();
             let fds = fds;
             let message = self.room.get(..len).filter(|_| len <= MESSAGE).ok_or(Nonsense)?;
             let Some((header, body)) = Header::decode(message) else {
@@ -274,6 +277,9 @@ impl Controls {
                 return Err(Nonsense);
             };
             hub.counts.asked(header.op);
+            if control.stranger && header.op == Op::Hello && !fds.is_empty() {
+                return Err(Nonsense);
+            }
             let holds = match header.op {
                 Op::Again => hub.is_claimed(header.socket, Body(body), &fds),
                 _ => fds.iter().any(|end| hub.holds(header.socket, end.as_fd())),

@@ -6,11 +6,11 @@ use crate::program::{Program, Sock};
 use crate::rings::{Process, until};
 use crate::{Running, at, engine, kernels};
 use bypath_netstack::service::Service;
-use bypath_shm::service::{Address, Body, Claim, Op, Wanted};
+use bypath_shm::service::{Address, Body, Claim, Header, Op, VERSION, Wanted};
 use bypath_stack::config::Config;
 use std::io::Read;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 /// Who dropped root, and somebody else.
 const WORKER: u32 = 65_533;
@@ -369,5 +369,17 @@ users! {
         // The service is for root alone.
         let running = Running::new();
         crate::hostile::callers_send_what_lingers(&running, true, || Program::of(&running.path, WORKER));
+    }
+}
+
+users! {
+    fn a_stranger_who_greets_with_descriptors_is_left() {
+        let running = Running::new();
+        let stranger = Program::of(&running.path, WORKER);
+        assert_eq!(stranger.ask(Op::Hello, 0, &VERSION.to_ne_bytes()).errno, 0);
+        let hello = Header { op: Op::Hello, serial: 2, socket: 0, errno: 0 }.encode();
+        let null = std::fs::File::open("/dev/null").expect("a file");
+        stranger.say_with_numbers(&[&hello[..], &VERSION.to_ne_bytes()].concat(), &[null.as_raw_fd()]);
+        assert!(stranger.hear().is_none(), "it costs the service a thread, and is good for nothing");
     }
 }
