@@ -471,3 +471,14 @@ fn a_mapped_mailbox_is_the_same_memory_for_all_who_map_it() {
     assert_eq!(MailboxMap::map(inbox).err(), Some(Errno::INVAL));
     bypath_sys::fd::close(inbox);
 }
+
+#[test]
+fn the_next_record_is_prepared_wherever_somebody_says_that_it_is() {
+    let (ring, mailbox) = (own_ring(8192).unwrap(), Mailbox::new());
+    for tail in [0, 64, 1 << 62, u64::MAX - 2048, u64::MAX - 1400, u64::MAX - 500, u64::MAX - 1, u64::MAX] {
+        mailbox.tail.0.store(tail, Relaxed);
+        for octets in [0, 128, 129, 1400, LONGEST] {
+            Writer::new(&mailbox, ring, 1).prepare(octets);
+        }
+    }
+}

@@ -34,9 +34,9 @@ pub trait Octets {
     /// What will stand there is to be read as soon as it does.
     #[inline]
     fn expect(&self, _position: u64) {}
-    /// What stands there up to `end` is to be written soon.
+    /// So many octets there are to be written soon.
     #[inline]
-    fn prepare(&self, _start: u64, _end: u64) {}
+    fn prepare(&self, _position: u64, _octets: u64) {}
 }
 
 #[cfg(not(loom))]
@@ -62,11 +62,10 @@ impl Octets for crate::ring::Ring {
     }
 
     #[inline]
-    fn prepare(&self, start: u64, end: u64) {
-        let mut at = start;
-        while at < end {
-            self.prefetch_write(at);
-            at += LINE;
+    fn prepare(&self, position: u64, octets: u64) {
+        // Whoever writes where the position is from may say anything.
+        for line in 0..octets.div_ceil(LINE) {
+            self.prefetch_write(position.wrapping_add(line * LINE));
         }
     }
 }

@@ -234,7 +234,7 @@ impl<'a, O: Octets> Writer<'a, O> {
     pub fn prepare(&self, octets: usize) {
         if octets > 2 * LINE as usize {
             let tail = self.mailbox.tail.0.load(Relaxed);
-            self.ring.prepare(tail.wrapping_add(2 * LINE), tail.wrapping_add((octets as u64).min(PREPARED)));
+            self.ring.prepare(tail.wrapping_add(2 * LINE), (octets as u64).min(PREPARED) - 2 * LINE);
         }
     }
 
