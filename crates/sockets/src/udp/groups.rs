@@ -21,9 +21,17 @@ pub const ASK_US: u64 = 250;
 /// # Errors
 /// Errors of the netlink socket.
 pub fn receiver(source: &Name, to: &Name) -> Result<Option<sockdiag::Found>, Errno> {
+    receiver_by(state::netlink()?, source, to)
+}
+
+/// The same, asked through a socket of one's own.
+///
+/// # Errors
+/// Those of [`receiver`].
+pub(super) fn receiver_by(netlink: i32, source: &Name, to: &Name) -> Result<Option<sockdiag::Found>, Errno> {
     // It arrives there: sockets of that device are looked at as well.
     let scope = if to.address().is_loopback() { LOOPBACK } else { 0 };
-    sockdiag::udp(state::netlink()?, &Address { scope, ..source.to_address() }, &to.to_address())
+    sockdiag::udp(netlink, &Address { scope, ..source.to_address() }, &to.to_address())
 }
 
 impl Route {

@@ -89,7 +89,7 @@ fn source_for(to: &Name) -> Option<Name> {
 }
 
 /// Whether both are this host's, as the loopback or as one address of it, and neither is one of a link.
-fn is_same_host(source: &Name, to: &Name) -> bool {
+pub(super) fn is_same_host(source: &Name, to: &Name) -> bool {
     use std::net::IpAddr;
     let (from, to) = (source.address(), to.address());
     let is_of_link = |ip: IpAddr| matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local());

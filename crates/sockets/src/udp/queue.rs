@@ -62,6 +62,24 @@ pub fn first_of<const N: usize>(map: &MailboxMap, source: [u8; N]) -> Option<Pla
     None
 }
 
+/// Whether all datagrams in the ring are such. They stay there.
+#[cold]
+pub fn all(map: &MailboxMap, mut is_such: impl FnMut(&Place) -> bool) -> bool {
+    let (mailbox, ring) = (map.mailbox(), map.ring());
+    let mut at = mailbox.head.0.load(Acquire);
+    let end = mailbox.tail.0.load(Acquire);
+    for _ in 0..ring.size() / ALIGN {
+        if at == end {
+            return true;
+        }
+        match Place::find(&ring, at, end.wrapping_sub(at)) {
+            Ok(place) if is_such(&place) => at = place.end(),
+            _ => return false,
+        }
+    }
+    at == end
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

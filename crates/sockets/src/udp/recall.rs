@@ -4,15 +4,15 @@
 use super::receive::{HEAD, HEAD_LONG, from_head};
 use super::stand_in::StandIn;
 use super::told::Told;
-use super::{LONGEST, Name, Record};
+use super::{LONGEST, Name, Record, groups, meet, queue};
 use crate::config::LogLevel;
 use crate::thread::Call;
 use crate::{fault, log, state};
-use bypath_shm::dgram::ALIGN;
+use bypath_shm::dgram::{ALIGN, Place};
 use bypath_shm::mailbox::{Peeked, Reader, Writer};
 use bypath_shm::region::MailboxMap;
 use bypath_shm::ring::Ring;
-use bypath_sys::{clock, poll, sock, thread};
+use bypath_sys::{clock, fd, poll, sock, sockdiag, thread};
 use std::sync::atomic::Ordering::*;
 
 /// So long (milliseconds) a reader waits for a writer that is in its turn, and a writer for a reader that sends again.
@@ -43,6 +43,8 @@ pub(super) fn wait_for(map: &MailboxMap) {
 struct StandIns {
     known: [Option<(Name, StandIn)>; KEPT],
     next: usize,
+    /// The socket that gets what they send.
+    fd: i32,
 }
 
 impl StandIns {
@@ -50,13 +52,62 @@ impl StandIns {
         if let Some(at) = self.known.iter().position(|one| one.as_ref().is_some_and(|one| one.0 == *source)) {
             return self.known[at].as_ref().map(|one| &one.1);
         }
-        let own = StandIn::new(source).or_else(|| r.inbound.lent_by(source))?;
+        let own = StandIn::new(source, self.fd).or_else(|| r.inbound.lent_by(source))?;
         let place = &mut self.known[self.next % KEPT];
         self.next += 1;
         if let Some((_, before)) = place.replace((*source, own)) {
             r.inbound.give_back_lent(before);
         }
         place.as_ref().map(|one| &one.1)
+    }
+}
+
+/// What the kernel lets into the queue of a socket: it may have got another name, a partner or neighbours at its port since something was sent to it.
+struct Entrance {
+    local: Name,
+    peer: Option<Name>,
+    /// Where its port is shared: its cookie, and whom to ask who gets what.
+    shared: Option<(u64, i32)>,
+    /// What was asked last.
+    known: Option<(Name, Name, bool)>,
+}
+
+impl Entrance {
+    fn of(r: &Record, fd: i32) -> Option<Entrance> {
+        let local = Name::of(&sock::local_address(fd).ok()?);
+        let peer = sock::remote_address(fd).ok().map(|peer| Name::of(&peer));
+        let mut shared = None;
+        if r.shares_port() {
+            let cookie = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()?;
+            shared = Some((cookie, sockdiag::open(state::floor()).ok()?));
+        }
+        Some(Entrance { local, peer, shared, known: None })
+    }
+
+    /// Whether it gets what comes from `source` to that name, which a record tells: whoever writes there may lie.
+    fn lets_in(&mut self, source: &Name, to: &Name) -> bool {
+        let is_name = to.port != 0 && (self.local.is_unspecified() || self.local.ip == to.ip);
+        if !is_name || !meet::is_same_host(source, to) || self.peer.is_some_and(|peer| peer != *source) {
+            return false;
+        }
+        let Some((cookie, netlink)) = self.shared else { return true };
+        match self.known {
+            Some((from, at, is)) if from == *source && at == *to => is,
+            _ => {
+                let found = groups::receiver_by(netlink, source, to);
+                let is = found.is_ok_and(|found| found.is_some_and(|found| found.cookie == cookie));
+                self.known = Some((*source, *to, is));
+                is
+            }
+        }
+    }
+}
+
+impl Drop for Entrance {
+    fn drop(&mut self) {
+        if let Some((_, netlink)) = self.shared {
+            fd::close(netlink);
+        }
     }
 }
 
@@ -79,7 +130,7 @@ impl Record {
         // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
         let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
         if is_ahead {
-            self.send_all_again(fd, &reader, map);
+            self.send_all_again(fd, &reader, map, is_last);
         }
         let left = map.mailbox().unread();
         if left > 0 && !state::is_memory_of_another() {
@@ -87,34 +138,50 @@ impl Record {
         }
     }
 
-    fn send_all_again(&self, fd: i32, reader: &Reader<'static, Ring>, map: &MailboxMap) {
-        let Ok(local) = sock::local_address(fd) else { return };
-        let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0 };
+    fn send_all_again(&self, fd: i32, reader: &Reader<'static, Ring>, map: &MailboxMap, is_last: bool) {
+        let Some(mut entrance) = Entrance::of(self, fd) else { return };
+        let mut stand_ins = StandIns { known: [const { None }; KEPT], next: 0, fd };
+        // What stays in the ring is read before what the kernel has: all of it goes, or nothing.
+        let goes = |place: &Place| {
+            self.parties(reader.ring(), place, &entrance.local).is_some_and(|(source, to)| {
+                entrance.lets_in(&source, &to) && stand_ins.of(&source, self).is_some()
+            })
+        };
+        if !is_last && !queue::all(map, goes) {
+            return;
+        }
         for _ in 0..map.ring().size() / ALIGN {
             let Ok(Some(peeked)) = reader.peek() else { break };
-            let mut head = [0; HEAD_LONG];
-            let len = peeked.place.copy_head(reader.ring(), &mut head);
-            if len != HEAD && len != HEAD_LONG {
+            let Some((source, to)) = self.parties(reader.ring(), &peeked.place, &entrance.local) else {
+                break;
+            };
+            let stand_in = if entrance.lets_in(&source, &to) { stand_ins.of(&source, self) } else { None };
+            if stand_in.is_none() && !is_last {
                 break;
             }
-            let source = from_head(&head).0;
-            let own = &self.inbound.own;
-            let ip = match len {
-                HEAD_LONG => Told::decode(&head).to,
-                _ => [own[0].load(Relaxed), own[1].load(Relaxed)],
-            };
-            let Some(stand_in) = stand_ins.of(&source, self) else { break };
             if reader.release(&peeked)
-                && !send_again(reader, &peeked, stand_in, (&source, &Name { ip, port: local.port }))
+                && !stand_in.is_some_and(|one| send_again(reader, &peeked, one, (&source, &to)))
             {
                 Writer::new(map.mailbox(), map.ring(), 1).lose();
             }
         }
     }
 
+    /// Who has sent a datagram, and to which of the names of this socket, which now is `local`.
+    fn parties(&self, ring: &Ring, place: &Place, local: &Name) -> Option<(Name, Name)> {
+        let mut head = [0; HEAD_LONG];
+        let own = &self.inbound.own;
+        let ip = match place.copy_head(ring, &mut head) {
+            HEAD_LONG => Told::decode(&head).to,
+            HEAD => [own[0].load(Relaxed), own[1].load(Relaxed)],
+            _ => return None,
+        };
+        Some((from_head(&head).0, Name { ip, port: local.port }))
+    }
+
     /// Whether what `source` sends can be recalled. `lent`: by it.
     pub(super) fn can_recall(&self, source: &Name, lent: Option<&StandIn>) -> bool {
-        lent.is_some() || StandIn::new(source).is_some()
+        lent.is_some() || StandIn::new(source, self.fd.load(Relaxed)).is_some()
     }
 }
 
@@ -132,4 +199,119 @@ fn send_again(
         let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
         sock::send_from(by.fd(), by.family(), octets, &raw[..len], from.octets(), flags) == Ok(place.len())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::udp::receive::head_of;
+    use bypath_shm::mailbox::Pushed;
+    use std::net::{SocketAddr, UdpSocket};
+    use std::os::fd::AsRawFd;
+    use std::sync::atomic::AtomicU64;
+
+    fn name(address: SocketAddr) -> Name {
+        let SocketAddr::V4(v4) = address else { unreachable!("all are of IPv4") };
+        Name::new(v4.ip().to_ipv6_mapped().octets(), v4.port())
+    }
+
+    fn at(ip: &str) -> (UdpSocket, Name) {
+        let socket = UdpSocket::bind((ip, 0)).unwrap();
+        socket.set_nonblocking(true).unwrap();
+        let own = name(socket.local_addr().unwrap());
+        (socket, own)
+    }
+
+    /// A record of that socket, in whose mailbox these sources have said something.
+    fn said_to(receiver: &UdpSocket, said: &[(Name, &str)]) -> &'static Record {
+        let memory = MailboxMap::memory(8192, 3).unwrap();
+        let map: &'static MailboxMap = Box::leak(Box::new(MailboxMap::map(memory).unwrap()));
+        fd::close(memory);
+        let reader = Reader::new(map.mailbox(), map.ring());
+        let epoch = reader.open_begin().unwrap();
+        assert!(reader.open_finish(epoch));
+        for (source, octets) in said {
+            let writer = Writer::new(map.mailbox(), map.ring(), 1);
+            let pushed = writer.push(&AtomicU64::new(0), &head_of(source), octets.as_bytes(), 8192);
+            assert_eq!(pushed, Pushed::Sent);
+        }
+        let r = Box::leak(Box::<Record>::default());
+        r.fd.store(receiver.as_raw_fd(), Relaxed);
+        let own = name(receiver.local_addr().unwrap());
+        r.inbound.own.iter().zip(own.ip).for_each(|(to, word)| to.store(word, Relaxed));
+        r.inbound.mailbox.set(Some(map));
+        r
+    }
+
+    /// What the kernel has, and how much the ring.
+    fn found(receiver: &UdpSocket, r: &Record) -> (Vec<String>, u64) {
+        let mut room = [0; 9];
+        let all = std::iter::from_fn(|| receiver.recv(&mut room).ok().map(|n| room[..n].to_vec()));
+        let texts = all.map(|octets| String::from_utf8(octets).unwrap()).collect();
+        (texts, r.inbound.mailbox.get().unwrap().mailbox().unread())
+    }
+
+    #[test]
+    fn where_one_sender_cannot_be_stood_in_for_all_stays_in_its_order() {
+        let ((receiver, _), (_near, near), (_everywhere, everywhere)) =
+            (at("127.0.0.1"), at("127.0.0.1"), at("0.0.0.0"));
+        let everywhere = Name { ip: near.ip, ..everywhere };
+        let r = said_to(&receiver, &[(near, "one"), (everywhere, "two"), (near, "three")]);
+        let unread = r.inbound.mailbox.get().unwrap().mailbox().unread();
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (vec![], unread));
+        // Nobody will look there any more: what can be saved is.
+        r.recall(true);
+        assert_eq!(found(&receiver, r), (vec!["one".into(), "three".into()], 0));
+        assert_eq!(r.inbound.mailbox.get().unwrap().mailbox().lost(), 1);
+    }
+
+    #[test]
+    fn what_the_kernel_would_not_let_in_any_more_stays() {
+        let ((receiver, _), (_sender, sender), (_partner, partner)) =
+            (at("127.0.0.1"), at("127.0.0.1"), at("127.0.0.1"));
+        let r = said_to(&receiver, &[(sender, "one")]);
+        receiver.connect((partner.address(), partner.port)).unwrap();
+        r.recall(false);
+        assert_eq!(found(&receiver, r).0, Vec::<String>::new());
+        assert_ne!(found(&receiver, r).1, 0);
+        receiver.connect((sender.address(), sender.port)).unwrap();
+        r.recall(false);
+        assert_eq!(found(&receiver, r), (vec!["one".into()], 0));
+    }
+
+    #[test]
+    fn a_writer_cannot_have_it_sent_to_others() {
+        let ((receiver, own), (_sender, sender)) = (at("0.0.0.0"), at("127.0.0.1"));
+        let r = Box::<Record>::default();
+        let mut entrance = Entrance::of(&r, receiver.as_raw_fd()).unwrap();
+        let to = |ip: &str| Name { port: own.port, ..name(format!("{ip}:1").parse().unwrap()) };
+        assert!(entrance.lets_in(&sender, &to("127.0.0.1")) && entrance.lets_in(&sender, &to("127.3.2.1")));
+        for ip in ["192.0.2.1", "224.0.0.1", "255.255.255.255"] {
+            assert!(!entrance.lets_in(&sender, &to(ip)), "{ip}");
+        }
+    }
+
+    #[test]
+    fn at_a_shared_port_only_what_would_be_its_own_goes() {
+        let receiver = sock::datagrams(libc::AF_INET, 0, 0).unwrap();
+        let other = sock::datagrams(libc::AF_INET, 0, 0).unwrap();
+        let share =
+            |own| sock::set_option(own, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32.to_ne_bytes()).unwrap();
+        let (_sender, sender) = at("127.0.0.1");
+        share(receiver);
+        share(other);
+        let r = Box::<Record>::default();
+        r.shares.store(true, Relaxed);
+        sock::bind(receiver, &Name { port: 0, ..sender }.to_address()).unwrap();
+        let own = Name::of(&sock::local_address(receiver).unwrap());
+        assert!(Entrance::of(&r, receiver).unwrap().lets_in(&sender, &own));
+        sock::bind(other, &own.to_address()).unwrap();
+        assert!(
+            !Entrance::of(&r, receiver).unwrap().lets_in(&sender, &own),
+            "the kernel's choice is the last one"
+        );
+        fd::close(receiver);
+        fd::close(other);
+    }
 }

@@ -71,12 +71,12 @@ fn make(family: i32, port: u16, range: Option<u16>) -> Option<i32> {
 }
 
 impl StandIn {
-    /// For `source`, whose port is free there.
-    pub(super) fn new(source: &Name) -> Option<StandIn> {
+    /// For `source`, whose port is free there, where the socket `to` is: this thread may be in another network namespace.
+    pub(super) fn new(source: &Name, to: i32) -> Option<StandIn> {
         let family = family_of(source);
         // Port 0 would be any.
         let fd = (source.port != 0).then(|| make(family, source.port, None))??;
-        Some(StandIn { fd, family, whose: Whose::Own })
+        Some(StandIn { fd, family, whose: Whose::Own }).filter(|own| place(own.fd) == place(to))
     }
 
     /// What `source` has lent, of what came with its message, if `fd` may need it. The others are closed.
@@ -115,12 +115,17 @@ impl Drop for StandIn {
     }
 }
 
+/// Its network namespace; `None` before Linux 5.14.
+fn place(fd: i32) -> Option<u64> {
+    sock::option_u64(fd, SOL_SOCKET, SO_NETNS_COOKIE).ok()
+}
+
 /// Whether it is a socket of UDP with that port, where `other` is one.
 fn is_stand_in(own: i32, source: &Name, other: i32) -> bool {
     let option = |name: i32| sock::option(own, SOL_SOCKET, name);
-    let place = |fd: i32| sock::option_u64(fd, SOL_SOCKET, SO_NETNS_COOKIE).ok();
     option(libc::SO_DOMAIN)
         .is_ok_and(|domain| matches!(domain, libc::AF_INET6) || domain == family_of(source))
+        && option(libc::SO_TYPE) == Ok(libc::SOCK_DGRAM)
         && option(libc::SO_PROTOCOL) == Ok(libc::IPPROTO_UDP)
         && sock::local_address(own).is_ok_and(|name| name.port == source.port)
         && place(own).is_some_and(|own| place(other) == Some(own))
@@ -169,7 +174,12 @@ fn share(fd: i32, on: bool) -> bool {
 pub(super) fn lend(r: &Record, fd: i32, source: &Name) -> Option<i32> {
     let kept = &r.outbound.lent;
     if let Some(own) = Some(kept.load(Relaxed) - 1).filter(|own| *own >= 0) {
-        return Some(own);
+        if sock::local_address(own).is_ok_and(|name| name.port == source.port) {
+            return Some(own);
+        }
+        // A parent, or a child, has given its port back as it closed the socket, or ended.
+        kept.store(0, Relaxed);
+        fd::close(own);
     }
     let is_everywhere = sock::local_address(fd).is_ok_and(|own| Name::of(&own).is_unspecified());
     let is_chosen = !r.has_chosen_port.load(Relaxed);
@@ -231,10 +241,11 @@ mod tests {
             let bind = || UdpSocket::bind((ip, 0)).unwrap();
             let (receiver, sender) = (bind(), bind());
             let source = name_of(&sender, ip);
-            let of_living = StandIn::new(&source).expect("the port is free there");
+            let of_living = StandIn::new(&source, receiver.as_raw_fd()).expect("the port is free there");
             says(&of_living, &source, &receiver, ip);
             drop((of_living, sender));
-            says(&StandIn::new(&source).expect("it is free everywhere"), &source, &receiver, ip);
+            let of_dead = StandIn::new(&source, receiver.as_raw_fd()).expect("it is free everywhere");
+            says(&of_dead, &source, &receiver, ip);
         }
     }
 
@@ -247,7 +258,10 @@ mod tests {
         ] {
             let (receiver, sender) = (UdpSocket::bind((ip, 0)).unwrap(), UdpSocket::bind((any, 0)).unwrap());
             let source = name_of(&sender, ip);
-            assert!(StandIn::new(&source).is_none(), "the port is taken at every address");
+            assert!(
+                StandIn::new(&source, receiver.as_raw_fd()).is_none(),
+                "the port is taken at every address"
+            );
             assert!(make(family, 0, Some(source.port)).is_none(), "as long as it is not shared");
             assert!(share(sender.as_raw_fd(), true));
             assert!(make(family, source.port, None).is_none(), "not with those who share it with any user");
@@ -263,6 +277,20 @@ mod tests {
             assert!(!is_stand_in(lent, &source, receiver.as_raw_fd()), "nor would it send from there");
             fd::close(lent);
         }
+    }
+
+    #[test]
+    fn what_is_lent_is_made_anew_where_it_has_lost_its_port() {
+        let sender = UdpSocket::bind("0.0.0.0:0").unwrap();
+        let (r, source) = (Box::<Record>::default(), name_of(&sender, "127.0.0.1"));
+        r.family.store(libc::AF_INET, Relaxed);
+        let lent = lend(&r, sender.as_raw_fd(), &source).expect("its port was chosen by the kernel");
+        assert_eq!(lend(&r, sender.as_raw_fd(), &source), Some(lent));
+        // As a child does that closes its copy of the socket, or ends.
+        sock::disconnect(lent).unwrap();
+        let anew = lend(&r, sender.as_raw_fd(), &source).unwrap();
+        assert!(is_stand_in(anew, &source, sender.as_raw_fd()));
+        take_back(&r);
     }
 
     #[test]
