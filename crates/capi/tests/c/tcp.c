@@ -414,7 +414,7 @@ static void bad(bypath_netstack *stack) {
     CHECK(tcp == NULL);
     FAILS(BYPATH_E_NO_ROUTE, bypath_tcp_connect(stack, at("192.0.2.1:99"), NULL, &o, &tcp, &error));
     FAILS(BYPATH_E_NO_ROUTE, bypath_tcp_connect(stack, at("10.9.0.77:99"), NULL, &o, &tcp, &error));
-    FAILS(BYPATH_E_INVALID, bypath_tcp_connect(stack, at("10.9.0.1:0"), NULL, &o, &tcp, &error));
+    FAILS(BYPATH_E_REFUSED, bypath_tcp_connect(stack, at("10.9.0.1:0"), NULL, &o, &tcp, &error));
     FAILS(BYPATH_E_INVALID, bypath_tcp_connect(stack, at("10.9.0.1:99"), &e, &o, &tcp, &error));
     FAILS(BYPATH_E_INVALID, bypath_tcp_connect(NULL, e, NULL, &o, &tcp, &error));
     FAILS(BYPATH_E_INVALID, bypath_tcp_connect(stack, e, NULL, &o, NULL, &error));
