@@ -532,7 +532,8 @@ impl Service {
     #[cold]
     fn complain(&self, number: u32, errno: Errno) {
         let (kind, what) = match errno {
-            Errno::NOENT | Errno::CONNREFUSED if self.met.load(Relaxed) => (
+            // The last two: while it was asked.
+            Errno::NOENT | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE if self.met.load(Relaxed) => (
                 0,
                 "has ended, and its connections with it; once it is started again, new sockets are served, and those that listen or are of datagrams serve again",
             ),
