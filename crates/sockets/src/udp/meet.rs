@@ -14,6 +14,7 @@ use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{Errno, fd, open_files, process, sock, strangers, unix};
+use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
 /// Version of these messages.
@@ -494,21 +495,14 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
 #[cold]
 fn has_changed_user(dialled: i32, inode: u32) -> bool {
     let Ok(who) = unix::peer_credentials(dialled) else { return false };
-    let mut link = *b"socket:[0000000000]";
-    let mut at = link.len() - 1;
-    let mut rest = inode;
-    loop {
-        at -= 1;
-        link[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-        if rest == 0 {
-            break;
-        }
+    let mut room = [0; 20];
+    let mut rest = &mut room[..];
+    if write!(rest, "socket:[{inode}]").is_err() {
+        return false;
     }
-    // The digits stand at the end: what comes before them is moved there.
-    let begin = at - b"socket:[".len();
-    link.copy_within(..b"socket:[".len(), begin);
-    who.pid != 0 && open_files::any_refers(who.pid, &link[begin..]).unwrap_or(false)
+    let left = rest.len();
+    let link = &room[..room.len() - left];
+    who.pid != 0 && open_files::any_refers(who.pid, link).unwrap_or(false)
 }
 
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
