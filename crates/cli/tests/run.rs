@@ -316,6 +316,10 @@ fn missing_programs_are_127() {
     assert_eq!(output.status.code(), Some(0), "an empty PATH is this directory: {}", stderr(&output));
     let output = run(["--", "hello-server"]).current_dir(dir.path()).output().expect("bypath starts");
     assert!(stderr(&output).contains("did you mean ./hello-server?"), "{}", stderr(&output));
+    // The value of --netstack follows an equals sign; after a blank it is the program.
+    let output = run(["--netstack", "lab", "hello-server"]).output().expect("bypath starts");
+    assert_eq!(output.status.code(), Some(127));
+    assert!(stderr(&output).contains("write --netstack=lab"), "{}", stderr(&output));
 }
 
 #[test]

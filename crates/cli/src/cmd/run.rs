@@ -129,7 +129,13 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
     let library = find_library(args.library.as_deref())?;
     let search_path = std::env::var_os("PATH");
     let (name, arguments) = args.program.split_first().expect("clap requires a program");
-    let file = program::find(name, search_path.as_deref())?;
+    let file = program::find(name, search_path.as_deref()).map_err(|error| match error {
+        ProgramError::NotFound { name, .. } if names_no_service(&args.settings) => ProgramError::NotFound {
+            suggestion: format!("; if that is a service, write --netstack={name}"),
+            name,
+        },
+        other => other,
+    })?;
 
     services::check(&effective, &file).map_err(RunError::Netstack)?;
 
@@ -170,6 +176,11 @@ fn start(args: &Args) -> Result<std::convert::Infallible, RunError> {
         set_variable(&mut environment, "LD_PRELOAD", list);
     }
     Err(exec_error(name, &file, &exec(name, &file, arguments, &environment)))
+}
+
+/// Whether `--netstack` is given without a name: the word behind it is the program.
+fn names_no_service(settings: &Settings) -> bool {
+    SETTINGS.iter().any(|s| s.flag == "netstack" && settings.value(s) == Some("default"))
 }
 
 /// As `execvp(3)`: a file that the kernel cannot execute is a shell script. Returns only on failure.

@@ -161,7 +161,9 @@ impl Wishes {
     pub fn check(&self, link: &LinkName) -> Result<(), Failure> {
         let wrong = |text: &str| Err(Failure::new(2, text));
         if !link.is_device() && (self.attach || !self.net.is_empty() || self.mtu.is_some()) {
-            return wrong("--attach, --net and --mtu are for a device of tap: or tun:");
+            return wrong(
+                "--attach, --net and --mtu are for a device of tap: or tun:; an interface has addresses of the stack by --addr, --dhcp or --slaac",
+            );
         }
         // Whoever names an interface that is not there is not to look for its address first.
         if let LinkName::Packet(name) | LinkName::Xdp(name) = link
