@@ -21,10 +21,13 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
+mod port;
+
+use self::port::{Frames, Port, UP_NS};
 use crate::dhcp;
 use crate::leasing::Leasing;
 use crate::tap::{Filter, Passing, Tap};
-use bypath_link::{Apart, Capabilities, Link, Medium, Source};
+use bypath_link::{Capabilities, Link, Medium};
 use bypath_stack::Stack;
 use bypath_stack::config::Config;
 use bypath_stack::event::Event;
@@ -33,7 +36,7 @@ use bypath_stack::socket::{SendError, SocketId, TooMany};
 use bypath_stack::tcp::direct::{Direct, Readers};
 use bypath_stack::time::Instant;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, clock, netif, process};
+use bypath_sys::{clock, process};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsRawFd;
@@ -53,8 +56,6 @@ const WRITE: i16 = 4;
 const LOOK_NS: u64 = 100_000_000;
 /// How often a link is asked that has nothing to wait for.
 const ASK_NS: u64 = 1_000_000;
-/// How often an interface that is down is asked whether it is up again.
-const UP_NS: u64 = 500_000_000;
 
 /// What happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,84 +118,6 @@ fn named(name: &str, source: &bypath_link::Error) -> String {
     let text = source.to_string();
     let is_named = text.strip_prefix(name).is_some_and(|rest| rest.starts_with(": "));
     if is_named { text } else { format!("{name}: {text}") }
-}
-
-/// What a stack has to send on a link.
-struct Frames<'a> {
-    stack: &'a mut Stack,
-    taps: &'a mut [(u64, Tap)],
-    iface: IfaceId,
-    now: Instant,
-    /// There may be more.
-    more: bool,
-}
-
-impl Source for Frames<'_> {
-    fn next(&mut self, room: &mut [u8]) -> Option<Apart<'_>> {
-        let next = self.stack.poll_transmit_apart(self.now, self.iface, room);
-        self.more = next.is_some();
-        if let Some(frame) = &next
-            && !self.taps.is_empty()
-        {
-            // What is longer than its room is refused by the link.
-            let head = room.get(..frame.len).unwrap_or_default();
-            let passing =
-                Passing { iface: self.iface, ingress: false, head, behind: frame.behind, meta: &frame.meta };
-            self.taps.iter_mut().for_each(|(_, tap)| tap.see(&passing));
-        }
-        next
-    }
-}
-
-struct Port {
-    iface: IfaceId,
-    name: String,
-    link: Box<dyn Link + Send>,
-    capabilities: Capabilities,
-    /// The link takes no more for now.
-    full: bool,
-    /// The frames that came last were long.
-    long: bool,
-    /// The link is gone, and that was told.
-    gone: bool,
-    /// Its interface is down, and that was told.
-    down: bool,
-    /// When it is asked next whether it is up again (ns).
-    looks: u64,
-    /// Frames were moved since it was down.
-    moves: bool,
-    leasing: Option<Leasing>,
-}
-
-impl Port {
-    /// Frames were moved: the interface may be up again, unless they are of the time before it was down.
-    const fn moved(&mut self, frames: usize) {
-        if self.down && frames > 0 {
-            self.looks = 0;
-            self.moves = true;
-        }
-    }
-
-    /// Whether its interface, which was down, is up again: asked once in a while, as nothing tells it.
-    fn is_up_again(&mut self, now: u64) -> bool {
-        if !self.down || self.gone || now < self.looks {
-            return false;
-        }
-        self.looks = now + UP_NS;
-        let asked = netif::by_name(&self.name).map(|interface| interface.is_up());
-        self.down = !seems_up(asked, self.moves);
-        !self.down
-    }
-}
-
-/// Whether an interface that was down is up: as the kernel says. Where it does not know one of that name frames tell it, and where it does not answer it is
-/// asked again later.
-fn seems_up(asked: bypath_sys::Result<bool>, moves: bool) -> bool {
-    match asked {
-        Ok(up) => up,
-        Err(Errno::NODEV) => moves,
-        Err(_) => false,
-    }
 }
 
 /// A stack and its links.

@@ -1,5 +1,7 @@
+use super::port::seems_up;
 use super::*;
 use bypath_link::pair::{End, pair};
+use bypath_sys::Errno;
 use bypath_wire::{FrameMeta, MacAddr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};

@@ -3,6 +3,7 @@
 
 use super::adopt::{self, Call};
 use super::anew::is_gone;
+use super::connecting::{is_nonblocking, wait_within};
 use super::control::Message;
 use super::recipe::Recipe;
 use super::{
@@ -12,24 +13,23 @@ use super::{
 use crate::carrier::Kind;
 use crate::hook::{self, Reason};
 use crate::table::{self, Entry, Sock};
-use crate::thread::Call as Inside;
 use crate::wait::Deadline;
-use crate::{log, signals, state, stream};
+use crate::{log, state, stream};
 use bypath_shm::service::{
     ACCEPTED, Accepted, Address, Claim, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT, URGENT,
 };
-use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, Result, clock, fd as sys, poll, sock};
+use bypath_sys::{Errno, Result, fd as sys, poll, sock};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::*;
 
+pub use super::connecting::{connect, is_connected};
 pub use super::is_active;
 pub use super::rest::unread;
 
 /// States as TCP_INFO tells them (include/net/tcp_states.h).
 const SYN_SENT: u32 = 2;
 const SYN_RECV: u32 = 3;
-const CLOSE: u32 = 7;
+pub(super) const CLOSE: u32 = 7;
 const LISTEN: u32 = 10;
 
 /// Octets of an option's value at most.
@@ -42,7 +42,7 @@ pub fn is_served(fd: i32) -> bool {
 }
 
 /// The record of a socket of a service; one that nothing is known of is looked at.
-fn served(fd: i32) -> Option<&'static Record> {
+pub(super) fn served(fd: i32) -> Option<&'static Record> {
     if let Some(known) = super::of(fd) {
         return Some(known);
     }
@@ -76,7 +76,7 @@ impl Record {
     }
 
     /// The error that it has for its next call, which it has no more then.
-    fn take_error(&self) -> Result<Option<Errno>> {
+    pub(super) fn take_error(&self) -> Result<Option<Errno>> {
         let kept = self.error.swap(0, AcqRel);
         if kept != 0 {
             return Ok(Some(Errno::from_raw_os_error(kept)));
@@ -87,7 +87,7 @@ impl Record {
 
     /// Whether it is known without asking that it has no error for its next call: its descriptor shows nothing but room. A connection that
     /// was refused, reset or lost shows its end, once there is nothing to be read before it.
-    fn is_well(&self, fd: i32) -> bool {
+    pub(super) fn is_well(&self, fd: i32) -> bool {
         let is_connected = matches!(self.stage(), stage::CONNECTING | stage::CONNECTED);
         let has_rings = || table::sock(fd).is_none_or(Sock::is_warm);
         let shown = || poll::now(fd, libc::POLLIN | libc::POLLOUT | libc::POLLRDHUP);
@@ -138,7 +138,7 @@ impl Record {
     }
 
     /// What another holder may have made of it is asked.
-    fn look(&self) -> Option<u32> {
+    pub(super) fn look(&self) -> Option<u32> {
         if self.stage() != stage::UNKNOWN {
             return None;
         }
@@ -206,7 +206,7 @@ pub fn bind(fd: i32, raw: &[u8]) -> Option<Result<()>> {
 }
 
 /// An address as a socket of a service takes it.
-fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> {
+pub(super) fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> {
     let fits = address.is_ipv6() == (r.family() == libc::AF_INET6);
     if fits { Ok(address) } else { Err(Errno::AFNOSUPPORT) }
 }
@@ -233,111 +233,6 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
     let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
     let call = Call::Listen(backlog);
     Some(adopt::adopt(s, adopt::meant(s, call)?, call).map(|_| ()))
-}
-
-/// Before connect.
-pub fn connect(fd: i32, raw: &[u8]) -> Option<Result<()>> {
-    let remote = address::parse(raw);
-    let Some(r) = served(fd) else {
-        if datagram::of(fd).is_some() {
-            return datagram::calls::connect(fd, raw);
-        }
-        let Some(Entry::Sock(s)) = table::entry(fd) else { return None };
-        let call = Call::Connect(remote.ok()?);
-        let begun = adopt::adopt(s, adopt::meant(s, call)?, call);
-        return Some(begun.and_then(|r| {
-            r.is_heard();
-            begun_now(fd, r)
-        }));
-    };
-    r.look();
-    Some(match r.stage() {
-        // What is asked for does not matter while the answer of the last one is due.
-        stage::CONNECTING if is_nonblocking(fd) && poll::now(fd, libc::POLLOUT) == 0 => Err(Errno::ALREADY),
-        stage::CONNECTING => connected(fd, r),
-        stage::CONNECTED | stage::LISTENING | stage::AWAY => Err(Errno::ISCONN),
-        stage::REFUSED => remote.and_then(|remote| {
-            adopt::renew(fd, r, for_family(remote, r)?)?;
-            begun_now(fd, r)
-        }),
-        _ => remote.and_then(|remote| {
-            adopt::connect(r.service(), r.cookie.load(Relaxed), fd, for_family(remote, r)?)?;
-            r.recipe.give_up();
-            r.enter(stage::CONNECTING);
-            begun_now(fd, r)
-        }),
-    })
-}
-
-/// Whether `fd` is a socket of a service that has, or had, a connection.
-pub fn is_connected(fd: i32) -> bool {
-    let Some(r) = super::of(fd) else { return false };
-    r.look();
-    r.stage() == stage::CONNECTED
-}
-
-fn is_nonblocking(fd: i32) -> bool {
-    sys::status_flags(fd).is_ok_and(|flags| flags & libc::O_NONBLOCK != 0)
-}
-
-/// A connection was begun by this call: who does not wait is told so, however soon there is an answer.
-fn begun_now(fd: i32, r: &Record) -> Result<()> {
-    if is_nonblocking(fd) { Err(Errno::INPROGRESS) } else { connected(fd, r) }
-}
-
-/// Waits for what becomes of the connection.
-fn connected(fd: i32, r: &Record) -> Result<()> {
-    wait_for_room(fd)?;
-    if r.is_well(fd) {
-        r.enter(stage::CONNECTED);
-        return Ok(());
-    }
-    let error = match r.take_error()? {
-        // Somebody was told already, or it was connected and is over.
-        None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
-            (r.names()?.1 == CLOSE).then_some(Errno::CONNABORTED)
-        }
-        error => error,
-    };
-    r.enter(if error.is_some() { stage::REFUSED } else { stage::CONNECTED });
-    error.map_or(Ok(()), Err)
-}
-
-/// Waits as connect does: for SO_SNDTIMEO at most.
-fn wait_for_room(fd: i32) -> Result<()> {
-    let limit = sock::option_time(fd, libc::SO_SNDTIMEO).unwrap_or(0);
-    wait_for(fd, libc::POLLOUT, limit, Errno::INPROGRESS)
-}
-
-/// Waits for an event, for so long at most (ns; 0: for ever), and until a handler runs after which calls are not restarted.
-///
-/// # Errors
-/// EINTR, and `over` when the time is over.
-pub(super) fn wait_for(fd: i32, events: i16, limit: u64, over: Errno) -> Result<()> {
-    let until = (limit != 0).then(|| clock::monotonic_ns().saturating_add(limit));
-    let inside = Inside::enter();
-    loop {
-        let left = until.map(|until| until.saturating_sub(clock::monotonic_ns()));
-        let mut fds = [PollFd { fd, events, revents: 0 }];
-        let wait = |fds: &mut [PollFd]| ppoll(fds, left, 0);
-        let woken = match &inside {
-            Some(inside) => inside.parked(|| wait(&mut fds)),
-            None => wait(&mut fds),
-        };
-        match woken {
-            Ok(0) => return Err(over),
-            // Another thread has closed it.
-            Ok(_) if fds[0].revents & libc::POLLNVAL != 0 => return Err(Errno::BADF),
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {
-                let goes_on = inside.as_ref().is_some_and(|i| signals::restarts(i.thread, until.is_some()));
-                if !goes_on {
-                    return Err(Errno::INTR);
-                }
-            }
-            Err(e) => return Err(e),
-        }
-    }
 }
 
 /// getsockname, or getpeername.
@@ -376,17 +271,6 @@ pub fn accept_begin(fd: i32) -> Option<Result<()>> {
     }
     // Where the table is full the kernel says so before it waits, and keeps the connection.
     Some(if r.is_listening() { adopt::is_room(fd) } else { Err(Errno::INVAL) })
-}
-
-/// Waits for the timer of a socket that is away, as long as the call may.
-///
-/// # Errors
-/// EAGAIN: its time is over; those of [`wait_for`].
-pub(super) fn wait_within(fd: i32, deadline: Deadline) -> Result<()> {
-    match deadline.left() {
-        Some(0) => Err(Errno::AGAIN),
-        left => wait_for(fd, libc::POLLIN, left.unwrap_or(0), Errno::AGAIN),
-    }
 }
 
 /// Waits until a socket listens again whose service is gone.

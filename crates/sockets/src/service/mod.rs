@@ -10,6 +10,7 @@ mod address;
 mod adopt;
 mod anew;
 pub mod calls;
+mod connecting;
 mod control;
 pub mod datagram;
 mod hold;

@@ -1,7 +1,7 @@
 //! Sockets of datagrams that outlive their service (`service/anew.rs`): what is sent meanwhile is ENETDOWN, and nothing comes.
 
 use super::super::anew::{complain, is_back, is_due, is_gone, make, says_back, timer};
-use super::super::calls::wait_within;
+use super::super::connecting::wait_within;
 use super::super::control::Message;
 use super::super::options::limits;
 use super::{Call, Record, record, replace};
