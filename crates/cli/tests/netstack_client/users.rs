@@ -135,10 +135,10 @@ fn a_service_is_its_own_users_and_those_whom_it_names() {
     let refused = stage.python(ONE, CALLS, &[HERE]);
     let said = common::stderr(&refused);
     assert_eq!(refused.status.code(), Some(125), "{said}");
-    assert!(said.contains("not for user 61001") && said.contains("users = [61001]"), "{said}");
+    assert!(said.contains("not for user 61001") && said.contains("--users 61001"), "{said}");
     let listed = stage.bypath(ONE, &[], &["netstack", "ls"]).output().expect("setpriv");
     assert!(common::stdout(&listed).contains("not for this user"), "{listed:?}");
-    assert!(common::stderr(&listed).contains("users = [61001], or \"all\""), "{listed:?}");
+    assert!(common::stderr(&listed).contains("--users 61001 (or --users all"), "{listed:?}");
     // A program that is preloaded all the same.
     let mut program = Command::new("setpriv");
     program.args(["--reuid=61001", "--regid=61001", "--clear-groups", "--", PYTHON, "-c", CALLS, HERE]);

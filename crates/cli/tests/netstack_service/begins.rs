@@ -28,6 +28,7 @@ isolated! {
             "addresses   10.9.0.2/24, fd09::2/64",
             "routes      default via 10.9.0.1, fd09::/64 on the link, 10.9.0.0/24 on the link",
             "none kept",
+            "users       root alone (others: --users=NAME,... or --users=all)",
             "next        bypath run --netstack -- curl http://10.9.0.1/",
         ] {
             assert!(text.contains(words), "{words}: {text}");
@@ -44,7 +45,7 @@ isolated! {
         let file = folder.join("report.json");
         let json = format!("--json={}", file.display());
         // A TUN device has no hardware addresses.
-        let args = ["--link=tun:mine", "--net=10.9.0.1/24", "--mtu=1400", "--name=lab", &json];
+        let args = ["--link=tun:mine", "--net=10.9.0.1/24", "--mtu=1400", "--name=lab", "--users=4321,4322", &json];
         let running = Tool::of(netstack(&folder, &args));
         let end_of_wait = std::time::Instant::now() + crate::network::LONG;
         let report: serde_json::Value = loop {
@@ -61,6 +62,7 @@ isolated! {
         assert_eq!((&report["link"]["mac"], &report["link"]["mtu"]), (&serde_json::Value::Null, &1400.into()));
         assert_eq!(report["addresses"], serde_json::json!(["10.9.0.2/24"]));
         assert_eq!(report["privileges"]["kept"], serde_json::json!([]));
+        assert_eq!(report["users"], serde_json::json!(["root", "4321", "4322"]));
         assert_eq!(report["next"], "bypath run --netstack=lab -- curl http://10.9.0.1/");
         running.signal(rustix::process::Signal::TERM);
         running.end().expect(0);

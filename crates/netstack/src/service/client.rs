@@ -42,7 +42,7 @@ pub enum QueryError {
         path: PathBuf,
     },
     /// This user may not ask.
-    #[error("{}: this netstack service is not for user {uid}: its settings name who may use it (users = [{uid}], or \"all\", under [limits] in the file of --config), beside root and the user that it runs as", path.display())]
+    #[error("{}: this netstack service is not for user {uid}: start it with --users {uid} (or --users all; or `users` under [limits] in the file of --config)", path.display())]
     NotAdmitted {
         /// Which service.
         path: PathBuf,

@@ -539,7 +539,7 @@ impl Service {
             ),
             Errno::NOENT | Errno::CONNREFUSED => (0, "is not running"),
             Errno::ACCESS | Errno::PERM => {
-                (1, "is not for this user; its settings name who may use it (users, under [limits])")
+                (1, "is not for this user: start it with --users NAME, or name the user in `users` under [limits] of its file")
             }
             Errno::TIMEDOUT => (2, "does not answer; is it stopped?"),
             Errno::MFILE | Errno::NFILE | Errno::INVAL => (

@@ -41,9 +41,29 @@ pub struct Limits {
     /// Who may use ports below 1024, beside root.
     pub low_ports: Vec<u32>,
     /// Who may use the service, beside root and its own user.
-    pub users: Vec<u32>,
-    /// Everybody may.
-    pub all_users: bool,
+    pub users: Users,
+}
+
+/// Users whom the service is for, beside root and its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Users {
+    Some(Vec<u32>),
+    /// `all`.
+    All,
+}
+
+impl Default for Users {
+    fn default() -> Users {
+        Users::Some(Vec::new())
+    }
+}
+
+/// Of `--users`: names and numbers between commas, or `all`.
+pub fn users(text: &str) -> Result<Users, String> {
+    if text == "all" {
+        return Ok(Users::All);
+    }
+    text.split(',').map(user).collect::<Result<_, _>>().map(Users::Some)
 }
 
 const KEYS: &[&str] = &[
@@ -244,8 +264,8 @@ impl Reader<'_> {
                 name @ "octets-per-user" => limits.octets_per_user = self.one(name, value, some_octets),
                 name @ "ring-octets" => limits.ring_octets = self.one(name, value, ring),
                 name @ "low-ports" => limits.low_ports = self.several(name, value, user),
-                "users" if value.get_ref().as_str() == Some("all") => limits.all_users = true,
-                name @ "users" => limits.users = self.several(name, value, user),
+                "users" if value.get_ref().as_str() == Some("all") => limits.users = Users::All,
+                name @ "users" => limits.users = Users::Some(self.several(name, value, user)),
                 name => self.unknown(&key.span(), name, OF_LIMITS),
             }
         }
@@ -356,8 +376,7 @@ mod tests {
             octets_per_user: Some(64 << 20),
             ring_octets: Some(64 << 10),
             low_ports: vec![0, 1000],
-            users: vec![7],
-            all_users: false,
+            users: Users::Some(vec![7]),
         };
         assert_eq!(file.limits, limits);
         let faults = Faults { loss: 0.5, corruption: 1.0, delay: 3_000_000, ..Faults::NONE };

@@ -21,8 +21,8 @@ use bypath_netstack::service::{QueryError, Service, Settings, Stopper};
 use bypath_sockets::service::place;
 use bypath_stack::iface::IfaceId;
 use clap::ValueHint;
-use file::Limits;
 pub use file::named as name;
+use file::{Limits, Users};
 use plan::Plan;
 use report::{Link, Privileges, Report};
 use sd_notify::NotifyState;
@@ -76,6 +76,10 @@ pub struct ServeArgs {
     /// and the processor is not free meanwhile
     #[arg(long, value_name = "MICROSECONDS", value_parser = file::microseconds)]
     busy_poll: Option<u32>,
+
+    /// Who may use the service, beside root and the user that it runs as: names or numbers, or `all`
+    #[arg(long, value_name = "USER,...|all", value_parser = file::users)]
+    users: Option<Users>,
 
     /// The same settings from a file, and routes and limits; flags win. SIGHUP reads it again
     #[arg(long, value_name = "FILE.toml", value_hint = ValueHint::FilePath)]
@@ -168,8 +172,7 @@ fn with_capture(plan: &Plan) -> Result<bypath_netstack::Setup, Failure> {
 }
 
 fn settings(plan: &Plan, folder: PathBuf) -> Settings {
-    let Limits { sockets_per_user, octets_per_user, ring_octets, low_ports, users, all_users } =
-        plan.limits.clone();
+    let Limits { sockets_per_user, octets_per_user, ring_octets, low_ports, users } = plan.limits.clone();
     Settings {
         name: plan.name.clone(),
         folder,
@@ -177,7 +180,10 @@ fn settings(plan: &Plan, folder: PathBuf) -> Settings {
         octets_per_user: octets_per_user.unwrap_or(OCTETS),
         ring_octets: ring_octets.unwrap_or(RING),
         low_ports,
-        users: (!all_users).then_some(users),
+        users: match users {
+            Users::All => None,
+            Users::Some(users) => Some(users),
+        },
         busy_poll: Duration::from_micros(plan.busy_poll.into()),
     }
 }
@@ -218,6 +224,7 @@ fn begun(service: &mut Service, plan: &Plan, what: &Begun<'_>) -> Report {
         socket: report::shown(what.socket),
         link: can.map(|can| Link::new(plan, &what.interface, &can)),
         addresses,
+        users: report::users(&plan.limits.users),
         routes: ways.iter().map(report::way).collect(),
         metrics: at.map(|at| format!("http://{at}/metrics")),
         capture: plan.capture.as_deref().map(report::shown),

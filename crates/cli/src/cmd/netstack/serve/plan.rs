@@ -68,7 +68,7 @@ impl Plan {
             capture: args.capture.clone().or(file.capture),
             metrics: args.metrics.or(file.metrics),
             busy_poll: args.busy_poll.or(file.busy_poll).unwrap_or(0),
-            limits: file.limits,
+            limits: Limits { users: args.users.clone().unwrap_or(file.limits.users), ..file.limits },
             faults: file.faults,
         };
         plan.wishes.check(&plan.link)?;

@@ -1,9 +1,13 @@
 //! What a service says when it has begun.
 
+use super::file::Users;
 use super::plan::Plan;
 use bypath::link::{Capabilities, Medium};
 use serde::Serialize;
 use std::path::Path;
+
+/// Everybody.
+const ALL: &str = "all";
 
 /// The report, as it is printed as JSON.
 #[derive(Serialize)]
@@ -20,6 +24,8 @@ pub struct Report {
     /// File of all frames.
     pub capture: Option<String>,
     pub privileges: Privileges,
+    /// Names of those who may use it, or `all`.
+    pub users: Vec<String>,
     /// What to type next.
     pub next: String,
 }
@@ -99,6 +105,20 @@ pub fn way(way: &bypath_netstack::Way) -> String {
     if way.via.is_none() { format!("{shown} on the link") } else { shown }
 }
 
+/// Names of those whom the service is for: root, its own user, and those whom its settings name; `all` alone is everybody.
+pub fn users(wanted: &Users) -> Vec<String> {
+    let Users::Some(wanted) = wanted else { return vec![ALL.to_owned()] };
+    let mut all: Vec<u32> =
+        [0, nix::unistd::geteuid().as_raw()].into_iter().chain(wanted.iter().copied()).collect();
+    let mut known = std::collections::HashSet::new();
+    all.retain(|uid| known.insert(*uid));
+    let name = |uid: u32| match nix::unistd::User::from_uid(uid.into()) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    };
+    all.into_iter().map(name).collect()
+}
+
 /// A socket's path for people.
 pub fn shown(path: &Path) -> String {
     path.display().to_string()
@@ -118,13 +138,18 @@ impl Report {
              link        {}\n\
              addresses   {}\n\
              routes      {}\n\
-             rights      {dropped}\n",
+             rights      {dropped}\n\
+             users       {}\n",
             self.name,
             self.pid,
             self.socket,
             self.link.as_ref().map_or("none".to_owned(), Link::text),
             list(&self.addresses),
             list(&self.routes),
+            match &self.users[..] {
+                [one] if one != ALL => format!("{one} alone (others: --users=NAME,... or --users=all)"),
+                users => list(users),
+            },
         );
         if let Some(metrics) = &self.metrics {
             text += &format!("metrics     {metrics}\n");
