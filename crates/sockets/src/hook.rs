@@ -151,8 +151,7 @@ pub fn next_own_fd(from: u32) -> Option<u32> {
         peer::descriptors(&mut take);
         epoll::descriptors(&mut take);
         table::each_sock(|k| {
-            take(k.listener.load(Relaxed));
-            take(k.dialled.load(Relaxed));
+            [&k.listener, &k.dialled, &k.caller].iter().for_each(|own| take(own.load(Relaxed)));
             k.stays.descriptor().into_iter().for_each(&mut take);
         });
     } else {

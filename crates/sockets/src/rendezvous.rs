@@ -6,6 +6,7 @@
 //! Ends in two network namespaces meet in a folder, if that is asked for: see `abroad`.
 
 mod abroad;
+mod calling;
 mod message;
 mod way;
 
@@ -88,10 +89,13 @@ pub fn traffic(s: &'static Sock) {
 /// beside a large one. Who comes comes soon; where nobody does, looks become rare.
 fn patience_after(s: &Sock) -> u32 {
     let end = s.end();
+    let is_said = s.dialled.load(Relaxed) >= 0 && !s.is_unsaid.load(Relaxed);
     // An answer that was asked for is looked for all the time.
-    let looks = if s.dialled.load(Relaxed) < 0 { s.looks.fetch_add(1, Relaxed) } else { 0 };
+    let looks = if is_said { 0 } else { s.looks.fetch_add(1, Relaxed) };
     let bytes = end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed));
     let (at_first, at_last) = match bytes / u64::from(end.r.calls.load(Relaxed)).max(1) {
+        // Nor is who has come far: it takes the other end's next look.
+        0..4096 if s.dialled.load(Relaxed) >= 0 && !is_said || s.caller.load(Relaxed) >= 0 => (1, 64),
         0..4096 => (4, 64),
         4096..32_768 => (1, 16),
         _ => (1, 1),
@@ -247,42 +251,12 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
             return Err(reason);
         }
     };
-    match call(s, state, &way, dialled, cookie) {
-        Ok(()) => {
-            fault::point("hello-sent");
-            s.dialled.store(dialled, Relaxed);
-            s.meeting_ends.store(clock::monotonic_ns() + CALL_LIFE_NS, Relaxed);
-            Ok(())
-        }
-        Err(reason) => {
-            fd::close(dialled);
-            abandon(s);
-            Err(reason)
-        }
+    let said = calling::dialled(s, state, dialled);
+    if said.is_err() {
+        fd::close(dialled);
+        abandon(s);
     }
-}
-
-/// Says HELLO.
-fn call(s: &Sock, state: &State, way: &Way, dialled: i32, cookie: u64) -> Result<(), Reason> {
-    let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
-    let mut m = [0; WORDS];
-    m[0] = HELLO;
-    m[1] = VERSION;
-    m[2] = cookie;
-    m[3] = way.peer_cookie();
-    m[4] = state.own().name.load(Relaxed);
-    m[5..8].copy_from_slice(&state.namespaces);
-    m[8] = u64::from(s.number.load(Relaxed));
-    m[9] = u64::from(ring_size(s)?);
-    m[11] = abroad::folder_name();
-    let plain = |_| Reason::PeerPlain;
-    if let Way::Here(_) = way {
-        return unix::send(dialled, &to_bytes(&m), &[inbox_fd]).map_err(plain);
-    }
-    let shown = abroad::show(s)?;
-    m[12] = shown.namespace;
-    let [diag, probe] = shown.sockets;
-    unix::send(dialled, &to_bytes(&m), &[inbox_fd, diag, probe]).map_err(plain)
+    said
 }
 
 /// Why a connection stays on the kernel whose other end has not answered.
@@ -358,15 +332,19 @@ fn waits_alone(s: &'static Sock, state: &State) -> bool {
 
 fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>, Reason> {
     let floor = state::floor();
-    let end = s.end();
     let mut bytes = [0; MESSAGE_SIZE];
     let dialled = s.dialled.load(Relaxed);
     if waits_alone(s, state) {
         return Ok(None);
     }
     if dialled >= 0 {
+        let is_there = match calling::say_hello(s, state, dialled) {
+            Ok(()) => true,
+            Err(Reason::PeerPlain) => false,
+            Err(reason) => return Err(reason),
+        };
         match unix::recv(dialled, &mut bytes, floor) {
-            Ok(None) => {}
+            Ok(None) if is_there => {}
             Ok(Some(r)) if r.len > 0 => {
                 return answered(s, state, dialled, &bytes[..r.len], &r, true).map(Some);
             }
@@ -377,44 +355,46 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
             }
         }
     }
-    let listener = s.listener.load(Relaxed);
-    if listener < 0 {
-        return if s.dialled.load(Relaxed) < 0 { Err(Reason::PeerPlain) } else { Ok(None) };
+    if s.caller.load(Relaxed) < 0 && !calls(s)? {
+        return Ok(None);
     }
-    let Ok(Some(caller)) = unix::accept(listener, floor) else { return Ok(None) };
-    if let Err(reason) = may_call(s, caller) {
-        // What a stranger says stays unread.
-        let reason = decline(caller, reason);
-        strangers::close(&[caller]);
-        return Err(reason);
-    }
-    let dialled = s.dialled.load(Relaxed);
-    if dialled >= 0 {
-        let is_higher = end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed);
-        if if s.abroad.load(Relaxed) == 0 { is_higher } else { abroad::is_first(s) } {
-            // Crossed calls: the one dialled by the higher cookie counts, or by the higher address, and that is ours.
-            fd::close(caller);
-            return Ok(None);
-        }
-        fd::close(dialled);
-        s.dialled.store(-1, Relaxed);
-    }
-    let result = greeted(s, state, caller);
+    let Some((caller, r)) = calling::heard(s, &mut bytes)? else { return Ok(None) };
+    let result = greeted(s, state, caller, &bytes[..r.len], &r);
     if !matches!(result, Ok((_, true))) {
         fd::close(caller);
     }
     result.map(|(conn, _)| Some(conn))
 }
 
-/// Reads a message that the dialler sends right after it connected: it may be descheduled in between.
-fn receive_soon(s: i32, bytes: &mut [u8; MESSAGE_SIZE]) -> Result<unix::Received, Reason> {
-    let mut one = [bypath_sys::poll::PollFd { fd: s, events: libc::POLLIN, revents: 0 }];
-    let _ = bypath_sys::poll::ppoll(&mut one, Some(2_000_000), 0);
-    match unix::recv(s, bytes, state::floor()) {
-        Ok(Some(r)) if r.len > 0 => Ok(r),
-        Err(e) => Err(errno_reason(e)),
-        _ => Err(Reason::PeerPlain),
+/// Whether somebody calls who is to be heard.
+fn calls(s: &Sock) -> Result<bool, Reason> {
+    let end = s.end();
+    let (listener, dialled) = (s.listener.load(Relaxed), s.dialled.load(Relaxed));
+    if listener < 0 {
+        return if dialled < 0 { Err(Reason::PeerPlain) } else { Ok(false) };
     }
+    let caller = match calling::accept(s, listener) {
+        Ok(Some(caller)) => caller,
+        Ok(None) => return Ok(false),
+        Err((caller, reason)) => {
+            // What a stranger says stays unread.
+            let reason = decline(caller, reason);
+            strangers::close(&[caller]);
+            return Err(reason);
+        }
+    };
+    if dialled >= 0 {
+        let is_higher = end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed);
+        if if s.abroad.load(Relaxed) == 0 { is_higher } else { abroad::is_first(s) } {
+            // Crossed calls: the one dialled by the higher cookie counts, or by the higher address, and that is ours.
+            fd::close(caller);
+            return Ok(false);
+        }
+        fd::close(dialled);
+        s.dialled.store(-1, Relaxed);
+    }
+    calling::hold(s, caller);
+    Ok(true)
 }
 
 fn decline(s: i32, reason: Reason) -> Reason {
@@ -428,12 +408,16 @@ fn decline(s: i32, reason: Reason) -> Reason {
 
 /// The accepting side: checks HELLO, hands out a slot, answers. The flag tells whether the socket became the
 /// control channel of a new pair.
-fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'static Conn, bool), Reason> {
+fn greeted(
+    s: &'static Sock,
+    state: &'static State,
+    caller: i32,
+    bytes: &[u8],
+    r: &unix::Received,
+) -> Result<(&'static Conn, bool), Reason> {
     let end = s.end();
-    let mut bytes = [0; MESSAGE_SIZE];
-    let r = receive_soon(caller, &mut bytes)?;
     let checked = (|| {
-        let m = from_bytes(&bytes[..r.len]).ok_or(Reason::VersionMismatch)?;
+        let m = from_bytes(bytes).ok_or(Reason::VersionMismatch)?;
         let is_abroad = s.abroad.load(Relaxed) != 0;
         if m[0] != HELLO || r.fd_count != if is_abroad { 3 } else { 1 } {
             return Err(Reason::VersionMismatch);
@@ -488,7 +472,7 @@ fn greeted(s: &'static Sock, state: &'static State, caller: i32) -> Result<(&'st
         a.conn.control.ends[1].store(s.number.load(Relaxed), Relaxed);
         Ok((a, peer, fresh, inbox_fd))
     })();
-    strangers::close_received(&r);
+    strangers::close_received(r);
     let (a, peer, fresh, inbox_fd) = checked.map_err(|reason| decline(caller, reason))?;
     fault::point("slot-allocated");
     if let Err(reason) = welcome(caller, state, &a, peer, fresh, inbox_fd, s) {
@@ -667,23 +651,24 @@ pub fn give_up(s: &Sock) {
 /// In a forked child: what its parent has begun, and the name of it, is the parent's.
 pub fn leave_to_parent(s: &Sock) {
     s.abroad.store(0, Relaxed);
-    end(s, fd::close);
+    end(s, fd::close, fd::close);
 }
 
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
-    end(s, |listener| strangers::close_listener(listener, process::euid()));
+    let with_care = |listener| strangers::close_listener(listener, process::euid());
+    end(s, with_care, |caller| strangers::close_caller(caller, process::euid()));
 }
 
-fn end(s: &Sock, close_listener: fn(i32)) {
+fn end(s: &Sock, close_listener: fn(i32), close_caller: fn(i32)) {
     if s.meeting.load(Relaxed) {
         s.meeting.store(false, Relaxed);
         MEETINGS.fetch_sub(1, Relaxed);
     }
     // While its listener is open.
     remove_name(s);
-    let closers = [close_listener, fd::close];
-    for (place, close) in [&s.listener, &s.dialled].into_iter().zip(closers) {
+    let closers = [close_listener, fd::close, close_caller];
+    for (place, close) in [&s.listener, &s.dialled, &s.caller].into_iter().zip(closers) {
         let f = place.load(Acquire);
         if f >= 0 {
             place.store(-1, Release);

@@ -84,6 +84,10 @@ pub struct Sock {
     pub listener: AtomicI32,
     /// See `listener`.
     pub dialled: AtomicI32,
+    /// Who has called, and is to be heard; -1 = nobody.
+    pub caller: AtomicI32,
+    /// Who was dialled has not been told HELLO yet.
+    pub is_unsaid: AtomicBool,
     /// The rendezvous is one with another network namespace: the inode of its name in the folder, else 0.
     pub abroad: AtomicU64,
     /// A rendezvous is under way: data calls look at it now and then.
@@ -421,7 +425,8 @@ pub fn follow(fd: i32, kind: Kind, nonblocking: bool) -> Option<&'static Sock> {
     sock.replaced.store(0, Relaxed);
     sock.listener.store(-1, Relaxed);
     sock.dialled.store(-1, Relaxed);
-    for flag in [&sock.meeting, &sock.sent_last, &sock.left] {
+    sock.caller.store(-1, Relaxed);
+    for flag in [&sock.meeting, &sock.is_unsaid, &sock.sent_last, &sock.left] {
         flag.store(false, Relaxed);
     }
     for word in
@@ -616,8 +621,7 @@ pub fn each_sock(mut f: impl FnMut(&'static Sock)) {
 pub fn owns(number: i32) -> bool {
     let mut found = false;
     each_sock(|s| {
-        found |= s.listener.load(Relaxed) == number
-            || s.dialled.load(Relaxed) == number
+        found |= [&s.listener, &s.dialled, &s.caller].iter().any(|own| own.load(Relaxed) == number)
             || s.stays.descriptor() == Some(number);
     });
     found

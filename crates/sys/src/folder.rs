@@ -107,7 +107,7 @@ impl Folder {
             }
             let mut room = [0; 107];
             let len = fd_path(file, &mut room)?;
-            unix::connect_at(&room[..len], floor)
+            unix::dial_at(&room[..len], floor)
         });
         fd::close(file);
         connected

@@ -54,7 +54,16 @@ pub fn unnamed(floor: i32) -> Result<i32> {
     new(floor)
 }
 
-/// Binds a non-blocking listener to the abstract `name` (without its leading NUL).
+/// asm-generic/socket.h, since Linux 6.16: 0 where nobody may send descriptors, who gets EPERM then. Who is accepted has it as his listener.
+const SO_PASSRIGHTS: i32 = 83;
+
+/// Whether who is at the other end may send descriptors: not, and what he sends is his to close. Older kernels let everybody.
+pub fn take_descriptors(s: i32, takes: bool) {
+    let _ = sock::set_option(s, libc::SOL_SOCKET, SO_PASSRIGHTS, &i32::from(takes).to_ne_bytes());
+}
+
+/// Binds a non-blocking listener to the abstract `name` (without its leading NUL). Who calls there can send no descriptors before
+/// [`take_descriptors`] says so of the accepted socket.
 ///
 /// # Errors
 /// EADDRINUSE when somebody holds the name; EMFILE; EPERM or EACCES under a filter.
@@ -72,6 +81,7 @@ pub(crate) fn listen_at(path: &[u8], floor: i32) -> Result<i32> {
 
 fn bound((addr, len): &([u8; 110], usize), floor: i32) -> Result<i32> {
     let s = new(floor)?;
+    take_descriptors(s, false);
     // SAFETY: the kernel reads `len` bytes of an array that outlives the call.
     let bound =
         check(unsafe { syscall(libc::SYS_bind, [s as usize, addr.as_ptr() as usize, *len, 0, 0, 0]) })
@@ -89,19 +99,30 @@ fn bound((addr, len): &([u8; 110], usize), floor: i32) -> Result<i32> {
 /// # Errors
 /// ECONNREFUSED when nobody listens there, EAGAIN when its queue is full, EMFILE, EPERM, EACCES.
 pub fn connect(name: &[u8], floor: i32) -> Result<i32> {
-    connected(&name_address(name).ok_or(Errno::NAMETOOLONG)?, floor)
+    connected(&name_address(name).ok_or(Errno::NAMETOOLONG)?, floor, true)
 }
 
-/// As [`connect`], to a path.
+/// The same; who listens there, who may be anybody, can send no descriptors before [`take_descriptors`] says so.
+///
+/// # Errors
+/// Those of [`connect`].
+pub fn dial(name: &[u8], floor: i32) -> Result<i32> {
+    connected(&name_address(name).ok_or(Errno::NAMETOOLONG)?, floor, false)
+}
+
+/// As [`dial`], to a path.
 ///
 /// # Errors
 /// Those of [`connect`], and of connect(2) for paths.
-pub(crate) fn connect_at(path: &[u8], floor: i32) -> Result<i32> {
-    connected(&path_address(path).ok_or(Errno::NAMETOOLONG)?, floor)
+pub(crate) fn dial_at(path: &[u8], floor: i32) -> Result<i32> {
+    connected(&path_address(path).ok_or(Errno::NAMETOOLONG)?, floor, false)
 }
 
-fn connected((addr, len): &([u8; 110], usize), floor: i32) -> Result<i32> {
+fn connected((addr, len): &([u8; 110], usize), floor: i32, takes: bool) -> Result<i32> {
     let s = new(floor)?;
+    if !takes {
+        take_descriptors(s, false);
+    }
     // SAFETY: the kernel reads `len` bytes of an array that outlives the call.
     match check(unsafe { syscall(libc::SYS_connect, [s as usize, addr.as_ptr() as usize, *len, 0, 0, 0]) }) {
         Ok(_) => Ok(s),
@@ -198,7 +219,7 @@ const CONTROL_HEADER: usize = 16;
 /// Sends one message with up to [`MAX_FDS`] descriptors, without waiting and without SIGPIPE.
 ///
 /// # Errors
-/// EAGAIN when the queue is full, EPIPE, ECONNRESET, ETOOMANYREFS.
+/// EAGAIN when the queue is full, EPIPE, ECONNRESET, ETOOMANYREFS; EPERM: the other end takes no descriptors, or not yet.
 pub fn send(s: i32, bytes: &[u8], fds: &[i32]) -> Result<()> {
     let mut control: Control =
         Control { len: 0, level: libc::SOL_SOCKET, kind: libc::SCM_RIGHTS, fds: [0; MAX_FDS] };

@@ -9,7 +9,7 @@
 #include "crash.h"
 
 #define MESSAGE 100
-#define ROUNDS 8
+#define ROUNDS 12
 #define LAST 'L'
 #define BURST 20000
 

@@ -135,10 +135,7 @@ fn a_stolen_name_opens_no_memory_of_others() {
     until("the honest process does not call", || {
         echo(&line);
         if channel.is_none() {
-            // SAFETY: made just now, and nobody else's.
-            channel = unix::accept(name.as_raw_fd(), 3)
-                .expect("accept")
-                .map(|s| unsafe { OwnedFd::from_raw_fd(s) });
+            channel = peer::accepted(&name).expect("accept");
         }
         token = channel.as_ref().and_then(peer::receive).map(|(hello, _)| hello[4]);
         token.is_some()
@@ -153,7 +150,11 @@ fn a_stolen_name_opens_no_memory_of_others() {
     let channel = peer::dial(&thief).expect("the victim has a name");
     let (_ours, inbox) = OwnInbox::new().expect("an inbox");
     let hello = peer::octets(&peer::hello(&thief, token.expect("a name"), 65536));
-    assert!(peer::send(&channel, &hello, &[&inbox]));
+    let said = peer::patiently(&thief, || {
+        echo(&line);
+        peer::first_words(&channel, &hello, &[&inbox])
+    });
+    assert_eq!(said, Some(true));
     let (welcome, _) = peer::patiently(&thief, || {
         echo(&line);
         peer::receive(&channel)

@@ -103,7 +103,7 @@ pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     let mut said = octets(&message);
     let others = [odd(dice)];
     let fds: Vec<&OwnedFd> = if spoil(&mut said, dice) { others.iter().collect() } else { vec![] };
-    send(&channel, &said, &fds);
+    until_patience_ends(look, || peer::first_words(&channel, &said, &fds))?;
     let (answer, fds) = until_patience_ends(look, || receive_words::<WORDS>(&channel))?;
     let memory = fds.first().filter(|_| answer[0] == WELCOME)?;
     let map = MailboxMap::map(memory.as_raw_fd()).expect("the victim's mailbox is one");
@@ -116,7 +116,7 @@ pub fn asked(socket: &UdpSocket) -> Option<OwnedFd> {
     let cookie = sock::option_u64(s, libc::SOL_SOCKET, libc::SO_COOKIE).expect("SO_COOKIE");
     let listener = own(unix::listen(&name(cookie), 3).ok()?);
     let hear = || drop(socket.recv(&mut [0; 64]));
-    let channel = until_patience_ends(hear, || unix::accept(listener.as_raw_fd(), 3).ok()?.map(own))?;
+    let channel = until_patience_ends(hear, || peer::accepted(&listener).ok()?)?;
     let (hello, _) = until_patience_ends(hear, || receive_words::<WORDS>(&channel))?;
     assert_eq!(
         (hello[0], hello[1], hello[7]),

@@ -133,6 +133,22 @@ pub fn send(s: &OwnedFd, octets: &[u8], fds: &[&OwnedFd]) -> bool {
     unix::send(s.as_raw_fd(), octets, &fds).is_ok()
 }
 
+/// What the victim takes once it has seen who calls; `None`: not yet.
+pub fn first_words(s: &OwnedFd, octets: &[u8], fds: &[&OwnedFd]) -> Option<bool> {
+    let fds: Vec<i32> = fds.iter().map(|fd| fd.as_raw_fd()).collect();
+    match unix::send(s.as_raw_fd(), octets, &fds) {
+        Err(bypath_sys::Errno::PERM) => None,
+        sent => Some(sent.is_ok()),
+    }
+}
+
+/// Who has called, who may send descriptors.
+pub fn accepted(listener: &OwnedFd) -> bypath_sys::Result<Option<OwnedFd>> {
+    let caller = unix::accept(listener.as_raw_fd(), 3)?.map(own);
+    caller.iter().for_each(|caller| unix::take_descriptors(caller.as_raw_fd(), true));
+    Ok(caller)
+}
+
 /// The victim's listener of this connection, connected to.
 pub fn dial(line: &Line) -> Option<OwnedFd> {
     patiently(line, || unix::connect(&name(line.theirs), 3).ok().map(own))
@@ -141,7 +157,7 @@ pub fn dial(line: &Line) -> Option<OwnedFd> {
 /// Waits for the victim's call on our own name.
 pub fn answer(line: &Line) -> Option<OwnedFd> {
     let listener = own(unix::listen(&name(line.cookie), 3).ok()?);
-    patiently(line, || unix::accept(listener.as_raw_fd(), 3).ok()?.map(own))
+    patiently(line, || accepted(&listener).ok()?)
 }
 
 pub fn hello(line: &Line, token: u64, ring: u32) -> Message {
@@ -349,7 +365,7 @@ pub fn call(line: &Line, dice: &mut Dice) -> Option<Mapped> {
             _ => vec![&odd],
         },
     };
-    send(&channel, &said, &fds);
+    patiently(line, || first_words(&channel, &said, &fds))?;
     if dice.below(16) == 0 {
         send(&channel, &said, &fds);
     }

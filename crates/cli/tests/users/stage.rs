@@ -53,6 +53,7 @@ impl Stage {
             (scripts.join("bare.py"), "bare.py"),
             (scripts.join("udp_echo.py"), "udp_echo.py"),
             (scripts.join("stranger.py"), "stranger.py"),
+            (scripts.join("lender.py"), "lender.py"),
         ];
         for (from, name) in copies {
             let to = scene.path(name);

@@ -1,11 +1,12 @@
 //! Limits, forbidden calls and programs that cannot be preloaded: the program runs as it would without us.
 
 use crate::stage::{Side, Stage, installed};
-use crate::support::{missing, skip};
+use crate::support::{missing, ring_required, skip};
 use rustix::process::Signal;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn stage(test: &str, needs: &[&str]) -> Option<Stage> {
     match missing(needs) {
@@ -69,6 +70,36 @@ fn ceiling_of_ring_memory() {
     let Some(stage) = stage("ceiling_of_ring_memory", &["python3"]) else { return };
     let tiny = Side { options: &[("memory-limit", "4K")], ..Side::default() };
     stage.ping(&Side::default(), &tiny).assert_kernel(None, Some("memory-limit"));
+}
+
+/// What a client has lent to its server, which is killed, keeps its port no longer than until that one goes to sleep again.
+#[test]
+fn a_killed_senders_port_is_free_again() {
+    let Some(stage) = stage("a_killed_senders_port_is_free_again", &["python3"]) else { return };
+    let script = stage.scene.path("lender.py");
+    let python = installed("python3");
+    let number = |word: &'static str| move |line: &str| line.strip_prefix(word)?.trim().parse::<u16>().ok();
+    let start =
+        |role: &str, stats: &str| stage.program(&Side::default(), stats, &python).arg(&script).arg(role);
+    let mut server = start("server", "server.stats").start();
+    let port = server.ready(number("port "));
+    let mut client = start("client", "client.stats").arg(port.to_string()).start();
+    let own = client.ready(number("own "));
+    let is_lent = || {
+        let sockets = std::fs::read_to_string("/proc/net/udp").expect("the kernel's sockets");
+        sockets.contains(&format!("0108427F:{own:04X} "))
+    };
+    if ring_required() {
+        assert!(is_lent(), "nothing was lent");
+    }
+    client.stop(Signal::KILL);
+    let until = Instant::now() + Duration::from_secs(20);
+    while is_lent() {
+        assert!(Instant::now() < until, "port {own} is taken");
+        std::thread::yield_now();
+    }
+    std::net::UdpSocket::bind(("127.66.8.1", own)).expect("a free port");
+    server.stop(Signal::KILL);
 }
 
 /// The client runs under a seccomp filter that answers EPERM to one call.

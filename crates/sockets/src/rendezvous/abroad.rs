@@ -139,7 +139,10 @@ impl Way {
         let uid = process::euid();
         match self.folder.connect(&self.theirs, uid, state::floor()) {
             Ok(dialled) => match is_own_user(dialled) {
-                Ok(()) => Ok(Some(dialled)),
+                Ok(()) => {
+                    unix::take_descriptors(dialled, true);
+                    Ok(Some(dialled))
+                }
                 Err(_) => {
                     fd::close(dialled);
                     Err(Reason::Squatter)

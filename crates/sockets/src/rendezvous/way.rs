@@ -41,9 +41,12 @@ impl Way {
             Way::Abroad(way) => return way.dial(),
         };
         let (theirs, len) = name(found.cookie);
-        match unix::connect(&theirs[..len], state::floor()) {
+        match unix::dial(&theirs[..len], state::floor()) {
             Ok(dialled) => match credentials_fit(dialled, found.uid) {
-                Ok(()) => Ok(Some(dialled)),
+                Ok(()) => {
+                    unix::take_descriptors(dialled, true);
+                    Ok(Some(dialled))
+                }
                 Err(reason) => {
                     fd::close(dialled);
                     Err(reason)

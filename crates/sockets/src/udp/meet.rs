@@ -25,6 +25,8 @@ const HELLO: u64 = 0x6f6c_6c65_4875;
 const WELCOME: u64 = 0x656d_6f63_6c65_5775;
 const NO: u64 = 0x006f_4e75;
 
+/// Looks in which who has called, and says nothing, is waited for.
+const CALLER_LOOKS: u32 = 64;
 /// Datagrams between two attempts at most.
 const REST: u32 = 1 << 16;
 /// Octets of a ring.
@@ -269,21 +271,60 @@ pub fn look(r: &Record, fd: i32) {
         return;
     }
     r.ask_whether_offered();
-    for _ in 0..4 {
-        let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { return };
-        match welcome(r, fd, caller) {
-            Ok(()) => r.show_rx_reason(Reason::Ring),
-            Err(reason) => {
-                let mut message = [0; WORDS];
-                // Whose rule it is is another one there.
-                let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
-                [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
-                let _ = unix::send(caller, &encode(&message), &[]);
-                strangers::close_caller(caller, process::euid());
-                log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
-            }
+    r.inbound.look_after_a_lender();
+    for place in &r.inbound.callers {
+        let caller = place.swap(0, AcqRel) - 1;
+        if caller >= 0 {
+            hear(r, fd, caller);
         }
     }
+    for _ in 0..4 {
+        let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { break };
+        match may_call(caller) {
+            Ok(()) => {
+                unix::take_descriptors(caller, true);
+                r.inbound.patience.store(CALLER_LOOKS, Relaxed);
+                hear(r, fd, caller);
+            }
+            Err(reason) => refuse(fd, caller, reason),
+        }
+    }
+    // Who was let in says soon from where he sends.
+    if r.inbound.callers.iter().any(|place| place.load(Relaxed) != 0) {
+        r.inbound.patience.fetch_sub(1, Relaxed);
+        r.inbound.until_look.store(0, Relaxed);
+    }
+}
+
+/// Gives the mailbox to who has called, if he may have it, or waits for what he says.
+fn hear(r: &Record, fd: i32, caller: i32) {
+    let mut raw = [0; SIZE];
+    let said = match unix::recv(caller, &mut raw, state::floor()) {
+        Ok(None) if r.inbound.patience.load(Relaxed) > 0 => {
+            let free = |place: &&AtomicI32| place.load(Relaxed) == 0;
+            match r.inbound.callers.iter().find(free) {
+                Some(place) => return place.store(caller + 1, Release),
+                None => Err(Reason::MailboxLimit),
+            }
+        }
+        Ok(Some(received)) => Ok(received),
+        Err(Errno::MFILE) => Err(Reason::NoDescriptors),
+        _ => Err(Reason::VersionMismatch),
+    };
+    match said.and_then(|received| welcome(r, fd, caller, &raw[..received.len], &received)) {
+        Ok(()) => r.show_rx_reason(Reason::Ring),
+        Err(reason) => refuse(fd, caller, reason),
+    }
+}
+
+fn refuse(fd: i32, caller: i32, reason: Reason) {
+    let mut message = [0; WORDS];
+    // Whose rule it is is another one there.
+    let told = if reason == Reason::Rule { Reason::PeerRule } else { reason };
+    [message[0], message[1], message[2]] = [NO, VERSION, told as u64];
+    let _ = unix::send(caller, &encode(&message), &[]);
+    strangers::close_caller(caller, process::euid());
+    log::line(LogLevel::Debug, format_args!("fd {fd} refuses a sender: {}", reason.code()));
 }
 
 /// A name in a message: an address's words, and a port.
@@ -297,23 +338,19 @@ fn check_user(uid: u32) -> Result<(), Reason> {
     if is_own { Ok(()) } else { Err(Reason::OtherUser) }
 }
 
-/// Says where the mailbox is, if the caller may have it.
-fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
+/// Whether who calls may: before anything of him is received.
+fn may_call(caller: i32) -> Result<(), Reason> {
     let who = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?;
     check_user(who.uid)?;
-    if who.pid == 0 {
-        return Err(Reason::OtherNamespace);
-    }
-    let mut raw = [0; SIZE];
-    let (said, lent) = match unix::recv(caller, &mut raw, state::floor()) {
-        Ok(Some(received)) => {
-            let said = decode(&raw[..received.len]).filter(|message| message[0] == HELLO);
-            let source = said.map_or(Name::default(), |said| said_name(&said[2..5]));
-            let lent = StandIn::of_message(&received, &source, fd);
-            (said.ok_or(Reason::VersionMismatch)?, lent)
-        }
-        _ => return Err(Reason::VersionMismatch),
-    };
+    if who.pid == 0 { Err(Reason::OtherNamespace) } else { Ok(()) }
+}
+
+/// Says where the mailbox is, if the caller may have it.
+fn welcome(r: &Record, fd: i32, caller: i32, octets: &[u8], received: &unix::Received) -> Result<(), Reason> {
+    let said = decode(octets).filter(|message| message[0] == HELLO);
+    let source = said.map_or(Name::default(), |said| said_name(&said[2..5]));
+    let lent = StandIn::of_message(received, &source, fd);
+    let said = said.ok_or(Reason::VersionMismatch)?;
     let state = state::get().ok_or(Reason::Disabled)?;
     if said[8..11] != state.namespaces {
         return Err(Reason::OtherNamespace);
@@ -333,26 +370,11 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     if memory < 0 {
         return Err(Reason::Refused);
     }
-    let mut gone = [0; SIZE];
-    let mut is_free = |(place, lent): &(&AtomicI32, &AtomicI32)| {
-        let own = place.load(Relaxed) - 1;
-        // A sender says nothing more: what can be read is its end.
-        own < 0
-            || unix::peek(own, &mut gone).is_some() && {
-                for word in [place, lent] {
-                    let own = word.swap(0, AcqRel) - 1;
-                    if own >= 0 {
-                        fd::close(own);
-                    }
-                }
-                true
-            }
-    };
     // All are looked at: what a sender that was killed has lent keeps its port.
     let mut free = None;
-    for place in r.inbound.senders[..SENDERS].iter().zip(&r.inbound.lent) {
-        if is_free(&place) {
-            free.get_or_insert(place);
+    for at in 0..SENDERS {
+        if r.inbound.is_free(at) {
+            free.get_or_insert((&r.inbound.senders[at], &r.inbound.lent[at]));
         }
     }
     let (place, its) = free.ok_or(Reason::MailboxLimit)?;
@@ -374,6 +396,7 @@ fn welcome(r: &Record, fd: i32, caller: i32) -> Result<(), Reason> {
     place.store(caller + 1, Relaxed);
     if let Some(lent) = lent.filter(|_| may_inherit && !offers) {
         its.store(lent.into_fd() + 1, Release);
+        r.inbound.has_lenders.store(true, Relaxed);
     }
     if let Some(end) = r.shown() {
         let from = source.to_address();
@@ -455,10 +478,36 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         return Err(Reason::ToItself);
     }
     let (theirs, len) = name(found.cookie);
-    let dialled = unix::connect(&theirs[..len], state::floor()).map_err(|e| match e {
+    let dialled = unix::dial(&theirs[..len], state::floor()).map_err(|e| match e {
         Errno::CONNREFUSED | Errno::AGAIN => Reason::PeerPlain,
         other => rendezvous::errno_reason(other),
     })?;
+    for (to, from) in route.source.iter().zip([source.ip[0], source.ip[1], source.port.into()]) {
+        to.store(from, Relaxed);
+    }
+    route.is_unsaid.store(true, Relaxed);
+    let said = rendezvous::credentials_fit(dialled, found.uid)
+        .map_err(|reason| if has_changed_user(dialled, found.inode) { Reason::OtherUser } else { reason })
+        .and_then(|()| {
+            unix::take_descriptors(dialled, true);
+            say_hello(r, fd, route, dialled)
+        });
+    if let Err(reason) = said {
+        fd::close(dialled);
+        return Err(reason);
+    }
+    route.connection.store(dialled + 1, Relaxed);
+    route.cookie.store(found.cookie, Relaxed);
+    route.is_careful.store(r.is_shared(), Relaxed);
+    Ok(())
+}
+
+/// Says HELLO, if it has not been said, and the receiver takes what is lent with it: not before he has seen who calls.
+fn say_hello(r: &Record, fd: i32, route: &Route, dialled: i32) -> Result<(), Reason> {
+    if !route.is_unsaid.load(Relaxed) {
+        return Ok(());
+    }
+    let (source, to) = (route.own_source(), route.name());
     let mut message = [0; WORDS];
     [message[0], message[1]] = [HELLO, VERSION];
     message[2..8].copy_from_slice(&[
@@ -472,20 +521,10 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let state = state::get().ok_or(Reason::Disabled)?;
     message[8..11].copy_from_slice(&state.namespaces);
     let lent = stand_in::lend(r, fd, &source);
-    let sent = rendezvous::credentials_fit(dialled, found.uid)
-        .map_err(|reason| if has_changed_user(dialled, found.inode) { Reason::OtherUser } else { reason })
-        .and_then(|()| {
-            unix::send(dialled, &encode(&message), lent.as_slice()).map_err(|_| Reason::PeerPlain)
-        });
-    if let Err(reason) = sent {
-        fd::close(dialled);
-        return Err(reason);
-    }
-    route.connection.store(dialled + 1, Relaxed);
-    route.cookie.store(found.cookie, Relaxed);
-    route.is_careful.store(r.is_shared(), Relaxed);
-    for (to, from) in route.source.iter().zip([source.ip[0], source.ip[1], source.port.into()]) {
-        to.store(from, Relaxed);
+    match unix::send(dialled, &encode(&message), lent.as_slice()) {
+        Ok(()) => route.is_unsaid.store(false, Relaxed),
+        Err(Errno::PERM) => {}
+        Err(_) => return Err(Reason::PeerPlain),
     }
     Ok(())
 }
@@ -508,6 +547,9 @@ fn has_changed_user(dialled: i32, inode: u32) -> bool {
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
     let connection = route.connection.load(Relaxed) - 1;
     let mut raw = [0; SIZE];
+    if let Err(reason) = say_hello(r, fd, route, connection) {
+        return again(r, fd, route, sends, reason);
+    }
     let received = match unix::recv(connection, &mut raw, state::floor()) {
         Ok(None) => return,
         Ok(Some(received)) if received.len > 0 => received,
@@ -549,10 +591,7 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         Errno::NOBUFS | Errno::NOMEM => no_addresses(e),
         _ => Reason::PeerMemoryInvalid,
     })?;
-    let source = Name {
-        ip: [route.source[0].load(Relaxed), route.source[1].load(Relaxed)],
-        port: route.source[2].load(Relaxed) as u16,
-    };
+    let source = route.own_source();
     let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
     route.offers.store(message[5] != 0, Relaxed);
     r.route_is_up(route, kept, &source, (room, message[3] as u32, shares));

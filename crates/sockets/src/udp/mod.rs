@@ -8,13 +8,14 @@
 //! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
 //! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
-//! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done,
+//! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done, `lenders` how long,
 //! `said` what a sender's control messages say, `maps` where mailboxes are mapped.
 
 mod address;
 pub mod calls;
 pub mod groups;
 pub mod holders;
+mod lenders;
 mod maps;
 mod meet;
 mod news;

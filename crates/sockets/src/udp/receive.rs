@@ -26,6 +26,8 @@ pub const SOURCE: usize = 18;
 pub const HEAD_LONG: usize = 48;
 /// Senders that may have the mailbox at a time.
 pub const SENDERS: usize = 64;
+/// Senders that have called, and have not said yet from where they send.
+const CALLERS: usize = 4;
 /// Sources that are remembered.
 const SOURCES: usize = 64;
 /// The kernel is asked at every such record that is read with the gate open, if it was not a moment ago.
@@ -57,6 +59,16 @@ pub struct Inbound {
     pub(super) senders: [AtomicI32; SENDERS],
     /// What these have lent (`stand_in`), each at its sender's place.
     pub(super) lent: [AtomicI32; SENDERS],
+    /// Whether there may be some; which of them is looked after next; when one was (ticks): see `lenders`.
+    pub(super) has_lenders: AtomicBool,
+    /// See `has_lenders`.
+    pub(super) lender: AtomicU32,
+    /// See `has_lenders`.
+    pub(super) lenders_seen: AtomicU64,
+    /// Who may have the mailbox, and has not said yet from where he sends.
+    pub(super) callers: [AtomicI32; CALLERS],
+    /// Looks in which these are waited for.
+    pub(super) patience: AtomicU32,
     spins: SpinHistory,
     pub(super) news: News,
     reads: AtomicU32,
@@ -79,7 +91,7 @@ pub struct Inbound {
     pub(super) looks: AtomicU32,
     /// How many there have to be for the next attempt to make a mailbox.
     pub(super) due: AtomicU32,
-    until_look: AtomicU32,
+    pub(super) until_look: AtomicU32,
     /// A source of which is known whether it is this host's, and what: hash, or that of the other answer.
     pub(super) judged: [AtomicU64; 2],
     /// The address of the socket that has the mailbox.
@@ -98,6 +110,11 @@ impl Default for Inbound {
             listener: AtomicI32::new(0),
             senders: [const { AtomicI32::new(0) }; SENDERS],
             lent: [const { AtomicI32::new(0) }; SENDERS],
+            has_lenders: AtomicBool::new(false),
+            lender: AtomicU32::new(0),
+            lenders_seen: AtomicU64::new(0),
+            callers: [const { AtomicI32::new(0) }; CALLERS],
+            patience: AtomicU32::new(0),
             spins: SpinHistory::new(),
             news: News::default(),
             reads: AtomicU32::new(0),
@@ -194,13 +211,18 @@ pub enum Opening {
 type End = Reader<'static, Ring>;
 
 impl Inbound {
+    /// The descriptors.
+    fn words(&self) -> impl Iterator<Item = &AtomicI32> {
+        let first = [&self.memory, &self.listener].into_iter();
+        first.chain(&self.senders).chain(&self.lent).chain(&self.callers)
+    }
+
     pub(super) fn reset(&self) {
         self.mailbox.set(None);
-        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders).chain(&self.lent) {
-            word.store(0, Relaxed);
-        }
+        self.words().for_each(|word| word.store(0, Relaxed));
         self.offers.store(false, Relaxed);
         self.is_inheritable.store(false, Relaxed);
+        self.has_lenders.store(false, Relaxed);
         for word in [&self.reads, &self.near, &self.due, &self.until_look, &self.looks] {
             word.store(0, Relaxed);
         }
@@ -219,7 +241,7 @@ impl Inbound {
     }
 
     pub(super) fn descriptors(&self, mut f: impl FnMut(i32)) {
-        for word in [&self.memory, &self.listener].into_iter().chain(&self.senders).chain(&self.lent) {
+        for word in self.words() {
             if let Some(fd) = Some(word.load(Relaxed) - 1).filter(|fd| *fd >= 0) {
                 f(fd);
             }
@@ -296,7 +318,7 @@ impl Record {
         if listener >= 0 {
             strangers::close_listener(listener, process::euid());
         }
-        for word in [&inbound.memory].into_iter().chain(&inbound.senders).chain(&inbound.lent) {
+        for word in inbound.words() {
             let own = word.swap(0, AcqRel) - 1;
             if own >= 0 {
                 fd::close(own);
@@ -358,6 +380,7 @@ impl Record {
     /// Closes the gate. Whether something is in the ring: then nobody may sleep.
     pub fn close_gate(&self) -> bool {
         self.show_lost();
+        self.look_after_lenders();
         self.inbound.reader().is_some_and(|reader| {
             reader.close();
             !reader.is_empty()

@@ -57,6 +57,8 @@ pub(super) struct Route {
     pub(super) due: AtomicU32,
     /// The connection to the receiver, plus one.
     pub(super) connection: AtomicI32,
+    /// He has not been told HELLO yet.
+    pub(super) is_unsaid: AtomicBool,
     pub(super) mailbox: StaticCell<MailboxMap>,
     pub(super) left: AtomicU64,
     /// The source as the receiver knows it.
@@ -137,6 +139,12 @@ impl Route {
             ip: [self.ip[0].load(Relaxed), self.ip[1].load(Relaxed)],
             port: self.port.load(Relaxed) as u16,
         }
+    }
+
+    /// From where its datagrams come.
+    pub(super) fn own_source(&self) -> Name {
+        let [high, low, port] = &self.source;
+        Name { ip: [high.load(Relaxed), low.load(Relaxed)], port: port.load(Relaxed) as u16 }
     }
 
     #[inline]

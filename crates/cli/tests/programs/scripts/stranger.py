@@ -7,7 +7,7 @@ import struct
 import sys
 import time
 
-LINGER, PATIENCE, SO_COOKIE = 40, 30, 57
+LINGER, PATIENCE, SO_COOKIE, SO_PASSRIGHTS = 40, 30, 57, 83
 
 
 def lingering():
@@ -37,9 +37,19 @@ def attack(name):
             assert time.monotonic() < end, f"nobody was at {name}"
             time.sleep(0.001)
     try:
+        caller.getsockopt(socket.SOL_SOCKET, SO_PASSRIGHTS)
+        can_refuse = True
+    except OSError:
+        can_refuse = False
+    try:
         socket.send_fds(caller, [bytes(112)], [sender.fileno()])
-    finally:
         sender.close()
+        assert not can_refuse, "the victim takes descriptors of anybody"
+    except PermissionError:
+        assert can_refuse
+        # To close it would take its time.
+        _kept = sender, _kept
+        caller.send(bytes(112))
     print("sent", flush=True)
     # An answer, or the end of the connection: the victim has seen it.
     caller.settimeout(PATIENCE)
