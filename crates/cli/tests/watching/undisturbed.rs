@@ -6,11 +6,32 @@ use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
 
-/// Descriptors of a process and what it maps, in numbers.
-fn holds(pid: u32) -> (usize, usize) {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors").count();
+/// What the descriptors of a process mean, and what it maps of ours.
+fn holds(pid: u32) -> (Vec<String>, usize) {
+    let link = |entry: std::io::Result<fs::DirEntry>| {
+        let entry = entry.expect("a descriptor");
+        let means = fs::read_link(entry.path()).expect("what it means");
+        format!("{} {}", entry.file_name().display(), means.display())
+    };
+    let mut all: Vec<_> = fs::read_dir(format!("/proc/{pid}/fd")).expect("descriptors").map(link).collect();
+    all.sort();
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).expect("maps");
-    (descriptors, maps.lines().filter(|l| l.contains("bypath")).count())
+    (all, maps.lines().filter(|l| l.contains("bypath")).count())
+}
+
+/// Lets both sleep until each has its bell, and the other one's: those are made at the first sleep, which a busy machine may bring late.
+fn sleep_once(talk: &mut Talk) {
+    let pids = [talk.server_pid(), talk.caller_pid()];
+    let has_both = |pid: u32| holds(pid).0.iter().filter(|what| what.ends_with("[eventfd]")).count() == 2;
+    until("both have slept", || {
+        signal(pids[0], Signal::STOP);
+        talk.begin("resp 1");
+        until("the caller sleeps", || status(pids[1], "State").starts_with('S'));
+        signal(pids[0], Signal::CONT);
+        talk.done();
+        until("the server sleeps", || status(pids[0], "State").starts_with('S'));
+        pids.into_iter().all(has_both)
+    });
 }
 
 #[test]
@@ -25,6 +46,7 @@ fn a_watcher_that_is_stopped_killed_or_read_by_nobody_holds_nobody_up() {
     let folder = TempDir::new();
     let file = folder.join("watched.pcapng");
     let pids = [talk.server_pid(), talk.caller_pid()];
+    sleep_once(&mut talk);
     let before = pids.map(holds);
     let port = talk.port.to_string();
     let to_file = bypath(["dump", "-w"]).arg(&file).args(["port", &port]).stderr(Stdio::null()).spawn();
