@@ -1,5 +1,5 @@
 //! kill -9 at each crash point of the switch protocol (docs/switch-protocol.md, "Crash points"): what the other end
-//! sees is what the kernel would have shown, and what a sibling takes over is whole.
+//! sees is what the kernel would have shown, and what a sibling takes over is whole. And at those of datagrams (docs/udp.md, "Crash points").
 
 #[path = "agent/programs.rs"]
 mod programs;
@@ -8,8 +8,11 @@ mod programs;
 mod heirs;
 #[path = "crash/list.rs"]
 mod list;
+#[path = "crash/mailbox.rs"]
+mod mailbox;
 #[path = "crash/pairs.rs"]
 mod pairs;
 #[path = "crash/program.rs"]
-#[expect(dead_code, reason = "for tests that stop")]
 mod program;
+#[path = "crash/recalls.rs"]
+mod recalls;

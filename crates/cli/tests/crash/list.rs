@@ -1,4 +1,4 @@
-//! The crash points in the source, in the tests and in the protocol's document are the same.
+//! The crash points in the source, in the tests and in the documents are the same.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -30,20 +30,30 @@ fn every_point_of_the_source_is_tested_and_documented() {
             assert!(found.insert(name.to_owned()), "two crash points are called {name}");
         }
     }
-    let tested: BTreeSet<String> = crate::pairs::POINTS.iter().map(|&name| name.to_owned()).collect();
-    assert_eq!(found, tested, "left: in crates/sockets, right: tested in crash/pairs.rs");
+    let tested: BTreeSet<String> =
+        crate::pairs::POINTS.iter().chain(crate::recalls::POINTS).map(|&name| name.to_owned()).collect();
+    assert_eq!(
+        found, tested,
+        "left: in crates/sockets, right: tested in crash/pairs.rs and crash/recalls.rs"
+    );
 
-    let document =
-        std::fs::read_to_string(workspace().join("docs/switch-protocol.md")).expect("the document");
-    let (_, section) = document.split_once("\n## Crash points\n").expect("the section");
+    let quoted: BTreeSet<String> =
+        ["docs/switch-protocol.md", "docs/udp.md"].into_iter().flat_map(points_in).collect();
+    assert_eq!(
+        found, quoted,
+        "left: in crates/sockets, right: quoted in docs/switch-protocol.md and docs/udp.md"
+    );
+}
+
+/// The names in quotes in the table of a document.
+fn points_in(document: &str) -> Vec<String> {
+    let text = std::fs::read_to_string(workspace().join(document)).expect("the document");
+    let (_, section) = text.split_once("\n## Crash points\n").expect("the section");
     let section = section.split("\n## ").next().expect("its text");
-    let quoted: BTreeSet<String> = section
-        .lines()
-        .filter(|line| line.starts_with('|'))
-        .flat_map(|line| line.split('|').nth(1).unwrap_or("").split('"').skip(1).step_by(2))
+    let rows = section.lines().filter(|line| line.starts_with('|'));
+    rows.flat_map(|line| line.split('|').nth(1).unwrap_or("").split('"').skip(1).step_by(2))
         .map(str::to_owned)
-        .collect();
-    assert_eq!(found, quoted, "left: in crates/sockets, right: quoted in docs/switch-protocol.md");
+        .collect()
 }
 
 #[test]

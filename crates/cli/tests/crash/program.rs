@@ -85,6 +85,15 @@ impl Program {
         rustix::process::Pid::from_child(&self.child)
     }
 
+    /// Whether there is something of it to be read.
+    pub fn has_spoken(&self) -> bool {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let mut one = [PollFd::new(self.lines.get_ref(), PollFlags::IN)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let is_there = poll(&mut one, Some(&now)).is_ok() && one[0].revents().contains(PollFlags::IN);
+        is_there || !self.lines.buffer().is_empty()
+    }
+
     /// The next line that it prints.
     #[track_caller]
     pub fn line(&mut self) -> String {

@@ -58,6 +58,7 @@ impl StandIns {
         if let Some((_, before)) = place.replace((*source, own)) {
             r.inbound.give_back_lent(before);
         }
+        fault::point("stood-in");
         place.as_ref().map(|one| &one.1)
     }
 }
@@ -123,15 +124,17 @@ impl Record {
         if map.mailbox().unread() == 0 {
             return;
         }
+        fault::point("recall-begun");
         let reader = Reader::new(map.mailbox(), map.ring());
         let fd = self.fd.load(Relaxed);
         reader.keep_writers_out(thread::tid(), waits());
-        fault::between("recalled");
+        fault::point("writers-out");
         // What the kernel has may have been sent after what is in the ring: whoever reads that first has them in order.
         let is_ahead = is_last || poll::now(fd, libc::POLLIN) == 0;
         if is_ahead {
             self.send_all_again(fd, &reader, map, is_last);
         }
+        fault::point("recall-over");
         let left = map.mailbox().unread();
         if left > 0 && !state::is_memory_of_another() {
             log::line(LogLevel::Debug, format_args!("fd {fd}: {left} octets stay with this process"));
@@ -159,11 +162,14 @@ impl Record {
             if stand_in.is_none() && !is_last {
                 break;
             }
-            if reader.release(&peeked)
-                && !stand_in.is_some_and(|one| send_again(reader, &peeked, one, (&source, &to)))
-            {
+            if !reader.release(&peeked) {
+                continue;
+            }
+            fault::point("taken-out");
+            if !stand_in.is_some_and(|one| send_again(reader, &peeked, one, (&source, &to))) {
                 Writer::new(map.mailbox(), map.ring(), 1).lose();
             }
+            fault::point("sent-again");
         }
     }
 

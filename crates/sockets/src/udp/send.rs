@@ -8,7 +8,7 @@ use super::told::{self, Told, want};
 use super::{Record as Socket, groups, maps, meet, queue, recall, routed, shown};
 use crate::thread::Call;
 use crate::wait::may_spin;
-use crate::{signals, state};
+use crate::{fault, signals, state};
 use bypath_shm::dgram::span;
 use bypath_shm::mailbox::{Pushed, Writer, phase};
 use bypath_shm::reason::Reason;
@@ -353,7 +353,10 @@ impl Socket {
         let (room, own) = (u64::from(route.room.load(Relaxed)), queue::true_size(len, is_v4));
         let limit = (room / own).max(1) * span(head.len(), len);
         let push = |limit: u64| {
-            let fill = |ring: &Ring, at| ring.copy_in(at, buf, 0, len);
+            let fill = |ring: &Ring, at| {
+                fault::point("in-its-turn");
+                ring.copy_in(at, buf, 0, len);
+            };
             match is_offered {
                 true => self.offer(route, &writer, head, len, fill),
                 false => writer.push_with(&route.left, head, len, limit, fill),
