@@ -74,6 +74,13 @@ pub enum News {
     Down(IfaceId),
     /// It is up again.
     Up(IfaceId),
+    /// Of a service: a user has as many sockets as he may, and was refused another one. Told once, until he has half as many.
+    Crowded {
+        /// The user.
+        uid: u32,
+        /// How many one may have.
+        sockets: usize,
+    },
 }
 
 /// A link that cannot be used, or not any more.

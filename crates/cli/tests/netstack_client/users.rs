@@ -97,13 +97,17 @@ impl Stage {
 
     /// Root's service in a network namespace of its own, with these limits.
     pub fn service(&self, limits: &str) -> Process {
+        begun(self.to_serve(limits))
+    }
+
+    fn to_serve(&self, limits: &str) -> Command {
         let file = self.0.join("lab.toml");
         let text = format!(
             "name = \"lab\"\nlink = \"tap:bp0\"\nnet = \"10.9.0.9/24\"\naddr = \"{HERE}/24\"\n[limits]\n{limits}"
         );
         std::fs::write(&file, text).expect("a file");
         let config = format!("--config={}", file.display());
-        begun(self.bypath(0, &["unshare", "-n"], &["netstack", &config]))
+        self.bypath(0, &["unshare", "-n"], &["netstack", &config])
     }
 }
 
@@ -179,7 +183,10 @@ print(fill(), len(kept), flush=True)";
 #[test]
 fn each_user_has_so_many_sockets_and_no_more() {
     let Some(stage) = Stage::new("users::each_user_has_so_many_sockets_and_no_more") else { return };
-    let _service = stage.service("users = \"all\"\nsockets-per-user = 7\n");
+    let log = stage.0.join("log");
+    let mut service = stage.to_serve("users = \"all\"\nsockets-per-user = 7\n");
+    service.stderr(std::fs::File::create(&log).expect("a file"));
+    let _service = begun(service);
     let mut full = stage.bypath(ONE, &[], &["run", "--netstack=lab", "--", PYTHON, "-c", MANY, HERE]);
     let child = full.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv");
     let mut full = Process(child);
@@ -193,6 +200,9 @@ fn each_user_has_so_many_sockets_and_no_more() {
     assert_eq!(full.line(), "EMFILE 7");
     assert_eq!(full.finish(), "");
     assert_eq!(common::stdout(&stage.python(ONE, CALLS, &[HERE])), "0 done\n80 EACCES\n");
+    // Four refusals and more, and he never had as few as half of them.
+    let said = std::fs::read_to_string(log).expect("a log");
+    assert_eq!(said.matches(&format!("user {ONE} has 7 sockets")).count(), 1, "{said}");
 }
 
 /// Asks for a socket's names by itself, as any process can; then with a descriptor that is not the socket's.

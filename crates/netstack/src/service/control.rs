@@ -517,6 +517,7 @@ impl Asks<'_> {
             // Of what was closed before it may not be known yet.
             self.hub.ends_first(self.engine);
             if !self.hub.users.may_open(self.uid) {
+                self.hub.users.refuse(self.uid);
                 return Err(libc::EMFILE);
             }
         }
@@ -560,6 +561,7 @@ impl Asks<'_> {
             _ => return Err(libc::EPROTONOSUPPORT),
         };
         if !self.hub.users.may_open(self.uid) {
+            self.hub.users.refuse(self.uid);
             return Err(libc::EMFILE);
         }
         let pair = self.hub.pair_of_records()?;

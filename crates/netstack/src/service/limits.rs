@@ -1,6 +1,6 @@
 //! What each user may have of the service: a bound of sockets, of octets, and of connections for questions.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a user has.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -21,6 +21,10 @@ pub struct Users {
     all: HashMap<u32, Usage>,
     sockets: usize,
     octets: usize,
+    /// Who was refused a socket, and has not got down to half of his bound since.
+    short: HashSet<u32>,
+    /// Of these, who is to be told of.
+    news: Vec<u32>,
 }
 
 /// Connections for questions of one user: one for each process.
@@ -30,7 +34,7 @@ const CONTROLS_OF_STRANGER: usize = 128;
 
 impl Users {
     pub fn new(sockets: usize, octets: usize) -> Users {
-        Users { all: HashMap::new(), sockets, octets }
+        Users { all: HashMap::new(), sockets, octets, short: HashSet::new(), news: Vec::new() }
     }
 
     pub const fn set_bounds(&mut self, sockets: usize, octets: usize) {
@@ -47,6 +51,18 @@ impl Users {
 
     pub fn may_open(&self, uid: u32) -> bool {
         self.of(uid).sockets < self.sockets
+    }
+
+    /// He is refused another one.
+    pub fn refuse(&mut self, uid: u32) {
+        if self.short.insert(uid) {
+            self.news.push(uid);
+        }
+    }
+
+    /// Somebody who was refused a socket, told once as long as he has so many, and how many one may have.
+    pub fn take_short(&mut self) -> Option<(u32, usize)> {
+        self.news.pop().map(|uid| (uid, self.sockets))
     }
 
     pub fn may_ask(&self, uid: u32) -> bool {
@@ -71,6 +87,9 @@ impl Users {
     pub fn change(&mut self, uid: u32, change: impl FnOnce(&mut Usage)) {
         let usage = self.all.entry(uid).or_default();
         change(usage);
+        if usage.sockets <= self.sockets / 2 {
+            self.short.remove(&uid);
+        }
         if *usage == Usage::default() {
             self.all.remove(&uid);
         }
@@ -96,6 +115,13 @@ mod tests {
             users.change(7, |usage| usage.sockets += 1);
         }
         assert!(!users.may_open(7) && users.may_open(8) && !users.is_full(7));
+        users.refuse(7);
+        users.refuse(7);
+        assert_eq!([users.take_short(), users.take_short()], [Some((7, 2)), None]);
+        users.change(7, |usage| usage.sockets -= 1);
+        users.change(7, |usage| usage.sockets += 1);
+        users.refuse(7);
+        assert_eq!(users.take_short(), Some((7, 2)), "it is news again");
         users.count(7, 0, 100);
         assert!(users.is_full(7) && !users.is_full(8));
         users.count(7, 100, 0);

@@ -190,7 +190,11 @@ impl Hub {
                 }
                 return false;
             }
-            if !self.users.may_open(uid) || self.take_call(engine, key).is_err() {
+            let may = self.users.may_open(uid);
+            if !may {
+                self.users.refuse(uid);
+            }
+            if !may || self.take_call(engine, key).is_err() {
                 // They wait in the stack until a socket is closed.
                 self.starved.insert(key);
                 return false;

@@ -112,7 +112,7 @@ impl Default for Settings {
         Settings {
             name: "default".to_owned(),
             folder: PathBuf::new(),
-            sockets_per_user: 4096,
+            sockets_per_user: 16_384,
             octets_per_user: 256 << 20,
             low_ports: Vec::new(),
             users: Some(Vec::new()),
@@ -308,6 +308,9 @@ impl Service {
         loop {
             if let Some(news) = self.news.pop_front() {
                 return Ok(Some(news));
+            }
+            if let Some((uid, sockets)) = self.hub.users.take_short() {
+                return Ok(Some(News::Crowded { uid, sockets }));
             }
             // The bell goes on ringing where there is news to be told first.
             if self.turn()? && self.news.is_empty() {

@@ -538,9 +538,10 @@ impl Service {
                 "has ended, and its connections with it; once it is started again, new sockets are served, and those that listen or are of datagrams serve again",
             ),
             Errno::NOENT | Errno::CONNREFUSED => (0, "is not running"),
-            Errno::ACCESS | Errno::PERM => {
-                (1, "is not for this user: start it with --users NAME, or name the user in `users` under [limits] of its file")
-            }
+            Errno::ACCESS | Errno::PERM => (
+                1,
+                "is not for this user: start it with --users NAME, or name the user in `users` under [limits] of its file",
+            ),
             Errno::TIMEDOUT => (2, "does not answer; is it stopped?"),
             Errno::MFILE | Errno::NFILE | Errno::INVAL => (
                 3,

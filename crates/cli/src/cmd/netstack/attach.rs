@@ -448,6 +448,9 @@ pub fn hear(news: News, name: &str) -> Option<SocketId> {
         }
         News::Down(_) => output::message(format_args!("{name} is down: ip link set {name} up")),
         News::Up(_) => output::message(format_args!("{name} is up again")),
+        News::Crowded { uid, sockets } => output::message(format_args!(
+            "user {uid} has {sockets} sockets and gets no more, who calls him waits: sockets-per-user, under [limits] in the file of --config"
+        )),
         _ => {}
     }
     None

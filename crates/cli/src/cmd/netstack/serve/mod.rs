@@ -38,7 +38,7 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::Duration;
 
 /// Sockets of one user at most, unless the file says more.
-const SOCKETS: usize = 4096;
+const SOCKETS: usize = 16_384;
 /// Octets of one user's sockets at most, unless the file says more.
 const OCTETS: usize = 256 << 20;
 /// Octets of each ring that a connection shares with the service, unless the file says so.
