@@ -158,22 +158,19 @@ pub fn scan() -> io::Result<Scan> {
     let found = regions::find()?;
     let (mut notes, mut budget) = (found.notes, Budget::default());
     let mut families = Vec::new();
-    let mut others = Vec::new();
+    let mut all = Vec::new();
     for region in found.regions {
-        let (pid, user) = (region.places[0].0, region.user);
+        let pid = region.places[0].0;
         match Opened::new(region) {
-            Ok((opened, file)) if is_trusted(user) => {
-                families.push(opened.read(&file, &mut budget, &mut notes));
-            }
-            // There may be more of these than descriptors.
-            Ok((opened, _)) => others.push(opened),
+            Ok(opened) => all.push(opened),
             Err(ReadError::Io(e)) if gone(&e) => {}
             Err(ReadError::NotAView(NotAView::NotReady)) => {}
             Err(e) => notes.add(format!("process {pid}: its view cannot be read: {e}")),
         }
     }
-    others.sort_by_key(Opened::size);
-    for opened in others {
+    // None was kept open: there may be more of them than descriptors.
+    all.sort_by_key(|opened| (!is_trusted(opened.region.user), opened.size()));
+    for opened in all {
         // It may be gone.
         if let Ok(file) = opened.region.open(false) {
             families.push(opened.read(&file, &mut budget, &mut notes));
@@ -239,7 +236,7 @@ struct Opened {
 }
 
 impl Opened {
-    fn new(region: Region) -> Result<(Opened, File), ReadError> {
+    fn new(region: Region) -> Result<Opened, ReadError> {
         let file = region.open(false)?;
         let header = Header::decode(&read_up_to(&file, 0, HEADER_SIZE)?)?;
         let mut members: Vec<Member> = region
@@ -258,7 +255,7 @@ impl Opened {
         members.sort_by_key(|m| m.pid);
         // Records behind the end of the file are promised alone.
         let there = file.metadata()?.len().saturating_sub(view::end_offset(0)) as usize / END_SIZE;
-        Ok((Opened { region, members, ends_used: header.ends_used.min(there + 1) }, file))
+        Ok(Opened { region, members, ends_used: header.ends_used.min(there + 1) })
     }
 
     /// How much there is to be looked at.
@@ -285,9 +282,12 @@ impl Opened {
         let fit = left.saturating_sub(count);
         if !is_whole.unwrap_or(true) || datagrams.len() > fit {
             let user = region.user;
-            notes.add(format!(
-                "user {user} shows more sockets than are looked at of one user: some are left out"
-            ));
+            let pid = region.places[0].0;
+            notes.add(if is_trusted(user) {
+                format!("process {pid} shows more sockets than are looked at: some are left out")
+            } else {
+                format!("user {user} shows more sockets than are looked at of one user: some are left out")
+            });
         }
         datagrams.truncate(fit);
         budget.take(region.user, count.saturating_add(datagrams.len()).saturating_add(1));

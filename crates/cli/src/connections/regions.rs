@@ -1,8 +1,8 @@
 //! The regions that processes have open, and how much of them is looked at.
 //!
 //! A process of any user says itself how many regions there are, and how much stands in them. Who looks has the memory and the time
-//! for the honest ones in any case: those of root and of the own user are looked at first, and whole. What others show has bounds for each
-//! process and each user, and small regions come before large ones.
+//! for the honest ones in any case: those of root and of the own user are looked at first, and small regions before large ones. What they show has bounds for
+//! each process and each region, far above what an honest one has, and what others show for each process and each user.
 
 use bypath_shm::family::VIEW_NAME;
 use bypath_sys::{open_files, process};
@@ -15,11 +15,13 @@ use std::rc::{Rc, Weak};
 
 /// Regions of one process of another user that are looked at: an image of a program has one, and that of the image before for a moment.
 const OF_PROCESS: usize = 4;
+/// Of one of root's or of the own user: `bypath dump` and `top` have others' open.
+const OF_TRUSTED_PROCESS: usize = 1024;
 /// Regions of one other user.
 const OF_USER: usize = 1024;
 /// Sockets of one other user, each as often as it is held.
 const SOCKETS_OF_USER: usize = 1 << 17;
-/// How many times as much all of them together are given.
+/// How many times as much all of them together are given; and again root and the own user, each region of theirs once.
 const USERS: usize = 4;
 /// Notes of one look.
 const NOTES: usize = 20;
@@ -101,7 +103,7 @@ pub fn find() -> io::Result<Found> {
             }
         };
         if !is_all {
-            let text = format!("process {pid} has more than {OF_PROCESS} views: the others are left out");
+            let text = format!("process {pid} has more than {} views: the others are left out", all.len());
             found.notes.add(text);
         }
         for (user, id, place) in all {
@@ -154,7 +156,7 @@ fn of_process(pid: u32) -> io::Result<(OfProcess, bool)> {
             }
             // Who the owner of its files in /proc is, a process can choose.
             let user = *user.get_or_insert_with(|| Status::of(pid).map_or(u32::MAX, |status| status.user));
-            if found.len() == OF_PROCESS && !is_trusted(user) {
+            if found.len() == if is_trusted(user) { OF_TRUSTED_PROCESS } else { OF_PROCESS } {
                 return Ok((found, false));
             }
             found.push((user, id, (pid, number)));
@@ -218,30 +220,34 @@ impl Status {
 pub struct Budget {
     of_user: HashMap<u32, usize>,
     of_all: usize,
+    of_trusted: usize,
 }
 
 impl Default for Budget {
     fn default() -> Budget {
-        Budget { of_user: HashMap::new(), of_all: USERS * SOCKETS_OF_USER }
+        let all = USERS * SOCKETS_OF_USER;
+        Budget { of_user: HashMap::new(), of_all: all, of_trusted: all }
     }
 }
 
 impl Budget {
-    /// How many sockets of a user are looked at still.
+    /// How many sockets of a region of this user are looked at still.
     pub fn left(&self, user: u32) -> usize {
         if is_trusted(user) {
-            return usize::MAX;
+            return self.of_trusted.min(SOCKETS_OF_USER);
         }
         self.of_user.get(&user).copied().unwrap_or(SOCKETS_OF_USER).min(self.of_all)
     }
 
     /// So many of them were.
     pub fn take(&mut self, user: u32, count: usize) {
-        if !is_trusted(user) {
-            let left = self.left(user);
-            self.of_user.insert(user, left.saturating_sub(count));
-            self.of_all = self.of_all.saturating_sub(count);
+        if is_trusted(user) {
+            self.of_trusted = self.of_trusted.saturating_sub(count);
+            return;
         }
+        let left = self.left(user);
+        self.of_user.insert(user, left.saturating_sub(count));
+        self.of_all = self.of_all.saturating_sub(count);
     }
 }
 
@@ -269,9 +275,18 @@ mod tests {
             let left = budget.left(stranger(n));
             budget.take(stranger(n), left);
         }
-        assert_eq!((budget.left(stranger(10)), budget.left(0)), (0, usize::MAX));
-        budget.take(0, 5);
-        assert_eq!(budget.left(process::euid()), usize::MAX);
+        assert_eq!((budget.left(stranger(10)), budget.left(0)), (0, SOCKETS_OF_USER));
+    }
+
+    #[test]
+    fn one_region_does_not_take_what_those_of_the_own_user_are_given() {
+        let mut budget = Budget::default();
+        for _ in 0..USERS {
+            assert_eq!(budget.left(process::euid()), SOCKETS_OF_USER);
+            budget.take(0, SOCKETS_OF_USER);
+        }
+        assert_eq!((budget.left(0), budget.left(process::euid())), (0, 0));
+        assert_eq!(budget.left(process::euid() + 1000), SOCKETS_OF_USER);
     }
 
     #[test]

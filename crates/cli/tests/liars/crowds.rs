@@ -88,6 +88,39 @@ fn what_another_user_shows_is_bounded_and_the_own_is_shown_whole() {
 }
 
 #[test]
+fn what_a_process_of_the_own_user_shows_is_bounded() {
+    if !has("crowds::what_a_process_of_the_own_user_shows_is_bounded", &["sleep"]) {
+        return;
+    }
+    // As many processes as there can be hold every socket that there can be, they say.
+    const PROCESSES: usize = 64;
+    let liar = Liar::new();
+    let others: Vec<_> = (0..PROCESSES)
+        .map(|_| Running(Command::new("sleep").arg("1000").stdout(copy(&liar)).spawn().expect("sleep")))
+        .collect();
+    for (place, other) in others.iter().enumerate() {
+        liar.has_member(place, other.0.id());
+    }
+    for number in 0..liar.family.ends.len() {
+        liar.has_end(number, 0, 0);
+        liar.family.ends[number].holders.store(u64::MAX, Relaxed);
+    }
+    let honest = liar.and_another();
+    honest.has_end(0, 77, 78);
+    let mut ss = Command::new("sh");
+    ss.args(["-c", "ulimit -v 300000; exec \"$0\" ss --json --pid \"$1\"", crate::common::BYPATH]);
+    ss.arg(std::process::id().to_string()).env("BYPATH_CONFIG", "none");
+    let output = within(LONG, ss);
+    let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert_eq!(list.as_array().map(Vec::len), Some(1), "{list}");
+    assert!(stderr(&output).contains("shows more sockets than are looked at"), "{}", stderr(&output));
+    let text = stdout(&within(LONG, bypath(["metrics"])));
+    let line = text.lines().find_map(|l| l.strip_prefix("bypath_sockets ")).expect("a number");
+    let sockets: usize = line.parse().expect("a number");
+    assert!((1..=(1 << 17) / PROCESSES + 100).contains(&sockets), "{sockets}");
+}
+
+#[test]
 fn sizes_that_no_ring_has_are_not_looked_for() {
     if !has("crowds::sizes_that_no_ring_has_are_not_looked_for", &["python3"]) {
         return;
