@@ -284,7 +284,7 @@ impl Controls {
                 Op::Again => hub.is_claimed(header.socket, Body(body), &fds),
                 _ => fds.iter().any(|end| hub.holds(header.socket, end.as_fd())),
             };
-            if control.stranger && !holds && header.op != Op::Hello {
+            if control.stranger && !is_for_strangers(header.op, holds) {
                 hub.counts.answered(header.op, libc::EACCES);
                 let answer = Header { errno: libc::EACCES, ..header }.encode();
                 let _ = seqpacket::send(control.end.as_fd(), &answer, None);
@@ -345,6 +345,16 @@ impl Controls {
     }
 }
 
+/// Whether somebody may ask that whom the service is not for: what is about one socket, if he holds it.
+const fn is_for_strangers(op: Op, holds: bool) -> bool {
+    match op {
+        Op::Hello => true,
+        Op::Open | Op::Query | Op::Interfaces => false,
+        Op::Bind | Op::Listen | Op::Connect | Op::Names | Op::Set | Op::Say | Op::Get => holds,
+        Op::Error | Op::Shutdown | Op::Reach | Op::Rings | Op::Again => holds,
+    }
+}
+
 /// Whether it is an end of a pair that the service made, or of a connection to it: there is nothing in it but what the service has sent.
 fn is_made_here(end: &OwnedFd) -> bool {
     unix::peer_credentials(end.as_raw_fd()).is_ok_and(|maker| maker.pid == process::pid())
@@ -362,7 +372,8 @@ fn refused(header: Header, (errno, text): &Refusal) -> Vec<u8> {
 }
 
 impl Hub {
-    /// Whether this is the program's end of the socket with this cookie, so that who sent it holds that. Before Linux 5.4 cookies are those of
+    /// Whether this is the program's end of the socket with this cookie, so that who sent it holds that: its other end is called so, even
+    /// when the service has closed that. A connection for questions has the same maker, and no such name. Before Linux 5.4 cookies are those of
     /// one network namespace; whoever makes others in one of his own has no pair that this process made, with such a name.
     fn holds(&self, socket: u64, end: BorrowedFd<'_>) -> bool {
         let mut room = [0; 110];
@@ -373,7 +384,7 @@ impl Hub {
         let end = end.as_raw_fd();
         sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(socket)
             && unix::peer_credentials(end).is_ok_and(|maker| maker.pid == process::pid())
-            && (is_named(end) || !self.by_cookie.contains_key(&socket))
+            && is_named(end)
     }
 }
 

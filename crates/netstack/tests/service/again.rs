@@ -383,3 +383,42 @@ users! {
         assert!(stranger.hear().is_none(), "it costs the service a thread, and is good for nothing");
     }
 }
+
+users! {
+    fn who_shows_something_else_than_a_socket_of_the_service_is_refused() {
+        let running = Running::new();
+        let opens = [libc::AF_INET, libc::SOCK_STREAM, 0].map(i32::to_ne_bytes).concat();
+        let (asks, shown) = (br#"{"what":"service"}"#, [0u32, 0].map(u32::to_ne_bytes).concat());
+        let questions = [(Op::Open, &opens[..]), (Op::Query, &asks[..]), (Op::Interfaces, &shown[..])];
+        let program = running.program();
+        let (mut theirs, _) = program.listener(at("10.9.0.2:0"));
+        for (op, body) in questions {
+            // His connection to the service is an end that the service made, too.
+            let stranger = Program::of(&running.path, WORKER);
+            let own = stranger.own();
+            let cookie = bypath_sys::pair::cookie(own.as_fd()).expect("a socket");
+            let answer = stranger.ask_with(op, cookie, body, Some(own.as_fd()));
+            assert_eq!((answer.errno, answer.body.len()), (libc::EACCES, 0), "{op:?}");
+            assert!(answer.with.is_none() && stranger.hear().is_none(), "{op:?}");
+            // Who holds one socket may ask about that one.
+            let stranger = Program::of(&running.path, WORKER);
+            let shown = Some(theirs.stream.as_fd());
+            assert_eq!(stranger.ask_with(Op::Names, theirs.cookie, &[], shown).errno, 0);
+            let answer = stranger.ask_with(op, theirs.cookie, body, shown);
+            assert_eq!((answer.errno, answer.body.len()), (libc::EACCES, 0), "{op:?}");
+            assert!(answer.with.is_none() && stranger.hear().is_none(), "{op:?}");
+        }
+        // Nor is there anything to be said of his connection as of a socket.
+        for op in [Op::Names, Op::Error] {
+            let stranger = Program::of(&running.path, WORKER);
+            let own = stranger.own();
+            let cookie = bypath_sys::pair::cookie(own.as_fd()).expect("a socket");
+            assert_eq!(stranger.ask_with(op, cookie, &[], Some(own.as_fd())).errno, libc::EACCES, "{op:?}");
+        }
+        // Of one whose end the service has closed he who holds it is told what is left.
+        theirs = program.socket(at("10.9.0.1:0"));
+        assert_eq!(theirs.connect(at("10.9.0.1:9")), libc::ECONNREFUSED);
+        let stranger = Program::of(&running.path, WORKER);
+        assert_eq!(stranger.ask_with(Op::Names, theirs.cookie, &[], Some(theirs.stream.as_fd())).errno, 0);
+    }
+}

@@ -52,6 +52,11 @@ impl Program {
         std::thread::spawn(dials).join().expect("a program")
     }
 
+    /// The same connection, once more.
+    pub fn own(&self) -> OwnedFd {
+        self.end.lock().expect("unbroken").0.try_clone().expect("a descriptor")
+    }
+
     /// Sends any octets.
     pub fn say(&self, message: &[u8]) -> bypath_sys::Result<()> {
         seqpacket::send(self.end.lock().expect("unbroken").0.as_fd(), message, None)
