@@ -8,8 +8,8 @@ use bypath_shm::region::{MailboxMap, own_ring};
 use bypath_shm::ring::Ring;
 use bypath_sys::Errno;
 use std::collections::VecDeque;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+use std::sync::{Barrier, Mutex};
 
 /// A generator that says the same for the same seed.
 struct Dice(u64);
@@ -273,13 +273,16 @@ fn a_writer_that_never_gives_its_turn_back_is_not_waited_for() {
 fn threads_send_and_read_while_the_gate_moves() {
     const EACH: u64 = 30_000;
     let ring = own_ring(4096).unwrap();
-    let mailbox = Mailbox::new();
+    let mailbox = open(0);
     let carrier: Mutex<VecDeque<(u64, u64)>> = Mutex::new(VecDeque::new());
     let (taken, by_ring, sum) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    // Writers that were done before there is a reader would use the carrier alone.
+    let begin = Barrier::new(3);
     std::thread::scope(|scope| {
         for who in 0..2 {
-            let (mailbox, carrier, by_ring) = (&mailbox, &carrier, &by_ring);
+            let (mailbox, carrier, by_ring, begin) = (&mailbox, &carrier, &by_ring, &begin);
             scope.spawn(move || {
+                begin.wait();
                 let (writer, left) = (Writer::new(mailbox, ring, who + 1), AtomicU64::new(0));
                 for number in 1..=EACH {
                     let mut octets = vec![number as u8; 8 + (number % 100) as usize];
@@ -302,6 +305,7 @@ fn threads_send_and_read_while_the_gate_moves() {
             let reader = Reader::new(&mailbox, ring);
             let mut dice = Dice(1);
             let mut last = [0, 0];
+            begin.wait();
             let mut got = |who: u64, number: u64| {
                 assert_eq!(std::mem::replace(&mut last[who as usize], number) + 1, number, "of {who}");
                 taken.fetch_add(1, Relaxed);
