@@ -1,9 +1,12 @@
 //! kill -9 at each crash point of the switch protocol (docs/switch-protocol.md, "Crash points"): what the other end
-//! sees is what the kernel would have shown, and what a sibling takes over is whole. And at those of datagrams (docs/udp.md, "Crash points").
+//! sees is what the kernel would have shown, and what a sibling takes over is whole. And at those of datagrams (docs/udp.md, "Crash points"),
+//! and floods while others come to have a socket.
 
 #[path = "agent/programs.rs"]
 mod programs;
 
+#[path = "crash/floods.rs"]
+mod floods;
 #[path = "crash/heirs.rs"]
 mod heirs;
 #[path = "crash/list.rs"]
