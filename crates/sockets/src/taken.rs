@@ -157,8 +157,9 @@ fn take_back(family: &Family, number: usize, owner: u32, new: i32, until: u64) {
     let link = other_end(new, cookie);
     let mut other = false;
     // Cookies are no secret: anybody's region may name this one, but only who has the socket is asked.
-    let has_it =
-        |pid: u32| link.as_ref().is_none_or(|link| open_files::any_refers(pid, link.text()) == Ok(true));
+    let has_it = |pid: u32| {
+        link.as_ref().is_none_or(|link| open_files::any_refers(pid, link.text(), usize::MAX) == Ok(true))
+    };
     let mut with_other = |pid: u32, family: &Family| {
         if let Some(number) = find(family, cookie).filter(|_| pid == owner || has_it(pid)) {
             let far = ask(family, number, pid, flag::FOR_GOOD, until);

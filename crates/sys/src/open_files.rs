@@ -62,14 +62,20 @@ pub fn refers(pid: u32, number: i32, link: &[u8]) -> Result<bool> {
     at(pid, number, |dir, name| link_of(dir, name, |text| text == link))?.map_err(|_| Errno::BADF)
 }
 
-/// Whether some descriptor of process `pid` does.
+/// Whether some descriptor of process `pid` does, of the first `most` that `/proc` shows.
 ///
 /// # Errors
 /// As [`any`], for a process that may not be looked at.
-pub fn any_refers(pid: u32, link: &[u8]) -> Result<bool> {
+pub fn any_refers(pid: u32, link: &[u8], most: usize) -> Result<bool> {
     let mut path = [0u8; 32];
     let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
-    find_entry(path, |dir, _, name| reads(dir, name, link))
+    let (mut seen, mut refers) = (0, false);
+    find_entry(path, |dir, _, name| {
+        refers = seen < most && reads(dir, name, link);
+        seen += 1;
+        refers || seen >= most
+    })?;
+    Ok(refers)
 }
 
 /// Every process that `/proc` shows, until `found` says true of one; whether it did.
@@ -252,8 +258,9 @@ mod tests {
         let bell = crate::eventfd::create(3).unwrap();
         assert_eq!(refers(me, bell, b"anon_inode:[eventfd]"), Ok(true));
         assert_eq!(refers(me, bell, b"anon_inode:[eventpoll]"), Ok(false));
-        assert_eq!(any_refers(me, b"anon_inode:[eventfd]"), Ok(true));
-        assert_eq!(any_refers(me, b"anon_inode:[nothing]"), Ok(false));
+        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", usize::MAX), Ok(true));
+        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", 0), Ok(false));
+        assert_eq!(any_refers(me, b"anon_inode:[nothing]", usize::MAX), Ok(false));
         fd::close(bell);
         assert_eq!(refers(me, 999_999, b"anon_inode:[eventfd]"), Err(Errno::BADF));
         assert_eq!(refers(me, -1, b"anon_inode:[eventfd]"), Err(Errno::BADF));

@@ -90,7 +90,7 @@ pub fn close(fds: &[i32]) {
     }
 }
 
-/// Closes a connection that was accepted, and has been neither read nor trusted.
+/// Closes a connection with somebody who called, or was called, and has been neither read nor trusted.
 pub fn close_caller(caller: i32, own_uid: u32) {
     // In a user namespace whoever it does not know is 65534.
     let is_own = |uid: u32| uid == own_uid && uid != OVERFLOW_UID;

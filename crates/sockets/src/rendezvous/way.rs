@@ -5,7 +5,7 @@ use crate::state;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
-use bypath_sys::{Errno, fd, process, unix};
+use bypath_sys::{Errno, process, strangers, unix};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Where the other end is looked for.
@@ -48,7 +48,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(reason) => {
-                    fd::close(dialled);
+                    strangers::close_caller(dialled, process::euid());
                     Err(reason)
                 }
             },

@@ -493,7 +493,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
             say_hello(r, fd, route, dialled)
         });
     if let Err(reason) = said {
-        fd::close(dialled);
+        strangers::close_caller(dialled, process::euid());
         return Err(reason);
     }
     route.connection.store(dialled + 1, Relaxed);
@@ -529,8 +529,11 @@ fn say_hello(r: &Record, fd: i32, route: &Route, dialled: i32) -> Result<(), Rea
     Ok(())
 }
 
-/// Whether who listens there has the socket with this inode, and only is another user than who has opened it. Who may not look does not know, and
-/// takes him for somebody else.
+/// Descriptors of somebody else that are looked at: each takes some 8 us, and he may have a million.
+const LOOKS: usize = 1024;
+
+/// Whether who listens there has the socket with this inode, and only is another user than who has opened it. Who may not look, or does not find it among
+/// the first ones, does not know, and takes him for somebody else.
 #[cold]
 fn has_changed_user(dialled: i32, inode: u32) -> bool {
     let Ok(who) = unix::peer_credentials(dialled) else { return false };
@@ -541,7 +544,7 @@ fn has_changed_user(dialled: i32, inode: u32) -> bool {
     }
     let left = rest.len();
     let link = &room[..room.len() - left];
-    who.pid != 0 && open_files::any_refers(who.pid, link).unwrap_or(false)
+    who.pid != 0 && open_files::any_refers(who.pid, link, LOOKS).unwrap_or(false)
 }
 
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
