@@ -20,7 +20,7 @@ fn is_without_service() {
 
 /// The other host asks until it is answered.
 #[track_caller]
-fn asks(lab: &Lab, url: &str) {
+pub fn asks(lab: &Lab, url: &str) {
     let end = Instant::now() + LONG;
     let curl = || {
         let ended = lab

@@ -16,5 +16,6 @@ mod ends;
 mod faults;
 mod lab;
 mod pings;
+mod reloads;
 mod transfers;
 mod web;

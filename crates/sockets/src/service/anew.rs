@@ -97,14 +97,18 @@ pub(super) fn make(recipe: &Recipe, service: u32, kind: [i32; 3], timer: i32) ->
         // What is refused was refused before, or is as if it had never been set.
         let _ = question(Op::Set).number(level).number(name).octets(value).ask(service);
     };
-    if !made.is_there {
-        recipe.options(|level, name, value, of_descriptor| {
-            if of_descriptor {
-                let _ = sock::set_option(end, level, name, value);
-            } else {
-                set(level, name, value);
-            }
-        });
+    let put = |level: i32, name: i32, value: &[u8], of_descriptor: bool| {
+        if of_descriptor {
+            let _ = sock::set_option(end, level, name, value);
+        } else {
+            set(level, name, value);
+        }
+    };
+    if made.is_there {
+        // What was set before that it has from who was first.
+        recipe.late_options(put);
+    } else {
+        recipe.options(put);
         // Other processes that had the same socket may each have one of their own.
         set(libc::SOL_SOCKET, libc::SO_REUSEPORT, &1i32.to_ne_bytes());
     }
@@ -211,6 +215,7 @@ impl Record {
         if self.stage() == stage::LISTENING {
             recipe.keep_left(fd);
             self.give_place((fd, cookie), timer.0)?;
+            recipe.is_away(true);
             self.enter(stage::AWAY);
         }
         Ok(())
@@ -268,6 +273,7 @@ impl Record {
             if !made.is_the_same {
                 recipe.is_another(said);
             }
+            recipe.is_away(false);
             self.enter(stage::LISTENING);
         }
         Ok(())

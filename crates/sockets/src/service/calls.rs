@@ -214,12 +214,14 @@ pub(super) fn for_family(address: SocketAddr, r: &Record) -> Result<SocketAddr> 
 /// Before listen.
 pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
     if let Some(r) = served(fd) {
-        if r.stage() == stage::AWAY {
+        let ask = || {
+            let mut question = r.question(Op::Listen).number(backlog).with(fd);
+            question.ask(r.service()).map(|mut answer| Claim::decode(&mut answer.body))
+        };
+        let Some(listens) = r.answered(fd, ask) else {
             r.recipe.get().into_iter().for_each(|recipe| recipe.listens(backlog));
             return Some(Ok(()));
-        }
-        let mut question = r.question(Op::Listen).number(backlog).with(fd);
-        let listens = question.ask(r.service()).map(|mut answer| Claim::decode(&mut answer.body));
+        };
         return Some(listens.map(|claim| {
             r.enter(stage::LISTENING);
             r.is_heard();
@@ -238,13 +240,8 @@ pub fn listen(fd: i32, backlog: i32) -> Option<Result<()>> {
 /// getsockname, or getpeername.
 pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     let Some(r) = served(fd) else { return datagram::calls::name(fd, peer) };
-    if r.stage() == stage::AWAY && !peer {
-        let local = r.recipe.get().and_then(Recipe::local);
-        return Some(Ok(
-            local.map_or_else(|| SocketName::none(r.family()), |local| SocketName::new(local, r.family()))
-        ));
-    }
-    Some(r.names().and_then(|(names, state)| {
+    let meanwhile = || Ok(([Address(r.recipe.get().and_then(Recipe::local)), Address(None)], LISTEN));
+    Some(r.answered(fd, || r.names()).unwrap_or_else(meanwhile).and_then(|(names, state)| {
         if peer && matches!(state, SYN_SENT | CLOSE | LISTEN) {
             return Err(Errno::NOTCONN);
         }
@@ -390,7 +387,7 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
         || matches!(name, libc::SO_DOMAIN | libc::SO_PROTOCOL | libc::SO_ACCEPTCONN | libc::SO_ERROR);
     let r = if asks_what_it_is { served(fd) } else { super::of(fd) };
     let Some(r) = r else { return datagram::calls::option(fd, level, name, room) };
-    if r.stage() == stage::AWAY {
+    if !r.is_there(fd) {
         return r.option_meanwhile(level, name, room);
     }
     if options::is_of_descriptor(level, name) {
@@ -424,14 +421,14 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
     Some(match known {
         Some(value) => value.map(|value| put(&value.to_ne_bytes(), room)),
         None => {
-            let mut question = r.question(Op::Get).number(level).number(name).number(size);
-            let answer = question.ask(r.service());
-            if is_gone(&answer)
-                && let Some(told) = r.option_meanwhile(level, name, room)
-            {
-                return Some(told);
+            let mut ask = || {
+                let mut question = r.question(Op::Get).number(level).number(name).number(size);
+                question.ask(r.service()).map(|answer| put(answer.body.rest(), room))
+            };
+            match r.answered(fd, &mut ask) {
+                Some(answer) => answer,
+                None => return r.option_meanwhile(level, name, room),
             }
-            answer.map(|answer| put(answer.body.rest(), room))
         }
     })
 }
@@ -532,19 +529,19 @@ pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result
         if options::is_given_on(level, name) {
             r.told.fetch_or(told::LIMITS, Relaxed);
         }
-        if r.stage() != stage::AWAY {
+        if r.is_there(fd) {
             return None;
         }
     }
     let note = || r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value));
-    if r.stage() == stage::AWAY {
-        return Some(meanwhile::judge(&r.what(), level, name, value).inspect(|()| note()));
-    }
     if hold::set(fd, level, name, value) || said::set(fd, r, level, name, value) {
         return Some(Ok(()));
     }
-    let set = r.question(Op::Set).number(level).number(name).octets(value).ask(r.service()).map(|_| ());
-    let set = set.inspect(|()| r.is_heard());
+    let ask = || {
+        let mut question = r.question(Op::Set).number(level).number(name).octets(value);
+        question.ask(r.service()).map(|_| r.is_heard())
+    };
+    let set = r.answered(fd, ask).unwrap_or_else(|| meanwhile::judge(&r.what(), level, name, value));
     Some(set.inspect(|()| note()))
 }
 

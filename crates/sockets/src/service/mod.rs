@@ -9,6 +9,7 @@
 mod address;
 mod adopt;
 mod anew;
+mod asked;
 pub mod calls;
 mod connecting;
 mod control;
@@ -28,6 +29,7 @@ mod said;
 mod shown;
 
 pub use address::SocketName;
+pub use asked::are_inherited;
 pub use name::ServiceName;
 pub use recognise::{are_unasked, ask_about_all};
 

@@ -32,6 +32,8 @@ pub(super) struct Recipe {
     /// Device and inode of that.
     left_file: [AtomicU64; 2],
     options: [Kept; MOST],
+    /// Its service is away: whoever else has it does not know of what is set now.
+    is_away: AtomicBool,
     /// Of a stream that is not followed.
     pub registrations: Registrations,
     /// When it is tried again (ns of CLOCK_MONOTONIC).
@@ -47,6 +49,8 @@ struct Kept {
     /// Octets of the value, as the program gave it, plus one; 0: none.
     len: AtomicU32,
     value: [AtomicU64; VALUE / 8],
+    /// It was set while the service was away.
+    is_late: AtomicBool,
 }
 
 static ALL: Slab<Recipe, 64, 64> = Slab::new();
@@ -78,6 +82,7 @@ impl Place {
         recipe.backlog.store(BACKLOG, Relaxed);
         recipe.is_claimed.store(false, Relaxed);
         recipe.options.iter().for_each(|kept| kept.len.store(0, Relaxed));
+        recipe.is_away(false);
         recipe.registrations.forget();
         recipe.due.store(0, Relaxed);
         recipe.said.store(false, Relaxed);
@@ -268,7 +273,14 @@ impl Recipe {
         one.level.store(level, Relaxed);
         one.name.store(name, Relaxed);
         put(&one.value, &kept);
+        one.is_late.store(self.is_away.load(Relaxed), Relaxed);
         one.len.store(value.len() as u32 + 1, Relaxed);
+    }
+
+    /// Its service is away from now on, or there.
+    pub fn is_away(&self, away: bool) {
+        self.is_away.store(away, Relaxed);
+        self.options.iter().for_each(|kept| kept.is_late.store(false, Relaxed));
     }
 
     /// What the descriptor had itself is about to be noted anew.
@@ -298,8 +310,17 @@ impl Recipe {
     }
 
     /// Each option that was set. What a descriptor has itself comes with `true`.
-    pub fn options(&self, mut f: impl FnMut(i32, i32, &[u8], bool)) {
-        for one in self.options.iter() {
+    pub fn options(&self, f: impl FnMut(i32, i32, &[u8], bool)) {
+        self.options_of(|_| true, f);
+    }
+
+    /// Each that was set while the service was away.
+    pub fn late_options(&self, f: impl FnMut(i32, i32, &[u8], bool)) {
+        self.options_of(|one| one.is_late.load(Relaxed), f);
+    }
+
+    fn options_of(&self, which: impl Fn(&Kept) -> bool, mut f: impl FnMut(i32, i32, &[u8], bool)) {
+        for one in self.options.iter().filter(|one| which(one)) {
             let Some(len) = one.len.load(Relaxed).checked_sub(1) else { continue };
             let mut value = [0; 256];
             value[..VALUE].copy_from_slice(&octets::<VALUE>(&one.value));

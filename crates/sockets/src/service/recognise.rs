@@ -35,11 +35,7 @@ pub fn ask_about_all() {
 /// Whether `fd`, which nothing is known of, is a stream of a service. From here on it is known; one of datagrams is, too.
 pub fn recognise(fd: i32) -> bool {
     let mut room = [0; 110];
-    let Some((service, cookie)) = unix::peer_name(fd, &mut room).and_then(of_end_name) else { return false };
-    // Anybody may choose a name, but not the number of a socket.
-    if sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(cookie) {
-        return false;
-    }
+    let Some((service, cookie)) = told_by_its_name(fd, &mut room) else { return false };
     let Some(service) = ServiceName::new(service).and_then(control::number_if_there) else { return false };
     if state::is_borrowed() {
         return false;
@@ -80,8 +76,31 @@ pub fn recognise(fd: i32) -> bool {
     is_known
 }
 
-/// Looks at what the program inherits. One call tells which numbers are open.
+/// The service that the other end's name tells of, and the socket's cookie. Anybody may choose a name, but not the number of a socket.
+fn told_by_its_name(fd: i32, room: &mut [u8; 110]) -> Option<(&str, u64)> {
+    let (service, cookie) = unix::peer_name(fd, room).and_then(of_end_name)?;
+    (sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)).then_some((service, cookie))
+}
+
+/// Looks at what the program inherits.
 pub fn inherited() {
+    each_open(|fd| {
+        recognise(fd);
+    });
+}
+
+/// Whether an image that this process, which borrows its memory, is about to become inherits a socket of some service.
+#[cold]
+pub fn are_any_inherited() -> bool {
+    let mut any = false;
+    each_open(|number| {
+        any = any || fd::is_cloexec(number) == Ok(false) && told_by_its_name(number, &mut [0; 110]).is_some();
+    });
+    any
+}
+
+/// Each open one of the low numbers. One call tells which these are.
+fn each_open(mut f: impl FnMut(i32)) {
     let mut all: [PollFd; INHERITED] =
         std::array::from_fn(|fd| PollFd { fd: fd as i32, ..PollFd::default() });
     let looked_at = usize::try_from(fd::limits().0).unwrap_or(INHERITED).min(INHERITED);
@@ -89,6 +108,6 @@ pub fn inherited() {
         return;
     }
     for open in all[..looked_at].iter().filter(|p| p.revents & libc::POLLNVAL == 0) {
-        recognise(open.fd);
+        f(open.fd);
     }
 }

@@ -79,6 +79,7 @@ impl Record {
         if let (Some(number), false) = (number, self.is_away()) {
             recipe.keep_left(fd);
             replace(self, number, timer.0);
+            recipe.is_away(true);
             self.away.store(true, Release);
         }
         number.is_some()
@@ -99,6 +100,21 @@ impl Record {
             Err(errno) => complain(recipe, "the socket of datagrams", errno),
         }
         done.is_ok()
+    }
+
+    /// What the service answers about it. `None`: its service is away, and what the call is about is kept, or known.
+    ///
+    /// The end of a connected one is told by a receive, which finds it.
+    pub(super) fn answered<T>(&self, fd: i32, mut ask: impl FnMut() -> Result<T>) -> Option<Result<T>> {
+        if !self.is_there(fd) {
+            return None;
+        }
+        let answer = ask();
+        if !is_gone(&answer) || self.recipe.get().is_none() {
+            return Some(answer);
+        }
+        let is_connected = !matches!(self.partner.get(), Some(None));
+        if is_connected || !self.goes_away(fd) || !self.is_there(fd) { None } else { Some(ask()) }
     }
 
     fn make_again(&self, fd: i32) -> Result<()> {
@@ -125,6 +141,7 @@ impl Record {
             if !made.is_the_same {
                 recipe.is_another(made.claim);
             }
+            recipe.is_away(false);
             self.away.store(false, Release);
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! What the hooks ask about sockets of datagrams. `None` where the real call is to be made.
 
-use super::super::anew::is_gone;
+use super::super::recipe::Recipe;
 use super::super::{SocketName, address, meanwhile, options};
 use super::{Call, Record, of};
 use crate::{state, table};
@@ -129,10 +129,11 @@ fn anybody_here(to: SocketAddr) -> SocketAddr {
 /// getsockname, or getpeername.
 pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     let r = served(fd)?;
-    let names = match r.recipe.get().filter(|_| r.is_away()) {
-        Some(recipe) => Ok([Address(recipe.local()), Address(r.partner.get().flatten())]),
-        None => r.names(),
+    let meanwhile = || {
+        let local = r.recipe.get().and_then(Recipe::local);
+        Ok([Address(local), Address(r.partner.get().flatten())])
     };
+    let names = r.answered(fd, || r.names()).unwrap_or_else(meanwhile);
     Some(names.and_then(|names| match names[usize::from(peer)].0 {
         // As Linux has it: who is connected to port 0 has no partner to be told of.
         Some(address) if peer && address.port() == 0 && r.protocol() == libc::IPPROTO_UDP => {
@@ -144,6 +145,15 @@ pub fn name(fd: i32, peer: bool) -> Option<Result<SocketName>> {
     }))
 }
 
+/// One that has ended is made again, where its service is back.
+pub fn renew(fd: i32) {
+    if let Some(r) = served(fd)
+        && (r.is_away() || poll::now(fd, 0) & libc::POLLHUP != 0)
+    {
+        let _ = r.answered(fd, || r.names());
+    }
+}
+
 /// What has no meaning for datagrams: listen and accept.
 pub fn is_refused(fd: i32) -> Option<Result<()>> {
     served(fd).map(|_| Err(Errno::OPNOTSUPP))
@@ -152,7 +162,7 @@ pub fn is_refused(fd: i32) -> Option<Result<()>> {
 /// getsockopt: octets in `room`.
 pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<usize>> {
     let r = served(fd)?;
-    if r.is_away()
+    if !r.is_there(fd)
         && let Some(recipe) = r.recipe.get()
     {
         return Some(meanwhile::told(&r.what(), recipe, level, name, room));
@@ -177,12 +187,15 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
     Some(match known {
         Some(value) => value.map(|value: i32| put(&value.to_ne_bytes(), room)),
         None => {
-            let mut question = r.question(Op::Get).number(level).number(name).number(size);
-            let answer = question.ask(r.service.load(Relaxed));
-            if let Some(recipe) = r.recipe.get().filter(|_| is_gone(&answer)) {
-                return Some(meanwhile::told(&r.what(), recipe, level, name, room));
+            let mut ask = || {
+                let mut question = r.question(Op::Get).number(level).number(name).number(size);
+                question.ask(r.service.load(Relaxed)).map(|answer| put(answer.body.rest(), room))
+            };
+            match (r.answered(fd, &mut ask), r.recipe.get()) {
+                (Some(answer), _) => answer,
+                (None, Some(recipe)) => meanwhile::told(&r.what(), recipe, level, name, room),
+                (None, None) => Err(Errno::NETDOWN),
             }
-            answer.map(|answer| put(answer.body.rest(), room))
         }
     })
 }
@@ -190,16 +203,16 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
 /// setsockopt; `None` as well where the descriptor has the option.
 pub fn set_option(fd: i32, level: i32, name: i32, value: &[u8]) -> Option<Result<()>> {
     let r = served(fd)?;
-    if options::is_of_descriptor(level, name) && !r.is_away() {
+    if options::is_of_descriptor(level, name) && r.is_there(fd) {
         return None;
     }
     r.is_to_last();
     options::note_errors(level, name);
-    let set = if r.is_away() {
-        meanwhile::judge(&r.what(), level, name, value)
-    } else {
-        r.question(Op::Set).number(level).number(name).octets(value).ask(r.service.load(Relaxed)).map(|_| ())
+    let ask = || {
+        let question = r.question(Op::Set).number(level).number(name).octets(value);
+        { question }.ask(r.service.load(Relaxed)).map(|_| ())
     };
+    let set = r.answered(fd, ask).unwrap_or_else(|| meanwhile::judge(&r.what(), level, name, value));
     Some(set.inspect(|()| r.recipe.get().into_iter().for_each(|recipe| recipe.note(level, name, value))))
 }
 
