@@ -15,7 +15,7 @@ isolated! {
         for (server, client) in ROLES {
             let served = lab.start(server, &["python3", &crowd, "server", server.address(), "7000"]).hears("listening");
             // All octets are compared by those who sent them.
-            let line = ["python3", &crowd, "client", server.address(), "7000", "20", "150000"];
+            let line = ["python3", &crowd, "client", server.address(), "7000", "20", "600000"];
             let client = lab.start(client, &line).hears("good 20");
             // It was no link without faults.
             let again: u64 = lab.told(&["sockets"]).iter().filter_map(|s| s["octets_again"].as_u64()).sum();
