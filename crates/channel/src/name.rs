@@ -3,8 +3,9 @@
 use crate::place;
 use crate::remote::{Halves, Kind, pair};
 use crate::{Channel, Datagrams, Remote, failed};
+use bypath_sys::name_lock::NameLock;
 use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, unix};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
@@ -32,12 +33,11 @@ impl Listener {
     ///
     /// # Errors
     /// EADDRINUSE: somebody listens there, or it is no socket; ENAMETOOLONG: the path has more than 107 octets; EINVAL: it cannot be a
-    /// name; EACCES: the folder is not this user's alone.
+    /// name; EACCES: the folder is not this user's alone, or `.NAME.lock` there is not.
     pub fn bind(name: &str) -> io::Result<Listener> {
         let path = place::socket(name, true)?;
-        // Two that start at once look at it one after the other; the lock ends with the file.
-        let folder = File::open(path.parent().unwrap_or(&path))?;
-        folder.lock()?;
+        // Two that start at once look at it one after the other.
+        let _alone = NameLock::of(&path)?;
         let socket = match seqpacket::bind(&path) {
             Err(Errno::ADDRINUSE) => {
                 if !is_left(&path)? {

@@ -22,6 +22,8 @@ pub mod futex;
 pub mod heap;
 pub mod mem;
 #[cfg(feature = "link")]
+pub mod name_lock;
+#[cfg(feature = "link")]
 pub mod netif;
 #[cfg(feature = "link")]
 pub mod netlink;

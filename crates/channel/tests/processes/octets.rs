@@ -360,3 +360,17 @@ fn a_hostile_listener_gives_no_channel() {
     }
     drop(other_end);
 }
+
+#[test]
+fn a_folder_that_others_have_locked_holds_no_listener_up() {
+    let folder = Folder::new("locked");
+    let held = fs::File::open(&folder.0).unwrap();
+    held.lock().unwrap();
+    let (bound, is_bound) = std::sync::mpsc::channel();
+    let name = folder.name("here");
+    thread::spawn(move || bound.send(Listener::bind(&name)));
+    let _listener =
+        is_bound.recv_timeout(Duration::from_secs(20)).expect("it does not wait for them").unwrap();
+    let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name()).collect();
+    assert_eq!(names, ["here"]);
+}

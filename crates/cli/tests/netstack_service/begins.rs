@@ -261,3 +261,16 @@ isolated! {
         bypath_sys::netns::remove("mine").expect("the device");
     }
 }
+
+isolated! {
+    fn a_folder_that_others_have_locked_holds_no_service_up() {
+        if !devices("begins::a_folder_that_others_have_locked_holds_no_service_up") {
+            return;
+        }
+        let folder = TempDir::new();
+        let held = std::fs::File::open(folder.path()).expect("a folder");
+        held.lock().expect("a lock");
+        end(service(&folder, &TAP)).expect(0);
+        drop(held);
+    }
+}

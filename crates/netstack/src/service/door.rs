@@ -2,8 +2,9 @@
 
 use super::{ServiceError, Settings};
 use bypath_shm::service::is_name;
+use bypath_sys::name_lock::NameLock;
 use bypath_sys::{Errno, seqpacket};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::PathBuf;
@@ -35,9 +36,11 @@ impl Door {
             },
         };
         let folder = |source| ServiceError::Folder { folder: settings.folder.clone(), source };
-        // Two that start at once look at it one after the other; the lock ends with the file.
-        let own = File::open(&settings.folder).map_err(folder)?;
-        own.lock().map_err(folder)?;
+        // Two that start at once look at it one after the other.
+        let _alone = NameLock::of(&path).map_err(|e| {
+            let text = format!("{}: {e}", NameLock::path_of(&path).display());
+            folder(std::io::Error::new(e.kind(), text))
+        })?;
         let socket = match seqpacket::bind(&path) {
             Err(Errno::ADDRINUSE) => {
                 // What is no socket refuses connections, too.

@@ -166,3 +166,23 @@ fn does_nothing(busy_poll: std::time::Duration) {
     assert!(woken < 20, "woken {woken} times");
     assert!(ran < 50, "ran for {ran} hundredths of a second");
 }
+
+isolated! {
+    fn a_folder_that_others_have_locked_holds_no_service_up() {
+        let folder = crate::folder();
+        let held = fs::File::open(&folder).expect("a folder that may be read");
+        held.lock().expect("a lock");
+        let (opened, is_open) = std::sync::mpsc::channel();
+        let settings = Settings { name: "lab".to_owned(), folder: folder.clone(), ..Settings::default() };
+        std::thread::spawn(move || {
+            let service = Service::open(engine(Config::default()), settings).expect("a service");
+            opened.send(service).expect("somebody who waits");
+        });
+        let service = is_open.recv_timeout(crate::LONGEST).expect("it does not wait for them");
+        let mut names: Vec<_> = fs::read_dir(&folder).expect("a folder").map(|file| file.expect("one").file_name()).collect();
+        names.sort();
+        assert_eq!(names, [".lab.key", "lab"]);
+        drop((service, held));
+        fs::remove_dir_all(folder).expect("a folder");
+    }
+}

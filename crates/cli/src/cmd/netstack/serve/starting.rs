@@ -4,8 +4,9 @@
 use crate::cmd::netstack::found;
 use crate::output::Failure;
 use bypath_sockets::service::place;
+use bypath_sys::name_lock::NameLock;
 use bypath_sys::{Errno, seqpacket};
-use std::fs::{self, File, Permissions};
+use std::fs::{self, Permissions};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -29,10 +30,7 @@ impl Starting {
     pub fn new(folder: &Path, name: &str) -> Result<Option<Starting>, Failure> {
         let path = folder.join(place::starting_name(name));
         // Two that start at once look at it one after the other.
-        let Ok(own) = File::open(folder) else { return Ok(None) };
-        if own.lock().is_err() {
-            return Ok(None);
-        }
+        let Ok(_alone) = NameLock::of(&path) else { return Ok(None) };
         if found::is_starting(&path) {
             let text = format!(
                 "a service named {name} is starting already, in {}; wait for it, or give this one a name: --name NAME",
