@@ -482,14 +482,13 @@ fn live() -> impl Iterator<Item = &'static Peer> {
         .filter(|p| p.alive.load(Acquire) && !p.is_inherited())
 }
 
-/// Process and user at the other end of an AF_UNIX socket, as the kernel knows them. A process of a pid namespace that is not seen
-/// from here has another number than its id; 0 where the kernel has none, either: that is nobody whom one would meet again.
+/// Process and user at the other end of an AF_UNIX socket, as the kernel knows them: by a number that no other process ever has, or where there is
+/// none (before Linux 6.9) the process id, which comes again. 0 where it is not seen from here, either: that is nobody whom one would meet again.
 fn process_behind(s: i32) -> (u64, u32) {
-    const UNSEEN: u64 = 1 << 63;
+    const NUMBER: u64 = 1 << 63;
     match unix::peer_credentials(s) {
         Err(_) => (0, 0),
-        Ok(c) if c.pid != 0 => (c.pid.into(), c.uid),
-        Ok(c) => (unix::peer_process(s).map_or(0, |number| number | UNSEEN), c.uid),
+        Ok(c) => (unix::peer_process(s).map_or(c.pid.into(), |number| number | NUMBER), c.uid),
     }
 }
 

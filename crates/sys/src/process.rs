@@ -88,11 +88,10 @@ fn parent() -> u32 {
 /// [`lives`] without `/proc`. An end that waits to be reaped counts as dead.
 #[cold]
 fn lives_unseen(pid: u32) -> bool {
-    // SAFETY: integers only.
-    match check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }) {
+    match open_pidfd(pid) {
         Ok(pidfd) => {
-            let ended = poll::now(pidfd as i32, libc::POLLIN) & libc::POLLIN != 0;
-            fd::close(pidfd as i32);
+            let ended = poll::now(pidfd, libc::POLLIN) & libc::POLLIN != 0;
+            fd::close(pidfd);
             !ended
         }
         // No room for a descriptor, or an old kernel.
@@ -204,6 +203,27 @@ pub(crate) fn proc_path<'a>(buf: &'a mut [u8; 32], pid: u32, tail: &[u8]) -> Opt
     std::ffi::CStr::from_bytes_with_nul(&buf[..at]).ok()
 }
 
+fn open_pidfd(pid: u32) -> Result<i32> {
+    // SAFETY: integers only.
+    check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) }).map(|pidfd| pidfd as i32)
+}
+
+/// The number of a pidfd's process that no other one ever has: its inode; `None` where there is none such (before Linux 6.9).
+pub(crate) fn pidfd_number(pidfd: i32) -> Option<u64> {
+    // linux/magic.h.
+    const PID_FS_MAGIC: u64 = 0x5049_4446;
+    let (_, inode) = fd::identity(pidfd).ok()?;
+    (fd::file_system(pidfd) == Ok(PID_FS_MAGIC)).then_some(inode)
+}
+
+/// That of this process.
+pub(crate) fn number() -> Option<u64> {
+    let pidfd = open_pidfd(pid()).ok()?;
+    let number = pidfd_number(pidfd);
+    fd::close(pidfd);
+    number
+}
+
 /// The process that a pidfd stands for, as this process's `/proc` numbers it; `None` if it has ended, is not seen from
 /// here, or `pidfd` is none.
 pub fn behind(pidfd: i32) -> Option<u32> {
@@ -224,11 +244,11 @@ pub fn behind(pidfd: i32) -> Option<u32> {
 /// # Errors
 /// As pidfd_open(2) and pidfd_getfd(2): EPERM without the right to trace the process.
 pub fn descriptor_of(pid: u32, number: i32) -> Result<i32> {
+    let pidfd = open_pidfd(pid)?;
     // SAFETY: integers only.
-    let pidfd = check(unsafe { syscall(libc::SYS_pidfd_open, [pid as usize, 0, 0, 0, 0, 0]) })?;
-    // SAFETY: integers only.
-    let copy = check(unsafe { syscall(libc::SYS_pidfd_getfd, [pidfd, number as usize, 0, 0, 0, 0]) });
-    fd::close(pidfd as i32);
+    let copy =
+        check(unsafe { syscall(libc::SYS_pidfd_getfd, [pidfd as usize, number as usize, 0, 0, 0, 0]) });
+    fd::close(pidfd);
     copy.map(|n| n as i32)
 }
 

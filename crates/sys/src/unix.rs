@@ -3,7 +3,7 @@
 
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, sock, strangers};
+use crate::{Errno, Result, fd, process, sock, strangers};
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 4;
@@ -189,17 +189,33 @@ pub fn peer_credentials(s: i32) -> Result<Credentials> {
     Ok(Credentials { pid: word(0), uid: word(4) })
 }
 
+/// asm-generic/socket.h, since Linux 6.5.
+const SO_PEERPIDFD: i32 = 77;
+
 /// A number of the process at the other end that no other process ever has, where [`Credentials::pid`] does not see it: the inode of
-/// its pidfd; `None` where the kernel has none such (before 6.9).
+/// its pidfd; `None` where the kernel has none such (before 6.9), or it has ended.
 pub fn peer_process(s: i32) -> Option<u64> {
-    // asm-generic/socket.h, linux/magic.h.
-    const SO_PEERPIDFD: i32 = 77;
-    const PID_FS_MAGIC: u64 = 0x5049_4446;
     let pidfd = sock::option(s, libc::SOL_SOCKET, SO_PEERPIDFD).ok()?;
-    let inode = fd::identity(pidfd).ok().map(|(_, inode)| inode);
-    let is_unique = fd::file_system(pidfd) == Ok(PID_FS_MAGIC);
+    let inode = process::pidfd_number(pidfd);
     fd::close(pidfd);
-    inode.filter(|_| is_unique)
+    inode
+}
+
+/// Whether this process is at the other end, which may have been closed since: not one that had its process id before. Before Linux 6.5 the id is
+/// all that there is to be known.
+pub fn is_of_this_process(s: i32) -> bool {
+    if !peer_credentials(s).is_ok_and(|maker| maker.pid == process::pid()) {
+        return false;
+    }
+    match sock::option(s, libc::SOL_SOCKET, SO_PEERPIDFD) {
+        Ok(pidfd) => {
+            // Without a number that is its own there is none of a process that has ended.
+            let is_it = process::pidfd_number(pidfd).is_none_or(|number| process::number() == Some(number));
+            fd::close(pidfd);
+            is_it
+        }
+        Err(e) => e == Errno::NOPROTOOPT,
+    }
 }
 
 #[repr(C, align(8))]

@@ -357,7 +357,7 @@ const fn is_for_strangers(op: Op, holds: bool) -> bool {
 
 /// Whether it is an end of a pair that the service made, or of a connection to it: there is nothing in it but what the service has sent.
 fn is_made_here(end: &OwnedFd) -> bool {
-    unix::peer_credentials(end.as_raw_fd()).is_ok_and(|maker| maker.pid == process::pid())
+    unix::is_of_this_process(end.as_raw_fd())
 }
 
 /// Ends a connection, in which there may be what nobody has received.
@@ -383,7 +383,7 @@ impl Hub {
         };
         let end = end.as_raw_fd();
         sock::option_u64(end, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(socket)
-            && unix::peer_credentials(end).is_ok_and(|maker| maker.pid == process::pid())
+            && unix::is_of_this_process(end)
             && is_named(end)
     }
 }
