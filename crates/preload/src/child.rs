@@ -95,8 +95,13 @@ extern "C" fn vfork_returned(ret: c_int) -> pid_t {
     if ret < 0 {
         return errno::fail(-ret);
     }
-    errno::kept(hook::child_left);
+    errno::kept(child_left);
     ret
+}
+
+fn child_left() {
+    crate::exec::take_back();
+    hook::child_left();
 }
 
 type Entry = extern "C" fn(*mut c_void) -> c_int;
@@ -137,7 +142,7 @@ crate::real::hook! {
             let pid = real(entry, stack, flags, arg, ptid, tls, ctid);
             if pid < 0 || flags & libc::CLONE_VFORK != 0 {
                 SHARERS.fetch_sub(1, Relaxed);
-                errno::kept(hook::child_left);
+                errno::kept(child_left);
             }
             return pid;
         }

@@ -1,14 +1,18 @@
 //! Another program image in this process: every exec*. Where the next image will load this library too, it is told in
-//! its environment which connections it may go on with.
+//! its environment which connections it may go on with. One that inherits a socket of a netstack service loads it, whatever the program
+//! leaves of the environment: it could do nothing with a listening one.
 
+use crate::child::borrowed_memory;
 use crate::errno::{self, kept};
 use crate::real::{self, hook};
 use crate::{init, memory};
-use bypath_sockets::hook::{self, DEED, Deed, Image};
+use bypath_sockets::hook::{self, DEED, Image};
 use bypath_sys::mem::Mapping;
 use libc::{c_char, c_int};
 use std::arch::naked_asm;
+use std::cell::Cell;
 use std::ffi::CStr;
+use std::sync::OnceLock;
 
 type Strings = *const *const c_char;
 
@@ -41,7 +45,7 @@ hook! {
 
     /// `execveat()`. Its image inherits connections as any other program does.
     fn execveat(dir: c_int, path: *const c_char, argv: Strings, envp: Strings, flags: c_int) -> c_int, raw Some(libc::SYS_execveat); {
-        replacing(envp, || None, |_| real(dir, path, argv, envp, flags))
+        replacing(envp, || None, |completed| real(dir, path, argv, completed.unwrap_or(envp), flags))
     }
 
     /// `fexecve()`.
@@ -68,8 +72,59 @@ fn real_execvpe(file: *const c_char, argv: Strings, envp: Strings) -> c_int {
 }
 
 /// The real exec returns only if it failed. Also runs in vfork children. `exec` is given the environment to use instead
-/// of `envp`, if there is something to leave to the next image.
+/// of `envp`, if something is missing there, or there is something to leave to the next image.
 fn replacing(
+    envp: Strings,
+    image: impl FnOnce() -> Option<Image>,
+    exec: impl Fn(Option<Strings>) -> c_int,
+) -> c_int {
+    let Some(completed) = kept(|| complete(envp, false)) else { return handing_over(envp, image, exec) };
+    let strings: Strings = completed.addr().cast_const().cast();
+    if borrowed_memory() {
+        LENT.set(Some((completed.addr() as usize, completed.len())));
+    }
+    let ret = handing_over(strings, image, |legacy| exec(Some(legacy.unwrap_or(strings))));
+    let too_long = errno::get() == libc::E2BIG;
+    kept(|| {
+        LENT.set(None);
+        // SAFETY: the failed exec was the only one to know of it.
+        unsafe { completed.unmap() };
+    });
+    let nothing: fn() -> Option<Image> = || None;
+    if too_long { handing_over(envp, nothing, exec) } else { ret }
+}
+
+/// A spawn of a program with this environment; `spawn` answers an error number. `is_handed`: it is known to inherit a socket of a service.
+pub(crate) fn spawning(
+    envp: *const *mut c_char,
+    is_handed: bool,
+    spawn: impl Fn(*const *mut c_char) -> c_int,
+) -> c_int {
+    let Some(completed) = kept(|| complete(envp.cast(), is_handed)) else { return spawn(envp) };
+    let ret = spawn(completed.addr().cast_const().cast());
+    kept(|| {
+        // SAFETY: the child has an image of its own, or is gone.
+        unsafe { completed.unmap() };
+    });
+    // It may be just too much.
+    if ret == libc::E2BIG { spawn(envp) } else { ret }
+}
+
+thread_local! {
+    /// The environment that a vfork child of this thread, which has the thread's memory, has made for its exec: address and length.
+    static LENT: Cell<Option<(usize, usize)>> = const { Cell::new(None) };
+}
+
+/// In the parent: a child that borrowed memory has a program of its own now, or is gone.
+pub(crate) fn take_back() {
+    if let Some((addr, len)) = LENT.take() {
+        // SAFETY: the child's mapping, whose only user was the exec that it made.
+        unsafe { Mapping::of(addr, len).unmap() };
+    }
+}
+
+/// As [`replacing`], of an environment that lacks nothing.
+fn handing_over(
     envp: Strings,
     image: impl FnOnce() -> Option<Image>,
     exec: impl Fn(Option<Strings>) -> c_int,
@@ -79,7 +134,11 @@ fn replacing(
             hook::has_legacy() && real::load::<{ real::index("execvpe") }>() != 0 && loads_library(envp);
         hook::exec_begin(if heirs { image() } else { None })
     });
-    let extended = deed.as_ref().and_then(|deed| kept(|| extend(envp, deed)));
+    let extended = deed.as_ref().and_then(|deed| {
+        let text = deed.variable();
+        // Any that went before is nobody's.
+        kept(|| extend(envp, |s| value_of(s, DEED).is_some(), || std::iter::once([text, &[], &[], &[]])))
+    });
     let ret = exec(extended.as_ref().map(|m| m.addr().cast_const().cast()));
     // The variable may be just too much.
     let too_long = extended.is_some() && errno::get() == libc::E2BIG;
@@ -91,7 +150,7 @@ fn replacing(
         hook::exec_failed(deed);
     });
     let nothing: fn() -> Option<Image> = || None;
-    if too_long { replacing(envp, nothing, exec) } else { ret }
+    if too_long { handing_over(envp, nothing, exec) } else { ret }
 }
 
 unsafe extern "C" {
@@ -110,8 +169,13 @@ fn strings(envp: Strings) -> impl Iterator<Item = *const c_char> {
 
 /// The value, if `string` is `name=value`.
 fn value_of<'a>(string: *const c_char, name: &str) -> Option<&'a [u8]> {
+    behind(string, name.bytes().chain([b'=']))
+}
+
+/// What is behind `prefix`, if `string` begins so.
+fn behind<'a>(string: *const c_char, prefix: impl Iterator<Item = u8>) -> Option<&'a [u8]> {
     let mut at = string.cast::<u8>();
-    for byte in name.bytes().chain([b'=']) {
+    for byte in prefix {
         if memory::read(at) != Some(byte) {
             return None;
         }
@@ -128,23 +192,77 @@ fn loads_library(envp: Strings) -> bool {
     list.is_some_and(|list| list.split(|b| matches!(b, b' ' | b':')).any(|name| name == own.to_bytes()))
 }
 
-/// `envp` with the deed, and without any that went before. It is mapped: malloc may be locked by a thread that was not
-/// forked.
-fn extend(envp: Strings, deed: &Deed) -> Option<Mapping> {
+/// What this process was started with, where its sockets may become those of a service: each setting as `NAME=value`.
+static SETTINGS: OnceLock<Vec<Box<[u8]>>> = OnceLock::new();
+
+/// In the constructor, after the settings were read. The program may write over its environment later.
+pub(crate) fn note_settings() {
+    if !hook::serves() || !loads_library(environment()) {
+        return;
+    }
+    let all = || strings(environment());
+    // Without a folder of its own a service is looked for in the session's.
+    let names_folder = all().any(|s| value_of(s, hook::FOLDER).is_some());
+    let is_setting = |s: &*const c_char| {
+        behind(*s, "BYPATH_".bytes()).is_some() && value_of(*s, DEED).is_none()
+            || !names_folder && value_of(*s, "XDG_RUNTIME_DIR").is_some()
+    };
+    let _ = SETTINGS.set(
+        all().filter(is_setting).filter_map(|s| behind(s, std::iter::empty())).map(Into::into).collect(),
+    );
+}
+
+/// `envp` with what is missing for an image that inherits a socket of a service; `None`: nothing is missing, or it inherits none.
+fn complete(envp: Strings, is_handed: bool) -> Option<Mapping> {
+    let (settings, library) = (SETTINGS.get()?, init::library()?);
+    if !hook::serves() || !(hook::are_inherited() || is_handed) {
+        return None;
+    }
+    let with_equals = |setting: &[u8]| setting.iter().position(|b| *b == b'=').map_or(0, |at| at + 1);
+    let has = |setting: &[u8]| {
+        let name = &setting[..with_equals(setting)];
+        strings(envp).any(|s| behind(s, name.iter().copied()).is_some())
+    };
+    let loads = loads_library(envp);
+    // What the program names itself comes first.
+    let others = strings(envp).find_map(|s| value_of(s, "LD_PRELOAD")).unwrap_or_default();
+    let between: &[u8] = if others.is_empty() { b"" } else { b":" };
+    let preload = (!loads).then_some([b"LD_PRELOAD=", others, between, library.to_bytes()]);
+    let missing = || {
+        let missing = settings.iter().filter(|setting| !has(setting));
+        preload.into_iter().chain(missing.map(|setting| [setting, &[][..], &[], &[]]))
+    };
+    missing().next()?;
+    extend(envp, |s| !loads && value_of(s, "LD_PRELOAD").is_some(), missing)
+}
+
+/// `envp` without the strings of which `goes` is true, and with some more, each in four pieces. It is mapped: malloc may be locked by a
+/// thread that was not forked.
+fn extend<'a, I: Iterator<Item = [&'a [u8]; 4]>>(
+    envp: Strings,
+    goes: impl Fn(*const c_char) -> bool,
+    more: impl Fn() -> I,
+) -> Option<Mapping> {
     const WORD: usize = size_of::<usize>();
-    let kept = || strings(envp).filter(|s| value_of(*s, DEED).is_none());
-    let count = kept().count();
-    let text = deed.variable();
-    let list = (count + 2) * WORD;
-    let map = Mapping::private(list + text.len()).ok()?;
-    let (array, copy) = (map.addr().cast::<*const c_char>(), map.addr().wrapping_add(list));
+    let stay = || strings(envp).filter(|s| !goes(*s));
+    let (count, added) = (stay().count(), more().count());
+    let list = (count + added + 1) * WORD;
+    let octets: usize = more().map(|pieces| pieces.iter().map(|piece| piece.len()).sum::<usize>() + 1).sum();
+    let map = Mapping::private(list + octets).ok()?;
+    let (array, mut text) = (map.addr().cast::<*const c_char>(), map.addr().wrapping_add(list));
     // SAFETY: both parts lie in the fresh mapping, which is this large and zeroed.
     unsafe {
-        for (i, string) in kept().take(count).enumerate() {
+        for (i, string) in stay().take(count).enumerate() {
             array.add(i).write(string);
         }
-        copy.copy_from_nonoverlapping(text.as_ptr(), text.len());
-        array.add(count).write(copy.cast_const().cast());
+        for (i, pieces) in more().take(added).enumerate() {
+            array.add(count + i).write(text.cast_const().cast());
+            for piece in pieces {
+                text.copy_from_nonoverlapping(piece.as_ptr(), piece.len());
+                text = text.add(piece.len());
+            }
+            text = text.add(1);
+        }
     }
     Some(map)
 }

@@ -55,6 +55,7 @@ extern "C" fn constructor() {
         hook::init(config);
         hook::init_netstack(setting);
         note_library();
+        crate::exec::note_settings();
         if let Some(text) = setting(hook::DEED) {
             // Taken once, and nobody's who is started from here.
             // SAFETY: a NUL-terminated name; the program has not run yet, so nobody else reads the environment.

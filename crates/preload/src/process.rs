@@ -2,9 +2,11 @@
 
 use crate::child::{borrowed_memory, forking};
 use crate::errno::{self, kept};
+use crate::exec;
 use crate::real::hook;
 use bypath_sockets::hook::{self, Reason};
 use libc::{c_char, c_int, c_void, pid_t};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 hook! {
     /// `fork()`.
@@ -45,20 +47,23 @@ hook! {
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int,
     raw None; {
         spawning();
-        real(pid, path, actions, attributes, argv, envp)
+        exec::spawning(envp, is_handed(actions), |envp| real(pid, path, actions, attributes, argv, envp))
     }
 
     /// `posix_spawnp()`.
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const c_void, attributes: *const c_void, argv: *const *mut c_char, envp: *const *mut c_char) -> c_int,
     raw None; {
         spawning();
-        real(pid, file, actions, attributes, argv, envp)
+        exec::spawning(envp, is_handed(actions), |envp| real(pid, file, actions, attributes, argv, envp))
     }
 
     /// `posix_spawn_file_actions_adddup2()`: the new program gets the descriptor even if it is close-on-exec.
     fn posix_spawn_file_actions_adddup2(actions: *mut c_void, old: c_int, new: c_int) -> c_int, raw None; {
         if hook::is_followed(old) {
             kept(|| hook::recall(old, Reason::RecalledSpawn, true));
+        }
+        if hook::serves() && hook::served::is_served(old) {
+            HANDED.store(actions as usize, Relaxed);
         }
         real(actions, old, new)
     }
@@ -71,7 +76,7 @@ hook! {
             return libc::ENOSYS;
         }
         spawning();
-        real(pidfd, path, actions, attributes, argv, envp)
+        exec::spawning(envp, is_handed(actions), |envp| real(pidfd, path, actions, attributes, argv, envp))
     }
 
     /// `pidfd_spawnp()`.
@@ -81,7 +86,7 @@ hook! {
             return libc::ENOSYS;
         }
         spawning();
-        real(pidfd, file, actions, attributes, argv, envp)
+        exec::spawning(envp, is_handed(actions), |envp| real(pidfd, file, actions, attributes, argv, envp))
     }
 
     /// `system()`.
@@ -101,6 +106,14 @@ hook! {
         spawning();
         real(words, to, flags)
     }
+}
+
+/// The last file actions by which a new program gets a socket of a netstack service.
+static HANDED: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether these are it, as far as can be told.
+fn is_handed(actions: *const c_void) -> bool {
+    !actions.is_null() && HANDED.load(Relaxed) == actions as usize
 }
 
 #[inline]

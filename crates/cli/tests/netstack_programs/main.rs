@@ -18,4 +18,5 @@ mod lab;
 mod pings;
 mod reloads;
 mod transfers;
+mod upgrades;
 mod web;
