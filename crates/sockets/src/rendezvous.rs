@@ -348,6 +348,8 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
             Ok(Some(r)) if r.len > 0 => {
                 return answered(s, state, dialled, &bytes[..r.len], &r, true).map(Some);
             }
+            // There was an answer.
+            Err(e @ Errno::MFILE) => return Err(errno_reason(e)),
             _ => {
                 // Declined because the other end dialled us, or gone: its own call may be waiting.
                 fd::close(dialled);

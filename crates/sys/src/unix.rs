@@ -283,7 +283,7 @@ pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
 /// Receives one message without waiting; `None` if there is none yet.
 ///
 /// # Errors
-/// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors could not be kept (they are closed).
+/// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors, or one of them, could not be kept: all are closed, and the message is gone.
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
@@ -307,6 +307,8 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         Err(e) => return Err(e),
     };
     let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
+    // Where there is no room for any of them the kernel says nothing else of them.
+    let mut failed = hdr.flags & libc::MSG_CTRUNC != 0;
     if hdr.controllen >= CONTROL_HEADER
         && control.level == libc::SOL_SOCKET
         && control.kind == libc::SCM_RIGHTS
@@ -314,7 +316,7 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     {
         let n = ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS);
         let (wanted, more) = control.fds[..n].split_at(n.min(MAX_FDS));
-        let mut failed = hdr.flags & libc::MSG_CTRUNC != 0 || !more.is_empty();
+        failed |= !more.is_empty();
         if !more.is_empty() {
             strangers::close(more);
         }
@@ -332,9 +334,6 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
             strangers::close(&got.fds[..got.fd_count]);
             got.fd_count = 0;
         }
-        if failed {
-            return Err(Errno::MFILE);
-        }
     }
-    Ok(Some(got))
+    if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
 }

@@ -556,6 +556,7 @@ fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
     let received = match unix::recv(connection, &mut raw, state::floor()) {
         Ok(None) => return,
         Ok(Some(received)) if received.len > 0 => received,
+        Err(Errno::MFILE) => return again(r, fd, route, sends, Reason::NoDescriptors),
         _ => {
             return again(r, fd, route, sends, Reason::PeerPlain);
         }
