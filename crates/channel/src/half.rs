@@ -4,7 +4,7 @@
 //! went: the kernel closes what a killed process had. Everything that is read from shared memory may be a lie; what follows from
 //! a lie is an error, or one look too many.
 
-use crate::failed;
+use crate::{failed, lies};
 use bypath_shm::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use bypath_shm::direction::{Direction, wait};
 use bypath_shm::region::OwnSlot;
@@ -223,6 +223,31 @@ impl Half {
                 return Err(failed(Errno::TIMEDOUT));
             }
         }
-        look(self)
+        let shown = look(self)?;
+        // What was enough a moment ago still is: an honest end takes nothing back.
+        if shown >= least || self.gone { Ok(shown) } else { Err(lies()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Channel;
+    use std::cell::Cell;
+    use std::time::Duration;
+
+    #[test]
+    fn what_was_there_and_is_not_any_more_is_a_lie() {
+        let (mut here, _there) = Channel::pair(4096).unwrap();
+        here.set_spin(Duration::ZERO);
+        // Nothing as the call comes, enough as it is about to sleep, and nothing when that is to be used.
+        let shown = Cell::new([0, 1000, 0].iter());
+        let look = |_: &mut super::Half| {
+            let mut rest = shown.take();
+            let next = rest.next().copied().unwrap_or(0);
+            shown.set(rest);
+            Ok(next)
+        };
+        let told = here.sender.0.wait(1000, look).map_err(|e| e.raw_os_error());
+        assert_eq!(told, Err(Some(libc::EPROTO)));
     }
 }

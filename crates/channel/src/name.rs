@@ -4,10 +4,10 @@ use crate::place;
 use crate::remote::{Halves, Kind, pair};
 use crate::{Channel, Datagrams, Remote, failed};
 use bypath_sys::name_lock::NameLock;
-use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, unix};
+use bypath_sys::{Errno, Result, clock, poll, process, seqpacket, strangers, unix};
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -115,11 +115,13 @@ impl Listener {
     fn next_now(&self, kind: Kind) -> io::Result<Option<Halves>> {
         while let Some(caller) = seqpacket::accept(self.socket.as_fd()).map_err(failed)? {
             if !is_own(&caller) {
+                leave(caller);
                 continue;
             }
-            let (halves, remote) = pair(kind, self.ring)?;
+            let made = pair(kind, self.ring).map(|(halves, remote)| (halves, remote.send(&caller)));
+            leave(caller);
             // Who went away meanwhile is no reason to stop.
-            if remote.send(&caller).is_ok() {
+            if let (halves, Ok(())) = made? {
                 return Ok(Some(halves));
             }
         }
@@ -166,10 +168,14 @@ impl Datagrams {
 
 fn call(name: &str, limit: Option<Duration>) -> io::Result<Remote> {
     let socket = seqpacket::connect(&place::socket(name, false)?).map_err(failed)?;
-    if !is_own(&socket) {
-        return Err(failed(Errno::ACCESS));
-    }
-    Remote::receive(&socket, limit)
+    let got = if is_own(&socket) { Remote::receive(&socket, limit) } else { Err(failed(Errno::ACCESS)) };
+    leave(socket);
+    got
+}
+
+/// Ends a connection, in which there may be what nobody has asked for.
+fn leave(socket: OwnedFd) {
+    strangers::close(&[socket.into_raw_fd()]);
 }
 
 /// Whether what is at a path is a socket that a dead process has left.

@@ -4,7 +4,8 @@ use crate::half::Half;
 use crate::{Channel, Datagrams, Receiver, Sender, failed};
 use bypath_shm::atomic::Ordering::*;
 use bypath_shm::region::OwnSlot;
-use bypath_sys::{Errno, pair, poll, seqpacket};
+use bypath_sys::strangers::Others;
+use bypath_sys::{Errno, pair, poll, seqpacket, sock};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
@@ -108,9 +109,19 @@ impl Remote {
     }
 
     fn halves(self, kind: Kind) -> io::Result<Halves> {
+        match self.examined(kind) {
+            Ok(slot) => Ok(halves(slot, 1 - MAKER, self.sends, self.receives)),
+            Err(e) => {
+                leave(self.into_fds().into());
+                Err(e)
+            }
+        }
+    }
+
+    /// Its memory, if it is a channel's end.
+    fn examined(&self, kind: Kind) -> io::Result<OwnSlot> {
         let slot = OwnSlot::map(self.memory.as_raw_fd()).map_err(failed)?;
-        let sockets = [&self.sends, &self.receives];
-        if sockets.iter().any(|end| pair::cookie(end.as_fd()).is_err()) {
+        if ![&self.sends, &self.receives].into_iter().all(is_bell) {
             return Err(failed(Errno::INVAL));
         }
         let there = slot.control().cookies[0].load(Acquire);
@@ -120,7 +131,7 @@ impl Remote {
             None => return Err(failed(Errno::INVAL)),
         }
         slot.back().map_err(failed)?;
-        Ok(halves(slot, 1 - MAKER, self.sends, self.receives))
+        Ok(slot)
     }
 
     /// Its descriptors (memory, sender's bell, receiver's bell), close-on-exec: for a process that inherits them.
@@ -162,7 +173,32 @@ impl Remote {
         let fds: Result<[OwnedFd; 3], _> = fds.try_into();
         match fds {
             Ok(fds) if len == 8 && text == MESSAGE.to_be_bytes() => Ok(Remote::from_fds(fds)),
-            _ => Err(failed(Errno::PROTO)),
+            Ok(fds) => {
+                leave(fds.into());
+                Err(failed(Errno::PROTO))
+            }
+            Err(fds) => {
+                leave(fds);
+                Err(failed(Errno::PROTO))
+            }
         }
     }
+}
+
+/// Closes what somebody sent who may mean harm: the last close of other sockets than bells may wait.
+fn leave(fds: Vec<OwnedFd>) {
+    let _others = Others::among(&fds);
+    drop(fds);
+}
+
+/// Whether it is an AF_UNIX stream with nothing in it, nor anything to come that would be closed with it (Linux 6.16): nobody rings before
+/// somebody sleeps.
+fn is_bell(end: &OwnedFd) -> bool {
+    let _ = pair::refuse_descriptors(end.as_fd());
+    let end = end.as_raw_fd();
+    let option = |name| sock::option(end, libc::SOL_SOCKET, name);
+    if option(libc::SO_DOMAIN) != Ok(libc::AF_UNIX) || option(libc::SO_TYPE) != Ok(libc::SOCK_STREAM) {
+        return false;
+    }
+    sock::inq(end) == Ok(0)
 }

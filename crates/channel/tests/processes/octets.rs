@@ -5,7 +5,7 @@ use bypath_channel::{Channel, Listener, Remote};
 use bypath_sys::seqpacket;
 use std::fs::{self, Permissions};
 use std::io::{ErrorKind, Read, Write};
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
@@ -130,8 +130,9 @@ fn names_that_cannot_be_are_refused_and_those_that_are_left_are_taken_over() {
     // Somebody does; then he is killed.
     let mut other = Other::start(&format!("listen {name}"), |_| {});
     other.line("ready");
-    assert_eq!(errno(Listener::bind(&name)), libc::EADDRINUSE);
+    // He accepts one caller: who looks whether anybody listens calls, too.
     let channel = Channel::connect(&name, LONG).unwrap();
+    assert_eq!(errno(Listener::bind(&name)), libc::EADDRINUSE);
     other.kill();
     drop(channel);
     assert!(Path::new(&name).exists());
@@ -373,4 +374,68 @@ fn a_folder_that_others_have_locked_holds_no_listener_up() {
         is_bound.recv_timeout(Duration::from_secs(20)).expect("it does not wait for them").unwrap();
     let names: Vec<_> = fs::read_dir(&folder.0).unwrap().map(|file| file.unwrap().file_name()).collect();
     assert_eq!(names, ["here"]);
+}
+
+/// A socket whose last close waits for 20 s.
+fn lingering(theirs: &std::net::TcpListener, kept: &mut Vec<std::net::TcpStream>) -> OwnedFd {
+    let mut here = std::net::TcpStream::connect(theirs.local_addr().unwrap()).unwrap();
+    kept.push(theirs.accept().unwrap().0);
+    here.set_nonblocking(true).unwrap();
+    while here.write(&[0; 65_536]).is_ok() {}
+    let linger = [1i32, 20].map(i32::to_ne_bytes).concat();
+    let here = OwnedFd::from(here);
+    bypath_sys::sock::set_option(here.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger).unwrap();
+    here
+}
+
+#[test]
+fn what_a_hostile_listener_sends_holds_nobody_up() {
+    let folder = Folder::new("lingers");
+    let name = folder.name("x");
+    let listener = seqpacket::bind(Path::new(&name)).unwrap();
+    seqpacket::listen(listener.as_fd(), 8).unwrap();
+    let theirs = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let mut kept = Vec::new();
+    // Too few, what is no bell, and what is not asked for.
+    for case in 0..3 {
+        let lingers = lingering(&theirs, &mut kept);
+        let (channel, remote) = Channel::pair(4096).unwrap();
+        let name = name.clone();
+        let caller = thread::spawn(move || {
+            let began = std::time::Instant::now();
+            let got = Channel::connect(&name, Some(Duration::from_secs(2)));
+            (got.err().map(|e| e.raw_os_error()), began.elapsed())
+        });
+        let called = loop {
+            if let Some(called) = seqpacket::accept(listener.as_fd()).unwrap() {
+                break called;
+            }
+            thread::yield_now();
+        };
+        let send = |with: &[std::os::fd::BorrowedFd<'_>]| {
+            seqpacket::send_with(called.as_fd(), b"BYPCHAN1", with).unwrap();
+        };
+        let expected = match case {
+            0 => {
+                send(&[lingers.as_fd()]);
+                Some(Some(libc::EPROTO))
+            }
+            1 => {
+                let [memory, sends, _] = remote.into_fds();
+                send(&[memory.as_fd(), sends.as_fd(), lingers.as_fd()]);
+                Some(Some(libc::EINVAL))
+            }
+            _ => {
+                remote.send(&called).unwrap();
+                // The caller may be gone already.
+                let _ = seqpacket::send_with(called.as_fd(), b"BYPCHAN1", &[lingers.as_fd()]);
+                None
+            }
+        };
+        drop(lingers);
+        let (told, spent) = caller.join().unwrap();
+        assert_eq!(told, expected, "{case}");
+        assert!(spent < Duration::from_secs(10), "{case}: {spent:?}");
+        drop(channel);
+    }
 }
