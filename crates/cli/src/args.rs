@@ -40,15 +40,22 @@ impl Cli {
     pub fn of_this_process() -> Cli {
         match run_alone(std::env::args_os()) {
             Some(args) => Cli { command: Command::Run(args) },
-            None => Cli::try_parse().unwrap_or_else(|e| with_what_is_unknown(e).exit()),
+            None => Cli::try_parse().unwrap_or_else(|e| with_what_is_unknown(e, std::env::args()).exit()),
         }
     }
 }
 
-/// Where options go with no subcommand, any further word counts as one that does not go with them: what is none is called so.
-fn with_what_is_unknown(e: clap::Error) -> clap::Error {
+/// Where options go with no subcommand, any further word counts as one that does not go with them: what is none is called so, and what is one
+/// has its options behind it.
+fn with_what_is_unknown(e: clap::Error, typed: impl Iterator<Item = String>) -> clap::Error {
     let Some(ContextValue::String(word)) = e.get(ContextKind::InvalidSubcommand) else { return e };
     let mut command = Cli::command();
+    if e.kind() == ErrorKind::ArgumentConflict
+        && let Some(line) = in_order(&command, word, typed)
+    {
+        return command
+            .error(ErrorKind::ArgumentConflict, format!("the options of '{word}' come behind it: {line}"));
+    }
     let known = command.get_subcommands().any(|command| command.find_subcommand(word).is_some());
     if e.kind() != ErrorKind::ArgumentConflict || known {
         return e;
@@ -57,6 +64,27 @@ fn with_what_is_unknown(e: clap::Error) -> clap::Error {
         "unexpected argument '{word}': it is no subcommand, and the option before it has its value already"
     );
     command.error(ErrorKind::UnknownArgument, text)
+}
+
+/// What was typed, with all subcommands, of which `last` is the last one, in front of all else; `None` where they would not take all of that.
+fn in_order(all: &clap::Command, last: &str, typed: impl Iterator<Item = String>) -> Option<String> {
+    let (mut at, mut path, mut rest) = (all, vec!["bypath".to_owned()], Vec::new());
+    for word in typed.skip(1) {
+        match at.find_subcommand(&word).filter(|_| path.last().is_none_or(|l| l != last)) {
+            Some(next) => {
+                at = next;
+                path.push(word);
+            }
+            None => rest.push(word),
+        }
+    }
+    let takes = |option: &str| {
+        let name = option.split('=').next();
+        at.get_arguments().any(|known| known.get_long() == name)
+    };
+    let fits = rest.iter().filter_map(|word| word.strip_prefix("--")).all(takes);
+    let is_whole = path.last().is_some_and(|l| l == last);
+    (fits && is_whole).then(|| [path, rest].concat().join(" "))
 }
 
 /// Parses `bypath run ...` by the definitions of `run` alone: putting together those of every subcommand would be a good
@@ -299,6 +327,29 @@ mod tests {
         }
         assert!(run_alone(["bypath", "ss"].iter().map(OsString::from)).is_none());
         assert!(run_alone(["bypath"].iter().map(OsString::from)).is_none());
+    }
+
+    #[test]
+    fn options_in_front_of_a_subcommand_are_told_where_they_go() {
+        let told = |line: &str| {
+            let e = Cli::try_parse_from(line.split(' ')).unwrap_err();
+            with_what_is_unknown(e, line.split(' ').map(str::to_owned)).to_string()
+        };
+        for (typed, meant) in [
+            ("bypath netstack --name sc sockets", "bypath netstack sockets --name sc\n"),
+            ("bypath netstack --name=sc stats --json", "bypath netstack stats --name=sc --json\n"),
+            (
+                "bypath netstack addr --name sc add 10.0.0.1/24",
+                "bypath netstack addr add --name sc 10.0.0.1/24\n",
+            ),
+        ] {
+            let text = told(typed);
+            assert!(text.contains(meant), "{typed}: {text}");
+        }
+        let text = told("bypath netstack --link tap:x sockets");
+        assert!(!text.contains("come behind it"), "{text}");
+        let text = told("bypath netstack --name sc sokets");
+        assert!(text.contains("'sokets': it is no subcommand"), "{text}");
     }
 
     #[test]

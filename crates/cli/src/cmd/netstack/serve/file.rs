@@ -135,7 +135,10 @@ struct Reader<'a>(Text<'a>);
 
 impl Reader<'_> {
     fn unknown(&self, at: &Range<usize>, name: &str, known: &[&str]) {
-        self.0.error(at, format!("unknown key '{name}'"), nearest(name, known.iter().copied()));
+        // The long form of what is short here: addresses.
+        let short = || known.iter().find(|key| key.len() > 3 && name.starts_with(**key));
+        let meant = nearest(name, known.iter().copied()).or_else(|| short().map(|key| (*key).to_owned()));
+        self.0.error(at, format!("unknown key '{name}'"), meant);
     }
 
     /// A string or a number.
@@ -392,6 +395,7 @@ mod tests {
         };
         for (text, line, words, meant) in [
             ("nam = \"x\"", 1, "unknown key 'nam'", Some("name")),
+            ("addresses = \"10.9.0.2/24\"", 1, "unknown key 'addresses'", Some("addr")),
             ("\nlink = \"eth0\"", 2, "expected tap:NAME", None),
             ("dhcp = 1", 1, "expected true or false", None),
             ("addr = [\"10.9.0.2\"]", 1, "invalid value '10.9.0.2' for addr", None),
