@@ -33,6 +33,8 @@ pub struct Tap {
     pub addresses: [SocketAddr; 2],
     /// Which directions are asked for.
     pub wanted: [bool; 2],
+    /// Which of them are still, once what came until now has been read.
+    pub stays: [bool; 2],
     /// Which are shown at the rings of the other end, a program of the same service.
     pub elsewhere: [bool; 2],
     /// Who writes, if that can be asked.
@@ -108,6 +110,24 @@ impl Tap {
     /// Whether direction `d` is shown.
     pub fn shows(&self, d: usize) -> bool {
         self.wanted[d] && !self.elsewhere[d]
+    }
+
+    /// These directions are asked for now. What came before the others were not, and has not been read yet, is shown: a program that
+    /// becomes another one holds its sockets in no view meanwhile, and had sent that before.
+    pub fn asks(&mut self, wanted: [bool; 2]) {
+        self.stays = wanted;
+        for (is, new) in self.wanted.iter_mut().zip(wanted) {
+            // At a service's rings it may be shown at the other end from now on.
+            *is = new || *is && self.service.is_none();
+        }
+    }
+
+    /// Everything was read that was there.
+    pub fn is_read(&mut self) {
+        for d in 0..2 {
+            // But for what somebody is about to finish.
+            self.wanted[d] &= self.stays[d] || self.busy[d].is_some();
+        }
     }
 
     /// How far both directions have come.
@@ -321,6 +341,7 @@ mod tests {
                 addresses: [address; 2],
                 service: None,
                 wanted: [true; 2],
+                stays: [true; 2],
                 elsewhere: [false; 2],
                 writers: [
                     Some(Author::Programs(Writer::at_start_of(self.record.try_clone().unwrap(), 3))),
@@ -379,6 +400,25 @@ mod tests {
         assert_eq!(read_to(&mut tap, &words), (170, 20, vec![]));
         lab.goes(5, 4);
         assert_eq!(read(&mut tap), (170, 0, vec![4; 5]));
+    }
+
+    #[test]
+    fn what_came_before_nobody_asked_any_more_is_shown() {
+        let mut lab = Lab::new();
+        lab.begin();
+        let mut tap = lab.tap();
+        lab.goes(100, 1);
+        tap.asks([false; 2]);
+        assert!(tap.shows(0));
+        assert_eq!(read(&mut tap), (0, 0, vec![1; 100]));
+        tap.is_read();
+        assert!(!tap.shows(0));
+        tap.asks([true, false]);
+        assert!(tap.shows(0) && !tap.shows(1));
+        // At a service's rings it may be shown elsewhere at once.
+        tap.service = Some("lab".into());
+        tap.asks([false; 2]);
+        assert!(!tap.shows(0));
     }
 
     #[test]

@@ -191,7 +191,7 @@ impl Taps {
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         let sockets = scan.sockets();
         for tap in &mut self.open {
-            tap.wanted = self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some));
+            tap.asks(self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some)));
         }
         self.services.clear();
         // The sockets of one that a side has left may have other rings already.
@@ -290,6 +290,7 @@ impl Taps {
             let known = self.services.entry(name.clone()).or_insert_with(|| authors::service(name));
             writers[1] = known.filter(|pid| authors::has(*pid, &place.life)).map(Author::Service);
         }
+        let wanted = self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]);
         Some(Tap {
             pid: c.process.pid,
             service: c.end.service.clone(),
@@ -297,7 +298,8 @@ impl Taps {
             place,
             cookies,
             addresses: [dialler, accepter],
-            wanted: self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]),
+            wanted,
+            stays: wanted,
             // Until it is known whether the other end's program is followed, too.
             elsewhere: [c.end.service.is_some(); 2],
             writers,
@@ -363,6 +365,7 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
             Err(over) => return Ok(Some(over)),
         }
     }
+    tap.is_read();
     Ok((!words.used).then_some(Over::Closed))
 }
 
