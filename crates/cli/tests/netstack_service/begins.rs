@@ -111,6 +111,8 @@ isolated! {
         let folder = TempDir::new();
         let args = ["--link=packet:left", "--addr=10.0.0.1/24", "--name=lab"];
         let starting = Tool::of(netstack(&folder, &args)).says("asking others on left whether 10.0.0.1 is free: 4 to 7 s");
+        // Or it would be done before a busy machine has asked all that follows.
+        starting.signal(rustix::process::Signal::STOP);
         let listed = crate::asked(&folder, &["ls"]).expect(1).text();
         assert!(listed.contains("lab") && listed.contains("starting"), "{listed}");
         let said = crate::asked(&folder, &["sockets", "--name=lab"]).expect(1).stderr;
@@ -120,6 +122,7 @@ isolated! {
         let mut command = crate::common::run(["--netstack=lab", "--", "echo", "there"]);
         command.env("BYPATH_NETSTACK_DIR", folder.path());
         let program = Tool::of(command).says("the netstack service lab is starting: waiting for it, 40 s at most");
+        starting.signal(rustix::process::Signal::CONT);
         assert_eq!(program.end().expect(0).text(), "there\n");
         let running = starting.hears("next");
         let listed = crate::asked(&folder, &["ls"]).expect(0).text();
@@ -141,6 +144,7 @@ isolated! {
 
         // One that is killed meanwhile is not waited for, and leaves nothing behind that is in anybody's way.
         let killed = Tool::of(netstack(&folder, &args)).says("asking others");
+        killed.signal(rustix::process::Signal::STOP);
         let mut command = crate::common::run(["--netstack=lab", "--", "true"]);
         command.env("BYPATH_NETSTACK_DIR", folder.path());
         let program = Tool::of(command).says("is starting: waiting for it");

@@ -55,17 +55,19 @@ fn ping_pong(scene: &Scene) {
     assert!(after(&report.stdout, "ReceivedMessages=") > 1000, "{}", report.stdout);
 }
 
+/// It sends so fast whether the server runs or not: on a busy machine the kernel drops most of it, and few answers come within a second.
 fn under_load(scene: &Scene) {
     let (server, port) = serve_sockperf(scene);
-    let client = scene.client("sockperf").args("under-load --mps 10000 -i 127.0.0.1 -p").arg(port);
-    let report = client.args("-t 1 -m 1400 --reply-every 10").finish();
+    let run = |seconds: u32| {
+        let client = scene.client("sockperf").args("under-load --mps 10000 -i 127.0.0.1 -p").arg(&port);
+        let report = client.args(&format!("-t {seconds} -m 1400 --reply-every 10")).finish().stdout;
+        let is_valid = !report.contains("No valid observations");
+        let in_order = report.contains("# duplicated messages = 0; # out-of-order messages = 0");
+        assert!(in_order || !is_valid, "{report}");
+        is_valid && after(&report, "ReceivedMessages=") > 100
+    };
+    assert!([1, 4, 16].into_iter().any(run), "answers do not come within sixteen seconds");
     server.stop(Signal::INT);
-    assert!(
-        report.stdout.contains("# duplicated messages = 0; # out-of-order messages = 0"),
-        "{}",
-        report.stdout
-    );
-    assert!(after(&report.stdout, "ReceivedMessages=") > 100, "{}", report.stdout);
 }
 
 /// The number that follows `label` in sockperf's report.
