@@ -37,6 +37,14 @@ pub fn keep() {
     }
 }
 
+/// They may be to be expected, of a process that never comes to [`keep`] before it puts something else there (a server whose workers alone connect).
+/// Not a pipe or a socket: whoever reads that waits for the end of all who have it.
+pub fn keep_if_lasting() {
+    if matches!(fd::kind(2), Ok(libc::S_IFREG | libc::S_IFCHR)) {
+        keep();
+    }
+}
+
 fn duplicate() -> i32 {
     let known = (STDERR[0].load(Relaxed), STDERR[1].load(Relaxed));
     if fd::identity(2) != Ok(known) {

@@ -126,3 +126,20 @@ isolated! {
         lab.end();
     }
 }
+
+isolated! {
+    fn who_has_put_something_else_at_standard_error_says_in_the_first_file_why_he_is_not_served() {
+        const NAME: &str = "ends::who_has_put_something_else_at_standard_error_says_in_the_first_file_why_he_is_not_served";
+        if !have(NAME, &["python3"]) {
+            return;
+        }
+        let mut lab = Lab::new("");
+        let line = format!("exec python3 {} {} 9 2> said", script("late.py"), Side::Kernel.address());
+        let late = lab.start(Side::Stack, &["sh", "-c", &line]).hears("waits");
+        lab.kill();
+        late.signal(Signal::USR1);
+        assert!(late.end().expect(0).text().contains("Network is down"));
+        let said = fs::read_to_string(lab.folder.join("said")).expect("a file");
+        assert!(said.contains("the netstack service default is not running: start it with"), "{said}");
+    }
+}

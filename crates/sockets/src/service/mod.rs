@@ -34,8 +34,8 @@ pub use name::ServiceName;
 pub use recognise::{are_unasked, ask_about_all};
 
 use crate::hook::EpollEvent;
-use crate::state;
 use crate::table::{self, Entry, Sock};
+use crate::{log, state};
 use bypath_shm::region::Slab;
 use bypath_sys::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
@@ -60,6 +60,7 @@ pub fn init<'a>(lookup: impl Fn(&str) -> Option<&'a str>) {
         place::folders(|name| lookup(name).map(Into::into), process::euid(), process::euid_outside());
     control::init(folders, config.netstack.into_iter().chain(crate::rules::services()));
     ACTIVE.store(true, Release);
+    log::keep_if_lasting();
     recognise::inherited();
 }
 
