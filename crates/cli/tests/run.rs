@@ -533,7 +533,17 @@ fn statistics_file_is_made_absolute_and_checked() {
     assert!(expected.exists());
 
     fs::write(dir.join("precious"), "my notes").expect("a file");
+    fs::write(dir.join("empty"), "").expect("a file");
+    std::os::unix::fs::symlink("empty", dir.join("link")).expect("a link");
+    fs::write(dir.join("others"), "").expect("a file");
+    // Only root can give a file away.
+    let is_given = std::os::unix::fs::chown(dir.join("others"), Some(12_345), None).is_ok();
     for (file, part) in [
+        (dir.join("link"), "not a regular file"),
+        (
+            if is_given { dir.join("others") } else { dir.join("link") },
+            if is_given { "belongs to user 12345" } else { "not a regular file" },
+        ),
         (dir.join("precious"), "something other than statistics"),
         (dir.join("no/such/directory"), "cannot be written"),
         (dir.path().to_owned(), "not a regular file"),

@@ -166,11 +166,12 @@ pub fn write_once(fd: i32, bytes: &[u8]) {
     unsafe { syscall(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
-/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and writing.
+/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and writing. Waits for nothing that may be there instead.
 ///
 /// # Errors
-/// As open(2).
+/// As open(2); ELOOP: it is a symbolic link.
 pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
+    let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
     // SAFETY: the path is a NUL-terminated string.
     check(unsafe {
         syscall(
@@ -178,7 +179,7 @@ pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
             [
                 libc::AT_FDCWD as usize,
                 path.as_ptr() as usize,
-                (libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC) as usize,
+                (libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | careful) as usize,
                 0o644,
                 0,
                 0,

@@ -16,11 +16,12 @@ use bypath_sockets::config::{Config, OnUnsupported, SETTINGS, SMALLEST_DESCRIPTO
 use bypath_sockets::rules::text;
 use bypath_sockets::service::place;
 use clap::ValueHint;
+use rustix::fs::OFlags;
 use std::ffi::{CString, OsStr, OsString};
 use std::fs::OpenOptions;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -258,17 +259,32 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
     let shown = path.display().to_string();
     let wrong = |reason: String| RunError::Stats { path: shown.clone(), reason };
     let path = std::path::absolute(path).map_err(|e| wrong(e.to_string()))?;
-    if std::fs::metadata(&path).is_ok_and(|m| m.is_dir() || m.file_type().is_fifo()) {
-        return Err(wrong("not a regular file; name a file, it will be created".to_owned()));
+    let is_other = |m: &std::fs::Metadata| !m.is_file();
+    let no_file = || wrong("not a regular file; name a file, it will be created".to_owned());
+    if std::fs::symlink_metadata(&path).is_ok_and(|m| is_other(&m)) {
+        return Err(no_file());
     }
+    // Whatever is there by now: nobody waits for it, and no link is followed.
+    let careful = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = OpenOptions::new()
+        .custom_flags(careful.bits() as i32)
         .read(true)
         .append(true)
         .create(true)
         .mode(0o666)
         .open(&path)
         .map_err(|e| wrong(format!("cannot be written: {e}; name a file in a directory of yours")))?;
-    let length = file.metadata().map_err(|e| wrong(e.to_string()))?.len();
+    let metadata = file.metadata().map_err(|e| wrong(e.to_string()))?;
+    if is_other(&metadata) {
+        return Err(no_file());
+    }
+    if ![0, bypath_sys::process::euid()].contains(&metadata.uid()) {
+        let owner = metadata.uid();
+        return Err(wrong(format!(
+            "belongs to user {owner}, who could cut it while it is used; name a file in a directory of yours"
+        )));
+    }
+    let length = metadata.len();
     let mut magic = [0; 8];
     let begins_well = (&file).read_exact(&mut magic).is_ok()
         // A record whose writer was killed early has no magic number.
