@@ -10,6 +10,7 @@ mod connections; // the connections of all programs under Bypath, read from /pro
 mod doctor; //     what slows a host or an interface down
 mod ending; //     SIGINT and SIGTERM
 mod filter; //    which connections are meant: `port 80 and not pid 42`
+mod foreign; //   what is read of a process that may be anybody's
 mod library; //   where the preload library is
 mod listening; //  listening sockets of netstack services, and who holds them
 mod output; //    how it is printed: standard output that may be closed, JSON, tables, numbers

@@ -46,15 +46,19 @@ impl Elf {
     }
 }
 
+/// Octets of a path at most (PATH_MAX).
+const LONGEST_PATH: u64 = 4096;
+
 /// Reads the ELF headers of a file; `None` if it is no ELF file (or a broken one).
 ///
 /// # Errors
 /// The file cannot be read.
 pub fn elf_of(path: &Path) -> io::Result<Option<Elf>> {
-    let file = File::open(path)?;
-    if !file.metadata()?.is_file() {
+    // What is no file is not opened: that may wait, or do something.
+    if !std::fs::metadata(path)?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
+    let file = File::open(path)?;
     let data = ReadCache::new(file);
     Ok(match FileKind::parse(&data) {
         Ok(FileKind::Elf32) => headers::<FileHeader32<Endianness>>(&data, false),
@@ -70,6 +74,8 @@ fn headers<H: FileHeader<Endian = Endianness>>(data: &ReadCache<File>, is_64: bo
         .program_headers(endian, data)
         .ok()?
         .iter()
+        // The file says itself how long that is.
+        .filter(|h| h.p_filesz(endian).into() <= LONGEST_PATH)
         .find_map(|h| h.interpreter(endian, data).ok().flatten())
         .map(|name| PathBuf::from(OsStr::from_bytes(name)));
     Some(Elf {
@@ -263,7 +269,8 @@ impl fmt::Display for Obstacle {
                 write!(f, "it is a {program} program and the library is a {library} one")
             }
             Obstacle::CLibrary(loader) => {
-                write!(f, "it uses another C library (loader {}) than the preload library", loader.display())
+                let loader = display(loader.as_os_str());
+                write!(f, "it uses another C library (loader {loader}) than the preload library")
             }
             Obstacle::SetUid(uid) => {
                 write!(
@@ -298,7 +305,8 @@ pub fn obstacle(path: &Path, library: &Elf, identity: Identity) -> Option<(PathB
         match interpreter(&path) {
             Some(next) => path = next,
             None => {
-                let found = privileges(&path, identity).or_else(|| machine(&path, library))?;
+                let found =
+                    privileges(&path, identity).or_else(|| machine(&path, library, || is_loader(&path)))?;
                 return Some((path, found));
             }
         }
@@ -306,14 +314,20 @@ pub fn obstacle(path: &Path, library: &Elf, identity: Identity) -> Option<(PathB
     None
 }
 
-fn machine(path: &Path, library: &Elf) -> Option<Obstacle> {
+/// The same of a program that runs already, whose file is at `path` and was called `name`: none that it names is looked at.
+pub fn obstacle_of_running(path: &Path, name: &Path, library: &Elf, identity: Identity) -> Option<Obstacle> {
+    let is_loader = || file_name_starts_with(name, LOADERS);
+    privileges(path, identity).or_else(|| machine(path, library, is_loader))
+}
+
+fn machine(path: &Path, library: &Elf, is_loader: impl FnOnce() -> bool) -> Option<Obstacle> {
     let elf = elf_of(path).ok()??;
     if !elf.same_machine(library) {
         return Some(Obstacle::Machine(elf.machine_name(), library.machine_name()));
     }
     match &elf.interpreter {
         // The loader itself, called by name to load a program, preloads.
-        None if is_loader(path) => None,
+        None if is_loader() => None,
         None => Some(Obstacle::Static),
         Some(loader) if is_foreign_loader(loader) => Some(Obstacle::CLibrary(loader.clone())),
         Some(_) => None,
@@ -325,12 +339,12 @@ fn file_name_starts_with(path: &Path, prefixes: &[&str]) -> bool {
     prefixes.iter().any(|p| name.starts_with(p.as_bytes()))
 }
 
+/// How the names of dynamic loaders begin.
+const LOADERS: &[&str] = &["ld-", "ld.so"];
+
 fn is_loader(path: &Path) -> bool {
     let real = path.canonicalize();
-    [Some(path), real.as_deref().ok()]
-        .into_iter()
-        .flatten()
-        .any(|p| file_name_starts_with(p, &["ld-", "ld.so"]))
+    [Some(path), real.as_deref().ok()].into_iter().flatten().any(|p| file_name_starts_with(p, LOADERS))
 }
 
 /// musl and bionic.

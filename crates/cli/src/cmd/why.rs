@@ -3,10 +3,11 @@
 use super::{ss, stats};
 use crate::config::conditions;
 use crate::connections::{self, Connection, Family, Member, Udp};
+use crate::foreign;
 use crate::library;
 use crate::listening::{self, Listening};
 use crate::output::{self, Failure, Outcome};
-use crate::program::{self, Identity};
+use crate::program;
 use crate::subject::{Subject, out_of_reach};
 use bypath_shm::reason::Reason;
 use bypath_shm::service::of_end_name;
@@ -18,7 +19,7 @@ use std::fmt::Write;
 use std::fs;
 use std::io;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::ExitCode;
 
 /// PID is not under Bypath, or the descriptor is not followed.
@@ -128,7 +129,7 @@ fn names_library(bytes: &[u8]) -> bool {
 }
 
 fn is_loaded(pid: u32) -> io::Result<bool> {
-    Ok(names_library(&fs::read(format!("/proc/{pid}/maps"))?))
+    Ok(names_library(&foreign::mappings(pid)?))
 }
 
 /// Whether the library is loaded and there is nothing to show: its view comes with the program's first socket.
@@ -150,7 +151,7 @@ pub fn is_plain(pid: u32) -> io::Result<Option<String>> {
 
 /// Whether the library is there and was told to do nothing.
 fn is_switched_off(pid: u32) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = foreign::environment(pid);
     is_loaded(pid).unwrap_or(false) && environment.split(|b| *b == 0).any(|v| v == b"BYPATH_UPGRADE=off")
 }
 
@@ -181,15 +182,13 @@ fn absence(pid: u32) -> io::Result<String> {
                    wrote it."
             .to_owned());
     }
-    let exe = PathBuf::from(format!("/proc/{pid}/exe"));
-    fs::read_link(&exe)?;
     let own = program::elf_of(Path::new("/proc/self/exe")).ok().flatten();
-    if let (Some(own), Ok(identity)) = (own, Identity::of(&pid.to_string()))
-        && let Some((_, obstacle)) = program::obstacle(&exe, &own, identity)
+    if let Some(own) = own
+        && let Some(obstacle) = foreign::obstacle(pid, &own)?
     {
         return Ok(format!("{obstacle}. Its connections are plain kernel ones."));
     }
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = foreign::environment(pid);
     if environment.split(|b| *b == 0).any(|v| v.starts_with(b"LD_PRELOAD=") && names_library(v)) {
         return Ok("LD_PRELOAD names the library, but the dynamic loader did not load it: the file may be missing or \
                    unreadable where the program runs (another root directory or container), or the program was \
@@ -389,7 +388,7 @@ fn about_datagrams(u: &Udp) -> String {
 /// The rule that decided. Its number is in the view; what it says stands in the environment of the process, which the
 /// process may have overwritten (with its title, for one).
 fn about_rule(pid: u32, number: u32) -> String {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let environment = foreign::environment(pid);
     let text = environment.split(|b| *b == 0).find_map(|v| {
         let value = v.strip_prefix(text::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
         std::str::from_utf8(value).ok()
@@ -589,7 +588,7 @@ fn socket_kind(pid: u32, inode: &str) -> Option<&'static str> {
         ("netlink", "netlink", 9),
     ];
     TABLES.into_iter().find_map(|(table, kind, column)| {
-        let text = fs::read(format!("/proc/{pid}/net/{table}")).ok()?;
+        let text = foreign::table(pid, table)?;
         let text = String::from_utf8_lossy(&text).into_owned();
         text.lines().any(|l| l.split_whitespace().nth(column) == Some(inode)).then_some(kind)
     })

@@ -11,3 +11,4 @@ mod bells;
 mod crowds;
 mod liar;
 mod names;
+mod otherwise;
