@@ -90,6 +90,11 @@ const KNOWN: &[Known] = &[
         scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
         ..NONE
     },
+    Known {
+        row: "The environment of an heir",
+        is: |command, expected, got| command == "preloaded" && (expected, got) == ("plain", "preloaded"),
+        ..NONE
+    },
 ];
 
 /// Scripts whose answers depend on what comes first over a link.
