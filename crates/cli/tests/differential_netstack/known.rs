@@ -54,11 +54,6 @@ const KNOWN: &[Known] = &[
         scripts: &["a_reset_is_told_before_the_data_by_recvmmsg"],
         ..NONE
     },
-    Known {
-        row: "Buffers of a plain heir",
-        scripts: &["an_exec_of_the_writer_with_what_finds_no_room_loses_nothing"],
-        ..NONE
-    },
     Known { row: "Every address and loopback", scripts: &["a_listener_on_the_wildcard_address"], ..NONE },
     Known {
         row: "An urgent octet alone",
