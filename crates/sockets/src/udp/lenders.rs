@@ -4,7 +4,7 @@
 //! While it sleeps nobody does.
 
 use super::Record;
-use super::receive::{Inbound, SENDERS};
+use super::inbound::{Inbound, SENDERS};
 use crate::{state, table};
 use bypath_sys::{clock, fd, unix};
 use std::sync::atomic::Ordering::*;

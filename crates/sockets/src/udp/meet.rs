@@ -5,7 +5,8 @@
 //! looks in its own calls; nobody waits.
 
 use super::address::Name;
-use super::receive::{HEAD, SENDERS, SOURCE};
+use super::inbound::SENDERS;
+use super::receive::{HEAD, SOURCE};
 use super::send::{LOOK_EVERY, Route, stage};
 use super::stand_in::{self, StandIn};
 use super::{Record, groups, maps, queue, wait};

@@ -5,7 +5,7 @@
 //! mailbox's gate only while somebody looks, `wait` closes it before anybody sleeps in poll or epoll, `news` asks whether the kernel has
 //! something, too.
 //!
-//! `calls` is what the hooks ask; `send` has the routes, `meet` how two sockets find each other, `options` what excludes it all,
+//! `calls` is what the hooks ask; `send` has the routes, `inbound` the mailbox, `meet` how two sockets find each other, `options` what excludes it all,
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
 //! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
 //! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done, `lenders` how long,
@@ -15,6 +15,7 @@ mod address;
 pub mod calls;
 pub mod groups;
 pub mod holders;
+mod inbound;
 mod lenders;
 mod maps;
 mod meet;
@@ -41,8 +42,8 @@ pub use address::{LONGEST, Name};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::sock;
+use inbound::Inbound;
 pub use maps::let_go as let_go_of_maps;
-use receive::Inbound;
 use send::Outbound;
 use shown::Shown;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};

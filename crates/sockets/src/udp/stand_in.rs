@@ -5,7 +5,7 @@
 //! from every address has the port at that one, too: he makes the socket and *lends* it. It gives the port back when his own socket is closed: that works
 //! only for ports that the kernel has chosen.
 
-use super::receive::{Inbound, SENDERS};
+use super::inbound::{Inbound, SENDERS};
 use super::{Name, Record};
 use crate::state;
 use bypath_sys::sock::{self, Address};
