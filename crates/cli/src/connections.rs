@@ -5,6 +5,7 @@
 //! family only while it has the region open and is the one (pid and start time) in the region's table. How much is looked at of
 //! what other users show is bounded (`regions`).
 
+pub mod descriptors;
 mod drops;
 mod regions;
 

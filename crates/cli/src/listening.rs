@@ -1,6 +1,7 @@
 //! Listening sockets of netstack services: the services tell which there are, and the kernel which process holds the other end of each.
 
 use crate::cmd::netstack::queries::{self, Object};
+use crate::connections::descriptors::{self, Seen};
 use bypath_sockets::service::place;
 use bypath_sys::{fd, sockdiag};
 use serde::Serialize;
@@ -27,6 +28,11 @@ pub struct Listening {
 
 /// All of them, by address.
 pub fn all() -> Vec<Listening> {
+    find().0
+}
+
+/// All of them, by address, and what was left out of who holds them.
+pub fn find() -> (Vec<Listening>, Vec<String>) {
     let (mut found, mut services) = (Vec::<Listening>::new(), Vec::new());
     for (service, path) in place::all() {
         let rows = queries::ask_within(&path, "sockets", PATIENCE).unwrap_or_default();
@@ -39,12 +45,17 @@ pub fn all() -> Vec<Listening> {
         found.extend(of_service);
     }
     if found.is_empty() {
-        return found;
+        return (found, Vec::new());
     }
     let inodes = inodes(&found);
-    let mut holders = holders(&inodes);
+    let (mut holders, notes) = holders(&inodes);
     // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
     holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
+    let mut commands: HashMap<u32, Option<String>> = HashMap::new();
+    let command = |pid: u32| {
+        let name = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+        name.map(|name| name.trim_end().to_owned())
+    };
     let mut all = Vec::new();
     for socket in found {
         let its = holders.get(&socket.cookie).map_or(&[][..], Vec::as_slice);
@@ -53,13 +64,12 @@ pub fn all() -> Vec<Listening> {
             continue;
         }
         all.extend(its.iter().map(|(pid, fd)| {
-            let command = fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-            let command = command.map(|name| name.trim_end().to_owned());
+            let command = commands.entry(*pid).or_insert_with(|| command(*pid)).clone();
             Listening { pid: Some(*pid), command, fd: Some(*fd), ..socket.clone() }
         }));
     }
     all.sort_by_key(|socket| (socket.local, socket.pid, socket.fd));
-    all
+    (all, notes)
 }
 
 fn of_row(service: &str, row: &Object) -> Option<Listening> {
@@ -92,22 +102,22 @@ fn inodes(wanted: &[Listening]) -> HashMap<u32, String> {
     found
 }
 
-/// Processes and their descriptors of these inodes, by cookie.
-fn holders(inodes: &HashMap<u32, String>) -> HashMap<String, Vec<(u32, i32)>> {
-    let mut all: HashMap<String, Vec<(u32, i32)>> = HashMap::new();
-    let number = |name: std::ffi::OsString| name.into_string().ok()?.parse::<u32>().ok();
-    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
-    for pid in processes.filter_map(|entry| number(entry.file_name())) {
-        for entry in fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten() {
-            let Ok(target) = fs::read_link(entry.path()) else { continue };
-            let inode =
-                target.to_str().and_then(|t| t.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
-            if let (Some(cookie), Some(fd)) =
-                (inode.and_then(|inode: u32| inodes.get(&inode)), number(entry.file_name()))
-            {
-                all.entry(cookie.clone()).or_default().push((pid, fd.cast_signed()));
-            }
-        }
-    }
-    all
+/// Processes and their descriptors, by cookie.
+type Holders = HashMap<String, Vec<(u32, i32)>>;
+
+/// Those of these inodes, and what was left out.
+fn holders(inodes: &HashMap<u32, String>) -> (Holders, Vec<String>) {
+    let mut all = Holders::new();
+    let unseen = descriptors::all(|process, fd, text| {
+        let inode = std::str::from_utf8(text)
+            .ok()
+            .and_then(|text| text.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok());
+        let Some(cookie) = inode.and_then(|inode: u32| inodes.get(&inode)) else { return Seen::Cheap };
+        let its = all.entry(cookie.clone()).or_default();
+        // A process has as many as it likes, but one so often on purpose only.
+        let again = its.last().is_some_and(|(pid, _)| *pid == process.pid);
+        its.push((process.pid, fd));
+        if again { Seen::Costly } else { Seen::Cheap }
+    });
+    (all, unseen.map(|unseen| unseen.notes.all()).unwrap_or_default())
 }

@@ -8,6 +8,7 @@ mod cmd; //       one file per subcommand
 mod config; //    the configuration file, and what follows from it with flags and environment
 mod connections; // the connections of all programs under Bypath, read from /proc
 mod doctor; //     what slows a host or an interface down
+mod effort; //    how long is spent on what other users' processes show
 mod ending; //     SIGINT and SIGTERM
 mod filter; //    which connections are meant: `port 80 and not pid 42`
 mod foreign; //   what is read of a process that may be anybody's

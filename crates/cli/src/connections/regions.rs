@@ -4,6 +4,7 @@
 //! for the honest ones in any case: those of root and of the own user are looked at first, and small regions before large ones. What they show has bounds for
 //! each process and each region, far above what an honest one has, and what others show for each process and each user.
 
+use super::descriptors::{self, Process, Seen, Unseen};
 use bypath_shm::family::VIEW_NAME;
 use bypath_sys::{open_files, process};
 use std::cell::RefCell;
@@ -85,84 +86,79 @@ pub fn is_trusted(user: u32) -> bool {
 /// # Errors
 /// /proc cannot be listed.
 pub fn find() -> io::Result<Found> {
-    let mut found = Found::default();
-    // A region is one file; forked processes have it open several times.
-    let mut at: HashMap<Id, usize> = HashMap::new();
-    let mut of_user: HashMap<u32, usize> = HashMap::new();
-    for entry in fs::read_dir("/proc")? {
-        let Some(pid) = entry.ok().and_then(|e| e.file_name().to_str()?.parse::<u32>().ok()) else {
-            continue;
-        };
-        let (all, is_all) = match of_process(pid) {
-            Ok(all) => all,
-            Err(e) => {
-                // It may have ended in the meantime.
-                let hidden = e.kind() == io::ErrorKind::PermissionDenied && !super::is_kernel_thread(pid);
-                found.unreadable += usize::from(hidden);
-                continue;
-            }
-        };
-        if !is_all {
-            let text = format!("process {pid} has more than {} views: the others are left out", all.len());
-            found.notes.add(text);
-        }
-        for (user, id, place) in all {
-            let known = at.get(&id).copied();
-            let count = of_user.entry(user).or_default();
-            if known.is_none() && !is_trusted(user) {
-                *count += 1;
-                if *count > OF_USER {
-                    continue;
-                }
-            }
-            let index = known.unwrap_or_else(|| {
-                found.regions.push(Region { id, places: Vec::new(), user, kept: RefCell::default() });
-                found.regions.len() - 1
-            });
-            at.insert(id, index);
-            let region = &mut found.regions[index];
-            region.places.push(place);
-            if is_trusted(region.user) {
-                region.user = user;
-            }
-        }
-    }
-    for (user, count) in of_user.into_iter().filter(|(_, count)| *count > OF_USER) {
-        let text = format!("user {user} has {count} views: {OF_USER} are looked at");
-        found.notes.add(text);
-    }
-    found.regions.sort_by_key(|region| !is_trusted(region.user));
-    Ok(found)
+    let mut views = Views::default();
+    let unseen = descriptors::all(|process, number, text| views.see(process, number, text))?;
+    Ok(views.found(unseen))
 }
 
-type OfProcess = Vec<(u32, Id, (u32, i32))>;
+/// What was found so far.
+#[derive(Default)]
+struct Views {
+    regions: Vec<Region>,
+    /// A region is one file; forked processes have it open several times.
+    at: HashMap<Id, usize>,
+    of_process: HashMap<u32, Vec<Id>>,
+    of_user: HashMap<u32, usize>,
+    /// Processes that have more.
+    rich: Vec<(u32, usize)>,
+}
 
-/// The regions that a process has open, with its user, and one of its descriptors of each; and whether these are all.
-fn of_process(pid: u32) -> io::Result<(OfProcess, bool)> {
-    let link_text = format!("/memfd:{VIEW_NAME} (deleted)");
-    let mut found: OfProcess = Vec::new();
-    let mut user = None;
-    for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
-        let path = entry?.path();
-        let number = path.file_name().and_then(|name| name.to_str()?.parse().ok());
-        if let Some(number) = number
-            && fs::read_link(&path).is_ok_and(|target| target.as_os_str() == link_text.as_str())
-            // Anything may be called so: it is not even asked what it is, unless it is memory.
-            && let Ok(file) = open_files::memory(pid, number, false)
-        {
-            let id = id_of(&File::from(file))?;
-            if found.iter().any(|(_, known, _)| *known == id) {
-                continue;
+impl Views {
+    fn see(&mut self, process: Process, number: i32, text: &[u8]) -> Seen {
+        let name = text.strip_prefix(b"/memfd:").and_then(|text| text.strip_suffix(b" (deleted)"));
+        if name != Some(VIEW_NAME.as_bytes()) {
+            return Seen::Cheap;
+        }
+        let Process { pid, user } = process;
+        // Anything may be called so: it is not even asked what it is, unless it is memory.
+        let Ok(file) = open_files::memory(pid, number, false) else { return Seen::Costly };
+        let Ok(id) = id_of(&File::from(file)) else { return Seen::Costly };
+        let its = self.of_process.entry(pid).or_default();
+        if its.contains(&id) {
+            return Seen::Costly;
+        }
+        if its.len() == if is_trusted(user) { OF_TRUSTED_PROCESS } else { OF_PROCESS } {
+            self.rich.push((pid, its.len()));
+            return Seen::Enough;
+        }
+        its.push(id);
+        self.add(id, user, (pid, number));
+        Seen::Costly
+    }
+
+    fn add(&mut self, id: Id, user: u32, place: (u32, i32)) {
+        let known = self.at.get(&id).copied();
+        let count = self.of_user.entry(user).or_default();
+        if known.is_none() && !is_trusted(user) {
+            *count += 1;
+            if *count > OF_USER {
+                return;
             }
-            // Who the owner of its files in /proc is, a process can choose.
-            let user = *user.get_or_insert_with(|| Status::of(pid).map_or(u32::MAX, |status| status.user));
-            if found.len() == if is_trusted(user) { OF_TRUSTED_PROCESS } else { OF_PROCESS } {
-                return Ok((found, false));
-            }
-            found.push((user, id, (pid, number)));
+        }
+        let index = known.unwrap_or_else(|| {
+            self.regions.push(Region { id, places: Vec::new(), user, kept: RefCell::default() });
+            self.regions.len() - 1
+        });
+        self.at.insert(id, index);
+        let region = &mut self.regions[index];
+        region.places.push(place);
+        if is_trusted(region.user) {
+            region.user = user;
         }
     }
-    Ok((found, true))
+
+    fn found(self, unseen: Unseen) -> Found {
+        let Unseen { unreadable, mut notes } = unseen;
+        for (pid, count) in self.rich {
+            notes.add(format!("process {pid} has more than {count} views: the others are left out"));
+        }
+        for (user, count) in self.of_user.into_iter().filter(|(_, count)| *count > OF_USER) {
+            notes.add(format!("user {user} has {count} views: {OF_USER} are looked at"));
+        }
+        let mut regions = self.regions;
+        regions.sort_by_key(|region| !is_trusted(region.user));
+        Found { regions, unreadable, notes }
+    }
 }
 
 fn id_of(file: &File) -> io::Result<Id> {
@@ -202,6 +198,7 @@ pub struct Status {
     pub inner_pid: u32,
     /// Its effective user.
     pub user: u32,
+    real: u32,
 }
 
 impl Status {
@@ -211,7 +208,14 @@ impl Status {
         let text = String::from_utf8_lossy(&text);
         let words = |name| text.lines().find_map(|l| l.strip_prefix(name)).map(str::split_whitespace);
         let inner_pid = words("NSpid:")?.next_back()?.parse().ok()?;
-        Some(Status { inner_pid, user: words("Uid:")?.nth(1)?.parse().ok()? })
+        let mut users = words("Uid:")?.map(str::parse);
+        let (real, user) = (users.next()?.ok()?, users.next()?.ok()?);
+        Some(Status { inner_pid, user, real })
+    }
+
+    /// Of its real and its effective user.
+    pub fn least_trusted(self) -> u32 {
+        if is_trusted(self.user) { self.real } else { self.user }
     }
 }
 
@@ -258,8 +262,18 @@ mod tests {
     #[test]
     fn own_process_is_known() {
         let status = Status::of(std::process::id()).expect("it lives");
-        assert_eq!(status, Status { inner_pid: std::process::id(), user: process::euid() });
+        let user = process::euid();
+        assert_eq!(status, Status { inner_pid: std::process::id(), user, real: user });
         assert_eq!(Status::of(u32::MAX), None);
+    }
+
+    #[test]
+    fn who_runs_a_program_of_roots_is_looked_at_as_himself() {
+        let stranger = process::euid() + 1000;
+        let status = |real, user| Status { inner_pid: 1, user, real };
+        assert_eq!(status(stranger, 0).least_trusted(), stranger);
+        assert_eq!(status(0, stranger).least_trusted(), stranger);
+        assert!(is_trusted(status(process::euid(), 0).least_trusted()));
     }
 
     #[test]

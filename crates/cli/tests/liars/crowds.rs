@@ -87,6 +87,48 @@ fn what_another_user_shows_is_bounded_and_the_own_is_shown_whole() {
     assert!(stderr(&output).contains("user 12345 shows more sockets"), "{}", stderr(&output));
 }
 
+/// Processes of this user, each with a region open so many times more.
+fn often(liar: &Liar, user: u32, times: u32, processes: u32) -> Running {
+    let mut other = Command::new("python3");
+    other.arg(workspace().join("crates/cli/tests/liars/often.py"));
+    other.args([user, times, processes].map(|n| n.to_string()));
+    other.stdin(Stdio::piped()).stdout(copy(liar)).stderr(Stdio::piped());
+    let mut other = Running(other.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(other.0.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    liar.has_member(1, other.0.id());
+    liar.family.ends[0].holders.store(2, Relaxed);
+    other
+}
+
+#[test]
+fn a_region_that_is_open_very_often_hides_nobody() {
+    let name = "crowds::a_region_that_is_open_very_often_hides_nobody";
+    if !has(name, &["python3"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root has other users' processes");
+    }
+    let own = Liar::new();
+    own.has_end(0, 77, 78);
+    // One user has one region open a thousand times in each of eight processes, another one as anybody has it.
+    let (stranger, neighbour) = (own.and_another(), own.and_another());
+    stranger.has_end(0, 79, 80);
+    neighbour.has_end(0, 81, 82);
+    let crowd = often(&stranger, 12345, 1000, 8);
+    let other = often(&neighbour, 12346, 0, 1);
+    for pid in [std::process::id(), other.0.id(), crowd.0.id()] {
+        let output = within(LONG, bypath(["ss", "--json", "--pid", &pid.to_string()]));
+        let list: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+        assert_eq!(list.as_array().map(Vec::len), Some(1), "{pid}: {list}");
+        let said = stderr(&output);
+        let note = "note: user 12345 has more descriptors than are looked at: 8 of his processes are looked at in part, 0 not at all";
+        assert!(said.contains(note) && !said.contains("user 12346"), "{said}");
+    }
+}
+
 #[test]
 fn what_a_process_of_the_own_user_shows_is_bounded() {
     if !has("crowds::what_a_process_of_the_own_user_shows_is_bounded", &["sleep"]) {

@@ -9,7 +9,10 @@ use std::process::ExitCode;
 
 /// Prints them.
 pub fn print(json: &Json, pid: Option<u32>, filter: Option<&Filter>) -> Outcome {
-    let mut found = listening::all();
+    let (mut found, notes) = listening::find();
+    for note in notes {
+        output::message(format_args!("note: {note}"));
+    }
     found.retain(|l| pid.is_none() || l.pid == pid);
     found.retain(|l| filter.is_none_or(|filter| passes(l, filter)));
     match json.target() {
