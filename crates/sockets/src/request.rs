@@ -39,16 +39,36 @@ fn link(buffer: &mut [u8; 64], name: &str) -> usize {
     at
 }
 
+/// A family region of another process, as it is while it is looked at.
+#[derive(Clone, Copy)]
+pub struct Region<'a> {
+    /// What stands in it.
+    pub family: &'a Family,
+    /// Which file it is: device and inode.
+    file: (u64, u64),
+}
+
+impl Region<'_> {
+    /// Whether process `pid` has it open: what stands in it about others anybody may have written there.
+    pub fn is_open_in(&self, pid: u32) -> bool {
+        let mut text = [0; 64];
+        let length = link(&mut text, VIEW_NAME);
+        open_files::of_process(pid, &text[..length], |opened| fd::identity(opened) == Ok(self.file))
+            == Ok(true)
+    }
+}
+
 /// The family regions that process `pid` has open, until `found` says true of one; whether it did.
 ///
 /// # Errors
 /// As open(2): the process may not be looked at.
-pub fn regions_of(pid: u32, mut found: impl FnMut(&Family) -> bool) -> Result<bool> {
+pub fn regions_of(pid: u32, mut found: impl FnMut(Region<'_>) -> bool) -> Result<bool> {
     let mut text = [0; 64];
     let length = link(&mut text, VIEW_NAME);
-    open_files::of_process(pid, &text[..length], |region| {
-        let read = region::with_family(region, |family| {
-            family.header.magic.load(Acquire) == VIEW_MAGIC && found(family)
+    open_files::of_process(pid, &text[..length], |opened| {
+        let Ok(file) = fd::identity(opened) else { return false };
+        let read = region::with_family(opened, |family| {
+            family.header.magic.load(Acquire) == VIEW_MAGIC && found(Region { family, file })
         });
         read.unwrap_or(false)
     })

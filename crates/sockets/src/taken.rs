@@ -3,7 +3,7 @@
 
 use crate::carrier;
 use crate::log;
-use crate::request;
+use crate::request::{self, Region};
 use crate::table::flag;
 use crate::{config::LogLevel, state, switch};
 use bypath_shm::family::{End, Family, end_state, wish, wpath};
@@ -29,14 +29,14 @@ pub fn came(new: i32, pidfd: i32) {
     let until = clock::monotonic_ns() + PATIENCE_NS;
     let Ok((_, inode)) = fd::identity(new) else { return };
     let link = Link::of(inode);
-    let found = request::regions_of(owner, |family| {
+    let found = request::regions_of(owner, |region| {
         // An end that gets its cookie meanwhile is found afterwards.
-        let end = find(family, cookie).or_else(|| {
-            let kept = keep_unnamed(family, owner, &link, until);
-            find(family, cookie).filter(|_| !kept)
+        let end = find(region.family, cookie).or_else(|| {
+            let kept = keep_unnamed(region, owner, &link, until);
+            find(region.family, cookie).filter(|_| !kept)
         });
         if let Some(end) = end {
-            take_back(family, end, owner, new, until);
+            take_back(region, end, owner, new, until);
         }
         // A process may have as many regions open as it likes.
         end.is_some() || clock::monotonic_ns() > until
@@ -92,7 +92,8 @@ fn find(family: &Family, cookie: u64) -> Option<usize> {
 /// the one by which the end was first followed. If not, or if two ends have had that number, the end is kept on the kernel
 /// in case it is. Whether it was found.
 #[cold]
-fn keep_unnamed(family: &Family, owner: u32, link: &Link, until: u64) -> bool {
+fn keep_unnamed(region: Region<'_>, owner: u32, link: &Link, until: u64) -> bool {
+    let family = region.family;
     let used = family.header.ends_used.load(Acquire) as usize;
     let ends = || family.ends.iter().take(used).filter(|e| e.state.load(Acquire) != end_state::FREE);
     for (number, end) in family.ends.iter().take(used).enumerate() {
@@ -107,7 +108,7 @@ fn keep_unnamed(family: &Family, owner: u32, link: &Link, until: u64) -> bool {
         let found = named == Ok(true);
         let is_reused = || ends().filter(|e| e.fd.load(Relaxed) == descriptor).nth(1).is_some();
         if found || named.is_err() || is_reused() {
-            ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
+            ask(region, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
         }
         if found {
             return true;
@@ -122,8 +123,10 @@ struct Asked<'a> {
     generation: u32,
 }
 
-/// Asks the holders of an end, of whom `pid` is one if known.
-fn ask(family: &Family, number: usize, pid: u32, flags: u32, until: u64) -> Asked<'_> {
+/// Asks the holders of an end, of whom `pid` is one if known. The region may name anybody for another one: who has it not open is
+/// left alone, as the bells that are rung are descriptors by that region's word, and may be whatever eventfds of his.
+fn ask(region: Region<'_>, number: usize, pid: u32, flags: u32, until: u64) -> Asked<'_> {
+    let family = region.family;
     let end = &family.ends[number];
     let generation = end.generation.load(Acquire);
     let before = end.flags.fetch_or(flags, SeqCst);
@@ -137,7 +140,9 @@ fn ask(family: &Family, number: usize, pid: u32, flags: u32, until: u64) -> Aske
     let others = processes.filter_map(|(slot, p)| {
         let other = p.pid.load(Acquire);
         let known = holders >> slot & 1 == 1 && p.ready.load(Acquire) == 1 && other != pid;
-        (known && process::start_time(other) == Some(p.start_time.load(Relaxed))).then_some(other)
+        let is_it = || process::start_time(other) == Some(p.start_time.load(Relaxed));
+        let is_late = || clock::monotonic_ns() > until;
+        (known && is_it() && !is_late() && region.is_open_in(other)).then_some(other)
     });
     // Who cannot be woken finds it later.
     let holders = std::iter::once(pid).chain(others);
@@ -146,9 +151,9 @@ fn ask(family: &Family, number: usize, pid: u32, flags: u32, until: u64) -> Aske
 }
 
 /// Both ends go back; the one at `number` is the one of which `owner` had a descriptor, and `new` is a copy.
-fn take_back(family: &Family, number: usize, owner: u32, new: i32, until: u64) {
+fn take_back(region: Region<'_>, number: usize, owner: u32, new: i32, until: u64) {
     // Said first: who begins a ring, or permits one, looks at it afterwards.
-    let near = ask(family, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
+    let near = ask(region, number, owner, flag::FOR_GOOD | flag::HANDED_OVER, until);
     fence(SeqCst);
     if near.end.state.load(Acquire) != end_state::WARM {
         return;
@@ -160,9 +165,9 @@ fn take_back(family: &Family, number: usize, owner: u32, new: i32, until: u64) {
     let has_it = |pid: u32| {
         link.as_ref().is_none_or(|link| open_files::any_refers(pid, link.text(), usize::MAX) == Ok(true))
     };
-    let mut with_other = |pid: u32, family: &Family| {
-        if let Some(number) = find(family, cookie).filter(|_| pid == owner || has_it(pid)) {
-            let far = ask(family, number, pid, flag::FOR_GOOD, until);
+    let mut with_other = |pid: u32, region: Region<'_>| {
+        if let Some(number) = find(region.family, cookie).filter(|_| pid == owner || has_it(pid)) {
+            let far = ask(region, number, pid, flag::FOR_GOOD, until);
             fence(SeqCst);
             other = true;
             wait(until, &[owner, pid], || near.is_on_kernel() && far.is_off_ring());
@@ -170,10 +175,11 @@ fn take_back(family: &Family, number: usize, owner: u32, new: i32, until: u64) {
         other
     };
     // Ends of one family are found without a search.
-    if cookie != 0 && !with_other(owner, family) {
+    if cookie != 0 && !with_other(owner, region) {
         let _ = open_files::processes(|pid| {
             let is_late = || clock::monotonic_ns() > until;
-            is_late() || request::regions_of(pid, |f| with_other(pid, f) || is_late()).unwrap_or(false)
+            is_late()
+                || request::regions_of(pid, |region| with_other(pid, region) || is_late()).unwrap_or(false)
         });
     }
     if !other {

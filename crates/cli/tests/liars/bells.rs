@@ -1,12 +1,20 @@
 //! Bells that make who rings them wait.
 
 use crate::common::{bypath, run, stderr, stdout, workspace};
-use crate::lab::{Talk, has};
-use crate::liar::{Liar, full_bell, within};
-use bypath_sys::sock::Address;
+use crate::lab::{Running, Talk, has};
+use crate::liar::{Liar, copy, full_bell, within};
+use bypath_shm::family::{bell, end_state};
+use bypath_shm::inbox::Inbox;
+use bypath_shm::region;
+use bypath_sys::sock::{self, Address};
 use bypath_sys::{fd, sockdiag};
+use rustix::event::EventfdFlags;
 use serde_json::Value;
-use std::net::{IpAddr, SocketAddr};
+use std::fs::File;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 /// Who is asked has 2 s, and the machine may be busy.
@@ -83,4 +91,50 @@ fn who_takes_a_descriptor_is_not_held_up_by_who_says_he_has_the_other_end() {
     assert!(!inbox.is_marked());
     drop(liar);
     talk.does("resp 10");
+}
+
+/// A process that sleeps for a bell, its standard output, as it says in its inbox, its standard input; and that may have a region.
+fn sleeper(inbox: i32, bell: &OwnedFd, region: Stdio) -> Running {
+    let inbox = File::options().read(true).write(true).open(format!("/proc/self/fd/{inbox}"));
+    let mut sleeper = Command::new("sleep");
+    sleeper.arg("1000").stdin(inbox.expect("the inbox")).stderr(region);
+    Running(sleeper.stdout(bell.try_clone().expect("a copy")).spawn().expect("sleep starts"))
+}
+
+/// A program takes a descriptor of a process that says of others that they have the socket, too.
+#[test]
+fn who_has_not_the_region_is_not_woken_whatever_it_says() {
+    if !has("bells::who_has_not_the_region_is_not_woken_whatever_it_says", &["python3", "sleep"]) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let socket = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let known =
+        sock::option_u64(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).expect("the kernel's number");
+    let liar = Liar::new();
+    liar.has_end(0, known, 0);
+    let end = &liar.family.ends[0];
+    end.state.store(end_state::COLD, Relaxed);
+    liar.family.bells[0].store(bell::pack(1, 0), Relaxed);
+    let (inbox, number): (&Inbox, i32) = region::new_inbox(3).expect("an inbox");
+    inbox.asleep[0].store(1, Relaxed);
+    let bell = rustix::event::eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("an eventfd");
+    let innocent = sleeper(number, &bell, Stdio::null());
+    let holder = sleeper(number, &bell, copy(&liar).into());
+    fd::close(number);
+    let take = |other: &Running| {
+        liar.has_member(1, other.0.id());
+        end.holders.store(3, Relaxed);
+        let mut take = run(["--", "python3"]);
+        take.arg(workspace().join("crates/cli/tests/liars/take.py"));
+        take.arg(std::process::id().to_string()).arg(socket.as_raw_fd().to_string());
+        let output = within(MOST, take);
+        assert_eq!(stdout(&output), "taken\n", "{}", stderr(&output));
+        let mut count = [0; 8];
+        rustix::io::read(&bell, &mut count).map(|_| u64::from_ne_bytes(count))
+    };
+    assert_eq!(take(&innocent), Err(rustix::io::Errno::AGAIN));
+    assert!(!inbox.is_marked());
+    assert_eq!(take(&holder), Ok(1));
+    assert!(inbox.is_marked());
 }

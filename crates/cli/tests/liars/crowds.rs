@@ -2,7 +2,7 @@
 
 use crate::common::{bypath, stderr, stdout, workspace};
 use crate::lab::{LONG, Running, has, skip};
-use crate::liar::{Liar, within};
+use crate::liar::{Liar, copy, within};
 use rustix::fs::MemfdFlags;
 use serde_json::Value;
 use std::fs::File;
@@ -10,12 +10,6 @@ use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
 use std::sync::atomic::Ordering::Relaxed;
-
-/// The liar's region, for a process that is to have it open.
-fn copy(liar: &Liar) -> File {
-    let path = format!("/proc/self/fd/{}", liar.region);
-    File::options().read(true).write(true).open(path).expect("the region")
-}
 
 #[test]
 fn regions_without_number_take_no_descriptors_from_those_of_others() {

@@ -5,6 +5,7 @@ use bypath_shm::inbox::Inbox;
 use bypath_shm::region;
 use bypath_sys::process::start_time;
 use rustix::event::EventfdFlags;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::process::{Child, Command, Output, Stdio};
@@ -79,6 +80,12 @@ impl Drop for Liar {
         bypath_sys::fd::close(self.region);
         self.inbox.into_iter().for_each(bypath_sys::fd::close);
     }
+}
+
+/// The liar's region, for a process that is to have it open.
+pub fn copy(liar: &Liar) -> File {
+    let path = format!("/proc/self/fd/{}", liar.region);
+    File::options().read(true).write(true).open(path).expect("the region")
 }
 
 /// A bell that makes who writes to it wait: its counter is full.
