@@ -4,8 +4,8 @@
 //! later one and shows that he holds the socket with this cookie, of which there is no other in this boot, is believed.
 
 use super::Settings;
-use super::control::{Answer, Asks};
 use super::listener::FIRST_FREE;
+use super::question::{Answer, Asks};
 use super::slab::Key;
 use super::socket::{Hub, Phase, outward};
 use bypath_shm::service::{Address, Body, Claim, Wanted, of_end_name};

@@ -3,7 +3,7 @@
 //! here, too, as long as anybody has open what is left: then it is as if he had the new one.
 
 use super::again::Again;
-use super::control::{Answer, Asks};
+use super::question::{Answer, Asks};
 use super::slab::Key;
 use super::socket::{Holders, Hub};
 use bypath_shm::service::Address;

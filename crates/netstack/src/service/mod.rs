@@ -23,6 +23,7 @@ mod model;
 mod neighbours;
 mod options;
 mod query;
+mod question;
 mod remains;
 mod rings;
 mod rows;

@@ -1,8 +1,8 @@
 //! Which rings a connection is given, or a socket of datagrams.
 
-use super::control::{Answer, Asks};
 use super::datagram::mail::Mail;
 use super::neighbours::Introduction;
+use super::question::{Answer, Asks};
 use super::rings::Rings;
 use super::sharers::watched;
 use super::slab::Key;
