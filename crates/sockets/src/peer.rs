@@ -10,6 +10,7 @@ use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::direction::Direction;
 use bypath_shm::family::bell;
 use bypath_shm::inbox::Inbox;
+use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
 use bypath_sys::{Result, eventfd, fd, poll, process, unix};
@@ -122,6 +123,24 @@ impl ArenaRecord {
         self.conns.set(Some(region::leak(ConnSlots(conns))?));
         self.arena.set(Some(region::leak(mapped)?));
         Ok(())
+    }
+
+    /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.
+    fn empty(&self, is_gone: bool) {
+        if let Some(arena) = self.arena.get() {
+            // Of a process that lives the other end may still read what is left there.
+            if is_gone {
+                arena.release_all();
+            } else {
+                arena.let_go(|_| false);
+            }
+            self.spare.set(Some(arena));
+        }
+        self.arena.set(None);
+        let kept = self.fd.swap(0, AcqRel);
+        if kept > 0 {
+            fd::close(kept - 1);
+        }
     }
 }
 
@@ -513,15 +532,29 @@ pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
         .find(|p| p.pair.load(Relaxed) == pair && (!p.is_self.load(Relaxed) || p.side.load(Relaxed) == side))
 }
 
-/// A new pair that owns `control`. Called under [`state::LIFE`].
-pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox) -> Option<&'static Peer> {
+/// A new pair that owns `control`, with the inbox that is mapped from `inbox`. Called under [`state::LIFE`].
+///
+/// # Errors
+/// `PeerMemoryInvalid`: it is none. `NoMemory`: there is no place for it.
+pub fn add(
+    pair: u64,
+    token: u64,
+    side: u32,
+    control: i32,
+    inbox: i32,
+) -> std::result::Result<&'static Peer, Reason> {
+    let own = state::get().ok_or(Reason::NoMemory)?.own();
     let used = PEERS_USED.load(Acquire);
     let i =
         (0..used).find(|&i| PEERS.get(i as usize).is_some_and(|p| !p.alive.load(Acquire))).unwrap_or(used);
-    let peer = PEERS.ensure(i as usize)?;
-    for w in peer.bells.iter().chain(&peer.told) {
+    let peer = PEERS.ensure(i as usize).ok_or(Reason::NoMemory)?;
+    // Who had this place before has left nothing here. If he had, it were memory of his in the middle of another pair.
+    peer.empty(false);
+    for w in &peer.told {
         w.store(0, Relaxed);
     }
+    peer.told_again.store(0, Relaxed);
+    let inbox = region::map_inbox(inbox).map_err(|_| Reason::PeerMemoryInvalid)?;
     peer.pair.store(pair, Relaxed);
     peer.token.store(token, Relaxed);
     let (process, user) = process_behind(control);
@@ -530,7 +563,6 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     peer.side.store(side, Relaxed);
     peer.control.store(control, Relaxed);
     peer.inbox.set(Some(inbox));
-    let own = state::get()?.own();
     peer.owner.store(own.token.load(Relaxed), Relaxed);
     peer.is_self.store(token == own.name.load(Relaxed), Relaxed);
     peer.left.store(false, Relaxed);
@@ -539,7 +571,7 @@ pub fn add(pair: u64, token: u64, side: u32, control: i32, inbox: &'static Inbox
     UNSHARED.store(true, Relaxed);
     peer.alive.store(true, Release);
     PEERS_USED.fetch_max(i + 1, AcqRel);
-    Some(peer)
+    Ok(peer)
 }
 
 /// Forgets peers that are gone, or were left, and carry no connection any more, and gives slots back that others of the family have used last. Called
@@ -558,37 +590,30 @@ pub fn sweep() {
     }
     for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)).filter(gone) {
         let is_gone = p.is_gone();
-        p.close_descriptors();
-        if let Some(inbox) = p.inbox.get() {
-            region::let_go_of_inbox(inbox);
-        }
-        for r in p.ours.iter().chain(&p.theirs) {
-            // The address space stays: it carries nothing, and nothing can dangle.
-            if let Some(arena) = r.arena.get() {
-                // Of one that lives the other end may still read what is left there.
-                if is_gone {
-                    arena.release_all();
-                } else {
-                    arena.let_go(|_| false);
-                }
-                r.spare.set(Some(arena));
-            }
-            r.arena.set(None);
-            let kept = r.fd.swap(0, AcqRel);
-            if kept > 0 {
-                fd::close(kept - 1);
-            }
-        }
-        p.inbox.set(None);
+        p.empty(is_gone);
         p.alive.store(false, Release);
     }
 }
 
 impl Peer {
-    /// Gives up a pair that was just added: its control socket stays the caller's.
+    /// Gives up a pair that was just added, and all that was mapped for it: no other thread has seen any of it. Its control socket
+    /// stays the caller's.
     pub fn disown(&self) {
         self.control.store(-1, Release);
+        self.empty(false);
         self.alive.store(false, Release);
+    }
+
+    /// Lets go of everything: what stays would be the next process's that has this place.
+    fn empty(&self, is_gone: bool) {
+        self.close_descriptors();
+        if let Some(inbox) = self.inbox.get() {
+            region::let_go_of_inbox(inbox);
+        }
+        self.inbox.set(None);
+        for record in self.ours.iter().chain(&self.theirs) {
+            record.empty(is_gone);
+        }
     }
 
     fn close_descriptors(&self) {
@@ -662,6 +687,10 @@ impl Peer {
     ) -> Result<&'static Conn> {
         use bypath_sys::Errno;
         let record = self.theirs.get(arena as usize).ok_or(Errno::INVAL)?;
+        // Nothing is mapped for what is wrong by itself.
+        if !geometry.is_valid() || slot >= geometry.slots {
+            return Err(Errno::INVAL);
+        }
         if arena_fd >= 0 && record.arena.get().is_none() {
             record.fill(arena_fd, geometry)?;
         }

@@ -25,7 +25,6 @@ use crate::{carrier, fault, heir, life, limit, log, memory, options, rules, serv
 use bypath_shm::arena::Geometry;
 use bypath_shm::inbox::BELL;
 use bypath_shm::reason::Reason;
-use bypath_shm::region;
 use bypath_sys::sockdiag::Found;
 use bypath_sys::{Errno, clock, fd, process, sock, strangers, unix};
 use std::sync::atomic::{AtomicU32, Ordering::*};
@@ -454,9 +453,8 @@ fn greeted(
         let (peer, fresh) = match peer::to_process(m[4], caller) {
             Some(p) => (p, false),
             None => {
-                let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
                 let pair = process::random_u64();
-                (peer::add(pair, m[4], 1, caller, inbox).ok_or(Reason::NoMemory)?, true)
+                (peer::add(pair, m[4], 1, caller, r.fds[0])?, true)
             }
         };
         let a = peer.allocate(ring).map_err(errno_reason);
@@ -569,10 +567,7 @@ fn answered(
         let (peer, fresh) = match known {
             Some(p) => (p, false),
             None if m[10] == 0 => return Err(Reason::PeerPlain),
-            None => {
-                let inbox = region::map_inbox(r.fds[0]).map_err(|_| Reason::PeerMemoryInvalid)?;
-                (peer::add(m[2], m[3], 0, dialled, inbox).ok_or(Reason::NoMemory)?, true)
-            }
+            None => (peer::add(m[2], m[3], 0, dialled, r.fds[0])?, true),
         };
         let conn = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1]);
         let conn = match conn {
@@ -590,7 +585,7 @@ fn answered(
         Ok(conn)
     })();
     if result.is_err() {
-        hand_back(bytes, r);
+        hand_back(dialled, bytes, r);
     }
     close_all(r);
     fault::point("welcome-taken");
@@ -599,10 +594,11 @@ fn answered(
 
 /// An answer that nothing comes of: the slot that it hands out can be used again.
 #[cold]
-fn hand_back(bytes: &[u8], r: &unix::Received) {
+fn hand_back(dialled: i32, bytes: &[u8], r: &unix::Received) {
     let Some(m) = from_bytes(bytes).filter(|m| m[0] == WELCOME && r.fd_count >= 2) else { return };
     let geometry = Geometry { slots: (m[9] >> 32) as u32, ring: m[9] as u32 };
-    if let Some(peer) = peer::by_pair(m[2], 0)
+    // As where one comes of it: who names another's pair has no memory there.
+    if let Some(peer) = peer::by_pair(m[2], 0).filter(|peer| peer.is_behind(dialled))
         && let Ok(conn) = peer.accept_slot((m[4] >> 32) as u32, m[4] as u32, geometry, r.fds[1])
     {
         conn.release();
@@ -644,7 +640,7 @@ pub fn give_up(s: &Sock) {
     if dialled >= 0
         && let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor())
     {
-        hand_back(&bytes[..r.len], &r);
+        hand_back(dialled, &bytes[..r.len], &r);
         close_all(&r);
     }
     abandon(s);

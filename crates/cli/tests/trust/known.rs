@@ -5,7 +5,7 @@ use crate::victim::{PATIENCE, Process, Victim};
 use bypath_shm::arena::Geometry;
 use bypath_shm::direction::Path;
 use bypath_shm::region::OwnInbox;
-use bypath_sys::unix;
+use bypath_sys::{poll, sock, unix};
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::sync::atomic::Ordering::*;
@@ -113,6 +113,69 @@ fn memory_that_may_not_be_there_is_not_mapped() {
         victim.server.expect("end", "after memory of huge pages");
         victim.serves("after memory of huge pages");
     }
+}
+
+/// A server that talks to nobody else, and its port.
+fn alone() -> (Process, u16) {
+    let mut server = Process::start(&["threads"]);
+    let port = server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
+    (server, port)
+}
+
+/// Waits until the victim has hung up.
+fn hangs_up(line: &Line, channel: &OwnedFd) {
+    until("the victim does not hang up", || {
+        line.say(b"look");
+        line.hear();
+        poll::now(channel.as_raw_fd(), libc::POLLIN) & libc::POLLHUP != 0
+    });
+}
+
+/// A pair that was begun and came to nothing: neither its memory nor descriptors of it stay, but for the victim's own inbox.
+#[track_caller]
+fn keeps_nothing(server: &Process) {
+    let kept = [server.maps("bypath-arena"), server.holds("bypath-arena"), server.maps("bypath-inbox")];
+    assert_eq!(kept, [0, 0, 1], "arenas that are mapped, arenas that are open, inboxes that are mapped");
+}
+
+#[test]
+fn a_welcome_that_fails_leaves_no_memory() {
+    let (server, port) = alone();
+    // A slot that is none, an arena that is none.
+    let offers = [1, 0xffff, 8 << 32].map(|place| {
+        let line = Line::to(port);
+        let (channel, _) = peer::called(&line).expect("the victim calls");
+        let mut offer = peer::Offer::new(SMALL, &mut crate::dice::Dice(place));
+        offer.said[32..40].copy_from_slice(&u64::to_ne_bytes(place));
+        assert!(peer::send(&channel, &offer.said, &[&offer.inbox, &offer.file]));
+        hangs_up(&line, &channel);
+        keeps_nothing(&server);
+        offer
+    });
+    // Who comes next brings his own memory, and that is what is used.
+    let line = Line::to(port);
+    let m = peer::accept_well(&line, SMALL);
+    ring_from_victim(&line, &m);
+    drop(offers);
+}
+
+#[test]
+fn a_welcome_that_cannot_be_said_leaves_no_memory() {
+    let (server, port) = alone();
+    for _ in 0..3 {
+        let line = Line::to(port);
+        let channel = peer::dial(&line).expect("the victim has a name");
+        // What is said to it from here on is EPIPE.
+        sock::shutdown(channel.as_raw_fd(), libc::SHUT_RD);
+        let (_ours, inbox) = OwnInbox::new().expect("an inbox");
+        let hello = peer::octets(&peer::hello(&line, line.cookie, 65536));
+        assert_eq!(peer::patiently(&line, || peer::first_words(&channel, &hello, &[&inbox])), Some(true));
+        hangs_up(&line, &channel);
+        keeps_nothing(&server);
+    }
+    let line = Line::to(port);
+    let m = peer::accept_well(&line, SMALL);
+    ring_from_victim(&line, &m);
 }
 
 /// A process that knows another's name (everybody whom that one has called does) is not taken for it: the memory that the two

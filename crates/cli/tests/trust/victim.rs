@@ -116,6 +116,12 @@ impl Process {
             .count()
     }
 
+    /// How many of its mappings are of something of this name.
+    pub fn maps(&self, name: &str) -> usize {
+        let all = std::fs::read_to_string(format!("/proc/{}/maps", self.child.id())).expect("its mappings");
+        all.lines().filter(|line| line.contains(name)).count()
+    }
+
     /// Where its threads are.
     pub fn describe(&self) -> String {
         let id = self.child.id();

@@ -7,7 +7,6 @@ use crate::state::State;
 use crate::table::Sock;
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
-use bypath_shm::region;
 use bypath_shm::service::{Op, RingsGiven, RingsWanted};
 use bypath_sys::{Errno, thread};
 use std::sync::atomic::Ordering::*;
@@ -99,8 +98,7 @@ fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
             Ok(conn)
         }
         (&[arena, inbox, bell, control], 1) => {
-            let mapped = region::map_inbox(inbox).map_err(|_| Reason::PeerMemoryInvalid)?;
-            let peer = peer::add(given.pair, given.token, 0, control, mapped).ok_or(Reason::NoMemory)?;
+            let peer = peer::add(given.pair, given.token, 0, control, inbox)?;
             let conn = slot(peer, arena).inspect_err(|_| peer.disown())?;
             // The bell and the control socket are the peer's from now on.
             peer.add_bell(BELL, bell);
