@@ -49,23 +49,23 @@ pub struct Region<'a> {
 }
 
 impl Region<'_> {
-    /// Whether process `pid` has it open: what stands in it about others anybody may have written there.
-    pub fn is_open_in(&self, pid: u32) -> bool {
+    /// Whether process `pid` has it open, as far as that is found before it is later than `until`: what stands in it about others anybody may have written there.
+    pub fn is_open_in(&self, pid: u32, until: u64) -> bool {
         let mut text = [0; 64];
         let length = link(&mut text, VIEW_NAME);
-        open_files::of_process(pid, &text[..length], |opened| fd::identity(opened) == Ok(self.file))
+        open_files::of_process(pid, &text[..length], until, |opened| fd::identity(opened) == Ok(self.file))
             == Ok(true)
     }
 }
 
-/// The family regions that process `pid` has open, until `found` says true of one; whether it did.
+/// The family regions that process `pid` has open, until `found` says true of one, or it is later than `until`; whether it did.
 ///
 /// # Errors
 /// As open(2): the process may not be looked at.
-pub fn regions_of(pid: u32, mut found: impl FnMut(Region<'_>) -> bool) -> Result<bool> {
+pub fn regions_of(pid: u32, until: u64, mut found: impl FnMut(Region<'_>) -> bool) -> Result<bool> {
     let mut text = [0; 64];
     let length = link(&mut text, VIEW_NAME);
-    open_files::of_process(pid, &text[..length], |opened| {
+    open_files::of_process(pid, &text[..length], until, |opened| {
         let Ok(file) = fd::identity(opened) else { return false };
         let read = region::with_family(opened, |family| {
             family.header.magic.load(Acquire) == VIEW_MAGIC && found(Region { family, file })
@@ -111,7 +111,7 @@ fn wake(pid: u32, family: &Family, end: usize, bells: &mut Bells) -> Result<bool
     let mut text = [0; 64];
     let length = link(&mut text, INBOX_NAME);
     let mut woken = true;
-    open_files::of_process(pid, &text[..length], |inbox| {
+    open_files::of_process(pid, &text[..length], bells.until, |inbox| {
         let _ = region::with_inbox(inbox, |inbox| {
             inbox.mark(u32::try_from(end).unwrap_or(u32::MAX));
             for (asleep, bell) in inbox.asleep.iter().zip(&family.bells) {
@@ -126,7 +126,8 @@ fn wake(pid: u32, family: &Family, end: usize, bells: &mut Bells) -> Result<bool
         });
         bells.is_late()
     })?;
-    Ok(woken)
+    // Of what was not looked at somebody may sleep.
+    Ok(woken && !bells.is_late())
 }
 
 /// Rings bells of other processes.

@@ -29,7 +29,7 @@ pub fn came(new: i32, pidfd: i32) {
     let until = clock::monotonic_ns() + PATIENCE_NS;
     let Ok((_, inode)) = fd::identity(new) else { return };
     let link = Link::of(inode);
-    let found = request::regions_of(owner, |region| {
+    let found = request::regions_of(owner, until, |region| {
         // An end that gets its cookie meanwhile is found afterwards.
         let end = find(region.family, cookie).or_else(|| {
             let kept = keep_unnamed(region, owner, &link, until);
@@ -142,7 +142,7 @@ fn ask(region: Region<'_>, number: usize, pid: u32, flags: u32, until: u64) -> A
         let known = holders >> slot & 1 == 1 && p.ready.load(Acquire) == 1 && other != pid;
         let is_it = || process::start_time(other) == Some(p.start_time.load(Relaxed));
         let is_late = || clock::monotonic_ns() > until;
-        (known && is_it() && !is_late() && region.is_open_in(other)).then_some(other)
+        (known && !is_late() && is_it() && region.is_open_in(other, until)).then_some(other)
     });
     // Who cannot be woken finds it later.
     let holders = std::iter::once(pid).chain(others);
@@ -163,7 +163,8 @@ fn take_back(region: Region<'_>, number: usize, owner: u32, new: i32, until: u64
     let mut other = false;
     // Cookies are no secret: anybody's region may name this one, but only who has the socket is asked.
     let has_it = |pid: u32| {
-        link.as_ref().is_none_or(|link| open_files::any_refers(pid, link.text(), usize::MAX) == Ok(true))
+        link.as_ref()
+            .is_none_or(|link| open_files::any_refers(pid, link.text(), usize::MAX, until) == Ok(true))
     };
     let mut with_other = |pid: u32, region: Region<'_>| {
         if let Some(number) = find(region.family, cookie).filter(|_| pid == owner || has_it(pid)) {
@@ -179,7 +180,8 @@ fn take_back(region: Region<'_>, number: usize, owner: u32, new: i32, until: u64
         let _ = open_files::processes(|pid| {
             let is_late = || clock::monotonic_ns() > until;
             is_late()
-                || request::regions_of(pid, |region| with_other(pid, region) || is_late()).unwrap_or(false)
+                || request::regions_of(pid, until, |region| with_other(pid, region) || is_late())
+                    .unwrap_or(false)
         });
     }
     if !other {

@@ -2,7 +2,7 @@
 
 use crate::process::proc_path;
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result, fd, mem};
+use crate::{Errno, Result, clock, fd, mem};
 use std::ffi::CStr;
 #[cfg(feature = "link")]
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -22,15 +22,13 @@ pub fn any(link: &[u8], mut skip: impl FnMut(i32) -> bool) -> Result<bool> {
 }
 
 /// Opens anew, for reading and writing, the memory (memfds) that descriptors of process `pid` refer to and `/proc` calls `link`,
-/// one after the other, until `found` says true of one; whether it did. It is closed when `found` returns. What is no memory is not
-/// opened, whatever it is called.
+/// one after the other, until `found` says true of one, or it is later than `until` (monotonic, in ns: a process has as many descriptors
+/// as it likes); whether it did. It is closed when `found` returns. What is no memory is not opened, whatever it is called.
 ///
 /// # Errors
 /// As [`any`], for a process that may not be looked at.
-pub fn of_process(pid: u32, link: &[u8], mut found: impl FnMut(i32) -> bool) -> Result<bool> {
-    let mut path = [0u8; 32];
-    let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
-    find_entry(path, |dir, _, name| {
+pub fn of_process(pid: u32, link: &[u8], until: u64, mut found: impl FnMut(i32) -> bool) -> Result<bool> {
+    find_in_time(pid, until, |dir, name| {
         if !reads(dir, name, link) {
             return false;
         }
@@ -62,15 +60,14 @@ pub fn refers(pid: u32, number: i32, link: &[u8]) -> Result<bool> {
     at(pid, number, |dir, name| link_of(dir, name, |text| text == link))?.map_err(|_| Errno::BADF)
 }
 
-/// Whether some descriptor of process `pid` does, of the first `most` that `/proc` shows.
+/// Whether some descriptor of process `pid` does, of the first `most` that `/proc` shows, and of those that are looked at before it is later
+/// than `until` (as of [`of_process`]).
 ///
 /// # Errors
 /// As [`any`], for a process that may not be looked at.
-pub fn any_refers(pid: u32, link: &[u8], most: usize) -> Result<bool> {
-    let mut path = [0u8; 32];
-    let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
+pub fn any_refers(pid: u32, link: &[u8], most: usize, until: u64) -> Result<bool> {
     let (mut seen, mut refers) = (0, false);
-    find_entry(path, |dir, _, name| {
+    find_in_time(pid, until, |dir, name| {
         refers = seen < most && reads(dir, name, link);
         seen += 1;
         refers || seen >= most
@@ -122,6 +119,19 @@ fn open_memory(dir: i32, name: &CStr, access: i32) -> Result<i32> {
     };
     fd::close(place);
     opened
+}
+
+/// Calls `f` with the directory and the name of each descriptor of a process, until it says true, or it is too late; whether it did.
+fn find_in_time(pid: u32, until: u64, mut f: impl FnMut(i32, &CStr) -> bool) -> Result<bool> {
+    let mut path = [0u8; 32];
+    let path = proc_path(&mut path, pid, b"/fd\0").ok_or(Errno::INVAL)?;
+    let mut found = false;
+    find_entry(path, |dir, _, name| {
+        let is_late = clock::monotonic_ns() > until;
+        found = !is_late && f(dir, name);
+        found || is_late
+    })?;
+    Ok(found)
 }
 
 /// Calls `f` with the directory, and number and name of each entry that is named by a number, until it says true.
@@ -227,15 +237,40 @@ mod tests {
         let known = fd::identity(memory);
         assert!(is(memory, link) && !is(memory, b"/memfd:bypath-open"));
         let mut seen = 0;
-        let same = of_process(me, link, |opened| {
+        let same = of_process(me, link, u64::MAX, |opened| {
             seen += 1;
             assert_ne!(opened, memory);
             fd::identity(opened) == known
         });
         assert_eq!((same, seen), (Ok(true), 1));
         fd::close(memory);
-        assert_eq!(of_process(me, link, |_| true), Ok(false));
-        assert!(!is(memory, link) && of_process(u32::MAX, link, |_| true).is_err());
+        assert_eq!(of_process(me, link, u64::MAX, |_| true), Ok(false));
+        assert!(!is(memory, link) && of_process(u32::MAX, link, u64::MAX, |_| true).is_err());
+    }
+
+    #[test]
+    fn a_process_is_not_looked_at_after_its_time() {
+        let me = crate::process::pid();
+        let memory = crate::mem::memfd(c"bypath-in-time", 4096, 3).unwrap();
+        let link = b"/memfd:bypath-in-time (deleted)";
+        let now = clock::monotonic_ns();
+        assert_eq!(of_process(me, link, now - 1, |_| panic!("it was opened")), Ok(false));
+        assert_eq!(any_refers(me, link, usize::MAX, now - 1), Ok(false));
+        // Of what is there twice one is seen at most, if that takes up the time.
+        let second = fd::dup_high(memory, 3).unwrap();
+        let (until, mut seen) = (now + 50_000_000, 0);
+        let slow = |_| {
+            seen += 1;
+            while clock::monotonic_ns() <= until {
+                std::hint::spin_loop();
+            }
+            false
+        };
+        assert_eq!(of_process(me, link, until, slow), Ok(false));
+        assert!(seen <= 1, "{seen}");
+        assert_eq!(of_process(me, link, u64::MAX, |_| true), Ok(true));
+        assert_eq!(any_refers(me, link, usize::MAX, u64::MAX), Ok(true));
+        [memory, second].into_iter().for_each(fd::close);
     }
 
     #[test]
@@ -248,7 +283,7 @@ mod tests {
         let file = std::fs::File::options().read(true).write(true).create_new(true).open(&path).unwrap();
         let link = path.to_str().unwrap().as_bytes();
         assert!(is(std::os::fd::AsRawFd::as_raw_fd(&file), link), "{path:?} is too long for this test");
-        assert_eq!(of_process(me, link, |_| true), Ok(false));
+        assert_eq!(of_process(me, link, u64::MAX, |_| true), Ok(false));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 
@@ -258,9 +293,9 @@ mod tests {
         let bell = crate::eventfd::create(3).unwrap();
         assert_eq!(refers(me, bell, b"anon_inode:[eventfd]"), Ok(true));
         assert_eq!(refers(me, bell, b"anon_inode:[eventpoll]"), Ok(false));
-        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", usize::MAX), Ok(true));
-        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", 0), Ok(false));
-        assert_eq!(any_refers(me, b"anon_inode:[nothing]", usize::MAX), Ok(false));
+        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", usize::MAX, u64::MAX), Ok(true));
+        assert_eq!(any_refers(me, b"anon_inode:[eventfd]", 0, u64::MAX), Ok(false));
+        assert_eq!(any_refers(me, b"anon_inode:[nothing]", usize::MAX, u64::MAX), Ok(false));
         fd::close(bell);
         assert_eq!(refers(me, 999_999, b"anon_inode:[eventfd]"), Err(Errno::BADF));
         assert_eq!(refers(me, -1, b"anon_inode:[eventfd]"), Err(Errno::BADF));

@@ -545,7 +545,7 @@ fn has_changed_user(dialled: i32, inode: u32) -> bool {
     }
     let left = rest.len();
     let link = &room[..room.len() - left];
-    who.pid != 0 && open_files::any_refers(who.pid, link, LOOKS).unwrap_or(false)
+    who.pid != 0 && open_files::any_refers(who.pid, link, LOOKS, u64::MAX).unwrap_or(false)
 }
 
 fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
