@@ -522,6 +522,37 @@ fn broken_programs_are_the_kernels_to_refuse() {
 }
 
 #[test]
+fn who_locks_the_statistics_file_holds_nobody_up() {
+    use rustix::fs::{FlockOperation, flock};
+    if skipped_without_python("who_locks_the_statistics_file_holds_nobody_up") {
+        return;
+    }
+    let dir = TempDir::new();
+    let counters = dir.join("counters");
+    fs::write(&counters, "").expect("a file");
+    let reader = fs::File::open(&counters).expect("the file");
+    flock(&reader, FlockOperation::LockShared).expect("a lock");
+    let sockets = "import os, socket; socket.socket(); os.fork(); socket.socket()";
+    let mut running: Vec<_> = (0..4)
+        .map(|_| run(["--stats"]).arg(&counters).args(["python3", "-c", sockets]).spawn().expect("it starts"))
+        .collect();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    let ended =
+        |child: &mut std::process::Child| child.try_wait().expect("a child").is_some_and(|s| s.success());
+    while !running.iter_mut().all(ended) {
+        if std::time::Instant::now() > end {
+            running.iter_mut().for_each(|child| drop(child.kill()));
+            panic!("a lock on the statistics file holds its programs up");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    // One for each process.
+    let stats = bypath(["stats", "--json"]).arg(&counters).output().expect("bypath starts");
+    let rows: serde_json::Value = serde_json::from_str(&stdout(&stats)).expect("JSON");
+    assert_eq!(rows.to_string().matches("\"python3\"").count(), 8, "{rows}");
+}
+
+#[test]
 fn statistics_file_is_made_absolute_and_checked() {
     let dir = TempDir::new();
     let output = run(["--stats", "counters", "sh", "-c", "cd / && echo $BYPATH_STATS"])

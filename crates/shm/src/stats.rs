@@ -2,7 +2,7 @@
 //! that it survives `kill -9` and `_exit`.
 //!
 //! A statistics file is a plain sequence of records of [`RECORD_SIZE`] bytes, one per process image; writers
-//! append under `flock`. Native byte order; all counters are 64-bit.
+//! append (O_APPEND). Native byte order; all counters are 64-bit.
 
 use crate::reason::REASON_SLOTS;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};

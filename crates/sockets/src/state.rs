@@ -453,8 +453,8 @@ fn stats_file(config: &Config) -> Option<&'static StatsRecord> {
     let name = std::ffi::CStr::from_bytes_until_nul(&name).ok()?;
     let record = (|| {
         let low = fd::open_rw(name)?;
-        let mapped = fd::append_space(low, bypath_shm::stats::RECORD_SIZE as u64)
-            .and_then(|at| region::map_stats(low, at));
+        let mapped =
+            fd::append_space(low, bypath_shm::stats::RECORD_SIZE).and_then(|at| region::map_stats(low, at));
         fd::close(low);
         mapped
     })();

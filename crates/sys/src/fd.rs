@@ -166,12 +166,12 @@ pub fn write_once(fd: i32, bytes: &[u8]) {
     unsafe { syscall(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
-/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and writing. Waits for nothing that may be there instead.
+/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and appending. Waits for nothing that may be there instead.
 ///
 /// # Errors
 /// As open(2); ELOOP: it is a symbolic link.
 pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
-    let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_APPEND;
     // SAFETY: the path is a NUL-terminated string.
     check(unsafe {
         syscall(
@@ -198,25 +198,45 @@ pub fn may_be_as_long(bytes: u64) -> Result<()> {
     if limits_of(libc::RLIMIT_FSIZE).0 < bytes { Err(Errno::FBIG) } else { Ok(()) }
 }
 
-/// Appends `record` bytes of zeroes to a file under `flock`, and returns the offset of the new space, a multiple
-/// of `record`.
+/// Octets that [`append_space`] can append.
+const MOST_SPACE: usize = 8192;
+static ZEROES: [u8; MOST_SPACE] = [0; MOST_SPACE];
+
+/// Appends `record` (8192 at most) bytes of zeroes to a file that [`open_rw`] has opened, and returns their offset, a multiple of `record`. The kernel
+/// keeps those apart who append at a time (O_APPEND, open(2)): a lock could be had by everybody who may read the file.
 ///
 /// # Errors
-/// As flock(2), fstat(2), ftruncate(2).
-pub fn append_space(fd: i32, record: u64) -> Result<u64> {
-    // SAFETY: flock takes integers.
-    check(unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_EX as usize, 0, 0, 0, 0]) })?;
-    // SAFETY: lseek takes integers.
-    let end = check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })?
-        as u64;
-    let at = end.next_multiple_of(record);
-    let grown = may_be_as_long(at + record).and_then(|()| {
-        // SAFETY: ftruncate takes integers.
-        check(unsafe { syscall(libc::SYS_ftruncate, [fd as usize, (at + record) as usize, 0, 0, 0, 0]) })
-    });
-    // SAFETY: as above.
-    unsafe { syscall(libc::SYS_flock, [fd as usize, libc::LOCK_UN as usize, 0, 0, 0, 0]) };
-    grown.map(|_| at)
+/// As lseek(2) and write(2); EFBIG where no file may be as long; EAGAIN where others append what is no record again and again.
+pub fn append_space(fd: i32, record: usize) -> Result<u64> {
+    let seek = |from: i32| {
+        // SAFETY: lseek takes integers.
+        check(unsafe { syscall(libc::SYS_lseek, [fd as usize, 0, from as usize, 0, 0, 0]) }).map(|n| n as u64)
+    };
+    let unit = record as u64;
+    if record == 0 || record > MOST_SPACE {
+        return Err(Errno::INVAL);
+    }
+    for _ in 0..4 {
+        // A file that something else has written to, or that was cut.
+        let end = seek(libc::SEEK_END)?;
+        let odd = (end.next_multiple_of(unit) - end) as usize;
+        // Others may append meanwhile.
+        may_be_as_long(end.saturating_add(64 * unit))?;
+        let parts = [odd, record]
+            .map(|len| libc::iovec { iov_base: ZEROES.as_ptr().cast_mut().cast(), iov_len: len });
+        // SAFETY: writev reads the parts, each of which lies in `ZEROES`.
+        let n =
+            check(unsafe { syscall(libc::SYS_writev, [fd as usize, parts.as_ptr() as usize, 2, 0, 0, 0]) })?;
+        if n as usize != odd + record {
+            return Err(Errno::NOSPC);
+        }
+        let end = seek(libc::SEEK_CUR)?;
+        let at = (end - n as u64).next_multiple_of(unit);
+        if at + unit <= end {
+            return Ok(at);
+        }
+    }
+    Err(Errno::AGAIN)
 }
 
 /// Reads a small file (as in /proc) into `buf`; returns the length read.
@@ -373,4 +393,25 @@ fn status(path: &std::ffi::CStr) -> Result<libc::stat> {
     })?;
     // SAFETY: zeroed is a valid stat, and the kernel filled it.
     Ok(unsafe { st.assume_init() })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn space_is_appended_in_whole_records() {
+        let path = std::env::temp_dir().join(format!("bypath-space-{}", std::process::id()));
+        let name = std::ffi::CString::new(path.as_os_str().as_encoded_bytes()).expect("a path");
+        std::fs::write(&path, [1; 100]).expect("a file");
+        let fd = open_rw(&name).expect("the file");
+        std::fs::remove_file(&path).expect("the file");
+        // Behind what was there before.
+        assert_eq!(append_space(fd, 64), Ok(128));
+        let wanted: Vec<u64> = (3..35).map(|n| n * 64).collect();
+        let appended = |_| append_space(fd, 64);
+        assert_eq!((3..35).map(appended).collect::<Result<Vec<_>>>(), Ok(wanted));
+        assert_eq!(append_space(fd, 0), Err(Errno::INVAL));
+        close(fd);
+    }
 }
