@@ -25,6 +25,10 @@ const BELL_PLACES: usize = 256;
 const MOST_TOLD_AGAIN: u32 = 8;
 /// Arenas one pair can have.
 const ARENAS: usize = 8;
+/// Slots that are mapped in this process's life: 16 TiB of addresses at most, of which there are 128, and 200 MB of records. Those of a peer that is
+/// gone serve the next arena of the same geometry alone, and a liar has ever another one.
+const MOST_SLOTS: u32 = 8 << 20;
+static SLOTS_MAPPED: AtomicU32 = AtomicU32::new(0);
 
 static PEERS: Slab<Peer, 4096, 1> = Slab::new();
 static PEERS_USED: AtomicU32 = AtomicU32::new(0);
@@ -111,14 +115,20 @@ impl ArenaRecord {
     /// Maps the memory `fd`.
     ///
     /// # Errors
-    /// As [`Arena::map`].
+    /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`].
     fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
         if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
             spare.refill(fd)?;
             self.arena.set(Some(spare));
             return Ok(());
         }
+        // The peer names the geometry, which is looked at then.
+        let slots = SLOTS_MAPPED.load(Relaxed).saturating_add(geometry.slots);
+        if slots > MOST_SLOTS {
+            return Err(bypath_sys::Errno::NOMEM);
+        }
         let mapped = Arena::map(fd, geometry)?;
+        SLOTS_MAPPED.store(slots, Relaxed);
         let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
         self.conns.set(Some(region::leak(ConnSlots(conns))?));
         self.arena.set(Some(region::leak(mapped)?));
