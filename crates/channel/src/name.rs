@@ -194,5 +194,7 @@ fn identity(path: &Path) -> io::Result<(u64, u64)> {
 /// Whether this user's process is at the other end.
 fn is_own(socket: &OwnedFd) -> bool {
     let peer: Result<_> = unix::peer_credentials(socket.as_raw_fd());
-    peer.is_ok_and(|peer| peer.uid == process::euid())
+    let own = process::euid();
+    // In a namespace that does not know this user it does not know the others, either.
+    own != process::OVERFLOW_UID && peer.is_ok_and(|peer| peer.uid == own)
 }

@@ -548,8 +548,7 @@ fn parse_count(s: &str) -> Option<u64> {
     s.parse::<u32>().ok().filter(|_| digits).map(u64::from)
 }
 
-/// The user whom the kernel shows for all that a user namespace does not know: whoever that is, it cannot be trusted.
-pub const OVERFLOW_UID: u32 = 65534;
+pub use bypath_sys::process::OVERFLOW_UID;
 
 fn parse_uids(s: &str) -> Result<AllowedUids, &'static str> {
     let mut allowed = AllowedUids::none();

@@ -375,11 +375,12 @@ pub fn links(path: &std::ffi::CStr) -> Result<u64> {
     status(path).map(|st| st.st_nlink)
 }
 
-/// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it.
+/// Whether `uid` owns a directory, no symbolic link, and nobody else may write to it. Of [`OVERFLOW_UID`](crate::process::OVERFLOW_UID) there is none.
 pub fn is_own_directory(path: &std::ffi::CStr, uid: u32) -> bool {
-    status_at(libc::AT_FDCWD, path).is_ok_and(|st| {
-        st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
-    })
+    uid != crate::process::OVERFLOW_UID
+        && status_at(libc::AT_FDCWD, path).is_ok_and(|st| {
+            st.st_mode & libc::S_IFMT == libc::S_IFDIR && st.st_uid == uid && st.st_mode & 0o022 == 0
+        })
 }
 
 fn status(path: &std::ffi::CStr) -> Result<libc::stat> {

@@ -3,6 +3,10 @@
 use crate::syscall::{check, syscall};
 use crate::{Result, fd, poll, thread};
 
+/// The user whom the kernel shows for all that a user namespace does not know (as /proc/sys/kernel/overflowuid is where nobody has changed it): whoever
+/// that is, nothing shows that it is the same one.
+pub const OVERFLOW_UID: u32 = 65534;
+
 /// This process's id, from the kernel (a vfork child or a clone sees its own).
 pub fn pid() -> u32 {
     // SAFETY: no arguments.

@@ -4,6 +4,7 @@
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
 //! descriptors are closed last by one that does nothing but end.
 
+use crate::process::OVERFLOW_UID;
 use crate::signal::Blocked;
 use crate::{Errno, clock, eventfd, fd, futex, mem, thread, unix};
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -13,9 +14,6 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 const LONGEST_LOOK: u64 = 100_000;
 /// Memory that a close frees at once, in octets: 4 MiB take some 0.8 ms.
 const LITTLE: u64 = 4 << 20;
-
-/// Stands for users of other namespaces, too.
-const OVERFLOW_UID: u32 = 65534;
 
 /// What the other thread waits for at most.
 #[cfg(target_arch = "x86_64")]

@@ -43,6 +43,11 @@ fn other_process() {
             println!("\nerror {}", e.raw_os_error().expect("an errno"));
             return;
         }
+        "takes" => {
+            let e = Listener::bind(name).expect_err("nobody's folder");
+            println!("\nerror {}", e.raw_os_error().expect("an errno"));
+            return;
+        }
         "uninvited" => {
             let socket = seqpacket::connect(Path::new(name)).expect("a mode that lets in");
             let e = Remote::receive(&socket, LONG).expect_err("no channel");

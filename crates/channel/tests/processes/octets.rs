@@ -1,6 +1,6 @@
 //! Channels of octets: killed processes, names, descriptors that travel, and a peer that lies.
 
-use crate::{Folder, LONG, Other, errno, heir, lie, octet};
+use crate::{Folder, LONG, Other, ROLE, errno, heir, lie, octet};
 use bypath_channel::{Channel, Listener, Remote};
 use bypath_sys::seqpacket;
 use std::fs::{self, Permissions};
@@ -36,6 +36,15 @@ pub fn other(what: &str, mut channel: Channel) {
             0 => return,
             n => channel.write_all(&room[..n]).expect("room"),
         }
+    }
+}
+
+/// In which this user has no number, as all others.
+fn enter_a_user_namespace() -> std::io::Result<()> {
+    // SAFETY: integers only.
+    match unsafe { libc::unshare(libc::CLONE_NEWUSER) } {
+        0 => Ok(()),
+        _ => Err(std::io::Error::last_os_error()),
     }
 }
 
@@ -179,6 +188,38 @@ fn processes_of_other_users_get_none() {
         assert_eq!(stranger("uninvited"), format!("error {}", libc::ECONNRESET));
         let _own = Other::start(&format!("echo {name}"), |_| {});
         echoes(&mut served.join().unwrap());
+    });
+}
+
+#[test]
+fn where_a_namespace_knows_no_users_nobody_is_the_own_one() {
+    let folder = Folder::new("unknown");
+    let name = folder.name("own");
+    let mut listener = Listener::bind(&name).unwrap();
+    listener.set_timeout(LONG);
+    let beside = folder.name("beside");
+    let apart = |role: &str| {
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "other_process", "--nocapture"]).env(ROLE, role);
+        // SAFETY: a system call alone.
+        unsafe { command.pre_exec(enter_a_user_namespace) };
+        match command.output() {
+            Ok(said) => Some(String::from_utf8(said.stdout).unwrap()),
+            Err(e) => {
+                eprintln!("skipped: a user namespace cannot be made: {e}");
+                None
+            }
+        }
+    };
+    thread::scope(|s| {
+        // It would give an end to this user's process, as that one looks from outside.
+        let served = s.spawn(|| listener.accept());
+        let told = [apart(&format!("refused {name}")), apart(&format!("takes {beside}"))];
+        let _own = Channel::connect(&name, LONG).unwrap();
+        served.join().unwrap().unwrap();
+        for said in told.into_iter().flatten() {
+            assert!(said.contains(&format!("\nerror {}\n", libc::EACCES)), "{said}");
+        }
     });
 }
 
