@@ -13,7 +13,7 @@ use bypath_shm::inbox::Inbox;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, Arena, Slab, StaticCell};
 use bypath_shm::ring::Ring;
-use bypath_sys::{Result, eventfd, fd, poll, process, unix};
+use bypath_sys::{Result, eventfd, fd, poll, process, strangers, unix};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
 /// Set in a bell number that belongs to an epoll set: the waker marks the inbox and rings only if the set
@@ -372,7 +372,8 @@ impl Peer {
     pub fn add_bell(&self, number: u32, bell_fd: i32) -> bool {
         let entry = u64::from(number) << 32 | u64::from(bell_fd as u32);
         let start = number as usize % BELL_PLACES;
-        if number != 0 && eventfd::is_bell(bell_fd) {
+        let is_bell = eventfd::is_bell(bell_fd);
+        if number != 0 && is_bell {
             for i in 0..BELL_PLACES {
                 let place = &self.bells[(start + i) % BELL_PLACES];
                 match place.compare_exchange(0, entry, AcqRel, Acquire) {
@@ -382,7 +383,11 @@ impl Peer {
                 }
             }
         }
-        fd::close(bell_fd);
+        if is_bell {
+            fd::close(bell_fd);
+        } else {
+            strangers::close(&[bell_fd]);
+        }
         false
     }
 
@@ -616,7 +621,7 @@ impl Peer {
 
     /// Lets go of everything: what stays would be the next process's that has this place.
     fn empty(&self, is_gone: bool) {
-        self.close_descriptors();
+        self.close_descriptors(|control| strangers::close_caller(control, process::euid()));
         if let Some(inbox) = self.inbox.get() {
             region::let_go_of_inbox(inbox);
         }
@@ -626,7 +631,7 @@ impl Peer {
         }
     }
 
-    fn close_descriptors(&self) {
+    fn close_descriptors(&self, close_control: fn(i32)) {
         for b in &self.bells {
             let entry = b.swap(0, AcqRel);
             if entry != 0 {
@@ -635,7 +640,7 @@ impl Peer {
         }
         let control = self.control.swap(-1, AcqRel);
         if control >= 0 {
-            fd::close(control);
+            close_control(control);
         }
     }
 

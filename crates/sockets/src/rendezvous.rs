@@ -47,14 +47,13 @@ pub fn control_message(peer: &Peer, bytes: &[u8], received: &unix::Received) {
         Some(m) if m[0] == BELL && received.fd_count == 1 => {
             peer.add_bell(m[2] as u32, received.fds[0]);
         }
-        _ => close_all(received),
+        _ => strangers::close_received(received),
     }
 }
 
-fn close_all(r: &unix::Received) {
-    for &f in &r.fds[..r.fd_count] {
-        fd::close(f);
-    }
+/// A connection with the other end, who may have left there what is not closed at once.
+fn close_other(end: i32) {
+    strangers::close_caller(end, process::euid());
 }
 
 /// Called by data calls of cold ends after they moved bytes: counts, and now and then makes an attempt or looks
@@ -252,7 +251,7 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
     };
     let said = calling::dialled(s, state, dialled);
     if said.is_err() {
-        fd::close(dialled);
+        close_other(dialled);
         abandon(s);
     }
     said
@@ -351,7 +350,7 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
             Err(e @ Errno::MFILE) => return Err(errno_reason(e)),
             _ => {
                 // Declined because the other end dialled us, or gone: its own call may be waiting.
-                fd::close(dialled);
+                close_other(dialled);
                 s.dialled.store(-1, Relaxed);
             }
         }
@@ -362,7 +361,7 @@ fn step(s: &'static Sock, state: &'static State) -> Result<Option<&'static Conn>
     let Some((caller, r)) = calling::heard(s, &mut bytes)? else { return Ok(None) };
     let result = greeted(s, state, caller, &bytes[..r.len], &r);
     if !matches!(result, Ok((_, true))) {
-        fd::close(caller);
+        close_other(caller);
     }
     result.map(|(conn, _)| Some(conn))
 }
@@ -388,10 +387,10 @@ fn calls(s: &Sock) -> Result<bool, Reason> {
         let is_higher = end.cookie.load(Relaxed) > end.peer_cookie.load(Relaxed);
         if if s.abroad.load(Relaxed) == 0 { is_higher } else { abroad::is_first(s) } {
             // Crossed calls: the one dialled by the higher cookie counts, or by the higher address, and that is ours.
-            fd::close(caller);
+            close_other(caller);
             return Ok(false);
         }
-        fd::close(dialled);
+        close_other(dialled);
         s.dialled.store(-1, Relaxed);
     }
     calling::hold(s, caller);
@@ -587,7 +586,7 @@ fn answered(
     if result.is_err() {
         hand_back(dialled, bytes, r);
     }
-    close_all(r);
+    strangers::close_received(r);
     fault::point("welcome-taken");
     result
 }
@@ -641,7 +640,7 @@ pub fn give_up(s: &Sock) {
         && let Ok(Some(r)) = unix::recv(dialled, &mut bytes, state::floor())
     {
         hand_back(dialled, &bytes[..r.len], &r);
-        close_all(&r);
+        strangers::close_received(&r);
     }
     abandon(s);
 }
@@ -655,17 +654,17 @@ pub fn leave_to_parent(s: &Sock) {
 /// Ends a rendezvous: closes what is open for it.
 pub fn abandon(s: &Sock) {
     let with_care = |listener| strangers::close_listener(listener, process::euid());
-    end(s, with_care, |caller| strangers::close_caller(caller, process::euid()));
+    end(s, with_care, close_other);
 }
 
-fn end(s: &Sock, close_listener: fn(i32), close_caller: fn(i32)) {
+fn end(s: &Sock, close_listener: fn(i32), close_other: fn(i32)) {
     if s.meeting.load(Relaxed) {
         s.meeting.store(false, Relaxed);
         MEETINGS.fetch_sub(1, Relaxed);
     }
     // While its listener is open.
     remove_name(s);
-    let closers = [close_listener, fd::close, close_caller];
+    let closers = [close_listener, close_other, close_other];
     for (place, close) in [&s.listener, &s.dialled, &s.caller].into_iter().zip(closers) {
         let f = place.load(Acquire);
         if f >= 0 {

@@ -178,6 +178,47 @@ fn a_welcome_that_cannot_be_said_leaves_no_memory() {
     ring_from_victim(&line, &m);
 }
 
+#[test]
+fn what_lingers_in_an_answer_holds_nobody_up() {
+    let (_server, port) = alone();
+    for place in 0..3 {
+        let line = Line::to(port);
+        let (channel, _) = peer::called(&line).expect("the victim calls");
+        let offer = peer::Offer::new(SMALL, &mut crate::dice::Dice(place));
+        let (lingers, _kept) = peer::lingering();
+        let fds = match place {
+            0 => vec![&lingers, &offer.file],
+            1 => vec![&offer.inbox, &lingers],
+            _ => vec![&lingers],
+        };
+        assert!(peer::send(&channel, &offer.said, &fds));
+        // The close that waits is the last one.
+        drop(lingers);
+        hangs_up(&line, &channel);
+        // Who serves another one meanwhile needs the same lock.
+        let other = Line::to(port);
+        ring_from_victim(&other, &peer::accept_well(&other, SMALL));
+    }
+}
+
+#[test]
+fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
+    let (mut server, port) = alone();
+    let mut nonsense = peer::bell(9);
+    nonsense[0] += 1;
+    for said in [peer::bell(9), nonsense] {
+        let line = Line::to(port);
+        let m = peer::accept_well(&line, SMALL);
+        ring_from_victim(&line, &m);
+        let (lingers, _kept) = peer::lingering();
+        assert!(peer::send(&m.channel, &peer::octets(&said), &[&lingers]));
+        drop(lingers);
+        sleep_behind(&line, &m, 9, &[]);
+        drop(line);
+        server.expect("end", "after what is no bell");
+    }
+}
+
 /// A process that knows another's name (everybody whom that one has called does) is not taken for it: the memory that the two
 /// others share stays theirs.
 #[test]

@@ -279,6 +279,19 @@ pub fn bare_eventfd(count: u64, flags: i32) -> OwnedFd {
     fd
 }
 
+/// A connection whose last close waits for 40 s, and what keeps it from ending sooner.
+pub fn lingering() -> (OwnedFd, impl Sized) {
+    use std::io::Write;
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("listen");
+    let mut full = TcpStream::connect(listener.local_addr().expect("bound")).expect("connect");
+    let (reader, _) = listener.accept().expect("a connection");
+    full.set_nonblocking(true).expect("a socket that does not wait");
+    while full.write(&[0; 65536]).is_ok() {}
+    let linger = [1i32, 40].map(i32::to_ne_bytes).concat();
+    sock::set_option(full.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger).expect("SO_LINGER");
+    (full.into(), (listener, reader))
+}
+
 /// What one who is called hands out: memory that is ours.
 pub struct Offer {
     geometry: Geometry,

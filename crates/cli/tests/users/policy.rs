@@ -194,3 +194,21 @@ fn a_stranger_who_calls_holds_no_stream_up() {
 fn a_stranger_who_calls_holds_no_datagrams_up() {
     is_held_up_by_nobody("a_stranger_who_calls_holds_no_datagrams_up", "udp", "flood", "bypath/1/udp/");
 }
+
+/// Who is allowed holds nobody up, either: the victim closes what he has left unread, and goes on.
+#[test]
+fn an_allowed_user_who_is_called_holds_no_stream_up() {
+    let Some(stage) = stage("an_allowed_user_who_is_called_holds_no_stream_up", NEEDS) else { return };
+    let script = stage.scene.path("stranger.py");
+    let python = installed("python3");
+    let mut ally = stage.plain(BERT, &python).arg(&script).arg("ally").start();
+    let port: u16 = ally.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let victim = Side { options: &[("allow-uid", "65002")], ..Side::user(ANNE) };
+    let victim =
+        stage.program(&victim, "server.stats", &python).arg(&script).arg("tcp").arg(port.to_string());
+    let victim = victim.start();
+    let longest: f64 = ally.ready(|line| line.strip_prefix("longest ")?.parse().ok());
+    victim.stop(Signal::KILL);
+    assert!(longest < 20.0, "the victim stood for {longest} s");
+    ally.wait().ok();
+}

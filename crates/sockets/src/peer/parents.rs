@@ -32,7 +32,8 @@ pub fn let_go_of_parents() {
             arena.let_go(|slot| any && holds(slot));
         }
         if !is_held && let Some(inbox) = p.inbox.get() {
-            p.close_descriptors();
+            // The parent has it, too: no close here is the last one.
+            p.close_descriptors(fd::close);
             p.inbox.set(None);
             region::let_go_of_inbox(inbox);
         }

@@ -9,7 +9,7 @@ use bypath_shm::reason::Reason;
 use bypath_sys::folder::Folder;
 use bypath_sys::sock::Address;
 use bypath_sys::tcp_info::TcpInfo;
-use bypath_sys::{Errno, fd, process, sock, sockdiag, unix};
+use bypath_sys::{Errno, fd, process, sock, sockdiag, strangers, unix};
 use std::sync::atomic::Ordering::*;
 
 /// asm-generic/socket.h; linux/netlink.h.
@@ -144,7 +144,7 @@ impl Way {
                     Ok(Some(dialled))
                 }
                 Err(_) => {
-                    fd::close(dialled);
+                    strangers::close_caller(dialled, uid);
                     Err(Reason::Squatter)
                 }
             },

@@ -3,12 +3,12 @@
 //! calls; nobody waits.
 
 use super::message::{HELLO, MESSAGE_SIZE, VERSION, WORDS, to_bytes};
-use super::{CALL_LIFE_NS, abroad, errno_reason, may_call, ring_size};
+use super::{CALL_LIFE_NS, abroad, close_other, errno_reason, may_call, ring_size};
 use crate::state::State;
 use crate::table::Sock;
 use crate::{fault, state};
 use bypath_shm::reason::Reason;
-use bypath_sys::{Errno, clock, fd, unix};
+use bypath_sys::{Errno, clock, unix};
 use std::sync::atomic::Ordering::*;
 
 /// Who was dialled is told HELLO: as soon as he takes it.
@@ -94,7 +94,7 @@ pub fn heard(s: &Sock, bytes: &mut [u8; MESSAGE_SIZE]) -> Result<Option<(i32, un
     };
     s.caller.store(-1, Relaxed);
     if outcome.is_err() {
-        fd::close(caller);
+        close_other(caller);
     }
     outcome
 }

@@ -77,12 +77,6 @@ fn after(count: u32) -> u32 {
     count.saturating_add(count.clamp(4, REST))
 }
 
-fn close_all(received: &unix::Received) {
-    for &own in &received.fds[..received.fd_count] {
-        fd::close(own);
-    }
-}
-
 /// From which address this host sends to `to`.
 fn source_for(to: &Name) -> Option<Name> {
     let address = to.to_address();
@@ -572,7 +566,7 @@ fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
         }
         _ => Err(Reason::VersionMismatch),
     };
-    close_all(&received);
+    strangers::close_received(&received);
     if let Err(reason) = outcome {
         again(r, fd, route, sends, reason);
     }

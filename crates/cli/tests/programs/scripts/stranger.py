@@ -1,6 +1,9 @@
 """stranger.py echo | flood PORT: plain programs beside a victim.
 stranger.py tcp PORT | udp: a victim, which moves octets until SIGTERM; prints its socket's cookie, and at the end its longest pause in seconds.
+stranger.py ally: answers the call of a victim that is connected to it by nonsense, and leaves a descriptor whose last close waits unread behind that;
+then prints how long the victim's longest call took, in seconds.
 stranger.py attack NAME: calls the victim at this abstract name with a descriptor whose last close waits for LINGER seconds."""
+import select
 import signal
 import socket
 import struct
@@ -62,6 +65,60 @@ def attack(name):
     signal.pause()
 
 
+def cookie_of(s):
+    return "%016x" % struct.unpack("Q", s.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
+
+
+def is_asleep(pid):
+    with open(f"/proc/{pid}/stat") as stat:
+        return stat.read().rpartition(")")[2].split()[0] == "S"
+
+
+def ally():
+    listener = socket.create_server(("127.0.0.1", 0))
+    print("port", listener.getsockname()[1], flush=True)
+    s = listener.accept()[0]
+    name = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    name.bind("\0bypath/1/" + cookie_of(s))
+    name.listen()
+
+    def hear():
+        octets = s.recv(4096, socket.MSG_WAITALL)
+        assert len(octets) == 4096
+        return octets
+
+    octets = hear()
+    while not select.select([name], [], [], 0)[0]:
+        s.sendall(octets)
+        octets = hear()
+    channel = name.accept()[0]
+    while not select.select([channel], [], [], 0)[0]:
+        s.sendall(octets)
+        octets = hear()
+    assert channel.recv(1024)
+    sender, _kept = lingering()
+    # It waits for its echo, and looks at nothing meanwhile.
+    pid = struct.unpack("iii", channel.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
+    end = time.monotonic() + PATIENCE
+    while not is_asleep(pid):
+        assert time.monotonic() < end, "the victim does not wait"
+        time.sleep(0.001)
+    channel.send(bytes(112))
+    socket.send_fds(channel, [bytes(112)], [sender.fileno()])
+    sender.close()
+    longest, is_over = 0.0, 0
+    while is_over < 10:
+        began = time.monotonic()
+        s.sendall(octets)
+        octets = hear()
+        now = time.monotonic()
+        longest = max(longest, now - began)
+        assert now < end + PATIENCE, "the victim does not look"
+        # It has seen the answer; one of its next calls is the one that closes.
+        is_over += is_over > 0 or bool(select.select([channel], [], [], 0)[0])
+    print("longest", longest, flush=True)
+
+
 def until_told(step):
     told = []
     signal.signal(signal.SIGTERM, lambda *_: told.append(True))
@@ -74,7 +131,7 @@ def until_told(step):
 
 
 def victim(s, step):
-    print("cookie", "%016x" % struct.unpack("Q", s.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0], flush=True)
+    print("cookie", cookie_of(s), flush=True)
     until_told(step)
 
 
