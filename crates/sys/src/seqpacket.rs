@@ -81,6 +81,20 @@ pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize,
     Ok(Some((got.len, got.fds[..got.fd_count].iter().map(own).collect())))
 }
 
+/// The first octets of the next message, which stays, with what came along; how many, `None`: there is none.
+///
+/// # Errors
+/// ECONNRESET.
+pub fn peek(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<usize>> {
+    let flags = (libc::MSG_PEEK | libc::MSG_DONTWAIT) as usize;
+    let to = [socket.as_raw_fd() as usize, room.as_mut_ptr() as usize, room.len(), flags, 0, 0];
+    // SAFETY: the kernel writes into the slice.
+    match check(unsafe { syscall(libc::SYS_recvfrom, to) }) {
+        Err(Errno::AGAIN) => Ok(None),
+        seen => seen.map(Some),
+    }
+}
+
 /// Sends a message, with a descriptor or without.
 ///
 /// # Errors
@@ -140,6 +154,7 @@ mod tests {
         send(caller.as_fd(), b"with", Some(a.as_fd())).unwrap();
         send(caller.as_fd(), b"without", None).unwrap();
         let mut room = [0; 16];
+        assert_eq!((peek(called.as_fd(), &mut room[..2]), &room[..2]), (Ok(Some(2)), &b"wi"[..]));
         let (len, fds) = receive(called.as_fd(), &mut room).unwrap().unwrap();
         assert_eq!((&room[..len], fds.len()), (&b"with"[..], 1));
         crate::pair::send(fds[0].as_fd(), b"x").unwrap();
@@ -147,6 +162,7 @@ mod tests {
         let (len, fds) = receive(called.as_fd(), &mut room).unwrap().unwrap();
         assert_eq!((&room[..len], fds.len()), (&b"without"[..], 0));
         assert!(receive(called.as_fd(), &mut room).unwrap().is_none());
+        assert_eq!(peek(called.as_fd(), &mut room), Ok(None));
         drop(caller);
         assert_eq!(receive(called.as_fd(), &mut room).unwrap().unwrap().0, 0);
         std::fs::remove_file(&path).unwrap();

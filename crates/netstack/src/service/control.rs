@@ -1,6 +1,7 @@
 //! Connections for questions: who may ask, whose turn it is, and which message makes no sense.
 
-use super::limits::Users;
+use super::limits::{Share, Users, is_too_many};
+use super::on_way;
 use super::question::{Answer, Asks, Nonsense};
 use super::slab::{Key, Slab};
 use super::socket::Hub;
@@ -8,7 +9,7 @@ use super::tasks::{self, Doing, Next, Refusal, Who};
 use super::watch::{Token, Watch};
 use super::{Settings, query};
 use crate::Engine;
-use bypath_shm::service::{Body, Header, MESSAGE, Op, of_end_name};
+use bypath_shm::service::{Body, HEADER, Header, MESSAGE, Op, of_end_name};
 use bypath_sys::strangers::{self, Others};
 use bypath_sys::{process, seqpacket, sock, unix};
 use std::collections::VecDeque;
@@ -31,6 +32,37 @@ struct Control {
     /// A query whose answers do not fit at once.
     query: Option<(Header, Doing)>,
     room_told: bool,
+    /// Descriptors of answers, since it was last seen that all answers were read.
+    on_way: usize,
+}
+
+impl Control {
+    /// Whether all answers are read. If not, each read is told of.
+    fn is_read(&mut self, key: Key, hub: &mut Hub) -> bool {
+        let is_read = self.looks_read(&mut hub.users);
+        if self.room_told == is_read {
+            self.room_told = !is_read;
+            hub.watch.room(self.end.as_fd(), Token::Control(key), !is_read);
+        }
+        is_read
+    }
+
+    /// Whether the next question is one whose answer has descriptors; `None`: there is no question, and one that comes is told of.
+    fn wants_descriptors(&self) -> Option<bool> {
+        let mut head = [0; HEADER];
+        let len = seqpacket::peek(self.end.as_fd(), &mut head).unwrap_or(Some(0))?;
+        let header = Header::decode(head.get(..len)?);
+        Some(header.is_some_and(|(header, _)| matches!(header.op, Op::Open | Op::Rings | Op::Again)))
+    }
+
+    /// The same as `is_read`, without a word.
+    fn looks_read(&mut self, users: &mut Users) -> bool {
+        let is_read = on_way::is_read(&self.end);
+        if is_read {
+            users.received(self.uid, std::mem::take(&mut self.on_way));
+        }
+        is_read
+    }
 }
 
 /// All of them.
@@ -63,8 +95,15 @@ impl Controls {
         if !users.may_ask(uid) || stranger && is_full() {
             return leave(end);
         }
-        let key =
-            self.all.insert(Control { end, uid, stranger, active: false, query: None, room_told: false });
+        let key = self.all.insert(Control {
+            end,
+            uid,
+            stranger,
+            active: false,
+            query: None,
+            room_told: false,
+            on_way: 0,
+        });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
             if let Some(control) = self.all.remove(key) {
@@ -93,7 +132,8 @@ impl Controls {
                 doing.end(engine, &hub.watch);
             }
             self.tasks.retain(|other| *other != key);
-            leave(control.end);
+            let on_way = (control.uid, control.on_way);
+            hub.on_way.end(Token::Control(key), control.end, on_way, &mut hub.users, &hub.watch);
         }
     }
 
@@ -108,6 +148,42 @@ impl Controls {
     pub fn due(&self, engine: &mut Engine) -> Option<u64> {
         let doing = self.tasks.iter().filter_map(|key| self.all.get(*key)?.query.as_ref());
         doing.filter_map(|(_, doing)| doing.due(engine)).min()
+    }
+
+    /// Looks whether those who wait may be sent descriptors, if it is time to; when to look again (ns).
+    pub fn look_at_unread(&mut self, hub: &mut Hub, now: u64) -> Option<u64> {
+        if hub.on_way.due()? > now {
+            return hub.on_way.due();
+        }
+        let mut on_way = std::mem::take(&mut hub.on_way);
+        let (all, mut go) = (&mut self.all, Vec::new());
+        on_way.look(hub, |token, hub| match token {
+            Token::Control(key) => all.get_mut(key).is_none_or(|control| control.looks_read(&mut hub.users)),
+            Token::Socket(key) => hub.has_accepted_all(key),
+            _ => true,
+        });
+        on_way.let_go(now, |token| {
+            let may = match token {
+                Token::Control(key) => {
+                    self.all.get(key).is_none_or(|control| hub.users.may_be_sent(control.uid, Share::Answer))
+                }
+                Token::Socket(key) => hub.may_have_record(key),
+                _ => true,
+            };
+            if may {
+                go.push(token);
+            }
+            may
+        });
+        hub.on_way = on_way;
+        for token in go {
+            match token {
+                Token::Control(key) => self.activate(key),
+                Token::Socket(key) => hub.activate(key),
+                _ => {}
+            }
+        }
+        hub.on_way.due()
     }
 
     /// Everybody who has something to ask has a turn.
@@ -204,6 +280,21 @@ impl Controls {
                 }
                 continue;
             }
+            if is_too_many(control.on_way) && !control.is_read(key, hub) {
+                // Who does not read his answers waits for his turn until he does.
+                return Ok(false);
+            }
+            if !hub.users.may_be_sent(control.uid, Share::Answer) {
+                match control.wants_descriptors() {
+                    Some(true) => {
+                        hub.on_way.wait(Token::Control(key));
+                        return Ok(false);
+                    }
+                    Some(false) => {}
+                    // What comes meanwhile is not heard unseen.
+                    None => return Ok(false),
+                }
+            }
             let (len, fds) = match seqpacket::receive(control.end.as_fd(), &mut self.room) {
                 Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
                 Ok(Some(got)) => got,
@@ -281,7 +372,20 @@ impl Controls {
             let message = [&head.encode()[..], &answer.body].concat();
             let with: Vec<BorrowedFd<'_>> = answer.with.iter().map(AsFd::as_fd).collect();
             // Who does not read his answers gets no more of them.
-            seqpacket::send_with(control.end.as_fd(), &message, &with).map_err(|_| Nonsense)?;
+            match seqpacket::send_with(control.end.as_fd(), &message, &with) {
+                Ok(()) => {
+                    control.on_way += with.len();
+                    if hub.users.sent(control.uid, with.len()) {
+                        hub.on_way.sent(Token::Control(key));
+                    }
+                }
+                // Others of the service's own user have as many on their way as this process may have open.
+                Err(bypath_sys::Errno::TOOMANYREFS) => {
+                    let head = Header { socket: header.socket, errno: libc::ENFILE, ..head };
+                    seqpacket::send(control.end.as_fd(), &head.encode(), None).map_err(|_| Nonsense)?;
+                }
+                Err(_) => return Err(Nonsense),
+            }
         }
         Ok(true)
     }
@@ -303,7 +407,7 @@ fn is_made_here(end: &OwnedFd) -> bool {
 }
 
 /// Ends a connection, in which there may be what nobody has received.
-fn leave(end: OwnedFd) {
+pub(super) fn leave(end: OwnedFd) {
     strangers::close_caller(end.into_raw_fd(), process::euid());
 }
 

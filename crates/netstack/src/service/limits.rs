@@ -13,6 +13,8 @@ pub struct Usage {
     pub rings: usize,
     /// Connections for questions.
     pub controls: usize,
+    /// Descriptors on their way to him, as far as is known.
+    pub on_way: usize,
 }
 
 /// All users who have something.
@@ -25,6 +27,10 @@ pub struct Users {
     short: HashSet<u32>,
     /// Of these, who is to be told of.
     news: Vec<u32>,
+    /// Descriptors on their way to all of them.
+    on_way: usize,
+    /// The user that the service runs as.
+    own: u32,
 }
 
 /// Connections for questions of one user: one for each process.
@@ -32,9 +38,47 @@ const CONTROLS: usize = 4096;
 /// Of one whom the service is not for.
 const CONTROLS_OF_STRANGER: usize = 128;
 
+/// Descriptors that one message has at most: those of first rings.
+pub const AT_ONCE: usize = 4;
+/// Descriptors on their way by one connection for questions.
+const ON_WAY_OF_ONE: usize = 16;
+/// To one user, and to all: half of the soft limit of open files that most processes have (1024).
+const ON_WAY_OF_USER: usize = 128;
+const ON_WAY_OF_ALL: usize = 512;
+/// To one user where half of what all may have is on its way.
+const ON_WAY_OF_USER_IN_A_CROWD: usize = 8;
+
+/// Whether nothing more is heard of a connection with so many descriptors on their way.
+pub const fn is_too_many(on_way: usize) -> bool {
+    on_way + AT_ONCE > ON_WAY_OF_ONE
+}
+
+/// What descriptors are for: of what a user may have on its way, listeners leave others a part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Share {
+    /// An answer.
+    Answer,
+    /// A connection that can be accepted, of a listener that has no other one.
+    First,
+    /// Another one.
+    Ahead,
+}
+
+impl Share {
+    const fn of(self, most: usize) -> usize {
+        match self {
+            Share::Answer => most,
+            Share::First => most / 4 * 3,
+            Share::Ahead => most / 2,
+        }
+    }
+}
+
 impl Users {
     pub fn new(sockets: usize, octets: usize) -> Users {
-        Users { all: HashMap::new(), sockets, octets, short: HashSet::new(), news: Vec::new() }
+        let (all, short, news, own) =
+            (HashMap::new(), HashSet::new(), Vec::new(), bypath_sys::process::euid());
+        Users { all, sockets, octets, short, news, on_way: 0, own }
     }
 
     pub const fn set_bounds(&mut self, sockets: usize, octets: usize) {
@@ -77,6 +121,39 @@ impl Users {
     /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.
     pub fn may_have_rings(&self, uid: u32, octets: usize) -> bool {
         self.of(uid).rings + octets <= self.octets
+    }
+
+    /// Whether descriptors on their way to this user are counted. Root, and the user that the service runs as, can send as many without it.
+    pub const fn counts(&self, uid: u32) -> bool {
+        uid != 0 && uid != self.own
+    }
+
+    /// Whether one more message with descriptors may be sent to this user.
+    pub fn may_be_sent(&self, uid: u32, share: Share) -> bool {
+        if !self.counts(uid) || self.on_way + AT_ONCE <= Share::Ahead.of(ON_WAY_OF_USER) {
+            return true;
+        }
+        let is_crowded = self.on_way >= ON_WAY_OF_ALL / 2;
+        let most = if is_crowded { ON_WAY_OF_USER_IN_A_CROWD } else { ON_WAY_OF_USER };
+        self.of(uid).on_way + AT_ONCE <= share.of(most) && self.on_way + AT_ONCE <= ON_WAY_OF_ALL
+    }
+
+    /// Descriptors were sent to this user. True: they are counted.
+    pub fn sent(&mut self, uid: u32, descriptors: usize) -> bool {
+        if descriptors == 0 || !self.counts(uid) {
+            return false;
+        }
+        self.on_way += descriptors;
+        self.change(uid, |usage| usage.on_way += descriptors);
+        true
+    }
+
+    /// He has received so many of them.
+    pub fn received(&mut self, uid: u32, descriptors: usize) {
+        if descriptors > 0 && self.counts(uid) {
+            self.on_way = self.on_way.saturating_sub(descriptors);
+            self.change(uid, |usage| usage.on_way = usage.on_way.saturating_sub(descriptors));
+        }
     }
 
     /// No more is to be taken of this user.
@@ -127,5 +204,30 @@ mod tests {
         users.count(7, 100, 0);
         users.change(7, |usage| usage.sockets -= 2);
         assert_eq!((users.iter().count(), users.of(7)), (0, Usage::default()));
+    }
+
+    #[test]
+    fn so_many_descriptors_are_on_their_way_to_a_user_and_to_all() {
+        let (mut users, most) = (Users::new(2, 100), |users: &mut Users, uid: u32, share: Share| {
+            while users.may_be_sent(uid, share) {
+                assert!(users.sent(uid, AT_ONCE));
+            }
+            users.of(uid).on_way
+        });
+        users.own = 7;
+        for uid in [0, 7] {
+            assert!(!users.sent(uid, 10_000) && users.may_be_sent(uid, Share::Ahead));
+        }
+        let shares = [Share::Ahead, Share::First, Share::Answer];
+        assert_eq!(shares.map(|share| most(&mut users, 8, share)), [64, 96, 128]);
+        assert_eq!(most(&mut users, 9, Share::Answer), 128);
+        // A crowd: each of the others has a little.
+        assert_eq!([10, 11].map(|uid| most(&mut users, uid, Share::Answer)), [8, 8]);
+        (12..100).for_each(|uid| assert!(most(&mut users, uid, Share::Answer) <= 8));
+        assert_eq!(users.on_way, ON_WAY_OF_ALL);
+        users.received(8, 128);
+        assert!(users.may_be_sent(99, Share::Answer) && !users.may_be_sent(9, Share::Answer));
+        (9..100).for_each(|uid| users.received(uid, users.of(uid).on_way));
+        assert_eq!((users.on_way, users.iter().count()), (0, 0));
     }
 }

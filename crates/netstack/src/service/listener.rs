@@ -1,8 +1,10 @@
 //! listen(2) and accept(2): connections go to the program as records with a descriptor, few at a time; the rest waits in the stack.
 
 use super::connect::{drain, fill};
+use super::limits::Share;
 use super::slab::Key;
 use super::socket::{Hub, Phase, Socket, inward, outward};
+use super::watch::Token;
 use crate::Engine;
 use bypath_shm::service::{Accepted, Address};
 use bypath_stack::Stack;
@@ -37,6 +39,16 @@ pub struct Listening {
 }
 
 impl Listening {
+    /// Records that are in the pair, as far as is known.
+    pub fn given(&self) -> usize {
+        self.given.len()
+    }
+
+    /// What the next record is.
+    pub fn share(&self) -> Share {
+        if self.given.is_empty() { Share::First } else { Share::Ahead }
+    }
+
     /// Connections of which it is not known that they were accepted.
     fn outstanding(&self) -> impl Iterator<Item = u64> {
         let waiting = self.waiting.as_ref().map(|(record, _)| record.cookie);
@@ -160,11 +172,19 @@ impl Hub {
                 self.release(engine.stack(), key);
                 return false;
             }
+            let may_be_sent = self.users.may_be_sent(*uid, listening.share());
             if let Some((record, program)) = &listening.waiting {
+                if !may_be_sent {
+                    self.on_way.wait(Token::Socket(key));
+                    return false;
+                }
                 match seqpacket::send(end.as_fd(), &record.encode(), Some(program.as_fd())) {
                     Ok(()) => {
                         listening.given.push_back(record.cookie);
                         listening.waiting = None;
+                        if self.users.sent(*uid, 1) {
+                            self.on_way.sent(Token::Socket(key));
+                        }
                         if listening.unit == 0 {
                             listening.unit = sock::outq(end.as_raw_fd()).unwrap_or(0);
                         }
@@ -188,6 +208,10 @@ impl Hub {
                 if let Some(socket) = self.sockets.get_mut(key) {
                     socket.is.stack_in = false;
                 }
+                return false;
+            }
+            if !may_be_sent {
+                self.on_way.wait(Token::Socket(key));
                 return false;
             }
             let may = self.users.may_open(uid);
@@ -235,10 +259,14 @@ impl Hub {
             return;
         };
         // Of one that is gone nothing is left, whatever was accepted.
-        if listening.given.is_empty() || listening.unit == 0 {
+        if listening.given.is_empty() {
             return;
         }
-        let left = sock::outq(end.as_raw_fd()).unwrap_or(0).div_ceil(listening.unit);
+        let left = match sock::outq(end.as_raw_fd()).unwrap_or(0) {
+            0 => 0,
+            _ if listening.unit == 0 => return,
+            octets => octets.div_ceil(listening.unit),
+        };
         let gone = bypath_sys::poll::now(end.as_raw_fd(), 0) as u32 & super::watch::HUP != 0;
         if gone {
             return;
@@ -247,11 +275,31 @@ impl Hub {
         let Phase::Listening(listening) = &mut socket.phase else { return };
         let accepted = listening.given.len().saturating_sub(left);
         let accepted: Vec<u64> = listening.given.drain(..accepted).collect();
+        self.users.received(socket.uid, accepted.len());
         for cookie in accepted {
             let known = self.by_cookie.get(&cookie).copied();
             if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {
                 socket.of = None;
             }
+        }
+    }
+
+    /// Whether programs have accepted all connections of a listener that they were given.
+    pub fn has_accepted_all(&mut self, key: Key) -> bool {
+        self.count_accepted(key);
+        match self.sockets.get(key).map(|socket| &socket.phase) {
+            Some(Phase::Listening(listening)) => listening.given.is_empty(),
+            _ => true,
+        }
+    }
+
+    /// Whether a listener that waits may be given a connection now.
+    pub fn may_have_record(&self, key: Key) -> bool {
+        match self.sockets.get(key) {
+            Some(Socket { uid, phase: Phase::Listening(listening), .. }) => {
+                self.users.may_be_sent(*uid, listening.share())
+            }
+            _ => true,
         }
     }
 

@@ -21,6 +21,7 @@ mod listener;
 mod memory;
 mod model;
 mod neighbours;
+mod on_way;
 mod options;
 mod query;
 mod question;
@@ -236,6 +237,7 @@ impl Service {
             counted: 0,
             ended: Vec::new(),
             later: Vec::new(),
+            on_way: on_way::OnWay::default(),
             told: Vec::new(),
             pings: datagram::ping::Pings::default(),
             record: Vec::new(),
@@ -333,7 +335,8 @@ impl Service {
         let trim = self.memory.look(held, now);
         let readers = self.hub.look_at_readers(now);
         let heirs = self.hub.look_at_heirs(now);
-        let due = [recount, pause, tasks, trim, readers, heirs].into_iter().flatten();
+        let unread = self.controls.look_at_unread(&mut self.hub, now);
+        let due = [recount, pause, tasks, trim, readers, heirs, unread].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         self.hub.look_at_mail();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
@@ -459,7 +462,7 @@ impl Service {
         {
             // What others have sent there, and nobody has received, goes with them.
             let _others = Others::new();
-            drop((door, controls));
+            drop((door, controls, hub.on_way.take_kept().collect::<Vec<_>>()));
         }
         for key in hub.sockets.keys() {
             let Some(socket) = hub.sockets.get_mut(key) else { continue };

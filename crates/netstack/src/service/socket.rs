@@ -9,6 +9,7 @@ use super::heirs::Heirs;
 use super::limits::Users;
 use super::listener::Listening;
 use super::neighbours::Neighbours;
+use super::on_way::OnWay;
 use super::options::Wishes;
 use super::remains::{Graves, Remains, keep_options};
 use super::rings::Rings;
@@ -186,6 +187,8 @@ pub struct Hub {
     pub later: Vec<(Token, u32)>,
     /// Memory for [`Hub::ends_first`].
     pub told: Vec<(Token, u32)>,
+    /// Who has not received what he was sent, and who waits for that.
+    pub on_way: OnWay,
     pub pings: Pings,
     /// Memory for a record of a datagram.
     pub record: Vec<u8>,
@@ -314,7 +317,11 @@ impl Hub {
             self.has_no_heirs(key, again);
         }
         match socket.phase {
-            Phase::Listening(listening) => self.refuse(stack, *listening, &socket.end, socket.is.unread),
+            Phase::Listening(listening) => {
+                let on_way = (socket.uid, listening.given());
+                self.refuse(stack, *listening, &socket.end, socket.is.unread);
+                self.on_way.end(Token::Socket(key), socket.end, on_way, &mut self.users, &self.watch);
+            }
             Phase::Datagrams(of) => {
                 if let Some(ping) = of.ping {
                     self.pings.remove(stack, socket.v6, ping.ident);

@@ -16,7 +16,7 @@ pub const RDHUP: u32 = 0x2000;
 const EDGE: u32 = 1 << 31;
 
 /// Whom an event is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Token {
     /// Somebody wants to ask.
     Door,

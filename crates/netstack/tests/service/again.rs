@@ -1,10 +1,9 @@
 //! Sockets whose maker is another user than who holds them: a server that has given up root's rights has rings, and its port again when the
 //! service was started anew; and nobody else has.
 
-use crate::namespace::{apart, name_of, skip};
 use crate::program::{Program, Sock};
 use crate::rings::{Process, until};
-use crate::{Running, at, engine, kernels};
+use crate::{Running, at, engine, kernels, users};
 use bypath_netstack::service::Service;
 use bypath_shm::service::{Address, Body, Claim, Header, Op, VERSION, Wanted};
 use bypath_stack::config::Config;
@@ -16,27 +15,6 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 const WORKER: u32 = 65_533;
 const OTHER: u32 = 65_532;
 const WEB: &str = "10.9.0.2:80";
-
-/// A test with several users.
-macro_rules! users {
-    (fn $name:ident() $body:block) => {
-        #[test]
-        fn $name() {
-            let path = concat!(module_path!(), "::", stringify!($name));
-            if !nix::unistd::geteuid().is_root() {
-                return skip(name_of(path), "needs root: it is about several users");
-            }
-            apart(path, || {
-                if let Err(e) = bypath_link::tun::Device::tap("probe%d").open() {
-                    return skip(name_of(path), &format!("no TAP devices: {e}"));
-                }
-                bypath_sys::netns::set_up("lo", true).expect("loopback");
-                let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
-                $body
-            });
-        }
-    };
-}
 
 /// Octets of rings of each user.
 fn rings(running: &Running) -> Vec<(u64, u64)> {

@@ -21,6 +21,7 @@ mod queries;
 mod rings;
 mod streams;
 mod tasks;
+mod unread;
 mod urgent;
 
 use bypath_link::tun::Device;
@@ -61,6 +62,34 @@ macro_rules! isolated {
     };
 }
 use isolated;
+
+/// A test with several users.
+macro_rules! users {
+    (fn $name:ident() $body:block) => {
+        #[test]
+        fn $name() {
+            let path = concat!(module_path!(), "::", stringify!($name));
+            if !nix::unistd::geteuid().is_root() {
+                return $crate::namespace::skip(
+                    $crate::namespace::name_of(path),
+                    "needs root: it is about several users",
+                );
+            }
+            $crate::namespace::apart(path, || {
+                if let Err(e) = bypath_link::tun::Device::tap("probe%d").open() {
+                    return $crate::namespace::skip(
+                        $crate::namespace::name_of(path),
+                        &format!("no TAP devices: {e}"),
+                    );
+                }
+                bypath_sys::netns::set_up("lo", true).expect("loopback");
+                let _ = std::fs::write("/proc/sys/net/ipv6/conf/default/accept_dad", "0");
+                $body
+            });
+        }
+    };
+}
+use users;
 
 /// A service on a thread: 10.9.0.2 and fd09::2; the kernel is 10.9.0.1 and fd09::1.
 struct Running {
