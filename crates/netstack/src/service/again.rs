@@ -180,9 +180,11 @@ impl Hub {
         // Before Linux 5.4 cookies are those of one network namespace: whoever makes one in his own is not this user, or it is not called so.
         let is_pairs = |end: &OwnedFd| {
             let (end, mut room) = (end.as_raw_fd(), [0; 110]);
-            let name = unix::peer_name(end, &mut room).and_then(of_end_name);
-            name.is_some_and(|(name, of)| name == self.claims.name && of == cookie)
-                && unix::peer_credentials(end).is_ok_and(|maker| maker.uid == process::euid())
+            // Asked first: a socket of TCP has no maker, and getpeername(2) would wait for its lock, which its owner may hold.
+            unix::peer_credentials(end).is_ok_and(|maker| maker.uid == process::euid()) && {
+                let name = unix::peer_name(end, &mut room).and_then(of_end_name);
+                name.is_some_and(|(name, of)| name == self.claims.name && of == cookie)
+            }
         };
         let is_held = fds.first().is_some_and(|end| pair::cookie(end.as_fd()) == Ok(cookie) && is_pairs(end));
         is_held
