@@ -551,8 +551,11 @@ pub fn epoll_done(epfd: i32, events: &mut [EpollEvent]) -> usize {
 #[must_use]
 pub struct Forking(fork::Forking);
 
-/// Before fork().
+/// Before fork(). What a child inherits that never had a call here (a server's, whose workers alone accept) is asked about while there is somebody to ask.
 pub fn fork_begin() -> Forking {
+    if are_unasked() {
+        ask_about_all();
+    }
     Forking(fork::begin())
 }
 

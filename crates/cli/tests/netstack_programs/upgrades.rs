@@ -82,18 +82,23 @@ fn tells(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("it is there");
 }
 
-/// One socket listens at the stack, whoever it was, and none at the kernel's.
+/// One socket listens at the stack, whoever it was, and none at the kernel's; this process has it.
 #[track_caller]
 fn one_listens(lab: &Lab, master: i32) {
-    let listen = lab.told(&["sockets"]).iter().filter(|socket| socket["state"] == "Listen").count();
-    assert_eq!(listen, 1, "{:#?}", lab.told(&["sockets"]));
-    let kernel = fs::read_to_string("/proc/net/tcp").expect("a table");
-    assert!(!kernel.contains(":1F40 00000000:0000 0A"), "{kernel}");
+    one_serves(lab);
     let mut ss = bypath(["ss", "-l", "--json"]);
     ss.env("BYPATH_NETSTACK_DIR", lab.folder.path());
     let shown = Tool::of(ss).end().expect(0).text();
     let shown: Vec<serde_json::Value> = serde_json::from_str(&shown).expect("JSON");
     assert!(shown.iter().any(|row| row["pid"] == master), "{master}: {shown:#?}");
+}
+
+#[track_caller]
+fn one_serves(lab: &Lab) {
+    let listen = lab.told(&["sockets"]).iter().filter(|socket| socket["state"] == "Listen").count();
+    assert_eq!(listen, 1, "{:#?}", lab.told(&["sockets"]));
+    let kernel = fs::read_to_string("/proc/net/tcp").expect("a table");
+    assert!(!kernel.contains(":1F40 00000000:0000 0A"), "{kernel}");
     let curl = ["curl", "--silent", "--noproxy", "*", &format!("http://{}/who", Side::Stack.at(8000))];
     assert_eq!(lab.done(Side::Kernel, &curl).text(), Side::Kernel.address());
 }
@@ -144,8 +149,20 @@ isolated! {
         lab.begin();
         let (old, new) = server.next();
         Server::ends(old);
-        asks(&lab, &format!("http://{}/file", Side::Stack.at(8000)));
+        let url = format!("http://{}/file", Side::Stack.at(8000));
+        asks(&lab, &url);
         one_listens(&lab, new);
+        // And again: this one came by an exec and has never listened itself, nor do the workers accept that it starts now.
+        lab.kill();
+        lab.begin();
+        asks(&lab, &url);
+        let ended = || server.errors().matches("gracefully shutting down").count();
+        let before = ended();
+        tells(new, Signal::HUP);
+        waits_until("the worker's end", || ended() > before);
+        asks(&lab, &url);
+        one_serves(&lab);
+        assert!(!server.errors().contains("[alert]"), "{}", server.errors());
         Server::ends(new);
         lab.is_empty();
         lab.end();

@@ -19,7 +19,7 @@ pub fn are_unasked() -> bool {
     UNASKED.load(Relaxed)
 }
 
-/// Before a wait in poll or select, which may be the last call before the service ends: asks about them. (Those of epoll are asked about when
+/// Before a fork, and a wait in poll or select, either of which may be the last call before the service ends: asks about them. (Those of epoll are asked about when
 /// they are registered.)
 #[cold]
 pub fn ask_about_all() {
