@@ -1,8 +1,10 @@
 //! The processes we share memory with: arenas, their bells, the control channel.
 
 mod parents;
+mod record;
 
 pub use parents::let_go_of_parents;
+use record::{ArenaRecord, ConnSlot};
 
 use crate::thread::Record;
 use crate::{numbers, state};
@@ -25,10 +27,6 @@ const BELL_PLACES: usize = 256;
 const MOST_TOLD_AGAIN: u32 = 8;
 /// Arenas one pair can have.
 const ARENAS: usize = 8;
-/// Slots that are mapped in this process's life: 16 TiB of addresses at most, of which there are 128, and 200 MB of records. Those of a peer that is
-/// gone serve the next arena of the same geometry alone, and a liar has ever another one.
-const MOST_SLOTS: u32 = 8 << 20;
-static SLOTS_MAPPED: AtomicU32 = AtomicU32::new(0);
 
 static PEERS: Slab<Peer, 4096, 1> = Slab::new();
 static PEERS_USED: AtomicU32 = AtomicU32::new(0);
@@ -96,75 +94,6 @@ impl Default for Peer {
             owner: AtomicU64::new(0),
         }
     }
-}
-
-/// An arena and the connections that its slots carry.
-#[derive(Debug, Default)]
-struct ArenaRecord {
-    arena: StaticCell<Arena>,
-    /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
-    fd: AtomicI32,
-    /// Stays for the next process that has this place.
-    conns: StaticCell<ConnSlots>,
-    /// The arena of a process that had this place before, which is gone: its addresses, and all records that know them, serve the
-    /// next one.
-    spare: StaticCell<Arena>,
-}
-
-impl ArenaRecord {
-    /// Maps the memory `fd`.
-    ///
-    /// # Errors
-    /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`].
-    fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
-        if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
-            spare.refill(fd)?;
-            self.arena.set(Some(spare));
-            return Ok(());
-        }
-        // The peer names the geometry, which is looked at then.
-        let slots = SLOTS_MAPPED.load(Relaxed).saturating_add(geometry.slots);
-        if slots > MOST_SLOTS {
-            return Err(bypath_sys::Errno::NOMEM);
-        }
-        let mapped = Arena::map(fd, geometry)?;
-        SLOTS_MAPPED.store(slots, Relaxed);
-        let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
-        self.conns.set(Some(region::leak(ConnSlots(conns))?));
-        self.arena.set(Some(region::leak(mapped)?));
-        Ok(())
-    }
-
-    /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.
-    fn empty(&self, is_gone: bool) {
-        if let Some(arena) = self.arena.get() {
-            // Of a process that lives the other end may still read what is left there.
-            if is_gone {
-                arena.release_all();
-            } else {
-                arena.let_go(|_| false);
-            }
-            self.spare.set(Some(arena));
-        }
-        self.arena.set(None);
-        let kept = self.fd.swap(0, AcqRel);
-        if kept > 0 {
-            fd::close(kept - 1);
-        }
-    }
-}
-
-/// Connection records of an arena, one per slot; a slot's record is made at its first use and stays.
-#[derive(Debug)]
-struct ConnSlots(&'static [ConnSlot]);
-
-#[derive(Debug, Default)]
-struct ConnSlot {
-    conn: StaticCell<Conn>,
-    /// In use by this process: our own word, not the arena's.
-    busy: AtomicBool,
-    /// This process has closed its socket, and others of the family go on with it: {generation << 32 | end number + 1}, 0 = no.
-    left: AtomicU64,
 }
 
 /// Slots that this process has left to others of the family.

@@ -1,0 +1,81 @@
+//! The arenas of a pair, and what this process keeps of their slots.
+
+use super::Conn;
+use bypath_shm::arena::Geometry;
+use bypath_shm::region::{self, Arena, StaticCell};
+use bypath_sys::{Result, fd};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
+
+/// Slots that are mapped in this process's life: 16 TiB of addresses at most, of which there are 128, and 200 MB of records. Those of a peer that is
+/// gone serve the next arena of the same geometry alone, and a liar has ever another one.
+const MOST_SLOTS: u32 = 8 << 20;
+static SLOTS_MAPPED: AtomicU32 = AtomicU32::new(0);
+
+/// An arena and the connections that its slots carry.
+#[derive(Debug, Default)]
+pub(super) struct ArenaRecord {
+    pub(super) arena: StaticCell<Arena>,
+    /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
+    pub(super) fd: AtomicI32,
+    /// Stays for the next process that has this place.
+    pub(super) conns: StaticCell<ConnSlots>,
+    /// The arena of a process that had this place before, which is gone: its addresses, and all records that know them, serve the
+    /// next one.
+    spare: StaticCell<Arena>,
+}
+
+impl ArenaRecord {
+    /// Maps the memory `fd`.
+    ///
+    /// # Errors
+    /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`].
+    pub(super) fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
+        if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
+            spare.refill(fd)?;
+            self.arena.set(Some(spare));
+            return Ok(());
+        }
+        // The peer names the geometry, which is looked at then.
+        let slots = SLOTS_MAPPED.load(Relaxed).saturating_add(geometry.slots);
+        if slots > MOST_SLOTS {
+            return Err(bypath_sys::Errno::NOMEM);
+        }
+        let mapped = Arena::map(fd, geometry)?;
+        SLOTS_MAPPED.store(slots, Relaxed);
+        let conns = region::alloc_static::<ConnSlot>(geometry.slots as usize)?;
+        self.conns.set(Some(region::leak(ConnSlots(conns))?));
+        self.arena.set(Some(region::leak(mapped)?));
+        Ok(())
+    }
+
+    /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.
+    pub(super) fn empty(&self, is_gone: bool) {
+        if let Some(arena) = self.arena.get() {
+            // Of a process that lives the other end may still read what is left there.
+            if is_gone {
+                arena.release_all();
+            } else {
+                arena.let_go(|_| false);
+            }
+            self.spare.set(Some(arena));
+        }
+        self.arena.set(None);
+        let kept = self.fd.swap(0, AcqRel);
+        if kept > 0 {
+            fd::close(kept - 1);
+        }
+    }
+}
+
+/// Connection records of an arena, one per slot; a slot's record is made at its first use and stays.
+#[derive(Debug)]
+pub(super) struct ConnSlots(pub(super) &'static [ConnSlot]);
+
+#[derive(Debug, Default)]
+pub(super) struct ConnSlot {
+    pub(super) conn: StaticCell<Conn>,
+    /// In use by this process: our own word, not the arena's.
+    pub(super) busy: AtomicBool,
+    /// This process has closed its socket, and others of the family go on with it: {generation << 32 | end number + 1}, 0 = no.
+    pub(super) left: AtomicU64,
+}
