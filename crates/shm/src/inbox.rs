@@ -47,6 +47,11 @@ impl Inbox {
     pub fn drain(&self, f: impl FnMut(u32)) {
         self.marks.drain(f);
     }
+
+    /// The same where only the first `count` ends are there. False: another one is marked.
+    pub fn drain_below(&self, count: u32, f: impl FnMut(u32)) -> bool {
+        self.marks.drain_below(count, f)
+    }
 }
 
 #[cfg(all(test, not(loom)))]

@@ -56,24 +56,35 @@ impl<const MIDDLE: usize, const LOW: usize> Marks<MIDDLE, LOW> {
 
     /// Takes every mark, calling `f` with each number: highest level first, so that a mark made meanwhile is
     /// found now or leaves the top set.
-    pub fn drain(&self, mut f: impl FnMut(u32)) {
+    pub fn drain(&self, f: impl FnMut(u32)) {
+        self.drain_below((LOW * 64) as u32, f);
+    }
+
+    /// The same where only the first `count` numbers stand for something: the words of the others are not read, whoever has marked
+    /// them. False: somebody has.
+    pub fn drain_below(&self, count: u32, mut f: impl FnMut(u32)) -> bool {
         let mut top = self.top.swap(0, SeqCst);
         while top != 0 {
-            let i = top.trailing_zeros() as usize;
+            let i = top.trailing_zeros();
             top &= top - 1;
-            let Some(middle) = self.middle.get(i) else { continue };
+            let Some(middle) = self.middle.get(i as usize).filter(|_| i * 4096 < count) else { return false };
             let mut words = middle.swap(0, SeqCst);
             while words != 0 {
-                let j = i * 64 + words.trailing_zeros() as usize;
+                let j = i * 64 + words.trailing_zeros();
                 words &= words - 1;
-                let Some(low) = self.low.get(j) else { continue };
+                let Some(low) = self.low.get(j as usize).filter(|_| j * 64 < count) else { return false };
                 let mut bits = low.swap(0, SeqCst);
                 while bits != 0 {
-                    f((j * 64) as u32 + bits.trailing_zeros());
+                    let number = j * 64 + bits.trailing_zeros();
                     bits &= bits - 1;
+                    if number >= count {
+                        return false;
+                    }
+                    f(number);
                 }
             }
         }
+        true
     }
 }
 
@@ -97,5 +108,30 @@ mod tests {
         let mut seen = Vec::new();
         marks.drain(|n| seen.push(n));
         assert_eq!(seen, [5, 4096]);
+    }
+    #[test]
+    fn numbers_that_stand_for_nothing_are_told_and_their_words_not_read() {
+        let marks = Marks::<16, 1024>::new();
+        let drained = |count| {
+            let mut seen = Vec::new();
+            let honest = marks.drain_below(count, |n| seen.push(n));
+            (seen, honest)
+        };
+        (0..70).for_each(|n| marks.mark(n));
+        assert_eq!(drained(70), ((0..70).collect(), true));
+        // In the last word that is read, in one behind it, and behind all that its word of the middle stands for.
+        for above in [70, 128, 65_535] {
+            marks.mark(3);
+            marks.mark(above);
+            assert_eq!(drained(70), (vec![3], false), "{above}");
+            assert!(!marks.is_marked());
+        }
+        assert!([2, 1023].iter().all(|word| marks.low[*word].load(Relaxed) != 0));
+        // Nor is one that has none at all: all that is set is told once.
+        marks.mark(0);
+        assert_eq!((drained(0), drained(0)), ((vec![], false), (vec![], true)));
+        // What stood there is found when it is marked again, and there is something.
+        marks.mark(129);
+        assert_eq!(drained(4096), (vec![0, 128, 129], true));
     }
 }

@@ -4,7 +4,7 @@
 //! Who sleeps is told by a bell, an eventfd. A program that finds the service's wait word in a direction of a connection marks the
 //! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
 
-use super::sharers::{Sharer, Sharers};
+use super::sharers::{INBOXES, Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
 use bypath_shm::arena::{Control, Geometry, slot_use};
@@ -293,6 +293,25 @@ impl Neighbour {
         }
     }
 
+    /// Calls `f` with the connections that are marked. A number that was never handed out is marked by nobody who means well.
+    fn take_marks(&self, f: &mut impl FnMut(Key)) {
+        let inbox = self.ours.get();
+        if !inbox.is_marked() {
+            return;
+        }
+        let mut marks = 0;
+        let honest = inbox.drain_below(self.ends.len() as u32, |number| {
+            marks += 1;
+            if let Some(Some(key)) = self.ends.get(number as usize) {
+                f(*key);
+            }
+        });
+        self.sharer.found(marks);
+        if !honest && self.ringer.is_some() {
+            self.sharer.bar();
+        }
+    }
+
     /// A thread of the process, on this processor, spins. What strangers do moves nobody.
     pub fn spins(&self, cpu: u32) {
         if self.ringer.is_none() && cpu != u32::MAX {
@@ -357,6 +376,10 @@ pub struct Neighbours {
     by_token: HashMap<(u32, u64), Key>,
     /// Those of which there was news since the service last slept: they are looked at without being asked to.
     awake: Vec<Key>,
+    /// Counts the looks at inboxes: each user has his turn in each of them.
+    turn: u64,
+    /// Those that had theirs: memory that is used again.
+    looked_at: Vec<Key>,
     /// Random name of the service.
     pub token: u64,
     sharers: Sharers,
@@ -370,6 +393,8 @@ impl Neighbours {
             all: Slab::new(),
             by_token: HashMap::new(),
             awake: Vec::new(),
+            turn: 0,
+            looked_at: Vec::new(),
             token: process::random_u64(),
             sharers: Sharers::default(),
             ringer: None,
@@ -501,10 +526,19 @@ impl Neighbours {
         }
     }
 
-    /// Whether some connection was marked by one of those of which there was news.
-    pub fn is_marked(&self) -> bool {
+    /// Whether some connection was marked by one of those of which there was news. Of a user who has many some are asked, and others the
+    /// next time.
+    pub fn is_marked(&mut self) -> bool {
+        self.turn += 1;
+        let turn = self.turn;
         let mut awake = self.awake.iter().filter_map(|key| self.all.get(*key));
-        awake.any(|neighbour| neighbour.watched(|| neighbour.ours.get().is_marked()))
+        let found = awake.any(|neighbour| {
+            neighbour.sharer.has_turn(turn) && neighbour.watched(|| neighbour.ours.get().is_marked())
+        });
+        if !found && self.awake.len() > INBOXES {
+            self.awake.rotate_left(INBOXES);
+        }
+        found
     }
 
     /// The processor of a thread of some process that spins, as was seen since this was asked.
@@ -513,36 +547,133 @@ impl Neighbours {
         awake.fold(None, |seen, neighbour| neighbour.spinner.take().or(seen))
     }
 
-    /// Connections that were marked.
+    /// Connections that were marked. Of a user who has many inboxes, or marks, some are taken; others are the first ones the next time.
     pub fn marked(&mut self, mut f: impl FnMut(Key)) {
-        for key in &self.awake {
-            let Some(neighbour) = self.all.get(*key) else { continue };
-            let inbox = neighbour.ours.get();
-            neighbour.watched(|| {
-                if inbox.is_marked() {
-                    inbox.drain(|number| {
-                        if let Some(Some(key)) = neighbour.ends.get(number as usize) {
-                            f(*key);
-                        }
-                    });
-                }
-            });
-        }
+        self.turn += 1;
+        let (all, looked_at) = (&self.all, &mut self.looked_at);
+        self.awake.retain(|key| {
+            let Some(neighbour) = all.get(*key) else { return false };
+            if !neighbour.sharer.has_turn(self.turn) {
+                return true;
+            }
+            neighbour.watched(|| neighbour.take_marks(&mut f));
+            looked_at.push(*key);
+            false
+        });
+        self.awake.append(looked_at);
     }
 
     /// The service is about to sleep: everybody is told. True: somebody has marked something meanwhile, and it must not.
     pub fn rest(&mut self) -> bool {
-        let mut news = false;
-        for key in std::mem::take(&mut self.awake) {
-            if let Some(neighbour) = self.all.get_mut(key) {
-                neighbour.spinner.set(None);
-                neighbour.awake = !neighbour.sharer.is_barred() && neighbour.watched(|| neighbour.announce());
-                if neighbour.awake {
-                    news = true;
-                    self.awake.push(key);
-                }
+        for n in 0..self.awake.len() {
+            let Some(neighbour) = self.all.get_mut(self.awake[n]) else { continue };
+            neighbour.spinner.set(None);
+            neighbour.awake = !neighbour.sharer.is_barred() && neighbour.watched(|| neighbour.announce());
+            if neighbour.awake {
+                // It does not sleep: the others need not ring.
+                self.awake.drain(..n);
+                return true;
             }
         }
-        news
+        self.awake.clear();
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Processes of one user, each with one connection: its number among them, beyond `first`.
+    struct Crowd(Vec<(OwnedFd, &'static bypath_shm::inbox::Inbox)>);
+
+    impl Crowd {
+        fn new(all: &mut Neighbours, watch: &Watch, uid: u32, first: u32, count: u32) -> Crowd {
+            let one = |n: u32| {
+                let (_own, inbox) = OwnInbox::new().expect("memory");
+                let (key, given) = all.meet((uid, n.into(), 0), &inbox, watch).expect("a process");
+                let given = given.expect("the first time");
+                let shown = bypath_shm::region::map_inbox(given.inbox.as_raw_fd()).expect("an inbox");
+                let end = Key { index: first + n, generation: 0 };
+                all.get_mut(key).expect("it").enter(end, n.into(), 0, 4096).expect("a slot");
+                (given.control, shown)
+            };
+            Crowd((0..count).map(one).collect())
+        }
+
+        fn mark(&self, number: u32) {
+            self.0.iter().for_each(|(_, inbox)| inbox.mark(number));
+        }
+    }
+
+    fn marked(all: &mut Neighbours) -> Vec<u32> {
+        let mut found = Vec::new();
+        all.marked(|key| found.push(key.index));
+        found
+    }
+
+    const MANY: u32 = 3 * INBOXES as u32;
+    const ONE: u32 = 100_000;
+
+    #[test]
+    fn marks_of_a_user_without_number_wait_for_their_turn_and_others_do_not() {
+        bypath_sys::thread::init();
+        let (mut all, watch) = (Neighbours::new(), Watch::new().expect("epoll"));
+        let crowd = Crowd::new(&mut all, &watch, 7, 0, MANY);
+        let other = Crowd::new(&mut all, &watch, 8, ONE, 1);
+        let mut seen = Vec::new();
+        for turn in 0..3 {
+            crowd.mark(0);
+            other.mark(0);
+            assert!(all.is_marked() && all.rest());
+            let found = marked(&mut all);
+            assert_eq!((found.len(), found.contains(&ONE)), (INBOXES + 1, true), "turn {turn}");
+            seen.extend(found.into_iter().filter(|end| *end != ONE));
+        }
+        // Everybody had his turn, and nobody twice.
+        seen.sort_unstable();
+        assert_eq!(seen, (0..MANY).collect::<Vec<_>>());
+        // What the first two thirds have marked again since keeps it from sleeping, and then nothing does.
+        (0..2).for_each(|_| assert!(all.rest() && !marked(&mut all).is_empty()));
+        assert!(!all.is_marked() && !all.rest() && all.awake.is_empty());
+    }
+
+    #[test]
+    fn a_mark_among_many_who_have_none_is_found() {
+        bypath_sys::thread::init();
+        let (mut all, watch) = (Neighbours::new(), Watch::new().expect("epoll"));
+        let crowd = Crowd::new(&mut all, &watch, 7, 0, MANY);
+        for last in [0, MANY - 1] {
+            crowd.0[last as usize].1.mark(0);
+            assert!((0..=3).any(|_| all.is_marked()), "{last}");
+            assert!((0..3).any(|_| marked(&mut all) == [last]), "{last}");
+        }
+        crowd.0[INBOXES].1.mark(0);
+        assert!(all.rest(), "it was marked before the service slept");
+        assert_eq!(marked(&mut all), [INBOXES as u32]);
+    }
+
+    #[test]
+    fn a_strangers_numbers_that_are_no_end_are_not_read_and_bar_him() {
+        bypath_sys::thread::init();
+        let (mut all, watch) = (Neighbours::new(), Watch::new().expect("epoll"));
+        let liars = Crowd::new(&mut all, &watch, 7, 0, 2);
+        let other = Crowd::new(&mut all, &watch, 8, ONE, 1);
+        // Of root's, or the own user's, they are passed over.
+        let own = Crowd::new(&mut all, &watch, 0, ONE + 1, 1);
+        (0..=65_535).for_each(|number| own.mark(number));
+        assert_eq!(marked(&mut all), [ONE + 1]);
+        assert!(!all.is_barred(0));
+        (0..=65_535).for_each(|number| liars.0[0].1.mark(number));
+        liars.0[1].1.mark(0);
+        other.mark(0);
+        assert_eq!(marked(&mut all), [0, ONE]);
+        assert!(all.is_barred(7) && !all.is_barred(8) && all.has_barred());
+        let low = &liars.0[0].1.marks.low;
+        assert!(low[1..].iter().all(|word| word.load(Relaxed) == u64::MAX));
+        // What he has is not looked at any more.
+        assert!(!all.is_marked() && !all.rest() && all.awake.is_empty());
+        own.mark(0);
+        assert!(marked(&mut all).is_empty());
     }
 }

@@ -1,8 +1,8 @@
-//! Users whose processes share memory with the service: how many processes and bells each of them has, and how often the service had to wait
-//! for memory of theirs.
+//! Users whose processes share memory with the service: how many processes and bells each of them has, how many inboxes and marks of theirs are
+//! looked at in one turn, and how often the service had to wait for memory of theirs.
 //!
-//! A user who means harm can do two things with memory that both sides write. He can lie there, which costs him his connection. And he can give
-//! pages back to the kernel (FALLOC_FL_PUNCH_HOLE, MADV_REMOVE) while the service touches them: it waits until that is done. No seal
+//! A user who means harm can do two things with memory that both sides write. He can lie there, which costs him his connection, or in an inbox,
+//! which is of no connection, the rings of all of them. And he can give pages back to the kernel (FALLOC_FL_PUNCH_HOLE, MADV_REMOVE) while the service touches them: it waits until that is done. No seal
 //! forbids it to who may write. One wait is as long as the memory is large, so arenas of such users are small; and who makes the
 //! service wait often has no rings any more, and loses the connections that had some.
 
@@ -15,6 +15,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering:
 const PROCESSES: usize = 1024;
 /// Bells of all processes of one user.
 const BELLS: usize = 8192;
+/// Inboxes of one user that are looked at in one turn, and marks after which it is enough: the others wait for the next turn.
+pub const INBOXES: usize = 64;
+const MARKS: usize = 1024;
 /// Waits within [`SPAN`] that are one too many.
 const WAITS: u32 = 64;
 /// One second (ns).
@@ -25,6 +28,10 @@ const SPAN: u64 = 1_000_000_000;
 pub struct Sharer {
     processes: AtomicUsize,
     bells: AtomicUsize,
+    /// The turn in which his inboxes were looked at last, how many of them, and how many marks there were.
+    turn: AtomicU64,
+    inboxes: AtomicUsize,
+    marks: AtomicUsize,
     waits: AtomicU32,
     since: AtomicU64,
     barred: AtomicBool,
@@ -55,7 +62,30 @@ impl Sharer {
         fits
     }
 
-    /// He has made the service wait too often.
+    /// Whether one more of his inboxes may be looked at in this turn.
+    pub fn has_turn(&self, turn: u64) -> bool {
+        if self.turn.load(Relaxed) != turn {
+            self.turn.store(turn, Relaxed);
+            self.inboxes.store(0, Relaxed);
+            self.marks.store(0, Relaxed);
+        }
+        let inboxes = self.inboxes.load(Relaxed);
+        let has = inboxes < INBOXES && self.marks.load(Relaxed) < MARKS && !self.is_barred();
+        self.inboxes.store(inboxes + usize::from(has), Relaxed);
+        has
+    }
+
+    /// So many marks were found in it.
+    pub fn found(&self, marks: usize) {
+        self.marks.store(self.marks.load(Relaxed).saturating_add(marks), Relaxed);
+    }
+
+    /// He has said what no program says that means well.
+    pub fn bar(&self) {
+        self.barred.store(true, Relaxed);
+    }
+
+    /// He has lied, or made the service wait too often.
     pub fn is_barred(&self) -> bool {
         self.barred.load(Relaxed)
     }
@@ -78,7 +108,7 @@ impl Sharer {
             self.waits.store(0, Relaxed);
         }
         if self.waits.fetch_add(1, Relaxed) >= WAITS {
-            self.barred.store(true, Relaxed);
+            self.bar();
         }
     }
 }
@@ -152,6 +182,20 @@ mod tests {
         all.of(8);
         assert!(all.is_barred(7) && !all.is_barred(8));
         assert!(all.has_news() && !all.has_news());
+    }
+
+    #[test]
+    fn a_turn_has_so_many_inboxes_and_marks_of_each_user() {
+        let mut all = Sharers::default();
+        let (one, other) = (all.of(7), all.of(8));
+        assert_eq!((0..100).filter(|_| one.has_turn(1)).count(), INBOXES);
+        assert!(other.has_turn(1) && one.has_turn(2));
+        one.found(MARKS - 1);
+        assert!(one.has_turn(2));
+        one.found(1);
+        assert!(!one.has_turn(2) && other.has_turn(2) && one.has_turn(3));
+        one.bar();
+        assert!(!one.has_turn(4) && other.has_turn(4));
     }
 
     #[test]

@@ -2,12 +2,12 @@
 //! service was started anew; and nobody else has.
 
 use crate::program::{Program, Sock};
-use crate::rings::{Process, until};
+use crate::rings::{Process, connected, until};
 use crate::{Running, at, engine, kernels, users};
 use bypath_netstack::service::Service;
 use bypath_shm::service::{Address, Body, Claim, Header, Op, VERSION, Wanted};
 use bypath_stack::config::Config;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
@@ -49,6 +49,37 @@ users! {
         assert!(rings(&running).contains(&(WORKER.into(), 8192)) && rings(&running).contains(&(0, 0)));
         drop((own, kernel));
         until(|| rings(&running).iter().all(|(_, rings)| *rings == 0).then_some(()));
+    }
+}
+
+users! {
+    fn a_stranger_who_marks_what_is_no_end_has_no_rings_any_more_and_others_go_on() {
+        let running = Running::with(|settings| settings.users = Some(vec![WORKER]), Config::default());
+        let (root, worker) = (running.program(), Program::of(&running.path, WORKER));
+        let (mut own, mut theirs) = (Process::new(7), Process::new(8));
+        let (_sock, mut kernel, mut rings) = connected(&root, &mut own);
+        let (mut barred, mut reset, mut lost) = connected(&worker, &mut theirs);
+        rings.begin(0);
+        lost.begin(0);
+        lost.put(&theirs, b"before");
+        let mut got = [0; 6];
+        reset.read_exact(&mut got).expect("octets");
+        assert_eq!(&got, b"before");
+        theirs.mark(1024);
+        let told = reset.read(&mut got).expect_err("a reset");
+        assert_eq!(told.kind(), std::io::ErrorKind::ConnectionReset);
+        assert_eq!(barred.stream.read(&mut got).expect("an end"), 0);
+        // He has the pair from now on.
+        let (listener, to) = kernels("10.9.0.1:0");
+        let mut sock = worker.connect(to);
+        let mut peer = crate::patient(listener.accept().expect("a connection").0);
+        assert!(matches!(theirs.meet_of(&worker, sock.cookie, 4096), Err(libc::EPERM)));
+        sock.stream.write_all(b"a pair").expect("room");
+        peer.read_exact(&mut got).expect("octets");
+        assert_eq!(&got, b"a pair");
+        rings.put(&own, b"others");
+        kernel.read_exact(&mut got).expect("octets");
+        assert_eq!(&got, b"others");
     }
 }
 

@@ -85,11 +85,16 @@ impl Process {
         })
     }
 
+    /// Marks a number, and rings.
+    pub fn mark(&self, number: u32) {
+        let (inbox, bell, _) = self.introduction.as_ref().expect("an introduction");
+        inbox.mark(number);
+        eventfd::ring(bell.as_raw_fd());
+    }
+
     /// Says that there is news of a connection.
     pub fn ring(&self, rings: &Rings) {
-        let (inbox, bell, _) = self.introduction.as_ref().expect("an introduction");
-        inbox.mark(rings.control.ends[1].load(Relaxed));
-        eventfd::ring(bell.as_raw_fd());
+        self.mark(rings.control.ends[1].load(Relaxed));
     }
 }
 
