@@ -1,5 +1,5 @@
-//! Sockets from which a receiver sends again what another one has sent it: they have that one's port, at an address of the loopback which nobody uses, and
-//! say at each send from which address it is.
+//! Sockets from which a receiver sends again what another one has sent it: they have that one's port, at an address which nobody uses, and say at each send
+//! from which address it is. Which one is drawn by lot: every user may bind each of them at each port, but nobody all.
 //!
 //! Where the sender has an address of its own, or is gone, the port is free at that one, and the receiver makes such a socket when it needs it. Who sends
 //! from every address has the port at that one, too: he makes the socket and *lends* it. It gives the port back when his own socket is closed: that works
@@ -9,12 +9,14 @@ use super::inbound::{Inbound, SENDERS};
 use super::{Name, Record};
 use crate::state;
 use bypath_sys::sock::{self, Address};
-use bypath_sys::{fd, unix};
-use libc::{IPPROTO_IP, SOL_SOCKET};
+use bypath_sys::{Errno, Result, fd, process, unix};
+use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 use std::sync::atomic::Ordering::*;
 
-/// Where they are, and send nothing from.
-const HOME: [u8; 16] = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 66, 8, 1];
+/// Addresses that are tried: who has taken one of them has hardly taken all.
+const TRIES: usize = 8;
+/// linux/in6.h.
+const IPV6_FREEBIND: i32 = 78;
 /// linux/in.h, since Linux 6.3: the ports of which the kernel chooses one, the lowest and, above that, the highest.
 const IP_LOCAL_PORT_RANGE: i32 = 51;
 /// asm-generic/socket.h.
@@ -38,11 +40,33 @@ enum Whose {
     Borrowed,
 }
 
+/// Where they are, and send nothing from: in 127.64.0.0/10.
 fn home(family: i32, port: u16) -> Address {
+    let [.., a, b, c] = process::random_u64().to_ne_bytes();
+    let bytes = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 64 | a & 63, b, c];
     match family {
-        libc::AF_INET => Name::new(HOME, port).to_address(),
-        _ => Address { family: family as u16, port, bytes: HOME, scope: 0 },
+        libc::AF_INET => Name::new(bytes, port).to_address(),
+        _ => Address { family: family as u16, port, bytes, scope: 0 },
     }
+}
+
+/// Where those are that stand in for a source of IPv6, whose port others may have at every address of IPv4: in 100::/64, which is no host's (RFC 6666).
+fn home_of_v6(port: u16) -> Address {
+    let mut bytes = [0; 16];
+    bytes[0] = 1;
+    bytes[8..].copy_from_slice(&process::random_u64().to_ne_bytes());
+    Address { family: libc::AF_INET6 as u16, port, bytes, scope: 0 }
+}
+
+/// At the first of these addresses that nobody has.
+fn bind_free(own: i32, mut home: impl FnMut() -> Address) -> Result<()> {
+    for _ in 1..TRIES {
+        match sock::bind(own, &home()) {
+            Err(Errno::ADDRINUSE) => {}
+            bound => return bound,
+        }
+    }
+    sock::bind(own, &home())
 }
 
 fn family_of(source: &Name) -> i32 {
@@ -60,7 +84,13 @@ fn make(family: i32, port: u16, range: Option<u16>) -> Option<i32> {
     let made = ranged
         .and_then(|()| sock::set_option(own, SOL_SOCKET, libc::SO_REUSEADDR, &on))
         .and_then(|()| range.map_or(Ok(()), |_| sock::set_option(own, SOL_SOCKET, libc::SO_REUSEPORT, &on)))
-        .and_then(|()| sock::bind(own, &home(family, port)))
+        .and_then(|()| {
+            if family == libc::AF_INET6 && range.is_none() {
+                sock::set_option(own, IPPROTO_IPV6, IPV6_FREEBIND, &on)?;
+                return bind_free(own, || home_of_v6(port));
+            }
+            bind_free(own, || home(family, port))
+        })
         .and_then(|()| sock::local_address(own));
     let wanted = range.unwrap_or(port);
     if made.is_ok_and(|name| name.port == wanted) {
@@ -247,6 +277,32 @@ mod tests {
             let of_dead = StandIn::new(&source, receiver.as_raw_fd()).expect("it is free everywhere");
             says(&of_dead, &source, &receiver, ip);
         }
+    }
+
+    #[test]
+    fn an_address_that_somebody_has_taken_is_passed_over() {
+        let taken = UdpSocket::bind("127.70.1.2:0").unwrap();
+        let port = taken.local_addr().unwrap().port();
+        let at = |last: u8| Name::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 70, 1, last], port);
+        let bound = |homes: &[u8]| {
+            let (own, mut left) = (sock::datagrams(libc::AF_INET, 0, 0).unwrap(), homes.iter());
+            let told = bind_free(own, || at(*left.next().unwrap_or(&2)).to_address());
+            fd::close(own);
+            (told, left.len())
+        };
+        assert_eq!(bound(&[2, 2, 3, 4]), (Ok(()), 1));
+        assert_eq!(bound(&[2; 9]), (Err(Errno::ADDRINUSE), 9 - TRIES), "it does not try for ever");
+        let (one, other) = (home(libc::AF_INET, 7), home(libc::AF_INET, 7));
+        assert!(one.bytes != other.bytes && home_of_v6(7).bytes != home_of_v6(7).bytes);
+    }
+
+    #[test]
+    fn who_has_every_address_of_ipv4_is_not_in_the_way_of_ipv6() {
+        let (receiver, sender) = (UdpSocket::bind("[::1]:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap());
+        let source = name_of(&sender, "::1");
+        let _stranger = UdpSocket::bind(("0.0.0.0", source.port)).unwrap();
+        let own = StandIn::new(&source, receiver.as_raw_fd()).expect("a port of IPv6");
+        says(&own, &source, &receiver, "::1");
     }
 
     #[test]
