@@ -298,9 +298,15 @@ mod tests {
 
     #[test]
     fn who_has_every_address_of_ipv4_is_not_in_the_way_of_ipv6() {
-        let (receiver, sender) = (UdpSocket::bind("[::1]:0").unwrap(), UdpSocket::bind("[::1]:0").unwrap());
+        let receiver = UdpSocket::bind("[::1]:0").unwrap();
+        // A port that is free on both.
+        let both = || {
+            let stranger = UdpSocket::bind("0.0.0.0:0").ok()?;
+            let sender = UdpSocket::bind(("::1", stranger.local_addr().ok()?.port())).ok()?;
+            Some((stranger, sender))
+        };
+        let (_stranger, sender) = (0..100).find_map(|_| both()).expect("a port");
         let source = name_of(&sender, "::1");
-        let _stranger = UdpSocket::bind(("0.0.0.0", source.port)).unwrap();
         let own = StandIn::new(&source, receiver.as_raw_fd()).expect("a port of IPv6");
         says(&own, &source, &receiver, "::1");
     }
@@ -351,12 +357,18 @@ mod tests {
 
     #[test]
     fn what_is_no_socket_of_that_port_is_not_used() {
-        let (one, other) = (UdpSocket::bind("127.0.0.1:0").unwrap(), UdpSocket::bind("127.0.0.1:0").unwrap());
+        // A port that TCP has free, too.
+        let both = || {
+            let one = UdpSocket::bind("127.0.0.1:0").ok()?;
+            let stream = TcpListener::bind(one.local_addr().ok()?).ok()?;
+            Some((one, stream))
+        };
+        let (one, stream) = (0..100).find_map(|_| both()).expect("a port");
+        let other = UdpSocket::bind("127.0.0.1:0").unwrap();
         let source = name_of(&one, "127.0.0.1");
         assert!(is_stand_in(one.as_raw_fd(), &source, other.as_raw_fd()));
         assert!(!is_stand_in(other.as_raw_fd(), &source, other.as_raw_fd()), "another port");
-        let stream = TcpListener::bind(("127.0.0.1", source.port));
-        assert!(stream.is_ok_and(|stream| !is_stand_in(stream.as_raw_fd(), &source, other.as_raw_fd())));
+        assert!(!is_stand_in(stream.as_raw_fd(), &source, other.as_raw_fd()), "of TCP");
         assert!(!is_stand_in(std::io::stdin().as_raw_fd(), &source, other.as_raw_fd()), "no socket");
         let of_ipv6 = name_of(&one, "::1");
         assert!(!is_stand_in(one.as_raw_fd(), &of_ipv6, other.as_raw_fd()), "of IPv4 alone");
