@@ -8,6 +8,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A scene whose files other users can use: copies of the command, the library and the scripts.
 pub struct Stage {
@@ -57,7 +58,10 @@ impl Stage {
         ];
         for (from, name) in copies {
             let to = scene.path(name);
-            fs::copy(&from, &to).unwrap_or_else(|e| panic!("{}: {e}", from.display()));
+            // Another process writes it: were it open for writing here, a program that another test starts at this moment would inherit that,
+            // and the kernel would not execute the file (ETXTBSY).
+            let copied = Command::new("cp").arg(&from).arg(&to).status().expect("cp");
+            assert!(copied.success(), "{}", from.display());
             open_to_all(&to, 0o755);
         }
         Stage { scene }
