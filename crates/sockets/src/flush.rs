@@ -6,7 +6,7 @@ use crate::config::LogLevel;
 use crate::peer::Conn;
 use crate::state;
 use crate::switch;
-use crate::table::Sock;
+use crate::table::{self, Entry, Sock};
 use crate::thread::Call;
 use crate::wlock::WriteLock;
 use crate::{epoll, fault, log};
@@ -65,6 +65,39 @@ pub fn empty_ring_for_others(s: &'static Sock, conn: &'static Conn, reason: Reas
         recall_outgoing(s, conn, reason, call);
     }
 }
+
+/// Waits for the carriers of what `whose` names that could not take all bytes at once ([`empty_ring`]): for all of them together as long
+/// as [`empty_ring_for_others`] waits for one, so that the ends of some which nobody reads do not keep the others' from what is theirs.
+pub fn wait_for_carriers(whose: impl Fn(i32) -> bool, reason: Reason, call: &Call) {
+    let until = clock::monotonic_ns() + FLUSH_FOR_OTHERS_NS;
+    loop {
+        let mut full = [PollFd { fd: -1, events: libc::POLLOUT, revents: 0 }; CARRIERS];
+        let mut count = 0;
+        table::each(|number, entry| {
+            if let Entry::Sock(s) = entry
+                && s.end().w.path.load(Acquire) == wpath::FLUSH
+                && whose(number)
+                && let Some(conn) = s.conn.get()
+                // Only the process whose memory this is can go on with what a borrower has not.
+                && (!state::is_borrowed() || has_carrier(s))
+            {
+                recall_outgoing(s, conn, reason, call);
+                if count < CARRIERS && s.end().w.path.load(Acquire) == wpath::FLUSH {
+                    full[count].fd = s.carrier();
+                    count += 1;
+                }
+            }
+        });
+        if count == 0 || clock::monotonic_ns() >= until {
+            return;
+        }
+        // More than these have their turn when this is over.
+        let _ = ppoll(&mut full[..count], Some(20_000_000), 0);
+    }
+}
+
+/// So many carriers without room are waited for at once.
+const CARRIERS: usize = 64;
 
 /// Longest wait for a carrier to take what others are to write behind.
 const FLUSH_FOR_OTHERS_NS: u64 = 2_000_000_000;
@@ -146,7 +179,7 @@ pub fn flushes_pending() -> bool {
 #[cold]
 pub fn drive_flushes(call: &Call) {
     PENDING.store(false, SeqCst);
-    crate::table::each_sock(|s| {
+    table::each_sock(|s| {
         if s.end().w.path.load(Acquire) == wpath::FLUSH
             && let Some(conn) = s.conn.get()
         {

@@ -63,12 +63,20 @@ pub fn begin() -> Forking {
         }),
         // The family is too large to follow who holds what, or the child cannot follow it: shared sockets stay on the
         // kernel.
-        None => table::each_sock(|s| {
-            switch::recall_both(s, Reason::RecalledFork, true);
-            if s.is_warm() {
-                s.set(flag::CROWDED);
-            }
-        }),
+        None => {
+            table::each_sock(|s| {
+                if let Some(conn) = s.conn.get() {
+                    switch::ask_back(s, conn, Reason::RecalledFork);
+                }
+            });
+            let patience = switch::Patience::default();
+            table::each_sock(|s| {
+                switch::recall_both_within(s, Reason::RecalledFork, true, &patience);
+                if s.is_warm() {
+                    s.set(flag::CROWDED);
+                }
+            });
+        }
     }
     Forking { life, thread: thread::existing(), birth }
 }

@@ -528,19 +528,23 @@ pub fn hand_over(reason: Reason, deed: Option<&Deed>) {
             if let Some(conn) = s.conn.get()
                 && let Some(call) = Call::enter()
             {
-                flush::empty_ring_for_others(s, conn, reason, &call);
-                conn.inc().withdraw_consent();
-                switch::ask_recall(s, conn, ask::RECALL, reason);
+                flush::empty_ring(s, conn, reason, &call);
+                switch::ask_back(s, conn, reason);
                 waiting = true;
             }
         }
     });
     if waiting {
+        let is_inherited = |number| fd::is_cloexec(number) == Ok(false);
+        if let Some(call) = Call::enter() {
+            flush::wait_for_carriers(is_inherited, reason, &call);
+        }
+        let patience = switch::Patience::default();
         table::each_sock(|s| {
             if (s.has(flag::STAYS) || deed.is_some_and(|d| d.is_about(s)))
                 && let Some(conn) = s.conn.get()
             {
-                switch::recall_incoming(s, conn, reason);
+                switch::recall_incoming_within(s, conn, reason, &patience);
                 if deed.is_some_and(|d| d.is_about(s)) && s.end().w.path.load(Acquire) == wpath::KERNEL {
                     conn.inc().leave();
                 }

@@ -15,6 +15,7 @@ use bypath_shm::direction::{Head, Path, Poisoned, Readable, ask, position, wait,
 use bypath_shm::family::{end_state, wpath};
 use bypath_shm::reason::Reason;
 use bypath_sys::{clock, thread};
+use std::cell::Cell;
 use std::sync::atomic::{Ordering::*, fence};
 
 /// No upgrade where the carrier has room for less than this.
@@ -236,6 +237,11 @@ pub fn ask_recall(s: &'static Sock, conn: &'static Conn, bits: u32, reason: Reas
 /// Both directions back to the kernel, as far as this end can: the outgoing one now, the incoming one by asking,
 /// with a bounded wait for the other end's flush. `forever` forbids upgrades for good.
 pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
+    recall_both_within(s, reason, forever, &Patience::default());
+}
+
+/// The same for one of several, all of which were asked: together they are waited for no longer than one.
+pub fn recall_both_within(s: &'static Sock, reason: Reason, forever: bool, patience: &Patience) {
     if forever {
         s.set(flag::FOR_GOOD);
         let handed_over = matches!(
@@ -263,8 +269,27 @@ pub fn recall_both(s: &'static Sock, reason: Reason, forever: bool) {
     } else {
         flush::empty_ring(s, conn, reason, &call);
     }
-    recall_incoming(s, conn, reason);
+    recall_incoming_within(s, conn, reason, patience);
     end_recall(s, conn);
+}
+
+/// How long other ends are waited for, however many they are: from the first wait on.
+#[derive(Debug, Default)]
+pub struct Patience(Cell<Option<u64>>);
+
+impl Patience {
+    fn until(&self) -> u64 {
+        let until = self.0.get().unwrap_or_else(|| clock::monotonic_ns() + 50_000_000);
+        self.0.set(Some(until));
+        until
+    }
+}
+
+/// Takes the other end's consent back and asks for the incoming direction; who asks several ends so waits for all of them at once
+/// ([`recall_incoming_within`]).
+pub fn ask_back(s: &'static Sock, conn: &'static Conn, reason: Reason) {
+    conn.inc().withdraw_consent();
+    ask_recall(s, conn, ask::RECALL, reason);
 }
 
 /// A recall that W has answered is over. Where W has not answered yet it stands, and is answered before W's next byte.
@@ -277,6 +302,11 @@ pub fn end_recall(s: &Sock, conn: &Conn) {
 /// Asks for the incoming direction and waits up to 50 ms for the claim; W still maps the ring and will flush at
 /// its next call if it is late.
 pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
+    recall_incoming_within(s, conn, reason, &Patience::default());
+}
+
+/// The same for one of several, all of which were asked.
+pub fn recall_incoming_within(s: &'static Sock, conn: &'static Conn, reason: Reason, patience: &Patience) {
     conn.inc().withdraw_consent();
     let late_bytes = carrier::of(s).shutdown_is_gentle();
     let is_back = || {
@@ -287,7 +317,7 @@ pub fn recall_incoming(s: &'static Sock, conn: &'static Conn, reason: Reason) {
         return;
     }
     ask_recall(s, conn, ask::RECALL, reason);
-    let until = clock::monotonic_ns() + 50_000_000;
+    let until = patience.until();
     // The peer may be this very thread's process: serve our own inbox meanwhile.
     while !is_back() && clock::monotonic_ns() < until {
         attend();

@@ -270,3 +270,72 @@ fn an_end_that_is_stopped_holds_up_no_ending() {
         }
     }
 }
+
+/// Many connections of one process, whose other ends are stopped.
+struct Many {
+    peer: Program,
+    caller: Program,
+    _place: Place,
+}
+
+impl Many {
+    fn start(count: u64, environment: &[(&str, &str)]) -> Many {
+        static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+        let path = PROGRAM.get_or_init(|| programs::compile("unanswered", &["unanswered.c"], &[]));
+        let path = path.to_str().expect("a plain path");
+        let (place, number) = (Place::new(), count.to_string());
+        let mut peer = Program::start(&place, "peer", &[path, "peer", &number], environment);
+        let port = peer.expect("port");
+        let mut caller = Program::start(&place, "caller", &[path, "caller", &port, &number], environment);
+        peer.expect("ready");
+        caller.expect("ready");
+        let upgraded = [&peer, &caller].map(|p| p.stats().upgraded);
+        assert!(upgraded == [count; 2] || !programs::REQUIRE_RING, "{upgraded:?}");
+        kill_process(peer.pid(), Signal::STOP).expect("SIGSTOP");
+        assert!(is_stopped(&peer));
+        Many { peer, caller, _place: place }
+    }
+
+    /// How long the call took (ms).
+    #[track_caller]
+    fn took(&mut self, what: &str) -> f64 {
+        let begin = std::time::Instant::now();
+        self.caller.tell(what);
+        let line = self.caller.line();
+        let all = begin.elapsed().as_secs_f64() * 1e3;
+        // Who has become another program does not know.
+        if line == "done" { all } else { line.parse().expect("milliseconds") }
+    }
+
+    #[track_caller]
+    fn finish(self) {
+        go_on(self.peer.pid());
+        self.caller.finish();
+        self.peer.finish();
+    }
+}
+
+#[test]
+fn ends_that_are_stopped_are_waited_for_together_before_an_exec_a_spawn_and_a_fork() {
+    const MANY: u64 = 40;
+    // A family has 64 places: who is forked when they are taken shares nothing.
+    for what in ["exec", "spawn", "fork 70"] {
+        let mut many = Many::start(MANY, &[]);
+        let took = many.took(what);
+        // One after the other they are 50 ms each: two seconds.
+        assert!(took < 1000.0, "{what}: {took} ms");
+        many.finish();
+    }
+}
+
+#[test]
+fn carriers_that_are_full_are_waited_for_together() {
+    // The carriers stay small: the rings' octets do not fit.
+    let mut many = Many::start(4, &[("BYPATH_TEST_NARROW", "1"), ("BYPATH_RING_SIZE", "1M")]);
+    many.caller.tell("fill");
+    let bytes: u64 = many.caller.line().parse().expect("bytes");
+    let took = many.took("spawn");
+    // One after the other they are two seconds each; none at all would be that the carriers have taken everything.
+    assert!((1000.0..4000.0).contains(&took), "{took} ms for {bytes} bytes");
+    many.finish();
+}
