@@ -191,8 +191,8 @@ fn leave(fds: Vec<OwnedFd>) {
     drop(fds);
 }
 
-/// Whether it is an AF_UNIX stream with nothing in it, nor anything to come that would be closed with it (Linux 6.16): nobody rings before
-/// somebody sleeps.
+/// Whether it is an AF_UNIX stream with nothing in it, nor anything to come that would be closed with it (Linux 6.16, unless its maker, who may have it
+/// still, lets it take that again): nobody rings before somebody sleeps.
 fn is_bell(end: &OwnedFd) -> bool {
     let _ = pair::refuse_descriptors(end.as_fd());
     let end = end.as_raw_fd();

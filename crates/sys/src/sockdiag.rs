@@ -248,7 +248,8 @@ fn ask(netlink: i32, request: &[u8], answer: &mut [u8; 2048]) -> Result<Option<u
 /// Octets of struct sockaddr_nl.
 const NAME: usize = 12;
 
-/// The kernel answers a sock_diag query before sendto returns, so this does not wait. Also whether it was the kernel.
+/// The kernel answers a sock_diag query before sendto returns, so this does not wait, but for a listing that somebody else who has the socket is just being
+/// told. Also whether it was the kernel.
 fn receive(netlink: i32, buf: &mut [u8]) -> Result<(usize, bool)> {
     let mut from = [0xffu8; NAME];
     let mut len = NAME as u32;
