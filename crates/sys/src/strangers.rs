@@ -101,7 +101,11 @@ pub fn close_caller(caller: i32, own_uid: u32) {
 
 /// Closes what came along with a message.
 pub fn close_received(received: &unix::Received) {
-    let files = &received.fds[..received.fd_count];
+    close_files(&received.fds[..received.fd_count]);
+}
+
+/// The same of numbers.
+pub fn close_files(files: &[i32]) {
     if files.iter().all(|file| is_harmless(*file)) {
         files.iter().for_each(|file| fd::close(*file));
     } else {

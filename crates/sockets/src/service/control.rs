@@ -11,7 +11,7 @@ use crate::{log, state, table};
 use bypath_shm::service::{Address, Body, HEADER, Header, Op, VERSION};
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::unix::MAX_FDS;
-use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, unix};
+use bypath_sys::{Errno, Result, clock, fd, mem, process, seqpacket, strangers, unix};
 use std::ffi::OsStr;
 use std::net::SocketAddr;
 use std::os::fd::IntoRawFd;
@@ -159,9 +159,9 @@ impl Files {
         &self.all[..self.count]
     }
 
-    /// Closes them.
+    /// Closes them. Whatever they are, nobody waits for that: a service may be another user's, and mean harm.
     pub fn close(&self) {
-        self.numbers().iter().for_each(|file| fd::close(*file));
+        strangers::close_files(self.numbers());
     }
 }
 
@@ -646,5 +646,31 @@ mod tests {
         let all: Vec<u32> = (0..SERVICES as u32).map(all_of).collect();
         assert_eq!(all.iter().fold(0, |one, other| one | other), u32::MAX);
         assert_eq!(all.iter().map(|bits| bits.count_ones()).sum::<u32>(), u32::BITS);
+    }
+
+    #[test]
+    fn what_a_service_sends_along_and_nobody_wants_is_closed_at_once() {
+        use std::io::{Read, Write};
+        use std::net::{TcpListener, TcpStream};
+        use std::os::fd::AsRawFd;
+        use std::time::{Duration, Instant};
+
+        const SECONDS: i32 = 20;
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut lingers = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        // It does not read meanwhile.
+        let (mut reader, _) = listener.accept().unwrap();
+        lingers.set_nonblocking(true).unwrap();
+        while lingers.write(&[0; 65_536]).is_ok() {}
+        let linger = [1, SECONDS].map(i32::to_ne_bytes).concat();
+        bypath_sys::sock::set_option(lingers.as_raw_fd(), libc::SOL_SOCKET, libc::SO_LINGER, &linger)
+            .unwrap();
+        let files = Files { all: [lingers.into_raw_fd(), -1, -1, -1], count: 1 };
+        let began = Instant::now();
+        files.close();
+        assert!(began.elapsed() < Duration::from_secs(SECONDS as u64) / 2, "{:?}", began.elapsed());
+        // Closed it is.
+        reader.set_read_timeout(Some(Duration::from_secs(SECONDS as u64))).unwrap();
+        assert!(reader.read_to_end(&mut Vec::new()).is_ok());
     }
 }
