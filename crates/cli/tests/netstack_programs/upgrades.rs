@@ -4,7 +4,7 @@ use crate::common::bypath;
 use crate::ends::asks;
 use crate::lab::{Lab, Side, have, script};
 use crate::network::{LONG, Tool, octets};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, getpgid, kill_process, kill_process_group};
 use std::fs;
 use std::time::Instant;
 
@@ -80,6 +80,16 @@ impl Server {
 
 fn tells(pid: i32, signal: Signal) {
     kill_process(Pid::from_raw(pid).expect("a process"), signal).expect("it is there");
+}
+
+impl Drop for Server {
+    /// Where a test has failed nobody else ends it. All of its processes are of one group, that of the first.
+    fn drop(&mut self) {
+        let group = self.master().and_then(Pid::from_raw).and_then(|master| getpgid(Some(master)).ok());
+        if let Some(group) = group.filter(|_| std::thread::panicking()) {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
 }
 
 /// One socket listens at the stack, whoever it was, and none at the kernel's; this process has it.
