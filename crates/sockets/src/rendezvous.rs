@@ -91,14 +91,13 @@ fn patience_after(s: &Sock) -> u32 {
     // An answer that was asked for is looked for all the time.
     let looks = if is_said { 0 } else { s.looks.fetch_add(1, Relaxed) };
     let bytes = end.w.kernel_bytes.load(Relaxed).wrapping_add(end.r.kernel_bytes.load(Relaxed));
-    let (at_first, at_last) = match bytes / u64::from(end.r.calls.load(Relaxed)).max(1) {
-        // Nor is who has come far: it takes the other end's next look.
-        0..4096 if s.dialled.load(Relaxed) >= 0 && !is_said || s.caller.load(Relaxed) >= 0 => (1, 64),
-        0..4096 => (4, 64),
-        4096..32_768 => (1, 16),
-        _ => (1, 1),
+    let at_last: u32 = match bytes / u64::from(end.r.calls.load(Relaxed)).max(1) {
+        0..4096 => 64,
+        4096..32_768 => 16,
+        _ => 1,
     };
-    (at_first << (looks / 4).min(6)).min(at_last) - 1
+    // At first each call: processes that are to share a connection say little before, and each step takes one end's next look.
+    (1 << (looks / 4).min(6)).min(at_last) - 1
 }
 
 /// Whether another attempt may go better.
