@@ -7,6 +7,18 @@ use crate::{Result, fd, poll, thread};
 /// that is, nothing shows that it is the same one.
 pub const OVERFLOW_UID: u32 = 65534;
 
+/// Whether the own user namespace knows all users, as the first one does: 65534 is a user there like others.
+pub fn knows_all_users() -> bool {
+    let mut map = [0; 128];
+    fd::read_file(c"/proc/self/uid_map", &mut map).is_ok_and(|len| maps_all(&map[..len]))
+}
+
+/// The same of the text of a uid_map (user_namespaces(7)): one range, of every user as himself.
+fn maps_all(map: &[u8]) -> bool {
+    let words = map.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    words.eq([b"0".as_slice(), b"0", b"4294967295"])
+}
+
 /// This process's id, from the kernel (a vfork child or a clone sees its own).
 pub fn pid() -> u32 {
     // SAFETY: no arguments.
@@ -319,6 +331,14 @@ pub fn abort() -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_namespace_knows_all_users_or_not() {
+        assert!(maps_all(b"         0          0 4294967295\n"));
+        let others: [&[u8]; 5] =
+            [b"", b"0 1000 1\n", b"0 100000 65536\n", b"0 0 4294967295\n0 0 1\n", b"1 0 4294967295\n"];
+        assert!(others.into_iter().all(|map| !maps_all(map)));
+    }
 
     #[test]
     fn who_one_is_outside_of_a_user_namespace() {

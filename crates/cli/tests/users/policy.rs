@@ -212,3 +212,37 @@ fn an_allowed_user_who_is_called_holds_no_stream_up() {
     assert!(longest < 20.0, "the victim stood for {longest} s");
     ally.wait().ok();
 }
+
+/// In a user namespace that maps nobody everybody is 65534, strangers too.
+#[test]
+fn where_a_namespace_knows_no_users_nobody_shares_memory() {
+    const BOTH_ENDS: &str = "\
+import socket
+listener = socket.create_server(('127.0.0.1', 0))
+ends = [socket.create_connection(listener.getsockname()), listener.accept()[0]]
+for turn in range(2000):
+    for a, b in (ends, ends[::-1]):
+        a.sendall(b'octets')
+        assert b.recv(6, socket.MSG_WAITALL) == b'octets'
+print('done')
+";
+    let test = "where_a_namespace_knows_no_users_nobody_shares_memory";
+    let Some(stage) = stage(test, &["python3", "setpriv", "unshare"]) else { return };
+    let outcome = |sandbox: &[&str]| {
+        let mut program = Command::new(installed("setpriv"));
+        program.args(["--reuid=65534", "--regid=65534", "--clear-groups", "--"]).args(sandbox);
+        program.arg(stage.scene.path("bypath")).args(["run", "--upgrade=eager", "--log=debug", "--library"]);
+        program.arg(stage.scene.path("libbypath_preload.so")).arg("--").arg(installed("python3"));
+        let output = program.args(["-c", BOTH_ENDS]).stdin(Stdio::null()).output().expect("setpriv");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.success() && output.stdout == b"done\n", said.contains("policy-uid"), said)
+    };
+    let probe = Command::new(installed("unshare")).args(["--user", "true"]).status();
+    if !probe.is_ok_and(|status| status.success()) {
+        return skip(&format!("users::policy::{test}"), "no user namespaces");
+    }
+    let (done, refused, said) = outcome(&[]);
+    assert!(done && !refused, "{said}");
+    let (done, refused, said) = outcome(&["unshare", "--user"]);
+    assert!(done && refused, "{said}");
+}

@@ -83,7 +83,9 @@ pub fn check_uid(uid: u32) -> Result<(), Reason> {
     use crate::config::OVERFLOW_UID;
     let own = process::euid();
     let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
-    if allowed && (uid != OVERFLOW_UID || own == OVERFLOW_UID) { Ok(()) } else { Err(Reason::PolicyUid) }
+    // Everybody may be 65534 where the own user namespace does not know all.
+    let is_known = uid != OVERFLOW_UID || own == OVERFLOW_UID && process::knows_all_users();
+    if allowed && is_known { Ok(()) } else { Err(Reason::PolicyUid) }
 }
 
 /// Whether who calls may: before anything of him is received.
