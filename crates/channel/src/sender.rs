@@ -37,7 +37,8 @@ impl Sender {
     pub(crate) fn look(half: &mut Half) -> io::Result<usize> {
         let size = half.slot.size();
         let room = half.direction().space(half.own, size).map_err(|_| lies())?;
-        half.other = half.own - (size - room);
+        // Nobody has read what was never written.
+        half.other = half.own.checked_sub(size - room).ok_or_else(lies)?;
         Ok(room as usize)
     }
 
@@ -203,5 +204,21 @@ impl Room<'_> {
     pub fn commit(self, n: usize) {
         assert!(n <= self.len, "{n} octets are committed in room for {}", self.len);
         self.half.commit(n);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Channel;
+    use bypath_shm::direction::{Head, Path, position};
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn who_has_read_what_was_never_written_lies() {
+        let (mut here, _there) = Channel::pair(4096).unwrap();
+        let before_the_beginning = Head::new(position::back(0, 8), Path::Ring);
+        here.sender.0.direction().h.head.store(before_the_beginning.raw(), Relaxed);
+        let told = super::Sender::look(&mut here.sender.0).map_err(|e| e.raw_os_error());
+        assert_eq!(told, Err(Some(libc::EPROTO)));
     }
 }

@@ -90,7 +90,7 @@ impl Place {
 
     /// Position of the head.
     pub const fn head_at(&self) -> u64 {
-        self.start + WORD
+        self.start.wrapping_add(WORD)
     }
 
     /// Octets of the head.
@@ -100,7 +100,7 @@ impl Place {
 
     /// Position of the datagram.
     pub const fn at(&self) -> u64 {
-        self.head_at() + self.head as u64
+        self.head_at().wrapping_add(self.head as u64)
     }
 
     /// Octets of the datagram.
@@ -115,7 +115,7 @@ impl Place {
 
     /// Position of what follows.
     pub const fn end(&self) -> u64 {
-        self.start + span(self.head, self.octets)
+        self.start.wrapping_add(span(self.head, self.octets))
     }
 
     /// Octets of the ring that it takes.
@@ -152,5 +152,11 @@ mod tests {
     fn a_record_takes_whole_words() {
         assert_eq!([span(0, 0), span(0, 1), span(0, 8), span(3, 6)], [8, 16, 16, 24]);
         assert_eq!(span(HEADS, LONGEST), 8 + 256 + 65_528);
+    }
+
+    #[test]
+    fn a_record_at_the_last_position_goes_round() {
+        let last = Place { start: 0u64.wrapping_sub(ALIGN), head: 8, octets: 8 };
+        assert_eq!((last.head_at(), last.at(), last.end()), (0, 8, 16));
     }
 }
