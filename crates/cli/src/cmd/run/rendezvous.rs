@@ -12,6 +12,9 @@ use std::time::{Duration, SystemTime};
 /// A name is there for 10 s at most, unless its process was killed, or has not called since.
 const LEFT: Duration = Duration::from_secs(60);
 
+/// Names that are looked at: where others may make some, they may make millions.
+const LOOKS: usize = 1024;
+
 /// Looks whether the folder can be used by this user, and removes what is left in it of this user's.
 ///
 /// # Errors
@@ -33,7 +36,7 @@ pub fn prepare(folder: &Path) -> Result<(), String> {
 }
 
 fn sweep(folder: &Path, now: SystemTime) {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten().take(LOOKS);
     for entry in entries.filter(|e| e.file_name().as_bytes().starts_with(b"bypath-1-")) {
         let Ok(metadata) = entry.metadata() else { continue };
         let age = metadata.modified().ok().and_then(|then| now.duration_since(then).ok());
