@@ -5,6 +5,7 @@ mod common;
 use common::{TempDir, bypath, run, stderr, stdout};
 use serde_json::Value;
 use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -293,6 +294,27 @@ fn files_are_found_where_they_belong() {
     assert!(shown(true, None).contains("12M"));
     assert!(shown(true, Some(&own.join("config.toml"))).contains("11M"));
     assert!(!shown(true, Some(Path::new("none"))).contains("12M"));
+}
+
+#[test]
+fn what_is_found_and_is_no_file_is_told_and_what_is_named_may_be_a_pipe() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    let dir = TempDir::new();
+    fs::create_dir(dir.join("bypath")).expect("a directory");
+    let pipe = dir.join("bypath/config.toml");
+    mknodat(CWD, &pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a FIFO");
+    for args in [&["run", "--", "true"][..], &["config", "show"], &["config", "check"]] {
+        let output = output(bypath(args).env("XDG_CONFIG_HOME", dir.join("")).env_remove("BYPATH_CONFIG"));
+        assert!(!output.status.success());
+        assert!(stderr(&output).contains("config.toml: not a regular file"), "{}", stderr(&output));
+    }
+    let mut named =
+        config(&["show"], &pipe).stdout(std::process::Stdio::piped()).spawn().expect("bypath starts");
+    fs::write(&pipe, "[settings]\nmemory-limit = \"11M\"\n").expect("somebody who reads");
+    let mut shown = String::new();
+    named.stdout.take().expect("piped").read_to_string(&mut shown).expect("text");
+    assert!(named.wait().expect("it ends").success());
+    assert!(shown.contains("11M"), "{shown}");
 }
 
 #[test]

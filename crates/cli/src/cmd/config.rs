@@ -102,12 +102,17 @@ fn check(args: &Check) -> Outcome {
         Some(path) => Place::Named(path.clone()),
         None => config::locate(&Source::default(), environment).map_err(failure)?,
     };
-    let Some(path) = place.path() else {
+    let found = config::read(&place).map_err(|e| {
+        Failure::new(
+            BAD,
+            format_args!("cannot read {}: {e}", place.path().unwrap_or(Path::new("")).display()),
+        )
+    })?;
+    let Some((file, problems)) = found else {
         output::print(&about_place(&place))?;
         return Ok(ExitCode::SUCCESS);
     };
-    let (file, problems) = config::read(path)
-        .map_err(|e| Failure::new(BAD, format_args!("cannot read {}: {e}", path.display())))?;
+    let path = &file.path;
     output::print(&config::report(path, &problems))?;
     let mut errors = problems.iter().filter(|p| !p.warning).count();
     let name = path.display();

@@ -1,11 +1,13 @@
 //! What stands in the file: settings, profiles, rules. Everything is checked, and every mistake is told.
 
+use super::place::{Place, SYSTEM_WIDE};
 use super::rule;
 use super::text::{Problem, Text, nearest, scalar};
 use bypath_sockets::config::{Config, SETTINGS, Setting};
 use bypath_sockets::rules::Rule;
-use std::io;
+use std::io::{self, Read};
 use std::ops::Range;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -69,13 +71,17 @@ pub fn built_in_profiles() -> &'static [&'static str] {
     SETTINGS.iter().find(|s| s.flag == "profile").map_or(&[], |s| s.words)
 }
 
-/// Reads and checks the file.
+/// Reads and checks the file of a place, if there is one.
 ///
 /// # Errors
 /// It cannot be read; what is wrong in it is no error here, but listed.
-pub fn read(path: &Path) -> io::Result<(File, Vec<Problem>)> {
-    let bytes = std::fs::read(path)?;
-    Ok(match std::str::from_utf8(&bytes) {
+pub fn read(place: &Place) -> io::Result<Option<(File, Vec<Problem>)>> {
+    let (path, bytes) = match place {
+        Place::Named(path) => (path, std::fs::read(path)?),
+        Place::Found(path) => (path, read_found(path)?),
+        Place::Off | Place::Nowhere(_) => return Ok(None),
+    };
+    Ok(Some(match std::str::from_utf8(&bytes) {
         Ok(text) => parse(path, text),
         Err(e) => {
             let good = std::str::from_utf8(&bytes[..e.valid_up_to()]).unwrap_or_default();
@@ -83,7 +89,26 @@ pub fn read(path: &Path) -> io::Result<(File, Vec<Problem>)> {
             text.error(&(good.len()..good.len()), "not valid UTF-8".to_owned(), None);
             (empty(path), text.into_problems())
         }
-    })
+    }))
+}
+
+/// Nobody named it: in a HOME that `su` or `sudo -E` has kept it is another user's, who would decide with whom these programs share
+/// memory.
+fn read_found(path: &Path) -> io::Result<Vec<u8>> {
+    let careful = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
+    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(careful.bits() as i32).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(io::Error::other("not a regular file"));
+    }
+    let (owner, own) = (metadata.uid(), bypath_sys::process::euid());
+    // In a user namespace root's files may be anybody's, and who may write there is trusted anyway.
+    if ![0, own].contains(&owner) && path != Path::new(SYSTEM_WIDE) {
+        return Err(io::Error::other(format!("it belongs to user {owner}, not to {own}")));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn empty(path: &Path) -> File {

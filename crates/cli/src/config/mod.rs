@@ -15,7 +15,7 @@ pub use text::{Problem, Text, nearest, report, scalar};
 
 use bypath_sockets::config::ConfigError;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// Why there are no settings.
@@ -28,7 +28,7 @@ pub enum SettingsError {
     #[error("the value of {0} is not valid UTF-8")]
     NotUtf8(&'static str),
     /// The file cannot be read.
-    #[error("cannot read the configuration file {}: {reason} (--config none goes without)", path.display())]
+    #[error("cannot read the configuration file {}: {reason} (name it with --config, or go without: --config none)", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
@@ -66,16 +66,13 @@ pub fn effective(
     environment: impl Fn(&str) -> Option<std::ffi::OsString>,
 ) -> Result<Effective, SettingsError> {
     let place = locate(source, &environment)?;
-    let file = match place.path() {
-        None => None,
-        Some(path) => {
-            let (file, problems) =
-                read(path).map_err(|reason| SettingsError::Unreadable { path: path.to_owned(), reason })?;
-            if problems.iter().any(|p| !p.warning) {
-                return Err(SettingsError::Mistakes { path: path.to_owned(), problems });
-            }
-            Some(file)
+    let unreadable =
+        |reason| SettingsError::Unreadable { path: place.path().unwrap_or(Path::new("")).to_owned(), reason };
+    let file = match read(&place).map_err(unreadable)? {
+        Some((file, problems)) if problems.iter().any(|p| !p.warning) => {
+            return Err(SettingsError::Mistakes { path: file.path, problems });
         }
+        found => found.map(|(file, _)| file),
     };
     resolve(place, file, flags, environment)
 }

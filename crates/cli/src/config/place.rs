@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 /// The variable that names the file.
 pub const VARIABLE: &str = "BYPATH_CONFIG";
-const SYSTEM_WIDE: &str = "/etc/bypath/config.toml";
+/// The file for all users.
+pub(super) const SYSTEM_WIDE: &str = "/etc/bypath/config.toml";
 
 /// The flag that names the file.
 #[derive(Clone, Debug, Default, clap::Args)]

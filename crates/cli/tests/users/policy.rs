@@ -5,6 +5,7 @@ use crate::support::{assert_same, missing, ring_required, sample, skip};
 use rustix::process::Signal;
 use std::fs;
 use std::os::unix::fs::chown;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// Two users that need no entry in /etc/passwd.
@@ -245,4 +246,34 @@ print('done')
     assert!(done && !refused, "{said}");
     let (done, refused, said) = outcome(&["unshare", "--user"]);
     assert!(done && refused, "{said}");
+}
+
+#[test]
+fn the_configuration_in_the_home_of_another_user_is_not_obeyed() {
+    let test = "the_configuration_in_the_home_of_another_user_is_not_obeyed";
+    let Some(stage) = stage(test, NEEDS) else { return };
+    let file = stage.scene.path("bypath-home/bypath/config.toml");
+    let folder = file.parent().and_then(Path::parent).expect("two folders");
+    fs::create_dir_all(file.parent().expect("a folder")).expect("folders");
+    fs::write(&file, "[settings]\nallow-uid = [\"any\"]\n").expect("a file");
+    let run = |config: &Path| {
+        let mut program = Command::new(stage.scene.path("bypath"));
+        program.args(["config", "show"]).env("XDG_CONFIG_HOME", folder).env_remove("BYPATH_CONFIG");
+        if config != folder {
+            program.arg("--config").arg(config);
+        }
+        let output = program.stdin(Stdio::null()).output().expect("bypath");
+        (
+            output.status.code(),
+            [output.stdout, output.stderr].map(|o| String::from_utf8_lossy(&o).into_owned()),
+        )
+    };
+    let (code, [shown, _]) = run(folder);
+    assert!(code == Some(0) && shown.contains("any"), "{shown}");
+    chown(&file, Some(ANNE), None).expect("root may");
+    let (code, [_, said]) = run(folder);
+    assert_eq!(code, Some(2), "{said}");
+    assert!(said.contains(&format!("belongs to user {ANNE}")) && said.contains("--config none"), "{said}");
+    let (code, [shown, said]) = run(&file);
+    assert!(code == Some(0) && shown.contains("any"), "{said}");
 }
