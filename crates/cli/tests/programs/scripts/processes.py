@@ -500,9 +500,12 @@ def bell_that_cannot_be_told():
     import threading
 
     CLONE_NEWUSER = 0x10000000
-    # Whoever may do everything may send without end: not so in a namespace of its own.
+    # Whoever may do everything may send without end: not so in a namespace of its own, in which it is the same user.
+    user = os.geteuid()
     if ctypes.CDLL(None).unshare(CLONE_NEWUSER):
         raise OSError("no user namespace")
+    with open("/proc/self/uid_map", "w") as file:
+        file.write(f"{user} {user} 1")
     told, tell = os.pipe()
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
