@@ -15,13 +15,16 @@ fn serve(scene: &Scene) -> (Process, u16) {
     let (data, port) = (scene.path("data"), scene.port());
     let root = rustix::process::geteuid().is_root();
     let user = if root { ["--user=root"].as_slice() } else { &[] };
+    // Temporary tables are called by the process id alone, which tests in namespaces of their own may have in common.
+    let temporary = scene.path("");
     let install = scene.plain("mariadb-install-db").args("--no-defaults --skip-test-db").words(user);
+    let install = install.env("TMPDIR", &temporary);
     install.args("--auth-root-authentication-method=normal").arg(flag("--datadir=", &data)).finish();
     let server = scene.server("mariadbd").args("--no-defaults --bind-address=127.0.0.1 --skip-log-bin");
     let server =
         server.args("--innodb-flush-log-at-trx-commit=0 --innodb-buffer-pool-size=64M --skip-name-resolve");
     // Its io_uring is for its files.
-    let server = server.env("BYPATH_IO_URING", "allow");
+    let server = server.env("BYPATH_IO_URING", "allow").env("TMPDIR", &temporary);
     let server = server.words(user).arg(flag("--datadir=", &data)).arg(format!("--port={port}"));
     let mut server = server.arg(flag("--socket=", &scene.path("socket"))).start();
     server.ready(|line| line.contains("ready for connections").then_some(()));
