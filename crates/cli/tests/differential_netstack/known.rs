@@ -100,8 +100,6 @@ const UNDECIDED: &[&str] = &[
     "a_send_to_a_killed_peer_begins_no_ring",
     // Who is woken, or a second octet.
     "two_threads_wait_for_what_comes_one_by_one",
-    // A pointer that does not reach the urgent octet yet points to another one.
-    "a_long_piece_with_an_urgent_octet",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];

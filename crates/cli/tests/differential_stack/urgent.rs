@@ -353,8 +353,9 @@ scripts! {
     ";
     a_long_piece_with_an_urgent_octet, "MSG_OOB", Either: "
         pair [::1]
-        c go w send 3 100000 1 oob
-        s recvall 4 99999
+        c setsockopt 3 sndbuf 200000
+        c go w send 3 60000 1 oob
+        s recvall 4 59999
         c join w
         s wait_ev 4 pri
         s atmark 4
