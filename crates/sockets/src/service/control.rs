@@ -414,7 +414,10 @@ impl Service {
 
     fn disconnect(&self) {
         let fd = self.fd.swap(-1, Relaxed);
-        if fd >= 0 {
+        if fd >= 0 && self.maker.load(Relaxed) == process::pid() {
+            // With whatever was sent there and not received.
+            strangers::close_caller(fd, process::euid());
+        } else if fd >= 0 {
             fd::close(fd);
         }
     }
@@ -424,7 +427,7 @@ impl Service {
         let greeted = self.greet(fd, until);
         let file = fd::identity(fd).unwrap_or_default();
         if let Err(e) = greeted {
-            fd::close(fd);
+            strangers::close_caller(fd, process::euid());
             return Err(e);
         }
         self.file[0].store(file.0, Relaxed);
@@ -516,7 +519,7 @@ impl Service {
                 Op::Rings if answered => MAX_FDS,
                 _ => 0,
             };
-            got.fds[..got.fd_count].iter().skip(wanted).for_each(|file| fd::close(*file));
+            strangers::close_files(got.fds[..got.fd_count].get(wanted..).unwrap_or_default());
             if !answered {
                 // Of a question that nobody waits for any more, or nonsense.
                 if Header::decode(&message.answer[..got.len]).is_none() || clock::monotonic_ns() >= until {
