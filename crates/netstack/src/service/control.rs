@@ -11,7 +11,7 @@ use super::{Settings, query};
 use crate::Engine;
 use bypath_shm::service::{Body, HEADER, Header, MESSAGE, Op, of_end_name};
 use bypath_sys::strangers::{self, Others};
-use bypath_sys::{process, seqpacket, sock, unix};
+use bypath_sys::{clock, process, seqpacket, sock, unix};
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd};
 
@@ -21,6 +21,8 @@ const TURN: usize = 16;
 const STRANGERS: usize = 1024;
 /// What is said in one turn of a connection, and wants no answer: more than fits into it. So whoever writes behind it is read behind it.
 const SAID: usize = 512;
+/// How long questions of one user are heard in one turn of all (ns). What wants no answer is heard in any case: octets may be behind it.
+const HEARD_NS: u64 = 1_000_000;
 
 /// One connection for questions.
 struct Control {
@@ -47,12 +49,11 @@ impl Control {
         is_read
     }
 
-    /// Whether the next question is one whose answer has descriptors; `None`: there is no question, and one that comes is told of.
-    fn wants_descriptors(&self) -> Option<bool> {
+    /// What is asked next, if that is a question; `None`: there is nothing, and what comes is told of.
+    fn asks_next(&self) -> Option<Option<Op>> {
         let mut head = [0; HEADER];
         let len = seqpacket::peek(self.end.as_fd(), &mut head).unwrap_or(Some(0))?;
-        let header = Header::decode(head.get(..len)?);
-        Some(header.is_some_and(|(header, _)| matches!(header.op, Op::Open | Op::Rings | Op::Again)))
+        Some(Header::decode(head.get(..len)?).map(|(header, _)| header.op))
     }
 
     /// The same as `is_read`, without a word.
@@ -74,12 +75,14 @@ pub struct Controls {
     /// How many are of users whom the service is not for.
     strangers: usize,
     room: Vec<u8>,
+    took: Took,
 }
 
 impl Controls {
     pub fn new() -> Controls {
         let room = vec![0; MESSAGE + 1];
-        Controls { all: Slab::new(), active: VecDeque::new(), tasks: Vec::new(), strangers: 0, room }
+        let (all, active, took) = (Slab::new(), VecDeque::new(), Took::default());
+        Controls { all, active, tasks: Vec::new(), strangers: 0, room, took }
     }
 
     /// Whether somebody has something to ask.
@@ -186,36 +189,60 @@ impl Controls {
         hub.on_way.due()
     }
 
-    /// Everybody who has something to ask has a turn.
+    /// Everybody who has something to ask has a turn; of one user no longer than [`HEARD_NS`].
     pub fn turn(&mut self, hub: &mut Hub, engine: &mut Engine, settings: &Settings) {
+        let (mut took, mut late) = (std::mem::take(&mut self.took), VecDeque::new());
+        took.0.clear();
         for _ in 0..self.active.len() {
-            let Some(key) = self.active.pop_front() else { return };
-            if let Some(control) = self.all.get_mut(key) {
-                control.active = false;
-            }
-            match self.hear(key, hub, engine, settings) {
-                Ok(true) => self.activate(key),
-                Ok(false) => {}
+            let Some(key) = self.active.pop_front() else { break };
+            let Some(control) = self.all.get_mut(key) else { continue };
+            control.active = false;
+            let (uid, now) = (control.uid, clock::monotonic_ns());
+            let heard = self.hear(key, now + took.left(uid), hub, engine, settings);
+            took.add(uid, clock::monotonic_ns().saturating_sub(now));
+            match heard {
+                Ok(Heard::All) => {}
+                Ok(Heard::Some) => self.activate(key),
+                Ok(Heard::Late) => {
+                    if let Some(control) = self.all.get_mut(key) {
+                        control.active = true;
+                        late.push_back(key);
+                    }
+                }
                 Err(Nonsense) => self.remove(key, hub, engine),
             }
         }
+        self.took = took;
+        if !late.is_empty() {
+            // The first ones of the next turn.
+            late.append(&mut self.active);
+            self.active = late;
+        }
     }
 
-    /// True: there may be more.
+    /// What one connection has to ask, until then (ns).
     fn hear(
         &mut self,
         key: Key,
+        until: u64,
         hub: &mut Hub,
         engine: &mut Engine,
         settings: &Settings,
-    ) -> std::result::Result<bool, Nonsense> {
+    ) -> std::result::Result<Heard, Nonsense> {
         // A stranger's descriptors cost a thread: nothing more is heard in the turn in which some came.
         let mut is_costly = false;
         let (mut asked, mut said) = (0, 0);
         while asked < TURN && said < SAID && !is_costly {
             asked += 1;
             let controls = self.all.len();
-            let Some(control) = self.all.get_mut(key) else { return Ok(false) };
+            let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
+            if clock::monotonic_ns() >= until {
+                match control.query.as_ref().map_or_else(|| control.asks_next(), |_| Some(None)) {
+                    Some(Some(Op::Say)) => {}
+                    Some(_) => return Ok(Heard::Late),
+                    None => return Ok(Heard::All),
+                }
+            }
             if let Some((header, doing)) = &mut control.query {
                 let next = match doing {
                     Doing::Rows(progress) => Next::Row(query::row(progress, hub, engine, settings, controls)),
@@ -236,7 +263,7 @@ impl Controls {
                     Next::Later => {
                         // Whatever is said meanwhile ends it.
                         match seqpacket::receive(control.end.as_fd(), &mut self.room) {
-                            Ok(None) => return Ok(false),
+                            Ok(None) => return Ok(Heard::All),
                             Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
                             Ok(Some((_, fds))) => {
                                 let _others = Others::among(&fds);
@@ -274,7 +301,7 @@ impl Controls {
                         if !std::mem::replace(&mut control.room_told, true) {
                             hub.watch.room(control.end.as_fd(), Token::Control(key), true);
                         }
-                        return Ok(false);
+                        return Ok(Heard::All);
                     }
                     Err(_) => return Err(Nonsense),
                 }
@@ -282,23 +309,23 @@ impl Controls {
             }
             if is_too_many(control.on_way) && !control.is_read(key, hub) {
                 // Who does not read his answers waits for his turn until he does.
-                return Ok(false);
+                return Ok(Heard::All);
             }
             if !hub.users.may_be_sent(control.uid, Share::Answer) {
-                match control.wants_descriptors() {
-                    Some(true) => {
+                match control.asks_next() {
+                    Some(Some(Op::Open | Op::Rings | Op::Again)) => {
                         hub.on_way.wait(Token::Control(key));
-                        return Ok(false);
+                        return Ok(Heard::All);
                     }
-                    Some(false) => {}
+                    Some(_) => {}
                     // What comes meanwhile is not heard unseen.
-                    None => return Ok(false),
+                    None => return Ok(Heard::All),
                 }
             }
             let (len, fds) = match seqpacket::receive(control.end.as_fd(), &mut self.room) {
                 Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
                 Ok(Some(got)) => got,
-                Ok(None) => return Ok(false),
+                Ok(None) => return Ok(Heard::All),
             };
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
@@ -387,7 +414,39 @@ impl Controls {
                 Err(_) => return Err(Nonsense),
             }
         }
-        Ok(true)
+        Ok(Heard::Some)
+    }
+}
+
+/// What is left of a connection's questions.
+enum Heard {
+    /// Nothing that would not be told of.
+    All,
+    /// There may be more.
+    Some,
+    /// There is more, and no time for it in this turn.
+    Late,
+}
+
+/// How long users were heard in one turn.
+#[derive(Default)]
+struct Took(Vec<(u32, u64)>);
+
+impl Took {
+    fn of(&mut self, uid: u32) -> &mut u64 {
+        let at = self.0.iter().position(|(other, _)| *other == uid).unwrap_or_else(|| {
+            self.0.push((uid, 0));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    fn left(&mut self, uid: u32) -> u64 {
+        HEARD_NS.saturating_sub(*self.of(uid))
+    }
+
+    fn add(&mut self, uid: u32, ns: u64) {
+        *self.of(uid) += ns;
     }
 }
 

@@ -1,10 +1,15 @@
 //! What a user may have, and whose sockets are whose.
 
-use crate::{LONGEST, Running, at, isolated, kernels, patient};
+use crate::program::Program;
+use crate::{LONGEST, Running, at, isolated, kernels, patient, users};
+use bypath_shm::service::{Header, Op, VERSION};
 use bypath_stack::config::Config;
 use nix::poll::PollFlags;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+
+/// A user whom the service is for.
+const ASKER: u32 = 65_003;
 
 isolated! {
     fn a_user_has_so_many_sockets_and_callers_wait_for_one() {
@@ -57,6 +62,30 @@ isolated! {
             { kernel }.read_to_end(&mut got).expect("an end");
             assert_eq!(got.len(), written[n]);
         }
+    }
+}
+
+users! {
+    fn a_user_whose_questions_take_long_does_not_keep_others_from_theirs() {
+        const ASKERS: usize = 200;
+        /// Answers that fit where nobody reads them.
+        const EACH: usize = 150;
+        let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
+        let crowd: Vec<_> = (0..ASKERS).map(|_| Program::of(&running.path, ASKER)).collect();
+        let asked = || {
+            let stats = running.query("stats");
+            let row = stats.iter().find(|row| row["name"] == "asked_hello").expect("a count");
+            row["value"].as_u64().expect("a number")
+        };
+        let before = asked();
+        let question = [&Header { op: Op::Hello, serial: 1, socket: 0, errno: 0 }.encode()[..], &VERSION.to_ne_bytes()].concat();
+        for _ in 0..EACH {
+            crowd.iter().for_each(|asker| asker.say(&question).expect("room"));
+        }
+        let (first, then) = (asked() - before, asked() - before);
+        let all = (ASKERS * EACH) as u64;
+        // Two questions of somebody else's were answered meanwhile.
+        assert!(then < all && then - first < all / 4, "{first} and {then} of {all}");
     }
 }
 
