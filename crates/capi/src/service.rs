@@ -26,7 +26,7 @@ impl From<QueryError> for Failure {
             QueryError::NotThere { .. } | QueryError::Nowhere { .. } => (BYPATH_E_REFUSED, ECONNREFUSED),
             QueryError::Closed { .. } => (BYPATH_E_RESET, ECONNRESET),
             QueryError::Silent { .. } => (BYPATH_E_TIMED_OUT, ETIMEDOUT),
-            QueryError::Malformed { .. } => (BYPATH_E_FORMAT, EIO),
+            QueryError::Malformed { .. } | QueryError::Endless { .. } => (BYPATH_E_FORMAT, EIO),
             QueryError::Refused { errno, .. } => {
                 let status = match errno {
                     EPERM => BYPATH_E_NOT_ALLOWED,

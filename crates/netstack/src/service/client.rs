@@ -18,7 +18,7 @@ use bypath_shm::service::{HEADER, Header, MESSAGE, Op};
 use bypath_sockets::service::place;
 use bypath_sys::poll::{PollFd, ppoll};
 use bypath_sys::process::euid;
-use bypath_sys::{Errno, seqpacket, unix};
+use bypath_sys::{Errno, clock, seqpacket, unix};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -30,6 +30,10 @@ use std::time::Duration;
 const PATIENCE: u64 = 10_000_000_000;
 /// The same where others are asked first.
 const CLAIM: u64 = 20_000_000_000;
+
+/// Octets of a list at most, and how long it may take (ns): more than any service has to tell.
+const LONGEST_LIST: usize = 64 << 20;
+const LIST: u64 = 60_000_000_000;
 
 /// A question that was not answered.
 #[derive(Debug, thiserror::Error)]
@@ -69,6 +73,12 @@ pub enum QueryError {
         /// Which service.
         path: PathBuf,
     },
+    /// The answer has no end: more than 64 MiB, or a minute.
+    #[error("{}: what answers does not come to an end: is it a netstack service?", path.display())]
+    Endless {
+        /// Which service.
+        path: PathBuf,
+    },
     /// The service does not do it.
     #[error("{}: {why}", path.display())]
     Refused {
@@ -76,7 +86,7 @@ pub enum QueryError {
         path: PathBuf,
         /// As of the system call that is nearest, such as EPERM.
         errno: i32,
-        /// What it says.
+        /// What it says, without controls.
         why: String,
     },
     /// No service of that name is to be found.
@@ -110,7 +120,7 @@ pub fn query(path: &Path, question: &str, mut each: impl FnMut(&str)) -> Result<
     query_within(path, question, Duration::from_nanos(PATIENCE), &mut each)
 }
 
-/// The same with another patience: how long each answer is waited for.
+/// The same with another patience: how long each row is waited for.
 ///
 /// # Errors
 /// [`QueryError`].
@@ -121,11 +131,38 @@ pub fn query_within(
     mut each: impl FnMut(&str),
 ) -> Result<(), QueryError> {
     let longest = u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX);
-    let mut asked = Asked::new(path, question, None)?;
-    while let Some(row) = asked.next(Some(longest))? {
+    let mut list = List::new(path, question)?;
+    while let Some(row) = list.next(longest)? {
         each(row);
     }
     Ok(())
+}
+
+/// A question whose answer comes to an end by itself.
+struct List {
+    asked: Asked,
+    /// Octets that may come.
+    left: usize,
+    until: u64,
+}
+
+impl List {
+    fn new(path: &Path, question: &str) -> Result<List, QueryError> {
+        let asked = Asked::new(path, question, None)?;
+        Ok(List { asked, left: LONGEST_LIST, until: clock::monotonic_ns() + LIST })
+    }
+
+    /// The next row, waited for so long (ns); `None`: there are no more.
+    fn next(&mut self, longest: u64) -> Result<Option<&str>, QueryError> {
+        let path = self.asked.path.clone();
+        let row = self.asked.next(Some(longest))?;
+        let octets = row.map_or(0, str::len);
+        if octets > self.left || clock::monotonic_ns() > self.until {
+            return Err(QueryError::Endless { path });
+        }
+        self.left -= octets;
+        Ok(row)
+    }
 }
 
 /// A question, whose answers come one by one.
@@ -188,6 +225,7 @@ impl Asked {
             let why = said["error"]
                 .as_str()
                 .map_or_else(|| std::io::Error::from_raw_os_error(answer.errno).to_string(), str::to_owned);
+            let why = why.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
             return Err(QueryError::Refused { path: path(), errno: answer.errno, why });
         }
         if body.is_empty() {
@@ -232,8 +270,8 @@ impl Client {
 
     fn rows<T: DeserializeOwned>(&self, what: &str) -> Result<Vec<T>, QueryError> {
         let mut all = Vec::new();
-        let mut asked = Asked::new(&self.path, &json!({ "what": what }).to_string(), None)?;
-        while let Some(row) = asked.next(Some(PATIENCE))? {
+        let mut list = List::new(&self.path, &json!({ "what": what }).to_string())?;
+        while let Some(row) = list.next(PATIENCE)? {
             all.push(self.read(row)?);
         }
         Ok(all)
@@ -418,3 +456,41 @@ impl CaptureStream {
 }
 
 const _: () = assert!(HEADER < MESSAGE);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A question, and its answers of so many octets each.
+    fn answered(rows: usize, octets: usize, errno: i32) -> (Asked, OwnedFd) {
+        let (socket, service) = seqpacket::pair().unwrap();
+        let header = Header { op: Op::Query, serial: 1, socket: 0, errno };
+        let row = [&header.encode()[..], &vec![b'1'; octets]].concat();
+        for _ in 0..rows {
+            seqpacket::send(service.as_fd(), &row, None).unwrap();
+        }
+        let header = Header { errno: 0, ..header };
+        (Asked { path: PathBuf::from("/here"), socket, header, room: vec![0; MESSAGE] }, service)
+    }
+
+    #[test]
+    fn a_list_without_end_is_left() {
+        let (asked, _service) = answered(20, 100, 0);
+        let mut list = List { asked, left: 1000, until: u64::MAX };
+        let all = (0..20).take_while(|_| list.next(PATIENCE).is_ok()).count();
+        assert_eq!(all, 10);
+        let (asked, _service) = answered(2, 100, 0);
+        let mut list = List { asked, left: 1000, until: 0 };
+        assert!(matches!(list.next(PATIENCE), Err(QueryError::Endless { .. })));
+    }
+
+    #[test]
+    fn what_a_service_says_steers_no_terminal() {
+        let (mut asked, service) = answered(0, 0, 0);
+        let header = Header { errno: libc::EPERM, ..asked.header }.encode();
+        let said = json!({ "error": "no\u{1b}[2J" }).to_string();
+        seqpacket::send(service.as_fd(), &[&header[..], said.as_bytes()].concat(), None).unwrap();
+        let told = asked.next(Some(PATIENCE)).unwrap_err();
+        assert_eq!(told.to_string(), "/here: no?[2J");
+    }
+}
