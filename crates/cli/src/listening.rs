@@ -2,10 +2,11 @@
 
 use crate::cmd::netstack::queries::{self, Object};
 use crate::connections::descriptors::{self, Seen};
+use crate::foreign;
 use bypath_sockets::service::place;
 use bypath_sys::{fd, sockdiag};
 use serde::Serialize;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -47,8 +48,9 @@ pub fn find() -> (Vec<Listening>, Vec<String>) {
     if found.is_empty() {
         return (found, Vec::new());
     }
-    let inodes = inodes(&found);
-    let (mut holders, notes) = holders(&inodes);
+    let (inodes, more) = inodes(&found);
+    let (mut holders, mut notes) = holders(&inodes);
+    notes.extend(more);
     // What stands in place of an earlier service's socket the service keeps open itself, for those who may come.
     holders.values_mut().for_each(|its| its.retain(|(pid, _)| !services.contains(pid)));
     let mut commands: HashMap<u32, Option<String>> = HashMap::new();
@@ -81,25 +83,34 @@ fn of_row(service: &str, row: &Object) -> Option<Listening> {
     Some(Listening { pid: None, command: None, fd: None, local, service: service.to_owned(), cookie })
 }
 
-/// Cookies of these sockets by the inodes that they have here.
-fn inodes(wanted: &[Listening]) -> HashMap<u32, String> {
-    let Ok(netlink) = sockdiag::open(3) else { return HashMap::new() };
-    let table = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+/// Sockets without a name that are asked about, some microseconds each: anybody may have some.
+const MOST: usize = 65_536;
+
+/// Cookies of these sockets by the inodes that they have here, and what was left out.
+fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
+    let Ok(netlink) = sockdiag::open(3) else { return (HashMap::new(), None) };
+    let table = foreign::table(std::process::id(), "unix").unwrap_or_default();
+    let wanted: HashSet<&str> = wanted.iter().map(|socket| socket.cookie.as_str()).collect();
     // Num RefCount Protocol Flags Type St Inode Path: the programs' ends have no names.
-    let unnamed = table.lines().skip(1).filter_map(|line| {
-        let mut words = line.split_whitespace().skip(6);
+    let mut unnamed = table.split(|octet| *octet == b'\n').skip(1).filter_map(|line| {
+        let mut words = str::from_utf8(line).ok()?.split_whitespace().skip(6);
         let inode = words.next()?.parse().ok();
         inode.filter(|_| words.next().is_none())
     });
-    let found = unnamed
-        .filter_map(|inode| {
-            let (cookie, _) = sockdiag::unix_owner(netlink, inode).ok()??;
+    let mut found = HashMap::new();
+    for inode in unnamed.by_ref().take(MOST) {
+        if let Ok(Some((cookie, _))) = sockdiag::unix_owner(netlink, inode) {
             let cookie = format!("{cookie:016x}");
-            wanted.iter().any(|socket| socket.cookie == cookie).then_some((inode, cookie))
-        })
-        .collect();
+            if wanted.contains(cookie.as_str()) {
+                found.insert(inode, cookie);
+            }
+        }
+    }
     fd::close(netlink);
-    found
+    let more = unnamed.next().is_some().then(|| {
+        format!("there are more than {MOST} sockets of AF_UNIX without a name: not of all listeners is told which process has them")
+    });
+    (found, more)
 }
 
 /// Processes and their descriptors, by cookie.
