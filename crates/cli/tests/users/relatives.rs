@@ -66,6 +66,41 @@ fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
     assert_eq!((said.number("descriptors "), said.number("seen ")), (0, 0));
 }
 
+/// What a sender has mapped of mailboxes, as `mailboxes.py` says it.
+fn mailboxes(mode: &str, number: u32) -> Option<Outcome> {
+    let reason = missing(&["python3"]).or_else(|| {
+        (!rustix::process::geteuid().is_root()).then(|| "needs root to become another user".into())
+    });
+    if let Some(reason) = reason {
+        skip(&format!("users::relatives::mailboxes_{mode}"), &reason);
+        return None;
+    }
+    let stage = Stage::new();
+    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
+    let server = stage.program(&side, "server.stats", &installed("python3"));
+    let mut server = server.arg(stage.scene.path("udp_echo.py")).args("server spinning").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let sender = stage.program(&side, "client.stats", &installed("python3")).script("mailboxes.py");
+    let said = sender.args(&format!("{port} {mode} {number}")).finish();
+    server.stop(Signal::TERM);
+    Some(said)
+}
+
+#[test]
+fn a_worker_that_becomes_another_user_keeps_no_mailboxes() {
+    let Some(said) = mailboxes("worker", ANNE) else { return };
+    assert!(said.number("before ") > 0);
+    assert_eq!(said.number("after "), 0);
+}
+
+#[test]
+fn mailboxes_that_are_over_are_not_mapped() {
+    let Some(said) = mailboxes("many", 20) else { return };
+    let most = said.number("most ");
+    assert!(most > 0 && most <= 8, "{most} at a time of two sockets");
+    assert_eq!(said.number("after "), 0);
+}
+
 /// Whoever is privileged forks: what the child will be is not known.
 #[test]
 fn a_worker_does_not_see_its_parents_later_connections() {

@@ -1,41 +1,90 @@
-//! Addresses of mailboxes that are over. A thread may still be about to use them, so they are never unmapped: the next mailbox of that size gets them,
-//! once no thread is inside a call that has seen the old one.
+//! Addresses of mailboxes that are over. A thread may still be about to use them, so they are never unmapped: the next mailbox of that size gets them.
+//! Their memory goes once no thread is inside a call that has seen what was there: whoever looks at a mailbox is inside one.
 
-use crate::thread;
+use crate::thread::{self, Record};
 use bypath_shm::region::{self, MailboxMap, StaticCell};
-use bypath_sys::{Errno, Result, fd};
+use bypath_sys::{Errno, Result, fd, thread as sys};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Mailboxes and routes that a process has addresses for: each takes some that are not given back.
-const MOST: u32 = 4096;
-/// Of which so many wait for the next one.
-const KEPT: usize = 64;
+/// Mailboxes and routes that a process has addresses for at a time: each takes some that are not given back.
+const MOST: usize = 4096;
+/// Attempts to let go of what is over where it must go, each of a millisecond at most, or a yield: longer than any call that does not sleep takes.
+const PATIENCE: u32 = 100;
+
+/// What has become of the addresses at a place.
+mod state {
+    /// There are none.
+    pub const NONE: u32 = 0;
+    /// A thread may still use what is there.
+    pub const OVER: u32 = 1;
+    /// The same; those that came before the last look whether one does.
+    pub const LEAVING: u32 = 2;
+    /// Nothing is there any more.
+    pub const GONE: u32 = 3;
+}
+
+/// A place for addresses that nobody has.
+struct Place {
+    map: StaticCell<MailboxMap>,
+    state: AtomicU32,
+}
 
 static MADE: AtomicU32 = AtomicU32::new(0);
-static OVER: [StaticCell<MailboxMap>; KEPT] = [const { StaticCell::new() }; KEPT];
+static PLACES: [Place; MOST] =
+    [const { Place { map: StaticCell::new(), state: AtomicU32::new(state::NONE) } }; MOST];
+/// So many are over, and not gone.
+static OVER: AtomicU32 = AtomicU32::new(0);
+
+/// As many as there are addresses: who gives some back finds a place.
+fn places() -> impl Iterator<Item = &'static Place> {
+    PLACES.iter().take(MADE.load(Relaxed) as usize)
+}
 
 /// Nobody uses it from now on but who has just looked; only for who has taken it from where it was known. Who has just looked may hold the lock of its
-/// writers, and is to give that back to all: so its memory stays until its addresses are used again.
+/// writers, and is to give that back to all: so its memory stays until it is [let go](let_go).
 pub fn give_back(map: &'static MailboxMap) {
-    let is_kept = OVER.iter().any(|place| std::ptr::eq(place.set_once(map), map));
-    // Where there is no place for it its addresses are lost, and its memory where nobody can be waited for.
-    if !is_kept && is_quiet() {
-        map.let_go();
+    let free = |place: &&Place| place.map.get().is_none() && std::ptr::eq(place.map.set_once(map), map);
+    if let Some(place) = places().find(free) {
+        OVER.fetch_add(1, Relaxed);
+        place.state.store(state::OVER, Release);
     }
 }
 
-/// What is over is mapped no longer, if no thread can hold a lock in it.
-pub fn let_go() {
-    if !is_quiet() {
-        return;
+/// What is over is mapped no longer, if no thread can be about to use it: whether nothing is left. Under [`LIFE`](crate::state::LIFE).
+pub fn let_go() -> bool {
+    if OVER.load(Relaxed) == 0 {
+        return true;
     }
-    OVER.iter().filter_map(StaticCell::get).for_each(MailboxMap::let_go);
+    for place in places() {
+        let _ = place.state.compare_exchange(state::OVER, state::LEAVING, AcqRel, Relaxed);
+    }
+    if !is_quiet() {
+        return false;
+    }
+    for place in places().filter(|place| place.state.load(Relaxed) == state::LEAVING) {
+        if let Some(map) = place.map.get() {
+            map.let_go();
+        }
+        place.state.store(state::GONE, Relaxed);
+        OVER.fetch_sub(1, Relaxed);
+    }
+    OVER.load(Relaxed) == 0
+}
+
+/// The same where it must go: who is inside a call is waited for. Under [`LIFE`](crate::state::LIFE).
+pub fn let_go_of_all() {
+    for _ in 0..PATIENCE {
+        if let_go() {
+            return;
+        }
+        sys::yield_now();
+    }
 }
 
 /// Whether no thread is inside a call that has seen what was there before.
 fn is_quiet() -> bool {
-    // A handler's thread may have been interrupted in such a call.
-    !thread::existing().is_some_and(thread::Record::is_inside) && thread::quiesce()
+    // Of this one's frames that which has the lock is to be the only one: those further out may have seen it.
+    thread::existing().is_none_or(Record::is_outermost) && thread::quiesce()
 }
 
 /// A new mailbox with a ring of this many octets, and its descriptor. Under [`LIFE`](crate::state::LIFE).
@@ -59,17 +108,21 @@ pub fn make(ring: u32, floor: i32) -> Result<(&'static MailboxMap, i32)> {
 /// As [`MailboxMap::map`]; ENOBUFS: there are too many.
 pub fn map(memory: i32) -> Result<&'static MailboxMap> {
     let size = MailboxMap::size_of(memory)?;
-    let is_fitting =
-        |place: &&StaticCell<MailboxMap>| place.get().is_some_and(|map| map.ring().size() == u64::from(size));
-    if let Some(place) = OVER.iter().find(is_fitting)
-        && let Some(map) = place.get()
-        && is_quiet()
+    let_go();
+    let is_fitting = |place: &&Place| {
+        place.state.load(Relaxed) == state::GONE
+            && place.map.get().is_some_and(|map| map.ring().size() == u64::from(size))
+    };
+    if let Some(place) = places().find(is_fitting)
+        && let Some(map) = place.map.get()
     {
         map.refill(memory)?;
-        place.set(None);
+        // First: whoever finds the place empty may take it.
+        place.state.store(state::NONE, Relaxed);
+        place.map.set(None);
         return Ok(map);
     }
-    if MADE.load(Relaxed) >= MOST {
+    if MADE.load(Relaxed) as usize >= MOST {
         return Err(Errno::NOBUFS);
     }
     let map = MailboxMap::map(memory)?;
@@ -80,15 +133,37 @@ pub fn map(memory: i32) -> Result<&'static MailboxMap> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::state::LIFE;
+    use crate::table;
+    use crate::thread::Call;
+
+    /// Where it is mapped, as `/proc/self/maps` shows it: 0 is not at all, 1 once.
+    fn mapped(memory: i32) -> usize {
+        let inode = std::fs::metadata(format!("/proc/self/fd/{memory}")).unwrap();
+        let wanted = std::os::unix::fs::MetadataExt::ino(&inode).to_string();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&wanted)).count()
+    }
 
     #[test]
-    fn addresses_are_used_again_and_only_for_as_much() {
+    fn memory_goes_and_addresses_are_used_again_for_as_much() {
         bypath_sys::process::membarrier_register().unwrap();
+        let life = LIFE.lock(table::tid()).unwrap();
         let (first, memory) = make(8192, 3).unwrap();
         first.ring().copy_from_slice(0, b"old");
         first.mailbox().kill();
+        assert_eq!(mapped(memory), 1);
         give_back(first);
+        // A frame of this thread further out may have seen it.
+        let inner = Call::enter();
+        assert!(!let_go());
+        assert_eq!(mapped(memory), 1);
+        drop(inner);
+        // Other tests are inside calls.
+        let_go_of_all();
+        assert_eq!(mapped(memory), 0);
         fd::close(memory);
+
         let (larger, memory) = make(16_384, 3).unwrap();
         assert!(!std::ptr::eq(larger, first));
         fd::close(memory);
@@ -105,5 +180,6 @@ mod tests {
         assert_eq!(&seen, b"new");
         fd::close(memory);
         other.let_go();
+        drop(life);
     }
 }

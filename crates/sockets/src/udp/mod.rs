@@ -43,7 +43,7 @@ use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::sock;
 use inbound::Inbound;
-pub use maps::let_go as let_go_of_maps;
+pub use maps::let_go_of_all as let_go_of_maps;
 use send::Outbound;
 use shown::Shown;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};
@@ -244,6 +244,7 @@ pub fn release(number: u32, closed: i32) {
     r.holds_no_longer();
     r.hide();
     discard(r);
+    maps::let_go();
 }
 
 impl Record {

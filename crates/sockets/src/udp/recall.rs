@@ -117,8 +117,8 @@ impl Record {
     /// is about to become another program.
     #[cold]
     pub(super) fn recall(&self, is_last: bool) {
-        let Some(map) = self.inbound.mailbox.get() else { return };
         let _call = Call::enter();
+        let Some(map) = self.inbound.mailbox.get() else { return };
         map.mailbox().recall();
         // Whoever writes from now on sees that, and takes it back.
         if map.mailbox().unread() == 0 {

@@ -121,13 +121,24 @@ impl Record {
 
     /// Octets of the next datagram, if the mailbox has one.
     pub fn next_len(&self) -> Option<usize> {
+        let _call = Call::enter()?;
         self.inbound.reader()?.peek().ok()?.map(|peeked| peeked.place.len())
+    }
+
+    /// What `f` sees in the mailbox, if there is one: who has looked at it is inside a call, so that it is not let go meanwhile.
+    #[inline]
+    fn look_into<T>(&self, f: impl FnOnce(&End) -> T) -> Option<T> {
+        if !self.has_mailbox() {
+            return None;
+        }
+        let _call = Call::enter()?;
+        self.inbound.reader().map(|reader| f(&reader))
     }
 
     /// Whether the mailbox has something to read.
     #[inline]
     pub fn has_unread(&self) -> bool {
-        self.inbound.mailbox.get().is_some_and(|map| map.mailbox().unread() != 0)
+        self.look_into(|reader| !reader.is_empty()).unwrap_or(false)
     }
 
     /// How much has come so far, by the ring and from this host by the kernel: a number that changes with it.
@@ -137,16 +148,18 @@ impl Record {
 
     /// Whether the mailbox's gate is not closed, or there is something in it.
     pub(super) fn may_tell(&self) -> bool {
-        self.inbound.reader().is_some_and(|reader| !reader.is_closed() || !reader.is_empty())
+        self.look_into(|reader| !reader.is_closed() || !reader.is_empty()).unwrap_or(false)
     }
 
     /// Where the mailbox's records end, for who looks for edges.
     pub(super) fn tail(&self) -> u64 {
+        let _call = Call::enter();
         self.inbound.mailbox.get().map_or(0, |map| map.mailbox().tail.0.load(Acquire))
     }
 
     /// Nothing more comes through the mailbox; senders are told. What is in it is read as ever.
     pub(super) fn end_mailbox(&self, reason: Reason) {
+        let _call = Call::enter();
         let Some(map) = self.inbound.mailbox.get() else { return };
         map.mailbox().kill();
         let inbound = &self.inbound;
@@ -176,6 +189,10 @@ impl Record {
 
     /// What its mailbox had no room for since the last time is counted.
     fn show_lost(&self) {
+        if !self.has_mailbox() {
+            return;
+        }
+        let _call = Call::enter();
         let (Some(map), Some(end)) = (self.inbound.mailbox.get(), self.shown()) else { return };
         let now = map.mailbox().lost();
         let was = self.inbound.lost.fetch_max(now, Relaxed);
@@ -217,19 +234,20 @@ impl Record {
     pub fn close_gate(&self) -> bool {
         self.show_lost();
         self.look_after_lenders();
-        self.inbound.reader().is_some_and(|reader| {
+        let has_more = self.look_into(|reader| {
             reader.close();
             !reader.is_empty()
-        })
+        });
+        has_more.unwrap_or(false)
     }
 
     /// Opens the gate, if nobody sleeps and the kernel has nothing.
     pub(super) fn open_gate(&self, fd: i32) -> Opening {
-        match self.inbound.reader() {
-            Some(reader) if reader.is_open() => Opening::Open,
-            Some(reader) => self.open(fd, &reader),
-            None => Opening::Refused,
-        }
+        let opening = self.look_into(|reader| match reader.is_open() {
+            true => Opening::Open,
+            false => self.open(fd, reader),
+        });
+        opening.unwrap_or(Opening::Refused)
     }
 
     fn open(&self, fd: i32, reader: &End) -> Opening {
@@ -394,7 +412,7 @@ impl Record {
         }
         let mut rounds = 0;
         'again: loop {
-            let Some(reader) = self.inbound.reader() else {
+            if !self.has_mailbox() {
                 if nonblocking {
                     return self.real(None, peeks);
                 }
@@ -402,8 +420,10 @@ impl Record {
                     Some(real) => return real,
                     None => continue,
                 }
-            };
+            }
             let Some(call) = Call::enter() else { return self.real(None, peeks) };
+            // From here on: what is given back before is not looked at.
+            let Some(reader) = self.inbound.reader() else { continue };
             let Ok(want) = buf.admit() else { return self.real(None, peeks) };
             loop {
                 rounds += 1;

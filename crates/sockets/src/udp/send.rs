@@ -542,6 +542,7 @@ impl Socket {
 
     /// Nothing comes through the mailbox from now on; what is open stays open.
     pub(super) fn kill_mailbox(&self) {
+        let _call = Call::enter();
         if let Some(map) = self.inbound.mailbox.get() {
             map.mailbox().kill();
         }
@@ -617,6 +618,7 @@ impl Socket {
 
     /// A send of the kernel's is over.
     fn sent(&self, fd: i32, to: To, ret: isize) {
+        let call = Call::enter();
         let up = self.outbound.up.load(Acquire);
         let name = if up > 0 || self.stays().is_none() { self.name_of(to) } else { None };
         if up > 0 {
@@ -630,10 +632,10 @@ impl Socket {
         }
         let Ok(len) = usize::try_from(ret) else { return };
         self.inbound.sent_last.store(true, Relaxed);
-        self.count_by_kernel(fd, true, len);
-        if let Some(call) = Call::enter() {
+        if let Some(call) = call {
             call.thread.count(|b| &b.kernel_tx, len as u64);
         }
+        self.count_by_kernel(fd, true, len);
         if self.stays().is_some() {
             return;
         }
