@@ -44,6 +44,8 @@ pub const URGENT: i32 = 8;
 pub const ERROR_QUEUE: i32 = 9;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
+/// Hexadecimal digits of each number in the name of an end.
+const DIGITS: usize = 16;
 
 const AF_INET: u16 = 2;
 const AF_INET6: u16 = 10;
@@ -408,16 +410,28 @@ pub fn is_name(name: &str) -> bool {
     (1..=LONGEST_NAME).contains(&name.len()) && name.bytes().all(plain) && !name.starts_with('.')
 }
 
-/// The abstract name, without its NUL, of the service's end of a socket.
-pub fn end_name(service: &str, cookie: u64) -> String {
-    format!("{NAME_PREFIX}{service}/{cookie:016x}")
+/// The abstract name, without its NUL, of the service's end of a socket. `random`: what nobody knows before the name is taken.
+/// Cookies are counted up, so all else of the next names is known to everybody, who could take them first.
+pub fn end_name(service: &str, cookie: u64, random: u64) -> String {
+    format!("{NAME_PREFIX}{service}/{cookie:016x}/{random:016x}")
 }
+
+// An abstract name has 107 octets at most.
+const _: () = assert!(NAME_PREFIX.len() + LONGEST_NAME + 2 * (1 + DIGITS) <= 107);
 
 /// The service and the cookie that the name of a service's end tells.
 pub fn of_end_name(name: &[u8]) -> Option<(&str, u64)> {
-    let (service, cookie) = std::str::from_utf8(name).ok()?.strip_prefix(NAME_PREFIX)?.rsplit_once('/')?;
-    let digits = cookie.len() == 16 && cookie.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-    (digits && is_name(service)).then_some((service, u64::from_str_radix(cookie, 16).ok()?))
+    let rest = std::str::from_utf8(name).ok()?.strip_prefix(NAME_PREFIX)?;
+    let (rest, random) = rest.rsplit_once('/')?;
+    let (service, cookie) = rest.rsplit_once('/')?;
+    let (cookie, _) = (of_digits(cookie)?, of_digits(random)?);
+    is_name(service).then_some((service, cookie))
+}
+
+/// The number that all [`DIGITS`] tell.
+fn of_digits(text: &str) -> Option<u64> {
+    let are_digits = text.len() == DIGITS && text.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+    if are_digits { u64::from_str_radix(text, 16).ok() } else { None }
 }
 
 #[cfg(test)]
@@ -474,17 +488,36 @@ mod tests {
 
     #[test]
     fn names_of_ends_tell_service_and_cookie() {
-        assert_eq!(of_end_name(end_name("lab-1", 0xabc).as_bytes()), Some(("lab-1", 0xabc)));
+        for (name, cookie, random) in
+            [("lab-1", 0xabc, 0xdef), ("a", 0, 0), ("0000000000000abc", u64::MAX, u64::MAX - 1)]
+        {
+            assert_eq!(of_end_name(end_name(name, cookie, random).as_bytes()), Some((name, cookie)));
+        }
+        assert_eq!(end_name("lab", 0xabc, 0xdef), "bypath/netstack/lab/0000000000000abc/0000000000000def");
         for other in [
-            "bypath/netstack/lab/abc",
-            "bypath/netstack//0000000000000abc",
-            "bypath/netstack/a/b/0000000000000abc",
-            "bypath/1/0000000000000abc",
-            "bypath/netstack/lab/0000000000000ABC",
-            "bypath/netstack/lab/+000000000000abc",
+            // Without what is random.
+            "bypath/netstack/lab/0000000000000abc",
+            "bypath/netstack/lab/0000000000000abc/",
+            "bypath/netstack/0000000000000abc/0000000000000def",
+            "bypath/netstack//0000000000000abc/0000000000000def",
+            "bypath/netstack/a/b/0000000000000abc/0000000000000def",
+            "bypath/netstack/lab/0000000000000abc/0000000000000def/",
+            "bypath/netstack/lab/0000000000000abc/0000000000000def/0000000000000123",
+            "bypath/netstack/.lab/0000000000000abc/0000000000000def",
+            "bypath/1/0000000000000abc/0000000000000def",
+            "bypath/netstack/lab/abc/0000000000000def",
+            "bypath/netstack/lab/0000000000000abc/def",
+            "bypath/netstack/lab/00000000000000abc/0000000000000def",
+            "bypath/netstack/lab/0000000000000abc/00000000000000def",
+            "bypath/netstack/lab/0000000000000ABC/0000000000000def",
+            "bypath/netstack/lab/0000000000000abc/0000000000000DEF",
+            "bypath/netstack/lab/+000000000000abc/0000000000000def",
+            "bypath/netstack/lab/0000000000000abc/+000000000000def",
+            "bypath/netstack/lab/0000000000000abc/00000000000\0def",
         ] {
             assert_eq!(of_end_name(other.as_bytes()), None, "{other}");
         }
+        assert_eq!(of_end_name(b"bypath/netstack/lab/0000000000000abc/000000000000\xff\xfff"), None);
         assert!(is_name("default") && is_name("a.b") && !is_name(".a") && !is_name("") && !is_name("a/b"));
         assert!(!is_name(&"a".repeat(LONGEST_NAME + 1)));
     }

@@ -14,7 +14,7 @@ kept = []
 def pair():
     end, program = socket.socketpair()
     cookie = struct.unpack("=Q", program.getsockopt(socket.SOL_SOCKET, 57, 8))[0]
-    end.bind(b"\0bypath/netstack/%s/%016x" % (NAME.encode(), cookie))
+    end.bind(b"\0bypath/netstack/%s/%016x/%s" % (NAME.encode(), cookie, os.urandom(8).hex().encode()))
     kept.append(end)
     return end, program, cookie
 

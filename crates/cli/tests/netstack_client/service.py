@@ -67,7 +67,7 @@ class Socket:
         self.remote = name_of(kernel.getpeername)
         self.end, self.program = socket.socketpair()
         self.cookie = struct.unpack("=Q", self.program.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8))[0]
-        self.end.bind(b"\0bypath/netstack/%s/%016x" % (NAME.encode(), self.cookie))
+        self.end.bind(b"\0bypath/netstack/%s/%016x/%s" % (NAME.encode(), self.cookie, os.urandom(8).hex().encode()))
         sockets[self.cookie] = self
 
     def fail(self, e):

@@ -24,7 +24,7 @@ use bypath_stack::linux::info;
 use bypath_stack::socket::SocketId;
 use bypath_stack::tcp::Failure;
 use bypath_sys::epoll::Set;
-use bypath_sys::pair;
+use bypath_sys::{pair, process};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -240,7 +240,7 @@ impl Hub {
             // Who sent an end through itself, where nothing is read, would keep it open for ever. An older kernel lets him: it counts
             // as his, and no more.
             pair::refuse_descriptors(end.as_fd());
-            pair::name(end.as_fd(), end_name(&self.name, cookie).as_bytes())?;
+            pair::name(end.as_fd(), end_name(&self.name, cookie, process::random_u64()).as_bytes())?;
             Ok(Pair { program, end, cookie })
         };
         made().map_err(|e: bypath_sys::Errno| e.raw_os_error())

@@ -14,6 +14,7 @@ mod hostile;
 mod listening;
 mod lives;
 mod mail;
+mod names;
 mod options;
 mod pings;
 mod program;
