@@ -21,7 +21,7 @@ const TURN: usize = 16;
 const STRANGERS: usize = 1024;
 /// What is said in one turn of a connection, and wants no answer: more than fits into it. So whoever writes behind it is read behind it.
 const SAID: usize = 512;
-/// How long questions of one user are heard in one turn of all (ns). What wants no answer is heard in any case: octets may be behind it.
+/// How long one user is heard in one turn of all (ns), what wants no answer included: beyond that octets may come before it that were written behind it.
 const HEARD_NS: u64 = 1_000_000;
 
 /// One connection for questions.
@@ -237,11 +237,9 @@ impl Controls {
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
             if clock::monotonic_ns() >= until {
-                match control.query.as_ref().map_or_else(|| control.asks_next(), |_| Some(None)) {
-                    Some(Some(Op::Say)) => {}
-                    Some(_) => return Ok(Heard::Late),
-                    None => return Ok(Heard::All),
-                }
+                // What comes when there is nothing is told of.
+                let is_left = control.query.is_some() || control.asks_next().is_some();
+                return Ok(if is_left { Heard::Late } else { Heard::All });
             }
             if let Some((header, doing)) = &mut control.query {
                 let next = match doing {

@@ -134,7 +134,7 @@ impl Asks<'_> {
             Op::Set | Op::Say => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let value = body.rest();
-                if value.len() > LONGEST_VALUE {
+                if value.len() > LONGEST_VALUE || op == Op::Say && !may_be_said(level, name) {
                     return Err(Nonsense);
                 }
                 let done = self.live_to_set(op, (level, name), value).and_then(|key| {
@@ -435,3 +435,21 @@ impl Asks<'_> {
 }
 
 const _: () = assert!(HEADER + LONGEST_VALUE < MESSAGE);
+
+/// Options that are set without an answer: what they cost is little, and what can be said of them the program knows itself.
+const fn may_be_said(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => name == libc::SO_KEEPALIVE,
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_CORK
+                | libc::TCP_NODELAY
+                | libc::TCP_QUICKACK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_USER_TIMEOUT
+        ),
+        _ => false,
+    }
+}

@@ -108,9 +108,15 @@ impl Villain<'_> {
                 let place = dice.one_of(self.places);
                 Address(Some(place)).encode().to_vec()
             }
-            Op::Set | Op::Say => {
+            Op::Set => {
                 let mut body =
                     [dice.one_of(&[0, 1, 6, 41]), dice.below(90) as i32].map(i32::to_ne_bytes).concat();
+                body.extend(dice.octets(80));
+                body
+            }
+            Op::Say => {
+                let options = [libc::TCP_CORK, libc::TCP_NODELAY, libc::TCP_QUICKACK, libc::TCP_KEEPIDLE];
+                let mut body = [libc::IPPROTO_TCP, dice.one_of(&options)].map(i32::to_ne_bytes).concat();
                 body.extend(dice.octets(80));
                 body
             }

@@ -33,7 +33,7 @@ use bypath_wire::MacAddr;
 use program::Program;
 use serde_json::Value;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -105,18 +105,28 @@ impl Running {
     }
 
     fn with(change: impl FnOnce(&mut Settings), config: Config) -> Running {
+        Running::asked(change, config, |_| {}).0
+    }
+
+    /// One that was called, and asked, before it began to run.
+    fn asked<T>(
+        change: impl FnOnce(&mut Settings),
+        config: Config,
+        before: impl FnOnce(&Path) -> T,
+    ) -> (Running, T) {
         let mut settings = Settings { name: "lab".to_owned(), folder: folder(), ..Settings::default() };
         change(&mut settings);
         let path = settings.folder.join(&settings.name);
         let mut service = Service::open(engine(config), settings).expect("a service");
         let stopper = service.stopper();
+        let asked = before(&path);
         let thread = std::thread::Builder::new().name("service".to_owned()).spawn(move || {
             let ended = service.run();
             service.finish(Duration::from_secs(5));
             ended
         });
         let thread = thread.expect("a thread");
-        Running { path, stopper, thread: Some(thread) }
+        (Running { path, stopper, thread: Some(thread) }, asked)
     }
 
     /// A program of root's.
