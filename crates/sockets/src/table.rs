@@ -295,6 +295,11 @@ impl Sock {
         crate::epoll::news(self);
     }
 
+    /// Whether a socket of this process has this place, whatever its record says.
+    pub fn is_in_use(&self) -> bool {
+        self.descriptors.load(Acquire) > 0 || self.is_warm()
+    }
+
     /// Whether the connection is mapped.
     #[inline]
     pub fn is_warm(&self) -> bool {

@@ -161,10 +161,11 @@ fn take_back(region: Region<'_>, number: usize, owner: u32, new: i32, until: u64
     let cookie = near.end.peer_cookie.load(Acquire);
     let link = other_end(new, cookie);
     let mut other = false;
-    // Cookies are no secret: anybody's region may name this one, but only who has the socket is asked.
+    // Cookies are no secret: anybody's region may name this one, but only who has the socket is asked. Where it is not known which that is, in
+    // another network namespace, the owner asks it.
     let has_it = |pid: u32| {
         link.as_ref()
-            .is_none_or(|link| open_files::any_refers(pid, link.text(), usize::MAX, until) == Ok(true))
+            .is_some_and(|link| open_files::any_refers(pid, link.text(), usize::MAX, until) == Ok(true))
     };
     let mut with_other = |pid: u32, region: Region<'_>| {
         if let Some(number) = find(region.family, cookie).filter(|_| pid == owner || has_it(pid)) {

@@ -26,6 +26,26 @@ fn a_child_that_writes_nonsense_ends_no_more_than_connections() {
     assert!(lost > 0, "nothing was found to be wrong: this test shows nothing");
 }
 
+/// What is said on one connection goes to no other one's end.
+#[test]
+fn a_child_that_says_that_a_place_is_free_has_no_two_sockets_share_it() {
+    if let Some(reason) = missing(&["python3"]) {
+        return skip(
+            "users::relatives::a_child_that_says_that_a_place_is_free_has_no_two_sockets_share_it",
+            &reason,
+        );
+    }
+    let stage = Stage::new();
+    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
+    let parent = stage.program(&side, "client.stats", &installed("python3")).script("recycled.py");
+    let said = parent.args(&ENDS_OFFSET.to_string()).finish();
+    assert_eq!(said.number("lied "), 1);
+    let answered = said.stdout.lines().find_map(|line| line.strip_prefix("answered ")).expect("an answer");
+    // Its own connection may be lost.
+    assert!(answered.starts_with('1') || !answered.contains("alone"), "{}", said.stdout);
+    assert!(said.stdout.contains("then 2x"), "{}", said.stdout);
+}
+
 /// Needs no entry in /etc/passwd.
 const ANNE: u32 = 65001;
 
