@@ -4,7 +4,7 @@ use crate::cmd::netstack::queries::{self, Object};
 use crate::connections::descriptors::{self, Seen};
 use crate::foreign;
 use bypath_sockets::service::place;
-use bypath_sys::{fd, sockdiag};
+use bypath_sys::{clock, fd, sockdiag};
 use serde::Serialize;
 use std::collections::{HashMap, HashSet};
 use std::fs;
@@ -83,8 +83,8 @@ fn of_row(service: &str, row: &Object) -> Option<Listening> {
     Some(Listening { pid: None, command: None, fd: None, local, service: service.to_owned(), cookie })
 }
 
-/// Sockets without a name that are asked about, some microseconds each: anybody may have some.
-const MOST: usize = 65_536;
+/// How long sockets without a name are asked about (ns): anybody may have some, and each question takes as long as there are many.
+const LONGEST: u64 = 250_000_000;
 
 /// Cookies of these sockets by the inodes that they have here, and what was left out.
 fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
@@ -98,7 +98,8 @@ fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
         inode.filter(|_| words.next().is_none())
     });
     let mut found = HashMap::new();
-    for inode in unnamed.by_ref().take(MOST) {
+    let until = clock::monotonic_ns() + LONGEST;
+    for inode in unnamed.by_ref().take_while(|_| clock::monotonic_ns() < until) {
         if let Ok(Some((cookie, _))) = sockdiag::unix_owner(netlink, inode) {
             let cookie = format!("{cookie:016x}");
             if wanted.contains(cookie.as_str()) {
@@ -108,7 +109,7 @@ fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
     }
     fd::close(netlink);
     let more = unnamed.next().is_some().then(|| {
-        format!("there are more than {MOST} sockets of AF_UNIX without a name: not of all listeners is told which process has them")
+        "there are too many sockets of AF_UNIX without a name: not of all listeners is told which process has them".to_owned()
     });
     (found, more)
 }

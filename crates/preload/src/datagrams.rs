@@ -18,6 +18,8 @@ const MAX_ADDRESS: usize = 128;
 const FEW: usize = 31;
 /// UIO_MAXIOV.
 const MAX_IOV: usize = 1024;
+/// Errors without one that a call passes over: another thread may have been told of some. A service that lies has no end of them.
+const MOST_ERRORS: u32 = 1024;
 /// Octets of a control message's header.
 const CMSG: usize = size_of::<cmsghdr>();
 
@@ -250,7 +252,11 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
     let how = flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) | libc::MSG_TRUNC;
     let most = octets(iov);
     let mut tried = false;
+    let mut errors_left = MOST_ERRORS;
     loop {
+        if errors_left == 0 {
+            return failed(libc::ENETDOWN);
+        }
         let mut head = [0u8; HEADER];
         if r.is_away()
             && let Err(e) = kept(|| r.wait_for_service(fd, flags & libc::MSG_DONTWAIT != 0))
@@ -264,7 +270,10 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
                 }
                 match kept(|| r.take_error()) {
                     Some(e) => return failed(e.raw_os_error()),
-                    None => continue,
+                    None => {
+                        errors_left -= 1;
+                        continue;
+                    }
                 }
             }
             Some(Ok((header, len))) => return Some(came(r, Some(header), len, most, &beside, flags)),
@@ -308,7 +317,10 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
             }
             match kept(|| r.take_error()) {
                 Some(e) => return failed(e.raw_os_error()),
-                None => continue,
+                None => {
+                    errors_left -= 1;
+                    continue;
+                }
             }
         }
         let len = match &decoded {

@@ -56,6 +56,9 @@ enum StatsError {
     Truncated { file: String, record: usize, whole: usize },
 }
 
+/// Records without a magic number, of which each is a process that was killed as it started.
+const MOST_UNFINISHED: usize = 65_536;
+
 /// Prints the records.
 pub fn run(args: Args) -> Outcome {
     let name = args.file.display().to_string();
@@ -108,6 +111,8 @@ fn read(name: &str, mut file: impl Read) -> Result<(Vec<StatsSnapshot>, usize), 
             None if number == 1 && raw[..64].iter().any(|b| *b != 0) => {
                 return Err(StatsError::Foreign(name.to_owned()));
             }
+            // Nobody has started so many: it is a file with a hole.
+            None if unfinished == MOST_UNFINISHED => return Err(StatsError::Foreign(name.to_owned())),
             None => unfinished += 1,
         }
     }

@@ -18,7 +18,7 @@ use crate::{log, state, stream};
 use bypath_shm::service::{
     ACCEPTED, Accepted, Address, Claim, FOLLOWED, LEVEL, Op, UNACKNOWLEDGED, UNSENT, URGENT,
 };
-use bypath_sys::{Errno, Result, fd as sys, poll, sock};
+use bypath_sys::{Errno, Result, fd as sys, poll, sock, strangers};
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering::*;
 
@@ -326,12 +326,14 @@ pub fn accepted(listener: i32, raw: &[u8], fd: Option<i32>, flags: i32) -> Resul
     let Some(fd) = fd else { return Err(raw.map_or(Errno::CONNABORTED, |_| Errno::MFILE)) };
     let known = raw.and_then(Accepted::decode).and_then(|told| follow(listener, told, fd, flags));
     known.ok_or_else(|| {
-        sys::close(fd);
+        strangers::close_files(&[fd]);
         Errno::CONNABORTED
     })
 }
 
 fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketName> {
+    // First: what cannot be told is not entered anywhere.
+    let remote = told.remote.0?;
     if sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) != Ok(told.cookie) {
         return None;
     }
@@ -359,7 +361,7 @@ fn follow(listener: i32, told: Accepted, fd: i32, flags: i32) -> Option<SocketNa
     if limited {
         record(number)?.told.store(told::LIMITS, Relaxed);
     }
-    told.remote.0.map(|remote| SocketName::new(remote, family))
+    Some(SocketName::new(remote, family))
 }
 
 impl Record {

@@ -96,7 +96,7 @@ impl Sort {
     pub fn sort(self, rows: &mut [Row], reverse: bool) {
         rows.sort_by(|a, b| {
             let order = match self {
-                Sort::Rate => (b.tx_rate + b.rx_rate).cmp(&(a.tx_rate + a.rx_rate)),
+                Sort::Rate => b.tx_rate.saturating_add(b.rx_rate).cmp(&a.tx_rate.saturating_add(a.rx_rate)),
                 Sort::Bytes => b.tx.saturating_add(b.rx).cmp(&a.tx.saturating_add(a.rx)),
                 Sort::Wait => b.wait_ns.cmp(&a.wait_ns),
                 Sort::Spin => b.spin_percent.unwrap_or(-1.0).total_cmp(&a.spin_percent.unwrap_or(-1.0)),
