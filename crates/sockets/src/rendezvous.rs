@@ -27,7 +27,7 @@ use bypath_shm::inbox::BELL;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
 use bypath_sys::{Errno, clock, fd, process, sock, strangers, unix};
-use std::sync::atomic::{AtomicU32, Ordering::*};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// A name is kept this long before it is given up (the next attempt binds it again).
 const NAME_LIFE_NS: u64 = 500_000_000;
@@ -145,7 +145,7 @@ fn attempt(s: &'static Sock, calls: u64) {
             return;
         }
     }
-    if MEETINGS.load(Relaxed) >= most_meetings() {
+    if MEETINGS.load(Relaxed) >= most_meetings() && !end_overdue(state) {
         // Its turn comes: nothing is known about its other end yet.
         s.due_calls.store(calls + 1, Relaxed);
         return;
@@ -175,6 +175,33 @@ fn tell(s: &Sock, reason: Reason) {
         crate::config::LogLevel::Debug,
         format_args!("fd {} stays on the kernel: {}", s.carrier(), reason.code()),
     );
+}
+
+/// Ends those whose time is over and that nobody looks at, as their connections rest. Whether there is room for another one then. Under
+/// [`state::LIFE`].
+#[cold]
+fn end_overdue(state: &'static State) -> bool {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    const PAUSE_NS: u64 = 10_000_000;
+    let now = clock::monotonic_ns();
+    if now < NEXT.load(Relaxed) {
+        return false;
+    }
+    NEXT.store(now + PAUSE_NS, Relaxed);
+    table::each_sock(|s| {
+        if s.meeting.load(Relaxed) {
+            end_if_overdue(s, state, now);
+        }
+    });
+    MEETINGS.load(Relaxed) < most_meetings()
+}
+
+fn end_if_overdue(s: &'static Sock, state: &State, now: u64) {
+    if now > s.meeting_ends.load(Relaxed) && !waits_alone(s, state) {
+        let reason = unanswered(s);
+        give_up(s);
+        s.set_reason(reason);
+    }
 }
 
 /// Rendezvous under way at a time: each holds up to two descriptors, so half of our numbers at most.
@@ -294,13 +321,7 @@ fn look(s: &'static Sock) {
             abandon(s);
             switch::warm(s, conn);
         }
-        Ok(None) => {
-            if clock::monotonic_ns() > s.meeting_ends.load(Relaxed) && !waits_alone(s, state) {
-                let reason = unanswered(s);
-                give_up(s);
-                s.set_reason(reason);
-            }
-        }
+        Ok(None) => end_if_overdue(s, state, clock::monotonic_ns()),
         Err(reason) => {
             abandon(s);
             s.set_reason(reason);

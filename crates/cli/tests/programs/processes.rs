@@ -66,5 +66,6 @@ cases! {
     closed_as_it_comes_up 0;
     bell_told_before_a_vfork 50;
     bell_that_cannot_be_told 50;
+    resting_ones_keep_nobody_out 50;
     everybody_has_a_turn 90;
 }

@@ -491,6 +491,52 @@ def bell_told_before_a_vfork():
     wait(pid)
 
 
+def resting_ones_keep_nobody_out():
+    """More connections than may be about to come up at a time rest after a few words, with somebody who never answers that. One that
+    comes later has its turn."""
+    import resource
+    import time
+
+    # That follows from how many descriptors there may be.
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
+    plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
+    rests = """
+import socket, sys
+all = [socket.create_connection(("127.0.0.1", int(sys.argv[1]))) for _ in range(100)]
+for s in all:
+    for _ in range(40):
+        s.sendall(b"ping")
+        assert s.recv(4, socket.MSG_WAITALL) == b"ping"
+print(flush=True)
+input()
+"""
+    talks = """
+import socket, sys
+with socket.create_connection(("127.0.0.1", int(sys.argv[1]))) as s:
+    for _ in range(2000):
+        s.sendall(b"a" * 100)
+        assert s.recv(100, socket.MSG_WAITALL) == b"a" * 100
+"""
+    with socket.create_server(("127.0.0.1", 0), backlog=200) as listener:
+        port = str(listener.getsockname()[1])
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        resting = subprocess.Popen([sys.executable, "-c", rests, port], env=plain, **pipes)
+        resters = [listener.accept()[0] for _ in range(100)]
+        for s in resters:
+            for _ in range(40):
+                s.sendall(exactly(s, 4))
+        resting.stdout.readline()
+        # So long its name is there for others.
+        time.sleep(0.6)
+        talking = subprocess.Popen([sys.executable, "-c", talks, port])
+        s = listener.accept()[0]
+        for _ in range(2000):
+            s.sendall(exactly(s, 100))
+        print(talking.wait())
+        resting.stdin.close()
+        print(resting.wait())
+
+
 def bell_that_cannot_be_told():
     """As many descriptors are on their way as this user may send: a thread that sleeps for the first time cannot tell the
     other end how to wake it. Its bytes come all the same."""
