@@ -18,11 +18,12 @@ use bypath_sockets::service::place;
 use clap::ValueHint;
 use rustix::fs::OFlags;
 use std::ffi::{CString, OsStr, OsString};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use thiserror::Error;
 
 /// Arguments of `bypath run`.
@@ -284,7 +285,7 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
             "belongs to user {owner}, who could cut it while it is used; name a file in a directory of yours"
         )));
     }
-    let length = metadata.len();
+    let length = whole_length(&file, metadata.len()).map_err(|e| wrong(e.to_string()))?;
     let mut magic = [0; 8];
     let begins_well = (&file).read_exact(&mut magic).is_ok()
         // A record whose writer was killed early has no magic number.
@@ -295,6 +296,19 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
         ));
     }
     path.into_os_string().into_string().map_err(|_| SettingsError::NotUtf8("BYPATH_STATS").into())
+}
+
+/// Octets of the file once what is being appended to it is there: of a record that spans pages the first ones may be seen alone.
+fn whole_length(file: &File, mut length: u64) -> io::Result<u64> {
+    const LOOKS: u32 = 50;
+    for _ in 0..LOOKS {
+        if length.is_multiple_of(RECORD_SIZE as u64) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        length = file.metadata()?.len();
+    }
+    Ok(length)
 }
 
 fn exec_error(name: &OsStr, file: &Path, error: &io::Error) -> RunError {
