@@ -49,11 +49,12 @@ impl Control {
         is_read
     }
 
-    /// What is asked next, if that is a question; `None`: there is nothing, and what comes is told of.
-    fn asks_next(&self) -> Option<Option<Op>> {
+    /// Whether the next question is one whose answer has descriptors; `None`: there is no question, and one that comes is told of.
+    fn wants_descriptors(&self) -> Option<bool> {
         let mut head = [0; HEADER];
         let len = seqpacket::peek(self.end.as_fd(), &mut head).unwrap_or(Some(0))?;
-        Some(Header::decode(head.get(..len)?).map(|(header, _)| header.op))
+        let header = Header::decode(head.get(..len)?);
+        Some(header.is_some_and(|(header, _)| matches!(header.op, Op::Open | Op::Rings | Op::Again)))
     }
 
     /// The same as `is_read`, without a word.
@@ -196,9 +197,14 @@ impl Controls {
         for _ in 0..self.active.len() {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
+            let (uid, left) = (control.uid, took.left(control.uid));
+            if left == 0 {
+                late.push_back(key);
+                continue;
+            }
             control.active = false;
-            let (uid, now) = (control.uid, clock::monotonic_ns());
-            let heard = self.hear(key, now + took.left(uid), hub, engine, settings);
+            let now = clock::monotonic_ns();
+            let heard = self.hear(key, now + left, hub, engine, settings);
             took.add(uid, clock::monotonic_ns().saturating_sub(now));
             match heard {
                 Ok(Heard::All) => {}
@@ -233,14 +239,12 @@ impl Controls {
         let mut is_costly = false;
         let (mut asked, mut said) = (0, 0);
         while asked < TURN && said < SAID && !is_costly {
+            if asked + said > 0 && clock::monotonic_ns() >= until {
+                return Ok(Heard::Late);
+            }
             asked += 1;
             let controls = self.all.len();
             let Some(control) = self.all.get_mut(key) else { return Ok(Heard::All) };
-            if clock::monotonic_ns() >= until {
-                // What comes when there is nothing is told of.
-                let is_left = control.query.is_some() || control.asks_next().is_some();
-                return Ok(if is_left { Heard::Late } else { Heard::All });
-            }
             if let Some((header, doing)) = &mut control.query {
                 let next = match doing {
                     Doing::Rows(progress) => Next::Row(query::row(progress, hub, engine, settings, controls)),
@@ -310,12 +314,12 @@ impl Controls {
                 return Ok(Heard::All);
             }
             if !hub.users.may_be_sent(control.uid, Share::Answer) {
-                match control.asks_next() {
-                    Some(Some(Op::Open | Op::Rings | Op::Again)) => {
+                match control.wants_descriptors() {
+                    Some(true) => {
                         hub.on_way.wait(Token::Control(key));
                         return Ok(Heard::All);
                     }
-                    Some(_) => {}
+                    Some(false) => {}
                     // What comes meanwhile is not heard unseen.
                     None => return Ok(Heard::All),
                 }
@@ -422,7 +426,7 @@ enum Heard {
     All,
     /// There may be more.
     Some,
-    /// There is more, and no time for it in this turn.
+    /// The same, and no time for it in this turn.
     Late,
 }
 
