@@ -650,6 +650,17 @@ impl Peer {
     }
 }
 
+impl Peer {
+    /// Closes what came as an arena of theirs: of one that is mapped already it was not looked at, and may be anything.
+    pub fn close_arena(&self, arena: u32, fd: i32) {
+        if self.theirs.get(arena as usize).is_some_and(|record| record.maps(fd)) {
+            fd::close(fd);
+        } else {
+            strangers::close_files(&[fd]);
+        }
+    }
+}
+
 /// Whether `number` is a descriptor of some pair.
 pub fn owns(number: i32) -> bool {
     let mut found = false;

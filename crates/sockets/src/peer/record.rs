@@ -15,6 +15,8 @@ static SLOTS_MAPPED: AtomicU32 = AtomicU32::new(0);
 #[derive(Debug, Default)]
 pub(super) struct ArenaRecord {
     pub(super) arena: StaticCell<Arena>,
+    /// Of one that was filled: which file that is.
+    file: [AtomicU64; 2],
     /// Descriptor of an arena of ours plus one (kept: an answer that carried it may be lost), 0 = none.
     pub(super) fd: AtomicI32,
     /// Stays for the next process that has this place.
@@ -30,6 +32,9 @@ impl ArenaRecord {
     /// # Errors
     /// As [`Arena::map`]; ENOMEM beyond [`MOST_SLOTS`].
     pub(super) fn fill(&self, fd: i32, geometry: Geometry) -> Result<()> {
+        let file = fd::identity(fd)?;
+        self.file[0].store(file.0, Relaxed);
+        self.file[1].store(file.1, Relaxed);
         if let Some(spare) = self.spare.get().filter(|spare| spare.geometry == geometry) {
             spare.refill(fd)?;
             self.arena.set(Some(spare));
@@ -46,6 +51,12 @@ impl ArenaRecord {
         self.conns.set(Some(region::leak(ConnSlots(conns))?));
         self.arena.set(Some(region::leak(mapped)?));
         Ok(())
+    }
+
+    /// Whether this is the file that is mapped: its close is not the last one.
+    pub(super) fn maps(&self, fd: i32) -> bool {
+        let file = (self.file[0].load(Relaxed), self.file[1].load(Relaxed));
+        self.arena.get().is_some() && fd::identity(fd) == Ok(file)
     }
 
     /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.

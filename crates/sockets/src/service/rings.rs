@@ -8,7 +8,7 @@ use crate::table::Sock;
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
 use bypath_shm::service::{Op, RingsGiven, RingsWanted};
-use bypath_sys::{Errno, strangers, thread};
+use bypath_sys::{Errno, thread};
 use std::sync::atomic::Ordering::*;
 
 /// The program waits as long for an answer, of a service that does nothing else.
@@ -94,8 +94,7 @@ fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
         (&[arena], 0) => {
             let peer = peer::by_pair(given.pair, 0).ok_or(Reason::Refused)?;
             let conn = slot(peer, arena)?;
-            // Of a region that is mapped already it was not looked at.
-            strangers::close_files(&[arena]);
+            peer.close_arena(given.arena, arena);
             Ok(conn)
         }
         (&[arena, inbox, bell, control], 1) => {
@@ -103,7 +102,8 @@ fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
             let conn = slot(peer, arena).inspect_err(|_| peer.disown())?;
             // The bell and the control socket are the peer's from now on.
             peer.add_bell(BELL, bell);
-            strangers::close_files(&[arena, inbox]);
+            bypath_sys::fd::close(arena);
+            bypath_sys::fd::close(inbox);
             Ok(conn)
         }
         _ => Err(Reason::VersionMismatch),
