@@ -274,8 +274,7 @@ unsafe fn with_kernel_arguments(number: c_long, all: [usize; 6]) -> c_long {
                 real(number, all)
             }
             libc::SYS_setuid | libc::SYS_setreuid | libc::SYS_setresuid | libc::SYS_setfsuid => {
-                identity::changing();
-                real(number, all)
+                identity::changing(|| real(number, all))
             }
             libc::SYS_io_submit => {
                 io::submitted(b as c_long, c as _);

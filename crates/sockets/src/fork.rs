@@ -105,6 +105,7 @@ impl Forking {
         }
         service::enter_child();
         udp::holders::enter_child();
+        udp::user::enter_child();
         let Some(state) = state::get() else { return state::own_copy() };
         // This copy of the lock names the parent's thread. Given back below it is free, and signals are let in again.
         let _life = self.life;
@@ -135,19 +136,23 @@ impl Forking {
     }
 }
 
-/// The process is about to become another user, or may: one that was forked lets go of what it has of its parent's connections, and
-/// does not hold itself.
+/// The process is about to become another user, or may: it has no mailboxes any more, its own or others'. One that was forked lets go of what it has of its
+/// parent's connections, too, and does not hold itself.
 #[cold]
 pub fn user_changes() {
-    let Some(state) = state::get().filter(|_| table::has_relatives()) else { return };
+    udp::user::changes();
+    let Some(state) = state::get() else { return };
     if state::is_borrowed() || state::is_sealed() {
         return;
     }
     let Some(_life) = state::LIFE.lock(table::tid()) else { return };
+    udp::user::let_go();
+    if !table::has_relatives() {
+        return;
+    }
     peer::let_go_of_parents();
     state.let_go_of_elder_inbox();
     kept::let_go_of_parents();
-    udp::let_go_of_maps();
 }
 
 /// In a child without a place: the others do not know that it holds what it inherited, so they use its number for another

@@ -602,9 +602,14 @@ pub fn spread_everything() {
     heir::spread_everything();
 }
 
-/// Before a call that changes the user.
+/// Before a call that changes the user; [`user_changed`] follows.
 pub fn user_changes() {
     fork::user_changes();
+}
+
+/// After a call that changes the user, whether it did.
+pub fn user_changed() {
+    crate::udp::user::changed();
 }
 
 /// unshare() or setns() has succeeded; `children_elsewhere`: it was about the pid namespace of children.

@@ -114,6 +114,21 @@ fn a_worker_that_becomes_another_user_keeps_no_mailboxes() {
 }
 
 #[test]
+fn a_sender_that_becomes_another_user_keeps_no_mailboxes() {
+    let Some(said) = mailboxes("sender", ANNE) else { return };
+    assert!(said.number("before ") > 0);
+    assert_eq!(said.number("after "), 0);
+}
+
+#[test]
+fn a_receiver_that_becomes_another_user_ends_its_mailbox() {
+    let Some(said) = mailboxes("receiver", ANNE) else { return };
+    assert!(said.number("before ") > 0);
+    let told = ["named ", "after ", "unnamed "].map(|word| said.number(word));
+    assert_eq!(told, [1, 0, 1]);
+}
+
+#[test]
 fn mailboxes_that_are_over_are_not_mapped() {
     let Some(said) = mailboxes("many", 20) else { return };
     let most = said.number("most ");

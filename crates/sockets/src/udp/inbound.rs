@@ -20,6 +20,8 @@ const SOURCES: usize = 64;
 #[derive(Debug)]
 pub struct Inbound {
     pub(super) mailbox: StaticCell<MailboxMap>,
+    /// The effective user of this process as it was made.
+    pub(super) made_by: AtomicU32,
     pub(super) memory: AtomicI32,
     pub(super) listener: AtomicI32,
     pub(super) senders: [AtomicI32; SENDERS],
@@ -72,6 +74,7 @@ impl Default for Inbound {
     fn default() -> Inbound {
         Inbound {
             mailbox: StaticCell::new(),
+            made_by: AtomicU32::new(0),
             memory: AtomicI32::new(0),
             listener: AtomicI32::new(0),
             senders: [const { AtomicI32::new(0) }; SENDERS],

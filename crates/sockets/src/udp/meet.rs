@@ -9,7 +9,7 @@ use super::inbound::SENDERS;
 use super::receive::{HEAD, SOURCE};
 use super::send::{LOOK_EVERY, Route, stage};
 use super::stand_in::{self, StandIn};
-use super::{Record, groups, maps, queue, wait};
+use super::{Record, groups, maps, queue, user, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
@@ -105,6 +105,7 @@ fn admit(r: &Record) -> Result<(), Reason> {
     if state::are_children_elsewhere() {
         return Err(Reason::OtherNamespace);
     }
+    user::check_steady()?;
     r.learns_changes(r.fd.load(Relaxed));
     if let Some(reason) = r.stays() {
         return Err(reason);
@@ -197,7 +198,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         r.keep(Reason::Rule);
         return Err(Reason::Rule);
     }
-    let floor = state::floor();
+    let (floor, made_by) = (state::floor(), process::euid());
     let cookie = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     let room = sock::option(fd, libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0).max(1) as u64;
     let size = room.clamp(RINGS[0], RINGS[1]).next_power_of_two().min(RINGS[1]);
@@ -229,6 +230,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.inbound.heads.store(wants, Relaxed);
     r.inbound.offers.store(offers, Relaxed);
     r.inbound.is_inheritable.store(is_inheritable, Relaxed);
+    r.inbound.made_by.store(made_by, Relaxed);
     r.inbound.memory.store(memory + 1, Relaxed);
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
@@ -275,7 +277,7 @@ pub fn look(r: &Record, fd: i32) {
     }
     for _ in 0..4 {
         let Ok(Some(caller)) = unix::accept(listener, state::floor()) else { break };
-        match may_call(caller) {
+        match may_call(r, caller) {
             Ok(()) => {
                 unix::take_descriptors(caller, true);
                 r.inbound.patience.store(CALLER_LOOKS, Relaxed);
@@ -306,6 +308,10 @@ fn hear(r: &Record, fd: i32, caller: i32) {
         Err(Errno::MFILE) => Err(Reason::NoDescriptors),
         _ => Err(Reason::VersionMismatch),
     };
+    // The user may be another one than at the call.
+    let may =
+        |received: &unix::Received| may_call(r, caller).inspect_err(|_| strangers::close_received(received));
+    let said = said.and_then(|received| may(&received).map(|()| received));
     match said.and_then(|received| welcome(r, fd, caller, &raw[..received.len], &received)) {
         Ok(()) => r.show_rx_reason(Reason::Ring),
         Err(reason) => refuse(fd, caller, reason),
@@ -327,16 +333,10 @@ fn said_name(said: &[u64]) -> Name {
     Name { ip: [said[0], said[1]], port: said[2] as u16 }
 }
 
-/// Only the own user, whomever `--allow-uid` names beside him: who has a mailbox sees what the other senders write there.
-fn check_user(uid: u32) -> Result<(), Reason> {
-    let is_own = uid == process::euid() && rendezvous::check_uid(uid).is_ok();
-    if is_own { Ok(()) } else { Err(Reason::OtherUser) }
-}
-
 /// Whether who calls may: before anything of him is received.
-fn may_call(caller: i32) -> Result<(), Reason> {
+fn may_call(r: &Record, caller: i32) -> Result<(), Reason> {
     let who = unix::peer_credentials(caller).map_err(|_| Reason::Squatter)?;
-    check_user(who.uid)?;
+    r.check_user(who.uid)?;
     if who.pid == 0 { Err(Reason::OtherNamespace) } else { Ok(()) }
 }
 
@@ -431,7 +431,9 @@ pub fn attempt(r: &Record, fd: i32, route: &Route) {
 
 fn refused(r: &Record, fd: i32, route: &Route, reason: Reason) {
     let passes = rendezvous::is_passing(reason)
-        || matches!(reason, Reason::UnknownSource | Reason::SharedQueue | Reason::MailboxLimit);
+        || matches!(reason, Reason::UnknownSource | Reason::SharedQueue | Reason::MailboxLimit)
+        // This process may become that one.
+        || reason == Reason::OtherUser;
     if !passes {
         // Nothing that happens to this destination changes that.
         route.due.store(u32::MAX, Relaxed);
@@ -467,7 +469,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         return Err(Reason::Rule);
     }
     let found = groups::receiver(&source, &to).map_err(rendezvous::errno_reason)?.ok_or(Reason::PeerPlain)?;
-    check_user(found.uid)?;
+    user::check(found.uid)?;
     let own = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).map_err(|_| Reason::NotConnected)?;
     if found.cookie == own {
         return Err(Reason::ToItself);
@@ -492,6 +494,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         return Err(reason);
     }
     route.connection.store(dialled + 1, Relaxed);
+    route.asked_by.store(found.uid, Relaxed);
     route.cookie.store(found.cookie, Relaxed);
     route.is_careful.store(r.is_shared(), Relaxed);
     Ok(())
@@ -581,6 +584,8 @@ fn again(r: &Record, fd: i32, route: &Route, sends: u32, reason: Reason) {
 }
 
 fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Result<(), Reason> {
+    // He was told who this was then.
+    user::check(route.asked_by.load(Relaxed))?;
     let shares = message[4] != 0;
     if shares && !route.is_chosen() {
         // Meanwhile it was given to another one.

@@ -9,7 +9,7 @@
 //! `shown` what views see, `told` what control messages tell, `groups` what sockets do that share a port,
 //! `holders` who has a socket beside this process, `offers` sends that lie nowhere, `places` of how many there is something to look for,
 //! `recall` what becomes of a mailbox when others get its socket, `stand_in` in whose name that is done, `lenders` how long,
-//! `said` what a sender's control messages say, `maps` where mailboxes are mapped.
+//! `said` what a sender's control messages say, `maps` where mailboxes are mapped, `user` whose they are.
 
 mod address;
 pub mod calls;
@@ -33,6 +33,7 @@ mod send;
 pub mod shown;
 mod stand_in;
 mod told;
+pub mod user;
 pub mod wait;
 
 use crate::config::Upgrade;
@@ -43,7 +44,6 @@ use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::sock;
 use inbound::Inbound;
-pub use maps::let_go_of_all as let_go_of_maps;
 use send::Outbound;
 use shown::Shown;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, Ordering::*};

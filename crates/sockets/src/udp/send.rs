@@ -57,6 +57,8 @@ pub(super) struct Route {
     pub(super) due: AtomicU32,
     /// The connection to the receiver, plus one.
     pub(super) connection: AtomicI32,
+    /// The effective user of this process as it dialled.
+    pub(super) asked_by: AtomicU32,
     /// He has not been told HELLO yet.
     pub(super) is_unsaid: AtomicBool,
     pub(super) mailbox: StaticCell<MailboxMap>,

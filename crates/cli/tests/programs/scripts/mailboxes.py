@@ -1,8 +1,13 @@
-"""mailboxes.py PORT MODE USER: a sender to an echo server, in whose mailbox it writes. MODE: its "worker", which has closed the socket, becomes
-USER; "many": so many pairs of sockets of this process talk one after the other, USER in number. Says what is mapped of mailboxes then."""
+"""mailboxes.py PORT MODE NUMBER: what a process has mapped of mailboxes, in numbers. MODE: a "worker" of a sender to the echo server at PORT, which
+has closed the socket, becomes the user NUMBER; so does a "sender" by itself, and a "receiver", which a program that it starts writes to; "many": NUMBER pairs
+of sockets of this process talk one after the other."""
 import os
 import socket
+import subprocess
 import sys
+import time
+
+SO_COOKIE = 57
 
 
 def mapped():
@@ -18,15 +23,13 @@ def bound():
     return s
 
 
-def talk(port):
-    """A socket that has a mailbox to write to."""
-    s = bound()
-    s.connect(("127.0.0.1", port))
+def talk(s):
+    """Until there is a mailbox to write to."""
     for _ in range(20000):
         s.send(b"said")
         assert s.recv(100) == b"said"
         if mapped():
-            return s
+            return
     raise AssertionError("there is no mailbox")
 
 
@@ -50,24 +53,84 @@ def many(pairs):
     print("most", most)
 
 
-def worker(s, user):
+def work(s, user):
     child = os.fork()
     if child == 0:
         s.close()
+        return become(user)
+    os._exit(int(os.waitpid(child, 0)[1] != 0))
+
+
+def is_named(s):
+    """Whether senders find the mailbox of this socket."""
+    cookie = int.from_bytes(s.getsockopt(socket.SOL_SOCKET, SO_COOKIE, 8), "little")
+    with open("/proc/net/unix") as names:
+        return f"@bypath/1/udp/{cookie:016x}" in names.read()
+
+
+def spin(call):
+    end = time.monotonic() + 30
+    while time.monotonic() < end:
+        try:
+            return call()
+        except BlockingIOError:
+            pass
+    raise TimeoutError
+
+
+def receive(user):
+    """Becomes that user while a datagram waits. It comes, and before what is sent later."""
+    s = bound()
+    s.setblocking(False)
+    words = [sys.executable, __file__, str(s.getsockname()[1]), "writer", "0"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        # With a mailbox, and some time for its sender to get it.
+        left = 100
+        while left > 0:
+            octets, peer = spin(lambda: s.recvfrom(100))
+            left -= is_named(s)
+            s.sendto(octets if left > 0 else b"enough", peer)
+        assert writer.stdout.readline() == b"sent\n"
+        print("before", len(mapped()))
+        print("named", int(is_named(s)))
         become(user)
-        return
-    code = os.waitpid(child, 0)[1]
-    os._exit(int(code != 0))
+        print("after", len(mapped()))
+        print("unnamed", int(not is_named(s)))
+        writer.stdin.write(b"go\n")
+        writer.stdin.flush()
+        assert [spin(lambda: s.recvfrom(100)) for _ in range(2)] == [(b"waits", peer), (b"later", peer)]
+
+
+def write(port):
+    s = bound()
+    s.connect(("127.0.0.1", port))
+    answer = b""
+    while answer != b"enough":
+        s.send(b"said")
+        answer = s.recv(100)
+    s.send(b"waits")
+    print("sent", flush=True)
+    sys.stdin.readline()
+    s.send(b"later")
 
 
 def main():
-    port, mode, user = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    port, mode, number = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    if mode == "writer":
+        return write(port)
+    if mode == "receiver":
+        return receive(number)
     if mode == "many":
-        many(user)
+        many(number)
     else:
-        s = talk(port)
+        s = bound()
+        s.connect(("127.0.0.1", port))
+        talk(s)
         print("before", len(mapped()), flush=True)
-        worker(s, user)
+        if mode == "worker":
+            work(s, number)
+        else:
+            become(number)
     print("after", len(mapped()), flush=True)
 
 
