@@ -66,6 +66,8 @@ impl StandIns {
 /// What the kernel lets into the queue of a socket: it may have got another name, a partner or neighbours at its port since something was sent to it.
 struct Entrance {
     local: Name,
+    /// Bound to every address of IPv6, it gets what comes over IPv4, too.
+    is_of_both: bool,
     peer: Option<Name>,
     /// Where its port is shared: its cookie, and whom to ask who gets what.
     shared: Option<(u64, i32)>,
@@ -76,18 +78,20 @@ struct Entrance {
 impl Entrance {
     fn of(r: &Record, fd: i32) -> Option<Entrance> {
         let local = Name::of(&sock::local_address(fd).ok()?);
+        let is_of_both = !local.is_v4() && sock::option(fd, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY) == Ok(0);
         let peer = sock::remote_address(fd).ok().map(|peer| Name::of(&peer));
         let mut shared = None;
         if r.shares_port() {
             let cookie = sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE).ok()?;
             shared = Some((cookie, sockdiag::open(state::floor()).ok()?));
         }
-        Some(Entrance { local, peer, shared, known: None })
+        Some(Entrance { local, is_of_both, peer, shared, known: None })
     }
 
     /// Whether it gets what comes from `source` to that name, which a record tells: whoever writes there may lie.
     fn lets_in(&mut self, source: &Name, to: &Name) -> bool {
-        let is_name = to.port != 0 && (self.local.is_unspecified() || self.local.ip == to.ip);
+        let is_of_all = self.local.is_unspecified() && (self.local.is_v4() == to.is_v4() || self.is_of_both);
+        let is_name = to.port != 0 && (is_of_all || self.local.ip == to.ip);
         if !is_name || !meet::is_same_host(source, to) || self.peer.is_some_and(|peer| peer != *source) {
             return false;
         }
@@ -305,6 +309,33 @@ mod tests {
         assert!(entrance.lets_in(&sender, &to("127.0.0.1")) && entrance.lets_in(&sender, &to("127.3.2.1")));
         for ip in ["192.0.2.1", "224.0.0.1", "255.255.255.255"] {
             assert!(!entrance.lets_in(&sender, &to(ip)), "{ip}");
+        }
+    }
+
+    #[test]
+    fn what_is_of_the_other_family_is_anothers() {
+        let entrance = |family: i32, is_v6_alone: i32| {
+            let own = sock::datagrams(family, 0, 0).unwrap();
+            if family == libc::AF_INET6 {
+                let value = is_v6_alone.to_ne_bytes();
+                sock::set_option(own, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, &value).unwrap();
+            }
+            let every = sock::Address { family: family as u16, port: 0, bytes: [0; 16], scope: 0 };
+            sock::bind(own, &every).unwrap();
+            let of = Entrance::of(&Record::default(), own).unwrap();
+            fd::close(own);
+            of
+        };
+        let v4 = Name::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 127, 0, 0, 1], 7);
+        let v6 = Name::new([0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1], 7);
+        for (family, is_v6_alone, lets_in) in [
+            (libc::AF_INET, 0, [true, false]),
+            (libc::AF_INET6, 1, [false, true]),
+            (libc::AF_INET6, 0, [true, true]),
+        ] {
+            let mut entrance = entrance(family, is_v6_alone);
+            let found = [v4, v6].map(|one| entrance.lets_in(&one, &one));
+            assert_eq!(found, lets_in, "family {family}, of IPv6 alone {is_v6_alone}");
         }
     }
 
