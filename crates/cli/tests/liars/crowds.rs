@@ -1,15 +1,20 @@
 //! More of everything than there can be: regions, sockets, mappings.
 
-use crate::common::{bypath, stderr, stdout, workspace};
-use crate::lab::{LONG, Running, has, skip};
+use crate::common::{TempDir, bypath, stderr, stdout, workspace};
+use crate::lab::{LONG, Running, Talk, has, skip};
 use crate::liar::{Liar, copy, within};
+use bypath_shm::dgram::{Octets as _, Record};
+use bypath_shm::family::datagram_path;
+use bypath_shm::region::MailboxMap;
 use rustix::fs::MemfdFlags;
 use serde_json::Value;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::os::fd::OwnedFd;
 use std::process::{Command, Stdio};
+use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::Relaxed;
+use std::time::{Duration, Instant};
 
 #[test]
 fn regions_without_number_take_no_descriptors_from_those_of_others() {
@@ -181,6 +186,87 @@ fn sizes_that_no_ring_has_are_not_looked_for() {
     }
     let output = within(LONG / 2, bypath(["dump", "--seconds", "0.2"]));
     assert!(output.status.success(), "{}", stderr(&output));
+}
+
+/// A mailbox that is full of datagrams without octets, as long as one can be.
+fn full(number: u64) -> (MailboxMap, i32) {
+    const RING: u32 = 1 << 22;
+    let (map, fd) = MailboxMap::new(RING, 3).expect("a mailbox");
+    map.owner().store(number, Relaxed);
+    let records = Record::plain(0).encode().repeat(RING as usize / 8);
+    map.ring().put(0, &records);
+    map.mailbox().tail.0.store(RING.into(), Relaxed);
+    (map, fd)
+}
+
+#[test]
+fn what_goes_through_rings_is_seen_beside_mailboxes_that_are_always_full() {
+    let name = "crowds::what_goes_through_rings_is_seen_beside_mailboxes_that_are_always_full";
+    if !has(name, &["python3"]) {
+        return;
+    }
+    if !rustix::process::geteuid().is_root() {
+        return skip(name, "only root has other users' processes");
+    }
+    let mut talk = Talk::new();
+    let liar = Liar::new();
+    let boxes: Vec<_> = (0..24).map(full).collect();
+    let mut mapped = Command::new("python3");
+    mapped.arg(workspace().join("crates/cli/tests/liars/mapped.py"));
+    mapped
+        .args(["12345".to_owned(), std::process::id().to_string()])
+        .args(boxes.iter().map(|(_, fd)| fd.to_string()));
+    mapped.stdin(Stdio::piped()).stdout(copy(&liar)).stderr(Stdio::piped());
+    let mut mapped = Running(mapped.spawn().expect("python3 starts"));
+    let mut line = String::new();
+    BufReader::new(mapped.0.stderr.take().expect("a pipe")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    liar.has_member(0, mapped.0.id());
+    for (number, (map, _)) in boxes.iter().enumerate() {
+        let end = &liar.family.datagrams[number];
+        map.owner().store(1000 + number as u64, Relaxed);
+        end.cookie.store(1000 + number as u64, Relaxed);
+        end.local.family.store(2, Relaxed);
+        end.local.port.store(9, Relaxed);
+        end.paths.store(datagram_path::RECEIVES, Relaxed);
+        end.rx.ring.store(1, Relaxed);
+        end.holder.store(1, Relaxed);
+    }
+    let folder = TempDir::new();
+    let file = folder.join("lines");
+    let mut dump = bypath(["dump", "port", &talk.port.to_string()]);
+    let _dump = Running(dump.stdout(File::create(&file).expect("a file")).spawn().expect("bypath starts"));
+    let lines =
+        || std::fs::read_to_string(&file).expect("lines").lines().filter(|l| !l.starts_with('(')).count();
+    let begun = Instant::now();
+    let is_late = || begun.elapsed() > LONG / 2;
+    let over = AtomicBool::new(false);
+    let late = std::thread::scope(|scope| {
+        // There is always as much again as a ring takes.
+        scope.spawn(|| {
+            while !over.load(Relaxed) {
+                boxes.iter().for_each(|(map, _)| {
+                    map.mailbox().tail.0.fetch_add(1 << 22, Relaxed);
+                });
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        while lines() == 0 && !is_late() {
+            talk.does("resp 1");
+        }
+        // Each exchange is shown, before the next one begins.
+        for _ in 0..200 {
+            let before = lines();
+            talk.does("resp 1");
+            while lines() < before + 2 && !is_late() {
+                std::thread::yield_now();
+            }
+        }
+        over.store(true, Relaxed);
+        is_late()
+    });
+    assert!(!late, "{} lines after {:?}", lines(), begun.elapsed());
+    boxes.iter().for_each(|(_, fd)| bypath_sys::fd::close(*fd));
 }
 
 #[test]

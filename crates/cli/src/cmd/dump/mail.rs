@@ -25,6 +25,8 @@ pub struct Mail {
     seen: Option<u64>,
     /// A writer was in the middle of writing when it was looked at last: the tail, and since when (ns).
     busy: Option<(u64, u64)>,
+    /// What comes next may have been overwritten.
+    gap: bool,
 }
 
 /// A datagram: where its head and its octets are.
@@ -37,12 +39,17 @@ pub struct Post {
     pub missed: u64,
     /// They, in what was read.
     pub letters: Vec<Letter>,
+    /// There are more behind them.
+    pub has_more: bool,
 }
+
+/// Octets of the longest record.
+pub const MOST: usize = span(HEADS, LONGEST) as usize;
 
 impl Mail {
     /// One that is read in the memory of `pid`. `from`: up to where it is known; `None`: it begins with what waits there.
     pub fn new(pid: u32, place: Letterbox, cookie: u64, from: Option<u64>) -> Mail {
-        Mail { pid, place, cookie, seen: from, busy: None }
+        Mail { pid, place, cookie, seen: from, busy: None, gap: false }
     }
 
     /// Up to where it is known.
@@ -55,11 +62,12 @@ impl Mail {
         self.busy.is_some()
     }
 
-    /// Reads what is new into `room`.
+    /// Reads what is new into `room`, at most so many octets of it (at least [`MOST`]): the rest waits for the next time, and of
+    /// what does not fit into the ring the last ones are read.
     ///
     /// # Errors
     /// It is over.
-    pub fn read(&mut self, room: &mut Vec<u8>) -> Result<Option<Post>, Over> {
+    pub fn read(&mut self, room: &mut Vec<u8>, most: usize) -> Result<Option<Post>, Over> {
         let first = self.look()?;
         let (tail, size) = (first.tail, u64::from(self.place.ring));
         let waits = tail.wrapping_sub(first.head);
@@ -70,19 +78,30 @@ impl Mail {
             self.busy = None;
             return Ok(None);
         }
-        let wanted = new.min(size);
+        let wanted = new.min(size).min(most as u64);
+        // Behind a gap no record is known but by those that follow it up to the tail.
+        let last = if new > size || self.gap { tail } else { seen.wrapping_add(wanted) };
+        let new = last.wrapping_sub(seen);
         room.resize(wanted as usize, 0);
-        self.place.octets(self.pid, tail - wanted, room)?;
-        let Some(kept) = self.kept(tail)? else { return Ok(None) };
+        self.place.octets(self.pid, last.wrapping_sub(wanted), room)?;
+        let Some(kept) = self.kept(last)? else { return Ok(None) };
         let kept = kept.min(wanted);
+        self.gap = kept < new && last != tail;
+        if self.gap {
+            return Ok(Some(Post { missed: 0, letters: Vec::new(), has_more: true }));
+        }
         let begin = (wanted - kept) as usize;
         // What follows a gap begins anywhere.
         let begin = begin + if kept == new { 0 } else { first_record(&room[begin..]) };
-        self.seen = Some(tail);
         let letters = records(room, begin);
         let end = letters.last().map_or(begin, |(_, octets)| octets.end.next_multiple_of(ALIGN as usize));
-        let missed = new - (room.len() - begin) as u64 + room.len().saturating_sub(end) as u64;
-        Ok(Some(Post { missed, letters }))
+        let at = last.wrapping_sub((room.len() - end) as u64);
+        // Of a record that only begins here the rest waits; behind what is none nothing is known up to the tail.
+        let is_cut = last != tail && (end == room.len() || title(room, end).is_some());
+        let seen = if is_cut { at } else { tail };
+        let missed = new - (room.len() - begin) as u64 + seen.wrapping_sub(at);
+        self.seen = Some(seen);
+        Ok(Some(Post { missed, letters, has_more: seen != tail }))
     }
 
     /// What its control words say.
@@ -117,14 +136,17 @@ impl Mail {
     }
 }
 
-/// The record that begins at `at`, of which all lies in there: where its head and its octets are, and where the next one begins.
-fn record(octets: &[u8], at: usize) -> Option<(Letter, usize)> {
+/// What is said of the record that begins at `at`: octets of its head, and its own.
+fn title(octets: &[u8], at: usize) -> Option<(usize, usize)> {
     let word: [u8; WORD as usize] = octets.get(at..at + WORD as usize)?.try_into().ok()?;
     let record = Record::decode(word);
     let (head, len) = (usize::from(record.head), record.octets as usize);
-    if record.mark != MARK || head > HEADS || len > LONGEST {
-        return None;
-    }
+    (record.mark == MARK && head <= HEADS && len <= LONGEST).then_some((head, len))
+}
+
+/// The record that begins at `at`, of which all lies in there: where its head and its octets are, and where the next one begins.
+fn record(octets: &[u8], at: usize) -> Option<(Letter, usize)> {
+    let (head, len) = title(octets, at)?;
     let end = at + span(head, len) as usize;
     let start = at + WORD as usize;
     (end <= octets.len()).then_some(((start..start + head, start + head..start + head + len), end))
@@ -156,6 +178,7 @@ fn first_record(octets: &[u8]) -> usize {
 mod tests {
     use super::super::memory;
     use super::*;
+    use bypath_shm::dgram::Octets as _;
     use bypath_shm::mailbox::{Pushed, Reader, Writer};
     use bypath_shm::region::MailboxMap;
     use std::sync::atomic::{AtomicU64, Ordering::*};
@@ -171,8 +194,12 @@ mod tests {
 
     impl Lab {
         fn new() -> Lab {
+            Lab::with(RING)
+        }
+
+        fn with(ring: u32) -> Lab {
             static NEXT: AtomicU64 = AtomicU64::new(0x7e57_0000_0000);
-            let (map, fd) = MailboxMap::new(RING, 3).unwrap();
+            let (map, fd) = MailboxMap::new(ring, 3).unwrap();
             let cookie = NEXT.fetch_add(1, Relaxed) + u64::from(std::process::id());
             map.owner().store(cookie, Relaxed);
             let reader = Reader::new(map.mailbox(), map.ring());
@@ -186,7 +213,7 @@ mod tests {
                 &AtomicU64::new(0),
                 b"from",
                 octets,
-                RING.into(),
+                u64::MAX,
             );
             assert_eq!(pushed, Pushed::Sent);
         }
@@ -214,7 +241,7 @@ mod tests {
     /// What is read now: octets missed, and the datagrams.
     fn read(mail: &mut Mail) -> (u64, Vec<Vec<u8>>) {
         let mut room = Vec::new();
-        let post = mail.read(&mut room).unwrap().expect("news");
+        let post = mail.read(&mut room, usize::MAX).unwrap().expect("news");
         let letters = post.letters.iter().map(|(head, octets)| {
             assert_eq!(&room[head.clone()], b"from");
             room[octets.clone()].to_vec()
@@ -236,7 +263,7 @@ mod tests {
         lab.sends(b"more");
         lab.takes();
         assert_eq!(read(&mut mail), (0, vec![b"more".to_vec()]));
-        assert_eq!(mail.read(&mut Vec::new()), Ok(None));
+        assert_eq!(mail.read(&mut Vec::new(), usize::MAX), Ok(None));
     }
 
     #[test]
@@ -254,6 +281,78 @@ mod tests {
         assert_eq!(missed, (40 - there) * one);
     }
 
+    /// What one read gave: octets missed, datagrams, and whether there is more.
+    type Piece = (u64, usize, bool);
+
+    /// What reads give, each of at most so many octets, and all datagrams.
+    fn pieces(mail: &mut Mail, most: usize) -> (Vec<Piece>, Vec<Vec<u8>>) {
+        let (mut room, mut all, mut octets) = (Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..100 {
+            let Some(post) = mail.read(&mut room, most).unwrap() else { break };
+            assert!(room.len() <= most);
+            all.push((post.missed, post.letters.len(), post.has_more));
+            octets.extend(post.letters.iter().map(|(_, octets)| room[octets.clone()].to_vec()));
+        }
+        (all, octets)
+    }
+
+    #[test]
+    fn what_is_read_in_pieces_is_whole() {
+        let lab = Lab::with(1 << 20);
+        let mut mail = lab.mail(Some(0));
+        let sent: Vec<_> = (0..40u8).map(|n| vec![n; 20_001]).collect();
+        sent.iter().for_each(|octets| lab.sends(octets));
+        let (read, octets) = pieces(&mut mail, MOST);
+        assert_eq!(octets, sent);
+        assert_eq!(read[..12], [(0, 3, true); 12]);
+        assert_eq!(read[12..], [(0, 3, true), (0, 1, false)]);
+
+        // What was overwritten meanwhile is missed, and behind it the last ones are read.
+        lab.sends(b"seen");
+        assert_eq!(pieces(&mut mail, MOST).1, [b"seen"]);
+        for n in 0..60u8 {
+            lab.takes();
+            lab.sends(&[n; 20_001]);
+        }
+        let (read, octets) = pieces(&mut mail, MOST);
+        assert_eq!(octets, (57..60).map(|n| vec![n; 20_001]).collect::<Vec<_>>());
+        assert_eq!(read, [(57 * span(4, 20_001), 3, false)]);
+    }
+
+    #[test]
+    fn a_piece_that_a_writer_may_have_touched_is_read_from_the_other_end() {
+        let lab = Lab::with(1 << 20);
+        let mut mail = lab.mail(Some(0));
+        for n in 0..40u8 {
+            lab.sends(&[n; 20_001]);
+            lab.takes();
+        }
+        // Somebody was stopped in the middle: all that was taken is as it may be.
+        lab.map.mailbox().writers.lock.store(5, Relaxed);
+        assert_eq!(mail.read(&mut Vec::new(), MOST), Ok(None));
+        for _ in 0..2 {
+            mail.busy.get_or_insert((lab.map.mailbox().tail.0.load(Relaxed), 0)).1 = 0;
+            let post = mail.read(&mut Vec::new(), MOST).unwrap().expect("news");
+            assert_eq!(post.letters, []);
+            assert_eq!(post.missed, if post.has_more { 0 } else { 40 * span(4, 20_001) });
+        }
+        assert_eq!(mail.seen(), Some(40 * span(4, 20_001)));
+    }
+
+    #[test]
+    fn nonsense_in_a_piece_is_missed_up_to_the_tail() {
+        let lab = Lab::with(1 << 20);
+        let mut mail = lab.mail(Some(0));
+        let one = span(4, 20_001);
+        (0..40).for_each(|_| lab.sends(&[7; 20_001]));
+        lab.map.ring().put(one, &[0; 8]);
+        let (read, octets) = pieces(&mut mail, MOST);
+        assert_eq!((read, octets.len()), (vec![(39 * one, 1, false)], 1));
+        lab.takes();
+        lab.sends(b"more");
+        assert_eq!(pieces(&mut mail, MOST).1, [b"more"]);
+    }
+
     #[test]
     fn while_somebody_writes_what_he_may_have_touched_is_not_believed() {
         let lab = Lab::new();
@@ -263,7 +362,7 @@ mod tests {
         lab.sends(b"waits");
         let lock = &lab.map.mailbox().writers.lock;
         lock.store(5, Relaxed);
-        assert_eq!(mail.read(&mut Vec::new()), Ok(None));
+        assert_eq!(mail.read(&mut Vec::new(), usize::MAX), Ok(None));
         assert!(mail.is_busy());
         mail.busy.as_mut().expect("since when").1 -= PATIENCE;
         assert_eq!(read(&mut mail), (span(4, 4), vec![b"waits".to_vec()]));
@@ -278,13 +377,17 @@ mod tests {
         lab.sends(b"one");
         let mut mail = lab.mail(Some(0));
         let tail = &lab.map.mailbox().tail.0;
-        for wrong in [1, 12, u64::MAX, 1 << 63, 1 << 61, 1 << 60] {
-            mail.seen = Some(0);
+        for (seen, wrong) in [1, 12, u64::MAX, 1 << 63, 1 << 61, 1 << 60]
+            .map(|n| (0, n))
+            .into_iter()
+            .chain([(8u64.wrapping_neg(), 8)])
+        {
+            mail.seen = Some(seen);
             tail.store(wrong, Relaxed);
-            let post = mail.read(&mut Vec::new()).expect("it is there");
+            let post = mail.read(&mut Vec::new(), usize::MAX).expect("it is there");
             assert!(post.is_none_or(|post| post.letters.len() <= 1), "{wrong}");
         }
         lab.map.owner().store(1, Relaxed);
-        assert_eq!(mail.read(&mut Vec::new()), Err(Over::Gone));
+        assert_eq!(mail.read(&mut Vec::new(), usize::MAX), Err(Over::Gone));
     }
 }

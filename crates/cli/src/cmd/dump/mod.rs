@@ -11,6 +11,7 @@ mod packet;
 mod posts;
 mod tap;
 mod taps;
+mod turns;
 mod within;
 
 use crate::cmd::why;

@@ -2,10 +2,11 @@
 
 use super::Out;
 use super::effort::Effort;
-use super::mail::{Mail, Post};
+use super::mail::{self, Mail, Post};
 use super::memory::{self, Letterbox};
 use super::tap::Over;
 use super::taps::{OF_USER, Wanted, forbidden};
+use super::turns::{Turn, Turns};
 use crate::connections::{Scan, Udp, is_trusted};
 use crate::filter::{Facts, Protocol};
 use crate::output::Failure;
@@ -34,11 +35,19 @@ impl Holder {
 struct Followed {
     mail: Mail,
     owner: Holder,
+    /// When it is read.
+    turn: Turn,
     /// The socket's address.
     local: SocketAddr,
     /// Octets missed, before the datagram that is told next.
     gap: u64,
+    /// Its owner has given it up: it is read to its end.
+    is_last: bool,
 }
+
+/// Octets of the mailbox of another user that are read in one go: a mailbox may hold some 100 000 datagrams.
+const PIECE: usize = 1 << 17;
+const _: () = assert!(PIECE > mail::MOST);
 
 /// What is followed.
 #[derive(Debug, Default)]
@@ -49,6 +58,7 @@ pub struct Posts {
     /// Who sends from where.
     senders: HashMap<(IpAddr, u16), Holder>,
     effort: Effort,
+    turns: Turns,
 }
 
 impl Posts {
@@ -87,7 +97,15 @@ impl Posts {
                     Ok(words) if words.cookie == cookie => {
                         let from = self.known.get(&place.file).copied().or(begun.then_some(0));
                         let mail = Mail::new(pid, *place, cookie, from);
-                        self.open.push(Followed { mail, owner: Holder::of(u), local, gap: 0 });
+                        let turn = Turn::of(user);
+                        self.open.push(Followed {
+                            mail,
+                            owner: Holder::of(u),
+                            turn,
+                            local,
+                            gap: 0,
+                            is_last: false,
+                        });
                         break;
                     }
                     Err(nix::Error::EPERM) if wanted.may_be(pid, &u.process.command, local) => {
@@ -105,37 +123,65 @@ impl Posts {
         Ok(())
     }
 
-    /// Looks into every mailbox once; whether there was anything.
+    /// Looks into every mailbox once, or into as many as there is time for; whether there was anything, or is something left.
     ///
     /// # Errors
     /// What was found cannot be written, or a process may not be read.
     pub fn look(&mut self, wanted: &Wanted, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
         let mut any = false;
-        let mut at = 0;
-        while at < self.open.len() {
+        let mut gone = Vec::new();
+        for at in self.turns.begin(self.open.iter().map(|followed| followed.turn)) {
             let followed = &mut self.open[at];
-            let post = followed.mail.read(room);
-            let is_over = post.is_err();
-            let post = match post {
-                Ok(post) => post,
-                Err(Over::Forbidden) => return Err(forbidden(followed.mail.pid)),
-                // What came last is still there in the memory of those who wrote it.
-                Err(_) => last_of(followed, self.senders.values(), &mut self.effort, room),
-            };
-            any |= followed.mail.is_busy();
-            if let Some(post) = post {
+            if self.turns.is_left(followed.turn) {
                 any = true;
-                tell(followed, &self.senders, &post, room, wanted, out)?;
+                continue;
             }
+            let (senders, effort) = (&self.senders, &mut self.effort);
+            let mut turn = followed.turn;
+            let its = || look(followed, senders, effort, wanted, out, room, &mut any);
+            let is_over = self.turns.on(&mut turn, its)?;
+            self.open[at].turn = turn;
             if is_over {
-                let gone = self.open.swap_remove(at);
-                self.known.extend(gone.mail.seen().map(|seen| (gone.mail.place.file, seen)));
-            } else {
-                at += 1;
+                gone.push(at);
             }
+        }
+        gone.sort_unstable();
+        for at in gone.into_iter().rev() {
+            let gone = self.open.swap_remove(at);
+            self.known.extend(gone.mail.seen().map(|seen| (gone.mail.place.file, seen)));
         }
         Ok(any)
     }
+}
+
+/// Looks into one mailbox; whether that is over.
+fn look(
+    followed: &mut Followed,
+    senders: &HashMap<(IpAddr, u16), Holder>,
+    effort: &mut Effort,
+    wanted: &Wanted,
+    out: &mut Out,
+    room: &mut Vec<u8>,
+    any: &mut bool,
+) -> Result<bool, Failure> {
+    let most = if is_trusted(followed.owner.user) { usize::MAX } else { PIECE };
+    let post = match followed.mail.read(room, most) {
+        Ok(post) => post,
+        Err(Over::Forbidden) => return Err(forbidden(followed.mail.pid)),
+        Err(_) if followed.is_last => return Ok(true),
+        // What came last is still there in the memory of those who wrote it.
+        Err(_) => {
+            followed.is_last = true;
+            last_of(followed, senders.values(), effort, room, most)
+        }
+    };
+    *any |= followed.mail.is_busy();
+    let has_more = post.as_ref().is_some_and(|post| post.has_more);
+    if let Some(post) = post {
+        *any = true;
+        tell(followed, senders, &post, room, wanted, out)?;
+    }
+    Ok(followed.is_last && !has_more)
 }
 
 /// What a mailbox had that its owner has given up, as somebody else maps it.
@@ -144,6 +190,7 @@ fn last_of<'a>(
     others: impl Iterator<Item = &'a Holder>,
     effort: &mut Effort,
     room: &mut Vec<u8>,
+    most: usize,
 ) -> Option<Post> {
     let Mail { place, cookie, .. } = followed.mail;
     let user = followed.owner.user;
@@ -160,7 +207,7 @@ fn last_of<'a>(
     });
     let (pid, there) = found?;
     let mut mail = Mail::new(pid, there, cookie, followed.mail.seen());
-    let post = mail.read(room).ok().flatten();
+    let post = mail.read(room, most).ok().flatten();
     followed.mail = mail;
     post
 }

@@ -6,6 +6,7 @@
 
 use super::authors::Author;
 use super::memory::{Place, Words};
+use super::turns::Turn;
 use crate::connections::Writing;
 use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path, position};
@@ -25,6 +26,8 @@ pub struct Tap {
     pub service: Option<String>,
     /// Its user.
     pub user: u32,
+    /// When it is read.
+    pub turn: Turn,
     /// Where.
     pub place: Place,
     /// Its sockets: that of the dialler and that of the accepter; on a netstack service its socket, twice: the program dials.
@@ -340,6 +343,7 @@ mod tests {
             Tap {
                 pid,
                 user: 0,
+                turn: Turn::default(),
                 place,
                 cookies: COOKIES,
                 addresses: [address; 2],

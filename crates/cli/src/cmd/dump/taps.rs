@@ -6,6 +6,7 @@ use super::effort::Effort;
 use super::memory::{self, Arena, Life, Place};
 use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
+use super::turns::{Turn, Turns};
 use super::within;
 use crate::connections::{self, Connection, Family, Member, Scan, is_trusted};
 use crate::filter::{Facts, Filter, Protocol};
@@ -105,6 +106,7 @@ pub struct Taps {
     /// Whether connections were looked for before: what is found later has begun since.
     begun: bool,
     posts: Posts,
+    turns: Turns,
     /// Netstack services of which it was said what is not shown.
     told: HashSet<String>,
     /// Their processes, as far as they were asked for since the look before.
@@ -177,6 +179,7 @@ impl Taps {
             known: HashMap::new(),
             begun: false,
             posts: Posts::default(),
+            turns: Turns::default(),
             told: HashSet::new(),
             services: HashMap::new(),
         }
@@ -295,6 +298,7 @@ impl Taps {
             pid: c.process.pid,
             service: c.end.service.clone(),
             user: c.process.user,
+            turn: Turn::of(c.process.user),
             place,
             cookies,
             addresses: [dialler, accepter],
@@ -310,25 +314,35 @@ impl Taps {
         })
     }
 
-    /// Looks at every ring once; whether there was anything.
+    /// Looks at every ring once, or at as many as there is time for; whether there was anything, or is something left.
     ///
     /// # Errors
     /// What was found cannot be written, or a process may not be read.
     pub fn look(&mut self, out: &mut Out, room: &mut Vec<u8>) -> Result<bool, Failure> {
         let mut any = self.posts.look(&self.wanted, out, room)?;
-        let mut at = 0;
-        while at < self.open.len() {
-            match look(&mut self.open[at], out, room, &mut any)? {
-                None => at += 1,
+        let mut gone = Vec::new();
+        for at in self.turns.begin(self.open.iter().map(|tap| tap.turn)) {
+            let tap = &mut self.open[at];
+            if self.turns.is_left(tap.turn) {
+                any = true;
+                continue;
+            }
+            let mut turn = tap.turn;
+            let over = self.turns.on(&mut turn, || look(tap, out, room, &mut any))?;
+            tap.turn = turn;
+            match over {
+                None => {}
+                Some(Over::Forbidden) => return Err(forbidden(tap.pid)),
                 Some(over) => {
-                    let tap = self.open.swap_remove(at);
-                    if over == Over::Forbidden {
-                        return Err(forbidden(tap.pid));
-                    }
                     out.cut += u64::from(over == Over::Replaced);
-                    self.known.insert(tap.cookies, (tap.place.life, tap.known));
+                    gone.push(at);
                 }
             }
+        }
+        gone.sort_unstable();
+        for at in gone.into_iter().rev() {
+            let tap = self.open.swap_remove(at);
+            self.known.insert(tap.cookies, (tap.place.life, tap.known));
         }
         Ok(any)
     }
