@@ -14,19 +14,19 @@ pub struct Config {
     pub routes: usize,
     /// Destinations of which a router said something (a path MTU, a better router), at most.
     pub destinations: usize,
-    /// Groups of one interface at most.
+    /// Groups of one interface at most; a user of the stack is in no more of them than he leaves.
     pub groups: usize,
     /// Sockets at most, those of TCP not counted.
     pub sockets: usize,
     /// Neighbours of each interface.
     pub neighbors: neighbor::Config,
-    /// Octets of all datagrams that wait for a neighbour's address.
+    /// Octets of all datagrams that wait for a neighbour's address; a user has no more of them than he leaves.
     pub waiting_octets: usize,
     /// TCP.
     pub tcp: tcp::Config,
     /// Datagrams in the making.
     pub reassembly: ip::reassembly::Config,
-    /// Octets of datagrams that one interface has still to send, 64 more counted for each.
+    /// Octets of datagrams that one interface has still to send, 64 more counted for each; a user has no more of them than he leaves.
     pub transmit_octets: usize,
     /// Octets of datagrams of one socket that are still to be sent, if it says nothing else.
     pub send_octets: usize,
@@ -56,7 +56,7 @@ impl Default for Config {
             addresses: 64,
             routes: 256,
             destinations: 4096,
-            groups: 256,
+            groups: 512,
             sockets: 1 << 20,
             neighbors: neighbor::Config::default(),
             waiting_octets: 4 << 20,

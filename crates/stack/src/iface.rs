@@ -5,6 +5,7 @@ use crate::group::Groups;
 use crate::neighbor::Neighbors;
 use crate::prefix::Prefix;
 use crate::queue::Queue;
+use crate::share::Shares;
 use crate::slaac::Autoconf;
 use crate::timer::TimerId;
 use alloc::collections::VecDeque;
@@ -208,6 +209,8 @@ pub(crate) struct Iface {
     pub groups: Groups,
     /// To be sent by this link.
     pub queue: Queue<Outgoing>,
+    /// Whose octets these are.
+    pub queued: Shares,
     /// Connections that have something to say on this link, in the order of their turns.
     pub talkers: VecDeque<u32>,
     /// What one of them has begun to say.

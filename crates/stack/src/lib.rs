@@ -63,6 +63,7 @@ mod readiness;
 pub mod report;
 mod resolve;
 pub mod route;
+mod share;
 mod slaac;
 pub mod socket;
 mod stack;

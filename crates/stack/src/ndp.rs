@@ -216,6 +216,7 @@ impl Stack {
             mtu: u32::MAX,
             kind: Kind::Ip { protocol: IpProtocol::ICMPV6, router_alert: false },
             owner: None,
+            whom: 0,
         };
         let sent = self.enqueue(outgoing, len, |room| room.copy_from_slice(&octets[..len]));
         self.counters.icmp_sent += u64::from(sent);

@@ -3,6 +3,7 @@
 //!
 //! It holds what waits for an address, and says what is to be asked; it makes no packets.
 
+use crate::share::{Shares, Whom};
 use crate::time::Instant;
 use crate::timer::{TimerId, Timers};
 use alloc::collections::VecDeque;
@@ -16,7 +17,8 @@ use hashbrown::HashMap;
 /// How neighbours are asked for (RFC 4861, 10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Neighbours at most: further ones take the places of those that were not used for longest.
+    /// Neighbours at most: further ones take the places of those that were not used for longest. Half of them may be asked for at once, a user
+    /// of the stack for no more than he leaves of these: who asks for many takes no place of those that are in use.
     pub most: usize,
     /// What waits for one address at most: a further one takes the place of the oldest (RFC 4861, 7.2.2).
     pub waiting: usize,
@@ -100,6 +102,8 @@ struct Entry<W> {
     used: bool,
     /// Questions without an answer.
     asked: u8,
+    /// For whom it was asked for first.
+    whom: Whom,
     timer: TimerId,
     waiting: VecDeque<W>,
 }
@@ -111,6 +115,9 @@ pub struct Neighbors<W> {
     places: HashMap<IpAddr, u32, FixedState>,
     entries: Vec<Entry<W>>,
     timers: Timers<u32>,
+    /// Those that are being asked for, and for whom.
+    incomplete: usize,
+    asking: Shares,
     /// Where the one stands that was looked up last.
     last: u32,
     /// Where the search for an unused one goes on.
@@ -131,6 +138,8 @@ impl<W> Neighbors<W> {
             places: HashMap::with_hasher(FixedState::with_seed(seed)),
             entries: Vec::new(),
             timers: Timers::default(),
+            incomplete: 0,
+            asking: Shares::default(),
             last: 0,
             hand: 0,
             lost: VecDeque::new(),
@@ -163,14 +172,22 @@ impl<W> Neighbors<W> {
     }
 
     /// Lets something wait for an address that [`lookup`](Neighbors::lookup) did not know, which is asked for from now on. What
-    /// gives way to it: the oldest one that waits for the same address.
-    pub fn wait(&mut self, now: Instant, address: IpAddr, what: W) -> Option<W> {
+    /// gives way to it: the oldest one that waits for the same address; or itself, where as many are asked for as may be, or as may be for
+    /// this user (0: for nobody in particular).
+    pub fn wait(&mut self, now: Instant, address: IpAddr, whom: u32, what: W) -> Option<W> {
         let place = match self.places.get(&address) {
             Some(&place) => place,
             None => {
+                let most = self.config.most.div_ceil(2);
+                if !self.asking.may_have(whom, 1, most - self.incomplete.min(most)) {
+                    return Some(what);
+                }
                 let Some(place) = self.begin(address, MacAddr::default(), State::Incomplete) else {
                     return Some(what);
                 };
+                self.entries[place as usize].whom = whom;
+                self.asking.add(whom, 1);
+                self.incomplete += 1;
                 self.timers.set(self.entries[place as usize].timer, now);
                 place
             }
@@ -207,12 +224,14 @@ impl<W> Neighbors<W> {
             self.begin(address, mac, State::Stale);
             return false;
         };
-        let entry = &mut self.entries[place as usize];
+        let entry = &self.entries[place as usize];
         if entry.permanent || entry.mac == mac && entry.state != State::Incomplete {
             return false;
         }
         // What waits for one whose address was known before was ready then, and is still.
         let was_unknown = entry.state == State::Incomplete;
+        self.become_known(place);
+        let entry = &mut self.entries[place as usize];
         (entry.mac, entry.state) = (mac, State::Stale);
         self.timers.stop(entry.timer);
         was_unknown && !entry.waiting.is_empty()
@@ -264,6 +283,7 @@ impl<W> Neighbors<W> {
             None => self.begin(address, mac, State::Reachable),
         };
         let Some(place) = place else { return false };
+        self.become_known(place);
         let entry = &mut self.entries[place as usize];
         (entry.mac, entry.state, entry.permanent) = (mac, State::Reachable, true);
         self.timers.stop(entry.timer);
@@ -336,6 +356,7 @@ impl<W> Neighbors<W> {
     /// Reachable from now on, or stale.
     fn settle(&mut self, now: Instant, place: u32, reachable: bool) {
         let spread = self.spread();
+        self.become_known(place);
         let entry = &mut self.entries[place as usize];
         if reachable {
             entry.state = State::Reachable;
@@ -373,6 +394,7 @@ impl<W> Neighbors<W> {
             permanent: false,
             used: false,
             asked: 0,
+            whom: 0,
             timer,
             waiting,
         });
@@ -380,14 +402,23 @@ impl<W> Neighbors<W> {
         Some(place)
     }
 
-    /// The first one that was not used since the hand passed by (a clock, which needs no list): one that nobody answered for
-    /// goes before those that were sent something.
+    /// One that is asked for is so no more: it is about to be known, or forgotten.
+    fn become_known(&mut self, place: u32) {
+        let entry = &self.entries[place as usize];
+        if entry.state == State::Incomplete {
+            self.incomplete -= 1;
+            self.asking.take(entry.whom, 1);
+        }
+    }
+
+    /// The first one that was not used since the hand passed by (a clock, which needs no list). What is asked for stays: it has its own bound, and goes
+    /// by itself.
     fn least_used(&mut self) -> Option<usize> {
         for _ in 0..2 * self.entries.len() {
             let place = self.hand % self.entries.len();
             self.hand = place + 1;
             let entry = &mut self.entries[place];
-            if !entry.permanent && !core::mem::take(&mut entry.used) {
+            if !entry.permanent && entry.state != State::Incomplete && !core::mem::take(&mut entry.used) {
                 return Some(place);
             }
         }
@@ -396,6 +427,7 @@ impl<W> Neighbors<W> {
 
     /// Takes an entry out; the last one gets its place.
     fn forget(&mut self, place: usize) {
+        self.become_known(place as u32);
         let gone = self.entries.swap_remove(place);
         self.timers.remove(gone.timer);
         self.places.remove(&gone.address);
@@ -447,7 +479,7 @@ mod tests {
     fn what_waits_goes_out_in_its_order_when_the_address_is_known() {
         let mut n = neighbors(Config::default());
         assert_eq!(n.lookup(sec(0), A), None);
-        assert_eq!([n.wait(sec(0), A, 1), n.wait(sec(0), A, 2)], [None, None]);
+        assert_eq!([n.wait(sec(0), A, 0, 1), n.wait(sec(0), A, 0, 2)], [None, None]);
         assert_eq!(all(&mut n, sec(0)), [ASK]);
         assert_eq!((n.take_ready(A), n.lookup(sec(0), A)), (None, None));
         assert!(n.advertised(sec(0), A, ANSWER));
@@ -458,11 +490,11 @@ mod tests {
     #[test]
     fn who_does_not_answer_is_asked_three_times_and_given_up() {
         let mut n = neighbors(Config::default());
-        n.wait(sec(10), A, 1);
+        n.wait(sec(10), A, 0, 1);
         for second in 10..13 {
             assert_eq!(n.poll_timeout(), Some(sec(second)));
             assert_eq!(all(&mut n, sec(second)), [ASK]);
-            n.wait(sec(second), A, 2);
+            n.wait(sec(second), A, 0, 2);
         }
         assert_eq!(all(&mut n, sec(13)), [Action::Unreachable { address: A }]);
         assert_eq!(lost(&mut n), [1, 2, 2, 2]);
@@ -472,14 +504,14 @@ mod tests {
     #[test]
     fn the_oldest_that_waits_gives_way() {
         let mut n = neighbors(Config { waiting: 2, ..Config::default() });
-        let gone: Vec<_> = (0..4).map(|what| n.wait(sec(0), A, what)).collect();
+        let gone: Vec<_> = (0..4).map(|what| n.wait(sec(0), A, 0, what)).collect();
         assert_eq!(gone, [None, None, Some(0), Some(1)]);
     }
 
     #[test]
     fn a_neighbour_that_is_used_again_after_its_time_is_probed() {
         let mut n = neighbors(Config::default());
-        n.wait(sec(0), A, 1);
+        n.wait(sec(0), A, 0, 1);
         n.advertised(sec(0), A, ANSWER);
         // Half to one and a half of 30 s.
         let stale = n.poll_timeout().expect("a time");
@@ -546,7 +578,7 @@ mod tests {
         n.advertised(sec(0), A, ANSWER);
         assert_eq!(n.state(A), None);
         // An answer without an address leaves the question open.
-        n.wait(sec(0), A, 1);
+        n.wait(sec(0), A, 0, 1);
         assert!(!n.advertised(sec(0), A, Advertisement { mac: None, ..ANSWER }));
         assert_eq!(n.state(A).map(|s| s.0), Some(State::Incomplete));
     }
@@ -554,7 +586,7 @@ mod tests {
     #[test]
     fn who_asks_us_tells_where_it_is() {
         let mut n = neighbors(Config::default());
-        n.wait(sec(0), A, 1);
+        n.wait(sec(0), A, 0, 1);
         assert!(n.heard(A, MAC));
         assert_eq!((n.state(A), n.take_ready(A)), (Some((State::Stale, MAC)), Some(1)));
         n.confirmed(sec(0), A);
@@ -568,7 +600,7 @@ mod tests {
     #[test]
     fn what_waits_is_ready_once_however_often_an_address_moves() {
         let mut n = neighbors(Config::default());
-        n.wait(sec(0), A, 1);
+        n.wait(sec(0), A, 0, 1);
         let told: Vec<_> = [MAC, OTHER, MAC, OTHER].into_iter().map(|mac| n.heard(A, mac)).collect();
         assert_eq!(told, [true, false, false, false]);
         assert_eq!(n.take_ready(A), Some(1));
@@ -582,7 +614,7 @@ mod tests {
         n.advertised(sec(0), A, Advertisement { mac: Some(OTHER), ..ANSWER });
         assert_eq!((n.lookup(sec(1000), A), n.poll_timeout()), (Some(MAC), None));
         // Nobody else finds a place.
-        assert_eq!(n.wait(sec(0), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 5), Some(5));
+        assert_eq!(n.wait(sec(0), IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), 0, 5), Some(5));
         n.remove(A);
         assert!(n.is_empty());
     }
@@ -594,8 +626,13 @@ mod tests {
         for host in 0..10_000u32 {
             assert_eq!(n.lookup(sec(0), A), Some(MAC));
             let nobody = IpAddr::V4(Ipv4Addr::from_bits(0x0a01_0000 + host));
-            assert_eq!((n.lookup(sec(0), nobody), n.wait(sec(0), nobody, host)), (None, None));
-            assert!(lost(&mut n).len() <= 1 && n.len() <= 16);
+            // Half of the places are for those who are asked for, and they stay theirs.
+            let gone = (host >= 8).then_some(host);
+            assert_eq!((n.lookup(sec(0), nobody), n.wait(sec(0), nobody, 0, host)), (None, gone));
+            assert!(lost(&mut n).is_empty());
+            // Others tell where they are.
+            n.heard(IpAddr::V4(Ipv4Addr::from_bits(0x0a02_0000 + host)), OTHER);
+            assert!(lost(&mut n).is_empty() && n.len() <= 16);
         }
     }
 
@@ -612,7 +649,7 @@ mod tests {
                 let time = sec(now);
                 match step {
                     0 | 1 if n.lookup(time, address).is_none() => {
-                        out.extend(n.wait(time, address, given));
+                        out.extend(n.wait(time, address, 0, given));
                         given += 1;
                     }
                     2 => {

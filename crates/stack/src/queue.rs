@@ -116,6 +116,11 @@ impl<M> Queue<M> {
         self.places.is_empty()
     }
 
+    /// Octets of the bound that are left.
+    pub const fn free(&self) -> usize {
+        self.most.saturating_sub(self.used)
+    }
+
     /// Octets that count against the bound.
     pub const fn used(&self) -> usize {
         self.used

@@ -123,6 +123,20 @@ impl Raw<'_> {
         self.socket().options = options;
     }
 
+    /// Whose it is, and what it sends, as [`Udp::set_user`](crate::Udp::set_user) has it.
+    pub fn set_user(&mut self, user: u32) {
+        let whom = self.stack.whom(user);
+        self.socket().whom = whom;
+    }
+
+    /// Octets that wait to be read, and to be sent, at most, 64 more counted for each packet.
+    pub fn set_octets(&mut self, receive: usize, send: usize) {
+        let most = self.stack.config.most_octets;
+        let socket = self.socket();
+        socket.receive.set_most(receive.min(most));
+        socket.send_most = send.min(most);
+    }
+
     /// Hears only what is addressed to this address, and sends from it; `None`: all of ours.
     pub fn bind(&mut self, local: Option<IpAddr>) {
         self.socket().local = local.map(|ip| SocketAddr::new(ip, 0));
@@ -141,7 +155,7 @@ impl Raw<'_> {
     pub fn send(&mut self, octets: &[u8], to: IpAddr, iface: Option<IfaceId>) -> Result<(), SendError> {
         let protocol = self.protocol;
         let socket = self.socket();
-        let (options, source) = (socket.options, socket.local.map(|local| local.ip()));
+        let (options, source, whom) = (socket.options, socket.local.map(|local| local.ip()), socket.whom);
         if let Some(error) = socket.error.take() {
             return Err(error.into());
         }
@@ -178,6 +192,7 @@ impl Raw<'_> {
             mtu: path.mtu,
             kind: Out::Ip { protocol, router_alert: false },
             owner: Some(self.id),
+            whom,
         };
         let sent = self.stack.enqueue(outgoing, octets.len(), |room| {
             room.copy_from_slice(octets);

@@ -30,6 +30,8 @@ const MOST_SILENT: usize = 64;
 impl Stack {
     /// What neighbours' states ask for by now.
     pub(crate) fn poll_neighbors(&mut self, now: Instant, iface: IfaceId) {
+        // What made room for others was not asked for in vain.
+        self.drop_lost(iface, None);
         while let Some(action) = self.ifaces[iface.at()].neighbors.poll(now) {
             match action {
                 Action::Solicit { address: IpAddr::V4(target), to } => {
@@ -46,7 +48,6 @@ impl Stack {
             }
             self.drop_lost(iface, Some(now));
         }
-        self.drop_lost(iface, None);
     }
 
     /// Drops what waited in vain; `tell`: now, as if a router had said that the host is not there (RFC 4861, 7.2.2).
@@ -73,7 +74,7 @@ impl Stack {
                     self.socket_failed(socket, SocketError::HostUnreachable, true);
                 }
             }
-            self.recycle(octets);
+            self.recycle(outgoing.whom, octets);
         }
     }
 
@@ -199,6 +200,7 @@ impl Stack {
             mtu: u32::MAX,
             kind: Kind::Arp,
             owner: None,
+            whom: 0,
         };
         self.enqueue(outgoing, arp::PACKET_LEN, |room| {
             let _fits = packet.emit(room);
@@ -217,7 +219,7 @@ impl Stack {
             IpAddr::V6(v6) => {
                 let group = bypath_wire::ipv6::solicited_node(v6);
                 // More groups than there may be: it is not asked for over Ethernet, then.
-                let _full = self.join(now, iface, IpAddr::V6(group));
+                let _full = self.join(now, iface, IpAddr::V6(group), 0);
                 if asks {
                     self.ask_later(now, iface, ip);
                 }

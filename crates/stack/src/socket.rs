@@ -8,6 +8,7 @@ use crate::iface::IfaceId;
 use crate::path::Unreachable;
 use crate::queue::Queue;
 use crate::report::Report;
+use crate::share::Whom;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
@@ -249,6 +250,7 @@ pub(crate) enum Kind {
 #[derive(Debug)]
 pub(crate) struct Socket {
     pub kind: Kind,
+    pub whom: Whom,
     pub options: Options,
     pub local: Option<SocketAddr>,
     /// Where its owner bound it, who did not leave that to a send or a connect.
@@ -386,6 +388,7 @@ impl Stack {
     pub(crate) fn open(&mut self, kind: Kind) -> Result<SocketId, TooMany> {
         let socket = Socket {
             kind,
+            whom: 0,
             options: Options::default(),
             local: None,
             chosen: None,
@@ -420,7 +423,7 @@ impl Stack {
             self.raw.remove(protocol, id.index);
         }
         for (iface, group) in socket.groups {
-            self.leave(iface, group);
+            self.leave(iface, group, socket.whom);
         }
     }
 

@@ -15,13 +15,14 @@ use crate::prefix::Prefix;
 use crate::random::Random;
 use crate::raw::Raws;
 use crate::route::{Metrics, NoRoute, Route, Routes};
+use crate::share::{Shares, Whom};
 use crate::socket::{SocketId, Sockets};
 use crate::tcp::table::Table;
 use crate::time::{Instant, sooner};
 use crate::timer::Timers;
 use crate::udp::demux::Demux;
 use alloc::boxed::Box;
-use alloc::collections::VecDeque;
+use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
 use bypath_wire::meta::ChecksumState;
@@ -107,6 +108,8 @@ pub struct Stack {
     pub(crate) reassembly: Reassembly,
     pub(crate) timers: Timers<Due>,
     pub(crate) sockets: Sockets,
+    /// Places of users.
+    pub(crate) whoms: BTreeMap<u32, Whom>,
     pub(crate) demux: Demux,
     pub(crate) raw: Raws,
     pub(crate) tcp: Box<Table>,
@@ -118,6 +121,8 @@ pub struct Stack {
     pub(crate) icmp_limit: Limit,
     /// Octets that wait for neighbours' addresses.
     pub(crate) waiting_octets: usize,
+    /// Whose they are.
+    pub(crate) waiting: Shares,
     pub(crate) spare: Vec<Vec<u8>>,
     /// Where the end of the frame lies that was written last, if not with the rest.
     pub(crate) behind: Option<Behind>,
@@ -155,6 +160,8 @@ impl Stack {
             identification: Box::new(Identification::new(&mut random)),
             icmp_limit: Limit::new(config.icmp_rate, config.icmp_burst),
             waiting_octets: 0,
+            waiting: Shares::default(),
+            whoms: BTreeMap::new(),
             spare: Vec::new(),
             behind: None,
             whole: (Vec::new(), Vec::new()),
@@ -234,6 +241,7 @@ impl Stack {
             neighbors: Neighbors::new(self.config.neighbors, self.random.next_u64()),
             groups: crate::group::Groups::default(),
             queue: egress::queue(self.config.transmit_octets),
+            queued: Shares::default(),
             talkers: VecDeque::new(),
             burst: None,
             heard: false,
@@ -355,7 +363,7 @@ impl Stack {
             self.routes.remove(|r| r.prefix == network && r.iface == iface && r.via.is_none() && gone(r));
         }
         if let IpAddr::V6(v6) = ip {
-            self.leave(iface, IpAddr::V6(bypath_wire::ipv6::solicited_node(v6)));
+            self.leave(iface, IpAddr::V6(bypath_wire::ipv6::solicited_node(v6)), 0);
         }
         self.addresses_changed();
         true

@@ -11,7 +11,8 @@ use crate::Stack;
 use crate::iface::{IfaceId, Medium};
 use crate::path::{Path, Reach};
 use crate::queue::Queue;
-use crate::socket::SocketId;
+use crate::share::Whom;
+use crate::socket::{OVERHEAD, SocketId};
 use crate::time::Instant;
 use alloc::vec::Vec;
 pub(crate) use apart::Behind;
@@ -71,6 +72,8 @@ pub(crate) struct Outgoing {
     pub kind: Kind,
     /// Whose bound it counts against.
     pub owner: Option<SocketId>,
+    /// Whose share.
+    pub whom: Whom,
 }
 
 /// What waits for a neighbour's address.
@@ -155,10 +158,12 @@ impl Stack {
                 Written::Cut => counters.fragments_cut += 1,
                 Written::NoRoom => counters.link_drop_no_room += 1,
             }
+            let (whom, len) = (outgoing.whom, octets.len());
             if let Some(owner) = outgoing.owner {
-                self.sockets.sent(owner, octets.len(), &mut self.ready);
+                self.sockets.sent(owner, len, &mut self.ready);
             }
             port.queue.pop();
+            port.queued.take(whom, len + OVERHEAD);
             if let Written::Frame(frame) = written {
                 return Some(frame);
             }
@@ -195,7 +200,7 @@ impl Stack {
         let shape = self.ifaces[iface.at()].shape;
         let cutting = &mut self.ifaces[link.at()].cutting;
         let written = write(&shape, &outgoing, mac, &octets, cutting, &mut self.identification, room);
-        self.recycle(octets);
+        self.recycle(outgoing.whom, octets);
         match written {
             Written::Frame(frame) => {
                 *self.counters.sent(&outgoing) += 1;
@@ -228,8 +233,13 @@ impl Stack {
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) -> bool {
-        let pushed = self.ifaces[link.at()].queue.push(outgoing, len, fill).is_ok();
-        if !pushed {
+        let port = &mut self.ifaces[link.at()];
+        let (whom, counted) = (outgoing.whom, len + OVERHEAD);
+        let pushed = (port.queue.is_empty() || port.queued.may_have(whom, counted, port.queue.free()))
+            && port.queue.push(outgoing, len, fill).is_ok();
+        if pushed {
+            port.queued.add(whom, counted);
+        } else {
             self.counters.link_drop_queue_full += 1;
         }
         pushed
@@ -253,6 +263,7 @@ impl Stack {
             mtu: path.mtu,
             kind: Kind::Ip { protocol: header.protocol, router_alert: header.router_alert },
             owner: None,
+            whom: 0,
         };
         self.enqueue(outgoing, len, fill)
     }
@@ -278,17 +289,21 @@ impl Stack {
         let Some((&outgoing, octets)) = self.ifaces[link.at()].queue.front() else { return };
         copy.clear();
         copy.extend_from_slice(octets);
-        self.ifaces[link.at()].queue.pop();
+        let (port, len, whom) = (&mut self.ifaces[link.at()], copy.len(), outgoing.whom);
+        port.queue.pop();
+        port.queued.take(whom, len + OVERHEAD);
         if let Some(owner) = outgoing.owner {
-            self.sockets.sent(owner, copy.len(), &mut self.ready);
+            self.sockets.sent(owner, len, &mut self.ready);
         }
-        if self.waiting_octets + copy.len() > self.config.waiting_octets {
+        let free = self.config.waiting_octets - self.waiting_octets;
+        if !self.waiting.may_have(whom, len, free) {
             self.counters.neighbor_drop_queue_full += 1;
             return self.give_back(copy);
         }
-        self.waiting_octets += copy.len();
+        self.waiting_octets += len;
+        self.waiting.add(whom, len);
         let neighbors = &mut self.ifaces[outgoing.iface.at()].neighbors;
-        if let Some(gone) = neighbors.wait(now, address, Waiting::Packet(outgoing, copy)) {
+        if let Some(gone) = neighbors.wait(now, address, whom, Waiting::Packet(outgoing, copy)) {
             self.gave_way(now, outgoing.iface, address, gone);
         }
         self.poll_neighbors(now, outgoing.iface);
@@ -299,17 +314,18 @@ impl Stack {
     pub(crate) fn gave_way(&mut self, now: Instant, iface: IfaceId, address: IpAddr, gone: Waiting) {
         self.counters.neighbor_drop_queue_full += 1;
         match gone {
-            Waiting::Packet(_, octets) => self.recycle(octets),
+            Waiting::Packet(outgoing, octets) => self.recycle(outgoing.whom, octets),
             Waiting::Connections if self.ifaces[iface.at()].neighbors.state(address).is_some() => {
                 self.unpark(iface, address);
             }
-            Waiting::Connections => self.unpark_in_vain(now, iface, address),
+            Waiting::Connections => self.unpark_for_now(now, iface, address),
         }
     }
 
     /// Keeps the memory of a packet that waited.
-    pub(crate) fn recycle(&mut self, octets: Vec<u8>) {
+    pub(crate) fn recycle(&mut self, whom: Whom, octets: Vec<u8>) {
         self.waiting_octets -= octets.len();
+        self.waiting.take(whom, octets.len());
         self.give_back(octets);
     }
 

@@ -8,6 +8,7 @@ mod mld;
 
 use crate::Stack;
 use crate::iface::IfaceId;
+use crate::share::{Shares, Whom};
 use crate::stack::Due;
 use crate::time::Instant;
 use crate::timer::TimerId;
@@ -35,8 +36,8 @@ pub enum NoGroup {
     /// EADDRINUSE.
     #[error("the socket is in that group already")]
     Joined,
-    /// `Config::groups`.
-    #[error("the interface is in {most} groups, and no more")]
+    /// `Config::groups`, or what is left of them to one user.
+    #[error("the interface is in {most} groups at most, and each user in no more than he leaves of these")]
     Full {
         /// Groups at most.
         most: usize,
@@ -57,8 +58,8 @@ enum Version {
 #[derive(Debug)]
 struct Group {
     ip: IpAddr,
-    /// Who joined it; 0: it was left, which is being told.
-    members: u32,
+    /// Whose sockets are in it, and how many: none, if it was left, which is being told.
+    members: Vec<(Whom, u32)>,
     /// Times that the change is still to be told.
     changes: u8,
     timer: TimerId,
@@ -72,6 +73,8 @@ struct Old(Option<(bool, Instant)>);
 #[derive(Debug, Default)]
 pub(crate) struct Groups {
     all: Vec<Group>,
+    /// How many each user is in.
+    shares: Shares,
     old_v4: Old,
     old_v6: Old,
 }
@@ -93,9 +96,27 @@ impl Old {
     }
 }
 
+impl Group {
+    fn has_members(&self) -> bool {
+        self.members.iter().any(|(_, sockets)| *sockets > 0)
+    }
+}
+
 impl Groups {
     fn find(&self, ip: IpAddr) -> Option<usize> {
         self.all.iter().position(|group| group.ip == ip)
+    }
+
+    /// It counts as nobody's.
+    fn count_no_more(&mut self, at: usize) {
+        for (whom, _) in self.all[at].members.drain(..) {
+            self.shares.take(whom, 1);
+        }
+    }
+
+    fn remove(&mut self, at: usize) {
+        self.count_no_more(at);
+        self.all.swap_remove(at);
     }
 }
 
@@ -111,28 +132,49 @@ impl Stack {
     /// Whether an interface takes packets to a group.
     #[inline]
     pub(crate) fn is_member(&self, iface: IfaceId, ip: IpAddr) -> bool {
-        self.ifaces[iface.at()].groups.all.iter().any(|group| group.ip == ip && group.members > 0)
+        self.ifaces[iface.at()].groups.all.iter().any(|group| group.ip == ip && group.has_members())
     }
 
-    pub(crate) fn join(&mut self, now: Instant, iface: IfaceId, ip: IpAddr) -> Result<(), NoGroup> {
+    /// One more of a user's sockets, or the stack itself, joins a group.
+    pub(crate) fn join(
+        &mut self,
+        now: Instant,
+        iface: IfaceId,
+        ip: IpAddr,
+        whom: Whom,
+    ) -> Result<(), NoGroup> {
         if !ip.is_multicast() {
             return Err(NoGroup::NotAGroup);
         }
         let Some(own) = self.ifaces.get_mut(iface.at()) else { return Err(NoGroup::NoIface) };
-        let groups = &mut own.groups;
-        match groups.find(ip) {
-            Some(at) if groups.all[at].members > 0 => {
-                groups.all[at].members += 1;
-                return Ok(());
-            }
-            Some(at) => groups.all[at].members = 1,
-            None if groups.all.len() >= self.config.groups => {
-                return Err(NoGroup::Full { most: self.config.groups });
+        let (groups, most) = (&mut own.groups, self.config.groups);
+        let (found, free) = (groups.find(ip), most.saturating_sub(groups.all.len()));
+        let was_member = found.is_some_and(|at| groups.all[at].has_members());
+        let own = match found {
+            Some(at) => groups.all[at].members.iter_mut().find(|(other, _)| *other == whom),
+            None => None,
+        };
+        match own {
+            Some((_, sockets)) => *sockets += 1,
+            // One in which others are takes no place yet.
+            None if !groups.shares.may_have(whom, found.is_none().into(), free) => {
+                return Err(NoGroup::Full { most });
             }
             None => {
-                let timer = self.timers.create(Due::Report(iface, ip));
-                groups.all.push(Group { ip, members: 1, changes: 0, timer });
+                let at = found.unwrap_or_else(|| {
+                    let timer = self.timers.create(Due::Report(iface, ip));
+                    groups.all.push(Group { ip, members: Vec::new(), changes: 0, timer });
+                    groups.all.len() - 1
+                });
+                if !was_member {
+                    groups.count_no_more(at);
+                }
+                groups.all[at].members.push((whom, 1));
+                groups.shares.add(whom, 1);
             }
+        }
+        if was_member {
+            return Ok(());
         }
         // Who sends to it hears it, too.
         self.generation += 1;
@@ -140,12 +182,20 @@ impl Stack {
         Ok(())
     }
 
-    pub(crate) fn leave(&mut self, iface: IfaceId, ip: IpAddr) {
+    /// One of them leaves it.
+    pub(crate) fn leave(&mut self, iface: IfaceId, ip: IpAddr, whom: Whom) {
         let groups = &mut self.ifaces[iface.at()].groups;
         let Some(at) = groups.find(ip) else { return };
         let group = &mut groups.all[at];
-        group.members = group.members.saturating_sub(1);
-        if group.members == 0 {
+        let Some(own) = group.members.iter().position(|(other, _)| *other == whom) else { return };
+        group.members[own].1 = group.members[own].1.saturating_sub(1);
+        if group.has_members() {
+            if group.members[own].1 == 0 {
+                group.members.swap_remove(own);
+                groups.shares.take(whom, 1);
+            }
+        } else {
+            // It counts as his who left it last until that was told.
             // Told by the timers, as the time is not known here: at once.
             group.changes = ROBUSTNESS;
             let timer = group.timer;
@@ -168,7 +218,7 @@ impl Stack {
         let ethernet = own.mac().is_some();
         let Some(at) = own.groups.find(ip) else { return };
         let group = &mut own.groups.all[at];
-        let (member, changed, timer) = (group.members > 0, group.changes > 0, group.timer);
+        let (member, changed, timer) = (group.has_members(), group.changes > 0, group.timer);
         group.changes = group.changes.saturating_sub(1);
         let again = group.changes > 0;
         if ethernet && is_reported(ip) {
@@ -188,7 +238,7 @@ impl Stack {
             self.timers.set(timer, now + delay);
         } else if !member {
             self.timers.remove(timer);
-            self.ifaces[iface.at()].groups.all.swap_remove(at);
+            self.ifaces[iface.at()].groups.remove(at);
         }
     }
 
@@ -198,7 +248,7 @@ impl Stack {
             let group = &self.ifaces[iface.at()].groups.all[at];
             let (ip, timer) = (group.ip, group.timer);
             let asked = ip.is_ipv4() == v4 && about.is_none_or(|about| about == ip);
-            if !asked || group.members == 0 || !is_reported(ip) {
+            if !asked || !group.has_members() || !is_reported(ip) {
                 continue;
             }
             let answer = now + self.random_delay(within);
@@ -215,7 +265,7 @@ impl Stack {
         let old = if ip.is_ipv4() { groups.old_v4 } else { groups.old_v6 };
         if old.version(now) != Version::Newest
             && let Some(at) = groups.find(ip)
-            && groups.all[at].members > 0
+            && groups.all[at].has_members()
         {
             groups.all[at].changes = 0;
             let timer = groups.all[at].timer;

@@ -93,6 +93,7 @@ impl Stack {
             mtu: u32::MAX,
             kind: Kind::Ip { protocol: IpProtocol::TCP, router_alert: false },
             owner: None,
+            whom: 0,
         };
         let sent = self.enqueue(outgoing, whole.len(), |room| {
             let _fits = whole.emit_with(room, &ends.addresses, &[]);

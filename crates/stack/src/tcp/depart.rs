@@ -83,6 +83,7 @@ impl Stack {
             mtu: u32::MAX,
             kind: Kind::Ip { protocol: IpProtocol::TCP, router_alert: false },
             owner: None,
+            whom: 0,
         };
         if segment.len > segment.cut && !(shape.offload.segmentation && shape.offload.checksum) {
             let ports = (entry.ends.local_port, entry.ends.remote_port);

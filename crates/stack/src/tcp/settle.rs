@@ -267,7 +267,7 @@ impl Stack {
         if all.len() > 1 {
             return;
         }
-        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, Parked::Connections) {
+        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, 0, Parked::Connections) {
             self.gave_way(now, iface, address, gone);
         }
         self.poll_neighbors(now, iface);
@@ -289,6 +289,18 @@ impl Stack {
             self.free(index);
         } else {
             self.list(index);
+        }
+    }
+
+    /// There is no place for the neighbour that they waited for: what they would have said is lost, and comes again.
+    #[cold]
+    pub(crate) fn unpark_for_now(&mut self, now: Instant, iface: IfaceId, address: IpAddr) {
+        for index in self.tcp.parked.remove(&(iface, address)).unwrap_or_default() {
+            let Some(entry) = self.tcp.entry_mut(index) else { continue };
+            entry.parked = false;
+            let before = Before::of(entry);
+            entry.connection.lose_one(now);
+            self.settle(now, index, &before);
         }
     }
 

@@ -305,7 +305,12 @@ impl Connection {
     /// Nobody has the address that it is sent to: one that is open has lost what it would have said.
     pub fn host_is_not_there(&mut self, now: Instant) {
         if !self.network_failed(SocketError::HostUnreachable) {
-            let _lost = self.poll_transmit(now, self.mss());
+            self.lose_one(now);
         }
+    }
+
+    /// What it would have said next is lost.
+    pub fn lose_one(&mut self, now: Instant) {
+        let _lost = self.poll_transmit(now, self.mss());
     }
 }

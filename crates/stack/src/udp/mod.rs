@@ -74,6 +74,17 @@ impl Udp<'_> {
         }
     }
 
+    /// Whose it is, by a number that the application has for him. Of what all sockets have together a user has no more than he leaves: of the octets
+    /// that a link has still to send, of those that wait for a neighbour's address, of neighbours that are asked for, and of groups. To be said
+    /// before it joins any: one that is in a group stays whose it is.
+    pub fn set_user(&mut self, user: u32) {
+        let whom = self.stack.whom(user);
+        let socket = self.socket();
+        if socket.groups.is_empty() {
+            (socket.whom, socket.way) = (whom, None);
+        }
+    }
+
     /// Octets that wait to be read at most, 64 more counted for each datagram.
     pub fn set_receive_octets(&mut self, octets: usize) {
         let most = octets.min(self.stack.config.most_octets);
@@ -278,7 +289,8 @@ impl Udp<'_> {
         if self.socket().groups.contains(&(iface, group)) {
             return Err(crate::group::NoGroup::Joined);
         }
-        self.stack.join(now, iface, group)?;
+        let whom = self.socket().whom;
+        self.stack.join(now, iface, group, whom)?;
         self.socket().groups.push((iface, group));
         Ok(())
     }
@@ -288,7 +300,8 @@ impl Udp<'_> {
         let groups = &mut self.socket().groups;
         let Some(at) = groups.iter().position(|joined| *joined == (iface, group)) else { return false };
         groups.swap_remove(at);
-        self.stack.leave(iface, group);
+        let whom = self.socket().whom;
+        self.stack.leave(iface, group, whom);
         true
     }
 

@@ -292,6 +292,7 @@ impl Udp<'_> {
             mtu,
             kind: Kind::Udp { source: local.port(), destination: to.port(), segment: 0 },
             owner: Some(self.id),
+            whom: stack.sockets.get(self.id).map_or(0, |socket| socket.whom),
         };
         let heard = group && options.group_loop && stack.is_member(path.iface, to.ip());
         Some(Way {

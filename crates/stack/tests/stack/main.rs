@@ -10,6 +10,7 @@ mod neighbors;
 mod offload;
 mod reach;
 mod routers;
+mod shares;
 mod tcp;
 mod udp;
 mod world;

@@ -1,0 +1,91 @@
+//! What sockets of all users of a stack have together: nobody has more of it than he leaves the others.
+
+use crate::Stack;
+use alloc::vec::Vec;
+
+/// Whose a socket is: the place of a user. 0: nobody's in particular.
+pub(crate) type Whom = u32;
+
+/// How much of something each user has.
+#[derive(Debug, Default)]
+pub(crate) struct Shares {
+    of: Vec<usize>,
+}
+
+impl Shares {
+    /// Whether there is so much for him, where so much is `free`. Who is nobody in particular may have all of it; a user no more than he leaves:
+    /// one alone has half of it at most, two who both take what they can a third each, or a half and a quarter.
+    #[inline]
+    pub fn may_have(&self, whom: Whom, more: usize, free: usize) -> bool {
+        let own = if whom == 0 { 0 } else { self.of.get(whom as usize).copied().unwrap_or(0) };
+        own + more <= free
+    }
+
+    /// He has so much more.
+    #[inline]
+    pub fn add(&mut self, whom: Whom, more: usize) {
+        match self.of.get_mut(whom as usize) {
+            _ if whom == 0 => {}
+            Some(own) => *own += more,
+            None => self.add_first(whom, more),
+        }
+    }
+
+    #[cold]
+    fn add_first(&mut self, whom: Whom, more: usize) {
+        self.of.resize(whom as usize + 1, 0);
+        self.of[whom as usize] = more;
+    }
+
+    /// He has so much less.
+    #[inline]
+    pub fn take(&mut self, whom: Whom, less: usize) {
+        if whom != 0
+            && let Some(own) = self.of.get_mut(whom as usize)
+        {
+            *own -= less;
+        }
+    }
+}
+
+impl Stack {
+    /// The place of a user, by the number that the application has for him.
+    pub(crate) fn whom(&mut self, user: u32) -> Whom {
+        let next = self.whoms.len() as Whom + 1;
+        *self.whoms.entry(user).or_insert(next)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sum(shares: &Shares) -> usize {
+        shares.of.iter().sum()
+    }
+
+    /// Takes one after the other as long as there is one for him; how many he has.
+    fn fill(shares: &mut Shares, whom: Whom, most: usize, nobodys: usize) -> usize {
+        while shares.may_have(whom, 1, most - nobodys - sum(shares)) {
+            shares.add(whom, 1);
+        }
+        shares.of[whom as usize]
+    }
+
+    #[test]
+    fn nobody_has_more_than_he_leaves_and_others_find_something() {
+        let mut shares = Shares::default();
+        assert_eq!([1, 2, 3].map(|whom| fill(&mut shares, whom, 256, 0)), [128, 64, 32]);
+        // As soon as one has less others may have more.
+        shares.take(1, 100);
+        assert_eq!([3, 2].map(|whom| fill(&mut shares, whom, 256, 0)), [82, 73]);
+        (4..10).for_each(|whom| assert!(fill(&mut shares, whom, 256, 0) > 0, "{whom}"));
+        // What is nobody's leaves less, and is not bounded by what others have.
+        let mut shares = Shares::default();
+        assert_eq!(fill(&mut shares, 7, 100, 40), 30);
+        assert!(shares.may_have(0, 30, 30) && !shares.may_have(7, 1, 30) && !shares.may_have(0, 31, 30));
+        shares.add(0, 5);
+        shares.take(0, 5);
+        assert_eq!((sum(&shares), shares.of[0]), (30, 0));
+    }
+}

@@ -1,0 +1,144 @@
+//! Users of one stack: what one of them takes of what all have together leaves something for the others.
+
+use crate::world::World;
+use bypath_stack::config::Config;
+use bypath_stack::group::NoGroup;
+use bypath_stack::neighbor;
+use bypath_stack::socket::SocketId;
+use std::net::{IpAddr, Ipv4Addr};
+
+const HOG: u32 = 65_001;
+const HONEST: u32 = 65_002;
+
+fn config() -> Config {
+    Config { groups: 16, transmit_octets: 100_000, waiting_octets: 100_000, ..Config::default() }
+}
+
+/// A user's socket of host 0, which may have much to send.
+fn of(world: &mut World, user: u32, local: &str) -> SocketId {
+    let socket = world.bound(0, local);
+    let mut udp = world.udp(0, socket);
+    udp.set_user(user);
+    udp.set_send_octets(1 << 20);
+    socket
+}
+
+fn sends(world: &mut World, socket: SocketId, octets: &[u8], to: &str) {
+    let _ = world.udp(0, socket).send(octets, Some(to.parse().unwrap()));
+}
+
+#[test]
+fn a_link_that_is_slow_sends_what_others_have_beside_one_who_floods_it() {
+    let mut world = World::with(2, 1, &config(), Default::default(), 1500);
+    let server = world.bound(1, "0.0.0.0:7");
+    let (hog, honest) = (of(&mut world, HOG, "0.0.0.0:8"), of(&mut world, HONEST, "0.0.0.0:9"));
+    // Known, so that nothing waits.
+    sends(&mut world, honest, b"first", "10.0.0.2:7");
+    world.millis(10);
+    for turn in 0..10 {
+        for _ in 0..500 {
+            sends(&mut world, hog, &[1; 1000], "10.0.0.2:7");
+        }
+        let queued = world.hosts[0].stack.usage().transmit_octets;
+        assert!((49_000..=51_064).contains(&queued), "{queued}");
+        for _ in 0..20 {
+            sends(&mut world, honest, &[2; 1000], "10.0.0.2:7");
+        }
+        world.millis(10);
+        let got = world.received(1, server);
+        let honests = got.iter().filter(|(_, octets)| octets[0] == 2).count();
+        assert_eq!((honests, got.len() > 60), (20, true), "{turn}");
+    }
+    // Who is nobody in particular may have all of it.
+    let all = world.bound(0, "0.0.0.0:10");
+    world.udp(0, all).set_send_octets(1 << 20);
+    for _ in 0..500 {
+        sends(&mut world, all, &[1; 1000], "10.0.0.2:7");
+    }
+    assert!(world.hosts[0].stack.usage().transmit_octets > 98_000);
+    world.millis(10);
+    assert_eq!(world.hosts[0].stack.usage().transmit_octets, 0);
+}
+
+#[test]
+fn what_waits_for_neighbours_leaves_room_for_what_others_send() {
+    let config = Config { transmit_octets: 4 << 20, ..config() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    let server = world.bound(1, "0.0.0.0:7");
+    let (hog, honest) = (of(&mut world, HOG, "0.0.0.0:8"), of(&mut world, HONEST, "0.0.0.0:9"));
+    for host in 100..180 {
+        sends(&mut world, hog, &[1; 1400], &format!("10.0.0.{host}:7"));
+    }
+    world.millis(0);
+    let waits = world.hosts[0].stack.usage().waiting_octets;
+    assert!((49_000..=51_400).contains(&waits), "{waits}");
+    for _ in 0..15 {
+        sends(&mut world, honest, &[2; 1400], "10.0.0.2:7");
+    }
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 15);
+    // All that he had is given back, and he has his share again.
+    world.secs(10);
+    assert_eq!(world.hosts[0].stack.usage().waiting_octets, 0);
+    sends(&mut world, hog, b"again", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 1);
+}
+
+#[test]
+fn who_asks_for_neighbours_without_number_leaves_others_some_to_ask_for() {
+    let neighbors = neighbor::Config { most: 32, ..neighbor::Config::default() };
+    let mut world = World::with(2, 1, &Config { neighbors, ..config() }, Default::default(), 1500);
+    let server = world.bound(1, "0.0.0.0:7");
+    let (hog, honest) = (of(&mut world, HOG, "0.0.0.0:8"), of(&mut world, HONEST, "0.0.0.0:9"));
+    for host in 100..200 {
+        sends(&mut world, hog, b"?", &format!("10.0.0.{host}:7"));
+    }
+    world.millis(0);
+    let iface = world.hosts[0].iface;
+    assert_eq!(world.hosts[0].stack.neighbors(iface), 8, "half of those that may be asked for at once");
+    sends(&mut world, honest, b"!", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 1);
+    // He has them again when nobody has answered.
+    world.secs(10);
+    sends(&mut world, hog, b"?", "10.0.0.2:7");
+    world.millis(10);
+    assert_eq!(world.received(1, server).len(), 1);
+}
+
+#[test]
+fn a_user_is_in_no_more_groups_than_he_leaves_and_hears_of_others() {
+    let mut world = World::with(1, 1, &config(), Default::default(), 1500);
+    let (iface, group) = (world.hosts[0].iface, |n: u8| IpAddr::V4(Ipv4Addr::new(239, 0, 0, n)));
+    // One is of its own addresses.
+    let mut hogs: Vec<_> = (0..4).map(|n| of(&mut world, HOG, &format!("0.0.0.0:{}", 100 + n))).collect();
+    let honest = of(&mut world, HONEST, "0.0.0.0:9");
+    let joins = |world: &mut World, socket, n| {
+        let now = world.now();
+        world.udp(0, socket).join(now, iface, group(n))
+    };
+    let full = Err(NoGroup::Full { most: 16 });
+    let joined = (0..16).filter(|n| joins(&mut world, hogs[usize::from(*n) % 4], *n).is_ok()).count();
+    assert_eq!(joined, 8);
+    // As many sockets as he likes may be in those.
+    assert_eq!(joins(&mut world, hogs[1], 0), Ok(()));
+    // What he is in another one may be in, too; and what he leaves is that one's.
+    let of_other = (0..4).chain(100..110).filter(|n| joins(&mut world, honest, *n).is_ok()).count();
+    assert_eq!(of_other, 6);
+    // Who leaves one and joins another has not more of them meanwhile.
+    let another = (20..100).filter(|n| {
+        let left = (0..8).find(|n| world.udp(0, hogs[usize::from(*n) % 4]).leave(iface, group(*n)));
+        assert!(left.is_some() || *n > 27);
+        joins(&mut world, hogs[0], *n).is_ok()
+    });
+    assert_eq!(another.count(), 0);
+    world.secs(10);
+    for socket in hogs.drain(..) {
+        world.hosts[0].stack.close(socket);
+    }
+    world.secs(10);
+    let of_other = (120..140).filter(|n| joins(&mut world, honest, *n).is_ok()).count();
+    assert_eq!(of_other, 2, "eight of fifteen");
+    assert_eq!(joins(&mut world, honest, 140), full);
+}
