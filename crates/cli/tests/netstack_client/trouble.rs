@@ -175,6 +175,42 @@ fn what_is_no_connection_is_not_accepted() {
     );
 }
 
+/// Calls that do not wait, and whether each one took less than a tenth of what the liar's descriptors linger.
+const HASTY: &str = "import errno, socket, sys, time
+def hasty(call, *arguments):
+    began = time.monotonic()
+    try:
+        said = type(call(*arguments)).__name__
+    except OSError as e:
+        said = errno.errorcode[e.errno]
+    print(call.__name__, said, time.monotonic() - began < 4)
+heard = socket.socket()
+hasty(heard.bind, (sys.argv[1], 0))
+hasty(heard.listen)
+heard.setblocking(False)
+hasty(heard.accept)
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+hasty(s.sendto, b'x', (sys.argv[1], 53))
+s.setblocking(False)
+hasty(s.recv, 10)";
+
+#[test]
+fn a_service_that_lies_holds_up_no_call_that_does_not_wait() {
+    if !is_possible("a_service_that_lies_holds_up_no_call_that_does_not_wait", &[]) {
+        return;
+    }
+    let mut service = Service::of(&script("liar.py"), &["lingers"]);
+    for (lie, received) in [("lingers", "EAGAIN"), ("errors", "ENETDOWN")] {
+        service.begin(&script("liar.py"), &[lie]);
+        let output = service.output(&["python3", "-c", HASTY, HERE]);
+        let (said, errors) = (common::stdout(&output), common::stderr(&output));
+        let expected = format!(
+            "bind NoneType True\nlisten NoneType True\naccept ECONNABORTED True\nsendto int True\nrecv {received} True\n"
+        );
+        assert_eq!(said, expected, "{lie}: {errors}");
+    }
+}
+
 /// Looks for descriptors of the library, and tries to close them all.
 const OWN: &str = "import os, socket, subprocess, sys
 heard = socket.create_server((sys.argv[1], 0))

@@ -13,6 +13,7 @@ use bypath_shm::service::{
     Address, Body, ERROR_QUEUE, FOLLOWED, HEADER, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK, UNACKNOWLEDGED,
     UNSENT, URGENT, VERSION, Wanted,
 };
+use bypath_sockets::service::said;
 use bypath_stack::linux::errno::{Errno, Result};
 use bypath_stack::linux::info;
 use bypath_sys::{process, sock};
@@ -134,7 +135,7 @@ impl Asks<'_> {
             Op::Set | Op::Say => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let value = body.rest();
-                if value.len() > LONGEST_VALUE || op == Op::Say && !may_be_said(level, name) {
+                if value.len() > LONGEST_VALUE || op == Op::Say && !said::may_be(level, name) {
                     return Err(Nonsense);
                 }
                 let done = self.live_to_set(op, (level, name), value).and_then(|key| {
@@ -435,21 +436,3 @@ impl Asks<'_> {
 }
 
 const _: () = assert!(HEADER + LONGEST_VALUE < MESSAGE);
-
-/// Options that are set without an answer: what they cost is little, and what can be said of them the program knows itself.
-const fn may_be_said(level: i32, name: i32) -> bool {
-    match level {
-        libc::SOL_SOCKET => name == libc::SO_KEEPALIVE,
-        libc::IPPROTO_TCP => matches!(
-            name,
-            libc::TCP_CORK
-                | libc::TCP_NODELAY
-                | libc::TCP_QUICKACK
-                | libc::TCP_KEEPIDLE
-                | libc::TCP_KEEPINTVL
-                | libc::TCP_KEEPCNT
-                | libc::TCP_USER_TIMEOUT
-        ),
-        _ => false,
-    }
-}

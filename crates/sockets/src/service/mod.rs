@@ -25,7 +25,7 @@ mod recognise;
 mod registrations;
 pub mod rest;
 pub mod rings;
-mod said;
+pub mod said;
 mod shown;
 
 pub use address::SocketName;

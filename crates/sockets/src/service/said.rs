@@ -10,24 +10,45 @@ use bypath_shm::service::Op;
 use bypath_sys::sock;
 use std::sync::atomic::Ordering::*;
 
+/// Options that are set without an answer: what they cost the service is little, and what can be said of them the program knows
+/// itself.
+pub const fn may_be(level: i32, name: i32) -> bool {
+    match level {
+        libc::SOL_SOCKET => name == libc::SO_KEEPALIVE,
+        libc::IPPROTO_TCP => matches!(
+            name,
+            libc::TCP_CORK
+                | libc::TCP_NODELAY
+                | libc::TCP_QUICKACK
+                | libc::TCP_KEEPIDLE
+                | libc::TCP_KEEPINTVL
+                | libc::TCP_KEEPCNT
+                | libc::TCP_USER_TIMEOUT
+        ),
+        _ => false,
+    }
+}
+
 /// What saying it takes: `None`, it has to be asked; true: it holds octets back, and nothing may be under way.
 fn holds(level: i32, name: i32, value: &[u8]) -> Option<bool> {
+    if !may_be(level, name) {
+        return None;
+    }
     let n = i32::from_ne_bytes(*value.first_chunk()?);
     let may = match (level, name) {
         (libc::IPPROTO_TCP, libc::TCP_CORK) => return Some(n != 0),
         (libc::IPPROTO_TCP, libc::TCP_NODELAY) => return Some(n == 0),
-        (libc::IPPROTO_TCP, libc::TCP_QUICKACK) | (libc::SOL_SOCKET, libc::SO_KEEPALIVE) => true,
         // Linux's MAX_TCP_KEEPIDLE, MAX_TCP_KEEPINTVL, MAX_TCP_KEEPCNT.
         (libc::IPPROTO_TCP, libc::TCP_KEEPIDLE | libc::TCP_KEEPINTVL) => (1..=32_767).contains(&n),
         (libc::IPPROTO_TCP, libc::TCP_KEEPCNT) => (1..=127).contains(&n),
         (libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT) => n >= 0,
-        _ => false,
+        _ => true,
     };
     may.then_some(false)
 }
 
 /// Sets an option so. False: the service is to be asked.
-pub fn set(fd: i32, r: &Record, level: i32, name: i32, value: &[u8]) -> bool {
+pub(super) fn set(fd: i32, r: &Record, level: i32, name: i32, value: &[u8]) -> bool {
     let Some(holds) = holds(level, name, value).filter(|_| r.stage() == stage::CONNECTED) else {
         return false;
     };
