@@ -2,11 +2,10 @@
 
 use crate::cmd::netstack::queries::{self, Object};
 use crate::connections::descriptors::{self, Seen};
-use crate::foreign;
 use bypath_sockets::service::place;
-use bypath_sys::{clock, fd, sockdiag};
+use bypath_sys::{clock, netlink};
 use serde::Serialize;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::fs;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -83,33 +82,23 @@ fn of_row(service: &str, row: &Object) -> Option<Listening> {
     Some(Listening { pid: None, command: None, fd: None, local, service: service.to_owned(), cookie })
 }
 
-/// How long sockets without a name are asked about (ns): anybody may have some, and each question takes as long as there are many.
-const LONGEST: u64 = 250_000_000;
+/// How long sockets of AF_UNIX are looked through (ns): anybody may have some. In that time the kernel tells of more than a million.
+const LONGEST: u64 = 1_000_000_000;
 
 /// Cookies of these sockets by the inodes that they have here, and what was left out.
 fn inodes(wanted: &[Listening]) -> (HashMap<u32, String>, Option<String>) {
-    let Ok(netlink) = sockdiag::open(3) else { return (HashMap::new(), None) };
-    let table = foreign::table(std::process::id(), "unix").unwrap_or_default();
-    let wanted: HashSet<&str> = wanted.iter().map(|socket| socket.cookie.as_str()).collect();
-    // Num RefCount Protocol Flags Type St Inode Path: the programs' ends have no names.
-    let mut unnamed = table.split(|octet| *octet == b'\n').skip(1).filter_map(|line| {
-        let mut words = str::from_utf8(line).ok()?.split_whitespace().skip(6);
-        let inode = words.next()?.parse().ok();
-        inode.filter(|_| words.next().is_none())
-    });
+    let number = |socket: &Listening| u64::from_str_radix(&socket.cookie, 16).ok();
+    let wanted: HashMap<u64, &String> =
+        wanted.iter().filter_map(|socket| Some((number(socket)?, &socket.cookie))).collect();
     let mut found = HashMap::new();
     let until = clock::monotonic_ns() + LONGEST;
-    for inode in unnamed.by_ref().take_while(|_| clock::monotonic_ns() < until) {
-        if let Ok(Some((cookie, _))) = sockdiag::unix_owner(netlink, inode) {
-            let cookie = format!("{cookie:016x}");
-            if wanted.contains(cookie.as_str()) {
-                found.insert(inode, cookie);
-            }
-        }
-    }
-    fd::close(netlink);
-    let more = unnamed.next().is_some().then(|| {
-        "there are too many sockets of AF_UNIX without a name: not of all listeners is told which process has them".to_owned()
+    let whole = netlink::unix_sockets(&mut |inode, cookie| {
+        found.extend(wanted.get(&cookie).map(|name| (inode, (*name).clone())));
+        clock::monotonic_ns() < until
+    });
+    let more = (whole == Ok(false)).then(|| {
+        "there are too many sockets of AF_UNIX: not of all listeners is told which process has them"
+            .to_owned()
     });
     (found, more)
 }

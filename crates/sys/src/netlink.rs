@@ -1,4 +1,4 @@
-//! rtnetlink: as much of it as lists interfaces and makes those of a test network.
+//! rtnetlink: as much of it as lists interfaces and makes those of a test network; and lists of sockets.
 
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
@@ -73,7 +73,7 @@ pub fn attributes(mut bytes: &[u8]) -> impl Iterator<Item = (u16, &[u8])> {
     })
 }
 
-/// A route netlink socket of the calling thread's network namespace.
+/// A netlink socket of the calling thread's network namespace, for routes.
 #[derive(Debug)]
 pub struct Netlink(OwnedFd);
 
@@ -83,13 +83,14 @@ impl Netlink {
     /// # Errors
     /// EMFILE, ENFILE; EPERM or EACCES under a filter.
     pub fn open() -> Result<Netlink> {
+        Netlink::of(libc::NETLINK_ROUTE)
+    }
+
+    fn of(protocol: i32) -> Result<Netlink> {
         let kind = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
         // SAFETY: integers only.
         let fd = check(unsafe {
-            syscall(
-                libc::SYS_socket,
-                [libc::AF_NETLINK as usize, kind as usize, libc::NETLINK_ROUTE as usize, 0, 0, 0],
-            )
+            syscall(libc::SYS_socket, [libc::AF_NETLINK as usize, kind as usize, protocol as usize, 0, 0, 0])
         })?;
         // SAFETY: the kernel made this descriptor for us just now.
         Ok(Netlink(unsafe { OwnedFd::from_raw_fd(fd as i32) }))
@@ -114,7 +115,16 @@ impl Netlink {
     ///
     /// # Errors
     /// What the kernel answers; EPROTO for an answer that makes no sense; EINTR where what is listed changed meanwhile.
-    pub fn ask(&self, mut request: Request, each: &mut dyn FnMut(u16, &[u8])) -> Result<()> {
+    pub fn ask(&self, request: Request, each: &mut dyn FnMut(u16, &[u8])) -> Result<()> {
+        self.ask_while(request, &mut |kind, body| {
+            each(kind, body);
+            true
+        })
+        .map(|_| ())
+    }
+
+    /// As [`ask`](Netlink::ask), as long as `each` says so: whether that was to the end. If not, no more can be asked here.
+    fn ask_while(&self, mut request: Request, each: &mut dyn FnMut(u16, &[u8]) -> bool) -> Result<bool> {
         /// NLM_F_DUMP_INTR: the list was changed while it was read.
         const INTERRUPTED: u16 = 0x10;
         let len = request.bytes.len() as u32;
@@ -141,19 +151,21 @@ impl Netlink {
                 interrupted |= u16::from_ne_bytes([rest[6], rest[7]]) & INTERRUPTED != 0;
                 let body = rest.get(HEADER..size).ok_or(Errno::PROTO)?;
                 match i32::from(kind) {
-                    libc::NLMSG_DONE => return if interrupted { Err(Errno::INTR) } else { Ok(()) },
+                    libc::NLMSG_DONE => return if interrupted { Err(Errno::INTR) } else { Ok(true) },
                     libc::NLMSG_ERROR => {
                         let code = body.get(..4).and_then(|b| b.try_into().ok()).map(i32::from_ne_bytes);
                         return match code.ok_or(Errno::PROTO)? {
-                            0 => Ok(()),
+                            0 => Ok(true),
                             code => Err(Errno::from_raw_os_error(code.wrapping_neg())),
                         };
                     }
                     libc::NLMSG_NOOP => {}
                     _ => {
-                        each(kind, body);
+                        if !each(kind, body) {
+                            return Ok(false);
+                        }
                         if !several && !acknowledged {
-                            return Ok(());
+                            return Ok(true);
                         }
                     }
                 }
@@ -163,9 +175,55 @@ impl Netlink {
     }
 }
 
+/// All AF_UNIX sockets of the calling thread's network namespace, in one pass: `each` is told the inode and the cookie of each one that a
+/// process holds, and says whether there is time for more. Whether they were all.
+///
+/// # Errors
+/// As [`Netlink::open`]; what the kernel answers, ENOENT where it lists no such sockets (without CONFIG_UNIX_DIAG).
+pub fn unix_sockets(each: &mut dyn FnMut(u32, u64) -> bool) -> Result<bool> {
+    const NETLINK_SOCK_DIAG: i32 = 4;
+    const SOCK_DIAG_BY_FAMILY: u16 = 20;
+    // struct unix_diag_req (linux/unix_diag.h): of all states, and nothing but what each answer has.
+    let mut fixed = [0u8; 24];
+    fixed[0] = libc::AF_UNIX as u8;
+    fixed[4..8].copy_from_slice(&u32::MAX.to_ne_bytes());
+    let request = Request::new(SOCK_DIAG_BY_FAMILY, libc::NLM_F_DUMP, &fixed);
+    Netlink::of(NETLINK_SOCK_DIAG)?.ask_while(request, &mut |_, body| {
+        // struct unix_diag_msg: family, type, state, pad, inode, cookie.
+        let word =
+            |at: usize| body.get(at..at + 4).and_then(|b| b.try_into().ok()).map_or(0, u32::from_ne_bytes);
+        let (inode, cookie) = (word(4), u64::from(word(8)) | u64::from(word(12)) << 32);
+        inode == 0 || each(inode, cookie)
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sockets_of_af_unix_are_listed_once_each() {
+        use std::collections::HashMap;
+        use std::os::unix::net::UnixStream;
+        let pair = UnixStream::pair().unwrap();
+        let own = [&pair.0, &pair.1].map(|end| {
+            let inode = crate::fd::identity(end.as_raw_fd()).unwrap().1 as u32;
+            (inode, crate::sock::option_u64(end.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap())
+        });
+        let mut all = HashMap::<_, Vec<_>>::new();
+        let whole = unix_sockets(&mut |inode, cookie| {
+            all.entry(inode).or_default().push(cookie);
+            true
+        });
+        assert_eq!(whole, Ok(true));
+        assert!(own.iter().all(|(inode, cookie)| all[inode] == [*cookie]), "{own:?}");
+        let mut told = 0;
+        let whole = unix_sockets(&mut |_, _| {
+            told += 1;
+            told < 2
+        });
+        assert_eq!((whole, told), (Ok(false), 2));
+    }
 
     #[test]
     fn attributes_are_read_as_they_were_put() {

@@ -145,6 +145,49 @@ isolated! {
 }
 
 isolated! {
+    fn who_listens_is_found_among_sockets_without_number() {
+        if !have("views::who_listens_is_found_among_sockets_without_number") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let listens = "import socket, sys; s = socket.create_server(('10.9.0.2', 0)); print(s.fileno(), flush=True); sys.stdin.read()";
+        let mut server = run(["--netstack=lab", "--", "python3", "-c", listens]);
+        server.env("BYPATH_NETSTACK_DIR", folder.path());
+        let server = Tool::of(server).hears("\n");
+        // Anybody may have some, also a program that has no right to anything.
+        let crowds = [0; 4].map(|_| {
+            let mut many = Command::new("python3");
+            many.arg("-c").arg(
+                "import resource, socket, sys\n\
+                 most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n\
+                 resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))\n\
+                 held = [socket.socketpair() for _ in range(min(6000, most // 2 - 50))]\n\
+                 print(len(held), flush=True)\n\
+                 sys.stdin.read()",
+            );
+            Tool::of(many)
+        });
+        let crowds = crowds.map(|crowd| crowd.hears("\n"));
+        let pairs: u32 = crowds.iter().map(|crowd| crowd.heard().trim().parse::<u32>().expect("a number")).sum();
+        for _ in 0..3 {
+            let mut ss = bypath(["ss", "-l", "--json"]);
+            let output = ss.env("BYPATH_NETSTACK_DIR", folder.path()).output().expect("bypath starts");
+            let rows: Vec<Value> = serde_json::from_slice(&output.stdout).expect("JSON");
+            assert_eq!(rows.len(), 1, "{rows:?}");
+            assert_eq!(rows[0]["pid"], server.id(), "beside {pairs} pairs: {rows:?}");
+            assert_eq!(rows[0]["fd"].to_string(), server.heard().trim());
+            assert!(!String::from_utf8_lossy(&output.stderr).contains("too many"), "{output:?}");
+        }
+        crowds.into_iter().chain([server]).for_each(|tool| {
+            tool.signal(Signal::KILL);
+            tool.end();
+        });
+        end(running);
+    }
+}
+
+isolated! {
     fn connections_have_their_addresses_path_and_service() {
         if !have("views::connections_have_their_addresses_path_and_service") {
             return;
