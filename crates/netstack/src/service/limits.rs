@@ -15,6 +15,8 @@ pub struct Usage {
     pub controls: usize,
     /// Descriptors on their way to him, as far as is known.
     pub on_way: usize,
+    /// Identifiers of ping sockets, of IPv4 and of IPv6.
+    pub pings: [usize; 2],
 }
 
 /// All users who have something.
@@ -116,6 +118,11 @@ impl Users {
     /// The same of one whom the service is not for.
     pub fn may_ask_as_stranger(&self, uid: u32) -> bool {
         self.of(uid).controls < CONTROLS_OF_STRANGER
+    }
+
+    /// Whether he may have one more identifier of pings, where so many are nobody's: he has no more than he leaves.
+    pub fn may_ping(&self, uid: u32, v6: bool, free: usize) -> bool {
+        self.of(uid).pings[usize::from(v6)] < free
     }
 
     /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.

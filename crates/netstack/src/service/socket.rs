@@ -259,6 +259,9 @@ impl Hub {
         phase: Phase,
     ) -> Result<Key> {
         let is_stream = !matches!(phase, Phase::Datagrams(_));
+        if let Some(mut udp) = stack.udp(id) {
+            udp.set_user(uid);
+        }
         let socket = Socket {
             id,
             end,
@@ -324,7 +327,7 @@ impl Hub {
             }
             Phase::Datagrams(of) => {
                 if let Some(ping) = of.ping {
-                    self.pings.remove(stack, socket.v6, ping.ident);
+                    self.forget_ping(stack, socket.uid, socket.v6, ping.ident);
                 }
             }
             _ => {}

@@ -65,7 +65,7 @@ impl<'a> Dgram<'a> {
         (body.address().expect("one").0, body.address().expect("one").0)
     }
 
-    fn set(&self, level: i32, name: i32, value: &[u8]) -> i32 {
+    pub fn set(&self, level: i32, name: i32, value: &[u8]) -> i32 {
         self.ask(Op::Set, &[&level.to_ne_bytes()[..], &name.to_ne_bytes(), value].concat()).errno
     }
 
@@ -99,6 +99,15 @@ impl<'a> Dgram<'a> {
         let record = self.record();
         let header = record.first_chunk::<HEADER>().and_then(Header::decode).expect("a header");
         (header, record[HEADER..].to_vec())
+    }
+
+    /// The next record: its header, if it has one, and the datagram.
+    pub fn headed_or_naked(&self) -> (Option<Header>, Vec<u8>) {
+        let record = self.record();
+        match record.first_chunk::<HEADER>().and_then(Header::decode) {
+            Some(header) => (Some(header), record[HEADER..].to_vec()),
+            None => (None, record),
+        }
     }
 
     pub fn is_readable(&self, ms: u16) -> bool {

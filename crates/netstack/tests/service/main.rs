@@ -20,6 +20,7 @@ mod pings;
 mod program;
 mod queries;
 mod rings;
+mod shares;
 mod streams;
 mod tasks;
 mod unread;

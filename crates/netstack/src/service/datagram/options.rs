@@ -430,6 +430,8 @@ impl Of<'_> {
         udp.join(Engine::now(), iface, group).map_err(|e| match e {
             NoGroup::Joined => libc::EADDRINUSE,
             NoGroup::NoIface => libc::ENODEV,
+            // As where the memory of one socket for such is full.
+            NoGroup::Full { .. } if group.is_ipv6() => libc::ENOMEM,
             NoGroup::Full { .. } => libc::ENOBUFS,
             _ => libc::EINVAL,
         })

@@ -15,6 +15,10 @@ use std::net::{IpAddr, SocketAddr};
 
 /// Octets of an echo's header.
 const ECHO: usize = 8;
+/// Identifiers of a kind; 0 is none.
+const IDENTS: usize = 65_535;
+/// Octets that wait in the stack's socket of a kind, each way.
+const OCTETS: usize = 16 << 20;
 /// Request and reply, of ICMP and of ICMPv6.
 const REQUEST: [u8; 2] = [8, 128];
 const REPLY: [u8; 2] = [0, 129];
@@ -42,7 +46,7 @@ impl Ping {
 pub struct Pings {
     /// The stack's, of ICMP and ICMPv6.
     raw: [Option<SocketId>; 2],
-    by_ident: HashMap<(bool, u16), Key>,
+    by_ident: [HashMap<u16, Key>; 2],
     last: u16,
 }
 
@@ -55,6 +59,10 @@ impl Pings {
         }
         let protocol = if v6 { IpProtocol::ICMPV6 } else { IpProtocol::ICMP };
         let id = stack.open_raw(protocol).map_err(|_| libc::ENFILE)?;
+        if let Some(mut raw) = stack.raw(id) {
+            // It is everybody's: what each may send bounds the share that he has of the link's queue, and all that comes in one turn is taken.
+            raw.set_octets(OCTETS, OCTETS);
+        }
         *raw = Some(id);
         Ok(id)
     }
@@ -65,9 +73,10 @@ impl Pings {
     }
 
     /// A socket is gone.
-    pub fn remove(&mut self, stack: &mut Stack, v6: bool, ident: u16) {
-        self.by_ident.remove(&(v6, ident));
-        if !self.by_ident.keys().any(|(other, _)| *other == v6)
+    fn remove(&mut self, stack: &mut Stack, v6: bool, ident: u16) {
+        let all = &mut self.by_ident[usize::from(v6)];
+        all.remove(&ident);
+        if all.is_empty()
             && let Some(raw) = self.raw[usize::from(v6)].take()
         {
             stack.close(raw);
@@ -78,7 +87,7 @@ impl Pings {
     fn free(&mut self, v6: bool) -> Result<u16> {
         for _ in 0..u16::MAX {
             self.last = self.last.wrapping_add(1).max(1);
-            if !self.by_ident.contains_key(&(v6, self.last)) {
+            if !self.by_ident[usize::from(v6)].contains_key(&self.last) {
                 return Ok(self.last);
             }
         }
@@ -94,19 +103,33 @@ impl Hub {
         }
     }
 
+    /// A ping socket is gone.
+    pub fn forget_ping(&mut self, stack: &mut Stack, uid: u32, v6: bool, ident: u16) {
+        self.pings.remove(stack, v6, ident);
+        if ident != 0 {
+            self.users.change(uid, |usage| usage.pings[usize::from(v6)] -= 1);
+        }
+    }
+
     /// Gives a ping socket an identifier, if it has none.
     fn identify(&mut self, stack: &mut Stack, key: Key, wanted: u16) -> Result<()> {
         let (v6, ping) = self.ping(key)?;
         if ping.ident != 0 {
             return Ok(());
         }
+        let uid = self.sockets.get(key).ok_or(libc::EBADF)?.uid;
+        let of_kind = &self.pings.by_ident[usize::from(v6)];
+        if !self.users.may_ping(uid, v6, IDENTS - of_kind.len()) {
+            return Err(if wanted == 0 { libc::EAGAIN } else { libc::EADDRINUSE });
+        }
         let ident = match wanted {
             0 => self.pings.free(v6)?,
-            taken if self.pings.by_ident.contains_key(&(v6, taken)) => return Err(libc::EADDRINUSE),
+            taken if of_kind.contains_key(&taken) => return Err(libc::EADDRINUSE),
             free => free,
         };
         self.pings.raw(stack, v6)?;
-        self.pings.by_ident.insert((v6, ident), key);
+        self.pings.by_ident[usize::from(v6)].insert(ident, key);
+        self.users.change(uid, |usage| usage.pings[usize::from(v6)] += 1);
         self.ping(key)?.1.ident = ident;
         Ok(())
     }
@@ -177,7 +200,9 @@ impl Hub {
             SocketAddr::V6(to) => IfaceId::from_scope(to.scope_id()),
             SocketAddr::V4(_) => None,
         };
+        let uid = socket.uid;
         let mut raw = stack.raw(raw).ok_or(libc::EBADF)?;
+        raw.set_user(uid);
         raw.set_options(options);
         raw.bind(ping.source);
         let sent = raw.send(&message, to.ip(), scope).map_err(errno::send);
@@ -197,7 +222,7 @@ impl Hub {
                 continue;
             }
             let ident = u16::from_be_bytes([message[4], message[5]]);
-            let Some(key) = self.pings.by_ident.get(&(v6, ident)).copied() else { continue };
+            let Some(key) = self.pings.by_ident[usize::from(v6)].get(&ident).copied() else { continue };
             let Ok((_, ping)) = self.ping(key) else { continue };
             let ping = *ping;
             let hears = ping.remote.is_none_or(|remote| remote.ip() == datagram.from.ip())

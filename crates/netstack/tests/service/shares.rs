@@ -1,0 +1,79 @@
+//! What all users of a service have together: one of them takes no more of it than he leaves.
+
+use crate::datagrams::Dgram;
+use crate::program::Program;
+use crate::{LONGEST, Running, at, users};
+use bypath_netstack::service::Settings;
+use bypath_shm::datagram::{Header, Kind};
+use bypath_shm::service::Address;
+use bypath_stack::config::Config;
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::time::Instant;
+
+/// A user whom the service is for.
+const HOG: u32 = 65_005;
+
+fn for_hog(settings: &mut Settings) {
+    settings.users = Some(vec![HOG]);
+}
+
+/// IP_ADD_MEMBERSHIP of a group on any interface, or IPV6_ADD_MEMBERSHIP; what it answers.
+fn join(socket: &Dgram<'_>, v6: bool, n: u16) -> i32 {
+    let [high, low] = n.to_be_bytes();
+    if v6 {
+        let group = Ipv6Addr::new(0xff15, 0, 0, 0, 0, 0, 0, n);
+        return socket.set(
+            libc::IPPROTO_IPV6,
+            libc::IPV6_ADD_MEMBERSHIP,
+            &[&group.octets()[..], &[0; 4]].concat(),
+        );
+    }
+    let group = Ipv4Addr::new(239, 9, high, low);
+    socket.set(libc::IPPROTO_IP, libc::IP_ADD_MEMBERSHIP, &[group.octets(), [0; 4]].concat())
+}
+
+users! {
+    fn a_user_who_joins_all_groups_leaves_others_some() {
+        for (v6, errno) in [(false, libc::ENOBUFS), (true, libc::ENOMEM)] {
+            let running = Running::with(for_hog, Config { groups: 32, ..Config::default() });
+            let (hog, other) = (Program::of(&running.path, HOG), running.program());
+            let sockets: Vec<_> = (0..4).map(|_| Dgram::new(&hog, v6)).collect();
+            let answers: Vec<_> = (0..40).map(|n| join(&sockets[usize::from(n) % 4], v6, n)).collect();
+            let joined = answers.iter().take_while(|answer| **answer == 0).count();
+            assert!((12..=16).contains(&joined), "{joined}");
+            assert!(answers[joined..].iter().all(|answer| *answer == errno), "{answers:?}");
+            let honest = Dgram::new(&other, v6);
+            assert_eq!([100, 101, 102].map(|n| join(&honest, v6, n)), [0; 3]);
+        }
+    }
+}
+
+users! {
+    fn what_a_user_sends_to_who_is_not_there_leaves_room_for_what_others_send() {
+        let dropped = |running: &Running| {
+            let row = running.query("stats").into_iter().find(|row| row["name"] == "neighbor_drop_queue_full");
+            row.expect("a count")["value"].as_u64().expect("a number")
+        };
+        for protocol in [libc::IPPROTO_UDP, libc::IPPROTO_ICMP] {
+            let running = Running::with(for_hog, Config { waiting_octets: 10_000, ..Config::default() });
+            let (hog, other) = (Program::of(&running.path, HOG), running.program());
+            // Both are an echo request and a datagram to the port of nobody.
+            let message = |len: usize| [&[8, 0, 0, 0, 0, 0, 0, 1][..], &vec![9; len - 8]].concat();
+            let many = Dgram::of(&hog, false, protocol).expect("a socket");
+            let begun = Instant::now();
+            while dropped(&running) == 0 {
+                (100..110).for_each(|host| many.say(&Header::datagram(Address(Some(at(&format!("10.9.0.{host}:7"))))), &message(1000)));
+                assert!(begun.elapsed() < LONGEST);
+            }
+            let one = Dgram::of(&other, false, protocol).expect("a socket");
+            assert_eq!(one.connect(at("10.9.0.1:7")), 0);
+            one.say(&Header::datagram(Address(None)), &message(2000));
+            // It got there: the reply to it, or that nobody has the port.
+            if protocol == libc::IPPROTO_ICMP {
+                assert_eq!(one.headed_or_naked().1.len(), 2000);
+            } else {
+                assert_eq!(one.headed_or_naked().0.map(|header| header.kind), Some(Kind::Error));
+            }
+        }
+    }
+}
