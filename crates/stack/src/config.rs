@@ -45,7 +45,7 @@ pub struct Config {
     /// Times that an IPv4 address is asked for before it is used, if that is wanted
     /// ([`claim_address`](crate::Stack::claim_address)): PROBE_NUM (RFC 5227, 1.1). 0: it is used at once.
     pub acd_probes: u8,
-    /// Ports of sockets that choose none (RFC 6056, 3.2).
+    /// Ports of sockets that choose none (RFC 6056, 3.2). A user of the stack has no more sockets of UDP that are bound than he leaves of these.
     pub ephemeral: RangeInclusive<u16>,
 }
 
@@ -73,8 +73,8 @@ impl Default for Config {
             hop_limit: 64,
             dad_transmits: 1,
             acd_probes: 3,
-            // IANA's dynamic ports (RFC 6335, 6).
-            ephemeral: 49_152..=65_535,
+            // As many as can be (RFC 6056, 3.2), from where Linux begins (net.ipv4.ip_local_port_range).
+            ephemeral: 32_768..=65_535,
         }
     }
 }

@@ -418,7 +418,9 @@ impl Stack {
         }
         let Some(socket) = self.sockets.remove(id) else { return };
         self.forwarder = self.forwarder.filter(|forwarder| *forwarder != id);
-        self.demux.remove(id.index);
+        if self.demux.remove(id.index).is_some() {
+            self.ports.take(socket.whom, 1);
+        }
         if let Kind::Raw(protocol) = socket.kind {
             self.raw.remove(protocol, id.index);
         }

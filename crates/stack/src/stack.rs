@@ -108,6 +108,8 @@ pub struct Stack {
     pub(crate) reassembly: Reassembly,
     pub(crate) timers: Timers<Due>,
     pub(crate) sockets: Sockets,
+    /// Ports of UDP that sockets of users have.
+    pub(crate) ports: Shares,
     /// Places of users.
     pub(crate) whoms: BTreeMap<u32, Whom>,
     pub(crate) demux: Demux,
@@ -161,6 +163,7 @@ impl Stack {
             icmp_limit: Limit::new(config.icmp_rate, config.icmp_burst),
             waiting_octets: 0,
             waiting: Shares::default(),
+            ports: Shares::default(),
             whoms: BTreeMap::new(),
             spare: Vec::new(),
             behind: None,

@@ -214,6 +214,24 @@ mod tests {
     }
 
     #[test]
+    fn a_user_has_no_more_identifiers_of_pings_than_he_leaves() {
+        let mut users = Users::new(100, 100);
+        let mut all = |uid: u32, left: usize| {
+            let mut free = left;
+            while users.may_ping(uid, true, free) {
+                users.change(uid, |usage| usage.pings[1] += 1);
+                free -= 1;
+            }
+            users.of(uid).pings
+        };
+        assert_eq!(
+            [all(7, 1000), all(8, 500), all(9, 250), all(9, 1)],
+            [[0, 500], [0, 250], [0, 125], [0, 125]]
+        );
+        assert!(users.may_ping(7, false, 1) && !users.may_ping(7, true, 500));
+    }
+
+    #[test]
     fn so_many_descriptors_are_on_their_way_to_a_user_and_to_all() {
         let (mut users, most) = (Users::new(2, 100), |users: &mut Users, uid: u32, share: Share| {
             while users.may_be_sent(uid, share) {

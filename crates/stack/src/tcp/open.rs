@@ -54,7 +54,10 @@ impl Stack {
             // Who has no wish for a port shares it with nobody.
             Binding { local, reuse_address: false, reuse_port: false, ..*binding }
         };
-        let port = self.ephemeral_port(|stack, port| stack.tcp.is_free(&with(port)))?;
+        // Where connections are on all of them, those that are over included: one that nobody is bound to, as with SO_REUSEADDR.
+        let port = self
+            .ephemeral_port(|stack, port| stack.tcp.is_free(&with(port)))
+            .or_else(|| self.ephemeral_port(|stack, port| !stack.tcp.bound.contains_key(&port)))?;
         Some(Binding { local: SocketAddr::new(binding.local.ip(), port), ..*binding })
     }
 

@@ -75,12 +75,12 @@ impl Udp<'_> {
     }
 
     /// Whose it is, by a number that the application has for him. Of what all sockets have together a user has no more than he leaves: of the octets
-    /// that a link has still to send, of those that wait for a neighbour's address, of neighbours that are asked for, and of groups. To be said
-    /// before it joins any: one that is in a group stays whose it is.
+    /// that a link has still to send, of those that wait for a neighbour's address, of neighbours that are asked for, of groups, and of ports. To be
+    /// said before it is bound or joins any: one that is, or is in a group, stays whose it is.
     pub fn set_user(&mut self, user: u32) {
         let whom = self.stack.whom(user);
         let socket = self.socket();
-        if socket.groups.is_empty() {
+        if socket.groups.is_empty() && socket.local.is_none() {
             (socket.whom, socket.way) = (whom, None);
         }
     }
@@ -142,11 +142,17 @@ impl Udp<'_> {
             reuse_port: options.reuse_port,
             ..Binding::new(local)
         };
+        let whom = stack.sockets.get(self.id).map_or(0, |socket| socket.whom);
+        let free = stack.config.ephemeral.len().saturating_sub(stack.demux.len());
+        if !stack.ports.may_have(whom, usize::from(whom != 0), free) {
+            return Err(BindError::NoPort);
+        }
         let binding = match local.port() {
             0 => stack.free_port(&binding).ok_or(BindError::NoPort)?,
             _ => binding,
         };
         stack.demux.bind(self.id.index(), binding)?;
+        stack.ports.add(whom, 1);
         self.socket().local = Some(binding.local);
         Ok(binding.local)
     }
@@ -189,13 +195,12 @@ impl Udp<'_> {
         let id = self.id.index();
         let socket = self.socket();
         (socket.remote, socket.way) = (None, None);
-        let chosen = socket.chosen;
+        let (chosen, whom) = (socket.chosen, socket.whom);
         socket.local = chosen;
         match chosen {
             Some(local) => self.stack.demux.connect(id, local, None),
-            None => {
-                self.stack.demux.remove(id);
-            }
+            None if self.stack.demux.remove(id).is_some() => self.stack.ports.take(whom, 1),
+            None => {}
         }
     }
 

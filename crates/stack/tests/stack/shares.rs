@@ -5,6 +5,7 @@ use bypath_stack::config::Config;
 use bypath_stack::group::NoGroup;
 use bypath_stack::neighbor;
 use bypath_stack::socket::SocketId;
+use bypath_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr};
 
 const HOG: u32 = 65_001;
@@ -16,10 +17,11 @@ fn config() -> Config {
 
 /// A user's socket of host 0, which may have much to send.
 fn of(world: &mut World, user: u32, local: &str) -> SocketId {
-    let socket = world.bound(0, local);
+    let socket = world.hosts[0].stack.open_udp().unwrap();
     let mut udp = world.udp(0, socket);
     udp.set_user(user);
     udp.set_send_octets(1 << 20);
+    udp.bind(local.parse().unwrap()).unwrap();
     socket
 }
 
@@ -141,4 +143,65 @@ fn a_user_is_in_no_more_groups_than_he_leaves_and_hears_of_others() {
     let of_other = (120..140).filter(|n| joins(&mut world, honest, *n).is_ok()).count();
     assert_eq!(of_other, 2, "eight of fifteen");
     assert_eq!(joins(&mut world, honest, 140), full);
+}
+
+#[test]
+fn whoever_has_many_ports_leaves_others_some() {
+    let mut world =
+        World::with(1, 1, &Config { ephemeral: 50_000..=50_099, ..config() }, Default::default(), 1500);
+    let stack = &mut world.hosts[0].stack;
+    let mut many = |user: u32, to: &str| {
+        let sockets = std::iter::from_fn(|| {
+            let id = stack.open_udp().unwrap();
+            let mut udp = stack.udp(id).unwrap();
+            udp.set_user(user);
+            let bound = match to {
+                "" => udp.connect("10.0.0.2:7".parse().unwrap()).is_ok(),
+                local => udp.bind(local.parse().unwrap()).is_ok(),
+            };
+            bound.then_some(id)
+        });
+        let sockets: Vec<_> = sockets.take(200).collect();
+        (sockets.len(), sockets)
+    };
+    let (count, hogs) = many(HOG, "0.0.0.0:0");
+    assert_eq!((count, many(HONEST, "").0, many(HOG, "").0), (50, 25, 0));
+    // By another address, too, and whether they were chosen or not.
+    assert_eq!(many(HOG, "127.0.0.1:0").0, 0);
+    // A disconnect and a close give them back.
+    for id in &hogs[..10] {
+        let mut udp = stack.udp(*id).unwrap();
+        assert!(udp.connect("10.0.0.2:7".parse().unwrap()).is_ok());
+        udp.disconnect();
+    }
+    hogs.iter().for_each(|id| stack.close(*id));
+    let id = stack.open_udp().unwrap();
+    let mut udp = stack.udp(id).unwrap();
+    udp.set_user(HOG);
+    for _ in 0..200 {
+        assert!(udp.connect("10.0.0.2:7".parse().unwrap()).is_ok());
+        udp.disconnect();
+    }
+}
+
+#[test]
+fn one_socket_that_is_several_users_has_a_share_for_each() {
+    let mut world = World::with(2, 1, &config(), Default::default(), 1500);
+    let first = of(&mut world, HONEST, "0.0.0.0:9");
+    sends(&mut world, first, b"first", "10.0.0.2:7");
+    world.millis(10);
+    let pings = world.hosts[0].stack.open_raw(IpProtocol::ICMP).unwrap();
+    let before = world.count(1, "ipv4_received");
+    world.raw(0, pings).set_octets(1 << 20, 1 << 20);
+    for (user, count) in [(HOG, 500), (HONEST, 20)] {
+        let mut raw = world.raw(0, pings);
+        raw.set_user(user);
+        for _ in 0..count {
+            raw.send(&[0; 1000], "10.0.0.2".parse().unwrap(), None).unwrap();
+        }
+    }
+    world.millis(10);
+    // 100,000 octets: half of them were one's.
+    let came = world.count(1, "ipv4_received") - before;
+    assert_eq!(came, 47 + 20);
 }

@@ -257,3 +257,20 @@ fn both_may_call_each_other_at_once_and_one_may_call_itself() {
         world.hosts[0].stack.close(id);
     }
 }
+
+#[test]
+fn a_port_of_nobodys_choice_is_found_where_all_have_connections() {
+    let config = Config { ephemeral: 50_000..=50_009, ..Config::default() };
+    let mut world = World::with(2, 1, &config, Default::default(), 1500);
+    for n in 0..40 {
+        listen(&mut world, 1, &format!("10.0.0.2:{}", 80 + n));
+        call(&mut world, 0, &format!("10.0.0.2:{}", 80 + n));
+    }
+    world.millis(10);
+    let stack = &mut world.hosts[0].stack;
+    for n in 0..11 {
+        let id = stack.open_tcp().unwrap();
+        let bound = stack.tcp(id).unwrap().bind("0.0.0.0:0".parse().unwrap());
+        assert_eq!(bound.is_ok(), n < 10, "{n}: {bound:?}");
+    }
+}
