@@ -1,6 +1,6 @@
 //! Rings and shared structures: everything that lives in memory seen by more than one process.
 //!
-//! Unsafe code stands in `region` and `ring` only. The protocol on one direction is in `direction`; it is written
+//! Unsafe code stands in `region`, `region_lasting` and `ring` only. The protocol on one direction is in `direction`; it is written
 //! against `atomic`, so that loom can check it.
 
 pub mod atomic;
@@ -24,6 +24,8 @@ pub mod inbox;
 pub mod interface;
 #[cfg(not(loom))]
 pub mod region;
+#[cfg(not(loom))]
+mod region_lasting;
 #[cfg(not(loom))]
 pub mod ring;
 #[cfg(not(loom))]
