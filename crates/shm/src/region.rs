@@ -125,14 +125,20 @@ fn with<T: Shared + 'static, R>(fd: i32, size: usize, f: impl FnOnce(&T) -> R) -
 /// Addresses of inboxes that were let go, for those that are mapped next; 0 = none.
 static SPARE_INBOXES: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
+/// Whether memory is as long as it must be: who touches a page of it while its owner gives all of it back waits until that is done.
+///
+/// # Errors
+/// EPERM if it could shrink, EINVAL if it is not so long, or not a memfd.
+fn is_as_long(fd: i32, size: usize) -> Result<()> {
+    if mem::sealed_size(fd)? == size { Ok(()) } else { Err(Errno::INVAL) }
+}
+
 /// Maps a peer's inbox; the descriptor may be closed afterwards.
 ///
 /// # Errors
-/// EPERM if it could shrink, EINVAL if it is too small or not a memfd.
+/// EPERM if it could shrink, EINVAL if it is shorter or longer than one, or not a memfd.
 pub fn map_inbox(fd: i32) -> Result<&'static Inbox> {
-    if mem::sealed_size(fd)? < size_of::<Inbox>() {
-        return Err(Errno::INVAL);
-    }
+    is_as_long(fd, size_of::<Inbox>())?;
     let spare = SPARE_INBOXES.iter().find_map(|place| NonZeroUsize::new(place.swap(0, AcqRel)));
     if let Some(addr) = spare {
         // SAFETY: the mapping of an inbox that was let go, and nobody else took it.
@@ -192,11 +198,12 @@ impl Arena {
     /// Maps an arena received from a peer.
     ///
     /// # Errors
-    /// EINVAL for a geometry that is not acceptable or does not fit the memfd, EPERM for missing seals.
+    /// EINVAL for a geometry that is not acceptable or not that of the memfd, EPERM for missing seals.
     pub fn map(fd: i32, geometry: Geometry) -> Result<Arena> {
-        if !geometry.is_valid() || mem::sealed_size(fd)? < geometry.size() {
+        if !geometry.is_valid() {
             return Err(Errno::INVAL);
         }
+        is_as_long(fd, geometry.size())?;
         Ok(Arena { map: Mapping::shared(fd, 0, geometry.size())?, geometry })
     }
 
@@ -206,9 +213,7 @@ impl Arena {
     /// # Errors
     /// As [`Arena::map`].
     pub fn refill(&self, fd: i32) -> Result<()> {
-        if mem::sealed_size(fd)? < self.geometry.size() {
-            return Err(Errno::INVAL);
-        }
+        is_as_long(fd, self.geometry.size())?;
         self.map.refill(fd)
     }
 
@@ -275,15 +280,12 @@ impl OwnInbox {
         Ok((OwnInbox(Mapping::shared(fd.as_raw_fd(), 0, size)?), fd))
     }
 
-    /// Another process's; the descriptor may be closed afterwards. It is no longer than an inbox: who touches a page of it while its owner
-    /// gives all of them back waits until that is done.
+    /// Another process's; the descriptor may be closed afterwards.
     ///
     /// # Errors
     /// As [`map_inbox`].
     pub fn map(fd: i32) -> Result<OwnInbox> {
-        if mem::sealed_size(fd)? != size_of::<Inbox>() {
-            return Err(Errno::INVAL);
-        }
+        is_as_long(fd, size_of::<Inbox>())?;
         Ok(OwnInbox(Mapping::shared(fd, 0, size_of::<Inbox>())?))
     }
 
@@ -505,6 +507,28 @@ pub fn own_ring(size: u32) -> Result<Ring> {
 #[cfg(all(test, not(loom)))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_not_as_long_as_it_must_be_is_not_mapped() {
+        let geometry = Geometry { slots: 2, ring: 4096 };
+        let (arena, fd) = Arena::new(geometry, 3).unwrap();
+        bypath_sys::fd::close(fd);
+        let memory = |len: usize| mem::memfd(c"memory", len, 3).unwrap();
+        for more in [-4096, 4096, 4 << 30] {
+            let len = |size: usize| size.wrapping_add_signed(more);
+            let fd = memory(len(size_of::<Inbox>()));
+            assert_eq!(map_inbox(fd).map(|_| ()), Err(Errno::INVAL), "{more}");
+            assert_eq!(OwnInbox::map(fd).map(|_| ()), Err(Errno::INVAL), "{more}");
+            bypath_sys::fd::close(fd);
+            let fd = memory(len(geometry.size()));
+            assert_eq!(Arena::map(fd, geometry).map(|_| ()), Err(Errno::INVAL), "{more}");
+            assert_eq!(arena.refill(fd), Err(Errno::INVAL), "{more}");
+            bypath_sys::fd::close(fd);
+        }
+        let fd = memory(geometry.size());
+        assert_eq!(Arena::map(fd, geometry).map(|arena| arena.geometry), Ok(geometry));
+        bypath_sys::fd::close(fd);
+    }
 
     #[test]
     fn a_slot_of_its_own_is_the_same_memory_for_both_and_shows_where_it_wraps() {

@@ -115,6 +115,29 @@ fn memory_that_may_not_be_there_is_not_mapped() {
     }
 }
 
+#[test]
+fn memory_that_is_longer_than_it_must_be_is_not_mapped() {
+    let (server, port) = alone();
+    // Whoever touches it while its owner gives all of it back has to wait for that.
+    let long = peer::memory(4 << 30);
+    for position in 0..2 {
+        let line = Line::to(port);
+        let (channel, _) = peer::called(&line).expect("the victim calls");
+        let offer = peer::Offer::new(SMALL, &mut crate::dice::Dice(position));
+        let fds = if position == 0 { [&long, &offer.file] } else { [&offer.inbox, &long] };
+        assert!(peer::send(&channel, &offer.said, &fds));
+        hangs_up(&line, &channel);
+        keeps_nothing(&server);
+    }
+    // An inbox comes with a call, too.
+    let line = Line::to(port);
+    let channel = peer::dial(&line).expect("the victim has a name");
+    let hello = peer::octets(&peer::hello(&line, line.cookie, 65536));
+    peer::patiently(&line, || peer::first_words(&channel, &hello, &[&long]));
+    hangs_up(&line, &channel);
+    keeps_nothing(&server);
+}
+
 /// A server that talks to nobody else, and its port.
 fn alone() -> (Process, u16) {
     let mut server = Process::start(&["threads"]);

@@ -269,6 +269,11 @@ impl<T: AsRawFd> Duplicate for T {
     }
 }
 
+/// Memory that cannot shrink, of so many octets.
+pub fn memory(octets: usize) -> OwnedFd {
+    own(bypath_sys::mem::memfd(c"bypath-inbox", octets, 3).expect("memory"))
+}
+
 pub fn bare_eventfd(count: u64, flags: i32) -> OwnedFd {
     // SAFETY: integers only.
     let fd = own(unsafe { libc::eventfd(0, flags) });
