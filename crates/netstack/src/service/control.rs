@@ -96,7 +96,8 @@ impl Controls {
         let Ok(who) = unix::peer_credentials(end.as_raw_fd()) else { return leave(end) };
         let (uid, stranger) = (who.uid, !settings.admits(who.uid));
         let is_full = || self.strangers >= STRANGERS || !users.may_ask_as_stranger(uid);
-        if !users.may_ask(uid) || stranger && is_full() {
+        let may_have = users.may_have_descriptor(uid, end.as_raw_fd());
+        if !users.may_ask(uid) || !may_have || stranger && is_full() {
             return leave(end);
         }
         let key = self.all.insert(Control {

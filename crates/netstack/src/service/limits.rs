@@ -33,6 +33,8 @@ pub struct Users {
     on_way: usize,
     /// The user that the service runs as.
     own: u32,
+    /// Descriptors that the service may have: RLIMIT_NOFILE.
+    descriptors: usize,
 }
 
 /// Connections for questions of one user: one for each process.
@@ -80,7 +82,8 @@ impl Users {
     pub fn new(sockets: usize, octets: usize) -> Users {
         let (all, short, news, own) =
             (HashMap::new(), HashSet::new(), Vec::new(), bypath_sys::process::euid());
-        Users { all, sockets, octets, short, news, on_way: 0, own }
+        let descriptors = usize::try_from(bypath_sys::fd::limits().0).unwrap_or(usize::MAX);
+        Users { all, sockets, octets, short, news, on_way: 0, own, descriptors }
     }
 
     pub const fn set_bounds(&mut self, sockets: usize, octets: usize) {
@@ -123,6 +126,14 @@ impl Users {
     /// Whether he may have one more identifier of pings, where so many are nobody's: he has no more than he leaves.
     pub fn may_ping(&self, uid: u32, v6: bool, free: usize) -> bool {
         self.of(uid).pings[usize::from(v6)] < free
+    }
+
+    /// Whether a descriptor with this number, a new one, may be for this user: numbers are given out from the lowest on, so about as many are left as
+    /// are above it, and he has no more than he leaves. Root, and the user that the service runs as, have what there is.
+    pub fn may_have_descriptor(&self, uid: u32, number: i32) -> bool {
+        let own = self.of(uid);
+        let left = self.descriptors.saturating_sub(number.max(0) as usize);
+        !self.counts(uid) || own.sockets + own.controls < left
     }
 
     /// Whether rings of so many octets may be given to this user: all of his have the bound that what waits in the stack has.
@@ -229,6 +240,22 @@ mod tests {
             [[0, 500], [0, 250], [0, 125], [0, 125]]
         );
         assert!(users.may_ping(7, false, 1) && !users.may_ping(7, true, 500));
+    }
+
+    #[test]
+    fn a_user_has_no_more_descriptors_than_he_leaves() {
+        let mut users = Users::new(1000, 100);
+        (users.own, users.descriptors) = (9, 100);
+        let mut all = |uid: u32, first: i32| {
+            let numbers = first..100;
+            let has = |number: &i32| {
+                let may = users.may_have_descriptor(uid, *number);
+                users.change(uid, |usage| usage.sockets += usize::from(may));
+                may
+            };
+            numbers.take_while(has).count()
+        };
+        assert_eq!([all(7, 10), all(8, 55), all(0, 78), all(9, 78)], [45, 23, 22, 22]);
     }
 
     #[test]

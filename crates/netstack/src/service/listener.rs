@@ -229,8 +229,8 @@ impl Hub {
 
     /// Takes the next connection of the stack.
     fn take_call(&mut self, engine: &mut Engine, key: Key) -> Result<()> {
-        let pair = self.pair()?;
         let Some(listener) = self.sockets.get(key) else { return Err(libc::EBADF) };
+        let pair = self.pair(listener.uid)?;
         let (uid, v6, wishes) = (listener.uid, listener.v6, listener.wishes.clone());
         let stack = engine.stack();
         let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept().map_err(errno::accept)?;

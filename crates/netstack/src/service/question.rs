@@ -214,7 +214,7 @@ impl Asks<'_> {
                 return Err(libc::EMFILE);
             }
         }
-        let pair = self.hub.pair()?;
+        let pair = self.hub.pair(self.uid)?;
         let stack = self.engine.stack();
         let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
         self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;
@@ -257,7 +257,7 @@ impl Asks<'_> {
             self.hub.users.refuse(self.uid);
             return Err(libc::EMFILE);
         }
-        let pair = self.hub.pair_of_records()?;
+        let pair = self.hub.pair_of_records(self.uid)?;
         let stack = self.engine.stack();
         let id = stack.open_udp().map_err(|_| libc::ENFILE)?;
         let phase = Phase::Datagrams(Datagrams::new(ping));

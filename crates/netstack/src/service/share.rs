@@ -10,7 +10,7 @@ use super::socket::Phase;
 use bypath_shm::arena::Geometry;
 use bypath_shm::service::{RingsGiven, RingsWanted};
 use bypath_stack::linux::errno::Result;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 impl Asks<'_> {
     /// Rings for a connection, from which the pair is taken over whenever both sides agree.
@@ -34,7 +34,8 @@ impl Asks<'_> {
             return Err(libc::EINVAL);
         }
         let both = 2 * ring as usize;
-        if !hub.users.may_have_rings(self.uid, both) {
+        let may_have = hub.users.may_have_descriptor(self.uid, inbox.as_raw_fd());
+        if !may_have || !hub.users.may_have_rings(self.uid, both) {
             return Err(libc::ENOBUFS);
         }
         let failed = |e: bypath_sys::Errno| e.raw_os_error();

@@ -214,10 +214,12 @@ pub struct Pair {
 }
 
 impl Hub {
+    /// For this user.
+    ///
     /// # Errors
     /// EMFILE and its like.
-    pub fn pair(&self) -> Result<Pair> {
-        let pair = self.named(pair::new)?;
+    pub fn pair(&self, uid: u32) -> Result<Pair> {
+        let pair = self.named(uid, pair::new)?;
         // What the service reads stops before an urgent octet, and goes on with it.
         pair::keep_urgent_in_line(pair.end.as_fd());
         // A ring is no larger than half of what its program could take back to the pair at once.
@@ -229,13 +231,16 @@ impl Hub {
     ///
     /// # Errors
     /// EMFILE and its like.
-    pub fn pair_of_records(&self) -> Result<Pair> {
-        self.named(pair::of_records)
+    pub fn pair_of_records(&self, uid: u32) -> Result<Pair> {
+        self.named(uid, pair::of_records)
     }
 
-    fn named(&self, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
+    fn named(&self, uid: u32, new: fn() -> bypath_sys::Result<(OwnedFd, OwnedFd)>) -> Result<Pair> {
         let made = || {
             let (program, end) = new()?;
+            if !self.users.may_have_descriptor(uid, end.as_raw_fd()) {
+                return Err(bypath_sys::Errno::MFILE);
+            }
             let cookie = pair::cookie(program.as_fd())?;
             // Who sent an end through itself, where nothing is read, would keep it open for ever. An older kernel lets him: it counts
             // as his, and no more.

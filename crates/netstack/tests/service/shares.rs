@@ -7,6 +7,7 @@ use bypath_netstack::service::Settings;
 use bypath_shm::datagram::{Header, Kind};
 use bypath_shm::service::Address;
 use bypath_stack::config::Config;
+use nix::sys::resource::{Resource, setrlimit};
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
@@ -45,6 +46,25 @@ users! {
             let honest = Dgram::new(&other, v6);
             assert_eq!([100, 101, 102].map(|n| join(&honest, v6, n)), [0; 3]);
         }
+    }
+}
+
+users! {
+    fn a_user_who_takes_all_descriptors_of_the_service_leaves_others_some() {
+        setrlimit(Resource::RLIMIT_NOFILE, 600, 600).expect("a limit");
+        let running = Running::with(for_hog, Config::default());
+        let (hog, other) = (Program::of(&running.path, HOG), running.program());
+        // Both ends of each socket are this process's.
+        let hogs: Vec<_> = (0..600).map(|_| hog.open(false)).take_while(Result::is_ok).collect();
+        assert!((100..=210).contains(&hogs.len()), "{}", hogs.len());
+        assert_eq!(hog.open(false).err(), Some(libc::EMFILE));
+        // He has had his, whatever it is for.
+        assert!(Dgram::of(&hog, false, 0).is_err());
+        let others: Vec<_> = (0..50).map(|_| other.open(false)).collect();
+        assert!(others.iter().all(Result::is_ok));
+        drop(hogs);
+        running.has_sockets(50);
+        assert!(hog.open(false).is_ok());
     }
 }
 
