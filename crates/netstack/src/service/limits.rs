@@ -1,5 +1,6 @@
 //! What each user may have of the service: a bound of sockets, of octets, and of connections for questions.
 
+use bypath_stack::tcp::{Held, Share as TcpShare};
 use std::collections::{HashMap, HashSet};
 
 /// What a user has.
@@ -174,9 +175,21 @@ impl Users {
         }
     }
 
-    /// No more is to be taken of this user.
-    pub fn is_full(&self, uid: u32) -> bool {
-        self.of(uid).octets >= self.octets
+    /// No more is to be taken of this user, whose connections hold so much: what he has closed counts on until it is gone.
+    pub fn is_full(&self, uid: u32, held: &Held) -> bool {
+        self.of(uid).octets + held.orphan_octets >= self.octets
+    }
+
+    /// What the stack lets each user have. His bounds here are met before those there: memory is taken in powers of two, and windows that
+    /// were told are kept. Who calls him has a part beside it, so that strangers who do take nothing of what he has accepted.
+    pub const fn share(&self) -> TcpShare {
+        TcpShare {
+            octets: self.octets.saturating_mul(2),
+            callers: self.sockets,
+            caller_octets: self.octets / 4,
+            orphan_octets: self.octets / 2,
+            orphans: self.sockets,
+        }
     }
 
     pub fn change(&mut self, uid: u32, change: impl FnOnce(&mut Usage)) {
@@ -209,7 +222,8 @@ mod tests {
             assert!(users.may_open(7));
             users.change(7, |usage| usage.sockets += 1);
         }
-        assert!(!users.may_open(7) && users.may_open(8) && !users.is_full(7));
+        let nothing = Held::default();
+        assert!(!users.may_open(7) && users.may_open(8) && !users.is_full(7, &nothing));
         users.refuse(7);
         users.refuse(7);
         assert_eq!([users.take_short(), users.take_short()], [Some((7, 2)), None]);
@@ -217,8 +231,10 @@ mod tests {
         users.change(7, |usage| usage.sockets += 1);
         users.refuse(7);
         assert_eq!(users.take_short(), Some((7, 2)), "it is news again");
-        users.count(7, 0, 100);
-        assert!(users.is_full(7) && !users.is_full(8));
+        users.count(7, 0, 99);
+        assert!(!users.is_full(7, &nothing) && users.is_full(7, &Held { orphan_octets: 1, ..nothing }));
+        users.count(7, 99, 100);
+        assert!(users.is_full(7, &nothing) && !users.is_full(8, &nothing));
         users.count(7, 100, 0);
         users.change(7, |usage| usage.sockets -= 2);
         assert_eq!((users.iter().count(), users.of(7)), (0, Usage::default()));

@@ -233,7 +233,7 @@ impl Hub {
         let pair = self.pair(listener.uid)?;
         let (uid, v6, wishes) = (listener.uid, listener.v6, listener.wishes.clone());
         let stack = engine.stack();
-        let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept().map_err(errno::accept)?;
+        let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept_to_offer().map_err(errno::accept)?;
         let (local, remote) = match stack.tcp(id) {
             Some(mut tcp) => (tcp.local(), tcp.remote()),
             None => (None, None),
@@ -245,6 +245,7 @@ impl Hub {
             (socket.wishes, socket.of, socket.remote) = (wishes, Some(key), remote);
             let is = &mut socket.is;
             (is.pair_in, is.pair_out, is.stack_in, is.stack_out) = (true, true, true, true);
+            is.offered = true;
         }
         self.activate(new);
         if let Some(Socket { phase: Phase::Listening(listening), .. }) = self.sockets.get_mut(key) {
@@ -278,8 +279,10 @@ impl Hub {
         self.users.received(socket.uid, accepted.len());
         for cookie in accepted {
             let known = self.by_cookie.get(&cookie).copied();
-            if let Some(socket) = known.and_then(|key| self.sockets.get_mut(key)) {
+            let Some(key) = known else { continue };
+            if let Some(socket) = self.sockets.get_mut(key) {
                 socket.of = None;
+                self.activate(key);
             }
         }
     }

@@ -47,6 +47,7 @@ pub use rows::{
 use crate::{Engine, Error, News};
 use busy::{Busy, Rest};
 use bypath_stack::event::Event;
+use bypath_stack::tcp::Share;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::fd::raise_limit;
 use bypath_sys::strangers::Others;
@@ -216,6 +217,8 @@ impl Service {
     pub fn open(mut engine: Engine, settings: Settings) -> Result<Service, ServiceError> {
         raise_limit();
         engine.stack().keep_urgent_in_line();
+        let users = Users::new(settings.sockets_per_user, settings.octets_per_user);
+        engine.stack().set_share(users.share());
         thread::init();
         let (watch, bell) = (Watch::new()?, Arc::new(Bell::new()?));
         let door = Door::open(&settings)?;
@@ -228,7 +231,7 @@ impl Service {
             by_id: HashMap::new(),
             by_cookie: HashMap::new(),
             active: VecDeque::new(),
-            users: Users::new(settings.sockets_per_user, settings.octets_per_user),
+            users,
             graves: remains::Graves::default(),
             claims: again::Claims::new(&settings.folder, &settings.name),
             heirs: heirs::Heirs::default(),
@@ -284,6 +287,7 @@ impl Service {
     pub fn set_limits(&mut self, new: &Settings) {
         let Settings { sockets_per_user, octets_per_user, low_ports, users, ring_octets, .. } = new.clone();
         self.hub.users.set_bounds(sockets_per_user, octets_per_user);
+        self.engine.stack().set_share(self.hub.users.share());
         self.settings = Settings {
             sockets_per_user,
             octets_per_user,
@@ -464,6 +468,8 @@ impl Service {
             let _others = Others::new();
             drop((door, controls, hub.on_way.take_kept().collect::<Vec<_>>()));
         }
+        // Nobody has to make room for others any more.
+        engine.stack().set_share(Share::ALL);
         for key in hub.sockets.keys() {
             let Some(socket) = hub.sockets.get_mut(key) else { continue };
             socket.is.pair_in = true;

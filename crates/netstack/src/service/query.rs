@@ -1,11 +1,13 @@
 //! What people want to know of a service: rows of JSON, made one by one as they are asked for. `rows.rs` says what each means.
 
 use super::Settings;
+use super::limits::Usage;
 use super::socket::{Hub, Phase, outward};
 use crate::Engine;
 use bypath_link::Medium;
 use bypath_shm::service::VERSION;
 use bypath_stack::iface::{AddressState, IfaceId};
+use bypath_stack::tcp::Held;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
@@ -63,7 +65,7 @@ pub fn row(
 ) -> String {
     let at = progress.at;
     let value = match progress.what {
-        What::Service => (at == 0).then(|| service(hub, settings, controls)),
+        What::Service => (at == 0).then(|| service(hub, engine, settings, controls)),
         What::Sockets => socket(progress, hub, engine),
         What::Stats => stat(at, hub, engine),
         What::Addresses => address(at, engine),
@@ -74,12 +76,25 @@ pub fn row(
     value.map(|value| value.to_string()).unwrap_or_default()
 }
 
-fn service(hub: &Hub, settings: &Settings, controls: usize) -> Value {
-    let usage = hub.users.iter();
-    let users: Vec<Value> = usage
-        .take(32)
-        .map(|(uid, usage)| json!({ "uid": uid, "sockets": usage.sockets, "octets": usage.octets, "rings": usage.rings }))
-        .collect();
+fn service(hub: &Hub, engine: &mut Engine, settings: &Settings, controls: usize) -> Value {
+    let stack = engine.stack();
+    let mut users: Vec<u32> = hub.users.iter().map(|(uid, _)| uid).collect();
+    // Of some only what they have closed is left.
+    let left = stack.users().filter(|(_, held)| *held != Held::default()).map(|(uid, _)| uid);
+    users.extend(left.filter(|uid| hub.users.of(*uid) == Usage::default()));
+    let of_user = |uid: &u32| {
+        let (usage, held) = (hub.users.of(*uid), stack.held_by(*uid));
+        json!({
+            "uid": uid,
+            "sockets": usage.sockets,
+            "octets": usage.octets + held.orphan_octets,
+            "rings": usage.rings,
+            "callers": held.callers,
+            "caller_octets": held.caller_octets,
+            "orphans": held.orphans,
+        })
+    };
+    let users: Vec<Value> = users.iter().take(32).map(of_user).collect();
     json!({
         "name": hub.name,
         "pid": bypath_sys::process::pid(),

@@ -68,6 +68,8 @@ impl Asks<'_> {
         let mut rings = Rings::new(with, at, number, wanted.end);
         rings.spoiled = socket.is.marked;
         socket.rings = Some(Box::new(rings));
+        // Who asks has taken it.
+        socket.of = None;
         if let Phase::Datagrams(of) = &mut socket.phase {
             of.mail = Some(Mail::new(at));
             socket.is.pair_news = true;

@@ -156,6 +156,8 @@ pub struct Is {
     pub marked: bool,
     /// It stands among those whose readers are looked at.
     pub watched: bool,
+    /// It was accepted, and the stack does not know that the program has taken it.
+    pub offered: bool,
 }
 
 /// All sockets and what they share.
@@ -266,6 +268,11 @@ impl Hub {
         let is_stream = !matches!(phase, Phase::Datagrams(_));
         if let Some(mut udp) = stack.udp(id) {
             udp.set_user(uid);
+        } else if matches!(phase, Phase::Fresh)
+            && let Some(mut tcp) = stack.tcp(id)
+        {
+            // What is accepted of it is his, too.
+            tcp.set_user(uid);
         }
         let socket = Socket {
             id,
@@ -440,6 +447,11 @@ impl Hub {
         }
         self.readers_due = next.unwrap_or(0);
         next
+    }
+
+    /// Whether no more is to be taken of this user.
+    pub fn is_full(&self, stack: &Stack, uid: u32) -> bool {
+        self.users.is_full(uid, &stack.held_by(uid))
     }
 
     /// It has something to do.

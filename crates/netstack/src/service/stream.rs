@@ -29,6 +29,9 @@ pub const OWN: usize = 64 << 10;
 /// The window of a socket whose user has more octets than he may.
 const SQUEEZED: usize = 64 << 10;
 
+/// So much has come that a larger window would make a difference.
+const MUCH: u64 = 32 << 10;
+
 /// Changes of a program's way within a turn that move nothing, at most.
 const VAIN: u32 = 64;
 
@@ -101,7 +104,7 @@ impl Hub {
     }
 
     fn move_octets(&mut self, stack: &mut Stack, key: Key) -> bool {
-        let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
+        let full = self.sockets.get(key).is_some_and(|socket| self.is_full(stack, socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return false };
         let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
         let Some(mut tcp) = stack.tcp(socket.id) else { return false };
@@ -186,6 +189,19 @@ impl Hub {
         self.after(stack, key, full, more)
     }
 
+    /// A connection whose record the program may not have taken. Of one to which more and more comes it is asked.
+    fn look_at_offered(&mut self, stack: &mut Stack, key: Key) {
+        if let Some(Socket { of: Some(listener), went: MUCH.., .. }) = self.sockets.get(key) {
+            self.count_accepted(*listener);
+        }
+        if let Some(socket) = self.sockets.get_mut(key).filter(|socket| socket.of.is_none())
+            && let Some(mut tcp) = stack.tcp(socket.id)
+        {
+            socket.is.offered = false;
+            tcp.take_offered();
+        }
+    }
+
     /// The program lies: its connection is reset, and it hears of that.
     fn abort(&mut self, stack: &mut Stack, key: Key) {
         if let Some(socket) = self.sockets.get_mut(key) {
@@ -204,6 +220,10 @@ impl Hub {
             self.release(stack, key);
             return false;
         }
+        if socket.is.offered {
+            self.look_at_offered(stack, key);
+        }
+        let Some(socket) = self.sockets.get_mut(key) else { return false };
         let octets = socket.count(stack);
         let wanted = !socket.is.pair_out && !socket.is.ring_full;
         let (uid, before) = (socket.uid, std::mem::replace(&mut socket.counted, octets));
@@ -250,7 +270,7 @@ impl Hub {
             }
         }
         for key in held {
-            let goes_on = |socket: &Socket| socket.counted < OWN || !self.users.is_full(socket.uid);
+            let goes_on = |socket: &Socket| socket.counted < OWN || !self.is_full(stack, socket.uid);
             if self.sockets.get(key).is_some_and(goes_on) {
                 self.starved.remove(&key);
                 self.activate(key);

@@ -25,6 +25,7 @@ mod streams;
 mod tasks;
 mod unread;
 mod urgent;
+mod waiting;
 
 use bypath_link::tun::Device;
 use bypath_netstack::Engine;

@@ -65,7 +65,7 @@ impl Stack {
     /// A segment of a connection.
     #[inline]
     pub(super) fn segment(&mut self, now: Instant, index: u32, arrival: &Arrival<'_>) {
-        let full = self.tcp.octets >= self.config.tcp.octets;
+        let full = self.tcp.is_full(index, self.config.tcp.octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         entry.segments_in += u64::from(arrival.segments);
         if let Owner::HalfOpen(listener) = entry.owner {

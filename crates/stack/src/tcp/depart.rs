@@ -36,7 +36,7 @@ impl Stack {
         }
         let index = self.ifaces[link.at()].talkers.pop_front()?;
         self.tcp.clock = now;
-        let (generation, scarce) = (self.generation, self.tcp.octets >= self.config.tcp.octets);
+        let (generation, scarce) = (self.generation, self.tcp.is_full(index, self.config.tcp.octets));
         let entry = self.tcp.entry_mut(index)?;
         entry.listed = false;
         if entry.way.generation != generation {

@@ -14,6 +14,7 @@ use crate::Stack;
 use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::ingress::Packet;
+use crate::share::Whom;
 use crate::time::Instant;
 use crate::udp::demux::Binding;
 use alloc::boxed::Box;
@@ -35,6 +36,8 @@ pub(crate) struct Listener {
     pub binding: Binding,
     pub options: Options,
     pub settings: Arc<Settings>,
+    /// For whom who calls counts.
+    pub user: Whom,
     /// Connections that wait to be accepted at most, less one.
     pub backlog: usize,
     /// Connections that are not open yet.
@@ -128,7 +131,7 @@ impl Stack {
             return;
         }
         let Some(called) = self.tcp.listener(listener) else { return };
-        if called.is_full() {
+        if called.is_full() || self.tcp.users.has_callers(called.user) {
             self.counters.tcp_drop_accept_full += 1;
             return;
         }
@@ -197,7 +200,7 @@ impl Stack {
         make: impl FnOnce(Shared, u32) -> Connection,
     ) -> Option<u32> {
         let called = self.tcp.listener(listener)?;
-        let (options, settings) = (called.options, Arc::clone(&called.settings));
+        let (options, settings, user) = (called.options, Arc::clone(&called.settings), called.user);
         let found = self.tcp_way(ends, &options, packet.foreign);
         let Ok((way, sizes)) = found else {
             self.counters.tcp_drop_unreachable += 1;
@@ -208,9 +211,11 @@ impl Stack {
         let owner = Owner::HalfOpen(self.tcp.id(listener));
         let mut entry = Box::new(Entry::new(connection, *ends, options, owner));
         entry.connection.set_sizes(&sizes);
-        (entry.way, entry.foreign, entry.segments_in) = (way, packet.foreign, 1);
+        entry.connection.limit_caller();
+        (entry.way, entry.foreign, entry.user, entry.segments_in) = (way, packet.foreign, user, 1);
         let index = self.tcp.insert(self.config.tcp.connections, Place::Connection(entry)).ok()?;
         self.tcp.enter(Whose::Connection(index));
+        self.tcp.begin_count(user, owner);
         self.tcp.half_open += 1;
         self.tcp.foreign += usize::from(packet.foreign);
         if let Some(entry) = self.tcp.entry_mut(index) {
@@ -291,10 +296,12 @@ impl Stack {
             self.counters.tcp_drop_cookie += 1;
             return refused;
         };
-        let (settings, full) = (*called.settings, called.is_full());
+        let crowded = self.tcp.users.has_callers(called.user);
+        let (settings, full) = (*called.settings, called.is_full() || crowded);
         if full {
             self.counters.tcp_drop_accept_full += 1;
-            let room = called.half_open < 2 * called.backlog.max(1)
+            let room = !crowded
+                && called.half_open < 2 * called.backlog.max(1)
                 && self.tcp.half_open < self.config.tcp.half_open;
             if let Some(called) = self.tcp.listener_mut(listener) {
                 called.refused = Some(now);

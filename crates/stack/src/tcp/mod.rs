@@ -38,6 +38,7 @@ mod tests;
 mod time_wait;
 mod tune;
 mod urgent;
+pub(crate) mod users;
 mod verify;
 
 pub use mtu::MtuProbing;
@@ -45,3 +46,4 @@ pub use status::Statistics;
 pub use table::{Config, Options};
 pub use tcb::{Failure, Keepalive, Settings, State};
 pub use urgent::UrgentError;
+pub use users::{Held, Share};

@@ -87,8 +87,8 @@ impl Stack {
         remote: SocketAddr,
     ) -> Result<(), ConnectError> {
         self.tcp.clock = now;
-        let (options, settings, binding) = match self.tcp.place(index) {
-            Place::Idle(idle) => (idle.options, Arc::clone(&idle.settings), idle.binding),
+        let (options, settings, binding, user) = match self.tcp.place(index) {
+            Place::Idle(idle) => (idle.options, Arc::clone(&idle.settings), idle.binding, idle.user),
             Place::Listener(_) => return Err(ConnectError::Listening),
             Place::Connection(_) | Place::Free => return Err(ConnectError::Connected),
         };
@@ -133,7 +133,7 @@ impl Stack {
         let mut connection = Connection::connect(now, settings, iss, ts_offset);
         connection.set_sizes(&sizes);
         let mut entry = Box::new(Entry::new(connection, ends, options, Owner::Application));
-        (entry.way, entry.bound, entry.entered) = (way, bound.is_some(), true);
+        (entry.way, entry.bound, entry.entered, entry.user) = (way, bound.is_some(), true, user);
         if let Some(place) = self.tcp.place_mut(index) {
             *place = Place::Connection(entry);
         }

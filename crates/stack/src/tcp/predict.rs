@@ -193,7 +193,7 @@ impl Stack {
         direct: &mut dyn Direct,
     ) -> bool {
         let id = self.tcp.id(index);
-        let spare = (self.config.tcp.octets / 2).saturating_sub(self.tcp.octets);
+        let spare = self.tcp.spare(index, self.config.tcp.octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
         let Some((header, fields, payload)) = fields(segment, entry.connection.timestamps.is_some()) else {
             return false;

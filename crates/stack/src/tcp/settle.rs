@@ -47,7 +47,7 @@ impl Stack {
     #[inline]
     pub(super) fn settle_silently(&mut self, now: Instant, index: u32, before: &Before) -> bool {
         let (id, clock) = (self.tcp.id(index), self.tcp.clock);
-        let full = self.tcp.octets >= self.config.tcp.octets;
+        let full = self.tcp.is_full(index, self.config.tcp.octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
         if full {
             entry.connection.release();
@@ -55,19 +55,18 @@ impl Stack {
         let octets = entry.connection.octets_held();
         let held = core::mem::replace(&mut entry.octets, octets);
         match entry.owner {
-            Owner::Application => tell_application(entry, before, id, &mut self.ready),
+            Owner::Application | Owner::Offered => tell_application(entry, before, id, &mut self.ready),
             Owner::Queued => {}
             _ => {
                 self.settle_without(now, index, held);
                 return true;
             }
         }
+        let (user, owner) = (entry.user, entry.owner);
         let speaks = !entry.listed && !entry.parked && entry.connection.wants_transmit();
         let over = entry.connection.state() == State::Closed;
         let due = due_sooner(entry, clock);
-        if octets != held {
-            self.tcp.octets = self.tcp.octets - held + octets;
-        }
+        self.tcp.count(user, owner, held, octets);
         if over {
             self.closed(index);
         }
@@ -81,7 +80,8 @@ impl Stack {
     fn settle_without(&mut self, now: Instant, index: u32, held: usize) {
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let (octets, state, owner) = (entry.octets, entry.connection.state(), entry.owner);
-        self.tcp.octets = self.tcp.octets - held + octets;
+        let user = entry.user;
+        self.tcp.count(user, owner, held, octets);
         if let Owner::HalfOpen(listener) = owner
             && state != State::SynReceived
         {
@@ -125,8 +125,8 @@ impl Stack {
             }
             None => Owner::Nobody,
         };
+        self.tcp.give(index, owner);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
-        entry.owner = owner;
         if owner == Owner::Nobody {
             // Nobody listens any more.
             entry.connection.abort();
@@ -150,14 +150,14 @@ impl Stack {
         self.closed(index);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let (timer, held) = (entry.timer.take(), entry.octets);
-        let (bound, foreign, owner) = (entry.bound, entry.foreign, entry.owner);
+        let (bound, foreign, owner, user) = (entry.bound, entry.foreign, entry.owner, entry.user);
         if let Some(timer) = timer {
             self.tcp.timers.remove(timer);
         }
         if bound {
             self.tcp.release(index);
         }
-        self.tcp.octets -= held;
+        self.tcp.end_count(user, owner, held);
         self.tcp.foreign -= usize::from(foreign);
         self.tcp.orphans -= usize::from(owner == Owner::Orphan);
         self.tcp.remove(index);
@@ -262,12 +262,13 @@ impl Stack {
     pub(super) fn park(&mut self, now: Instant, index: u32, iface: IfaceId, address: IpAddr) {
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         entry.parked = true;
+        let user = entry.user;
         let all = self.tcp.parked.entry((iface, address)).or_default();
         all.push(index);
         if all.len() > 1 {
             return;
         }
-        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, 0, Parked::Connections) {
+        if let Some(gone) = self.ifaces[iface.at()].neighbors.wait(now, address, user, Parked::Connections) {
             self.gave_way(now, iface, address, gone);
         }
         self.poll_neighbors(now, iface);

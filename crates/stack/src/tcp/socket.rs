@@ -1,5 +1,6 @@
 //! Sockets of TCP: what an application does with connections and listeners.
 
+use super::buffer::LEAST;
 use super::error::{AcceptError, ConnectError, ListenError, OpenError, ReadError, WriteError};
 use super::holders::Holders;
 use super::listener::Listener;
@@ -83,19 +84,31 @@ impl Stack {
         let now = self.tcp.clock;
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
-        entry.owner = Owner::Nobody;
         entry.connection.abort();
+        self.tcp.give(index, Owner::Nobody);
         self.settle(now, index, &before);
+    }
+
+    /// A connection has the window that its listener wants.
+    fn widen(&mut self, index: u32) {
+        if let Some(entry) = self.tcp.entry_mut(index) {
+            entry.connection.accepted();
+            self.list(index);
+        }
     }
 
     /// The application leaves a connection.
     fn leave_connection(&mut self, index: u32) {
         let now = self.tcp.clock;
         self.tcp.forget_id(index);
-        let many = self.tcp.orphans >= self.config.tcp.orphans;
+        let Some((user, octets)) = self.tcp.entry(index).map(|entry| (entry.user, entry.octets)) else {
+            return;
+        };
+        let most = self.config.tcp.orphans;
+        let many = self.tcp.users.has_orphans(user, self.tcp.orphans >= most, most);
+        let much = user != 0 && self.tcp.users.has_left_much(user, octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return };
         let before = Before::of(entry);
-        entry.owner = Owner::Orphan;
         let linger = entry.options.linger;
         // What is over at some time is looked at as soon as the time is told.
         if linger.is_some() || entry.connection.state() == State::FinWait2 {
@@ -105,11 +118,15 @@ impl Stack {
             Some(Duration::ZERO) => entry.connection.abort(),
             _ => entry.connection.close(),
         }
-        if many && entry.connection.state() != State::Closed && entry.connection.state() != State::TimeWait {
+        // Little is no matter, as anywhere.
+        let much = much && entry.connection.unacknowledged() > LEAST;
+        let over = matches!(entry.connection.state(), State::Closed | State::TimeWait);
+        if (many || much) && !over {
             self.counters.tcp_orphans_reset += 1;
             entry.connection.abort();
         }
         self.tcp.orphans += 1;
+        self.tcp.give(index, Owner::Orphan);
         self.settle(now, index, &before);
     }
 }
@@ -142,6 +159,20 @@ impl Tcp<'_> {
             Place::Connection(entry) => {
                 entry.options = Options { iface: entry.options.iface, ..options };
             }
+            Place::Free => {}
+        }
+    }
+
+    /// Whose it is, by a number that the application has for him: what it holds counts for this user, and so does who calls it, until it is
+    /// gone. Each user has a [share](super::Share); who has none is nobody in particular.
+    pub fn set_user(&mut self, user: u32) {
+        let user = self.stack.whom(user);
+        self.stack.tcp.users.know(user);
+        match self.place() {
+            Place::Idle(idle) => idle.user = user,
+            // Who calls from now on.
+            Place::Listener(listener) => listener.user = user,
+            Place::Connection(_) => self.stack.tcp.hand_over(self.index, user),
             Place::Free => {}
         }
     }
@@ -254,10 +285,8 @@ impl Tcp<'_> {
             _ => return Err(ListenError::Connected),
         }
         let Place::Idle(idle) = self.place() else { return Err(ListenError::Connected) };
-        let (options, settings, Some(binding)) = (idle.options, Arc::clone(&idle.settings), idle.binding)
-        else {
-            return Err(ListenError::Connected);
-        };
+        let (options, settings, user) = (idle.options, Arc::clone(&idle.settings), idle.user);
+        let Some(binding) = idle.binding else { return Err(ListenError::Connected) };
         // Others were bound with SO_REUSEADDR alone: one of them may listen.
         if self.stack.tcp.is_listened_to(self.index, &binding) {
             return Err(BindError::from(InUse).into());
@@ -266,6 +295,7 @@ impl Tcp<'_> {
             binding,
             options,
             settings,
+            user,
             backlog,
             half_open: 0,
             queue: VecDeque::new(),
@@ -282,12 +312,36 @@ impl Tcp<'_> {
     /// # Errors
     /// [`AcceptError`].
     pub fn accept(&mut self) -> Result<SocketId, AcceptError> {
+        let index = self.accept_as(Owner::Application)?;
+        self.stack.widen(index);
+        Ok(self.stack.tcp.id(index))
+    }
+
+    /// The same for somebody else, who may leave it: until it is [taken](Tcp::take_offered) its window stays as small as that of a connection
+    /// that nobody has accepted, and its octets count as theirs.
+    ///
+    /// # Errors
+    /// [`AcceptError`].
+    pub fn accept_to_offer(&mut self) -> Result<SocketId, AcceptError> {
+        let index = self.accept_as(Owner::Offered)?;
+        Ok(self.stack.tcp.id(index))
+    }
+
+    /// Who was [offered](Tcp::accept_to_offer) the connection has taken it.
+    pub fn take_offered(&mut self) {
+        if self.entry().is_some_and(|entry| entry.owner == Owner::Offered) {
+            self.stack.tcp.give(self.index, Owner::Application);
+            self.stack.widen(self.index);
+        }
+    }
+
+    fn accept_as(&mut self, owner: Owner) -> Result<u32, AcceptError> {
         let Place::Listener(listener) = self.place() else { return Err(AcceptError::NotListening) };
         let index = listener.queue.pop_front().ok_or(AcceptError::Empty)?;
         let stack = &mut *self.stack;
         let id = stack.tcp.id(index);
+        stack.tcp.give(index, owner);
         let Some(entry) = stack.tcp.entry_mut(index) else { return Err(AcceptError::Empty) };
-        entry.owner = Owner::Application;
         // What came before anybody could be told.
         let c = &entry.connection;
         let ended = c.state() == State::Closed;
@@ -297,7 +351,7 @@ impl Tcp<'_> {
                 (news.readable, news.error, news.urgent) = (true, ended, urgent);
             });
         }
-        Ok(id)
+        Ok(index)
     }
 
     /// Answers the call that was accepted of a listener that [admits](Options::admits) whom it likes: the connection is open when the
@@ -368,7 +422,7 @@ impl Tcp<'_> {
         most: usize,
         put: impl FnOnce(&mut Connection, usize) -> Option<usize>,
     ) -> Result<usize, WriteError> {
-        let full = self.stack.tcp.octets >= self.stack.config.tcp.octets;
+        let full = self.stack.tcp.is_full_to_write(self.index, self.stack.config.tcp.octets);
         let Some(entry) = self.stack.tcp.entry_mut(self.index) else { return Err(WriteError::NotConnected) };
         let c = &mut entry.connection;
         if !c.is_writable() {
@@ -390,7 +444,8 @@ impl Tcp<'_> {
         let Some(n) = n else { return Err(WriteError::Full) };
         let held = c.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
-        self.stack.tcp.octets = self.stack.tcp.octets - before + held;
+        let (user, owner) = (entry.user, entry.owner);
+        self.stack.tcp.count(user, owner, before, held);
         self.stack.list(self.index);
         Ok(n)
     }
@@ -418,9 +473,8 @@ impl Tcp<'_> {
     /// Takes octets by `take`, which says how many there were.
     #[inline]
     fn take(&mut self, most: usize, take: impl FnOnce(&mut Connection) -> usize) -> Result<usize, ReadError> {
-        let (clock, held) = (self.stack.tcp.clock, self.stack.tcp.octets);
-        // Half of all memory may be promised; the rest is for what was.
-        let spare = (self.stack.config.tcp.octets / 2).saturating_sub(held);
+        let clock = self.stack.tcp.clock;
+        let spare = self.stack.tcp.spare(self.index, self.stack.config.tcp.octets);
         let entry = match self.readable(most > 0) {
             Ok(entry) => entry,
             Err((error, passed)) => {
@@ -435,7 +489,8 @@ impl Tcp<'_> {
         entry.connection.tune_receive(clock, n, spare);
         let held = entry.connection.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
-        self.stack.tcp.octets = self.stack.tcp.octets - before + held;
+        let (user, owner) = (entry.user, entry.owner);
+        self.stack.tcp.count(user, owner, before, held);
         self.stack.list(self.index);
         Ok(n)
     }

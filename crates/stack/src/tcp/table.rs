@@ -10,10 +10,12 @@ use super::predict::Known;
 use super::secret::Secret;
 use super::tcb::{Connection, Settings, State};
 use super::time_wait::Waits;
+use super::users::Users;
 use crate::egress::Hop;
 use crate::event::Ready;
 use crate::iface::IfaceId;
 use crate::random::Random;
+use crate::share::Whom;
 use crate::socket::{SocketError, SocketId, TooMany};
 use crate::time::{Instant, sooner};
 use crate::timer::{TimerId, Timers};
@@ -39,11 +41,12 @@ pub struct Config {
     pub half_open: usize,
     /// Connections in TIME-WAIT: the oldest makes room. Linux's net.ipv4.tcp_max_tw_buckets.
     pub time_wait: usize,
-    /// Connections that applications have left and that are not over: beyond, they are reset. Linux's
-    /// net.ipv4.tcp_max_orphans.
+    /// Connections that applications have left and that are not over: beyond, they are reset, but those of users who have left less than
+    /// a 64th of it. Linux's net.ipv4.tcp_max_orphans.
     pub orphans: usize,
     /// Octets in the buffers of all connections: beyond, nothing is taken that needs more memory, but for the first 2048 octets of
-    /// each buffer, so that each connection gets on. A buffer that grows may go beyond it once.
+    /// each buffer, so that each connection gets on, and for users who have less than a 64th of it. A buffer that grows may go beyond it
+    /// once.
     pub octets: usize,
     /// What connections begin with. The MSS is that of the path, if it is smaller.
     pub settings: Settings,
@@ -92,6 +95,8 @@ pub(crate) enum Owner {
     HalfOpen(SocketId),
     /// Open, and waits to be accepted.
     Queued,
+    /// The application has it, and offers it to somebody who has not taken it yet.
+    Offered,
     /// The application has left it, and it is counted.
     Orphan,
     /// It has only to end.
@@ -144,6 +149,8 @@ pub(crate) struct Entry {
     pub bound: bool,
     /// The forwarder's: our end need not be ours.
     pub foreign: bool,
+    /// For whom its octets count.
+    pub user: Whom,
     /// It was just left, at a time that was not told: when it is over follows from the next time that is.
     pub left: bool,
     /// What the network said, which ends nothing.
@@ -160,6 +167,7 @@ pub(crate) struct Idle {
     pub options: Options,
     pub binding: Option<Binding>,
     pub settings: Arc<Settings>,
+    pub user: Whom,
 }
 
 #[derive(Debug)]
@@ -212,6 +220,8 @@ pub(crate) struct Table {
     pub orphans: usize,
     /// Octets of buffers.
     pub octets: usize,
+    /// Whose they are.
+    pub users: Users,
     /// The last time that was told.
     pub clock: Instant,
     /// Whose the segment was that came last.
@@ -232,6 +242,7 @@ impl Table {
             used: HashMap::with_hasher(hash()),
             timers: Timers::default(),
             parked: HashMap::with_hasher(hash()),
+            users: Users::new(),
             hash: hash(),
             secret: Secret::new(random),
             settings: Arc::new(settings),
@@ -466,6 +477,7 @@ impl Entry {
             blocked: false,
             bound: false,
             foreign: false,
+            user: 0,
             left: false,
             said: None,
             octets: 0,

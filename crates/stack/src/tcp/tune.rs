@@ -15,6 +15,9 @@ use bypath_wire::seq::SeqNumber;
 const FIRST_RECEIVE: usize = 131_072;
 /// Octets that a send buffer takes at first: with Linux's net.ipv4.tcp_wmem it has come to about as much when a connection is open.
 const FIRST_SEND: usize = 131_072;
+/// Octets that a connection may have which nobody has accepted, whatever its listener wants: what Linux begins with, and the largest window
+/// that the answer to a SYN can tell.
+const OF_CALLER: u32 = 65_536;
 /// The largest window that can be told (RFC 7323, 2.3), octets.
 const MOST: usize = 1 << 30;
 /// Connections over which less has come do not need more than they begin with.
@@ -74,6 +77,20 @@ pub(super) fn first(settings: &Settings) -> (u32, u32) {
 }
 
 impl Connection {
+    /// Nobody has accepted it: as long as that is so its window is a small one.
+    pub(super) fn limit_caller(&mut self) {
+        self.rcv.room = self.rcv.room.min(OF_CALLER);
+    }
+
+    /// It is accepted: the window is what its listener wants.
+    pub(super) fn accepted(&mut self) {
+        self.rcv.room = self.rcv.room.max(first(&self.settings).1);
+        // Who can go on hears of it with what he sends next; who cannot, or soon, at once.
+        if self.rcv.edge.distance(self.rcv.nxt) < OF_CALLER as i32 / 2 {
+            self.offer_more();
+        }
+    }
+
     /// The congestion window may have grown.
     #[inline]
     pub(super) fn tune_send(&mut self) {

@@ -23,6 +23,9 @@ impl Stack {
             ("orphans", count(|entry| entry.owner == Owner::Orphan), self.tcp.orphans),
             ("of others", count(|entry| entry.foreign), self.tcp.foreign),
         ];
+        if let Some(wrong) = self.tcp.wrong_user() {
+            return Some(wrong);
+        }
         let (what, found, counted) = sums.into_iter().find(|(_, found, counted)| found != counted)?;
         Some(format!("{what}: {found} found, {counted} counted"))
     }

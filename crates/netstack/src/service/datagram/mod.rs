@@ -210,7 +210,7 @@ impl Hub {
     }
 
     fn move_datagrams(&mut self, engine: &mut Engine, key: Key) -> bool {
-        let full = self.sockets.get(key).is_some_and(|socket| self.users.is_full(socket.uid));
+        let full = self.sockets.get(key).is_some_and(|socket| self.is_full(engine.stack(), socket.uid));
         let Some(socket) = self.sockets.get_mut(key) else { return false };
         socket.hear_of_errors(engine.stack());
         socket.bound(engine.stack(), full);

@@ -14,6 +14,7 @@ mod scarce;
 mod strangers;
 mod streams;
 mod urgent;
+mod users;
 
 use crate::world::World;
 use bypath_stack::event::Event;
