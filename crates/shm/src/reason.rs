@@ -120,6 +120,7 @@ reasons! {
     Asleep = 73, "asleep", "the receiver has slept whenever a datagram came so far, and who sleeps gets it from the kernel";
     PeerRule = 74, "peer-rule", "a rule of the program at the other end keeps it on the kernel";
     ToItself = 75, "to-itself", "the UDP socket sends to itself";
+    NoOvercommit = 76, "no-overcommit", "the other end belongs to another user, and this kernel promises no more memory than it has (vm.overcommit_memory is 2): what that user gives back could be missed here";
 }
 
 /// Slots reserved for reason counters in a statistics record; every value is below it.

@@ -63,6 +63,16 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
 }
 
+/// Whether the kernel promises no more memory than it has (vm.overcommit_memory is 2), or does not say: a page of a memfd that somebody has
+/// given back may not be had again then, and who touches it gets SIGBUS.
+pub fn may_be_missed() -> bool {
+    let mut text = [0; 8];
+    match fd::read_file(c"/proc/sys/vm/overcommit_memory", &mut text) {
+        Ok(len) => text[..len].first() != Some(&b'0') && text[..len].first() != Some(&b'1'),
+        Err(_) => true,
+    }
+}
+
 /// Whether what a descriptor leads to, be it one that opens nothing (O_PATH), is memory of the kernel's own file system, in which memfds of
 /// ordinary pages are, and nothing that has a name: so opening it does nothing, and nobody is waited for. What it is is not
 /// asked of its file system, which may be a program of somebody's (FUSE) that does not answer.

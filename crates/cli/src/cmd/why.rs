@@ -455,6 +455,9 @@ fn remedy(reason: Reason) -> Option<&'static str> {
         PolicyUid => {
             "Start both programs with --allow-uid, each naming the other's user: bypath run --allow-uid UID -- PROGRAM"
         }
+        NoOvercommit => {
+            "Set vm.overcommit_memory to 0 or 1 (sysctl), or let both programs run as one user: programs of one user may share memory."
+        }
         PolicyNamespace => {
             "Programs of different containers share memory only if they share pid, user and mount namespaces, or if both are \
              started with the same folder: bypath run --rendezvous FOLDER -- PROGRAM"

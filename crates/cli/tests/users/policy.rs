@@ -3,7 +3,9 @@
 use crate::stage::{Side, Stage, installed, open_to_all};
 use crate::support::{assert_same, missing, ring_required, sample, skip};
 use rustix::process::Signal;
+use std::ffi::OsString;
 use std::fs;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::chown;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -62,6 +64,47 @@ fn users_that_name_each_other_use_the_ring() {
     let server = Side { options: &[("allow-uid", "65002")], ..Side::user(ANNE) };
     let client = Side { options: &[("allow-uid", "65001")], ..Side::user(BERT) };
     stage.ping(&server, &client).assert_ring();
+}
+
+/// What another user gives back could not be had again where the kernel promises no more than it has.
+#[test]
+fn where_memory_may_be_missed_only_the_own_user_shares_it() {
+    let needs = ["python3", "setpriv", "unshare", "nsenter", "mount"];
+    let Some(stage) = stage("where_memory_may_be_missed_only_the_own_user_shares_it", &needs) else { return };
+    // Nothing is changed of this machine: in a mount namespace another file is in the place of the kernel's.
+    let says = stage.scene.path("overcommit");
+    fs::write(&says, "2\n").expect("a file");
+    open_to_all(&says, 0o644);
+    let mut holder = Command::new(installed("unshare"));
+    let script = "mount --bind \"$0\" /proc/sys/vm/overcommit_memory && echo so && exec cat";
+    holder.args(["--mount", "sh", "-c", script]).arg(&says).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut holder = holder.spawn().expect("unshare starts");
+    let mut line = String::new();
+    BufReader::new(holder.stdout.take().expect("a pipe")).read_line(&mut line).expect("text");
+    let of = |uid: u32| {
+        let namespace = format!("--mount=/proc/{}/ns/mnt", holder.id());
+        let (id, group) = (format!("--reuid={uid}"), format!("--regid={uid}"));
+        let nsenter = installed("nsenter").into_os_string();
+        let setpriv = installed("setpriv").into_os_string();
+        let words = [namespace, id, group, "--clear-groups".to_owned()].map(OsString::from);
+        let [namespace, id, group, clear] = words;
+        let before = vec![nsenter, namespace, setpriv, id, group, clear];
+        Side { options: &[("allow-uid", "any")], before, ..Side::default() }
+    };
+    let why = Some("no-overcommit");
+    if line == "so\n" {
+        stage.ping(&of(ANNE), &of(ANNE)).assert_ring();
+        Stage::new().ping(&of(ANNE), &of(BERT)).assert_kernel(why, why);
+        fs::write(&says, "0\n").expect("a file");
+        Stage::new().ping(&of(ANNE), &of(BERT)).assert_ring();
+    } else {
+        skip(
+            "users::policy::where_memory_may_be_missed_only_the_own_user_shares_it",
+            "no mount namespace here",
+        );
+    }
+    drop(holder.stdin.take());
+    holder.wait().expect("it ends with its input");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use crate::state;
 use crate::table::Sock;
 use bypath_shm::reason::Reason;
 use bypath_sys::sockdiag::Found;
-use bypath_sys::{Errno, process, strangers, unix};
+use bypath_sys::{Errno, mem, process, strangers, unix};
 use std::sync::atomic::Ordering::Relaxed;
 
 /// Where the other end is looked for.
@@ -78,20 +78,24 @@ pub fn credentials_fit(s: i32, uid: u32) -> Result<(), Reason> {
 /// Whether memory may be shared with programs of this user.
 ///
 /// # Errors
-/// [`Reason::PolicyUid`].
+/// [`Reason::PolicyUid`]; [`Reason::NoOvercommit`] of an allowed one.
 pub fn check_uid(uid: u32) -> Result<(), Reason> {
     use crate::config::OVERFLOW_UID;
     let own = process::euid();
     let allowed = uid == own || state::config().is_some_and(|c| c.allow_uid.contains(uid));
     // Everybody may be 65534 where the own user namespace does not know all.
     let is_known = uid != OVERFLOW_UID || own == OVERFLOW_UID && process::knows_all_users();
-    if allowed && is_known { Ok(()) } else { Err(Reason::PolicyUid) }
+    match allowed && is_known {
+        false => Err(Reason::PolicyUid),
+        true if uid != own && mem::may_be_missed() => Err(Reason::NoOvercommit),
+        true => Ok(()),
+    }
 }
 
 /// Whether who calls may: before anything of him is received.
 ///
 /// # Errors
-/// `PolicyUid`, `Squatter`.
+/// `PolicyUid`, `NoOvercommit`, `Squatter`.
 pub fn may_call(s: &Sock, caller: i32) -> Result<(), Reason> {
     if s.abroad.load(Relaxed) != 0 {
         return abroad::is_own_user(caller);
