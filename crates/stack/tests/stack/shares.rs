@@ -1,10 +1,12 @@
 //! Users of one stack: what one of them takes of what all have together leaves something for the others.
 
+use crate::tcp::{listen, state};
 use crate::world::World;
 use bypath_stack::config::Config;
 use bypath_stack::group::NoGroup;
 use bypath_stack::neighbor;
 use bypath_stack::socket::SocketId;
+use bypath_stack::tcp::State;
 use bypath_wire::IpProtocol;
 use std::net::{IpAddr, Ipv4Addr};
 
@@ -107,6 +109,38 @@ fn who_asks_for_neighbours_without_number_leaves_others_some_to_ask_for() {
     sends(&mut world, hog, b"?", "10.0.0.2:7");
     world.millis(10);
     assert_eq!(world.received(1, server).len(), 1);
+}
+
+#[test]
+fn who_connects_to_who_is_not_there_leaves_others_neighbours_to_ask_for() {
+    let neighbors = neighbor::Config { most: 32, ..neighbor::Config::default() };
+    let mut world = World::with(2, 1, &Config { neighbors, ..config() }, Default::default(), 1500);
+    listen(&mut world, 1, "0.0.0.0:80");
+    let connects = |world: &mut World, user: u32, to: String| {
+        let now = world.now();
+        let stack = &mut world.hosts[0].stack;
+        let id = stack.open_tcp().unwrap();
+        let mut tcp = stack.tcp(id).unwrap();
+        tcp.set_user(user);
+        tcp.connect(now, to.parse().unwrap()).unwrap();
+        id
+    };
+    let hogs: Vec<_> =
+        (100..200).map(|host| connects(&mut world, HOG, format!("10.0.0.{host}:80"))).collect();
+    world.millis(0);
+    let iface = world.hosts[0].iface;
+    assert_eq!(world.hosts[0].stack.neighbors(iface), 8, "half of those that may be asked for at once");
+    let honest = connects(&mut world, HONEST, "10.0.0.2:80".to_owned());
+    world.millis(10);
+    assert_eq!(state(&mut world, 0, honest), State::Established);
+    // He hears of those whom nobody answers for, and of nobody else.
+    world.secs(4);
+    let gone =
+        hogs.iter().filter(|id| world.hosts[0].stack.tcp(**id).unwrap().state() == Some(State::Closed));
+    assert_eq!(gone.count(), 8);
+    let again = connects(&mut world, HOG, "10.0.0.2:80".to_owned());
+    world.millis(10);
+    assert_eq!(state(&mut world, 0, again), State::Established);
 }
 
 #[test]
