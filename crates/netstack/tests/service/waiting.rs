@@ -113,10 +113,8 @@ users! {
         let mut calls = calls(to, CALLS);
         fill(&calls);
         let held = stat(&running, "connection_octets");
-        // Some have been accepted, if not by the program: their records wait for it. A buffer that grows does so once more.
-        let callers = of_user(&running, HOG, "caller_octets") as usize;
-        assert!(callers < OCTETS / 4 + CALLS * LEAST + (64 << 10), "{callers}");
-        assert!(held - callers < 2 * OCTETS + (2 << 20), "{held}");
+        // Some have been accepted, if not by the program: they count as those that wait.
+        assert!(held < OCTETS / 4 + CALLS * LEAST + (128 << 10), "{held}");
         goes_on(&running.program());
         // Nothing that was taken is lost, and who is accepted has his window at once.
         let (own, record) = listener.accept();
@@ -149,14 +147,14 @@ users! {
         let many: Vec<_> = (0..4 * SOCKETS)
             .map_while(|n| {
                 let to = listeners[n % 4].1;
-                TcpStream::connect_timeout(&to, Duration::from_millis(1500)).ok()
+                TcpStream::connect_timeout(&to, Duration::from_millis(2500)).ok()
             })
             .collect();
         assert!(many.len() >= SOCKETS && many.len() <= 2 * SOCKETS, "{}", many.len());
         assert_eq!(of_user(&running, HOG, "callers"), SOCKETS as u64);
         let program = running.program();
         let (listener, to) = program.listener(at("10.9.0.2:0"));
-        let _call = TcpStream::connect_timeout(&to, Duration::from_millis(900)).expect("a connection");
+        let _call = TcpStream::connect_timeout(&to, LONGEST).expect("a connection");
         assert_eq!(listener.ready(PollFlags::POLLIN, LONGEST.as_millis() as u16), PollFlags::POLLIN);
         // There is room again where one is accepted or has gone.
         drop(many);
