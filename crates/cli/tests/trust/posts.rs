@@ -243,6 +243,29 @@ fn memory_that_may_go_away_is_no_mailbox() {
     }
 }
 
+/// Who lets itself be called and says nothing takes none of the eight places that a socket has for whom it sends to.
+#[test]
+fn a_receiver_that_never_answers_is_waited_for_ten_seconds() {
+    let mut office = Office::start();
+    let socket = mail::socket();
+    office.server.tell(&format!("send {}", mail::port_of(&socket)));
+    office.server.expect("sending", "to who is silent");
+    let channel = mail::asked(&socket).expect("the victim asks");
+    let begun = Instant::now();
+    let mut hung_up = false;
+    while !hung_up && begun.elapsed() < Duration::from_secs(30) {
+        let _ = socket.recv(&mut [0; 64]);
+        hung_up = unix::peek(channel.as_raw_fd(), &mut [0]) == Some(0);
+    }
+    assert!(hung_up, "it waits after {:?}", begun.elapsed());
+    assert!(begun.elapsed() > Duration::from_secs(8), "it has not waited: {:?}", begun.elapsed());
+    drop(channel);
+    office.sends_by_kernel(&socket, "to who is silent");
+    office.server.tell("stop");
+    office.server.expect("sent", "to who is silent");
+    office.is_well("to who is silent");
+}
+
 /// Says so when it goes, by a panic, too.
 struct Over<'a>(&'a AtomicBool);
 

@@ -14,7 +14,7 @@ use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
-use bypath_sys::{Errno, fd, open_files, process, sock, strangers, unix};
+use bypath_sys::{Errno, clock, fd, open_files, process, sock, strangers, unix};
 use std::io::Write;
 use std::sync::atomic::{AtomicI32, Ordering::*};
 
@@ -30,6 +30,8 @@ const NO: u64 = 0x006f_4e75;
 const CALLER_LOOKS: u32 = 64;
 /// Datagrams between two attempts at most.
 const REST: u32 = 1 << 16;
+/// For so long (us) a receiver that lets itself be called is waited for, by who sends on.
+const ANSWER_US: u64 = 10_000_000;
 /// Octets of a ring.
 const RINGS: [u64; 2] = [128 * 1024, 1024 * 1024];
 
@@ -496,6 +498,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     route.connection.store(dialled + 1, Relaxed);
     route.asked_by.store(found.uid, Relaxed);
     route.cookie.store(found.cookie, Relaxed);
+    route.checked.store(clock::ticks(), Relaxed);
     route.is_careful.store(r.is_shared(), Relaxed);
     Ok(())
 }
@@ -552,6 +555,7 @@ fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
         return again(r, fd, route, sends, reason);
     }
     let received = match unix::recv(connection, &mut raw, state::floor()) {
+        Ok(None) if route.is_unanswered() => return again(r, fd, route, sends, Reason::PeerPlain),
         Ok(None) => return,
         Ok(Some(received)) if received.len > 0 => received,
         Err(Errno::MFILE) => return again(r, fd, route, sends, Reason::NoDescriptors),
@@ -572,6 +576,13 @@ fn answered(r: &Record, fd: i32, route: &Route, sends: u32) {
     strangers::close_received(&received);
     if let Err(reason) = outcome {
         again(r, fd, route, sends, reason);
+    }
+}
+
+impl Route {
+    /// Whether the receiver that was asked has had the time to answer.
+    pub(super) fn is_unanswered(&self) -> bool {
+        clock::ticks().wrapping_sub(self.checked.load(Relaxed)) > ANSWER_US * state::ticks_per_us()
     }
 }
 

@@ -69,7 +69,8 @@ pub(super) struct Route {
     pub(super) room: AtomicU32,
     /// What a record's head has beside the source (`want`).
     heads: AtomicU32,
-    checked: AtomicU64,
+    /// When (ticks) the receiver was asked, or looked after last.
+    pub(super) checked: AtomicU64,
     /// Ticks from one look whether the receiver is there to the next.
     every: AtomicU64,
     /// The receiver's SO_COOKIE, and whether others may have its port.
@@ -672,10 +673,17 @@ impl Socket {
         let free = of(stage::FREE).or_else(|| of(stage::DOWN).filter(|_| crate::thread::quiesce()));
         let Some(route) = free else {
             // Who is sent to least makes room, by and by.
-            let counting = routes.iter().filter(|route| route.stage.load(Relaxed) == stage::COUNTING);
+            let counting = routes.iter().filter(|route| match route.stage.load(Relaxed) {
+                stage::COUNTING => true,
+                stage::ASKED => route.is_unanswered(),
+                _ => false,
+            });
             let Some(least) = counting.min_by_key(|route| route.sends.load(Relaxed)) else { return };
             match least.sends.load(Relaxed) {
-                0 => least.begin(name, meet::threshold()),
+                0 => {
+                    least.close();
+                    least.begin(name, meet::threshold());
+                }
                 sends => least.sends.store(sends - 1, Relaxed),
             }
             return;
