@@ -202,15 +202,15 @@ fn urgent_or_fast_open(fd: c_int, flags: c_int) {
 
 /// Descriptors that a message passes to another process must be on the kernel before they leave.
 fn announce_passed(m: &msghdr) {
-    let mut is_first = true;
-    each_passed(m, |fd| {
-        if std::mem::take(&mut is_first) && hook::is_sealed() {
-            hook::spread_everything();
-        }
-        if hook::is_followed(fd) {
-            hook::recall(fd, Reason::RecalledScmRights, true);
-        }
-    });
+    let mut any = false;
+    each_passed(m, |_| any = true);
+    if !any {
+        return;
+    }
+    if hook::is_sealed() {
+        hook::spread_everything();
+    }
+    hook::recall_passed(|f| each_passed(m, f));
 }
 
 /// Every descriptor in a message's control data.

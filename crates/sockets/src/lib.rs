@@ -8,6 +8,7 @@
 //! takes back what the kernel does faster. `service` makes sockets those of a netstack service, `udp` is
 //! datagrams between programs of one host.
 
+mod budget;
 mod carrier;
 pub mod config;
 mod epoll;

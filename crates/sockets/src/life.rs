@@ -1,5 +1,6 @@
 //! The life of descriptors: from socket() to the last close, through dup, fork, exec and exit.
 
+use crate::budget::Budget;
 use crate::carrier::Course;
 use crate::heir::{self, Deed, Image};
 use crate::peer::Conn;
@@ -16,8 +17,8 @@ use bypath_shm::region::Slab;
 use bypath_sys::{clock, fd, sock};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
-/// Longest wait of a last close for a carrier without room.
-const FLUSH_AT_CLOSE_NS: u64 = 2_000_000_000;
+/// How long last closes wait for carriers without room, one of them or many.
+static FLUSHES_AT_CLOSE: Budget = Budget::new(2_000_000_000);
 /// So often at once that is looked at, and then at such intervals.
 const LOOKS_AT_CLOSE: u32 = 100;
 const PAUSE_AT_CLOSE_NS: u64 = 500_000;
@@ -301,16 +302,19 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
     if !resets {
         return;
     }
-    let until = clock::monotonic_ns() + FLUSH_AT_CLOSE_NS;
+    let begin = clock::monotonic_ns();
+    let until = begin + FLUSHES_AT_CLOSE.left();
     let wait = || {
         let mut looks = 0;
-        while kind.discardable(s) > 0 && clock::monotonic_ns() < until {
+        while kind.discardable(s) > 0 {
             // They leave at once, or when the other end reads.
             looks += 1;
             if looks < LOOKS_AT_CLOSE {
                 bypath_sys::thread::yield_now();
-            } else {
+            } else if clock::monotonic_ns() < until {
                 let _ = bypath_sys::poll::ppoll(&mut [], Some(PAUSE_AT_CLOSE_NS), 0);
+            } else {
+                break;
             }
         }
         Ok(())
@@ -323,6 +327,7 @@ fn end_as_tcp(s: &'static Sock, unread: u64, call: &Call) {
             break;
         }
     }
+    FLUSHES_AT_CLOSE.spend(begin);
     if unread > 0 {
         kind.close_unread(s);
     }

@@ -53,7 +53,7 @@ fn free_one(state: &State) -> Option<&'static Sock> {
         }
     }
     loop {
-        let next = |used: u32| ((used as usize) < ENDS).then_some(used + 1);
+        let next = |used: u32| ((used as usize) < ENDS).then(|| used + 1);
         let number = family.header.ends_used.fetch_update(AcqRel, Relaxed, next).ok()?;
         // Somebody who looks for a used one may have been faster.
         if claim(&family.ends[number as usize]) {

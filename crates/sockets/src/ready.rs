@@ -91,7 +91,8 @@ pub fn unread(s: &'static Sock, conn: &'static Conn) -> usize {
             break;
         }
         match &call {
-            Some(call) => wait::for_flush(call, s, patiently),
+            Some(call) if !wait::for_flush(call, s, patiently) => break,
+            Some(_) => {}
             None => thread::yield_now(),
         }
     }

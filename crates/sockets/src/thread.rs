@@ -395,7 +395,7 @@ impl Record {
         if let Some(block) = self.bytes() {
             let counter = which(block);
             if (self.number.load(Relaxed) as usize) < BLOCKS - 1 {
-                counter.store(counter.load(Relaxed) + n, Relaxed);
+                counter.store(counter.load(Relaxed).wrapping_add(n), Relaxed);
             } else {
                 counter.fetch_add(n, Relaxed);
             }
@@ -509,7 +509,7 @@ pub fn new_bell() -> bypath_sys::Result<(u32, i32)> {
     let number = match state.elder_bells().find(|&n| family::bell::ends_with(bells[n].load(Acquire), place)) {
         Some(number) => number,
         None => {
-            let next = |next: u32| ((next as usize) < bells.len()).then_some(next + 1);
+            let next = |next: u32| ((next as usize) < bells.len()).then(|| next + 1);
             let number = state.family.header.next_bell.fetch_update(AcqRel, Relaxed, next);
             number.map_err(|_| bypath_sys::Errno::NOSPC)? as usize
         }

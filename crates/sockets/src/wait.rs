@@ -2,6 +2,7 @@
 //!
 //! Sleep (I4): enter a wait word, fence, look again, sleep. Whoever publishes fences and looks at the wait words.
 
+use crate::budget::Budget;
 use crate::carrier;
 use crate::fault;
 use crate::flush;
@@ -408,13 +409,23 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
     }
 }
 
-/// Gives the writer of a flush that is under way a chance: its processor, or a few milliseconds.
-pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) {
+/// How long calls that do not wait may wait for octets that other ends say they take back.
+static FLUSHES: Budget = Budget::new(1_000_000_000);
+
+/// Gives the writer of a flush that is under way a chance: its processor, or a few milliseconds. False: it has had enough.
+pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) -> bool {
     if !patiently {
-        return thread::yield_now();
+        thread::yield_now();
+        return true;
     }
+    if FLUSHES.left() == 0 {
+        return false;
+    }
+    let begin = clock::monotonic_ns();
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLIN, revents: 0 }];
     let _ = call.parked(|| ppoll(&mut fds, Some(5_000_000), 0));
+    FLUSHES.spend(begin);
+    true
 }
 
 /// When the kernel last told the program that a descriptor has something to read (ticks).

@@ -9,8 +9,11 @@
  *   spawn      a program that ends at once
  *   fork K     so many children that live until all are there
  *   exec       /bin/echo
+ *   close      all of them
+ *   pass       all of them, in one message
  *
- * The answer to spawn and fork is how long the longest call took, in milliseconds. */
+ * The answer to spawn and fork is how long the longest call took, in milliseconds; to close and pass how long they took.
+ * With BYPATH_TEST_UNREAD the caller has something of each peer that it does not read. */
 #include "crash.h"
 #include <spawn.h>
 #include <time.h>
@@ -85,6 +88,31 @@ static void forks(int children)
     printf("%.0f\n", longest);
 }
 
+static void close_all(void)
+{
+    double begin = now();
+    for (int i = 0; i < count; i++)
+        close(ends[i]);
+    printf("%.0f\n", now() - begin);
+}
+
+static void pass_all(void)
+{
+    int pair[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, pair) < 0)
+        fail("socketpair");
+    char byte = 0, control[CMSG_SPACE(sizeof ends)];
+    struct iovec part = { &byte, 1 };
+    struct msghdr message = { .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = CMSG_SPACE(count * sizeof *ends) };
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    *head = (struct cmsghdr){ .cmsg_len = CMSG_LEN(count * sizeof *ends), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS };
+    memcpy(CMSG_DATA(head), ends, count * sizeof *ends);
+    double begin = now();
+    if (sendmsg(pair[0], &message, 0) != 1)
+        fail("sendmsg");
+    printf("%.0f\n", now() - begin);
+}
+
 int main(int argc, char **argv)
 {
     alarm(60);
@@ -101,6 +129,8 @@ int main(int argc, char **argv)
         dialogue(ends[i], calls);
         if (setsockopt(ends[i], SOL_SOCKET, SO_SNDBUF, &small, sizeof small) < 0 || setsockopt(ends[i], SOL_SOCKET, SO_RCVBUF, &small, sizeof small) < 0)
             fail("setsockopt");
+        if (!calls && getenv("BYPATH_TEST_UNREAD") && send(ends[i], "u", 1, MSG_NOSIGNAL) != 1)
+            fail("send");
     }
     printf("ready\n");
     char line[100];
@@ -114,6 +144,10 @@ int main(int argc, char **argv)
             forks(children);
         else if (strncmp(line, "exec", 4) == 0)
             execl("/bin/echo", "echo", "done", NULL);
+        else if (strncmp(line, "close", 5) == 0)
+            close_all();
+        else if (strncmp(line, "pass", 4) == 0)
+            pass_all();
         else
             fail(line);
     }

@@ -316,10 +316,10 @@ impl Many {
 }
 
 #[test]
-fn ends_that_are_stopped_are_waited_for_together_before_an_exec_a_spawn_and_a_fork() {
+fn ends_that_are_stopped_are_waited_for_together_before_an_exec_a_spawn_a_fork_and_when_passed() {
     const MANY: u64 = 40;
     // A family has 64 places: who is forked when they are taken shares nothing.
-    for what in ["exec", "spawn", "fork 70"] {
+    for what in ["exec", "spawn", "fork 70", "pass"] {
         let mut many = Many::start(MANY, &[]);
         let took = many.took(what);
         // One after the other they are 50 ms each: two seconds.
@@ -338,4 +338,33 @@ fn carriers_that_are_full_are_waited_for_together() {
     // One after the other they are two seconds each; none at all would be that the carriers have taken everything.
     assert!((1000.0..4000.0).contains(&took), "{took} ms for {bytes} bytes");
     many.finish();
+}
+
+/// A close with something unread resets the connection, before which what was sent is to be there: two seconds are waited for that, however many
+/// connections there are.
+#[test]
+fn ends_that_do_not_read_hold_up_closes_and_an_exit_for_two_seconds_in_all() {
+    let environment = [("BYPATH_TEST_UNREAD", "1"), ("BYPATH_RING_SIZE", "1M")];
+    for what in ["close", "exit"] {
+        let mut many = Many::start(5, &environment);
+        many.caller.tell("fill");
+        let bytes: u64 = many.caller.line().parse().expect("bytes");
+        let took = if what == "close" {
+            many.took(what)
+        } else {
+            let begin = std::time::Instant::now();
+            let Many { peer, caller, _place } = many;
+            caller.finish();
+            go_on(peer.pid());
+            peer.finish();
+            assert!(
+                (1.0..5.0).contains(&begin.elapsed().as_secs_f64()),
+                "{what}: {:?} for {bytes} bytes",
+                begin.elapsed()
+            );
+            continue;
+        };
+        assert!((1000.0..5000.0).contains(&took), "{what}: {took} ms for {bytes} bytes");
+        many.finish();
+    }
 }

@@ -242,6 +242,27 @@ fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
     }
 }
 
+/// Octets that an end says it takes back are waited for also where a call does not wait; not again and again.
+#[test]
+fn who_says_for_ever_that_octets_come_back_does_not_hold_up_a_loop_for_ever() {
+    let mut victim = Victim::start("epoll");
+    let line = Line::to(victim.port);
+    let m = peer::accept_well(&line, SMALL);
+    let out = m.out();
+    assert_eq!(out.path(), Path::Kernel);
+    out.wa.switch_k.store(1 << 40, SeqCst);
+    out.t.tail.store(out.t.tail.load(SeqCst).wrapping_add(1000), SeqCst);
+    let begin = Instant::now();
+    for _ in 0..60 {
+        line.say(b"z");
+        victim.serves("beside one who never gives back what he says");
+        m.listen(&line);
+    }
+    // One who waits each time waits for six seconds.
+    let took = begin.elapsed();
+    assert!(took < Duration::from_secs(4), "{took:?}");
+}
+
 /// A process that knows another's name (everybody whom that one has called does) is not taken for it: the memory that the two
 /// others share stays theirs.
 #[test]

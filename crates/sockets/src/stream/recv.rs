@@ -283,7 +283,9 @@ fn recv_warm(
                             // as their writer and the kernel get a processor.
                             if switch::is_under_way(s, owed) {
                                 patience -= 1;
-                                wait::for_flush(call, s, patience < PATIENCE - 20);
+                                if !wait::for_flush(call, s, patience < PATIENCE - 20) {
+                                    patience = 0;
+                                }
                             } else {
                                 // They came just now, or another thread has read them.
                                 patience = 0;
