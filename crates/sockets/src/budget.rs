@@ -35,7 +35,8 @@ impl Budget {
 
     fn spend_at(&self, since: u64, now: u64) {
         let spent = now.saturating_sub(since).saturating_mul(SHARE);
-        let later = |whole_at: u64| Some(whole_at.max(now).saturating_add(spent));
+        let none_left = now.saturating_add(self.most.saturating_mul(SHARE));
+        let later = |whole_at: u64| Some(whole_at.max(now).saturating_add(spent).min(none_left));
         let _ = self.whole_at.fetch_update(Relaxed, Relaxed, later);
     }
 }
@@ -52,7 +53,11 @@ mod tests {
         budget.spend_at(now - 300, now);
         assert_eq!((budget.left_at(now), budget.left_at(now + 2000)), (700, 800));
         budget.spend_at(now, now + 4000);
-        assert_eq!((budget.left_at(now + 4000), budget.left_at(now + 80_000)), (0, 900));
+        assert_eq!(
+            (budget.left_at(now + 4000), budget.left_at(now + 14_000)),
+            (0, 500),
+            "never less than nothing"
+        );
         assert_eq!(budget.left_at(now + 1_000_000), 1000);
         // Who waits no longer than the twentieth part of the time always may.
         for turn in 0..1000 {

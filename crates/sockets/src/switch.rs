@@ -453,11 +453,19 @@ pub fn free_space(s: &Sock, conn: &Conn, tail: u64) -> Result<u64, Poisoned> {
     if limit == 0 {
         return Ok(free);
     }
-    if conn.out().path() == Path::Ring {
+    if conn.out().path() == Path::Ring && is_drained(s) {
         w.limit.store(0, Relaxed);
         return Ok(free);
     }
     Ok(limit.saturating_sub(size - free))
+}
+
+/// Whether the carrier has room for a ring again. R has said that it has read everything, which need not be true: what is in the ring must find
+/// a place in the carrier, or the process cannot go back to the kernel.
+#[cold]
+fn is_drained(s: &Sock) -> bool {
+    let carrier = carrier::of(s);
+    carrier.room(s) >= carrier.capacity(s.carrier()) / 2
 }
 
 /// Whether a waiting writer should go on: a quarter of what it may use is free.

@@ -224,6 +224,18 @@ pub fn outq(fd: i32) -> Result<usize> {
     ioctl_int(fd, libc::TIOCOUTQ).map(|n| n.max(0) as usize)
 }
 
+/// Memory that the send queue takes, with all that is needed beside the bytes: what SO_SNDBUF bounds (SO_MEMINFO). Of AF_UNIX it is 0.
+///
+/// # Errors
+/// EBADF, ENOTSOCK.
+pub fn send_memory(fd: i32) -> Result<usize> {
+    const WMEM_QUEUED: usize = 5;
+    let mut all = [0u8; 9 * 4];
+    option_bytes(fd, libc::SOL_SOCKET, libc::SO_MEMINFO, &mut all)?;
+    let word = all.chunks_exact(4).nth(WMEM_QUEUED).and_then(|word| word.first_chunk().copied());
+    Ok(u32::from_ne_bytes(word.unwrap_or_default()) as usize)
+}
+
 /// Bytes in the carrier's send queue that were not sent yet (SIOCOUTQNSD).
 ///
 /// # Errors

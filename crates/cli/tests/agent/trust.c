@@ -2,6 +2,8 @@
  *
  *   trust threads|epoll        prints its port, then echoes: each octet comes back with its top bit set, and nobody sends
  *                              octets with it. A piece that begins with FLOOD is answered by more than a small ring holds, too.
+ *   trust strict               prints its port, echoes to one until a piece ends with FLOOD, sends what goes for two seconds, and then allows itself
+ *                              no system calls but read, write and exit
  *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
  *
  * Whoever gets an octet that nobody can have sent, a wrong echo or none in time says so and fails. */
@@ -9,6 +11,7 @@
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/seccomp.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <pthread.h>
@@ -16,7 +19,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -132,6 +137,31 @@ static void set(void) {
     }
 }
 
+static void strict(void) {
+    static unsigned char piece[PIECE];
+    int l = listener(), s = accept(l, NULL, NULL);
+    for (;;) {
+        ssize_t n = recv(s, piece, sizeof piece, 0);
+        if (n <= 0)
+            fail("nothing to echo");
+        if (piece[n - 1] == FLOOD)
+            break;
+        for (ssize_t i = 0; i < n; i++)
+            piece[i] |= 0x80;
+        send(s, piece, n, MSG_NOSIGNAL);
+    }
+    fcntl(s, F_SETFL, O_NONBLOCK);
+    for (int i = 0; i < 100; i++) {
+        while (send(s, flood, sizeof flood, MSG_NOSIGNAL) > 0)
+            ;
+        usleep(20000);
+    }
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_STRICT))
+        fail("prctl");
+    if (read(s, piece, 1) < 2 && write(1, "strict\n", 7) == 7)
+        syscall(SYS_exit, 0);
+}
+
 static void *talk(void *argument) {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((int)(long)argument),
@@ -176,6 +206,8 @@ int main(int count, char **words) {
         threads();
     if (!strcmp(mode, "epoll"))
         set();
+    if (!strcmp(mode, "strict"))
+        strict();
     if (strcmp(mode, "talk"))
         return 2;
     for (int i = 2; i < count; i++) {

@@ -3,7 +3,7 @@
 use crate::peer::{self, Line, Mapped};
 use crate::victim::{PATIENCE, Process, Victim};
 use bypath_shm::arena::Geometry;
-use bypath_shm::direction::Path;
+use bypath_shm::direction::{Head, Path};
 use bypath_shm::region::OwnInbox;
 use bypath_sys::{poll, sock, unix};
 use std::net::TcpListener;
@@ -239,6 +239,37 @@ fn what_lingers_in_place_of_a_bell_holds_nobody_up() {
         sleep_behind(&line, &m, 9, &[]);
         drop(line);
         server.expect("end", "after what is no bell");
+    }
+}
+
+/// What is in a ring has a place in the carrier, also where that is full of what the other end has not read, whatever it says of that: who is to
+/// go back to the kernel can.
+#[test]
+fn who_does_not_read_keeps_nobody_from_a_filter() {
+    for says_it_has in [false, true] {
+        let mut server = Process::start(&["strict"]);
+        let port =
+            server.line("the victim").strip_prefix("port ").expect("a port").parse().expect("a number");
+        let line = Line::to(port);
+        let m = peer::accept_well(&line, Geometry { slots: 1, ring: 1 << 17 });
+        ring_from_victim(&line, &m);
+        line.say(&[0x7f]);
+        let (inc, end, mut begun) = (m.inc(), Instant::now() + PATIENCE, 0);
+        let said = loop {
+            assert!(Instant::now() < end, "{}", server.describe());
+            inc.consent();
+            let head = Head::from_raw(inc.h.head.load(SeqCst));
+            if head.path() == Path::Drain {
+                begun += 1;
+                if says_it_has {
+                    inc.h.head.store(Head::new(head.position(), Path::Ring).raw(), SeqCst);
+                }
+            }
+            if let Some(said) = server.line_within(Duration::from_millis(1)) {
+                break said;
+            }
+        };
+        assert!(said == "strict" && begun > 0, "{said}, {begun}");
     }
 }
 

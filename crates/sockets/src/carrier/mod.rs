@@ -91,8 +91,10 @@ pub trait Backend: Sync {
 
     /// Bytes that a flush can surely give to the carrier now.
     fn room(&self, s: &Sock) -> u64 {
-        let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX) as u64;
-        self.capacity(s.carrier()).saturating_sub(queued)
+        let queued = sock::outq(s.carrier()).unwrap_or(usize::MAX);
+        // A carrier that takes nothing more may have half as many bytes as it has room for.
+        let memory = sock::send_memory(s.carrier()).unwrap_or(0);
+        self.capacity(s.carrier()).saturating_sub(queued.max(memory) as u64)
     }
 
     /// Bytes that an empty carrier can buffer.
