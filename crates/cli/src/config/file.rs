@@ -63,6 +63,9 @@ const OF_PROFILES: &[&str] = &[
 /// The tables of a file.
 const TABLES: &[&str] = &["settings", "profiles", "rules"];
 
+/// Octets of a file that nobody named.
+const MOST_OCTETS: u64 = 1 << 20;
+
 /// Rules a file may have.
 const MOST_RULES: usize = 1000;
 
@@ -93,22 +96,37 @@ pub fn read(place: &Place) -> io::Result<Option<(File, Vec<Problem>)>> {
 }
 
 /// Nobody named it: in a HOME that `su` or `sudo -E` has kept it is another user's, who would decide with whom these programs share
-/// memory.
+/// memory. Nor may he say where it is, by a link in a folder of his.
 fn read_found(path: &Path) -> io::Result<Vec<u8>> {
     let careful = rustix::fs::OFlags::NONBLOCK | rustix::fs::OFlags::NOCTTY;
-    let mut file = std::fs::OpenOptions::new().read(true).custom_flags(careful.bits() as i32).open(path)?;
-    let metadata = file.metadata()?;
-    if !metadata.is_file() {
+    // In a user namespace root's files may be anybody's, and who may write there is trusted anyway.
+    if path != Path::new(SYSTEM_WIDE) {
+        // The file, its folder, and the one of all settings; of `~/.config` the home, too.
+        let base = path.ancestors().nth(2).and_then(Path::file_name);
+        let most = if base.is_some_and(|name| name == ".config") { 4 } else { 3 };
+        for part in path.ancestors().take(most) {
+            check_owner(part, &part.symlink_metadata()?)?;
+            check_owner(part, &part.metadata()?)?;
+        }
+    }
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(careful.bits() as i32).open(path)?;
+    if !file.metadata()?.is_file() {
         return Err(io::Error::other("not a regular file"));
     }
-    let (owner, own) = (metadata.uid(), bypath_sys::process::euid());
-    // In a user namespace root's files may be anybody's, and who may write there is trusted anyway.
-    if ![0, own].contains(&owner) && path != Path::new(SYSTEM_WIDE) {
-        return Err(io::Error::other(format!("it belongs to user {owner}, not to {own}")));
-    }
     let mut bytes = Vec::new();
-    file.read_to_end(&mut bytes)?;
+    file.take(MOST_OCTETS + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > MOST_OCTETS {
+        return Err(io::Error::other(format!("longer than {MOST_OCTETS} bytes")));
+    }
     Ok(bytes)
+}
+
+fn check_owner(part: &Path, metadata: &std::fs::Metadata) -> io::Result<()> {
+    let (owner, own) = (metadata.uid(), bypath_sys::process::euid());
+    if [0, own].contains(&owner) {
+        return Ok(());
+    }
+    Err(io::Error::other(format!("{} belongs to user {owner}, not to {own}", part.display())))
 }
 
 fn empty(path: &Path) -> File {

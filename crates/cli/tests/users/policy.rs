@@ -319,4 +319,28 @@ fn the_configuration_in_the_home_of_another_user_is_not_obeyed() {
     assert!(said.contains(&format!("belongs to user {ANNE}")) && said.contains("--config none"), "{said}");
     let (code, [shown, said]) = run(&file);
     assert!(code == Some(0) && shown.contains("any"), "{said}");
+
+    // Nor where it is: in his folder there may be a link to a file of anybody's.
+    let roots = stage.scene.path("of-root.toml");
+    fs::rename(&file, &roots).expect("root may");
+    chown(&roots, Some(0), None).expect("root may");
+    std::os::unix::fs::symlink(&roots, &file).expect("a link");
+    let (code, [shown, _]) = run(folder);
+    assert!(code == Some(0) && shown.contains("any"), "{shown}");
+    for his in [file.parent().expect("a folder"), folder] {
+        chown(his, Some(ANNE), None).expect("root may");
+        let (code, [_, said]) = run(folder);
+        assert!(
+            code == Some(2) && said.contains(&format!("{} belongs to user {ANNE}", his.display())),
+            "{said}"
+        );
+        chown(his, Some(0), None).expect("root may");
+    }
+    std::os::unix::fs::lchown(&file, Some(ANNE), None).expect("root may");
+    let (code, [_, said]) = run(folder);
+    assert!(code == Some(2) && said.contains("config.toml belongs to user"), "{said}");
+    fs::remove_file(&file).expect("root may");
+    fs::write(&file, vec![b'#'; (1 << 20) + 1]).expect("a file");
+    let (code, [_, said]) = run(folder);
+    assert!(code == Some(2) && said.contains("longer than"), "{said}");
 }
