@@ -409,8 +409,9 @@ pub fn carrier_writable(call: &Call, s: &'static Sock, deadline: Deadline) -> Wo
     }
 }
 
-/// How long calls that do not wait may wait for octets that other ends say they take back.
+/// How long calls that do not wait may wait for octets that other ends say they take back, and how long at once.
 static FLUSHES: Budget = Budget::new(1_000_000_000);
+const PAUSE_NS: u64 = 5_000_000;
 
 /// Gives the writer of a flush that is under way a chance: its processor, or a few milliseconds. False: it has had enough.
 pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) -> bool {
@@ -418,12 +419,12 @@ pub fn for_flush(call: &Call, s: &'static Sock, patiently: bool) -> bool {
         thread::yield_now();
         return true;
     }
-    if FLUSHES.left() == 0 {
+    if FLUSHES.left() < PAUSE_NS {
         return false;
     }
     let begin = clock::monotonic_ns();
     let mut fds = [PollFd { fd: s.carrier(), events: libc::POLLIN, revents: 0 }];
-    let _ = call.parked(|| ppoll(&mut fds, Some(5_000_000), 0));
+    let _ = call.parked(|| ppoll(&mut fds, Some(PAUSE_NS), 0));
     FLUSHES.spend(begin);
     true
 }
