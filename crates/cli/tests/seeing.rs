@@ -6,7 +6,7 @@ use bypath_shm::family::{self, VIEW_NAME, end_state, wpath};
 use bypath_shm::reason::Reason;
 use bypath_shm::stats::{RECORD_SIZE, STATS_MAGIC, StatsRecord};
 use bypath_shm::view;
-use common::{TempDir, bypath, stderr, stdout};
+use common::{BYPATH, TempDir, bypath, stderr, stdout};
 use rustix::fs::MemfdFlags;
 use serde_json::{Value, json};
 use std::fs::{self, File};
@@ -14,6 +14,7 @@ use std::mem::offset_of;
 use std::net::TcpListener;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard};
 
@@ -463,6 +464,16 @@ fn stats_explains_files_it_cannot_read() {
         let output = bypath(["stats"]).arg(&path).output().expect("bypath starts");
         let text = stderr(&output);
         assert_eq!((output.status.code(), text.contains(part)), (Some(1), true), "{text}");
+    }
+    // What has no end, or somebody else's, is not waited for.
+    let pipe = dir.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().expect("mkfifo").success());
+    for path in [pipe.as_path(), Path::new("/dev/zero")] {
+        let mut stats = Command::new("timeout");
+        stats.args(["20", BYPATH, "stats"]).arg(path).env("BYPATH_CONFIG", "none");
+        let output = stats.output().expect("timeout starts");
+        let text = stderr(&output);
+        assert_eq!((output.status.code(), text.contains("is no regular file")), (Some(1), true), "{text}");
     }
     let output = bypath(["stats"]).arg(file("hostile", &hostile)).output().expect("bypath starts");
     assert!(output.status.success(), "{}", stderr(&output));

@@ -43,6 +43,8 @@ enum StatsError {
          and can it be preloaded? (bypath run --on-unsupported=warn tells)"
     )]
     Empty(String),
+    #[error("{0} is no regular file; name the file given to `bypath run --stats`")]
+    NoFile(String),
     #[error("{0} is not a statistics file of Bypath; name the file given to `bypath run --stats`")]
     Foreign(String),
     #[error("{0}: record {1} is not one; the file was overwritten by something else")]
@@ -62,10 +64,8 @@ const MOST_UNFINISHED: usize = 65_536;
 /// Prints the records.
 pub fn run(args: Args) -> Outcome {
     let name = args.file.display().to_string();
-    let (records, unfinished) = File::open(&args.file)
-        .map_err(|e| StatsError::Io(name.clone(), e))
-        .and_then(|file| read(&name, file))
-        .map_err(|e| Failure::new(1, e))?;
+    let (records, unfinished) =
+        open(&args.file).and_then(|file| read(&name, file)).map_err(|e| Failure::new(1, e))?;
     if unfinished > 0 {
         output::message(format_args!(
             "note: {unfinished} unfinished records left out (their processes are starting, or were killed while starting)"
@@ -76,6 +76,22 @@ pub fn run(args: Args) -> Outcome {
         None => output::print(&text(&args.file, &records))?,
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Opens a file that has an end: nobody is waited for who never writes.
+fn open(path: &Path) -> Result<File, StatsError> {
+    use rustix::fs::OFlags;
+    use std::os::unix::fs::OpenOptionsExt as _;
+    let failed = |e: io::Error| StatsError::Io(path.display().to_string(), e);
+    let not_waiting = OFlags::NONBLOCK.bits().cast_signed();
+    let file = File::options().read(true).custom_flags(not_waiting).open(path).map_err(failed)?;
+    let kind = file.metadata().map_err(failed)?.file_type();
+    // Of a folder the read says so.
+    if kind.is_file() || kind.is_dir() {
+        Ok(file)
+    } else {
+        Err(StatsError::NoFile(path.display().to_string()))
+    }
 }
 
 /// Reads all records, and counts those whose writer has not stored the magic number.
