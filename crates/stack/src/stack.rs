@@ -155,7 +155,7 @@ impl Stack {
             sockets: Sockets::default(),
             demux: Demux::new(random.next_u64()),
             raw: Raws::default(),
-            tcp: Box::new(Table::new(&mut random, config.tcp.settings)),
+            tcp: Box::new(Table::new(&mut random, &config.tcp)),
             forwarder: None,
             ready: VecDeque::new(),
             news: VecDeque::new(),

@@ -193,7 +193,6 @@ impl Stack {
         direct: &mut dyn Direct,
     ) -> bool {
         let id = self.tcp.id(index);
-        let spare = self.tcp.spare(index, self.config.tcp.octets);
         let Some(entry) = self.tcp.entry_mut(index) else { return false };
         let Some((header, fields, payload)) = fields(segment, entry.connection.timestamps.is_some()) else {
             return false;
@@ -226,10 +225,10 @@ impl Stack {
         if expected == Expected::Answer {
             let before = Before::of(entry);
             entry.connection.take_answer(now, &fields, len as u32, segments, taken);
-            if taken {
-                entry.connection.tune_receive(now, len, spare);
-            }
             let confirms = entry.confirms <= now || entry.confirms == NEVER;
+            if taken && entry.connection.tunes() {
+                self.tune(now, index, len);
+            }
             self.tcp.clock = now;
             if confirms {
                 self.confirm(now, index);
@@ -238,9 +237,13 @@ impl Stack {
             return true;
         }
         entry.connection.take_expected(now, &fields, len as u32, segments, taken);
-        if taken {
-            entry.connection.tune_receive(now, len, spare);
-        }
+        let entry = if taken && entry.connection.tunes() {
+            self.tune(now, index, len);
+            let Some(entry) = self.tcp.entry_mut(index) else { return true };
+            entry
+        } else {
+            entry
+        };
         let due = entry.connection.deadlines.ack.is_some_and(|due| due < entry.due);
         let speaks = entry.connection.wanted.ack && !entry.listed;
         if !entry.ready.readable

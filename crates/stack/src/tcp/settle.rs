@@ -62,11 +62,13 @@ impl Stack {
                 return true;
             }
         }
-        let (user, owner) = (entry.user, entry.owner);
+        let changed = (octets != held).then_some((entry.user, entry.owner));
         let speaks = !entry.listed && !entry.parked && entry.connection.wants_transmit();
         let over = entry.connection.state() == State::Closed;
         let due = due_sooner(entry, clock);
-        self.tcp.count(user, owner, held, octets);
+        if let Some((user, owner)) = changed {
+            self.tcp.count(user, owner, held, octets);
+        }
         if over {
             self.closed(index);
         }

@@ -474,7 +474,6 @@ impl Tcp<'_> {
     #[inline]
     fn take(&mut self, most: usize, take: impl FnOnce(&mut Connection) -> usize) -> Result<usize, ReadError> {
         let clock = self.stack.tcp.clock;
-        let spare = self.stack.tcp.spare(self.index, self.stack.config.tcp.octets);
         let entry = match self.readable(most > 0) {
             Ok(entry) => entry,
             Err((error, passed)) => {
@@ -486,11 +485,14 @@ impl Tcp<'_> {
             }
         };
         let n = take(&mut entry.connection);
-        entry.connection.tune_receive(clock, n, spare);
+        let tunes = entry.connection.tunes();
         let held = entry.connection.octets_held();
         let before = core::mem::replace(&mut entry.octets, held);
         let (user, owner) = (entry.user, entry.owner);
         self.stack.tcp.count(user, owner, before, held);
+        if tunes {
+            self.stack.tune(clock, self.index, n);
+        }
         self.stack.list(self.index);
         Ok(n)
     }

@@ -230,7 +230,7 @@ pub(crate) struct Table {
 }
 
 impl Table {
-    pub fn new(random: &mut Random, settings: Settings) -> Table {
+    pub fn new(random: &mut Random, config: &Config) -> Table {
         let mut hash = || FixedState::with_seed(random.next_u64());
         Table {
             slots: Vec::new(),
@@ -242,10 +242,10 @@ impl Table {
             used: HashMap::with_hasher(hash()),
             timers: Timers::default(),
             parked: HashMap::with_hasher(hash()),
-            users: Users::new(),
+            users: Users::new(config),
             hash: hash(),
             secret: Secret::new(random),
-            settings: Arc::new(settings),
+            settings: Arc::new(config.settings),
             forwarder: None,
             foreign: 0,
             half_open: 0,

@@ -100,11 +100,18 @@ impl Connection {
         }
     }
 
+    /// Its window may grow with what is read.
+    #[inline]
+    pub(super) fn tunes(&self) -> bool {
+        let most = self.settings.receive_octets.min(MOST) as u32;
+        self.rcv.room < most && self.settings.tune_receive && self.counts.received >= LITTLE
+    }
+
     /// The application has read so many octets. `spare`: so many more may be promised to the other side.
     #[inline]
     pub fn tune_receive(&mut self, now: Instant, octets: usize, spare: usize) {
-        let most = self.settings.receive_octets.min(MOST) as u32;
-        if self.rcv.room < most && self.settings.tune_receive && self.counts.received >= LITTLE {
+        if self.tunes() {
+            let most = self.settings.receive_octets.min(MOST) as u32;
             self.measure(now, octets, spare.min((most - self.rcv.room) as usize) as u32);
         }
     }

@@ -1,9 +1,10 @@
 //! Whose connections hold what, in a stack that several users share: octets of buffers, connections that nobody has accepted, and
 //! connections that were closed and are not over. Each user has a share of his own, so that nobody takes what the others need.
 
-use super::table::{Owner, Table};
+use super::table::{Config, Owner, Table};
 use crate::Stack;
 use crate::share::Whom;
+use crate::time::Instant;
 use alloc::vec;
 use alloc::vec::Vec;
 
@@ -37,6 +38,16 @@ impl Share {
         orphan_octets: usize::MAX,
         orphans: usize::MAX,
     };
+
+    /// The same, as far as one alone may have it.
+    pub(crate) fn within(self, config: &Config) -> Share {
+        Share {
+            octets: self.octets.min(config.octets / 2),
+            caller_octets: self.caller_octets.min(config.octets / 4),
+            orphans: self.orphans.min(config.orphans / 4),
+            ..self
+        }
+    }
 }
 
 /// What a user has.
@@ -55,6 +66,12 @@ pub struct Held {
 }
 
 impl Held {
+    /// Whether something that is written or comes may be beyond a bound.
+    #[inline]
+    const fn is_near(&self, share: &Share) -> bool {
+        self.octets >= to_write(share.octets) || self.caller_octets >= to_write(share.caller_octets)
+    }
+
     /// A connection of this owner is one of his, with so many octets.
     const fn add(&mut self, owner: Owner, octets: usize) {
         match owner {
@@ -101,17 +118,24 @@ impl Held {
     }
 }
 
+/// The part of a bound that counts for what is written.
+const fn to_write(bound: usize) -> usize {
+    bound / 4 * 3
+}
+
 /// What all users have who ever had a socket.
 #[derive(Debug)]
 pub(crate) struct Users {
-    pub share: Share,
+    share: Share,
     /// By their places; the first one is nobody's in particular, who has no share.
     held: Vec<Held>,
+    /// How many of them are near a bound of octets: as a rule nobody is, and a segment looks no further.
+    near: usize,
 }
 
 impl Users {
-    pub fn new() -> Users {
-        Users { share: Share::ALL, held: vec![Held::default()] }
+    pub fn new(config: &Config) -> Users {
+        Users { share: Share::ALL.within(config), held: vec![Held::default()], near: 0 }
     }
 
     /// A user who has a socket.
@@ -126,9 +150,21 @@ impl Users {
         &self.held[whom as usize]
     }
 
+    /// Changes what one has.
     #[inline]
-    fn held_mut(&mut self, whom: Whom) -> &mut Held {
-        &mut self.held[whom as usize]
+    fn change(&mut self, whom: Whom, change: impl FnOnce(&mut Held)) {
+        let held = &mut self.held[whom as usize];
+        let was_near = held.is_near(&self.share);
+        change(held);
+        let is_near = held.is_near(&self.share);
+        if whom != 0 && was_near != is_near {
+            self.near = if is_near { self.near + 1 } else { self.near - 1 };
+        }
+    }
+
+    fn set_share(&mut self, share: Share) {
+        self.share = share;
+        self.near = self.held.iter().skip(1).filter(|held| held.is_near(&share)).count();
     }
 
     /// Whether as many call him as may.
@@ -142,7 +178,7 @@ impl Users {
             return full;
         }
         let orphans = self.held(whom).orphans;
-        orphans >= self.share.orphans.min(most / 4) || full && orphans >= (most / CROWD).max(1)
+        orphans >= self.share.orphans || full && orphans >= (most / CROWD).max(1)
     }
 
     /// Whether he may leave no connection with so many octets.
@@ -162,37 +198,38 @@ impl Table {
     /// may be the same user's.
     #[inline]
     pub fn is_full_to_write(&self, index: u32, most: usize) -> bool {
-        self.is_beyond(index, most, |bound| bound / 4 * 3)
+        self.is_beyond(index, most, to_write)
     }
 
     #[inline]
     fn is_beyond(&self, index: u32, most: usize, part: impl Fn(usize) -> usize) -> bool {
         let full = self.octets >= most;
+        (full || self.users.near > 0) && self.is_one_beyond(index, full, most, part)
+    }
+
+    #[cold]
+    fn is_one_beyond(&self, index: u32, full: bool, most: usize, part: impl Fn(usize) -> usize) -> bool {
         let Some(entry) = self.entry(index) else { return full };
         if entry.user == 0 {
             return full;
         }
         let (held, share) = (self.users.held(entry.user), &self.users.share);
         let (octets, own) = match entry.owner {
-            Owner::HalfOpen(_) | Owner::Queued | Owner::Offered => {
-                (held.caller_octets, share.caller_octets.min(most / 4))
-            }
-            _ => (held.octets, share.octets.min(most / 2)),
+            Owner::HalfOpen(_) | Owner::Queued | Owner::Offered => (held.caller_octets, share.caller_octets),
+            _ => (held.octets, share.octets),
         };
         octets >= part(if full { own.min(most / CROWD) } else { own })
     }
 
     /// Octets by which the windows of a user may grow: half of all memory may be promised, and half of his; the rest is for what was.
-    #[inline]
-    pub fn spare(&self, index: u32, most: usize) -> usize {
-        let Some((user, owner)) = self.entry(index).map(|entry| (entry.user, entry.owner)) else { return 0 };
+    pub fn spare(&self, user: Whom, owner: Owner, most: usize) -> usize {
         if owner == Owner::Offered {
             return 0;
         }
         if user == 0 {
             return (most / 2).saturating_sub(self.octets);
         }
-        (self.users.share.octets.min(most / 2) / 2).saturating_sub(self.users.held(user).octets)
+        (self.users.share.octets / 2).saturating_sub(self.users.held(user).octets)
     }
 
     /// The buffers of a connection hold so many octets in place of so many.
@@ -200,19 +237,19 @@ impl Table {
     pub fn count(&mut self, user: Whom, owner: Owner, before: usize, now: usize) {
         if before != now {
             self.octets = self.octets - before + now;
-            self.users.held_mut(user).change(owner, before, now);
+            self.users.change(user, |held| held.change(owner, before, now));
         }
     }
 
     /// A connection is there.
     pub fn begin_count(&mut self, user: Whom, owner: Owner) {
-        self.users.held_mut(user).add(owner, 0);
+        self.users.change(user, |held| held.add(owner, 0));
     }
 
     /// It is forgotten.
     pub fn end_count(&mut self, user: Whom, owner: Owner, octets: usize) {
         self.octets -= octets;
-        self.users.held_mut(user).take(owner, octets);
+        self.users.change(user, |held| held.take(owner, octets));
     }
 
     /// A connection is somebody else's from now on.
@@ -220,9 +257,10 @@ impl Table {
         let Some(entry) = self.entry_mut(index) else { return };
         let before = core::mem::replace(&mut entry.owner, owner);
         let (user, octets) = (entry.user, entry.octets);
-        let held = self.users.held_mut(user);
-        held.take(before, octets);
-        held.add(owner, octets);
+        self.users.change(user, |held| {
+            held.take(before, octets);
+            held.add(owner, octets);
+        });
     }
 
     /// A connection is this user's from now on.
@@ -230,15 +268,26 @@ impl Table {
         let Some(entry) = self.entry_mut(index) else { return };
         let before = core::mem::replace(&mut entry.user, user);
         let (owner, octets) = (entry.owner, entry.octets);
-        self.users.held_mut(before).take(owner, octets);
-        self.users.held_mut(user).add(owner, octets);
+        self.users.change(before, |held| held.take(owner, octets));
+        self.users.change(user, |held| held.add(owner, octets));
     }
 }
 
 impl Stack {
+    /// The application has read so many octets of a connection whose window may grow.
+    pub(super) fn tune(&mut self, now: Instant, index: u32, octets: usize) {
+        let Some((user, owner)) = self.tcp.entry(index).map(|entry| (entry.user, entry.owner)) else {
+            return;
+        };
+        let spare = self.tcp.spare(user, owner, self.config.tcp.octets);
+        if let Some(entry) = self.tcp.entry_mut(index) {
+            entry.connection.tune_receive(now, octets, spare);
+        }
+    }
+
     /// What each user of it may have from now on.
-    pub const fn set_share(&mut self, share: Share) {
-        self.tcp.users.share = share;
+    pub fn set_share(&mut self, share: Share) {
+        self.tcp.users.set_share(share.within(&self.config.tcp));
     }
 
     /// What the TCP sockets of a user have.
@@ -260,6 +309,10 @@ impl Table {
         let mut found = vec![Held::default(); self.users.held.len()];
         for entry in (0..self.places()).filter_map(|index| self.entry(index)) {
             found[entry.user as usize].add(entry.owner, entry.octets);
+        }
+        let near = found.iter().skip(1).filter(|held| held.is_near(&self.users.share)).count();
+        if near != self.users.near {
+            return Some(alloc::format!("users near a bound: {near} found, {} counted", self.users.near));
         }
         let (found, held) = found.iter().zip(&self.users.held).find(|(found, held)| found != held)?;
         Some(alloc::format!("a user: {found:?} found, {held:?} counted"))
