@@ -1,6 +1,6 @@
 //! Connections for questions: who may ask, whose turn it is, and which message makes no sense.
 
-use super::limits::{Share, Users, is_too_many};
+use super::limits::{Share, Took, Users, is_too_many};
 use super::on_way;
 use super::question::{Answer, Asks, Nonsense};
 use super::slab::{Key, Slab};
@@ -194,11 +194,11 @@ impl Controls {
     /// Everybody who has something to ask has a turn; of one user no longer than [`HEARD_NS`].
     pub fn turn(&mut self, hub: &mut Hub, engine: &mut Engine, settings: &Settings) {
         let (mut took, mut late) = (std::mem::take(&mut self.took), VecDeque::new());
-        took.0.clear();
+        took.clear();
         for _ in 0..self.active.len() {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
-            let (uid, left) = (control.uid, took.left(control.uid));
+            let (uid, left) = (control.uid, took.left(control.uid, HEARD_NS));
             if left == 0 {
                 late.push_back(key);
                 continue;
@@ -429,28 +429,6 @@ enum Heard {
     Some,
     /// The same, and no time for it in this turn.
     Late,
-}
-
-/// How long users were heard in one turn.
-#[derive(Default)]
-struct Took(Vec<(u32, u64)>);
-
-impl Took {
-    fn of(&mut self, uid: u32) -> &mut u64 {
-        let at = self.0.iter().position(|(other, _)| *other == uid).unwrap_or_else(|| {
-            self.0.push((uid, 0));
-            self.0.len() - 1
-        });
-        &mut self.0[at].1
-    }
-
-    fn left(&mut self, uid: u32) -> u64 {
-        HEARD_NS.saturating_sub(*self.of(uid))
-    }
-
-    fn add(&mut self, uid: u32, ns: u64) {
-        *self.of(uid) += ns;
-    }
 }
 
 /// Whether somebody may ask that whom the service is not for: what is about one socket, if he holds it.

@@ -211,6 +211,33 @@ impl Users {
     }
 }
 
+/// How long users have had in one turn.
+#[derive(Default)]
+pub struct Took(Vec<(u32, u64)>);
+
+impl Took {
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn of(&mut self, uid: u32) -> &mut u64 {
+        let at = self.0.iter().position(|(other, _)| *other == uid).unwrap_or_else(|| {
+            self.0.push((uid, 0));
+            self.0.len() - 1
+        });
+        &mut self.0[at].1
+    }
+
+    /// What is left of so many ns.
+    pub fn left(&mut self, uid: u32, most: u64) -> u64 {
+        most.saturating_sub(*self.of(uid))
+    }
+
+    pub fn add(&mut self, uid: u32, ns: u64) {
+        *self.of(uid) += ns;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -54,7 +54,7 @@ use bypath_sys::strangers::Others;
 use bypath_sys::{Errno, clock, thread};
 use control::Controls;
 use door::Door;
-use limits::Users;
+use limits::{Took, Users};
 use memory::Memory;
 use neighbours::Neighbours;
 use slab::Slab;
@@ -74,6 +74,9 @@ const PAUSE: u64 = 100_000_000;
 const ANSWER: u64 = 8_000;
 /// Who are admitted in one turn.
 const ADMITTED: usize = 64;
+/// How long sockets of one user are worked on in one turn (ns), where they are more than a few.
+const WORKED_NS: u64 = 5_000_000;
+const FEW: usize = 16;
 
 /// How a service is.
 #[derive(Clone, Debug)]
@@ -201,6 +204,9 @@ pub struct Service {
     hub: Hub,
     controls: Controls,
     told: Vec<(Token, u32)>,
+    /// How long sockets of each user were worked on, and those that wait for the next turn.
+    took: Took,
+    late: VecDeque<slab::Key>,
     /// News that are no socket's.
     news: VecDeque<News>,
     memory: Memory,
@@ -266,6 +272,8 @@ impl Service {
             hub,
             controls,
             told,
+            took: Took::default(),
+            late: VecDeque::new(),
             news,
             memory,
             busy,
@@ -399,12 +407,7 @@ impl Service {
             // Octets that were written behind a message are not read before it.
             self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
         }
-        for _ in 0..self.hub.active.len() {
-            if let Some(key) = self.hub.active.pop_front() {
-                self.hub.work(&mut self.engine, key);
-            }
-        }
-        self.hub.ended.clear();
+        self.work();
         self.hub.reset_barred();
         self.engine.flush()?;
         if std::mem::take(&mut self.hub.begun) {
@@ -421,6 +424,34 @@ impl Service {
             }
         }
         Ok(stopped)
+    }
+
+    /// Every socket that has something to do has a turn; where they are many, those of one user no longer than [`WORKED_NS`].
+    fn work(&mut self) {
+        let most = self.hub.active.len();
+        let (mut took, mut now) = (std::mem::take(&mut self.took), clock::monotonic_ns());
+        took.clear();
+        for _ in 0..most {
+            let Some(key) = self.hub.active.pop_front() else { break };
+            let Some(uid) = self.hub.sockets.get(key).map(|socket| socket.uid) else { continue };
+            if took.left(uid, WORKED_NS) == 0 {
+                self.late.push_back(key);
+                continue;
+            }
+            self.hub.work(&mut self.engine, key);
+            if most > FEW {
+                let begun = std::mem::replace(&mut now, clock::monotonic_ns());
+                took.add(uid, now.saturating_sub(begun));
+            }
+        }
+        self.took = took;
+        let sockets = &self.hub.sockets;
+        self.hub.ended.retain(|key| sockets.get(*key).is_some_and(|socket| socket.is.active));
+        if !self.late.is_empty() {
+            // The first ones of the next turn.
+            self.late.append(&mut self.hub.active);
+            std::mem::swap(&mut self.late, &mut self.hub.active);
+        }
     }
 
     fn hear_of_stack(&mut self) {

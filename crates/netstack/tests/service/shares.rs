@@ -9,6 +9,7 @@ use bypath_shm::service::Address;
 use bypath_stack::config::Config;
 use nix::sys::resource::{Resource, setrlimit};
 use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Instant;
 
 /// A user whom the service is for.
@@ -16,6 +17,15 @@ const HOG: u32 = 65_005;
 
 fn for_hog(settings: &mut Settings) {
     settings.users = Some(vec![HOG]);
+}
+
+/// Says that all is over, also where a test fails.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
 }
 
 /// IP_ADD_MEMBERSHIP of a group on any interface, or IPV6_ADD_MEMBERSHIP; what it answers.
@@ -95,5 +105,50 @@ users! {
                 assert_eq!(one.headed_or_naked().0.map(|header| header.kind), Some(Kind::Error));
             }
         }
+    }
+}
+
+users! {
+    fn a_user_whose_datagrams_are_many_does_not_keep_others_from_their_questions() {
+        const SOCKETS: usize = 2000;
+        let running = Running::with(for_hog, Config::default());
+        let hog = Program::of(&running.path, HOG);
+        let sockets: Vec<_> = (0..SOCKETS)
+            .map(|_| {
+                let socket = Dgram::new(&hog, false);
+                assert_eq!(socket.connect(at("10.9.0.1:7")), 0);
+                socket.end.set_nonblocking(true).expect("a socket");
+                socket
+            })
+            .collect();
+        let ends = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                // As much as goes in, again and again.
+                while !ends.load(Relaxed) {
+                    sockets.iter().for_each(|socket| while socket.end.send(b"x").is_ok() {});
+                }
+            });
+            let sent = || {
+                let rows = running.query("stats");
+                let row = rows.into_iter().find(|row| row["name"] == "udp_sent");
+                row.expect("a count")["value"].as_u64().expect("a number")
+            };
+            let _ends = Ends(&ends);
+            let begun = Instant::now();
+            let (mut last, mut between) = (sent(), Vec::new());
+            while between.len() < 10 {
+                let now = sent();
+                // Not before the flood has come.
+                if now > last {
+                    between.push(now - last);
+                }
+                last = now;
+                assert!(begun.elapsed() < LONGEST);
+            }
+            between.sort_unstable();
+            // 64 of each socket are a turn of all.
+            assert!(between[5] < (SOCKETS * 64 / 4) as u64, "{between:?}");
+        });
     }
 }
