@@ -277,25 +277,6 @@ fn followed(fd: i32, buf: UserVec<'_>) {
     }
 }
 
-/// The same of all descriptors that a message passes on ([`recall`]), which `each` names: other ends that do not answer are waited for together.
-pub fn recall_passed(each: impl Fn(&mut dyn FnMut(i32))) {
-    let reason = Reason::RecalledScmRights;
-    each(&mut |fd| {
-        if let Some(s) = table::sock(fd)
-            && let Some(conn) = s.conn.get()
-            && let Some(_call) = crate::thread::Call::enter()
-        {
-            switch::ask_back(s, conn, reason);
-        }
-    });
-    let patience = switch::Patience::default();
-    each(&mut |fd| match table::sock(fd) {
-        Some(s) => switch::recall_both_within(s, reason, true, &patience),
-        None if is_followed(fd) => recall(fd, reason, true),
-        None => {}
-    });
-}
-
 /// Makes the kernel path hold for `fd` before a call that needs it (SCM_RIGHTS, fdopen, splice, MSG_OOB ...).
 /// With `forever` the socket is never upgraded again.
 pub fn recall(fd: i32, reason: Reason, forever: bool) {
@@ -315,6 +296,25 @@ pub fn recall(fd: i32, reason: Reason, forever: bool) {
         // What the C library moves for a stream nobody sees: it counts from here on.
         s.set_used();
     }
+}
+
+/// The same of all descriptors that a message passes on ([`recall`]), which `each` names: other ends that do not answer are waited for together.
+pub fn recall_passed(each: impl Fn(&mut dyn FnMut(i32))) {
+    let reason = Reason::RecalledScmRights;
+    each(&mut |fd| {
+        if let Some(s) = table::sock(fd)
+            && let Some(conn) = s.conn.get()
+            && let Some(_call) = crate::thread::Call::enter()
+        {
+            switch::ask_back(s, conn, reason);
+        }
+    });
+    let patience = switch::Patience::default();
+    each(&mut |fd| match table::sock(fd) {
+        Some(s) => switch::recall_both_within(s, reason, true, &patience),
+        None if is_followed(fd) => recall(fd, reason, true),
+        None => {}
+    });
 }
 
 fn is_open(s: &'static Sock) -> bool {

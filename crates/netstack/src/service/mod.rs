@@ -429,20 +429,26 @@ impl Service {
     /// Every socket that has something to do has a turn; where they are many, those of one user no longer than [`WORKED_NS`].
     fn work(&mut self) {
         let most = self.hub.active.len();
-        let (mut took, mut now) = (std::mem::take(&mut self.took), clock::monotonic_ns());
-        took.clear();
+        let are_many = most > FEW;
+        let (mut took, mut now) = (std::mem::take(&mut self.took), 0);
+        if are_many {
+            took.clear();
+            now = clock::monotonic_ns();
+        }
         for _ in 0..most {
             let Some(key) = self.hub.active.pop_front() else { break };
+            if !are_many {
+                self.hub.work(&mut self.engine, key);
+                continue;
+            }
             let Some(uid) = self.hub.sockets.get(key).map(|socket| socket.uid) else { continue };
             if took.left(uid, WORKED_NS) == 0 {
                 self.late.push_back(key);
                 continue;
             }
             self.hub.work(&mut self.engine, key);
-            if most > FEW {
-                let begun = std::mem::replace(&mut now, clock::monotonic_ns());
-                took.add(uid, now.saturating_sub(begun));
-            }
+            let begun = std::mem::replace(&mut now, clock::monotonic_ns());
+            took.add(uid, now.saturating_sub(begun));
         }
         self.took = took;
         let sockets = &self.hub.sockets;
