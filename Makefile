@@ -24,7 +24,7 @@ c_manifest := $(root)/lib/bypath/manifest-c
 
 help:
 	@echo 'make demo        build, and show the main job in about two minutes'
-	@echo 'make test        everything that proves the product (at most 39 minutes)'
+	@echo 'make test        everything that proves the product (some 35 minutes)'
 	@echo 'make soak        the long, random tests'
 	@echo 'make mutants     whether the tests notice a library that is broken on purpose (hours)'
 	@echo 'make bench       measurements against the kernel, as printed in README.md'
