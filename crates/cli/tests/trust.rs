@@ -1,9 +1,11 @@
-//! Peers that mean harm: what docs/security.md says of them is tried here on programs that know nothing of it.
+//! Peers that mean harm: what docs/security.md and docs/security-claims.md say of them is tried here on programs that know nothing of it.
 
 #[path = "agent/programs.rs"]
 #[expect(dead_code, reason = "for tests of data")]
 mod programs;
 
+#[path = "trust/allowed.rs"]
+mod allowed;
 #[path = "trust/attack.rs"]
 mod attack;
 #[path = "trust/dice.rs"]

@@ -3,6 +3,7 @@
 //! call on that connection. Their reader may have become a program that only knows the carrier.
 
 use crate::flush;
+use crate::others;
 use crate::switch;
 use crate::table::{self, Sock};
 use crate::thread::Call;
@@ -11,7 +12,7 @@ use bypath_shm::direction::{Head, ask, wait as words};
 use bypath_shm::family::wpath;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, eventfd, fd, sock};
+use bypath_sys::{Errno, fd, sock};
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// Some end may have bytes in its outgoing ring.
@@ -88,7 +89,7 @@ pub fn before_read(number: i32, flags: i32) -> Result<(), Errno> {
         let period = if flushing { flush::FLUSH_PERIOD_NS } else { stall };
         DIRTY.store(true, Relaxed);
         if call.thread.rung.swap(false, Relaxed) {
-            eventfd::silence(bell_fd);
+            others::silence(bell_fd);
         }
         wait::announce(bell, call.thread.next_ticket());
         let mut fds = [

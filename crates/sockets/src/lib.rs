@@ -29,6 +29,7 @@ mod log;
 mod memory;
 mod numbers;
 mod options;
+mod others;
 mod peer;
 mod poll;
 mod raised;

@@ -6,8 +6,9 @@ mod record;
 pub use parents::let_go_of_parents;
 use record::{ArenaRecord, ConnSlot};
 
+use crate::rendezvous::errno_reason;
 use crate::thread::Record;
-use crate::{numbers, state};
+use crate::{numbers, others, state};
 use bypath_shm::arena::{Control, Geometry, slot_use};
 use bypath_shm::direction::Direction;
 use bypath_shm::family::bell;
@@ -138,7 +139,7 @@ impl Conn {
         let number = bell & !EPOLL_BELL;
         let Some(fd) = self.peer.bell(number) else { return false };
         if bell & EPOLL_BELL == 0 {
-            eventfd::ring(fd);
+            others::ring(fd);
             return true;
         }
         let Some(inbox) = self.peer.inbox.get() else { return false };
@@ -147,7 +148,7 @@ impl Conn {
         let Some(asleep) = inbox.asleep.get(number as usize) else { return false };
         let ticket = asleep.load(SeqCst);
         if ticket != 0 {
-            eventfd::ring(fd);
+            others::ring(fd);
             let _ = asleep.compare_exchange(ticket, 0, AcqRel, Relaxed);
         }
         true
@@ -167,7 +168,7 @@ impl Conn {
             }
             let number = (entry >> 32) as usize;
             if inbox.asleep.get(number).is_some_and(|a| a.load(SeqCst) != 0) {
-                eventfd::ring(entry as u32 as i32);
+                others::ring(entry as u32 as i32);
                 return;
             }
         }
@@ -267,6 +268,7 @@ fn reclaim() {
 /// In a forked child: what its parent has left is the parent's to look after.
 pub fn enter_child() {
     LEFT.store(0, Relaxed);
+    others::enter_child();
 }
 
 impl Peer {
@@ -479,8 +481,23 @@ pub fn by_pair(pair: u64, side: u32) -> Option<&'static Peer> {
 /// A new pair that owns `control`, with the inbox that is mapped from `inbox`. Called under [`state::LIFE`].
 ///
 /// # Errors
-/// `PeerMemoryInvalid`: it is none. `NoMemory`: there is no place for it.
+/// `PeerMemoryInvalid`: it is none. `NoMemory`: there is no place for it. Those of [`others::admit`].
 pub fn add(
+    pair: u64,
+    token: u64,
+    side: u32,
+    control: i32,
+    inbox: i32,
+) -> std::result::Result<&'static Peer, Reason> {
+    others::admit(control).map_err(errno_reason)?;
+    add_service(pair, token, side, control, inbox)
+}
+
+/// The same with a netstack service, which is trusted whoever runs it.
+///
+/// # Errors
+/// As [`add`].
+pub fn add_service(
     pair: u64,
     token: u64,
     side: u32,
@@ -670,6 +687,7 @@ pub fn owns(number: i32) -> bool {
 
 /// Every descriptor of pairs.
 pub fn descriptors(mut f: impl FnMut(i32)) {
+    others::descriptor().into_iter().for_each(&mut f);
     for p in (0..PEERS_USED.load(Acquire)).filter_map(|i| PEERS.get(i as usize)) {
         if !p.alive.load(Acquire) {
             continue;

@@ -2,6 +2,7 @@
 
 use crate::flush;
 use crate::hook::{PollFd, Verdict};
+use crate::others;
 use crate::peer::Conn;
 use crate::raised::{self, Counter, Several};
 use crate::ready;
@@ -14,7 +15,7 @@ use crate::{epoll, fault, udp};
 use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_sys::poll::{PollFd as Kernel, ppoll};
-use bypath_sys::{Errno, clock, eventfd, thread};
+use bypath_sys::{Errno, clock, thread};
 use std::sync::atomic::Ordering::*;
 
 /// Sets up to this size find room on the stack: more of it than this needs may not be there.
@@ -284,7 +285,7 @@ impl Armed {
         if self.bell_fd.is_none() {
             // Silenced before any word is entered: a ring after that is for this sleep.
             if call.thread.rung.swap(false, Relaxed) {
-                eventfd::silence(bell_fd);
+                others::silence(bell_fd);
             }
             self.bell_fd = Some(bell_fd);
             crate::wait::announce(bell, word as u32);

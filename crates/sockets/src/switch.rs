@@ -346,10 +346,16 @@ fn attend_marked(inbox: &'static bypath_shm::inbox::Inbox) {
     inbox.drain(|number| {
         let Some(s) = crate::table::by_number(number) else { return };
         wish::serve(s);
-        let Some(conn) = s.conn.get() else { return };
+        attend_to(s);
+    });
+}
+
+/// The other end may ask for something, or have done something that sets wait for.
+pub fn attend_to(s: &'static Sock) {
+    if let Some(conn) = s.conn.get() {
         answer_demand(s, conn);
         epoll::news(s);
-    });
+    }
 }
 
 /// Takes outgoing bytes back if the other end asks for that.

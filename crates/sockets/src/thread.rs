@@ -4,6 +4,7 @@
 //! counts its nesting with plain stores; who wants to reuse something issues a membarrier and looks at every
 //! thread (see [`quiesce`]). Threads that sleep in the kernel hold nothing ([`Call::parked`]).
 
+use crate::others;
 use crate::raised::Notes;
 use crate::state;
 use crate::stay;
@@ -342,7 +343,7 @@ impl Record {
     /// Wakes it if it sleeps.
     fn wake(&self) {
         if self.bell.load(Acquire) != 0 {
-            eventfd::ring(self.bell_fd.load(Relaxed));
+            others::ring(self.bell_fd.load(Relaxed));
         }
         if let Some(set) = self.waits_on.load(Acquire).checked_sub(1) {
             crate::epoll::ring(set);
@@ -377,7 +378,7 @@ impl Record {
         }
         let fd = self.bell_fd.load(Relaxed);
         if self.rung.swap(false, Relaxed) {
-            eventfd::silence(fd);
+            others::silence(fd);
         }
         Some(fd)
     }
@@ -414,7 +415,7 @@ impl Drop for Sleep {
         if outer > 0 && self.0.bell.load(Relaxed) != 0 {
             // A ring for the sleep that this one interrupted may have been silenced: ring it again.
             self.0.rung.store(true, Relaxed);
-            eventfd::ring(self.0.bell_fd.load(Relaxed));
+            others::ring(self.0.bell_fd.load(Relaxed));
         }
     }
 }
@@ -431,7 +432,7 @@ impl Record {
 pub fn ring(number: u32) {
     for r in (0..USED.load(Acquire)).filter_map(record) {
         if r.bell.load(Relaxed) == number {
-            eventfd::ring(r.bell_fd.load(Relaxed));
+            others::ring(r.bell_fd.load(Relaxed));
             return;
         }
     }

@@ -7,6 +7,7 @@ use crate::carrier;
 use crate::fault;
 use crate::flush;
 use crate::memory;
+use crate::others;
 use crate::peer::Conn;
 use crate::siblings;
 use crate::state;
@@ -16,7 +17,7 @@ use crate::thread::Call;
 use crate::uring;
 use bypath_shm::direction::{Path, Readable, wait};
 use bypath_sys::poll::{PollFd, ppoll};
-use bypath_sys::{Errno, clock, eventfd, thread};
+use bypath_sys::{Errno, clock, thread};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*};
 
 /// Bytes that nobody seems to read are taken back after this long.
@@ -176,7 +177,7 @@ pub fn sleep(
     };
     // Silenced before the word is entered: a ring after that is for this sleep.
     if thread.rung.swap(false, Relaxed) {
-        eventfd::silence(bell_fd);
+        others::silence(bell_fd);
     }
     let word = wait::word(bell, thread.next_ticket());
     fault::between("to-sleep");
@@ -223,7 +224,7 @@ pub fn sleep(
 #[inline]
 pub fn before_sleep(call: &Call, bound: Option<u64>) -> Option<u64> {
     let bound = siblings::before_sleep(call, memory::before_sleep(call, bound));
-    uring::before_sleep(call, bound)
+    uring::before_sleep(call, others::before_sleep(bound))
 }
 
 /// The ticket of a sleep: never 0, and not that of the sleep before, of which a waker may still want to clear the word.

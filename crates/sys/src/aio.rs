@@ -101,6 +101,16 @@ impl Ringer {
         if taken == 1 { Ok(()) } else { Err(Errno::AGAIN) }
     }
 
+    /// The descriptor that it keeps.
+    pub const fn number(&self) -> i32 {
+        self.empty
+    }
+
+    /// In a forked child, which has the descriptor and no such context: lets go of that.
+    pub fn forget(&self) {
+        fd::close(self.empty);
+    }
+
     fn take_ends(&self) {
         /// Words of `struct io_event`.
         const WORDS: usize = 4;

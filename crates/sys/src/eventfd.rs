@@ -1,7 +1,7 @@
 //! eventfd: the bell.
 
 use crate::syscall::{check, syscall};
-use crate::{Result, fd};
+use crate::{Errno, Result, fd};
 #[cfg(feature = "link")]
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
@@ -35,6 +35,18 @@ pub fn silence(bell: i32) {
     let mut count = 0u64;
     // SAFETY: read writes at most eight bytes to a local.
     unsafe { syscall(libc::SYS_read, [bell as usize, &raw mut count as usize, 8, 0, 0, 0]) };
+}
+
+/// The same of a bell whose description others have, too, and may have made one that waits (since Linux 5.8; before it is read as ever).
+pub fn silence_at_once(bell: i32) {
+    let mut count = 0u64;
+    let pieces = [libc::iovec { iov_base: (&raw mut count).cast(), iov_len: 8 }];
+    // A position of -1: where it stands, as of what has none.
+    let at = [bell as usize, pieces.as_ptr() as usize, 1, usize::MAX, usize::MAX, libc::RWF_NOWAIT as usize];
+    // SAFETY: preadv2 writes at most eight bytes to a local.
+    if check(unsafe { syscall(libc::SYS_preadv2, at) }) == Err(Errno::OPNOTSUPP) {
+        silence(bell);
+    }
 }
 
 /// A bell that is closed with its value.

@@ -5,6 +5,7 @@
  *   trust strict               prints its port, echoes to one until a piece ends with FLOOD, sends what goes for two seconds, and then allows itself
  *                              no system calls but read, write and exit
  *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
+ *   trust steps PORT           the same, and says so of each
  *
  * Whoever gets an octet that nobody can have sent, a wrong echo or none in time says so and fails. */
 #define _GNU_SOURCE
@@ -162,6 +163,8 @@ static void strict(void) {
         syscall(SYS_exit, 0);
 }
 
+static int steps;
+
 static void *talk(void *argument) {
     struct sockaddr_in a = {.sin_family = AF_INET,
                             .sin_port = htons((int)(long)argument),
@@ -189,8 +192,8 @@ static void *talk(void *argument) {
         for (size_t i = 0; i < len; i++)
             if (heard[i] != (said[i] | 0x80))
                 fail("another echo");
-        if (turn == 100) {
-            printf("talking\n");
+        if (steps || turn == 100) {
+            printf(steps ? "step\n" : "talking\n");
             fflush(stdout);
         }
         if (turn > 100 && turn % 4 == 0)
@@ -208,7 +211,8 @@ int main(int count, char **words) {
         set();
     if (!strcmp(mode, "strict"))
         strict();
-    if (strcmp(mode, "talk"))
+    steps = !strcmp(mode, "steps");
+    if (strcmp(mode, "talk") && !steps)
         return 2;
     for (int i = 2; i < count; i++) {
         pthread_t thread;

@@ -181,7 +181,7 @@ impl Attack {
                 self.rouse();
             }
             17 => {
-                // Those of sleepers are left alone, and no mark is wiped: that holds up others (docs/security.md).
+                // Those of sleepers are left alone, and no mark is wiped: of the own user's peers that is not defended (docs/security-claims.md).
                 let ticket = &inbox.asleep[64 + self.dice.below(BELLS - 64)];
                 ticket.store(self.dice.number() as u32, Relaxed);
             }

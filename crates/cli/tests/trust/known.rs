@@ -23,7 +23,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Brings the victim's answers to their ring.
-fn ring_from_victim(line: &Line, m: &Mapped) {
+pub fn ring_from_victim(line: &Line, m: &Mapped) {
     until("the victim's ring does not begin", || {
         m.inc().consent();
         line.say(b"octets");

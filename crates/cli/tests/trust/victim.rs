@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Nothing here takes as long as this unless something hangs.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
-fn program() -> &'static PathBuf {
+pub fn program() -> &'static PathBuf {
     static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
     PROGRAM.get_or_init(|| programs::compile("trust", &["trust.c"], &[]))
 }
@@ -37,9 +37,15 @@ impl Process {
     }
 
     pub fn of(program: &PathBuf, words: &[&str]) -> Process {
-        let mut child = Command::new(program)
+        let mut command = Command::new(program);
+        command.env("LD_PRELOAD", programs::library());
+        Process::by(command, words)
+    }
+
+    /// By a command that says which library.
+    pub fn by(mut command: Command, words: &[&str]) -> Process {
+        let mut child = command
             .args(words)
-            .env("LD_PRELOAD", programs::library())
             .env("BYPATH_UPGRADE", "eager")
             .env("BYPATH_LOG", std::env::var_os("BYPATH_LOG").unwrap_or("off".into()))
             .stdin(Stdio::piped())
@@ -80,6 +86,11 @@ impl Process {
                 panic!("it ended: {}", self.child.wait().expect("wait"))
             }
         }
+    }
+
+    /// The same; `None` also where it has ended.
+    pub fn next_line(&mut self, time: Duration) -> Option<String> {
+        self.lines.recv_timeout(time).ok()
     }
 
     pub fn tell(&mut self, line: &str) {
@@ -154,10 +165,20 @@ pub struct Victim {
 
 impl Victim {
     pub fn start(mode: &str) -> Victim {
-        let mut server = Process::start(&[mode]);
+        let command = || {
+            let mut command = Command::new(program());
+            command.env("LD_PRELOAD", programs::library());
+            command
+        };
+        Victim::of(command, mode)
+    }
+
+    /// Both programs by such commands.
+    pub fn of(command: impl Fn() -> Command, mode: &str) -> Victim {
+        let mut server = Process::by(command(), &[mode]);
         let line = server.line("the victim");
         let port = line.strip_prefix("port ").and_then(|port| port.parse().ok()).expect("a port");
-        let mut talker = Process::start(&["talk", &format!("{port}")]);
+        let mut talker = Process::by(command(), &["talk", &format!("{port}")]);
         talker.expect("talking", "the honest process");
         let plain = TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).expect("connect");
         plain.set_read_timeout(Some(PATIENCE)).expect("a time");

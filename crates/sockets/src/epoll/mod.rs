@@ -18,6 +18,7 @@ pub use wait::{blind_wait_begins, blind_wait_ended, told_by_kernel, wait};
 
 use crate::hook::{EpollEvent, Verdict};
 use crate::lock::Lock;
+use crate::others;
 use crate::peer::Conn;
 use crate::ready;
 use crate::switch;
@@ -29,7 +30,7 @@ use bypath_shm::direction::wait as words;
 use bypath_shm::reason::Reason;
 use bypath_shm::region::Slab;
 use bypath_sys::epoll::{self as sys, Event};
-use bypath_sys::{Errno, eventfd, fd};
+use bypath_sys::{Errno, fd};
 use hot::{make_hot, unlink_hot};
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
@@ -425,7 +426,7 @@ fn ensure_bell(s: &Set) -> bool {
         s.bell.store(number, Release);
     }
     // It may have been rung for an earlier set with this record.
-    eventfd::silence(s.bell_fd.load(Relaxed));
+    others::silence(s.bell_fd.load(Relaxed));
     let event = Event { events: libc::EPOLLIN as u32 | ET, data: BELL_DATA };
     let added = sys::ctl(s.fd.load(Relaxed), libc::EPOLL_CTL_ADD, s.bell_fd.load(Relaxed), event);
     let ok = matches!(added, Ok(()) | Err(Errno::EXIST));
@@ -586,7 +587,7 @@ fn ring_own(s: &Set) {
     std::sync::atomic::fence(SeqCst);
     let asleep = s.sleepers.load(Relaxed) != 0 || s.blind_waits.load(Relaxed) != 0;
     if asleep && s.has_bell.load(Relaxed) {
-        eventfd::ring(s.bell_fd.load(Relaxed));
+        others::ring(s.bell_fd.load(Relaxed));
     }
 }
 

@@ -6,10 +6,10 @@
 
 use super::hot::would_report;
 use super::{LOCK, REGS_USED, SETS_CAPACITY, Set, reg, regs_of, set};
+use crate::others;
 use crate::switch;
 use crate::table::{self, Sock};
 use bypath_shm::reason::Reason;
-use bypath_sys::eventfd;
 use std::sync::atomic::{AtomicBool, Ordering::*};
 
 /// There is such a set, or was.
@@ -80,7 +80,7 @@ fn show(number: u32, s: &'static Set, anew: bool) {
     if tells() {
         if anew || !s.shown.load(Relaxed) {
             s.shown.store(true, Relaxed);
-            eventfd::ring(bell);
+            others::ring(bell);
         }
         return;
     }
@@ -89,11 +89,11 @@ fn show(number: u32, s: &'static Set, anew: bool) {
     if !s.shown.swap(false, Relaxed) && sleeps {
         return;
     }
-    eventfd::silence(bell);
+    others::silence(bell);
     if tells() {
         // It was rung for that just before.
         s.shown.store(true, Relaxed);
-        eventfd::ring(bell);
+        others::ring(bell);
     }
 }
 

@@ -6,7 +6,7 @@ use super::message::{HELLO, MESSAGE_SIZE, VERSION, WORDS, to_bytes};
 use super::{CALL_LIFE_NS, abroad, close_other, errno_reason, may_call, ring_size};
 use crate::state::State;
 use crate::table::Sock;
-use crate::{fault, state};
+use crate::{fault, others, state};
 use bypath_shm::reason::Reason;
 use bypath_sys::{Errno, clock, unix};
 use std::sync::atomic::Ordering::*;
@@ -42,6 +42,7 @@ pub fn say_hello(s: &Sock, state: &State, dialled: i32) -> Result<(), Reason> {
 }
 
 fn call(s: &Sock, state: &State, dialled: i32) -> Result<bypath_sys::Result<()>, Reason> {
+    others::admit(dialled).map_err(errno_reason)?;
     let (_, inbox_fd) = state.inbox().map_err(errno_reason)?;
     let end = s.end();
     let mut m = [0; WORDS];

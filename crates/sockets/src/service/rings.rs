@@ -98,7 +98,7 @@ fn take(given: RingsGiven, files: &Files) -> Result<&'static Conn, Reason> {
             Ok(conn)
         }
         (&[arena, inbox, bell, control], 1) => {
-            let peer = peer::add(given.pair, given.token, 0, control, inbox)?;
+            let peer = peer::add_service(given.pair, given.token, 0, control, inbox)?;
             let conn = slot(peer, arena).inspect_err(|_| peer.disown())?;
             // The bell and the control socket are the peer's from now on.
             peer.add_bell(BELL, bell);

@@ -1,0 +1,97 @@
+//! Processes of other users that share memory with this one (`--allow-uid`), and what they could keep it from.
+//!
+//! A bell is an eventfd, and its description belongs to all who have it: who clears O_NONBLOCK there and fills, or empties, the counter would
+//! have write(2), or read(2), wait for ever. And the own inbox is one for all peers: who wipes a mark or a ticket there keeps the wake of
+//! somebody else's connection from a sleeper. So, from the first such peer on, the kernel rings all bells (`bypath_sys::aio`),
+//! they are silenced without waiting, and who sleeps looks at everything ten times a second. It stays so when the peer has gone: others may
+//! have what it had. Among programs of one user nothing of this is done: they could stop each other anyway.
+
+use crate::siblings::PERIOD_NS;
+use crate::{state, switch, table};
+use bypath_shm::region::{self, StaticCell};
+use bypath_sys::aio::Ringer;
+use bypath_sys::{Result, clock, eventfd, process, unix};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::*};
+
+/// There was such a peer.
+static ANY: AtomicBool = AtomicBool::new(false);
+/// Who rings then. It is made for the first one, and stays.
+static RINGER: StaticCell<Ringer> = StaticCell::new();
+
+/// When everything was last looked at.
+static LOOKED: AtomicU64 = AtomicU64::new(0);
+
+#[inline]
+fn any() -> bool {
+    ANY.load(Relaxed)
+}
+
+/// Before the own inbox, or a bell, is shared with the process at the other end of `channel`. Called under [`state::LIFE`].
+///
+/// # Errors
+/// As [`Ringer::above`]: there is nobody who rings without waiting.
+pub fn admit(channel: i32) -> Result<()> {
+    if unix::peer_credentials(channel).is_ok_and(|other| other.uid == process::euid()) {
+        return Ok(());
+    }
+    if RINGER.get().is_none() {
+        RINGER.set(Some(region::leak(Ringer::above(state::floor())?)?));
+    }
+    ANY.store(true, SeqCst);
+    Ok(())
+}
+
+/// In a forked child: who rang is the parent's, and does not know it.
+pub fn enter_child() {
+    let Some(parents) = RINGER.get() else { return };
+    parents.forget();
+    let own = Ringer::above(state::floor()).and_then(region::leak);
+    // Without one nobody is rung: a peer of another user looks by itself.
+    RINGER.set(own.ok());
+}
+
+/// Rings a bell, whoever has it.
+#[inline]
+pub fn ring(bell: i32) {
+    if any() { ring_safely(bell) } else { eventfd::ring(bell) }
+}
+
+#[cold]
+fn ring_safely(bell: i32) {
+    if let Some(ringer) = RINGER.get() {
+        let _ = ringer.ring_number(bell);
+    }
+}
+
+/// Silences a bell of this process, whoever has it beside.
+#[inline]
+pub fn silence(bell: i32) {
+    if any() { eventfd::silence_at_once(bell) } else { eventfd::silence(bell) }
+}
+
+/// Called before a thread sleeps for at most `bound` ns (`None` = for ever). Returns how long to sleep.
+#[inline]
+pub fn before_sleep(bound: Option<u64>) -> Option<u64> {
+    if !any() {
+        return bound;
+    }
+    look();
+    Some(bound.unwrap_or(u64::MAX).min(PERIOD_NS))
+}
+
+/// As if every peer had marked all of its ends.
+#[cold]
+fn look() {
+    let (now, last) = (clock::monotonic_ns(), LOOKED.load(Relaxed));
+    if now.saturating_sub(last) < PERIOD_NS / 2
+        || LOOKED.compare_exchange(last, now, AcqRel, Relaxed).is_err()
+    {
+        return;
+    }
+    table::each_sock(switch::attend_to);
+}
+
+/// The descriptor that is kept for ringing.
+pub fn descriptor() -> Option<i32> {
+    RINGER.get().map(Ringer::number)
+}
