@@ -16,6 +16,7 @@ mod several;
 mod tasks;
 mod told;
 mod trouble;
+mod typed;
 mod unit;
 mod views;
 mod words;
