@@ -17,6 +17,7 @@ mod ends;
 mod faults;
 mod fetches;
 mod lab;
+mod names;
 mod pings;
 mod reloads;
 mod transfers;
