@@ -17,6 +17,7 @@ mod ends;
 mod faults;
 mod fetches;
 mod lab;
+mod links;
 mod names;
 mod pings;
 mod reloads;

@@ -62,10 +62,15 @@ const PLACES: [(Place, &str, Place); 2] =
 
 /// A folder with a file to be fetched, and a service for it.
 fn stage() -> (TempDir, Tool) {
+    stage_on(&TAP)
+}
+
+/// The same with a service on this link.
+fn stage_on(link: &[&str]) -> (TempDir, Tool) {
     let folder = TempDir::new();
     std::fs::write(folder.join("file"), octets(SIZE)).expect("a file");
     std::fs::write(folder.join("small"), octets(700)).expect("a file");
-    let running = service(&folder, &TAP);
+    let running = service(&folder, link);
     (folder, running)
 }
 
@@ -82,22 +87,39 @@ isolated! {
             return;
         }
         let (folder, running) = stage();
-        for (server, at, client) in PLACES {
-            let web = Tool::of(server(&folder, &["python3", "-u", "-m", "http.server", "8000"]));
-            listening(&format!("{at}:8000"));
-            let url = format!("http://{at}:8000/file");
-            done(client(&folder, &["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--output", "got", &url]));
-            came(&folder, "got");
-            done(client(&folder, &["wget", "--quiet", "--no-proxy", "--tries=1", "--output-document=got", &url]));
-            came(&folder, "got");
-            // The other end has the address of the other stack.
-            let other = if at == "10.9.0.2" { "10.9.0.1" } else { "10.9.0.2" };
-            let web = web.says(&format!("{other} - - ")).says(&format!("{other} - - "));
-            assert_eq!(web.said.matches("GET /file").count(), 2, "{}", web.said);
-            web.signal(Signal::KILL);
-            web.end();
-        }
+        fetches_in_both_roles(&folder);
         end(running);
+    }
+}
+
+#[track_caller]
+fn fetches_in_both_roles(folder: &TempDir) {
+    for (server, at, client) in PLACES {
+        let web = Tool::of(server(folder, &["python3", "-u", "-m", "http.server", "8000"]));
+        listening(&format!("{at}:8000"));
+        let url = format!("http://{at}:8000/file");
+        let curl = ["curl", "--silent", "--show-error", "--fail", "--noproxy", "*", "--output", "got", &url];
+        done(client(folder, &curl));
+        came(folder, "got");
+        done(client(folder, &["wget", "--quiet", "--no-proxy", "--tries=1", "--output-document=got", &url]));
+        came(folder, "got");
+        // The other end has the address of the other stack.
+        let other = if at == "10.9.0.2" { "10.9.0.1" } else { "10.9.0.2" };
+        let web = web.says(&format!("{other} - - ")).says(&format!("{other} - - "));
+        assert_eq!(web.said.matches("GET /file").count(), 2, "{}", web.said);
+        web.signal(Signal::KILL);
+        web.end();
+    }
+}
+
+isolated! {
+    fn they_do_so_over_a_tun_device() {
+        if !have("programs::they_do_so_over_a_tun_device", &["curl", "wget", "python3"]) {
+            return;
+        }
+        let (folder, running) = stage_on(&["--link=tun:mine", "--net=10.9.0.1/24"]);
+        fetches_in_both_roles(&folder);
+        assert!(end(running).text().contains("link        tun:mine"));
     }
 }
 
