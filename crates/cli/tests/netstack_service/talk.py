@@ -1,4 +1,4 @@
-"""talk.py tcp|udp serve | call ADDRESS PORT: octets there and back. The server prints its port. The caller prints its own name and
+"""talk.py tcp|udp serve [ADDRESS] | call ADDRESS PORT: octets there and back. The server prints its port. The caller prints its own name and
 that of the other end as soon as it is connected, then reads lines, a number of trips each, and prints `done` after it; `serve` ends
 with its caller."""
 import socket
@@ -7,7 +7,7 @@ import sys
 kind, role = sys.argv[1:3]
 end = socket.socket(socket.AF_INET, socket.SOCK_STREAM if kind == "tcp" else socket.SOCK_DGRAM)
 if role == "serve":
-    end.bind(("0.0.0.0", 0))
+    end.bind((sys.argv[3] if sys.argv[3:] else "0.0.0.0", 0))
     if kind == "tcp":
         end.listen()
     print(end.getsockname()[1], flush=True)

@@ -31,7 +31,7 @@ impl Talk {
         Talk::to("10.9.0.1", folder, kind, flags)
     }
 
-    /// The server is at this address: the kernel's, or the stack's.
+    /// The server is at this address: the kernel's, the stack's, or loopback.
     fn to(at: &str, folder: &TempDir, kind: &str, flags: &[&str]) -> Talk {
         let script = workspace().join("crates/cli/tests/netstack_service/talk.py");
         let on_stack = || {
@@ -41,6 +41,11 @@ impl Talk {
         };
         let mut server = if at == "10.9.0.1" { Command::new("python3") } else { on_stack() };
         server.arg(&script).args([kind, "serve"]);
+        // At every address a server is the stack's alone.
+        let local = at == "127.0.0.1";
+        if local {
+            server.arg(at);
+        }
         let server = Tool::of(server).hears("\n");
         let port = server.heard().trim().to_owned();
         let mut caller = on_stack();
@@ -48,7 +53,8 @@ impl Talk {
         let caller = Tool::of(caller).hears("\n");
         let names: Vec<String> = caller.heard().split_whitespace().map(str::to_owned).collect();
         let names: [String; 2] = names.try_into().expect("two names");
-        assert!(names[0].starts_with("10.9.0.2:") && names[1] == format!("{at}:{port}"), "{names:?}");
+        let own = if local { "127.0.0.1:" } else { "10.9.0.2:" };
+        assert!(names[0].starts_with(own) && names[1] == format!("{at}:{port}"), "{names:?}");
         Talk { server, caller, names }
     }
 
@@ -243,6 +249,43 @@ isolated! {
         let metrics = said(&["metrics"]);
         assert!(metrics.contains("path=\"netstack:ring\",reason=\"ring\""), "{metrics}");
         talk.end();
+        end(running);
+    }
+}
+
+isolated! {
+    fn loopback_has_rings_of_the_two_programs_beside_those_of_the_service() {
+        if !have("views::loopback_has_rings_of_the_two_programs_beside_those_of_the_service") {
+            return;
+        }
+        let folder = TempDir::new();
+        let running = service(&folder, &[&TAP[..], &["--name=lab"]].concat());
+        let talks = [("127.0.0.1", "ring", Value::Null), ("10.9.0.1", "netstack:ring", json!("lab"))].map(|(at, path, of)| {
+            (Talk::to(at, &folder, "tcp", &["--upgrade=eager"]), path, of)
+        });
+        let begun = Instant::now();
+        let talks = talks.map(|(mut talk, path, of)| {
+            let row = loop {
+                talk = talk.does(20);
+                let all = rows(&["ss", "--json", "--pid", &talk.pid()]);
+                assert_eq!(all.len(), 1, "{all:?}");
+                if all[0]["path"] == path {
+                    break all[0].clone();
+                }
+                assert!(begun.elapsed() < LONG, "never {path}: {all:?}");
+            };
+            assert_eq!([&row["local"], &row["remote"]], [&json!(talk.names[0]), &json!(talk.names[1])], "{row}");
+            assert_eq!(row["service"], of, "{row}");
+            assert!(by_ring(&talk.pid()).iter().all(|octets| *octets > 0), "{row}");
+            talk
+        });
+        // So it is seen by who is called; and the service has never heard of it.
+        let all = rows(&["ss", "--json", "--pid", &talks[0].server.id().to_string()]);
+        assert_eq!((all.len(), &all[0]["path"], &all[0]["remote"]), (1, &json!("ring"), &json!(talks[0].names[0])), "{all:?}");
+        let sockets: Vec<Value> = serde_json::from_slice(&crate::asked(&folder, &["sockets", "--name=lab", "--json"]).expect(0).stdout).expect("JSON");
+        let locals: Vec<_> = sockets.iter().map(|s| &s["local"]).collect();
+        assert_eq!(locals, [&json!(talks[1].names[0])], "{sockets:?}");
+        talks.into_iter().for_each(Talk::end);
         end(running);
     }
 }
