@@ -259,7 +259,9 @@ hook! {
     fn splice(from: c_int, from_offset: *mut i64, out: c_int, out_offset: *mut i64, len: size_t, flags: c_uint) -> isize,
     raw Some(libc::SYS_splice); {
         to_kernel_pair(from, out);
-        real(from, from_offset, out, out_offset, len, flags)
+        let moved = real(from, from_offset, out, out_offset, len, flags);
+        // The end of a pair may stand for a reset.
+        if moved == 0 && len != 0 && hook::serves() { crate::served::ended(from) } else { moved }
     }
 
     /// `aio_read()`: helper threads of the C library read where nobody sees it.

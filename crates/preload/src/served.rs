@@ -165,6 +165,12 @@ pub(crate) fn receive(fd: c_int, flags: c_int, real: impl FnOnce() -> isize) -> 
     if ret != 0 && !(ret < 0 && errno::get() == libc::ECONNRESET) {
         return ret;
     }
+    ended(fd)
+}
+
+/// A call has met the end of what comes: what the program is told.
+#[cold]
+pub(crate) fn ended(fd: c_int) -> isize {
     match kept(|| served::ended(fd, false)) {
         Some(e) => fail(e.raw_os_error()),
         // The pair's own error is no news of the connection.

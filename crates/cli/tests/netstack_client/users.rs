@@ -288,6 +288,43 @@ fn who_holds_a_socket_may_ask_about_it_whoever_he_is() {
     }
 }
 
+/// A worker of another user's with a connection of root's, of which it reads once it is told to.
+const BEREFT: &str = "import errno, os, socket, sys
+heard = socket.create_server((sys.argv[1], 0))
+client = socket.create_connection(heard.getsockname())
+s, _ = heard.accept()
+def outcome(call, *arguments):
+    try: return call(*arguments)
+    except OSError as e: return errno.errorcode[e.errno]
+if os.fork() == 0:
+    os.setgroups([]); os.setresgid(*[int(sys.argv[2])] * 3); os.setresuid(*[int(sys.argv[2])] * 3)
+    client.sendall(b'part')
+    print(s.recv(9).decode(), flush=True)
+    sys.stdin.readline()
+    print(outcome(s.recv, 9), outcome(s.recv, 9), outcome(s.send, b'x'), flush=True)
+    os._exit(0)
+print(os.wait()[1])";
+
+#[test]
+fn a_worker_whose_service_was_replaced_is_told_of_a_reset_and_of_no_end() {
+    let Some(stage) =
+        Stage::new("users::a_worker_whose_service_was_replaced_is_told_of_a_reset_and_of_no_end")
+    else {
+        return;
+    };
+    let service = stage.service("");
+    let worker = ["run", "--netstack=lab", "--", PYTHON, "-c", BEREFT, HERE, &ONE.to_string()];
+    let mut worker = stage.bypath(0, &[], &worker);
+    let mut worker = Process(worker.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("setpriv"));
+    assert_eq!(worker.line(), "part");
+    drop(service);
+    // It is not for the worker's user, and has never had such a socket.
+    let _next = stage.service("");
+    let mut input = worker.0.stdin.take().expect("a pipe");
+    std::io::Write::write_all(&mut input, b"\n").expect("a program that waits");
+    assert_eq!(worker.finish(), "ECONNRESET b'' EPIPE\n0\n");
+}
+
 #[test]
 fn root_of_a_namespace_has_a_folder_of_the_user_it_is_outside() {
     const NAME: &str = "users::root_of_a_namespace_has_a_folder_of_the_user_it_is_outside";

@@ -8,6 +8,7 @@ mod common;
 #[path = "../l2_tools/network.rs"]
 mod network;
 mod accounts;
+mod bereft;
 mod between;
 mod crowds;
 mod datagrams;

@@ -81,7 +81,13 @@ impl Record {
         if kept != 0 {
             return Ok(Some(Errno::from_raw_os_error(kept)));
         }
-        let errno = self.question(Op::Error).ask(self.service())?.body.i32().ok_or(Errno::PROTO)?;
+        let mut question = self.question(Op::Error);
+        let answer = question.ask(self.service()).map(|mut answer| answer.body.i32());
+        let errno = match answer {
+            // It was shown that this process holds the socket, and knows of none: it is another service than the socket's.
+            Err(Errno::PERM | Errno::ACCESS) if question.was_refused() => return Err(Errno::BADF),
+            answer => answer?.ok_or(Errno::PROTO)?,
+        };
         Ok((1..4096).contains(&errno).then(|| Errno::from_raw_os_error(errno)))
     }
 
@@ -410,7 +416,11 @@ pub fn option(fd: i32, level: i32, name: i32, room: &mut [u8]) -> Option<Result<
                 let error = error.or_else(|| table::sock(fd).and_then(stream::take_error));
                 Some(Ok(error.map_or(0, Errno::raw_os_error)))
             }
-            Err(_) => return r.option_meanwhile(level, name, room),
+            Err(_) => match r.option_meanwhile(level, name, room) {
+                // A connection whose service is gone has its end for an error.
+                None => Some(Ok(ended(fd, false).map_or(0, Errno::raw_os_error))),
+                told => return told,
+            },
         },
         _ => hold::of(fd, level, name).map(Ok),
     };
@@ -635,8 +645,8 @@ pub fn ended(fd: i32, sending: bool) -> Option<Errno> {
             return None;
         }
         Ok(error) => error,
-        // It belongs to another user, and ends as a plain pair does.
-        Err(Errno::PERM | Errno::ACCESS) => None,
+        // This user cannot reach a service to ask. A pair that was shut both ways in good order looks like one that is gone.
+        Err(Errno::PERM | Errno::ACCESS) if sending || r.told.load(Relaxed) & told::MUTE != 0 => None,
         // A service that is gone has closed nothing in good order.
         Err(_) if state::is_sealed() || state::is_borrowed() => None,
         Err(e) => {

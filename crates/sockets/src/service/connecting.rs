@@ -1,6 +1,7 @@
 //! connect of a socket of a service, and waiting as a call of the kernel's would: for so long, and until a signal.
 
 use super::adopt::{self, Call};
+use super::anew::is_gone;
 use super::calls::{CLOSE, for_family, served};
 use super::{Record, address, datagram, stage};
 use crate::signals;
@@ -68,7 +69,15 @@ fn connected(fd: i32, r: &Record) -> Result<()> {
         r.enter(stage::CONNECTED);
         return Ok(());
     }
-    let error = match r.take_error()? {
+    let error = match r.take_error() {
+        // Its service ended while it came up: another connection is to be had once there is one again.
+        told if is_gone(&told) => {
+            r.enter(stage::REFUSED);
+            return Err(Errno::NETDOWN);
+        }
+        told => told?,
+    };
+    let error = match error {
         // Somebody was told already, or it was connected and is over.
         None if poll::now(fd, libc::POLLOUT) & (libc::POLLHUP | libc::POLLERR) != 0 => {
             (r.names()?.1 == CLOSE).then_some(Errno::CONNABORTED)

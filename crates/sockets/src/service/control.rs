@@ -251,6 +251,11 @@ impl Message {
         header.is_some_and(|(header, _)| matches!(header.errno, libc::EPERM | libc::EACCES))
     }
 
+    /// Whether a service was reached, and has answered that this user may not ask that.
+    pub fn was_refused(&self) -> bool {
+        self.is_refused(ROOM)
+    }
+
     /// Says it on the connection `on`, and waits for nothing; `fd` is the socket's. False: it is to be asked.
     pub fn say(mut self, service: u32, on: u32, fd: i32) -> bool {
         if state::is_sealed() || state::is_borrowed() {
