@@ -1,9 +1,10 @@
 //! Programs, and services, that are killed under load.
 
 use crate::common::TempDir;
-use crate::lab::{Lab, Side, have, netstack, on_stack, script, told};
+use crate::lab::{Lab, Side, have, maps, memory, netstack, on_stack, script, told};
 use crate::network::{LONG, Tool, skip};
 use rustix::process::Signal;
+use serde_json::Value;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,20 +28,33 @@ isolated! {
             return;
         }
         let lab = Lab::new("");
-        let (crowd, descriptors, mut chance) = (script("crowd.py"), lab.descriptors(), 7);
+        let (crowd, letters, descriptors, mut chance) = (script("crowd.py"), script("letters.py"), lab.descriptors(), 7);
         let mut there = lab.start(Side::Kernel, &["python3", &crowd, "server", "10.0.0.2", "7000"]).hears("listening");
+        let echo = lab.start(Side::Kernel, &["python3", &letters, "server", "10.0.0.2", "7002"]).hears("listening");
         let mut memory = Vec::new();
-        let mut ends = 0;
+        let (mut ends, mut had_rings) = (0, false);
         for _wave in 0..2 {
             for _ in 0..rounds(3) {
                 // One that serves, always at the same port, and one that asks.
                 let server = lab.start(Side::Stack, &["python3", &crowd, "server", "10.0.0.1", "7001"]).hears("listening");
                 let asks = lab.start(Side::Kernel, &["python3", &crowd, "load", "10.0.0.1", "7001", "20"]).hears("flows");
                 let client = lab.start(Side::Stack, &["python3", &crowd, "load", "10.0.0.2", "7000", "20"]).hears("flows");
+                // The same of datagrams; its port is another one's again in the next round.
+                let post = lab.start(Side::Stack, &["python3", &letters, "server", "10.0.0.1", "7003"]).hears("listening");
+                let writes = [(Side::Kernel, "10.0.0.1", "7003"), (Side::Stack, "10.0.0.2", "7002")].map(|(side, to, port)| {
+                    lab.start(side, &["python3", &letters, "load", to, port]).hears("flows")
+                });
+                had_rings |= lab.maps() > 0 && lab.rings() > 0;
                 goes_on(&mut chance);
                 server.signal(Signal::KILL);
+                post.signal(Signal::KILL);
                 goes_on(&mut chance);
                 client.signal(Signal::KILL);
+                for program in writes {
+                    program.signal(Signal::KILL);
+                    program.end();
+                }
+                post.end();
                 // Each connection's other end hears of it.
                 asks.end().expect(0);
                 ends += 20;
@@ -50,8 +64,10 @@ isolated! {
             }
             lab.is_empty();
             lab.has_descriptors(descriptors);
+            lab.shares_nothing();
             memory.push(lab.memory());
         }
+        assert!(had_rings, "no program had rings");
         let stats = lab.told(&["stats"]);
         let value = |name: &str| stats.iter().find(|row| row["name"] == name).expect("a count")["value"].as_u64();
         for name in ["connections", "half_open", "orphans", "connection_octets"] {
@@ -60,7 +76,44 @@ isolated! {
         assert!(memory[1] <= memory[0] + (8 << 10), "KiB after one wave, and after another: {memory:?}");
         there.signal(Signal::TERM);
         there.end().expect(0);
+        echo.signal(Signal::KILL);
+        echo.end();
         lab.end();
+    }
+}
+
+/// What a program has that outlives its services: descriptors, and mappings of memory that it shares or shared with one; and KiB of memory in use.
+#[derive(Clone, Copy, Debug)]
+struct Holds {
+    descriptors: usize,
+    maps: usize,
+    memory: u64,
+}
+
+impl Holds {
+    fn of(program: &Tool) -> Holds {
+        let pid = program.id();
+        let descriptors = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process").count();
+        Holds { descriptors, maps: maps(pid), memory: memory(pid) }
+    }
+}
+
+/// Waits until a connection of each of so many programs goes by rings both ways.
+#[track_caller]
+fn have_rings(folder: &std::path::Path, count: usize) {
+    let end = Instant::now() + LONG;
+    let by_ring = |socket: &&Value| ["from_program", "to_program"].iter().all(|way| socket[way] == "ring");
+    loop {
+        let sockets = told(folder, &["sockets"]);
+        let rows = sockets.iter().filter(by_ring).filter_map(|socket| socket["local"].as_str());
+        // The server's connections have its port.
+        let mut whose: Vec<bool> = rows.map(|local| local.ends_with(":7001")).collect();
+        whose.sort_unstable();
+        whose.dedup();
+        if whose.len() >= count {
+            return;
+        }
+        assert!(Instant::now() < end, "{sockets:#?}");
     }
 }
 
@@ -97,9 +150,14 @@ isolated! {
         let mut client = Tool::of({ client.env("PYTHONUNBUFFERED", "1"); client });
         let mut asks = kernel(&["python3", &survivor, "client", "10.9.0.2", "7001"]);
         let deaths = rounds(4);
+        let mut held = None;
         for n in 1..=deaths {
             // Each has lost what it had, and has it again.
             (server, client, asks) = (hears(server, "up", n), hears(client, "up", n), hears(asks, "up", n));
+            if n == 2 {
+                have_rings(folder.path(), 2);
+                held = Some([&server, &client].map(Holds::of));
+            }
             goes_on(&mut chance);
             running.signal(Signal::KILL);
             running.end();
@@ -107,9 +165,26 @@ isolated! {
             running = service();
         }
         (server, client) = (hears(server, "up", deaths + 1), hears(client, "up", deaths + 1));
-        asks = asks.hears("up");
-        for lost in client.heard().lines().filter_map(|line| line.strip_prefix("lost ")) {
-            assert!(["ECONNRESET", "EPIPE", "END"].contains(&lost), "{lost}");
+        (server, asks) = (hears(server, "left", deaths), asks.hears("up"));
+        // No connection had ended, so none is told to have.
+        let names = |program: &Tool, what: &str| -> Vec<String> {
+            program.heard().lines().filter_map(|line| line.strip_prefix(what).map(str::to_owned)).collect()
+        };
+        for lost in [names(&client, "lost "), names(&server, "left ")] {
+            assert!(lost.len() >= deaths && lost.iter().all(|lost| lost == "ECONNRESET"), "{lost:?}");
+        }
+        // Nothing is left in them of the services that they have outlived.
+        have_rings(folder.path(), 2);
+        for (program, before) in [&server, &client].into_iter().zip(held.expect("two deaths")) {
+            let end = Instant::now() + LONG;
+            loop {
+                let now = Holds::of(program);
+                if now.descriptors <= before.descriptors && now.maps <= before.maps && now.memory <= before.memory + (8 << 10) {
+                    break;
+                }
+                assert!(Instant::now() < end, "after the first service {before:?}, and after the last {now:?}");
+                std::thread::yield_now();
+            }
         }
         assert_eq!(told(folder.path(), &["sockets"]).iter().filter(|s| s["state"] == "Listen").count(), 1);
         for program in [server, client, asks, there] {

@@ -189,10 +189,32 @@ impl Lab {
 
     /// KiB of the service's memory that are in use.
     pub fn memory(&self) -> u64 {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.service().id()));
-        let status = status.expect("a process");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).expect("a number")
+        memory(self.service().id())
+    }
+
+    /// Mappings of the service that it shares with programs.
+    pub fn maps(&self) -> usize {
+        maps(self.service().id())
+    }
+
+    /// Octets of rings that all users have together.
+    pub fn rings(&self) -> u64 {
+        let services = self.told(&["ls"]);
+        let users = services.iter().filter_map(|service| service["users"].as_array()).flatten();
+        users.map(|user| user["rings"].as_u64().expect("a number")).sum()
+    }
+
+    /// Waits until the service shares memory with nobody.
+    #[track_caller]
+    pub fn shares_nothing(&self) {
+        let end = Instant::now() + LONG;
+        loop {
+            let now = (self.maps(), self.rings());
+            if now == (0, 0) {
+                return;
+            }
+            assert!(Instant::now() < end, "mappings, and octets of rings: {now:?}");
+        }
     }
 
     /// Ends the service as systemd does.
@@ -202,6 +224,19 @@ impl Lab {
         service.signal(Signal::TERM);
         service.end().expect(0);
     }
+}
+
+/// Mappings of a process that it shares with others for rings.
+pub fn maps(pid: u32) -> usize {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process");
+    maps.lines().filter(|line| line.contains("/memfd:bypath-")).count()
+}
+
+/// KiB of a process's memory that are in use.
+pub fn memory(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.trim().strip_suffix(" kB")?.parse().ok()).expect("a number")
 }
 
 /// What the service in this folder says of itself.

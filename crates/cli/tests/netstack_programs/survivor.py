@@ -1,10 +1,11 @@
 """A program that goes on when its network was taken away: survivor.py client|server HOST PORT
 
 Lines: "up" when octets have come back, or the first client's have come; "lost NAME" when a connection, or what listens, is over, with the
-name of the error, or END.
+name of the error, or END; "left NAME" when a connection is that the server has accepted.
 """
 
 import errno
+import os
 import socket
 import sys
 import threading
@@ -12,7 +13,8 @@ import time
 
 
 def say(*words):
-    print(*words, flush=True)
+    # As one piece: threads say theirs at the same time.
+    os.write(1, " ".join(map(str, words)).encode() + b"\n")
 
 
 def again(call):
@@ -48,8 +50,9 @@ def echo(s):
     try:
         while octets := s.recv(100):
             s.sendall(octets)
-    except OSError:
-        pass
+        say("left END")
+    except OSError as e:
+        say("left", errno.errorcode.get(e.errno, e))
     s.close()
 
 
