@@ -251,6 +251,8 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
     }
     let how = flags & (libc::MSG_DONTWAIT | libc::MSG_PEEK) | libc::MSG_TRUNC;
     let most = octets(iov);
+    // A call that succeeds leaves it as it was, whatever was tried before.
+    let errno_before = errno::get();
     let mut tried = false;
     let mut errors_left = MOST_ERRORS;
     loop {
@@ -296,10 +298,14 @@ pub(crate) fn receive(fd: c_int, iov: &[IoVec], beside: Beside, flags: c_int) ->
             Some(n) if n < 0 => match step {
                 Step::Try(opening) if errno::get() == libc::EAGAIN => {
                     tried = !kept(|| r.found_empty(opening));
+                    errno::set(errno_before);
                     continue;
                 }
                 // Another thread was first: the service is gone, and a timer has the place.
-                _ if errno::get() == libc::ENOTSOCK && r.is_away() => continue,
+                _ if errno::get() == libc::ENOTSOCK && r.is_away() => {
+                    errno::set(errno_before);
+                    continue;
+                }
                 _ => return Some(Came { len: n, from: None, control: 0, flags: 0 }),
             },
             Some(n) => n as usize,
