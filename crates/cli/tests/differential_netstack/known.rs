@@ -1,6 +1,7 @@
 //! What differs from the kernel and is known to. docs/netstack-service.md has a row for each, by the same name, that says why.
 
 use crate::script::Step;
+use crate::udp_model;
 
 /// One of them.
 struct Known {
@@ -80,6 +81,8 @@ const KNOWN: &[Known] = &[
     },
     Known { row: "Zero copy", words: &["copied", "zerocopy"], ..NONE },
     Known { row: "An error of datagrams", scripts: &["a_datagram_that_nobody_takes"], ..NONE },
+    Known { row: "Datagrams and calls of streams", scripts: &["what_can_be_asked_of_a_socket"], ..NONE },
+    Known { row: "SO_PEEK_OFF of datagrams", scripts: &["peeking_walks_on"], ..NONE },
     Known {
         row: "A writer that nobody sees",
         scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
@@ -100,9 +103,26 @@ const UNDECIDED: &[&str] = &[
     "a_send_to_a_killed_peer_begins_no_ring",
     // Who is woken, or a second octet.
     "two_threads_wait_for_what_comes_one_by_one",
+    // A datagram, or the next call, which finds something else and does not wait for it.
+    "poll_tells_what_is_there",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];
+
+/// Words of scripts of datagrams that are about one host, or about what is lost, and why.
+const ONE_HOST: &[(&[&str], &str)] = &[
+    (&["near", "flood", "gulp"], "what is lost depends on how much memory a datagram takes"),
+    (&["until_refused"], "who is not there says so later, and not each time"),
+    (&["raw_read"], "a program that nobody sees is shown headers"),
+];
+
+/// Whether what an operation of the model of datagrams does has one answer over a link: none meets a port of nobody's, whose answer is an error that
+/// comes later, or not at all, and none takes several datagrams at once, of which the last may still be on its way.
+pub const fn is_decided_over_a_link(op: &udp_model::Op) -> bool {
+    let (closes, comes_apart) = (op.kind == 14, op.kind == 13 && op.variant.is_multiple_of(3));
+    let takes_several = op.kind >= 5 && op.kind <= 8 && op.variant % 6 == 1;
+    !closes && !comes_apart && !takes_several
+}
 
 /// Whether events differ only in what stands beside POLLHUP.
 fn is_beside_hup(command: &str, expected: &str, got: &str) -> bool {
@@ -145,6 +165,12 @@ pub fn reason(name: &str, steps: &[Step]) -> Option<String> {
     if words.contains(&"unix") {
         return Some("AF_UNIX is of one host".to_owned());
     }
+    let of_datagrams = words.contains(&"dgram");
+    if let Some((_, why)) =
+        ONE_HOST.iter().find(|(of, _)| of_datagrams && of.iter().any(|word| words.contains(word)))
+    {
+        return Some((*why).to_owned());
+    }
     if UNDECIDED.contains(&name) {
         return Some("over a link the kernel itself does not decide".to_owned());
     }
@@ -155,6 +181,7 @@ pub fn reason(name: &str, steps: &[Step]) -> Option<String> {
 
 /// The steps as they are run: who waits for POLLERR beside POLLHUP waits for POLLHUP.
 pub fn adapted(steps: Vec<Step>) -> Vec<Step> {
+    let counts = steps.iter().any(|step| step.command.starts_with("count "));
     let adapt = |step: Step| {
         let command = match step.command.strip_prefix("wait_ev ") {
             Some(rest) => format!("wait_ev {}", rest.replace("err|hup", "hup").replace("hup|err", "hup")),
@@ -162,7 +189,12 @@ pub fn adapted(steps: Vec<Step>) -> Vec<Step> {
         };
         Step { command, ..step }
     };
-    steps.into_iter().map(adapt).collect()
+    // What was sent to a socket before it is connected is there by then.
+    let before = |step: &Step| {
+        let fd = step.command.strip_prefix("connect ").filter(|_| counts)?.split(' ').next()?;
+        Some(Step::new(&step.end, format!("count {fd}")))
+    };
+    steps.into_iter().map(adapt).flat_map(|step| before(&step).into_iter().chain([step])).collect()
 }
 
 /// The page has a row for each, and no other.

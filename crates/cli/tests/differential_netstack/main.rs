@@ -1,6 +1,7 @@
 //! The scripts of socket calls that the preloaded library is compared with, on our TCP/IP stack: two hosts and a link between
 //! them, on which programs run that know nothing of it. At one end or at both a netstack service has the link, over a veth pair or
-//! a TAP device. The kernel at both ends of a veth pair is the specification; `known` has what differs from it.
+//! a TAP device. The kernel at both ends of a veth pair is the specification; `known` has what differs from it. So run the scripts of datagrams, as far
+//! as they are not about one host.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -26,6 +27,8 @@ mod script;
 
 #[path = "../differential/model.rs"]
 mod model;
+#[path = "../differential_udp/model.rs"]
+mod udp_model;
 
 mod hand;
 mod hosts;
@@ -58,3 +61,8 @@ mod sockets;
 mod urgent;
 #[path = "../differential/waiting.rs"]
 mod waiting;
+
+#[path = "../differential_udp/calls.rs"]
+mod udp_calls;
+#[path = "../differential_udp/waiting.rs"]
+mod udp_waiting;

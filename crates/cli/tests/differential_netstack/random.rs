@@ -6,7 +6,7 @@
 use crate::model::{KINDS, Model, Op};
 use crate::script::Step;
 use crate::stage::Stage;
-use crate::{hand, known};
+use crate::{hand, known, udp_model};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestCaseError, TestError, TestRng, TestRunner};
 use std::cell::{Cell, RefCell};
@@ -43,11 +43,40 @@ fn random_scripts_agree_with_the_kernel() {
 }
 
 fn random_scripts() {
+    let strategy = (1u8..=3, proptest::collection::vec(op(), 1..25));
+    agree("random", 40, &strategy, |(connections, ops)| Model::script(connections, &ops));
+}
+
+/// Sizes stay below what queues hold, and what is fragmented is rare.
+fn datagrams() -> impl Strategy<Value = udp_model::Op> {
+    let size = prop_oneof![1 => Just(0u32), 8 => 1u32..100, 4 => 1u32..1400, 1 => 1u32..9000];
+    (0..udp_model::KINDS, any::<bool>(), any::<u8>(), any::<u8>(), any::<u8>(), size)
+        .prop_map(|(kind, server, socket, to, variant, size)| udp_model::Op {
+            kind,
+            server,
+            socket,
+            to,
+            variant,
+            size,
+        })
+        .prop_filter("a link delivers later than the call returns", known::is_decided_over_a_link)
+}
+
+#[test]
+fn random_scripts_of_datagrams_agree_with_the_kernel() {
+    hand::alone(concat!(module_path!(), "::random_scripts_of_datagrams_agree_with_the_kernel"), || {
+        let strategy = (0u8..=4, proptest::collection::vec(datagrams(), 1..25));
+        agree("random datagrams", 20, &strategy, |(warm, ops)| udp_model::Model::script(warm, &ops));
+    });
+}
+
+/// Runs random scripts as they are picked, and tells how many the kernel did not decide.
+fn agree<S: Strategy>(what: &str, usual: u64, strategy: &S, script: impl Fn(S::Value) -> Vec<Step>) {
     let soak = std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1");
-    let cases =
-        u32::try_from(number("BYPATH_TEST_CASES", if soak { 2_000 } else { 40 })).expect("a number of cases");
+    let cases = u32::try_from(number("BYPATH_TEST_CASES", if soak { 50 * usual } else { usual }))
+        .expect("a number of cases");
     let seed = number("BYPATH_TEST_SEED", 2);
-    let stage = Stage::new(hand::has_taps("random"));
+    let stage = Stage::new(hand::has_taps(what));
     let mut bytes = [0u8; 32];
     bytes[..8].copy_from_slice(&seed.to_le_bytes());
     let config = Config {
@@ -59,9 +88,8 @@ fn random_scripts() {
     };
     let mut runner = TestRunner::new_with_rng(config, TestRng::from_seed(RngAlgorithm::ChaCha, &bytes));
     let (undecided, last) = (Cell::new(0u32), RefCell::new(String::new()));
-    let strategy = (1u8..=3, proptest::collection::vec(op(), 1..25));
-    let result = runner.run(&strategy, |(connections, ops)| {
-        let steps = known::adapted(Model::script(connections, &ops));
+    let result = runner.run(strategy, |picked| {
+        let steps = known::adapted(script(picked));
         let fail = |why: String| {
             last.replace(format!("{why}\nthe script:\n{}", as_text(&steps)));
             Err(TestCaseError::fail("differs"))
@@ -91,7 +119,7 @@ fn random_scripts() {
         Err(e) => panic!("seed {seed}: {e}"),
     }
     let undecided = undecided.get();
-    hand::tell(&format!("random: {cases} scripts, {undecided} of them not decided by the kernel\n"));
+    hand::tell(&format!("{what}: {cases} scripts, {undecided} of them not decided by the kernel\n"));
     let most = cases / UNDECIDED_ONE_IN + 1;
     assert!(undecided <= most, "{undecided} scripts are not decided by the kernel (at most {most})");
     stage.end();
