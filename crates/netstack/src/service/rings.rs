@@ -199,6 +199,19 @@ impl Rings {
         d.commit(head, to.len() as u64)
     }
 
+    /// Octets were taken: wakes who waits for room, once half of the ring is free. More of it is taken soon, and a program that is woken for
+    /// less does not fill it before the next turn.
+    pub fn make_room(&self, near: &Neighbour) {
+        let size = near.ring(self.at);
+        let unread = match incoming(near, self.at).readable(size) {
+            Ok(Readable::Ring { available, .. }) => available,
+            _ => 0,
+        };
+        if unread <= size / 2 {
+            self.wake_writers(near);
+        }
+    }
+
     /// Wakes who waits for room, if there is some.
     pub fn wake_writers(&self, near: &Neighbour) {
         let d = incoming(near, self.at);

@@ -334,7 +334,7 @@ impl Socket {
         let mut taken = false;
         let way = self.write_all(stack, full, near, &mut taken);
         if let (true, Some(rings), Some(near)) = (taken, &self.rings, near) {
-            rings.wake_writers(near);
+            rings.make_room(near);
         }
         way
     }
