@@ -70,6 +70,16 @@ pub fn own_stream(family: i32) -> Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(new) })
 }
 
+/// A UDP socket of `family`.
+///
+/// # Errors
+/// As socket(2).
+pub fn own_datagrams(family: i32) -> Result<OwnedFd> {
+    let new = datagrams(family, 0, 3)?;
+    // SAFETY: it was made just now and is nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(new) })
+}
+
 /// recvmsg without address and control data.
 ///
 /// # Errors

@@ -105,6 +105,8 @@ const UNDECIDED: &[&str] = &[
     "two_threads_wait_for_what_comes_one_by_one",
     // A datagram, or the next call, which finds something else and does not wait for it.
     "poll_tells_what_is_there",
+    "every_call_sends",
+    "many_in_one_call",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];

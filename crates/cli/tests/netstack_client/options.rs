@@ -4,7 +4,7 @@
 //! docs/netstack-service.md anew. What differs needs a reason here before that.
 
 use super::{HERE, Service, common, is_possible, script, skip};
-use bypath_netstack::service::table::{TABLE, What};
+use bypath_netstack::service::table::{TABLE, What, name_of_datagrams};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -77,6 +77,57 @@ const REASONS: &[(&str, &[&str])] = &[
     ),
 ];
 
+/// The same of sockets of datagrams.
+const OF_DATAGRAMS: &[(&str, &[&str])] = &[
+    ("numbers of another stack", &["IP_MTU", "IPV6_MTU"]),
+    (
+        "can be set, without effect, whatever state the socket is in or what was set before",
+        &["SO_LINGER", "SO_LOCK_FILTER"],
+    ),
+    ("a number is told as it was set", &["SO_RCVMARK"]),
+    ("an index of the stack's own interfaces", &["SO_BINDTOIFINDEX", "IPV6_MULTICAST_IF"]),
+    ("the way to a group is by one of them", &["IP_DROP_MEMBERSHIP"]),
+    ("0 is taken for the usual hop limit", &["IPV6_UNICAST_HOPS"]),
+    ("is one with `IPV6_MULTICAST_ALL`", &["IP_MULTICAST_ALL"]),
+    (
+        "can be set to what it is, but not to what would have to act",
+        &[
+            "IP_OPTIONS",
+            "IP_TRANSPARENT",
+            "IP_MINTTL",
+            "IP_LOCAL_PORT_RANGE",
+            "IPV6_MINHOPCOUNT",
+            "IPV6_TRANSPARENT",
+            "SO_TXTIME",
+        ],
+    ),
+    ("the same: no message tells of it, and programs that ask first do without", &["SO_ZEROCOPY"]),
+    (
+        "refused: filters and programs of the kernel's",
+        &["SO_ATTACH_FILTER", "SO_ATTACH_BPF", "SO_ATTACH_REUSEPORT_EBPF", "SO_DEVMEM_DONTNEED"],
+    ),
+    (
+        "refused: extension headers and sticky addresses",
+        &["IPV6_2292PKTOPTIONS", "IPV6_PKTINFO", "IPV6_HOPOPTS", "IPV6_RTHDRDSTOPTS", "IPV6_DSTOPTS"],
+    ),
+    (
+        "refused: what datagrams of the stack do not have",
+        &[
+            "UDP_CORK",
+            "UDP_ENCAP",
+            "UDP_NO_CHECK6_TX",
+            "UDP_NO_CHECK6_RX",
+            "UDPLITE_SEND_CSCOV",
+            "UDPLITE_RECV_CSCOV",
+            "IP_XFRM_POLICY",
+            "IPV6_XFRM_POLICY",
+            "IPV6_JOIN_ANYCAST",
+            "IPV6_LEAVE_ANYCAST",
+        ],
+    ),
+    ("not told: getpeername, or the MTU, tells it", &["SO_PEERNAME", "IPV6_PATHMTU"]),
+];
+
 /// What these tell is of the moment, or of the machine: only how long it is is compared.
 const OF_THE_MOMENT: &[&str] =
     &["SO_COOKIE", "SO_MEMINFO", "SO_NETNS_COOKIE", "TCP_TIMESTAMP", "IP_PROTOCOL"];
@@ -96,14 +147,14 @@ fn parse(text: &str) -> Walk {
 }
 
 /// The kernel's sockets, and those of `bypath netstack`.
-fn walks() -> [Walk; 2] {
+fn walks(kind: &str) -> [Walk; 2] {
     let walk = script("walk.py");
     let mut kernel = Command::new("python3");
-    kernel.arg(script("service.py")).args(["--run", "python3"]).arg(&walk).args([HERE, HERE_V6]);
+    kernel.arg(script("service.py")).args(["--run", "python3"]).arg(&walk).args([kind, HERE, HERE_V6]);
     let kernel = bypath_sys::netns::isolated(&mut kernel).output().expect("python3");
     let service = Service::real_with(&["--net", "fd09::9/64", "--addr", &format!("{HERE_V6}/64")])
         .expect("bypath netstack");
-    let mut own = service.program(&["python3", walk.to_str().expect("a plain path"), HERE, HERE_V6]);
+    let mut own = service.program(&["python3", walk.to_str().expect("a plain path"), kind, HERE, HERE_V6]);
     // With the same rights.
     let own = bypath_sys::netns::isolated(&mut own).output().expect("bypath");
     [kernel, own].map(|output| {
@@ -128,7 +179,11 @@ fn still(row: &Value, name: &str) -> Value {
     row
 }
 
-fn name_of((level, option): (i64, i64)) -> String {
+fn name_of((level, option): (i64, i64), kind: &str) -> String {
+    let own = name_of_datagrams(level as i32, option as i32).filter(|_| kind == "datagrams");
+    if let Some(name) = own {
+        return name.to_owned();
+    }
     let row = TABLE.iter().find(|row| (i64::from(row.0), i64::from(row.1)) == (level, option));
     row.map_or_else(|| format!("{level}/{option}"), |row| row.2.to_owned())
 }
@@ -158,19 +213,34 @@ fn difference(
     })
 }
 
-/// Both tables, as the page has them.
+fn list(names: &[&str]) -> String {
+    names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
+}
+
+fn differences(text: &mut String, reasons: &[(&str, &[&str])]) {
+    *text += "| unlike the kernel's own sockets | |\n|---|---|\n";
+    for (reason, names) in reasons {
+        *text += &format!("| {reason} | {} |\n", list(names));
+    }
+}
+
+/// Both tables of streams, as the page has them.
 fn page() -> String {
-    let list = |names: &[&str]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let mut text = "| options that | |\n|---|---|\n".to_owned();
     for what in [What::Acts, What::Told(0), What::Kept, What::Refused(0, 0)] {
         let names: Vec<&str> =
             TABLE.iter().filter(|row| row.3.word() == what.word()).map(|row| row.2).collect();
         text += &format!("| {} | {} |\n", what.word(), list(&names));
     }
-    text += "\n| unlike the kernel's own sockets | |\n|---|---|\n";
-    for (reason, names) in REASONS {
-        text += &format!("| {reason} | {} |\n", list(names));
-    }
+    text.push('\n');
+    differences(&mut text, REASONS);
+    text
+}
+
+/// The second one of datagrams.
+fn page_of_datagrams() -> String {
+    let mut text = String::new();
+    differences(&mut text, OF_DATAGRAMS);
     text
 }
 
@@ -182,7 +252,13 @@ fn options_answer_as_the_kernels_and_the_page_says_where_not() {
     let (head, rest) = text.split_once("| options that | |\n").expect("the first table");
     let (_, tail) =
         rest.split_once("\n\nSO_SNDBUF and SO_RCVBUF go up").expect("what comes after the second table");
-    let right = format!("{head}{}\nSO_SNDBUF and SO_RCVBUF go up{tail}", page());
+    let (middle, tail) = tail.split_once("| unlike the kernel's own sockets | |\n").expect("the third table");
+    let (_, tail) = tail.split_once("\n\n## What differs").expect("what comes after it");
+    let right = format!(
+        "{head}{}\nSO_SNDBUF and SO_RCVBUF go up{middle}{}\n## What differs{tail}",
+        page(),
+        page_of_datagrams()
+    );
     if std::env::var_os("BYPATH_WRITE_OPTIONS").is_some() {
         std::fs::write(&path, &right).expect("the page");
     }
@@ -191,18 +267,29 @@ fn options_answer_as_the_kernels_and_the_page_says_where_not() {
         text == right,
         "docs/netstack-service.md: the tables of options are old; BYPATH_WRITE_OPTIONS=1 writes them anew"
     );
-    if !is_possible(NAME, &[]) {
+    are_compared(NAME, "streams", REASONS);
+}
+
+#[test]
+fn options_of_datagrams_answer_as_the_kernels_and_the_page_says_where_not() {
+    const NAME: &str = "options::options_of_datagrams_answer_as_the_kernels_and_the_page_says_where_not";
+    are_compared(NAME, "datagrams", OF_DATAGRAMS);
+}
+
+/// What differs has one of these reasons, and what has one differs.
+fn are_compared(test: &str, kind: &str, reasons: &[(&str, &[&str])]) {
+    if !is_possible(test, &[]) {
         return;
     }
     if let Err(e) = bypath::tun::Device::tap("probe%d").open() {
-        return skip(NAME, &format!("no TAP devices: {e}"));
+        return skip(test, &format!("no TAP devices: {e}"));
     }
-    let [kernel, own] = walks();
+    let [kernel, own] = walks(kind);
     assert!(kernel.len() > 100, "a walk that sees little: {}", kernel.len());
     let mut wrong = Vec::new();
     for option in kernel.keys().chain(own.keys()).collect::<BTreeSet<_>>() {
-        let name = name_of(*option);
-        let is_named = REASONS.iter().any(|(_, names)| names.contains(&name.as_str()));
+        let name = name_of(*option, kind);
+        let is_named = reasons.iter().any(|(_, names)| names.contains(&name.as_str()));
         let is_known = !name.contains('/');
         // Kernels learn options, and may lack some: those are the next walk's, on such a machine.
         if !kernel.contains_key(option) || !is_known && option.1 > 84 {

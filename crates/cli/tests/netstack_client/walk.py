@@ -1,7 +1,7 @@
 """What every option answers, one line of JSON for each that somebody knows: the same with kernel sockets and with a service's.
 
-walk.py ADDRESS4 ADDRESS6: of this host, or the service's. For sockets of AF_INET and AF_INET6 that are bound, connected, and
-listening, each (level, option) is asked for with rooms of several sizes, and set to values of several sizes; after each it is asked for
+walk.py streams|datagrams ADDRESS4 ADDRESS6: of this host, or the service's. For sockets of AF_INET and AF_INET6 that are bound, connected, and
+listening (streams alone), each (level, option) is asked for with rooms of several sizes, and set to values of several sizes; after each it is asked for
 again. On new sockets each value is set before bind, and asked for after it.
 """
 
@@ -23,9 +23,10 @@ VALUES = (
     + TEXTS
 )
 FEW = [struct.pack("=i", n) for n in (1, 30, 1000, -1)] + [struct.pack("=qq", 1, 0)]
-LEVELS = {0: 256, 1: 256, 6: 256, 41: 256}
+KIND, PROTOCOL = (socket.SOCK_STREAM, 6) if sys.argv[1] == "streams" else (socket.SOCK_DGRAM, 17)
+LEVELS = {0: 256, 1: 256, PROTOCOL: 256, 41: 256}
 # One option of each other level, and options far above.
-OTHERS = [(level, 1) for level in (2, 17, 58, 132, 255, 256, 263, 282, 284, 286, 9999, -1)]
+OTHERS = [(level, 1) for level in (2, 23 - PROTOCOL, 58, 132, 255, 256, 263, 282, 284, 286, 9999, -1)]
 OTHERS += [(level, name) for level in LEVELS for name in (256, 1000, 65536, 2**31 - 1, -1)]
 # IPV6_ADDRFORM makes another socket of it. The others are the tables of packet filters, which modules of the kernel have.
 NOT = {(41, 1)} | {(level, n) for level in (0, 41) for n in (64, 65)} | {(0, n) for n in (66, 67, 83, 96, 97, 98, 99)} | {(41, 68), (41, 69)}
@@ -53,7 +54,7 @@ def set_(fd, level, option, value):
 
 
 def new(at):
-    return [socket.socket(socket.AF_INET6 if ":" in at else socket.AF_INET)]
+    return [socket.socket(socket.AF_INET6 if ":" in at else socket.AF_INET, KIND)]
 
 
 def bound(at):
@@ -69,6 +70,10 @@ def listening(at):
 
 
 def connected(at):
+    if KIND == socket.SOCK_DGRAM:
+        [other], [s] = bound(at), new(at)
+        s.connect(other.getsockname())
+        return [s, other]
     (heard,) = listening(at)
     (s,) = new(at)
     s.connect(heard.getsockname())
@@ -113,8 +118,9 @@ def walk(at, state, level, option):
 
 
 def main():
-    for family, at in ((4, sys.argv[1]), (6, sys.argv[2])):
-        for state in (new, bound, connected, listening):
+    states = (new, bound, connected) + ((listening,) if KIND == socket.SOCK_STREAM else ())
+    for family, at in ((4, sys.argv[2]), (6, sys.argv[3])):
+        for state in states:
             probe = state(at)
             for level, option in [(l, o) for l, most in LEVELS.items() for o in range(most)] + OTHERS:
                 if (level, option) in NOT:

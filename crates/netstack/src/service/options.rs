@@ -1,6 +1,6 @@
 //! setsockopt(2) and getsockopt(2): which option is whose, and what is done with it. docs/netstack-service.md has the table.
 
-use super::model;
+use super::model::{self, Kind};
 use super::remains::Remains;
 use super::table::{What, find};
 pub use super::wishes::Wishes;
@@ -39,7 +39,7 @@ fn int(value: &[u8]) -> Result<i32> {
 }
 
 /// So much of a value as a room of this size gets: a number of IP that fits is told as one octet where there is no room for four.
-fn cut(level: i32, mut value: Vec<u8>, room: usize) -> Vec<u8> {
+pub fn cut(level: i32, mut value: Vec<u8>, room: usize) -> Vec<u8> {
     if level == IP && value.len() == 4 && (1..4).contains(&room) && matches!(int(&value), Ok(0..=255)) {
         return vec![int(&value).unwrap_or_default() as u8];
     }
@@ -60,6 +60,10 @@ pub struct Of<'a> {
 }
 
 impl Of<'_> {
+    const fn kind(&self) -> Kind {
+        Kind { v6: self.v6, datagrams: false }
+    }
+
     fn settings(&mut self, change: impl FnOnce(&mut Settings)) -> Result<()> {
         let mut tcp = self.engine.stack().tcp(self.id).ok_or(libc::EINVAL)?;
         let mut settings = tcp.settings();
@@ -90,9 +94,11 @@ impl Of<'_> {
         }
         match find(level, name).ok_or(libc::ENOPROTOOPT)? {
             What::Refused(_, errno) => Err(errno),
-            What::Told(errno) => model::is_same(self.v6, (level, name), value)?.then_some(()).ok_or(errno),
+            What::Told(errno) => {
+                model::is_same(self.kind(), (level, name), value)?.then_some(()).ok_or(errno)
+            }
             What::Kept => {
-                if let Some(told) = model::after(self.v6, (level, name), value)? {
+                if let Some(told) = model::after(self.kind(), (level, name), value)? {
                     self.wishes.keep((level, name), told);
                 }
                 Ok(())
@@ -106,7 +112,7 @@ impl Of<'_> {
             What::Acts if level == TCP => self.set_tcp(name, value),
             What::Acts => {
                 // Which octets it may have, and what becomes of them, is the kernel's to say.
-                let told = model::after(self.v6, (level, name), value)?.ok_or(libc::EINVAL)?;
+                let told = model::after(self.kind(), (level, name), value)?.ok_or(libc::EINVAL)?;
                 self.set_ip(level, name, int(&told)?)
             }
         }
@@ -249,7 +255,7 @@ impl Of<'_> {
         }
         match self.own(level, name)? {
             Some(value) => Ok(cut(level, value, room)),
-            None => model::first(self.v6, (level, name), room),
+            None => model::first(self.kind(), (level, name), room),
         }
     }
 
@@ -353,7 +359,7 @@ pub fn of_remains(of: &Remains, (level, name): (i32, i32), room: usize) -> Resul
         (TCP, libc::TCP_INFO) if of.info.is_empty() => return Ok(cut(level, info::info(None), room)),
         (TCP, libc::TCP_INFO) => return Ok(cut(level, of.info.clone(), room)),
         _ if find(level, name) == Some(What::Acts) => return Err(libc::EINVAL),
-        _ => return model::first(v6, (level, name), room),
+        _ => return model::first(Kind { v6, datagrams: false }, (level, name), room),
     };
     Ok(cut(level, n.to_ne_bytes().to_vec(), room))
 }

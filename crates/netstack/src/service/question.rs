@@ -382,7 +382,7 @@ impl Asks<'_> {
                     (LEVEL, ERROR_QUEUE) => return self.hub.next_error(self.engine.stack(), key),
                     _ => {}
                 }
-                return self.hub.of_datagrams(self.engine, key, level, name);
+                return self.hub.of_datagrams(self.engine, key, (level, name), room);
             }
             if level == LEVEL {
                 return match name {

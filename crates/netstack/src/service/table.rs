@@ -1,6 +1,7 @@
 //! Which options there are, and what is done with each. docs/netstack-service.md has the same table, with what differs from the kernel's
 //! own sockets; the walk through all of them (crates/cli/tests/netstack_client/options.rs) compares.
 
+pub use super::datagram::options::name as name_of_datagrams;
 use What::{Acts, Kept, KeptHere, Refused, Told};
 
 /// What an option is.

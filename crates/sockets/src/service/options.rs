@@ -101,15 +101,18 @@ pub fn note(level: i32, name: i32) {
 
 /// Those that were set, but for [`CARRIED`], which are looked at always: whoever started this process may have set them.
 fn others_set() -> impl Iterator<Item = (i32, i32)> {
+    all_set().filter(|(level, name)| !CARRIED.iter().any(|row| (row.0, row.1) == (*level, *name)))
+}
+
+/// Those that this process has set, but for the descriptor's own.
+pub fn all_set() -> impl Iterator<Item = (i32, i32)> {
     let words = LEVELS.iter().zip(&SET).flat_map(|(level, words)| {
         words.iter().enumerate().map(move |(n, word)| (*level, n as i32 * 64, word.load(Relaxed)))
     });
     let all = words.filter(|(_, _, word)| *word != 0).flat_map(|(level, first, word)| {
         (0..64).filter(move |bit| word & 1 << bit != 0).map(move |bit| (level, first + bit))
     });
-    all.filter(|(level, name)| {
-        !is_of_descriptor(*level, *name) && !CARRIED.iter().any(|row| (row.0, row.1) == (*level, *name))
-    })
+    all.filter(|(level, name)| !is_of_descriptor(*level, *name))
 }
 
 /// What a kernel's socket has, as it is set.

@@ -124,6 +124,11 @@ impl Hub {
         }
         let mut udp = stack.udp(id).ok_or(libc::EBADF)?;
         let local = udp.bind(to).map_err(errno::bind)?;
+        if local.is_ipv6() && !local.ip().is_unspecified() {
+            // As Linux has it: it tells so from then on, also as nobody of IPv4 can send there.
+            let options = udp.options();
+            udp.set_options(Options { only_v6: true, ..options });
+        }
         Ok(Address(Some(outward(v6, local))))
     }
 

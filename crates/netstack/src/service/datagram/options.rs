@@ -2,8 +2,11 @@
 
 use super::{Datagrams, LEAST_BUFFER};
 use crate::Engine;
+use crate::service::model::{self, Kind};
+use crate::service::options::cut;
 use crate::service::slab::Key;
 use crate::service::socket::{Hub, Phase, Socket};
+use crate::service::table::{self, What as OfStreams};
 use bypath_shm::datagram::tell;
 use bypath_stack::Udp;
 use bypath_stack::group::NoGroup;
@@ -15,24 +18,17 @@ use bypath_wire::TrafficClass;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 
-/// What becomes of an option.
+/// What becomes of an option that is not as it is of a stream.
 #[derive(Clone, Copy, Debug)]
 enum What {
     /// It acts; the functions below say how.
     Acts,
-    /// It is told and cannot be set.
+    /// It is told, as the functions below say, and can be set to what it is.
     Told,
-    /// It is kept and told again, and has no effect. A number at first.
-    Kept(i32),
-    /// The same, of any length that is no longer than [`LONGEST`]; so many octets of 0 at first.
-    KeptOctets(usize),
     /// Neither set nor told: this errno.
     Refused(i32),
 }
-use What::{Acts, Kept as Keep, KeptOctets, Refused, Told};
-
-/// Octets of a kept option at most.
-const LONGEST: usize = 16;
+use What::{Acts, Refused, Told};
 
 const SOL: i32 = libc::SOL_SOCKET;
 const IP: i32 = libc::IPPROTO_IP;
@@ -41,11 +37,16 @@ const UDP: i32 = libc::IPPROTO_UDP;
 /// linux/in.h and linux/udp.h, where the C library's have no name for it.
 const MCAST_JOIN_GROUP: i32 = 42;
 const MCAST_LEAVE_GROUP: i32 = 45;
+/// Octets of struct group_req of linux/in.h.
+const GROUP_REQ: usize = 136;
+const SO_BINDTOIFINDEX: i32 = 62;
 const IP_MTU: i32 = 14;
+/// Linux tells the port.
+const IP_PROTOCOL: i32 = 52;
 const IPV6_MTU: i32 = 24;
 const IPV6_MULTICAST_ALL: i32 = 29;
 
-/// Every option that is known. Others are ENOPROTOOPT.
+/// Options that are not as those of streams (`table.rs`); what acts on streams and is not here is kept of datagrams. Others are ENOPROTOOPT.
 #[rustfmt::skip]
 const TABLE: &[(i32, i32, &str, What)] = &[
     (SOL, libc::SO_REUSEADDR, "SO_REUSEADDR", Acts),
@@ -54,6 +55,7 @@ const TABLE: &[(i32, i32, &str, What)] = &[
     (SOL, libc::SO_SNDBUF, "SO_SNDBUF", Acts),
     (SOL, libc::SO_RCVBUF, "SO_RCVBUF", Acts),
     (SOL, libc::SO_BINDTODEVICE, "SO_BINDTODEVICE", Acts),
+    (SOL, SO_BINDTOIFINDEX, "SO_BINDTOIFINDEX", Acts),
     (SOL, libc::SO_TIMESTAMP, "SO_TIMESTAMP", Acts),
     (SOL, libc::SO_TIMESTAMPNS, "SO_TIMESTAMPNS", Acts),
     (SOL, libc::SO_TYPE, "SO_TYPE", Told),
@@ -61,26 +63,14 @@ const TABLE: &[(i32, i32, &str, What)] = &[
     (SOL, libc::SO_PROTOCOL, "SO_PROTOCOL", Told),
     (SOL, libc::SO_ACCEPTCONN, "SO_ACCEPTCONN", Told),
     (SOL, libc::SO_ERROR, "SO_ERROR", Told),
-    (SOL, libc::SO_DEBUG, "SO_DEBUG", Keep(0)),
-    (SOL, libc::SO_DONTROUTE, "SO_DONTROUTE", Keep(0)),
-    (SOL, libc::SO_KEEPALIVE, "SO_KEEPALIVE", Keep(0)),
-    (SOL, libc::SO_OOBINLINE, "SO_OOBINLINE", Keep(0)),
-    (SOL, libc::SO_NO_CHECK, "SO_NO_CHECK", Keep(0)),
-    (SOL, libc::SO_PRIORITY, "SO_PRIORITY", Keep(0)),
-    (SOL, libc::SO_MARK, "SO_MARK", Keep(0)),
-    (SOL, libc::SO_BUSY_POLL, "SO_BUSY_POLL", Keep(0)),
-    (SOL, libc::SO_INCOMING_CPU, "SO_INCOMING_CPU", Keep(-1)),
-    (SOL, libc::SO_RXQ_OVFL, "SO_RXQ_OVFL", Keep(0)),
-    (SOL, libc::SO_RCVLOWAT, "SO_RCVLOWAT", Keep(1)),
-    (SOL, libc::SO_LINGER, "SO_LINGER", KeptOctets(8)),
-    (SOL, libc::SO_RCVTIMEO, "SO_RCVTIMEO", KeptOctets(16)),
-    (SOL, libc::SO_SNDTIMEO, "SO_SNDTIMEO", KeptOctets(16)),
-    (SOL, libc::SO_MAX_PACING_RATE, "SO_MAX_PACING_RATE", KeptOctets(8)),
-    (SOL, libc::SO_SNDBUFFORCE, "SO_SNDBUFFORCE", Refused(libc::EPERM)),
-    (SOL, libc::SO_RCVBUFFORCE, "SO_RCVBUFFORCE", Refused(libc::EPERM)),
     (UDP, libc::UDP_SEGMENT, "UDP_SEGMENT", Acts),
     (UDP, libc::UDP_GRO, "UDP_GRO", Acts),
     (UDP, libc::UDP_CORK, "UDP_CORK", Refused(libc::ENOPROTOOPT)),
+    (UDP, 10, "UDPLITE_SEND_CSCOV", Refused(libc::ENOPROTOOPT)),
+    (UDP, 11, "UDPLITE_RECV_CSCOV", Refused(libc::ENOPROTOOPT)),
+    (UDP, 100, "UDP_ENCAP", Refused(libc::ENOPROTOOPT)),
+    (UDP, 101, "UDP_NO_CHECK6_TX", Refused(libc::ENOPROTOOPT)),
+    (UDP, 102, "UDP_NO_CHECK6_RX", Refused(libc::ENOPROTOOPT)),
     (IP, libc::IP_TOS, "IP_TOS", Acts),
     (IP, libc::IP_TTL, "IP_TTL", Acts),
     (IP, libc::IP_PKTINFO, "IP_PKTINFO", Acts),
@@ -89,6 +79,7 @@ const TABLE: &[(i32, i32, &str, What)] = &[
     (IP, libc::IP_RECVERR, "IP_RECVERR", Acts),
     (IP, libc::IP_MTU_DISCOVER, "IP_MTU_DISCOVER", Acts),
     (IP, IP_MTU, "IP_MTU", Told),
+    (IP, IP_PROTOCOL, "IP_PROTOCOL", Told),
     (IP, libc::IP_MULTICAST_TTL, "IP_MULTICAST_TTL", Acts),
     (IP, libc::IP_MULTICAST_LOOP, "IP_MULTICAST_LOOP", Acts),
     (IP, libc::IP_MULTICAST_IF, "IP_MULTICAST_IF", Acts),
@@ -97,9 +88,6 @@ const TABLE: &[(i32, i32, &str, What)] = &[
     (IP, libc::IP_DROP_MEMBERSHIP, "IP_DROP_MEMBERSHIP", Acts),
     (IP, MCAST_JOIN_GROUP, "MCAST_JOIN_GROUP", Acts),
     (IP, MCAST_LEAVE_GROUP, "MCAST_LEAVE_GROUP", Acts),
-    (IP, libc::IP_FREEBIND, "IP_FREEBIND", Keep(0)),
-    (IP, libc::IP_BIND_ADDRESS_NO_PORT, "IP_BIND_ADDRESS_NO_PORT", Keep(0)),
-    (IP, libc::IP_TRANSPARENT, "IP_TRANSPARENT", Refused(libc::EPERM)),
     (IPV6, libc::IPV6_V6ONLY, "IPV6_V6ONLY", Acts),
     (IPV6, libc::IPV6_TCLASS, "IPV6_TCLASS", Acts),
     (IPV6, libc::IPV6_UNICAST_HOPS, "IPV6_UNICAST_HOPS", Acts),
@@ -117,7 +105,6 @@ const TABLE: &[(i32, i32, &str, What)] = &[
     (IPV6, libc::IPV6_DROP_MEMBERSHIP, "IPV6_DROP_MEMBERSHIP", Acts),
     (IPV6, MCAST_JOIN_GROUP, "MCAST_JOIN_GROUP", Acts),
     (IPV6, MCAST_LEAVE_GROUP, "MCAST_LEAVE_GROUP", Acts),
-    (IPV6, libc::IPV6_DONTFRAG, "IPV6_DONTFRAG", Keep(0)),
 ];
 
 /// SO_SNDBUF and SO_RCVBUF at most, as they are set, and what they tell when nothing was: Linux's net.core.wmem_max and wmem_default.
@@ -137,26 +124,32 @@ const TELLS: &[(i32, i32, u32)] = &[
     (UDP, libc::UDP_GRO, tell::SEGMENT),
 ];
 
-fn find(level: i32, name: i32) -> Result<What> {
-    TABLE.iter().find(|row| (row.0, row.1) == (level, name)).map(|row| row.3).ok_or(libc::ENOPROTOOPT)
+fn find(level: i32, name: i32) -> Option<What> {
+    TABLE.iter().find(|row| (row.0, row.1) == (level, name)).map(|row| row.3)
+}
+
+/// What an option is called that is not as those of streams.
+pub fn name(level: i32, name: i32) -> Option<&'static str> {
+    TABLE.iter().find(|row| (row.0, row.1) == (level, name)).map(|row| row.2)
+}
+
+/// What is done with an option that is as those of streams.
+fn as_of_streams(level: i32, name: i32) -> Result<OfStreams> {
+    table::find(level, name).filter(|_| matches!(level, SOL | IP | IPV6)).ok_or(libc::ENOPROTOOPT)
 }
 
 fn told_by(level: i32, name: i32) -> Option<u32> {
     TELLS.iter().find(|row| (row.0, row.1) == (level, name)).map(|row| row.2)
 }
 
-/// The number of a value. Those of IP may have one octet.
-fn int(level: i32, value: &[u8]) -> Result<i32> {
-    match (value.first_chunk(), value) {
-        (Some(four), _) => Ok(i32::from_ne_bytes(*four)),
-        (None, [one, ..]) if level == IP => Ok(i32::from(*one)),
-        _ => Err(libc::EINVAL),
-    }
+/// The number of a value.
+fn int(value: &[u8]) -> Result<i32> {
+    value.first_chunk().map(|four| i32::from_ne_bytes(*four)).ok_or(libc::EINVAL)
 }
 
-/// A number that -1 takes back, of one octet.
-fn octet(n: i32, usual: u8) -> Result<u8> {
-    if n == -1 { Ok(usual) } else { u8::try_from(n).map_err(|_| libc::EINVAL) }
+/// One octet of what the kernel tells.
+fn octet(n: i32) -> Result<u8> {
+    u8::try_from(n).map_err(|_| libc::EINVAL)
 }
 
 impl Hub {
@@ -174,40 +167,69 @@ impl Hub {
         if level == IPV6 && !socket.v6 {
             return Err(libc::ENOPROTOOPT);
         }
-        match find(level, name)? {
-            Told => Err(libc::ENOPROTOOPT),
-            Refused(errno) => Err(errno),
-            Keep(_) => {
-                let n = int(level, value)?;
-                socket.wishes.keep((level, name), n.to_ne_bytes().to_vec());
+        if level == SOL && value.len() < 4 && name != libc::SO_BINDTODEVICE {
+            return Err(libc::EINVAL);
+        }
+        let (kind, option) = (Kind { v6: socket.v6, datagrams: true }, (level, name));
+        if find(level, name).is_some_and(|what| matches!(what, Acts)) {
+            return Of { engine, socket }.set(level, name, value);
+        }
+        let value = value.get(..model::LONGEST).unwrap_or(value);
+        let as_it_is = |errno| model::is_same(kind, option, value)?.then_some(()).ok_or(errno);
+        match find(level, name) {
+            Some(Told) => return as_it_is(libc::ENOPROTOOPT),
+            Some(Refused(errno)) => return Err(errno),
+            Some(Acts) | None => {}
+        }
+        match as_of_streams(level, name)? {
+            OfStreams::Refused(_, errno) => Err(errno),
+            OfStreams::Told(errno) => as_it_is(errno),
+            OfStreams::KeptHere(_) => {
+                socket.wishes.keep(option, int(value)?.to_ne_bytes().to_vec());
                 Ok(())
             }
-            KeptOctets(least) => {
-                if value.len() < least.min(4) || value.len() > LONGEST {
-                    return Err(libc::EINVAL);
+            OfStreams::Kept | OfStreams::Acts => {
+                if let Some(told) = model::after(kind, option, value)? {
+                    socket.wishes.keep(option, told);
                 }
-                socket.wishes.keep((level, name), value.to_vec());
                 Ok(())
             }
-            Acts => Of { engine, socket }.set(level, name, value),
         }
     }
 
     /// # Errors
     /// As getsockopt(2). SO_ERROR is asked elsewhere.
-    pub fn of_datagrams(&mut self, engine: &mut Engine, key: Key, level: i32, name: i32) -> Result<Vec<u8>> {
+    pub fn of_datagrams(
+        &mut self,
+        engine: &mut Engine,
+        key: Key,
+        (level, name): (i32, i32),
+        room: usize,
+    ) -> Result<Vec<u8>> {
         let socket = self.sockets.get_mut(key).ok_or(libc::EBADF)?;
         // As Linux has it, of IPv4 alone.
         if !socket.v6 && !matches!(level, SOL | IP | UDP) {
             return Err(libc::EOPNOTSUPP);
         }
-        match find(level, name)? {
-            Refused(errno) => Err(errno),
-            Keep(first) => {
-                Ok(socket.wishes.kept((level, name)).unwrap_or_else(|| first.to_ne_bytes().to_vec()))
+        match find(level, name) {
+            Some(Refused(errno)) => return Err(errno),
+            Some(Acts | Told) => {
+                let mut value = Of { engine, socket }.get(level, name)?;
+                if (level, name) != (IP, libc::IP_MULTICAST_IF) {
+                    return Ok(cut(level, value, room));
+                }
+                // An address, and no number.
+                value.truncate(room);
+                return Ok(value);
             }
-            KeptOctets(len) => Ok(socket.wishes.kept((level, name)).unwrap_or_else(|| vec![0; len])),
-            Acts | Told => Of { engine, socket }.get(level, name),
+            None => {}
+        }
+        let kept = socket.wishes.kept((level, name));
+        match (as_of_streams(level, name)?, kept) {
+            (OfStreams::Refused(errno, _), _) => Err(errno),
+            (_, Some(value)) => Ok(cut(level, value, room)),
+            (OfStreams::KeptHere(first), None) => Ok(cut(level, first.to_ne_bytes().to_vec(), room)),
+            (_, None) => model::first(Kind { v6: socket.v6, datagrams: true }, (level, name), room),
         }
     }
 }
@@ -247,7 +269,15 @@ impl Of<'_> {
             | (_, MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) => return self.change_group(level, name, value),
             _ => {}
         }
-        let n = int(level, value)?;
+        let n = match (level, name) {
+            // An index is one of the stack's.
+            (SOL | UDP, _) | (IPV6, libc::IPV6_MULTICAST_IF) => int(value)?,
+            // Which octets it may have, and what becomes of them, is the kernel's to say.
+            _ => {
+                let kind = Kind { v6: self.socket.v6, datagrams: true };
+                int(&model::after(kind, (level, name), value)?.ok_or(libc::EINVAL)?)?
+            }
+        };
         if let Some(bit) = told_by(level, name) {
             self.tell(bit, n != 0)?;
         }
@@ -256,7 +286,7 @@ impl Of<'_> {
             (SOL, libc::SO_REUSEPORT) => self.options(|o| o.reuse_port = n != 0),
             (SOL, libc::SO_BROADCAST) => self.options(|o| o.broadcast = n != 0),
             (SOL, libc::SO_SNDBUF) => {
-                let octets = n.clamp(2304, MOST);
+                let octets = u32::try_from(n).map_or(MOST, |n| n.clamp(2304, MOST as u32) as i32);
                 self.socket.wishes.buffers.0 = octets as u32;
                 // A record has to go in.
                 let octets = 2 * octets.max(LEAST_BUFFER) as usize;
@@ -264,10 +294,16 @@ impl Of<'_> {
                 Ok(())
             }
             (SOL, libc::SO_RCVBUF) => {
-                let octets = n.clamp(1152, MOST);
+                let octets = u32::try_from(n).map_or(MOST, |n| n.clamp(1152, MOST as u32) as i32);
                 self.socket.wishes.buffers.1 = octets as u32;
                 let end = self.socket.end.as_fd();
                 pair::set_send_buffer(end, octets.max(LEAST_BUFFER)).map_err(|e| e.raw_os_error())
+            }
+            (SOL, SO_BINDTOIFINDEX) => {
+                let iface = self.iface(u32::try_from(n).map_err(|_| libc::EINVAL)?)?;
+                let name = self.engine.links().find(|(link, _)| Some(*link) == iface);
+                self.socket.wishes.device = name.map_or_else(Vec::new, |(_, name)| name.as_bytes().to_vec());
+                self.options(|o| o.iface = iface)
             }
             (UDP, libc::UDP_SEGMENT) => {
                 self.own()?.segment = u16::try_from(n).map_err(|_| libc::EINVAL)?;
@@ -276,12 +312,11 @@ impl Of<'_> {
             (UDP, libc::UDP_GRO) => self.options(|o| o.gro = n != 0),
             (IP, libc::IP_TOS) => self.options(|o| o.class = TrafficClass(n as u8)),
             (IPV6, libc::IPV6_TCLASS) => {
-                let class = octet(n, 0)?;
+                let class = octet(n)?;
                 self.options(|o| o.class = TrafficClass(class))
             }
-            (IP, libc::IP_TTL) if n != -1 && !(1..=255).contains(&n) => Err(libc::EINVAL),
             (IP, libc::IP_TTL) | (IPV6, libc::IPV6_UNICAST_HOPS) => {
-                let hops = octet(n, 0)?;
+                let hops = octet(n)?;
                 self.options(|o| o.hop_limit = (hops > 0).then_some(hops))
             }
             (IP, libc::IP_RECVERR) | (IPV6, libc::IPV6_RECVERR) => self.options(|o| o.all_errors = n != 0),
@@ -296,7 +331,7 @@ impl Of<'_> {
                 self.options(|o| o.fragmentation = fragmentation)
             }
             (IP, libc::IP_MULTICAST_TTL) | (IPV6, libc::IPV6_MULTICAST_HOPS) => {
-                let hops = octet(n, 1)?;
+                let hops = octet(n)?;
                 self.options(|o| o.group_hop_limit = hops)
             }
             (IP, libc::IP_MULTICAST_LOOP) | (IPV6, libc::IPV6_MULTICAST_LOOP) => {
@@ -341,7 +376,10 @@ impl Of<'_> {
 
     /// An interface by its number; 0: any.
     fn iface(&mut self, number: u32) -> Result<Option<IfaceId>> {
-        let Some(iface) = IfaceId::from_scope(number) else { return Ok(None) };
+        if number == 0 {
+            return Ok(None);
+        }
+        let iface = IfaceId::from_scope(number).ok_or(libc::ENODEV)?;
         let known = iface == IfaceId::LOOPBACK || self.engine.links().any(|(link, _)| link == iface);
         if known { Ok(Some(iface)) } else { Err(libc::ENODEV) }
     }
@@ -385,9 +423,16 @@ impl Of<'_> {
     fn change_group(&mut self, level: i32, name: i32, value: &[u8]) -> Result<()> {
         let four = |at: usize| value.get(at..at + 4).and_then(|raw| raw.first_chunk::<4>().copied());
         let sixteen = |at: usize| value.get(at..at + 16).and_then(|raw| raw.first_chunk::<16>().copied());
+        let leaves = matches!(
+            (level, name),
+            (_, MCAST_LEAVE_GROUP) | (IP, libc::IP_DROP_MEMBERSHIP) | (IPV6, libc::IPV6_DROP_MEMBERSHIP)
+        );
         let (group, iface): (IpAddr, _) = match (level, name) {
             (_, MCAST_JOIN_GROUP | MCAST_LEAVE_GROUP) => {
                 // struct group_req: a number, and a socket address from octet 8 on.
+                if value.len() < GROUP_REQ {
+                    return Err(libc::EINVAL);
+                }
                 let number = u32::from_ne_bytes(four(0).ok_or(libc::EINVAL)?);
                 let family = value.get(8..10).and_then(|raw| raw.first_chunk::<2>()).ok_or(libc::EINVAL)?;
                 let group = match i32::from(u16::from_ne_bytes(*family)) {
@@ -401,17 +446,24 @@ impl Of<'_> {
                 let group = Ipv4Addr::from(four(0).ok_or(libc::EINVAL)?);
                 let number = four(8).map_or(0, u32::from_ne_bytes);
                 let address = Ipv4Addr::from(four(4).ok_or(libc::EINVAL)?);
-                let iface = match self.iface(number)? {
-                    Some(iface) => Some(iface),
-                    None => self.iface_of(address)?,
+                if !leaves && !group.is_multicast() {
+                    return Err(libc::EINVAL);
+                }
+                let iface = match self.iface(number) {
+                    Ok(None) => self.iface_of(address),
+                    found => found,
                 };
-                (group.into(), iface)
+                // Who leaves was nowhere.
+                (group.into(), iface.map_err(|e| if leaves { libc::EADDRNOTAVAIL } else { e })?)
             }
             _ => {
                 let group = Ipv6Addr::from(sixteen(0).ok_or(libc::EINVAL)?);
                 (group.into(), self.iface(u32::from_ne_bytes(four(16).ok_or(libc::EINVAL)?))?)
             }
         };
+        if leaves && level == IP && !group.is_multicast() {
+            return Err(libc::EADDRNOTAVAIL);
+        }
         if !group.is_multicast() || group.is_ipv6() != (level == IPV6) {
             return Err(libc::EINVAL);
         }
@@ -419,10 +471,6 @@ impl Of<'_> {
             Some(iface) => iface,
             None => self.iface_for(group)?,
         };
-        let leaves = matches!(
-            (level, name),
-            (_, MCAST_LEAVE_GROUP) | (IP, libc::IP_DROP_MEMBERSHIP) | (IPV6, libc::IPV6_DROP_MEMBERSHIP)
-        );
         let mut udp = self.udp()?;
         if leaves {
             return if udp.leave(iface, group) { Ok(()) } else { Err(libc::EADDRNOTAVAIL) };
@@ -456,6 +504,7 @@ impl Of<'_> {
             (SOL, libc::SO_SNDBUF) => told(buffers.0),
             (SOL, libc::SO_RCVBUF) => told(buffers.1),
             (SOL, libc::SO_BINDTODEVICE) => return Ok(self.socket.wishes.device.clone()),
+            (SOL, SO_BINDTOIFINDEX) => options.iface.map_or(0, |iface| iface.scope() as i32),
             (SOL, libc::SO_TYPE) => libc::SOCK_DGRAM,
             (SOL, libc::SO_DOMAIN) => {
                 if v6 {
@@ -470,6 +519,7 @@ impl Of<'_> {
                 (true, true) => libc::IPPROTO_ICMPV6,
             },
             (SOL, libc::SO_ACCEPTCONN) => 0,
+            (IP, IP_PROTOCOL) => self.udp()?.local().map_or(0, |local| local.port().into()),
             (UDP, libc::UDP_SEGMENT) => segment.into(),
             (IP, libc::IP_TOS) | (IPV6, libc::IPV6_TCLASS) => options.class.0.into(),
             (IP, libc::IP_TTL) | (IPV6, libc::IPV6_UNICAST_HOPS) => options.hop_limit.unwrap_or(64).into(),
@@ -507,12 +557,7 @@ mod tests {
     #[test]
     fn the_page_says_what_is_done_with_each_option() {
         let text = include_str!("../../../../../docs/netstack-service.md");
-        let heads = [
-            "act on datagrams",
-            "are told of datagrams",
-            "are kept of datagrams",
-            "are refused of datagrams",
-        ];
+        let heads = ["act on datagrams", "are told of datagrams", "are refused of datagrams"];
         let row = |head: &str| {
             let row = text.lines().find(|line| line.starts_with(&format!("| {head} |")));
             row.unwrap_or_else(|| panic!("no row {head}"))
@@ -521,8 +566,7 @@ mod tests {
             let head = match what {
                 Acts => heads[0],
                 Told => heads[1],
-                Keep(_) | KeptOctets(_) => heads[2],
-                Refused(_) => heads[3],
+                Refused(_) => heads[2],
             };
             assert!(row(head).contains(&format!("`{name}`")), "{name} is not in the row: {head}");
         }

@@ -110,7 +110,8 @@ impl Record {
             return None;
         }
         let answer = ask();
-        if !is_gone(&answer) || self.recipe.get().is_none() {
+        // A service that knows the socket has refused what was asked.
+        if !is_gone(&answer) || self.recipe.get().is_none() || !is_gone(&self.names()) {
             return Some(answer);
         }
         let is_connected = !matches!(self.partner.get(), Some(None));

@@ -1,5 +1,6 @@
 //! Options of a kernel's socket of datagrams that becomes a service's.
 
+use crate::service::options::all_set;
 use bypath_sys::{fd, sock};
 use std::sync::OnceLock;
 
@@ -68,12 +69,15 @@ fn of_new(family: i32) -> &'static [Option<Value>; CARRIED.len()] {
 
 /// Calls `set` with what a program has set on the kernel's socket, as it is set on a service's one.
 pub fn carry(family: i32, kernel: i32, set: impl Fn(i32, i32, &[u8])) {
-    for (&option, was) in CARRIED.iter().zip(of_new(family)) {
+    let others = || all_set().filter(|option| !CARRIED.contains(option));
+    let new = others().next().and_then(|_| sock::datagrams(family, 0, crate::state::floor()).ok());
+    let set_here = new.iter().flat_map(|new| others().map(|option| (option, read(*new, option))));
+    for (option, was) in CARRIED.iter().copied().zip(of_new(family).iter().copied()).chain(set_here) {
         let (level, name) = option;
         if level == libc::IPPROTO_IPV6 && family == libc::AF_INET {
             continue;
         }
-        let Some((mut value, mut len)) = read(kernel, option).filter(|now| Some(*now) != *was) else {
+        let Some((mut value, mut len)) = read(kernel, option).filter(|now| Some(*now) != was) else {
             continue;
         };
         if level == libc::SOL_SOCKET && matches!(name, libc::SO_SNDBUF | libc::SO_RCVBUF) {
@@ -86,6 +90,7 @@ pub fn carry(family: i32, kernel: i32, set: impl Fn(i32, i32, &[u8])) {
         }
         set(level, name, &value[..len]);
     }
+    new.into_iter().for_each(fd::close);
 }
 
 /// The other way round: what a service's socket has that a new one of the kernel's has not, for which it asks `now`.
