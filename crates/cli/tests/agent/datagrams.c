@@ -1,5 +1,6 @@
 /* Datagrams: with names and ancillary data, there and back, numbered ones whose order is checked, and floods. */
 #include "agent.h"
+#include <arpa/inet.h>
 #include <linux/filter.h>
 #include <netinet/udp.h>
 #include <poll.h>
@@ -382,16 +383,16 @@ static int look(const unsigned char *p, long len, struct mark *mark)
 /* Whose last one has arrived: threads that send by one socket hear what is meant for the others. */
 static atomic_char heard[TAGS];
 
-/* number FD ADDRESS|- TAG COUNT SIZES WINDOW [ttl]: numbered datagrams of these sizes in turn. After each WINDOW of them an
+/* number FD ADDRESS|- TAG COUNT SIZES WINDOW [ttl|also=ADDRESS]: numbered datagrams of these sizes in turn. After each WINDOW of them an
  * octet must come back; without a window (0) they may be lost, and the last one is sent until its sender's number comes back.
- * `ttl`: every third has ancillary data. */
+ * `ttl`: every third has ancillary data; `also=`: every third goes there. */
 static void do_number(struct args *a, struct out *o)
 {
-    struct sockaddr_storage to;
+    struct sockaddr_storage to, also;
     struct iovec sizes[16];
     size_t total;
     int fd = (int)num(a, 1), n = split(a, arg(a, 5), sizes, &total), extra = strcmp(arg(a, 7), "ttl") == 0;
-    socklen_t len = address(a, 2, &to);
+    socklen_t len = address(a, 2, &to), also_len = strncmp(arg(a, 7), "also=", 5) ? 0 : parse_address(arg(a, 7) + 5, &also);
     uint32_t tag = (uint32_t)num(a, 3), count = (uint32_t)num(a, 4), window = (uint32_t)num(a, 6);
     unsigned char *p = area(a->slot), octet;
     atomic_store(&heard[tag], 0);
@@ -405,6 +406,10 @@ static void do_number(struct args *a, struct out *o)
             put_word(&m, "ttl=9");
         else
             m.msg_control = NULL;
+        if (also_len && i % 3 == 2) {
+            m.msg_name = &also;
+            m.msg_namelen = also_len;
+        }
         if (sendmsg(fd, &m, 0) != (long)iov.iov_len) {
             answer(o, -1, errno);
             say(o, " at %u", i);
@@ -603,6 +608,20 @@ static void do_steer(struct args *a, struct out *o)
     struct sock_fprog filter = {1, &always};
     answer(o, setsockopt((int)num(a, 1), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof filter), errno);
 }
+/* member FD GROUP in|out: of a group of IPv4, at the loopback. */
+static void do_member(struct args *a, struct out *o)
+{
+    struct ip_mreq group = {.imr_interface.s_addr = htonl(INADDR_LOOPBACK)};
+    inet_pton(AF_INET, arg(a, 2), &group.imr_multiaddr);
+    int option = strcmp(arg(a, 3), "out") ? IP_ADD_MEMBERSHIP : IP_DROP_MEMBERSHIP;
+    CALL(o, setsockopt((int)num(a, 1), IPPROTO_IP, option, &group, sizeof group));
+}
+/* group_by_loopback FD: what it sends to groups goes there. */
+static void do_group_by_loopback(struct args *a, struct out *o)
+{
+    struct in_addr at = {htonl(INADDR_LOOPBACK)};
+    CALL(o, setsockopt((int)num(a, 1), IPPROTO_IP, IP_MULTICAST_IF, &at, sizeof at));
+}
 static void do_gulp(struct args *a, struct out *o)
 {
     size_t sum = 0;
@@ -619,7 +638,7 @@ const struct command datagram_commands[] = {
     {"number", do_number},
     {"collect", do_collect},     {"crowd", do_crowd},           {"flood", do_flood},
     {"count", do_count},         {"near", do_near},             {"pairs", do_pairs},
-    {"steer", do_steer},        
-               {"gulp", do_gulp},
+    {"steer", do_steer},         {"gulp", do_gulp},             {"member", do_member},
+    {"group_by_loopback", do_group_by_loopback},
     {"until_refused", do_until_refused}, {NULL, NULL},
 };

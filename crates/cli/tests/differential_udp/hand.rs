@@ -101,6 +101,7 @@ fn every_promise_has_a_script() {
     let files = [
         crate::calls::SCRIPTS,
         crate::ends::SCRIPTS,
+        crate::groups::SCRIPTS,
         crate::holders::SCRIPTS,
         crate::names::SCRIPTS,
         crate::options::SCRIPTS,

@@ -20,6 +20,7 @@ mod hand;
 
 mod calls;
 mod ends;
+mod groups;
 mod holders;
 mod names;
 mod options;

@@ -80,12 +80,18 @@ fn after(count: u32) -> u32 {
 }
 
 /// From which address this host sends to `to`.
-fn source_for(to: &Name) -> Option<Name> {
+fn source_for(to: &Name) -> Result<Name, Reason> {
     let address = to.to_address();
-    let probe = sock::datagrams(i32::from(address.family), 0, state::floor()).ok()?;
-    let found = sock::connect(probe, &address).and_then(|()| sock::local_address(probe)).ok();
+    let probe = sock::datagrams(i32::from(address.family), 0, state::floor());
+    let probe = probe.map_err(|_| Reason::NotConnected)?;
+    let found = sock::connect(probe, &address).and_then(|()| sock::local_address(probe));
     fd::close(probe);
-    found.map(|found| Name::of(&found))
+    match found {
+        Ok(found) => Ok(Name::of(&found)),
+        // A broadcast address, to which the probe may not send: 127.255.255.255 is one, too.
+        Err(Errno::ACCESS) => Err(Reason::OtherHost),
+        Err(_) => Err(Reason::NotConnected),
+    }
 }
 
 /// Whether both are this host's, as the loopback or as one address of it, and neither is one of a link.
@@ -149,7 +155,7 @@ impl Record {
         if far.load(Relaxed) == hash {
             return false;
         }
-        let is_near = source_for(source).is_some_and(|own| own.ip == source.ip);
+        let is_near = source_for(source).is_ok_and(|own| own.ip == source.ip);
         if is_near { near } else { far }.store(hash, Relaxed);
         is_near
     }
@@ -458,8 +464,12 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     let to = route.name();
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let mut source = local;
-    if local.is_unspecified() {
-        source = Name { port: local.port, ..source_for(&to).ok_or(Reason::NotConnected)? };
+    let may_broadcast = sock::option(fd, libc::SOL_SOCKET, libc::SO_BROADCAST) != Ok(0);
+    if local.is_unspecified() || may_broadcast {
+        let found = source_for(&to)?;
+        if local.is_unspecified() {
+            source = Name { port: local.port, ..found };
+        }
     }
     if !is_same_host(&source, &to) {
         return Err(Reason::OtherHost);
