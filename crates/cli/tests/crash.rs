@@ -1,6 +1,6 @@
 //! kill -9 at each crash point of the switch protocol (docs/switch-protocol.md, "Crash points"): what the other end
 //! sees is what the kernel would have shown, and what a sibling takes over is whole. And at those of datagrams (docs/udp.md, "Crash points"),
-//! and floods while others come to have a socket.
+//! and floods while others come to have a socket, or of senders on a ring and without the library at once.
 
 #[path = "agent/programs.rs"]
 mod programs;
@@ -13,6 +13,8 @@ mod heirs;
 mod list;
 #[path = "crash/mailbox.rs"]
 mod mailbox;
+#[path = "crash/mixed.rs"]
+mod mixed;
 #[path = "crash/pairs.rs"]
 mod pairs;
 #[path = "crash/program.rs"]

@@ -5,6 +5,7 @@
  *       look          takes what is there, until there is nothing: "got N"
  *       take N        takes N, and waits for them: "got N"
  *       drops         what the kernel has dropped at the socket: "drops N"
+ *       connect PORT  to who sends from there: "connected PORT"
  *       inherit       makes it inheritable: "took WALL CPU", in microseconds
  *       exec          becomes this program anew, with the socket: "port PORT FD"
  *       vfork         a vfork child becomes another program: "status N"
@@ -195,6 +196,11 @@ static int does(int s, const char *file, const char *line)
         if (getsockopt(s, SOL_SOCKET, SO_MEMINFO, memory, &len) < 0 || len < sizeof memory)
             fail("SO_MEMINFO");
         say("drops", memory[8]);
+    } else if (!strncmp(line, "connect ", 8)) {
+        struct sockaddr_in to = loopback(line + 8);
+        if (connect(s, (void *)&to, sizeof to) < 0)
+            fail("connect");
+        say("connected", atoi(line + 8));
     } else if (!strcmp(line, "inherit")) {
         uint64_t wall = now_us(CLOCK_MONOTONIC), cpu = now_us(CLOCK_THREAD_CPUTIME_ID);
         if (fcntl(s, F_SETFD, 0) < 0)

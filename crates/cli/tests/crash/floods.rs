@@ -18,7 +18,7 @@ const SOME: u64 = 500;
 const WAIT_US: u64 = 20_000;
 
 /// What its sockets have lost at full mailboxes.
-fn lost(writer: &Writer) -> u64 {
+pub fn lost(writer: &Writer) -> u64 {
     let pid = writer.program.pid().as_raw_nonzero().to_string();
     let output =
         Command::new(env!("CARGO_BIN_EXE_bypath")).args(["ss", "-u", "--json", "--pid", &pid]).output();
@@ -28,12 +28,12 @@ fn lost(writer: &Writer) -> u64 {
 }
 
 /// Sends again and again, until it [ends].
-fn floods(writer: &mut Writer) {
+pub fn floods(writer: &mut Writer) {
     writer.program.tell("flood");
     writer.program.expect("flooding");
 }
 
-fn ends(writer: &mut Writer) {
+pub fn ends(writer: &mut Writer) {
     writer.program.tell("");
     writer.has_sent();
 }

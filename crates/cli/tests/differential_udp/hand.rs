@@ -81,6 +81,7 @@ const PROMISES: &[&str] = &[
     "threads",
     "order over the switch",
     "many senders",
+    "plain senders beside ones on the ring",
     "ECONNREFUSED",
     "close and bind anew",
     "shutdown",

@@ -199,4 +199,52 @@ scripts! {
         c join numbers 15000
         s join all 15000
     ";
+    a_plain_sender_beside_one_on_the_ring, "plain senders beside ones on the ring", Ring: "
+        c spawn third plain
+        dgrams 127.0.0.1
+        third socket inet dgram|cloexec
+        pings
+        s go all collect 3 2 3000 10 mixed
+        third go two number 3 @s:3 2 3000 1400,14 10
+        c number 3 @s:3 1 3000 14,64 10
+        third join two 15000
+        s join all 20000
+        s recv 3 10 dontwait
+        pings
+        s go all collect 3 2 0 0 mixed
+        third go two number 3 @s:3 2 5000 1400,14 0
+        c number 3 @s:3 1 5000 14,64 0
+        third join two 15000
+        s join all 20000
+        third exit 0
+        c wait third
+    ";
+    a_receiver_that_is_connected_to_one_of_them, "plain senders beside ones on the ring", Ring: "
+        c spawn third plain
+        dgrams 127.0.0.1
+        c bind 3 127.0.0.1:0
+        third socket inet dgram|cloexec
+        third bind 3 127.0.0.1:0
+        pings
+        s connect 3 127.0.0.1:%port:c:3
+        third flood 3 @s:3 100 64
+        s recv 3 10 dontwait
+        s go all collect 3 1 2000 10 mixed
+        third go beside flood 3 @s:3 5000 64
+        c number 3 @s:3 1 2000 14,64 10
+        third join beside 15000
+        s join all 15000
+        s recv 3 10 dontwait
+        s connect 3 127.0.0.1:%port:third:3
+        c flood 3 @s:3 100 64
+        s recv 3 10 dontwait
+        s go rest collect 3 1 2000 10 mixed
+        c go beside flood 3 @s:3 5000 64
+        third number 3 @s:3 1 2000 14,64 10
+        c join beside 15000
+        s join rest 15000
+        s recv 3 10 dontwait
+        third exit 0
+        c wait third
+    ";
 }
