@@ -1,9 +1,12 @@
-//! What streams on rings survive, beside ends that are killed (`crash`) and peers that mean harm (`trust`): counters that wrap,
+//! What streams and datagrams on rings survive, beside ends that are killed (`crash`) and peers that mean harm (`trust`): counters that wrap,
 //! ends that are stopped, connections and processes that come and go, crowds.
 
 #[path = "agent/programs.rs"]
 mod programs;
 
+#[path = "crash/mailbox.rs"]
+#[expect(dead_code, reason = "for tests of recalls")]
+mod mailbox;
 #[path = "crash/program.rs"]
 #[expect(dead_code, reason = "for tests that kill")]
 mod program;

@@ -97,6 +97,16 @@ pub fn age(family: &bypath_shm::family::Family) {
     let _ = family;
 }
 
+/// A new mailbox's counters, before anybody hears of it: so many bytes before positions have more than 32 bits, or before there are no more of them
+/// (`BYPATH_TEST_WRAP=BYTES:end`), and epochs likewise.
+#[inline(always)]
+pub fn age_mailbox(mailbox: &bypath_shm::mailbox::Mailbox) {
+    #[cfg(feature = "faults")]
+    imp::age_mailbox(mailbox);
+    #[cfg(not(feature = "faults"))]
+    let _ = mailbox;
+}
+
 /// Reads the variables.
 pub fn init() {
     #[cfg(feature = "faults")]
@@ -105,8 +115,10 @@ pub fn init() {
 
 #[cfg(feature = "faults")]
 mod imp {
+    use bypath_shm::dgram::ALIGN;
     use bypath_shm::direction::position;
     use bypath_shm::family::Family;
+    use bypath_shm::mailbox::{Mailbox, phase};
     use bypath_sys::process;
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -131,6 +143,8 @@ mod imp {
     static AT_ONCE: AtomicBool = AtomicBool::new(false);
     /// Bytes before the wrap at which positions begin, 0 = none do.
     static WRAP: AtomicU64 = AtomicU64::new(0);
+    /// Mailboxes begin before the last position that there is.
+    static AT_END: AtomicBool = AtomicBool::new(false);
     static SLOW_US: AtomicU64 = AtomicU64::new(0);
     static SLOW_LEFT: AtomicU64 = AtomicU64::new(0);
 
@@ -165,8 +179,10 @@ mod imp {
         if let Some(seed) = lookup("BYPATH_TEST_FLIP") {
             RANDOM.store(seed.parse::<u64>().unwrap_or(1).wrapping_mul(2).wrapping_add(1), Relaxed);
         }
-        if let Some(bytes) = lookup("BYPATH_TEST_WRAP") {
+        if let Some(value) = lookup("BYPATH_TEST_WRAP") {
+            let (bytes, place) = value.split_once(':').unwrap_or((&value, ""));
             WRAP.store(bytes.parse().unwrap_or(0), Relaxed);
+            AT_END.store(place == "end", Relaxed);
         }
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
         NARROW.store(lookup("BYPATH_TEST_NARROW").as_deref() == Some("1"), Relaxed);
@@ -197,6 +213,20 @@ mod imp {
         header.next_look.store(u32::MAX - 3, Relaxed);
         header.execs.iter().for_each(|execs| execs.store(u32::MAX - 1, Relaxed));
         family.ends.iter().take(ENDS).for_each(|end| end.generation.store(u32::MAX - 1, Relaxed));
+    }
+
+    pub fn age_mailbox(mailbox: &Mailbox) {
+        let before = WRAP.load(Relaxed).next_multiple_of(ALIGN);
+        if before == 0 {
+            return;
+        }
+        // A gate has its phase below the epoch.
+        let (end, epoch) = if AT_END.load(Relaxed) { (1 << 62, 1 << 32) } else { (1 << 32, 1 << 30) };
+        let position: u64 = end - before;
+        for word in [&mailbox.head.0, &mailbox.tail.0, &mailbox.writers.head] {
+            word.store(position, Relaxed);
+        }
+        mailbox.gate.0.store((epoch - 3) << 2 | phase::CLOSED, Relaxed);
     }
 
     pub fn slow() {

@@ -11,7 +11,7 @@ use super::send::{LOOK_EVERY, Route, stage};
 use super::stand_in::{self, StandIn};
 use super::{Record, groups, maps, queue, user, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
-use crate::{log, memory, rendezvous, rules, state, table};
+use crate::{fault, log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{Errno, clock, fd, open_files, process, sock, strangers, unix};
@@ -217,6 +217,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
         reason
     };
     let (offers, is_inheritable) = (r.is_shared(), r.is_inheritable());
+    fault::age_mailbox(kept.mailbox());
     kept.owner().store(cookie, Relaxed);
     if kept.ring().back(0, size).is_err() {
         return Err(given_up(Reason::NoMemory));
