@@ -7,6 +7,8 @@
 use crate::{failed, lies};
 use bypath_shm::atomic::{AtomicU32, AtomicU64, Ordering::*, fence};
 use bypath_shm::direction::{Direction, wait};
+#[cfg(test)]
+use bypath_shm::direction::{Head, Path};
 use bypath_shm::region::OwnSlot;
 use bypath_sys::{Errno, clock, pair, poll, thread};
 use std::io;
@@ -65,6 +67,16 @@ impl Half {
         };
         half.set_spin(SPIN);
         half
+    }
+
+    /// As one that has written, or read, so much, and has slept as often as its tickets can tell but for a few times; the ring is empty.
+    #[cfg(test)]
+    pub fn age(&mut self, position: u64) {
+        (self.own, self.other) = (position, position);
+        (self.ticket, self.idle) = (u32::MAX - 2, u32::MAX - 2);
+        let direction = self.direction();
+        direction.t.tail.store(position, Relaxed);
+        direction.h.head.store(Head::new(position, Path::Ring).raw(), Release);
     }
 
     #[inline]

@@ -39,6 +39,8 @@ mod place;
 mod receiver;
 mod remote;
 mod sender;
+#[cfg(test)]
+mod wraps;
 
 pub use datagram::{Datagram, DatagramReceiver, DatagramRoom, DatagramSender, Datagrams};
 pub use name::Listener;
