@@ -101,6 +101,45 @@ fn tshark_reads_requests_and_answers() {
 }
 
 #[test]
+fn tshark_counts_every_request_and_answer_of_resp() {
+    if !has("dump::tshark_counts_every_request_and_answer_of_resp", &["python3", "tshark"]) {
+        return;
+    }
+    const COUNT: usize = 60;
+    let mut talk = Talk::new();
+    let folder = TempDir::new();
+    let file = folder.join("resp.pcapng");
+    let server = talk.server_pid();
+    let said = dump(&file, server, &mut talk, |talk| talk.does(&format!("echo {COUNT}")));
+    assert!(said.contains(" 0 octets missed"), "{said}");
+    let port = talk.port.to_string();
+    let as_resp = format!("tcp.port=={port},resp");
+    // What came between two looks stands in one packet, and tshark lists its messages with commas.
+    let all = |filter: &str, field: &str| -> Vec<String> {
+        let rows = tshark(&file, &["-d", &as_resp, "-Y", filter], &[field]);
+        rows.iter().flat_map(|row| row.split(',').map(str::to_owned)).collect()
+    };
+    let hex = |text: &str| text.bytes().map(|b| format!("{b:02x}")).collect::<String>();
+    let number = |n: usize| hex(&format!("{n:06}"));
+    let requests: Vec<_> = (0..COUNT).flat_map(|n| [hex("ECHO"), number(n)]).collect();
+    // Those before were requests without numbers.
+    let asked = all(&format!("resp && tcp.dstport=={port}"), "resp.bulk_string.value");
+    let pings = asked.iter().take_while(|word| **word == hex("PING")).count();
+    assert_eq!(asked[pings..], requests);
+    let answers: Vec<_> = (0..COUNT).map(number).collect();
+    assert_eq!(
+        all(&format!("resp.bulk_string.value && tcp.srcport=={port}"), "resp.bulk_string.value"),
+        answers
+    );
+    // The first one's question may have come before the look.
+    let pongs = all("resp.string", "resp.string");
+    assert!(
+        pongs.iter().all(|word| word == "PONG") && (pings..=pings + 1).contains(&pongs.len()),
+        "{pongs:?}"
+    );
+}
+
+#[test]
 fn what_was_overwritten_is_a_gap_of_known_size() {
     if !has("dump::what_was_overwritten_is_a_gap_of_known_size", &["python3", "tshark"]) {
         return;

@@ -19,7 +19,10 @@ fn by_ring(pid: u32) -> u64 {
 
 /// Two that talk, of which both have got datagrams through shared memory.
 fn awake() -> Post {
-    let mut post = Post::new();
+    awake_with(Post::new())
+}
+
+fn awake_with(mut post: Post) -> Post {
     let pids = [post.server.0.id(), post.caller.0.id()];
     until("datagrams go through shared memory both ways", || {
         post.talks(200);
@@ -86,6 +89,81 @@ fn tshark_reads_datagrams_of_both_ways_whole() {
     assert!(tshark(&file, &checks, &["frame.number"]).is_empty());
     let count = asked + answered;
     assert!(said.contains(&format!("0 segments and {count} datagrams, ")), "{count}: {said}");
+}
+
+/// Nanoseconds since 1970 of a text such as 1700000000.123456789.
+fn nanoseconds(text: &str) -> u64 {
+    let (seconds, rest) = text.split_once('.').unwrap_or_else(|| panic!("{text}"));
+    let parts =
+        [seconds, &format!("{rest:0<9}")].map(|n| n.parse::<u64>().unwrap_or_else(|_| panic!("{text}")));
+    parts[0] * 1_000_000_000 + parts[1]
+}
+
+/// What a capture of so many questions has: when it says that each was sent, and when its sender says so, in their order.
+fn times(server: &[&str]) -> Vec<[u64; 2]> {
+    let mut post = awake_with(Post::serving(server));
+    let server = post.server.0.id();
+    let folder = TempDir::new();
+    let file = folder.join("times.pcapng");
+    let mut child = bypath(["dump", "-w"]);
+    child.arg(&file).args(["--pid", &server.to_string()]).stderr(Stdio::null());
+    let mut dump = Running(child.spawn().expect("bypath starts"));
+    let length = || std::fs::metadata(&file).map_or(0, |m| m.len());
+    until("the file is begun", || length() > 0);
+    until("enough of them go through shared memory, and are seen", || {
+        let before = (by_ring(server), length());
+        post.does("times 400");
+        by_ring(server) > before.0 + 100 && length() > before.1
+    });
+    signal(dump.0.id(), Signal::INT);
+    assert!(dump.0.wait().expect("a child").success());
+    let filter = format!("udp.dstport=={}", post.port);
+    let rows = tshark(
+        &file,
+        &["-d", &format!("udp.port=={},data", post.port), "-Y", &filter],
+        &["frame.time_epoch", "udp.payload"],
+    );
+    let octets = |hex: &str| -> String {
+        hex.as_bytes()
+            .chunks(2)
+            .map(|two| u8::from_str_radix(std::str::from_utf8(two).expect("text"), 16).expect("hex") as char)
+            .collect()
+    };
+    let all = rows.iter().filter_map(|row| {
+        let (time, payload) = row.split_once('\t').expect("two fields");
+        Some([nanoseconds(time), octets(payload).parse().ok()?])
+    });
+    all.collect()
+}
+
+#[test]
+fn a_datagram_has_the_time_of_its_send_where_the_receiver_asks_for_stamps() {
+    const NAME: &str = "letters::a_datagram_has_the_time_of_its_send_where_the_receiver_asks_for_stamps";
+    if !has(NAME, &["python3", "tshark", "taskset"]) {
+        return;
+    }
+    let all = times(&["serve", "stamps"]);
+    assert!(all.len() > 100, "{}", all.len());
+    // Each was sent after its sender read its clock, and before it did so for the next one.
+    for [now, next] in all.windows(2).map(|two| [two[0], two[1]]) {
+        assert!(now[1] <= now[0] && now[0] <= next[1], "{now:?} {next:?}");
+    }
+}
+
+#[test]
+fn a_datagram_has_the_time_of_the_look_otherwise() {
+    if !has("letters::a_datagram_has_the_time_of_the_look_otherwise", &["python3", "tshark", "taskset"]) {
+        return;
+    }
+    let begun = bypath::clock::realtime_ns();
+    let all = times(&["serve"]);
+    let ended = bypath::clock::realtime_ns();
+    assert!(all.len() > 100, "{}", all.len());
+    for [seen, sent] in &all {
+        assert!(begun <= *sent && sent <= seen && *seen <= ended, "{seen} {sent}");
+    }
+    // None is seen before the one that was sent before it.
+    assert!(all.is_sorted());
 }
 
 #[test]

@@ -1,11 +1,16 @@
-"""post.py serve | call PORT: datagrams of 5 octets, answered by 3. The server prints its port. The caller reads lines: a number of
-questions and answers; `flood`, which sends and does not wait; `drain`, which forgets the answers that came. It prints `done` after each."""
+"""post.py serve [stamps] | call PORT: datagrams of 5 octets, answered by 3. The server prints its port; `stamps`: it asks the kernel when they came. The
+caller reads lines: a number of questions and answers; `flood`, which sends and does not wait; `drain`, which forgets the answers that came; `times N`:
+questions that say when they were sent. It prints `done` after each."""
 import socket
 import sys
+import time
 
 end = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
 if sys.argv[1] == "serve":
     end.bind(("127.0.0.1", 0))
+    if "stamps" in sys.argv:
+        SO_TIMESTAMPNS = 35
+        end.setsockopt(socket.SOL_SOCKET, SO_TIMESTAMPNS, 1)
     print(end.getsockname()[1], flush=True)
     while True:
         question, whose = end.recvfrom(2048)
@@ -22,6 +27,10 @@ for line in sys.stdin:
                 pass
         except TimeoutError:
             end.settimeout(None)
+    elif line.startswith("times "):
+        for _ in range(int(line.removeprefix("times "))):
+            end.send(b"%d" % time.time_ns())
+            end.recv(2048)
     else:
         for _ in range(int(line)):
             end.send(b"again")

@@ -1,6 +1,6 @@
 """talk.py serve | call PORT | resume DESCRIPTOR: HTTP or RESP over one connection that stays open. The server prints its port. The caller
-reads lines `http COUNT SIZE` or `resp COUNT`, does that, and prints `done`, until its input ends; `ask 1` only sends, and stops
-itself, `hear 1` only receives, `exec 0` is done by another image of its process."""
+reads lines `http COUNT SIZE`, `resp COUNT` or `echo COUNT`, whose requests have numbers, does that, and prints `done`, until its input ends;
+`ask 1` only sends, and stops itself, `hear 1` only receives, `exec 0` is done by another image of its process."""
 import os
 import signal
 import socket
@@ -18,6 +18,8 @@ def serve():
                 size = int(request.split()[1][1:])
                 answer = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: %d\r\n\r\n" % size
                 connection.sendall(answer + b"x" * size)
+            elif b"ECHO" in request:
+                connection.sendall(request.split(b"ECHO\r\n", 1)[1])
             else:
                 connection.sendall(b"+PONG\r\n")
         connection.close()
@@ -31,8 +33,13 @@ def call(connection):
         if kind == "exec":
             connection.set_inheritable(True)
             os.execv(sys.executable, [sys.executable, __file__, "resume", str(connection.fileno())])
-        for _ in range(int(count)):
-            if kind == "http":
+        for number in range(int(count)):
+            if kind == "echo":
+                answer, text = b"", b"$6\r\n%06d\r\n" % number
+                connection.sendall(b"*2\r\n$4\r\nECHO\r\n" + text)
+                while len(answer) < len(text):
+                    answer += connection.recv(len(text) - len(answer))
+            elif kind == "http":
                 connection.sendall(b"GET /%s HTTP/1.1\r\nHost: localhost\r\n\r\n" % size[0].encode())
                 answer = b""
                 while b"\r\n\r\n" not in answer:

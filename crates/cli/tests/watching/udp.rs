@@ -29,7 +29,12 @@ fn program(processor: usize, args: &[&str]) -> Command {
 impl Post {
     /// Starts both.
     pub fn new() -> Post {
-        let mut server = Running(program(0, &["serve"]).spawn().expect("python3 starts"));
+        Post::serving(&["serve"])
+    }
+
+    /// The same with such a server.
+    pub fn serving(arguments: &[&str]) -> Post {
+        let mut server = Running(program(0, arguments).spawn().expect("python3 starts"));
         let mut port = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
         let port = port.trim().to_owned();
@@ -41,10 +46,49 @@ impl Post {
 
     /// So many questions and answers.
     pub fn talks(&mut self, count: u32) {
-        writeln!(self.to, "{count}").expect("the caller listens");
+        self.does(&count.to_string());
+    }
+
+    /// Tells the caller to do something.
+    pub fn begin(&mut self, what: &str) {
+        writeln!(self.to, "{what}").expect("the caller listens");
+    }
+
+    /// And waits until it is done.
+    pub fn does(&mut self, what: &str) {
+        self.begin(what);
+        self.done();
+    }
+
+    /// Waits until it is done.
+    pub fn done(&mut self) {
         let mut line = String::new();
         self.from.read_line(&mut line).expect("an answer");
         assert_eq!(line, "done\n");
+    }
+
+    /// The server is stopped while datagrams go to it by its mailbox, which is full; how many found no room there.
+    pub fn stop_the_server(&mut self) -> u64 {
+        let (server, caller) = (self.server.0.id(), self.caller.0.id());
+        let lost = || shown(caller)["lost"]["tx"].as_u64().expect("a number");
+        self.talks(500);
+        let (begun, before) = (std::time::Instant::now(), lost());
+        loop {
+            self.begin("flood");
+            std::thread::yield_now();
+            crate::lab::signal(server, rustix::process::Signal::STOP);
+            self.done();
+            // A server that is stopped in the middle of its work has left its gate open, with a good chance: what is sent now is lost then.
+            let full = lost();
+            self.does("flood");
+            if lost() > full {
+                return lost() - before;
+            }
+            crate::lab::signal(server, rustix::process::Signal::CONT);
+            assert!(begun.elapsed() < LONG, "never with an open gate");
+            self.does("drain");
+            self.talks(500);
+        }
     }
 }
 
@@ -160,31 +204,14 @@ fn what_is_lost_at_the_full_mailbox_of_a_stopped_program_is_shown() {
     }
     let mut post = Post::new();
     let (server, caller) = (post.server.0.id(), post.caller.0.id());
-    let begun = std::time::Instant::now();
-    // A server that is stopped in the middle of its work has left its gate open, with a good chance.
-    loop {
-        post.talks(500);
-        writeln!(post.to, "flood").expect("the caller listens");
-        std::thread::yield_now();
-        crate::lab::signal(server, rustix::process::Signal::STOP);
-        let mut line = String::new();
-        post.from.read_line(&mut line).expect("an answer");
-        let lost = shown(caller)["lost"]["tx"].as_u64().expect("a number");
-        let top = |pid: u32| json(&["top", "--once", "--json", "-d", "0.1", "pid", &pid.to_string()]);
-        let (of_caller, of_server) = (top(caller), top(server));
-        crate::lab::signal(server, rustix::process::Signal::CONT);
-        if lost > 0 {
-            assert!(of_caller[0]["drops"].as_u64() >= Some(lost), "{lost} of {of_caller:?}");
-            assert_eq!(of_server[0]["stopped"], true, "{of_server:?}");
-            // It counts what its mailbox had no room for when it looks there itself.
-            until("the server knows what was lost", || shown(server)["lost"]["rx"].as_u64() >= Some(lost));
-            let why = stdout(&bypath(["why", &server.to_string()]).output().expect("bypath starts"));
-            assert!(why.contains("were dropped, as its own mailbox was full"), "{why}");
-            return;
-        }
-        assert!(begun.elapsed() < LONG, "never with an open gate");
-        writeln!(post.to, "drain").expect("the caller listens");
-        line.clear();
-        post.from.read_line(&mut line).expect("an answer");
-    }
+    let lost = post.stop_the_server();
+    let top = |pid: u32| json(&["top", "--once", "--json", "-d", "0.1", "pid", &pid.to_string()]);
+    let (of_caller, of_server) = (top(caller), top(server));
+    crate::lab::signal(server, rustix::process::Signal::CONT);
+    assert!(of_caller[0]["drops"].as_u64() >= Some(lost), "{lost} of {of_caller:?}");
+    assert_eq!(of_server[0]["stopped"], true, "{of_server:?}");
+    // It counts what its mailbox had no room for when it looks there itself.
+    until("the server knows what was lost", || shown(server)["lost"]["rx"].as_u64() >= Some(lost));
+    let why = stdout(&bypath(["why", &server.to_string()]).output().expect("bypath starts"));
+    assert!(why.contains("were dropped, as its own mailbox was full"), "{why}");
 }

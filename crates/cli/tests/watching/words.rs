@@ -21,7 +21,7 @@ def exchange(a, b, count):
 "#;
 
 /// A Python program that says something in JSON, and waits to be killed.
-fn program(options: &[&str], code: &str) -> (Running, Value) {
+pub fn program(options: &[&str], code: &str) -> (Running, Value) {
     let code = format!("{PRELUDE}{code}\nprint(json.dumps(said), flush=True)\nsignal.pause()\n");
     let mut command = run(options.iter().copied().chain(["--", "python3", "-c", &code]));
     let mut child = Running(command.stdout(Stdio::piped()).spawn().expect("python3 starts"));
@@ -31,7 +31,7 @@ fn program(options: &[&str], code: &str) -> (Running, Value) {
 }
 
 /// What `ss -u` tells of a descriptor.
-fn socket(pid: u32, fd: &Value) -> Value {
+pub fn socket(pid: u32, fd: &Value) -> Value {
     let all = json(&["ss", "-u", "--json", "--pid", &pid.to_string()]);
     all.iter().find(|row| row["fd"] == *fd).unwrap_or_else(|| panic!("{fd} is not in {all:?}")).clone()
 }
@@ -106,6 +106,61 @@ held = (itself, group, plain, served, caller, sleeper)
         assert_eq!((&seen[way]["path"], &seen[way]["reason"]), (&"kernel".into(), &reason.into()), "{seen}");
         let why = why(pid, &said[place]);
         assert!(why.contains(&format!("({reason}).")) && why.contains(remedy), "{why}");
+    }
+}
+
+#[test]
+fn groups_broadcasts_and_bundles_have_their_words() {
+    if !has("words::groups_broadcasts_and_bundles_have_their_words", &["python3"]) {
+        return;
+    }
+    let code = r#"
+group, broadcast, bundles, served, sender, merges = (udp() for _ in range(6))
+everywhere = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+everywhere.bind(("0.0.0.0", 0))
+port = everywhere.getsockname()[1]
+lo = socket.inet_aton("127.0.0.1")
+everywhere.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, socket.inet_aton("239.255.77.9") + lo)
+group.setsockopt(socket.IPPROTO_IP, socket.IP_MULTICAST_IF, lo)
+broadcast.setsockopt(socket.SOL_SOCKET, socket.SO_BROADCAST, 1)
+for _ in range(20):
+    group.sendto(b"words", ("239.255.77.9", port))
+    everywhere.recv(100)
+    broadcast.sendto(b"words", ("127.255.255.255", port))
+    everywhere.recv(100)
+UDP_SEGMENT, UDP_GRO = 103, 104
+bundles.setsockopt(socket.IPPROTO_UDP, UDP_SEGMENT, 100)
+merges.setsockopt(socket.IPPROTO_UDP, UDP_GRO, 1)
+exchange(bundles, served, 20)
+exchange(sender, merges, 20)
+said = [s.fileno() for s in (group, broadcast, bundles, sender, merges, everywhere)]
+held = (group, broadcast, bundles, served, sender, merges, everywhere)
+"#;
+    let (child, said) = program(&["--upgrade=eager"], code);
+    let pid = child.0.id();
+    for (place, way, reason) in [
+        (0, "tx", "other-host"),
+        (1, "tx", "other-host"),
+        (2, "tx", "socket-option"),
+        (4, "rx", "socket-option"),
+    ] {
+        let seen = socket(pid, &said[place]);
+        assert_eq!((&seen[way]["path"], &seen[way]["reason"]), (&"kernel".into(), &reason.into()), "{seen}");
+        assert_eq!(seen["datagrams"][format!("ring_{way}")], 0, "{seen}");
+        let why = why(pid, &said[place]);
+        assert!(why.contains(&format!("({reason}).")), "{why}");
+        let text = stdout(&bypath(["ss", "-u", "--pid", &pid.to_string()]).output().expect("bypath starts"));
+        assert!(text.contains(reason), "{text}");
+    }
+    // Nobody answers at the name of one that has no mailbox; and a member of a group may have one, for what comes to its own address.
+    for (place, way) in [(3, "tx"), (5, "rx")] {
+        let seen = socket(pid, &said[place]);
+        assert_eq!(
+            (&seen[way]["path"], &seen["datagrams"][format!("kernel_{way}")]),
+            (&"kernel".into(), &(20 * (1 + u32::from(place == 5))).into()),
+            "{seen}"
+        );
+        assert_ne!(seen[way]["reason"], "socket-option", "{seen}");
     }
 }
 

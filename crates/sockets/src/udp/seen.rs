@@ -12,6 +12,8 @@ pub struct Seen {
     pub source: SocketAddr,
     /// The address that it was sent to, where the receiver has none of its own.
     pub to: Option<IpAddr>,
+    /// When that was, as its sender says (ns since 1970), where the receiver wants to be told.
+    pub sent: Option<u64>,
 }
 
 /// Reads a head; `None`: it is none.
@@ -28,7 +30,8 @@ pub fn head(raw: &[u8]) -> Option<Seen> {
     let to = told
         .filter(|told| told.wants & want::ADDRESS != 0)
         .map(|told| Name { ip: told.to, port: 0 }.address());
-    Some(Seen { source: SocketAddr::new(source.address(), source.port), to })
+    let sent = told.filter(|told| told.wants & want::STAMP != 0).map(|told| told.stamp);
+    Some(Seen { source: SocketAddr::new(source.address(), source.port), to, sent })
 }
 
 #[cfg(test)]
@@ -48,12 +51,16 @@ mod tests {
         };
         let short = head_of(&name("10.0.0.1"));
         let source = "10.0.0.1:7000".parse().unwrap();
-        assert_eq!(head(&short), Some(Seen { source, to: None }));
+        assert_eq!(head(&short), Some(Seen { source, to: None, sent: None }));
         let mut long = [0; HEAD_LONG];
         long[..HEAD].copy_from_slice(&short);
         let to = name("fd00::5");
-        Told { wants: want::ADDRESS, to: to.ip, stamp: 0 }.encode(&mut long);
-        assert_eq!(head(&long), Some(Seen { source, to: Some("fd00::5".parse().unwrap()) }));
+        Told { wants: want::ADDRESS, to: to.ip, stamp: 9 }.encode(&mut long);
+        let to_it = Some("fd00::5".parse().unwrap());
+        assert_eq!(head(&long), Some(Seen { source, to: to_it, sent: None }));
+        let wants = want::STAMP | want::STAMP_NS;
+        Told { wants, to: [0; 2], stamp: 9 }.encode(&mut long);
+        assert_eq!(head(&long), Some(Seen { source, to: None, sent: Some(9) }));
         assert_eq!(head(&long[..30]), None);
         assert_eq!(head(&[]), None);
     }

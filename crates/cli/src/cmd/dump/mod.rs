@@ -47,7 +47,8 @@ use taps::{Taps, Wanted};
     There are no packets in a ring: what is found there of a connection is cut into segments, with sequence numbers that count the ring's\n\
     bytes; datagrams of UDP are whole, and stand there from their sender to their receiver. What goes through the kernel, such as the first bytes of a connection, tcpdump sees. Rings are read from outside\n\
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
-    dropped. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
+    dropped. A segment or datagram has the time of the look that found it, mostly less than a millisecond behind the write; a datagram whose\n\
+    receiver asks for time stamps (SO_TIMESTAMP) has that of its send, as its sender says. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
     with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
@@ -260,12 +261,20 @@ impl Out {
         Ok(())
     }
 
-    /// A datagram, before which octets of others were missed.
-    fn datagram(&mut self, [from, to]: [SocketAddr; 2], missed: u64, octets: &[u8]) -> Result<(), Failure> {
+    /// A datagram, before which octets of others were missed. `sent`: when, as its sender says.
+    fn datagram(
+        &mut self,
+        [from, to]: [SocketAddr; 2],
+        sent: Option<u64>,
+        missed: u64,
+        octets: &[u8],
+    ) -> Result<(), Failure> {
         if self.is_done() {
             return Ok(());
         }
-        let ns = realtime_ns();
+        // Nothing that is there now is sent later.
+        let now = realtime_ns();
+        let ns = sent.map_or(now, |sent| sent.min(now));
         self.missed = self.missed.saturating_add(missed);
         let comment = format!("{missed} octets of datagrams were overwritten before they could be read");
         let written = match &mut self.file {

@@ -248,7 +248,8 @@ fn tell(
             reason: Reason::Ring.code(),
         };
         if wanted.wants(&facts) {
-            out.datagram([source, to], std::mem::take(&mut followed.gap), &room[octets.clone()])?;
+            let missed = std::mem::take(&mut followed.gap);
+            out.datagram([source, to], seen.sent, missed, &room[octets.clone()])?;
         }
     }
     Ok(())
