@@ -1,21 +1,48 @@
 //! Programs that send datagrams to each other: sockperf, iperf3, a name server and who asks it, a log, counters that nobody
 //! answers, frames of RTP, Python and Node in the ways people write them.
 
-use crate::support::{Process, Scene, find_program, ways};
+use crate::support::{Process, Program, Scene, Way, find_program, ways};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
 ways! {
-    sockperf_ping_pong needs ["sockperf"] => ping_pong;
-    sockperf_under_load needs ["sockperf"] => under_load;
-    iperf3_forward needs ["iperf3"] => |scene| transfer(scene, "");
-    iperf3_reverse needs ["iperf3"] => |scene| transfer(scene, "-R");
-    dnsmasq_and_dig needs ["dnsmasq", "dig", "python3"] => names;
-    rsyslog_and_logger needs ["rsyslogd", "logger"] => log;
-    counters needs ["python3"] => counters;
-    rtp needs ["python3"] => frames;
-    python_plain needs ["python3"] => |scene| { python(scene, "plain", "plain", 8); };
+    sockperf_ping_pong needs ["sockperf"] => |scene| {
+        ping_pong(scene, Waits::AsUsual);
+        scene.prove_kernel_if_alone();
+    };
+    sockperf_under_load needs ["sockperf"] => |scene| {
+        under_load(scene);
+        scene.prove_kernel_if_alone();
+    };
+    iperf3_forward needs ["iperf3"] => |scene| {
+        transfer(scene, "");
+        scene.prove_kernel_if_alone();
+    };
+    iperf3_reverse needs ["iperf3"] => |scene| {
+        transfer(scene, "-R");
+        scene.prove_kernel_if_alone();
+    };
+    dnsmasq_and_dig needs ["dnsmasq", "dig", "python3"] => |scene| {
+        names(scene);
+        scene.prove_kernel_if_alone();
+    };
+    rsyslog_and_logger needs ["rsyslogd", "logger"] => |scene| {
+        log(scene);
+        scene.prove_kernel_if_alone();
+    };
+    counters needs ["python3"] => |scene| {
+        counters(scene);
+        scene.prove_kernel_if_alone();
+    };
+    rtp needs ["python3"] => |scene| {
+        frames(scene, Waits::AsUsual);
+        scene.prove_kernel_if_alone();
+    };
+    python_plain needs ["python3"] => |scene| {
+        python(scene, "plain", "plain", 8);
+        scene.prove_kernel_if_alone();
+    };
     python_that_spins needs ["python3"] => |scene| {
         let payload = python(scene, "spinning", "spinning", 8);
         // The first few let the ends find each other, and the very first are not counted.
@@ -29,27 +56,93 @@ ways! {
         let payload = python(scene, "group", "spinning", 8);
         scene.prove_datagrams(payload / 10 * 9, 25);
     };
-    python_selectors needs ["python3"] => |scene| { python(scene, "selectors", "plain", 8); };
-    python_asyncio needs ["python3"] => |scene| { python(scene, "asyncio", "asyncio", 8); };
-    python_threads needs ["python3"] => |scene| { python(scene, "threads", "plain", 1); };
-    node_dgram needs ["node"] => node;
-    inetd_and_what_it_starts needs ["inetd", "python3"] => superserver;
-    socat_echo needs ["socat", "python3"] => socat;
+    python_selectors needs ["python3"] => |scene| {
+        python(scene, "selectors", "plain", 8);
+        scene.prove_kernel_if_alone();
+    };
+    python_asyncio needs ["python3"] => |scene| {
+        python(scene, "asyncio", "asyncio", 8);
+        scene.prove_kernel_if_alone();
+    };
+    python_threads needs ["python3"] => |scene| {
+        python(scene, "threads", "plain", 1);
+        scene.prove_kernel_if_alone();
+    };
+    node_dgram needs ["node"] => |scene| {
+        node(scene);
+        scene.prove_kernel_if_alone();
+    };
+    inetd_and_what_it_starts needs ["inetd", "python3"] => |scene| {
+        superserver(scene);
+        scene.prove_kernel_if_alone();
+    };
+    socat_echo needs ["socat", "python3"] => |scene| {
+        socat(scene);
+        scene.prove_kernel_if_alone();
+    };
 }
 
-fn serve_sockperf(scene: &Scene) -> (Process, String) {
+/// Both sides under Bypath, and awake most of the time: so many percent of the octets go by rings.
+macro_rules! awake {
+    ($($name:ident needs [$($tool:expr),*], $percent:literal => $run:expr;)*) => {$(
+        #[test]
+        fn $name() {
+            let test = concat!(module_path!(), "::", stringify!($name));
+            let run: fn(&Scene) = $run;
+            Scene::play(test, Way::Both, &["taskset", $($tool),*], |scene| scene.prove_awake($percent, || run(scene)));
+        }
+    )*};
+}
+
+awake! {
+    sockperf_between_two_that_are_awake needs ["sockperf"], 25 => |scene| ping_pong(scene, Waits::Awake);
+    rtp_between_two_that_are_awake needs ["python3"], 5 => |scene| frames(scene, Waits::Awake);
+}
+
+/// How a program waits for datagrams.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Waits {
+    /// With the settings that there are without any.
+    AsUsual,
+    /// Longer (`--profile=latency`), and on a processor of its own where there are two: neighbours on one take turns, and sleep while the other sends.
+    Awake,
+}
+
+impl Waits {
+    fn server<'a>(self, scene: &'a Scene, program: &str) -> Program<'a> {
+        self.start(|program| scene.server(program), program, 0)
+    }
+
+    fn client<'a>(self, scene: &'a Scene, program: &str) -> Program<'a> {
+        self.start(|program| scene.client(program), program, 1)
+    }
+
+    fn start<'a>(self, side: impl Fn(&str) -> Program<'a>, program: &str, processor: usize) -> Program<'a> {
+        if self == Waits::AsUsual {
+            return side(program);
+        }
+        let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
+        let words = side("taskset").env("BYPATH_PROFILE", "latency").arg("-c");
+        words.arg(processor.min(last).to_string()).arg(find_program(program).expect("in the test's needs"))
+    }
+}
+
+fn serve_sockperf(scene: &Scene, waits: Waits) -> (Process, String) {
     let port = scene.port();
-    let mut server = scene.server("sockperf").args("server -i 127.0.0.1 -p").arg(port.to_string()).start();
+    let mut server =
+        waits.server(scene, "sockperf").args("server -i 127.0.0.1 -p").arg(port.to_string()).start();
     server.bound(port);
     (server, port.to_string())
 }
 
 const NO_LOSS: &str = "# dropped messages = 0; # duplicated messages = 0; # out-of-order messages = 0";
 
-fn ping_pong(scene: &Scene) {
-    let (server, port) = serve_sockperf(scene);
-    let client = scene.client("sockperf").args("ping-pong --mps max -i 127.0.0.1 -p").arg(port);
-    let report = client.args("-t 1 -m 64 --data-integrity").finish();
+fn ping_pong(scene: &Scene, waits: Waits) {
+    let (server, port) = serve_sockperf(scene, waits);
+    let client = waits.client(scene, "sockperf").args("ping-pong --mps max -i 127.0.0.1 -p").arg(port);
+    // Where others have one of two processors a second may pass without an answer.
+    let seconds = if waits == Waits::Awake { "-t 3" } else { "-t 1" };
+    let report = client.args(seconds).args("-m 64 --data-integrity").finish();
     server.stop(Signal::INT);
     assert!(report.stdout.contains(NO_LOSS), "{}", report.stdout);
     assert!(after(&report.stdout, "ReceivedMessages=") > 1000, "{}", report.stdout);
@@ -57,7 +150,7 @@ fn ping_pong(scene: &Scene) {
 
 /// It sends so fast whether the server runs or not: on a busy machine the kernel drops most of it, and few answers come within a second.
 fn under_load(scene: &Scene) {
-    let (server, port) = serve_sockperf(scene);
+    let (server, port) = serve_sockperf(scene, Waits::AsUsual);
     let run = |seconds: u32| {
         let client = scene.client("sockperf").args("under-load --mps 10000 -i 127.0.0.1 -p").arg(&port);
         let report = client.args(&format!("-t {seconds} -m 1400 --reply-every 10")).finish().stdout;
@@ -158,10 +251,10 @@ fn counters(scene: &Scene) {
     assert!(counted > 100, "only {counted} of 30000 were counted");
 }
 
-fn frames(scene: &Scene) {
-    let mut server = scene.server("python3").script("rtp.py").arg("receiver").start();
+fn frames(scene: &Scene, waits: Waits) {
+    let mut server = waits.server(scene, "python3").script("rtp.py").arg("receiver").start();
     let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
-    let client = scene.client("python3").script("rtp.py").arg("sender").arg(port.to_string()).finish();
+    let client = waits.client(scene, "python3").script("rtp.py").arg("sender").arg(port.to_string()).finish();
     server.stop(Signal::TERM);
     assert_eq!(client.number("frames "), 2400);
 }

@@ -173,7 +173,8 @@ if role == "server":
         {"plain": serve_plain, "selectors": serve_selectors, "spinning": serve_spinning, "threads": serve_threads,
          "group": serve_group, "forking": serve_forking}[style]()
 else:
-    port, window = map(int, sys.argv[3:5])
+    words = sys.argv[3:]
+    port, window = map(int, reversed(words[1:]) if words[0] == "last" else words)
     if style == "asyncio":
         payload = asyncio.run(call_asyncio(port, window))
     else:

@@ -221,6 +221,30 @@ impl Scene {
         }
     }
 
+    /// Runs it, once more if the machine had put one of two programs to sleep that otherwise look: with both sides under Bypath `percent` of the octets
+    /// that were sent then went through shared memory, else none ever.
+    #[track_caller]
+    pub fn prove_awake(&self, percent: u64, run: impl Fn()) {
+        run();
+        let first = self.totals();
+        if self.way == Way::Both && ring_required() && first.share() < percent as f64 {
+            run();
+            self.totals().since(&first).assert_share(1, percent);
+        }
+        self.prove_kernel_if_alone();
+    }
+
+    /// With one side under Bypath nothing went through shared memory.
+    #[track_caller]
+    pub fn prove_kernel_if_alone(&self) {
+        let totals = self.totals();
+        println!("{:?}: {:.1} % of {} octets by rings", self.way, totals.share(), totals.sent());
+        if self.way != Way::Both && ring_required() {
+            assert!(totals.records > 0, "nothing was under Bypath");
+            assert_eq!((totals.ring_tx, totals.ring_rx), (0, 0), "the other side is plain: {totals:#?}");
+        }
+    }
+
     /// As `prove` for programs that leave the sending to the kernel (sendfile): with both sides under Bypath
     /// nothing is demanded of the path.
     #[track_caller]

@@ -58,6 +58,7 @@ const PACKAGES: &[(&str, &str)] = &[
     ("sshd", "openssh-server"),
     ("strace", "strace"),
     ("stunnel4", "stunnel4"),
+    ("taskset", "util-linux"),
     ("sudo", "sudo"),
     ("uwsgi_python3", "uwsgi-plugin-python3"),
     ("vsftpd", "vsftpd"),

@@ -78,6 +78,28 @@ impl Totals {
         }
     }
 
+    /// What came since these of the same files, as far as a share asks for it.
+    pub fn since(&self, before: &Totals) -> Totals {
+        let mut new = self.clone();
+        new.records -= before.records;
+        new.connections -= before.connections;
+        new.upgraded -= before.upgraded;
+        for (now, then) in [
+            (&mut new.ring_tx, before.ring_tx),
+            (&mut new.ring_rx, before.ring_rx),
+            (&mut new.kernel_tx, before.kernel_tx),
+            (&mut new.kernel_rx, before.kernel_rx),
+        ] {
+            *now -= then;
+        }
+        new
+    }
+
+    /// How much of what was sent went through rings, in percent; 0 if nothing was.
+    pub fn share(&self) -> f64 {
+        100.0 * self.ring_tx as f64 / self.sent().max(1) as f64
+    }
+
     /// Bytes sent, on either path.
     pub fn sent(&self) -> u64 {
         self.ring_tx + self.kernel_tx
@@ -103,7 +125,7 @@ impl Totals {
     #[track_caller]
     pub fn assert_share(&self, payload: u64, percent: u64) {
         assert!(self.sent() >= payload, "{payload} bytes of payload, but {} counted: {self:#?}", self.sent());
-        let share = 100.0 * self.ring_tx as f64 / self.sent() as f64;
+        let share = self.share();
         assert!(share >= percent as f64, "{share:.1} % of the bytes went through the ring: {self:#?}");
     }
 
