@@ -12,6 +12,8 @@ mod agents;
 mod cgroup;
 #[path = "users/confined.rs"]
 mod confined;
+#[path = "users/datagrams.rs"]
+mod datagrams;
 #[path = "users/guard.rs"]
 mod guard;
 #[path = "users/many.rs"]

@@ -53,6 +53,7 @@ impl Stage {
             (scripts.join("container.py"), "container.py"),
             (scripts.join("bare.py"), "bare.py"),
             (scripts.join("udp_echo.py"), "udp_echo.py"),
+            (scripts.join("letters.py"), "letters.py"),
             (scripts.join("stranger.py"), "stranger.py"),
             (scripts.join("lender.py"), "lender.py"),
         ];
