@@ -46,7 +46,7 @@ soak:
 	@echo '  roads         more sockets than there are numbers for them'
 	@echo '  simulator     100 times as many seeds'
 	@echo '  fuzz          a minute for each target of the TCP/IP stack and its services'
-	@echo '  trust         hostile ends of rings and of mailboxes, by seed: ten minutes in all, for four kinds of victims'
+	@echo '  trust         hostile ends of rings and of mailboxes, by seed: four kinds of victims, one after the other, ten minutes in all'
 	@echo '  survival      100,000 connections that come and go, and as many in 16,666 processes'
 	@echo '  differential_netstack  fifty times as many random scripts on the netstack service, streams and datagrams, as in `make test`'
 	@echo '  netstack_programs      20 times as many programs, and services, that are killed under load'

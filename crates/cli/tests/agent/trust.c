@@ -7,7 +7,8 @@
  *   trust talk PORT...         sends numbered messages to each and compares the echo, until its standard input ends
  *   trust steps PORT           the same, and says so of each
  *
- * Whoever gets an octet that nobody can have sent, a wrong echo or none in time says so and fails. */
+ * Octets stand at the end of a page behind which there is no memory. Whoever gets an octet that nobody can have sent, or one that was not written,
+ * a wrong echo or none in time says so and fails. */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
 #include <errno.h>
@@ -20,20 +21,29 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
-enum { PIECE = 16384, FLOOD = 0x7f, FLOODED = 49152, ENDS = 65536 };
+enum { PIECE = 16384, FLOOD = 0x7f, FLOODED = 49152, ENDS = 65536, PAGE = 4096, UNTOUCHED = 0xee };
 
-static unsigned char flood[FLOODED];
+static unsigned char *flood;
 
 static void fail(const char *what) {
     printf("wrong: %s (%s)\n", what, strerror(errno));
     fflush(stdout);
     _exit(1);
+}
+
+/* The address behind the last of so many octets (a multiple of a page). */
+static unsigned char *area(size_t octets) {
+    unsigned char *at = mmap(NULL, octets + PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (at == MAP_FAILED || mprotect(at + octets, PAGE, PROT_NONE))
+        fail("memory");
+    return at + octets;
 }
 
 /* Every way to read that leads to other code of the library. */
@@ -59,16 +69,22 @@ static ssize_t take(int s, unsigned char *at, size_t most, unsigned turn) {
 }
 
 /* One piece and its answer. False: it is over. */
-static int serve(int s, unsigned turn) {
-    unsigned char piece[PIECE];
-    ssize_t n = take(s, piece, sizeof piece, turn);
+static int serve(int s, unsigned char *end, unsigned turn) {
+    static const size_t MOST[] = {PIECE, PIECE, 1500, PIECE, 64};
+    size_t most = MOST[turn / 5 % 5];
+    unsigned char *piece = end - most;
+    memset(piece, UNTOUCHED, most);
+    ssize_t n = take(s, piece, most, turn);
     if (n < 0 && (errno == EAGAIN || errno == EINTR))
         return 1;
     if (n <= 0)
         return 0;
-    if (n > (ssize_t)sizeof piece)
+    if (n > (ssize_t)most)
         fail("more octets than were asked for");
     int floods = piece[0] == FLOOD;
+    /* The answer ends where its memory does, too. */
+    memmove(end - n, piece, n);
+    piece = end - n;
     for (ssize_t i = 0; i < n; i++) {
         if (piece[i] & 0x80)
             fail("an octet that nobody sent");
@@ -76,7 +92,7 @@ static int serve(int s, unsigned turn) {
     }
     if (send(s, piece, n, MSG_NOSIGNAL) < 0 && errno != EAGAIN)
         return 0;
-    return !floods || send(s, flood, sizeof flood, MSG_NOSIGNAL) >= 0 || errno == EAGAIN;
+    return !floods || send(s, flood, FLOODED, MSG_NOSIGNAL) >= 0 || errno == EAGAIN;
 }
 
 static void ended(int s) {
@@ -87,8 +103,10 @@ static void ended(int s) {
 
 static void *one(void *argument) {
     int s = (int)(long)argument;
-    for (unsigned turn = s; serve(s, turn); turn++)
+    unsigned char *end = area(PIECE);
+    for (unsigned turn = s; serve(s, end, turn); turn++)
         ;
+    munmap(end - PIECE, PIECE + PAGE);
     ended(s);
     return NULL;
 }
@@ -119,6 +137,7 @@ static void threads(void) {
 
 static void set(void) {
     static unsigned turns[ENDS];
+    unsigned char *end = area(PIECE);
     int l = listener(), e = epoll_create1(0);
     struct epoll_event event = {.events = EPOLLIN, .data.fd = l}, events[16];
     epoll_ctl(e, EPOLL_CTL_ADD, l, &event);
@@ -131,7 +150,7 @@ static void set(void) {
                 event.data.fd = s;
                 if (s >= 0 && epoll_ctl(e, EPOLL_CTL_ADD, s, &event))
                     fail("a registration");
-            } else if (!serve(s, turns[s % ENDS]++)) {
+            } else if (!serve(s, end, turns[s % ENDS]++)) {
                 ended(s);
             }
         }
@@ -139,10 +158,10 @@ static void set(void) {
 }
 
 static void strict(void) {
-    static unsigned char piece[PIECE];
+    unsigned char *piece = area(PIECE) - PIECE;
     int l = listener(), s = accept(l, NULL, NULL);
     for (;;) {
-        ssize_t n = recv(s, piece, sizeof piece, 0);
+        ssize_t n = recv(s, piece, PIECE, 0);
         if (n <= 0)
             fail("nothing to echo");
         if (piece[n - 1] == FLOOD)
@@ -153,7 +172,7 @@ static void strict(void) {
     }
     fcntl(s, F_SETFL, O_NONBLOCK);
     for (int i = 0; i < 100; i++) {
-        while (send(s, flood, sizeof flood, MSG_NOSIGNAL) > 0)
+        while (send(s, flood, FLOODED, MSG_NOSIGNAL) > 0)
             ;
         usleep(20000);
     }
@@ -173,9 +192,10 @@ static void *talk(void *argument) {
     if (connect(s, (void *)&a, sizeof a))
         fail("connect");
     unsigned seed = (unsigned)(long)argument;
+    unsigned char *said_end = area(PAGE), *heard_end = area(PAGE);
     for (unsigned turn = 0;; turn++) {
-        unsigned char said[2048], heard[2048];
-        size_t len = 1 + rand_r(&seed) % sizeof said;
+        size_t len = 1 + rand_r(&seed) % 2048;
+        unsigned char *said = said_end - len, *heard = heard_end - len;
         for (size_t i = 0; i < len; i++)
             said[i] = (turn + i) % 100;
         if (send(s, said, len, MSG_NOSIGNAL) != (ssize_t)len)
@@ -204,7 +224,8 @@ static void *talk(void *argument) {
 
 int main(int count, char **words) {
     const char *mode = count > 1 ? words[1] : "";
-    memset(flood, 0xff, sizeof flood);
+    flood = area(FLOODED) - FLOODED;
+    memset(flood, 0xff, FLOODED);
     if (!strcmp(mode, "threads"))
         threads();
     if (!strcmp(mode, "epoll"))

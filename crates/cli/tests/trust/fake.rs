@@ -44,7 +44,15 @@ impl Fake {
         let mut dice = Dice(seed);
         let shared = match end {
             // Who is refused asks again, as honest ones do.
-            End::Sender(to) => (0..3).find_map(|_| mail::ask(&socket, to, &mut dice)),
+            End::Sender(to) => {
+                let shared = (0..3).find_map(|_| mail::ask(&socket, to, &mut dice));
+                if let (Some(shared), Some(mut own)) = (&shared, peer::second(&dice)) {
+                    mail::scribbled(&shared.map, &mut own, || {
+                        drop(socket.send_to(b"look", ("127.0.0.1", to)));
+                    });
+                }
+                shared
+            }
             End::Receiver => mail::answer(&socket, &mut dice),
         };
         let reached = Reached { mapped: shared.is_some().into(), ring: 0 };

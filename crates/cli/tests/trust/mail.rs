@@ -2,10 +2,12 @@
 
 use crate::dice::Dice;
 use crate::peer::{self, own, receive_words, send, until_patience_ends};
+use bypath_shm::mailbox::phase;
 use bypath_shm::region::MailboxMap;
 use bypath_sys::{process, sock, sockdiag, unix};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 const VERSION: u64 = 4;
@@ -79,6 +81,29 @@ fn odd(dice: &mut Dice) -> OwnedFd {
     }
 }
 
+/// Another thread writes anything into the words while the victim has some time to look, and leaves them as they are at the beginning.
+pub fn scribbled(map: &MailboxMap, dice: &mut Dice, mut meanwhile: impl FnMut()) {
+    let mailbox = map.mailbox();
+    let scribble = || {
+        let number = dice.number();
+        let words =
+            [&mailbox.gate.0, &mailbox.head.0, &mailbox.tail.0, &mailbox.writers.head, &mailbox.writers.lost];
+        match dice.below(8) {
+            0 => mailbox.writers.lock.store(number as u32, Relaxed),
+            1 => mailbox.gate.0.store(number & !3 | phase::OPEN, Relaxed),
+            2 => map.ring().copy_from_slice(mailbox.head.0.load(Relaxed), &number.to_ne_bytes()),
+            which => words[which - 3].store(number, Relaxed),
+        }
+    };
+    peer::beside(scribble, || {
+        let until = Instant::now() + Duration::from_millis(2);
+        while Instant::now() < until {
+            meanwhile();
+        }
+    });
+    mailbox.reset();
+}
+
 /// As a sender, of the victim's socket at port `to`, whose mailbox it is.
 pub fn ask(socket: &UdpSocket, to: u16, dice: &mut Dice) -> Option<Shared> {
     let netlink = own(sockdiag::open(3).expect("sock_diag"));
@@ -149,7 +174,16 @@ pub fn answer(socket: &UdpSocket, dice: &mut Dice) -> Option<Shared> {
             _ => vec![&memory, &odd],
         },
     };
-    send(&channel, &said, &fds);
+    match peer::second(dice) {
+        None => drop(send(&channel, &said, &fds)),
+        Some(mut own) => {
+            let mut is_said = false;
+            scribbled(&map, &mut own, || {
+                is_said = is_said || send(&channel, &said, &fds);
+                let _ = socket.recv(&mut [0; 64]);
+            });
+        }
+    }
     if dice.below(2) == 0 {
         // Only of what has no seals.
         let until = Instant::now() + Duration::from_millis(5);

@@ -10,6 +10,7 @@ use bypath_sys::unix::{self, Received};
 use bypath_sys::{fd, process, sock, sockdiag};
 use std::net::{SocketAddr, TcpStream};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 pub const HELLO: u64 = 0x6f6c6c6548;
@@ -334,6 +335,70 @@ pub fn called(line: &Line) -> Option<(OwnedFd, OwnedFd)> {
     Some((channel, fds.into_iter().next().filter(|_| hello[0] == HELLO)?))
 }
 
+/// How long a second thread writes into words after the last word of a handshake.
+const BESIDE: Duration = Duration::from_millis(2);
+
+/// Whether this attack has a second thread; what that does is no part of the first one's dice.
+pub fn second(dice: &Dice) -> Option<Dice> {
+    let mut own = Dice(dice.0 ^ 0x5ec0_4d00_5ec0_4d00);
+    (own.below(4) == 0).then_some(own)
+}
+
+/// Lets another thread write again and again while `meanwhile` runs.
+pub fn beside<T>(mut writes: impl FnMut() + Send, meanwhile: impl FnOnce() -> T) -> T {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Relaxed);
+        }
+    }
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let _over = Over(&is_over);
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                writes();
+            }
+        });
+        meanwhile()
+    })
+}
+
+/// Anything in any word of a connection, but for numbers of bells: what a victim would ring is told elsewhere.
+fn scribble(control: &Control, dice: &mut Dice) {
+    let d = &control.direction[dice.below(2)];
+    let number = dice.number();
+    match dice.below(9) {
+        0 => d.t.tail.store(number, Relaxed),
+        1 => d.h.head.store(number, Relaxed),
+        2 => d.wa.switch_k.store(number, Relaxed),
+        3 => d.ra.ask.store(number as u32, Relaxed),
+        4 => d.wa.flags.store(number as u32, Relaxed),
+        5 => d.t.cpu.store(number as u32, Relaxed),
+        6 => d.h.carrier_read.store(number, Relaxed),
+        7 => control.cookies[dice.below(2)].store(number, Relaxed),
+        _ => control.ends[dice.below(2)].store(number as u32, Relaxed),
+    }
+}
+
+/// Scribbles until the victim has had some time to look, and leaves words behind as they are at the beginning.
+fn scribbled<T>(line: &Line, control: &Control, dice: &mut Dice, meanwhile: impl FnOnce() -> T) -> T {
+    let done = beside(
+        || scribble(control, dice),
+        || {
+            let done = meanwhile();
+            let until = Instant::now() + BESIDE;
+            while Instant::now() < until {
+                line.say(b"look");
+                line.hear();
+            }
+            done
+        },
+    );
+    control.direction.iter().for_each(Direction::reset);
+    done
+}
+
 /// Our side of the handshake as the one who is called.
 pub fn accept(line: &Line, dice: &mut Dice) -> Option<Mapped> {
     let (channel, theirs) = called(line)?;
@@ -352,9 +417,19 @@ pub fn accept(line: &Line, dice: &mut Dice) -> Option<Mapped> {
             _ => vec![inbox, file],
         },
     };
-    send(&channel, &said, &fds);
-    if dice.below(16) == 0 {
+    let twice = dice.below(16) == 0;
+    let answer = || {
         send(&channel, &said, &fds);
+        if twice {
+            send(&channel, &said, &fds);
+        }
+    };
+    match second(dice) {
+        None => answer(),
+        Some(mut own) => {
+            let control = offer.arena.control(0).ok()?;
+            scribbled(line, control, &mut own, answer);
+        }
     }
     offer.said = said;
     offer.taken(channel, &theirs)
@@ -394,6 +469,9 @@ pub fn call(line: &Line, dice: &mut Dice) -> Option<Mapped> {
     let slot = welcome[4] as u32;
     let (control, ring) = (arena.control(slot).ok()?, arena.ring(slot, 0).ok()?);
     let inbox = OwnInbox::map(theirs.as_raw_fd()).ok()?;
+    if let Some(mut own) = second(dice) {
+        scribbled(line, control, &mut own, || ());
+    }
     Some(Mapped { channel, inbox, control, role: 0, ring, arena, _ours: ours })
 }
 

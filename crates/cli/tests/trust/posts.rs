@@ -1,11 +1,11 @@
-//! Attacks on mailboxes by seed, one after the other, on one victim: see `fake.rs` for what they do. After each the victim lives, has
+//! Attacks on mailboxes by seed on one victim, one to four of them at once: see `fake.rs` for what they do. After each the victim lives, has
 //! told of nothing that cannot be, gets what the kernel has for the socket that was attacked, or sends by it again, and its other
 //! sockets are served as ever.
 //!
 //! `BYPATH_TRUST_SECONDS` and `BYPATH_TEST_SEED` are as in `fuzz.rs`.
 
 use crate::fake::{self, End, Fake, Reached};
-use crate::fuzz::{LEFT, number, seconds};
+use crate::fuzz::{LEFT, at_once, number, seconds, together, turn};
 use crate::known::until;
 use crate::mail;
 use crate::peer;
@@ -91,19 +91,23 @@ impl Office {
 /// Kinds of receivers.
 const HOW: [&str; 5] = ["threads", "timed", "poll", "epoll", "edges"];
 
-fn on_receiver(office: &mut Office, seed: u64) -> Reached {
-    let how = HOW[seed as usize % HOW.len()];
-    let what = format!("{how}, seed {seed}");
+/// All of them on one socket.
+fn on_receiver(office: &mut Office, seeds: &[u64]) -> Vec<Reached> {
+    let how = HOW[seeds[0] as usize % HOW.len()];
+    let what = format!("{how}, seeds {seeds:?}");
     let port = office.receive(how, &what);
     // An honest writer shares the mailbox with the liar.
-    let with_sender = seed.is_multiple_of(3);
+    let with_sender = seeds[0].is_multiple_of(3);
     if with_sender {
         office.server.tell(&format!("send {port}"));
         office.server.expect("sending", &what);
     }
-    let mut fake = Fake::new(End::Sender(port), mail::socket(), office.server.pid(), seed);
-    fake.run();
-    let (_, reached) = fake.end();
+    let pid = office.server.pid();
+    let reached = together(seeds, |seed| {
+        let mut fake = Fake::new(End::Sender(port), mail::socket(), pid, seed);
+        fake.run();
+        fake.end().1
+    });
     if with_sender {
         office.server.tell("stop");
         office.server.expect("sent", &what);
@@ -113,25 +117,40 @@ fn on_receiver(office: &mut Office, seed: u64) -> Reached {
     reached
 }
 
-fn on_sender(office: &mut Office, seed: u64) -> Reached {
-    let what = format!("a sender, seed {seed}");
-    let socket = mail::socket();
-    office.server.tell(&format!("send {}", mail::port_of(&socket)));
-    office.server.expect("sending", &what);
-    let mut fake = Fake::new(End::Receiver, socket, office.server.pid(), seed);
-    fake.run();
-    let (socket, reached) = fake.end();
-    office.sends_by_kernel(&socket, &what);
+/// Each on a socket of its own.
+fn on_sender(office: &mut Office, seeds: &[u64]) -> Vec<Reached> {
+    let what = format!("senders, seeds {seeds:?}");
+    let sockets: Vec<UdpSocket> = seeds.iter().map(|_| mail::socket()).collect();
+    for socket in &sockets {
+        office.server.tell(&format!("send {}", mail::port_of(socket)));
+        office.server.expect("sending", &what);
+    }
+    let pid = office.server.pid();
+    let all: Vec<usize> = (0..seeds.len()).collect();
+    let ends = together(&all, |at| {
+        let socket = sockets[at].try_clone().expect("a descriptor");
+        let mut fake = Fake::new(End::Receiver, socket, pid, seeds[at]);
+        fake.run();
+        fake.end()
+    });
+    let mut reached = Vec::new();
+    for (socket, one) in &ends {
+        office.sends_by_kernel(socket, &what);
+        reached.push(*one);
+    }
     office.server.tell("stop");
-    office.server.expect("sent", &what);
+    for _ in seeds {
+        office.server.expect("sent", &what);
+    }
     office.is_well(&what);
     reached
 }
 
-fn attacks(one: fn(&mut Office, u64) -> Reached) {
+fn attacks(one: fn(&mut Office, &[u64]) -> Vec<Reached>) {
+    let _turn = turn();
     let end = Instant::now() + Duration::from_secs(seconds());
     let mut seeds = FOUND.into_iter().chain(number("BYPATH_TEST_SEED").unwrap_or(1)..);
-    let (mut rounds, mut reached) = (0, Reached::default());
+    let (mut rounds, mut times, mut reached) = (0, 0, Reached::default());
     // How many get to the ring is the machine's affair, as its gate is open while the victim runs.
     let goes_on = |rounds: u64, ring: u64| {
         let now = Instant::now();
@@ -139,12 +158,15 @@ fn attacks(one: fn(&mut Office, u64) -> Reached) {
     };
     while goes_on(rounds, reached.ring) {
         let mut office = Office::start();
-        let before = office.server.descriptors();
-        for _ in 0..EACH {
-            let now = one(&mut office, seeds.next().expect("another seed"));
-            reached.mapped += now.mapped;
-            reached.ring += now.ring;
-            rounds += 1;
+        let (before, next) = (office.server.descriptors(), rounds + EACH);
+        while rounds < next {
+            let now: Vec<u64> = seeds.by_ref().take(at_once(times)).collect();
+            times += 1;
+            for one in one(&mut office, &now) {
+                reached.mapped += one.mapped;
+                reached.ring += one.ring;
+                rounds += 1;
+            }
             if !goes_on(rounds, reached.ring) {
                 break;
             }
