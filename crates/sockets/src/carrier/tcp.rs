@@ -51,7 +51,7 @@ impl Backend for Tcp {
     fn arrived(&self, s: &Sock, position: u64, unread: usize) -> bool {
         let Ok(counts) = sock::tcp_counts(s.carrier()) else { return false };
         // A FIN that is in counts one.
-        (counts.received == position || counts.received == position + 1)
+        (counts.received == position || Some(counts.received) == position.checked_add(1))
             && sock::inq(s.carrier()) == Ok(unread)
     }
 
