@@ -61,17 +61,26 @@ fn at_once(how: &str) {
     let place = Place::new();
     let mut mixed = Mixed::start(&place, how);
     let before = mixed.ring.by_ring();
-    // The ring is used by who can, also while the other one goes by the kernel, if not at each moment.
+    // Again and again there is nothing more, so that the gate is open as both begin.
     until("the ring is used beside the kernel", || {
         let Mixed { reader, ring, plain } = &mut mixed;
-        floods(plain);
-        floods(ring);
-        reader.program.tell(&format!("take {SOME}"));
-        reader.program.expect("got");
-        ends(ring);
-        ends(plain);
+        plain.program.tell(&format!("send {FEW}"));
+        ring.program.tell(&format!("send {FEW}"));
+        reader.looks();
+        plain.has_sent();
+        ring.has_sent();
+        while reader.looks() > 0 {}
         ring.by_ring() > before + 64 * FEW
     });
+    mixed.is_told();
+    // And without an end to it, whatever goes where.
+    let Mixed { reader, ring, plain } = &mut mixed;
+    floods(plain);
+    floods(ring);
+    reader.program.tell(&format!("take {SOME}"));
+    reader.program.expect("got");
+    ends(ring);
+    ends(plain);
     mixed.is_told();
     assert!(mixed.reader.seen(1).received > 1, "nothing came of the plain one");
     mixed.finish();
