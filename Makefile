@@ -50,7 +50,7 @@ soak:
 	@echo '  survival      100,000 connections that come and go, and as many in 16,666 processes'
 	@echo '  differential_netstack  fifty times as many random scripts on the netstack service, streams and datagrams, as in `make test`'
 	@echo '  netstack_programs      20 times as many programs, and services, that are killed under load'
-	@echo '  service       a minute of programs that do anything at all to a service, and one of those of another user'
+	@echo '  service       a minute of programs that do anything at all to a service'
 	@echo '  soak          five minutes of crowds that are switched and killed at random, five of roads back to the kernel'
 	BYPATH_SOAK=1 BYPATH_FUZZ_SECONDS=60 BYPATH_SOAK_SECONDS=300 \
 		tests/run differential roads simulator fuzz trust survival differential_netstack netstack_programs service soak
