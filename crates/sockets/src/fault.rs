@@ -52,12 +52,14 @@ pub fn follows_unix() -> bool {
     false
 }
 
-/// Slows a receive from a ring down, if a test wants that (`BYPATH_TEST_SLOW=MICROSECONDS[:COUNT]`, the first
-/// COUNT of them).
+/// Slows a receive down, if a test wants that (`BYPATH_TEST_SLOW=MICROSECONDS[:COUNT[:KERNEL]]`: those from a ring, the first
+/// COUNT of them; after these, those from the kernel by KERNEL microseconds).
 #[inline(always)]
-pub fn slow() {
+pub fn slow(by_ring: bool) {
     #[cfg(feature = "faults")]
-    imp::slow();
+    imp::slow(by_ring);
+    #[cfg(not(feature = "faults"))]
+    let _ = by_ring;
 }
 
 /// Whether carriers stay as narrow as they are (`BYPATH_TEST_NARROW=1`), as where the system allows only small buffers.
@@ -147,6 +149,7 @@ mod imp {
     static AT_END: AtomicBool = AtomicBool::new(false);
     static SLOW_US: AtomicU64 = AtomicU64::new(0);
     static SLOW_LEFT: AtomicU64 = AtomicU64::new(0);
+    static SLOW_KERNEL_US: AtomicU64 = AtomicU64::new(0);
 
     impl Event {
         fn parse(value: &str) -> Event {
@@ -187,9 +190,11 @@ mod imp {
         UNIX.store(lookup("BYPATH_TEST_UNIX").as_deref() == Some("1"), Relaxed);
         NARROW.store(lookup("BYPATH_TEST_NARROW").as_deref() == Some("1"), Relaxed);
         if let Some(value) = lookup("BYPATH_TEST_SLOW") {
-            let (us, count) = value.split_once(':').unwrap_or((&value, ""));
-            SLOW_US.store(us.parse().unwrap_or(0), Relaxed);
-            SLOW_LEFT.store(count.parse().unwrap_or(u64::MAX), Relaxed);
+            let mut numbers = value.split(':').map(|number| number.parse().ok());
+            let mut next = |default| numbers.next().flatten().unwrap_or(default);
+            SLOW_US.store(next(0), Relaxed);
+            SLOW_LEFT.store(next(u64::MAX), Relaxed);
+            SLOW_KERNEL_US.store(next(0), Relaxed);
         }
         AT_ONCE.store(lookup("BYPATH_TEST_DEFER").as_deref() == Some("0"), Relaxed);
     }
@@ -229,10 +234,15 @@ mod imp {
         mailbox.gate.0.store((epoch - 3) << 2 | phase::CLOSED, Relaxed);
     }
 
-    pub fn slow() {
-        let us = SLOW_US.load(Relaxed);
-        if us > 0 && SLOW_LEFT.load(Relaxed) > 0 {
-            SLOW_LEFT.fetch_sub(1, Relaxed);
+    pub fn slow(by_ring: bool) {
+        let left = SLOW_LEFT.load(Relaxed);
+        let us = match (by_ring, left > 0) {
+            (true, true) => SLOW_US.load(Relaxed),
+            (false, false) => SLOW_KERNEL_US.load(Relaxed),
+            _ => 0,
+        };
+        if us > 0 {
+            SLOW_LEFT.store(left - u64::from(by_ring), Relaxed);
             let until = bypath_sys::clock::monotonic_ns() + us * 1000;
             while bypath_sys::clock::monotonic_ns() < until {
                 std::hint::spin_loop();

@@ -1,4 +1,5 @@
 //! Groups and broadcasts, which the kernel brings, beside datagrams to the receiver's own address, which a ring does: one sender's come in its order.
+//! Each script has a group of its own: a socket that is bound to every address hears those that any other of the host has joined.
 
 use crate::hand::scripts;
 
@@ -34,15 +35,15 @@ scripts! {
         c socket inet dgram|cloexec
         c group_by_loopback 3
         pings 127.0.0.1:%port:s:3
-        s member 3 239.255.77.1 in
+        s member 3 239.255.77.6 in
         s go all collect 3 1 3000 10 mixed
-        c number 3 127.0.0.1:%port:s:3 1 3000 14,64,1000 10 also=239.255.77.1:%port:s:3
+        c number 3 127.0.0.1:%port:s:3 1 3000 14,64,1000 10 also=239.255.77.6:%port:s:3
         s join all 15000
         s go all collect 3 1 3000 10 spin
-        c number 3 127.0.0.1:%port:s:3 1 3000 14 10 also=239.255.77.1:%port:s:3
+        c number 3 127.0.0.1:%port:s:3 1 3000 14 10 also=239.255.77.6:%port:s:3
         s join all 15000
         s go all collect 3 1 0 0 mixed
-        c number 3 127.0.0.1:%port:s:3 1 20000 14,64 0 also=239.255.77.1:%port:s:3
+        c number 3 127.0.0.1:%port:s:3 1 20000 14,64 0 also=239.255.77.6:%port:s:3
         s join all 15000
     ";
     a_group_that_another_socket_has_joined, "broadcast and multicast", Ring: "

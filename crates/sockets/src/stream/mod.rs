@@ -113,6 +113,9 @@ pub fn count_by_carrier(call: &Call, s: &Sock, sending: bool, n: u64) {
         },
         n,
     );
+    if !sending {
+        fault::slow(false);
+    }
 }
 
 /// Reports the result of a call on a cold end.

@@ -514,7 +514,7 @@ pub fn received(call: &Call, s: &'static Sock, conn: &'static Conn, head: Head, 
     end.r.ring_bytes.store(end.r.ring_bytes.load(Relaxed).wrapping_add(n as u64), Relaxed);
     s.sent_last.store(false, Relaxed);
     call.thread.count(|b| &b.ring_rx, n as u64);
-    fault::slow();
+    fault::slow(true);
     let inc = conn.inc();
     let cpu = thread::cpu();
     if inc.h.cpu.load(Relaxed) != cpu {
