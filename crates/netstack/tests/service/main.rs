@@ -4,6 +4,7 @@
 mod namespace;
 
 mod again;
+mod bodies;
 mod bounds;
 mod connecting;
 mod datagrams;

@@ -28,6 +28,13 @@ pub struct Answer {
     pub more: Vec<OwnedFd>,
 }
 
+/// This thread, which ends soon, and no other is another user's. Root may be anybody.
+pub fn become_user(uid: u32) {
+    // SAFETY: numbers alone. The C library would have all threads change.
+    let changed = unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) };
+    assert_eq!(changed, 0, "root's right");
+}
+
 /// What poll(2) says within this time (ms).
 pub fn ready(fd: BorrowedFd<'_>, wanted: PollFlags, ms: u16) -> PollFlags {
     let mut fds = [PollFd::new(fd, wanted)];
@@ -44,9 +51,7 @@ impl Program {
     pub fn of(path: &Path, uid: u32) -> Program {
         let path = path.to_owned();
         let dials = move || {
-            // SAFETY: numbers alone. Of this thread, which ends soon; the C library would have all threads change.
-            let changed = unsafe { libc::syscall(libc::SYS_setresuid, uid, uid, uid) };
-            assert_eq!(changed, 0, "root's right");
+            become_user(uid);
             Program::new(&path)
         };
         std::thread::spawn(dials).join().expect("a program")

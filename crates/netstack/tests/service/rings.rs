@@ -387,8 +387,9 @@ isolated! {
 }
 
 /// A program that reads all of a stream, by the ring and by the pair, and asks for the pair after each so many octets of the ring.
-struct Reader {
-    got: Vec<u8>,
+#[derive(Default)]
+pub struct Reader {
+    pub got: Vec<u8>,
     /// Of them, those of the pair.
     came: u64,
     recalls: u32,
@@ -396,7 +397,7 @@ struct Reader {
 
 impl Reader {
     /// One look. `recall`: the pair is asked for after so many octets of the ring.
-    fn look(
+    pub fn look(
         &mut self,
         sock: &mut Sock<'_>,
         process: &Process,
@@ -466,7 +467,7 @@ isolated! {
         let all: Vec<u8> = (0..12_000_000u32).map(|n| (n / 13) as u8 ^ (n >> 16) as u8).collect();
         let sent = all.clone();
         let writer = std::thread::spawn(move || peer.write_all(&sent).map(|()| peer).expect("room"));
-        let mut reader = Reader { got: Vec::new(), came: 0, recalls: 0 };
+        let mut reader = Reader::default();
         let mut since = 0;
         until(|| {
             // Now soon after it has begun, now when the stream goes by the ring for long.
