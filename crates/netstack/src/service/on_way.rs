@@ -8,7 +8,8 @@ use super::control::leave;
 use super::limits::Users;
 use super::socket::Hub;
 use super::watch::{Token, Watch};
-use bypath_sys::sock;
+use bypath_sys::strangers::Others;
+use bypath_sys::{Errno, seqpacket, sock};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -17,10 +18,31 @@ const FIRST: u64 = 1_000_000;
 const LONGEST: u64 = 64_000_000;
 /// The same where nobody waits, and ends are kept (ns).
 const KEPT: u64 = 1_000_000_000;
+/// Messages without octets that a queue can hold: each takes some 500 octets of it (the largest that net.core.wmem_max allows as a rule has 425,984).
+const MOST_EMPTY: usize = 1024;
 
 /// Whether the other end has received everything that was sent to it.
 pub fn is_read(end: &OwnedFd) -> bool {
     sock::outq(end.as_raw_fd()).is_ok_and(|octets| octets == 0)
+}
+
+/// Receives what was sent to an end that is shut, for nobody: the other end itself may be among it, which would never be gone then.
+fn empty(end: &OwnedFd) {
+    let (mut room, mut nothing) = ([0; 4096], 0);
+    while nothing < MOST_EMPTY {
+        nothing = match seqpacket::receive(end.as_fd(), &mut room) {
+            Ok(None) => return,
+            // Or the end, which is told again and again.
+            Ok(Some((0, _))) => nothing + 1,
+            Ok(Some((_, fds))) => {
+                let _others = Others::among(&fds);
+                drop(fds);
+                0
+            }
+            Err(Errno::MFILE) => 0,
+            Err(_) => nothing + 1,
+        };
+    }
 }
 
 /// An end that is over, as far as the service is concerned, while the other one has not received everything.
@@ -72,6 +94,7 @@ impl OnWay {
         }
         watch.forget(end.as_fd());
         sock::shutdown(end.as_raw_fd(), libc::SHUT_RDWR);
+        empty(&end);
         self.kept.push(Kept { end, uid, descriptors });
         self.due = Some(self.due.unwrap_or(u64::MAX).min(bypath_sys::clock::monotonic_ns() + KEPT));
     }

@@ -157,7 +157,7 @@ impl Running {
             if service["sockets"] == sockets && connections["value"] == sockets {
                 return;
             }
-            assert!(Instant::now() < end, "{service} {connections}");
+            assert!(Instant::now() < end, "{service} {connections} {:?}", self.query("sockets"));
             std::thread::sleep(Duration::from_millis(2));
         }
     }

@@ -9,7 +9,7 @@ use bypath_shm::service::{Header, Op};
 use bypath_stack::config::Config;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::net::TcpStream;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
 
 /// Whom the service is for, too.
@@ -152,6 +152,21 @@ users! {
         answers_come(&ended, 8);
         assert!(ended.iter().all(|program| program.hear().is_none()));
         drop(ended);
+        running.has_sockets(0);
+    }
+}
+
+users! {
+    fn a_connection_that_its_maker_has_sent_to_the_service_ends_with_him() {
+        let (running, ()) = Running::asked(for_guests, Config::default(), |path| {
+            let guest = Program::of(path, GUEST);
+            asks(&guest, 1);
+            guest.say(b"nonsense").expect("room");
+            (0..3).for_each(|_| guest.say(b"").expect("room"));
+            // Behind what ends it: nobody receives it, and with it the answer, and the socket, would be held for ever.
+            let hello = Header { op: Op::Hello, serial: 2, socket: 0, errno: 0 }.encode();
+            guest.say_with_numbers(&hello, &[guest.own().as_raw_fd()]);
+        });
         running.has_sockets(0);
     }
 }
