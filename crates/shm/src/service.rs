@@ -42,6 +42,8 @@ pub const URGENT: i32 = 8;
 /// Of [`LEVEL`], of a socket of datagrams: the oldest error of the network that was not asked for (MSG_ERRQUEUE), as a
 /// [`Failure`](crate::datagram::Failure). EAGAIN: there is none.
 pub const ERROR_QUEUE: i32 = 9;
+/// Of [`LEVEL`], to be said: the process closes its last descriptor of a connection that comes up.
+pub const LEFT: i32 = 10;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 /// Hexadecimal digits of each number in the name of an end.

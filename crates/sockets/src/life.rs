@@ -133,6 +133,14 @@ pub fn close_begin(fd: i32) -> Closing {
     if let Entry::Udp(n) = entry {
         udp::close_begin(n);
     }
+    let served = match entry {
+        Entry::Sock(s) if s.descriptors.load(Acquire) == 1 => s.served(),
+        Entry::Served(n) => Some(n),
+        _ => None,
+    };
+    if let Some(n) = served {
+        service::close_begin(n, fd);
+    }
     // The entry goes before the number can be reused by another thread.
     let entry = table::remove(fd);
     if let Some(Entry::Sock(s)) = entry {

@@ -82,6 +82,43 @@ isolated! {
     }
 }
 
+isolated! {
+    fn connections_that_nobody_answers_end_with_who_asked_for_them() {
+        if !have("deaths::connections_that_nobody_answers_end_with_who_asked_for_them", &["python3"]) {
+            return;
+        }
+        let lab = Lab::new("");
+        let silence = script("silence.py");
+        let there = lab.start(Side::Kernel, &["python3", &silence, "full", "10.0.0.2", "7000"]).hears("full");
+        let folder = TempDir::new();
+        let file = folder.path().join("heir");
+        std::fs::write(&file, "").expect("a file");
+        let asks = |what| {
+            lab.start(Side::Stack, &["python3", &silence, what, "10.0.0.2", "7000", &file.display().to_string()])
+        };
+        let closes = asks("closes").hears("closed");
+        lab.is_empty();
+        closes.signal(Signal::KILL);
+        closes.end();
+        let waits = asks("waits").hears("waits");
+        lab.has_sockets(4);
+        waits.signal(Signal::KILL);
+        lab.is_empty();
+        waits.end();
+        // What another process holds stays as long as that one does.
+        let inherits = asks("inherits").hears("waits");
+        lab.has_sockets(4);
+        inherits.signal(Signal::KILL);
+        lab.has_sockets(1);
+        inherits.end();
+        std::fs::remove_file(&file).expect("a file");
+        lab.is_empty();
+        there.signal(Signal::KILL);
+        there.end();
+        lab.end();
+    }
+}
+
 /// What a program has that outlives its services: descriptors, and mappings of memory that it shares or shared with one; and KiB of memory in use.
 #[derive(Clone, Copy, Debug)]
 struct Holds {

@@ -159,13 +159,19 @@ impl Lab {
     /// Waits until no program has a socket of the service.
     #[track_caller]
     pub fn is_empty(&self) {
+        self.has_sockets(0);
+    }
+
+    /// Waits until programs have so many.
+    #[track_caller]
+    pub fn has_sockets(&self, count: usize) {
         let end = Instant::now() + LONG;
         loop {
-            let left = self.told(&["sockets"]);
-            if left.is_empty() {
+            let sockets = self.told(&["sockets"]);
+            if sockets.len() == count {
                 return;
             }
-            assert!(Instant::now() < end, "sockets are left: {left:#?}");
+            assert!(Instant::now() < end, "not {count} sockets: {sockets:#?}");
         }
     }
 

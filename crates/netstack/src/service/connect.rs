@@ -52,8 +52,8 @@ pub fn drain(own: BorrowedFd<'_>, mut left: usize) {
 /// A connection that comes up.
 #[derive(Debug)]
 pub struct Connecting {
-    /// The program's end.
-    program: OwnedFd,
+    /// The program's end; `None`: who asked for the connection has left it, and it is seen when nobody holds it any more.
+    program: Option<OwnedFd>,
     /// Octets that fill it.
     filled: usize,
     /// Its send buffer before.
@@ -65,13 +65,15 @@ impl Connecting {
     fn begin(program: OwnedFd) -> bypath_sys::Result<Connecting> {
         let size = pair::send_buffer(program.as_fd())?;
         let filled = fill(program.as_fd())?;
-        Ok(Connecting { program, filled, size })
+        Ok(Connecting { program: Some(program), filled, size })
     }
 
     /// Gives the program room.
     fn end(self, own: &OwnedFd) {
-        // The kernel doubles what it is told.
-        let _ = pair::set_send_buffer(self.program.as_fd(), self.size / 2);
+        if let Some(program) = self.program {
+            // The kernel doubles what it is told.
+            let _ = pair::set_send_buffer(program.as_fd(), self.size / 2);
+        }
         drain(own.as_fd(), self.filled);
     }
 }
@@ -127,6 +129,23 @@ impl Hub {
         Ok(())
     }
 
+    /// Whether a connection comes up.
+    pub fn is_connecting(&self, cookie: u64) -> bool {
+        let socket = self.by_cookie.get(&cookie).and_then(|key| self.sockets.get(*key));
+        socket.is_some_and(|socket| matches!(socket.phase, Phase::Connecting(_)))
+    }
+
+    /// Who asked for a connection that comes up does not wait for it any more: it is over when no other process holds it. One that does, and gets it,
+    /// has a small send buffer.
+    pub fn leave_connecting(&mut self, cookie: u64) {
+        let Some(key) = self.by_cookie.get(&cookie) else { return };
+        if let Some(socket) = self.sockets.get_mut(*key)
+            && let Phase::Connecting(connecting) = &mut socket.phase
+        {
+            connecting.program = None;
+        }
+    }
+
     /// Looks what became of a connection that was asked for.
     pub fn look_at_connecting(&mut self, stack: &mut Stack, key: Key) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
@@ -136,6 +155,9 @@ impl Hub {
             return self.release(stack, key);
         }
         match tcp.state() {
+            Some(State::SynSent | State::SynReceived) if socket.is.hung_up => {
+                return self.release(stack, key);
+            }
             Some(State::SynSent | State::SynReceived) => return,
             Some(State::Closed) | None => {
                 socket.errno = libc::ECONNABORTED;

@@ -36,9 +36,19 @@ struct Control {
     room_told: bool,
     /// Descriptors of answers, since it was last seen that all answers were read.
     on_way: usize,
+    /// Cookies of connections that it asked for, and that may come up yet.
+    connecting: Vec<u64>,
 }
 
 impl Control {
+    /// It asked for a connection.
+    fn connects(&mut self, cookie: u64, hub: &Hub) {
+        if self.connecting.len() == self.connecting.capacity() {
+            self.connecting.retain(|cookie| hub.is_connecting(*cookie));
+        }
+        self.connecting.push(cookie);
+    }
+
     /// Whether all answers are read. If not, each read is told of.
     fn is_read(&mut self, key: Key, hub: &mut Hub) -> bool {
         let is_read = self.looks_read(&mut hub.users);
@@ -108,6 +118,7 @@ impl Controls {
             query: None,
             room_told: false,
             on_way: 0,
+            connecting: Vec::new(),
         });
         let Some(control) = self.all.get(key) else { return };
         if watch.edge(control.end.as_fd(), Token::Control(key)).is_err() {
@@ -137,6 +148,7 @@ impl Controls {
                 doing.end(engine, &hub.watch);
             }
             self.tasks.retain(|other| *other != key);
+            control.connecting.into_iter().for_each(|cookie| hub.leave_connecting(cookie));
             let on_way = (control.uid, control.on_way);
             hub.on_way.end(Token::Control(key), control.end, on_way, &mut hub.users, &hub.watch);
         }
@@ -398,6 +410,9 @@ impl Controls {
                 errno,
             });
             hub.counts.answered(header.op, answer.errno);
+            if matches!(header.op, Op::Open | Op::Connect) && hub.is_connecting(answer.socket) {
+                control.connects(answer.socket, hub);
+            }
             let head = Header { socket: answer.socket, errno: answer.errno, ..header };
             let message = [&head.encode()[..], &answer.body].concat();
             let with: Vec<BorrowedFd<'_>> = answer.with.iter().map(AsFd::as_fd).collect();

@@ -10,8 +10,8 @@ use super::slab::Key;
 use super::socket::{Hub, Phase, Socket, outward};
 use crate::Engine;
 use bypath_shm::service::{
-    Address, Body, ERROR_QUEUE, FOLLOWED, HEADER, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK, UNACKNOWLEDGED,
-    UNSENT, URGENT, VERSION, Wanted,
+    Address, Body, ERROR_QUEUE, FOLLOWED, HEADER, LEFT, LEVEL, MESSAGE, Op, RingsWanted, TAKE_BACK,
+    UNACKNOWLEDGED, UNSENT, URGENT, VERSION, Wanted,
 };
 use bypath_sockets::service::said;
 use bypath_stack::linux::errno::{Errno, Result};
@@ -135,7 +135,8 @@ impl Asks<'_> {
             Op::Set | Op::Say => {
                 let (level, name) = (b.i32().ok_or(Nonsense)?, b.i32().ok_or(Nonsense)?);
                 let value = body.rest();
-                if value.len() > LONGEST_VALUE || op == Op::Say && !said::may_be(level, name) {
+                let is_said = said::may_be(level, name) || (level, name) == (LEVEL, LEFT);
+                if value.len() > LONGEST_VALUE || op == Op::Say && !is_said {
                     return Err(Nonsense);
                 }
                 let done = self.live_to_set(op, (level, name), value).and_then(|key| {
@@ -401,6 +402,10 @@ impl Asks<'_> {
         let octets = value.try_into().map(u32::from_ne_bytes).map_err(|_| libc::EINVAL)?;
         match name {
             FOLLOWED => self.hub.followed(self.engine, key, octets as usize),
+            LEFT => {
+                self.hub.leave_connecting(self.socket);
+                Ok(())
+            }
             URGENT => self.hub.urges(key),
             _ => Err(libc::ENOPROTOOPT),
         }

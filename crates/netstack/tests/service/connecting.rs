@@ -1,8 +1,8 @@
 //! Connections that come up, and those that do not.
 
 use crate::program::Sock;
-use crate::{LONGEST, Running, SILENT, at, isolated, kernels, patient};
-use bypath_shm::service::{Address, Op, of_end_name};
+use crate::{LONGEST, Running, SILENT, at, isolated, kernels, octets, patient};
+use bypath_shm::service::{Address, Header, LEFT, LEVEL, Op, of_end_name};
 use nix::poll::PollFlags;
 use nix::sys::socket::{UnixAddr, getpeername};
 use std::io::{Read, Write};
@@ -30,9 +30,95 @@ isolated! {
         assert_eq!(socket.ready(PollFlags::POLLOUT | PollFlags::POLLIN, 300), PollFlags::empty());
         assert_eq!((socket.names().2, socket.error()), (2, 0));
         assert_eq!((socket.begin(at(SILENT)), socket.listen(1)), (libc::EALREADY, libc::EINVAL));
-        // Who gives it up leaves nothing behind, once the service has seen what becomes of it.
+        // The service holds it, too.
         drop(socket);
         assert_eq!(running.query("sockets").len(), 1);
+    }
+}
+
+isolated! {
+    fn a_connection_that_comes_up_is_over_when_its_program_is_gone() {
+        let running = Running::new();
+        for dials in [false, true] {
+            let program = running.program();
+            let socket = if dials {
+                program.dial(at(SILENT), &[]).1.expect("a socket")
+            } else {
+                let socket = program.socket(at(SILENT));
+                assert_eq!(socket.begin(at(SILENT)), libc::EINPROGRESS);
+                socket
+            };
+            let end = socket.stream.try_clone().expect("a descriptor");
+            drop(socket);
+            drop(program);
+            // Another process has it.
+            let others = running.program();
+            assert_eq!(others.open(false).map(drop), Ok(()));
+            assert_eq!(crate::program::ready(end.as_fd(), PollFlags::POLLOUT, 100), PollFlags::empty());
+            running.has_sockets(1);
+            drop(end);
+            running.has_sockets(0);
+        }
+    }
+}
+
+isolated! {
+    fn who_closes_a_connection_that_comes_up_says_so() {
+        let running = Running::new();
+        let program = running.program();
+        let leaves = [LEVEL, LEFT, 0].map(i32::to_ne_bytes).concat();
+        let says = |cookie| program.say(&[&header(cookie).encode()[..], &leaves].concat());
+        fn header(socket: u64) -> Header {
+            Header { op: Op::Say, serial: 0, socket, errno: 0 }
+        }
+        let socket = program.socket(at(SILENT));
+        assert_eq!(socket.begin(at(SILENT)), libc::EINPROGRESS);
+        says(socket.cookie).expect("said");
+        // It was not the last one.
+        assert_eq!(socket.names().2, 2);
+        drop(socket);
+        running.has_sockets(0);
+        // Of one that is up it means nothing.
+        let (listener, to) = kernels("10.9.0.1:0");
+        let own = program.connect(to);
+        let mut kernel = patient(listener.accept().expect("a connection").0);
+        says(own.cookie).expect("said");
+        (&own.stream).write_all(b"octets").expect("written");
+        let mut octets = [0; 6];
+        kernel.read_exact(&mut octets).expect("octets");
+        assert_eq!(&octets, b"octets");
+    }
+}
+
+isolated! {
+    fn who_inherits_a_connection_that_comes_up_gets_it() {
+        let running = Running::new();
+        let (listener, to) = kernels("10.9.0.1:0");
+        // Its queue has one place, which is taken: nobody answers the first request.
+        nix::sys::socket::listen(&listener, nix::sys::socket::Backlog::new(0).expect("a number")).expect("a queue");
+        let _first = std::net::TcpStream::connect(to).expect("a connection");
+        let program = running.program();
+        let socket = program.socket(to);
+        assert_eq!(socket.begin(to), libc::EINPROGRESS);
+        let mut end = socket.stream.try_clone().expect("a descriptor");
+        drop(socket);
+        drop(program);
+        assert_eq!(crate::program::ready(end.as_fd(), PollFlags::POLLOUT, 100), PollFlags::empty());
+        drop(listener.accept().expect("the first one"));
+        let mut kernel = patient(listener.accept().expect("the second one").0);
+        assert_eq!(crate::program::ready(end.as_fd(), PollFlags::POLLOUT, 20_000), PollFlags::POLLOUT);
+        let all = octets(300_000);
+        let expected = all.clone();
+        let writer = std::thread::spawn(move || {
+            end.write_all(&all).and_then(|()| end.shutdown(std::net::Shutdown::Write)).expect("room");
+            end
+        });
+        let mut came = Vec::new();
+        kernel.read_to_end(&mut came).expect("octets");
+        assert!(came == expected);
+        drop(writer.join());
+        drop(kernel);
+        running.has_sockets(0);
     }
 }
 

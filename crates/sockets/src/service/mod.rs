@@ -37,6 +37,7 @@ use crate::hook::EpollEvent;
 use crate::table::{self, Entry, Sock};
 use crate::{log, state};
 use bypath_shm::region::Slab;
+use bypath_shm::service::{LEFT, LEVEL, Op};
 use bypath_sys::process;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*};
 
@@ -268,6 +269,18 @@ pub fn release(number: u32) {
         && r.descriptors.fetch_sub(1, AcqRel) == 1
     {
         discard(number);
+    }
+}
+
+/// Before the real close of `fd`. The service holds a connection that comes up, too: if this is the last descriptor of this process, it is told
+/// that it need not.
+pub fn close_begin(number: u32, fd: i32) {
+    if let Some(r) = record(number)
+        && r.stage() == stage::CONNECTING
+        && r.descriptors.load(Relaxed) == 1
+    {
+        let said = r.question(Op::Say).number(LEVEL).number(LEFT).number(0);
+        said.say(r.service(), r.heard.load(Relaxed), fd);
     }
 }
 
