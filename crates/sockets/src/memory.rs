@@ -5,6 +5,7 @@
 
 use crate::config::Config;
 use crate::flush;
+use crate::others;
 use crate::peer::Conn;
 use crate::state::{self, State};
 use crate::table::{self, Sock};
@@ -182,6 +183,9 @@ fn reclaim() {
 
 /// Gives the memory back if the ring is empty or not in use. Holds the writer's lock.
 fn release(s: &Sock, conn: &Conn) {
+    if others::any() {
+        return;
+    }
     let w = &s.end().w;
     let tail = w.tail.load(Relaxed);
     let empty = match w.path.load(Relaxed) {

@@ -220,7 +220,7 @@ impl Conn {
     pub fn release(&self) {
         let mine = if self.role == 1 { slot_use::ACCEPTER } else { slot_use::DIALLER };
         let before = self.control.in_use.fetch_and(!mine, AcqRel);
-        if before & !mine == 0 {
+        if before & !mine == 0 && !others::any() {
             self.arena.release_rings(self.slot);
         }
         self.peer.connections.fetch_sub(1, AcqRel);

@@ -59,8 +59,8 @@ pub fn sealed_size(memfd: i32) -> Result<usize> {
     if kind.f_type != libc::TMPFS_MAGIC {
         return Err(Errno::INVAL);
     }
-    // SAFETY: integers only.
-    check(unsafe { syscall(libc::SYS_lseek, [memfd as usize, 0, libc::SEEK_END as usize, 0, 0, 0]) })
+    // lseek(2) would wait for who reads or writes by the same description, which is whoever sent it.
+    usize::try_from(fd::status_of(memfd)?.st_size).map_err(|_| Errno::INVAL)
 }
 
 /// Whether the kernel promises no more memory than it has (vm.overcommit_memory is 2), or does not say: a page of a memfd that somebody has
@@ -345,6 +345,17 @@ impl Mapping {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_size_of_sealed_memory_is_asked_without_touching_its_position() {
+        use std::io::{Seek, SeekFrom};
+        use std::os::fd::{AsRawFd, FromRawFd};
+        // SAFETY: it was made just now, and is nobody else's.
+        let mut file = unsafe { std::fs::File::from_raw_fd(memfd(c"any-name", 8192, 3).unwrap()) };
+        file.seek(SeekFrom::Start(5)).unwrap();
+        assert_eq!(sealed_size(file.as_raw_fd()), Ok(8192));
+        assert_eq!(file.stream_position().unwrap(), 5);
+    }
 
     #[test]
     fn anonymous_memory_is_told_from_all_that_has_a_name() {

@@ -5,7 +5,7 @@ use crate::known::{ring_from_victim, until};
 use crate::peer::{self, Line, Mapped};
 use crate::programs;
 use crate::victim::{Process, Victim, program};
-use bypath_shm::arena::Geometry;
+use bypath_shm::arena::{Geometry, slot_use};
 use bypath_shm::inbox::BELL;
 use rustix::process::geteuid;
 use std::io::Write;
@@ -143,6 +143,31 @@ fn an_allowed_user_cannot_keep_in_its_call_who_silences_its_own_bell() {
     victim.serves("after a bell that waits");
     drop(line);
     victim.server.expect("end", "after a bell that waits");
+}
+
+/// Giving it back takes the lock of the file: who has a descriptor of it, and writes there without end, would keep the victim in its close.
+#[test]
+fn memory_that_an_allowed_user_has_is_not_given_back_in_a_call() {
+    let Some(folder) = folder("memory_that_an_allowed_user_has_is_not_given_back_in_a_call") else { return };
+    let mut victim = Victim::of(|| folder.command(), "threads");
+    let line = Line::to(victim.port);
+    let m = peer::accept_well(&line, SMALL);
+    ring_from_victim(&line, &m);
+    let before = m.inc().t.tail.load(SeqCst);
+    until("no answer by the ring", || {
+        line.say(b"octets");
+        m.listen(&line);
+        m.inc().t.tail.load(SeqCst) != before
+    });
+    let written: [u8; 6] = m.written();
+    assert_ne!(written, [0; 6]);
+    // Its close is the last one.
+    m.control.in_use.fetch_and(!slot_use::ACCEPTER, SeqCst);
+    drop(line);
+    until("the victim does not leave", || m.control.in_use.load(SeqCst) == 0);
+    victim.serves("after its close");
+    drop(victim);
+    assert_eq!(m.written(), written);
 }
 
 #[test]

@@ -215,6 +215,13 @@ impl Mapped {
         }
     }
 
+    /// The first octets of the ring that the victim writes.
+    pub fn written<const N: usize>(&self) -> [u8; N] {
+        let mut octets = [0; N];
+        self.arena.ring(0, 1 - self.role).expect("a ring").copy_to_slice(0, &mut octets);
+        octets
+    }
+
     /// Gives the mapping back. The memory's octets go for the victim, too.
     pub fn let_go(&self) {
         self.arena.release_all();

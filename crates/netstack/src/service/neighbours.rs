@@ -206,7 +206,8 @@ impl Neighbour {
         let slots = &mut self.arenas[at.arena];
         let control = slots.arena.control(at.slot);
         let left = control.in_use.fetch_and(!slot_use::ACCEPTER, AcqRel) & slot_use::DIALLER != 0;
-        if gone || !left {
+        // That takes the lock of the file, which a stranger could hold.
+        if (gone || !left) && self.ringer.is_none() {
             slots.arena.release_rings(at.slot);
         }
         slots.busy[at.slot as usize] = false;

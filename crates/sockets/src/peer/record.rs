@@ -1,6 +1,7 @@
 //! The arenas of a pair, and what this process keeps of their slots.
 
 use super::Conn;
+use crate::others;
 use bypath_shm::arena::Geometry;
 use bypath_shm::region::{self, Arena, StaticCell};
 use bypath_sys::{Result, fd};
@@ -63,7 +64,7 @@ impl ArenaRecord {
     pub(super) fn empty(&self, is_gone: bool) {
         if let Some(arena) = self.arena.get() {
             // Of a process that lives the other end may still read what is left there.
-            if is_gone {
+            if is_gone && !others::any() {
                 arena.release_all();
             } else {
                 arena.let_go(|_| false);

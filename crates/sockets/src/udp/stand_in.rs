@@ -9,7 +9,7 @@ use super::inbound::{Inbound, SENDERS};
 use super::{Name, Record};
 use crate::state;
 use bypath_sys::sock::{self, Address};
-use bypath_sys::{Errno, Result, fd, process, unix};
+use bypath_sys::{Errno, Result, fd, process, strangers, unix};
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 use std::sync::atomic::Ordering::*;
 
@@ -111,13 +111,13 @@ impl StandIn {
 
     /// What `source` has lent, of what came with its message, if `fd` may need it. The others are closed.
     pub(super) fn of_message(received: &unix::Received, source: &Name, to: i32) -> Option<StandIn> {
-        let mut found = None;
-        for &own in &received.fds[..received.fd_count] {
-            match found {
-                None if is_stand_in(own, source, to) => found = Some(own),
-                _ => fd::close(own),
-            }
-        }
+        let fds = &received.fds[..received.fd_count];
+        let at = fds.iter().position(|own| is_stand_in(*own, source, to));
+        let (before, found) = fds.split_at(at.unwrap_or(fds.len()));
+        let (found, behind) = found.split_at(found.len().min(1));
+        // Whatever they are, nobody waits for that.
+        [before, behind].into_iter().for_each(strangers::close_files);
+        let found = found.first().copied();
         let family = sock::option(found?, SOL_SOCKET, libc::SO_DOMAIN).ok()?;
         Some(StandIn { fd: found?, family, whose: Whose::Own })
     }
