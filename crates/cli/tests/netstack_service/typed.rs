@@ -183,10 +183,26 @@ fn listens(heard: &str, port: u16) {
     assert!(heard.lines().any(is), "{port}: {heard}");
 }
 
+/// Where the device is root's alone.
+#[test]
+fn the_quick_start_of_the_readme_runs_on_a_veth_pair() {
+    let all = shown("README.md", "A TCP/IP stack of our own");
+    let [start, _, _, pair, ..] = &all[..] else { panic!("blocks: {all:?}") };
+    let lines: Vec<&str> = start.lines().collect();
+    let block = [&lines[..1], &pair.lines().collect::<Vec<_>>(), &lines[2..]].concat().join("\n");
+    let (test, files) =
+        ("typed::the_quick_start_of_the_readme_runs_on_a_veth_pair", [("welcome.txt", "text\n")]);
+    let Some(mut typist) = Typist::new(test, &["curl", "python3"], &files) else { return };
+    let printed = typist.types_all(&block);
+    is_list(of(&printed, "curl "));
+    listens(of(&printed, "bypath netstack sockets"), 80);
+    typist.ends();
+}
+
 #[test]
 fn the_quick_start_of_the_readme_serves_by_python_and_by_nginx() {
     let all = shown("README.md", "A TCP/IP stack of our own");
-    let [start, conf, nginx, ..] = &all[..] else { panic!("blocks: {all:?}") };
+    let [start, conf, nginx, _, ..] = &all[..] else { panic!("blocks: {all:?}") };
     assert!(conf.contains("server { listen 8080;"), "{conf}");
     let files = [("welcome.txt", "text\n"), ("index.html", "the page of nginx\n"), ("web.conf", conf)];
     let test = "typed::the_quick_start_of_the_readme_serves_by_python_and_by_nginx";

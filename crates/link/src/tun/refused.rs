@@ -20,7 +20,7 @@ pub enum Refused {
     /// The device node may not be opened.
     #[error(
         "{path}: this user may not open it: run as root, or have it opened to everybody, as is usual and harmless \
-         (sudo chmod 0666 {path})"
+         (sudo chmod 0666 {path}); where there are CAP_NET_ADMIN and CAP_NET_RAW, as in a namespace of one's own, a veth pair does without it"
     )]
     Forbidden {
         /// Which one.

@@ -58,7 +58,7 @@ use limits::{Took, Users};
 use memory::Memory;
 use neighbours::Neighbours;
 use slab::Slab;
-use socket::{Hub, Phase};
+use socket::{Hub, Phase, Socket};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::fmt;
 use std::io;
@@ -70,6 +70,8 @@ use watch::{Token, Watch};
 
 /// How long nobody is admitted after descriptors have run out (ns).
 const PAUSE: u64 = 100_000_000;
+/// How long resets may take to leave, when the service ends.
+const RESETS_LEAVE: Duration = Duration::from_millis(100);
 /// So long an answer to what was sent may take, before a program that spins has its turn (ns).
 const ANSWER: u64 = 8_000;
 /// Who are admitted in one turn.
@@ -497,7 +499,8 @@ impl Service {
         }
     }
 
-    /// Ends it: its name goes at once; what programs have written is still sent, as far as that is possible within this time.
+    /// Ends it: its name goes at once; what programs have written is still sent, as far as that is possible within this time. Then a connection that
+    /// its program has not ended is reset, as it is for the program: an end would say that nothing is missing.
     pub fn finish(self, longest: Duration) {
         let Service { mut engine, door, mut hub, controls, .. } = self;
         {
@@ -507,6 +510,7 @@ impl Service {
         }
         // Nobody has to make room for others any more.
         engine.stack().set_share(Share::ALL);
+        let mut unfinished = Vec::new();
         for key in hub.sockets.keys() {
             let Some(socket) = hub.sockets.get_mut(key) else { continue };
             socket.is.pair_in = true;
@@ -519,9 +523,20 @@ impl Service {
                 }
                 _ => {}
             }
-            hub.release(engine.stack(), key);
+            if hub.sockets.get(key).is_some_and(Socket::is_unfinished) {
+                unfinished.push(key);
+            } else {
+                hub.release(engine.stack(), key);
+            }
         }
         engine.finish(longest);
+        let is_any = !unfinished.is_empty();
+        for key in unfinished {
+            hub.abort(engine.stack(), key);
+        }
+        if is_any {
+            engine.finish(RESETS_LEAVE);
+        }
     }
 }
 

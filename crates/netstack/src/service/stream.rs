@@ -202,8 +202,8 @@ impl Hub {
         }
     }
 
-    /// The program lies: its connection is reset, and it hears of that.
-    fn abort(&mut self, stack: &mut Stack, key: Key) {
+    /// The connection is reset, and its program hears of that.
+    pub fn abort(&mut self, stack: &mut Stack, key: Key) {
         if let Some(socket) = self.sockets.get_mut(key) {
             socket.errno = libc::ECONNRESET;
             if let Some(mut tcp) = stack.tcp(socket.id) {
@@ -302,6 +302,11 @@ impl Direct for Hub {
 }
 
 impl Socket {
+    /// Whether it has a connection that the program has neither closed nor finished.
+    pub fn is_unfinished(&self) -> bool {
+        matches!(self.phase, Phase::Open) && !self.is.shut && !self.is.hung_up && !self.looks_gone().0
+    }
+
     /// Whether the program has left something in its ring, or on the way from there to the pair.
     fn has_unread(&self, near: Option<&Neighbour>) -> bool {
         self.rings.as_ref().zip(near).is_some_and(|(rings, near)| rings.has_unread(near))

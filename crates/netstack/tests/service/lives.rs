@@ -66,12 +66,21 @@ isolated! {
         let (theirs, to) = kernels("10.9.0.1:0");
         let own = program.connect(to);
         let mut kernel = patient(theirs.accept().expect("a connection").0);
-        (&own.stream).write_all(b"last words").expect("written");
+        // One whose program has said that it is all, and one of which nobody knows whether it is.
+        let whole = program.connect(to);
+        let mut all = patient(theirs.accept().expect("a connection").0);
+        for stream in [&own.stream, &whole.stream] {
+            (&mut &*stream).write_all(b"last words").expect("written");
+        }
+        drop(whole);
         running.stop().expect("it was stopped");
         assert!(!running.path.exists());
         let mut text = String::new();
-        kernel.read_to_string(&mut text).expect("an end");
+        all.read_to_string(&mut text).expect("an end");
         assert_eq!(text, "last words");
+        let mut words = Vec::new();
+        let cut = kernel.read_to_end(&mut words).expect_err("a reset");
+        assert_eq!((&words[..], cut.kind()), (&b"last words"[..], std::io::ErrorKind::ConnectionReset));
         assert_eq!((&own.stream).read(&mut [0; 1]).expect("an end"), 0);
         assert!(program.hear().is_none());
         let gone = query(&running.path, r#"{"what":"service"}"#, |_| {});

@@ -27,8 +27,8 @@ use clap::Subcommand;
     bypath netstack sockets                                       and what it has open\n  \
     bypath netstack --link packet:eth0 --dhcp --slaac --name lab\n  \
     bypath netstack --config /etc/bypath/netstack/lab.toml\n\n\
-    The service ends with Ctrl-C or SIGTERM: connections are closed as they should be, for two seconds at most; a second one ends it\n\
-    at once. SIGHUP reads the file of --config again: addresses, routes and limits; what takes a restart is told. Capabilities\n\
+    The service ends with Ctrl-C or SIGTERM: what programs have written is sent, for two seconds at most, and connections that\n\
+    they have not ended are reset; a second one ends it at once. SIGHUP reads the file of --config again: addresses, routes and limits; what takes a restart is told. Capabilities\n\
     are given up once the link is open.\n\n\
     Where programs find it: in $BYPATH_NETSTACK_DIR, else /run/bypath/netstack (root), $XDG_RUNTIME_DIR/bypath/netstack, or\n\
     /tmp/bypath-UID/netstack.\n\n\

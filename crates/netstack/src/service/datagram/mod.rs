@@ -28,6 +28,8 @@ const TURN: usize = 64;
 const MOST_BEFORE: usize = 65_536;
 /// Octets that wait in the stack for a program whose pair is full: the pair has the rest of SO_RCVBUF.
 const WAITING: usize = 64 << 10;
+/// The same where it is not: what comes at once, before the service gives it on. As many as Linux's net.core.rmem_default.
+const BURST: usize = 212_992;
 /// Octets that wait for their old partner at most while a socket is connected to another one; the rest is lost.
 const BEFORE: usize = 1 << 20;
 /// What a pair's buffer has at least, as it is set: the kernel doubles it, and one record has to go in.
@@ -426,7 +428,11 @@ impl Socket {
     fn bound(&mut self, stack: &mut Stack, full: bool) {
         self.is.held = full && self.counted >= super::stream::OWN;
         if let Some(mut udp) = stack.udp(self.id) {
-            udp.set_receive_octets(if full { 0 } else { WAITING });
+            udp.set_receive_octets(match (full, self.is.pair_out) {
+                (true, _) => 0,
+                (false, false) => WAITING,
+                (false, true) => BURST,
+            });
         }
     }
 
