@@ -473,6 +473,19 @@ fn tell_into(out: &mut Out, header: &Header, v6: bool) {
         std::net::IpAddr::V4(v4) => Some(v4),
         std::net::IpAddr::V6(_) => None,
     });
+    // In the order of udp_recvmsg and udpv6_recvmsg; of a datagram of IPv4 a socket of IPv6 is told no more of IPv6 than its address.
+    if wants(tell::SEGMENT) && header.segment > 0 {
+        out.put(libc::IPPROTO_UDP, libc::UDP_GRO, &header.segment.to_ne_bytes());
+    }
+    if v6
+        && wants(tell::INFO_V6)
+        && let Some(std::net::IpAddr::V6(ip)) = here
+    {
+        let mut info = [0; 20];
+        info[..16].copy_from_slice(&ip.octets());
+        info[16..].copy_from_slice(&header.interface.to_ne_bytes());
+        out.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
+    }
     if let Some(v4) = as_v4 {
         if wants(tell::INFO) {
             // Who was asked answers from there; of a group and of everybody that is not told.
@@ -491,22 +504,13 @@ fn tell_into(out: &mut Out, header: &Header, v6: bool) {
             out.put(libc::IPPROTO_IP, libc::IP_TOS, &[header.class as u8]);
         }
     }
-    if v6 && let Some(std::net::IpAddr::V6(ip)) = here {
-        if wants(tell::INFO_V6) {
-            let mut info = [0; 20];
-            info[..16].copy_from_slice(&ip.octets());
-            info[16..].copy_from_slice(&header.interface.to_ne_bytes());
-            out.put(libc::IPPROTO_IPV6, libc::IPV6_PKTINFO, &info);
-        }
+    if v6 && as_v4.is_none() && here.is_some() {
         if wants(tell::HOPS_V6) {
             out.put(libc::IPPROTO_IPV6, libc::IPV6_HOPLIMIT, &header.hops.to_ne_bytes());
         }
         if wants(tell::CLASS_V6) {
             out.put(libc::IPPROTO_IPV6, libc::IPV6_TCLASS, &header.class.to_ne_bytes());
         }
-    }
-    if wants(tell::SEGMENT) && header.segment > 0 {
-        out.put(libc::IPPROTO_UDP, libc::UDP_GRO, &header.segment.to_ne_bytes());
     }
 }
 

@@ -70,6 +70,9 @@ const STREAMS: &[File] = &[
 ];
 const DATAGRAMS: &[File] = &[
     ("datagrams: calls", crate::udp_calls::SCRIPTS, true),
+    ("datagrams: names", crate::udp_names::SCRIPTS, false),
+    ("datagrams: options", crate::udp_options::SCRIPTS, false),
+    ("datagrams: order", crate::udp_order::SCRIPTS, false),
     ("datagrams: waiting", crate::udp_waiting::SCRIPTS, true),
 ];
 /// Where processors are shared, a machine that stands still for a moment is no news: so many scripts may differ in one run and

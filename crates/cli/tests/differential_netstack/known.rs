@@ -55,7 +55,12 @@ const KNOWN: &[Known] = &[
         scripts: &["a_reset_is_told_before_the_data_by_recvmmsg"],
         ..NONE
     },
-    Known { row: "Every address and loopback", scripts: &["a_listener_on_the_wildcard_address"], ..NONE },
+    Known {
+        row: "Every address and loopback",
+        // To everybody at the loopback.
+        scripts: &["a_listener_on_the_wildcard_address", "to_everybody"],
+        ..NONE
+    },
     Known {
         row: "An urgent octet alone",
         is: is_beside_urgent,
@@ -83,6 +88,27 @@ const KNOWN: &[Known] = &[
     Known { row: "An error of datagrams", scripts: &["a_datagram_that_nobody_takes"], ..NONE },
     Known { row: "Datagrams and calls of streams", scripts: &["what_can_be_asked_of_a_socket"], ..NONE },
     Known { row: "SO_PEEK_OFF of datagrams", scripts: &["peeking_walks_on"], ..NONE },
+    Known { row: "Datagrams after shutdown(SHUT_RD)", scripts: &["reading_or_writing_is_shut"], ..NONE },
+    Known {
+        row: "AF_UNSPEC of an address with port 0",
+        scripts: &["who_is_connected_hears_one_only"],
+        ..NONE
+    },
+    Known { row: "A send that fails before the first one", scripts: &["errors_of_names"], ..NONE },
+    Known {
+        row: "What came before it was asked for",
+        scripts: &[
+            "who_begins_to_ask_is_told_of_what_waits",
+            "who_begins_to_ask_by_ipv6",
+            "where_many_came_in_and_when",
+            "when_it_came",
+            "timestamps_of_other_kinds",
+        ],
+        ..NONE
+    },
+    Known { row: "MSG_MORE of datagrams", scripts: &["pieces_of_one_datagram"], ..NONE },
+    Known { row: "A full send buffer of datagrams", scripts: &["options_of_a_socket"], ..NONE },
+    Known { row: "Programs that steer a group", scripts: &["a_group_that_the_program_steers"], ..NONE },
     Known {
         row: "A writer that nobody sees",
         scripts: &["a_plain_heir_writes_in_turns_with_its_parent"],
@@ -107,6 +133,13 @@ const UNDECIDED: &[&str] = &[
     "poll_tells_what_is_there",
     "every_call_sends",
     "many_in_one_call",
+    // Whether an error has come back by the next call.
+    "who_comes_after_takes_the_port",
+    "who_went_away_refuses",
+    "errors_in_a_queue",
+    // Which member of a group a source is for, and whether it has joined when a datagram comes.
+    "one_of_a_group_gets_all_of_a_source",
+    "another_program_joins_a_group",
     // The acknowledgement of a FIN, which is an edge.
     "epoll_edge_reports_what_is_there_after_a_shutdown",
 ];
@@ -114,6 +147,7 @@ const UNDECIDED: &[&str] = &[
 /// Words of scripts of datagrams that are about one host, or about what is lost, and why.
 const ONE_HOST: &[(&[&str], &str)] = &[
     (&["near", "flood", "gulp"], "what is lost depends on how much memory a datagram takes"),
+    (&["third"], "the third program is on the kernel, which has no way there"),
     (&["until_refused"], "who is not there says so later, and not each time"),
     (&["raw_read"], "a program that nobody sees is shown headers"),
 ];

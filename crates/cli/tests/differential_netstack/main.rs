@@ -64,5 +64,11 @@ mod waiting;
 
 #[path = "../differential_udp/calls.rs"]
 mod udp_calls;
+#[path = "../differential_udp/names.rs"]
+mod udp_names;
+#[path = "../differential_udp/options.rs"]
+mod udp_options;
+#[path = "../differential_udp/order.rs"]
+mod udp_order;
 #[path = "../differential_udp/waiting.rs"]
 mod udp_waiting;

@@ -143,6 +143,13 @@ impl Demux {
         }
     }
 
+    /// A bound socket says something else of whom it shares its address with: it counts for whoever comes next (as Linux has it).
+    pub fn share(&mut self, id: Id, reuse_address: bool, reuse_port: bool) {
+        if let Some(Some(binding)) = self.bindings.get_mut(id as usize) {
+            (binding.reuse_address, binding.reuse_port) = (reuse_address, reuse_port);
+        }
+    }
+
     /// How a socket is bound.
     pub fn binding(&self, id: Id) -> Option<&Binding> {
         self.bindings.get(id as usize)?.as_ref()
@@ -292,6 +299,19 @@ mod tests {
             demux.connect(id, binding.local, binding.remote);
         }
         demux
+    }
+
+    #[test]
+    fn who_lends_its_address_later_lends_it() {
+        let mut d = demux(&[bound("10.0.0.1:7")]);
+        let next = Binding { reuse_address: true, ..bound("10.0.0.1:7") };
+        assert!(!d.is_free(&next));
+        d.share(0, true, false);
+        assert!(d.is_free(&next));
+        d.share(0, false, true);
+        assert!(!d.is_free(&next));
+        // Of one that is not bound there is nothing to be said.
+        d.share(9, true, true);
     }
 
     #[test]

@@ -64,8 +64,10 @@ impl Udp<'_> {
         self.socket().options
     }
 
-    /// Wants something else. Who it shares its port with, and its interface, are looked at when it is bound.
+    /// Wants something else. Its interface is looked at when it is bound.
     pub fn set_options(&mut self, options: Options) {
+        let id = self.id.index();
+        self.stack.demux.share(id, options.reuse_address, options.reuse_port);
         let socket = self.socket();
         socket.options = options;
         socket.way = None;
