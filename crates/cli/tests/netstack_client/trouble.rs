@@ -38,7 +38,7 @@ fn without_a_service_calls_fail_and_one_line_says_what_to_do() {
         let said = common::stderr(&output);
         assert_eq!(
             said.matches(
-                "the netstack service lab is not running: start it with `bypath netstack --name lab`"
+                "the netstack service lab is not running: start it with `bypath netstack --name lab --link LINK`"
             )
             .count(),
             1,

@@ -76,7 +76,7 @@ isolated! {
         let said = web.end().expect(0).stderr;
         // One line for each end, however many processes noticed.
         assert_eq!(said.matches("the netstack service default has ended").count(), 2, "{said}");
-        assert!(said.contains("start it with `bypath netstack`\n") && !said.contains("os error"), "{said}");
+        assert!(said.contains("start it with `bypath netstack --link LINK`\n") && !said.contains("os error"), "{said}");
         let errors = fs::read_to_string(lab.folder.join("errors")).expect("a file");
         assert!(errors.lines().count() <= MOST, "{errors}");
         lab.is_empty();

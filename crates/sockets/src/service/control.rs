@@ -578,7 +578,11 @@ struct Remedy<'a>(bool, [&'a str; 2]);
 impl std::fmt::Display for Remedy<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Remedy(is_of_use, [flag, name]) = self;
-        if *is_of_use { write!(f, ": start it with `bypath netstack{flag}{name}`") } else { Ok(()) }
+        if *is_of_use {
+            write!(f, ": start it with `bypath netstack{flag}{name} --link LINK`")
+        } else {
+            Ok(())
+        }
     }
 }
 
