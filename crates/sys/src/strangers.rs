@@ -6,7 +6,7 @@
 
 use crate::process::OVERFLOW_UID;
 use crate::signal::Blocked;
-use crate::{Errno, clock, eventfd, fd, futex, mem, thread, unix};
+use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -14,6 +14,9 @@ use std::sync::atomic::{AtomicU32, Ordering::*};
 const LONGEST_LOOK: u64 = 100_000;
 /// Memory that a close frees at once, in octets: 4 MiB take some 0.8 ms.
 const LITTLE: u64 = 4 << 20;
+
+/// How `/proc` calls an eventfd.
+const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
 
 /// What the other thread waits for at most.
 #[cfg(target_arch = "x86_64")]
@@ -72,7 +75,8 @@ impl Drop for Others {
 /// Sealed memory, if it is little, or an eventfd: closes of them never wait.
 fn is_harmless(file: i32) -> bool {
     let is_little = || fd::allocated(file).is_ok_and(|octets| octets <= LITTLE);
-    mem::sealed_size(file).is_ok() && is_little() || eventfd::is_bell(file)
+    // By its name: others without a kind take their time with what they watch (epoll, inotify), and no file system is asked.
+    mem::sealed_size(file).is_ok() && is_little() || open_files::is(file, EVENTFD)
 }
 
 /// Closes descriptors without ever waiting for what a last close waits for.
@@ -233,10 +237,13 @@ mod tests {
     #[test]
     fn only_what_may_wait_is_closed_with_care() {
         use std::os::fd::FromRawFd;
-        let harmless = [mem::memfd(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
+        let harmless = [mem::memfd(c"test", 4096, 3).unwrap(), crate::eventfd::create(3).unwrap()];
         // SAFETY: both were made just now and are nobody else's.
         let harmless = harmless.map(|file| unsafe { OwnedFd::from_raw_fd(file) });
         assert!(Others::among(&harmless).is_none());
+        // SAFETY: it was made just now, and is nobody else's.
+        let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+        assert!(Others::among([&set]).is_some());
         // SAFETY: as above.
         let filled = unsafe { OwnedFd::from_raw_fd(mem::memfd(c"test", 2 * LITTLE as usize, 3).unwrap()) };
         assert!(Others::among([&filled]).is_none(), "nothing of it is there");

@@ -78,6 +78,10 @@ pub fn recognise(fd: i32) -> bool {
 
 /// The service that the other end's name tells of, and the socket's cookie. Anybody may choose a name, but not the number of a socket.
 fn told_by_its_name(fd: i32, room: &mut [u8; 110]) -> Option<(&str, u64)> {
+    // Asked first, as it takes no lock: getpeername(2) of a connection waits for whoever holds it locked, who may have sent it.
+    if sock::option(fd, libc::SOL_SOCKET, libc::SO_DOMAIN) != Ok(libc::AF_UNIX) {
+        return None;
+    }
     let (service, cookie) = unix::peer_name(fd, room).and_then(of_end_name)?;
     (sock::option_u64(fd, libc::SOL_SOCKET, libc::SO_COOKIE) == Ok(cookie)).then_some((service, cookie))
 }
