@@ -168,7 +168,7 @@ fn reclaim() {
     if now.saturating_sub(last) < PERIOD_NS || LAST.compare_exchange(last, now, AcqRel, Relaxed).is_err() {
         return;
     }
-    let Some(call) = Call::enter() else { return };
+    let Some(call) = Call::enter().filter(|_| !others::any()) else { return };
     table::each_sock(|s| {
         // The caller's own ring is locked, and left out by that.
         if let Some(conn) = s.conn.get()

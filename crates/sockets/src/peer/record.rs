@@ -63,7 +63,7 @@ impl ArenaRecord {
     /// Lets go of the memory. The address space stays: it carries nothing, and nothing can dangle.
     pub(super) fn empty(&self, is_gone: bool) {
         if let Some(arena) = self.arena.get() {
-            // Of a process that lives the other end may still read what is left there.
+            // Of a process that lives the other end may still read what is left there; what another user has is not given back in a call.
             if is_gone && !others::any() {
                 arena.release_all();
             } else {
