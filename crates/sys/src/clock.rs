@@ -26,6 +26,12 @@ pub fn monotonic_ns() -> u64 {
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
+/// Nanoseconds for which the calling thread has had a processor: CLOCK_THREAD_CPUTIME_ID, a system call.
+pub fn thread_ns() -> u64 {
+    let t = now(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 /// Nanoseconds since 1970 (UTC), CLOCK_REALTIME: may be set back. 0 before 1970.
 pub fn realtime_ns() -> u64 {
     let t = now(rustix::time::ClockId::Realtime);

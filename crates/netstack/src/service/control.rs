@@ -161,9 +161,16 @@ impl Controls {
         }
     }
 
+    /// Those that waited for their user to pay.
+    pub fn go_on(&mut self, waited: Vec<Key>) {
+        self.active.extend(waited);
+    }
+
     /// When one of them has something to do, whatever comes (ns).
     pub fn due(&self, engine: &mut Engine) -> Option<u64> {
-        let doing = self.tasks.iter().filter_map(|key| self.all.get(*key)?.query.as_ref());
+        // Whose turn comes, or waits for its user to pay, is not waited for.
+        let waits = |key: &Key| self.all.get(*key).filter(|control| !control.active);
+        let doing = self.tasks.iter().filter_map(|key| waits(key)?.query.as_ref());
         doing.filter_map(|(_, doing)| doing.due(engine)).min()
     }
 
@@ -203,22 +210,31 @@ impl Controls {
         hub.on_way.due()
     }
 
-    /// Everybody who has something to ask has a turn; of one user no longer than [`HEARD_NS`].
+    /// Everybody who has something to ask has a turn; of one user no longer than [`HEARD_NS`], and no turn who has to pay for an earlier one.
     pub fn turn(&mut self, hub: &mut Hub, engine: &mut Engine, settings: &Settings) {
         let (mut took, mut late) = (std::mem::take(&mut self.took), VecDeque::new());
         took.clear();
         for _ in 0..self.active.len() {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
-            let (uid, left) = (control.uid, took.left(control.uid, HEARD_NS));
+            let uid = control.uid;
+            if hub.debts.owes(uid) {
+                hub.debts.waiting.controls.push(key);
+                continue;
+            }
+            let left = took.left(uid, HEARD_NS);
             if left == 0 {
                 late.push_back(key);
                 continue;
             }
             control.active = false;
             let now = clock::monotonic_ns();
+            let meter = hub.users.counts(uid).then(|| hub.debts.begin(uid, now));
             let heard = self.hear(key, now + left, hub, engine, settings);
             took.add(uid, clock::monotonic_ns().saturating_sub(now));
+            if let Some(meter) = meter {
+                hub.debts.end(&meter);
+            }
             match heard {
                 Ok(Heard::All) => {}
                 Ok(Heard::Some) => self.activate(key),

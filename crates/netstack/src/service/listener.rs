@@ -162,7 +162,10 @@ impl Hub {
     pub fn accept(&mut self, engine: &mut Engine, key: Key) -> bool {
         self.count_accepted(key);
         self.look_at_heirs_of(key);
-        for _ in 0..TURN {
+        for n in 0..TURN {
+            if n > 0 && self.sockets.get(key).is_some_and(Socket::is_late) {
+                break;
+            }
             let Some(Socket { end, is, uid, phase: Phase::Listening(listening), .. }) =
                 self.sockets.get_mut(key)
             else {

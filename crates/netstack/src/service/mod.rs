@@ -11,6 +11,7 @@ mod connect;
 mod control;
 mod counts;
 mod datagram;
+mod debts;
 mod door;
 mod ends;
 mod heirs;
@@ -240,6 +241,7 @@ impl Service {
             by_cookie: HashMap::new(),
             active: VecDeque::new(),
             users,
+            debts: debts::Debts::default(),
             graves: remains::Graves::default(),
             claims: again::Claims::new(&settings.folder, &settings.name),
             heirs: heirs::Heirs::default(),
@@ -350,7 +352,9 @@ impl Service {
         let readers = self.hub.look_at_readers(now);
         let heirs = self.hub.look_at_heirs(now);
         let unread = self.controls.look_at_unread(&mut self.hub, now);
-        let due = [recount, pause, tasks, trim, readers, heirs, unread].into_iter().flatten();
+        self.settle(now);
+        let debts = self.hub.debts.due();
+        let due = [recount, pause, tasks, trim, readers, heirs, unread, debts].into_iter().flatten();
         let until = self.engine.poll_timeout().into_iter().chain(due).min();
         self.hub.look_at_mail();
         let busy = !self.hub.active.is_empty() || !self.hub.later.is_empty() || self.controls.is_active();
@@ -384,7 +388,7 @@ impl Service {
                 Token::Link => link = true,
                 Token::Control(key) => self.controls.activate(key),
                 Token::Socket(key) => self.hub.heard(key, *events),
-                Token::Neighbour(key) => self.hub.neighbours.heard(key),
+                Token::Neighbour(key) => self.hub.hear_neighbour(key),
                 Token::Bells(key) => self.hub.neighbours.wake(key),
             }
         }
@@ -459,6 +463,15 @@ impl Service {
             // The first ones of the next turn.
             self.late.append(&mut self.hub.active);
             std::mem::swap(&mut self.late, &mut self.hub.active);
+        }
+    }
+
+    /// What waited for users who have paid what they took has its turn.
+    fn settle(&mut self, now: u64) {
+        if let Some(waited) = self.hub.debts.settle(now) {
+            self.controls.go_on(waited.controls);
+            self.hub.active.extend(waited.sockets);
+            self.hub.later.extend(waited.neighbours.into_iter().map(|key| (Token::Neighbour(key), 0)));
         }
     }
 

@@ -4,6 +4,7 @@
 //! Who sleeps is told by a bell, an eventfd. A program that finds the service's wait word in a direction of a connection marks the
 //! connection in the service's inbox of that process, and rings if the service says there that it sleeps.
 
+use super::debts::PIECE;
 use super::sharers::{INBOXES, Sharer, Sharers};
 use super::slab::{Key, Slab};
 use super::watch::{Token, Watch};
@@ -15,7 +16,7 @@ use bypath_shm::region::{OwnArena, OwnInbox};
 use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
 use bypath_sys::strangers::Others;
-use bypath_sys::{Errno, Result, process, seqpacket, thread};
+use bypath_sys::{Errno, Result, clock, process, seqpacket, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::fmt;
@@ -64,6 +65,8 @@ pub struct Neighbour {
     free: Vec<u32>,
     /// Nobody has the other end of `control`.
     gone: Cell<bool>,
+    /// There is more than could be heard at once.
+    unheard: Cell<bool>,
     /// Of the last sleep that was announced.
     ticket: Cell<u32>,
     /// It stands in [`Neighbours::awake`].
@@ -264,7 +267,12 @@ impl Neighbour {
     /// Takes the bells that wait. Nothing else is said there.
     fn hear(&self) {
         let mut room = [0; 8 * MESSAGE_WORDS];
-        for _ in 0..MESSAGES {
+        let began = clock::monotonic_ns();
+        for n in 0..MESSAGES {
+            if n > 0 && self.ringer.is_some() && clock::monotonic_ns() - began >= PIECE {
+                self.unheard.set(true);
+                return self.sharer.is_unheard();
+            }
             let (len, fds) = match seqpacket::receive(self.control.as_fd(), &mut room) {
                 Ok(Some((len @ 1.., fds))) => (len, fds),
                 Ok(None) => return,
@@ -478,6 +486,7 @@ impl Neighbours {
             ends: Vec::new(),
             free: Vec::new(),
             gone: Cell::new(false),
+            unheard: Cell::new(false),
             ticket: Cell::new(0),
             awake: false,
             spinner: Cell::new(None),
@@ -513,6 +522,15 @@ impl Neighbours {
             neighbour.hear();
         }
         self.sweep(key);
+    }
+
+    /// Processes of this user that were not heard out since this was asked.
+    pub fn take_unheard(&self, uid: u32) -> Vec<Key> {
+        if !self.sharers.take_unheard(uid) {
+            return Vec::new();
+        }
+        let is_unheard = |key: &Key| self.all.get(*key).is_some_and(|neighbour| neighbour.unheard.take());
+        self.all.keys().into_iter().filter(is_unheard).collect()
     }
 
     /// Gives up one that is gone and has no connection.

@@ -4,7 +4,7 @@
 //! A user who means harm can do two things with memory that both sides write. He can lie there, which costs him his connection, or in an inbox,
 //! which is of no connection, the rings of all of them. And he can give pages back to the kernel (FALLOC_FL_PUNCH_HOLE, MADV_REMOVE) while the service touches them: it waits until that is done. No seal
 //! forbids it to who may write. One wait is as long as the memory is large, so arenas of such users are small; and who makes the
-//! service wait often has no rings any more, and loses the connections that had some.
+//! service wait often, or long, has no rings any more, and loses the connections that had some.
 
 use bypath_sys::{clock, thread};
 use std::collections::HashMap;
@@ -22,6 +22,9 @@ const MARKS: usize = 1024;
 const WAITS: u32 = 64;
 /// One second (ns).
 const SPAN: u64 = 1_000_000_000;
+/// So long the service waits for one user in all (ns), where [`FORGOTTEN`] of a time is forgotten meanwhile.
+const WAITED: u64 = 2_000_000_000;
+const FORGOTTEN: u64 = 20;
 
 /// One user.
 #[derive(Debug, Default)]
@@ -34,6 +37,10 @@ pub struct Sharer {
     marks: AtomicUsize,
     waits: AtomicU32,
     since: AtomicU64,
+    /// When all waits are forgotten (ns).
+    patient_at: AtomicU64,
+    /// A process of his was not heard out.
+    unheard: AtomicBool,
     barred: AtomicBool,
     /// That was seen to.
     told: AtomicBool,
@@ -80,6 +87,11 @@ impl Sharer {
         self.marks.store(self.marks.load(Relaxed).saturating_add(marks), Relaxed);
     }
 
+    /// A process of his has said more than could be heard at once.
+    pub fn is_unheard(&self) {
+        self.unheard.store(true, Relaxed);
+    }
+
     /// He has said what no program says that means well.
     pub fn bar(&self) {
         self.barred.store(true, Relaxed);
@@ -92,17 +104,23 @@ impl Sharer {
 
     /// Does what touches memory that he can write, and counts whether that had to wait.
     pub fn watched<R>(&self, f: impl FnOnce() -> R) -> R {
-        let (slept, read) = thread::sleeps();
+        let (began, (slept, read)) = (clock::monotonic_ns(), thread::sleeps());
         let result = f();
         let now = thread::sleeps();
         // What was read from a disk was not his doing.
         if now.0 != slept && now.1 == read {
-            self.waited(clock::monotonic_ns());
+            self.waited(began, clock::monotonic_ns());
         }
         result
     }
 
-    fn waited(&self, now: u64) {
+    fn waited(&self, began: u64, now: u64) {
+        let waits = FORGOTTEN * now.saturating_sub(began);
+        let patient_at = self.patient_at.load(Relaxed).max(now).saturating_add(waits);
+        self.patient_at.store(patient_at, Relaxed);
+        if patient_at - now > FORGOTTEN * WAITED {
+            self.bar();
+        }
         if now.saturating_sub(self.since.load(Relaxed)) > SPAN {
             self.since.store(now, Relaxed);
             self.waits.store(0, Relaxed);
@@ -140,6 +158,11 @@ impl Sharers {
         self.0.values().filter(|sharer| is_new(sharer)).count() > 0
     }
 
+    /// Whether some process of this user was not heard out since this was asked.
+    pub fn take_unheard(&self, uid: u32) -> bool {
+        self.0.get(&uid).is_some_and(|sharer| sharer.unheard.swap(false, Relaxed))
+    }
+
     pub fn is_barred(&self, uid: u32) -> bool {
         self.0.get(&uid).is_some_and(|sharer| sharer.is_barred())
     }
@@ -172,16 +195,31 @@ mod tests {
         let one = all.of(7);
         for second in 0..10 {
             for n in 0..u64::from(WAITS) {
-                one.waited((2 * second + 2) * SPAN + n);
+                let now = (2 * second + 2) * SPAN + n;
+                one.waited(now, now);
             }
             assert!(!one.is_barred());
         }
-        (0..=WAITS).for_each(|n| one.waited(100 * SPAN + u64::from(n)));
+        (0..=WAITS).for_each(|n| one.waited(100 * SPAN, 100 * SPAN + u64::from(n)));
         assert!(one.is_barred() && !one.may_meet());
         drop(one);
         all.of(8);
         assert!(all.is_barred(7) && !all.is_barred(8));
         assert!(all.has_news() && !all.has_news());
+    }
+
+    #[test]
+    fn who_makes_the_service_wait_long_is_barred_and_a_little_is_forgotten() {
+        let one = Sharer::default();
+        // One part of twenty, for long.
+        for n in 1..1000 {
+            one.waited(n * SPAN, n * SPAN + SPAN / FORGOTTEN);
+        }
+        assert!(!one.is_barred());
+        one.waited(1000 * SPAN, 1000 * SPAN + WAITED / 2);
+        assert!(!one.is_barred());
+        one.waited(1002 * SPAN, 1002 * SPAN + WAITED);
+        assert!(one.is_barred());
     }
 
     #[test]

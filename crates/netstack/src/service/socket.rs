@@ -5,6 +5,7 @@ use super::connect::Connecting;
 use super::counts::Counts;
 use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
+use super::debts::{Debts, PIECE};
 use super::heirs::Heirs;
 use super::limits::Users;
 use super::listener::Listening;
@@ -85,6 +86,8 @@ pub struct Socket {
     pub holders: Option<Holders>,
     /// It stands in place of one of an earlier service.
     pub again: Option<Again>,
+    /// When its turn is over, whatever is left to do (ns): of another user's, whose calls may take long. `None`: it ends by what was done.
+    pub until: Option<u64>,
     pub is: Is,
 }
 
@@ -170,6 +173,8 @@ pub struct Hub {
     /// Those that have something to do.
     pub active: VecDeque<Key>,
     pub users: Users,
+    /// Users for whom calls took long.
+    pub debts: Debts,
     pub graves: Graves,
     pub claims: Claims,
     /// What stands in place of sockets of earlier services.
@@ -293,6 +298,7 @@ impl Hub {
             rings: None,
             holders: None,
             again: None,
+            until: None,
             is: Is::default(),
         };
         let key = self.sockets.insert(socket);
@@ -494,8 +500,51 @@ impl Hub {
         }
     }
 
-    /// A socket has its turn.
+    /// A socket has its turn, unless its user has to wait.
     pub fn work(&mut self, engine: &mut Engine, key: Key) {
+        let Some(socket) = self.sockets.get_mut(key) else { return };
+        let uid = socket.uid;
+        if !self.users.counts(uid) {
+            return self.work_for(engine, key);
+        }
+        if self.debts.owes(uid) {
+            socket.is.active = true;
+            self.debts.waiting.sockets.push(key);
+            return;
+        }
+        let now = bypath_sys::clock::monotonic_ns();
+        socket.until = Some(now + PIECE);
+        let meter = self.debts.begin(uid, now);
+        self.work_for(engine, key);
+        self.debts.end(&meter);
+        self.hear_rest(uid);
+    }
+
+    /// A process that shares memory with the service has said something, or is gone.
+    pub fn hear_neighbour(&mut self, key: Key) {
+        let Some(uid) = self.neighbours.get(key).map(|neighbour| neighbour.uid) else { return };
+        if !self.users.counts(uid) {
+            return self.neighbours.heard(key);
+        }
+        if self.debts.owes(uid) {
+            if !self.debts.waiting.neighbours.contains(&key) {
+                self.debts.waiting.neighbours.push(key);
+            }
+            return;
+        }
+        let meter = self.debts.begin(uid, bypath_sys::clock::monotonic_ns());
+        self.neighbours.heard(key);
+        self.debts.end(&meter);
+        self.hear_rest(uid);
+    }
+
+    /// What processes of this user have said, and was not heard, is heard in the next turn.
+    fn hear_rest(&mut self, uid: u32) {
+        self.later
+            .extend(self.neighbours.take_unheard(uid).into_iter().map(|key| (Token::Neighbour(key), 0)));
+    }
+
+    fn work_for(&mut self, engine: &mut Engine, key: Key) {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         socket.is.active = false;
         let more = match socket.phase {
@@ -548,6 +597,11 @@ impl Hub {
 }
 
 impl Socket {
+    /// Whether others have their turn now.
+    pub fn is_late(&self) -> bool {
+        self.until.is_some_and(|until| bypath_sys::clock::monotonic_ns() >= until)
+    }
+
     /// The connection failed: programs hear of it once.
     pub fn fail(&mut self, failure: Failure, half_closed: bool) {
         self.is.failed = true;

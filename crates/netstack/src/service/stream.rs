@@ -355,7 +355,7 @@ impl Socket {
         let (mut moved, mut vain) = (0, 0);
         while moved < TURN {
             // An honest program changes the way once or twice; whoever does it all the time has his turns, as others have.
-            if vain > VAIN {
+            if vain > VAIN || moved > 0 && self.is_late() {
                 return Way::More;
             }
             if full && moved + self.counted >= OWN {
@@ -505,6 +505,9 @@ impl Socket {
         let deaf = self.is.deaf;
         let mut moved = 0;
         while moved < TURN {
+            if moved > 0 && self.is_late() {
+                return Way::More;
+            }
             if self.is.asked && tcp.unread() > 0 {
                 // The pair takes no more. It hangs up all the same where the connection is over.
                 if self.is.failed {

@@ -1,14 +1,19 @@
 //! What a user may have, and whose sockets are whose.
 
-use crate::program::Program;
+use crate::datagrams::Dgram;
+use crate::program::{Program, become_user};
 use crate::{LONGEST, Running, at, isolated, kernels, patient, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::service::{HEADER, Header, Op, VERSION};
 use bypath_stack::config::Config;
 use nix::poll::PollFlags;
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpStream, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 /// A user whom the service is for.
 const ASKER: u32 = 65_003;
@@ -52,7 +57,7 @@ isolated! {
                     written[n] += more;
                 }
             }
-            std::thread::sleep(std::time::Duration::from_millis(10));
+            std::thread::sleep(Duration::from_millis(10));
         }
         let service = running.query("service").remove(0);
         let octets = service["users"][0]["octets"].as_u64().expect("a number");
@@ -93,6 +98,92 @@ users! {
             // Who came last is told how many had been asked by then.
             assert!(asked > 0 && asked < (ASKERS * EACH / 4) as u64, "{count}: {asked}");
         }
+    }
+}
+
+/// So many epoll watches on one socket: a message to it takes some milliseconds.
+fn watches(of: BorrowedFd<'_>, rows: usize, columns: usize) -> (Vec<OwnedFd>, Vec<Epoll>) {
+    let doubles: Vec<OwnedFd> = (0..rows).map(|_| of.try_clone_to_owned().expect("a descriptor")).collect();
+    let set = || {
+        let set = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).expect("a set");
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, 0);
+        doubles.iter().for_each(|double| set.add(double, event).expect("a watch"));
+        set
+    };
+    let sets = (0..columns).map(|_| set()).collect();
+    (doubles, sets)
+}
+
+fn hello(program: &Program) {
+    assert_eq!(program.ask(Op::Hello, 0, &VERSION.to_ne_bytes()).errno, 0);
+}
+
+/// How many questions of root's are answered in a second.
+fn answers_in_a_second(program: &Program) -> usize {
+    let until = Instant::now() + Duration::from_secs(1);
+    std::iter::from_fn(|| (Instant::now() < until).then(|| hello(program))).count()
+}
+
+/// Runs something of another user's meanwhile, until it is told to stop; what others were answered in a second before, and in its third second.
+fn beside(running: &Running, does: impl FnOnce(&AtomicBool, &AtomicBool) + Send) -> [usize; 2] {
+    let (other, over, begun) = (running.program(), AtomicBool::new(false), AtomicBool::new(false));
+    let alone = answers_in_a_second(&other);
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| {
+            become_user(ASKER);
+            does(&begun, &over);
+        });
+        while !begun.load(Relaxed) && !one.is_finished() {
+            std::thread::yield_now();
+        }
+        // The first call of all is not held against anybody.
+        answers_in_a_second(&other);
+        let beside = answers_in_a_second(&other);
+        over.store(true, Relaxed);
+        [alone, beside]
+    })
+}
+
+users! {
+    fn who_makes_answers_slow_waits_and_others_do_not() {
+        let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
+        let [alone, beside] = beside(&running, |begun, over| {
+            // Each of them has a question that waits all the time.
+            let asks = || {
+                let program = Program::new(&running.path);
+                let _watches = watches(program.own().as_fd(), 300, 300);
+                begun.store(true, Relaxed);
+                std::iter::from_fn(|| (!over.load(Relaxed)).then(|| hello(&program))).count()
+            };
+            std::thread::scope(|scope| {
+                let askers: Vec<_> = (0..3).map(|_| scope.spawn(asks)).collect();
+                assert!(askers.into_iter().any(|asker| asker.join().expect("he goes on") > 0));
+            });
+        });
+        assert!(beside > alone / 4, "{beside} of {alone}");
+    }
+}
+
+users! {
+    fn who_makes_his_octets_and_datagrams_slow_waits_and_others_do_not() {
+        let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
+        let (listener, to) = kernels("10.9.0.1:0");
+        let [alone, beside] = beside(&running, |begun, over| {
+            let program = Program::new(&running.path);
+            let own = program.connect(to);
+            let mut kernel = listener.accept().expect("a connection").0;
+            let datagrams = Dgram::new(&program, false);
+            let hears = datagrams.bind("10.9.0.2:7777").expect("a port");
+            let sender = UdpSocket::bind("10.9.0.1:0").expect("a port");
+            let _watches = [own.stream.as_fd(), datagrams.end.as_fd()].map(|end| watches(end, 300, 300));
+            begun.store(true, Relaxed);
+            while !over.load(Relaxed) {
+                kernel.write_all(b"x").expect("written");
+                sender.send_to(b"x", hears).expect("sent");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert!(beside > alone / 4, "{beside} of {alone}");
     }
 }
 

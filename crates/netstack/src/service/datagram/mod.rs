@@ -262,8 +262,11 @@ impl Hub {
     }
 
     fn send_some(&mut self, engine: &mut Engine, key: Key, room: &mut [u8]) -> Way {
-        for _ in 0..TURN {
+        for n in 0..TURN {
             let Some(socket) = self.sockets.get_mut(key) else { return Way::Waits };
+            if n > 0 && socket.is_late() {
+                break;
+            }
             // It is told of room, then.
             if !engine.stack().readiness(socket.id).writable {
                 return Way::Waits;
@@ -460,7 +463,10 @@ impl Socket {
             return Way::Waits;
         }
         let id = self.id;
-        for _ in 0..TURN {
+        for n in 0..TURN {
+            if n > 0 && self.is_late() {
+                break;
+            }
             let Some(mut udp) = stack.udp(id) else { return Way::Waits };
             if udp.has_failed() {
                 // It came meanwhile, and is told first.

@@ -9,6 +9,7 @@ use bypath_stack::Stack;
 use bypath_stack::iface::IfaceId;
 use bypath_stack::linux::errno::{self, Result};
 use bypath_stack::socket::{Received, SendError, SocketId};
+use bypath_sys::clock;
 use bypath_wire::{IpProtocol, TrafficClass, icmpv4};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -230,11 +231,19 @@ impl Hub {
             let Some(socket) = self.sockets.get_mut(key).filter(|_| hears) else { continue };
             let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
             let near = near.filter(|near| near.stranger().is_none_or(|sharer| !sharer.is_barred()));
+            let uid = socket.uid;
+            if self.debts.owes(uid) {
+                continue;
+            }
+            let meter = self.users.counts(uid).then(|| self.debts.begin(uid, clock::monotonic_ns()));
             let mut give = || socket.give(near, &datagram, message, ping.remote.is_some());
             let given = match near {
                 Some(near) => near.watched(give),
                 None => give(),
             };
+            if let Some(meter) = meter {
+                self.debts.end(&meter);
+            }
             if let (Err(_), Phase::Datagrams(of)) = (given, &mut socket.phase) {
                 of.dropped += 1;
             }
