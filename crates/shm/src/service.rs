@@ -44,6 +44,8 @@ pub const URGENT: i32 = 8;
 pub const ERROR_QUEUE: i32 = 9;
 /// Of [`LEVEL`], to be said: the process closes its last descriptor of a connection that comes up.
 pub const LEFT: i32 = 10;
+/// SO_SNDBUF of a program's end, once there is a connection, as far as the kernel allows it (net.core.wmem_max).
+pub const SEND_BUFFER: i32 = 256 << 10;
 /// Octets of a service's name at most.
 pub const LONGEST_NAME: usize = 32;
 /// Hexadecimal digits of each number in the name of an end.

@@ -235,6 +235,9 @@ fn begin(s: &'static Sock, state: &'static State) -> Result<(), Reason> {
         rules::admit(s)?;
     }
     options::eligible(s)?;
+    if s.served().is_some() {
+        service::rings::widen(s);
+    }
     let ring = ring_size(s)?;
     limit::admit(s)?;
     memory::admit(state, state::config().ok_or(Reason::Disabled)?)?;

@@ -96,6 +96,12 @@ fn anonymous_place() -> Result<((u32, u32), u32)> {
     place
 }
 
+/// The device of the file system of what a descriptor leads to, as the kernel knows it already: that file system is not asked.
+#[cfg(feature = "link")]
+pub(crate) fn device_of(fd: i32) -> Result<(u32, u32)> {
+    place_of(fd).map(|(device, _)| device)
+}
+
 /// The file system (its device) of what a descriptor leads to, and what kind of file that is (S_IFMT), as the kernel knows them already.
 fn place_of(fd: i32) -> Result<((u32, u32), u32)> {
     let mut st = std::mem::MaybeUninit::<libc::statx>::zeroed();

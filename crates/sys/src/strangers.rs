@@ -2,11 +2,14 @@
 //!
 //! The last close of a socket with SO_LINGER waits for its octets, for as long as its maker said, and so does the close of an
 //! AF_UNIX socket in whose queue such a one is. The kernel spares a thread that ends (inet_release asks for PF_EXITING), so such
-//! descriptors are closed last by one that does nothing but end.
+//! descriptors are closed last by one that does nothing but end. It spares nobody a file of a file system that a user serves himself (FUSE), which
+//! is asked at each close: who can, asks [`Kernels`] first.
 
 use crate::process::OVERFLOW_UID;
 use crate::signal::Blocked;
 use crate::{Errno, clock, fd, futex, mem, open_files, thread, unix};
+#[cfg(feature = "link")]
+use crate::{Result, eventfd, pair};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering::*};
 
@@ -69,6 +72,29 @@ impl Drop for Others {
         if let Some(tid) = self.tid {
             dismiss(&self.words, tid);
         }
+    }
+}
+
+/// The file systems of sockets, of memory and of eventfds and their like, by their devices: nothing of a user's is asked when a file of theirs is closed.
+#[cfg(feature = "link")]
+#[derive(Debug)]
+pub struct Kernels([(u32, u32); 3]);
+
+#[cfg(feature = "link")]
+impl Kernels {
+    /// # Errors
+    /// EMFILE, ENFILE, ENOMEM; ENOSYS: no statx(2).
+    pub fn new() -> Result<Kernels> {
+        let socket = pair::new()?;
+        let event = eventfd::create(3)?;
+        let device = mem::device_of(event);
+        fd::close(event);
+        Ok(Kernels([mem::device_of(socket.0.as_raw_fd())?, mem::anonymous_device()?, device?]))
+    }
+
+    /// Whether it is of one of them.
+    pub fn have(&self, file: i32) -> bool {
+        mem::device_of(file).is_ok_and(|device| self.0.contains(&device))
     }
 }
 
@@ -254,6 +280,20 @@ mod tests {
         assert!(Others::among([&filled]).is_some(), "to free that takes its time");
         let (a, b) = std::os::unix::net::UnixStream::pair().unwrap();
         assert!(Others::among(&[a.into(), b.into()]).is_some());
+    }
+
+    #[cfg(feature = "link")]
+    #[test]
+    fn files_of_file_systems_are_told_from_what_is_the_kernels() {
+        let kernels = Kernels::new().unwrap();
+        let (pipe, _) = std::io::pipe().unwrap();
+        let other = ["/dev/null", "/proc/self/maps"].map(|path| std::fs::File::open(path).unwrap());
+        assert!(!other.iter().any(|file| kernels.have(file.as_raw_fd())));
+        assert!(!kernels.have(pipe.as_raw_fd()) && !kernels.have(-1));
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let own = [mem::memfd(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
+        assert!(own.iter().chain([&tcp.as_raw_fd()]).all(|file| kernels.have(*file)));
+        own.iter().for_each(|file| fd::close(*file));
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits. That of a
 //! listening socket is full as long as it listens.
 
+use super::deputies::Job;
 use super::slab::Key;
 use super::socket::{Hub, Phase, inward};
 use crate::Engine;
-use bypath_shm::service::Address;
+use bypath_shm::service::{Address, SEND_BUFFER};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::tcp::State;
@@ -19,12 +20,8 @@ static FILLING: [u8; MOST] = [0; MOST];
 /// Octets that are taken out at once: all of them, as a rule.
 const PIECE: usize = 8 << 10;
 
-/// Fills a program's end: its buffer is the smallest. How many octets it took.
-///
-/// # Errors
-/// Those of setsockopt(2).
-pub fn fill(program: BorrowedFd<'_>) -> bypath_sys::Result<usize> {
-    pair::set_send_buffer(program, 1)?;
+/// Fills a program's end, whose buffer is the smallest since it was made. How many octets it took.
+pub fn fill(program: BorrowedFd<'_>) -> usize {
     let mut filled = 0;
     while let Some(rest) = FILLING.get(filled..).filter(|rest| !rest.is_empty())
         && let Ok(n) = pair::send(program, rest)
@@ -35,7 +32,7 @@ pub fn fill(program: BorrowedFd<'_>) -> bypath_sys::Result<usize> {
             break;
         }
     }
-    Ok(filled)
+    filled
 }
 
 /// Takes octets out of the service's `own` end that fill the program's, `left` at most.
@@ -56,25 +53,13 @@ pub struct Connecting {
     program: Option<OwnedFd>,
     /// Octets that fill it.
     filled: usize,
-    /// Its send buffer before.
-    size: i32,
 }
 
 impl Connecting {
     /// Fills the program's end.
-    fn begin(program: OwnedFd) -> bypath_sys::Result<Connecting> {
-        let size = pair::send_buffer(program.as_fd())?;
-        let filled = fill(program.as_fd())?;
-        Ok(Connecting { program: Some(program), filled, size })
-    }
-
-    /// Gives the program room.
-    fn end(self, own: &OwnedFd) {
-        if let Some(program) = self.program {
-            // The kernel doubles what it is told.
-            let _ = pair::set_send_buffer(program.as_fd(), self.size / 2);
-        }
-        drain(own.as_fd(), self.filled);
+    fn begin(program: OwnedFd) -> Connecting {
+        let filled = fill(program.as_fd());
+        Connecting { program: Some(program), filled }
     }
 }
 
@@ -119,14 +104,18 @@ impl Hub {
         let to: SocketAddr = inward(socket.v6, to.0.ok_or(libc::EAFNOSUPPORT)?)?;
         let mut tcp = engine.stack().tcp(socket.id).ok_or(libc::EBADF)?;
         tcp.connect(Engine::now(), to).map_err(errno::connect)?;
-        match Connecting::begin(program) {
-            Ok(connecting) => socket.phase = Phase::Connecting(Box::new(connecting)),
-            Err(e) => {
-                self.release(engine.stack(), key);
-                return Err(e.raw_os_error());
-            }
-        }
+        socket.phase = Phase::Connecting(Box::new(Connecting::begin(program)));
         Ok(())
+    }
+
+    /// Gives a program's end room, whose lock another user may hold.
+    fn widen(&mut self, uid: u32, program: OwnedFd) {
+        let job = Job::Widen(program, SEND_BUFFER);
+        if self.users.counts(uid) {
+            self.debts.depute(uid, job);
+        } else {
+            job.run();
+        }
     }
 
     /// Whether a connection comes up.
@@ -166,9 +155,18 @@ impl Hub {
             _ => {}
         }
         socket.remote = tcp.remote();
-        if let Phase::Connecting(connecting) = std::mem::replace(&mut socket.phase, Phase::Open) {
-            connecting.end(&socket.end);
+        let was = std::mem::replace(&mut socket.phase, Phase::Open);
+        let uid = socket.uid;
+        if let Phase::Connecting(connecting) = was {
+            if let Some(program) = connecting.program {
+                self.widen(uid, program);
+            }
+            // Last: who waits for room goes on now.
+            if let Some(socket) = self.sockets.get(key) {
+                drain(socket.end.as_fd(), connecting.filled);
+            }
         }
+        let Some(socket) = self.sockets.get_mut(key) else { return };
         let is = &mut socket.is;
         (is.pair_in, is.pair_out, is.stack_in, is.stack_out) = (true, true, true, true);
         self.activate(key);

@@ -150,7 +150,7 @@ impl Controls {
             self.tasks.retain(|other| *other != key);
             control.connecting.into_iter().for_each(|cookie| hub.leave_connecting(cookie));
             let on_way = (control.uid, control.on_way);
-            hub.on_way.end(Token::Control(key), control.end, on_way, &mut hub.users, &hub.watch);
+            hub.end_on_way(Token::Control(key), control.end, on_way);
         }
     }
 
@@ -218,7 +218,7 @@ impl Controls {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
             let uid = control.uid;
-            if hub.debts.owes(uid) {
+            if hub.debts.owes(uid) || control.stranger && hub.debts.are_too_many() {
                 hub.debts.waiting.controls.push(key);
                 continue;
             }
@@ -234,6 +234,7 @@ impl Controls {
             took.add(uid, clock::monotonic_ns().saturating_sub(now));
             if let Some(meter) = meter {
                 hub.debts.end(&meter);
+                hub.hear_rest(uid);
             }
             match heard {
                 Ok(Heard::All) => {}
@@ -297,8 +298,7 @@ impl Controls {
                             Ok(None) => return Ok(Heard::All),
                             Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
                             Ok(Some((_, fds))) => {
-                                let _others = Others::among(&fds);
-                                drop(fds);
+                                hub.close_received(control.uid, fds);
                                 doing.stop();
                             }
                         }
@@ -320,8 +320,7 @@ impl Controls {
                             match seqpacket::receive(control.end.as_fd(), &mut self.room) {
                                 Ok(None) => {}
                                 Ok(Some((_, fds))) => {
-                                    let _others = Others::among(&fds);
-                                    drop(fds);
+                                    hub.close_received(control.uid, fds);
                                     return Err(Nonsense);
                                 }
                                 Err(_) => return Err(Nonsense),
@@ -358,6 +357,11 @@ impl Controls {
                 Ok(Some(got)) => got,
                 Ok(None) => return Ok(Heard::All),
             };
+            if !hub.are_kernels(control.uid, &fds) {
+                hub.counts.nonsense();
+                hub.close_received(control.uid, fds);
+                return Err(Nonsense);
+            }
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
             is_costly = control.stranger && _others.is_some();

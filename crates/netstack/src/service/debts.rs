@@ -5,14 +5,19 @@
 //! A thread that was kept from its processor has done nothing for long: that is no user's doing. To tell the two apart takes two system calls,
 //! which are made only for users for whom a call took long lately.
 
+use super::deputies::{Deputies, Job};
 use super::slab::Key;
+use bypath_sys::strangers::{Kernels, Others};
 use bypath_sys::thread::Usage;
-use bypath_sys::{clock, thread};
+use bypath_sys::{Result, clock, thread};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What one call, or a few, may take (ns).
 pub const PIECE: u64 = 2_000_000;
 /// Of so many parts of the time one is his who takes more.
 const SHARE: u64 = 20;
+/// How often it is looked whether a deputy is done (ns).
+const LOOK: u64 = 20_000_000;
 /// So long he is looked at closely after that (ns).
 const SUSPECT: u64 = 10_000_000_000;
 
@@ -26,9 +31,11 @@ struct Debt {
 }
 
 /// All of them, and what waits for them.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Debts {
     all: Vec<Debt>,
+    kernels: Kernels,
+    deputies: Deputies,
     pub waiting: Waiting,
 }
 
@@ -50,9 +57,49 @@ pub struct Meter {
 }
 
 impl Debts {
+    /// # Errors
+    /// EMFILE and its like.
+    pub fn new() -> Result<Debts> {
+        Ok(Debts {
+            all: Vec::new(),
+            kernels: Kernels::new()?,
+            deputies: Deputies::default(),
+            waiting: Waiting::default(),
+        })
+    }
+
+    /// Whether the kernel alone is asked when these are closed.
+    pub fn are_kernels(&self, fds: &[OwnedFd]) -> bool {
+        fds.iter().all(|file| self.kernels.have(file.as_raw_fd()))
+    }
+
+    /// Closes what came from this user, and nobody wants.
+    pub fn close(&mut self, uid: u32, is_trusted: bool, fds: Vec<OwnedFd>) {
+        if is_trusted || self.are_kernels(&fds) {
+            let _others = Others::among(&fds);
+            drop(fds);
+        } else {
+            self.depute(uid, Job::Close(fds));
+        }
+    }
+
     /// Whether nothing is done for this user for now.
     pub fn owes(&self, uid: u32) -> bool {
         self.all.iter().any(|debt| debt.uid == uid && debt.until > 0)
+    }
+
+    /// Has something done for this user that may wait; others of his wait for it, too.
+    pub fn depute(&mut self, uid: u32, job: Job) {
+        self.deputies.give(uid, job);
+        if self.deputies.hold(uid) {
+            let (at, until) = (self.of(uid), clock::monotonic_ns() + LOOK);
+            self.all[at].until = self.all[at].until.max(until);
+        }
+    }
+
+    /// Whether nothing is heard of users whom the service is not for: too much waits already.
+    pub fn are_too_many(&self) -> bool {
+        self.deputies.are_all_busy()
     }
 
     /// Something is begun for this user, now (ns).
@@ -73,10 +120,7 @@ impl Debts {
 
     /// A call took long; `cost` is his part of it (ns), if that is known.
     fn took_long(&mut self, uid: u32, cost: Option<u64>, now: u64) {
-        let at = self.all.iter().position(|debt| debt.uid == uid).unwrap_or_else(|| {
-            self.all.push(Debt { uid, suspect_until: 0, until: 0 });
-            self.all.len() - 1
-        });
+        let at = self.of(uid);
         let debt = &mut self.all[at];
         debt.suspect_until = now + SUSPECT;
         if let Some(cost) = cost.filter(|cost| *cost > PIECE) {
@@ -84,12 +128,21 @@ impl Debts {
         }
     }
 
+    /// His place.
+    fn of(&mut self, uid: u32) -> usize {
+        self.all.iter().position(|debt| debt.uid == uid).unwrap_or_else(|| {
+            self.all.push(Debt { uid, suspect_until: 0, until: 0 });
+            self.all.len() - 1
+        })
+    }
+
     /// Who has paid goes on: what waited. Of the others `due` tells when.
     pub fn settle(&mut self, now: u64) -> Option<Waiting> {
         let mut any = false;
         self.all.retain_mut(|debt| {
             if (1..=now).contains(&debt.until) {
-                (debt.until, any) = (0, true);
+                let holds = self.deputies.hold(debt.uid);
+                (debt.until, any) = if holds { (now + LOOK, any) } else { (0, true) };
             }
             debt.until > 0 || debt.suspect_until > now
         });
@@ -110,7 +163,7 @@ mod tests {
 
     #[test]
     fn who_takes_long_waits_and_others_do_not() {
-        let mut debts = Debts::default();
+        let mut debts = Debts::new().expect("descriptors");
         debts.took_long(7, None, 1000);
         assert!(!debts.owes(7), "it may have been somebody else who had the processor");
         assert!(debts.begin(7, 0).usage.is_some() && debts.begin(8, 0).usage.is_none());
@@ -130,7 +183,7 @@ mod tests {
 
     #[test]
     fn what_is_added_to_a_debt_is_paid_after_it() {
-        let mut debts = Debts::default();
+        let mut debts = Debts::new().expect("descriptors");
         debts.took_long(7, Some(LONG), 1000);
         debts.took_long(7, Some(LONG), 2000);
         assert_eq!(debts.due(), Some(1000 + 2 * LONG * (SHARE - 1)));
@@ -138,7 +191,7 @@ mod tests {
 
     #[test]
     fn only_what_a_user_takes_of_the_processor_or_waits_for_is_counted() {
-        let mut debts = Debts::default();
+        let mut debts = Debts::new().expect("descriptors");
         debts.took_long(7, None, clock::monotonic_ns());
         let mut took = |f: &dyn Fn()| {
             let meter = debts.begin(7, clock::monotonic_ns());

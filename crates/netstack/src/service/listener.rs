@@ -129,7 +129,7 @@ impl Hub {
         if matches!(socket.phase, Phase::Fresh) {
             pair::set_send_buffer(socket.end.as_fd(), 1).map_err(|e| e.raw_os_error())?;
             // Nobody has room to write where nobody reads.
-            let filled = program.and_then(|program| fill(program.as_fd()).ok()).unwrap_or(0);
+            let filled = program.map_or(0, |program| fill(program.as_fd()));
             socket.phase = Phase::Listening(Box::new(Listening { filled, ..Listening::default() }));
             socket.is.pair_out = true;
         }
@@ -233,7 +233,7 @@ impl Hub {
     /// Takes the next connection of the stack.
     fn take_call(&mut self, engine: &mut Engine, key: Key) -> Result<()> {
         let Some(listener) = self.sockets.get(key) else { return Err(libc::EBADF) };
-        let pair = self.pair(listener.uid)?;
+        let pair = self.pair(listener.uid, false)?;
         let (uid, v6, wishes) = (listener.uid, listener.v6, listener.wishes.clone());
         let stack = engine.stack();
         let id = stack.tcp(listener.id).ok_or(libc::EBADF)?.accept_to_offer().map_err(errno::accept)?;

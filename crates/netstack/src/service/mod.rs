@@ -12,6 +12,7 @@ mod control;
 mod counts;
 mod datagram;
 mod debts;
+mod deputies;
 mod door;
 mod ends;
 mod heirs;
@@ -241,7 +242,7 @@ impl Service {
             by_cookie: HashMap::new(),
             active: VecDeque::new(),
             users,
-            debts: debts::Debts::default(),
+            debts: debts::Debts::new()?,
             graves: remains::Graves::default(),
             claims: again::Claims::new(&settings.folder, &settings.name),
             heirs: heirs::Heirs::default(),

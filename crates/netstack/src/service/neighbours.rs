@@ -67,6 +67,8 @@ pub struct Neighbour {
     gone: Cell<bool>,
     /// There is more than could be heard at once.
     unheard: Cell<bool>,
+    /// What came along with it, and is no bell.
+    files: RefCell<Vec<OwnedFd>>,
     /// Of the last sleep that was announced.
     ticket: Cell<u32>,
     /// It stands in [`Neighbours::awake`].
@@ -283,6 +285,12 @@ impl Neighbour {
                     return;
                 }
             };
+            if self.ringer.is_some() && !fds.iter().all(|file| is_eventfd(file.as_fd())) {
+                // The service closes them with care.
+                self.files.borrow_mut().extend(fds);
+                self.sharer.is_unheard();
+                continue;
+            }
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(&fds);
             let fds = fds;
@@ -392,6 +400,8 @@ pub struct Neighbours {
     /// Random name of the service.
     pub token: u64,
     sharers: Sharers,
+    /// What came from processes that are gone, and is to be closed with care.
+    files: Vec<(u32, OwnedFd)>,
     /// Who rings the bells of strangers; not made before there is one.
     ringer: Option<Arc<Ringer>>,
 }
@@ -406,6 +416,7 @@ impl Neighbours {
             looked_at: Vec::new(),
             token: process::random_u64(),
             sharers: Sharers::default(),
+            files: Vec::new(),
             ringer: None,
         }
     }
@@ -487,6 +498,7 @@ impl Neighbours {
             free: Vec::new(),
             gone: Cell::new(false),
             unheard: Cell::new(false),
+            files: RefCell::default(),
             ticket: Cell::new(0),
             awake: false,
             spinner: Cell::new(None),
@@ -524,13 +536,22 @@ impl Neighbours {
         self.sweep(key);
     }
 
-    /// Processes of this user that were not heard out since this was asked.
-    pub fn take_unheard(&self, uid: u32) -> Vec<Key> {
-        if !self.sharers.take_unheard(uid) {
-            return Vec::new();
+    /// Processes of this user that were not heard out since this was asked, and files that came along with what was heard.
+    pub fn take_unheard(&mut self, uid: u32) -> (Vec<Key>, Vec<OwnedFd>) {
+        let (mut unheard, mut files) = (Vec::new(), Vec::new());
+        if self.sharers.take_unheard(uid) {
+            files.extend(self.files.extract_if(.., |(of, _)| *of == uid).map(|(_, file)| file));
+            for key in self.all.keys() {
+                let Some(neighbour) = self.all.get(key).filter(|neighbour| neighbour.uid == uid) else {
+                    continue;
+                };
+                files.append(&mut neighbour.files.borrow_mut());
+                if neighbour.unheard.take() {
+                    unheard.push(key);
+                }
+            }
         }
-        let is_unheard = |key: &Key| self.all.get(*key).is_some_and(|neighbour| neighbour.unheard.take());
-        self.all.keys().into_iter().filter(is_unheard).collect()
+        (unheard, files)
     }
 
     /// Gives up one that is gone and has no connection.
@@ -541,6 +562,7 @@ impl Neighbours {
             if self.by_token.get(&name) == Some(&key) {
                 self.by_token.remove(&name);
             }
+            self.files.extend(over.files.take().into_iter().map(|file| (name.0, file)));
             self.all.remove(key);
         }
     }

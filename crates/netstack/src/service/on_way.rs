@@ -8,7 +8,6 @@ use super::control::leave;
 use super::limits::Users;
 use super::socket::Hub;
 use super::watch::{Token, Watch};
-use bypath_sys::strangers::Others;
 use bypath_sys::{Errno, seqpacket, sock};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
@@ -27,7 +26,7 @@ pub fn is_read(end: &OwnedFd) -> bool {
 }
 
 /// Receives what was sent to an end that is shut, for nobody: the other end itself may be among it, which would never be gone then.
-fn empty(end: &OwnedFd) {
+fn empty(end: &OwnedFd, mut close: impl FnMut(Vec<OwnedFd>)) {
     let (mut room, mut nothing) = ([0; 4096], 0);
     while nothing < MOST_EMPTY {
         nothing = match seqpacket::receive(end.as_fd(), &mut room) {
@@ -35,8 +34,7 @@ fn empty(end: &OwnedFd) {
             // Or the end, which is told again and again.
             Ok(Some((0, _))) => nothing + 1,
             Ok(Some((_, fds))) => {
-                let _others = Others::among(&fds);
-                drop(fds);
+                close(fds);
                 0
             }
             Err(Errno::MFILE) => 0,
@@ -78,7 +76,7 @@ impl OnWay {
     }
 
     /// One is over whose program may not have received so many descriptors: then its end is kept, which says to the program that it is over, and they
-    /// are counted on. Closing it would leave them where they are.
+    /// are counted on. Closing it would leave them where they are. What the program has sent, and nobody wants, is for `close`.
     pub fn end(
         &mut self,
         who: Token,
@@ -86,6 +84,7 @@ impl OnWay {
         (uid, descriptors): (u32, usize),
         users: &mut Users,
         watch: &Watch,
+        close: impl FnMut(Vec<OwnedFd>),
     ) {
         self.unread.remove(&who);
         if descriptors == 0 || !users.counts(uid) || is_read(&end) {
@@ -94,7 +93,7 @@ impl OnWay {
         }
         watch.forget(end.as_fd());
         sock::shutdown(end.as_raw_fd(), libc::SHUT_RDWR);
-        empty(&end);
+        empty(&end, close);
         self.kept.push(Kept { end, uid, descriptors });
         self.due = Some(self.due.unwrap_or(u64::MAX).min(bypath_sys::clock::monotonic_ns() + KEPT));
     }

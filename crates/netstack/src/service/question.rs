@@ -215,7 +215,7 @@ impl Asks<'_> {
                 return Err(libc::EMFILE);
             }
         }
-        let pair = self.hub.pair(self.uid)?;
+        let pair = self.hub.pair(self.uid, true)?;
         let stack = self.engine.stack();
         let id = stack.open_tcp().map_err(|_| libc::ENFILE)?;
         self.hub.insert(stack, id, (pair.end, pair.cookie), (self.uid, v6), Phase::Fresh)?;

@@ -18,7 +18,7 @@ use super::sharers::watched;
 use super::slab::{Key, Slab};
 use super::watch::{BATCH, Token, Watch};
 use crate::Engine;
-use bypath_shm::service::{Address, end_name};
+use bypath_shm::service::{Address, SEND_BUFFER, end_name};
 use bypath_stack::Stack;
 use bypath_stack::linux::errno::{self, Errno, Result};
 use bypath_stack::linux::info;
@@ -29,9 +29,6 @@ use bypath_sys::{pair, process};
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-
-/// SO_SNDBUF of the program's end, as far as the kernel allows it (net.core.wmem_max).
-const SEND_BUFFER: i32 = 256 << 10;
 
 /// When it is first looked at whether somebody reads what is in a ring (ns).
 const FIRST_LOOK: u64 = 50_000_000;
@@ -221,16 +218,17 @@ pub struct Pair {
 }
 
 impl Hub {
-    /// For this user.
+    /// For this user; `small`: of a program that may connect, or listen, first. Later its buffer cannot be made smaller without waiting.
     ///
     /// # Errors
     /// EMFILE and its like.
-    pub fn pair(&self, uid: u32) -> Result<Pair> {
+    pub fn pair(&self, uid: u32, small: bool) -> Result<Pair> {
         let pair = self.named(uid, pair::new)?;
         // What the service reads stops before an urgent octet, and goes on with it.
         pair::keep_urgent_in_line(pair.end.as_fd());
         // A ring is no larger than half of what its program could take back to the pair at once.
-        pair::set_send_buffer(pair.program.as_fd(), SEND_BUFFER).map_err(|e| e.raw_os_error())?;
+        let octets = if small { 1 } else { SEND_BUFFER };
+        pair::set_send_buffer(pair.program.as_fd(), octets).map_err(|e| e.raw_os_error())?;
         Ok(pair)
     }
 
@@ -341,7 +339,7 @@ impl Hub {
             Phase::Listening(listening) => {
                 let on_way = (socket.uid, listening.given());
                 self.refuse(stack, *listening, &socket.end, socket.is.unread);
-                self.on_way.end(Token::Socket(key), socket.end, on_way, &mut self.users, &self.watch);
+                self.end_on_way(Token::Socket(key), socket.end, on_way);
             }
             Phase::Datagrams(of) => {
                 if let Some(ping) = of.ping {
@@ -538,10 +536,30 @@ impl Hub {
         self.hear_rest(uid);
     }
 
-    /// What processes of this user have said, and was not heard, is heard in the next turn.
-    fn hear_rest(&mut self, uid: u32) {
-        self.later
-            .extend(self.neighbours.take_unheard(uid).into_iter().map(|key| (Token::Neighbour(key), 0)));
+    /// Whether the kernel alone is asked when these are closed, which came from this user.
+    pub fn are_kernels(&self, uid: u32, fds: &[OwnedFd]) -> bool {
+        !self.users.counts(uid) || self.debts.are_kernels(fds)
+    }
+
+    /// Closes what came from this user, and nobody wants.
+    pub fn close_received(&mut self, uid: u32, fds: Vec<OwnedFd>) {
+        self.debts.close(uid, !self.users.counts(uid), fds);
+    }
+
+    /// An end is over that its program may not have read: what became of it is seen to.
+    pub fn end_on_way(&mut self, who: Token, end: OwnedFd, (uid, descriptors): (u32, usize)) {
+        let (debts, is_trusted) = (&mut self.debts, !self.users.counts(uid));
+        let close = |fds| debts.close(uid, is_trusted, fds);
+        self.on_way.end(who, end, (uid, descriptors), &mut self.users, &self.watch, close);
+    }
+
+    /// What processes of this user have said, and was not heard, is heard in the next turn; what came along and is no bell is closed.
+    pub fn hear_rest(&mut self, uid: u32) {
+        let (unheard, files) = self.neighbours.take_unheard(uid);
+        if !files.is_empty() {
+            self.close_received(uid, files);
+        }
+        self.later.extend(unheard.into_iter().map(|key| (Token::Neighbour(key), 0)));
     }
 
     fn work_for(&mut self, engine: &mut Engine, key: Key) {

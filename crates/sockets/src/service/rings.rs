@@ -7,14 +7,24 @@ use crate::state::State;
 use crate::table::Sock;
 use bypath_shm::arena::Geometry;
 use bypath_shm::reason::Reason;
-use bypath_shm::service::{Op, RingsGiven, RingsWanted};
-use bypath_sys::{Errno, thread};
+use bypath_shm::service::{Op, RingsGiven, RingsWanted, SEND_BUFFER};
+use bypath_sys::{Errno, sock, thread};
 use std::sync::atomic::Ordering::*;
 
 /// The program waits as long for an answer, of a service that does nothing else.
 pub const LONGEST_NS: u64 = 300_000_000;
 /// Number of the service's bell.
 const BELL: u32 = 1;
+
+/// Gives the pair its room, which is small until there is a connection: the service does so, too, for programs that know nothing of that, and may
+/// not have done it yet.
+pub fn widen(s: &Sock) {
+    let is_small =
+        sock::option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF).is_ok_and(|size| size < SEND_BUFFER);
+    if is_small {
+        let _ = sock::set_option(s.carrier(), libc::SOL_SOCKET, libc::SO_SNDBUF, &SEND_BUFFER.to_ne_bytes());
+    }
+}
 
 /// Asks the service for rings of at most so many octets, and maps them. Under `state::LIFE`.
 ///
