@@ -1,7 +1,9 @@
 //! What a user may have, and whose sockets are whose.
 
 use crate::datagrams::Dgram;
-use crate::program::{Program, become_user};
+use crate::fuse::Slow;
+use crate::program::{Program, become_user, ready};
+use crate::rings::{Process, until};
 use crate::{LONGEST, Running, at, isolated, kernels, patient, users};
 use bypath_netstack::service::Settings;
 use bypath_shm::service::{HEADER, Header, Op, VERSION};
@@ -11,7 +13,7 @@ use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags};
 use serde_json::Value;
 use std::io::{Read, Write};
 use std::net::{TcpStream, UdpSocket};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
@@ -184,6 +186,48 @@ users! {
             }
         });
         assert!(beside > alone / 4, "{beside} of {alone}");
+    }
+}
+
+users! {
+    fn who_sends_a_file_whose_close_waits_waits_alone() {
+        const STRANGER: u32 = 65_004;
+        let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
+        // Behind it: closes are answered before the service is waited for.
+        let slow = match Slow::new() {
+            Ok(slow) => slow,
+            Err(e) => {
+                let name = "who_sends_a_file_whose_close_waits_waits_alone";
+                return crate::namespace::skip(name, &format!("no FUSE: {e}"));
+            }
+        };
+        let other = running.program();
+        // One who may have sockets and shared memory, and one whom the service is not for.
+        let askers = [ASKER, STRANGER].map(|uid| Program::of(&running.path, uid));
+        let (listener, to) = kernels("10.9.0.1:0");
+        let own = askers[0].connect(to);
+        let _kernel = listener.accept().expect("a connection");
+        let mut process = Process::new(1);
+        process.meet_of(&askers[0], own.cookie, 4096).expect("rings");
+        let say = |program: &Program, op| {
+            let message = [&Header { op, serial: 1, socket: 0, errno: 0 }.encode()[..], &[0; 8]].concat();
+            program.say_with_numbers(&message, &[slow.file().as_raw_fd()]);
+        };
+        // Among bells first; nothing else of his is heard then.
+        process.say(&[slow.file().as_raw_fd()]);
+        until(|| (slow.closes() > 0).then_some(()));
+        hello(&other);
+        let waits = Program::of(&running.path, ASKER);
+        say(&waits, Op::Hello);
+        assert_eq!(ready(waits.own().as_fd(), PollFlags::POLLIN, 300), PollFlags::empty());
+        say(&askers[1], Op::Bind);
+        until(|| (slow.closes() > 1).then_some(()));
+        hello(&other);
+        assert_eq!(ready(waits.own().as_fd(), PollFlags::POLLIN, 300), PollFlags::empty());
+        slow.answer();
+        assert!(waits.hear().is_none() && askers[1].hear().is_none(), "it made no sense");
+        hello(&askers[0]);
+        hello(&Program::of(&running.path, STRANGER));
     }
 }
 

@@ -9,6 +9,7 @@ mod bounds;
 mod connecting;
 mod datagrams;
 mod ends;
+mod fuse;
 mod garbage;
 mod hold;
 mod hostile;

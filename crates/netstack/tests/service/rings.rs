@@ -4,16 +4,18 @@ use crate::program::{Answer, Sock};
 use crate::{LONGEST, Program, Running, isolated, kernels};
 use bypath_shm::arena::{Control, Geometry};
 use bypath_shm::direction::{Direction, Head, Path, Readable, ask, writer_flag};
+use bypath_shm::inbox::{BELL, MESSAGE_VERSION};
 use bypath_shm::region::{Arena, OwnInbox, map_inbox};
 use bypath_shm::ring::Ring;
 use bypath_shm::service::{Body, Op, RingsGiven, RingsWanted};
 use bypath_sys::eventfd;
+use nix::sys::socket::{ControlMessage, MsgFlags, sendmsg};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use std::cell::RefCell;
-use std::io::{Read, Write};
+use std::io::{IoSlice, Read, Write};
 use std::net::TcpStream;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::atomic::Ordering::*;
 use std::time::Instant;
 
@@ -90,6 +92,14 @@ impl Process {
         let (inbox, bell, _) = self.introduction.as_ref().expect("an introduction");
         inbox.mark(number);
         eventfd::ring(bell.as_raw_fd());
+    }
+
+    /// Sends these as bells.
+    pub fn say(&self, files: &[RawFd]) {
+        let (_, _, control) = self.introduction.as_ref().expect("an introduction");
+        let message = [BELL, MESSAGE_VERSION, 3].map(u64::to_ne_bytes).concat();
+        let (octets, files) = ([IoSlice::new(&message)], [ControlMessage::ScmRights(files)]);
+        sendmsg::<()>(control.as_raw_fd(), &octets, &files, MsgFlags::MSG_NOSIGNAL, None).expect("room");
     }
 
     /// Says that there is news of a connection.
