@@ -23,6 +23,8 @@ const SIZE: usize = 1024;
 const GROUP: usize = 100;
 /// Between the last message and the measured rest: longer than a connection takes to be counted as resting.
 const SETTLE_NS: u64 = 800_000_000;
+/// The same beside a service, which gives back once, after a second, what a load before has left.
+const SETTLE_BESIDE_NS: u64 = 1_500_000_000;
 /// Asks the server to rest as the driver does.
 const REST: u8 = 9;
 
@@ -195,7 +197,8 @@ where
 /// Waits for events that should not come; measures what the waiting costs.
 fn rest(epoll: &Epoll, args: &PeerArgs) -> io::Result<PeerResult> {
     // What happened a moment ago is not part of resting.
-    let (_, over) = wait_for(epoll, SETTLE_NS)?;
+    let settles = if args.beside.is_some() { SETTLE_BESIDE_NS } else { SETTLE_NS };
+    let (_, over) = wait_for(epoll, settles)?;
     let beside = Beside::begin(args);
     let (start, cpu_before) = (now_ns(), cpu_ns());
     let wakeups = if over { 0 } else { wait_for(epoll, (args.seconds * 1e9) as u64)?.0 };
