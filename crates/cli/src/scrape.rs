@@ -2,7 +2,8 @@
 //!
 //! Each caller on a thread of his own; he has a few seconds and a few kilobytes. Of more callers than there is room for, who
 //! has been there longest has to go: one that asks at once is answered, whoever says nothing. There is no TLS, and nobody is
-//! asked who he is: so it is on loopback unless another address is given.
+//! asked who he is: so it is on loopback unless another address is given. There a page in a browser of this host is kept out, which has a name of its
+//! own lead here (DNS rebinding): callers name this host.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -127,6 +128,12 @@ fn answer(
             Ok(body) => ("200 OK", format.kind(), body, head),
             Err(why) => ("503 Service Unavailable", "text/plain; charset=utf-8", why + "\n", head),
         },
+        Request::Misled => (
+            "403 Forbidden",
+            "text/plain; charset=utf-8",
+            "ask by an address, by localhost or by this host's name\n".to_owned(),
+            false,
+        ),
         Request::Elsewhere => {
             ("404 Not Found", "text/plain; charset=utf-8", "see /metrics\n".to_owned(), false)
         }
@@ -154,9 +161,24 @@ fn answer(
 }
 
 enum Request {
-    Metrics { head: bool },
+    Metrics {
+        head: bool,
+    },
     Elsewhere,
+    /// By a name that is not this host's.
+    Misled,
     Bad,
+}
+
+/// Whether who asks on loopback means this host: an address can be nobody's name.
+fn is_meant(host: &str) -> bool {
+    let (name, port) = host.rsplit_once(':').unwrap_or((host, ""));
+    let name = if port.bytes().all(|octet| octet.is_ascii_digit()) { name } else { host };
+    let address = name.strip_prefix('[').and_then(|name| name.strip_suffix(']')).unwrap_or(name);
+    let own = rustix::system::uname();
+    let own = own.nodename().to_str().unwrap_or("");
+    let is = |other: &str| !other.is_empty() && name.eq_ignore_ascii_case(other);
+    address.parse::<IpAddr>().is_ok() || is("localhost") || is(own)
 }
 
 fn request(stream: &mut TcpStream) -> io::Result<Request> {
@@ -180,6 +202,12 @@ fn request(stream: &mut TcpStream) -> io::Result<Request> {
             Ok(httparse::Status::Partial) => {}
             Err(_) => return Ok(Request::Bad),
             Ok(httparse::Status::Complete(_)) => {
+                let host = parsed.headers.iter().find(|field| field.name.eq_ignore_ascii_case("host"));
+                let host = host.map(|field| String::from_utf8_lossy(field.value).trim().to_owned());
+                let on_loopback = stream.local_addr().is_ok_and(|at| at.ip().to_canonical().is_loopback());
+                if on_loopback && host.is_some_and(|host| !is_meant(&host)) {
+                    return Ok(Request::Misled);
+                }
                 let path = parsed.path.unwrap_or("").split('?').next().unwrap_or("");
                 return Ok(match (parsed.method, path) {
                     (Some("GET"), "/metrics") => Request::Metrics { head: false },
@@ -201,5 +229,23 @@ mod tests {
         assert_eq!(place("9100"), Ok("127.0.0.1:9100".parse().unwrap()));
         assert_eq!(place("[::]:1"), Ok("[::]:1".parse().unwrap()));
         assert!(place("eth0").is_err() && place("70000").is_err());
+    }
+
+    #[test]
+    fn who_names_another_host_does_not_mean_this_one() {
+        let own = rustix::system::uname().nodename().to_str().unwrap().to_owned();
+        for host in ["127.0.0.1:9100", "127.0.0.1", "[::1]:9100", "::1", "localhost", "LOCALHOST:1", &own] {
+            assert!(is_meant(host), "{host}");
+        }
+        for host in [
+            "",
+            ":",
+            "evil.example",
+            "evil.example:9100",
+            "localhost.evil.example",
+            "127.0.0.1.evil.example:1",
+        ] {
+            assert!(!is_meant(host), "{host}");
+        }
     }
 }

@@ -7,18 +7,25 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+/// Records that `test` is skipped, and why.
+fn skip(test: &str, why: &str) {
+    if let Some(file) = std::env::var_os("BYPATH_TEST_SKIPS") {
+        let mut file =
+            fs::OpenOptions::new().append(true).create(true).open(file).expect("the list of skips");
+        file.write_all(format!("run::{test}\t{why}\n").as_bytes()).expect("the list of skips");
+    }
+}
+
 /// Whether `test` cannot run for want of python3; then it is recorded as skipped.
 fn skipped_without_python(test: &str) -> bool {
     let there = Command::new("python3").arg("-V").output().is_ok_and(|o| o.status.success());
-    if !there && let Some(file) = std::env::var_os("BYPATH_TEST_SKIPS") {
-        let mut file =
-            fs::OpenOptions::new().append(true).create(true).open(file).expect("the list of skips");
-        file.write_all(format!("run::{test}\tpython3 is not installed\n").as_bytes())
-            .expect("the list of skips");
+    if !there {
+        skip(test, "python3 is not installed");
     }
     !there
 }
@@ -553,6 +560,28 @@ fn who_locks_the_statistics_file_holds_nobody_up() {
 }
 
 #[test]
+fn a_later_image_does_not_append_to_a_statistics_file_of_another_user() {
+    let name = "a_later_image_does_not_append_to_a_statistics_file_of_another_user";
+    if skipped_without_python(name) {
+        return;
+    }
+    let dir = TempDir::new();
+    let counters = dir.join("counters");
+    let script =
+        "rm counters; : > counters; chown 12345 counters && exec python3 -c 'import socket; socket.socket()'";
+    let output = run(["--stats", "counters", "sh", "-c", script])
+        .current_dir(dir.path())
+        .output()
+        .expect("bypath starts");
+    if !output.status.success() {
+        return skip(name, "only root can give a file away");
+    }
+    let left = fs::metadata(&counters).expect("the file");
+    assert_eq!((left.len(), left.uid()), (0, 12_345));
+    assert!(stderr(&output).contains("cannot write statistics"), "{}", stderr(&output));
+}
+
+#[test]
 fn statistics_file_is_made_absolute_and_checked() {
     let dir = TempDir::new();
     let output = run(["--stats", "counters", "sh", "-c", "cd / && echo $BYPATH_STATS"])
@@ -561,7 +590,9 @@ fn statistics_file_is_made_absolute_and_checked() {
         .expect("bypath starts");
     let expected = dir.join("counters");
     assert_eq!(stdout(&output).trim(), expected.to_str().expect("UTF-8"), "{}", stderr(&output));
-    assert!(expected.exists());
+    // Who can only read it could hold up who appends.
+    let mode = fs::metadata(&expected).expect("the file").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
 
     fs::write(dir.join("precious"), "my notes").expect("a file");
     fs::write(dir.join("empty"), "").expect("a file");

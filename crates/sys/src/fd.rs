@@ -1,7 +1,7 @@
 //! Descriptors: numbers, flags and limits.
 
 use crate::syscall::{check, syscall};
-use crate::{Errno, Result};
+use crate::{Errno, Result, process};
 
 fn fcntl(fd: i32, cmd: i32, arg: usize) -> Result<usize> {
     // SAFETY: only commands with an integer argument are used in this file.
@@ -166,10 +166,10 @@ pub fn write_once(fd: i32, bytes: &[u8]) {
     unsafe { syscall(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]) };
 }
 
-/// Opens (creating it, mode 0644) the file at `path`, NUL terminated, for reading and appending. Waits for nothing that may be there instead.
+/// Opens (creating it, mode 0600) the file at `path`, NUL terminated, for reading and appending. Waits for nothing that may be there instead.
 ///
 /// # Errors
-/// As open(2); ELOOP: it is a symbolic link.
+/// As open(2); ELOOP: it is a symbolic link; EPERM: it is neither this user's nor root's.
 pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
     let careful = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_APPEND;
     // SAFETY: the path is a NUL-terminated string.
@@ -180,13 +180,20 @@ pub fn open_rw(path: &std::ffi::CStr) -> Result<i32> {
                 libc::AT_FDCWD as usize,
                 path.as_ptr() as usize,
                 (libc::O_RDWR | libc::O_CREAT | libc::O_CLOEXEC | careful) as usize,
-                0o644,
+                0o600,
                 0,
                 0,
             ],
         )
     })
-    .map(|n| n as i32)
+    .and_then(|n| {
+        let file = n as i32;
+        if status_of(file).is_ok_and(|st| st.st_uid == 0 || st.st_uid == process::euid()) {
+            return Ok(file);
+        }
+        close(file);
+        Err(Errno::PERM)
+    })
 }
 
 /// Whether a file may have so many bytes: a call that made it longer would not only fail but raise SIGXFSZ, of which the

@@ -272,7 +272,7 @@ fn statistics_file(path: &Path) -> Result<String, RunError> {
         .read(true)
         .append(true)
         .create(true)
-        .mode(0o666)
+        .mode(0o600)
         .open(&path)
         .map_err(|e| wrong(format!("cannot be written: {e}; name a file in a directory of yours")))?;
     let metadata = file.metadata().map_err(|e| wrong(e.to_string()))?;

@@ -447,7 +447,7 @@ fn remedy(reason: Reason) -> Option<&'static str> {
         }
         ConnectionLimit => "Raise --connection-limit, at this end or at the other.",
         BelowThreshold => {
-            "It will be upgraded when it carries more; `bypath run --upgrade=eager` upgrades at the first byte."
+            "It moves after as many calls or bytes as --upgrade-calls and --upgrade-bytes say; `bypath run --upgrade=eager` upgrades at the first byte."
         }
         Disabled => {
             "Start the program without --upgrade=off (and without BYPATH_UPGRADE=off in its environment)."

@@ -34,7 +34,7 @@ isolated! {
         let folder = TempDir::new();
         let running = service(&folder, &[&TAP[..], &["--metrics=0"]].concat());
         let at = place(&running.heard());
-        let get = "GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+        let get = "GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
         let before = answer(&at, get);
         assert!(before.starts_with("HTTP/1.1 200 OK\r\nContent-Type: application/openmetrics-text"), "{before}");
         assert!(before.ends_with("# EOF\n"), "{before}");
@@ -44,8 +44,8 @@ isolated! {
         assert!(value(&after, "bypath_netstack_link_received_total").expect("a counter") > received, "{after}");
 
         assert!(answer(&at, "HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
-        assert!(answer(&at, "GET / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 404"));
-        assert!(answer(&at, "POST /metrics HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 400"));
+        assert!(answer(&at, "GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404"));
+        assert!(answer(&at, "POST /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 400"));
         assert!(answer(&at, "\0\0\r\n\r\n").starts_with("HTTP/1.1 400"));
         // Who says nothing does not keep others waiting for ever.
         let _quiet = TcpStream::connect(&at).expect("a listener");

@@ -66,12 +66,15 @@ fn callers_who_ask_otherwise_are_refused_and_others_still_served() {
     let mut line = String::new();
     BufReader::new(serving.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a place");
     let at = line.trim().strip_prefix("http://").and_then(|l| l.strip_suffix("/metrics")).expect("a place");
-    let get = b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n";
+    let get = b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n";
     let good = ask(at, get);
     assert!(good.starts_with("HTTP/1.1 200 OK\r\nContent-Type: text/plain; version=0.0.4"), "{good}");
     assert!(good.contains("\nbypath_sockets "), "{good}");
     assert!(ask(at, b"HEAD /metrics HTTP/1.0\r\n\r\n").ends_with("\r\n\r\n"));
-    assert!(ask(at, b"GET / HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 404"));
+    assert!(ask(at, b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 404"));
+    // A page that has its own name lead here.
+    let rebound = ask(at, b"GET /metrics HTTP/1.1\r\nHost: page.example:9100\r\n\r\n");
+    assert!(rebound.starts_with("HTTP/1.1 403") && !rebound.contains("bypath_"), "{rebound}");
     for garbage in
         [&b"\0\xff\xfe\r\n\r\n"[..], b"\r\n\r\n\r\n", b"POST /metrics HTTP/1.1\r\n\r\n", &[b'x'; 100_000]]
     {
@@ -96,7 +99,7 @@ fn who_asks_is_answered_beside_those_who_say_nothing() {
     // More than are answered at a time; one after the other they would have several minutes.
     let silent: Vec<_> = (0..100).map(|_| TcpStream::connect(at).expect("a listener")).collect();
     for _ in 0..3 {
-        assert!(ask(at, b"GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
+        assert!(ask(at, b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").starts_with("HTTP/1.1 200 OK"));
     }
     assert!(begun.elapsed() < LONG / 2, "{:?}", begun.elapsed());
     drop(silent);

@@ -29,7 +29,10 @@ use clap::Subcommand;
     bypath netstack --config /etc/bypath/netstack/lab.toml\n\n\
     The service ends with Ctrl-C or SIGTERM: what programs have written is sent, for two seconds at most, and connections that\n\
     they have not ended are reset; a second one ends it at once. SIGHUP reads the file of --config again: addresses, routes and\n\
-    limits; what takes a restart is told. Capabilities are given up once the link is open.\n\n\
+    limits; what takes a restart is told.\n\n\
+    It runs as root, or with CAP_NET_RAW for packet:, CAP_NET_ADMIN for tap: and tun: (none for a persistent device of this user's),\n\
+    and these and CAP_BPF for xdp:; they are given up once the link is open. In a user and network namespace of one's own\n\
+    (unshare -Urn) all but xdp: work without root.\n\n\
     Where programs find it: in $BYPATH_NETSTACK_DIR, else /run/bypath/netstack (root), $XDG_RUNTIME_DIR/bypath/netstack, or\n\
     /tmp/bypath-UID/netstack.\n\n\
     Exit status: 0, 1 if the link or the addresses cannot be used, the name is taken or the link goes, 2 for wrong usage or a wrong\n\
