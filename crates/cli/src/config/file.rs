@@ -105,8 +105,8 @@ fn read_found(path: &Path) -> io::Result<Vec<u8>> {
         let base = path.ancestors().nth(2).and_then(Path::file_name);
         let most = if base.is_some_and(|name| name == ".config") { 4 } else { 3 };
         for part in path.ancestors().take(most) {
-            check_owner(part, &part.symlink_metadata()?)?;
-            check_owner(part, &part.metadata()?)?;
+            check_trusted(part, &part.symlink_metadata()?)?;
+            check_trusted(part, &part.metadata()?)?;
         }
     }
     let file = std::fs::OpenOptions::new().read(true).custom_flags(careful.bits() as i32).open(path)?;
@@ -121,12 +121,17 @@ fn read_found(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn check_owner(part: &Path, metadata: &std::fs::Metadata) -> io::Result<()> {
-    let (owner, own) = (metadata.uid(), bypath_sys::process::euid());
-    if [0, own].contains(&owner) {
-        return Ok(());
+fn check_trusted(part: &Path, metadata: &std::fs::Metadata) -> io::Result<()> {
+    let (owner, own, mode) = (metadata.uid(), bypath_sys::process::euid(), metadata.mode());
+    let part = part.display();
+    if ![0, own].contains(&owner) {
+        return Err(io::Error::other(format!("{part} belongs to user {owner}, not to {own}")));
     }
-    Err(io::Error::other(format!("{} belongs to user {owner}, not to {own}", part.display())))
+    // In a sticky folder nobody replaces what is another one's; a link has no mode of its own.
+    if mode & 0o1002 == 0o002 && !metadata.is_symlink() {
+        return Err(io::Error::other(format!("{part} can be written by everybody (chmod o-w {part})")));
+    }
+    Ok(())
 }
 
 fn empty(path: &Path) -> File {

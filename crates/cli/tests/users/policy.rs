@@ -4,9 +4,9 @@ use crate::stage::{Side, Stage, installed, open_to_all};
 use crate::support::{assert_same, missing, ring_required, sample, skip};
 use rustix::process::Signal;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, Permissions};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::chown;
+use std::os::unix::fs::{PermissionsExt, chown};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -313,6 +313,17 @@ fn the_configuration_in_the_home_of_another_user_is_not_obeyed() {
     };
     let (code, [shown, _]) = run(folder);
     assert!(code == Some(0) && shown.contains("any"), "{shown}");
+    // Nor one that everybody writes, or puts there.
+    for part in [file.as_path(), folder] {
+        let mode = part.metadata().expect("it").permissions();
+        fs::set_permissions(part, Permissions::from_mode(mode.mode() | 0o002)).expect("root may");
+        let (code, [_, said]) = run(folder);
+        assert!(
+            code == Some(2) && said.contains(&format!("{} can be written by everybody", part.display())),
+            "{said}"
+        );
+        fs::set_permissions(part, mode).expect("root may");
+    }
     chown(&file, Some(ANNE), None).expect("root may");
     let (code, [_, said]) = run(folder);
     assert_eq!(code, Some(2), "{said}");
