@@ -4,6 +4,9 @@
 //! output without it. Connections stay on the kernel (`BYPATH_UPGRADE=off`): this is about the interposed calls
 //! themselves, the engine has its own tests.
 
+mod common;
+
+use common::skip;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
@@ -236,7 +239,7 @@ fn interpreters_run_unharmed() {
     for (program, args) in scripts {
         let program = Path::new(program);
         if !program.exists() {
-            eprintln!("skipped: {} is not installed", program.display());
+            skip("preload::interpreters_run_unharmed", &format!("{} is not installed", program.display()));
             continue;
         }
         let output = same(program, args, &[library()]);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{TempDir, bypath, preload_library, run, stderr, stdout};
+use common::{TempDir, bypath, preload_library, run, skip, stderr, stdout};
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::Write;
@@ -12,20 +12,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-/// Records that `test` is skipped, and why.
-fn skip(test: &str, why: &str) {
-    if let Some(file) = std::env::var_os("BYPATH_TEST_SKIPS") {
-        let mut file =
-            fs::OpenOptions::new().append(true).create(true).open(file).expect("the list of skips");
-        file.write_all(format!("run::{test}\t{why}\n").as_bytes()).expect("the list of skips");
-    }
-}
-
 /// Whether `test` cannot run for want of python3; then it is recorded as skipped.
 fn skipped_without_python(test: &str) -> bool {
     let there = Command::new("python3").arg("-V").output().is_ok_and(|o| o.status.success());
     if !there {
-        skip(test, "python3 is not installed");
+        skip(&format!("run::{test}"), "python3 is not installed");
     }
     !there
 }
@@ -574,7 +565,7 @@ fn a_later_image_does_not_append_to_a_statistics_file_of_another_user() {
         .output()
         .expect("bypath starts");
     if !output.status.success() {
-        return skip(name, "only root can give a file away");
+        return skip(&format!("run::{name}"), "only root can give a file away");
     }
     let left = fs::metadata(&counters).expect("the file");
     assert_eq!((left.len(), left.uid()), (0, 12_345));

@@ -1,5 +1,7 @@
 //! Both ends in one process: what the halves do.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod datagrams;
 mod octets;
 mod processors;

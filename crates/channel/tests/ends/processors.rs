@@ -1,5 +1,6 @@
 //! Whether a wait looks or sleeps, by where the two ends run.
 
+use super::common::skip;
 use crate::LONG;
 use bypath_channel::{Channel, Remote};
 use std::io::{Read, Write};
@@ -83,8 +84,10 @@ fn sleeps_of(here: usize, there: usize, spin: Option<Duration>) -> u64 {
 fn an_end_that_is_pinned_looks_where_the_other_one_has_another_processor() {
     let cpus = allowed();
     let [a, b, ..] = cpus[..] else {
-        eprintln!("skipped: there is one processor");
-        return;
+        return skip(
+            "processors::an_end_that_is_pinned_looks_where_the_other_one_has_another_processor",
+            "there is one processor",
+        );
     };
     let slept = sleeps_of(a, b, None);
     assert!(slept < TRIPS / 2, "{slept} sleeps in {TRIPS} round trips");
@@ -94,8 +97,10 @@ fn an_end_that_is_pinned_looks_where_the_other_one_has_another_processor() {
 fn an_end_sleeps_at_once_where_the_other_one_needs_its_processor() {
     bypath_sys::thread::init();
     if bypath_sys::thread::cpu() == u32::MAX {
-        eprintln!("skipped: this glibc does not tell the processor");
-        return;
+        return skip(
+            "processors::an_end_sleeps_at_once_where_the_other_one_needs_its_processor",
+            "this glibc does not tell the processor",
+        );
     }
     let one = allowed()[0];
     let slept = sleeps_of(one, one, Some(Duration::MAX));

@@ -2,6 +2,8 @@
 //!
 //! The other process is this program again, with one test that does what a variable says.
 
+#[path = "../common/mod.rs"]
+mod common;
 mod datagrams;
 mod octets;
 

@@ -1,5 +1,6 @@
 //! Channels of octets: killed processes, names, descriptors that travel, and a peer that lies.
 
+use super::common::skip;
 use crate::{Folder, LONG, Other, ROLE, errno, heir, lie, octet};
 use bypath_channel::{Channel, Listener, Remote};
 use bypath_sys::seqpacket;
@@ -159,8 +160,7 @@ fn names_that_cannot_be_are_refused_and_those_that_are_left_are_taken_over() {
 #[test]
 fn processes_of_other_users_get_none() {
     if bypath_sys::process::euid() != 0 {
-        eprintln!("skipped: only root can be another user");
-        return;
+        return skip("octets::processes_of_other_users_get_none", "only root can be another user");
     }
     let folder = Folder::new("users");
     let name = folder.name("own");
@@ -176,8 +176,8 @@ fn processes_of_other_users_get_none() {
     let reachable =
         Command::new("/bin/sh").args(["-c", "test -x \"$0\""]).arg(&program).uid(12345).gid(12345).status();
     if !reachable.unwrap().success() {
-        eprintln!("skipped: another user cannot run {}", program.display());
-        return;
+        let reason = format!("another user cannot run {}", program.display());
+        return skip("octets::processes_of_other_users_get_none", &reason);
     }
     // The folder is not theirs.
     assert_eq!(stranger("refused"), format!("error {}", libc::EACCES));
@@ -206,7 +206,8 @@ fn where_a_namespace_knows_no_users_nobody_is_the_own_one() {
         match command.output() {
             Ok(said) => Some(String::from_utf8(said.stdout).unwrap()),
             Err(e) => {
-                eprintln!("skipped: a user namespace cannot be made: {e}");
+                let reason = format!("a user namespace cannot be made: {e}");
+                skip("octets::where_a_namespace_knows_no_users_nobody_is_the_own_one", &reason);
                 None
             }
         }

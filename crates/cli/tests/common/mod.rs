@@ -1,6 +1,7 @@
 //! What several test files need: the built programs and a directory for files.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -14,6 +15,16 @@ pub fn workspace() -> PathBuf {
     // At run time where there is one: two checkouts may share a target directory.
     let package = std::env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
     Path::new(&package).join("../..").canonicalize().expect("workspace")
+}
+
+/// Records that a test, or a part of it, is skipped, and why.
+pub fn skip(test: &str, why: &str) {
+    eprintln!("skipped: {test}: {why}");
+    if let Some(path) = std::env::var_os("BYPATH_TEST_SKIPS") {
+        let list = std::fs::OpenOptions::new().append(true).create(true).open(path);
+        list.and_then(|mut list| list.write_all(format!("{test}\t{why}\n").as_bytes()))
+            .expect("the list of skips");
+    }
 }
 
 /// Builds the preload library, in its own cargo invocation as for a release, and gives its path.

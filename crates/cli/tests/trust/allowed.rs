@@ -62,12 +62,17 @@ fn folder(test: &str) -> Option<Folder> {
     if geteuid().is_root() {
         return Some(Folder::new(test));
     }
-    let _ = std::io::stderr().write_all(format!("SKIP trust::{test}: {REASON}\n").as_bytes());
+    skip(test, REASON);
+    None
+}
+
+/// Says that a test, or a part of it, did not run, and why.
+pub fn skip(test: &str, reason: &str) {
+    let _ = std::io::stderr().write_all(format!("SKIP trust::{test}: {reason}\n").as_bytes());
     if let Some(list) = std::env::var_os("BYPATH_TEST_SKIPS") {
         let mut list = std::fs::OpenOptions::new().append(true).create(true).open(list).expect("the list");
-        list.write_all(format!("trust::{test}\t{REASON}\n").as_bytes()).expect("the list of skips");
+        list.write_all(format!("trust::{test}\t{reason}\n").as_bytes()).expect("the list of skips");
     }
-    None
 }
 
 /// Says something, and hears an answer.

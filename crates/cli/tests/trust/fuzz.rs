@@ -9,8 +9,8 @@ use crate::victim::Victim;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Seeds under which something was found once.
-const FOUND: [u64; 4] = [144, 263, 264, 265];
+/// Seeds under which something was found once, those together that were at it together.
+const FOUND: [&[u64]; 2] = [&[144], &[263, 264, 265]];
 /// Descriptors that a peer which is gone may leave, until the next sweep.
 pub const LEFT: usize = 64;
 
@@ -54,11 +54,17 @@ fn attacks(mode: &str) {
     let before = victim.server.descriptors();
     let end = Instant::now() + Duration::from_secs(seconds());
     let mut reached = Reached::default();
-    let (mut rounds, mut times) = (0, 0);
-    let mut seeds = FOUND.into_iter().chain(first..);
-    while Instant::now() < end || rounds < FOUND.len() as u64 {
-        let now: Vec<u64> = seeds.by_ref().take(at_once(times)).collect();
-        times += 1;
+    let (mut rounds, mut times, mut seeds) = (0, 0, first..);
+    let mut found = FOUND.into_iter();
+    loop {
+        let now = match found.next() {
+            Some(again) => again.to_vec(),
+            None if Instant::now() >= end => break,
+            None => {
+                times += 1;
+                seeds.by_ref().take(at_once(times - 1)).collect()
+            }
+        };
         let what = format!("{mode}, seeds {now:?}");
         let (port, pid) = (victim.port, victim.server.pid());
         let all = together(&now, |seed| Attack::new(port, pid, seed).run());

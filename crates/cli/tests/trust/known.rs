@@ -1,5 +1,6 @@
 //! Attacks by name.
 
+use crate::allowed::skip;
 use crate::peer::{self, Line, Mapped};
 use crate::victim::{PATIENCE, Process, Victim};
 use bypath_shm::arena::Geometry;
@@ -47,6 +48,45 @@ fn sleep_behind(line: &Line, m: &Mapped, number: u32, bells: &[&OwnedFd]) {
     });
 }
 
+/// Positions of the largest number, which are added to: of the tail, of where the ring begins on the carrier, and of what was read.
+#[test]
+fn a_position_of_all_ones_ends_no_more_than_its_connection() {
+    for mode in ["threads", "epoll"] {
+        let mut victim = Victim::start(mode);
+        for which in 0..4 {
+            let what = format!("{mode}, word {which}");
+            let line = Line::to(victim.port);
+            let m = peer::accept_well(&line, SMALL);
+            ring_from_victim(&line, &m);
+            let given = || sock::tcp_counts(line.stream.as_raw_fd()).expect("counts").written;
+            until("the victim does not take to the ring", || {
+                let given = if which == 0 { u64::MAX } else { given() };
+                let begun = m.out().path() != Path::Kernel || m.out().begin_ring(0, given);
+                if !begun {
+                    line.say(b"octets");
+                    m.listen(&line);
+                }
+                begun
+            });
+            for _ in 0..50 {
+                match which {
+                    0 => m.out().wa.switch_k.store(u64::MAX, SeqCst),
+                    1 => m.out().t.tail.store(u64::MAX, SeqCst),
+                    2 => m.out().h.carrier_read.store(u64::MAX, SeqCst),
+                    _ => m.inc().h.head.store(Head::new(u64::MAX, Path::Ring).raw(), SeqCst),
+                }
+                m.inbox.get().mark(m.control.ends[1 - m.role].load(Relaxed));
+                line.say(b"octets");
+                m.listen(&line);
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            drop((line, m));
+            victim.server.expect("end", &what);
+            victim.serves(&what);
+        }
+    }
+}
+
 #[test]
 fn a_bell_that_is_none_is_not_rung() {
     let mut victim = Victim::start("threads");
@@ -90,7 +130,7 @@ fn empty_messages_leave_no_descriptors() {
 #[test]
 fn memory_that_may_not_be_there_is_not_mapped() {
     let Some(huge) = peer::huge() else {
-        return println!("SKIPPED trust::known: no memfd of huge pages here");
+        return skip("known::memory_that_may_not_be_there_is_not_mapped", "no memfd of huge pages here");
     };
     let mut victim = Victim::start("threads");
     for position in 0..2 {
