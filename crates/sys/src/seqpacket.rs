@@ -81,6 +81,15 @@ pub fn receive(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<(usize,
     Ok(Some((got.len, got.fds[..got.fd_count].iter().map(own).collect())))
 }
 
+/// The same with all descriptors that came along, of which none is closed.
+///
+/// # Errors
+/// ECONNRESET.
+#[cfg(feature = "link")]
+pub fn receive_all(socket: BorrowedFd<'_>, room: &mut [u8]) -> Result<Option<unix::Whole>> {
+    unix::recv_all(socket.as_raw_fd(), room)
+}
+
 /// The first octets of the next message, which stays, with what came along; how many, `None`: there is none.
 ///
 /// # Errors

@@ -92,9 +92,14 @@ impl Kernels {
         Ok(Kernels([mem::device_of(socket.0.as_raw_fd())?, mem::anonymous_device()?, device?]))
     }
 
-    /// Whether it is of one of them.
+    /// Whether it is of one of them. Of what has no name in any file system only an eventfd is: the last close of a userfaultfd, for one, waits for a
+    /// lock of its maker's.
     pub fn have(&self, file: i32) -> bool {
-        mem::device_of(file).is_ok_and(|device| self.0.contains(&device))
+        mem::device_of(file).is_ok_and(|device| match self.0.iter().position(|own| *own == device) {
+            Some(0 | 1) => true,
+            Some(_) => open_files::is(file, EVENTFD),
+            None => false,
+        })
     }
 }
 
@@ -222,7 +227,7 @@ fn dismiss(words: &Words, tid: u32) {
 mod tests {
     use super::*;
     use std::io::Write;
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{FromRawFd, IntoRawFd};
     use std::os::unix::fs::FileExt;
     use std::time::{Duration, Instant};
 
@@ -262,7 +267,6 @@ mod tests {
 
     #[test]
     fn only_what_may_wait_is_closed_with_care() {
-        use std::os::fd::FromRawFd;
         let harmless = [mem::memfd(c"test", 4096, 3).unwrap(), crate::eventfd::create(3).unwrap()];
         // SAFETY: both were made just now and are nobody else's.
         let harmless = harmless.map(|file| unsafe { OwnedFd::from_raw_fd(file) });
@@ -291,6 +295,9 @@ mod tests {
         assert!(!other.iter().any(|file| kernels.have(file.as_raw_fd())));
         assert!(!kernels.have(pipe.as_raw_fd()) && !kernels.have(-1));
         let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        // SAFETY: it was made just now, and is nobody else's.
+        let set = unsafe { OwnedFd::from_raw_fd(libc::epoll_create1(libc::EPOLL_CLOEXEC)) };
+        assert!(!kernels.have(set.as_raw_fd()));
         let own = [mem::memfd(c"test", 4096, 3).unwrap(), eventfd::create(3).unwrap()];
         assert!(own.iter().chain([&tcp.as_raw_fd()]).all(|file| kernels.have(*file)));
         own.iter().for_each(|file| fd::close(*file));

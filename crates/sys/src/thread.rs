@@ -1,6 +1,5 @@
 //! Threads: identity, processor, waiting without sleeping.
 
-use crate::clock;
 use crate::syscall::{check, syscall};
 use std::sync::atomic::{AtomicIsize, AtomicUsize, Ordering::Relaxed};
 
@@ -43,7 +42,7 @@ pub fn is_alive(tid: u32) -> bool {
     check(unsafe { syscall(libc::SYS_tgkill, to) }).is_ok()
 }
 
-fn rusage() -> libc::rusage {
+fn usage() -> libc::rusage {
     // SAFETY: rusage is plain integers, and getrusage fills it.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
@@ -54,41 +53,13 @@ fn rusage() -> libc::rusage {
 
 /// Involuntary context switches of this thread so far: somebody else wanted its processor.
 pub fn involuntary_switches() -> u64 {
-    rusage().ru_nivcsw as u64
+    usage().ru_nivcsw as u64
 }
 
-/// What a thread has had so far.
-#[derive(Clone, Copy, Debug)]
-pub struct Usage {
-    /// Time of processors (ns).
-    cpu: u64,
-    /// How often it has slept, in a call or for a page (voluntary context switches).
-    sleeps: u64,
-    /// For how many pages something was read from a disk.
-    reads: u64,
-}
-
-impl Usage {
-    /// Whether it has slept since, and for nothing on a disk.
-    pub const fn has_slept_since(&self, before: &Usage) -> bool {
-        self.sleeps != before.sleeps && self.reads == before.reads
-    }
-
-    /// How much of this time (ns) since then it has worked, or waited for something else than a processor.
-    pub fn since(&self, before: &Usage, time: u64) -> u64 {
-        if self.has_slept_since(before) { time } else { time.min(self.cpu - before.cpu) }
-    }
-}
-
-/// The same of the calling thread.
-pub fn usage() -> Usage {
-    let usage = rusage();
-    Usage { cpu: clock::thread_ns(), sleeps: usage.ru_nvcsw as u64, reads: usage.ru_majflt as u64 }
-}
-
-/// How often this thread has slept so far, and for how many pages something was read from a disk, without the time.
+/// How often this thread has slept so far, in a call or for a page (voluntary context switches), and for how many pages something was
+/// read from a disk.
 pub fn sleeps() -> (u64, u64) {
-    let usage = rusage();
+    let usage = usage();
     (usage.ru_nvcsw as u64, usage.ru_majflt as u64)
 }
 

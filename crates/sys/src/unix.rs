@@ -4,6 +4,8 @@
 use crate::sock::MsgHdr;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result, fd, process, sock, strangers};
+#[cfg(feature = "link")]
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// Most descriptors in one message.
 pub const MAX_FDS: usize = 4;
@@ -280,11 +282,62 @@ pub fn peek(s: i32, bytes: &mut [u8]) -> Option<usize> {
     .ok()
 }
 
+/// One message with all that came along.
+#[cfg(feature = "link")]
+#[derive(Debug)]
+pub struct Whole {
+    /// Bytes received; 0: the other end is gone, or sent none.
+    pub len: usize,
+    /// Descriptors received, close-on-exec.
+    pub fds: Vec<OwnedFd>,
+    /// More came along, and there was no room for it.
+    pub is_cut: bool,
+}
+
+/// Receives one message without waiting, and closes nothing; `None` if there is none yet.
+///
+/// # Errors
+/// ECONNRESET and others as recvmsg(2).
+#[cfg(feature = "link")]
+pub fn recv_all(s: i32, bytes: &mut [u8]) -> Result<Option<Whole>> {
+    let Some((len, fds, is_cut)) = recv_raw(s, bytes)? else { return Ok(None) };
+    // SAFETY: they were received just now and are nobody else's.
+    let own = |file: &i32| unsafe { OwnedFd::from_raw_fd(*file) };
+    Ok(Some(Whole { len, fds: fds.iter().take_while(|file| **file >= 0).map(own).collect(), is_cut }))
+}
+
 /// Receives one message without waiting; `None` if there is none yet.
 ///
 /// # Errors
 /// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors, or one of them, could not be kept: all are closed, and the message is gone.
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
+    let Some((len, fds, mut failed)) = recv_raw(s, bytes)? else { return Ok(None) };
+    let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
+    let n = fds.iter().position(|file| *file < 0).unwrap_or(ALL_FDS);
+    let (wanted, more) = fds[..n].split_at(n.min(MAX_FDS));
+    failed |= !more.is_empty();
+    if !more.is_empty() {
+        strangers::close(more);
+    }
+    for &low in wanted {
+        match fd::move_high(low, floor) {
+            Ok(high) => {
+                got.fds[got.fd_count] = high;
+                got.fd_count += 1;
+            }
+            Err(_) => failed = true,
+        }
+    }
+    // Nobody tells an empty message from the end: what came with it is nobody's.
+    if got.fd_count > 0 && (failed || len == 0) {
+        strangers::close(&got.fds[..got.fd_count]);
+        got.fd_count = 0;
+    }
+    if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
+}
+
+/// Length, descriptors (-1 behind the last one), and whether there was no room for some.
+fn recv_raw(s: i32, bytes: &mut [u8]) -> Result<Option<(usize, [i32; ALL_FDS], bool)>> {
     let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
     let mut hdr = MsgHdr {
@@ -306,34 +359,12 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
         Err(Errno::AGAIN) => return Ok(None),
         Err(e) => return Err(e),
     };
-    let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
-    // Where there is no room for any of them the kernel says nothing else of them.
-    let mut failed = hdr.flags & libc::MSG_CTRUNC != 0;
-    if hdr.controllen >= CONTROL_HEADER
+    let is_theirs = hdr.controllen >= CONTROL_HEADER
         && control.level == libc::SOL_SOCKET
         && control.kind == libc::SCM_RIGHTS
-        && control.len >= CONTROL_HEADER
-    {
-        let n = ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS);
-        let (wanted, more) = control.fds[..n].split_at(n.min(MAX_FDS));
-        failed |= !more.is_empty();
-        if !more.is_empty() {
-            strangers::close(more);
-        }
-        for &low in wanted {
-            match fd::move_high(low, floor) {
-                Ok(high) => {
-                    got.fds[got.fd_count] = high;
-                    got.fd_count += 1;
-                }
-                Err(_) => failed = true,
-            }
-        }
-        // Nobody tells an empty message from the end: what came with it is nobody's.
-        if failed || len == 0 {
-            strangers::close(&got.fds[..got.fd_count]);
-            got.fd_count = 0;
-        }
-    }
-    if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
+        && control.len >= CONTROL_HEADER;
+    let n = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
+    control.fds[n..].fill(-1);
+    // Where there is no room for any of them the kernel says nothing else of them.
+    Ok(Some((len, control.fds, hdr.flags & libc::MSG_CTRUNC != 0)))
 }

@@ -60,6 +60,8 @@ fn who_calls_and_is_not_the_other_end_gets_nothing() {
     for (villain, reason) in [
         ("shows pipes", unproven),
         ("shows another protocol", unproven),
+        ("shows another domain", unproven),
+        ("shows another probe", unproven),
         ("shows the wrong namespace", unproven),
         ("shows another cookie", unproven),
         ("says another namespace", unproven),

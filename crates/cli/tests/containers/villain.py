@@ -48,7 +48,12 @@ def shown():
         assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0, "no namespace"
     protocol = 0 if DEED == "shows another protocol" else 4
     diag = socket.socket(socket.AF_NETLINK, socket.SOCK_DGRAM, protocol)
+    if DEED == "shows another domain":
+        # Of the number that sock_diag has as a protocol: IPv4 in IPv4.
+        diag = socket.socket(socket.AF_INET, socket.SOCK_RAW, 4)
     probe = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if DEED == "shows another probe":
+        probe = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     namespace = option(diag, SO_NETNS_COOKIE) + (DEED == "says another namespace")
     if DEED == "shows pipes":
         return os.pipe(), namespace

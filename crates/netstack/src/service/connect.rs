@@ -1,7 +1,6 @@
 //! connect(2): while a connection comes up, the program's end is full, so that nobody may write and who waits for room waits. That of a
 //! listening socket is full as long as it listens.
 
-use super::deputies::Job;
 use super::slab::Key;
 use super::socket::{Hub, Phase, inward};
 use crate::Engine;
@@ -110,11 +109,10 @@ impl Hub {
 
     /// Gives a program's end room, whose lock another user may hold.
     fn widen(&mut self, uid: u32, program: OwnedFd) {
-        let job = Job::Widen(program, SEND_BUFFER);
         if self.users.counts(uid) {
-            self.debts.depute(uid, job);
+            self.debts.widen(uid, program, SEND_BUFFER);
         } else {
-            job.run();
+            let _ = pair::set_send_buffer(program.as_fd(), SEND_BUFFER);
         }
     }
 

@@ -1,5 +1,6 @@
 //! Connections for questions: who may ask, whose turn it is, and which message makes no sense.
 
+use super::debts::Payer;
 use super::limits::{Share, Took, Users, is_too_many};
 use super::on_way;
 use super::question::{Answer, Asks, Nonsense};
@@ -218,7 +219,7 @@ impl Controls {
             let Some(key) = self.active.pop_front() else { break };
             let Some(control) = self.all.get_mut(key) else { continue };
             let uid = control.uid;
-            if hub.debts.owes(uid) || control.stranger && hub.debts.are_too_many() {
+            if hub.debts.owes(Payer::User(uid)) || control.stranger && hub.debts.are_too_many() {
                 hub.debts.waiting.controls.push(key);
                 continue;
             }
@@ -229,8 +230,11 @@ impl Controls {
             }
             control.active = false;
             let now = clock::monotonic_ns();
-            let meter = hub.users.counts(uid).then(|| hub.debts.begin(uid, now));
+            let meter = hub.users.counts(uid).then(|| hub.debts.begin(Payer::User(uid), now));
             let heard = self.hear(key, now + left, hub, engine, settings);
+            if heard.is_err() {
+                self.remove(key, hub, engine);
+            }
             took.add(uid, clock::monotonic_ns().saturating_sub(now));
             if let Some(meter) = meter {
                 hub.debts.end(&meter);
@@ -245,7 +249,8 @@ impl Controls {
                         late.push_back(key);
                     }
                 }
-                Err(Nonsense) => self.remove(key, hub, engine),
+                // It is gone.
+                Err(Nonsense) => {}
             }
         }
         self.took = took;
@@ -294,10 +299,9 @@ impl Controls {
                     }
                     Next::Later => {
                         // Whatever is said meanwhile ends it.
-                        match seqpacket::receive(control.end.as_fd(), &mut self.room) {
-                            Ok(None) => return Ok(Heard::All),
-                            Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
-                            Ok(Some((_, fds))) => {
+                        match hub.receive(control.uid, &control.end, &mut self.room)? {
+                            None => return Ok(Heard::All),
+                            Some((_, fds)) => {
                                 hub.close_received(control.uid, fds);
                                 doing.stop();
                             }
@@ -316,15 +320,11 @@ impl Controls {
                     Ok(()) => doing.told(),
                     Err(bypath_sys::Errno::AGAIN) => {
                         // One question after the other: who asks more and does not read is left, with what he may have sent along.
-                        if matches!(doing, Doing::Rows(_)) {
-                            match seqpacket::receive(control.end.as_fd(), &mut self.room) {
-                                Ok(None) => {}
-                                Ok(Some((_, fds))) => {
-                                    hub.close_received(control.uid, fds);
-                                    return Err(Nonsense);
-                                }
-                                Err(_) => return Err(Nonsense),
-                            }
+                        if matches!(doing, Doing::Rows(_))
+                            && let Some((_, fds)) = hub.receive(control.uid, &control.end, &mut self.room)?
+                        {
+                            hub.close_received(control.uid, fds);
+                            return Err(Nonsense);
                         }
                         // Told when there is room; nothing else is heard of it before.
                         doing.again(text);
@@ -352,16 +352,9 @@ impl Controls {
                     None => return Ok(Heard::All),
                 }
             }
-            let (len, fds) = match seqpacket::receive(control.end.as_fd(), &mut self.room) {
-                Ok(Some((0, _))) | Err(_) => return Err(Nonsense),
-                Ok(Some(got)) => got,
-                Ok(None) => return Ok(Heard::All),
+            let Some((len, fds)) = hub.receive(control.uid, &control.end, &mut self.room)? else {
+                return Ok(Heard::All);
             };
-            if !hub.are_kernels(control.uid, &fds) {
-                hub.counts.nonsense();
-                hub.close_received(control.uid, fds);
-                return Err(Nonsense);
-            }
             // Dropped last: nothing that came along makes the service wait.
             let _others = Others::among(fds.iter().filter(|end| !is_made_here(end)));
             is_costly = control.stranger && _others.is_some();
@@ -493,6 +486,33 @@ fn refused(header: Header, (errno, text): &Refusal) -> Vec<u8> {
 }
 
 impl Hub {
+    /// The next message of a user, and what came along; `None`: there is none.
+    ///
+    /// # Errors
+    /// The other end is gone, or what came along makes no sense: it is closed.
+    fn receive(
+        &mut self,
+        uid: u32,
+        end: &OwnedFd,
+        room: &mut [u8],
+    ) -> std::result::Result<Option<(usize, Vec<OwnedFd>)>, Nonsense> {
+        let Some(whole) = seqpacket::receive_all(end.as_fd(), room).map_err(|_| Nonsense)? else {
+            return Ok(None);
+        };
+        let is_sound = whole.len > 0
+            && !whole.is_cut
+            && whole.fds.len() <= unix::MAX_FDS
+            && (!self.users.counts(uid) || self.debts.are_kernels(&whole.fds));
+        if is_sound {
+            return Ok(Some((whole.len, whole.fds)));
+        }
+        if whole.len > 0 {
+            self.counts.nonsense();
+        }
+        self.close_received(uid, whole.fds);
+        Err(Nonsense)
+    }
+
     /// Whether this is the program's end of the socket with this cookie, so that who sent it holds that: its other end is called so, even
     /// when the service has closed that. A connection for questions has the same maker, and no such name. Before Linux 5.4 cookies are those of
     /// one network namespace; whoever makes others in one of his own has no pair that this process made, with such a name.

@@ -1,33 +1,51 @@
 //! Users for whom a call took much longer than it should. Whoever has a descriptor can make a call of others with its other end slow: with a
-//! million epoll watches on a socket each message to it takes 0.1 s, and no limit of the service's bears on them. So a user pays for what he
-//! takes: after each such call he waits until it is one part of [`SHARE`] of the time, and what others want is done meanwhile.
+//! million epoll watches on a socket each message to it takes 0.1 s, and no limit of the service's bears on them. So who takes that pays for it:
+//! nothing is done for him until such calls are one part of [`SHARE`] of the time, and what others want is done meanwhile.
 //!
-//! A thread that was kept from its processor has done nothing for long: that is no user's doing. To tell the two apart takes two system calls,
-//! which are made only for users for whom a call took long lately.
+//! Who pays is the user of a socket, or of a connection for questions. A socket of root's, or of the service's own user, pays for itself: somebody
+//! else may hold it, as workers of a server do.
+//!
+//! What counts is the processor's time: a thread that was kept from it, on a busy host or by a stop, has cost nobody anything (waits for memory that a
+//! user gives back are counted in `sharers.rs`). To ask for it takes two system calls, which are made only for those for whom a call took long lately.
 
-use super::deputies::{Deputies, Job};
+use super::deputies::Deputies;
 use super::slab::Key;
 use bypath_sys::strangers::{Kernels, Others};
-use bypath_sys::thread::Usage;
-use bypath_sys::{Result, clock, thread};
+use bypath_sys::{Result, clock};
 use std::os::fd::{AsRawFd, OwnedFd};
 
-/// What one call, or a few, may take (ns).
-pub const PIECE: u64 = 2_000_000;
+/// After so long a turn is over, whatever is left to do (ns).
+pub const PIECE: u64 = 1_000_000;
+/// What a turn may take with its last call (ns).
+const LONG: u64 = 1_500_000;
 /// Of so many parts of the time one is his who takes more.
 const SHARE: u64 = 20;
-/// How often it is looked whether a deputy is done (ns).
-const LOOK: u64 = 20_000_000;
+/// Who has not done so for so long (ns) has as much to spend at once: a host that is late now and then is nobody's doing.
+const CREDIT: u64 = 2_000_000_000;
+/// How often it is looked whether a deputy is done: first, and after a while (ns).
+const FIRST_LOOK: u64 = 1_000_000;
+const LAST_LOOK: u64 = 64_000_000;
 /// So long he is looked at closely after that (ns).
 const SUSPECT: u64 = 10_000_000_000;
 
-/// One user.
+/// Who pays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Payer {
+    User(u32),
+    Socket(Key),
+}
+
+/// One of them.
 #[derive(Debug)]
 struct Debt {
-    uid: u32,
+    payer: Payer,
     suspect_until: u64,
-    /// Nothing is done for him before.
+    /// When what he has taken was his share (ns).
+    paid: u64,
+    /// Nothing is done for him before; 0: he owes nothing.
     until: u64,
+    /// After how long it is looked again whether his deputy is done.
+    look: u64,
 }
 
 /// All of them, and what waits for them.
@@ -37,6 +55,10 @@ pub struct Debts {
     kernels: Kernels,
     deputies: Deputies,
     pub waiting: Waiting,
+    /// Time (ns) that meters have had which were begun while another one ran.
+    inner: u64,
+    /// When it is looked whether users whom the service is not for are heard again; 0: they are.
+    crowded_until: u64,
 }
 
 /// What is not done before its user has paid.
@@ -47,13 +69,15 @@ pub struct Waiting {
     pub neighbours: Vec<Key>,
 }
 
-/// Something that is done for a user.
+/// Something that is done for somebody.
 #[derive(Debug)]
 pub struct Meter {
-    uid: u32,
+    /// `None`: for nobody.
+    payer: Option<Payer>,
     began: u64,
-    /// Of one who is looked at closely.
-    usage: Option<Usage>,
+    /// Of one who is looked at closely: what the thread has had of a processor (ns).
+    cpu: Option<u64>,
+    inner: u64,
 }
 
 impl Debts {
@@ -65,6 +89,8 @@ impl Debts {
             kernels: Kernels::new()?,
             deputies: Deputies::default(),
             waiting: Waiting::default(),
+            inner: 0,
+            crowded_until: 0,
         })
     }
 
@@ -79,70 +105,109 @@ impl Debts {
             let _others = Others::among(&fds);
             drop(fds);
         } else {
-            self.depute(uid, Job::Close(fds));
+            self.deputies.close(uid, fds);
+            self.hold(uid);
         }
     }
 
-    /// Whether nothing is done for this user for now.
-    pub fn owes(&self, uid: u32) -> bool {
-        self.all.iter().any(|debt| debt.uid == uid && debt.until > 0)
+    /// Gives the program's end of a socket room, whose lock this user may hold.
+    pub fn widen(&mut self, uid: u32, program: OwnedFd, octets: i32) {
+        self.deputies.widen(uid, program, octets);
+        self.hold(uid);
     }
 
-    /// Has something done for this user that may wait; others of his wait for it, too.
-    pub fn depute(&mut self, uid: u32, job: Job) {
-        self.deputies.give(uid, job);
+    /// Has this user wait as long as his deputies want.
+    fn hold(&mut self, uid: u32) {
         if self.deputies.hold(uid) {
-            let (at, until) = (self.of(uid), clock::monotonic_ns() + LOOK);
+            let (at, until) = (self.of(Payer::User(uid)), clock::monotonic_ns() + FIRST_LOOK);
             self.all[at].until = self.all[at].until.max(until);
+            self.all[at].look = FIRST_LOOK;
         }
     }
 
-    /// Whether nothing is heard of users whom the service is not for: too much waits already.
-    pub fn are_too_many(&self) -> bool {
-        self.deputies.are_all_busy()
+    /// Whether nothing is heard of users whom the service is not for, for now: too much waits already.
+    pub fn are_too_many(&mut self) -> bool {
+        let are = self.deputies.are_too_many();
+        if are {
+            self.crowded_until = clock::monotonic_ns() + LAST_LOOK;
+        }
+        are
     }
 
-    /// Something is begun for this user, now (ns).
-    pub fn begin(&self, uid: u32, now: u64) -> Meter {
-        let is_suspect = self.all.iter().any(|debt| debt.uid == uid);
-        Meter { uid, began: now, usage: is_suspect.then(thread::usage) }
+    /// Whether nothing is done for him for now.
+    pub fn owes(&self, payer: Payer) -> bool {
+        self.all.iter().any(|debt| debt.payer == payer && debt.until > 0)
+    }
+
+    /// Whether he is looked at closely.
+    pub fn suspects(&self, payer: Payer) -> bool {
+        self.all.iter().any(|debt| debt.payer == payer)
+    }
+
+    /// Something is begun for him, now (ns).
+    pub fn begin(&self, payer: Payer, now: u64) -> Meter {
+        let cpu = self.suspects(payer).then(clock::thread_ns);
+        Meter { payer: Some(payer), began: now, cpu, inner: self.inner }
+    }
+
+    /// Something is begun that is nobody's, and not his either for whom something else was begun.
+    pub fn begin_apart(&self) -> Meter {
+        Meter { payer: None, began: clock::monotonic_ns(), cpu: None, inner: self.inner }
     }
 
     /// It is done.
     pub fn end(&mut self, meter: &Meter) {
         let now = clock::monotonic_ns();
         let took = now.saturating_sub(meter.began);
-        if took > PIECE {
-            let cost = meter.usage.map(|before| thread::usage().since(&before, took));
-            self.took_long(meter.uid, cost, now);
+        // What others had meanwhile was counted for them.
+        let others = self.inner - meter.inner;
+        self.inner = meter.inner + took;
+        if let Some(payer) = meter.payer.filter(|_| took.saturating_sub(others) > LONG) {
+            let cost = meter.cpu.map(|before| (clock::thread_ns() - before).saturating_sub(others));
+            self.took_long(payer, cost, now);
         }
     }
 
     /// A call took long; `cost` is his part of it (ns), if that is known.
-    fn took_long(&mut self, uid: u32, cost: Option<u64>, now: u64) {
-        let at = self.of(uid);
+    fn took_long(&mut self, payer: Payer, cost: Option<u64>, now: u64) {
+        let at = self.of(payer);
         let debt = &mut self.all[at];
         debt.suspect_until = now + SUSPECT;
-        if let Some(cost) = cost.filter(|cost| *cost > PIECE) {
-            debt.until = debt.until.max(now).saturating_add(cost.saturating_mul(SHARE - 1));
+        if let Some(cost) = cost.filter(|cost| *cost > LONG) {
+            debt.paid = debt.paid.max(now.saturating_sub(CREDIT)).saturating_add(cost.saturating_mul(SHARE));
+            if debt.paid > now {
+                debt.until = debt.until.max(debt.paid);
+            }
         }
     }
 
     /// His place.
-    fn of(&mut self, uid: u32) -> usize {
-        self.all.iter().position(|debt| debt.uid == uid).unwrap_or_else(|| {
-            self.all.push(Debt { uid, suspect_until: 0, until: 0 });
+    fn of(&mut self, payer: Payer) -> usize {
+        self.all.iter().position(|debt| debt.payer == payer).unwrap_or_else(|| {
+            self.all.push(Debt { payer, suspect_until: 0, paid: 0, until: 0, look: FIRST_LOOK });
             self.all.len() - 1
         })
     }
 
     /// Who has paid goes on: what waited. Of the others `due` tells when.
     pub fn settle(&mut self, now: u64) -> Option<Waiting> {
-        let mut any = false;
+        if self.all.is_empty() && self.crowded_until == 0 {
+            return None;
+        }
+        let mut any = (1..=now).contains(&self.crowded_until);
+        if any {
+            self.crowded_until = 0;
+        }
+        self.deputies.try_again();
+        let deputies = &self.deputies;
         self.all.retain_mut(|debt| {
             if (1..=now).contains(&debt.until) {
-                let holds = self.deputies.hold(debt.uid);
-                (debt.until, any) = if holds { (now + LOOK, any) } else { (0, true) };
+                if matches!(debt.payer, Payer::User(uid) if deputies.hold(uid)) {
+                    debt.look = (2 * debt.look).min(LAST_LOOK);
+                    debt.until = now + debt.look;
+                } else {
+                    (debt.until, any) = (0, true);
+                }
             }
             debt.until > 0 || debt.suspect_until > now
         });
@@ -151,55 +216,93 @@ impl Debts {
 
     /// When the next one has paid (ns).
     pub fn due(&self) -> Option<u64> {
-        self.all.iter().map(|debt| debt.until).filter(|until| *until > 0).min()
+        let debts = self.all.iter().map(|debt| debt.until);
+        debts.chain([self.crowded_until]).filter(|until| *until > 0).min()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
-    const LONG: u64 = 100_000_000;
+    const HE: Payer = Payer::User(7);
+    const OTHER: Payer = Payer::User(8);
+
+    fn debts() -> Debts {
+        Debts::new().expect("descriptors")
+    }
 
     #[test]
     fn who_takes_long_waits_and_others_do_not() {
-        let mut debts = Debts::new().expect("descriptors");
-        debts.took_long(7, None, 1000);
-        assert!(!debts.owes(7), "it may have been somebody else who had the processor");
-        assert!(debts.begin(7, 0).usage.is_some() && debts.begin(8, 0).usage.is_none());
-        debts.took_long(7, Some(PIECE), 1000);
-        assert!(!debts.owes(7) && debts.due().is_none());
-        debts.took_long(7, Some(LONG), 1000);
+        let (mut debts, took, now) = (debts(), 200_000_000, 10 * CREDIT);
+        debts.took_long(HE, None, now);
+        assert!(!debts.owes(HE), "it may have been somebody else who had the processor");
+        assert!(debts.begin(HE, 0).cpu.is_some() && debts.begin(OTHER, 0).cpu.is_none());
+        debts.took_long(HE, Some(LONG), now);
+        debts.took_long(HE, Some(CREDIT / SHARE), now);
+        assert!(!debts.owes(HE) && debts.due().is_none(), "he had as much to spend");
+        debts.took_long(HE, Some(took), now);
         debts.waiting.sockets.push(Key { index: 1, generation: 0 });
-        let due = 1000 + LONG * (SHARE - 1);
-        assert!(debts.owes(7) && !debts.owes(8));
+        let due = now + took * SHARE;
+        assert!(debts.owes(HE) && !debts.owes(OTHER));
         assert_eq!(debts.due(), Some(due));
-        assert!(debts.settle(due - 1).is_none() && debts.owes(7));
+        assert!(debts.settle(due - 1).is_none() && debts.owes(HE));
         assert_eq!(debts.settle(due).expect("it is paid").sockets.len(), 1);
-        assert!(!debts.owes(7) && debts.due().is_none() && debts.settle(due).is_none());
-        debts.settle(1000 + SUSPECT);
-        assert!(debts.begin(7, 0).usage.is_none(), "he is like others again");
+        assert!(!debts.owes(HE) && debts.due().is_none() && debts.settle(due).is_none());
+        debts.settle(now + SUSPECT);
+        assert!(!debts.suspects(HE), "he is like others again");
     }
 
     #[test]
     fn what_is_added_to_a_debt_is_paid_after_it() {
-        let mut debts = Debts::new().expect("descriptors");
-        debts.took_long(7, Some(LONG), 1000);
-        debts.took_long(7, Some(LONG), 2000);
-        assert_eq!(debts.due(), Some(1000 + 2 * LONG * (SHARE - 1)));
+        let (mut debts, took, now) = (debts(), CREDIT / SHARE, 10 * CREDIT);
+        debts.took_long(HE, Some(2 * took), now);
+        debts.took_long(HE, Some(2 * took), now + 1);
+        assert_eq!(debts.due(), Some(now + 3 * CREDIT));
+    }
+
+    /// So long it has the processor.
+    fn works(ns: u64) {
+        let until = clock::thread_ns() + ns;
+        while clock::thread_ns() < until {}
     }
 
     #[test]
-    fn only_what_a_user_takes_of_the_processor_or_waits_for_is_counted() {
-        let mut debts = Debts::new().expect("descriptors");
-        debts.took_long(7, None, clock::monotonic_ns());
+    fn only_what_a_user_takes_of_the_processor_is_counted() {
+        let mut debts = debts();
+        debts.took_long(HE, None, clock::monotonic_ns());
         let mut took = |f: &dyn Fn()| {
-            let meter = debts.begin(7, clock::monotonic_ns());
+            let meter = debts.begin(HE, clock::monotonic_ns());
             f();
             debts.end(&meter);
-            debts.owes(7)
+            debts.owes(HE)
         };
-        assert!(!took(&|| ()));
-        assert!(took(&|| std::thread::sleep(std::time::Duration::from_nanos(2 * PIECE))));
+        assert!(!took(&|| std::thread::sleep(Duration::from_nanos(2 * CREDIT / SHARE))));
+        assert!(took(&|| works(2 * CREDIT / SHARE)));
+    }
+
+    #[test]
+    fn what_is_done_for_others_meanwhile_is_theirs() {
+        let mut debts = debts();
+        let sleeps = || std::thread::sleep(Duration::from_nanos(2 * LONG));
+        let outer = debts.begin(HE, clock::monotonic_ns());
+        let inner = debts.begin(OTHER, clock::monotonic_ns());
+        sleeps();
+        debts.end(&inner);
+        let apart = debts.begin_apart();
+        sleeps();
+        debts.end(&apart);
+        debts.end(&outer);
+        assert!(debts.suspects(OTHER) && !debts.suspects(HE));
+    }
+
+    #[test]
+    fn who_waits_as_others_close_too_much_is_heard_again() {
+        let mut debts = debts();
+        debts.crowded_until = 5000;
+        debts.waiting.controls.push(Key { index: 1, generation: 0 });
+        assert!(debts.due() == Some(5000) && debts.settle(4999).is_none());
+        assert_eq!(debts.settle(5000).expect("it is time").controls.len(), 1);
     }
 }

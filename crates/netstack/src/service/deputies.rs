@@ -1,101 +1,138 @@
-//! What may wait for as long as a user likes is done by a thread of its own, and nothing is done for that user until it is over: the close of a file
+//! What may wait for as long as a user likes is done by threads of its own, and nothing is done for that user until it is over: closes of files
 //! of his own file system (FUSE), which is asked at each close, and options of a socket that he holds, whose lock he can keep.
+//!
+//! A close takes its file from the process's table first and waits then. Each has a thread, so that none stays there: a thread with a table of its
+//! own, which closes what may linger (`bypath_sys::strangers`), would have to close it, too.
 
-use bypath_sys::pair;
+use bypath_sys::{clock, fd, pair, thread};
 use std::collections::HashMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::*};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::Builder;
 
-/// Threads at once. Beyond that nothing is heard of users whom the service is not for.
+/// Users whose closes wait at once. Beyond that nothing is heard of users whom the service is not for.
 const MOST: usize = 64;
-/// What may be left to do of one user, while he goes on.
-const AHEAD: usize = 64;
+/// Options that may be left to set of one user, while he goes on.
+const AHEAD: usize = 1024;
 /// Octets of a thread's stack: it makes system calls alone.
-const STACK: usize = 64 << 10;
+const STACK: usize = 32 << 10;
+/// So long it is waited for files to leave the table (ns).
+const LEAVES: u64 = 2_000_000;
 
-/// Something that may wait.
-#[derive(Debug)]
-pub enum Job {
-    /// Files that came along with a message, and are none of the kernel's.
-    Close(Vec<OwnedFd>),
-    /// SO_SNDBUF of a socket, which is closed then.
-    Widen(OwnedFd, i32),
-}
-
-impl Job {
-    /// It is not begun before others are over.
-    const fn weight(&self) -> usize {
-        match self {
-            Job::Close(_) => AHEAD,
-            Job::Widen(..) => 1,
-        }
-    }
-
-    pub fn run(self) {
-        match self {
-            Job::Close(files) => drop(files),
-            Job::Widen(socket, octets) => {
-                let _ = pair::set_send_buffer(socket.as_fd(), octets);
-            }
-        }
-    }
-}
-
-/// One user's thread.
+/// One user's thread for options.
 #[derive(Debug)]
 struct Deputy {
-    jobs: Sender<Job>,
+    jobs: Sender<(OwnedFd, i32)>,
     left: Arc<AtomicUsize>,
 }
 
 /// All of them.
 #[derive(Debug, Default)]
-pub struct Deputies(HashMap<u32, Deputy>);
+pub struct Deputies {
+    options: HashMap<u32, Deputy>,
+    /// How many closes are not over.
+    closing: HashMap<u32, Arc<AtomicUsize>>,
+    /// There was no thread to be had for these.
+    files: Vec<(u32, OwnedFd)>,
+}
 
 impl Deputies {
-    /// Does something for this user, soon.
-    pub fn give(&mut self, uid: u32, job: Job) {
+    /// Gives the program's end of a socket room, soon.
+    pub fn widen(&mut self, uid: u32, program: OwnedFd, octets: i32) {
         // Threads of those for whom nothing is left to do end when another one comes.
-        if !self.0.contains_key(&uid) {
-            self.0.retain(|_, deputy| deputy.left.load(Acquire) > 0);
+        if !self.options.contains_key(&uid) {
+            self.options.retain(|_, deputy| deputy.left.load(Acquire) > 0);
         }
-        let deputy = match self.0.get(&uid) {
+        let deputy = match self.options.get(&uid) {
             Some(deputy) => deputy,
             None => match begin() {
-                Some(deputy) => self.0.entry(uid).or_insert(deputy),
-                // There is no thread to be had: it is left as it is.
-                None => return std::mem::forget(job),
+                Some(deputy) => self.options.entry(uid).or_insert(deputy),
+                // The library does it, too.
+                None => return,
             },
         };
-        deputy.left.fetch_add(job.weight(), AcqRel);
-        if let Err(lost) = deputy.jobs.send(job) {
-            std::mem::forget(lost);
+        deputy.left.fetch_add(1, AcqRel);
+        // It lives as long as this end of the channel.
+        let _ = deputy.jobs.send((program, octets));
+    }
+
+    /// Closes files that came from this user.
+    pub fn close(&mut self, uid: u32, files: Vec<OwnedFd>) {
+        self.closing.retain(|_, closing| closing.load(Acquire) > 0);
+        let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
+        let closing = Arc::clone(self.closing.entry(uid).or_default());
+        for file in files {
+            if let Err(file) = close(file, &closing) {
+                self.files.push((uid, file));
+            }
+        }
+        let until = clock::monotonic_ns() + LEAVES;
+        let is_there = |file: &i32| {
+            fd::is_cloexec(*file).is_ok() && !self.files.iter().any(|(_, kept)| kept.as_raw_fd() == *file)
+        };
+        while numbers.iter().any(is_there) && clock::monotonic_ns() < until {
+            thread::yield_now();
+        }
+    }
+
+    /// Tries again where there was no thread.
+    pub fn try_again(&mut self) {
+        for (uid, file) in std::mem::take(&mut self.files) {
+            let closing = Arc::clone(self.closing.entry(uid).or_default());
+            if let Err(file) = close(file, &closing) {
+                self.files.push((uid, file));
+            }
         }
     }
 
     /// Whether this user has to wait until something is over.
     pub fn hold(&self, uid: u32) -> bool {
-        self.0.get(&uid).is_some_and(|deputy| deputy.left.load(Acquire) >= AHEAD)
+        let closes = self.closing.get(&uid).is_some_and(|closing| closing.load(Acquire) > 0);
+        closes
+            || self.files.iter().any(|(of, _)| *of == uid)
+            || self.options.get(&uid).is_some_and(|deputy| deputy.left.load(Acquire) >= AHEAD)
     }
 
-    /// Whether as many as may be at once have something to do.
-    pub fn are_all_busy(&self) -> bool {
-        self.0.len() >= MOST && self.0.values().filter(|deputy| deputy.left.load(Acquire) > 0).count() >= MOST
+    /// Whether closes of as many users as may be at once are not over.
+    pub fn are_too_many(&self) -> bool {
+        self.closing.len() >= MOST
+            && self.closing.values().filter(|closing| closing.load(Acquire) > 0).count() >= MOST
+    }
+}
+
+/// Closes a file on a thread of its own.
+///
+/// # Errors
+/// There is none; the file is as it was.
+fn close(file: OwnedFd, closing: &Arc<AtomicUsize>) -> Result<(), OwnedFd> {
+    closing.fetch_add(1, AcqRel);
+    let over = Arc::clone(closing);
+    // Handed over once there is a thread.
+    let (gives, takes) = channel::<OwnedFd>();
+    let closes = move || {
+        drop(takes.recv());
+        over.fetch_sub(1, AcqRel);
+    };
+    match Builder::new().name("close".to_owned()).stack_size(STACK).spawn(closes) {
+        Ok(_) => gives.send(file).map_err(|lost| lost.0),
+        Err(_) => {
+            closing.fetch_sub(1, AcqRel);
+            Err(file)
+        }
     }
 }
 
 fn begin() -> Option<Deputy> {
-    let (jobs, wanted): (_, Receiver<Job>) = channel();
+    let (jobs, wanted): (_, Receiver<(OwnedFd, i32)>) = channel();
     let left = Arc::new(AtomicUsize::new(0));
     let over = Arc::clone(&left);
     let works = move || {
-        for job in wanted {
-            let weight = job.weight();
-            job.run();
-            over.fetch_sub(weight, AcqRel);
+        for (program, octets) in wanted {
+            let _ = pair::set_send_buffer(program.as_fd(), octets);
+            drop(program);
+            over.fetch_sub(1, AcqRel);
         }
     };
     Builder::new().name("deputy".to_owned()).stack_size(STACK).spawn(works).ok()?;
@@ -116,23 +153,28 @@ mod tests {
     }
 
     #[test]
-    fn a_user_waits_for_his_closes_and_for_many_other_jobs() {
+    fn a_user_waits_for_his_closes_and_for_very_many_options() {
         let mut deputies = Deputies::default();
         let (ours, other) = pair::new().expect("a pair");
-        deputies.give(7, Job::Close(vec![other]));
+        deputies.close(7, vec![other]);
         until(|| !deputies.hold(7));
         assert_eq!(pair::receive(ours.as_fd(), &mut [0]), Ok(0), "it is closed");
         let (program, _end) = pair::new().expect("a pair");
-        deputies.give(7, Job::Widen(program.try_clone().expect("a descriptor"), 100_000));
+        deputies.widen(7, program.try_clone().expect("a descriptor"), 100_000);
         until(|| pair::send_buffer(program.as_fd()) == Ok(200_000));
         // One that does not come to its end.
-        let left = &deputies.0[&7].left;
+        let left = &deputies.options[&7].left;
         until(|| left.load(Acquire) == 0);
         left.store(AHEAD - 1, Release);
         assert!(!deputies.hold(7));
         left.store(AHEAD, Release);
-        assert!(deputies.hold(7) && !deputies.hold(8) && !deputies.are_all_busy());
-        deputies.give(8, Job::Close(Vec::new()));
-        assert!(deputies.0.contains_key(&7), "it is not over");
+        assert!(deputies.hold(7) && !deputies.hold(8) && !deputies.are_too_many());
+        deputies.closing.entry(9).or_default().store(1, Release);
+        deputies.close(8, Vec::new());
+        assert!(deputies.hold(9) && !deputies.hold(8), "it is not over");
+        deputies.files.push((8, ours));
+        assert!(deputies.hold(8), "there was no thread");
+        deputies.try_again();
+        until(|| !deputies.hold(8));
     }
 }

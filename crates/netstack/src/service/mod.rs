@@ -444,6 +444,10 @@ impl Service {
         }
         for _ in 0..most {
             let Some(key) = self.hub.active.pop_front() else { break };
+            if self.hub.is_owed_for(key) {
+                self.hub.debts.waiting.sockets.push(key);
+                continue;
+            }
             if !are_many {
                 self.hub.work(&mut self.engine, key);
                 continue;
@@ -527,7 +531,7 @@ impl Service {
         let mut unfinished = Vec::new();
         for key in hub.sockets.keys() {
             let Some(socket) = hub.sockets.get_mut(key) else { continue };
-            socket.is.pair_in = true;
+            (socket.is.pair_in, socket.until) = (true, None);
             match socket.phase {
                 Phase::Open => {
                     hub.pump(engine.stack(), key);

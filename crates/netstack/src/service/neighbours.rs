@@ -15,7 +15,6 @@ use bypath_shm::mailbox::Mailbox;
 use bypath_shm::region::{OwnArena, OwnInbox};
 use bypath_sys::aio::Ringer;
 use bypath_sys::eventfd::{self, Bell};
-use bypath_sys::strangers::Others;
 use bypath_sys::{Errno, Result, clock, process, seqpacket, thread};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -275,25 +274,23 @@ impl Neighbour {
                 self.unheard.set(true);
                 return self.sharer.is_unheard();
             }
-            let (len, fds) = match seqpacket::receive(self.control.as_fd(), &mut room) {
-                Ok(Some((len @ 1.., fds))) => (len, fds),
+            let (len, fds) = match seqpacket::receive_all(self.control.as_fd(), &mut room) {
+                Ok(Some(whole)) if whole.len > 0 || !whole.fds.is_empty() => (whole.len, whole.fds),
                 Ok(None) => return,
-                // A descriptor that finds no place is a bell that is not known.
-                Err(Errno::MFILE | Errno::NFILE) => continue,
                 Ok(Some(_)) | Err(_) => {
                     self.gone.set(true);
                     return;
                 }
             };
-            if self.ringer.is_some() && !fds.iter().all(|file| is_eventfd(file.as_fd())) {
-                // The service closes them with care.
-                self.files.borrow_mut().extend(fds);
-                self.sharer.is_unheard();
+            // One bell at a time. A descriptor that finds no place is a bell that is not known.
+            if fds.len() > 1 || !fds.iter().all(|file| is_eventfd(file.as_fd())) {
+                if self.ringer.is_some() {
+                    // The service closes them with care.
+                    self.files.borrow_mut().extend(fds);
+                    self.sharer.is_unheard();
+                }
                 continue;
             }
-            // Dropped last: nothing that came along makes the service wait.
-            let _others = Others::among(&fds);
-            let fds = fds;
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
             let has_room = |number: &u32| {
@@ -479,7 +476,8 @@ impl Neighbours {
         if !sharer.may_meet() {
             return Err(if sharer.is_barred() { Errno::PERM } else { Errno::NOBUFS });
         }
-        let theirs = OwnInbox::map(inbox.as_raw_fd())?;
+        let map = || OwnInbox::map(inbox.as_raw_fd());
+        let theirs = if ringer.is_some() { sharer.watched(map) } else { map() }?;
         let (ours, file) = OwnInbox::new()?;
         let (control, other) = seqpacket::pair()?;
         let bell = Bell::new()?;

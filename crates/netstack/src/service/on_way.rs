@@ -8,7 +8,7 @@ use super::control::leave;
 use super::limits::Users;
 use super::socket::Hub;
 use super::watch::{Token, Watch};
-use bypath_sys::{Errno, seqpacket, sock};
+use bypath_sys::{seqpacket, sock};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -29,15 +29,14 @@ pub fn is_read(end: &OwnedFd) -> bool {
 fn empty(end: &OwnedFd, mut close: impl FnMut(Vec<OwnedFd>)) {
     let (mut room, mut nothing) = ([0; 4096], 0);
     while nothing < MOST_EMPTY {
-        nothing = match seqpacket::receive(end.as_fd(), &mut room) {
+        nothing = match seqpacket::receive_all(end.as_fd(), &mut room) {
             Ok(None) => return,
-            // Or the end, which is told again and again.
-            Ok(Some((0, _))) => nothing + 1,
-            Ok(Some((_, fds))) => {
-                close(fds);
-                0
+            Ok(Some(whole)) => {
+                let is_nothing = whole.len == 0 && whole.fds.is_empty();
+                close(whole.fds);
+                // Or it is the end, which is told again and again.
+                if is_nothing { nothing + 1 } else { 0 }
             }
-            Err(Errno::MFILE) => 0,
             Err(_) => nothing + 1,
         };
     }

@@ -5,7 +5,7 @@ use super::connect::Connecting;
 use super::counts::Counts;
 use super::datagram::Datagrams;
 use super::datagram::ping::Pings;
-use super::debts::{Debts, PIECE};
+use super::debts::{Debts, PIECE, Payer};
 use super::heirs::Heirs;
 use super::limits::Users;
 use super::listener::Listening;
@@ -493,29 +493,52 @@ impl Hub {
             }
         }
         self.told = told;
-        while let Some(key) = self.ended.pop() {
-            self.work(engine, key);
+        // It is their own, and not of who asks.
+        let meter = self.debts.begin_apart();
+        for key in std::mem::take(&mut self.ended) {
+            if self.is_owed_for(key) {
+                self.ended.push(key);
+            } else {
+                self.work(engine, key);
+            }
         }
+        self.debts.end(&meter);
     }
 
-    /// A socket has its turn, unless its user has to wait.
+    /// Who pays for what is done for a socket.
+    fn payer(&self, key: Key, uid: u32) -> Payer {
+        if self.users.counts(uid) { Payer::User(uid) } else { Payer::Socket(key) }
+    }
+
+    /// Whether a socket's turn has to wait until somebody has paid.
+    pub fn is_owed_for(&self, key: Key) -> bool {
+        self.sockets.get(key).is_some_and(|socket| self.debts.owes(self.payer(key, socket.uid)))
+    }
+
+    /// A socket has its turn; where somebody has to pay first it waits.
     pub fn work(&mut self, engine: &mut Engine, key: Key) {
-        let Some(socket) = self.sockets.get_mut(key) else { return };
-        let uid = socket.uid;
-        if !self.users.counts(uid) {
-            return self.work_for(engine, key);
-        }
-        if self.debts.owes(uid) {
-            socket.is.active = true;
-            self.debts.waiting.sockets.push(key);
-            return;
+        let Some(uid) = self.sockets.get(key).map(|socket| socket.uid) else { return };
+        let payer = self.payer(key, uid);
+        if self.debts.owes(payer) {
+            // It stands in a queue already, or does from now on.
+            return self.activate(key);
         }
         let now = bypath_sys::clock::monotonic_ns();
-        socket.until = Some(now + PIECE);
-        let meter = self.debts.begin(uid, now);
+        let is_watched = self.users.counts(uid) || self.debts.suspects(payer);
+        if let Some(socket) = self.sockets.get_mut(key) {
+            socket.until = is_watched.then_some(now + PIECE);
+        }
+        let meter = self.debts.begin(payer, now);
         self.work_for(engine, key);
         self.debts.end(&meter);
-        self.hear_rest(uid);
+        let stranger = self.sockets.get_mut(key).and_then(|socket| {
+            socket.until = None;
+            let near = self.neighbours.get(socket.rings.as_ref()?.with)?;
+            near.stranger().map(|_| near.uid)
+        });
+        if let Some(uid) = stranger {
+            self.hear_rest(uid);
+        }
     }
 
     /// A process that shares memory with the service has said something, or is gone.
@@ -524,21 +547,16 @@ impl Hub {
         if !self.users.counts(uid) {
             return self.neighbours.heard(key);
         }
-        if self.debts.owes(uid) {
+        if self.debts.owes(Payer::User(uid)) {
             if !self.debts.waiting.neighbours.contains(&key) {
                 self.debts.waiting.neighbours.push(key);
             }
             return;
         }
-        let meter = self.debts.begin(uid, bypath_sys::clock::monotonic_ns());
+        let meter = self.debts.begin(Payer::User(uid), bypath_sys::clock::monotonic_ns());
         self.neighbours.heard(key);
         self.debts.end(&meter);
         self.hear_rest(uid);
-    }
-
-    /// Whether the kernel alone is asked when these are closed, which came from this user.
-    pub fn are_kernels(&self, uid: u32, fds: &[OwnedFd]) -> bool {
-        !self.users.counts(uid) || self.debts.are_kernels(fds)
     }
 
     /// Closes what came from this user, and nobody wants.

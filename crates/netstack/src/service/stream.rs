@@ -283,7 +283,8 @@ impl Hub {
 /// Octets go from their frame into the ring of the program, which is told in its socket's turn.
 impl Direct for Hub {
     fn room(&mut self, id: SocketId) -> usize {
-        let Some(socket) = self.by_id.get(&id).and_then(|key| self.sockets.get(*key)) else { return 0 };
+        let Some(key) = self.by_id.get(&id).copied() else { return 0 };
+        let Some(socket) = self.sockets.get(key).filter(|_| !self.is_owed_for(key)) else { return 0 };
         let rings = socket.rings.as_ref();
         let near = rings.and_then(|rings| Some((rings, self.neighbours.get(rings.with)?)));
         near.map_or(0, |(rings, near)| usize::try_from(rings.room(near)).unwrap_or(usize::MAX))
@@ -294,7 +295,7 @@ impl Direct for Hub {
         let Some(socket) = self.sockets.get_mut(key) else { return };
         let Some(rings) = &mut socket.rings else { return };
         if let Some(near) = self.neighbours.get(rings.with) {
-            rings.put(near, octets);
+            near.watched(|| rings.put(near, octets));
             socket.is.given = true;
         }
         self.activate(key);

@@ -167,6 +167,25 @@ users! {
 }
 
 users! {
+    fn a_socket_of_roots_that_another_one_makes_slow_waits_alone() {
+        let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
+        let (program, (listener, to)) = (running.program(), kernels("10.9.0.1:0"));
+        // As a worker has what its master has accepted.
+        let own = program.connect(to);
+        let mut kernel = listener.accept().expect("a connection").0;
+        let [alone, beside] = beside(&running, |begun, over| {
+            let _watches = watches(own.stream.as_fd(), 300, 300);
+            begun.store(true, Relaxed);
+            while !over.load(Relaxed) {
+                kernel.write_all(b"x").expect("written");
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        });
+        assert!(beside > alone / 4, "{beside} of {alone}");
+    }
+}
+
+users! {
     fn who_makes_his_octets_and_datagrams_slow_waits_and_others_do_not() {
         let running = Running::with(|settings| settings.users = Some(vec![ASKER]), Config::default());
         let (listener, to) = kernels("10.9.0.1:0");
@@ -224,6 +243,13 @@ users! {
         until(|| (slow.closes() > 1).then_some(()));
         hello(&other);
         assert_eq!(ready(waits.own().as_fd(), PollFlags::POLLIN, 300), PollFlags::empty());
+        // With nothing, and more of them than make sense: of others, as these are held already.
+        for (n, (len, count)) in [(0, 1), (HEADER, 5), (HEADER, 200)].into_iter().enumerate() {
+            let (before, one) = (slow.closes(), Program::of(&running.path, STRANGER + 1 + n as u32));
+            one.say_with_numbers(&[0; HEADER][..len], &vec![slow.file().as_raw_fd(); count]);
+            until(|| (slow.closes() >= before + count).then_some(()));
+            hello(&other);
+        }
         slow.answer();
         assert!(waits.hear().is_none() && askers[1].hear().is_none(), "it made no sense");
         hello(&askers[0]);

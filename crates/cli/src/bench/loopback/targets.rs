@@ -170,3 +170,68 @@ fn yardstick(find: Find<'_>, checks: &mut Vec<Check>) {
         0.95,
     ));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::record::Sample;
+
+    fn record(
+        case: &str,
+        subject: &'static str,
+        metric: &'static str,
+        (mode, size): (Option<&'static str>, u64),
+        value: f64,
+    ) -> Record {
+        let figure = Figure {
+            bench: "loopback",
+            case: case.into(),
+            subject,
+            link: None,
+            mode,
+            size: Some(size),
+            burst: None,
+            profile: None,
+            cc: None,
+            metric,
+        };
+        Record::new(figure, &[Sample::Value(value)], None)
+    }
+
+    /// Whether the target of a case is met by this many times the floor's time.
+    fn met(case: &str, subject: &'static str, mode: &'static str, size: u64, times: f64) -> bool {
+        let one_way = |subject, mode, ns| record(case, subject, "one_way_ns", (Some(mode), size), ns);
+        let checks = check(&[one_way("floor", "spin", 100.0), one_way(subject, mode, 100.0 * times)]);
+        let measured: Vec<&Check> = checks.iter().filter(|check| check.measured.is_some()).collect();
+        let [one] = measured[..] else { panic!("{} targets have a figure", measured.len()) };
+        assert!(one.target.ends_with("x floor"), "{}", one.target);
+        one.met
+    }
+
+    #[test]
+    fn latencies_meet_their_targets_up_to_so_many_times_the_floor() {
+        for (case, size, limit) in [
+            ("pingpong", 14, 1.6),
+            ("pingpong", 1400, 1.7),
+            ("udp-pingpong", 14, 1.8),
+            ("udp-pingpong", 1400, 1.9),
+        ] {
+            for mode in ["spin", "block"] {
+                assert!(met(case, "bypath", mode, size, limit - 0.01), "{case} {size} {mode}");
+                assert!(!met(case, "bypath", mode, size, limit + 0.01), "{case} {size} {mode}");
+            }
+            assert!(met(case, "channel", "spin", size, 1.14) && !met(case, "channel", "spin", size, 1.16));
+        }
+    }
+
+    #[test]
+    fn datagrams_count_as_they_were_received() {
+        let met = |rate| {
+            let ours = record("udp-stream", "bypath", "messages_per_s", (None, 64), rate);
+            let checks = check(&[ours]);
+            let of_datagrams = checks.iter().filter(|check| check.target == ">= 8 M/s");
+            of_datagrams.map(|check| (check.measured.is_some(), check.met)).collect::<Vec<_>>()
+        };
+        assert_eq!((met(7.9e6), met(8.1e6)), (vec![(true, false)], vec![(true, true)]));
+    }
+}

@@ -2,6 +2,7 @@
 //! socket of each kind for all of them.
 
 use crate::Engine;
+use crate::service::debts::Payer;
 use crate::service::slab::Key;
 use crate::service::socket::{Hub, Phase, inward};
 use bypath_shm::datagram::{Header, tell};
@@ -232,18 +233,20 @@ impl Hub {
             let near = socket.rings.as_ref().and_then(|rings| self.neighbours.get(rings.with));
             let near = near.filter(|near| near.stranger().is_none_or(|sharer| !sharer.is_barred()));
             let uid = socket.uid;
-            if self.debts.owes(uid) {
+            let payer = if self.users.counts(uid) { Payer::User(uid) } else { Payer::Socket(key) };
+            if self.debts.owes(payer) {
+                if let Phase::Datagrams(of) = &mut socket.phase {
+                    of.dropped += 1;
+                }
                 continue;
             }
-            let meter = self.users.counts(uid).then(|| self.debts.begin(uid, clock::monotonic_ns()));
+            let meter = self.debts.begin(payer, clock::monotonic_ns());
             let mut give = || socket.give(near, &datagram, message, ping.remote.is_some());
             let given = match near {
                 Some(near) => near.watched(give),
                 None => give(),
             };
-            if let Some(meter) = meter {
-                self.debts.end(&meter);
-            }
+            self.debts.end(&meter);
             if let (Err(_), Phase::Datagrams(of)) = (given, &mut socket.phase) {
                 of.dropped += 1;
             }
