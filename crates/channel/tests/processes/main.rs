@@ -4,6 +4,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod cycles;
 mod datagrams;
 mod octets;
 
@@ -31,6 +32,9 @@ fn other_process() {
     let (what, name) = role.split_once(' ').expect("a role and a name");
     if let Some(what) = what.strip_prefix("datagrams-") {
         return datagrams::other(what, name);
+    }
+    if what == "cycles" {
+        return cycles::other();
     }
     let channel = match what {
         "listen" => {

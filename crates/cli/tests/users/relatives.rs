@@ -136,6 +136,17 @@ fn mailboxes_that_are_over_are_not_mapped() {
     assert_eq!(said.number("after "), 0);
 }
 
+/// More than a process has mailboxes in its life without using them again (4096, two for each pair); in a soak 100,000.
+#[test]
+fn sockets_of_datagrams_that_come_and_go_leave_nothing() {
+    let is_soak = std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1");
+    let Some(said) = mailboxes("cycles", if is_soak { 50_000 } else { 2_500 }) else { return };
+    let more = ["more descriptors ", "more mappings "].map(|what| said.number(what));
+    assert!(more.iter().all(|more| *more <= 4), "{more:?}");
+    assert!(said.number("more kib ") <= 256, "{} KiB", said.number("more kib "));
+    assert!(said.number("had ") >= 90, "{} of the last hundred had mailboxes", said.number("had "));
+}
+
 /// Whoever is privileged forks: what the child will be is not known.
 #[test]
 fn a_worker_does_not_see_its_parents_later_connections() {

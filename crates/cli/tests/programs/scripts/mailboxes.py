@@ -1,6 +1,6 @@
 """mailboxes.py PORT MODE NUMBER: what a process has mapped of mailboxes, in numbers. MODE: a "worker" of a sender to the echo server at PORT, which
 has closed the socket, becomes the user NUMBER; so does a "sender" by itself, and a "receiver", which a program that it starts writes to; "many": NUMBER pairs
-of sockets of this process talk one after the other."""
+of sockets of this process talk one after the other; so do "cycles", which tell what is left of them."""
 import os
 import socket
 import subprocess
@@ -51,6 +51,40 @@ def many(pairs):
         one.close()
         other.close()
     print("most", most)
+
+
+def standing():
+    """Descriptors, mappings, and memory in KiB, that of mailboxes left out."""
+    with open("/proc/self/maps") as maps:
+        mappings = sum("/memfd:bypath-mailbox" not in line for line in maps)
+    with open("/proc/self/status") as status:
+        kib = next(int(line.split()[1]) for line in status if line.startswith("RssAnon:"))
+    return len(os.listdir("/proc/self/fd")), mappings, kib
+
+
+def come_and_go(pairs):
+    """How many of the last hundred pairs had mailboxes."""
+    had = 0
+    for n in range(pairs):
+        one, other = bound(), bound()
+        for _ in range(20):
+            for a, b in ((one, other), (other, one)):
+                a.sendto(b"said", b.getsockname())
+                assert b.recv(100) == b"said"
+        if n >= pairs - 100:
+            had += mapped() != []
+        one.close()
+        other.close()
+    return had
+
+
+def cycles(pairs):
+    come_and_go(200)
+    before = standing()
+    had = come_and_go(pairs)
+    for what, then, now in zip(("descriptors", "mappings", "kib"), before, standing()):
+        print("more", what, max(0, now - then))
+    print("had", had)
 
 
 def work(s, user):
@@ -122,6 +156,8 @@ def main():
         return receive(number)
     if mode == "many":
         many(number)
+    elif mode == "cycles":
+        return cycles(number)
     else:
         s = bound()
         s.connect(("127.0.0.1", port))
