@@ -13,6 +13,8 @@ mod heirs;
 mod list;
 #[path = "crash/mailbox.rs"]
 mod mailbox;
+#[path = "crash/meetings.rs"]
+mod meetings;
 #[path = "crash/mixed.rs"]
 mod mixed;
 #[path = "crash/pairs.rs"]

@@ -243,6 +243,7 @@ fn make(r: &Record, fd: i32) -> Result<(), Reason> {
     r.inbound.memory.store(memory + 1, Relaxed);
     r.inbound.listener.store(listener + 1, Relaxed);
     r.inbound.mailbox.set(Some(kept));
+    fault::point("mailbox-made");
     if !wait::comes(r) {
         r.end_mailbox(Reason::MailboxLimit);
         r.forget_mailbox();
@@ -396,7 +397,9 @@ fn welcome(r: &Record, fd: i32, caller: i32, octets: &[u8], received: &unix::Rec
         (r.shares_port() || r.is_shared()).into(),
         offers.into(),
     ]);
+    fault::point("mailbox-asked-for");
     unix::send(caller, &encode(&message), &[memory]).map_err(|_| Reason::PeerPlain)?;
+    fault::point("mailbox-given");
     place.store(caller + 1, Relaxed);
     if let Some(lent) = lent.filter(|_| may_inherit && !offers) {
         its.store(lent.into_fd() + 1, Release);
@@ -506,6 +509,7 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
         strangers::close_caller(dialled, process::euid());
         return Err(reason);
     }
+    fault::point("mailbox-called-for");
     route.connection.store(dialled + 1, Relaxed);
     route.asked_by.store(found.uid, Relaxed);
     route.cookie.store(found.cookie, Relaxed);
@@ -617,6 +621,7 @@ fn use_mailbox(r: &Record, route: &Route, message: &Message, memory: i32) -> Res
         Errno::NOBUFS | Errno::NOMEM => no_addresses(e),
         _ => Reason::PeerMemoryInvalid,
     })?;
+    fault::point("mailbox-mapped");
     let source = route.own_source();
     let room = u32::try_from(message[2]).unwrap_or(u32::MAX);
     route.offers.store(message[5] != 0, Relaxed);

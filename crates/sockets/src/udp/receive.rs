@@ -318,9 +318,11 @@ impl Record {
             if n > 0 && is_writable {
                 reader.ring().copy_out(place.at(), buf, 0, n);
             }
+            fault::point("datagram-copied");
             if !(if peeks { reader.stands(&peeked) } else { reader.release(&peeked) }) {
                 continue;
             }
+            fault::point("datagram-released");
             if !is_writable {
                 return Err(Not::Fault);
             }

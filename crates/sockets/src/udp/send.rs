@@ -416,7 +416,7 @@ impl Socket {
                 }
                 Some(len)
             }
-            Pushed::Kernel if is_offered && !shares && route.is_found_orphaned() => {
+            Pushed::Kernel if !shares && route.is_found_orphaned() => {
                 self.drop_route(route);
                 None
             }
