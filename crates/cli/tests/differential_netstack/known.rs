@@ -101,6 +101,7 @@ const KNOWN: &[Known] = &[
             "who_begins_to_ask_is_told_of_what_waits",
             "who_begins_to_ask_by_ipv6",
             "where_many_came_in_and_when",
+            "where_many_came_in_and_when_by_ipv6",
             "when_it_came",
             "timestamps_of_other_kinds",
         ],

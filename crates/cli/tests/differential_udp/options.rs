@@ -73,6 +73,31 @@ scripts! {
         s setsockopt 3 timestamp_new 0
         s receive_msg 3 100 0 200
     ";
+    where_many_came_in_and_when_by_ipv6, "packet information", Ring: "
+        s socket inet6 dgram|cloexec
+        s bind 3 [::]:0
+        s setsockopt 3 pktinfo6 1
+        s setsockopt 3 timestampns_new 1
+        c socket inet6 dgram|cloexec
+        s go echoes echo_from 3 100
+        c ping_to 3 100 64 [::1]:%port:s:3
+        s join echoes
+        c send_many 3 10,0,14 1 0 [::1]:%port:s:3
+        s receive_msg 3 100 0 200
+        s receive_msg 3 100 0 60
+        s receive_msg 3 100 0 59
+        c send_many 3 10,20,30 1 0 [::1]:%port:s:3
+        s receive_msg 3 100 peek 48
+        s receive_msg 3 100 0 40
+        s receive_many 3 70,70,70 dontwait
+        s receive_msg 3 100 dontwait 200
+        c sendto 3 11 1 0 [::1]:%port:s:3
+        s setsockopt 3 timestamp_new 1
+        s receive_msg 3 100 0 200
+        c sendto 3 12 1 0 [::1]:%port:s:3
+        s setsockopt 3 timestamp_new 0
+        s receive_msg 3 100 0 200
+    ";
     who_begins_to_ask_is_told_of_what_waits, "packet information", Ring: "
         s socket inet dgram|cloexec
         s bind 3 0.0.0.0:0
