@@ -178,7 +178,7 @@ fn is_meant(host: &str) -> bool {
     let own = rustix::system::uname();
     let own = own.nodename().to_str().unwrap_or("");
     let is = |other: &str| !other.is_empty() && name.eq_ignore_ascii_case(other);
-    address.parse::<IpAddr>().is_ok() || is("localhost") || is(own)
+    [host, address].iter().any(|text| text.parse::<IpAddr>().is_ok()) || is("localhost") || is(own)
 }
 
 fn request(stream: &mut TcpStream) -> io::Result<Request> {

@@ -258,19 +258,33 @@ impl Sampler {
             tx,
             rx,
             waiting: c.outgoing_fill,
-            wait_ns: c
-                .outgoing_fill
-                .filter(|_| c.end.outgoing.path == Path::Ring && tx_rate > 0)
-                .map(|fill| (fill as f64 / tx_rate as f64 * 1e9) as u64),
+            wait_ns: wait_ns(c.outgoing_fill, c.end.outgoing.path, tx_rate),
             spin_percent: spins.get(&c.process.pid).copied(),
             drops: 0,
         }
     }
 }
 
+/// How long what waits in a ring takes to be read, at the rate at which octets are sent; `None`: it does not wait there, or nothing is sent.
+fn wait_ns(fill: Option<u64>, path: Path, rate: u64) -> Option<u64> {
+    let fill = fill.filter(|_| path == Path::Ring && rate > 0)?;
+    Some((fill as f64 / rate as f64 * 1e9) as u64)
+}
+
 #[cfg(test)]
 pub mod tests {
     use super::*;
+
+    #[test]
+    fn what_waits_is_read_at_the_rate_at_which_it_is_sent() {
+        assert_eq!(wait_ns(Some(1000), Path::Ring, 1_000_000), Some(1_000_000));
+        assert_eq!(wait_ns(Some(0), Path::Ring, 5), Some(0));
+        for (fill, path, rate) in
+            [(Some(1000), Path::Ring, 0), (Some(1000), Path::Kernel, 5), (None, Path::Ring, 5)]
+        {
+            assert_eq!(wait_ns(fill, path, rate), None);
+        }
+    }
 
     pub fn row(pid: u32, command: &str, rate: u64, path: &str) -> Row {
         Row {
