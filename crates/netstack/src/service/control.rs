@@ -238,7 +238,6 @@ impl Controls {
             took.add(uid, clock::monotonic_ns().saturating_sub(now));
             if let Some(meter) = meter {
                 hub.debts.end(&meter);
-                hub.hear_rest(uid);
             }
             match heard {
                 Ok(Heard::All) => {}

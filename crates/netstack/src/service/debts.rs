@@ -12,6 +12,7 @@ use super::deputies::Deputies;
 use super::slab::Key;
 use bypath_sys::strangers::{Kernels, Others};
 use bypath_sys::{Result, clock};
+use std::collections::HashMap;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// After so long a turn is over, whatever is left to do (ns).
@@ -29,16 +30,15 @@ const LAST_LOOK: u64 = 64_000_000;
 const SUSPECT: u64 = 10_000_000_000;
 
 /// Who pays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Payer {
     User(u32),
     Socket(Key),
 }
 
 /// One of them.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Debt {
-    payer: Payer,
     suspect_until: u64,
     /// When what he has taken was his share (ns).
     paid: u64,
@@ -51,7 +51,7 @@ struct Debt {
 /// All of them, and what waits for them.
 #[derive(Debug)]
 pub struct Debts {
-    all: Vec<Debt>,
+    all: HashMap<Payer, Debt>,
     kernels: Kernels,
     deputies: Deputies,
     pub waiting: Waiting,
@@ -85,7 +85,7 @@ impl Debts {
     /// EMFILE and its like.
     pub fn new() -> Result<Debts> {
         Ok(Debts {
-            all: Vec::new(),
+            all: HashMap::new(),
             kernels: Kernels::new()?,
             deputies: Deputies::default(),
             waiting: Waiting::default(),
@@ -119,9 +119,9 @@ impl Debts {
     /// Has this user wait as long as his deputies want.
     fn hold(&mut self, uid: u32) {
         if self.deputies.hold(uid) {
-            let (at, until) = (self.of(Payer::User(uid)), clock::monotonic_ns() + FIRST_LOOK);
-            self.all[at].until = self.all[at].until.max(until);
-            self.all[at].look = FIRST_LOOK;
+            let debt = self.all.entry(Payer::User(uid)).or_default();
+            debt.until = debt.until.max(clock::monotonic_ns() + FIRST_LOOK);
+            debt.look = FIRST_LOOK;
         }
     }
 
@@ -136,12 +136,12 @@ impl Debts {
 
     /// Whether nothing is done for him for now.
     pub fn owes(&self, payer: Payer) -> bool {
-        self.all.iter().any(|debt| debt.payer == payer && debt.until > 0)
+        !self.all.is_empty() && self.all.get(&payer).is_some_and(|debt| debt.until > 0)
     }
 
     /// Whether he is looked at closely.
     pub fn suspects(&self, payer: Payer) -> bool {
-        self.all.iter().any(|debt| debt.payer == payer)
+        !self.all.is_empty() && self.all.contains_key(&payer)
     }
 
     /// Something is begun for him, now (ns).
@@ -170,8 +170,7 @@ impl Debts {
 
     /// A call took long; `cost` is his part of it (ns), if that is known.
     fn took_long(&mut self, payer: Payer, cost: Option<u64>, now: u64) {
-        let at = self.of(payer);
-        let debt = &mut self.all[at];
+        let debt = self.all.entry(payer).or_default();
         debt.suspect_until = now + SUSPECT;
         if let Some(cost) = cost.filter(|cost| *cost > LONG) {
             debt.paid = debt.paid.max(now.saturating_sub(CREDIT)).saturating_add(cost.saturating_mul(SHARE));
@@ -181,12 +180,11 @@ impl Debts {
         }
     }
 
-    /// His place.
-    fn of(&mut self, payer: Payer) -> usize {
-        self.all.iter().position(|debt| debt.payer == payer).unwrap_or_else(|| {
-            self.all.push(Debt { payer, suspect_until: 0, paid: 0, until: 0, look: FIRST_LOOK });
-            self.all.len() - 1
-        })
+    /// This socket is gone.
+    pub fn forget(&mut self, socket: Key) {
+        if !self.all.is_empty() {
+            self.all.remove(&Payer::Socket(socket));
+        }
     }
 
     /// Who has paid goes on: what waited. Of the others `due` tells when.
@@ -198,11 +196,10 @@ impl Debts {
         if any {
             self.crowded_until = 0;
         }
-        self.deputies.try_again();
-        let deputies = &self.deputies;
-        self.all.retain_mut(|debt| {
+        let deputies = &mut self.deputies;
+        self.all.retain(|payer, debt| {
             if (1..=now).contains(&debt.until) {
-                if matches!(debt.payer, Payer::User(uid) if deputies.hold(uid)) {
+                if matches!(payer, Payer::User(uid) if deputies.looks(*uid)) {
                     debt.look = (2 * debt.look).min(LAST_LOOK);
                     debt.until = now + debt.look;
                 } else {
@@ -216,7 +213,7 @@ impl Debts {
 
     /// When the next one has paid (ns).
     pub fn due(&self) -> Option<u64> {
-        let debts = self.all.iter().map(|debt| debt.until);
+        let debts = self.all.values().map(|debt| debt.until);
         debts.chain([self.crowded_until]).filter(|until| *until > 0).min()
     }
 }

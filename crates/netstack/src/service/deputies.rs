@@ -14,6 +14,8 @@ use std::thread::Builder;
 
 /// Users whose closes wait at once. Beyond that nothing is heard of users whom the service is not for.
 const MOST: usize = 64;
+/// Closes that wait at once, of all users. What is beyond that is closed when others are over.
+const THREADS: usize = 1024;
 /// Options that may be left to set of one user, while he goes on.
 const AHEAD: usize = 1024;
 /// Octets of a thread's stack: it makes system calls alone.
@@ -34,6 +36,8 @@ pub struct Deputies {
     options: HashMap<u32, Deputy>,
     /// How many closes are not over.
     closing: HashMap<u32, Arc<AtomicUsize>>,
+    /// Of all of them.
+    running: Arc<AtomicUsize>,
     /// There was no thread to be had for these.
     files: Vec<(u32, OwnedFd)>,
 }
@@ -63,28 +67,33 @@ impl Deputies {
         self.closing.retain(|_, closing| closing.load(Acquire) > 0);
         let numbers: Vec<i32> = files.iter().map(AsRawFd::as_raw_fd).collect();
         let closing = Arc::clone(self.closing.entry(uid).or_default());
-        for file in files {
-            if let Err(file) = close(file, &closing) {
+        let mut files = files.into_iter();
+        let mut begun = 0;
+        for file in files.by_ref() {
+            if let Err(file) = close(file, [&closing, &self.running]) {
                 self.files.push((uid, file));
+                break;
             }
+            begun += 1;
         }
+        self.files.extend(files.map(|file| (uid, file)));
         let until = clock::monotonic_ns() + LEAVES;
-        let is_there = |file: &i32| {
-            fd::is_cloexec(*file).is_ok() && !self.files.iter().any(|(_, kept)| kept.as_raw_fd() == *file)
-        };
-        while numbers.iter().any(is_there) && clock::monotonic_ns() < until {
+        let is_there = |file: &i32| fd::is_cloexec(*file).is_ok();
+        while numbers[..begun].iter().any(is_there) && clock::monotonic_ns() < until {
             thread::yield_now();
         }
     }
 
-    /// Tries again where there was no thread.
-    pub fn try_again(&mut self) {
-        for (uid, file) in std::mem::take(&mut self.files) {
-            let closing = Arc::clone(self.closing.entry(uid).or_default());
-            if let Err(file) = close(file, &closing) {
-                self.files.push((uid, file));
+    /// Tries again where there was no thread; whether this user has to wait.
+    pub fn looks(&mut self, uid: u32) -> bool {
+        while let Some((of, file)) = self.files.pop() {
+            let closing = Arc::clone(self.closing.entry(of).or_default());
+            if let Err(file) = close(file, [&closing, &self.running]) {
+                self.files.push((of, file));
+                break;
             }
         }
+        self.hold(uid)
     }
 
     /// Whether this user has to wait until something is over.
@@ -97,8 +106,10 @@ impl Deputies {
 
     /// Whether closes of as many users as may be at once are not over.
     pub fn are_too_many(&self) -> bool {
-        self.closing.len() >= MOST
-            && self.closing.values().filter(|closing| closing.load(Acquire) > 0).count() >= MOST
+        let are_many = !self.files.is_empty() || self.running.load(Acquire) >= THREADS / 2;
+        are_many
+            || self.closing.len() >= MOST
+                && self.closing.values().filter(|closing| closing.load(Acquire) > 0).count() >= MOST
     }
 }
 
@@ -106,19 +117,29 @@ impl Deputies {
 ///
 /// # Errors
 /// There is none; the file is as it was.
-fn close(file: OwnedFd, closing: &Arc<AtomicUsize>) -> Result<(), OwnedFd> {
-    closing.fetch_add(1, AcqRel);
-    let over = Arc::clone(closing);
+fn close(file: OwnedFd, counts: [&Arc<AtomicUsize>; 2]) -> Result<(), OwnedFd> {
+    if counts[1].load(Acquire) >= THREADS {
+        return Err(file);
+    }
+    let counts = counts.map(Arc::clone);
+    counts.iter().for_each(|count| {
+        count.fetch_add(1, AcqRel);
+    });
+    let over = counts.clone();
     // Handed over once there is a thread.
     let (gives, takes) = channel::<OwnedFd>();
     let closes = move || {
         drop(takes.recv());
-        over.fetch_sub(1, AcqRel);
+        over.iter().for_each(|count| {
+            count.fetch_sub(1, AcqRel);
+        });
     };
     match Builder::new().name("close".to_owned()).stack_size(STACK).spawn(closes) {
         Ok(_) => gives.send(file).map_err(|lost| lost.0),
         Err(_) => {
-            closing.fetch_sub(1, AcqRel);
+            counts.iter().for_each(|count| {
+                count.fetch_sub(1, AcqRel);
+            });
             Err(file)
         }
     }
@@ -173,8 +194,12 @@ mod tests {
         deputies.close(8, Vec::new());
         assert!(deputies.hold(9) && !deputies.hold(8), "it is not over");
         deputies.files.push((8, ours));
-        assert!(deputies.hold(8), "there was no thread");
-        deputies.try_again();
+        assert!(deputies.hold(8) && deputies.are_too_many(), "there was no thread");
+        deputies.running.store(THREADS, Release);
+        assert!(deputies.looks(8) && deputies.files.len() == 1, "there are as many as may be");
+        deputies.running.store(0, Release);
+        deputies.looks(8);
         until(|| !deputies.hold(8));
+        assert!(deputies.files.is_empty() && !deputies.are_too_many());
     }
 }

@@ -415,6 +415,7 @@ impl Service {
             self.controls.turn(&mut self.hub, &mut self.engine, &self.settings);
         }
         self.work();
+        self.hub.hear_rest();
         self.hub.reset_barred();
         self.engine.flush()?;
         if std::mem::take(&mut self.hub.begun) {

@@ -284,12 +284,10 @@ impl Neighbour {
             };
             // One bell at a time. A descriptor that finds no place is a bell that is not known.
             if fds.len() > 1 || !fds.iter().all(|file| is_eventfd(file.as_fd())) {
-                if self.ringer.is_some() {
-                    // The service closes them with care.
-                    self.files.borrow_mut().extend(fds);
-                    self.sharer.is_unheard();
-                }
-                continue;
+                // The service closes them with care, and hears the rest then.
+                self.files.borrow_mut().extend(fds);
+                self.unheard.set(true);
+                return self.sharer.is_unheard();
             }
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;
@@ -534,16 +532,14 @@ impl Neighbours {
         self.sweep(key);
     }
 
-    /// Processes of this user that were not heard out since this was asked, and files that came along with what was heard.
-    pub fn take_unheard(&mut self, uid: u32) -> (Vec<Key>, Vec<OwnedFd>) {
+    /// Processes that were not heard out since this was asked, and files that came along with what was heard, with their users.
+    pub fn take_unheard(&mut self) -> (Vec<Key>, Vec<(u32, OwnedFd)>) {
         let (mut unheard, mut files) = (Vec::new(), Vec::new());
-        if self.sharers.take_unheard(uid) {
-            files.extend(self.files.extract_if(.., |(of, _)| *of == uid).map(|(_, file)| file));
+        if self.sharers.take_unheard() {
+            files.append(&mut self.files);
             for key in self.all.keys() {
-                let Some(neighbour) = self.all.get(key).filter(|neighbour| neighbour.uid == uid) else {
-                    continue;
-                };
-                files.append(&mut neighbour.files.borrow_mut());
+                let Some(neighbour) = self.all.get(key) else { continue };
+                files.extend(neighbour.files.borrow_mut().drain(..).map(|file| (neighbour.uid, file)));
                 if neighbour.unheard.take() {
                     unheard.push(key);
                 }

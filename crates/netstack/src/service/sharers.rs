@@ -149,7 +149,8 @@ impl Sharers {
     pub fn of(&mut self, uid: u32) -> Arc<Sharer> {
         // Those of whom nothing needs to be known are forgotten when another one comes.
         if !self.0.contains_key(&uid) {
-            self.0.retain(|_, sharer| sharer.is_barred() || Arc::strong_count(sharer) > 1);
+            let is_known = |sharer: &Sharer| sharer.is_barred() || sharer.unheard.load(Relaxed);
+            self.0.retain(|_, sharer| is_known(sharer) || Arc::strong_count(sharer) > 1);
         }
         Arc::clone(self.0.entry(uid).or_default())
     }
@@ -160,9 +161,10 @@ impl Sharers {
         self.0.values().filter(|sharer| is_new(sharer)).count() > 0
     }
 
-    /// Whether some process of this user was not heard out since this was asked.
-    pub fn take_unheard(&self, uid: u32) -> bool {
-        self.0.get(&uid).is_some_and(|sharer| sharer.unheard.swap(false, Relaxed))
+    /// Whether some process was not heard out since this was asked.
+    pub fn take_unheard(&self) -> bool {
+        let is_unheard = |sharer: &&Arc<Sharer>| sharer.unheard.swap(false, Relaxed);
+        self.0.values().filter(is_unheard).count() > 0
     }
 
     pub fn is_barred(&self, uid: u32) -> bool {

@@ -316,6 +316,7 @@ impl Hub {
     /// The service's end is closed, and the stack's socket; what may be asked of it is kept.
     pub fn release(&mut self, stack: &mut Stack, key: Key) {
         let Some(mut socket) = self.sockets.remove(key) else { return };
+        self.debts.forget(key);
         if matches!(socket.phase, Phase::Connecting(_))
             && let Some(mut tcp) = stack.tcp(socket.id)
         {
@@ -531,13 +532,8 @@ impl Hub {
         let meter = self.debts.begin(payer, now);
         self.work_for(engine, key);
         self.debts.end(&meter);
-        let stranger = self.sockets.get_mut(key).and_then(|socket| {
+        if let Some(socket) = self.sockets.get_mut(key) {
             socket.until = None;
-            let near = self.neighbours.get(socket.rings.as_ref()?.with)?;
-            near.stranger().map(|_| near.uid)
-        });
-        if let Some(uid) = stranger {
-            self.hear_rest(uid);
         }
     }
 
@@ -556,7 +552,6 @@ impl Hub {
         let meter = self.debts.begin(Payer::User(uid), bypath_sys::clock::monotonic_ns());
         self.neighbours.heard(key);
         self.debts.end(&meter);
-        self.hear_rest(uid);
     }
 
     /// Closes what came from this user, and nobody wants.
@@ -571,13 +566,17 @@ impl Hub {
         self.on_way.end(who, end, (uid, descriptors), &mut self.users, &self.watch, close);
     }
 
-    /// What processes of this user have said, and was not heard, is heard in the next turn; what came along and is no bell is closed.
-    pub fn hear_rest(&mut self, uid: u32) {
-        let (unheard, files) = self.neighbours.take_unheard(uid);
-        if !files.is_empty() {
-            self.close_received(uid, files);
-        }
+    /// What processes have said, and was not heard, is heard in the next turn; what came along and is no bell is closed.
+    pub fn hear_rest(&mut self) {
+        let (unheard, files) = self.neighbours.take_unheard();
         self.later.extend(unheard.into_iter().map(|key| (Token::Neighbour(key), 0)));
+        let mut by_user = HashMap::<u32, Vec<OwnedFd>>::new();
+        files.into_iter().for_each(|(uid, file)| by_user.entry(uid).or_default().push(file));
+        for (uid, files) in by_user {
+            let meter = self.debts.begin(Payer::User(uid), bypath_sys::clock::monotonic_ns());
+            self.close_received(uid, files);
+            self.debts.end(&meter);
+        }
     }
 
     fn work_for(&mut self, engine: &mut Engine, key: Key) {
