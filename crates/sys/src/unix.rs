@@ -300,10 +300,11 @@ pub struct Whole {
 /// ECONNRESET and others as recvmsg(2).
 #[cfg(feature = "link")]
 pub fn recv_all(s: i32, bytes: &mut [u8]) -> Result<Option<Whole>> {
-    let Some((len, fds, is_cut)) = recv_raw(s, bytes)? else { return Ok(None) };
+    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
+    let Some((len, count, is_cut)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
     // SAFETY: they were received just now and are nobody else's.
     let own = |file: &i32| unsafe { OwnedFd::from_raw_fd(*file) };
-    Ok(Some(Whole { len, fds: fds.iter().take_while(|file| **file >= 0).map(own).collect(), is_cut }))
+    Ok(Some(Whole { len, fds: control.fds[..count].iter().map(own).collect(), is_cut }))
 }
 
 /// Receives one message without waiting; `None` if there is none yet.
@@ -311,10 +312,10 @@ pub fn recv_all(s: i32, bytes: &mut [u8]) -> Result<Option<Whole>> {
 /// # Errors
 /// ECONNRESET and others as recvmsg(2); EMFILE when the descriptors, or one of them, could not be kept: all are closed, and the message is gone.
 pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
-    let Some((len, fds, mut failed)) = recv_raw(s, bytes)? else { return Ok(None) };
+    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
+    let Some((len, count, mut failed)) = recv_raw(s, bytes, &mut control)? else { return Ok(None) };
     let mut got = Received { len, fds: [-1; MAX_FDS], fd_count: 0 };
-    let n = fds.iter().position(|file| *file < 0).unwrap_or(ALL_FDS);
-    let (wanted, more) = fds[..n].split_at(n.min(MAX_FDS));
+    let (wanted, more) = control.fds[..count].split_at(count.min(MAX_FDS));
     failed |= !more.is_empty();
     if !more.is_empty() {
         strangers::close(more);
@@ -336,16 +337,20 @@ pub fn recv(s: i32, bytes: &mut [u8], floor: i32) -> Result<Option<Received>> {
     if failed { Err(Errno::MFILE) } else { Ok(Some(got)) }
 }
 
-/// Length, descriptors (-1 behind the last one), and whether there was no room for some.
-fn recv_raw(s: i32, bytes: &mut [u8]) -> Result<Option<(usize, [i32; ALL_FDS], bool)>> {
-    let mut control = Control { len: 0, level: 0, kind: 0, fds: [-1; ALL_FDS] };
+/// Length, how many descriptors came, and whether there was no room for some.
+#[inline]
+fn recv_raw(
+    s: i32,
+    bytes: &mut [u8],
+    control: &mut Control<ALL_FDS>,
+) -> Result<Option<(usize, usize, bool)>> {
     let iov = crate::user::IoVec { base: bytes.as_mut_ptr() as usize, len: bytes.len() };
     let mut hdr = MsgHdr {
         name: 0,
         namelen: 0,
         iov: &raw const iov as usize,
         iovlen: 1,
-        control: &raw mut control as usize,
+        control: std::ptr::from_mut(control) as usize,
         controllen: size_of::<Control<ALL_FDS>>(),
         flags: 0,
     };
@@ -364,7 +369,6 @@ fn recv_raw(s: i32, bytes: &mut [u8]) -> Result<Option<(usize, [i32; ALL_FDS], b
         && control.kind == libc::SCM_RIGHTS
         && control.len >= CONTROL_HEADER;
     let n = if is_theirs { ((control.len - CONTROL_HEADER) / 4).min(ALL_FDS) } else { 0 };
-    control.fds[n..].fill(-1);
     // Where there is no room for any of them the kernel says nothing else of them.
-    Ok(Some((len, control.fds, hdr.flags & libc::MSG_CTRUNC != 0)))
+    Ok(Some((len, n, hdr.flags & libc::MSG_CTRUNC != 0)))
 }
