@@ -200,7 +200,7 @@ impl Debts {
         self.all.retain(|payer, debt| {
             if (1..=now).contains(&debt.until) {
                 if matches!(payer, Payer::User(uid) if deputies.looks(*uid)) {
-                    debt.look = (2 * debt.look).min(LAST_LOOK);
+                    debt.look = (2 * debt.look).clamp(FIRST_LOOK, LAST_LOOK);
                     debt.until = now + debt.look;
                 } else {
                     (debt.until, any) = (0, true);

@@ -272,7 +272,7 @@ impl Neighbour {
         for n in 0..MESSAGES {
             if n > 0 && self.ringer.is_some() && clock::monotonic_ns() - began >= PIECE {
                 self.unheard.set(true);
-                return self.sharer.is_unheard();
+                return self.sharer.leave_unheard();
             }
             let (len, fds) = match seqpacket::receive_all(self.control.as_fd(), &mut room) {
                 Ok(Some(whole)) if whole.len > 0 || !whole.fds.is_empty() => (whole.len, whole.fds),
@@ -287,7 +287,7 @@ impl Neighbour {
                 // The service closes them with care, and hears the rest then.
                 self.files.borrow_mut().extend(fds);
                 self.unheard.set(true);
-                return self.sharer.is_unheard();
+                return self.sharer.leave_unheard();
             }
             let word = |n: usize| u64::from_ne_bytes(room[8 * n..8 * n + 8].try_into().unwrap_or_default());
             let is_bell = len == room.len() && word(0) == BELL && word(1) == MESSAGE_VERSION;

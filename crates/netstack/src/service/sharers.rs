@@ -90,7 +90,7 @@ impl Sharer {
     }
 
     /// A process of his has said more than could be heard at once.
-    pub fn is_unheard(&self) {
+    pub fn leave_unheard(&self) {
         self.unheard.store(true, Relaxed);
     }
 
