@@ -16,11 +16,11 @@ ways! {
         scene.prove_kernel_if_alone();
     };
     iperf3_forward needs ["iperf3"] => |scene| {
-        transfer(scene, "");
+        transfer(scene, Waits::AsUsual, "");
         scene.prove_kernel_if_alone();
     };
     iperf3_reverse needs ["iperf3"] => |scene| {
-        transfer(scene, "-R");
+        transfer(scene, Waits::AsUsual, "-R");
         scene.prove_kernel_if_alone();
     };
     dnsmasq_and_dig needs ["dnsmasq", "dig", "python3"] => |scene| {
@@ -96,6 +96,7 @@ macro_rules! awake {
 
 awake! {
     sockperf_between_two_that_are_awake needs ["sockperf"], 25 => |scene| ping_pong(scene, Waits::Awake);
+    iperf3_between_two_that_are_awake needs ["iperf3"], 1 => |scene| transfer(scene, Waits::Awake, "-b 0 -t 3");
     rtp_between_two_that_are_awake needs ["python3"], 5 => |scene| frames(scene, Waits::Awake);
 }
 
@@ -172,13 +173,13 @@ fn after(report: &str, label: &str) -> u64 {
 }
 
 /// At a rate that a machine carries: where it does other things many may be lost, none is out of order.
-fn transfer(scene: &Scene, options: &str) {
+fn transfer(scene: &Scene, waits: Waits, options: &str) {
     let port = scene.port();
-    let mut server = scene.server("iperf3").args("-s -1 -B 127.0.0.1 -p").arg(port.to_string()).start();
+    let server = waits.server(scene, "iperf3").args("-s -1 -B 127.0.0.1 -p");
+    let mut server = server.arg(port.to_string()).start();
     server.listening(port);
-    let client =
-        scene.client("iperf3").args("-c 127.0.0.1 -u -J -b 20M -l 1400 -t 1 -p").arg(port.to_string());
-    let report = client.args(options).finish();
+    let client = waits.client(scene, "iperf3").args("-c 127.0.0.1 -u -J -b 20M -l 1400 -t 1 -p");
+    let report = client.arg(port.to_string()).args(options).finish();
     server.wait().ok();
     let report: Value = serde_json::from_str(&report.stdout).expect("iperf3 prints JSON");
     assert!(report.get("error").is_none(), "{report:#}");

@@ -68,10 +68,20 @@ fn bytes(pid: u32, which: &str) -> u64 {
 
 #[test]
 fn tshark_reads_requests_and_answers() {
-    if !has("dump::tshark_reads_requests_and_answers", &["python3", "tshark"]) {
+    requests_and_answers("dump::tshark_reads_requests_and_answers", "127.0.0.1", "ip");
+}
+
+#[test]
+fn tshark_reads_requests_and_answers_of_ipv6() {
+    requests_and_answers("dump::tshark_reads_requests_and_answers_of_ipv6", "::1", "ipv6");
+}
+
+/// `protocol`: of the addresses, as tshark calls it.
+fn requests_and_answers(test: &str, address: &str, protocol: &str) {
+    if !has(test, &["python3", "tshark"]) {
         return;
     }
-    let mut talk = Talk::new();
+    let mut talk = Talk::at(address);
     let folder = TempDir::new();
     let file = folder.join("http.pcapng");
     let server = talk.server_pid();
@@ -87,7 +97,7 @@ fn tshark_reads_requests_and_answers() {
     };
     assert_eq!(all("http.response", "http.response.code"), vec!["200"; 40]);
     assert_eq!(all("http.request", "http.request.uri"), vec!["/3000"; 40]);
-    let elsewhere = format!("!(tcp.port=={port} && ip.src==127.0.0.1 && ip.dst==127.0.0.1)");
+    let elsewhere = format!("!(tcp.port=={port} && {protocol}.src=={address} && {protocol}.dst=={address})");
     assert!(tshark(&file, &["-Y", &elsewhere], &["frame.number"]).is_empty());
     let as_resp = format!("tcp.port=={port},resp");
     assert!(!tshark(&file, &["-d", &as_resp, "-Y", "resp.string==\"PONG\""], &["frame.number"]).is_empty());

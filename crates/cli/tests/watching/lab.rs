@@ -86,11 +86,17 @@ fn program(args: &[&str]) -> Command {
 impl Talk {
     /// Starts both, and lets them talk until both directions are on rings.
     pub fn new() -> Talk {
-        let mut server = Running(program(&["serve"]).spawn().expect("python3 starts"));
+        Talk::at("127.0.0.1")
+    }
+
+    /// The same at such an address.
+    pub fn at(address: &str) -> Talk {
+        let mut server = Running(program(&["serve", address]).spawn().expect("python3 starts"));
         let mut line = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a port");
         let port: u16 = line.trim().parse().expect("a port");
-        let mut caller = Running(program(&["call", &port.to_string()]).spawn().expect("python3 starts"));
+        let mut caller =
+            Running(program(&["call", &port.to_string(), address]).spawn().expect("python3 starts"));
         let to = caller.0.stdin.take().expect("a pipe");
         let from = BufReader::new(caller.0.stdout.take().expect("a pipe"));
         let mut talk = Talk { server, caller, port, to, from };

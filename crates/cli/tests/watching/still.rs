@@ -6,7 +6,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 /// What a command prints; it does not wait for who is stopped.
-fn said(arguments: &[&str]) -> String {
+pub fn said(arguments: &[&str]) -> String {
     let seconds = LONG.as_secs().to_string();
     let mut command = std::process::Command::new("timeout");
     command.args([&seconds, BYPATH]).args(arguments).env("BYPATH_CONFIG", "none");

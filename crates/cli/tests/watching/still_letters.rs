@@ -1,20 +1,9 @@
 //! A UDP receiver that does nothing for whoever looks at it: it is stopped, or has been killed, with datagrams in its mailbox.
 
-use crate::common::{BYPATH, stdout};
-use crate::lab::{LONG, has, signal, until};
+use crate::lab::{has, signal, until};
+use crate::still::said;
 use crate::udp::{Post, json, shown};
 use rustix::process::Signal;
-use std::process::Command;
-
-/// What a command prints; it does not wait for who is stopped.
-fn said(arguments: &[&str]) -> String {
-    let seconds = LONG.as_secs().to_string();
-    let mut command = Command::new("timeout");
-    command.args([&seconds, BYPATH]).args(arguments).env("BYPATH_CONFIG", "none");
-    let output = command.output().expect("timeout starts");
-    assert!(output.status.success(), "{arguments:?}: {output:?}");
-    stdout(&output)
-}
 
 #[test]
 fn every_view_of_a_stopped_receiver_is_shown_and_what_waits_for_it() {

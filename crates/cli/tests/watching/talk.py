@@ -1,4 +1,4 @@
-"""talk.py serve | call PORT | resume DESCRIPTOR: HTTP or RESP over one connection that stays open. The server prints its port. The caller
+"""talk.py serve ADDRESS | call PORT ADDRESS | resume DESCRIPTOR: HTTP or RESP over one connection that stays open. The server prints its port. The caller
 reads lines `http COUNT SIZE`, `resp COUNT` or `echo COUNT`, whose requests have numbers, does that, and prints `done`, until its input ends;
 `ask 1` only sends, and stops itself, `hear 1` only receives, `exec 0` is done by another image of its process."""
 import os
@@ -7,8 +7,9 @@ import socket
 import sys
 
 
-def serve():
-    listener = socket.create_server(("127.0.0.1", 0))
+def serve(address):
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.create_server((address, 0), family=family)
     print(listener.getsockname()[1], flush=True)
     while True:
         connection, _ = listener.accept()
@@ -60,11 +61,11 @@ def call(connection):
 
 try:
     if sys.argv[1] == "serve":
-        serve()
+        serve(sys.argv[2])
     elif sys.argv[1] == "resume":
         print("done", flush=True)
         call(socket.socket(fileno=int(sys.argv[2])))
     else:
-        call(socket.create_connection(("127.0.0.1", int(sys.argv[2]))))
+        call(socket.create_connection((sys.argv[3], int(sys.argv[2]))))
 except ConnectionError:
     sys.exit(1)

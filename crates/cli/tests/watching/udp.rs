@@ -29,16 +29,17 @@ fn program(processor: usize, args: &[&str]) -> Command {
 impl Post {
     /// Starts both.
     pub fn new() -> Post {
-        Post::serving(&["serve"])
+        Post::at("127.0.0.1", &[])
     }
 
-    /// The same with such a server.
-    pub fn serving(arguments: &[&str]) -> Post {
-        let mut server = Running(program(0, arguments).spawn().expect("python3 starts"));
+    /// The same at such an address, with such a server.
+    pub fn at(address: &str, server: &[&str]) -> Post {
+        let arguments = [&["serve", address], server].concat();
+        let mut server = Running(program(0, &arguments).spawn().expect("python3 starts"));
         let mut port = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut port).expect("a port");
         let port = port.trim().to_owned();
-        let mut caller = Running(program(1, &["call", &port]).spawn().expect("python3 starts"));
+        let mut caller = Running(program(1, &["call", &port, address]).spawn().expect("python3 starts"));
         let to = caller.0.stdin.take().expect("a pipe");
         let from = BufReader::new(caller.0.stdout.take().expect("a pipe"));
         Post { server, caller, port, to, from }

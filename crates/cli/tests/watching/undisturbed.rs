@@ -2,6 +2,8 @@
 
 use crate::common::{TempDir, bypath};
 use crate::lab::{Running, Talk, has, signal, status, until};
+use crate::still::said;
+use crate::udp::Post;
 use rustix::process::Signal;
 use std::fs;
 use std::process::Stdio;
@@ -82,4 +84,40 @@ fn a_watcher_that_is_stopped_killed_or_read_by_nobody_holds_nobody_up() {
     }
     talk.does("http 50 100000");
     assert_eq!(pids.map(holds), before);
+}
+
+#[test]
+fn a_view_leaves_nothing_behind_and_waits_for_nobody() {
+    if !has("undisturbed::a_view_leaves_nothing_behind_and_waits_for_nobody", &["python3", "taskset"]) {
+        return;
+    }
+    let (mut talk, mut post) = (Talk::new(), Post::new());
+    post.talks(500);
+    let servers = [talk.server_pid(), post.server.0.id()];
+    let all = [servers[0], talk.caller_pid(), servers[1], post.caller.0.id()];
+    let is = |state: char| move |pid: &u32| status(*pid, "State").starts_with(state);
+    for stop in [false, true] {
+        until("nobody has anything to do", || all.iter().all(is('S')));
+        if stop {
+            servers.iter().for_each(|pid| signal(*pid, Signal::STOP));
+            until("the servers are stopped", || servers.iter().all(is('T')));
+        }
+        let before = all.map(holds);
+        for pid in all.map(|pid| pid.to_string()) {
+            said(&["ss", "--pid", &pid]);
+            said(&["ss", "-u", "--pid", &pid]);
+            said(&["why", &pid]);
+            said(&["top", "--once", "-d", "0.1", "pid", &pid]);
+            said(&["dump", "--seconds", "0.1", "pid", &pid]);
+        }
+        said(&["metrics"]);
+        assert_eq!(all.map(holds), before, "nothing is mapped or opened for who looks");
+        assert_eq!(all.map(|pid| status(pid, "TracerPid")), ["0"; 4]);
+        if stop {
+            assert!(servers.iter().all(is('T')), "nobody lets them go on");
+            servers.iter().for_each(|pid| signal(*pid, Signal::CONT));
+        }
+        talk.does("resp 10");
+        post.talks(10);
+    }
 }
