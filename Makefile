@@ -47,13 +47,14 @@ soak:
 	@echo '  simulator     100 times as many seeds'
 	@echo '  fuzz          a minute for each target of the TCP/IP stack and its services'
 	@echo '  trust         hostile ends of rings and of mailboxes, by seed: four kinds of victims, one after the other, ten minutes in all'
+	@echo '  processes     100,000 channels that come and go, and 100 times as many ends of channels that lie'
 	@echo '  survival      100,000 connections that come and go, and as many in 16,666 processes'
 	@echo '  differential_netstack  fifty times as many random scripts on the netstack service, streams and datagrams, as in `make test`'
 	@echo '  netstack_programs      20 times as many programs, and services, that are killed under load'
 	@echo '  service       a minute of programs that do anything at all to a service'
 	@echo '  soak          five minutes of crowds that are switched and killed at random, five of roads back to the kernel'
 	BYPATH_SOAK=1 BYPATH_FUZZ_SECONDS=60 BYPATH_SOAK_SECONDS=300 \
-		tests/run differential roads simulator fuzz trust survival differential_netstack netstack_programs service soak
+		tests/run differential roads simulator fuzz trust processes survival differential_netstack netstack_programs service soak
 
 mutants:
 	tests/mutants

@@ -1,12 +1,12 @@
 //! Channels without number in one process: nothing of them is left.
 
-use crate::Other;
+use crate::{Other, is_soak};
 use bypath_channel::{Channel, Datagrams, Remote};
 use std::io::{Read, Write};
 
 /// In a soak as many as connections in theirs.
 fn count() -> usize {
-    if std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1") { 100_000 } else { 5_000 }
+    if is_soak() { 100_000 } else { 5_000 }
 }
 
 /// Descriptors, mappings, and memory in KiB.

@@ -7,6 +7,7 @@ mod common;
 mod cycles;
 mod datagrams;
 mod octets;
+mod pauses;
 
 use bypath_channel::{Channel, Listener, Remote};
 use bypath_shm::dgram::Record;
@@ -127,6 +128,16 @@ impl Drop for Other {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Long and random (`make soak`).
+fn is_soak() -> bool {
+    std::env::var_os("BYPATH_SOAK").is_some_and(|v| v == "1")
+}
+
+/// Those who lie, by number.
+fn liars() -> std::ops::RangeInclusive<u64> {
+    1..=if is_soak() { 2_000 } else { 20 }
 }
 
 /// A folder of its own, which goes with it.
