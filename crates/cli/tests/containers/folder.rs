@@ -47,8 +47,31 @@ fn who_answers_and_is_not_the_other_end_gets_nothing() {
         let played = lab.play(&Request { client: lab.plain(), villain, ..lab.both() });
         played.assert_no_ring();
         assert_eq!(played.villain.contains(&"called".to_owned()), is_called, "{villain}: {played:?}");
-        let folder = fs::read_dir(lab.folder("meet")).expect("the folder").flatten();
-        folder.for_each(|entry| fs::remove_file(entry.path()).expect("what the villain left"));
+        lab.empty("meet");
+    }
+}
+
+/// One of the own user answers as if it were the other end, and shows sockets that prove nothing.
+#[test]
+fn who_answers_and_shows_nothing_that_proves_it_gets_nothing() {
+    let Some(lab) = Lab::new("who_answers_and_shows_nothing_that_proves_it_gets_nothing") else { return };
+    for villain in [
+        "answers and shows pipes",
+        "answers and shows another protocol",
+        "answers and shows another domain",
+        "answers and shows another probe",
+        "answers and shows the wrong namespace",
+        "answers and shows another cookie",
+        "answers and says another namespace",
+        "answers and shows all",
+    ] {
+        let played = lab.play(&Request { client: lab.plain(), villain, ..lab.both() });
+        played.assert_no_ring();
+        assert!(played.villain.contains(&"called".to_owned()), "{villain}: {played:?}");
+        // It could trace both. What it passes as memory is none, so here it ends.
+        let reason = if villain.ends_with(" all") { "peer-memory-invalid" } else { "peer-unproven" };
+        assert_eq!(played.server.refused_for(reason), 1, "{villain}: {played:?}");
+        lab.empty("meet");
     }
 }
 

@@ -85,6 +85,12 @@ impl Lab {
         self.top.join(name)
     }
 
+    /// Removes the names that a villain has left there.
+    pub fn empty(&self, folder: &str) {
+        let names = fs::read_dir(self.folder(folder)).expect("the folder").flatten();
+        names.for_each(|entry| fs::remove_file(entry.path()).expect("what the villain left"));
+    }
+
     /// Asked to meet.
     pub fn asked(&self) -> Side {
         self.asked_for("meet")

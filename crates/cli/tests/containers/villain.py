@@ -1,6 +1,7 @@
 """One who is in a connection's network namespace, of the same user, and is not its end.
 
-villain.py DEED FOLDER CLIENT PORT SERVER PORT: does it until it is ended; prints the reason each time that it is declined."""
+villain.py DEED FOLDER CLIENT PORT SERVER PORT: does it until it is ended; prints the reason each time that it is declined. A deed behind `answers and` is
+done to who calls, and `called` is printed each time."""
 import ctypes
 import os
 import socket
@@ -9,8 +10,10 @@ import sys
 import time
 
 DEED, FOLDER, CLIENT, CLIENT_PORT, SERVER, SERVER_PORT = sys.argv[1:]
+ANSWERS = DEED.startswith("answers and ")
+DEED = DEED.removeprefix("answers and ")
 WORD = "14Q"
-HELLO, NO = 0x6F6C6C6548, 0x6F4E
+HELLO, WELCOME, NO = 0x6F6C6C6548, 0x656D6F636C6557, 0x6F4E
 SO_COOKIE, SO_NETNS_COOKIE = 57, 71
 
 
@@ -61,6 +64,16 @@ def shown():
     return (diag.fileno(), probe.fileno()), namespace
 
 
+def proof():
+    """The client's cookie, and what is shown with it; None: there is no client yet."""
+    # Once: another namespace does not see it.
+    known["cookie"] = known.get("cookie") or cookie_of_client()
+    if known["cookie"] is None:
+        return None
+    known["shown"] = known.get("shown") or shown()
+    return known["cookie"] + (DEED == "shows another cookie"), *known["shown"]
+
+
 def say(caller, words, fds):
     """Who is called takes descriptors once he has seen who calls."""
     end = time.monotonic() + 5
@@ -74,16 +87,15 @@ def say(caller, words, fds):
 
 
 def call(theirs):
-    cookie = cookie_of_client()
-    if cookie is None:
+    shows = proof()
+    if shows is None:
         return False
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as caller:
         try:
             caller.connect(theirs)
         except OSError:
             return False
-        cookie += DEED == "shows another cookie"
-        (diag, probe), namespace = sockets
+        cookie, (diag, probe), namespace = shows
         words = [HELLO, 1, cookie, 0, 7, 1, 2, 3, 1, 65536, 0, 0, namespace, 0]
         inbox = os.memfd_create("inbox")
         try:
@@ -104,6 +116,15 @@ def call(theirs):
         return True
 
 
+def welcome(caller):
+    """Founds a pair, with memory that is none, and shows that this is the client's."""
+    cookie, (diag, probe), namespace = proof()
+    words = [WELCOME, 1, 8, 7, 0, 1, 2, 3, 1, 1 << 32 | 65536, 1, 0, namespace, cookie]
+    memory = os.memfd_create("memory")
+    socket.send_fds(caller, [struct.pack(WORD, *words)], [memory, memory, diag, probe])
+    os.close(memory)
+
+
 def answer(ours):
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind(ours)
@@ -119,11 +140,13 @@ def answer(ours):
             print("called", flush=True)
             if DEED == "says nonsense":
                 caller.send(os.urandom(8 * 14))
+            elif ANSWERS:
+                welcome(caller)
 
 
 # Paths of sockets are short.
 os.chdir(FOLDER)
-keep = []
+keep, known = [], {}
 client, server = end(CLIENT, CLIENT_PORT), end(SERVER, SERVER_PORT)
 if DEED == "links":
     # To a socket of somebody who would be called then.
@@ -134,19 +157,10 @@ if DEED == "links":
     print("ready", flush=True)
     elsewhere.accept()
     print("called", flush=True)
-elif DEED in ("is silent", "says nonsense"):
+elif ANSWERS or DEED in ("is silent", "says nonsense"):
     answer(name(client, server))
 else:
-    own = DEED == "shows the wrong namespace"
-    cookie = None
-    sockets = None if own else shown()
     print("ready", flush=True)
-    if own:
-        # As long as it sees the client.
-        while (cookie := cookie_of_client()) is None:
-            time.sleep(0.001)
-        sockets = shown()
-        cookie_of_client = lambda: cookie
     while True:
         if not call(name(server, client)):
             time.sleep(0.0005)
