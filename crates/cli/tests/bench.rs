@@ -207,6 +207,25 @@ fn the_bare_ring_stands_beside_a_plain_one() {
 }
 
 #[test]
+fn channels_of_octets_are_measured_beside_the_bare_ring() {
+    let args = ["loopback", "--json", "--rounds", "1", "--seconds", "0.02", "--case", "pingpong"];
+    let args = [&args[..], &["--size", "14", "--size", "1400", "--subject", "channel", "--subject", "floor"]];
+    let output = bench(&args.concat());
+    let records = records(&output);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for size in [14, 1400] {
+        for subject in ["floor", "channel"] {
+            let fits = |r: &&Value| {
+                [&r["subject"], &r["mode"], &r["metric"]] == [subject, "spin", "one_way_ns"]
+                    && r["size"] == size
+            };
+            let record = records.iter().find(fits).unwrap_or_else(|| panic!("{subject}: {records:#?}"));
+            assert!(record["median"].as_f64().is_some_and(|ns| ns > 0.0), "{record}");
+        }
+    }
+}
+
+#[test]
 fn a_missing_program_is_skipped_with_its_package() {
     let output = Command::new(env!("CARGO_BIN_EXE_bypath"))
         .args(["bench", "apps", "--quick", "--json"])
