@@ -254,6 +254,10 @@ pub fn flush(s: &'static Sock, conn: &'static Conn, _lock: &WriteLock) {
     let carrier = carrier::of(s);
     // Cut to what positions are: others of the family write these words, too, and the loop ends where both are equal.
     let tail = position::onward(w.tail.load(Relaxed), 0);
+    if conn.out().t.tail.load(Relaxed) != tail {
+        switch::poison(s, conn);
+        return;
+    }
     let mut at = position::onward(w.flush.load(Relaxed), 0);
     if at != tail && state::is_borrowed() && !has_carrier(s) {
         // A vfork child that closed it, or put something else in its place: our process goes on with this when it runs.

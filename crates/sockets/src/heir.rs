@@ -119,6 +119,10 @@ pub fn leave(image: Image) -> Option<Deed> {
     {
         return None;
     }
+    // What says everything about the sockets of a family is for its maker's programs alone.
+    if fd::owner(state.view()) != Ok(process::euid()) {
+        return None;
+    }
     let mut any = false;
     table::each(|number, entry| {
         any |= matches!(entry, Entry::Sock(_)) && fd::is_cloexec(number) == Ok(false);

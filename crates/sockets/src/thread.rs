@@ -74,7 +74,7 @@ pub struct Record {
     pub rung: AtomicBool,
     /// Last ticket.
     ticket: AtomicU32,
-    /// Stack address of the frame that holds a writer's lock, 0 = none.
+    /// Stack address of the frame that holds a writer's lock, or is about to, 0 = none.
     pub lock_frame: AtomicUsize,
     /// Counters that are up for calls of this thread.
     notes: Notes,
@@ -177,6 +177,13 @@ pub fn existing() -> Option<&'static Record> {
 pub fn find(pthread: usize) -> Option<&'static Record> {
     let mut records = (0..USED.load(Acquire)).filter_map(record);
     records.find(|r| r.in_use.load(Acquire) && r.pthread.load(Acquire) == pthread)
+}
+
+/// Whether the thread of this number says that it is in a writer's lock, or about to be.
+pub fn is_in_lock(tid: u32) -> bool {
+    let mut records = (0..USED.load(Acquire)).filter_map(record);
+    let of_it = |r: &&Record| r.in_use.load(Acquire) && r.tid.load(Relaxed) == tid;
+    records.find(of_it).is_some_and(|r| r.lock_frame.load(Acquire) != 0)
 }
 
 /// Being inside a call on followed sockets. Signal handlers of the program wait until it ends or sleeps.

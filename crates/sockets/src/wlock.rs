@@ -6,8 +6,8 @@
 use crate::fault;
 use crate::state;
 use crate::table::Sock;
-use crate::thread::Call;
-use bypath_sys::{futex, process, thread};
+use crate::thread::{self, Call};
+use bypath_sys::{futex, process, thread as sys};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 
 /// Holding the lock. Unlock explicitly: a thread that is cancelled or killed inside leaves it to its siblings.
@@ -15,7 +15,31 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::*, compiler_fence};
 #[must_use = "call unlock()"]
 pub struct WriteLock {
     sock: &'static Sock,
-    thread: &'static crate::thread::Record,
+    inside: Inside,
+}
+
+/// The calling thread is in a lock, or about to be: it says so before its name stands in the word, and takes that back after the name has gone. So a name of
+/// a thread that does not say so is a lie, or as good as gone.
+#[derive(Debug)]
+struct Inside {
+    thread: &'static thread::Record,
+    /// What it said before: a frame further out may be in another lock.
+    before: usize,
+}
+
+impl Inside {
+    #[inline]
+    fn enter(thread: &'static thread::Record) -> Inside {
+        let before = thread.lock_frame.load(Relaxed);
+        thread.lock_frame.store(sys::stack_address(), Relaxed);
+        compiler_fence(SeqCst);
+        Inside { thread, before }
+    }
+
+    #[inline]
+    fn leave(self) {
+        self.thread.lock_frame.store(self.before, Release);
+    }
 }
 
 impl WriteLock {
@@ -23,27 +47,27 @@ impl WriteLock {
     /// interrupted a send): the caller must not wait.
     #[inline]
     pub fn take(s: &'static Sock, call: &Call) -> Option<WriteLock> {
-        let me = owner_word(call.thread.tid.load(Relaxed));
-        let word = &s.end().w.lock;
-        if !take_alone(s, word, me) && word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
-            let taken_over = wait(s, me, call)?;
-            if taken_over && let Some(conn) = s.conn.get() {
-                crate::switch::repair(s, conn);
-            }
+        if let Some(lock) = WriteLock::try_take(s, call) {
+            return Some(lock);
         }
-        call.thread.lock_frame.store(thread::stack_address(), Relaxed);
-        Some(WriteLock { sock: s, thread: call.thread })
+        let (inside, taken_over) = wait(s, call)?;
+        if taken_over && let Some(conn) = s.conn.get() {
+            crate::switch::repair(s, conn);
+        }
+        Some(WriteLock { sock: s, inside })
     }
 
     /// Takes the lock if it is free.
+    #[inline]
     pub fn try_take(s: &'static Sock, call: &Call) -> Option<WriteLock> {
         let me = owner_word(call.thread.tid.load(Relaxed));
         let word = &s.end().w.lock;
-        if !take_alone(s, word, me) && word.compare_exchange(0, me, Acquire, Relaxed).is_err() {
+        let inside = Inside::enter(call.thread);
+        if !take_alone(s, word, me) && word.compare_exchange(0, me, AcqRel, Relaxed).is_err() {
+            inside.leave();
             return None;
         }
-        call.thread.lock_frame.store(thread::stack_address(), Relaxed);
-        Some(WriteLock { sock: s, thread: call.thread })
+        Some(WriteLock { sock: s, inside })
     }
 
     /// Whether a process that is gone holds the lock.
@@ -55,8 +79,8 @@ impl WriteLock {
     /// Gives it back. The exchange is the full fence between a publish and the look at the reader's asks.
     #[inline]
     pub fn unlock(self) {
-        self.thread.lock_frame.store(0, Relaxed);
         self.sock.end().w.lock.swap(0, SeqCst);
+        self.inside.leave();
     }
 }
 
@@ -79,7 +103,7 @@ fn owner_word(tid: u32) -> u64 {
 /// forks or starts a thread makes the second look fail, in both processes.
 #[inline]
 fn take_alone(s: &Sock, word: &AtomicU64, me: u64) -> bool {
-    let alone = || thread::is_the_only_one() && state::get().is_some_and(|state| s.is_sole_holder(state));
+    let alone = || sys::is_the_only_one() && state::get().is_some_and(|state| s.is_sole_holder(state));
     if !alone() || word.load(Relaxed) != 0 {
         return false;
     }
@@ -95,24 +119,36 @@ fn take_alone(s: &Sock, word: &AtomicU64, me: u64) -> bool {
 }
 
 #[cold]
-fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
+fn wait(s: &Sock, call: &Call) -> Option<(Inside, bool)> {
+    let me = owner_word(call.thread.tid.load(Relaxed));
     let word = &s.end().w.lock;
+    let replace = |owner: u64| {
+        let inside = Inside::enter(call.thread);
+        match word.compare_exchange(owner, me, AcqRel, Relaxed) {
+            Ok(_) => Some(inside),
+            Err(_) => {
+                inside.leave();
+                None
+            }
+        }
+    };
     let mut rounds = 0u32;
     loop {
-        let owner = word.load(Relaxed);
+        let owner = word.load(Acquire);
         if owner == 0 {
-            if word.compare_exchange(0, me, Acquire, Relaxed).is_ok() {
-                return Some(false);
+            if let Some(inside) = replace(0) {
+                return Some((inside, false));
             }
             continue;
         }
         if owner == me {
             // Nested in a signal handler, or after a longjmp out of one: a live outer frame lies further up the
-            // stack, that is at a higher address; on an alternate stack it cannot be told, so assume it lives.
+            // stack, that is at a higher address; on an alternate stack it cannot be told, so assume it lives. In no frame at all it is somebody else's lie.
             let frame = call.thread.lock_frame.load(Relaxed);
-            let here = thread::stack_address();
-            if frame != 0 && frame < here && here - frame < 1 << 20 {
-                return Some(true);
+            let here = sys::stack_address();
+            if frame == 0 || frame < here && here - frame < 1 << 20 {
+                call.thread.lock_frame.store(0, Relaxed);
+                return Some((Inside::enter(call.thread), true));
             }
             return None;
         }
@@ -122,13 +158,15 @@ fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
             continue;
         }
         if rounds < 110 {
-            thread::yield_now();
+            sys::yield_now();
             continue;
         }
         if is_dead(s, owner) {
-            if word.compare_exchange(owner, me, Acquire, Relaxed).is_ok() {
-                return Some(true);
+            let Some(inside) = replace(owner) else { continue };
+            if is_ours(word, owner, me) {
+                return Some((inside, true));
             }
+            inside.leave();
             continue;
         }
         // Not a real futex (nobody wakes it): a bounded sleep until the owner, which may be descheduled, is done.
@@ -137,10 +175,25 @@ fn wait(s: &Sock, me: u64, call: &Call) -> Option<bool> {
     }
 }
 
-/// Whether the owner is a thread of this process that has ended. A vfork child sees its parent's memory, and none of its threads; and who cannot be told
-/// from a sibling is not asked about.
-fn is_dead_here(process: u64, is_memory_of_another: bool, is_alive: impl FnOnce() -> bool) -> bool {
-    process != UNPLACED && !is_memory_of_another && !is_alive()
+/// Whether that thread of this process is in a lock, or about to be in one. It waits for none while it has another.
+fn is_inside(tid: u32) -> bool {
+    sys::is_alive(tid) && thread::is_in_lock(tid)
+}
+
+/// The word named `owner`, who had gone. A thread of this process may have come back to the same word in between: then it is inside, and clears the word.
+fn is_ours(word: &AtomicU64, owner: u64, me: u64) -> bool {
+    if owner >> 32 == me >> 32 {
+        while is_inside(owner as u32) {
+            sys::yield_now();
+        }
+    }
+    word.load(Acquire) == me
+}
+
+/// Whether the owner is a thread of this process that is not in any lock: it has ended, or another process of the family has written its name. A vfork child
+/// sees its parent's memory, and none of its threads; and who cannot be told from a sibling is not asked about.
+fn is_dead_here(process: u64, is_memory_of_another: bool, is_inside: impl FnOnce() -> bool) -> bool {
+    process != UNPLACED && !is_memory_of_another && !is_inside()
 }
 
 /// Whether the owner's process is gone, or the owner cannot be one: any process of the family can write the word.
@@ -148,7 +201,7 @@ fn is_dead(s: &Sock, owner: u64) -> bool {
     let Some(state) = state::get() else { return false };
     let (index, own) = ((owner >> 32) as usize, owner_word(0) >> 32);
     if index as u64 == own {
-        return is_dead_here(own, state::is_memory_of_another(), || thread::is_alive(owner as u32));
+        return is_dead_here(own, state::is_memory_of_another(), || is_inside(owner as u32));
     }
     if !s.is_older_than_a_fork() {
         return true;

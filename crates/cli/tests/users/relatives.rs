@@ -2,8 +2,9 @@
 
 use crate::stage::{Side, Stage, installed};
 use crate::support::{Outcome, missing, skip};
-use bypath_shm::family::ENDS_OFFSET;
+use bypath_shm::family::{ENDS_OFFSET, End, WriterLine};
 use rustix::process::Signal;
+use std::mem::offset_of;
 
 /// It may lose connections. It ends neither by a signal nor not at all (`finish`).
 #[test]
@@ -84,6 +85,46 @@ fn a_worker_that_becomes_another_user_keeps_what_it_holds() {
     let (before, left) = (said.number("before "), said.number("arenas "));
     assert!(left > 0 && left <= before / 8, "{left} of {before}");
     assert_eq!((said.number("descriptors "), said.number("seen ")), (0, 0));
+}
+
+/// Not what its family says of its sockets, nor of those that come later.
+#[test]
+fn a_program_that_a_worker_executes_as_another_user_shares_nothing_with_the_family() {
+    let Some(said) = worker("executes") else { return };
+    assert_eq!((said.number("answers "), said.number("shared ")), (1, 0));
+}
+
+/// A process talks over a connection that it made after a fork, and the child lies about a word of its record: how often, and the answers that came.
+fn lied_to(mode: &str, word: usize) -> Option<[u64; 2]> {
+    if let Some(reason) = missing(&["python3"]) {
+        skip(&format!("users::relatives::lied_to, {mode}"), &reason);
+        return None;
+    }
+    let stage = Stage::new();
+    let side = Side { options: &[("upgrade", "eager")], ..Side::default() };
+    let server = stage.program(&side, "server.stats", &installed("python3"));
+    let mut server = server.arg(stage.scene.path("echo_server.py")).arg("threads").start();
+    let port: u16 = server.ready(|line| line.strip_prefix("port ")?.parse().ok());
+    let word = offset_of!(End, w) + word;
+    let parent = stage.program(&side, "client.stats", &installed("python3")).script("writing.py");
+    let said = parent.args(&format!("{mode} {port} {ENDS_OFFSET} {} {word}", size_of::<End>())).finish();
+    server.stop(Signal::TERM);
+    Some(["lied ", "answers "].map(|what| said.number(what)))
+}
+
+/// A word that says that a thread of the process itself is about to write: of one that is not, or of the caller.
+#[test]
+fn a_child_that_says_that_its_parent_writes_keeps_it_in_no_call() {
+    let Some(numbers) = lied_to("lock", offset_of!(WriterLine, lock)) else { return };
+    assert_eq!(numbers, [200, 200]);
+}
+
+/// Neither what the ring had before goes out again, nor what nobody has written.
+#[test]
+fn a_child_that_says_how_much_was_sent_has_its_parent_send_nothing_else() {
+    let Some([lied, answers]) = lied_to("tail", offset_of!(WriterLine, tail)) else { return };
+    assert_eq!(lied, 200);
+    assert!(answers < 200, "no lie was about a connection in memory: this test shows nothing");
 }
 
 /// What a sender has mapped of mailboxes, as `mailboxes.py` says it.

@@ -276,6 +276,10 @@ fn put(call: &Call, s: &'static Sock, conn: &'static Conn, buf: UserVec<'_>, ski
     let w = &s.end().w;
     let size = conn.tx.size();
     let tail = position::onward(w.tail.load(Relaxed), 0);
+    // Any process of the family can have written the one; the other is in memory that only both ends have.
+    if conn.out().t.tail.load(Relaxed) != tail {
+        return Put::Poisoned;
+    }
     let mut free = size.wrapping_sub(tail.wrapping_sub(w.head_cache.load(Relaxed)));
     if free < len as u64 || free > size || w.limit.load(Relaxed) != 0 {
         match switch::free_space(s, conn, tail) {

@@ -1,5 +1,6 @@
 """worker.py PORT MODE USER: a process with connections to an echo server forks a worker, and connects once more. MODE: the worker
-"drops" them and becomes USER, "holds" one and becomes USER, "stays" what it is. Says what the worker has then."""
+"drops" them and becomes USER, "holds" one and becomes USER, "stays" what it is, "executes" a program as USER, which has one. Says what the worker, or
+that program, has then."""
 import ctypes
 import os
 import re
@@ -38,7 +39,7 @@ def talk(s, what):
 
 def work(lines, mode, user, ready, go):
     before = mapped("arena")
-    for s in lines[mode == "holds":]:
+    for s in lines[mode in ("holds", "executes"):]:
         s.close()
     if mode != "stays":
         os.setgroups([])
@@ -47,6 +48,11 @@ def work(lines, mode, user, ready, go):
     if mode == "holds":
         for _ in range(40):
             talk(lines[0], b"worker")
+    if mode == "executes":
+        os.dup2(lines[0].fileno(), 0)
+        os.set_inheritable(0, True)
+        shared = ",".join(number for _, _, number in mapped("view"))
+        os.execv(sys.executable, [sys.executable, __file__, "image", shared, str(ready)])
     left = mapped("arena")
     held = sum("bypath-arena" in os.readlink("/proc/self/fd/" + n) for n in os.listdir("/proc/self/fd") if
                os.path.lexists("/proc/self/fd/" + n))
@@ -61,7 +67,20 @@ def work(lines, mode, user, ready, go):
     os._exit(0)
 
 
+def image(shared, ready):
+    """The program that is executed."""
+    s = socket.socket(fileno=0)
+    for _ in range(40):
+        talk(s, b"image")
+    print("answers", 1)
+    print("shared", sum(number in shared.split(",") for _, _, number in mapped("view")), flush=True)
+    os.write(ready, b"x")
+    os._exit(0)
+
+
 def main():
+    if sys.argv[1] == "image":
+        return image(sys.argv[2], int(sys.argv[3]))
     port, mode, user = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
     lines = [line(port) for _ in range(2)]
     old = {number for _, _, number in mapped("arena")}
@@ -72,6 +91,7 @@ def main():
     if child == 0:
         os.close(heard)
         os.close(told)
+        os.set_inheritable(ready, True)
         work(lines, mode, user, ready, go)
     os.close(ready)
     assert os.read(heard, 1) == b"x", "the worker has ended"
