@@ -5,6 +5,8 @@
 #[allow(dead_code, reason = "shared with other tests")]
 mod programs;
 
+use bypath_shm::stats::{RECORD_SIZE, StatsSnapshot};
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -195,6 +197,37 @@ fn calls_on_connections_fit_on_the_smallest_stack() {
     for upgrade in ["eager", "lazy", "off"] {
         assert_eq!(kernel, run(&[("LD_PRELOAD", library), ("BYPATH_UPGRADE", upgrade)]), "{upgrade}");
     }
+}
+
+/// Where the library does not see it: datagrams that wait in memory are there for splice and streams.
+#[test]
+fn what_the_kernel_and_the_c_library_read_themselves_is_there() {
+    let program = programs::compile("drawn", &["drawn.c"], &[]);
+    let statistics = programs::workshop().join(format!("drawn-{}", std::process::id()));
+    let run = |environment: &[(&str, &OsStr)]| {
+        let output = Command::new(&program).envs(environment.iter().copied()).output().expect("run it");
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{}: {said}{}",
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        said
+    };
+    let kernel = run(&[]);
+    assert!(kernel.starts_with("splice 3 one\nsplice 3 two\nsplice 1 a\n"), "{kernel}");
+    let ours = run(&[
+        ("LD_PRELOAD", programs::library().as_os_str()),
+        ("BYPATH_UPGRADE", OsStr::new("eager")),
+        ("BYPATH_STATS", statistics.as_os_str()),
+    ]);
+    let raw = std::fs::read(&statistics).expect("the statistics");
+    let _ = std::fs::remove_file(&statistics);
+    assert_eq!(ours, kernel);
+    let by_ring: u64 =
+        raw.chunks(RECORD_SIZE).filter_map(StatsSnapshot::decode).map(|s| s.bytes.ring_tx).sum();
+    assert!(by_ring > 1000, "only {by_ring} octets went through memory");
 }
 
 /// While paths change at random, with what a system call puts into the carrier among the rest.

@@ -117,7 +117,7 @@ reasons! {
     SteeredPort = 70, "steered-port", "a program says itself who of those at this port gets what (a filter of the group, SO_INCOMING_CPU)";
     MailboxLimit = 71, "mailbox-limit", "as many mailboxes as a process can have or use, or as many senders as a mailbox can have";
     NoSender = 72, "no-sender", "it has a mailbox, and nobody has asked for that yet";
-    Asleep = 73, "asleep", "the receiver has slept whenever a datagram came so far, and who sleeps gets it from the kernel";
+    Asleep = 73, "asleep", "the receiver was not looking whenever a datagram came so far: who sleeps, or is busy, gets it from the kernel";
     PeerRule = 74, "peer-rule", "a rule of the program at the other end keeps it on the kernel";
     ToItself = 75, "to-itself", "the UDP socket sends to itself";
     NoOvercommit = 76, "no-overcommit", "the other end belongs to another user, and this kernel promises no more memory than it has (vm.overcommit_memory is 2): what that user gives back could be missed here";

@@ -10,7 +10,7 @@ use bypath_shm::inbox::{BELLS, Inbox};
 use bypath_shm::reason::Reason;
 use bypath_shm::region::{self, StaticCell};
 use bypath_shm::stats::{STATS_MAGIC, StatsRecord};
-use bypath_sys::{clock, fd, mem, process, sockdiag, thread};
+use bypath_sys::{changes, clock, fd, mem, process, sockdiag, thread};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, Ordering::*};
 
@@ -39,6 +39,8 @@ struct Process {
     pid: AtomicU32,
     /// For sock_diag queries, -1 = none yet.
     netlink: AtomicI32,
+    /// What is told of changes of the network, -1 = none yet.
+    watch: AtomicI32,
     inbox: StaticCell<Inbox>,
     inbox_fd: AtomicI32,
     /// The parent's.
@@ -55,6 +57,7 @@ impl Process {
             life: Lock::new(),
             pid: AtomicU32::new(0),
             netlink: AtomicI32::new(-1),
+            watch: AtomicI32::new(-1),
             inbox: StaticCell::new(),
             inbox_fd: AtomicI32::new(-1),
             elder_inbox: StaticCell::new(),
@@ -247,13 +250,15 @@ pub fn are_children_elsewhere() -> bool {
     CHILDREN_ELSEWHERE.load(Acquire)
 }
 
-/// sock_diag is asked through another socket from now on: this one is the parent's, or of another network namespace.
+/// Netlink is asked through other sockets from now on: these are the parent's, or of another network namespace.
 /// Under [`LIFE`], or in a child.
 pub fn forget_netlink() {
-    let netlink = PROCESS.netlink.swap(-1, AcqRel);
-    if netlink >= 0 {
-        fd::close(netlink);
+    for socket in [&PROCESS.netlink, &PROCESS.watch].map(|place| place.swap(-1, AcqRel)) {
+        if socket >= 0 {
+            fd::close(socket);
+        }
     }
+    crate::udp::network::forget();
 }
 
 /// Whether `token` names this process.
@@ -545,8 +550,9 @@ impl State {
 
     /// Lowest and highest of our own descriptors.
     pub fn descriptors(&self) -> impl Iterator<Item = i32> {
-        [self.view_fd, PROCESS.inbox_fd.load(Relaxed), PROCESS.netlink.load(Relaxed), log::descriptor()]
-            .into_iter()
+        let [inbox, netlink, watch] =
+            [&PROCESS.inbox_fd, &PROCESS.netlink, &PROCESS.watch].map(|place| place.load(Relaxed));
+        [self.view_fd, inbox, netlink, watch, log::descriptor()].into_iter()
     }
 }
 
@@ -555,12 +561,24 @@ impl State {
 /// # Errors
 /// As [`sockdiag::open`].
 pub fn netlink() -> bypath_sys::Result<i32> {
-    let have = PROCESS.netlink.load(Relaxed);
+    kept(&PROCESS.netlink, sockdiag::open)
+}
+
+/// The socket that is told of changes of the network; used under [`LIFE`].
+///
+/// # Errors
+/// As [`changes::watch`].
+pub fn watch() -> bypath_sys::Result<i32> {
+    kept(&PROCESS.watch, changes::watch)
+}
+
+fn kept(place: &AtomicI32, open: fn(i32) -> bypath_sys::Result<i32>) -> bypath_sys::Result<i32> {
+    let have = place.load(Relaxed);
     if have >= 0 {
         return Ok(have);
     }
-    let fd = sockdiag::open(floor())?;
-    PROCESS.netlink.store(fd, Relaxed);
+    let fd = open(floor())?;
+    place.store(fd, Relaxed);
     Ok(fd)
 }
 

@@ -8,6 +8,7 @@ pub mod aio;
 #[cfg(feature = "link")]
 pub mod bpf;
 pub mod cgroup;
+pub mod changes;
 pub mod clock;
 pub mod epoll;
 #[cfg(feature = "link")]

@@ -458,7 +458,15 @@ pub fn peek_record(fd: i32, bytes: &mut [u8]) -> Result<usize> {
 
 /// Takes the next record, of which nothing is wanted.
 pub fn drop_record(fd: i32) {
-    let _ = msg(libc::SYS_recvmsg, fd, &[], libc::MSG_DONTWAIT);
+    let _ = take_record(fd);
+}
+
+/// The same, if there is one.
+///
+/// # Errors
+/// As recvmsg(2) that does not wait.
+pub fn take_record(fd: i32) -> Result<()> {
+    msg(libc::SYS_recvmsg, fd, &[], libc::MSG_DONTWAIT).map(drop)
 }
 
 /// Looks at the first bytes of the carrier without taking them and without waiting.

@@ -4,6 +4,7 @@
 #[path = "../programs/support/mod.rs"]
 mod support;
 
+mod changes;
 mod folder;
 mod lab;
 mod networks;

@@ -6,10 +6,11 @@
 
 use super::address::Name;
 use super::inbound::SENDERS;
+use super::network::Network;
 use super::receive::{HEAD, SOURCE};
 use super::send::{LOOK_EVERY, Route, stage};
 use super::stand_in::{self, StandIn};
-use super::{Record, groups, maps, queue, user, wait};
+use super::{Record, groups, maps, options, queue, user, wait};
 use crate::config::{LogLevel, NO_LIMIT, Upgrade};
 use crate::{fault, log, memory, rendezvous, rules, state, table};
 use bypath_shm::reason::Reason;
@@ -466,6 +467,8 @@ fn ask(r: &Record, fd: i32, route: &Route) -> Result<(), Reason> {
     r.show(fd);
     admit(r)?;
     let to = route.name();
+    let is_v4 = r.family() == libc::AF_INET || to.is_v4();
+    route.is_asked_for(&Network::look()?, is_v4, options::refuses_pieces(fd));
     let local = Name::of(&sock::local_address(fd).map_err(|_| Reason::NotConnected)?);
     let mut source = local;
     let may_broadcast = sock::option(fd, libc::SOL_SOCKET, libc::SO_BROADCAST) != Ok(0);

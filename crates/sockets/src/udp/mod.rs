@@ -19,6 +19,7 @@ mod inbound;
 mod lenders;
 mod maps;
 mod meet;
+pub mod network;
 mod news;
 mod offers;
 mod options;
@@ -270,6 +271,12 @@ impl Record {
         if !matches!(reason, Reason::StandardDescriptor | Reason::Seccomp) {
             self.is_kept();
         }
+        // The kernel is to read from it, where nobody sees that.
+        if matches!(reason, Reason::RecalledSplice | Reason::RecalledStdio | Reason::IoUring)
+            && !state::is_memory_of_another()
+        {
+            self.recall(reason != Reason::IoUring);
+        }
         if self.stays.compare_exchange(0, reason as u16, AcqRel, Relaxed).is_err() {
             return;
         }
@@ -333,6 +340,12 @@ pub fn option_set(fd: i32, level: i32, name: i32) {
         }
         // Who has the mailbox knows how much may wait there: the next one is as large as the program wants it.
         Effect::Room => r.end_mailbox(Reason::RecalledOption),
+        // A route knows how long its datagrams may be.
+        Effect::Length => {
+            if let Some(_life) = state::LIFE.lock(crate::table::tid()) {
+                r.drop_routes(Reason::RecalledOption);
+            }
+        }
         // Nor is what waits already told of as what comes from now on.
         Effect::Tells => {
             if r.look_at_wants(fd) {

@@ -2,6 +2,7 @@
 
 use super::told::{TIMESTAMP_NEW, TIMESTAMPNS_NEW};
 use bypath_shm::reason::Reason;
+use bypath_sys::sock;
 use libc::{IPPROTO_IP, IPPROTO_IPV6, SOL_SOCKET};
 
 /// What the program set.
@@ -11,6 +12,8 @@ pub enum Effect {
     None,
     /// How much may wait to be read.
     Room,
+    /// How long a datagram may be that the kernel sends.
+    Length,
     /// What is told beside a datagram.
     Tells,
     /// If it is on, others may get what is meant for this socket.
@@ -54,7 +57,6 @@ const OF_IP: &[i32] = {
     &[
         IP_TOS,
         IP_TTL,
-        IP_MTU_DISCOVER,
         IP_FREEBIND,
         IP_MULTICAST_IF,
         IP_MULTICAST_TTL,
@@ -88,10 +90,8 @@ const OF_IPV6: &[i32] = {
         IPV6_MULTICAST_LOOP,
         IPV6_ADD_MEMBERSHIP,
         IPV6_DROP_MEMBERSHIP,
-        IPV6_MTU_DISCOVER,
         IPV6_V6ONLY,
         IPV6_TCLASS,
-        IPV6_DONTFRAG,
         42,
         43,
         44,
@@ -121,11 +121,24 @@ pub fn effect(level: i32, name: i32) -> Effect {
         },
         IPPROTO_IP if name == libc::IP_PKTINFO => return Effect::Tells,
         IPPROTO_IPV6 if name == libc::IPV6_RECVPKTINFO => return Effect::Tells,
+        IPPROTO_IP if name == libc::IP_MTU_DISCOVER => return Effect::Length,
+        IPPROTO_IPV6 if matches!(name, libc::IPV6_MTU_DISCOVER | libc::IPV6_DONTFRAG) => {
+            return Effect::Length;
+        }
         IPPROTO_IP => (OF_IP, name),
         IPPROTO_IPV6 => (OF_IPV6, name),
         _ => (&[][..], name),
     };
     if known.contains(&name) { Effect::None } else { Effect::Stays(Reason::SocketOption) }
+}
+
+/// Whether the kernel refuses to send in pieces, or asks nobody whether it has to, what is longer than a packet may be.
+pub fn refuses_pieces(fd: i32) -> bool {
+    // linux/in.h: 0 never, 1 where it has to. Others are: do not, whatever others say; the interface's.
+    let refuses = |level, name| sock::option(fd, level, name).is_ok_and(|how| how > libc::IP_PMTUDISC_WANT);
+    refuses(IPPROTO_IP, libc::IP_MTU_DISCOVER)
+        || refuses(IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER)
+        || sock::option(fd, IPPROTO_IPV6, libc::IPV6_DONTFRAG).is_ok_and(|on| on != 0)
 }
 
 #[cfg(test)]
@@ -136,6 +149,8 @@ mod tests {
     fn what_is_not_known_stays_on_the_kernel() {
         assert_eq!(effect(SOL_SOCKET, libc::SO_RCVTIMEO), Effect::None);
         assert_eq!(effect(SOL_SOCKET, libc::SO_RCVBUF), Effect::Room);
+        assert_eq!(effect(IPPROTO_IP, libc::IP_MTU_DISCOVER), Effect::Length);
+        assert_eq!(effect(IPPROTO_IPV6, libc::IPV6_DONTFRAG), Effect::Length);
         assert_eq!(effect(SOL_SOCKET, libc::SO_REUSEPORT), Effect::Shares);
         assert_eq!(effect(SOL_SOCKET, libc::SO_INCOMING_CPU), Effect::Steers);
         for (level, name) in [

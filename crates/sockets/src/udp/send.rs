@@ -1,6 +1,7 @@
 //! Send: by the route to a mailbox, or by the kernel. Destinations that are used often get a route, if they can have one.
 
 use super::address::Name;
+use super::network::{self, Network};
 use super::places::Place;
 use super::receive::{HEAD, HEAD_LONG, head_of};
 use super::said::Said;
@@ -21,8 +22,6 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering::*
 
 /// Destinations of a socket that are looked after at a time.
 const ROUTES: usize = 8;
-/// Octets of a datagram at most, over IPv4 and over IPv6.
-const LONGEST: [usize; 2] = [65_507, 65_527];
 /// A send asks so often (microseconds) whether the receiver lives.
 const ALIVE_US: u64 = 1000;
 /// A send waits so long (microseconds) for a receiver that is awake to have read what went by the kernel.
@@ -78,6 +77,10 @@ pub(super) struct Route {
     shares: AtomicBool,
     /// Nothing is to lie in the ring: the receiver's socket is another's, too, or may be.
     pub(super) offers: AtomicBool,
+    /// Octets of a datagram at most; the kernel has to say something about longer ones.
+    pub(super) longest: AtomicU32,
+    /// Changes of the network before the kernel was asked for it.
+    pub(super) changes: AtomicU32,
     /// This socket is another's, too, of whom nobody knows what he sends.
     pub(super) is_careful: AtomicBool,
     /// Of what a receiver that was killed has not read the first has gone by the kernel.
@@ -155,6 +158,14 @@ impl Route {
         self.ip[1].load(Relaxed) == to.ip[1]
             && self.port.load(Relaxed) == u32::from(to.port)
             && self.ip[0].load(Relaxed) == to.ip[0]
+    }
+
+    /// What is asked for now is as the network is.
+    pub(super) fn is_asked_for(&self, network: &Network, is_v4: bool, refuses_pieces: bool) {
+        let (most, headers) = if is_v4 { (65_507, 20 + 8) } else { (65_527, 40 + 8) };
+        let whole = if refuses_pieces { network.mtu.saturating_sub(headers) } else { most };
+        self.longest.store(most.min(whole), Relaxed);
+        self.changes.store(network.changes, Relaxed);
     }
 
     fn begin(&self, to: &Name, due: u32) {
@@ -320,7 +331,13 @@ impl Socket {
     fn push(&self, call: &Call, route: &Route, to: &Name, buf: UserVec<'_>) -> Option<usize> {
         let len = buf.admit().ok()?;
         let is_v4 = self.family() == libc::AF_INET || to.is_v4();
-        if len > LONGEST[usize::from(!is_v4)] || buf.reach(0, len, Access::Read, &call.thread.pages) < len {
+        if len > route.longest.load(Relaxed) as usize
+            || buf.reach(0, len, Access::Read, &call.thread.pages) < len
+        {
+            return None;
+        }
+        if !network::is_as_at(route.changes.load(Relaxed), clock::ticks()) {
+            self.drop_route(route);
             return None;
         }
         // Who shares its port may not get it any more; who alone has one may be gone, which is looked at while the datagram is on its way.

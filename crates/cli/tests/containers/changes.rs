@@ -1,0 +1,62 @@
+//! Datagrams of a host whose addresses, links and routes change: each goes where the kernel would send it.
+
+use crate::support::{Totals, missing, preload_library, skip};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// What the script says, on the kernel or with the library.
+fn said(case: &str, statistics: Option<&Path>) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/containers/changes.py");
+    let mut command = Command::new("python3");
+    command.arg(script).arg(case).env("PYTHONDONTWRITEBYTECODE", "1").stdin(Stdio::null());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("BYPATH_")) {
+        command.env_remove(name);
+    }
+    if let Some(file) = statistics {
+        command.env("LD_PRELOAD", preload_library()).env("BYPATH_UPGRADE", "eager").env("BYPATH_STATS", file);
+    }
+    let output = bypath_sys::netns::isolated(&mut command).output().expect("python3");
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{case}: {}\n{errors}", output.status);
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The same on the kernel alone, and with nearly all in memory.
+#[track_caller]
+fn same(test: &str, cases: &[&str]) {
+    let mut probe = Command::new("true");
+    let mut works = || bypath_sys::netns::isolated(&mut probe).status().is_ok_and(|s| s.success());
+    let reason = missing(&["python3", "ip"])
+        .or_else(|| (!works()).then(|| "no namespaces can be made here".to_owned()));
+    if let Some(reason) = reason {
+        return skip(&format!("containers::changes::{test}"), &reason);
+    }
+    let file = std::env::temp_dir().join(format!("bypath-changes-{}-{test}", std::process::id()));
+    for case in cases {
+        let kernel = said(case, None);
+        assert!(kernel.starts_with("before: arrives from "), "{case}: {kernel}");
+        let ours = said(case, Some(&file));
+        let totals = Totals::read(&file);
+        std::fs::remove_file(&file).expect("the statistics");
+        assert_eq!(ours, kernel, "{case}");
+        assert!(totals.ring_tx > 1000, "{case}: hardly anything was in memory: {totals:#?}");
+    }
+}
+
+#[test]
+fn addresses_that_go_take_their_datagrams_along() {
+    same(
+        "addresses_that_go_take_their_datagrams_along",
+        &["address", "address of anybody", "another host", "source"],
+    );
+}
+
+#[test]
+fn a_loopback_device_that_is_down_loses_datagrams() {
+    same("a_loopback_device_that_is_down_loses_datagrams", &["link"]);
+}
+
+#[test]
+fn who_sends_nothing_in_pieces_is_told_what_is_too_long() {
+    same("who_sends_nothing_in_pieces_is_told_what_is_too_long", &["mtu", "mtu of IPv6"]);
+}
