@@ -2002,14 +2002,14 @@ bypath_status bypath_channel_pair(uint32_t ring,
 // Opens an end from its descriptors, in the order that `bypath_channel_pair` gave: open ones of the caller's that nothing else uses. They are used
 // up where it works, and stay as they are where it fails.
 //
-// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end; `BYPATH_E_SYSTEM`.
+// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end, or in another order; `BYPATH_E_SYSTEM`.
 bypath_status bypath_channel_open(const struct bypath_channel_remote *remote,
                                   struct bypath_channel_sender **sender,
                                   struct bypath_channel_receiver **receiver,
                                   struct bypath_error *error);
 
 // Reads at least one octet, and what there is up to `capacity`, into `octets`, and how many into `length`: 0 at the end of the stream, which the other end makes by
-// closing its sender, or by its own end. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
+// closing its sender, or by its own end. With a `capacity` of 0 none are read, which is no end. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
 //
 // Fails with `BYPATH_E_WOULD_BLOCK` (with a wait of 0), `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_FORMAT` where the other end wrote to the
 // memory what no correct one does, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
@@ -2040,7 +2040,8 @@ bypath_status bypath_channel_peek(struct bypath_channel_receiver *receiver,
                                   struct bypath_channel_run *runs,
                                   struct bypath_error *error);
 
-// Gives the first `count` of the octets that were shown back. Fails with `BYPATH_E_INVALID` where fewer are there, `BYPATH_E_BUSY`.
+// Gives the first `count` of the octets that were shown back; the rest can follow later. A read makes the end of what was shown. Fails with `BYPATH_E_INVALID` where fewer were shown,
+// `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 bypath_status bypath_channel_release(struct bypath_channel_receiver *receiver,
                                      size_t count,
                                      struct bypath_error *error);
@@ -2053,7 +2054,8 @@ bypath_status bypath_channel_reserve(struct bypath_channel_sender *sender,
                                      struct bypath_channel_run *runs,
                                      struct bypath_error *error);
 
-// Sends the first `count` octets of the room that was given. Fails with `BYPATH_E_INVALID` where there is less, `BYPATH_E_GONE`, `BYPATH_E_BUSY`.
+// Sends the first `count` octets of the room that was given; the rest can follow later. A write makes the end of that room. Fails with `BYPATH_E_INVALID` where less was given,
+// `BYPATH_E_GONE`, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 bypath_status bypath_channel_commit(struct bypath_channel_sender *sender,
                                     size_t count,
                                     struct bypath_error *error);
@@ -2180,8 +2182,8 @@ bypath_status bypath_channel_datagram_reserve(struct bypath_channel_datagram_sen
                                               struct bypath_channel_run *runs,
                                               struct bypath_error *error);
 
-// Sends a datagram of the first `count` octets of the room that was given. Fails with `BYPATH_E_WOULD_BLOCK` where there is less, `BYPATH_E_TOO_LONG`, `BYPATH_E_GONE`,
-// `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+// Sends a datagram of the first `count` octets of the room that was given, which it uses up; another send does, too. Fails with `BYPATH_E_INVALID` where less was given,
+// `BYPATH_E_GONE`, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 bypath_status bypath_channel_datagram_commit(struct bypath_channel_datagram_sender *sender,
                                              size_t count,
                                              struct bypath_error *error);

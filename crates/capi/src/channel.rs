@@ -11,6 +11,7 @@ use crate::types::BYPATH_FOREVER;
 use bypath_channel::{Channel, Listener, Receiver, Remote, Sender};
 use std::ffi::{c_char, c_int, c_void};
 use std::io::{self, Read, Write};
+use std::ops::{Deref, DerefMut};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::time::Duration;
 
@@ -38,17 +39,17 @@ const _: () = assert!(BYPATH_CHANNEL_RING == Channel::RING);
 
 /// The half of a channel that writes. Only pointers to it are of use.
 pub struct bypath_channel_sender {
-    handle: Handle<Sender>,
+    handle: Handle<Given<Sender>>,
 }
 
-handle::held!(bypath_channel_sender, Sender);
+handle::held!(bypath_channel_sender, Given<Sender>);
 
 /// The half of a channel that reads. Only pointers to it are of use.
 pub struct bypath_channel_receiver {
-    handle: Handle<Receiver>,
+    handle: Handle<Given<Receiver>>,
 }
 
-handle::held!(bypath_channel_receiver, Receiver);
+handle::held!(bypath_channel_receiver, Given<Receiver>);
 
 /// A name at which channels are made. Only pointers to it are of use.
 pub struct bypath_channel_listener {
@@ -73,6 +74,53 @@ pub struct bypath_channel_run {
 pub struct bypath_channel_remote {
     /// Memory, the sender's bell, the receiver's bell: close-on-exec.
     pub descriptors: [c_int; 3],
+}
+
+/// A half, and what was given to the caller last and is not used up: so many octets, or room for so many.
+pub struct Given<H> {
+    half: H,
+    octets: Option<usize>,
+}
+
+impl<H> From<H> for Given<H> {
+    fn from(half: H) -> Given<H> {
+        Given { half, octets: None }
+    }
+}
+
+impl<H> Deref for Given<H> {
+    type Target = H;
+
+    fn deref(&self) -> &H {
+        &self.half
+    }
+}
+
+impl<H> DerefMut for Given<H> {
+    fn deref_mut(&mut self) -> &mut H {
+        &mut self.half
+    }
+}
+
+impl<H> Given<H> {
+    /// The first `count` of them are used up.
+    pub(crate) fn take(&mut self, count: usize) -> Outcome {
+        let rest = self.octets.and_then(|octets| octets.checked_sub(count));
+        self.octets =
+            Some(rest.ok_or_else(|| Failure::invalid("`count`: more than was given, and is left of it"))?);
+        Ok(())
+    }
+
+    /// Nothing is, from now on.
+    pub(crate) fn forget(&mut self) {
+        self.octets = None;
+    }
+
+    /// These runs are.
+    pub(crate) fn show(&mut self, runs: [bypath_channel_run; 2]) -> [bypath_channel_run; 2] {
+        self.octets = Some(runs.iter().map(|run| run.length).sum());
+        runs
+    }
 }
 
 /// What an operation of a channel answered.
@@ -104,7 +152,7 @@ fn failure(e: &io::Error) -> Failure {
         ENAMETOOLONG => (BYPATH_E_NAME, "the path of the name has more than 107 octets"),
         EADDRINUSE => (BYPATH_E_IN_USE, "somebody listens at the name, or what is there is no socket"),
         EACCES => (BYPATH_E_NOT_ALLOWED, "the name's folder, or the listener, is not this user's alone"),
-        ENOENT | ECONNREFUSED => (BYPATH_E_REFUSED, "nobody listens at the name"),
+        ENOENT | ECONNREFUSED => (BYPATH_E_REFUSED, "nobody listens at the name, or its folder is not there"),
         ECONNRESET => (BYPATH_E_RESET, "the listener ended, or sends this process away"),
         _ => return Failure { status: BYPATH_E_SYSTEM, system, text: e.to_string().into() },
     };
@@ -121,12 +169,12 @@ pub(crate) fn limit(ns: u64) -> Option<Duration> {
 
 /// Both halves, for the caller.
 pub(crate) fn give<S: Held, R: Held>(
-    (sends, receives): (S::Value, R::Value),
+    (sends, receives): (impl Into<S::Value>, impl Into<R::Value>),
     sender: *mut *mut S,
     receiver: *mut *mut R,
 ) -> Outcome {
-    write(sender, "sender", handle::begin(sends))?;
-    write(receiver, "receiver", handle::begin(receives))
+    write(sender, "sender", handle::begin(sends.into()))?;
+    write(receiver, "receiver", handle::begin(receives.into()))
 }
 
 pub(crate) fn both<S, R>(sender: *mut *mut S, receiver: *mut *mut R) -> Outcome {
@@ -275,7 +323,7 @@ pub unsafe extern "C" fn bypath_channel_pair(
 /// Opens an end from its descriptors, in the order that `bypath_channel_pair` gave: open ones of the caller's that nothing else uses. They are used
 /// up where it works, and stay as they are where it fails.
 ///
-/// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end; `BYPATH_E_SYSTEM`.
+/// Fails with `BYPATH_E_INVALID`: they are not those of such a channel's end, or in another order; `BYPATH_E_SYSTEM`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_channel_open(
     remote: *const bypath_channel_remote,
@@ -293,7 +341,7 @@ pub unsafe extern "C" fn bypath_channel_open(
 }
 
 /// Reads at least one octet, and what there is up to `capacity`, into `octets`, and how many into `length`: 0 at the end of the stream, which the other end makes by
-/// closing its sender, or by its own end. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
+/// closing its sender, or by its own end. With a `capacity` of 0 none are read, which is no end. Waits so long (ns; 0: no wait; `BYPATH_FOREVER`: no limit).
 ///
 /// Fails with `BYPATH_E_WOULD_BLOCK` (with a wait of 0), `BYPATH_E_TIMED_OUT`, `BYPATH_E_INTERRUPTED`, `BYPATH_E_FORMAT` where the other end wrote to the
 /// memory what no correct one does, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
@@ -310,6 +358,7 @@ pub unsafe extern "C" fn bypath_channel_read(
         writable(length, "length")?;
         let room = octets_mut(octets, capacity, "octets")?;
         let n = handle::with(receiver, "receiver", |r| {
+            r.forget();
             if timeout_ns == 0 {
                 return told(r.try_read(room));
             }
@@ -337,6 +386,7 @@ pub unsafe extern "C" fn bypath_channel_write(
         writable(written, "written")?;
         let all = self::octets(octets, length, "octets")?;
         let n = handle::with(sender, "sender", |s| {
+            s.forget();
             if timeout_ns == 0 {
                 return told(s.try_write(all));
             }
@@ -366,17 +416,20 @@ pub unsafe extern "C" fn bypath_channel_peek(
         let place = runs.cast::<[bypath_channel_run; 2]>();
         writable(place, "runs")?;
         let both = handle::with(receiver, "receiver", |r| {
-            if timeout_ns == 0 {
-                return told(r.try_peek(least)).map(|o| shown(o.runs()));
-            }
-            r.set_timeout(limit(timeout_ns));
-            told(r.peek(least)).map(|o| shown(o.runs()))
+            let runs = if timeout_ns == 0 {
+                told(r.try_peek(least)).map(|o| shown(o.runs()))
+            } else {
+                r.set_timeout(limit(timeout_ns));
+                told(r.peek(least)).map(|o| shown(o.runs()))
+            };
+            runs.map(|runs| r.show(runs))
         })?;
         write(place, "runs", both)
     })
 }
 
-/// Gives the first `count` of the octets that were shown back. Fails with `BYPATH_E_INVALID` where fewer are there, `BYPATH_E_BUSY`.
+/// Gives the first `count` of the octets that were shown back; the rest can follow later. A read makes the end of what was shown. Fails with `BYPATH_E_INVALID` where fewer were shown,
+/// `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_channel_release(
     receiver: *mut bypath_channel_receiver,
@@ -388,11 +441,8 @@ pub unsafe extern "C" fn bypath_channel_release(
             if count == 0 {
                 return Ok(());
             }
-            let there = told(r.try_peek(1))?;
-            if count > there.len() {
-                return Err(Failure::invalid("`count`: fewer octets were shown"));
-            }
-            there.release(count);
+            r.take(count)?;
+            told(r.try_peek(1))?.release(count);
             Ok(())
         })
     })
@@ -412,17 +462,20 @@ pub unsafe extern "C" fn bypath_channel_reserve(
         let place = runs.cast::<[bypath_channel_run; 2]>();
         writable(place, "runs")?;
         let both = handle::with(sender, "sender", |s| {
-            if timeout_ns == 0 {
-                return told(s.try_reserve(least)).map(|room| shown(room.runs()));
-            }
-            s.set_timeout(limit(timeout_ns));
-            told(s.reserve(least)).map(|room| shown(room.runs()))
+            let runs = if timeout_ns == 0 {
+                told(s.try_reserve(least)).map(|room| shown(room.runs()))
+            } else {
+                s.set_timeout(limit(timeout_ns));
+                told(s.reserve(least)).map(|room| shown(room.runs()))
+            };
+            runs.map(|runs| s.show(runs))
         })?;
         write(place, "runs", both)
     })
 }
 
-/// Sends the first `count` octets of the room that was given. Fails with `BYPATH_E_INVALID` where there is less, `BYPATH_E_GONE`, `BYPATH_E_BUSY`.
+/// Sends the first `count` octets of the room that was given; the rest can follow later. A write makes the end of that room. Fails with `BYPATH_E_INVALID` where less was given,
+/// `BYPATH_E_GONE`, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_channel_commit(
     sender: *mut bypath_channel_sender,
@@ -434,11 +487,8 @@ pub unsafe extern "C" fn bypath_channel_commit(
             if count == 0 {
                 return Ok(());
             }
-            let room = told(s.try_reserve(1))?;
-            if count > room.len() {
-                return Err(Failure::invalid("`count`: there was less room"));
-            }
-            room.commit(count);
+            s.take(count)?;
+            told(s.try_reserve(1))?.commit(count);
             Ok(())
         })
     })

@@ -2,8 +2,8 @@
 
 use crate::boundary::{Outcome, guarded, octets, octets_mut, text, writable, write};
 use crate::channel::{
-    both, bypath_channel_listener, bypath_channel_remote, bypath_channel_run, duplicates, give, limit, shown,
-    told, use_up,
+    Given, both, bypath_channel_listener, bypath_channel_remote, bypath_channel_run, duplicates, give, limit,
+    shown, told, use_up,
 };
 use crate::handle::{self, Handle};
 use crate::status::{BYPATH_E_END, BYPATH_E_TOO_LONG, Failure, bypath_error, bypath_status};
@@ -18,10 +18,10 @@ const EMSGSIZE: c_int = 90;
 
 /// The half of a channel that sends datagrams. Only pointers to it are of use.
 pub struct bypath_channel_datagram_sender {
-    handle: Handle<DatagramSender>,
+    handle: Handle<Given<DatagramSender>>,
 }
 
-handle::held!(bypath_channel_datagram_sender, DatagramSender);
+handle::held!(bypath_channel_datagram_sender, Given<DatagramSender>);
 
 /// The half of a channel that receives datagrams. Only pointers to it are of use.
 pub struct bypath_channel_datagram_receiver {
@@ -146,6 +146,7 @@ pub unsafe extern "C" fn bypath_channel_datagram_send(
     guarded(error, || {
         let datagram = self::octets(octets, length, "octets")?;
         handle::with(sender, "sender", |s| {
+            s.forget();
             if timeout_ns == 0 {
                 return told(s.try_send(datagram));
             }
@@ -253,18 +254,20 @@ pub unsafe extern "C" fn bypath_channel_datagram_reserve(
         let place = runs.cast::<[bypath_channel_run; 2]>();
         writable(place, "runs")?;
         let both = handle::with(sender, "sender", |s| {
-            if timeout_ns == 0 {
-                return told(s.try_reserve(most)).map(|room| shown(room.runs()));
-            }
-            s.set_timeout(limit(timeout_ns));
-            told(s.reserve(most)).map(|room| shown(room.runs()))
+            let runs = if timeout_ns == 0 {
+                told(s.try_reserve(most)).map(|room| shown(room.runs()))
+            } else {
+                s.set_timeout(limit(timeout_ns));
+                told(s.reserve(most)).map(|room| shown(room.runs()))
+            };
+            runs.map(|runs| s.show(runs))
         })?;
         write(place, "runs", both)
     })
 }
 
-/// Sends a datagram of the first `count` octets of the room that was given. Fails with `BYPATH_E_WOULD_BLOCK` where there is less, `BYPATH_E_TOO_LONG`, `BYPATH_E_GONE`,
-/// `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`, `BYPATH_E_INVALID`.
+/// Sends a datagram of the first `count` octets of the room that was given, which it uses up; another send does, too. Fails with `BYPATH_E_INVALID` where less was given,
+/// `BYPATH_E_GONE`, `BYPATH_E_FORMAT`, `BYPATH_E_BUSY`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn bypath_channel_datagram_commit(
     sender: *mut bypath_channel_datagram_sender,
@@ -273,6 +276,8 @@ pub unsafe extern "C" fn bypath_channel_datagram_commit(
 ) -> bypath_status {
     guarded(error, || {
         handle::with(sender, "sender", |s| {
+            s.take(count)?;
+            s.forget();
             told(s.try_reserve(count))?.commit(count);
             Ok(())
         })

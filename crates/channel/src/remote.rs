@@ -23,7 +23,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Stands in the first cookie of the slot.
+    /// Stands in the first cookie of the slot; the second one is that of the bell of the other end's sender.
     const fn magic(self) -> u64 {
         u64::from_be_bytes(match self {
             Kind::Octets => *b"BYPCHAN1",
@@ -54,14 +54,20 @@ pub(crate) fn pair(kind: Kind, ring: u32) -> io::Result<(Halves, Remote)> {
         direction.t.cpu.store(u32::MAX, Relaxed);
         direction.h.cpu.store(u32::MAX, Relaxed);
     }
-    slot.control().cookies[0].store(kind.magic(), Release);
     let (here_sends, receives) = pair::new().map_err(failed)?;
     let (here_receives, sends) = pair::new().map_err(failed)?;
+    slot.control().cookies[1].store(number(&sends), Relaxed);
+    slot.control().cookies[0].store(kind.magic(), Release);
     for end in [&here_sends, &here_receives, &sends, &receives] {
         // Where the kernel cannot refuse them, it closes them: they are never taken.
         let _ = pair::refuse_descriptors(end.as_fd());
     }
     Ok((halves(slot, MAKER, here_sends, here_receives), Remote { memory, sends, receives }))
+}
+
+/// Tells one bell from another, whichever process has it.
+fn number(bell: &OwnedFd) -> u64 {
+    sock::option_u64(bell.as_raw_fd(), libc::SOL_SOCKET, libc::SO_COOKIE).unwrap_or(0)
 }
 
 fn halves(slot: OwnSlot, side: usize, sends: OwnedFd, receives: OwnedFd) -> Halves {
@@ -129,6 +135,10 @@ impl Remote {
             Some(there) if there == kind => {}
             Some(_) => return Err(failed(Errno::PROTOTYPE)),
             None => return Err(failed(Errno::INVAL)),
+        }
+        // Nobody would hear the bells in the other order.
+        if slot.control().cookies[1].load(Relaxed) != number(&self.sends) {
+            return Err(failed(Errno::INVAL));
         }
         slot.back().map_err(failed)?;
         Ok(slot)

@@ -92,6 +92,25 @@ int main(int argc, char **argv) {
     CHECK(runs[0].length == 1 && runs[0].octets[0] == 'x' && runs[1].length == 0);
     FAILS(BYPATH_E_INVALID, bypath_channel_release(from, 2, &error));
     WORKS(bypath_channel_release(from, 1, &error));
+    FAILS(BYPATH_E_INVALID, bypath_channel_release(from, 1, &error));
+    /* Room that was given, and no other. */
+    FAILS(BYPATH_E_INVALID, bypath_channel_commit(to, 1, &error));
+    WORKS(bypath_channel_reserve(to, 4, LONG, runs, &error));
+    CHECK(runs[0].length >= 4);
+    FAILS(BYPATH_E_INVALID, bypath_channel_commit(to, runs[0].length + runs[1].length + 1, &error));
+    memcpy(runs[0].octets, "room", 4);
+    WORKS(bypath_channel_commit(to, 2, &error));
+    WORKS(bypath_channel_commit(to, 2, &error));
+    write_all(to, "!", 1);
+    FAILS(BYPATH_E_INVALID, bypath_channel_commit(to, 1, &error));
+    WORKS(bypath_channel_peek(from, 5, LONG, runs, &error));
+    for (size_t i = 0; i < 5; i++)
+        CHECK((i < runs[0].length ? runs[0].octets[i] : runs[1].octets[i - runs[0].length]) == "room!"[i]);
+    WORKS(bypath_channel_read(from, octets, 2, LONG, &length, &error));
+    CHECK(length == 2 && octets[0] == 'r' && octets[1] == 'o');
+    FAILS(BYPATH_E_INVALID, bypath_channel_release(from, 1, &error));
+    WORKS(bypath_channel_peek(from, 3, LONG, runs, &error));
+    WORKS(bypath_channel_release(from, 3, &error));
     /* One direction ends, then the other one. */
     WORKS(bypath_channel_sender_close(to, &error));
     WORKS(bypath_channel_read(from, octets, sizeof octets, LONG, &length, &error));
@@ -110,6 +129,8 @@ int main(int argc, char **argv) {
         bypath_channel_receiver *my_from = NULL;
         WORKS(bypath_channel_sender_close(to, &error));
         WORKS(bypath_channel_receiver_close(from, &error));
+        bypath_channel_remote swapped = {{remote.descriptors[0], remote.descriptors[2], remote.descriptors[1]}};
+        FAILS(BYPATH_E_INVALID, bypath_channel_open(&swapped, &my_to, &my_from, &error));
         WORKS(bypath_channel_open(&remote, &my_to, &my_from, &error));
         echo(my_to, my_from);
         _exit(0);

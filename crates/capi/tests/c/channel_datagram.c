@@ -91,7 +91,14 @@ int main(int argc, char **argv) {
     FAILS(BYPATH_E_TOO_LONG, bypath_channel_datagram_send(to, long_one, 2041, LONG, &error));
     FAILS(BYPATH_E_TOO_LONG, bypath_channel_datagram_reserve(to, 2041, 0, runs, &error));
     FAILS(BYPATH_E_TOO_LONG, bypath_channel_datagram_sender_arm(to, 2041, &sleep, &error));
-    FAILS(BYPATH_E_TOO_LONG, bypath_channel_datagram_commit(to, 2041, &error));
+    /* Room that was given, and no other. */
+    FAILS(BYPATH_E_INVALID, bypath_channel_datagram_commit(to, 0, &error));
+    WORKS(bypath_channel_datagram_reserve(to, 100, LONG, runs, &error));
+    FAILS(BYPATH_E_INVALID, bypath_channel_datagram_commit(to, 2041, &error));
+    WORKS(bypath_channel_datagram_commit(to, 0, &error));
+    FAILS(BYPATH_E_INVALID, bypath_channel_datagram_commit(to, 0, &error));
+    WORKS(bypath_channel_datagram_receive(from, octets, sizeof octets, LONG, &length, &error));
+    CHECK(length == 0);
     /* An empty one, and the end. */
     WORKS(bypath_channel_datagram_send(to, NULL, 0, LONG, &error));
     WORKS(bypath_channel_datagram_receive(from, NULL, 0, LONG, &length, &error));
