@@ -16,7 +16,7 @@ use std::rc::{Rc, Weak};
 
 /// Regions of one process of another user that are looked at: an image of a program has one, and that of the image before for a moment.
 const OF_PROCESS: usize = 4;
-/// Of one of root's or of the own user: `bypath dump` and `top` have others' open.
+/// Of one of root's or of the own user: `bypath dump` and `top` have theirs open.
 const OF_TRUSTED_PROCESS: usize = 1024;
 /// Regions of one other user.
 const OF_USER: usize = 1024;
@@ -112,7 +112,12 @@ impl Views {
         let Process { pid, user } = process;
         // Anything may be called so: it is not even asked what it is, unless it is memory.
         let Ok(file) = open_files::memory(pid, number, false) else { return Seen::Costly };
-        let Ok(id) = id_of(&File::from(file)) else { return Seen::Costly };
+        let Ok(metadata) = File::from(file).metadata() else { return Seen::Costly };
+        let (id, maker) = ((metadata.dev(), metadata.ino()), metadata.uid());
+        // Of memory the owner is who made it. Programs take descriptors from others, or look at theirs.
+        if !is_trusted(maker) && maker != user {
+            return Seen::Costly;
+        }
         let its = self.of_process.entry(pid).or_default();
         if its.contains(&id) {
             return Seen::Costly;
@@ -136,7 +141,8 @@ impl Views {
             }
         }
         let index = known.unwrap_or_else(|| {
-            self.regions.push(Region { id, places: Vec::new(), user, kept: RefCell::default() });
+            let (places, kept) = (Vec::new(), RefCell::default());
+            self.regions.push(Region { id, places, user, kept });
             self.regions.len() - 1
         });
         self.at.insert(id, index);

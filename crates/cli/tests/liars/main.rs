@@ -12,3 +12,4 @@ mod crowds;
 mod liar;
 mod names;
 mod otherwise;
+mod whose;
