@@ -32,7 +32,7 @@ pub struct Member {
     pub pid: u32,
     /// Command name.
     pub command: String,
-    /// Its user.
+    /// Its user: of its real and its effective one, and of those who may write what it says of itself, the one who is trusted least.
     pub user: u32,
     /// When it started, in clock ticks since boot.
     pub start_time: u64,
@@ -249,8 +249,9 @@ impl Opened {
                 let is_it =
                     |p: &&view::Process| p.pid == status.inner_pid && [0, start_time].contains(&p.start_time);
                 let process = header.processes.iter().find(is_it)?;
-                let (command, user) = (process.command.clone(), status.user);
-                Some(Member { pid, command, user, start_time, slot: process.slot })
+                let own = status.least_trusted();
+                let user = if is_trusted(own) { region.user } else { own };
+                Some(Member { pid, command: process.command.clone(), user, start_time, slot: process.slot })
             })
             .collect();
         members.sort_by_key(|m| m.pid);

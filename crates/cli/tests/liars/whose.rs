@@ -1,10 +1,11 @@
 //! Whose a view is: what one user says is not taken for another one's, whoever has it open.
 
 use crate::common::{bypath, stderr, stdout};
-use crate::lab::{LONG, skip};
+use crate::lab::{LONG, Running, has, skip};
 use crate::liar::{Liar, copy, within};
 use serde_json::Value;
 use std::os::unix::fs::fchown;
+use std::process::Command;
 
 const STRANGER: u32 = 12345;
 
@@ -35,4 +36,25 @@ fn a_region_that_somebody_else_made_is_not_its_holders() {
     assert_eq!(connections_of(std::process::id()), [] as [Value; 0]);
     let text = stdout(&within(LONG, bypath(["metrics"])));
     assert!(!text.contains("command=\"liar\""), "{text}");
+}
+
+/// As by su, which waits for a password.
+#[test]
+fn who_runs_a_program_of_roots_has_no_label_of_roots() {
+    let name = "whose::who_runs_a_program_of_roots_has_no_label_of_roots";
+    if !has(name, &["setpriv", "sleep"]) || !may_be_others(name) {
+        return;
+    }
+    let liar = Liar::new();
+    fchown(copy(&liar), Some(STRANGER), None).expect("root gives away");
+    let mut other = Command::new("setpriv");
+    other.args(["--ruid", &STRANGER.to_string(), "sleep", "1000"]).stdout(copy(&liar));
+    let other = Running(other.spawn().expect("setpriv starts"));
+    crate::lab::until("another user runs it", || {
+        crate::lab::status(other.0.id(), "Uid").starts_with("12345\t0\t")
+    });
+    liar.has_member(1, other.0.id());
+    let text = stdout(&within(LONG, bypath(["metrics"])));
+    assert!(text.contains("bypath_processes{user=\"12345\",command=\"liar\"} 1\n"), "{text}");
+    assert!(!text.contains("user=\"0\",command=\"liar\""), "{text}");
 }
