@@ -7,7 +7,9 @@
 
 pub mod descriptors;
 mod drops;
+mod owners;
 mod regions;
+mod sockets;
 
 use crate::filter::{Facts, Filter, Protocol};
 use bypath_shm::family::{DATAGRAM_ENDS, End as EndRecord, WriterLine, end_state};
@@ -18,7 +20,7 @@ use bypath_shm::view::{
 };
 pub use regions::is_trusted;
 use regions::{Budget, Notes, Region, Status};
-use std::collections::HashMap;
+pub use sockets::{Ends, Sockets, Word};
 use std::fs::{self, File};
 use std::io;
 use std::mem::offset_of;
@@ -308,6 +310,15 @@ impl Family {
         End::decode(number, &read_up_to(&region, view::end_offset(number), END_SIZE).ok()?)
     }
 
+    /// Whose word it is.
+    pub fn word(&self) -> Word {
+        match &self.region {
+            region if is_trusted(region.user) => Word::Trusted,
+            region if region.mixed => Word::Region(region.id),
+            region => Word::User(region.user),
+        }
+    }
+
     /// The members that hold `end`.
     pub fn holders<'a>(&'a self, end: &End) -> impl Iterator<Item = &'a Member> + use<'a> {
         let holders = end.holders;
@@ -425,14 +436,9 @@ impl Scan {
         self.families.iter().find_map(|f| Some((f, f.members.iter().find(|m| m.pid == pid)?)))
     }
 
-    /// The sockets by their numbers, with the families that have them.
-    pub fn sockets(&self) -> HashMap<u64, (&Family, &End)> {
-        let ends = |f| {
-            let family: &Family = f;
-            family.ends.iter().map(move |end| (family, end))
-        };
-        // Cookies are no secret. Of those who name one, whoever is trusted most is believed: they stand first.
-        self.families.iter().rev().flat_map(ends).filter_map(|(f, e)| Some((e.cookie?, (f, e)))).collect()
+    /// The sockets by their numbers.
+    pub fn sockets(&self) -> Sockets<'_> {
+        Sockets::of(self)
     }
 
     /// Every UDP socket that was used, ordered by process and descriptor.
@@ -457,11 +463,12 @@ impl Scan {
 
     /// Every connection, once for each live process that holds it, ordered by process and descriptor.
     pub fn connections(&self) -> Vec<Connection<'_>> {
-        let by_cookie = self.sockets();
+        let sockets = self.sockets();
         let mut all = Vec::new();
         for family in &self.families {
             for end in family.ends.iter().filter(|end| is_connection(end)) {
-                let other = end.peer_cookie.and_then(|cookie| by_cookie.get(&cookie)).map(|(_, end)| *end);
+                let other = end.peer_cookie.and_then(|cookie| sockets.believed(family.word(), cookie));
+                let other = other.map(|(_, end)| end);
                 let holders: Vec<_> = family.holders(end).collect();
                 all.extend(holders.iter().map(|process| Connection {
                     family,

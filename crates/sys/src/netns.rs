@@ -3,8 +3,10 @@
 
 use crate::netif::{IFLA_IFNAME, IFLA_MTU, by_name};
 use crate::netlink::{Netlink, Request};
+use crate::process::proc_path;
 use crate::syscall::{check, syscall};
 use crate::{Errno, Result};
+use std::ffi::CStr;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
@@ -100,7 +102,19 @@ impl Namespace {
     /// # Errors
     /// As open(2) of `/proc/thread-self/ns/net`.
     pub fn current() -> Result<Namespace> {
-        let path = c"/proc/thread-self/ns/net";
+        Namespace::open(c"/proc/thread-self/ns/net")
+    }
+
+    /// The one of a process.
+    ///
+    /// # Errors
+    /// ESRCH if there is none; EACCES if it may not be looked at.
+    pub fn of(pid: u32) -> Result<Namespace> {
+        let mut path = [0; 32];
+        Namespace::open(proc_path(&mut path, pid, b"/ns/net\0").ok_or(Errno::SRCH)?)
+    }
+
+    fn open(path: &CStr) -> Result<Namespace> {
         let flags = (libc::O_RDONLY | libc::O_CLOEXEC) as usize;
         // SAFETY: a NUL-terminated path.
         let fd = check(unsafe {

@@ -3,6 +3,7 @@
 use crate::syscall::{check, syscall};
 use crate::user::{IoVec, UserControl, UserVec};
 use crate::{Errno, Result};
+use std::net::SocketAddr;
 use std::os::fd::{FromRawFd, OwnedFd};
 
 /// `struct msghdr` of the kernel.
@@ -302,6 +303,23 @@ pub struct Address {
     pub bytes: [u8; 16],
     /// IPv6 scope (interface) or 0.
     pub scope: u32,
+}
+
+impl From<SocketAddr> for Address {
+    fn from(of: SocketAddr) -> Address {
+        let mut bytes = [0; 16];
+        let (family, scope) = match of {
+            SocketAddr::V4(of) => {
+                bytes[..4].copy_from_slice(&of.ip().octets());
+                (libc::AF_INET, 0)
+            }
+            SocketAddr::V6(of) => {
+                bytes = of.ip().octets();
+                (libc::AF_INET6, of.scope_id())
+            }
+        };
+        Address { family: family as u16, port: of.port(), bytes, scope }
+    }
 }
 
 fn address(call: libc::c_long, fd: i32) -> Result<Address> {

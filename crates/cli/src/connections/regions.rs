@@ -30,17 +30,20 @@ const NOTES: usize = 20;
 /// A region that processes have open. Nobody keeps it open here: there may be more of them than descriptors.
 #[derive(Debug)]
 pub struct Region {
-    id: Id,
+    /// Which one it is.
+    pub id: Id,
     /// Descriptors of processes that refer to it.
     pub places: Vec<(u32, i32)>,
     /// Whose it is: of several users the one who is trusted least.
     pub user: u32,
+    /// Whether several users have it who are not trusted.
+    pub mixed: bool,
     /// For those who look again and again: open once for all of them, as long as there are any.
     kept: RefCell<Weak<File>>,
 }
 
-/// Which file it is.
-type Id = (u64, u64);
+/// Which file one is.
+pub type Id = (u64, u64);
 
 /// What was found.
 #[derive(Debug, Default)]
@@ -142,7 +145,7 @@ impl Views {
         }
         let index = known.unwrap_or_else(|| {
             let (places, kept) = (Vec::new(), RefCell::default());
-            self.regions.push(Region { id, places, user, kept });
+            self.regions.push(Region { id, places, user, mixed: false, kept });
             self.regions.len() - 1
         });
         self.at.insert(id, index);
@@ -150,6 +153,8 @@ impl Views {
         region.places.push(place);
         if is_trusted(region.user) {
             region.user = user;
+        } else if !is_trusted(user) {
+            region.mixed |= region.user != user;
         }
     }
 

@@ -51,7 +51,7 @@ fn a_bell_that_is_something_else_is_not_rung() {
     assert_eq!(std::io::read_to_string(reader).expect("its end"), "");
 }
 
-fn address(text: &Value) -> Address {
+pub fn address(text: &Value) -> Address {
     let known: SocketAddr = text.as_str().expect("an address").parse().expect("an address");
     let IpAddr::V4(ip) = known.ip() else { panic!("{known}") };
     let mut bytes = [0; 16];
@@ -60,7 +60,7 @@ fn address(text: &Value) -> Address {
 }
 
 /// The kernel's number of a socket.
-fn cookie(local: &Address, remote: &Address) -> u64 {
+pub fn cookie(local: &Address, remote: &Address) -> u64 {
     let netlink = sockdiag::open(3).expect("netlink");
     let found = sockdiag::tcp(netlink, local, remote).expect("an answer").expect("the socket");
     fd::close(netlink);

@@ -1,13 +1,20 @@
 //! Whose a view is: what one user says is not taken for another one's, whoever has it open.
 
-use crate::common::{bypath, stderr, stdout};
-use crate::lab::{LONG, Running, has, skip};
+use crate::bells::{address, cookie};
+use crate::common::{BYPATH, TempDir, bypath, preload_library, stderr, stdout, workspace};
+use crate::lab::{LONG, Running, Talk, has, skip, status, until};
 use crate::liar::{Liar, copy, within};
+use bypath_shm::family::wpath;
+use bypath_shm::reason::Reason;
 use serde_json::Value;
-use std::os::unix::fs::fchown;
-use std::process::Command;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{PermissionsExt, fchown};
+use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 
 const STRANGER: u32 = 12345;
+const NEIGHBOUR: u32 = 12346;
 
 /// Whether this process may be several users; if not, says that the test is left out.
 fn may_be_others(name: &str) -> bool {
@@ -50,11 +57,143 @@ fn who_runs_a_program_of_roots_has_no_label_of_roots() {
     let mut other = Command::new("setpriv");
     other.args(["--ruid", &STRANGER.to_string(), "sleep", "1000"]).stdout(copy(&liar));
     let other = Running(other.spawn().expect("setpriv starts"));
-    crate::lab::until("another user runs it", || {
-        crate::lab::status(other.0.id(), "Uid").starts_with("12345\t0\t")
-    });
+    until("another user runs it", || status(other.0.id(), "Uid").starts_with("12345\t0\t"));
     liar.has_member(1, other.0.id());
     let text = stdout(&within(LONG, bypath(["metrics"])));
     assert!(text.contains("bypath_processes{user=\"12345\",command=\"liar\"} 1\n"), "{text}");
     assert!(!text.contains("user=\"0\",command=\"liar\""), "{text}");
+}
+
+/// Does something as this user.
+fn as_user(user: u32) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args([format!("--reuid={user}"), format!("--regid={user}"), "--clear-groups".into()]);
+    command
+}
+
+/// A process of this user's that has a region open, at place 1 of its table.
+fn holder(liar: &Liar, user: u32) -> Running {
+    let mut other = as_user(user);
+    let other = Running(other.args(["sleep", "1000"]).stdout(copy(liar)).spawn().expect("setpriv starts"));
+    until("it is another user's", || status(other.0.id(), "Uid").starts_with(&format!("{user}\t{user}\t")));
+    liar.has_member(1, other.0.id());
+    other
+}
+
+/// An end that the process at place 1 holds, of a connection whose directions both go by rings.
+fn has_ring(liar: &Liar, number: usize, cookies: [u64; 2]) {
+    liar.has_end(number, cookies[0], cookies[1]);
+    let end = &liar.family.ends[number];
+    end.holders.store(2, Relaxed);
+    end.ring_size.store(65_536, Relaxed);
+    end.w.path.store(wpath::RING, Relaxed);
+    end.rx_reason.store(Reason::Ring as u16, Relaxed);
+}
+
+#[test]
+fn who_names_another_users_sockets_does_not_change_what_is_told_of_them() {
+    let name = "whose::who_names_another_users_sockets_does_not_change_what_is_told_of_them";
+    if !has(name, &["setpriv", "sleep"]) || !may_be_others(name) {
+        return;
+    }
+    let liar = Liar::new();
+    let _other = holder(&liar, STRANGER);
+    has_ring(&liar, 0, [77, 78]);
+    has_ring(&liar, 1, [78, 77]);
+    let honest = liar.and_another();
+    let victim = holder(&honest, NEIGHBOUR);
+    has_ring(&honest, 0, [77, 78]);
+    has_ring(&honest, 1, [78, 77]);
+    honest.family.ends[0].w.ring_bytes.store(100, Relaxed);
+    honest.family.ends[1].r.ring_bytes.store(70, Relaxed);
+    // Of this one the other end is known from the liar alone, who has not that socket.
+    has_ring(&honest, 2, [80, 81]);
+    honest.family.ends[2].w.ring_bytes.store(100, Relaxed);
+    has_ring(&liar, 2, [81, 80]);
+    let fills: Vec<_> = connections_of(victim.0.id()).iter().map(|c| c["ring_fill"]["tx"].clone()).collect();
+    assert_eq!(fills, [30.into(), 0.into(), Value::Null]);
+}
+
+/// As of two programs with --allow-uid.
+#[test]
+fn who_has_a_socket_is_believed_by_another_user() {
+    let name = "whose::who_has_a_socket_is_believed_by_another_user";
+    if !has(name, &["setpriv", "sleep"]) || !may_be_others(name) {
+        return;
+    }
+    let listener = TcpListener::bind("127.0.0.1:0").expect("an address");
+    let own = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let (peer, _) = listener.accept().expect("a connection");
+    let addresses = [own.local_addr(), own.peer_addr()].map(|at| at.expect("an address").into());
+    let cookies = [cookie(&addresses[0], &addresses[1]), cookie(&addresses[1], &addresses[0])];
+    let side = |liar: &Liar, user: u32, socket: TcpStream, which: usize| {
+        let mut other = as_user(user);
+        other.args(["sleep", "1000"]).stdin(OwnedFd::from(socket)).stdout(copy(liar));
+        let other = Running(other.spawn().expect("setpriv starts"));
+        until("it is another user's", || {
+            status(other.0.id(), "Uid").starts_with(&format!("{user}\t{user}\t"))
+        });
+        liar.has_member(1, other.0.id());
+        has_ring(liar, 0, [cookies[which], cookies[1 - which]]);
+        let end = &liar.family.ends[0];
+        end.fd.store(0, Relaxed);
+        for (to, at) in [(&end.local, which), (&end.remote, 1 - which)] {
+            to.set(addresses[at].family, addresses[at].port, addresses[at].bytes);
+        }
+        other
+    };
+    let anne = Liar::new();
+    let (bert, liar) = (anne.and_another(), anne.and_another());
+    // Who lies names another socket, of the same addresses and numbers.
+    let stranger = TcpStream::connect(listener.local_addr().expect("an address")).expect("a connection");
+    let _liar = side(&liar, STRANGER + 2, stranger, 1);
+    let client = side(&anne, STRANGER, own, 0);
+    let _server = side(&bert, NEIGHBOUR, peer, 1);
+    anne.family.ends[0].w.ring_bytes.store(100, Relaxed);
+    liar.family.ends[0].r.ring_bytes.store(1, Relaxed);
+    bert.family.ends[0].r.ring_bytes.store(70, Relaxed);
+    assert_eq!(connections_of(client.0.id())[0]["ring_fill"]["tx"], 30);
+}
+
+#[test]
+fn who_names_another_users_sockets_does_not_hide_them_from_dump() {
+    let name = "whose::who_names_another_users_sockets_does_not_hide_them_from_dump";
+    if !has(name, &["setpriv", "sleep", "python3"]) || !may_be_others(name) {
+        return;
+    }
+    let liar = Liar::new();
+    let _other = holder(&liar, STRANGER);
+    // The other user need not be let into this tree.
+    let folder = TempDir::new();
+    let talk_py = workspace().join("crates/cli/tests/watching/talk.py");
+    let mut copies = Command::new("cp");
+    copies.arg(BYPATH).args([preload_library(), &talk_py]).arg(folder.path());
+    assert!(copies.status().expect("cp").success());
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("our folder");
+    let program = |args: &[&str]| {
+        let mut command = as_user(NEIGHBOUR);
+        command.arg(folder.join("bypath")).args(["run", "--upgrade=eager", "--", "python3"]);
+        command.arg(folder.join("talk.py")).args(args).env("BYPATH_CONFIG", "none");
+        command.env("BYPATH_LIBRARY", folder.join(preload_library().file_name().expect("a name")));
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        command
+    };
+    let mut talk = Talk::of(program, "127.0.0.1");
+    let own = &connections_of(talk.caller_pid())[0];
+    let (local, remote) = (address(&own["local"]), address(&own["remote"]));
+    let cookies = [cookie(&local, &remote), cookie(&remote, &local)];
+    has_ring(&liar, 0, cookies);
+    has_ring(&liar, 1, [cookies[1], cookies[0]]);
+    let shown_at = folder.join("shown");
+    let mut dump = bypath(["dump", "--seconds", "1"]);
+    dump.stdout(std::fs::File::create(&shown_at).expect("a file"));
+    let mut dump = Running(dump.spawn().expect("bypath starts"));
+    until("it has ended", || {
+        talk.does("echo 1");
+        dump.0.try_wait().expect("a child").is_some()
+    });
+    let text = std::fs::read_to_string(shown_at).expect("text");
+    let shown =
+        format!("{} > {}", own["local"].as_str().expect("text"), own["remote"].as_str().expect("text"));
+    assert!(text.contains(&shown) && text.contains("ECHO"), "{shown}: {text}");
 }

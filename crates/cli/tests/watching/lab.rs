@@ -91,6 +91,11 @@ impl Talk {
 
     /// The same at such an address.
     pub fn at(address: &str) -> Talk {
+        Talk::of(program, address)
+    }
+
+    /// The same of programs that are started so.
+    pub fn of(program: impl Fn(&[&str]) -> Command, address: &str) -> Talk {
         let mut server = Running(program(&["serve", address]).spawn().expect("python3 starts"));
         let mut line = String::new();
         BufReader::new(server.0.stdout.take().expect("a pipe")).read_line(&mut line).expect("a port");

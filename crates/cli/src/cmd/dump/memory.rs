@@ -70,7 +70,7 @@ fn named(line: &str, name: &str, device: &str) -> Option<Arena> {
 }
 
 /// One life of one slot: two connections that have it one after the other differ here, even if their sockets are the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Life {
     file: u64,
     slot: u32,

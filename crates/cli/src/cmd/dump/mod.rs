@@ -49,7 +49,7 @@ use taps::{Taps, Wanted};
     while programs use them: bytes that were overwritten before they could be read are a gap in the numbers, counted as\n\
     dropped. A segment or datagram has the time of the look that found it, mostly less than a millisecond behind the write; a datagram whose\n\
     receiver asks for time stamps (SO_TIMESTAMP) has that of its send, as its sender says. Of sockets of a netstack service what goes by the rings of connections is shown; the rest, and what TCP does\n\
-    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them. With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
+    with it, is in frames: `bypath netstack capture`. What two programs of one service say to each other is on no link,\n    and shown at the rings of one of them (of two users', at both). With --pid of a process that does not run under Bypath it ends at once. It takes the rights of a debugger: root, or the same user where yama's ptrace_scope is 0.\n\n\
     Exit status: 0; 1 if the file cannot be written, the process does not exist or may not be read; 2 for wrong usage.")]
 pub struct Args {
     /// Write a capture file (pcapng); `-` is standard output

@@ -49,14 +49,17 @@ struct Followed {
 const PIECE: usize = 1 << 17;
 const _: () = assert!(PIECE > mail::MOST);
 
+/// A user's socket at an address.
+type Sender = (u32, IpAddr, u16);
+
 /// What is followed.
 #[derive(Debug, Default)]
 pub struct Posts {
     open: Vec<Followed>,
     /// How far mailboxes were known that are not followed any more, by the number of their file.
     known: HashMap<u64, u64>,
-    /// Who sends from where.
-    senders: HashMap<(IpAddr, u16), Holder>,
+    /// Who sends from where, of each user: nobody else is let into a mailbox.
+    senders: HashMap<Sender, Holder>,
     effort: Effort,
     turns: Turns,
 }
@@ -68,12 +71,10 @@ impl Posts {
     /// A process that is asked for may not be read.
     pub fn discover(&mut self, scan: &Scan, wanted: &Wanted, begun: bool) -> Result<(), Failure> {
         let all: Vec<_> = scan.udp().into_iter().filter(|u| u.socket.service.is_none()).collect();
-        let name = |local: SocketAddr| (local.ip().to_canonical(), local.port());
-        // Of those who name one address, whoever is trusted most is believed: they stand last here.
-        let mut ordered: Vec<_> = all.iter().collect();
-        ordered.sort_by_key(|u| is_trusted(u.process.user));
+        let name = |user: u32, local: SocketAddr| (user, local.ip().to_canonical(), local.port());
+        let sender = |u: &Udp| Some((name(u.process.user, u.socket.local?), Holder::of(u)));
         self.effort = Effort::default();
-        self.senders = ordered.iter().filter_map(|u| Some((name(u.socket.local?), Holder::of(u)))).collect();
+        self.senders = all.iter().filter_map(sender).collect();
         let mut boxes: HashMap<u32, Vec<Letterbox>> = HashMap::new();
         for u in &all {
             let (Some(cookie), Some(local)) = (u.socket.cookie, u.socket.local) else { continue };
@@ -82,7 +83,8 @@ impl Posts {
             if self.effort.is_over(user) || !is_trusted(user) && of_user() >= OF_USER {
                 continue;
             }
-            if u.socket.incoming.path != Path::Ring || self.open.iter().any(|f| f.mail.cookie == cookie) {
+            let is_followed = |f: &Followed| f.mail.cookie == cookie && f.owner.user == user;
+            if u.socket.incoming.path != Path::Ring || self.open.iter().any(is_followed) {
                 continue;
             }
             // A process that has gone, or goes, has none.
@@ -157,7 +159,7 @@ impl Posts {
 /// Looks into one mailbox; whether that is over.
 fn look(
     followed: &mut Followed,
-    senders: &HashMap<(IpAddr, u16), Holder>,
+    senders: &HashMap<Sender, Holder>,
     effort: &mut Effort,
     wanted: &Wanted,
     out: &mut Out,
@@ -215,7 +217,7 @@ fn last_of<'a>(
 /// Writes what is asked for.
 fn tell(
     followed: &mut Followed,
-    senders: &HashMap<(IpAddr, u16), Holder>,
+    senders: &HashMap<Sender, Holder>,
     post: &Post,
     room: &[u8],
     wanted: &Wanted,
@@ -233,7 +235,7 @@ fn tell(
         let unspecified =
             |ip: IpAddr| if ip.is_ipv4() { IpAddr::from([0u8; 4]) } else { IpAddr::from([0u16; 8]) };
         let names = [source.ip(), unspecified(source.ip()), IpAddr::from([0u16; 8])];
-        let sender = names.iter().find_map(|ip| senders.get(&(*ip, source.port())));
+        let sender = names.iter().find_map(|ip| senders.get(&(followed.owner.user, *ip, source.port())));
         let holders: Vec<_> = [Some(&followed.owner), sender]
             .into_iter()
             .flatten()

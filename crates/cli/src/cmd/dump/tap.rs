@@ -6,8 +6,9 @@
 
 use super::authors::Author;
 use super::memory::{Place, Words};
+use super::taps::{Named, named};
 use super::turns::Turn;
-use crate::connections::Writing;
+use crate::connections::{Word, Writing};
 use bypath::clock::monotonic_ns;
 use bypath_shm::direction::{Head, Path, position};
 use std::net::SocketAddr;
@@ -26,6 +27,8 @@ pub struct Tap {
     pub service: Option<String>,
     /// Its user.
     pub user: u32,
+    /// Whose word it is that this is the connection.
+    pub word: Word,
     /// When it is read.
     pub turn: Turn,
     /// Where.
@@ -110,6 +113,11 @@ impl From<nix::Error> for Over {
 }
 
 impl Tap {
+    /// Which connection it is.
+    pub fn named(&self) -> Named {
+        named(self.cookies, self.word)
+    }
+
     /// Whether direction `d` is shown.
     pub fn shows(&self, d: usize) -> bool {
         self.wanted[d] && !self.elsewhere[d]
@@ -343,6 +351,7 @@ mod tests {
             Tap {
                 pid,
                 user: 0,
+                word: Word::Trusted,
                 turn: Turn::default(),
                 place,
                 cookies: COOKIES,

@@ -8,11 +8,10 @@ use super::posts::Posts;
 use super::tap::{Known, Over, Tap};
 use super::turns::{Turn, Turns};
 use super::within;
-use crate::connections::{self, Connection, Family, Member, Scan, is_trusted};
+use crate::connections::{self, Connection, Ends, Member, Scan, Word, is_trusted};
 use crate::filter::{Facts, Filter, Protocol};
 use crate::output::{self, Failure};
 use bypath_shm::arena::Geometry;
-use bypath_shm::view::End;
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -30,17 +29,9 @@ pub struct Wanted {
     pub filter: Option<Filter>,
 }
 
-pub type Sockets<'a> = HashMap<u64, (&'a Family, &'a End)>;
-
 impl Wanted {
     /// Which directions of a connection are: from its first socket to the second one, and back.
-    fn directions(
-        &self,
-        sockets: &Sockets,
-        cookies: [u64; 2],
-        addresses: [Option<SocketAddr>; 2],
-    ) -> [bool; 2] {
-        let ends = cookies.map(|cookie| sockets.get(&cookie));
+    fn directions(&self, ends: &Ends, addresses: [Option<SocketAddr>; 2]) -> [bool; 2] {
         let members = ends.iter().flatten().flat_map(|(family, end)| family.holders(end));
         let processes: Vec<_> = members.map(|m| (m.pid, m.command.as_str())).collect();
         let of_pid = self.pid.is_none_or(|pid| processes.iter().any(|(p, _)| *p == pid));
@@ -87,8 +78,8 @@ impl Wanted {
 }
 
 /// The addresses of both sockets, each as it or the other one knows it.
-fn addresses(sockets: &Sockets, cookies: [u64; 2]) -> [Option<SocketAddr>; 2] {
-    let ends = cookies.map(|cookie| sockets.get(&cookie).map(|(_, end)| end));
+fn addresses(ends: &Ends) -> [Option<SocketAddr>; 2] {
+    let ends = ends.map(|end| end.map(|(_, end)| end));
     if let Some(end) = ends[0].filter(|end| end.service.is_some()) {
         return [end.local, end.remote];
     }
@@ -102,7 +93,7 @@ pub struct Taps {
     wanted: Wanted,
     open: Vec<Tap>,
     /// How far connections were known that are followed no longer in the memory of one process: perhaps in that of another.
-    known: HashMap<[u64; 2], (Life, Known)>,
+    known: HashMap<Named, (Life, Known)>,
     /// Whether connections were looked for before: what is found later has begun since.
     begun: bool,
     posts: Posts,
@@ -193,18 +184,28 @@ impl Taps {
         let scan = connections::scan()
             .map_err(|e| Failure::new(1, format_args!("cannot list processes in /proc: {e}")))?;
         let sockets = scan.sockets();
+        let of_family = |f| {
+            let family: &connections::Family = f;
+            family.members.iter().map(|member| (member.pid, family.word()))
+        };
+        let words: HashMap<u32, Word> = scan.families.iter().rev().flat_map(of_family).collect();
         for tap in &mut self.open {
-            tap.asks(self.wanted.directions(&sockets, tap.cookies, tap.addresses.map(Some)));
+            tap.word = words.get(&tap.pid).copied().unwrap_or(tap.word);
+            let ends = sockets.ends(tap.word, tap.cookies);
+            tap.asks(self.wanted.directions(&ends, tap.addresses.map(Some)));
         }
         self.services.clear();
         // The sockets of one that a side has left may have other rings already.
         let (left, whole): (Vec<_>, Vec<_>) = self.open.iter().partition(|tap| tap.left);
-        let left: HashMap<_, _> = left.iter().map(|tap| (pair(tap.cookies), tap.place.life)).collect();
-        let mut followed: HashSet<_> = whole.iter().map(|tap| pair(tap.cookies)).collect();
+        let left: HashMap<_, _> = left.iter().map(|tap| (tap.named(), tap.place.life)).collect();
+        let mut followed: HashSet<_> = whole.iter().map(|tap| tap.named()).collect();
+        let mut lives: HashMap<Life, Word> = self.open.iter().map(|tap| (tap.place.life, tap.word)).collect();
         let mut slots = Slots::default();
         let mut of_user: HashMap<u32, usize> = HashMap::new();
         self.open.iter().for_each(|tap| *of_user.entry(tap.user).or_default() += 1);
-        for c in scan.connections() {
+        let mut connections = scan.connections();
+        connections.sort_by_key(|c| !is_trusted(c.process.user));
+        for c in connections {
             if asked.load(Relaxed) {
                 break;
             }
@@ -212,21 +213,25 @@ impl Taps {
             let (Some(own), Some(other), Some(ring)) = (c.end.cookie, other, c.end.ring_size) else {
                 continue;
             };
-            let ends = [own, other];
-            let wanted = self.wanted.directions(&sockets, ends, addresses(&sockets, ends));
-            if followed.contains(&pair(ends)) || wanted == [false; 2] {
+            let (word, cookies) = (c.family.word(), [own, other]);
+            let ends = sockets.ends(word, cookies);
+            let wanted = self.wanted.directions(&ends, addresses(&ends));
+            if followed.contains(&named(cookies, word)) || wanted == [false; 2] {
                 continue;
             }
             let count = of_user.entry(c.process.user).or_default();
             if *count >= OF_USER && !is_trusted(c.process.user) {
                 continue;
             }
-            if let Some((place, cookies)) = slots.find(c.process, ring, ends)?
-                && left.get(&pair(ends)).is_none_or(|life| *life != place.life && place.whole)
-                && let Some(tap) = self.tap(&sockets, &c, place, cookies)
+            // Two users have the same memory only where their programs share it: it is one connection.
+            if let Some((place, cookies)) = slots.find(c.process, ring, cookies)?
+                && left.get(&named(cookies, word)).is_none_or(|life| *life != place.life && place.whole)
+                && lives.get(&place.life).is_none_or(|whose| *whose == word)
+                && let Some(tap) = self.tap(&sockets.ends(word, cookies), &c, place, cookies)
             {
-                followed.insert(pair(cookies));
-                self.open.retain(|old| pair(old.cookies) != pair(cookies));
+                followed.insert(tap.named());
+                lives.insert(place.life, word);
+                self.open.retain(|old| old.named() != tap.named());
                 self.open.push(tap);
                 *count += 1;
             }
@@ -236,7 +241,7 @@ impl Taps {
         self.tell_of_services(&scan);
         self.begun = true;
         // Of connections that are no more nothing need be known.
-        self.known.retain(|cookies, _| cookies.iter().any(|cookie| sockets.contains_key(cookie)));
+        self.known.retain(|(cookies, _), _| cookies.iter().any(|cookie| sockets.has(*cookie)));
         Ok(())
     }
 
@@ -271,14 +276,15 @@ impl Taps {
         }
     }
 
-    fn tap(&mut self, sockets: &Sockets, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
-        let [Some(dialler), Some(accepter)] = addresses(sockets, cookies) else { return None };
-        let left = self.open.iter().find(|tap| pair(tap.cookies) == pair(cookies));
+    fn tap(&mut self, ends: &Ends, c: &Connection, place: Place, cookies: [u64; 2]) -> Option<Tap> {
+        let [Some(dialler), Some(accepter)] = addresses(ends) else { return None };
+        let word = c.family.word();
+        let left = self.open.iter().find(|tap| tap.named() == named(cookies, word));
         let earlier = left.map(|tap| (tap.cookies, tap.place.life, tap.known)).or_else(|| {
             let orders = [cookies, [cookies[1], cookies[0]]];
             orders
                 .into_iter()
-                .find_map(|order| self.known.get(&order).map(|(life, known)| (order, *life, *known)))
+                .find_map(|order| self.known.get(&(order, word)).map(|(life, known)| (order, *life, *known)))
         });
         let known = match earlier {
             Some((_, life, known)) if life == place.life => known,
@@ -287,17 +293,18 @@ impl Taps {
             None if self.begun => Known::default().anew(false),
             None => Known::default(),
         };
-        let writer = |cookie| sockets.get(&cookie).and_then(|(family, end)| family.writer(end).ok());
-        let mut writers = cookies.map(|cookie| writer(cookie).map(Author::Programs));
+        let mut writers =
+            ends.map(|end| end.and_then(|(family, end)| family.writer(end).ok()).map(Author::Programs));
         if let Some(name) = &c.end.service {
             let known = self.services.entry(name.clone()).or_insert_with(|| authors::service(name));
             writers[1] = known.filter(|pid| authors::has(*pid, &place.life)).map(Author::Service);
         }
-        let wanted = self.wanted.directions(sockets, cookies, [Some(dialler), Some(accepter)]);
+        let wanted = self.wanted.directions(ends, [Some(dialler), Some(accepter)]);
         Some(Tap {
             pid: c.process.pid,
             service: c.end.service.clone(),
             user: c.process.user,
+            word,
             turn: Turn::of(c.process.user),
             place,
             cookies,
@@ -342,7 +349,7 @@ impl Taps {
         gone.sort_unstable();
         for at in gone.into_iter().rev() {
             let tap = self.open.swap_remove(at);
-            self.known.insert(tap.cookies, (tap.place.life, tap.known));
+            self.known.insert((tap.cookies, tap.word), (tap.place.life, tap.known));
         }
         Ok(any)
     }
@@ -383,9 +390,12 @@ fn look(tap: &mut Tap, out: &mut Out, room: &mut Vec<u8>, any: &mut bool) -> Res
     Ok((!words.used).then_some(Over::Closed))
 }
 
-/// A connection, whichever of its sockets is named first.
-fn pair(cookies: [u64; 2]) -> [u64; 2] {
-    [cookies[0].min(cookies[1]), cookies[0].max(cookies[1])]
+/// A connection, as somebody says it is.
+pub type Named = ([u64; 2], Word);
+
+/// Whichever of its sockets is named first.
+pub fn named(cookies: [u64; 2], word: Word) -> Named {
+    ([cookies[0].min(cookies[1]), cookies[0].max(cookies[1])], word)
 }
 
 pub fn forbidden(pid: u32) -> Failure {
