@@ -15,6 +15,7 @@ use bypath_shm::view::{Direction, Path as DataPath};
 use bypath_sockets::config::SMALLEST_DESCRIPTOR_LIMIT;
 use bypath_sockets::rules::text;
 use bypath_sys::{fd, sockdiag};
+use std::cell::OnceCell;
 use std::fmt::Write;
 use std::fs;
 use std::io;
@@ -26,6 +27,11 @@ use std::process::ExitCode;
 const NOT_FOLLOWED: u8 = 1;
 /// It cannot be told: no such process, or it may not be looked into.
 const CANNOT_TELL: u8 = 3;
+
+/// Sockets that are told of.
+const TOLD: usize = 1000;
+/// Characters of a name, a path, or the conditions of a rule.
+const LINE: usize = 200;
 
 /// Arguments of `bypath why`.
 #[derive(Debug, clap::Args)]
@@ -85,18 +91,19 @@ pub fn run(args: Args) -> Outcome {
     let mine: Vec<_> = all.iter().filter(|c| c.process.pid == pid).collect();
     let udp = scan.udp();
     let datagrams: Vec<_> = udp.iter().filter(|u| u.process.pid == pid).collect();
+    let rules = Rules::of(pid);
     let Some(fd) = fd else {
-        let about = about_process(family, member, &mine, &datagrams);
+        let about = about_process(family, member, &mine, &datagrams, &rules);
         output::print(&(about + &about_listening(&listening)))?;
         return Ok(ExitCode::SUCCESS);
     };
     match (mine.iter().find(|c| c.end.fd == fd), datagrams.iter().find(|u| u.socket.fd == fd)) {
         (Some(connection), _) => {
-            output::print(&about_connection(connection))?;
+            output::print(&about_connection(connection, &rules))?;
             Ok(ExitCode::SUCCESS)
         }
         (None, Some(socket)) => {
-            output::print(&about_datagrams(socket))?;
+            output::print(&about_datagrams(socket, &rules))?;
             Ok(ExitCode::SUCCESS)
         }
         (None, None) => {
@@ -198,7 +205,13 @@ fn absence(pid: u32) -> io::Result<String> {
     Ok("the library is not loaded. Start the program with: bypath run -- PROGRAM".to_owned())
 }
 
-fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagrams: &[&Udp]) -> String {
+fn about_process(
+    family: &Family,
+    member: &Member,
+    mine: &[&Connection],
+    datagrams: &[&Udp],
+    rules: &Rules,
+) -> String {
     let mut text = format!("Process {} ({}) is under Bypath", member.pid, output::printable(&member.command));
     let rings = mine.iter().filter(|c| c.on_ring()).count();
     let counted = |n: usize, noun: &str| format!("{n} {noun}{}", if n == 1 { "" } else { "s" });
@@ -220,14 +233,8 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagra
             );
         }
     }
-    for connection in mine {
-        text += "\n";
-        text += &about_connection(connection);
-    }
-    for socket in datagrams {
-        text += "\n";
-        text += &about_datagrams(socket);
-    }
+    text += &about_each(mine, |connection| format!("\n{}", about_connection(connection, rules)));
+    text += &about_each(datagrams, |socket| format!("\n{}", about_datagrams(socket, rules)));
     // Where all it has had is datagrams there is nothing to be said of connections.
     let counters = family.counters(member).filter(|c| c.connections > 0 || datagrams.is_empty());
     if let Some(counters) = counters {
@@ -249,23 +256,33 @@ fn about_process(family: &Family, member: &Member, mine: &[&Connection], datagra
     text
 }
 
-/// Sockets that listen on a netstack service. What they accept is told of each connection.
-fn about_listening(all: &[Listening]) -> String {
-    let mut text = String::new();
-    for l in all {
-        let fd = l.fd.map_or("of another process".to_owned(), |fd| fd.to_string());
-        let at = l.local.map_or("an unknown address".to_owned(), |a| a.to_string());
+/// What is told of each socket, but for those beyond the most.
+fn about_each<T>(all: &[T], about: impl Fn(&T) -> String) -> String {
+    let mut text: String = all.iter().take(TOLD).map(about).collect();
+    if all.len() > TOLD {
         let _ = writeln!(
             text,
-            "\nDescriptor {fd}: listens at {at}, on the netstack service {}\n  What it accepts has rings as other connections of the service \
-             have. More of it: bypath netstack sockets --name {} --json (this one: {})",
-            l.service, l.service, l.cookie
+            "\nAnd {} more. `bypath ss` shows all; `bypath why PID:FD` tells of one.",
+            all.len() - TOLD
         );
     }
     text
 }
 
-fn about_connection(c: &Connection) -> String {
+/// Sockets that listen on a netstack service. What they accept is told of each connection.
+fn about_listening(all: &[Listening]) -> String {
+    about_each(all, |l| {
+        let fd = l.fd.map_or("of another process".to_owned(), |fd| fd.to_string());
+        let at = l.local.map_or("an unknown address".to_owned(), |a| a.to_string());
+        format!(
+            "\nDescriptor {fd}: listens at {at}, on the netstack service {}\n  What it accepts has rings as other connections of the service \
+             have. More of it: bypath netstack sockets --name {} --json (this one: {})\n",
+            l.service, l.service, l.cookie
+        )
+    })
+}
+
+fn about_connection(c: &Connection, rules: &Rules) -> String {
     let address = |a: Option<SocketAddr>| a.map_or("an unknown address".to_owned(), |a| a.to_string());
     let service = c.end.service.as_deref();
     let on = service.map_or(String::new(), |name| format!(", on the netstack service {name}"));
@@ -299,7 +316,7 @@ fn about_connection(c: &Connection) -> String {
         );
     }
     if let (Some(number), true) = (c.end.rule, out.reason == Some(Reason::Rule)) {
-        let _ = writeln!(text, "  {}", about_rule(c.process.pid, number));
+        let _ = writeln!(text, "  {}", rules.about(number));
     }
     if c.holders > 1 {
         let _ = writeln!(text, "  {} processes hold this connection.", c.holders);
@@ -330,7 +347,7 @@ fn further(service: Option<&str>, cookie: Option<u64>) -> String {
     )
 }
 
-fn about_datagrams(u: &Udp) -> String {
+fn about_datagrams(u: &Udp, rules: &Rules) -> String {
     let address = |a: Option<SocketAddr>| a.map_or("no address yet".to_owned(), |a| a.to_string());
     let s = u.socket;
     let service = s.service.as_deref();
@@ -375,7 +392,7 @@ fn about_datagrams(u: &Udp) -> String {
     }
     let ruled = [s.outgoing, s.incoming].iter().any(|d| d.reason == Some(Reason::Rule));
     if let (Some(number), true) = (s.rule, ruled) {
-        let _ = writeln!(text, "  {}", about_rule(u.process.pid, number));
+        let _ = writeln!(text, "  {}", rules.about(number));
     }
     text += &remedies(
         service,
@@ -385,33 +402,57 @@ fn about_datagrams(u: &Udp) -> String {
     text
 }
 
-/// The rule that decided. Its number is in the view; what it says stands in the environment of the process, which the
-/// process may have overwritten (with its title, for one).
-fn about_rule(pid: u32, number: u32) -> String {
-    let environment = foreign::environment(pid);
-    let text = environment.split(|b| *b == 0).find_map(|v| {
-        let value = v.strip_prefix(text::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
-        std::str::from_utf8(value).ok()
-    });
-    let document = text.and_then(|t| text::Document::decode(t).ok());
-    match document.as_ref().and_then(|d| Some((d, d.rules.iter().find(|r| u32::from(r.number) == number)?))) {
-        None => format!("It is rule {number} of the configuration file that the program was started with."),
-        Some((document, rule)) => {
-            let name = if rule.name.is_empty() { String::new() } else { format!(" '{}'", rule.name) };
-            let matches = match conditions(rule) {
-                all if all.is_empty() => "everything".to_owned(),
-                conditions => conditions,
-            };
-            let file = output::printable(&document.file);
-            let what = output::printable(&format!("rule {number}{name}"));
-            format!(
-                "It is {what} ({file}:{}): {} -> {}.",
-                rule.line,
-                output::printable(&matches),
-                rule.action
-            )
-        }
+/// The rules that a process was started with. What they say stands in its environment, which the process may have overwritten (with its
+/// title, for one).
+struct Rules {
+    pid: u32,
+    /// Read when it is asked for.
+    document: OnceCell<Option<text::Document>>,
+}
+
+impl Rules {
+    fn of(pid: u32) -> Rules {
+        Rules { pid, document: OnceCell::new() }
     }
+
+    fn document(&self) -> Option<&text::Document> {
+        let read = || {
+            let environment = foreign::environment(self.pid);
+            let text = environment.split(|b| *b == 0).find_map(|v| {
+                let value = v.strip_prefix(text::VARIABLE.as_bytes())?.strip_prefix(b"=")?;
+                std::str::from_utf8(value).ok()
+            })?;
+            text::Document::decode(text).ok()
+        };
+        self.document.get_or_init(read).as_ref()
+    }
+
+    /// The rule that decided: its number is in the view.
+    fn about(&self, number: u32) -> String {
+        let named = self.document().and_then(|document| {
+            let rule = document.rules.iter().find(|rule| u32::from(rule.number) == number)?;
+            Some((document, rule))
+        });
+        let Some((document, rule)) = named else {
+            return format!(
+                "It is rule {number} of the configuration file that the program was started with."
+            );
+        };
+        let name = if rule.name.is_empty() { String::new() } else { format!(" '{}'", short(&rule.name)) };
+        let matches = match conditions(rule) {
+            all if all.is_empty() => "everything".to_owned(),
+            conditions => short(&conditions),
+        };
+        let file = short(&document.file);
+        format!("It is rule {number}{name} ({file}:{}): {matches} -> {}.", rule.line, rule.action)
+    }
+}
+
+/// What a program says of itself, as far as it stands in a line.
+fn short(text: &str) -> String {
+    let end = text.char_indices().nth(LINE).map_or(text.len(), |(end, _)| end);
+    let more = if end < text.len() { "..." } else { "" };
+    format!("{}{more}", output::printable(&text[..end]))
 }
 
 fn sentence(service: Option<&str>, d: Direction) -> String {
@@ -642,7 +683,23 @@ mod tests {
     #[test]
     fn a_rule_whose_text_is_gone_is_named_by_its_number() {
         // This process was started without rules.
-        assert!(about_rule(std::process::id(), 7).starts_with("It is rule 7 of the configuration file"));
+        assert!(Rules::of(std::process::id()).about(7).starts_with("It is rule 7 of the configuration file"));
+    }
+
+    #[test]
+    fn many_sockets_are_not_all_told_of() {
+        let all = vec![(); TOLD + 7];
+        let told = about_each(&all, |()| "one\n".to_owned());
+        assert_eq!(told.matches("one\n").count(), TOLD);
+        assert!(told.contains("And 7 more."), "{told}");
+        assert_eq!(about_each(&all[..2], |()| "one\n".to_owned()), "one\none\n");
+    }
+
+    #[test]
+    fn what_does_not_stand_in_a_line_is_cut() {
+        assert_eq!(short("a\x1bb"), "a?b");
+        assert_eq!(short(&"ä".repeat(LINE)), "ä".repeat(LINE));
+        assert_eq!(short(&"ä".repeat(LINE + 1)), "ä".repeat(LINE) + "...");
     }
 
     #[test]

@@ -2,11 +2,13 @@
 
 use crate::common::{TempDir, bypath, stdout, workspace};
 use crate::lab::{Running, has, skip};
-use crate::liar::within;
+use crate::liar::{Liar, copy, within};
+use bypath_shm::reason::Reason;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -56,6 +58,30 @@ fn an_environment_without_end_is_not_read_to_its_end() {
         .args(["why", &running.0.id().to_string()]);
     let output = within(LONG, limited);
     assert!(stdout(&output).contains("the library is not loaded"), "{output:?}");
+}
+
+#[test]
+fn rules_with_long_names_that_decide_of_very_many_sockets_are_told_shortly() {
+    const SOCKETS: usize = 3000;
+    let name = "otherwise::rules_with_long_names_that_decide_of_very_many_sockets_are_told_shortly";
+    if !has(name, &["sleep"]) {
+        return;
+    }
+    let liar = Liar::new();
+    let mut other = Command::new("sleep");
+    other.arg("1000").env("BYPATH_RULES", format!("1;rule 1 kernel line=1 name={}", "n".repeat(60_000)));
+    let other = Running(other.stdout(copy(&liar)).spawn().expect("sleep starts"));
+    liar.has_member(1, other.0.id());
+    for number in 0..SOCKETS {
+        liar.has_end(number, 0, 0);
+        let end = &liar.family.ends[number];
+        end.holders.store(2, Relaxed);
+        end.reason.store(Reason::Rule as u16, Relaxed);
+        end.rule.store(1, Relaxed);
+    }
+    let said = stdout(&bypath(["why", &other.0.id().to_string()]).output().expect("bypath starts"));
+    assert!(said.contains("It is rule 1 'nnnn") && said.contains("And 2000 more."), "{:.1000}", said);
+    assert!(said.len() < 1 << 20, "{}", said.len());
 }
 
 #[test]
